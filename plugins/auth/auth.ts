@@ -1,0 +1,109 @@
+/** onRequest: the API key of the Authorization header → `request.caller` (specification, section 5; order of checks in `docs/media-api.md`). */
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import fp from 'fastify-plugin'
+import { Failure } from '../../src/errors.ts'
+import { hashKey, refusal, wellFormed, type KeyVersion } from '../../src/keys.ts'
+import { apiOf, type Api } from '../../src/plans.ts'
+import type { KeyFacts } from '../../src/subscription/operations.ts'
+import { inactiveReason, planInactive } from '../../src/subscription/subscription.ts'
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Who asks. Null on routes outside the scope of API keys. */
+    caller: Caller | null
+  }
+  interface FastifyContextConfig {
+    /** The product whose keys this route takes. */
+    api?: Api
+    /** The route creates something: it may use a remembered key, since creating is checked in the subscription's record again. */
+    creates?: boolean
+  }
+}
+
+type Stale = { outcome: 'stale'; keysVersion: number }
+
+export type Caller = {
+  key: KeyVersion
+  /**
+   * Runs an operation that creates, with what is known of the key. Answered `stale`, the key is read anew and the operation runs again, so that a revoked key
+   * or one that moved to another plan stops at its next request everywhere. Throws the failure of the access table when the key is no longer good.
+   */
+  creating<A extends { outcome: string }>(run: (subscription: string, facts: KeyFacts) => Promise<A>): Promise<Exclude<A, Stale>>
+  /** For what creates: the failure `plan_inactive` while the plan is not active, else null. */
+  inactive(): Promise<Failure | null>
+}
+
+const REMEMBERED_KEYS = 10_000
+/** A key can change between being read and being used, but not for ever. */
+const STALE_TRIES = 5
+
+async function auth(app: FastifyInstance): Promise<void> {
+  const remembered = new Map<string, { key: KeyVersion; keysVersion: number }>()
+
+  function remember(hash: string, key: KeyVersion, keysVersion: number): void {
+    remembered.delete(hash)
+    remembered.set(hash, { key, keysVersion })
+    const oldest = remembered.size > REMEMBERED_KEYS ? remembered.keys().next().value : undefined
+    if (oldest !== undefined) remembered.delete(oldest)
+  }
+
+  function check(key: KeyVersion | null, api: Api | undefined): KeyVersion {
+    if (!key) throw new Failure('invalid_api_key')
+    const refused = refusal(key, app.clock())
+    if (refused === 'invalid_api_key') throw new Failure('invalid_api_key')
+    if (api && apiOf(key.product) !== api) throw new Failure('wrong_product')
+    if (refused) throw new Failure(refused)
+    return key
+  }
+
+  async function readKey(hash: string, api: Api | undefined): Promise<KeyVersion> {
+    return check(await app.store.findKey(hash), api)
+  }
+
+  function callerOf(hash: string, first: KeyVersion, firstVersion: number, request: FastifyRequest): Caller {
+    const { api, creates } = request.routeOptions.config
+    const caller: Caller = {
+      key: first,
+      async creating(run) {
+        let keysVersion = firstVersion
+        for (let tries = 0; tries < STALE_TRIES; tries++) {
+          const { key } = caller
+          const answer = await run(key.subscription, { keyId: key.keyId, keyCap: key.cap, keysVersion })
+          if (answer.outcome !== 'stale') return answer as Exclude<typeof answer, Stale>
+          keysVersion = (answer as unknown as Stale).keysVersion
+          remembered.delete(hash)
+          caller.key = await readKey(hash, api)
+          remember(hash, caller.key, keysVersion)
+        }
+        throw new Failure('unavailable', { retryAfterSeconds: 1, cause: new Error('the key changed at every try') })
+      },
+      async inactive() {
+        if (!creates) return null
+        const reason = inactiveReason(await app.store.subscription(caller.key.subscription), app.clock())
+        return reason && planInactive(reason)
+      },
+    }
+    return caller
+  }
+
+  app.decorateRequest('caller', null)
+  app.addHook('onRequest', async (request) => {
+    const { api, creates } = request.routeOptions.config
+    const text = bearer(request.headers.authorization)
+    if (text === null || !wellFormed(text)) throw new Failure('invalid_api_key')
+    const hash = hashKey(text)
+    const known = creates ? remembered.get(hash) : undefined
+    // A remembered key is good enough to try; only a key that was just read may be refused.
+    const usable = known && refusal(known.key, app.clock()) === null && apiOf(known.key.product) === api
+    const key = usable ? known.key : await readKey(hash, api)
+    request.caller = callerOf(hash, key, usable ? known.keysVersion : 0, request)
+    request.log = request.log.child({ tenant: key.tenant, keyId: key.id })
+  })
+}
+
+/** The token of `Authorization: Bearer <token>` (RFC 6750, section 2.1), or null. */
+function bearer(header: string | undefined): string | null {
+  return /^Bearer +([\x21-\x7e]{1,256})$/i.exec(header ?? '')?.[1] ?? null
+}
+
+export default fp(auth, { name: 'auth', fastify: '5.x', dependencies: ['errors'] })

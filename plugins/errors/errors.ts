@@ -1,0 +1,124 @@
+/**
+ * Writes every failure as the service's error body: `error: {code, message, type, param}`, facts beside it, and on routes that ask for it also the members of
+ * RFC 9457. Fastify's own default bodies never leak through.
+ */
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import fp from 'fastify-plugin'
+import { Failure, Unavailable, type FailureCode, type FailureFacts } from '../../src/errors.ts'
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    errors: {
+      /** Makes a failure of the catalogue, to be thrown. For plugins that cannot import the catalogue. */
+      fail(code: FailureCode, facts?: FailureFacts): Failure
+      /** Answers a failure on a raw response that was hijacked, if its headers are not sent yet. */
+      body(failure: Failure, request: FastifyRequest): Record<string, unknown>
+    }
+  }
+  interface FastifyContextConfig {
+    /** Errors of this route are also RFC 9457 problems. */
+    problem?: boolean
+  }
+}
+
+/** Fastify's and Node's own error codes, and what they are to a client. */
+const KNOWN: Record<string, FailureCode> = {
+  FST_ERR_CTP_INVALID_JSON_BODY: 'invalid_json',
+  FST_ERR_CTP_EMPTY_JSON_BODY: 'invalid_json',
+  FST_ERR_CTP_BODY_TOO_LARGE: 'payload_too_large',
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'invalid_request',
+  FST_ERR_VALIDATION: 'invalid_request',
+  FST_ERR_BAD_URL: 'invalid_request',
+  FST_ERR_ASYNC_CONSTRAINT: 'invalid_request',
+  FST_ERR_MAX_PARAM_LENGTH: 'not_found',
+  FST_ERR_NOT_FOUND: 'not_found',
+  FST_REQ_TIMEOUT: 'request_timeout',
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+}
+
+/** Turns whatever was thrown into a failure that may be answered. */
+function failureOf(error: unknown): Failure {
+  if (error instanceof Failure) return error
+  if (error instanceof Unavailable) return new Failure('unavailable', { retryAfterSeconds: 2, cause: error })
+  const { code, statusCode, validation } = error as Partial<FastifyError>
+  if (validation) {
+    const errors = validation.map(({ instancePath, keyword, message, params }) => ({
+      path: pointer(instancePath, params),
+      code: keyword ?? 'invalid',
+      message: message ?? 'is not valid',
+    }))
+    const first = errors[0]
+    return new Failure('invalid_request', {
+      errors,
+      ...(first ? { message: `${first.path || 'The body'} ${first.message}.`, param: first.path.slice(1).replaceAll('/', '.') } : {}),
+    })
+  }
+  if (code && KNOWN[code]) return new Failure(KNOWN[code], { cause: error })
+  if (statusCode === 400) return new Failure('invalid_json', { cause: error })
+  return new Failure('internal', { cause: error })
+}
+
+/** A JSON Pointer to the place at fault: for a missing or unknown member, to that member. */
+function pointer(instancePath: string, params: Record<string, unknown> | undefined): string {
+  const member = params?.['missingProperty'] ?? params?.['additionalProperty'] ?? (params?.['requiredProperties'] as string[] | undefined)?.[0]
+  return typeof member === 'string' ? `${instancePath}/${member.replaceAll('~', '~0').replaceAll('/', '~1')}` : instancePath
+}
+
+function bodyOf(failure: Failure, request: FastifyRequest): Record<string, unknown> {
+  const { facts } = failure
+  const problem = request.routeOptions.config.problem
+    ? {
+        type: `about:blank#${failure.code}`,
+        title: failure.code.replaceAll('_', ' '),
+        status: failure.status,
+        detail: failure.message,
+        instance: `urn:request:${request.id}`,
+      }
+    : {}
+  return {
+    ...problem,
+    error: { message: failure.message, type: failure.type, code: failure.code, param: facts.param ?? null, ...facts.inside },
+    ...(facts.errors ? { errors: facts.errors } : {}),
+    ...facts.beside,
+  }
+}
+
+async function errors(app: FastifyInstance): Promise<void> {
+  const routes: { pattern: RegExp; method: string }[] = []
+
+  app.decorate('errors', { fail: (code: FailureCode, facts?: FailureFacts) => new Failure(code, facts), body: bodyOf })
+
+  // The 405 answer needs to know which verbs an address takes.
+  app.addHook('onRoute', ({ url, method }) => {
+    const pattern = new RegExp(`^${url.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&').replaceAll(/:[^/]+/g, '[^/]+')}$`)
+    for (const name of [method].flat()) routes.push({ pattern, method: name })
+  })
+
+  async function answer(failure: Failure, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const { facts } = failure
+    if (failure.status >= 500) request.log.error({ err: facts.cause ?? failure, code: failure.code }, 'request failed')
+    else if (facts.cause) request.log.info({ err: facts.cause, code: failure.code }, 'request refused')
+    if (failure.status === 401) reply.header('www-authenticate', 'Bearer')
+    if (facts.retryAfterSeconds !== undefined) reply.header('retry-after', String(facts.retryAfterSeconds))
+    if (facts.headers) reply.headers(facts.headers)
+    const type = request.routeOptions.config.problem ? 'application/problem+json' : 'application/json; charset=utf-8'
+    return reply.code(failure.status).header('content-type', type).send(JSON.stringify(bodyOf(failure, request)))
+  }
+
+  app.setErrorHandler(async (error, request, reply) => {
+    const failure = failureOf(error)
+    // What is wrong with the request is told only after the key and its plan were found in order.
+    const earlier = failure.status < 500 && request.caller ? await request.caller.inactive().catch(failureOf) : null
+    return answer(earlier ?? failure, request, reply)
+  })
+
+  app.setNotFoundHandler(async (request, reply) => {
+    const path = request.url.split('?', 1)[0] ?? ''
+    const methods = routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method)
+    if (methods.length === 0) return answer(new Failure('not_found'), request, reply)
+    return answer(new Failure('method_not_allowed', { headers: { allow: [...new Set(methods)].join(', ') } }), request, reply)
+  })
+}
+
+export default fp(errors, { name: 'errors', fastify: '5.x' })

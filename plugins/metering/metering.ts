@@ -1,0 +1,201 @@
+/**
+ * preHandler: `request.caller` → `request.reservation`, in both token windows; on close → settlement. Also the window headers of every answer, the beat of this
+ * process, and the sweep of reservations that nobody will settle.
+ */
+import { randomUUID, randomUUIDv7 } from 'node:crypto'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import fp from 'fastify-plugin'
+import { Failure } from '../../src/errors.ts'
+import type { Answer } from '../../src/subscription/operations.ts'
+import { planInactive } from '../../src/subscription/subscription.ts'
+import type { OpenReservation } from '../../src/upstream/reservation.ts'
+import { viewOf } from '../../src/windows.ts'
+import { windowHeaders } from './headers.ts'
+import { meteringMetrics } from './metrics.ts'
+import { refused } from './refusals.ts'
+import { reservationSweep } from './sweep.ts'
+import { openWaitingRoom } from './waiting.ts'
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** What was reserved for this request. Null on routes that admit nothing. */
+    reservation: OpenReservation | null
+  }
+  interface FastifyContextConfig {
+    /** Makes the route one that is admitted and settled: how large the request is. Throws the failure of a request that is not valid. */
+    admits?: (request: FastifyRequest) => { promptBytes: number; maxOutputTokens: number | null }
+  }
+}
+
+type Admit = Answer<'admit'>
+type Admitted = Extract<Admit, { outcome: 'admitted' }>
+
+const BEAT_MS = 10_000
+const SWEEP_MS = 1_000
+const LEASE_MS = 5_000
+const RETRY_MS = 1_000
+
+async function metering(app: FastifyInstance): Promise<void> {
+  const { store, clock } = app
+  const instance = randomUUID()
+  const inFlight = new Map<string, Promise<void>>()
+  const waiting = openWaitingRoom(clock)
+  const metrics = meteringMetrics(app.metrics.registry)
+  const sweep = reservationSweep(store, instance, (id) => inFlight.has(id))
+
+  app.decorateRequest('reservation', null)
+
+  app.addHook('preHandler', async (request, reply) => {
+    const { admits } = request.routeOptions.config
+    const { caller } = request
+    if (!admits || !caller) return
+    const size = admits(request)
+    const id = randomUUIDv7()
+    const left = new AbortController()
+    reply.raw.once('close', () => left.abort())
+    const known = Promise.withResolvers<void>()
+    // Known as in flight before it is asked for, so that the sweep never takes an admission under way for a forgotten one.
+    inFlight.set(id, known.promise)
+    try {
+      const admit = () =>
+        caller.creating((subscription, facts) => store.change(subscription, { op: 'admit', id, instance, ...facts, ...size }, clock()))
+      const answer = await waiting.enter(caller.key.subscription, admit, isCrowded, left.signal)
+      if (answer.outcome !== 'admitted') throw refusedAs(answer, reply)
+      request.reservation = openReservation(id, caller.key.subscription, answer, request, reply, known.resolve)
+    } finally {
+      if (!request.reservation) {
+        inFlight.delete(id)
+        known.resolve()
+      }
+    }
+  })
+
+  function refusedAs(answer: Exclude<Admit, Admitted>, reply: FastifyReply): Failure {
+    if (answer.outcome === 'stale') return new Failure('unavailable', { retryAfterSeconds: 1 })
+    if (answer.outcome === 'inactive') return planInactive(answer.reason)
+    if (answer.outcome === 'rate') return new Failure('rate_limited', { retryAfterSeconds: Math.max(1, Math.ceil(answer.retryAfterMs / 1000)) })
+    metrics.refused(answer.outcome)
+    reply.headers(windowHeaders(answer.windows, clock()))
+    return refused(answer.outcome, answer.windows, clock())
+  }
+
+  function openReservation(
+    id: string,
+    subscription: string,
+    admitted: Admitted,
+    request: FastifyRequest,
+    reply: FastifyReply,
+    done: () => void,
+  ): OpenReservation {
+    const headers = windowHeaders(admitted.windows, clock())
+    let reserved = admitted.reserved
+    let outcome: Parameters<OpenReservation['settleWith']>[0] = Promise.resolve(null)
+    metrics.open(reserved)
+    const settle = async () => {
+      const usage = await outcome.catch((err: unknown) => {
+        request.log.error({ err }, 'the usage of a request could not be told; nothing is charged')
+        return null
+      })
+      const charged = await settleUntilDone(id, subscription, usage, request)
+      metrics.settled(reserved, usage?.usage ?? null)
+      request.log.info({ reservation: id, tokens: usage?.usage, estimated: usage?.estimated, charged }, 'settled')
+      waiting.poke(subscription)
+      inFlight.delete(id)
+      done()
+    }
+    // None of Fastify's own hooks fires when a client leaves in the middle of a streamed POST (fastify#6208); the socket's response always closes.
+    if (reply.raw.closed || reply.raw.destroyed) setImmediate(() => void settle())
+    else reply.raw.once('close', () => void settle())
+    reply.headers(headers)
+    return {
+      id,
+      admitted,
+      headers,
+      settleWith(promise) {
+        outcome = promise
+      },
+      async ensure(tokens) {
+        if (tokens <= reserved) return 'extended'
+        const wanted = Math.max(tokens, reserved * 2)
+        const answer = await store.change(subscription, { op: 'extend', id, tokens: wanted }, clock())
+        if (answer.outcome === 'gone') return 'gone'
+        metrics.extended(answer.reserved - reserved)
+        reserved = answer.reserved
+        return 'extended'
+      },
+    }
+  }
+
+  /** A settlement is tried until it is known, as long as this process lives; after that its estimate is charged by another's sweep. */
+  async function settleUntilDone(
+    id: string,
+    subscription: string,
+    usage: Awaited<Parameters<OpenReservation['settleWith']>[0]>,
+    request: FastifyRequest,
+  ): Promise<number | null> {
+    for (;;) {
+      try {
+        const answer = await store.change(
+          subscription,
+          { op: 'settle', id, usage: usage?.usage ?? null, estimated: usage?.estimated ?? false },
+          clock(),
+        )
+        return answer.outcome === 'settled' ? answer.charged : null
+      } catch (err) {
+        request.log.warn({ err, reservation: id }, 'settlement will be tried again')
+        if (stopped) return null
+        await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
+      }
+    }
+  }
+
+  app.addHook('onSend', async (request, reply) => {
+    const { caller } = request
+    if (!caller || request.routeOptions.config.api !== 'coding' || reply.hasHeader('x-codex-primary-used-percent')) return
+    const record = await store.subscription(caller.key.subscription).catch(() => null)
+    if (record?.coding && record.terms.coding) reply.headers(windowHeaders(viewOf(record.coding, record.terms.coding, clock()), clock()))
+  })
+
+  let stopped = false
+  const timers: NodeJS.Timeout[] = []
+  let beats = 0
+  app.addHook('onReady', async () => {
+    // The first beat is written before the first reservation: an instance that nobody ever saw cannot be found dead.
+    await store.beat(instance, ++beats)
+    timers.push(
+      setInterval(() => void store.beat(instance, ++beats).catch((err: unknown) => app.log.warn({ err }, 'this process could not say that it lives')), BEAT_MS),
+      setInterval(() => void runSweep(), SWEEP_MS),
+    )
+  })
+
+  let sweeping = false
+  async function runSweep(): Promise<void> {
+    if (sweeping) return
+    sweeping = true
+    try {
+      const now = clock()
+      if (!(await store.takeLease('reservations', instance, now + LEASE_MS, now))) return
+      const swept = await sweep(now)
+      metrics.swept(swept)
+      if (swept.expired + swept.released > 0) app.log.warn(swept, 'settled reservations that nobody would settle')
+    } catch (err) {
+      app.log.warn({ err }, 'the sweep of reservations will be tried again')
+    } finally {
+      sweeping = false
+    }
+  }
+
+  app.addHook('onClose', async () => {
+    for (const timer of timers) clearInterval(timer)
+    const settled = Promise.all(inFlight.values())
+    await Promise.race([settled, new Promise((resolve) => setTimeout(resolve, RETRY_MS).unref())])
+    stopped = true
+    if (inFlight.size === 0) await store.forgetInstance(instance).catch(() => {})
+  })
+}
+
+function isCrowded(answer: { outcome: string }): boolean {
+  return answer.outcome === 'concurrency' || answer.outcome === 'reserved'
+}
+
+export default fp(metering, { name: 'metering', fastify: '5.x', dependencies: ['errors', 'auth'] })

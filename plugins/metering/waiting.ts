@@ -1,0 +1,59 @@
+/** Where requests wait for room: a queue per subscription, first come first served within this process, bounded in time. */
+
+export type WaitingRoom = {
+  /**
+   * Tries until the answer is not `crowded`, or `maxMs` have passed since the call, or the client left; answers the last one. Whoever came first tries first:
+   * while others wait for the same subscription, a newcomer waits behind them.
+   */
+  enter<A>(subscription: string, attempt: () => Promise<A>, crowded: (answer: A) => boolean, left: AbortSignal): Promise<A>
+  /** Room may have been made: whoever waits first tries now. */
+  poke(subscription: string): void
+}
+
+type Place = { wake: () => void }
+
+/** `retryMs`: how often the first in the queue looks by itself, because room is also made by other processes. */
+export function openWaitingRoom(clock: () => number, maxMs = 10_000, retryMs = 250): WaitingRoom {
+  const queues = new Map<string, Place[]>()
+
+  function pause(place: Place, ms: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const timer = setTimeout(resolve, ms)
+    place.wake = resolve
+    return promise.finally(() => clearTimeout(timer))
+  }
+
+  return {
+    async enter(subscription, attempt, crowded, left) {
+      const until = clock() + maxMs
+      const queue = queues.get(subscription) ?? []
+      if (queue.length === 0) {
+        const answer = await attempt()
+        if (!crowded(answer)) return answer
+      }
+      const place: Place = { wake: () => {} }
+      queue.push(place)
+      queues.set(subscription, queue)
+      const leave = () => place.wake()
+      left.addEventListener('abort', leave)
+      try {
+        for (;;) {
+          const remainingMs = until - clock()
+          if (queue[0] === place || remainingMs <= 0 || left.aborted) {
+            const answer = await attempt()
+            if (!crowded(answer) || remainingMs <= 0 || left.aborted) return answer
+          }
+          await pause(place, Math.max(1, Math.min(retryMs, remainingMs)))
+        }
+      } finally {
+        left.removeEventListener('abort', leave)
+        queue.splice(queue.indexOf(place), 1)
+        if (queue.length === 0 && queues.get(subscription) === queue) queues.delete(subscription)
+        queue[0]?.wake()
+      }
+    },
+    poke(subscription) {
+      queues.get(subscription)?.[0]?.wake()
+    },
+  }
+}

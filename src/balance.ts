@@ -1,0 +1,47 @@
+/** The media allowance and its periods. Pure; money is micro-units, times are epoch milliseconds. */
+import type { MediaTerms } from './plans.ts'
+import type { MediaAccount, MediaPeriod } from './subscription/subscription.ts'
+
+const DAY_MS = 24 * 3600 * 1000
+
+/** The anchor's day and time of day, `months` UTC months later; a day that the month lacks is its last one. */
+function addMonths(anchor: number, months: number): number {
+  const date = new Date(anchor)
+  const target = new Date(anchor)
+  target.setUTCDate(1)
+  target.setUTCMonth(date.getUTCMonth() + months)
+  const lastDay = new Date(Date.UTC(target.getUTCFullYear(), target.getUTCMonth() + 1, 0)).getUTCDate()
+  target.setUTCDate(Math.min(date.getUTCDate(), lastDay))
+  return target.getTime()
+}
+
+/** The period that starts at `start`: its end is a number of days later, or of UTC months counted from the anchor. */
+function periodFrom(terms: MediaTerms, anchor: number, n: number, start: number): MediaPeriod {
+  return { n, start, end: endOf(terms, anchor, start), allowance: terms.allowance, burned: 0, usage: {} }
+}
+
+function endOf(terms: MediaTerms, anchor: number, start: number): number {
+  if (terms.period.unit === 'days') return start + terms.period.count * DAY_MS
+  // The anchor's own months are walked, so that 31 January is followed by 28 February and then 31 March again.
+  const from = new Date(anchor)
+  const at = new Date(start)
+  let months = (at.getUTCFullYear() - from.getUTCFullYear()) * 12 + at.getUTCMonth() - from.getUTCMonth() + terms.period.count
+  while (addMonths(anchor, months) <= start) months++
+  return addMonths(anchor, months)
+}
+
+export function firstPeriod(terms: MediaTerms, anchor: number): MediaPeriod {
+  return periodFrom(terms, anchor, 0, anchor)
+}
+
+/** Brings the account to the period that contains `now`. The one that ended moves to `past`; periods that nobody saw are counted, not stored. */
+export function rollPeriod(account: MediaAccount, terms: MediaTerms, anchor: number, now: number): MediaAccount {
+  if (now < account.period.end) return account
+  let { n, end } = account.period
+  let start = end
+  for (n++, end = endOf(terms, anchor, start); now >= end; n++) {
+    start = end
+    end = endOf(terms, anchor, start)
+  }
+  return { ...account, past: [...account.past, account.period], period: periodFrom(terms, anchor, n, start) }
+}

@@ -1,0 +1,95 @@
+/**
+ * Every failure that a client can be answered with: its code, HTTP status, OpenAI error type and public sentence.
+ * `docs/errors.md` is generated from this list. A cause rides along on the `Failure` and is only ever logged.
+ */
+export const FAILURES = {
+  invalid_api_key: [401, 'authentication_error', 'The API key is missing, malformed, unknown, expired or revoked. Send it as `Authorization: Bearer <API_KEY>`.'],
+  wrong_product: [403, 'permission_error', 'This API key belongs to the other product. Media API keys serve /api/v1 and /mcp, Coding Plan API keys serve /v1.'],
+  key_suspended: [403, 'permission_error', 'This API key is suspended. Ask whoever manages your plan to activate it again.'],
+  plan_inactive: [403, 'permission_error', 'The plan of this API key is not active. Nothing was charged.'],
+  insufficient_balance: [402, 'insufficient_quota', 'The balance does not cover the estimated cost. Nothing was charged.'],
+  max_cost_exceeded: [402, 'insufficient_quota', 'The estimated cost is above the given max_cost. Nothing was charged.'],
+  not_found: [404, 'invalid_request_error', 'There is nothing at this address.'],
+  model_not_found: [404, 'invalid_request_error', 'The model does not exist. The only model is svc-code.'],
+  method_not_allowed: [405, 'invalid_request_error', 'This address does not take that method. The Allow header lists those it takes.'],
+  already_final: [409, 'invalid_request_error', 'The task has already ended.'],
+  invalid_request: [400, 'invalid_request_error', 'The request is not valid.'],
+  invalid_json: [400, 'invalid_request_error', 'The request body is not valid JSON.'],
+  url_not_allowed: [400, 'invalid_request_error', 'This URL is not allowed.'],
+  not_supported: [400, 'invalid_request_error', 'The service does not offer this kind or operation.'],
+  unsupported_wire: [400, 'invalid_request_error', 'The service does not offer this endpoint for the model at present. Use the other one: /v1/chat/completions or /v1/responses.'],
+  previous_response_not_found: [400, 'invalid_request_error', 'Responses are not stored. Send the whole conversation as input, without previous_response_id.'],
+  context_length_exceeded: [400, 'invalid_request_error', 'The conversation is longer than the context of the model. Shorten it and try again.'],
+  content_filter: [400, 'invalid_request_error', 'The request was refused by the content filter.'],
+  invalid_image: [400, 'invalid_request_error', 'An image of the request could not be read.'],
+  unsupported_media_type: [415, 'invalid_request_error', 'Send the body as Content-Type: application/json.'],
+  payload_too_large: [413, 'invalid_request_error', 'The request body is too large.'],
+  request_timeout: [408, 'invalid_request_error', 'The request body did not arrive in time.'],
+  header_too_large: [431, 'invalid_request_error', 'The request headers are too large.'],
+  idempotency_key_reused: [422, 'invalid_request_error', 'This Idempotency-Key was used with another request body.'],
+  upgrade_required: [426, 'invalid_request_error', 'WebSocket is not offered here. Use HTTPS with stream: true.'],
+  invalid_signature: [403, 'permission_error', 'The signature of this link is not valid.'],
+  result_expired: [410, 'invalid_request_error', 'This result is no longer kept.'],
+  queue_full: [429, 'rate_limit_exceeded', 'The plan has as many open tasks as it queues. Try again when some have ended.'],
+  rate_limited: [429, 'rate_limit_exceeded', 'Too many requests. Slow down and try again.'],
+  window_reserved: [429, 'rate_limit_exceeded', 'Requests in flight have reserved the rest of the token window. Try again in a moment.'],
+  concurrency_limit: [429, 'rate_limit_exceeded', 'The plan has as many requests in flight as it allows. Try again when one has ended.'],
+  session_limit_reached: [429, 'usage_limit_reached', 'The session token window is used up.'],
+  weekly_limit_reached: [429, 'usage_limit_reached', 'The weekly token window is used up.'],
+  key_limit_reached: [429, 'usage_limit_reached', 'The share of this API key in the weekly token window is used up.'],
+  server_overloaded: [503, 'server_error', 'The service is overloaded. Try again in a moment.'],
+  unavailable: [503, 'server_error', 'The service is not available at the moment. Nothing was accepted or charged. Try again in a moment.'],
+  internal: [500, 'server_error', 'Something went wrong on our side.'],
+} as const satisfies Record<string, readonly [status: number, type: string, sentence: string]>
+
+export type FailureCode = keyof typeof FAILURES
+
+/** One faulty place in a request: `path` is a JSON Pointer (RFC 6901) into the body. */
+export type FieldError = { path: string; code: string; message: string }
+
+export type FailureFacts = {
+  /** Replaces the catalogue's sentence where facts make it clearer; it must be as public as that. */
+  message?: string
+  /** The parameter at fault, as OpenAI's `error.param`. */
+  param?: string
+  /** The faulty places, for `invalid_request`. */
+  errors?: FieldError[]
+  /** Members that stand beside `error` in the body, such as `required` and `available`. */
+  beside?: Record<string, unknown>
+  /** Members inside `error`, such as `resets_at`. */
+  inside?: Record<string, unknown>
+  headers?: Record<string, string>
+  /** Whole seconds for `Retry-After`. */
+  retryAfterSeconds?: number
+  /** What really happened; logged, never answered. */
+  cause?: unknown
+}
+
+/** A failure to be answered to the client. Throw it anywhere under a request; `plugins/errors` writes the body. */
+export class Failure extends Error {
+  readonly code: FailureCode
+  readonly status: number
+  readonly type: string
+  readonly facts: FailureFacts
+
+  constructor(code: FailureCode, facts: FailureFacts = {}) {
+    const [status, type, sentence] = FAILURES[code]
+    super(facts.message ?? sentence, facts.cause === undefined ? undefined : { cause: facts.cause })
+    this.name = 'Failure'
+    this.code = code
+    this.status = status
+    this.type = type
+    this.facts = facts
+  }
+}
+
+/** A door cannot know: its server is away, slow or refuses us. Answered as 503 `unavailable`; the cause is only logged. */
+export class Unavailable extends Error {
+  readonly door: string
+
+  constructor(door: string, cause: unknown) {
+    super(`the ${door} is unavailable`, { cause })
+    this.name = 'Unavailable'
+    this.door = door
+  }
+}

@@ -1,0 +1,116 @@
+/** Start: config → ops → doors → app → listen; stop on a signal. `tollgate [role]` and `tollgate config`. */
+import closeWithGrace from 'close-with-grace'
+import type { FastifyInstance } from 'fastify'
+import pino, { type Logger } from 'pino'
+import { buildApp, greeting, openDoors, openOps, type Check, type Doors, type Opener } from './app.ts'
+import { ConfigError, readConfig, ROLES, type Config, type Explained } from './config.ts'
+
+const COMMANDS = ['config'] as const
+
+const [argument, ...more] = process.argv.slice(2)
+try {
+  if (more.length > 0) throw new ConfigError('The command line', [argument, ...more].join(' '), `one of ${[...ROLES, ...COMMANDS].join(', ')}`)
+  const isCommand = COMMANDS.some((command) => command === argument)
+  const { config, explained } = readConfig(process.env, isCommand ? undefined : argument)
+  if (argument === 'config') process.stdout.write(explain(explained))
+  else await run(config)
+} catch (error) {
+  if (!(error instanceof ConfigError)) throw error
+  process.stderr.write(`${error.message}\n`)
+  process.exitCode = 1
+}
+
+function explain(explained: Explained[]): string {
+  return explained
+    .map(({ name, value, default: fallback, source, meaning }) => `${name}=${value}\n  ${source}${source === 'default' ? '' : `, default ${fallback || 'empty'}`}. ${meaning}\n`)
+    .join('')
+}
+
+function openLog(config: Config): Logger {
+  const options = { level: config.LOG_LEVEL, base: { role: config.ROLE }, redact: { paths: ['authorization', '*.authorization', 'headers.authorization', '*.headers.authorization', '*.apiKey', 'apiKey'] } }
+  if (!process.stdout.isTTY) return pino({ ...options, timestamp: pino.stdTimeFunctions.isoTime })
+  return pino({ ...options, transport: { target: 'pino-pretty', options: { ignore: 'pid,hostname,role', translateTime: 'HH:MM:ss' } } })
+}
+
+/** Runs a role until a signal. Whatever stops the start is one sentence, and the exit code is 1. */
+async function run(config: Config): Promise<void> {
+  const log = openLog(config)
+  const clock = Date.now
+  let app: FastifyInstance | null = null
+  let doors: Doors | null = null
+  let phase: 'starting' | 'serving' | 'stopping' = 'starting'
+  const stopping = new AbortController()
+
+  const checks = async (): Promise<Check[]> => {
+    if (phase !== 'serving' || !app) return [{ name: 'program', ok: false, detail: phase }]
+    return Promise.all(app.checks.map((check) => check()))
+  }
+  const ops = await openOps({ host: config.OPS_HOST, port: config.OPS_PORT, log, checks }).catch((error: NodeJS.ErrnoException) => {
+    throw new ConfigError('OPS_PORT', String(config.OPS_PORT), `a port that is free on ${config.OPS_HOST} (${error.code})`)
+  })
+
+  closeWithGrace({ delay: config.DRAIN_DELAY_SECONDS + config.SHUTDOWN_SECONDS + 10_000, logger: { error: (m: unknown) => log.error(m) } }, async ({ signal, err }) => {
+    if (err) log.fatal({ err }, 'stopping because of an error that nobody handled')
+    else log.info({ signal }, 'stopping')
+    phase = 'stopping'
+    stopping.abort()
+    await stop(config, app)
+    await doors?.close()
+    await ops.close()
+    log.info('stopped')
+  })
+
+  const open: Opener = (name, attempt) => retry(name, attempt, log, stopping.signal)
+  try {
+    doors = await openDoors({ config, log, clock }, open)
+    app = buildApp({ config, log, clock }, doors, ops.registry)
+    await app.ready()
+    const url = await app.listen({ host: config.HOST, port: config.PORT, listenTextResolver: (address) => `listening on ${address}` }).catch((error: NodeJS.ErrnoException) => {
+      throw new ConfigError('PORT', String(config.PORT), `a port that is free on ${config.HOST} (${error.code})`)
+    })
+    phase = 'serving'
+    await settledStart(checks, stopping.signal)
+    const hello = greeting(app, url, ops.url)
+    if (process.stdout.isTTY) process.stdout.write(`\n${hello.text}\n`)
+    else log.info(hello.facts, 'ready')
+  } catch (error) {
+    if (stopping.signal.aborted) return
+    await app?.close()
+    await doors?.close()
+    await ops.close()
+    throw error
+  }
+}
+
+/** Not ready (the caller's phase) → normal service for the delay → no more connections → what is in flight gets its time → the rest is cut. */
+async function stop(config: Config, app: FastifyInstance | null): Promise<void> {
+  if (!app) return
+  await new Promise((resolve) => setTimeout(resolve, config.DRAIN_DELAY_SECONDS))
+  const cut = setTimeout(() => app.server.closeAllConnections(), config.SHUTDOWN_SECONDS)
+  await app.close()
+  clearTimeout(cut)
+}
+
+const FIRST_PAUSE_MS = 250
+const LONGEST_PAUSE_MS = 5_000
+
+/** Opens one door, again and again while its server is away. What is wrong for good is thrown at once. */
+async function retry<T>(name: string, attempt: () => Promise<T>, log: Logger, stopping: AbortSignal): Promise<T> {
+  for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
+    try {
+      return await attempt()
+    } catch (error) {
+      if (!(error instanceof Error) || error.name !== 'Unavailable' || stopping.aborted) throw error
+      log.warn({ door: name, err: error.cause, retryInMs: pauseMs }, `the ${name} is not there yet`)
+      await new Promise((resolve) => setTimeout(resolve, pauseMs))
+    }
+  }
+}
+
+/** The greeting waits until everything declared was seen once, so that the keys it names exist; for a few seconds at most. */
+async function settledStart(checks: () => Promise<Check[]>, stopping: AbortSignal): Promise<void> {
+  for (let tries = 0; tries < 100 && !stopping.aborted; tries++) {
+    if ((await checks()).every(({ ok }) => ok)) return
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+}

@@ -1,0 +1,21 @@
+/**
+ * The generic cell rate algorithm (ITU-T I.371) over one stored number, the theoretical arrival time. Exact, because the
+ * number lives in the subscription's record and changes with it.
+ */
+export type Rate = { tat: number }
+
+export type RateDecision = { allowed: true; rate: Rate } | { allowed: false; retryAfterMs: number }
+
+/** How many requests may come at once: a sixth of a minute's, at least ten. */
+export function burstOf(requestsPerMinute: number): number {
+  return Math.max(10, Math.floor(requestsPerMinute / 6))
+}
+
+/** Takes one request at `now` (ms) out of `requestsPerMinute`. Refused, nothing changes and the wait until it would be allowed is told. */
+export function takeOne(rate: Rate, requestsPerMinute: number, now: number): RateDecision {
+  const intervalMs = 60_000 / requestsPerMinute
+  const tat = Math.max(rate.tat, now) + intervalMs
+  const excessMs = tat - now - burstOf(requestsPerMinute) * intervalMs
+  if (excessMs > 1e-6) return { allowed: false, retryAfterMs: Math.ceil(excessMs) }
+  return { allowed: true, rate: { tat } }
+}

@@ -1,0 +1,154 @@
+/**
+ * DOOR: what operators declared. Plans and ApiKeys of `tollgate.dev/v1alpha1`, as Kubernetes custom resources or as the same
+ * manifests in a folder. What comes through this door is valid against `crds/*.yaml`, its CEL rules included, and has the defaults filled in.
+ */
+export const API_VERSION = 'tollgate.dev/v1alpha1'
+
+export type Product = 'Room' | 'Media' | 'Coding'
+
+export type Metadata = {
+  name: string
+  /** The tenant. */
+  namespace: string
+  uid: string
+  /** Rises by one with every change of the spec. */
+  generation: number
+  /** RFC 3339, UTC. */
+  creationTimestamp: string
+  labels?: Record<string, string>
+  annotations?: Record<string, string>
+}
+
+/** A price in a Plan, over the service's price list; `amount` is a decimal string. */
+export type PriceSpec = { kind?: string; operation?: string; amount: string; per: 'Job' | 'Second' | 'Megapixel' }
+
+export type PlanSpec = {
+  product: Product
+  state: 'Active' | 'Suspended' | 'Retired'
+  startTime?: string
+  expirationTime?: string
+  displayName?: string
+  media?: {
+    allowance: string
+    periodDays?: number
+    periodMonths?: number
+    maxConcurrentTasks: number
+    maxQueuedTasks: number
+    attempts: number
+    prices?: PriceSpec[]
+  }
+  coding?: {
+    sessionWindow: { tokens: number; durationSeconds: number }
+    weeklyWindow: { tokens: number }
+    weights: { input: number; cachedInput: number; output: number }
+    onAbort: 'Cancel' | 'Drain'
+    maxConcurrentRequests: number
+    maxOutputTokens: number
+  }
+  requestsPerMinute: number
+  keyPolicy: { maxKeys: number; rotationOverlapSeconds: number }
+}
+
+export type ApiKeySpec = {
+  planRef: { name: string }
+  secretName?: string
+  state: 'Active' | 'Suspended' | 'Revoked'
+  rotationRevision: number
+  expirationTime?: string
+  limit?: { weeklyTokens?: number; amountPerPeriod?: string }
+}
+
+export type PlanResource = { apiVersion: typeof API_VERSION; kind: 'Plan'; metadata: Metadata; spec: PlanSpec }
+export type ApiKeyResource = { apiVersion: typeof API_VERSION; kind: 'ApiKey'; metadata: Metadata; spec: ApiKeySpec }
+export type Resource = PlanResource | ApiKeyResource
+export type Kind = Resource['kind']
+
+/** Names one resource. Two refs with equal members are the same resource, present or not. */
+export type Ref = { kind: Kind; namespace: string; name: string }
+
+/** A condition as in `metav1.Condition`. */
+export type Condition = {
+  type: string
+  status: 'True' | 'False' | 'Unknown'
+  reason: string
+  message: string
+  observedGeneration: number
+  lastTransitionTime: string
+}
+
+export type PlanStatus = {
+  observedGeneration: number
+  activeKeys: number
+  /** RFC 3339, UTC: when the running media period ends. */
+  periodEndTime?: string
+  conditions: Condition[]
+}
+
+export type ApiKeyStatus = {
+  observedGeneration: number
+  keyID?: string
+  keyPrefix?: string
+  rotationRevision?: number
+  issuedTime?: string
+  secretRef?: { name: string }
+  conditions: Condition[]
+}
+
+/** What a key's Secret holds: entries `api-key` and `key-id`, and the annotation that proves we wrote it. */
+export type KeySecret = { apiKey: string; keyId: string; mac: string }
+
+export type SecretOutcome = 'written' | 'unchanged' | 'conflict'
+
+/** Where the `files:` source keeps what Kubernetes would keep for it: identity, generation and the last accepted spec. */
+export type Declaration = {
+  ref: Ref
+  uid: string
+  createdAt: number
+  generation: number
+  spec: PlanSpec | ApiKeySpec
+}
+export type Declarations = {
+  /** All that are declared now. */
+  declarations(): Promise<Declaration[]>
+  /** Stores one, in place of an earlier one of the same ref. */
+  declare(declaration: Declaration): Promise<void>
+  /** Forgets one: a resource of that name that comes later is a new one. */
+  undeclare(ref: Ref): Promise<void>
+}
+
+export type Resources = {
+  /**
+   * Starts looking. `changed` is called with the ref of every resource at the start and then of each that changed or went,
+   * possibly more often than needed and never concurrently promised; read the present with `get`. Resolves when the first look is complete.
+   */
+  watch(changed: (ref: Ref) => void): Promise<void>
+  /** True once the first look is complete and while the source can be read. `detail` says what is wrong, in public words. */
+  health(): { ok: boolean; detail: string }
+  get(ref: Ref): Resource | null
+  list(kind: 'Plan', namespace?: string): PlanResource[]
+  list(kind: 'ApiKey', namespace?: string): ApiKeyResource[]
+  /** Writes the status if it differs from what is there. False when the resource is gone. */
+  setStatus(ref: Ref, status: PlanStatus | ApiKeyStatus): Promise<boolean>
+  status(ref: Ref): Promise<PlanStatus | ApiKeyStatus | null>
+  /** Writes the key's Secret under its `secretName`; `conflict` when a Secret of that name belongs to somebody else, which is left alone. */
+  putSecret(owner: ApiKeyResource, name: string, secret: KeySecret): Promise<SecretOutcome>
+  /** The Secret of that name if `owner` owns it. */
+  secret(owner: Ref & { uid: string }, name: string): Promise<KeySecret | null>
+  /** Removes every Secret owned by that ApiKey, except the one named `keep`. */
+  removeSecrets(owner: Ref & { uid: string }, keep?: string): Promise<void>
+  close(): Promise<void>
+}
+
+export type ResourcesConfig = {
+  url: string
+  /** Folder that holds `secrets/` and `status/` on the `files:` side. */
+  dataDir: string
+  declarations: Declarations
+  log: { info(o: object, m: string): void; warn(o: object, m: string): void; error(o: object, m: string): void }
+}
+
+/** Opens the source named by `url`: `files:<folder>`. */
+export async function openResources(config: ResourcesConfig): Promise<Resources> {
+  const { openFiles } = await import('./files.ts')
+  return openFiles(config)
+}

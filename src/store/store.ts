@@ -1,0 +1,58 @@
+/**
+ * DOOR: what we remember. Verbs are as large as the change. Outcomes are values, `null` for "not there", and a thrown `Unavailable` for "cannot know".
+ * Time comes in as an argument (`now`, epoch milliseconds).
+ */
+import type { KeyVersion } from '../keys.ts'
+import type { Declarations } from '../resources/resources.ts'
+import type { Answer, Operation, OperationName } from '../subscription/operations.ts'
+import type { Subscription } from '../subscription/subscription.ts'
+
+export type Store = Declarations & {
+  /** The server's time, epoch milliseconds. */
+  clock(): Promise<number>
+  /** Says that a process lives; `count` rises by one each time. */
+  beat(instance: string, count: number): Promise<void>
+  /** Every instance that ever beat and was not forgotten, with its last count. */
+  beats(): Promise<{ instance: string; count: number }[]>
+  forgetInstance(instance: string): Promise<void>
+  /** True if `owner` has the lease until `until`: it was free, past its time at `now`, or already the owner's. */
+  takeLease(name: string, owner: string, until: number, now: number): Promise<boolean>
+
+  /**
+   * Applies one operation to the record of a subscription by compare-and-set, together with whatever else waits for the same record. An answer that
+   * writes nothing was given on a record read after this call. Throws `Unavailable` when the outcome cannot be learned; the operation may then have happened, once.
+   */
+  change<N extends OperationName>(
+    id: string,
+    operation: Extract<Operation, { op: N }>,
+    now: number,
+  ): Promise<Answer<N>>
+  subscription(id: string): Promise<Subscription | null>
+  /** Subscriptions that have open reservations, or a Plan resource that was not removed; in order of their ids, which come after `after`. */
+  subscriptionsWith(what: 'reservations' | 'plan', after: string, limit: number): Promise<Subscription[]>
+
+  /** Stores a new version of a key unless that uid and revision has one; both times answers the one that is stored. */
+  mintKey(key: KeyVersion): Promise<{ outcome: 'created' | 'existing'; key: KeyVersion }>
+  /** Changes a version of a key. `tell` names the subscriptions that must learn of it: they are added to the key's list in the same write. */
+  setKey(id: string, change: Partial<Pick<KeyVersion, 'state' | 'subscription' | 'product' | 'cap' | 'expiresAt' | 'overlapUntil' | 'secretName'>>, tell: string[]): Promise<KeyVersion | null>
+  /** The subscriptions were told. */
+  told(id: string, subscriptions: string[]): Promise<void>
+  /** Versions whose `tell` is not empty. */
+  keysToTell(limit: number): Promise<KeyVersion[]>
+  /** By the SHA-256 of the key, lower-case hex. */
+  findKey(hash: string): Promise<KeyVersion | null>
+  /** All versions of one ApiKey by its uid, newest revision first. */
+  keyVersions(keyId: string): Promise<KeyVersion[]>
+  /** Versions that are not deleted, in order of their ids, which come after `after`. */
+  keysAlive(after: string, limit: number): Promise<KeyVersion[]>
+  /** All versions of the keys that belong to a subscription and are not deleted. */
+  keysOf(subscription: string): Promise<KeyVersion[]>
+
+  close(): Promise<void>
+}
+
+/** Opens the store named by `url`: `sqlite:<file>`. Brings its schema up to date; throws `Unavailable` or, on a newer schema, an Error that says so. */
+export async function openStore(url: string): Promise<Store> {
+  const { openSqlite } = await import('./sqlite.ts')
+  return openSqlite(url.slice('sqlite:'.length))
+}

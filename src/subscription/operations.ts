@@ -1,0 +1,71 @@
+/** The operations of the machine and their answers. Every one carries its id and is idempotent by it. */
+import type { Usage, WindowsView } from '../windows.ts'
+import type { Terms } from '../plans.ts'
+import type { Product } from '../resources/resources.ts'
+import type { InactiveReason } from './subscription.ts'
+
+/** What a key brings along to an operation that creates: who it is, its own cap, and how new our knowledge of it is. */
+export type KeyFacts = {
+  keyId: string
+  /** Weekly tokens for Coding, micro-units per period for Media; null without a cap. */
+  keyCap: number | null
+  /** The `keysVersion` under which the key was read; anything else than the record's is `stale`. */
+  keysVersion: number
+}
+
+type Stale = { outcome: 'stale'; keysVersion: number }
+type Inactive = { outcome: 'inactive'; reason: InactiveReason }
+type RateExceeded = { outcome: 'rate'; retryAfterMs: number }
+
+/** Each operation: `in` is what the caller gives, `out` what it is answered. */
+export type Operations = {
+  applyPlan: {
+    in: {
+      plan: { uid: string; createdAt: number; generation: number }
+      product: Product
+      terms: Terms
+      state: 'Active' | 'Suspended' | 'Retired'
+      activeFrom: number | null
+      activeUntil: number | null
+      verdict: string | null
+    }
+    out: { outcome: 'applied' } | { outcome: 'older' } | { outcome: 'product_changed' }
+  }
+  removePlan: { in: { uid: string }; out: { outcome: 'removed' | 'already' } }
+  keysChanged: { in: object; out: { outcome: 'changed'; keysVersion: number } | { outcome: 'none' } }
+
+  admit: {
+    in: KeyFacts & {
+      id: string
+      instance: string
+      promptBytes: number
+      /** What the client asked for at most; null when it named none. */
+      maxOutputTokens: number | null
+    }
+    out:
+      | Stale
+      | Inactive
+      | RateExceeded
+      | {
+          outcome: 'admitted'
+          reserved: number
+          maxOutputTokens: number
+          onAbort: 'Cancel' | 'Drain'
+          weights: { input: number; cachedInput: number; output: number }
+          /** Learned prompt tokens per 1,000 bytes, for estimates when the upstream reports no usage. */
+          ratio: number
+          windows: WindowsView
+        }
+      | { outcome: 'weekly_full' | 'session_full' | 'key_full' | 'concurrency' | 'reserved'; windows: WindowsView }
+  }
+  extend: { in: { id: string; tokens: number }; out: { outcome: 'extended'; reserved: number } | { outcome: 'gone' } }
+  settle: {
+    in: { id: string; usage: Usage | null; estimated: boolean }
+    out: { outcome: 'settled'; charged: number } | { outcome: 'already' }
+  }
+  expire: { in: { instance: string }; out: { outcome: 'settled'; count: number } | { outcome: 'already' } }
+}
+
+export type OperationName = keyof Operations
+export type Operation = { [N in OperationName]: { op: N } & Operations[N]['in'] }[OperationName]
+export type Answer<N extends OperationName> = Operations[N]['out']
