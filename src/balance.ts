@@ -45,3 +45,23 @@ export function rollPeriod(account: MediaAccount, terms: MediaTerms, anchor: num
   }
   return { ...account, past: [...account.past, account.period], period: periodFrom(terms, anchor, n, start) }
 }
+
+/** The account as a client sees it: `granted` = available + held + burned (of the running period). */
+export type Balance = { granted: number; available: number; held: number; burned: number }
+
+/** Counts the running period: what is held for it, what was burned, and what is left, never below 0 after the allowance was lowered. */
+export function balanceOf(account: MediaAccount): Balance {
+  const { period } = account
+  let held = 0
+  for (const hold of Object.values(account.holds)) if (hold.period === period.n) held += hold.amount
+  const available = Math.max(0, period.allowance - held - period.burned)
+  return { granted: available + held + period.burned, available, held, burned: period.burned }
+}
+
+/** What one key used of the running period: burned and held. */
+export function keyUsed(account: MediaAccount, keyId: string): number {
+  const counter = account.keys[keyId]
+  let used = counter && counter.period === account.period.n ? counter.burned : 0
+  for (const hold of Object.values(account.holds)) if (hold.period === account.period.n && hold.keyId === keyId) used += hold.amount
+  return used
+}

@@ -6,6 +6,7 @@ import type { KeyVersion } from '../keys.ts'
 import type { Declarations } from '../resources/resources.ts'
 import type { Answer, Operation, OperationName } from '../subscription/operations.ts'
 import type { Subscription } from '../subscription/subscription.ts'
+import type { ChangeOptions } from './changes.ts'
 
 export type Store = Declarations & {
   /** The server's time, epoch milliseconds. */
@@ -51,8 +52,12 @@ export type Store = Declarations & {
   close(): Promise<void>
 }
 
-/** Opens the store named by `url`: `sqlite:<file>`. Brings its schema up to date; throws `Unavailable` or, on a newer schema, an Error that says so. */
-export async function openStore(url: string): Promise<Store> {
-  const { openSqlite } = await import('./sqlite.ts')
-  return openSqlite(url.slice('sqlite:'.length))
+/**
+ * Opens the store named by `url`: `sqlite:<file>`. Brings its schema up to date. Throws `Unavailable` if the store cannot be reached now, and an Error whose
+ * sentence tells the operator what to do if trying again would not help: a damaged file, a folder that cannot be written, a schema newer than this program.
+ */
+export async function openStore(url: string, options: ChangeOptions = {}): Promise<Store> {
+  if (!url.startsWith('sqlite:')) throw new Error(`STORE_URL has the unknown scheme ${url.split(':')[0]}: it may be sqlite:<file>.`)
+  const { openSqlite } = await import('./sqlite/sqlite.ts')
+  return openSqlite(url.slice('sqlite:'.length), options)
 }

@@ -3,6 +3,7 @@
  * compare-and-set, so every rule about plans, windows, money and the queue exists here once.
  */
 import { admit, expire, extend, settle } from './coding.ts'
+import { archived, claim, close, hold, wait } from './media.ts'
 import type { Answer, Operation, OperationName } from './operations.ts'
 import { applyPlan, keysChanged, removePlan } from './plan.ts'
 import type { Subscription } from './subscription.ts'
@@ -44,5 +45,15 @@ function dispatch(record: Subscription | null, operation: Operation, now: number
       return settle(record, operation, now)
     case 'expire':
       return expire(record, operation, now)
+    case 'hold':
+      return hold(record, operation, now)
+    case 'claim':
+      return claim(record, operation, now)
+    case 'wait':
+      return wait(record, operation)
+    case 'close':
+      return close(record, operation, now)
+    case 'archived':
+      return archived(record, operation)
   }
 }

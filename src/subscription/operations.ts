@@ -64,6 +64,22 @@ export type Operations = {
     out: { outcome: 'settled'; charged: number } | { outcome: 'already' }
   }
   expire: { in: { instance: string }; out: { outcome: 'settled'; count: number } | { outcome: 'already' } }
+
+  hold: {
+    in: KeyFacts & { task: string; kind: string; amount: number }
+    out:
+      | Stale
+      | Inactive
+      | RateExceeded
+      | { outcome: 'held' | 'already' }
+      | { outcome: 'insufficient' | 'key_full'; available: number }
+      | { outcome: 'queue_full' }
+  }
+  claim: { in: { claim: string; kinds: string[] }; out: { outcome: 'claimed'; task: string; epoch: number } | { outcome: 'none' } }
+  wait: { in: { task: string; epoch: number; readyAt: number }; out: { outcome: 'waiting' | 'none' } }
+  /** `actual` null: the task came to nothing, all of the hold goes back. */
+  close: { in: { task: string; actual: number | null }; out: { outcome: 'closed' | 'none'; available: number } }
+  archived: { in: { n: number }; out: { outcome: 'archived' | 'none' } }
 }
 
 export type OperationName = keyof Operations

@@ -3,6 +3,7 @@ import { apiOf, type Terms } from '../plans.ts'
 import { emptyLearned } from '../windows.ts'
 import { firstPeriod } from '../balance.ts'
 import type { Answer, Operation } from './operations.ts'
+import { dueOf } from './media.ts'
 import type { Step } from './operate.ts'
 import type { CodingAccount, MediaAccount, Subscription } from './subscription.ts'
 
@@ -55,7 +56,8 @@ function mediaUnder(record: Subscription, terms: Terms, anchor: number | null): 
   if (!record.media || anchor !== record.anchor) {
     return { period: firstPeriod(terms.media, anchor), past: [], holds: {}, keys: {}, lastServedAt: 0, due: [] }
   }
-  return { ...record.media, period: { ...record.media.period, allowance: terms.media.allowance } }
+  const account = { ...record.media, period: { ...record.media.period, allowance: terms.media.allowance } }
+  return { ...account, due: dueOf(account, terms.media) }
 }
 
 function emptyRecord(id: string, input: In<'applyPlan'>): Subscription {

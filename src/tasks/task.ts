@@ -1,0 +1,133 @@
+/** A task: one generation or operation that was paid for. Its states, and what is stored of it. Times are epoch milliseconds, money is micro-units. */
+import type { Price } from '../plans.ts'
+
+/**
+ * pending → queued → processing → settling → completed | failed | canceled; processing → queued for another attempt; pending → rejected when its hold was
+ * refused. `pending` and `rejected` are invisible. `settling` has an outcome and a cost, and its money is on the way.
+ */
+export type TaskState = 'pending' | 'queued' | 'processing' | 'settling' | 'completed' | 'failed' | 'canceled' | 'rejected'
+
+export const FINAL: readonly TaskState[] = ['completed', 'failed', 'canceled', 'rejected']
+
+/** The codes of `error.code` on a failed task (`docs/media.md`). */
+export const TASK_ERRORS = {
+  provider_error: 'The media could not be made.',
+  provider_timeout: 'Making the media took too long.',
+  provider_rejected: 'The request was refused because of its content or input.',
+  input_unreachable: 'The source media could not be fetched.',
+  input_not_allowed: 'The address of the source media is not allowed.',
+  input_too_large: 'The source media is too large.',
+  unsupported_input: 'The source media is of a kind that this operation does not take.',
+  not_supported: 'The service does not offer this kind or operation any more.',
+  canceled: 'The task was canceled.',
+  internal: 'Something went wrong on our side.',
+} as const
+
+export type TaskErrorCode = keyof typeof TASK_ERRORS
+
+export type TaskResult = {
+  /** Id in the files door: `taskId-epoch`. */
+  file: string
+  contentType: string
+  bytes: number
+  width: number | null
+  height: number | null
+  durationMs: number | null
+  expiresAt: number
+}
+
+/** How a task ended, decided before its money moves. `cost` is what the engine says it took; the charge is clamped to the hold. */
+export type TaskOutcome =
+  | { outcome: 'completed'; cost: number; result: TaskResult }
+  | { outcome: 'failed'; code: TaskErrorCode; message: string }
+  | { outcome: 'canceled' }
+
+/** An event that waits to become a delivery. `body` is the very text that is signed and sent. */
+export type OutboxEvent = { event: WebhookEvent; body: string }
+export type WebhookEvent = 'task.completed' | 'task.failed' | 'task.refunded'
+
+export type Task = {
+  /** UUID v7: the order of the ids is the order of creation. */
+  id: string
+  tenant: string
+  subscription: string
+  keyId: string
+  /** The version of the key that created it, and signs its webhooks. */
+  keyVersionId: string
+  object: 'generation' | 'operation'
+  /** Media kind (image, video, music) or operation. */
+  verb: string
+  /** The validated request with its defaults: what the engine gets. */
+  input: Record<string, unknown>
+  webhookUrl: string | null
+  metadata: Record<string, string>
+  idempotency: { key: string; bodyHash: string } | null
+  /** The price it was quoted at; kept whatever the list says later. */
+  price: Price
+  estimatedCost: number
+  maxAttempts: number
+  state: TaskState
+  /** The claim that may run it: a run with an older one is refused. */
+  epoch: number
+  progress: number
+  /** Runs begun and not handed back. */
+  attempts: number
+  lostLeases: number
+  outcome: TaskOutcome | null
+  actualCost: number | null
+  refundAmount: number | null
+  createdAt: number
+  startedAt: number | null
+  endedAt: number | null
+  /** When somebody must look at it if nobody did: the end of its lease, of being pending, of settling, or of waiting to be relayed. Null: never. */
+  sweepAt: number | null
+  outbox: OutboxEvent[]
+}
+
+/** What a change of state may set. */
+export type TaskFacts = Partial<
+  Pick<Task, 'epoch' | 'progress' | 'attempts' | 'lostLeases' | 'outcome' | 'actualCost' | 'refundAmount' | 'startedAt' | 'endedAt' | 'sweepAt' | 'outbox' | 'idempotency'>
+>
+
+/** A change of state happens only to a task in one of the states `from` and, where given, with that epoch or one below. */
+export type TaskGuard = { from: readonly TaskState[]; epoch?: number; epochBelow?: number }
+
+export type TaskFilter = {
+  object: Task['object']
+  verb: string | null
+  /** The public statuses wanted, as states; null for all that are visible. */
+  states: TaskState[] | null
+  createdAfter: number | null
+  createdBefore: number | null
+}
+
+export type DeliveryAttempt = {
+  number: number
+  at: number
+  durationMs: number
+  statusCode: number | null
+  error: string | null
+  responsePrefix: string
+}
+
+/** One event on its way to a receiver. */
+export type Delivery = {
+  /** `taskId.event`. */
+  id: string
+  taskId: string
+  tenant: string
+  keyVersionId: string
+  event: WebhookEvent
+  url: string
+  /** Host and port of the receiver, for the cap per receiver. */
+  host: string
+  body: string
+  /** `waiting`: not due until the first attempt of another delivery has ended. */
+  state: 'waiting' | 'pending' | 'delivered' | 'failed'
+  nextAttemptAt: number | null
+  /** Raised by each claim. */
+  epoch: number
+  leaseUntil: number | null
+  attempts: DeliveryAttempt[]
+  createdAt: number
+}
