@@ -4,6 +4,7 @@
  */
 import { readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
+import { availableParallelism } from 'node:os'
 import { join, resolve } from 'node:path'
 
 export const ROLES = ['gateway', 'worker', 'dispatcher', 'controller', 'all'] as const
@@ -34,6 +35,27 @@ const seconds = (most: number): Parse<number> => ({
   mayBe: `a number of seconds from 0 to ${most}`,
   read: (text) => (/^\d{1,9}(\.\d{1,3})?$/.test(text) && Number(text) <= most ? Math.round(Number(text) * 1000) : undefined),
 })
+
+const DAY_MS = 24 * 3600 * 1000
+const days: Parse<number> = {
+  mayBe: 'a number of days from 0.0001 to 3650',
+  read: (text) => (/^\d{1,4}(\.\d{1,6})?$/.test(text) && Number(text) >= 0.0001 && Number(text) <= 3650 ? Math.round(Number(text) * DAY_MS) : undefined),
+}
+
+const delays: Parse<number[]> = {
+  mayBe: 'one to twenty numbers of seconds, separated by commas',
+  read: (text) => {
+    const all = text.split(',').map((entry) => seconds(86_400 * 7).read(entry.trim()))
+    return all.length <= 20 && all.every((entry) => entry !== undefined) ? all : undefined
+  },
+}
+
+const slots: Parse<number> = {
+  mayBe: 'cores, or a whole number from 1 to 1000',
+  read: (text) => (text === 'cores' ? availableParallelism() : integer(1, 1000).read(text)),
+}
+
+const list: Parse<string[]> = { mayBe: 'a list separated by commas, or empty', read: splitList }
 
 const flag: Parse<boolean> = { mayBe: 'true or false', read: (text) => (text === 'true' ? true : text === 'false' ? false : undefined) }
 
@@ -107,6 +129,16 @@ export const SETTINGS = {
   BRAND: setting('SVC', brand, 'Brand in header names (X-SVC-Signature) and, in lower case, in key prefixes (svc_live_).'),
   UPSTREAMS: setting('', optionalPath, 'File of the model upstreams of the Coding Plan API; the built-in echo when empty.'),
   PLAN_LIMITS: setting('', optionalPath, 'File that bounds what a Plan may grant, by namespace.'),
+  BROKER_URL: setting('memory:', oneOf(['memory:']), 'The doorbell between those who queue tasks and those who run them.', { orFile: true, secret: true }),
+  FILES_URL: setting('disk:DATA_DIR/files', scheme('disk:'), 'Where results lie.'),
+  ENGINES: setting('', optionalPath, 'File of the engines, the routing table and the price list; the preview engine with demo prices when empty.'),
+  WORKER_SLOTS: setting('cores', slots, 'Tasks that one worker runs at once; as many as the machine has cores by default.'),
+  EGRESS_ALLOW: setting('', list, 'Addresses, networks and hosts that the egress guard lets through, separated by commas.'),
+  WEBHOOK_DELAYS_SECONDS: setting('0,30,120,600,3600', delays, 'Delay before each attempt of a webhook; their number is the number of attempts.'),
+  WEBHOOK_TIMEOUT_SECONDS: setting('30', seconds(300), 'Time that a webhook receiver has to answer.'),
+  TASK_LEASE_SECONDS: setting('30', seconds(3600), 'Time after which a worker that stopped renewing has lost its task.'),
+  RESULT_DAYS: setting('7', days, 'Days that results are kept; fractions are allowed.'),
+  TASK_DAYS: setting('90', days, 'Days that ended tasks are kept.'),
   LOG_LEVEL: setting('info', oneOf(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']), 'Least level that is logged.'),
   METRICS_TENANT: setting('false', flag, 'Adds a tenant label to the counters of usage.'),
   DRAIN_DELAY_SECONDS: setting('0', seconds(3600), 'Time of normal service between not ready and no longer accepting.'),

@@ -4,7 +4,7 @@ import fp from 'fastify-plugin'
 import { Failure } from '../../src/errors.ts'
 import { hashKey, refusal, wellFormed, type KeyVersion } from '../../src/keys.ts'
 import { apiOf, type Api } from '../../src/plans.ts'
-import type { KeyFacts } from '../../src/subscription/operations.ts'
+import type { Creating, Stale } from '../../src/subscription/operations.ts'
 import { inactiveReason, planInactive } from '../../src/subscription/subscription.ts'
 
 declare module 'fastify' {
@@ -20,15 +20,10 @@ declare module 'fastify' {
   }
 }
 
-type Stale = { outcome: 'stale'; keysVersion: number }
-
 export type Caller = {
   key: KeyVersion
-  /**
-   * Runs an operation that creates, with what is known of the key. Answered `stale`, the key is read anew and the operation runs again, so that a revoked key
-   * or one that moved to another plan stops at its next request everywhere. Throws the failure of the access table when the key is no longer good.
-   */
-  creating<A extends { outcome: string }>(run: (subscription: string, facts: KeyFacts) => Promise<A>): Promise<Exclude<A, Stale>>
+  /** Runs an operation that creates: a revoked key, or one that moved to another plan, stops at its next request everywhere. */
+  creating: Creating
   /** For what creates: the failure `plan_inactive` while the plan is not active, else null. */
   inactive(): Promise<Failure | null>
 }
@@ -70,7 +65,7 @@ async function auth(app: FastifyInstance): Promise<void> {
           const { key } = caller
           const answer = await run(key.subscription, { keyId: key.keyId, keyCap: key.cap, keysVersion })
           if (answer.outcome !== 'stale') return answer as Exclude<typeof answer, Stale>
-          keysVersion = (answer as unknown as Stale).keysVersion
+          keysVersion = (answer as { outcome: string } as Stale).keysVersion
           remembered.delete(hash)
           caller.key = await readKey(hash, api)
           remember(hash, caller.key, keysVersion)

@@ -40,7 +40,7 @@ export type TaskStore = {
     next: { state: 'pending' | 'delivered' | 'failed'; nextAttemptAt: number | null },
     release: { id: string; at: number } | null,
   ): Promise<'recorded' | 'lost'>
-  /** Gives a claimed delivery back unspent, due at once. */
-  returnDelivery(id: string, epoch: number): Promise<void>
+  /** Gives a claimed delivery back unspent, due at `at`. */
+  returnDelivery(id: string, epoch: number, at: number): Promise<void>
   deliveries(taskId: string): Promise<Delivery[]>
 }

@@ -13,7 +13,14 @@ export type KeyFacts = {
   keysVersion: number
 }
 
-type Stale = { outcome: 'stale'; keysVersion: number }
+export type Stale = { outcome: 'stale'; keysVersion: number }
+
+/**
+ * Runs an operation that creates, with the caller's subscription and what is known of its key. Answered `stale`, the key is read anew and the operation runs again.
+ * Throws the failure of the access table when the key is no longer good.
+ */
+export type Creating = <A extends { outcome: string }>(run: (subscription: string, facts: KeyFacts) => Promise<A>) => Promise<Exclude<A, Stale>>
+
 type Inactive = { outcome: 'inactive'; reason: InactiveReason }
 type RateExceeded = { outcome: 'rate'; retryAfterMs: number }
 

@@ -1,5 +1,6 @@
 /** A task: one generation or operation that was paid for. Its states, and what is stored of it. Times are epoch milliseconds, money is micro-units. */
 import type { Price } from '../plans.ts'
+import type { WebhookEvent } from '../webhooks.ts'
 
 /**
  * pending → queued → processing → settling → completed | failed | canceled; processing → queued for another attempt; pending → rejected when its hold was
@@ -44,7 +45,6 @@ export type TaskOutcome =
 
 /** An event that waits to become a delivery. `body` is the very text that is signed and sent. */
 export type OutboxEvent = { event: WebhookEvent; body: string }
-export type WebhookEvent = 'task.completed' | 'task.failed' | 'task.refunded'
 
 export type Task = {
   /** UUID v7: the order of the ids is the order of creation. */
@@ -107,7 +107,7 @@ export type DeliveryAttempt = {
   durationMs: number
   statusCode: number | null
   error: string | null
-  responsePrefix: string
+  responsePrefix: string | null
 }
 
 /** One event on its way to a receiver. */
@@ -130,4 +130,10 @@ export type Delivery = {
   leaseUntil: number | null
   attempts: DeliveryAttempt[]
   createdAt: number
+}
+
+/** Processing time in whole seconds: from the beginning of the first run to the end. Null before it ended or when it never ran. */
+export function durationSeconds(task: Task): number | null {
+  if (task.endedAt === null || task.startedAt === null) return null
+  return Math.max(0, Math.round((task.endedAt - task.startedAt) / 1000))
 }

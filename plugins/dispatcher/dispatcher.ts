@@ -1,0 +1,89 @@
+/** Loop: webhook deliveries that are due → their receivers. A slow receiver holds its own slots, and nobody else's. */
+import type { FastifyInstance } from 'fastify'
+import fp from 'fastify-plugin'
+import { Counter, Histogram } from 'prom-client'
+import type { Delivery } from '../../src/tasks/task.ts'
+import { deliver, type Attempted } from './deliver.ts'
+
+/** Deliveries under way at once in this process, to one receiver, and for one tenant. */
+const CAPS = { limit: 128, perHost: 8, perTenant: 32 }
+const TICK_MS = 1_000
+/** Beyond an attempt's own time: reading the key, writing the attempt down. */
+const LEASE_SLACK_MS = 30_000
+
+async function dispatcher(app: FastifyInstance): Promise<void> {
+  const { config, store, clock, log } = app
+  const delaysMs = config.WEBHOOK_DELAYS_SECONDS
+  const timeoutMs = config.WEBHOOK_TIMEOUT_SECONDS
+  const doors = { store, egress: app.egress, sealingKeys: app.sealingKeys, clock, random: Math.random, brand: config.BRAND, delaysMs, timeoutMs, log }
+  const registers = [app.metrics.registry]
+  const deliveries = new Counter({ name: 'tollgate_webhook_deliveries_total', help: 'Webhook attempts.', labelNames: ['outcome', 'attempt'], registers })
+  const lag = new Histogram({ name: 'tollgate_webhook_lag_seconds', help: 'From the time an attempt was due to the time it was made.', buckets: [0.05, 0.25, 1, 5, 30, 300], registers })
+
+  const inFlight = new Set<Promise<void>>()
+  const cut = new AbortController()
+  let looking = false
+  let lookAgain = false
+  let stopping = false
+
+  /** One look at a time: a ring during a look makes one more. */
+  async function look(): Promise<void> {
+    if (looking || stopping) {
+      lookAgain = looking
+      return
+    }
+    looking = true
+    try {
+      do {
+        lookAgain = false
+        const room = CAPS.limit - inFlight.size
+        if (room <= 0) break
+        const now = clock()
+        const claimed = await store.claimDeliveries(now, now + timeoutMs + LEASE_SLACK_MS, { ...CAPS, limit: room })
+        for (const delivery of claimed) start(delivery)
+      } while (lookAgain && !stopping)
+    } catch (err) {
+      log.warn({ err }, 'deliveries will be looked for again')
+    } finally {
+      looking = false
+    }
+  }
+
+  function start(delivery: Delivery): void {
+    const attempt = deliver(doors, delivery, cut.signal)
+      .then((attempted) => tell(delivery, attempted))
+      .catch((err: unknown) => log.warn({ err, delivery: delivery.id }, 'an attempt could not be written down; it will be made again'))
+      .finally(() => {
+        inFlight.delete(attempt)
+        void look()
+      })
+    inFlight.add(attempt)
+  }
+
+  function tell(delivery: Delivery, { outcome, attempt, final, lagMs }: Attempted): void {
+    if (outcome === 'returned' || outcome === 'lost') return
+    deliveries.inc({ outcome, attempt: String(attempt) })
+    lag.observe(lagMs / 1000)
+    log.info({ delivery: delivery.id, tenant: delivery.tenant, taskId: delivery.taskId, event: delivery.event, outcome, attempt, final }, 'webhook attempt')
+  }
+
+  let timer: NodeJS.Timeout | undefined
+  let unlisten = (): void => {}
+  app.addHook('onReady', async () => {
+    unlisten = app.broker.listen(['webhook'], () => void look())
+    timer = setInterval(() => void look(), TICK_MS)
+    void look()
+  })
+  app.addHook('preClose', async () => {
+    stopping = true
+    clearInterval(timer)
+    unlisten()
+    // What is under way shares the time that streams and tasks get; then it is given back.
+    setTimeout(() => cut.abort(), config.SHUTDOWN_SECONDS).unref()
+  })
+  app.addHook('onClose', async () => {
+    await Promise.allSettled(inFlight)
+  })
+}
+
+export default fp(dispatcher, { name: 'dispatcher', fastify: '5.x', dependencies: ['ops'] })

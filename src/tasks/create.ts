@@ -1,0 +1,110 @@
+/** Creating a task: `pending` → hold → `queued`. What is refused stores nothing; what is answered is queued. */
+import { Failure } from '../errors.ts'
+import { formatMoney } from '../money.ts'
+import { operate } from '../subscription/operate.ts'
+import type { Answer, Creating, Stale } from '../subscription/operations.ts'
+import { planInactive } from '../subscription/subscription.ts'
+import { PENDING_MS, type TaskDoors } from './doors.ts'
+import type { Task } from './task.ts'
+
+type HoldAnswer = Exclude<Answer<'hold'>, Stale> | { outcome: 'moved' }
+
+/** What a caller brings; the rest of a task follows from it. */
+export type NewTask = Pick<
+  Task,
+  'id' | 'tenant' | 'subscription' | 'keyId' | 'keyVersionId' | 'object' | 'verb' | 'input' | 'webhookUrl' | 'metadata' | 'idempotency' | 'price' | 'estimatedCost' | 'maxAttempts'
+>
+
+export type Created = { outcome: 'created' | 'replayed'; task: Task }
+
+/**
+ * Creates a task, or answers the one that its Idempotency-Key made. Throws the failures of the access table (402, 403, 429, 422), with nothing held, and `Unavailable`
+ * when the store cannot be asked: then nothing was accepted, and a hold that may have been taken is given back by a sweep.
+ */
+export async function createTask(doors: TaskDoors, creating: Creating, draft: NewTask): Promise<Created> {
+  const known = draft.idempotency && (await doors.store.taskWithKey(draft.tenant, draft.idempotency.key))
+  if (known) return replay(doors, creating, known, draft)
+  await couldHold(doors, creating, draft)
+  const now = doors.clock()
+  const { outcome, task } = await doors.store.createTask(pendingTask(draft, now))
+  if (outcome === 'existing' && task.id !== draft.id) return replay(doors, creating, task, draft)
+  return { outcome: 'created', task: await holdFor(doors, creating, task) }
+}
+
+/** The same key with the same body is the same task as it is now; a task that is still `pending` is carried on. */
+async function replay(doors: TaskDoors, creating: Creating, task: Task, draft: NewTask): Promise<Created> {
+  if (task.idempotency?.bodyHash !== draft.idempotency?.bodyHash) throw new Failure('idempotency_key_reused')
+  return { outcome: 'replayed', task: task.state === 'pending' ? await holdFor(doors, creating, task) : task }
+}
+
+/** Asks the machine, without writing, whether the hold would be taken: what is refused here leaves no trace. */
+export async function couldHold(doors: Pick<TaskDoors, 'store' | 'clock'>, creating: Creating, draft: Pick<NewTask, 'id' | 'subscription' | 'verb' | 'estimatedCost'>): Promise<void> {
+  const answer = await creating(async (subscription, facts) => {
+    if (subscription !== draft.subscription) return { outcome: 'moved' } as const
+    const record = await doors.store.subscription(subscription)
+    const hold = { op: 'hold', task: draft.id, kind: draft.verb, amount: draft.estimatedCost, ...facts } as const
+    return operate<'hold'>(record, hold, doors.clock(), subscription).answer
+  })
+  refuse(answer, draft.estimatedCost)
+}
+
+/** Takes the hold and queues the task; refused, the task is rejected, which frees its Idempotency-Key in the same write. */
+async function holdFor(doors: TaskDoors, creating: Creating, task: Task): Promise<Task> {
+  const { store, clock } = doors
+  const answer = await creating(async (subscription, facts) => {
+    if (subscription !== task.subscription) return { outcome: 'moved' } as const
+    return store.change(subscription, { op: 'hold', task: task.id, kind: task.verb, amount: task.estimatedCost, ...facts }, clock())
+  })
+  if (answer.outcome !== 'held' && answer.outcome !== 'already') {
+    await store.moveTask(task.id, { from: ['pending'] }, 'rejected', { idempotency: null, sweepAt: null, endedAt: clock() })
+    refuse(answer, task.estimatedCost)
+  }
+  const queued = await store.moveTask(task.id, { from: ['pending'] }, 'queued', { sweepAt: null })
+  if (queued) {
+    doors.ring(queued.verb, queued.id)
+    return queued
+  }
+  // Somebody else moved it: another request with its key, or the sweep, which rejected it and needs its hold closed.
+  const moved = await store.task(task.tenant, task.id)
+  if (moved && moved.state !== 'rejected') return moved
+  await store.change(task.subscription, { op: 'close', task: task.id, actual: null }, clock())
+  throw new Failure('unavailable', { retryAfterSeconds: 1 })
+}
+
+function refuse(answer: HoldAnswer, required: number): void {
+  switch (answer.outcome) {
+    case 'held':
+    case 'already':
+      return
+    case 'insufficient':
+    case 'key_full':
+      throw new Failure('insufficient_balance', { beside: { required: formatMoney(required), available: formatMoney(answer.available) } })
+    case 'inactive':
+      throw planInactive(answer.reason)
+    case 'queue_full':
+      throw new Failure('queue_full', { retryAfterSeconds: 5 })
+    case 'rate':
+      throw new Failure('rate_limited', { retryAfterSeconds: Math.max(1, Math.ceil(answer.retryAfterMs / 1000)) })
+    case 'moved':
+      throw new Failure('unavailable', { retryAfterSeconds: 1, cause: new Error('the key moved to another plan') })
+  }
+}
+
+function pendingTask(draft: NewTask, now: number): Task {
+  return {
+    ...draft,
+    state: 'pending',
+    epoch: 0,
+    progress: 0,
+    attempts: 0,
+    lostLeases: 0,
+    outcome: null,
+    actualCost: null,
+    refundAmount: null,
+    createdAt: now,
+    startedAt: null,
+    endedAt: null,
+    sweepAt: now + PENDING_MS,
+    outbox: [],
+  }
+}

@@ -1,0 +1,23 @@
+/** What the flows of a task stand on. */
+import type { Store } from '../store/store.ts'
+import type { TaskResult } from './task.ts'
+
+export type TaskDoors = {
+  store: Store
+  /** Epoch milliseconds. */
+  clock: () => number
+  /** A random id: UUID v4 or v7. */
+  uuid: () => string
+  /** A number from 0 up to 1. */
+  random: () => number
+  /** Says that there is work of a kind; best effort, never throws. */
+  ring: (verb: string, taskId: string) => void
+  /** The signed address of a result. */
+  link: (result: TaskResult) => string
+  log: { info(facts: object, message: string): void; warn(facts: object, message: string): void; error(facts: object, message: string): void }
+}
+
+/** Longest that a task stays `pending` or `settling` before a sweep takes it up. */
+export const PENDING_MS = 60_000
+export const SETTLING_MS = 15_000
+export const RELAY_MS = 5_000
