@@ -19,3 +19,11 @@ export function takeOne(rate: Rate, requestsPerMinute: number, now: number): Rat
   if (excessMs > 1e-6) return { allowed: false, retryAfterMs: Math.ceil(excessMs) }
   return { allowed: true, rate: { tat } }
 }
+
+/** What is left at `now`: how many requests may come at once, and in how many seconds the burst is whole again. */
+export function rateLeft(rate: Rate, requestsPerMinute: number, now: number): { remaining: number; resetSeconds: number } {
+  const intervalMs = 60_000 / requestsPerMinute
+  const usedMs = Math.max(0, rate.tat - now)
+  const burst = burstOf(requestsPerMinute)
+  return { remaining: Math.max(0, Math.floor(burst - usedMs / intervalMs + 1e-6)), resetSeconds: Math.ceil(usedMs / 1000) }
+}

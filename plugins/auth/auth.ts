@@ -4,6 +4,7 @@ import fp from 'fastify-plugin'
 import { Failure } from '../../src/errors.ts'
 import { hashKey, refusal, wellFormed, type KeyVersion } from '../../src/keys.ts'
 import { apiOf, type Api } from '../../src/plans.ts'
+import { takeOne, type Rate } from '../../src/rate.ts'
 import type { Creating, Stale } from '../../src/subscription/operations.ts'
 import { inactiveReason, planInactive } from '../../src/subscription/subscription.ts'
 
@@ -29,17 +30,23 @@ export type Caller = {
 }
 
 const REMEMBERED_KEYS = 10_000
+/** What one key may read from one replica. What creates is counted exactly, in the subscription's record. */
+const READS_PER_MINUTE = 6_000
 /** A key can change between being read and being used, but not for ever. */
 const STALE_TRIES = 5
 
 async function auth(app: FastifyInstance): Promise<void> {
   const remembered = new Map<string, { key: KeyVersion; keysVersion: number }>()
+  const reads = new Map<string, Rate>()
 
   function remember(hash: string, key: KeyVersion, keysVersion: number): void {
-    remembered.delete(hash)
-    remembered.set(hash, { key, keysVersion })
-    const oldest = remembered.size > REMEMBERED_KEYS ? remembered.keys().next().value : undefined
-    if (oldest !== undefined) remembered.delete(oldest)
+    putNewest(remembered, hash, { key, keysVersion })
+  }
+
+  function countRead(keyId: string): void {
+    const decision = takeOne(reads.get(keyId) ?? { tat: 0 }, READS_PER_MINUTE, app.clock())
+    if (!decision.allowed) throw new Failure('rate_limited', { retryAfterSeconds: Math.max(1, Math.ceil(decision.retryAfterMs / 1000)) })
+    putNewest(reads, keyId, decision.rate)
   }
 
   function check(key: KeyVersion | null, api: Api | undefined): KeyVersion {
@@ -68,6 +75,8 @@ async function auth(app: FastifyInstance): Promise<void> {
           keysVersion = (answer as { outcome: string } as Stale).keysVersion
           remembered.delete(hash)
           caller.key = await readKey(hash, api)
+          // A version says nothing about another subscription, to which the key may have moved.
+          if (caller.key.subscription !== key.subscription) keysVersion = 0
           remember(hash, caller.key, keysVersion)
         }
         throw new Failure('unavailable', { retryAfterSeconds: 1, cause: new Error('the key changed at every try') })
@@ -91,9 +100,18 @@ async function auth(app: FastifyInstance): Promise<void> {
     // A remembered key is good enough to try; only a key that was just read may be refused.
     const usable = known && refusal(known.key, app.clock()) === null && apiOf(known.key.product) === api
     const key = usable ? known.key : await readKey(hash, api)
+    if (!creates) countRead(key.keyId)
     request.caller = callerOf(hash, key, usable ? known.keysVersion : 0, request)
     request.log = request.log.child({ tenant: key.tenant, keyId: key.id })
   })
+}
+
+/** Puts an entry last, and drops the first when there are too many. */
+function putNewest<V>(map: Map<string, V>, name: string, value: V): void {
+  map.delete(name)
+  map.set(name, value)
+  const oldest = map.size > REMEMBERED_KEYS ? map.keys().next().value : undefined
+  if (oldest !== undefined) map.delete(oldest)
 }
 
 /** The token of `Authorization: Bearer <token>` (RFC 6750, section 2.1), or null. */

@@ -89,6 +89,9 @@ async function errors(app: FastifyInstance): Promise<void> {
 
   app.decorate('errors', { fail: (code: FailureCode, facts?: FailureFacts) => new Failure(code, facts), body: bodyOf })
 
+  // Fastify reads text by default; here every body is JSON.
+  app.removeContentTypeParser('text/plain')
+
   // The 405 answer needs to know which verbs an address takes.
   app.addHook('onRoute', ({ url, method }) => {
     const pattern = new RegExp(`^${url.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&').replaceAll(/:[^/]+/g, '[^/]+')}$`)

@@ -8,7 +8,7 @@ import fp from 'fastify-plugin'
 import { Failure } from '../../src/errors.ts'
 import type { Answer } from '../../src/subscription/operations.ts'
 import { planInactive } from '../../src/subscription/subscription.ts'
-import type { OpenReservation } from '../../src/upstream/reservation.ts'
+import type { Admission, Admitted, OpenReservation, Settlement } from '../../src/upstream/reservation.ts'
 import { viewOf } from '../../src/windows.ts'
 import { windowHeaders } from './headers.ts'
 import { meteringMetrics } from './metrics.ts'
@@ -23,12 +23,11 @@ declare module 'fastify' {
   }
   interface FastifyContextConfig {
     /** Makes the route one that is admitted and settled: how large the request is. Throws the failure of a request that is not valid. */
-    admits?: (request: FastifyRequest) => { promptBytes: number; maxOutputTokens: number | null }
+    admits?: (request: FastifyRequest) => Admission
   }
 }
 
 type Admit = Answer<'admit'>
-type Admitted = Extract<Admit, { outcome: 'admitted' }>
 
 const BEAT_MS = 10_000
 const SWEEP_MS = 1_000
@@ -89,16 +88,16 @@ async function metering(app: FastifyInstance): Promise<void> {
   ): OpenReservation {
     const headers = windowHeaders(admitted.windows, clock())
     let reserved = admitted.reserved
-    let outcome: Parameters<OpenReservation['settleWith']>[0] = Promise.resolve(null)
+    let outcome: Promise<Settlement | null> = Promise.resolve(null)
     metrics.open(reserved)
     const settle = async () => {
-      const usage = await outcome.catch((err: unknown) => {
+      const settlement = await outcome.catch((err: unknown) => {
         request.log.error({ err }, 'the usage of a request could not be told; nothing is charged')
         return null
       })
-      const charged = await settleUntilDone(id, subscription, usage, request)
-      metrics.settled(reserved, usage?.usage ?? null)
-      request.log.info({ reservation: id, tokens: usage?.usage, estimated: usage?.estimated, charged }, 'settled')
+      const charged = await settleUntilDone(id, subscription, settlement, request)
+      metrics.settled(reserved, settlement?.usage ?? null)
+      request.log.info({ reservation: id, tokens: settlement?.usage, estimated: settlement?.estimated, charged }, 'settled')
       waiting.poke(subscription)
       inFlight.delete(id)
       done()
@@ -130,14 +129,14 @@ async function metering(app: FastifyInstance): Promise<void> {
   async function settleUntilDone(
     id: string,
     subscription: string,
-    usage: Awaited<Parameters<OpenReservation['settleWith']>[0]>,
+    settlement: Settlement | null,
     request: FastifyRequest,
   ): Promise<number | null> {
     for (;;) {
       try {
         const answer = await store.change(
           subscription,
-          { op: 'settle', id, usage: usage?.usage ?? null, estimated: usage?.estimated ?? false },
+          { op: 'settle', id, usage: settlement?.usage ?? null, estimated: settlement?.estimated ?? false },
           clock(),
         )
         return answer.outcome === 'settled' ? answer.charged : null

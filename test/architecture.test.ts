@@ -1,0 +1,153 @@
+/** The rules of ARCHITECTURE.md, held against the tree itself. */
+import { readdirSync, readFileSync, statSync } from 'node:fs'
+import { dirname, join, normalize, relative } from 'node:path'
+import t from 'tap'
+
+const root = join(import.meta.dirname, '..')
+
+function filesUnder(folder: string): string[] {
+  return readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
+    .map((name) => join(folder, name))
+    .filter((name) => /\.(ts|mjs)$/.test(name) && statSync(join(root, name)).isFile())
+    .sort()
+}
+
+type Import = { from: string; to: string; typeOnly: boolean }
+
+/** Every static and dynamic import of a file: ours as a path from the root, others by package name. */
+function importsOf(file: string): Import[] {
+  const text = readFileSync(join(root, file), 'utf8')
+  const found: Import[] = []
+  for (const [, typeOnly, specifier] of text.matchAll(/^(?:import|export)\s+(type\s)?[^'"]*?from\s+'([^']+)'/gm)) {
+    found.push({ from: file, to: resolveFrom(file, specifier ?? ''), typeOnly: typeOnly !== undefined })
+  }
+  for (const [, specifier] of text.matchAll(/(?:^import|\bimport\()\s*'([^']+)'/gm)) {
+    found.push({ from: file, to: resolveFrom(file, specifier ?? ''), typeOnly: false })
+  }
+  return found
+}
+
+function resolveFrom(file: string, specifier: string): string {
+  return specifier.startsWith('.') ? normalize(join(dirname(file), specifier)) : specifier
+}
+
+const DOORS = ['store', 'broker', 'resources', 'files', 'engines']
+const SERVICES = ['upstream', 'egress']
+
+type Room = 'main' | 'app' | 'config' | 'plugin' | 'door' | 'adapter' | 'service' | 'noun'
+
+/** The room that a source file lies in. A door's own file is named like its folder, or is marked as part of the door below. */
+function roomOf(file: string): Room {
+  if (file === 'src/main.ts') return 'main'
+  if (file === 'src/app.ts') return 'app'
+  if (file === 'src/config.ts') return 'config'
+  if (file.startsWith('plugins/')) return 'plugin'
+  const [, folder = ''] = file.split('/')
+  if (DOORS.includes(folder)) return DOOR_FILES.has(file) ? 'door' : 'adapter'
+  return SERVICES.includes(folder) ? 'service' : 'noun'
+}
+
+/** What of a door's folder is the door: its interface, and what all its adapters share. */
+const DOOR_FILES = new Set([
+  'src/store/store.ts',
+  'src/store/tasks.ts',
+  'src/store/changes.ts',
+  'src/broker/broker.ts',
+  'src/resources/resources.ts',
+  'src/files/files.ts',
+  'src/engines/engine.ts',
+  'src/engines/routes.ts',
+])
+
+const sources = [...filesUnder('src'), ...filesUnder('plugins')]
+const imports = sources.flatMap(importsOf)
+const ours = (path: string) => path.startsWith('src/') || path.startsWith('plugins/')
+const broken = (rule: (found: Import) => boolean) => imports.filter(rule).map(({ from, to }) => `${from} imports ${to}`)
+const pluginOf = (file: string) => file.split('/').slice(0, 2).join('/')
+const sameFolder = (a: string, b: string) => a.split('/')[1] === b.split('/')[1]
+
+t.test('only config.ts reads the environment, and main.ts hands it over', async (t) => {
+  const readers = sources.filter((file) => /process\.env|\benv\.[A-Z_]+\b/.test(readFileSync(join(root, file), 'utf8')))
+  t.same(readers.filter((file) => !['src/config.ts', 'src/main.ts'].includes(file)), [])
+})
+
+t.test('the business knows nothing of HTTP: in src only app.ts and main.ts import Fastify', async (t) => {
+  const http = (to: string) => to === 'fastify' || to.startsWith('@fastify/') || to === 'fastify-plugin'
+  t.same(broken(({ from, to }) => http(to) && from.startsWith('src/') && !['src/app.ts', 'src/main.ts'].includes(from)), [])
+})
+
+t.test('main.ts starts app.ts and config.ts, and nothing else of ours', async (t) => {
+  t.same(broken(({ from, to }) => from === 'src/main.ts' && ours(to) && to !== 'src/app.ts' && to !== 'src/config.ts'), [])
+})
+
+t.test('config.ts imports nothing of ours', async (t) => {
+  t.same(broken(({ from, to }) => from === 'src/config.ts' && ours(to)), [])
+})
+
+t.test('a plugin imports its own files and src, never another plugin', async (t) => {
+  t.same(broken(({ from, to }) => roomOf(from) === 'plugin' && to.startsWith('plugins/') && pluginOf(from) !== pluginOf(to)), [])
+})
+
+t.test('a plugin knows doors by their type or their shared verbs, never an adapter', async (t) => {
+  t.same(broken(({ from, to }) => roomOf(from) === 'plugin' && to.startsWith('src/') && roomOf(to) === 'adapter'), [])
+})
+
+t.test('src imports no plugin; app.ts is the list', async (t) => {
+  t.same(broken(({ from, to }) => from.startsWith('src/') && from !== 'src/app.ts' && to.startsWith('plugins/')), [])
+})
+
+t.test('nouns import nouns and the types of doors', async (t) => {
+  t.same(
+    broken(({ from, to, typeOnly }) => {
+      if (roomOf(from) !== 'noun' || !ours(to)) return false
+      const room = roomOf(to)
+      return room !== 'noun' && !(typeOnly && (room === 'door' || room === 'service'))
+    }),
+    [],
+  )
+})
+
+t.test('nouns have no clock, no randomness and no I/O of their own', async (t) => {
+  const impure = /\bDate\.now\(|\bnew Date\(\)|\bMath\.random\(|\brandomUUID|\brandomBytes\(|performance\.now\(|\bsetTimeout\(|\bfetch\(/
+  const io = /^(node:)?(fs|net|http|https|child_process|worker_threads|dgram|tls|dns)(\/|$)/
+  const nouns = sources.filter((file) => roomOf(file) === 'noun')
+  t.same(nouns.filter((file) => impure.test(readFileSync(join(root, file), 'utf8'))), [])
+  t.same(broken(({ from, to }) => roomOf(from) === 'noun' && io.test(to)), [])
+})
+
+t.test('services import nouns and the types of doors', async (t) => {
+  t.same(broken(({ from, to, typeOnly }) => roomOf(from) === 'service' && ours(to) && !sameFolder(from, to) && roomOf(to) !== 'noun' && !(typeOnly && roomOf(to) === 'door')), [])
+})
+
+t.test('an adapter is loaded by its door alone, when its address chose it', async (t) => {
+  const foreign = imports.filter(({ from, to }) => ours(to) && roomOf(to) === 'adapter' && !sameFolder(from, to))
+  t.same(foreign.map(({ from, to }) => `${from} imports ${to}`), [])
+  const eager = imports.filter(({ from, to, typeOnly }) => ours(to) && roomOf(from) === 'door' && roomOf(to) === 'adapter' && !typeOnly)
+  const dynamic = eager.filter(({ from, to }) => !readFileSync(join(root, from), 'utf8').includes(`import('./${relative(dirname(from), to)}')`))
+  t.same(dynamic.map(({ from, to }) => `${from} imports ${to}`), [])
+})
+
+t.test('an adapter knows its own door, nouns and its client library', async (t) => {
+  t.same(broken(({ from, to, typeOnly }) => roomOf(from) === 'adapter' && ours(to) && !sameFolder(from, to) && roomOf(to) !== 'noun' && !(typeOnly && roomOf(to) === 'door')), [])
+})
+
+t.test('every adapter has a test that runs its door\'s contract', async (t) => {
+  const adapters = ['store/sqlite', 'broker/memory', 'resources/files', 'files/disk', 'engines/preview']
+  const missing = adapters.filter((adapter) => {
+    const [door = '', name] = adapter.split('/')
+    const folder = join(root, 'test', door)
+    const test = readdirSync(folder).find((file) => file === `${name}.test.ts`)
+    return !test || !readFileSync(join(folder, test), 'utf8').includes('contracts/')
+  })
+  t.same(missing, [])
+})
+
+t.test('no file is larger than the largest of today; the number only goes down', async (t) => {
+  const LARGEST = 300
+  const large = sources.map((file) => ({ file, lines: readFileSync(join(root, file), 'utf8').split('\n').length })).filter(({ lines }) => lines > LARGEST)
+  t.same(large, [])
+})
+
+t.test('no drawer without a name', async (t) => {
+  t.same([...sources, ...filesUnder('test')].filter((file) => /(^|\/)(utils?|helpers?|common|misc|types|index)(\/|\.(ts|mjs)$)/.test(file)), [])
+})

@@ -1,0 +1,99 @@
+/** A gateway scope over a real SQLite store, with the routes that a test gives it, and a clock that the test owns. */
+import { createHash } from 'node:crypto'
+import fastify, { type FastifyInstance } from 'fastify'
+import { Registry } from 'prom-client'
+import type { Test } from 'tap'
+import auth from '../../plugins/auth/auth.ts'
+import errors from '../../plugins/errors/errors.ts'
+import metering from '../../plugins/metering/metering.ts'
+import ops from '../../plugins/ops/ops.ts'
+import { hashKey, keyVersionId, mint, seal, shownPrefix, type KeyVersion, type SealingKeys } from '../../src/keys.ts'
+import { termsOf } from '../../src/plans.ts'
+import type { PlanSpec } from '../../src/resources/resources.ts'
+import { openStore, type Store } from '../../src/store/store.ts'
+import type { Subscription } from '../../src/subscription/subscription.ts'
+
+export const START = Date.UTC(2026, 5, 1)
+export const SEALING: SealingKeys = [Buffer.alloc(32, 1)]
+
+export type Gateway = {
+  app: FastifyInstance
+  store: Store
+  /** The time, epoch ms; assign to move it. */
+  time: { now: number }
+  /** Waits until nothing of the subscription is reserved: an answer ends before its settlement does. */
+  settled(subscription: string): Promise<Subscription>
+  /** Applies a Plan of tenant acme, and returns the subscription's id. */
+  plan(name: string, spec: Partial<PlanSpec> & Pick<PlanSpec, 'product'>, generation?: number): Promise<string>
+  /** Mints an active key for a subscription; the raw key and its stored version. */
+  key(subscription: string, more?: Partial<KeyVersion>): Promise<{ raw: string; version: KeyVersion }>
+}
+
+const DEFAULTS = { state: 'Active', requestsPerMinute: 1_000_000, keyPolicy: { maxKeys: 5, rotationOverlapSeconds: 3600 } } as const
+
+export const CODING: NonNullable<PlanSpec['coding']> = {
+  sessionWindow: { tokens: 1000, durationSeconds: 18_000 },
+  weeklyWindow: { tokens: 5000 },
+  weights: { input: 1000, cachedInput: 1000, output: 1000 },
+  onAbort: 'Cancel',
+  maxConcurrentRequests: 32,
+  maxOutputTokens: 65_536,
+}
+
+export const MEDIA: NonNullable<PlanSpec['media']> = { allowance: '10.00', periodDays: 30, maxConcurrentTasks: 4, maxQueuedTasks: 1000, attempts: 3 }
+
+/** Opens it; `routes` registers what the test asks for, after auth and metering. */
+export async function openGateway(t: Test, routes: (app: FastifyInstance) => void | Promise<void>): Promise<Gateway> {
+  const store = await openStore(`sqlite:${t.testdir()}/tollgate.db`)
+  const time = { now: START }
+  const app = fastify({ logger: false })
+  app.decorate('clock', () => time.now)
+  app.decorate('store', store)
+  await app.register(errors)
+  await app.register(ops, { registry: new Registry() })
+  await app.register(async (gateway) => {
+    await gateway.register(auth)
+    await gateway.register(metering)
+    await routes(gateway)
+  })
+  await app.ready()
+  t.teardown(async () => {
+    await app.close()
+    await store.close()
+  })
+  let minted = 0
+  return {
+    app,
+    store,
+    time,
+    async settled(subscription) {
+      for (;;) {
+        const record = await store.subscription(subscription)
+        if (record && Object.keys(record.coding?.reservations ?? {}).length === 0) return record
+        await new Promise((resolve) => setImmediate(resolve))
+      }
+    },
+    async plan(name, spec, generation = 1) {
+      const id = `acme/${name}`
+      const metadata = { name, namespace: 'acme', uid: name, generation, creationTimestamp: new Date(START).toISOString() }
+      const plan = { apiVersion: 'tollgate.dev/v1alpha1', kind: 'Plan', metadata, spec: { ...DEFAULTS, ...spec } } as const
+      const { product, state } = plan.spec
+      await store.change(id, { op: 'applyPlan', plan: { uid: name, createdAt: START, generation }, product, terms: termsOf(plan), state, activeFrom: null, activeUntil: null, verdict: null }, time.now)
+      return id
+    },
+    async key(subscription, more = {}) {
+      const raw = mint('svc', createHash('sha256').update(`key ${minted++}`).digest())
+      const keyId = more.keyId ?? `key${minted}`
+      const id = keyVersionId(keyId, 0)
+      const version: KeyVersion = {
+        id, keyId, revision: 0, tenant: 'acme', name: keyId, subscription, product: subscription.includes('coder') ? 'Coding' : 'Media', hash: hashKey(raw),
+        sealed: seal(raw, id, SEALING, new Uint8Array(12)), prefix: shownPrefix(raw), state: 'active', cap: null, issuedAt: time.now, expiresAt: null,
+        overlapUntil: null, secretName: null, tell: [], ...more,
+      }
+      await store.mintKey(version)
+      return { raw, version }
+    },
+  }
+}
+
+export const bearer = (raw: string): { authorization: string } => ({ authorization: `Bearer ${raw}` })
