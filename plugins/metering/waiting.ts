@@ -26,11 +26,12 @@ export function openWaitingRoom(clock: () => number, maxMs = 10_000, retryMs = 2
   return {
     async enter(subscription, attempt, crowded, left) {
       const until = clock() + maxMs
-      const queue = queues.get(subscription) ?? []
-      if (queue.length === 0) {
+      // While nobody waits, tries run side by side: the store commits them together.
+      if (!queues.has(subscription)) {
         const answer = await attempt()
         if (!crowded(answer)) return answer
       }
+      const queue = queues.get(subscription) ?? []
       const place: Place = { wake: () => {} }
       queue.push(place)
       queues.set(subscription, queue)
@@ -48,7 +49,7 @@ export function openWaitingRoom(clock: () => number, maxMs = 10_000, retryMs = 2
       } finally {
         left.removeEventListener('abort', leave)
         queue.splice(queue.indexOf(place), 1)
-        if (queue.length === 0 && queues.get(subscription) === queue) queues.delete(subscription)
+        if (queue.length === 0) queues.delete(subscription)
         queue[0]?.wake()
       }
     },

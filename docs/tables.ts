@@ -1,0 +1,52 @@
+/** Writes the tables of the documentation that follow from the code: `npm run docs`. `test/docs.test.ts` holds the pages against them. */
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { SETTINGS } from '../src/config.ts'
+import { FAILURES } from '../src/errors.ts'
+import { TASK_ERRORS } from '../src/tasks/task.ts'
+
+function table(head: string[], rows: string[][]): string {
+  const line = (cells: string[]) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`
+  return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n')
+}
+
+const code = (text: string) => (text === '' ? 'empty' : `\`${text}\``)
+
+/** Each generated part: the page it stands on, its name in the page's markers, and its text. */
+export const PARTS = [
+  {
+    page: 'errors.md',
+    name: 'failures',
+    text: table(['status', 'code', 'type', 'message'], Object.entries(FAILURES).map(([name, [status, type, sentence]]) => [String(status), code(name), code(type), sentence])),
+  },
+  {
+    page: 'errors.md',
+    name: 'task errors',
+    text: table(['error.code', 'message'], Object.entries(TASK_ERRORS).map(([name, sentence]) => [code(name), sentence])),
+  },
+  {
+    page: 'configuration.md',
+    name: 'settings',
+    text: table(
+      ['setting', 'default', 'may be', 'meaning'],
+      Object.entries(SETTINGS).map(([name, { default: fallback, parse, meaning }]) => [code(name), code(fallback), parse.mayBe, meaning]),
+    ),
+  },
+]
+
+/** The page with its part between the markers replaced. Throws if the page lacks the markers. */
+export function withPart(page: string, name: string, text: string): string {
+  const begin = `<!-- generated: ${name} -->`
+  const end = '<!-- end -->'
+  const from = page.indexOf(begin)
+  const to = page.indexOf(end, from)
+  if (from < 0 || to < 0) throw new Error(`the page has no part ${begin} … ${end}`)
+  return `${page.slice(0, from + begin.length)}\n${text}\n${page.slice(to)}`
+}
+
+if (import.meta.main) {
+  for (const { page, name, text } of PARTS) {
+    const file = join(import.meta.dirname, page)
+    writeFileSync(file, withPart(readFileSync(file, 'utf8'), name, text))
+  }
+}

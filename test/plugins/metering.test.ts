@@ -1,0 +1,131 @@
+import t from 'tap'
+import { reservationSweep, DEAD_MS, UNKNOWN_MS } from '../../plugins/metering/sweep.ts'
+import { openWaitingRoom } from '../../plugins/metering/waiting.ts'
+import { bearer, CODING, openGateway, START } from './gateway.ts'
+
+const never = new AbortController().signal
+
+/** An attempt that is crowded until it is told otherwise. */
+function door() {
+  let open = false
+  const tries: string[] = []
+  return {
+    tries,
+    attempt: (name: string) => async () => {
+      tries.push(name)
+      return open
+    },
+    unlock: () => {
+      open = true
+    },
+    lock: () => {
+      open = false
+    },
+  }
+}
+const crowded = (answer: boolean) => !answer
+
+t.test('whoever finds room does not wait', async (t) => {
+  const { attempt, unlock, tries } = door()
+  unlock()
+  t.equal(await openWaitingRoom(() => 0).enter('s', attempt('a'), crowded, never), true)
+  t.same(tries, ['a'])
+})
+
+t.test('whoever came first is served first, when room is made', async (t) => {
+  const { attempt, unlock } = door()
+  const room = openWaitingRoom(() => 0, 10_000, 3_600_000)
+  const served: string[] = []
+  const waiting = ['a', 'b', 'c'].map((name) => room.enter('s', attempt(name), crowded, never).then(() => served.push(name)))
+  await new Promise((resolve) => setImmediate(resolve))
+  t.same(served, [])
+  unlock()
+  room.poke('s')
+  await Promise.all(waiting)
+  t.same(served, ['a', 'b', 'c'])
+})
+
+t.test('other subscriptions do not wait behind', async (t) => {
+  const { attempt } = door()
+  const left = new AbortController()
+  const room = openWaitingRoom(() => 0, 10_000, 3_600_000)
+  const waiting = room.enter('s', attempt('a'), crowded, left.signal)
+  t.equal(await room.enter('other', async () => true, crowded, never), true)
+  left.abort()
+  t.equal(await waiting, false, 'who leaves waits no longer')
+})
+
+t.test('waiting ends with the last answer when its time is over', async (t) => {
+  let now = 0
+  const { attempt } = door()
+  const room = openWaitingRoom(() => now, 10_000, 3_600_000)
+  const waiting = room.enter('s', attempt('a'), crowded, never)
+  await new Promise((resolve) => setImmediate(resolve))
+  now = 10_000
+  room.poke('s')
+  t.equal(await waiting, false)
+})
+
+t.test('reservations of a gateway whose beat stood still are charged at their estimate, those of a live one are left alone', async (t) => {
+  const gateway = await openGateway(t, () => {})
+  const id = await gateway.plan('coder', { product: 'Coding', coding: CODING })
+  const admit = (name: string, instance: string) =>
+    gateway.store.change(id, { op: 'admit', id: name, instance, keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)
+  await admit('a', 'dead')
+  await admit('b', 'alive')
+  const sweep = reservationSweep(gateway.store, 'me', () => true)
+  await gateway.store.beat('dead', 1)
+  for (let ms = 0; ms < DEAD_MS; ms += 5_000) {
+    await gateway.store.beat('alive', ms)
+    t.same(await sweep(START + ms), { expired: 0, released: 0 })
+  }
+  await gateway.store.beat('alive', DEAD_MS)
+  t.same(await sweep(START + DEAD_MS), { expired: 1, released: 0 })
+  t.same(Object.keys((await gateway.store.subscription(id))?.coding?.reservations ?? {}), ['b'])
+  t.equal((await gateway.store.subscription(id))?.coding?.weekly.used, 100)
+  t.notOk((await gateway.store.beats()).some(({ instance }) => instance === 'dead'), 'the dead are forgotten')
+})
+
+t.test('a time in which the sweeper could not look proves nobody dead', async (t) => {
+  const gateway = await openGateway(t, () => {})
+  const id = await gateway.plan('coder', { product: 'Coding', coding: CODING })
+  await gateway.store.change(id, { op: 'admit', id: 'a', instance: 'slow', keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)
+  await gateway.store.beat('slow', 1)
+  const sweep = reservationSweep(gateway.store, 'me', () => true)
+  await sweep(START)
+  t.same(await sweep(START + 10 * DEAD_MS), { expired: 0, released: 0 })
+})
+
+t.test('an own reservation that nobody here knows is released after its time', async (t) => {
+  const gateway = await openGateway(t, () => {})
+  const id = await gateway.plan('coder', { product: 'Coding', coding: CODING })
+  for (const name of ['known', 'lost']) {
+    await gateway.store.change(id, { op: 'admit', id: name, instance: 'me', keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)
+  }
+  const sweep = reservationSweep(gateway.store, 'me', (name) => name === 'known')
+  t.same(await sweep(START + UNKNOWN_MS - 1), { expired: 0, released: 0 })
+  t.same(await sweep(START + UNKNOWN_MS), { expired: 0, released: 1 })
+  t.same(Object.keys((await gateway.store.subscription(id))?.coding?.reservations ?? {}), ['known'])
+})
+
+t.test('a request above the plan\'s concurrency waits for room and is then served', async (t) => {
+  const release = Promise.withResolvers<void>()
+  const first = Promise.withResolvers<void>()
+  const gateway = await openGateway(t, (app) => {
+    app.post('/v1/work', { config: { api: 'coding', creates: true, admits: () => ({ promptBytes: 0, maxOutputTokens: 10 }) } }, async (request) => {
+      if (request.headers['x-first']) {
+        first.resolve()
+        await release.promise
+      }
+      return { done: true }
+    })
+  })
+  const subscription = await gateway.plan('coder', { product: 'Coding', coding: { ...CODING, maxConcurrentRequests: 1 } })
+  const { raw } = await gateway.key(subscription)
+  const work = (headers = {}) => gateway.app.inject({ method: 'POST', url: '/v1/work', headers: { ...bearer(raw), ...headers }, payload: {} })
+  const one = work({ 'x-first': 'yes' })
+  await first.promise
+  const two = work()
+  release.resolve()
+  t.same([(await one).statusCode, (await two).statusCode], [200, 200])
+})
