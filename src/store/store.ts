@@ -1,6 +1,6 @@
 /**
- * DOOR: what we remember. Verbs are as large as the change. Outcomes are values, `null` for "not there", and a thrown `Unavailable` for "cannot know".
- * Time comes in as an argument (`now`, epoch milliseconds).
+ * DOOR: what we remember. Verbs are as large as the change. Outcomes are values, `null` for "not there", and a thrown `Unavailable` for
+ * "cannot know". Time comes in as an argument (`now`, epoch milliseconds).
  */
 import type { KeyVersion } from '../keys.ts'
 import type { Declarations } from '../resources/resources.ts'
@@ -8,10 +8,15 @@ import type { Answer, Operation, OperationName } from '../subscription/operation
 import type { Subscription } from '../subscription/subscription.ts'
 import type { ChangeOptions } from './changes.ts'
 
+/** What may change of a version of a key. */
+export type KeyChange = Partial<
+  Pick<KeyVersion, 'state' | 'subscription' | 'product' | 'cap' | 'expiresAt' | 'overlapUntil' | 'secretName'>
+>
+
 export type Store = Declarations & {
   /** The server's time, epoch milliseconds. */
   clock(): Promise<number>
-  /** Says that a process lives; `count` rises by one each time. */
+  /** Says that a process lives; `count` rises by one each time. A beat that lands after a later one changes nothing. */
   beat(instance: string, count: number): Promise<void>
   /** Every instance that ever beat and was not forgotten, with its last count. */
   beats(): Promise<{ instance: string; count: number }[]>
@@ -20,8 +25,11 @@ export type Store = Declarations & {
   takeLease(name: string, owner: string, until: number, now: number): Promise<boolean>
 
   /**
-   * Applies one operation to the record of a subscription by compare-and-set, together with whatever else waits for the same record. An answer that
-   * writes nothing was given on a record read after this call. Throws `Unavailable` when the outcome cannot be learned; the operation may then have happened, once.
+   * Applies one operation to the record of a subscription by compare-and-set, together with whatever else waits for the same record. An
+   * answer that writes nothing was given on a record read after this call. A write whose outcome was lost is tried again by itself for a
+   * few seconds: an operation that had happened then answers as when it is asked for twice (`already`, for most). Throws `Unavailable` when
+   * the outcome cannot be learned; the operation may then have happened, once. What the operation itself throws is thrown to its caller
+   * alone.
    */
   change<N extends OperationName>(
     id: string,
@@ -29,18 +37,25 @@ export type Store = Declarations & {
     now: number,
   ): Promise<Answer<N>>
   subscription(id: string): Promise<Subscription | null>
-  /** Subscriptions that have open reservations, or a Plan resource that was not removed; in order of their ids, which come after `after`. */
+  /**
+   * Subscriptions that have open reservations, or a Plan resource that was not removed; in order of their ids, which come after `after`.
+   */
   subscriptionsWith(what: 'reservations' | 'plan', after: string, limit: number): Promise<Subscription[]>
 
   /** Stores a new version of a key unless that uid and revision has one; both times answers the one that is stored. */
   mintKey(key: KeyVersion): Promise<{ outcome: 'created' | 'existing'; key: KeyVersion }>
-  /** Changes a version of a key. `tell` names the subscriptions that must learn of it: they are added to the key's list in the same write. */
-  setKey(id: string, change: Partial<Pick<KeyVersion, 'state' | 'subscription' | 'product' | 'cap' | 'expiresAt' | 'overlapUntil' | 'secretName'>>, tell: string[]): Promise<KeyVersion | null>
-  /** The subscriptions were told. */
+  /**
+   * Changes a version of a key. `tell` names the subscriptions that must learn of it: they are added to the key's list in the same write.
+   * Null: no such version.
+   */
+  setKey(id: string, change: KeyChange, tell: string[]): Promise<KeyVersion | null>
+  /**
+   * Takes subscriptions that were told off the list of a version. Those that are not on it, and a version that is not there, do not matter.
+   */
   told(id: string, subscriptions: string[]): Promise<void>
   /** Versions whose `tell` is not empty. */
   keysToTell(limit: number): Promise<KeyVersion[]>
-  /** By the SHA-256 of the key, lower-case hex. */
+  /** By the SHA-256 of the key, lower-case hex; in whatever state it is (`refusal` in keys.ts judges that). */
   findKey(hash: string): Promise<KeyVersion | null>
   /** All versions of one ApiKey by its uid, newest revision first. */
   keyVersions(keyId: string): Promise<KeyVersion[]>
@@ -49,12 +64,17 @@ export type Store = Declarations & {
   /** All versions of the keys that belong to a subscription and are not deleted. */
   keysOf(subscription: string): Promise<KeyVersion[]>
 
+  /**
+   * Answers what was asked before, as far as the store can be reached; from then on every verb throws `Unavailable`. Closing again is
+   * harmless.
+   */
   close(): Promise<void>
 }
 
 /**
- * Opens the store named by `url`: `sqlite:<file>`. Brings its schema up to date. Throws `Unavailable` if the store cannot be reached now, and an Error whose
- * sentence tells the operator what to do if trying again would not help: a damaged file, a folder that cannot be written, a schema newer than this program.
+ * Opens the store named by `url`: `sqlite:<file>`. Brings its schema up to date. Throws `Unavailable` if the store cannot be reached now,
+ * and an Error whose sentence tells the operator what to do if trying again would not help: a damaged file, a folder that cannot be
+ * written, a schema newer than this program.
  */
 export async function openStore(url: string, options: ChangeOptions = {}): Promise<Store> {
   if (!url.startsWith('sqlite:')) throw new Error(`STORE_URL has the unknown scheme ${url.split(':')[0]}: it may be sqlite:<file>.`)

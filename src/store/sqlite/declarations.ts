@@ -1,0 +1,49 @@
+/** What the `files:` resources leave to the store, in SQLite. */
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Declaration } from '../../resources/resources.ts'
+import type { Store } from '../store.ts'
+import type { Database } from './database.ts'
+
+export const declarationTables = `
+  CREATE TABLE declarations (
+    kind TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    declaration TEXT NOT NULL,
+    PRIMARY KEY (kind, namespace, name)
+  ) STRICT;
+`
+
+/** Ten thousand declarations read at once would keep every request of the process waiting. */
+const PAGE = 250
+
+export function openDeclarations(database: Database): Pick<Store, 'declarations' | 'declare' | 'undeclare'> {
+  const page = database.prepare<{ declaration: string }>(
+    `SELECT declaration FROM declarations WHERE (kind, namespace, name) > (?, ?, ?) ORDER BY kind, namespace, name LIMIT ${PAGE}`,
+  )
+  const put = database.prepare(
+    'INSERT INTO declarations VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET declaration = excluded.declaration',
+  )
+  const remove = database.prepare('DELETE FROM declarations WHERE kind = ? AND namespace = ? AND name = ?')
+
+  async function declarations(): Promise<Declaration[]> {
+    const found: Declaration[] = []
+    for (;;) {
+      const { kind, namespace, name } = found.at(-1)?.ref ?? { kind: '', namespace: '', name: '' }
+      const rows = await database.read(() => page.all(kind, namespace, name))
+      found.push(...rows.map((row) => JSON.parse(row.declaration) as Declaration))
+      if (rows.length < PAGE) return found
+      await nextTurn()
+    }
+  }
+
+  return {
+    declarations,
+    declare: async (declaration) => {
+      const { kind, namespace, name } = declaration.ref
+      const text = JSON.stringify(declaration)
+      await database.write(() => put.run(kind, namespace, name, text))
+    },
+    undeclare: async ({ kind, namespace, name }) => void (await database.write(() => remove.run(kind, namespace, name))),
+  }
+}

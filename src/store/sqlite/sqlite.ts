@@ -1,0 +1,32 @@
+/**
+ * The store in one SQLite file, for everything in one process. A `kill -9` loses nothing that was answered; a power cut may lose the last
+ * moments.
+ */
+import { openChanges, type ChangeOptions } from '../changes.ts'
+import type { Store } from '../store.ts'
+import { openDatabase } from './database.ts'
+import { declarationTables, openDeclarations } from './declarations.ts'
+import { keyTables, openKeys } from './keys.ts'
+import { openProcesses, processTables } from './processes.ts'
+import { openSubscriptions, subscriptionTables } from './subscriptions.ts'
+
+/** The schema's versions: each entry leads from the one before it. An entry that was released is never edited; a change is a new entry. */
+const UPGRADES = [subscriptionTables + keyTables + processTables + declarationTables]
+
+/** Opens `file`; see `openDatabase` for how that fails. */
+export function openSqlite(file: string, options: ChangeOptions = {}): Store {
+  const database = openDatabase(file, UPGRADES)
+  const subscriptions = openSubscriptions(database)
+  const changes = openChanges(subscriptions.side, options)
+  return {
+    ...openProcesses(database),
+    ...subscriptions.verbs,
+    change: changes.change,
+    ...openKeys(database),
+    ...openDeclarations(database),
+    close: async () => {
+      await changes.close()
+      await database.close()
+    },
+  }
+}

@@ -1,0 +1,87 @@
+/** The tenant of the store's contract: a Coding plan, its requests and its keys, in facts that every proof can bend. */
+import type { KeyVersion } from '../../../src/keys.ts'
+import type { CodingTerms, Terms } from '../../../src/plans.ts'
+import type { Operation } from '../../../src/subscription/operations.ts'
+import type { Subscription } from '../../../src/subscription/subscription.ts'
+
+type In<N extends Operation['op']> = Extract<Operation, { op: N }>
+
+export const ID = 'acme/code'
+export const T0 = Date.UTC(2026, 0, 5)
+
+/** Limits that stand in nobody's way. */
+const CODING: CodingTerms = {
+  sessionTokens: 1_000_000,
+  sessionMs: 5 * 3600 * 1000,
+  weeklyTokens: 10_000_000,
+  weights: { input: 1000, cachedInput: 1000, output: 1000 },
+  onAbort: 'Cancel',
+  maxConcurrentRequests: 1000,
+  maxOutputTokens: 65_536,
+}
+const TERMS: Terms = { displayName: 'Code', requestsPerMinute: 1_000_000, maxKeys: 5, rotationOverlapMs: 0, media: null, coding: CODING }
+
+export function plan(facts: Partial<In<'applyPlan'>> = {}, coding: Partial<CodingTerms> = {}): In<'applyPlan'> {
+  return {
+    op: 'applyPlan',
+    plan: { uid: 'plan-1', createdAt: T0, generation: 1 },
+    product: 'Coding',
+    terms: { ...TERMS, coding: { ...CODING, ...coding } },
+    state: 'Active',
+    activeFrom: null,
+    activeUntil: null,
+    verdict: null,
+    ...facts,
+  }
+}
+
+/** A request that reserves `tokens`. */
+export function admit(id: string, tokens: number, facts: Partial<In<'admit'>> = {}): In<'admit'> {
+  const key = { keyId: 'key-1', keyCap: null, keysVersion: 1 }
+  return { op: 'admit', id, ...key, instance: 'gateway-1', promptBytes: 0, maxOutputTokens: tokens, ...facts }
+}
+
+/** The end of a request that used `tokens`. */
+export function settle(id: string, tokens: number): In<'settle'> {
+  return { op: 'settle', id, usage: { input: 0, cachedInput: 0, output: tokens }, estimated: false }
+}
+
+/** Tokens of the running session. */
+export function sessionOf(record: Subscription | null): { used: number; reserved: number } {
+  const reservations = Object.values(record?.coding?.reservations ?? {})
+  return { used: record?.coding?.session?.used ?? 0, reserved: reservations.reduce((sum, { tokens }) => sum + tokens, 0) }
+}
+
+export function keyVersion(keyId: string, revision: number, facts: Partial<KeyVersion> = {}): KeyVersion {
+  return {
+    id: `${keyId}-${revision}`,
+    keyId,
+    revision,
+    tenant: 'acme',
+    name: 'ci',
+    subscription: ID,
+    product: 'Coding',
+    hash: `hash of ${keyId}-${revision}`,
+    sealed: 'v1.sealed',
+    prefix: 'svc_live_abcdef',
+    state: 'pending',
+    cap: null,
+    issuedAt: T0,
+    expiresAt: null,
+    overlapUntil: null,
+    secretName: null,
+    tell: [],
+    ...facts,
+  }
+}
+
+/** The same numbers from 0 to 1 for the same seed (Marsaglia's xorshift32). */
+export function seeded(seed: number): () => number {
+  let state = seed
+  return () => {
+    state ^= state << 13
+    state ^= state >>> 17
+    state ^= state << 5
+    return (state >>> 0) / 2 ** 32
+  }
+}

@@ -1,0 +1,84 @@
+import type { Promises } from '../promises.ts'
+import type { Place } from '../store.ts'
+import { ID, keyVersion } from './acme.ts'
+
+export const keyPromises: Promises<Place> = {
+  'one version of a key is minted once, whoever mints it': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    const minted = await Promise.all([
+      store.mintKey(keyVersion('k1', 0, { hash: 'one' })),
+      other.mintKey(keyVersion('k1', 0, { hash: 'two' })),
+      store.mintKey(keyVersion('k1', 0, { hash: 'three' })),
+    ])
+    t.equal(minted.filter(({ outcome }) => outcome === 'created').length, 1)
+    const [key] = minted.filter(({ outcome }) => outcome === 'created').map((answer) => answer.key)
+    for (const answer of minted) t.same(answer.key, key)
+    t.same(await other.keyVersions('k1'), [key])
+    t.same(await other.mintKey(keyVersion('k1', 0, { hash: 'four' })), { outcome: 'existing', key })
+  },
+
+  'a key is found by its hash, in whatever state it is, and by no other': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    const key = keyVersion('k1', 0, { cap: 2 ** 53 - 1, expiresAt: 1, overlapUntil: 2, secretName: 'ci-key', tell: ['acme/old'] })
+    await store.mintKey(key)
+    t.same(await other.findKey(key.hash), key)
+    await store.setKey(key.id, { state: 'deleted' }, [])
+    t.same(await other.findKey(key.hash), { ...key, state: 'deleted' })
+    t.equal(await other.findKey('another hash'), null)
+  },
+
+  'a key changes in what is named, for every handle, and tells the rest what it was': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    const key = keyVersion('k1', 0)
+    await store.mintKey(key)
+    const changed = await store.setKey(key.id, { state: 'active', subscription: 'acme/new', cap: 5, secretName: 'ci-key' }, [])
+    t.same(changed, { ...key, state: 'active', subscription: 'acme/new', cap: 5, secretName: 'ci-key' })
+    t.same(await other.setKey(key.id, { cap: null }, []), { ...changed, cap: null })
+    t.same(await store.findKey(key.hash), { ...changed, cap: null })
+    t.equal(await store.setKey('k1-7', { state: 'active' }, [ID]), null)
+    t.same(await store.keyVersions('k1'), [{ ...changed, cap: null }])
+  },
+
+  'subscriptions that must learn of a change are kept with the key until they were told': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    await Promise.all(['k1', 'k2', 'k3'].map((keyId) => store.mintKey(keyVersion(keyId, 0))))
+    t.same(await store.keysToTell(10), [])
+    t.match(await store.setKey('k2-0', { state: 'active' }, ['acme/a', 'acme/b']), { tell: ['acme/a', 'acme/b'] })
+    const again = await other.setKey('k2-0', { state: 'suspended' }, ['acme/b', 'acme/c'])
+    t.match(again, { state: 'suspended', tell: ['acme/a', 'acme/b', 'acme/c'] })
+    await store.setKey('k1-0', {}, ['acme/a'])
+    t.same((await other.keysToTell(10)).map(({ id }) => id).toSorted(), ['k1-0', 'k2-0'])
+    t.equal((await other.keysToTell(1)).length, 1)
+
+    await store.told('k2-0', ['acme/a', 'acme/c', 'acme/never'])
+    t.match(await store.findKey(keyVersion('k2', 0).hash), { state: 'suspended', tell: ['acme/b'] })
+    await store.told('k2-0', ['acme/b'])
+    await store.told('k2-0', ['acme/b'])
+    await store.told('unknown-0', ['acme/b'])
+    t.same((await other.keysToTell(10)).map(({ id }) => id), ['k1-0'])
+  },
+
+  'the versions of a key come newest first, whatever their number of digits': async (t, place) => {
+    const store = await place.open()
+    await Promise.all([2, 10, 0, 9].map((revision) => store.mintKey(keyVersion('k1', revision))))
+    await store.mintKey(keyVersion('k2', 11))
+    await store.setKey('k1-9', { state: 'deleted' }, [])
+    t.same((await store.keyVersions('k1')).map(({ revision }) => revision), [10, 9, 2, 0])
+    t.same(await store.keyVersions('k3'), [])
+  },
+
+  'keys that are not deleted are listed by pages in the order of their ids, and by their subscription': async (t, place) => {
+    const store = await place.open()
+    await Promise.all(['k5', 'k3', 'k1', 'k4', 'k2'].map((keyId) => store.mintKey(keyVersion(keyId, 0))))
+    await store.setKey('k2-0', { state: 'deleted' }, [])
+    await store.setKey('k3-0', { state: 'revoked' }, [])
+    await store.setKey('k4-0', { subscription: 'acme/other' }, [])
+    const alive = async (after: string) => (await store.keysAlive(after, 3)).map(({ id }) => id)
+    t.same(await alive(''), ['k1-0', 'k3-0', 'k4-0'])
+    t.same(await alive('k4-0'), ['k5-0'])
+    t.same(await alive('k5-0'), [])
+    t.same((await store.keysOf(ID)).map(({ id }) => id).toSorted(), ['k1-0', 'k3-0', 'k5-0'])
+    t.same((await store.keysOf('acme/other')).map(({ id }) => id), ['k4-0'])
+    t.same(await store.keysOf('acme/none'), [])
+  },
+}

@@ -1,0 +1,73 @@
+import type { Promises } from '../promises.ts'
+import type { Place } from '../store.ts'
+import { admit, ID, plan, settle, T0 } from './acme.ts'
+
+export const subscriptionPromises: Promises<Place> = {
+  'a subscription that no Plan ever made is not there': async (t, place) => {
+    const store = await place.open()
+    t.equal(await store.subscription(ID), null)
+    t.same(await store.change(ID, { op: 'keysChanged' }, T0), { outcome: 'none' })
+    t.equal(await store.subscription(ID), null)
+  },
+
+  'what a change answered is in the record that every handle reads': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    t.same(await store.change(ID, plan(), T0), { outcome: 'applied' })
+    const answer = await store.change(ID, admit('r1', 500), T0 + 1)
+    t.match(answer, { outcome: 'admitted', reserved: 500 })
+    const record = await other.subscription(ID)
+    t.match(record, { id: ID, tenant: 'acme', at: T0 + 1, plan: { uid: 'plan-1' } })
+    t.match(record?.coding?.reservations, { r1: { tokens: 500, keyId: 'key-1' } })
+    t.same(record, await store.subscription(ID))
+  },
+
+  'the version rises whenever the record is replaced, and only then': async (t, place) => {
+    const store = await place.open()
+    await store.change(ID, plan(), T0)
+    const first = (await store.subscription(ID))?.version ?? 0
+    t.ok(first >= 1)
+    await store.change(ID, admit('r1', 500), T0)
+    const second = (await store.subscription(ID))?.version ?? 0
+    t.ok(second > first)
+    await store.change(ID, { op: 'extend', id: 'unknown', tokens: 600 }, T0)
+    await store.change(ID, admit('r1', 500), T0)
+    t.equal((await store.subscription(ID))?.version, second)
+  },
+
+  'a record cannot be changed through what was read': async (t, place) => {
+    const store = await place.open()
+    await store.change(ID, plan(), T0)
+    const record = await store.subscription(ID)
+    if (record) record.state = 'Retired'
+    t.match(await store.change(ID, admit('r1', 500), T0), { outcome: 'admitted' })
+    t.equal((await store.subscription(ID))?.state, 'Active')
+  },
+
+  'subscriptions do not touch each other': async (t, place) => {
+    const store = await place.open()
+    const ids = ['acme/a', 'acme/b', 'globex/a']
+    await Promise.all(ids.map((id) => store.change(id, plan(), T0)))
+    await Promise.all(ids.map((id, i) => store.change(id, admit('r1', 100 * (i + 1)), T0)))
+    for (const [i, id] of ids.entries()) {
+      const record = await store.subscription(id)
+      t.match(record, { id, tenant: id.split('/')[0], coding: { reservations: { r1: { tokens: 100 * (i + 1) } } } })
+    }
+  },
+
+  'subscriptions with a Plan, or with open reservations, are listed by pages in the order of their ids': async (t, place) => {
+    const store = await place.open()
+    const ids = ['acme/a', 'acme/b', 'acme/c', 'globex/a', 'globex/b']
+    await Promise.all(ids.toReversed().map((id) => store.change(id, plan(), T0)))
+    await Promise.all(ids.slice(1, 4).map((id) => store.change(id, admit('r1', 100), T0)))
+    await store.change('acme/c', { op: 'removePlan', uid: 'plan-1' }, T0)
+    await store.change('acme/b', settle('r1', 10), T0)
+    const listed = async (what: 'plan' | 'reservations', after: string, limit: number) =>
+      (await store.subscriptionsWith(what, after, limit)).map(({ id }) => id)
+
+    t.same(await listed('plan', '', 2), ['acme/a', 'acme/b'])
+    t.same(await listed('plan', 'acme/b', 2), ['globex/a', 'globex/b'])
+    t.same(await listed('plan', 'globex/b', 2), [])
+    t.same(await listed('reservations', '', 10), ['acme/c', 'globex/a'])
+    t.same(await store.subscriptionsWith('reservations', 'acme/c', 1), [await store.subscription('globex/a')])
+  },
+}
