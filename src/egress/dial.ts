@@ -1,0 +1,50 @@
+/** Opens the connection to an address that was vetted. It takes addresses only, so nothing below can resolve a name again. */
+import { connect as connectTcp, isIP, type Socket } from 'node:net'
+import { connect as connectTls } from 'node:tls'
+
+export type Dialled = { outcome: 'connected'; socket: Socket } | { outcome: 'failed'; reason: 'connect' | 'tls' }
+
+/** So that an address which drops packets leaves time for the next one. */
+const TRY_MS = 3000
+const TRIES = 6
+
+/**
+ * Connects to the first of the addresses that answers, and for https does the TLS handshake with `host` as its name: the certificate must be
+ * valid for it. When the signal aborts, the socket is destroyed, at whatever stage it is.
+ */
+export async function dial(to: { addresses: readonly string[]; port: number; host: string; secure: boolean; signal: AbortSignal }): Promise<Dialled> {
+  const addresses = to.addresses.slice(0, TRIES)
+  for (const [index, address] of addresses.entries()) {
+    const patienceMs = index === addresses.length - 1 ? null : TRY_MS
+    const socket = await openTcp(address, to.port, patienceMs, to.signal)
+    if (socket === null) continue
+    const ready = to.secure ? await openTls(socket, to.host, to.signal) : socket
+    return ready === null ? { outcome: 'failed', reason: 'tls' } : { outcome: 'connected', socket: ready }
+  }
+  return { outcome: 'failed', reason: 'connect' }
+}
+
+function openTcp(address: string, port: number, patienceMs: number | null, signal: AbortSignal): Promise<Socket | null> {
+  if (isIP(address) === 0) throw new TypeError('only an IP address can be dialled')
+  const socket = connectTcp({ host: address, port, noDelay: true, signal })
+  const timer = patienceMs === null ? undefined : setTimeout(() => socket.destroy(), patienceMs)
+  return settled(socket, 'connect').finally(() => clearTimeout(timer))
+}
+
+function openTls(under: Socket, host: string, signal: AbortSignal): Promise<Socket | null> {
+  if (under.destroyed) return Promise.resolve(null)
+  // RFC 6066, section 3: a literal address is no server name. The certificate is checked against it all the same, by `host`.
+  const servername = isIP(host) === 0 ? host : ''
+  const socket = connectTls({ socket: under, host, servername, ALPNProtocols: ['http/1.1'], rejectUnauthorized: true, minVersion: 'TLSv1.2' })
+  signal.addEventListener('abort', () => socket.destroy(), { once: true })
+  return settled(socket, 'secureConnect')
+}
+
+/** The socket once it is ready, null if it closed before. It keeps an error listener: a reset may come while nobody else listens. */
+function settled(socket: Socket, ready: 'connect' | 'secureConnect'): Promise<Socket | null> {
+  return new Promise((resolve) => {
+    socket.on('error', () => {})
+    socket.once('close', () => resolve(null))
+    socket.once(ready, () => resolve(socket))
+  })
+}

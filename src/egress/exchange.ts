@@ -1,0 +1,120 @@
+/** One HTTP/1.1 request and its answer over a socket that is already open. undici speaks the protocol here and never connects. */
+import type { Socket } from 'node:net'
+import type { Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { Client, errors } from 'undici'
+
+export type Head = { status: number; headers: Record<string, string | string[] | undefined> }
+
+export type Message = {
+  url: URL
+  method: 'GET' | 'HEAD' | 'POST'
+  headers: Record<string, string>
+  body: string | Uint8Array | null
+}
+
+export type Reading = {
+  /** How much of a body is read. */
+  maxBytes: number
+  /** What a longer body is: `cut` there, which is an answer all the same, or `fail` as `too_large`. */
+  over: 'cut' | 'fail'
+  /** Where the body of a 2xx goes instead of into memory; the body of any other answer is then not read. */
+  sink: ((head: Head) => Writable) | null
+}
+
+export type Exchanged =
+  | ({ outcome: 'answered'; body: Uint8Array } & Head)
+  | { outcome: 'failed'; reason: 'aborted' | 'reset' | 'protocol' | 'too_large'; status: number | null }
+
+class TooLarge extends Error {}
+
+/**
+ * Sends the message and reads the answer; the socket is closed when this returns, whatever happened. Bodies come as they were sent:
+ * nothing is decompressed. Rejects with the sink's error when the sink fails.
+ */
+export async function exchange(socket: Socket, message: Message, reading: Reading, signal: AbortSignal): Promise<Exchanged> {
+  let head: Head | null = null
+  const client = new Client(message.url.origin, { connect: once(socket), allowH2: false, headersTimeout: 0, bodyTimeout: 0 })
+  try {
+    const { pathname, search } = message.url
+    const { statusCode, headers, body } = await client.request({
+      path: pathname + search,
+      method: message.method,
+      headers: message.headers,
+      body: message.body,
+      reset: true,
+      signal,
+    })
+    body.on('error', () => {})
+    head = { status: statusCode, headers }
+    const wanted = reading.sink === null || (statusCode >= 200 && statusCode < 300)
+    if (message.method === 'HEAD' || !wanted) return { outcome: 'answered', ...head, body: new Uint8Array(0) }
+    if (reading.over === 'fail' && Number(headers['content-length'] ?? 0) > reading.maxBytes) throw new TooLarge()
+    if (reading.sink === null) return { outcome: 'answered', ...head, body: await read(body, reading) }
+    await pour(body, reading.maxBytes, reading.sink(head), signal)
+    return { outcome: 'answered', ...head, body: new Uint8Array(0) }
+  } catch (error) {
+    return { outcome: 'failed', reason: signal.aborted ? 'aborted' : reasonOf(error), status: head?.status ?? null }
+  } finally {
+    void client.destroy()
+    socket.destroy()
+  }
+}
+
+/** A connector that hands out the one socket; a client that wanted to connect again is refused. Not at once: undici 8 misses an answer within the call. */
+function once(socket: Socket): NonNullable<Client.Options['connect']> {
+  let given = false
+  return (_options, callback) => {
+    queueMicrotask(() => {
+      if (given || socket.destroyed) return callback(new Error('the connection is closed'), null)
+      given = true
+      callback(null, socket)
+    })
+  }
+}
+
+async function read(body: AsyncIterable<Uint8Array>, { maxBytes, over }: Reading): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = []
+  let bytes = 0
+  for await (const chunk of body) {
+    bytes += chunk.length
+    if (bytes > maxBytes && over === 'fail') throw new TooLarge()
+    chunks.push(chunk)
+    if (bytes >= maxBytes && over === 'cut') break
+  }
+  return Buffer.concat(chunks).subarray(0, maxBytes)
+}
+
+class SinkFailed extends Error {}
+
+/** Streams a body into the sink with its backpressure. The sink is ended when all arrived, destroyed when not. */
+async function pour(body: AsyncIterable<Uint8Array>, maxBytes: number, sink: Writable, signal: AbortSignal): Promise<void> {
+  let fault: unknown = null
+  const counted = async function* (): AsyncGenerator<Uint8Array> {
+    let bytes = 0
+    try {
+      for await (const chunk of body) {
+        bytes += chunk.length
+        if (bytes > maxBytes) throw new TooLarge()
+        yield chunk
+      }
+    } catch (error) {
+      fault = error
+      throw error
+    }
+  }
+  try {
+    await pipeline(counted, sink, { signal })
+  } catch (error) {
+    throw fault ?? new SinkFailed('the sink failed', { cause: error })
+  }
+}
+
+const MALFORMED = [errors.HTTPParserError, errors.HeadersOverflowError, errors.ResponseContentLengthMismatchError]
+
+function reasonOf(error: unknown): 'reset' | 'protocol' | 'too_large' {
+  if (error instanceof TooLarge) return 'too_large'
+  if (error instanceof SinkFailed) throw error.cause
+  if (error instanceof errors.InvalidArgumentError) throw error
+  return MALFORMED.some((kind) => error instanceof kind) ? 'protocol' : 'reset'
+}

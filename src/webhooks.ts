@@ -1,0 +1,164 @@
+/**
+ * What a webhook is: its body, its headers, and when it is tried again (specification, sections 2.3, 6 and 8).
+ * The body is made once, as text, with the event; every attempt sends those same bytes under fresh headers.
+ */
+import { createHmac } from 'node:crypto'
+import { formatMoney } from './money.ts'
+
+export type WebhookEvent = 'task.completed' | 'task.failed' | 'task.refunded'
+
+/** Money is micro-units, times are epoch milliseconds. */
+export type Completed = {
+  taskId: string
+  /** `image_url`, `video_url` or `audio_url` and what else describes the output; sent as it is. */
+  result: Record<string, unknown>
+  estimatedMicro: number
+  actualMicro: number
+  /** Processing time in whole seconds, as in the task's record. */
+  durationSeconds: number
+  createdAt: number
+  completedAt: number
+}
+
+export type Failed = {
+  taskId: string
+  error: { code: string; message: string }
+  estimatedMicro: number
+  refundMicro: number
+  attempts: number
+  createdAt: number
+  failedAt: number
+}
+
+export type Refunded = { taskId: string; refundMicro: number; newBalanceMicro: number }
+
+function iso(atMs: number): string {
+  return new Date(atMs).toISOString()
+}
+
+/** `data` of `task.completed`: exactly the fields of section 6.2. */
+export function completedData(task: Completed): Record<string, unknown> {
+  return {
+    task_id: task.taskId,
+    status: 'completed',
+    result: task.result,
+    estimated_cost: formatMoney(task.estimatedMicro),
+    actual_cost: formatMoney(task.actualMicro),
+    duration_seconds: task.durationSeconds,
+    created_at: iso(task.createdAt),
+    completed_at: iso(task.completedAt),
+  }
+}
+
+/** `data` of `task.failed`: exactly the fields of section 6.2. */
+export function failedData(task: Failed): Record<string, unknown> {
+  return {
+    task_id: task.taskId,
+    status: 'failed',
+    error: { code: task.error.code, message: task.error.message },
+    estimated_cost: formatMoney(task.estimatedMicro),
+    refund_amount: formatMoney(task.refundMicro),
+    attempts: task.attempts,
+    created_at: iso(task.createdAt),
+    failed_at: iso(task.failedAt),
+  }
+}
+
+/** `data` of `task.refunded`: exactly the fields of section 6.2. */
+export function refundedData(task: Refunded): Record<string, unknown> {
+  return { task_id: task.taskId, refund_amount: formatMoney(task.refundMicro), new_balance: formatMoney(task.newBalanceMicro) }
+}
+
+/**
+ * The raw body of a webhook: the envelope of section 2.3 as JSON text. `atMs` is the time of the event, not of an attempt.
+ * Keep the text: parsing and writing it again could change bytes that were signed.
+ */
+export function envelope(event: WebhookEvent, atMs: number, data: Record<string, unknown>): string {
+  return JSON.stringify({ event, timestamp: iso(atMs), data })
+}
+
+export type Signing = {
+  event: WebhookEvent
+  /** The raw body, as `envelope` wrote it. */
+  body: string
+  /** The raw API key that created the task, also after it was rotated. */
+  apiKey: string
+  /** Which version of the key that is: `keyId-revision`. */
+  keyVersionId: string
+  /** The brand in header names, such as SVC. */
+  brand: string
+  /** The same in every attempt of a delivery. */
+  messageId: string
+  /** The time of this attempt, epoch milliseconds. */
+  atMs: number
+}
+
+/**
+ * The headers of one attempt: those of section 6.3, the version of the key that signed, and those of Standard Webhooks 1.0.
+ * Its secret is `whsec_` + base64 of the API key, so that both signatures are keyed with the same bytes.
+ */
+export function signatureHeaders(signing: Signing): Record<string, string> {
+  const { body, apiKey, brand, messageId } = signing
+  const seconds = String(Math.floor(signing.atMs / 1000))
+  return {
+    'Content-Type': 'application/json',
+    [`X-${brand}-Signature`]: `sha256=${createHmac('sha256', apiKey).update(body).digest('hex')}`,
+    [`X-${brand}-Event`]: signing.event,
+    [`X-${brand}-Key-Id`]: signing.keyVersionId,
+    'webhook-id': messageId,
+    'webhook-timestamp': seconds,
+    'webhook-signature': `v1,${createHmac('sha256', apiKey).update(`${messageId}.${seconds}.${body}`).digest('base64')}`,
+  }
+}
+
+const JITTER = 0.05
+
+/**
+ * When the attempt after a failed one is due (sections 6.4 and 8): the delay counts from the end of the attempt that failed; `jitter`
+ * (0 to 1, random) makes it up to 5 % later, never earlier. Ask with `attempt` 0 for the first attempt, which has no jitter.
+ *
+ * @param from `attempt`: number of the attempt that failed, from 1. `endedAtMs`: when it ended (for 0: when the event happened).
+ *   `delaysMs`: the delay before each attempt; their number is the number of attempts.
+ * @returns the time, epoch milliseconds; or `failed` when that attempt was the last.
+ */
+export function nextAttempt(from: { attempt: number; endedAtMs: number; delaysMs: readonly number[]; jitter: number }):
+  | { outcome: 'due'; atMs: number }
+  | { outcome: 'failed' } {
+  const delayMs = from.delaysMs[from.attempt]
+  if (delayMs === undefined) return { outcome: 'failed' }
+  const jitterMs = from.attempt === 0 ? 0 : Math.floor(delayMs * JITTER * from.jitter)
+  return { outcome: 'due', atMs: from.endedAtMs + delayMs + jitterMs }
+}
+
+/** How a request to a receiver ended; the egress guard's replies have this shape. */
+export type Exchange =
+  | { outcome: 'answered'; status: number; body: Uint8Array }
+  | { outcome: 'refused'; reason: string }
+  | { outcome: 'failed'; reason: string; status: number | null }
+
+export type Verdict = {
+  outcome: 'delivered' | 'failed'
+  statusCode: number | null
+  /** Null if it was delivered; else `redirect`, `status`, or the reason why there was no answer. */
+  error: string | null
+  /** The beginning of the receiver's answer, for the delivery log; null without one. */
+  responsePrefix: string | null
+}
+
+const PREFIX_CHARACTERS = 200
+
+/** Judges an attempt (section 6.4): any 2xx is a delivery; everything else, redirects included, is a failure. Returns what the delivery log keeps. */
+export function decide(exchange: Exchange): Verdict {
+  if (exchange.outcome === 'refused') return { outcome: 'failed', statusCode: null, error: exchange.reason, responsePrefix: null }
+  if (exchange.outcome === 'failed') return { outcome: 'failed', statusCode: exchange.status, error: exchange.reason, responsePrefix: null }
+  const { status } = exchange
+  const facts = { statusCode: status, responsePrefix: prefixOf(exchange.body) }
+  if (status >= 200 && status < 300) return { outcome: 'delivered', error: null, ...facts }
+  return { outcome: 'failed', error: status >= 300 && status < 400 ? 'redirect' : 'status', ...facts }
+}
+
+/** The answer comes from a stranger and is shown on a page and in logs: short, and without control characters. */
+function prefixOf(body: Uint8Array): string {
+  const text = new TextDecoder().decode(body.subarray(0, PREFIX_CHARACTERS * 4))
+  return [...text].slice(0, PREFIX_CHARACTERS).join('').replace(/\p{C}/gu, ' ')
+}
