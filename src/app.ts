@@ -1,21 +1,33 @@
 /** The list: opens the doors, then registers the plugins of each role in the order in which a request flows through them. */
-import { randomBytes, randomUUID } from 'node:crypto'
+import { randomBytes, randomUUID, randomUUIDv7 } from 'node:crypto'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import fastify, { type FastifyBaseLogger, type FastifyInstance } from 'fastify'
-import type { Registry } from 'prom-client'
+import fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } from 'fastify'
+import { Counter, type Registry } from 'prom-client'
 import auth from '../plugins/auth/auth.ts'
+import dispatcher from '../plugins/dispatcher/dispatcher.ts'
+import files from '../plugins/files/files.ts'
+import media from '../plugins/media/media.ts'
+import worker from '../plugins/worker/worker.ts'
 import controller from '../plugins/controller/controller.ts'
 import errors from '../plugins/errors/errors.ts'
+import { answerUnparsable, answerUnroutable } from '../plugins/errors/unparsable.ts'
 import metering from '../plugins/metering/metering.ts'
 import openai from '../plugins/openai/openai.ts'
 import ops from '../plugins/ops/ops.ts'
+import { openBroker, type Broker } from './broker/broker.ts'
 import { ConfigError, embeddedPaths, type Config, type Role } from './config.ts'
+import { openEgress, type Egress } from './egress/egress.ts'
+import { REFUSALS } from './egress/target.ts'
+import { openEngines, type Engines } from './engines/engine.ts'
+import { openFiles, type Files } from './files/files.ts'
 import { parseSealingKeys, type SealingKeys } from './keys.ts'
+import { fileLink } from './links.ts'
 import { apiOf, type Api } from './plans.ts'
-import { openPlanLimits, type PlanLimits } from './plan-limits.ts'
+import { parsePlanLimits, type PlanLimits } from './plan-limits.ts'
 import { openResources, type Resources } from './resources/resources.ts'
 import { openStore, type Store } from './store/store.ts'
+import type { SubmitDoors } from './tasks/submit.ts'
 import { openUpstreams, type Upstreams } from './upstream/upstreams.ts'
 
 export { openOps, type Check } from '../plugins/ops/listener.ts'
@@ -30,6 +42,11 @@ declare module 'fastify' {
     upstreams: Upstreams
     sealingKeys: SealingKeys
     planLimits: PlanLimits | null
+    broker: Broker
+    engines: Engines
+    egress: Egress
+    /** What the flows of a task stand on. */
+    tasks: SubmitDoors
   }
 }
 
@@ -38,6 +55,9 @@ export type Doors = {
   store: Store
   resources: Resources
   upstreams: Upstreams
+  broker: Broker
+  files: Files
+  engines: Engines
   sealingKeys: SealingKeys
   planLimits: PlanLimits | null
   /** In reverse order of opening. Closing twice is harmless. */
@@ -50,7 +70,7 @@ type Surroundings = { config: Config; log: FastifyBaseLogger; clock: () => numbe
 export async function openDoors({ config, log }: Surroundings, open: Opener): Promise<Doors> {
   await mkdir(config.DATA_DIR, { recursive: true, mode: 0o700 })
   const sealingKeys = await openSealingKeys(config.SEALING_KEY_FILE)
-  const planLimits = config.PLAN_LIMITS === null ? null : await openPlanLimits(config.PLAN_LIMITS)
+  const planLimits = config.PLAN_LIMITS === null ? null : await readPlanLimits(config.PLAN_LIMITS)
   const opened: { close(): Promise<void> }[] = []
   const keep = <T extends { close(): Promise<void> }>(door: T) => {
     opened.unshift(door)
@@ -61,10 +81,16 @@ export async function openDoors({ config, log }: Surroundings, open: Opener): Pr
     await open('resources', () => openResources({ url: config.RESOURCES_URL, dataDir: config.DATA_DIR, declarations: store, log })),
   )
   const upstreams = keep(await open('upstreams', () => openUpstreams({ file: config.UPSTREAMS, env: config.env, log })))
+  const broker = keep(await open('broker', () => openBroker(config.BROKER_URL)))
+  const files = keep(await open('files', () => openFiles(config.FILES_URL)))
+  const engines = keep(await open('engines', () => openEngines({ file: config.ENGINES, log })))
   return {
     store,
     resources,
     upstreams,
+    broker,
+    files,
+    engines,
     sealingKeys,
     planLimits,
     async close() {
@@ -90,6 +116,15 @@ async function openSealingKeys(file: string): Promise<SealingKeys> {
   return keys
 }
 
+async function readPlanLimits(file: string): Promise<PlanLimits> {
+  const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    throw new ConfigError('PLAN_LIMITS', file, `a file that can be read (${error.code})`)
+  })
+  const read = parsePlanLimits(text)
+  if (read.outcome === 'refused') throw new ConfigError('PLAN_LIMITS', file, `a file of plan limits (${read.reason})`)
+  return read.limits
+}
+
 /** Fastify's own limits on what a client controls. A body as large as a coding request's has this long to arrive. */
 const LIMITS = { requestTimeout: 120_000, headersTimeout: 20_000, keepAliveTimeout: 72_000, maxParamLength: 200 }
 
@@ -98,7 +133,9 @@ export function buildApp(surroundings: Surroundings, doors: Doors, registry: Reg
   const { config, log, clock } = surroundings
   const app: FastifyInstance = fastify({
     loggerInstance: log,
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true }),
+    clientErrorHandler: answerUnparsable,
+    frameworkErrors: answerUnroutable,
     requestTimeout: LIMITS.requestTimeout,
     keepAliveTimeout: LIMITS.keepAliveTimeout,
     routerOptions: { maxParamLength: LIMITS.maxParamLength },
@@ -115,18 +152,64 @@ export function buildApp(surroundings: Surroundings, doors: Doors, registry: Reg
   app.decorate('upstreams', doors.upstreams)
   app.decorate('sealingKeys', doors.sealingKeys)
   app.decorate('planLimits', doors.planLimits)
+  app.decorate('broker', doors.broker)
+  app.decorate('files', doors.files)
+  app.decorate('engines', doors.engines)
+  app.decorate('egress', openGuard(config, clock, registry))
+  app.decorate('tasks', taskDoors(app, doors))
   app.register(errors)
   app.register(ops, { registry })
+  // After every plugin had its chance to add engines, and before any loop runs.
+  app.addHook('onReady', () => doors.engines.ready())
   const runs = (...roles: Role[]) => config.ROLE === 'all' || roles.includes(config.ROLE)
   if (runs('gateway')) {
+    app.register(files)
     app.register(async (gateway) => {
       gateway.register(auth)
       gateway.register(metering)
       gateway.register(openai)
+      gateway.register(media, { prefix: '/api/v1' })
     })
   }
+  if (runs('worker')) app.register(worker)
+  if (runs('dispatcher')) app.register(dispatcher)
   if (runs('controller')) app.register(controller)
   return app
+}
+
+/** The guard on addresses that a tenant gave. Throws a `ConfigError` when EGRESS_ALLOW makes no sense. */
+function openGuard(config: Config, clock: () => number, registry: Registry): Egress {
+  const refusals = new Counter({ name: 'tollgate_egress_refused_total', help: 'Addresses that the egress guard refused.', labelNames: ['reason'], registers: [registry] })
+  try {
+    return openEgress({ allow: config.EGRESS_ALLOW, clock, refused: (reason) => refusals.inc({ reason }) })
+  } catch (error) {
+    throw new ConfigError('EGRESS_ALLOW', config.EGRESS_ALLOW.join(','), `addresses, networks and hosts (${(error as Error).message})`)
+  }
+}
+
+function taskDoors(app: FastifyInstance, { store, broker, engines, sealingKeys }: Doors): SubmitDoors {
+  const refusedUrl = (url: string) => {
+    const refusal = app.egress.check(url)
+    return refusal && REFUSALS[refusal]
+  }
+  return {
+    store,
+    engines,
+    refusedUrl,
+    clock: app.clock,
+    uuid: randomUUIDv7,
+    random: Math.random,
+    ring: broker.ring,
+    link: ({ file, expiresAt }) => `${publicUrl(app)}${fileLink(file, expiresAt, sealingKeys)}`,
+    log: app.log,
+  }
+}
+
+/** How the world reaches us. Without PUBLIC_URL that is where we listen, which a port of 0 tells only then. */
+function publicUrl(app: FastifyInstance): string {
+  const address = app.server.address()
+  const port = typeof address === 'object' && address !== null ? address.port : app.config.PORT
+  return app.config.PUBLIC_URL ?? `http://${app.config.HOST.includes(':') ? `[${app.config.HOST}]` : app.config.HOST}:${port}`
 }
 
 /** A client's own request id is kept if it is fit for a log, else one is made. */
@@ -136,7 +219,7 @@ function requestId(given: string | string[] | undefined): string {
 
 /** What a person needs once the program is ready: the addresses, where the keys lie, and a request of each product to paste. */
 export function greeting(app: FastifyInstance, url: string, opsUrl: string): { text: string; facts: Record<string, unknown> } {
-  const base = app.config.PUBLIC_URL ?? url
+  const base = publicUrl(app)
   const keys = app.resources
     .list('ApiKey')
     .filter(({ spec }) => spec.secretName !== undefined && spec.state === 'Active')
@@ -148,7 +231,7 @@ export function greeting(app: FastifyInstance, url: string, opsUrl: string): { t
     })
   const curls = (['coding', 'media'] as const).flatMap((api) => {
     const key = keys.find((candidate) => candidate.api === api)
-    return key && PASTE[api] ? [`curl ${base}${PASTE[api].path} -H "Authorization: Bearer $(cat '${key.file}')" -H 'Content-Type: application/json' -d '${PASTE[api].body}'`] : []
+    return key ? [`curl ${base}${PASTE[api].path} -H "Authorization: Bearer $(cat '${key.file}')" -H 'Content-Type: application/json' -d '${PASTE[api].body}'`] : []
   })
   const text = [
     `Tollgate serves ${base}, operations ${opsUrl}`,
@@ -158,6 +241,7 @@ export function greeting(app: FastifyInstance, url: string, opsUrl: string): { t
   return { text, facts: { url, opsUrl, publicUrl: base, keys: keys.map(({ name, file }) => ({ name, file })), try: curls } }
 }
 
-const PASTE: Partial<Record<Api, { path: string; body: string }>> = {
+const PASTE: Record<Api, { path: string; body: string }> = {
   coding: { path: '/v1/chat/completions', body: '{"model":"svc-code","messages":[{"role":"user","content":"Hello"}]}' },
+  media: { path: '/api/v1/generations', body: '{"kind":"image","prompt":"A lighthouse at dawn"}' },
 }

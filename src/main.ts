@@ -7,6 +7,9 @@ import { ConfigError, readConfig, ROLES, type Config, type Explained } from './c
 
 const COMMANDS = ['config'] as const
 
+const FIRST_PAUSE_MS = 250
+const LONGEST_PAUSE_MS = 5_000
+
 const [argument, ...more] = process.argv.slice(2)
 try {
   if (more.length > 0) throw new ConfigError('The command line', [argument, ...more].join(' '), `one of ${[...ROLES, ...COMMANDS].join(', ')}`)
@@ -15,8 +18,9 @@ try {
   if (argument === 'config') process.stdout.write(explain(explained))
   else await run(config)
 } catch (error) {
-  if (!(error instanceof ConfigError)) throw error
-  process.stderr.write(`${error.message}\n`)
+  // What is wrong with the surroundings is an Error of one sentence; anything more special is a fault of ours, with its stack.
+  if (!(error instanceof ConfigError) && (error as Error).constructor !== Error) throw error
+  process.stderr.write(`${(error as Error).message}\n`)
   process.exitCode = 1
 }
 
@@ -90,9 +94,6 @@ async function stop(config: Config, app: FastifyInstance | null): Promise<void> 
   await app.close()
   clearTimeout(cut)
 }
-
-const FIRST_PAUSE_MS = 250
-const LONGEST_PAUSE_MS = 5_000
 
 /** Opens one door, again and again while its server is away. What is wrong for good is thrown at once. */
 async function retry<T>(name: string, attempt: () => Promise<T>, log: Logger, stopping: AbortSignal): Promise<T> {

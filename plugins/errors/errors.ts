@@ -11,8 +11,10 @@ declare module 'fastify' {
     errors: {
       /** Makes a failure of the catalogue, to be thrown. For plugins that cannot import the catalogue. */
       fail(code: FailureCode, facts?: FailureFacts): Failure
-      /** Answers a failure on a raw response that was hijacked, if its headers are not sent yet. */
+      /** The body of a failure, for an answer that is not written by the error handler. */
       body(failure: Failure, request: FastifyRequest): Record<string, unknown>
+      /** Answers what has no route in a scope of its own: 404, or 405 with `Allow`. */
+      notFound(problem: boolean): (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>
     }
   }
   interface FastifyContextConfig {
@@ -65,9 +67,9 @@ function pointer(instancePath: string, params: Record<string, unknown> | undefin
   return typeof member === 'string' ? `${instancePath}/${member.replaceAll('~', '~0').replaceAll('/', '~1')}` : instancePath
 }
 
-function bodyOf(failure: Failure, request: FastifyRequest): Record<string, unknown> {
+function bodyOf(failure: Failure, request: FastifyRequest, problem = request.routeOptions.config.problem): Record<string, unknown> {
   const { facts } = failure
-  const problem = request.routeOptions.config.problem
+  const members = problem
     ? {
         type: `about:blank#${failure.code}`,
         title: failure.code.replaceAll('_', ' '),
@@ -77,7 +79,7 @@ function bodyOf(failure: Failure, request: FastifyRequest): Record<string, unkno
       }
     : {}
   return {
-    ...problem,
+    ...members,
     error: { message: failure.message, type: failure.type, code: failure.code, param: facts.param ?? null, ...facts.inside },
     ...(facts.errors ? { errors: facts.errors } : {}),
     ...facts.beside,
@@ -87,7 +89,7 @@ function bodyOf(failure: Failure, request: FastifyRequest): Record<string, unkno
 async function errors(app: FastifyInstance): Promise<void> {
   const routes: { pattern: RegExp; method: string }[] = []
 
-  app.decorate('errors', { fail: (code: FailureCode, facts?: FailureFacts) => new Failure(code, facts), body: bodyOf })
+  app.decorate('errors', { fail: (code: FailureCode, facts?: FailureFacts) => new Failure(code, facts), body: bodyOf, notFound })
 
   // Fastify reads text by default; here every body is JSON.
   app.removeContentTypeParser('text/plain')
@@ -98,15 +100,15 @@ async function errors(app: FastifyInstance): Promise<void> {
     for (const name of [method].flat()) routes.push({ pattern, method: name })
   })
 
-  async function answer(failure: Failure, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  async function answer(failure: Failure, request: FastifyRequest, reply: FastifyReply, problem = request.routeOptions.config.problem): Promise<FastifyReply> {
     const { facts } = failure
     if (failure.status >= 500) request.log.error({ err: facts.cause ?? failure, code: failure.code }, 'request failed')
     else if (facts.cause) request.log.info({ err: facts.cause, code: failure.code }, 'request refused')
     if (failure.status === 401) reply.header('www-authenticate', 'Bearer')
     if (facts.retryAfterSeconds !== undefined) reply.header('retry-after', String(facts.retryAfterSeconds))
     if (facts.headers) reply.headers(facts.headers)
-    const type = request.routeOptions.config.problem ? 'application/problem+json' : 'application/json; charset=utf-8'
-    return reply.code(failure.status).header('content-type', type).send(JSON.stringify(bodyOf(failure, request)))
+    const type = problem ? 'application/problem+json' : 'application/json; charset=utf-8'
+    return reply.code(failure.status).header('content-type', type).send(JSON.stringify(bodyOf(failure, request, problem)))
   }
 
   app.setErrorHandler(async (error, request, reply) => {
@@ -116,12 +118,16 @@ async function errors(app: FastifyInstance): Promise<void> {
     return answer(earlier ?? failure, request, reply)
   })
 
-  app.setNotFoundHandler(async (request, reply) => {
-    const path = request.url.split('?', 1)[0] ?? ''
-    const methods = routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method)
-    if (methods.length === 0) return answer(new Failure('not_found'), request, reply)
-    return answer(new Failure('method_not_allowed', { headers: { allow: [...new Set(methods)].join(', ') } }), request, reply)
-  })
+  app.setNotFoundHandler(notFound(false))
+
+  function notFound(problem: boolean) {
+    return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+      const path = request.url.split('?', 1)[0] ?? ''
+      const methods = routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method)
+      if (methods.length === 0) return answer(new Failure('not_found'), request, reply, problem)
+      return answer(new Failure('method_not_allowed', { headers: { allow: [...new Set(methods)].join(', ') } }), request, reply, problem)
+    }
+  }
 }
 
 export default fp(errors, { name: 'errors', fastify: '5.x' })

@@ -2,7 +2,7 @@
  * /livez, /readyz and /metrics on a listener of their own, so that no ingress can expose them. It is up before the doors are: a pod that waits for its database
  * is alive and not ready.
  */
-import fastify, { type FastifyBaseLogger, type FastifyInstance } from 'fastify'
+import fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } from 'fastify'
 import { collectDefaultMetrics, Registry } from 'prom-client'
 
 /** One thing that must be in order before we are ready. `detail` is for the operator. */
@@ -19,7 +19,7 @@ export type OpsListener = {
 export async function openOps(options: { host: string; port: number; log: FastifyBaseLogger; checks: () => Promise<Check[]> }): Promise<OpsListener> {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
-  const app: FastifyInstance = fastify({ loggerInstance: options.log, disableRequestLogging: true, requestTimeout: 10_000, forceCloseConnections: true })
+  const app: FastifyInstance = fastify({ loggerInstance: options.log, logController: new LogController({ disableRequestLogging: true }), requestTimeout: 10_000, forceCloseConnections: true })
   app.get('/livez', async () => ({ status: 'alive' }))
   app.get('/readyz', async (_request, reply) => {
     const checks = await options.checks()

@@ -94,10 +94,11 @@ export type ApiKeyStatus = {
   conditions: Condition[]
 }
 
-/** What a key's Secret holds: entries `api-key` and `key-id`, and the annotation that proves we wrote it. */
+/** What a key's Secret holds: entries `api-key` and `key-id` (the id of the key's version), and the annotation that proves we wrote it. */
 export type KeySecret = { apiKey: string; keyId: string; mac: string }
 
-export type SecretOutcome = 'written' | 'unchanged' | 'conflict'
+/** `conflict`: a Secret of that name belongs to somebody else, and was left alone. `gone`: the owner is not there any more, and nothing was left behind. */
+export type SecretOutcome = 'written' | 'unchanged' | 'conflict' | 'gone'
 
 /** Where the `files:` source keeps what Kubernetes would keep for it: identity, generation and the last accepted spec. */
 export type Declaration = {
@@ -118,8 +119,8 @@ export type Declarations = {
 
 export type Resources = {
   /**
-   * Starts looking. `changed` is called with the ref of every resource at the start and then of each that changed or went,
-   * possibly more often than needed and never concurrently promised; read the present with `get`. Resolves when the first look is complete.
+   * Starts looking. `changed` is called with the ref of every resource at the start, and then of each that changed, went, or whose Secret was touched by
+   * somebody else; possibly more often than needed. Read the present with `get`. Resolves when the first look is complete.
    */
   watch(changed: (ref: Ref) => void): Promise<void>
   /** True once the first look is complete and while the source can be read. `detail` says what is wrong, in public words. */
@@ -130,12 +131,12 @@ export type Resources = {
   /** Writes the status if it differs from what is there. False when the resource is gone. */
   setStatus(ref: Ref, status: PlanStatus | ApiKeyStatus): Promise<boolean>
   status(ref: Ref): Promise<PlanStatus | ApiKeyStatus | null>
-  /** Writes the key's Secret under its `secretName`; `conflict` when a Secret of that name belongs to somebody else, which is left alone. */
+  /** Writes the key's Secret of that name if it differs from what is there. */
   putSecret(owner: ApiKeyResource, name: string, secret: KeySecret): Promise<SecretOutcome>
   /** The Secret of that name if `owner` owns it. */
   secret(owner: Ref & { uid: string }, name: string): Promise<KeySecret | null>
-  /** Removes every Secret owned by that ApiKey, except the one named `keep`. */
-  removeSecrets(owner: Ref & { uid: string }, keep?: string): Promise<void>
+  /** Removes every Secret owned by that ApiKey. */
+  removeSecrets(owner: Ref & { uid: string }): Promise<void>
   close(): Promise<void>
 }
 
@@ -147,8 +148,12 @@ export type ResourcesConfig = {
   log: { info(o: object, m: string): void; warn(o: object, m: string): void; error(o: object, m: string): void }
 }
 
-/** Opens the source named by `url`: `files:<folder>`. */
+/**
+ * Opens the source named by `url`: `files:<folder>`. Throws `Unavailable` if the declarations cannot be read now, and an Error whose sentence tells the operator
+ * what to do if trying again would not help.
+ */
 export async function openResources(config: ResourcesConfig): Promise<Resources> {
-  const { openFiles } = await import('./files.ts')
+  if (!config.url.startsWith('files:')) throw new Error(`RESOURCES_URL has the unknown scheme ${config.url.split(':')[0]}: it may be files:<folder>.`)
+  const { openFiles } = await import('./files/files.ts')
   return openFiles(config)
 }

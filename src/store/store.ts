@@ -7,13 +7,14 @@ import type { Declarations } from '../resources/resources.ts'
 import type { Answer, Operation, OperationName } from '../subscription/operations.ts'
 import type { Subscription } from '../subscription/subscription.ts'
 import type { ChangeOptions } from './changes.ts'
+import type { TaskStore } from './tasks.ts'
 
 /** What may change of a version of a key. */
 export type KeyChange = Partial<
   Pick<KeyVersion, 'state' | 'subscription' | 'product' | 'cap' | 'expiresAt' | 'overlapUntil' | 'secretName'>
 >
 
-export type Store = Declarations & {
+export type Store = Declarations & TaskStore & {
   /** The server's time, epoch milliseconds. */
   clock(): Promise<number>
   /** Says that a process lives; `count` rises by one each time. A beat that lands after a later one changes nothing. */
@@ -38,15 +39,17 @@ export type Store = Declarations & {
   ): Promise<Answer<N>>
   subscription(id: string): Promise<Subscription | null>
   /**
-   * Subscriptions that have open reservations, or a Plan resource that was not removed; in order of their ids, which come after `after`.
+   * Subscriptions that have a Plan resource which was not removed, open reservations, open holds, or ended periods in their record; in order
+   * of their ids, which come after `after`. Each as it is when it is read: the last one may have changed since the first.
    */
-  subscriptionsWith(what: 'reservations' | 'plan', after: string, limit: number): Promise<Subscription[]>
+  subscriptionsWith(what: 'plan' | 'reservations' | 'holds' | 'past', after: string, limit: number): Promise<Subscription[]>
 
   /** Stores a new version of a key unless that uid and revision has one; both times answers the one that is stored. */
   mintKey(key: KeyVersion): Promise<{ outcome: 'created' | 'existing'; key: KeyVersion }>
   /**
-   * Changes a version of a key. `tell` names the subscriptions that must learn of it: they are added to the key's list in the same write.
-   * Null: no such version.
+   * Changes a version of a key, and answers it as it is then. `tell` names the subscriptions that must learn of it: they are added to the
+   * key's list in the same write. A revoked version can only be deleted, and a deleted one stays so: a change that would bring it back, such
+   * as one by a controller that read it long ago, changes nothing. Null: no such version.
    */
   setKey(id: string, change: KeyChange, tell: string[]): Promise<KeyVersion | null>
   /**

@@ -142,7 +142,8 @@ function charge(account: CodingAccount, settled: Record<string, Reservation>, ch
     weekly = { ...weekly, used: weekly.used + tokens }
     keys = { ...keys, [reservation.keyId]: { week: weekly.n, used: (keys[reservation.keyId]?.used ?? 0) + tokens } }
   }
-  const reservations = Object.fromEntries(Object.entries(account.reservations).filter(([id]) => !(id in settled)))
+  const reservations = { ...account.reservations }
+  for (const id of Object.keys(settled)) delete reservations[id]
   return { ...account, session, weekly, keys, reservations }
 }
 

@@ -18,22 +18,26 @@ export type NewTask = Pick<
 export type Created = { outcome: 'created' | 'replayed'; task: Task }
 
 /**
- * Creates a task, or answers the one that its Idempotency-Key made. Throws the failures of the access table (402, 403, 429, 422), with nothing held, and `Unavailable`
+ * Creates a task, or answers the one that another request made at the same time under its Idempotency-Key. Throws the failures of the access table (402, 403, 429, 422), with nothing held, and `Unavailable`
  * when the store cannot be asked: then nothing was accepted, and a hold that may have been taken is given back by a sweep.
  */
 export async function createTask(doors: TaskDoors, creating: Creating, draft: NewTask): Promise<Created> {
-  const known = draft.idempotency && (await doors.store.taskWithKey(draft.tenant, draft.idempotency.key))
-  if (known) return replay(doors, creating, known, draft)
   await couldHold(doors, creating, draft)
   const now = doors.clock()
   const { outcome, task } = await doors.store.createTask(pendingTask(draft, now))
-  if (outcome === 'existing' && task.id !== draft.id) return replay(doors, creating, task, draft)
+  if (outcome === 'existing' && task.id !== draft.id) return carryOn(doors, creating, task, draft.idempotency)
   return { outcome: 'created', task: await holdFor(doors, creating, task) }
 }
 
-/** The same key with the same body is the same task as it is now; a task that is still `pending` is carried on. */
-async function replay(doors: TaskDoors, creating: Creating, task: Task, draft: NewTask): Promise<Created> {
-  if (task.idempotency?.bodyHash !== draft.idempotency?.bodyHash) throw new Failure('idempotency_key_reused')
+/** The task that an Idempotency-Key made before, whatever has become of prices and balance since; null when there is none. Throws `idempotency_key_reused`. */
+export async function replay(doors: TaskDoors, creating: Creating, tenant: string, idempotency: Task['idempotency']): Promise<Created | null> {
+  const known = idempotency && (await doors.store.taskWithKey(tenant, idempotency.key))
+  return known && carryOn(doors, creating, known, idempotency)
+}
+
+/** The same key with the same body is the same task as it is now; one that is still `pending` is carried on. */
+async function carryOn(doors: TaskDoors, creating: Creating, task: Task, idempotency: Task['idempotency']): Promise<Created> {
+  if (task.idempotency?.bodyHash !== idempotency?.bodyHash) throw new Failure('idempotency_key_reused')
   return { outcome: 'replayed', task: task.state === 'pending' ? await holdFor(doors, creating, task) : task }
 }
 

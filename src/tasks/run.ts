@@ -10,7 +10,8 @@ export type Made =
   /** The worker stops: the run is handed back and costs no attempt. */
   | { outcome: 'handed_back' }
 
-export type Concluded = { outcome: 'completed' | 'failed' | 'canceled' | 'retrying' | 'handed_back' | 'lost' }
+/** `task` is how it ended, where it did. */
+export type Concluded = { outcome: 'completed' | 'failed'; task: Task } | { outcome: 'retrying' | 'handed_back' | 'lost' }
 
 const SUBSCRIPTIONS_ASKED = 16
 /** How long a hold waits whose task could not be begun: a task that is not queued yet as long again as it is old, within bounds. */
@@ -70,14 +71,14 @@ export async function conclude(doors: TaskDoors, task: Task, made: Made): Promis
   const guard = { from: ['processing'], epoch: task.epoch } as const
   if (made.outcome === 'made') {
     const ended = await end(doors, task.id, guard, { outcome: 'completed', cost: made.cost, result: made.result })
-    return { outcome: ended ? 'completed' : 'lost' }
+    return ended ? { outcome: 'completed', task: ended } : { outcome: 'lost' }
   }
   if (made.outcome === 'handed_back') return requeue(doors, task, doors.clock(), Math.max(0, task.attempts - 1), 'handed_back')
   if (made.retryable && task.attempts < task.maxAttempts) {
     return requeue(doors, task, doors.clock() + retryDelayMs(task.attempts, doors.random()), task.attempts, 'retrying')
   }
   const ended = await end(doors, task.id, guard, { outcome: 'failed', code: made.code, message: TASK_ERRORS[made.code] })
-  return { outcome: ended ? 'failed' : 'lost' }
+  return ended ? { outcome: 'failed', task: ended } : { outcome: 'lost' }
 }
 
 async function requeue(doors: TaskDoors, task: Task, readyAt: number, attempts: number, outcome: 'retrying' | 'handed_back'): Promise<Concluded> {

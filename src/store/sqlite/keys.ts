@@ -1,5 +1,5 @@
 /** Versions of API keys in SQLite: the version as JSON, and beside it what it is looked up by. */
-import type { KeyVersion } from '../../keys.ts'
+import type { KeyState, KeyVersion } from '../../keys.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
 
@@ -55,7 +55,11 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
         const stored = created ? undefined : byRevision.get(key.keyId, key.revision)
         return stored ? { outcome: 'existing', key: parse(stored) } : { outcome: 'created', key }
       }),
-    setKey: (id, change, tell) => edit(id, (key) => ({ ...key, ...change, tell: [...new Set([...key.tell, ...tell])] })),
+    setKey: (id, change, tell) =>
+      edit(id, (key) => {
+        if (finality(change.state ?? key.state) < finality(key.state)) return key
+        return { ...key, ...change, tell: [...new Set([...key.tell, ...tell])] }
+      }),
     told: async (id, subscriptions) => {
       await edit(id, (key) => ({ ...key, tell: key.tell.filter((one) => !subscriptions.includes(one)) }))
     },
@@ -69,6 +73,12 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
     keysAlive: (after, limit) => database.read(() => alive.all(after, limit).map(parse)),
     keysOf: (subscription) => database.read(() => ofSubscription.all(subscription).map(parse)),
   }
+}
+
+/** What a version has become for good: its state never goes to one of a lower number. */
+function finality(state: KeyState): number {
+  if (state === 'deleted') return 2
+  return state === 'revoked' ? 1 : 0
 }
 
 /** `alive` and `to_tell`. */

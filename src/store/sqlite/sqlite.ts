@@ -6,17 +6,20 @@ import { openChanges, type ChangeOptions } from '../changes.ts'
 import type { Store } from '../store.ts'
 import { openDatabase } from './database.ts'
 import { declarationTables, openDeclarations } from './declarations.ts'
+import { deliveryTables, openDeliveries } from './deliveries.ts'
 import { keyTables, openKeys } from './keys.ts'
 import { openProcesses, processTables } from './processes.ts'
 import { openSubscriptions, subscriptionTables } from './subscriptions.ts'
+import { openTasks, taskTables } from './tasks.ts'
 
 /** The schema's versions: each entry leads from the one before it. An entry that was released is never edited; a change is a new entry. */
-const UPGRADES = [subscriptionTables + keyTables + processTables + declarationTables]
+const UPGRADES = [subscriptionTables + keyTables + processTables + declarationTables + taskTables + deliveryTables]
 
 /** Opens `file`; see `openDatabase` for how that fails. */
 export function openSqlite(file: string, options: ChangeOptions = {}): Store {
   const database = openDatabase(file, UPGRADES)
   const subscriptions = openSubscriptions(database)
+  const deliveries = openDeliveries(database)
   const changes = openChanges(subscriptions.side, options)
   return {
     ...openProcesses(database),
@@ -24,6 +27,8 @@ export function openSqlite(file: string, options: ChangeOptions = {}): Store {
     change: changes.change,
     ...openKeys(database),
     ...openDeclarations(database),
+    ...openTasks(database, deliveries.deliveries),
+    ...deliveries.verbs,
     close: async () => {
       await changes.close()
       await database.close()

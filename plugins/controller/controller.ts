@@ -1,0 +1,101 @@
+/**
+ * The loop that makes what is declared come true: resources → queue → reconcile → store, Secret, status. Everything it does is decided by `src/reconcile/`
+ * from what is there now, so it may run again at any time, and a restart with nothing to do writes nothing.
+ */
+import { randomBytes } from 'node:crypto'
+import type { FastifyInstance } from 'fastify'
+import fp from 'fastify-plugin'
+import { controllerMetrics } from './metrics.ts'
+import { openQueue, type Queue } from './queue.ts'
+import { openReconciler } from './reconciler.ts'
+import { startWorkers } from './workers.ts'
+
+export type ControllerOptions = {
+  /** That many random bytes, for keys. */
+  random?: (bytes: number) => Uint8Array
+  /** Runs `run` after `ms`; returns how to cancel it. */
+  after?: (ms: number, run: () => void) => () => void
+  /** Everything is looked at again that often, in case something was missed. */
+  resyncMs?: number
+}
+
+const START_RETRY_MS = 1_000
+
+async function controller(app: FastifyInstance, options: ControllerOptions): Promise<void> {
+  const { store, resources, clock, log } = app
+  const { random = randomBytes, after = afterTimeout, resyncMs = 600_000 } = options
+  const metrics = controllerMetrics(app.metrics.registry)
+  const open = (name: string, queue: () => Queue): Queue => openQueue({ after, random: Math.random, observer: metrics.queue(name, queue) })
+  const plans = open('plan', () => plans)
+  const keys = open('apikey', () => keys)
+  const work = { store, resources, clock, sealing: app.sealingKeys, prefix: app.config.BRAND.toLowerCase(), limits: app.planLimits, random }
+  const reconciler = openReconciler(work, plans, keys, metrics.keyReady)
+  let isSynced = false
+  let isSettled = false
+  let isStopping = false
+  let running: Promise<void>[] = []
+  let cancelTimer = () => {}
+
+  /** The first pass over everything is complete once both queues are empty for the first time. */
+  function rested(): void {
+    isSettled ||= plans.isIdle() && keys.isIdle()
+  }
+
+  function startAllWorkers(): Promise<void>[] {
+    const common = { metrics, clock, log, rested }
+    return [
+      startWorkers({ ...common, name: 'plan', queue: plans, count: 4, reconcile: reconciler.plan, unreachable: (name) => reconciler.unreachable('Plan', name) }),
+      startWorkers({ ...common, name: 'apikey', queue: keys, count: 8, reconcile: reconciler.key, unreachable: (name) => reconciler.unreachable('ApiKey', name) }),
+    ]
+  }
+
+  async function start(): Promise<void> {
+    try {
+      await resources.watch((ref) => reconciler.changed(ref, isSynced ? 'urgent' : 'background'))
+      await reconciler.all()
+      if (isStopping) return
+      isSynced = true
+      log.info({ plans: plans.depth(), keys: keys.depth() }, 'the controller knows everything that is declared')
+      running = startAllWorkers()
+      rested()
+      cancelTimer = after(resyncMs, () => void resync())
+    } catch (err) {
+      if (isStopping) return
+      log.warn({ err, retryInMs: START_RETRY_MS }, 'the controller cannot start yet')
+      cancelTimer = after(START_RETRY_MS, () => void start())
+    }
+  }
+
+  async function resync(): Promise<void> {
+    await reconciler.all().catch((err: unknown) => log.warn({ err }, 'not everything could be enqueued; the next resync tries again'))
+    if (!isStopping) cancelTimer = after(resyncMs, () => void resync())
+  }
+
+  app.checks.push(() => {
+    const { ok, detail } = resources.health()
+    return { name: 'resources', ok, detail }
+  })
+  app.checks.push(() => {
+    const waiting = `${plans.depth()} plans and ${keys.depth()} keys wait`
+    return { name: 'controller', ok: isSettled, detail: isSettled ? waiting : `the first pass is not complete: ${waiting}` }
+  })
+  app.addHook('onReady', async () => void start())
+  app.addHook('preClose', async () => {
+    isStopping = true
+    cancelTimer()
+    plans.stop()
+    keys.stop()
+    await Promise.all(running)
+  })
+}
+
+function afterTimeout(ms: number, run: () => void): () => void {
+  const timer = setTimeout(run, ms)
+  return () => clearTimeout(timer)
+}
+
+export default fp(controller, {
+  name: 'controller',
+  fastify: '5.x',
+  decorators: { fastify: ['store', 'resources', 'clock', 'config', 'sealingKeys', 'planLimits', 'metrics', 'checks'] },
+})

@@ -1,0 +1,139 @@
+/** One pass over a name of either queue, and whom else it concerns: a plan its keys, a key its plan, a key that went those that waited for its place. */
+import type { KeyVersion } from '../../src/keys.ts'
+import { subscriptionId } from '../../src/plans.ts'
+import { admittedKeys, keyUnreachable } from '../../src/reconcile/key.ts'
+import { planUnreachable } from '../../src/reconcile/plan.ts'
+import type { ApiKeyResource, ApiKeyStatus, PlanResource, PlanStatus, Ref } from '../../src/resources/resources.ts'
+import { passGoneKey, passKey, type KeyWork } from './keys.ts'
+import { openKnown } from './known.ts'
+import { passPlan, type PlanWork } from './plans.ts'
+import type { Priority, Queue } from './queue.ts'
+
+export type Reconciler = {
+  /** A resource changed or went. */
+  changed(ref: Ref, priority: Priority): void
+  /** One pass; resolves to when to look again though nothing changes, or null. */
+  plan(name: string): Promise<number | null>
+  key(name: string): Promise<number | null>
+  /** Says in the status that the store is away. */
+  unreachable(kind: Ref['kind'], name: string): Promise<void>
+  /** Enqueues everything that is declared, and everything that the store believes alive, so that what went while nobody looked is found. Throws `Unavailable`. */
+  all(): Promise<void>
+}
+
+const BATCH = 500
+
+/** Names are `namespace/name`. `keyReady` is told how long a key took from its declaration to being usable. */
+export function openReconciler(work: KeyWork & PlanWork, plans: Queue, keys: Queue, keyReady: (seconds: number) => void): Reconciler {
+  const { store, resources, clock } = work
+  const known = openKnown()
+  /** Plans whose keys must look again after the plan's next pass, whatever that does. */
+  const edited = new Set<string>()
+  /** When a key was declared or changed, until it was looked at. */
+  const declaredAt = new Map<string, number>()
+  /** The keys that a plan's maxKeys admits, by its last pass. */
+  const admitted = new Map<string, Set<string>>()
+
+  const planOf = (name: string) => resources.get(refOf('Plan', name)) as PlanResource | null
+  const keyOf = (name: string) => resources.get(refOf('ApiKey', name)) as ApiKeyResource | null
+
+  function* siblingsOf(plan: string): Generator<ApiKeyResource> {
+    for (const name of known.keysOf(plan)) {
+      const key = keyOf(name)
+      if (key) yield key
+    }
+  }
+
+  function readmit(name: string, plan: PlanResource | null): void {
+    const now = admittedKeys(siblingsOf(name), plan, clock())
+    const before = admitted.get(name) ?? now
+    if (plan) admitted.set(name, now)
+    else admitted.delete(name)
+    const namespace = name.slice(0, name.indexOf('/'))
+    for (const key of new Set([...before, ...now])) if (before.has(key) !== now.has(key)) keys.add(`${namespace}/${key}`, 'urgent')
+  }
+
+  function found({ tenant, name, keyId }: KeyVersion): void {
+    known.noteUid(subscriptionId(tenant, name), keyId)
+    keys.add(subscriptionId(tenant, name), 'background')
+  }
+
+  return {
+    changed(ref, priority) {
+      const name = subscriptionId(ref.namespace, ref.name)
+      if (ref.kind === 'Plan') {
+        if (priority === 'urgent') edited.add(name)
+        plans.add(name, priority)
+        return
+      }
+      if (priority === 'urgent') declaredAt.set(name, performance.now())
+      keys.add(name, priority)
+      for (const plan of known.note(name, keyOf(name))) plans.add(plan, 'background')
+    },
+    async plan(name) {
+      const plan = planOf(name)
+      const isEdited = edited.delete(name)
+      try {
+        const { requeueAt, isChanged } = await passPlan(work, refOf('Plan', name), plan)
+        if (isChanged || isEdited) for (const key of known.keysOf(name)) keys.add(key, 'urgent')
+        readmit(name, plan)
+        return requeueAt
+      } catch (error) {
+        if (isEdited) edited.add(name)
+        throw error
+      }
+    },
+    async key(name) {
+      const key = keyOf(name)
+      known.note(name, key)
+      for (const uid of known.gone(name, key?.metadata.uid ?? null)) {
+        for (const plan of await passGoneKey(work, refOf('ApiKey', name), uid)) plans.add(plan, 'background')
+        known.forgetUid(name, uid)
+      }
+      const since = declaredAt.get(name)
+      if (!key) {
+        declaredAt.delete(name)
+        return null
+      }
+      const { requeueAt, touched, ready } = await passKey(work, key, siblingsOf(subscriptionId(key.metadata.namespace, key.spec.planRef.name)))
+      for (const plan of touched) plans.add(plan, 'background')
+      if (ready === 'became' && since !== undefined) keyReady((performance.now() - since) / 1000)
+      if (ready !== 'waits') declaredAt.delete(name)
+      return requeueAt
+    },
+    async unreachable(kind, name) {
+      const ref = refOf(kind, name)
+      const resource = resources.get(ref)
+      if (!resource) return
+      const status = await resources.status(ref)
+      const now = clock()
+      const isPlan = resource.kind === 'Plan'
+      await resources.setStatus(ref, isPlan ? planUnreachable(resource, status as PlanStatus | null, now) : keyUnreachable(resource, status as ApiKeyStatus | null, now))
+    },
+    async all() {
+      for (const { metadata } of resources.list('Plan')) plans.add(subscriptionId(metadata.namespace, metadata.name), 'background')
+      for (const key of resources.list('ApiKey')) {
+        const name = subscriptionId(key.metadata.namespace, key.metadata.name)
+        known.note(name, key)
+        keys.add(name, 'background')
+      }
+      await pages(BATCH, (after) => store.subscriptionsWith('plan', after, BATCH), ({ id }) => plans.add(id, 'background'))
+      await pages(BATCH, (after) => store.keysAlive(after, BATCH), found)
+      for (const version of await store.keysToTell(BATCH)) found(version)
+    },
+  }
+}
+
+function refOf(kind: Ref['kind'], name: string): Ref {
+  const slash = name.indexOf('/')
+  return { kind, namespace: name.slice(0, slash), name: name.slice(slash + 1) }
+}
+
+async function pages<T extends { id: string }>(size: number, page: (after: string) => Promise<T[]>, each: (item: T) => void): Promise<void> {
+  for (let after = '', isLast = false; !isLast; ) {
+    const batch = await page(after)
+    for (const item of batch) each(item)
+    after = batch.at(-1)?.id ?? ''
+    isLast = batch.length < size
+  }
+}

@@ -1,0 +1,53 @@
+/** Workers of one queue: take a name, reconcile it, come back to it when its time has come or it failed. */
+import type { FastifyBaseLogger } from 'fastify'
+import { Unavailable } from '../../src/errors.ts'
+import type { ControllerMetrics } from './metrics.ts'
+import type { Queue } from './queue.ts'
+
+type Working = {
+  name: string
+  queue: Queue
+  count: number
+  /** One pass; resolves to when the name must be looked at again though nothing changes, or null. */
+  reconcile: (name: string) => Promise<number | null>
+  /** The store was away: says so where it can be seen. */
+  unreachable: (name: string) => Promise<void>
+  /** Called after each pass. */
+  rested: () => void
+  metrics: ControllerMetrics
+  clock: () => number
+  log: FastifyBaseLogger
+}
+
+/** Starts `count` workers. Resolves when the queue was stopped and the last pass ended. */
+export async function startWorkers(working: Working): Promise<void> {
+  await Promise.all(Array.from({ length: working.count }, () => run(working)))
+}
+
+async function run(working: Working): Promise<void> {
+  const { queue } = working
+  for (let name = await queue.take(); name !== null; name = await queue.take()) {
+    const isGood = await pass(name, working)
+    queue.done(name, isGood)
+    working.rested()
+  }
+}
+
+async function pass(name: string, { name: controller, queue, reconcile, unreachable, metrics, clock, log }: Working): Promise<boolean> {
+  const startMs = performance.now()
+  const seconds = () => (performance.now() - startMs) / 1000
+  metrics.began(controller)
+  try {
+    const requeueAt = await reconcile(name)
+    if (requeueAt !== null) queue.addAfter(name, Math.max(0, requeueAt - clock()))
+    metrics.ended(controller, requeueAt === null ? 'success' : 'requeue_after', seconds())
+    return true
+  } catch (err) {
+    metrics.ended(controller, 'error', seconds())
+    const retryInMs = Math.round(queue.retry(name))
+    if (err instanceof Unavailable) log.warn({ err, controller, name, retryInMs }, 'a resource waits for its store or source')
+    else log.error({ err, controller, name, retryInMs }, 'a resource could not be reconciled')
+    if (err instanceof Unavailable && err.door === 'store') await unreachable(name).catch(() => {})
+    return false
+  }
+}

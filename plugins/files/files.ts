@@ -1,0 +1,93 @@
+/** `GET /files/{id}?exp=&sig=`: the bytes of a result, for whoever has its signed link (`docs/media.md`, "Verbs"). No key is asked for. */
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import fp from 'fastify-plugin'
+import { Type } from 'typebox'
+import { Failure } from '../../src/errors.ts'
+import type { FileFacts, Files } from '../../src/files/files.ts'
+import { judgeLink } from '../../src/links.ts'
+import { clientHasIt, rangeOf } from './conditions.ts'
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    files: Files
+  }
+}
+
+type Link = { Params: { id: string }; Querystring: { exp?: string; sig?: string } }
+
+/** Extensions for saving, by content type. */
+const EXTENSIONS: Record<string, string> = {
+  'image/png': 'png',
+  'image/jpeg': 'jpg',
+  'image/webp': 'webp',
+  'video/mp4': 'mp4',
+  'video/webm': 'webm',
+  'audio/wav': 'wav',
+  'audio/mpeg': 'mp3',
+}
+
+/** A result that is opened by itself is shown and can do nothing else. Without an origin of its own, Chromium plays no video, and without scripts it needs no other wall. */
+const SANDBOX = "sandbox allow-same-origin; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'"
+
+const schema = {
+  params: Type.Object({ id: Type.String() }),
+  // Not required: a link without them is answered as any other that we did not sign.
+  querystring: Type.Object({ exp: Type.Optional(Type.String()), sig: Type.Optional(Type.String()) }),
+}
+
+async function files(app: FastifyInstance): Promise<void> {
+  /** The file that a link leads to. Throws what the link deserves otherwise. */
+  async function linked(id: string, exp = '', sig = ''): Promise<FileFacts> {
+    const now = app.clock()
+    const verdict = judgeLink({ id, exp, sig }, app.sealingKeys, now)
+    if (verdict === 'forged') throw new Failure('invalid_signature')
+    const facts = verdict === 'good' ? await app.files.stat(id) : null
+    if (!facts || facts.expiresAt <= now) throw new Failure('result_expired')
+    return facts
+  }
+
+  app.route<Link>({
+    method: ['GET', 'HEAD'],
+    url: '/files/:id',
+    schema,
+    async handler(request, reply) {
+      const { exp, sig } = request.query
+      const facts = await linked(request.params.id, exp, sig)
+      const etag = `"${facts.etag}"`
+      if (clientHasIt(request.headers['if-none-match'], etag)) return described(reply, facts, etag).code(304).send()
+      // Range means something for GET only (RFC 9110, section 14.2).
+      const range = request.method === 'GET' ? rangeOf(request.headers.range, request.headers['if-range'], etag, facts.size) : null
+      if (range === 'unsatisfiable') return outside(reply, facts.size)
+      described(reply, facts, etag).header('content-type', facts.contentType)
+      if (request.method === 'HEAD') return reply.header('content-length', facts.size).send()
+      const file = await app.files.get(facts.id, range ?? undefined)
+      if (!file) throw new Failure('result_expired')
+      if (range) reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${file.size}`)
+      // Fastify reads the stream as fast as the client does, and destroys it when the client leaves.
+      return reply.header('content-length', range ? range.end - range.start + 1 : file.size).send(file.stream)
+    },
+  })
+
+  /** What is said of a file with or without its bytes. It never changes, is nobody else's, and runs nothing. */
+  function described(reply: FastifyReply, { id, contentType, expiresAt }: FileFacts, etag: string): FastifyReply {
+    const shown = /^(image|video|audio)\/(?!svg)/.test(contentType) ? 'inline' : 'attachment'
+    const extension = EXTENSIONS[contentType]
+    return reply.headers({
+      etag,
+      'accept-ranges': 'bytes',
+      'cache-control': `private, max-age=${Math.floor((expiresAt - app.clock()) / 1000)}, immutable`,
+      'content-disposition': `${shown}; filename="${extension === undefined ? id : `${id}.${extension}`}"`,
+      'content-security-policy': SANDBOX,
+      'cross-origin-resource-policy': 'cross-origin',
+      'referrer-policy': 'no-referrer',
+      'x-content-type-options': 'nosniff',
+    })
+  }
+}
+
+function outside(reply: FastifyReply, size: number): FastifyReply {
+  const error = { message: 'The range lies outside the file.', type: 'invalid_request_error', code: 'range_not_satisfiable', param: null }
+  return reply.code(416).headers({ 'content-range': `bytes */${size}`, 'content-type': 'application/json; charset=utf-8' }).send(JSON.stringify({ error }))
+}
+
+export default fp(files, { name: 'files', fastify: '5.x', dependencies: ['errors'], decorators: { fastify: ['files', 'sealingKeys', 'clock'] } })

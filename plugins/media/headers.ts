@@ -1,0 +1,37 @@
+/** The request and response headers of the Media API. */
+import { createHash } from 'node:crypto'
+import { invalid } from '../../src/tasks/submit.ts'
+import { burstOf, rateLeft } from '../../src/rate.ts'
+import type { Subscription } from '../../src/subscription/subscription.ts'
+
+/** `Idempotency-Key`, bare or quoted: 1 to 255 visible ASCII characters. Null when there is none; anything else is `invalid_request`. */
+export function idempotencyKey(header: string | string[] | undefined): string | null {
+  if (header === undefined) return null
+  const bare = typeof header === 'string' ? (/^"(.*)"$/.exec(header)?.[1] ?? header) : ''
+  if (/^[\x21-\x7e]{1,255}$/.test(bare)) return bare
+  throw invalid([{ path: '/Idempotency-Key', code: 'format', message: 'header must be 1 to 255 visible ASCII characters, bare or in double quotes' }])
+}
+
+const LONGEST_WAIT_SECONDS = 60
+
+/** The seconds of `Prefer: wait=N` (RFC 7240, section 4.3), at most 60; null without that preference. What else is preferred is passed over. */
+export function preferredWait(header: string | string[] | undefined): number | null {
+  const found = /(?:^|[,;\s])wait=(\d{1,6})(?=$|[,;\s])/i.exec([header ?? ''].flat().join(','))
+  return found ? Math.min(Number(found[1]), LONGEST_WAIT_SECONDS) : null
+}
+
+/** `RateLimit` and `RateLimit-Policy` of the plan's rate, after the request that is answered. */
+export function rateHeaders(record: Subscription | null, now: number): Record<string, string> {
+  if (!record) return {}
+  const perMinute = record.terms.requestsPerMinute
+  const { remaining, resetSeconds } = rateLeft(record.rate, perMinute, now)
+  return {
+    'ratelimit-policy': `"plan";q=${perMinute};w=60;burst=${burstOf(perMinute)}`,
+    ratelimit: `"plan";r=${remaining};t=${resetSeconds}`,
+  }
+}
+
+/** A strong ETag over the bytes of a body. */
+export function etagOf(body: string): string {
+  return `"${createHash('sha256').update(body).digest('base64url').slice(0, 27)}"`
+}

@@ -1,0 +1,13 @@
+/** Validation without favours: nothing is coerced in a body and nothing unknown is dropped; every fault is named. Query strings are text, so their numbers are read. */
+import { Ajv, type Options } from 'ajv'
+import type { FastifySchemaCompiler } from 'fastify'
+
+const options: Options = { allErrors: true, useDefaults: true, removeAdditional: false, strict: false }
+
+/** Makes the validator compiler of the Media API's scope. */
+export function mediaValidator(): FastifySchemaCompiler<object> {
+  const formats = { 'date-time': (text: string) => /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/.test(text) && !Number.isNaN(Date.parse(text)) }
+  const body = new Ajv({ ...options, formats, coerceTypes: false })
+  const text = new Ajv({ ...options, formats, coerceTypes: true })
+  return ({ schema, httpPart }) => (httpPart === 'body' ? body : text).compile(schema)
+}

@@ -1,0 +1,93 @@
+/** /v1: the OpenAI-compatible endpoints of the Coding Plan API (specification, section 4.3; `docs/coding.md`). */
+import type { FastifyInstance, FastifyReply, FastifyRequest, RouteShorthandOptions } from 'fastify'
+import fp from 'fastify-plugin'
+import { Failure } from '../../src/errors.ts'
+import { readChat } from '../../src/upstream/chat-request.ts'
+import type { Draft } from '../../src/upstream/draft.ts'
+import { openIds } from '../../src/upstream/ids.ts'
+import { parseJson, promptBytes } from '../../src/upstream/json.ts'
+import type { Admission } from '../../src/upstream/reservation.ts'
+import { readResponses } from '../../src/upstream/responses-request.ts'
+import { MODEL, type WireName } from '../../src/upstream/wire.ts'
+import { answerer } from './answer.ts'
+import { catalogue, modelEntry } from './catalogue.ts'
+import { openaiMetrics } from './metrics.ts'
+import { usageOf } from './usage.ts'
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Bytes of the prompt, for its estimate; 0 until the body was read. */
+    promptBytes: number
+    /** The request as it was found valid. Null elsewhere, and once it is under way. */
+    draft: Draft | null
+  }
+}
+
+/** Agents send whole histories with every request, images among them. */
+const BODY_LIMIT = 32 * 1024 * 1024
+
+const READERS: Record<WireName, (body: unknown) => Draft> = { chat: readChat, responses: readResponses }
+
+export type OpenaiOptions = {
+  /** How long a stream is silent before it gets a comment. */
+  keepAliveMs?: number
+  /** How long a client may leave a full buffer unread. */
+  stalledMs?: number
+  /** How long an upstream is read on for its usage after the client left. */
+  drainMs?: number
+}
+
+async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<void> {
+  const { upstreams, store, clock } = app
+  const [first, ...others] = app.sealingKeys
+  const metrics = openaiMetrics(app.metrics.registry, upstreams)
+  const answer = answerer({
+    upstreams,
+    clock,
+    metrics,
+    ids: openIds([first, ...others]),
+    keepAliveMs: options.keepAliveMs ?? 15_000,
+    stalledMs: options.stalledMs ?? 300_000,
+    drainMs: options.drainMs ?? 120_000,
+  })
+
+  app.decorateRequest('promptBytes', 0)
+  app.decorateRequest('draft', null)
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser('application/json', { parseAs: 'buffer', bodyLimit: BODY_LIMIT }, (request, bytes, done) => {
+    try {
+      const value = parseJson(bytes as Buffer)
+      request.promptBytes = promptBytes(bytes as Buffer)
+      done(null, value)
+    } catch (error) {
+      done(error as Error)
+    }
+  })
+
+  const admits = (wire: WireName) => (request: FastifyRequest): Admission => {
+    if (!upstreams.serves(wire)) throw new Failure('unsupported_wire')
+    request.draft = READERS[wire](request.body)
+    return { promptBytes: request.promptBytes, maxOutputTokens: request.draft.maxOutputTokens }
+  }
+  const creates = (wire: WireName): RouteShorthandOptions => ({ bodyLimit: BODY_LIMIT, config: { api: 'coding', creates: true, admits: admits(wire) } })
+  const reads: RouteShorthandOptions = { config: { api: 'coding' } }
+
+  app.post('/v1/chat/completions', creates('chat'), (request, reply) => answer(request, reply, 'chat'))
+  app.post('/v1/responses', creates('responses'), (request, reply) => answer(request, reply, 'responses'))
+  app.get('/v1/responses', reads, refuseUpgrade)
+  app.get('/v1/models', reads, async () => catalogue(upstreams.contextWindow()))
+  app.get<{ Params: { model: string } }>('/v1/models/:model', reads, async ({ params }) => {
+    if (params.model !== MODEL) throw new Failure('model_not_found', { param: 'model' })
+    return modelEntry
+  })
+  app.get('/v1/usage', reads, async ({ caller }) => usageOf(await store.subscription(caller?.key.subscription ?? ''), caller?.key ?? null, clock()))
+}
+
+/** A WebSocket handshake comes here as a plain GET, because nothing listens for upgrades. Codex takes 426 as the sign to use HTTPS at once. */
+async function refuseUpgrade(request: FastifyRequest, reply: FastifyReply): Promise<never> {
+  if (request.headers.upgrade !== undefined) reply.header('connection', 'close')
+  if (request.headers.upgrade !== undefined) throw new Failure('upgrade_required', { headers: { upgrade: 'HTTP/1.1' } })
+  throw new Failure('method_not_allowed', { headers: { allow: 'POST' } })
+}
+
+export default fp(openai, { name: 'openai', fastify: '5.x', encapsulate: true, dependencies: ['errors', 'ops', 'auth', 'metering'], decorators: { fastify: ['upstreams', 'store', 'clock', 'sealingKeys', 'metrics'] } })

@@ -1,0 +1,38 @@
+/** The metrics of runs and sweeps. */
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import type { Concluded } from '../../src/tasks/run.ts'
+import type { Task, TaskState } from '../../src/tasks/task.ts'
+
+const BUCKETS = [0.1, 0.5, 2, 10, 60, 300, 1800]
+
+export type WorkerMetrics = {
+  ran(task: Task, concluded: Concluded, queuedMs: number, ranMs: number): void
+  swept(reason: string, count: number): void
+  open(counts: { state: TaskState; verb: string; count: number }[]): void
+}
+
+export function workerMetrics(registry: Registry): WorkerMetrics {
+  const registers = [registry]
+  const queued = new Histogram({ name: 'tollgate_task_queue_seconds', help: 'From the creation of a task to the beginning of its first run.', labelNames: ['kind'], buckets: BUCKETS, registers })
+  const ran = new Histogram({ name: 'tollgate_task_run_seconds', help: 'Duration of a run.', labelNames: ['kind', 'outcome'], buckets: BUCKETS, registers })
+  const money = new Counter({ name: 'tollgate_money_micro_total', help: 'Money of tasks that ended, in micro-units.', labelNames: ['move'], registers })
+  const swept = new Counter({ name: 'tollgate_tasks_swept_total', help: 'Gaps that a sweep closed; each is a near miss.', labelNames: ['reason'], registers })
+  const tasks = new Gauge({ name: 'tollgate_tasks', help: 'Tasks that are not final.', labelNames: ['state', 'kind'], registers })
+  return {
+    ran: (task, concluded, queuedMs, ranMs) => {
+      const kind = task.verb
+      if (task.attempts === 1) queued.observe({ kind }, queuedMs / 1000)
+      ran.observe({ kind, outcome: concluded.outcome }, ranMs / 1000)
+      if (!('task' in concluded)) return
+      money.inc({ move: 'capture' }, concluded.task.actualCost ?? 0)
+      money.inc({ move: 'void' }, concluded.task.refundAmount ?? 0)
+    },
+    swept: (reason, count) => {
+      if (count > 0) swept.inc({ reason }, count)
+    },
+    open: (counts) => {
+      tasks.reset()
+      for (const { state, verb, count } of counts) tasks.set({ state, kind: verb }, count)
+    },
+  }
+}

@@ -1,0 +1,64 @@
+/** The sweeps of the worker: each holds a lease by name, so that one process does it, and works in bounded batches. */
+import type { FastifyBaseLogger } from 'fastify'
+import type { Files } from '../../src/files/files.ts'
+import type { TaskDoors } from '../../src/tasks/doors.ts'
+import { sweepSubscriptions, sweepTasks } from '../../src/tasks/sweep.ts'
+import type { TaskState } from '../../src/tasks/task.ts'
+
+type Sweeping = {
+  tasks: TaskDoors
+  files: Files
+  owner: string
+  /** How long ended tasks are kept. */
+  taskMs: number
+  swept(reason: string, count: number): void
+  open(counts: { state: TaskState; verb: string; count: number }[]): void
+  log: FastifyBaseLogger
+}
+
+const BATCH = 500
+const PERIODS = { tasks: 1_000, subscriptions: 15_000, retention: 60_000 }
+
+/** Starts all of them. Returns how to stop: it waits for the one under way. */
+export function startSweeps({ tasks, files, owner, taskMs, swept, open, log }: Sweeping): () => Promise<void> {
+  const { store, clock } = tasks
+  const sweeps = [
+    every('tasks', PERIODS.tasks, async () => {
+      report(await sweepTasks(tasks))
+      open(await store.openTasks())
+    }),
+    every('subscriptions', PERIODS.subscriptions, async () => report(await sweepSubscriptions(tasks))),
+    every('retention', PERIODS.retention, async () => {
+      await store.removeTasks(clock() - taskMs, BATCH)
+      await files.sweep(clock(), BATCH)
+    }),
+  ]
+
+  function report(counts: Record<string, number>): void {
+    for (const [reason, count] of Object.entries(counts)) swept(reason, count)
+    if (Object.values(counts).some((count) => count > 0)) log.warn(counts, 'swept')
+  }
+
+  function every(name: string, periodMs: number, sweep: () => Promise<void>): () => Promise<void> {
+    let running: Promise<void> | null = null
+    const tick = async () => {
+      const now = clock()
+      if (await store.takeLease(`sweep-${name}`, owner, now + 5 * periodMs, now)) await sweep()
+    }
+    const timer = setInterval(() => {
+      running ??= tick()
+        .catch((err: unknown) => log.warn({ err, sweep: name }, 'a sweep will be tried again'))
+        .finally(() => {
+          running = null
+        })
+    }, periodMs)
+    return async () => {
+      clearInterval(timer)
+      await running
+    }
+  }
+
+  return async () => {
+    await Promise.all(sweeps.map((stop) => stop()))
+  }
+}

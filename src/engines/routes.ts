@@ -1,0 +1,175 @@
+/**
+ * The ENGINES file: which engine makes which kind or operation, with what bounds and at what price. YAML or JSON. Pure: text in, settings or a refusal with
+ * its line out.
+ */
+import { Type, type Static } from 'typebox'
+import { Value } from 'typebox/value'
+import { isMap, LineCounter, parseDocument, type Document } from 'yaml'
+import { KINDS, readSize, unitsOf } from '../generations.ts'
+import { parseMoney } from '../money.ts'
+import type { Price } from '../plans.ts'
+
+export const OPERATIONS = ['background_remove', 'upscale', 'ai_edit', 'inpaint', 'trim', 'merge'] as const
+
+export type EngineSetting = {
+  name: string
+  /** Which adapter: `preview`, or one that a plugin added. */
+  type: string
+  /** What else stands in the entry; the adapter checks it. */
+  options: Record<string, unknown>
+  line: number
+}
+
+export type Route = {
+  /** The kind or operation. */
+  verb: string
+  engine: string
+  /** As the engine calls it; null for engines without models. */
+  model: string | null
+  price: Price
+  max: { durationMs: number; pixels: number }
+  defaults: { size: string; durationMs: number }
+  /** Longest that one run may take. */
+  timeoutMs: number
+  /** Runs at once in one process; null leaves it to the worker's slots. */
+  concurrency: number | null
+  line: number
+}
+
+export type EnginesSettings = { engines: EngineSetting[]; routes: Route[] }
+export type Refusal = { line: number; message: string }
+
+/** What is used when there is no file: the preview engine at demo prices. It is also an example of one. */
+export const DEFAULT_ENGINES = `\
+engines:
+  - { name: preview, type: preview }
+routes:
+  - { kind: image, engine: preview, price: { amount: "0.04", per: Job }, max: { megapixels: 4.2 }, defaults: { size: 1024x1024 } }
+  - { kind: video, engine: preview, price: { amount: "0.05", per: Second }, max: { megapixels: 1, seconds: 10 }, defaults: { size: 640x360, seconds: 4 } }
+  - { kind: music, engine: preview, price: { amount: "0.01", per: Second }, max: { seconds: 120 }, defaults: { seconds: 10 } }
+`
+
+const closed = { additionalProperties: false }
+const Name = Type.String({ pattern: '^[a-z][a-z0-9-]{0,62}$' })
+const Seconds = Type.Number({ minimum: 0.1, maximum: 3600 })
+
+const RouteEntry = Type.Object(
+  {
+    kind: Type.Optional(Type.Enum([...KINDS])),
+    operation: Type.Optional(Type.Enum([...OPERATIONS])),
+    engine: Name,
+    model: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+    price: Type.Object({ amount: Type.String({ pattern: '^(0|[1-9][0-9]{0,9})(\\.[0-9]{1,6})?$' }), per: Type.Enum(['Job', 'Second', 'Megapixel']) }, closed),
+    max: Type.Optional(Type.Object({ seconds: Type.Optional(Seconds), megapixels: Type.Optional(Type.Number({ minimum: 0.001, maximum: 1000 })) }, closed)),
+    defaults: Type.Optional(
+      Type.Object({ size: Type.Optional(Type.String({ pattern: '^[1-9][0-9]{1,4}x[1-9][0-9]{1,4}$' })), seconds: Type.Optional(Seconds) }, closed),
+    ),
+    timeoutSeconds: Type.Optional(Type.Number({ minimum: 1, maximum: 86_400 })),
+    concurrency: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
+  },
+  closed,
+)
+
+const EnginesFile = Type.Object(
+  { engines: Type.Array(Type.Object({ name: Name, type: Name }), { minItems: 1 }), routes: Type.Array(RouteEntry) },
+  closed,
+)
+
+/** What a route has when the file does not say. */
+const UNSAID = { seconds: 600, megapixels: 16, timeoutSeconds: 600 }
+const DEFAULT_SIZE: Record<string, string> = { image: '1024x1024', video: '640x360' }
+const DEFAULT_SECONDS: Record<string, number> = { video: 4, music: 10 }
+
+/** Reads the text of an ENGINES file. Returns what it says, or the first thing that is wrong with it and where. */
+export function readEngines(text: string): { outcome: 'ok'; settings: EnginesSettings } | { outcome: 'refused'; refusal: Refusal } {
+  const refused = (line: number, message: string) => ({ outcome: 'refused', refusal: { line, message } }) as const
+  const lines = new LineCounter()
+  const document = parseDocument(text, { lineCounter: lines })
+  const broken = document.errors[0]
+  if (broken) return refused(broken.linePos?.[0].line ?? 1, firstLine(broken.message))
+  const content: unknown = document.toJS()
+  const lineOf = (...path: (string | number)[]): number => lineAt(document, lines, path)
+  const [wrong] = Value.Errors(EnginesFile, content)
+  if (wrong) {
+    const { path, message } = describe(wrong)
+    return refused(lineOf(...path), `${path.join('.') || 'the file'} ${message}`)
+  }
+  const file = content as Static<typeof EnginesFile>
+  const engines = file.engines.map(({ name, type, ...options }, i) => ({ name, type, options, line: lineOf('engines', i) }))
+  const routes = file.routes.map((entry, i) => routeOf(entry, lineOf('routes', i)))
+  const refusal = contradiction(engines, file.routes, routes)
+  return refusal ? refused(refusal.line, refusal.message) : { outcome: 'ok', settings: { engines, routes } }
+}
+
+function routeOf(entry: Static<typeof RouteEntry>, line: number): Route {
+  const verb = entry.kind ?? entry.operation ?? ''
+  const maxSeconds = entry.max?.seconds ?? UNSAID.seconds
+  return {
+    verb,
+    engine: entry.engine,
+    model: entry.model ?? null,
+    price: { verb, micro: parseMoney(entry.price.amount) ?? 0, per: entry.price.per as Price['per'] },
+    max: { durationMs: Math.round(maxSeconds * 1000), pixels: Math.round((entry.max?.megapixels ?? UNSAID.megapixels) * 1_000_000) },
+    defaults: {
+      size: entry.defaults?.size ?? DEFAULT_SIZE[verb] ?? '1024x1024',
+      durationMs: Math.round((entry.defaults?.seconds ?? Math.min(DEFAULT_SECONDS[verb] ?? 0, maxSeconds)) * 1000),
+    },
+    timeoutMs: Math.round((entry.timeoutSeconds ?? UNSAID.timeoutSeconds) * 1000),
+    concurrency: entry.concurrency ?? null,
+    line,
+  }
+}
+
+/** What the schema cannot see: names used twice or never given, prices per what is not there, amounts too large, defaults above the bounds. */
+function contradiction(engines: EngineSetting[], entries: Static<typeof RouteEntry>[], routes: Route[]): Refusal | null {
+  for (const [i, { name, line }] of engines.entries()) {
+    if (engines.findIndex((other) => other.name === name) !== i) return { line, message: `there are two engines named ${name}` }
+  }
+  for (const [i, route] of routes.entries()) {
+    const entry = entries[i]
+    const { verb, line, defaults, max } = route
+    const refuse = (message: string): Refusal => ({ line, message })
+    if ((entry?.kind === undefined) === (entry?.operation === undefined)) return refuse('a route has either a kind or an operation')
+    if (routes.findIndex((other) => other.verb === verb) !== i) return refuse(`there are two routes for ${verb}`)
+    if (!engines.some(({ name }) => name === route.engine)) return refuse(`there is no engine named ${route.engine}`)
+    if (!unitsOf(verb).includes(route.price.per)) return refuse(`${verb} is priced per ${unitsOf(verb).join(' or ')}`)
+    if (parseMoney(entry?.price.amount ?? '') === null) return refuse('price.amount is at most 1000000000')
+    const { width, height } = readSize(defaults.size)
+    if (width * height > max.pixels && verb !== 'music') return refuse('the default size is above max.megapixels')
+    if (verb === 'video' && (width % 2 || height % 2)) return refuse('the default size of video has an even width and height')
+    if (defaults.durationMs > max.durationMs) return refuse('defaults.seconds is above max.seconds')
+  }
+  return null
+}
+
+function firstLine(text: string): string {
+  return text.split('\n', 1)[0]?.replace(/ at line \d+, column \d+:?$/, '') ?? ''
+}
+
+type Wrong = ReturnType<typeof Value.Errors>[number]
+
+/** A finding of the schema in words, and the place that it is about. */
+function describe(wrong: Wrong): { path: string[]; message: string } {
+  const path = wrong.instancePath.split('/').slice(1)
+  // The schema `false` is what unknown members are held against.
+  if (wrong.keyword === 'boolean') return { path, message: 'is not known' }
+  if (wrong.keyword === 'required') return { path, message: `must have ${wrong.params.requiredProperties.join(', ')}` }
+  if (wrong.keyword === 'enum') return { path, message: `must be ${wrong.params.allowedValues.join(', ')}` }
+  if (path.at(-1) === 'amount') return { path, message: 'must be a decimal string with at most six decimals, such as "0.04"' }
+  return { path, message: wrong.message }
+}
+
+/** The line of a place, or of the nearest thing around it that is there. */
+function lineAt(document: Document.Parsed, lines: LineCounter, path: (string | number)[]): number {
+  for (let depth = path.length; depth >= 0; depth--) {
+    const node = depth === 0 ? document.contents : document.getIn(path.slice(0, depth).map(indexed), true)
+    const range = (node as { range?: [number, number, number] | null } | null | undefined)?.range
+    if (range && !(isMap(node) && node.items.length === 0)) return lines.linePos(range[0]).line
+  }
+  return 1
+}
+
+/** A step of a JSON Pointer into a list is an index. */
+function indexed(step: string | number): string | number {
+  return typeof step === 'string' && /^\d+$/.test(step) ? Number(step) : step
+}

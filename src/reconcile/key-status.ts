@@ -1,0 +1,49 @@
+/** The status of an ApiKey once nothing is left to do. Pure. */
+import { refusal, type KeyVersion } from '../keys.ts'
+import type { ApiKeyStatus } from '../resources/resources.ts'
+import { conditionsOf, nextTime, type Finding, type Reason } from './conditions.ts'
+import type { GatheredKey } from './key.ts'
+
+/** A foreign Secret may go without anybody telling us. */
+const OBSTACLE_RETRY_MS = 30_000
+
+type Verdicts = { own: Reason | null; plan: Reason | null; isSynced: boolean }
+
+export function statusOf(facts: GatheredKey, verdicts: Verdicts, now: number): { status: ApiKeyStatus; requeueAt: number | null } {
+  const { key, record, versions, obstacle } = facts
+  const { generation } = key.metadata
+  const inUse = versions.find(({ state }) => state === 'active' || state === 'suspended' || state === 'revoked')
+  const { secretName } = key.spec
+  const status: ApiKeyStatus = {
+    observedGeneration: generation,
+    ...(inUse && { keyID: inUse.id, keyPrefix: inUse.prefix, rotationRevision: inUse.revision, issuedTime: new Date(inUse.issuedAt).toISOString() }),
+    ...(verdicts.isSynced && secretName !== undefined && { secretRef: { name: secretName } }),
+    conditions: conditionsOf(findingsOf(facts, verdicts, now), facts.status?.conditions ?? [], generation, now),
+  }
+  const times = [record?.activeFrom, record?.activeUntil, ...versions.flatMap(({ expiresAt, overlapUntil }) => [expiresAt, overlapUntil])]
+  return { status, requeueAt: nextTime([...times, obstacle && now + OBSTACLE_RETRY_MS], now) }
+}
+
+function findingsOf(facts: GatheredKey, { own, plan, isSynced }: Verdicts, now: number): Finding[] {
+  const { versions, obstacle, record, key } = facts
+  const isActive = own === null && versions.some((version) => refusal(version, now) === null)
+  const isRotating = versions.some((version) => isOverlapping(version, now))
+  const works: Reason = isRotating ? 'RotationInProgress' : 'Issued'
+  const problem: Reason = own ?? plan ?? obstacle ?? 'RotationInProgress'
+  const planMessage = plan === 'PlanNotAllowed' && record?.verdict ? { message: record.verdict } : {}
+  const planActive = condition('PlanActive', plan, 'PlanActive', planMessage)
+  const keyActive = condition('KeyActive', isActive ? null : problem, works)
+  const secretSynced =
+    key.spec.secretName === undefined ? condition('SecretSynced', null, 'NoSecretRequested') : condition('SecretSynced', isSynced ? null : problem, 'Issued')
+  const failed = [own === null ? null : keyActive, planActive, keyActive, secretSynced].find((finding) => finding?.status === 'False')
+  const ready: Finding = failed ? { ...failed, type: 'Ready' } : condition('Ready', null, works)
+  return [ready, planActive, keyActive, secretSynced]
+}
+
+function condition(type: string, problem: Reason | null, fine: Reason, more: { message?: string } = {}): Finding {
+  return problem === null ? { type, status: 'True', reason: fine } : { type, status: 'False', reason: problem, ...more }
+}
+
+function isOverlapping(version: KeyVersion, now: number): boolean {
+  return version.overlapUntil !== null && refusal(version, now) === null
+}

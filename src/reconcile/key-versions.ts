@@ -1,0 +1,72 @@
+/** What each version of a key must be in the store. Pure. */
+import { isDeepStrictEqual } from 'node:util'
+import { parseMoney } from '../money.ts'
+import type { KeyVersion } from '../keys.ts'
+import { apiOf, subscriptionId } from '../plans.ts'
+import type { Product } from '../resources/resources.ts'
+import type { Reason } from './conditions.ts'
+import type { GatheredKey } from './key.ts'
+
+export type KeyChange = Partial<Pick<KeyVersion, 'state' | 'subscription' | 'product' | 'cap' | 'expiresAt' | 'overlapUntil'>>
+
+/** The revision that is to be in use. A store that knows a later one than the manifest wins. */
+export function wantedRevision({ key, versions }: GatheredKey): number {
+  return Math.max(key.spec.rotationRevision, versions[0]?.revision ?? 0)
+}
+
+/**
+ * What must change of a version, or null. `own` is why the key may not be used, or null. Only an active version is remembered anywhere, so only a change of
+ * one has to be told; a version at the end of its overlap is refused by the time in it.
+ */
+export function changeOf(version: KeyVersion, facts: GatheredKey, own: Reason | null, now: number): { change: KeyChange; tell: string[] } | null {
+  if (version.state === 'revoked' || version.state === 'deleted') return null
+  const wanted = wantedVersion(version, facts, own, now)
+  const change = Object.fromEntries(Object.entries(wanted).filter(([field, value]) => !isDeepStrictEqual(version[field as keyof KeyChange], value)))
+  if (Object.keys(change).length === 0) return null
+  const isOver = version.overlapUntil !== null && now >= version.overlapUntil
+  const tell = version.state === 'active' && !isOver ? [...new Set([version.subscription, wanted.subscription])] : []
+  return { change, tell }
+}
+
+function wantedVersion(version: KeyVersion, facts: GatheredKey, own: Reason | null, now: number): Required<KeyChange> {
+  const { key, plan } = facts
+  const isMoving = own !== 'ProductChanged' || version.state === 'pending'
+  const product = isMoving && plan ? plan.spec.product : version.product
+  const overlapUntil = overlapOf(version, facts, now)
+  return {
+    state: stateOf(version, facts, own, overlapUntil, now),
+    subscription: isMoving ? subscriptionId(key.metadata.namespace, key.spec.planRef.name) : version.subscription,
+    product,
+    cap: capOf(facts, product),
+    expiresAt: key.spec.expirationTime === undefined ? null : Date.parse(key.spec.expirationTime),
+    overlapUntil,
+  }
+}
+
+/** The key's share in the units of its product, or null when it may use all of the plan. */
+export function capOf({ key }: Pick<GatheredKey, 'key'>, product: Product): number | null {
+  const { weeklyTokens, amountPerPeriod } = key.spec.limit ?? {}
+  if (apiOf(product) === 'coding') return weeklyTokens ?? null
+  return amountPerPeriod === undefined ? null : parseMoney(amountPerPeriod)
+}
+
+/** A version is replaced once the wanted one was in use; from then on it has the plan's overlap to live. */
+function overlapOf(version: KeyVersion, facts: GatheredKey, now: number): number | null {
+  if (version.overlapUntil !== null || !isReplaced(version, facts)) return version.overlapUntil
+  const overlapMs = facts.plan ? facts.plan.spec.keyPolicy.rotationOverlapSeconds * 1000 : (facts.record?.terms.rotationOverlapMs ?? 0)
+  return now + overlapMs
+}
+
+function isReplaced(version: KeyVersion, facts: GatheredKey): boolean {
+  const revision = wantedRevision(facts)
+  return version.revision < revision && facts.versions.some((other) => other.revision === revision && other.state !== 'pending')
+}
+
+function stateOf(version: KeyVersion, facts: GatheredKey, own: Reason | null, overlapUntil: number | null, now: number): KeyVersion['state'] {
+  if (own === 'KeyRevoked') return 'revoked'
+  const wasNeverUsed = version.state === 'pending' && version.revision < wantedRevision(facts)
+  if (wasNeverUsed || (overlapUntil !== null && now >= overlapUntil && isReplaced(version, facts))) return 'deleted'
+  if (version.state === 'pending') return 'pending'
+  // An expired key is refused by its time, and may be given a later one.
+  return own === null || own === 'KeyExpired' ? 'active' : 'suspended'
+}

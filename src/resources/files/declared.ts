@@ -1,0 +1,183 @@
+/**
+ * Which resources a folder declares: the last good document of each, with the identity that Kubernetes would give it (uid, creation time, generation), kept in
+ * the store. A document that is broken or gone for a moment changes nothing; one that is gone from a readable folder for two seconds is deleted.
+ */
+import { isDeepStrictEqual } from 'node:util'
+import { API_VERSION, type Declaration, type Declarations, type Ref, type Resource } from '../resources.ts'
+import type { Manifest, Validator } from '../validate.ts'
+import type { Document } from './documents.ts'
+import type { ManifestFile } from './folder.ts'
+
+export const GONE_MS = 2_000
+
+/** A resource's place in a map. */
+export function keyOf({ kind, namespace, name }: Ref): string {
+  return `${kind}/${namespace}/${name}`
+}
+
+/** A document that is not accepted, or a file. `ref` is the resource that it means, if that is legible. */
+export type Trouble = { file: string; ref: Ref | null; message: string }
+
+export type Declared = {
+  get(ref: Ref): Resource | null
+  all(): Resource[]
+  /** What is wrong at the last look. */
+  troubles(): Trouble[]
+  /** True while time alone changes something: a document that is gone is not deleted yet. */
+  isWaiting(): boolean
+  /** The folder cannot be read: time in which a document was not seen does not count. */
+  pause(): void
+  /** Takes a look at the folder over. Throws `Unavailable` if the store cannot be written; what was not taken over is taken over by the next call. */
+  take(files: ManifestFile[], now: number): Promise<void>
+}
+
+type Options = {
+  declarations: Declarations
+  validator: Validator
+  newUid: () => string
+  /** The identity of a resource that the store has forgotten because it is an older backup, if something else remembers it. */
+  remembered: (ref: Ref) => { uid: string; createdAt: number } | null
+  /** A resource is about to be forgotten: what belongs to it goes first, so that nothing outlives it. */
+  leaving: (resource: Resource) => Promise<void>
+  changed: (ref: Ref) => void
+}
+
+type Entry = { resource: Resource; createdAt: number; missingSince: number | null }
+type Claim = { file: string; manifest: Manifest | null }
+
+/** Starts from what the store knows to be declared. Throws `Unavailable`. */
+export async function openDeclared(options: Options): Promise<Declared> {
+  const { declarations, validator, changed } = options
+  const entries = new Map<string, Entry>()
+  const leaving = new Set<string>()
+  /** What each file held when it was last wholly good, and since. A file that never was may be meant to hold anything. */
+  const heldBy = new Map<string, Set<string>>()
+  const judged = new WeakMap<object, Manifest>()
+  let troubles: Trouble[] = []
+  for (const declaration of await declarations.declarations()) {
+    entries.set(keyOf(declaration.ref), { resource: resourceOf(declaration, {}), createdAt: declaration.createdAt, missingSince: null })
+  }
+
+  /** Everything that the files claim, the first file by name first; and the resources that must not be deleted because their file is not wholly good. */
+  function claimsOf(files: ManifestFile[]): { claims: Map<string, Claim>; held: Set<string> | 'all' } {
+    const claims = new Map<string, Claim>()
+    const held = new Set<string>()
+    let holdsAll = false
+    troubles = []
+    for (const { name, parsed } of files) {
+      const before = heldBy.get(name)
+      const seen = new Set<string>()
+      const trouble = (ref: Ref | null, message: string) => troubles.push({ file: name, ref, message })
+      const faultsBefore = troubles.length
+      if (parsed.outcome === 'broken') trouble(null, parsed.reason)
+      else for (const document of parsed.documents) claim(document, name, claims, seen, trouble)
+      if (troubles.length === faultsBefore) heldBy.set(name, seen)
+      else if (before === undefined) {
+        holdsAll = true
+        trouble(null, 'until it is mended nothing is deleted')
+      } else {
+        for (const key of before) held.add(key)
+        for (const key of seen) before.add(key)
+        // The last good documents of a broken file still come before the same resources in a later file.
+        if (parsed.outcome === 'broken') for (const key of before) if (!claims.has(key)) claims.set(key, { file: name, manifest: null })
+      }
+    }
+    for (const name of heldBy.keys()) if (!files.some((file) => file.name === name)) heldBy.delete(name)
+    return { claims, held: holdsAll ? 'all' : held }
+  }
+
+  function claim(document: Document, file: string, claims: Map<string, Claim>, seen: Set<string>, trouble: (ref: Ref | null, message: string) => void): void {
+    const verdict = judge(document)
+    const at = `line ${document.line}`
+    if (verdict.ref === null) return trouble(null, `${at}: ${verdict.message}`)
+    const key = keyOf(verdict.ref)
+    const first = claims.get(key)
+    if (first) return trouble(null, `${at}: ${key} is declared in ${first.file} already; that one counts`)
+    seen.add(key)
+    claims.set(key, { file, manifest: verdict.manifest })
+    if (verdict.manifest === null) trouble(verdict.ref, `${at}: ${key}: ${verdict.message}`)
+  }
+
+  function judge({ value }: Document): { ref: Ref | null; manifest: Manifest | null; message: string } {
+    const known = typeof value === 'object' && value !== null ? judged.get(value) : undefined
+    // What was accepted, and is still what is declared, need not be judged again.
+    if (known && entries.get(keyOf(known.ref))?.resource.spec === known.spec) return { ref: known.ref, manifest: known, message: '' }
+    const verdict = validator.validate(value, (ref) => entries.get(keyOf(ref))?.resource.spec ?? null)
+    if (verdict.outcome === 'refused') return { ref: verdict.ref, manifest: null, message: verdict.faults.join('; ') }
+    judged.set(value as object, verdict.manifest)
+    return { ref: verdict.manifest.ref, manifest: verdict.manifest, message: '' }
+  }
+
+  async function accept(manifest: Manifest, now: number): Promise<void> {
+    const key = keyOf(manifest.ref)
+    const entry = entries.get(key)
+    if (entry) entry.missingSince = null
+    if (entry && isSame(entry.resource, manifest)) return void Object.assign(entry.resource, { spec: manifest.spec })
+    const declaration = entry ? next(entry, manifest) : { ...newIdentity(manifest.ref, now), ref: manifest.ref, generation: 1, spec: manifest.spec }
+    if (!entry || declaration.generation !== entry.resource.metadata.generation) await declarations.declare(declaration)
+    entries.set(key, { resource: resourceOf(declaration, manifest), createdAt: declaration.createdAt, missingSince: null })
+    changed(manifest.ref)
+  }
+
+  function newIdentity(ref: Ref, now: number): { uid: string; createdAt: number } {
+    return options.remembered(ref) ?? { uid: options.newUid(), createdAt: now }
+  }
+
+  async function remove(key: string, { resource }: Entry): Promise<void> {
+    const ref: Ref = { kind: resource.kind, namespace: resource.metadata.namespace, name: resource.metadata.name }
+    leaving.add(key)
+    try {
+      await options.leaving(resource)
+      await declarations.undeclare(ref)
+      entries.delete(key)
+    } finally {
+      leaving.delete(key)
+    }
+    changed(ref)
+  }
+
+  return {
+    get: (ref) => (leaving.has(keyOf(ref)) ? null : (entries.get(keyOf(ref))?.resource ?? null)),
+    all: () => [...entries.values()].map(({ resource }) => resource),
+    troubles: () => troubles,
+    isWaiting: () => [...entries.values()].some(({ missingSince }) => missingSince !== null),
+    pause() {
+      for (const entry of entries.values()) entry.missingSince = null
+    },
+    async take(files, now) {
+      const { claims, held } = claimsOf(files)
+      for (const { manifest } of claims.values()) if (manifest) await accept(manifest, now)
+      for (const [key, entry] of entries) {
+        if (claims.has(key) || held === 'all' || held.has(key)) entry.missingSince = null
+        else if (entry.missingSince === null) entry.missingSince = now
+        else if (now - entry.missingSince >= GONE_MS) await remove(key, entry)
+      }
+    },
+  }
+}
+
+function isSame({ spec, metadata }: Resource, manifest: Manifest): boolean {
+  return (
+    isDeepStrictEqual(spec, manifest.spec) &&
+    isDeepStrictEqual(metadata.labels, manifest.labels) &&
+    isDeepStrictEqual(metadata.annotations, manifest.annotations)
+  )
+}
+
+function next({ resource, createdAt }: Entry, { ref, spec }: Manifest): Declaration {
+  const { uid, generation } = resource.metadata
+  return { ref, uid, createdAt, generation: isDeepStrictEqual(resource.spec, spec) ? generation : generation + 1, spec }
+}
+
+function resourceOf({ ref, uid, createdAt, generation, spec }: Declaration, { labels, annotations }: Pick<Manifest, 'labels' | 'annotations'>): Resource {
+  const metadata = {
+    name: ref.name,
+    namespace: ref.namespace,
+    uid,
+    generation,
+    creationTimestamp: new Date(createdAt).toISOString(),
+    ...(labels && { labels }),
+    ...(annotations && { annotations }),
+  }
+  return { apiVersion: API_VERSION, kind: ref.kind, metadata, spec } as Resource
+}

@@ -1,0 +1,57 @@
+/** The documents of one manifest file, YAML 1.2 or JSON. What is written in it is not trusted to be small or sane. */
+import { isScalar, LineCounter, parseAllDocuments, visit, type Document as YamlDocument } from 'yaml'
+
+export const LARGEST_FILE_BYTES = 1024 * 1024
+const MOST_ALIASES = 50
+
+/** `line` is where the document begins, counted from 1. */
+export type Document = { line: number; value: unknown }
+export type Parsed = { outcome: 'parsed'; documents: Document[] } | { outcome: 'broken'; reason: string }
+
+type Fault = { message: string; offset: number }
+
+// The library's own check for repeated keys and its own messages take quadratic time on hostile files: both are done here.
+const OPTIONS = { logLevel: 'silent', uniqueKeys: false, prettyErrors: false } as const
+
+/** Parses a file of any number of documents; empty ones are left out. One that cannot be parsed makes the whole file broken. */
+export function parseDocuments(text: string): Parsed {
+  const lineCounter = new LineCounter()
+  const lineOf = (offset: number) => lineCounter.linePos(offset).line
+  try {
+    const documents: Document[] = []
+    for (const document of parseAllDocuments(text, { ...OPTIONS, lineCounter })) {
+      const fault = faultOf(document)
+      if (fault) return { outcome: 'broken', reason: `line ${lineOf(fault.offset)}: ${fault.message}` }
+      const value: unknown = document.toJS({ maxAliasCount: MOST_ALIASES })
+      if (value !== null && value !== undefined) documents.push({ line: lineOf(document.contents?.range?.[0] ?? 0), value })
+    }
+    return { outcome: 'parsed', documents }
+  } catch (error) {
+    // Too many aliases, or nested too deeply for the parser's stack.
+    return { outcome: 'broken', reason: error instanceof Error ? error.message : String(error) }
+  }
+}
+
+function faultOf(document: YamlDocument | YamlDocument.Parsed): Fault | null {
+  const [fault] = [...document.errors, ...document.warnings]
+  return fault ? { message: fault.message, offset: fault.pos[0] } : repeatedKey(document)
+}
+
+function repeatedKey(document: YamlDocument | YamlDocument.Parsed): Fault | null {
+  let found: Fault | null = null
+  visit(document, {
+    Map(_, map) {
+      const keys = new Set<unknown>()
+      for (const { key } of map.items) {
+        if (!isScalar(key)) continue
+        if (keys.has(key.value)) {
+          found = { message: `the key ${String(key.value)} is there twice`, offset: key.range?.[0] ?? 0 }
+          return visit.BREAK
+        }
+        keys.add(key.value)
+      }
+      return undefined
+    },
+  })
+  return found
+}

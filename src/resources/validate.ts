@@ -1,0 +1,72 @@
+/** Is a document a Plan or an ApiKey that Kubernetes would accept? Judged by the CRDs alone; see `crd.ts` and `cel.ts`. */
+import { openCrds, sentence } from './crd.ts'
+import type { ApiKeySpec, Kind, PlanSpec, Ref } from './resources.ts'
+
+/** A valid manifest with the defaults filled in, without what only Kubernetes writes into one. */
+export type Manifest = {
+  ref: Ref
+  labels?: Record<string, string>
+  annotations?: Record<string, string>
+  spec: PlanSpec | ApiKeySpec
+}
+
+export type Verdict =
+  | { outcome: 'accepted'; manifest: Manifest }
+  /** `ref` is null when the document does not say legibly which resource it is. `faults` are sentences that begin with the place. */
+  | { outcome: 'refused'; ref: Ref | null; faults: string[] }
+
+export type Validator = {
+  /** Judges one parsed document, which is left as it is. `accepted` gives the last accepted spec of a resource, which transition rules compare with. */
+  validate(document: unknown, accepted: (ref: Ref) => PlanSpec | ApiKeySpec | null): Verdict
+}
+
+const MOST_FAULTS = 10
+
+/** Compiles the CRDs once. Throws if they are not there. */
+export async function openValidator(): Promise<Validator> {
+  const crds = await openCrds()
+  return {
+    validate(document, accepted) {
+      const kind = kindOf(document)
+      if (kind === null) return { outcome: 'refused', ref: null, faults: ['kind: must be Plan or ApiKey'] }
+      const copy = withoutNulls(document) as { metadata: { name: string; namespace: string } & Omit<Manifest, 'spec'>; spec: PlanSpec | ApiKeySpec }
+      const { check, rules } = crds[kind]
+      if (!check(copy)) {
+        const faults = (check.errors ?? []).slice(0, MOST_FAULTS).map(sentence)
+        return { outcome: 'refused', ref: refOf(kind, copy), faults }
+      }
+      const { name, namespace, labels, annotations } = copy.metadata
+      const ref: Ref = { kind, namespace, name }
+      const faults = rules.broken(copy.spec, accepted(ref))
+      if (faults.length > 0) return { outcome: 'refused', ref, faults }
+      return { outcome: 'accepted', manifest: { ref, spec: copy.spec, ...(labels && { labels }), ...(annotations && { annotations }) } }
+    },
+  }
+}
+
+/** A copy in which a member that is null is not there, as Kubernetes reads it. */
+function withoutNulls(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withoutNulls)
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== null).map(([name, member]) => [name, withoutNulls(member)]))
+}
+
+function kindOf(document: unknown): Kind | null {
+  const kind = field(document, 'kind')
+  return kind === 'Plan' || kind === 'ApiKey' ? kind : null
+}
+
+const LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/
+
+/** Which resource a refused document means, if its name and namespace are sound. */
+function refOf(kind: Kind, document: unknown): Ref | null {
+  const metadata = field(document, 'metadata')
+  const name = field(metadata, 'name')
+  const namespace = field(metadata, 'namespace') ?? 'default'
+  const isLabel = (text: unknown): text is string => typeof text === 'string' && LABEL.test(text)
+  return isLabel(name) && isLabel(namespace) ? { kind, namespace, name } : null
+}
+
+function field(value: unknown, name: string): unknown {
+  return typeof value === 'object' && value !== null && Object.hasOwn(value, name) ? (value as Record<string, unknown>)[name] : undefined
+}

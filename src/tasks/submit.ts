@@ -1,0 +1,118 @@
+/** From a client's body to a task or a quote: the one way in for the Media API and for MCP. */
+import { createHash } from 'node:crypto'
+import { balanceOf } from '../balance.ts'
+import type { Engines } from '../engines/engine.ts'
+import { Failure, type FieldError } from '../errors.ts'
+import { costOf, generationOf, priceOf, type GenerationBody, type GenerationRequest, type Kind } from '../generations.ts'
+import type { KeyVersion } from '../keys.ts'
+import { formatMoney, parseMoney } from '../money.ts'
+import type { Price } from '../plans.ts'
+import type { Creating } from '../subscription/operations.ts'
+import { inactiveReason, planInactive, type Subscription } from '../subscription/subscription.ts'
+import { createTask, replay, type Created } from './create.ts'
+import type { TaskDoors } from './doors.ts'
+
+export type SubmitDoors = TaskDoors & {
+  engines: Engines
+  /** Why an address that a tenant gave is refused as it stands, in public words; null when it is not. */
+  refusedUrl: (url: string) => string | null
+}
+
+/** Who asks: `plugins/auth` makes it. */
+export type Submitter = { key: KeyVersion; creating: Creating }
+
+/** A body that passed its schema. */
+export type NewGeneration = GenerationBody & { kind: Kind; webhook_url?: string; metadata?: Record<string, string>; max_cost?: string }
+
+export type Quote = { request: GenerationRequest; price: Price; estimatedCost: number; record: Subscription }
+
+/**
+ * Says what a generation would cost. Throws `not_supported` when no engine makes it, `invalid_request` with every faulty field, `url_not_allowed`, `plan_inactive`,
+ * and `max_cost_exceeded`. Stores nothing.
+ */
+export async function quote(doors: SubmitDoors, submitter: Submitter, body: NewGeneration): Promise<Quote> {
+  const offer = doors.engines.offer(body.kind)
+  if (!offer) throw new Failure('not_supported', { param: 'kind' })
+  const asked = generationOf(body.kind, body, offer.route, offer.formats)
+  if (asked.outcome === 'invalid') throw invalid(asked.errors)
+  const most = body.max_cost === undefined ? null : parseMoney(body.max_cost)
+  if (body.max_cost !== undefined && most === null) {
+    throw invalid([{ path: '/max_cost', code: 'format', message: 'must be a decimal string with at most six decimals, such as "0.10"' }])
+  }
+  checkUrl(doors, 'webhook_url', body.webhook_url)
+  const record = await doors.store.subscription(submitter.key.subscription)
+  const reason = inactiveReason(record, doors.clock())
+  if (reason || !record?.terms.media) throw planInactive(reason ?? 'PlanNotActive')
+  const price = priceOf(offer.route, record.terms.media.prices)
+  const estimatedCost = costOf(price, offer.quote(asked.request))
+  if (most !== null && estimatedCost > most) throw new Failure('max_cost_exceeded', { beside: { required: formatMoney(estimatedCost) } })
+  return { request: asked.request, price, estimatedCost, record }
+}
+
+/** The failure for faulty fields: the first in words, all in `errors`. */
+export function invalid(errors: FieldError[]): Failure {
+  const [first] = errors
+  return new Failure('invalid_request', { errors, ...(first ? { message: `${first.path} ${first.message}.`, param: first.path.slice(1).replaceAll('/', '.') } : {}) })
+}
+
+/** Names are resolved when they are used, never here: an answer would tell a stranger what our resolver knows. */
+function checkUrl(doors: SubmitDoors, field: string, url: string | undefined): void {
+  const message = url === undefined ? null : doors.refusedUrl(url)
+  if (message) throw new Failure('url_not_allowed', { message, param: field, errors: [{ path: `/${field}`, code: 'url_not_allowed', message }] })
+}
+
+/** Creates the task of a generation, or answers the one that its Idempotency-Key made. Throws what `quote` and `createTask` throw. */
+export async function submit(doors: SubmitDoors, submitter: Submitter, body: NewGeneration, idempotencyKey: string | null): Promise<Created> {
+  const { key, creating } = submitter
+  const idempotency = idempotencyKey === null ? null : { key: idempotencyKey, bodyHash: bodyHash(body) }
+  const known = await replay(doors, creating, key.tenant, idempotency)
+  if (known) return known
+  const { request, price, estimatedCost, record } = await quote(doors, submitter, body)
+  const { verb, ...input } = request
+  return createTask(doors, creating, {
+    id: doors.uuid(),
+    tenant: key.tenant,
+    subscription: record.id,
+    keyId: key.keyId,
+    keyVersionId: key.id,
+    object: 'generation',
+    verb,
+    input,
+    webhookUrl: body.webhook_url ?? null,
+    metadata: body.metadata ?? {},
+    idempotency,
+    price,
+    estimatedCost,
+    maxAttempts: record.terms.media?.attempts ?? 1,
+  })
+}
+
+/** SHA-256 over the body with its members in order, so that another spelling of the same body is the same request. */
+function bodyHash(body: unknown): string {
+  return createHash('sha256').update(JSON.stringify(sorted(body))).digest('hex')
+}
+
+function sorted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sorted)
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(
+    Object.entries(value)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([name, member]) => [name, sorted(member)]),
+  )
+}
+
+/** What a dry run answers: the price, and whether it could be paid now. */
+export function publicQuote({ request, estimatedCost, record }: Quote, estimatedWaitSeconds: number | null): Record<string, unknown> {
+  const available = record.media ? balanceOf(record.media).available : 0
+  const waiting = Object.values(record.media?.holds ?? {}).filter(({ run }) => run === null).length
+  return {
+    object: 'quote',
+    kind: request.verb,
+    estimated_cost: formatMoney(estimatedCost),
+    available: formatMoney(available),
+    affordable: estimatedCost <= available,
+    queue_position: waiting + 1,
+    estimated_wait_seconds: estimatedWaitSeconds,
+  }
+}

@@ -1,0 +1,73 @@
+/** What every engine promises. A place is an opened engine and one small request for each kind that it makes. */
+import type { Engine, Made, NotMade } from '../../src/engines/engine.ts'
+import type { GenerationRequest } from '../../src/generations.ts'
+import type { Promises } from './promises.ts'
+
+export type EnginePlace = { engine: Engine; requests: GenerationRequest[] }
+
+const quiet = { model: null, progress: () => {} }
+const never = (): AbortSignal => new AbortController().signal
+
+async function bytesOf(made: Made | NotMade): Promise<Buffer> {
+  if (made.outcome === 'failed') throw new Error(`not made: ${made.code}`, { cause: made.cause })
+  if (made.body instanceof Uint8Array) return Buffer.from(made.body)
+  return Buffer.concat(await Array.fromAsync(made.body))
+}
+
+export const enginePromises: Promises<EnginePlace> = {
+  'it says what it makes, and in which formats': async (t, { engine, requests }) => {
+    t.ok(requests.length > 0)
+    for (const { verb, format } of requests) t.ok(engine.offers[verb]?.formats.includes(format), verb)
+  },
+  'a quote is whole thousandths, none below zero, and the same each time': async (t, { engine, requests }) => {
+    for (const request of requests) {
+      const quote = engine.quote(request)
+      t.ok(Object.values(quote).every((amount) => Number.isSafeInteger(amount) && amount >= 0))
+      t.same(engine.quote(request), quote)
+    }
+  },
+  'it makes what was asked for, of the size and length that was asked for, and takes no more than it quoted': async (t, { engine, requests }) => {
+    for (const request of requests) {
+      const made = await engine.run(request, { ...quiet, signal: never() })
+      t.ok((await bytesOf(made)).length > 0)
+      if (made.outcome !== 'made') continue
+      t.match(made.contentType, { image: /^image\//, video: /^video\//, music: /^audio\// }[request.verb])
+      t.same(made.facts, { width: request.width, height: request.height, durationMs: request.durationMs })
+      const quote = engine.quote(request)
+      t.ok(made.used.Job <= quote.Job && made.used.Second <= quote.Second && made.used.Megapixel <= quote.Megapixel)
+    }
+  },
+  'progress rises from 0 to 99 percent': async (t, { engine, requests }) => {
+    for (const request of requests) {
+      const heard: number[] = []
+      await engine.run(request, { model: null, signal: never(), progress: (percent) => heard.push(percent) })
+      t.same(heard, heard.toSorted((a, b) => a - b))
+      t.ok(heard.every((percent) => percent >= 0 && percent <= 99))
+    }
+  },
+  'a run whose signal is aborted already is not begun': async (t, { engine, requests }) => {
+    const reason = new Error('canceled')
+    for (const request of requests) await t.rejects(engine.run(request, { ...quiet, signal: AbortSignal.abort(reason) }), reason)
+  },
+  'a run that is aborted ends with the reason': async (t, { engine, requests }) => {
+    const reason = new Error('canceled')
+    for (const request of requests) {
+      const controller = new AbortController()
+      const run = engine.run(request, { ...quiet, signal: controller.signal })
+      controller.abort(reason)
+      await t.rejects(run, reason)
+    }
+  },
+  'the same prompt and seed give the same bytes, another seed gives others': async (t, { engine, requests }) => {
+    for (const request of requests) {
+      const make = async (seed: number) => bytesOf(await engine.run({ ...request, seed }, { ...quiet, signal: never() }))
+      const [first, again, other] = [await make(7), await make(7), await make(8)]
+      t.ok(first.equals(again))
+      t.notOk(first.equals(other))
+    }
+  },
+  'closing twice is harmless': async (t, { engine }) => {
+    await engine.close()
+    await t.resolves(engine.close())
+  },
+}

@@ -1,0 +1,242 @@
+/** The Coding Plan API as its users see it: the program as a process, its manifests as files, and HTTP. */
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { all, answer, at, chat, events, get, post, used, type Answer, type Event } from './calls.ts'
+import { eventually } from './eventually.ts'
+import { apiKey, codingPlan, declare, withdraw } from './manifests.ts'
+import { REPOSITORY, start, type Program } from './program.ts'
+import { openUpstream } from './upstream.ts'
+
+const MESSAGES = [{ role: 'user', content: 'Say hello to the world' }]
+
+async function folderFor(t: Test): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  return folder
+}
+
+async function startFor(t: Test, folder: string, env: Record<string, string> = {}): Promise<Program> {
+  const program = await start({ folder, env })
+  t.teardown(() => program.kill())
+  return program
+}
+
+/** Declares a plan and a key of that name in a file of that name, and gives the key. */
+async function issue(folder: string, program: Program, name: string, ...plan: [spec?: object, coding?: object]): Promise<string> {
+  await declare(folder, name, codingPlan(name, ...(plan as [])), apiKey(`${name}-key`, name))
+  return program.key(`${name}-key`)
+}
+
+/** Calls until the answer has this status and error code, and gives that answer. */
+function answers(call: () => Promise<Answer>, status: number, code?: string): Promise<Answer> {
+  let last: Answer | null = null
+  return eventually(`an answer ${status} ${code ?? ''}`, async () => {
+    last = await call()
+    return last.status === status && (code === undefined || at(last.body, 'error', 'code') === code) ? last : null
+  }).catch((error: Error) => {
+    throw new Error(`${error.message}; the last was ${last?.status} ${JSON.stringify(last?.body)}`, { cause: error })
+  })
+}
+
+const shared = await mkdtemp(join(tmpdir(), 'tollgate-'))
+await declare(shared, 'first', codingPlan('first'), apiKey('first-key', 'first'))
+const program = await start({ folder: shared })
+t.teardown(async () => {
+  await program.kill()
+  await rm(shared, { recursive: true, force: true })
+})
+
+t.test('a fresh checkout serves its demo tenant and stops cleanly', async (t) => {
+  const folder = await folderFor(t)
+  await cp(join(REPOSITORY, 'plans'), join(folder, 'plans'), { recursive: true })
+  const demo = await startFor(t, folder)
+  const ready = JSON.parse(demo.log.find((line) => line.includes('"msg":"ready"')) ?? '{}')
+  t.ok(ready.try.length > 0, 'it says what to try')
+  const { file } = ready.keys.find((key: { file: string }) => ready.try[0].includes(key.file))
+  t.match(await chat(demo, await readFile(file, 'utf8')), { status: 200, body: { model: 'svc-code' } })
+  t.same(await demo.stop(), { code: 0, signal: null })
+})
+
+t.test('a chat completion is answered as JSON and as a stream, and both count', async (t) => {
+  const key = await program.key('first-key')
+  const before = await used(program, key)
+  const whole = await answer(await post(program, key, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES }))
+  t.match(whole, { status: 200, body: { object: 'chat.completion', model: 'svc-code', choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content: String } }] } })
+  const tokens = Number(at(whole.body, 'usage', 'total_tokens'))
+  t.ok(tokens > 0)
+  t.equal((await used(program, key)).session, before.session + tokens)
+  t.match(whole.headers.get('x-ratelimit-limit-tokens'), /^\d+$/)
+  t.match(whole.headers.get('x-codex-primary-used-percent'), /^\d/)
+
+  const response = await post(program, key, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true, stream_options: { include_usage: true } })
+  t.match(response.headers.get('content-type'), 'text/event-stream')
+  const seen = await all(events(response))
+  t.equal(seen.at(-1)?.data, '[DONE]')
+  const chunks = seen.slice(0, -1).map(({ data }) => data)
+  t.equal(chunks.map((chunk) => at(chunk, 'choices', 0, 'delta', 'content') ?? '').join(''), at(whole.body, 'choices', 0, 'message', 'content'))
+  for (const chunk of chunks) t.equal(at(chunk, 'model'), 'svc-code')
+  const streamed = Number(at(chunks.at(-1), 'usage', 'total_tokens'))
+  const sum = await eventually('the stream to be charged', async () => {
+    const { session } = await used(program, key)
+    return session > before.session + tokens ? session : null
+  })
+  t.equal(sum, before.session + tokens + streamed)
+  t.equal((await used(program, key)).weekly, before.weekly + tokens + streamed)
+})
+
+t.test('a response is answered as JSON and as a stream of ordered events', async (t) => {
+  const key = await program.key('first-key')
+  const whole = await answer(await post(program, key, '/v1/responses', { model: 'svc-code', input: 'Say hello' }))
+  t.match(whole, { status: 200, body: { object: 'response', status: 'completed', model: 'svc-code', output: [{ type: 'message', role: 'assistant' }], usage: { total_tokens: Number } } })
+
+  const seen = await all(events(await post(program, key, '/v1/responses', { model: 'svc-code', input: 'Say hello', stream: true })))
+  for (const { event, data } of seen) t.equal(event, at(data, 'type'))
+  t.same(seen.map(({ data }) => at(data, 'sequence_number')), seen.map((_, index) => index))
+  const types = seen.map(({ event }) => event)
+  t.same([...new Set(types)], [
+    'response.created', 'response.in_progress', 'response.output_item.added', 'response.content_part.added', 'response.output_text.delta',
+    'response.output_text.done', 'response.content_part.done', 'response.output_item.done', 'response.completed',
+  ])
+  const text = seen.filter(({ event }) => event === 'response.output_text.delta').map(({ data }) => at(data, 'delta')).join('')
+  t.equal(at(seen.at(-1)?.data, 'response', 'output', 0, 'content', 0, 'text'), text)
+  t.ok(Number(at(seen.at(-1)?.data, 'response', 'usage', 'total_tokens')) > 0)
+})
+
+t.test('the models are one model, and any other is not found', async (t) => {
+  const key = await program.key('first-key')
+  t.match((await get(program, key, '/v1/models')).body, { object: 'list', data: [{ id: 'svc-code', object: 'model' }] })
+  t.match(await get(program, key, '/v1/models/svc-code'), { status: 200 })
+  t.match(await get(program, key, '/v1/models/other'), { status: 404, body: { error: { code: 'model_not_found' } } })
+  t.match(await answer(await post(program, key, '/v1/chat/completions', { model: 'other', messages: MESSAGES })), { status: 404, body: { error: { code: 'model_not_found' } } })
+})
+
+t.test('without a valid key nothing is answered', async (t) => {
+  t.match(await answer(await fetch(`${program.url}/v1/models`)), { status: 401, body: { error: { code: 'invalid_api_key' } } })
+  t.match(await chat(program, 'svc_live_wrong'), { status: 401, body: { error: { code: 'invalid_api_key' } } })
+})
+
+t.test('a full session window is refused and says when it opens again', async (t) => {
+  const key = await issue(shared, program, 'tiny', {}, { sessionWindow: { tokens: 1, durationSeconds: 18_000 } })
+  t.equal((await chat(program, key)).status, 200, 'a window with room admits one request')
+  const refused = await answers(() => chat(program, key), 429)
+  t.match(refused.body, { error: { type: 'usage_limit_reached', code: 'session_limit_reached', resets_at: Number, resets_in_seconds: Number } })
+  t.equal(refused.headers.get('x-should-retry'), 'false')
+  t.equal(Number(refused.headers.get('retry-after')), at(refused.body, 'error', 'resets_in_seconds'))
+})
+
+t.test('suspending a plan stops its keys at the next request, and activating it gives the same key back', async (t) => {
+  const key = await issue(shared, program, 'paused')
+  t.equal((await chat(program, key)).status, 200)
+  await declare(shared, 'paused', codingPlan('paused', { state: 'Suspended' }), apiKey('paused-key', 'paused'))
+  await answers(() => chat(program, key), 403, 'plan_inactive')
+  await eventually('the Secret to go', async () => ((await program.keyNow('paused-key')) === null ? true : null))
+  await declare(shared, 'paused', codingPlan('paused', { state: 'Active' }), apiKey('paused-key', 'paused'))
+  await answers(() => chat(program, key), 200)
+  t.equal(await program.key('paused-key'), key)
+})
+
+t.test('a rotated key is a new one, and the old one works on beside it', async (t) => {
+  const old = await issue(shared, program, 'rotated')
+  await declare(shared, 'rotated', codingPlan('rotated'), apiKey('rotated-key', 'rotated', { rotationRevision: 1 }))
+  const fresh = await eventually('another key in the Secret', async () => {
+    const now = await program.keyNow('rotated-key')
+    return now !== null && now !== old ? now : null
+  })
+  t.equal((await chat(program, fresh)).status, 200)
+  t.equal((await chat(program, old)).status, 200)
+  t.same(await used(program, fresh), await used(program, old), 'rotating resets no window')
+})
+
+t.test('a deleted key is unknown and its Secret is gone', async (t) => {
+  const key = await issue(shared, program, 'deleted')
+  t.equal((await chat(program, key)).status, 200)
+  await declare(shared, 'deleted', codingPlan('deleted'))
+  await answers(() => chat(program, key), 401, 'invalid_api_key')
+  await eventually('the Secret to go', async () => ((await program.keyNow('deleted-key')) === null ? true : null))
+})
+
+t.test('deleting a plan and declaring it again refills nothing', async (t) => {
+  const key = await issue(shared, program, 'again')
+  t.equal((await chat(program, key)).status, 200)
+  const before = await used(program, key)
+  t.ok(before.session > 0)
+  await withdraw(shared, 'again')
+  await answers(() => chat(program, key), 401)
+  const fresh = await issue(shared, program, 'again')
+  await answers(() => get(program, fresh, '/v1/usage'), 200)
+  t.same(await used(program, fresh), before)
+})
+
+t.test('a manifest that is no YAML, or breaks a rule, changes nothing', async (t) => {
+  const key = await issue(shared, program, 'broken')
+  const file = join(shared, 'plans', 'broken.yaml')
+  const refusals = () => program.log.filter((line) => line.includes('broken')).length
+  for (const text of ['kind: Plan\n  metadata: [', JSON.stringify(codingPlan('broken', { state: 'Sleeping' }))]) {
+    const before = refusals()
+    await writeFile(file, text)
+    await eventually('the log to name the file', async () => (refusals() > before ? true : null))
+    t.equal((await chat(program, key)).status, 200)
+    t.equal(await program.keyNow('broken-key'), key)
+  }
+  await declare(shared, 'broken', codingPlan('broken', { state: 'Suspended' }), apiKey('broken-key', 'broken'))
+  await answers(() => chat(program, key), 403, 'plan_inactive')
+})
+
+t.test('writing a manifest again in place takes no key away, not even for a moment', async (t) => {
+  const key = await issue(shared, program, 'rewritten')
+  for (let round = 0; round < 40; round++) {
+    await declare(shared, 'rewritten', codingPlan('rewritten', { displayName: `Round ${round}` }), apiKey('rewritten-key', 'rewritten'))
+    t.equal((await get(program, key, '/v1/usage')).status, 200)
+  }
+  t.equal(await program.keyNow('rewritten-key'), key)
+})
+
+t.test('a killed program remembers what was used and which keys are valid', async (t) => {
+  const folder = await folderFor(t)
+  const killed = await startFor(t, folder)
+  const key = await issue(folder, killed, 'kept')
+  for (let i = 0; i < 5; i++) t.equal((await chat(killed, key)).status, 200)
+  const before = await used(killed, key)
+  t.same(await killed.kill(), { code: null, signal: 'SIGKILL' })
+  const restarted = await startFor(t, folder)
+  t.same(await used(restarted, key), before)
+  t.equal((await chat(restarted, key)).status, 200)
+  t.equal(await restarted.keyNow('kept-key'), key)
+  t.same(await restarted.stop(), { code: 0, signal: null })
+})
+
+t.test('health and metrics are on the operations listener only', async (t) => {
+  t.equal((await fetch(`${program.opsUrl}/livez`)).status, 200)
+  t.equal((await fetch(`${program.opsUrl}/readyz`)).status, 200)
+  const metrics = await fetch(`${program.opsUrl}/metrics`)
+  t.match(metrics.headers.get('content-type'), 'text/plain')
+  t.match(await metrics.text(), /^# HELP /m)
+  for (const path of ['/livez', '/readyz', '/metrics']) t.equal((await fetch(`${program.url}${path}`)).status, 404)
+})
+
+t.test('SIGTERM lets a running stream end, admits no new request, and its usage is kept', async (t) => {
+  const folder = await folderFor(t)
+  const upstream = await openUpstream()
+  t.teardown(() => upstream.close())
+  await writeFile(join(folder, 'upstreams.yaml'), JSON.stringify({ upstreams: [{ name: 'slow', baseUrl: upstream.url, apiKey: 'none', model: 'slow-1', wire: 'chat' }] }))
+  const env = { UPSTREAMS: join(folder, 'upstreams.yaml') }
+  const stopped = await startFor(t, folder, env)
+  const key = await issue(folder, stopped, 'drained')
+  const stream = events(await post(stopped, key, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true }))
+  const first = await stream.next()
+  t.equal(at((first.value as Event).data, 'model'), 'svc-code')
+
+  const exit = stopped.stop()
+  await eventually('not ready', async () => ((await fetch(`${stopped.opsUrl}/readyz`)).status === 503 ? true : null))
+  t.equal((await fetch(`${stopped.opsUrl}/livez`)).status, 200)
+  await eventually('no new connection', () => fetch(`${stopped.url}/v1/models`).then(() => null, () => true))
+  upstream.finish()
+  const rest = await all(stream)
+  t.equal(rest.at(-1)?.data, '[DONE]')
+  t.same(await exit, { code: 0, signal: null })
+
+  const restarted = await startFor(t, folder, env)
+  t.equal((await used(restarted, key)).session, upstream.totalTokens)
+})

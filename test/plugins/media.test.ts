@@ -1,0 +1,313 @@
+import t from 'tap'
+import { MADE } from '../fakes/engine.ts'
+import { openReceiver, verifies, verifiesStandard } from '../fakes/receiver.ts'
+import { bearer, MEDIA } from './gateway.ts'
+import { isFinal, openStudio } from './studio.ts'
+
+const usage = async ({ get }: Awaited<ReturnType<typeof openStudio>>) => (await get('/api/v1/usage')).json() as Record<string, string>
+
+t.test('a prompt becomes a picture: accepted, held, made, charged, and fetched by its signed link', async (t) => {
+  const studio = await openStudio(t)
+  studio.engine.next('hang')
+  const accepted = await studio.create({ metadata: { order: '7' } })
+  t.equal(accepted.statusCode, 202)
+  const record = accepted.json()
+  t.equal(accepted.headers.location, `/api/v1/generations/${record.id}`)
+  t.match(record, {
+    id: /^[0-9a-f]{8}-[0-9a-f]{4}-7/, object: 'generation', kind: 'image', prompt: 'a lighthouse', status: 'queued', progress: 0, queue_position: 1, result: null, error: null,
+    estimated_cost: '0.0400', actual_cost: null, refund_amount: null, attempts: 0, duration_seconds: null, webhook_url: null, metadata: { order: '7' }, started_at: null,
+    completed_at: null, failed_at: null, canceled_at: null,
+  })
+  await studio.engine.begun(1)
+  t.match(await studio.until(record.id, ({ status }) => status === 'processing'), { queue_position: null, attempts: 1 })
+  t.match(await usage(studio), { granted: '10.0000', available: '9.9600', held: '0.0400', burned: '0.0000', balance: '9.9600' })
+  studio.engine.release()
+  const done = await studio.until(record.id, isFinal)
+  t.match(done, { status: 'completed', progress: 100, actual_cost: '0.0400', refund_amount: null, attempts: 1, result: { content_type: 'image/png', bytes: MADE.length, width: 1024 } })
+  t.match(await usage(studio), { available: '9.9600', held: '0.0000', burned: '0.0400', by: [{ kind: 'image', count: 1, burned: '0.0400' }] })
+  const link = new URL((done['result'] as { image_url: string }).image_url)
+  const file = await studio.app.inject({ url: link.pathname + link.search })
+  t.same([file.statusCode, file.rawPayload], [200, MADE])
+})
+
+t.test('a task that fails after its attempts refunds, and says why without naming a provider', async (t) => {
+  const studio = await openStudio(t, { media: { attempts: 1 } })
+  studio.engine.next({ fail: 'provider_error', retryable: true })
+  const { id } = (await studio.create()).json()
+  const failed = await studio.until(id, isFinal)
+  t.match(failed, { status: 'failed', error: { code: 'provider_error', message: String }, actual_cost: '0.0000', refund_amount: '0.0400', attempts: 1 })
+  t.match(await usage(studio), { available: '10.0000', held: '0.0000', burned: '0.0000', by: [] })
+})
+
+t.test('a failure that may pass is tried again, and one that will not is not', async (t) => {
+  const studio = await openStudio(t)
+  studio.engine.next({ fail: 'provider_error', retryable: true }, 'make', { fail: 'provider_rejected', retryable: false })
+  const { id } = (await studio.create()).json()
+  await studio.engine.begun(1)
+  const waiting = await studio.until(id, ({ attempts }) => attempts === 1)
+  t.equal(waiting['status'], 'processing', 'what waits for its next attempt is processing to a client')
+  studio.time.now += 60_000
+  t.match(await studio.until(id, isFinal), { status: 'completed', attempts: 2 })
+  const second = (await studio.create()).json()
+  t.match(await studio.until(second.id, isFinal), { status: 'failed', attempts: 1, error: { code: 'provider_rejected' } })
+})
+
+t.test('an engine that breaks its own promise is a failure of ours, and leaks nothing', async (t) => {
+  const studio = await openStudio(t, { media: { attempts: 1 } })
+  studio.engine.next('throw')
+  const { id } = (await studio.create()).json()
+  const failed = await studio.until(id, isFinal)
+  t.match(failed, { status: 'failed', error: { code: 'internal' } })
+  t.notMatch(JSON.stringify(failed), /secret/)
+})
+
+t.test('the balance decides: what it does not cover is refused with both numbers, and nothing is stored', async (t) => {
+  const studio = await openStudio(t, { media: { allowance: '0.05' }, loops: false })
+  t.equal((await studio.create()).statusCode, 202)
+  const refused = await studio.create()
+  t.equal(refused.statusCode, 402)
+  t.match(refused.json(), { status: 402, error: { code: 'insufficient_balance' }, required: '0.0400', available: '0.0100' })
+  t.equal((await studio.get('/api/v1/generations')).json().data.length, 1)
+})
+
+t.test('fifty requests under one Idempotency-Key make one task', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  const answers = await Promise.all(Array.from({ length: 50 }, () => studio.create({}, { 'idempotency-key': 'order-1' })))
+  t.equal(new Set(answers.map((answer) => answer.json().id)).size, 1)
+  t.equal(answers.filter(({ statusCode }) => statusCode === 202).length, 1)
+  t.equal(answers.filter(({ headers }) => headers['idempotency-replayed'] === 'true').length, 49)
+  t.match(await usage(studio), { held: '0.0400' })
+  const quoted = await studio.create({}, { 'idempotency-key': '"order-1"' })
+  t.equal(quoted.statusCode, 200, 'quoted is the same key')
+  t.match((await studio.create({ prompt: 'another' }, { 'idempotency-key': 'order-1' })).json(), { status: 422, error: { code: 'idempotency_key_reused' } })
+  t.equal((await studio.create({}, { 'idempotency-key': 'has space' })).statusCode, 400)
+})
+
+t.test('a refused request frees its Idempotency-Key', async (t) => {
+  const studio = await openStudio(t, { media: { allowance: '0.01' }, loops: false })
+  t.equal((await studio.create({}, { 'idempotency-key': 'k' })).statusCode, 402)
+  await studio.plan('studio', { product: 'Media', media: MEDIA }, 2)
+  t.equal((await studio.create({}, { 'idempotency-key': 'k' })).statusCode, 202)
+})
+
+t.test('a dry run tells the price and stores nothing', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  const quote = await studio.create({ kind: 'video', duration_seconds: 6.5 }, {}, '?dry_run=true')
+  t.equal(quote.statusCode, 200)
+  t.match(quote.json(), { object: 'quote', kind: 'video', estimated_cost: '0.3250', available: '10.0000', affordable: true, queue_position: 1, estimated_wait_seconds: null })
+  t.match((await studio.get('/api/v1/generations')).json(), { object: 'list', data: [], has_more: false, next_cursor: null })
+})
+
+t.test('a price above max_cost is refused', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  t.match((await studio.create({ max_cost: '0.039999' })).json(), { status: 402, required: '0.0400', error: { code: 'max_cost_exceeded' } })
+  t.equal((await studio.create({ max_cost: '0.04' })).statusCode, 202)
+})
+
+t.test('every faulty field of a body is named, and nothing is created', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  const rows: [object, string, string?][] = [
+    [{ kind: 'sculpture' }, '/kind'],
+    [{ prompt: '' }, '/prompt'],
+    [{ prompt: 'x'.repeat(8001) }, '/prompt'],
+    [{ prompt: 7 }, '/prompt'],
+    [{ colour: 'red' }, '/colour'],
+    [{ size: '12 by 12' }, '/size'],
+    [{ size: '99999x99999' }, '/size'],
+    [{ duration_seconds: 3 }, '/duration_seconds'],
+    [{ kind: 'video', duration_seconds: 3601 }, '/duration_seconds'],
+    [{ output_format: 'exe' }, '/output_format'],
+    [{ max_cost: '-1' }, '/max_cost'],
+    [{ max_cost: '1e3' }, '/max_cost'],
+    [{ metadata: { a: 1 } }, '/metadata/a'],
+    [{ metadata: Object.fromEntries(Array.from({ length: 17 }, (_, i) => [`k${i}`, 'v'])) }, '/metadata'],
+    [{ webhook_url: 'ftp://example.com/x' }, '/webhook_url', 'url_not_allowed'],
+    [{ webhook_url: 'http://169.254.169.254/latest' }, '/webhook_url', 'url_not_allowed'],
+    [{ webhook_url: 'http://[::ffff:10.0.0.1]/' }, '/webhook_url', 'url_not_allowed'],
+    [{ webhook_url: 'https://user:pass@example.com/' }, '/webhook_url', 'url_not_allowed'],
+  ]
+  for (const [body, path, code = 'invalid_request'] of rows) {
+    const answer = await studio.create(body)
+    t.equal(answer.statusCode, 400, JSON.stringify(body).slice(0, 80))
+    t.match(answer.json(), { error: { code }, errors: [{ path, message: String }] })
+  }
+  const two = (await studio.create({ prompt: '', colour: 'red' })).json()
+  t.same(two.errors.map(({ path }: { path: string }) => path).sort(), ['/colour', '/prompt'])
+  t.same((await studio.get('/api/v1/generations')).json().data, [])
+  t.match(await usage(studio), { held: '0.0000' })
+})
+
+t.test('operations have no engine yet: not_supported before any hold; an unknown one is invalid', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  const operate = (payload: object) => studio.app.inject({ method: 'POST', url: '/api/v1/operations', headers: bearer(studio.raw), payload })
+  for (const operation of ['background_remove', 'upscale', 'ai_edit', 'inpaint', 'trim', 'merge']) {
+    t.match((await operate({ operation, media_url: 'https://example.com/a.png' })).json(), { status: 400, error: { code: 'not_supported', param: 'operation' } })
+  }
+  t.match((await operate({ operation: 'fold' })).json(), { status: 400, error: { code: 'invalid_request' }, errors: [{ path: '/operation' }] })
+  t.match(await usage(studio), { held: '0.0000' })
+})
+
+t.test('a canceled task gives its hold back at once, and stops its run', async (t) => {
+  const studio = await openStudio(t)
+  studio.engine.next('hang')
+  const { id } = (await studio.create()).json()
+  await studio.engine.begun(1)
+  const canceled = await studio.post(`/api/v1/generations/${id}/cancel`)
+  t.equal(canceled.statusCode, 200)
+  t.match(canceled.json(), { status: 'canceled', actual_cost: '0.0000', refund_amount: '0.0400', canceled_at: String })
+  t.match(await usage(studio), { available: '10.0000', held: '0.0000' })
+  t.match((await studio.post(`/api/v1/generations/${id}/cancel`)).json(), { status: 409, error: { code: 'already_final' } })
+  studio.engine.release()
+  await studio.create()
+  await studio.engine.begun(2)
+  t.match((await studio.get(`/api/v1/generations/${id}`)).json(), { status: 'canceled' }, 'the late finisher changed nothing')
+})
+
+t.test('lists are newest first and page by cursor, by status, kind and time', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  const ids: string[] = []
+  for (let i = 0; i < 5; i++) ids.unshift((await studio.create({ kind: i === 0 ? 'music' : 'image' })).json().id)
+  const first = (await studio.get('/api/v1/generations?limit=2')).json()
+  t.same(first.data.map(({ id }: { id: string }) => id), ids.slice(0, 2))
+  t.ok(first.has_more)
+  const second = (await studio.get(`/api/v1/generations?limit=3&cursor=${first.next_cursor}`)).json()
+  t.same(second.data.map(({ id }: { id: string }) => id), ids.slice(2))
+  t.match(second, { has_more: false, next_cursor: null })
+  t.equal((await studio.get('/api/v1/generations?kind=music')).json().data.length, 1)
+  t.equal((await studio.get('/api/v1/generations?status=completed')).json().data.length, 0)
+  t.equal((await studio.get('/api/v1/generations?status=queued&limit=100')).json().data.length, 5)
+  t.equal((await studio.get('/api/v1/generations?created_after=2100-01-01T00:00:00Z')).json().data.length, 0)
+  for (const query of ['limit=0', 'limit=101', 'limit=x', 'cursor=abc', 'status=odd', 'created_after=yesterday', 'colour=red']) {
+    t.equal((await studio.get(`/api/v1/generations?${query}`)).statusCode, 400, query)
+  }
+})
+
+t.test('another tenant\'s task, an unknown one, and one of the other collection are all not found', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  const { id } = (await studio.create()).json()
+  const other = await studio.key(studio.subscription, { tenant: 'globex' })
+  for (const [path, key] of [[`/api/v1/generations/${id}`, other.raw], ['/api/v1/generations/nope', studio.raw], [`/api/v1/operations/${id}`, studio.raw]] as const) {
+    const answer = await studio.app.inject({ url: path, headers: bearer(key) })
+    t.match(answer.json(), { status: 404, error: { code: 'not_found' } })
+  }
+  const nowhere = await studio.get('/api/v1/nowhere')
+  t.match(nowhere.headers['content-type'], /problem\+json/)
+  t.match((await studio.app.inject({ method: 'DELETE', url: `/api/v1/generations/${id}`, headers: bearer(studio.raw) })).json(), { status: 405 })
+})
+
+t.test('polling is cheap with an ETag', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  const { id } = (await studio.create()).json()
+  const first = await studio.get(`/api/v1/generations/${id}`)
+  const again = await studio.get(`/api/v1/generations/${id}`, { 'if-none-match': String(first.headers.etag) })
+  t.same([again.statusCode, again.body], [304, ''])
+  await studio.post(`/api/v1/generations/${id}/cancel`)
+  t.equal((await studio.get(`/api/v1/generations/${id}`, { 'if-none-match': String(first.headers.etag) })).statusCode, 200)
+})
+
+t.test('Prefer: wait holds the answer until the task is final', async (t) => {
+  const studio = await openStudio(t)
+  const done = await studio.create({}, { prefer: 'wait=30' })
+  t.same([done.statusCode, done.json().status, done.headers['preference-applied']], [200, 'completed', 'wait=30'])
+  studio.engine.next('hang')
+  const zero = await studio.create({}, { prefer: 'respond-async, wait=0' })
+  t.same([zero.statusCode, zero.headers['preference-applied']], [202, 'wait=0'])
+  studio.engine.release()
+})
+
+t.test('the plan queues so many open tasks and no more, and its rate is told', async (t) => {
+  const studio = await openStudio(t, { media: { maxQueuedTasks: 2 }, requestsPerMinute: 60, loops: false })
+  const first = await studio.create()
+  t.equal(first.headers['ratelimit-policy'], '"plan";q=60;w=60;burst=10')
+  t.equal(first.headers.ratelimit, '"plan";r=9;t=1')
+  await studio.create()
+  const full = await studio.create()
+  t.equal(full.statusCode, 429)
+  t.ok(Number(full.headers['retry-after']) > 0)
+  t.match(full.json(), { error: { code: 'queue_full' } })
+})
+
+t.test('no more tasks of a plan run at once than it allows; the others wait in order', async (t) => {
+  const studio = await openStudio(t, { media: { maxConcurrentTasks: 2 } })
+  studio.engine.next('hang', 'hang', 'hang')
+  const ids = []
+  for (let i = 0; i < 3; i++) ids.push((await studio.create()).json().id)
+  await studio.engine.begun(2)
+  t.match(await studio.until(ids[2], ({ queue_position: position }) => position === 1), { status: 'queued' })
+  t.equal(studio.engine.runs.length, 2)
+  studio.engine.release()
+  await studio.engine.begun(3)
+  studio.engine.release()
+  for (const id of ids) t.match(await studio.until(id, isFinal), { status: 'completed' })
+})
+
+t.test('a suspended plan refuses what is new; what was accepted is finished and can be read', async (t) => {
+  const studio = await openStudio(t)
+  studio.engine.next('hang')
+  const { id } = (await studio.create()).json()
+  await studio.engine.begun(1)
+  await studio.plan('studio', { product: 'Media', media: MEDIA, state: 'Suspended' }, 2)
+  t.match((await studio.create()).json(), { status: 403, error: { code: 'plan_inactive' } })
+  t.match((await studio.create({ kind: 'sculpture' })).json(), { status: 403 }, 'the plan goes before the request')
+  studio.engine.release()
+  t.match(await studio.until(id, isFinal), { status: 'completed' })
+  t.equal((await studio.get('/api/v1/usage')).statusCode, 200)
+})
+
+t.test('a finished task is announced: signed with the key, by the contract and by Standard Webhooks', async (t) => {
+  const receiver = await openReceiver()
+  t.teardown(() => receiver.close())
+  const studio = await openStudio(t)
+  const { id } = (await studio.create({ webhook_url: receiver.url })).json()
+  const [call] = await receiver.arrived(1)
+  const body = JSON.parse(String(call?.rawBody))
+  t.same(Object.keys(body), ['event', 'timestamp', 'data'])
+  t.same(Object.keys(body.data), ['task_id', 'status', 'result', 'estimated_cost', 'actual_cost', 'duration_seconds', 'created_at', 'completed_at'])
+  t.match(body, { event: 'task.completed', data: { task_id: id, status: 'completed', estimated_cost: '0.0400', actual_cost: '0.0400' } })
+  t.equal(call?.headers['x-svc-event'], 'task.completed')
+  t.equal(call?.headers['x-svc-key-id'], studio.keyVersionId)
+  if (call) {
+    t.ok(await verifies(call, studio.raw))
+    t.ok(await verifiesStandard(call, studio.raw))
+  }
+  const deliveries = async () => (await studio.get(`/api/v1/generations/${id}/deliveries`)).json().data
+  while ((await deliveries())[0]?.status !== 'delivered') await new Promise((resolve) => setTimeout(resolve, 5))
+  t.match(await deliveries(), [{ object: 'delivery', task_id: id, event: 'task.completed', status: 'delivered', attempts: [{ number: 1, status_code: 204, error: null }] }])
+})
+
+t.test('a failed task is announced by task.failed, and by task.refunded once that had its first attempt', async (t) => {
+  const receiver = await openReceiver()
+  t.teardown(() => receiver.close())
+  const studio = await openStudio(t, { media: { attempts: 1 } })
+  studio.engine.next({ fail: 'provider_error', retryable: true })
+  receiver.next({ status: 500 })
+  const { id } = (await studio.create({ webhook_url: receiver.url })).json()
+  const [failed, refunded] = await receiver.arrived(2)
+  t.match(JSON.parse(String(failed?.rawBody)), { event: 'task.failed', data: { task_id: id, status: 'failed', error: { code: 'provider_error' }, estimated_cost: '0.0400', refund_amount: '0.0400', attempts: 1 } })
+  t.match(JSON.parse(String(refunded?.rawBody)), { event: 'task.refunded', data: { task_id: id, refund_amount: '0.0400', new_balance: '10.0000' } })
+  t.same(Object.keys(JSON.parse(String(refunded?.rawBody)).data), ['task_id', 'refund_amount', 'new_balance'])
+})
+
+t.test('a delivery that fails is made again after 30 s, 2 min, 10 min and 1 h, and then no more', async (t) => {
+  const receiver = await openReceiver()
+  t.teardown(() => receiver.close())
+  const studio = await openStudio(t)
+  for (let i = 0; i < 5; i++) receiver.next({ status: 503 })
+  const { id } = (await studio.create({ webhook_url: receiver.url })).json()
+  const delivery = async () => (await studio.get(`/api/v1/generations/${id}/deliveries`)).json().data[0]
+  const attempted = async (count: number) => {
+    for (;;) {
+      const now = await delivery()
+      if (now?.attempts.length === count) return now
+      await new Promise((resolve) => setTimeout(resolve, 5))
+    }
+  }
+  for (const [i, seconds] of [30, 120, 600, 3600].entries()) {
+    const { status, next_attempt_at: next, attempts } = await attempted(i + 1)
+    t.equal(status, 'pending')
+    const waitMs = Date.parse(next) - Date.parse(attempts[i].at) - attempts[i].duration_ms
+    t.ok(waitMs >= seconds * 1000 && waitMs <= seconds * 1050, `${waitMs} ms before attempt ${i + 2}`)
+    studio.time.now = Date.parse(next)
+  }
+  t.match(await attempted(5), { status: 'failed', next_attempt_at: null })
+})

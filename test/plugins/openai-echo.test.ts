@@ -1,0 +1,149 @@
+/** /v1 over the built-in echo: both wires, JSON and streams, tools, what a client is told of models and usage. */
+import t from 'tap'
+import { chat, dataOf, openGateway, post, responses, startStream, type Gateway } from '../upstream/gateway.ts'
+
+const TOOLS = [{ type: 'function', function: { name: 'weather', description: 'Tells the weather', parameters: { type: 'object', properties: { city: { type: 'string' } } } } }]
+const gateway: Gateway = await openGateway(t)
+
+t.test('a chat completion has the members of the wire, and its usage is settled', async (t) => {
+  const { status, body, headers } = await chat(gateway)
+  t.equal(status, 200)
+  t.match(body, { object: 'chat.completion', model: 'svc-code', id: /^chatcmpl-/, choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content: /You said: Hello/ } }] })
+  t.notOk('system_fingerprint' in body)
+  t.equal(body.usage.total_tokens, body.usage.prompt_tokens + body.usage.completion_tokens)
+  t.equal(headers['x-ratelimit-limit-tokens'], '1')
+  const { prompt_tokens: input, completion_tokens: output, prompt_tokens_details: details } = body.usage
+  t.same(await gateway.settled(), { usage: { input, cachedInput: details.cached_tokens, output }, estimated: false })
+})
+
+t.test('a chat stream has usage only when the client asked for it, and is settled by it either way', async (t) => {
+  const plain = dataOf((await chat(gateway, { stream: true })).text)
+  const settled = await gateway.settled()
+  t.equal(plain.at(-1), '[DONE]')
+  t.notOk(plain.slice(0, -1).some((chunk) => 'usage' in chunk), 'no usage member at all')
+  const asked = dataOf((await chat(gateway, { stream: true, stream_options: { include_usage: true } })).text)
+  t.same(await gateway.settled(), settled)
+  t.match(asked.at(-2), { choices: [], usage: { total_tokens: settled!.usage.input + settled!.usage.output } })
+  t.ok(asked.slice(0, -2).every((chunk) => chunk.usage === null))
+  t.equal(asked.slice(0, -2).map((chunk) => chunk.choices[0].delta.content ?? '').join(''), 'This is the built-in echo, no model. You said: Hello')
+})
+
+t.test('a tool is called in chat when the user asks for it, and its result is answered', async (t) => {
+  for (const stream of [false, true]) {
+    const messages = [{ role: 'user', content: 'Please call weather {"city": "Oslo {north}"} now' }]
+    const first = await chat(gateway, { messages, tools: TOOLS, stream })
+    const call = stream ? streamedCall(dataOf(first.text)) : first.body.choices[0].message.tool_calls[0]
+    t.match(call, { id: /^call_/, type: 'function', function: { name: 'weather', arguments: '{"city": "Oslo {north}"}' } })
+    const second = await chat(gateway, { messages: [...messages, { role: 'assistant', content: null, tool_calls: [call] }, { role: 'tool', tool_call_id: call.id, content: 'rain' }], tools: TOOLS })
+    t.equal(second.body.choices[0].message.content, 'The tool answered: rain')
+    await gateway.settled()
+    await gateway.settled()
+  }
+})
+
+function streamedCall(chunks: any[]) { // oxlint-disable-line typescript/no-explicit-any -- compared, not typed
+  const deltas = chunks.slice(0, -1).flatMap((chunk) => chunk.choices[0].delta.tool_calls ?? [])
+  return { ...deltas[0], function: { name: deltas[0].function.name, arguments: deltas.map((one) => one.function.arguments).join('') } }
+}
+
+t.test('a response stream has every event in order, numbered from 0, and ends with the whole response', async (t) => {
+  const { text } = await responses(gateway, { stream: true, tools: [{ type: 'web_search' }, { type: 'namespace', name: 'x', tools: [] }] })
+  const events = dataOf(text)
+  t.same(events.map(({ sequence_number: number }) => number), events.map((_, index) => index))
+  t.same(text.match(/^event: .*$/gm), events.map(({ type }) => `event: ${type}`))
+  t.same([...new Set(events.map(({ type }) => type))], [
+    'response.created', 'response.in_progress', 'response.output_item.added', 'response.content_part.added', 'response.output_text.delta',
+    'response.output_text.done', 'response.content_part.done', 'response.output_item.done', 'response.completed',
+  ])
+  const { response } = events.at(-1)
+  t.match(response, { id: /^resp_/, model: 'svc-code', status: 'completed', output: [{ type: 'message', content: [{ text: /You said: Hello/, annotations: [], logprobs: [] }] }] })
+  for (const name of 'completed_at previous_response_id instructions error incomplete_details tools tool_choice truncation parallel_tool_calls text top_p presence_penalty frequency_penalty top_logprobs temperature reasoning usage max_output_tokens max_tool_calls store background service_tier metadata safety_identifier prompt_cache_key'.split(' ')) {
+    t.ok(name in response, name)
+    t.ok(name in events[0].response, `${name} at the start`)
+  }
+  t.match(response.usage, { input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 }, output_tokens_details: { reasoning_tokens: 0 } })
+  t.match(await gateway.settled(), { usage: { input: response.usage.input_tokens, output: response.usage.output_tokens }, estimated: false })
+})
+
+t.test('a tool is called in responses as in chat', async (t) => {
+  const input = [{ role: 'user', content: [{ type: 'input_text', text: 'call exec_command {"cmd": "ls"}' }] }]
+  const tools = [{ type: 'function', name: 'exec_command', parameters: {} }, { type: 'custom', name: 'patch' }]
+  const first = await responses(gateway, { input, tools })
+  const [item] = first.body.output
+  t.match(item, { type: 'function_call', id: /^fc_/, call_id: /^call_/, name: 'exec_command', arguments: '{"cmd": "ls"}' })
+  const streamed = dataOf((await responses(gateway, { input, tools, stream: true })).text)
+  t.equal(streamed.find(({ type }) => type === 'response.function_call_arguments.done').arguments, '{"cmd": "ls"}')
+  const second = await responses(gateway, { input: [...input, item, { type: 'function_call_output', call_id: item.call_id, output: 'a.txt' }], tools })
+  t.equal(second.body.output[0].content[0].text, 'The tool answered: a.txt')
+  for (let n = 0; n < 3; n++) await gateway.settled()
+})
+
+t.test('a limit cuts the answer off and says so, on both wires', async (t) => {
+  const messages = [{ role: 'user', content: '[[tokens:500]]' }]
+  t.match((await chat(gateway, { messages, max_tokens: 7 })).body, { choices: [{ finish_reason: 'length' }], usage: { completion_tokens: 7 } })
+  t.match((await responses(gateway, { input: '[[tokens:500]]', max_output_tokens: 7 })).body, { status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' }, usage: { output_tokens: 7 }, max_output_tokens: 7 })
+  t.equal(dataOf((await responses(gateway, { input: '[[tokens:500]]', max_output_tokens: 7, stream: true })).text).at(-1).type, 'response.incomplete')
+  for (let n = 0; n < 3; n++) await gateway.settled()
+})
+
+t.test('several choices are each answered in full, and reserved for', async (t) => {
+  const { body } = await chat(gateway, { n: 3, max_tokens: 100 })
+  t.same(body.choices.map(({ index }: { index: number }) => index), [0, 1, 2])
+  t.equal(gateway.admissions.at(-1)!.maxOutputTokens, 300)
+  await chat(gateway, { n: 2 })
+  t.equal(gateway.admissions.at(-1)!.maxOutputTokens, null)
+  t.equal(gateway.ensured.at(-1), 2000, 'the reservation of one, twice')
+  for (let n = 0; n < 2; n++) await gateway.settled()
+})
+
+t.test('the models are a list for OpenAI clients and a catalogue for Codex', async (t) => {
+  const { body } = await fetch(`${gateway.url}/v1/models?client_version=0.169.0`).then(async (answer) => ({ body: await answer.json() as any })) // oxlint-disable-line typescript/no-explicit-any -- compared, not typed
+  t.match(body, { object: 'list', data: [{ id: 'svc-code', object: 'model', created: Number, owned_by: String }], models: [{ slug: 'svc-code', base_instructions: String, context_window: 128_000 }] })
+  t.match(await (await fetch(`${gateway.url}/v1/models/svc-code`)).json(), { id: 'svc-code', object: 'model' })
+  t.equal((await fetch(`${gateway.url}/v1/models/other`)).status, 404)
+})
+
+t.test('a WebSocket is refused with 426, any other GET of responses with 405', async (t) => {
+  const { request } = await import('node:http')
+  const status = await new Promise((resolve) => {
+    const sent = request(`${gateway.url}/v1/responses`, { headers: { connection: 'Upgrade', upgrade: 'websocket', 'sec-websocket-version': '13', 'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==' } }, (answer) => resolve(answer.resume().statusCode))
+    sent.end()
+  })
+  t.equal(status, 426)
+  t.equal((await fetch(`${gateway.url}/v1/responses`)).status, 405)
+})
+
+t.test('a client that leaves stops the echo and is charged what it was sent', async (t) => {
+  const answer = await startStream(gateway, '/v1/chat/completions', { model: 'svc-code', stream: true, messages: [{ role: 'user', content: '[[tokens:100000]] [[wait:5]]' }] })
+  await new Promise((resolve) => answer.once('data', resolve))
+  answer.destroy()
+  const settled = await gateway.settled()
+  t.match(settled, { estimated: true })
+  t.ok(settled!.usage.input > 0)
+  t.ok(settled!.usage.output < 1000)
+})
+
+t.test('what is not asked for in the right way is refused with the parameter named', async (t) => {
+  const cases: [string, unknown, number, string, string | null][] = [
+    ['/v1/chat/completions', {}, 400, 'invalid_request', 'model'],
+    ['/v1/chat/completions', { model: 'gpt' }, 404, 'model_not_found', 'model'],
+    ['/v1/chat/completions', { model: 'svc-code' }, 400, 'invalid_request', 'messages'],
+    ['/v1/chat/completions', { model: 'svc-code', messages: [] }, 400, 'invalid_request', 'messages'],
+    ['/v1/chat/completions', { model: 'svc-code', messages: ['x'] }, 400, 'invalid_request', 'messages[0]'],
+    ['/v1/chat/completions', { model: 'svc-code', messages: [{}] }, 400, 'invalid_request', 'messages[0].role'],
+    ['/v1/chat/completions', { model: 'svc-code', messages: [{ role: 'user' }], stream: 'yes' }, 400, 'invalid_request', 'stream'],
+    ['/v1/chat/completions', { model: 'svc-code', messages: [{ role: 'user' }], n: 0 }, 400, 'invalid_request', 'n'],
+    ['/v1/chat/completions', { model: 'svc-code', messages: [{ role: 'user' }], max_tokens: 1.5 }, 400, 'invalid_request', 'max_tokens'],
+    ['/v1/chat/completions', '[]', 400, 'invalid_request', null],
+    ['/v1/chat/completions', '{"model":', 400, 'invalid_json', null],
+    ['/v1/chat/completions', '', 400, 'invalid_json', null],
+    ['/v1/responses', { model: 'svc-code' }, 400, 'invalid_request', 'input'],
+    ['/v1/responses', { model: 'svc-code', input: 5 }, 400, 'invalid_request', 'input'],
+    ['/v1/responses', { model: 'svc-code', input: 'x', previous_response_id: 'resp_1' }, 400, 'previous_response_not_found', 'previous_response_id'],
+    ['/v1/responses', { model: 'svc-code', input: 'x', background: true }, 400, 'invalid_request', 'background'],
+  ]
+  for (const [path, body, status, code, param] of cases) {
+    const answer = await post(gateway, path, body)
+    t.match({ status: answer.status, ...answer.body.error }, { status, code, param }, JSON.stringify(body))
+  }
+})

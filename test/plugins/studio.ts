@@ -1,0 +1,91 @@
+/** The Media API, a worker and a dispatcher over a real store, real files and a scriptable engine, in one process and on the test's clock. */
+import { randomUUIDv7 } from 'node:crypto'
+import type { LightMyRequestResponse } from 'fastify'
+import type { Test } from 'tap'
+import dispatcher from '../../plugins/dispatcher/dispatcher.ts'
+import filesPlugin from '../../plugins/files/files.ts'
+import media from '../../plugins/media/media.ts'
+import worker from '../../plugins/worker/worker.ts'
+import { openBroker } from '../../src/broker/broker.ts'
+import { readConfig } from '../../src/config.ts'
+import { openEgress } from '../../src/egress/egress.ts'
+import { REFUSALS } from '../../src/egress/target.ts'
+import { openFiles } from '../../src/files/files.ts'
+import { fileLink } from '../../src/links.ts'
+import type { PlanSpec } from '../../src/resources/resources.ts'
+import { fakeEngine, openFakeEngines, type FakeEngine } from '../fakes/engine.ts'
+import { bearer, MEDIA, openGateway, SEALING, type Gateway } from './gateway.ts'
+
+export type Studio = Gateway & {
+  engine: FakeEngine
+  subscription: string
+  raw: string
+  keyVersionId: string
+  create(body?: object, headers?: Record<string, string>, query?: string): Promise<LightMyRequestResponse>
+  get(path: string, headers?: Record<string, string>): Promise<LightMyRequestResponse>
+  post(path: string, headers?: Record<string, string>): Promise<LightMyRequestResponse>
+  /** Waits until the record satisfies; the loops work meanwhile. */
+  until(id: string, satisfies: (record: Record<string, unknown>) => boolean): Promise<Record<string, unknown>>
+}
+
+export type StudioOptions = { media?: Partial<NonNullable<PlanSpec['media']>>; requestsPerMinute?: number; env?: Record<string, string>; loops?: boolean }
+
+/** Opens it with a plan `studio` of 10.00 and a key. Without `loops` nothing runs what is queued. */
+export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute = 1_000_000, env = {}, loops = true }: StudioOptions = {}): Promise<Studio> {
+  const engine = fakeEngine()
+  const engines = await openFakeEngines(t, engine)
+  const folder = `${t.testdirName}-files`
+  const files = await openFiles(`disk:${folder}`)
+  const broker = await openBroker('memory:')
+  const { config } = readConfig({ EGRESS_ALLOW: '127.0.0.1/32', SHUTDOWN_SECONDS: '1', WORKER_SLOTS: '4', ...env })
+  const gateway = await openGateway(t, async (app) => {
+    const egress = openEgress({ allow: config.EGRESS_ALLOW, clock: app.clock })
+    const refusedUrl = (url: string) => {
+      const refusal = egress.check(url)
+      return refusal && REFUSALS[refusal]
+    }
+    app.decorate('config', config)
+    app.decorate('broker', broker)
+    app.decorate('files', files)
+    app.decorate('engines', engines)
+    app.decorate('egress', egress)
+    app.decorate('sealingKeys', SEALING)
+    app.decorate('tasks', {
+      store: app.store, engines, refusedUrl, clock: app.clock, uuid: randomUUIDv7, random: () => 0, ring: broker.ring, log: app.log,
+      link: ({ file, expiresAt }) => `http://tollgate.test${fileLink(file, expiresAt, SEALING)}`,
+    })
+    await app.register(media, { prefix: '/api/v1' })
+    await app.register(filesPlugin)
+    if (loops) {
+      await app.register(worker)
+      await app.register(dispatcher)
+    }
+  })
+  t.teardown(async () => {
+    await files.close()
+    await broker.close()
+  })
+  const subscription = await gateway.plan('studio', { product: 'Media', media: { ...MEDIA, ...terms }, requestsPerMinute })
+  const { raw, version } = await gateway.key(subscription)
+  const get = (path: string, headers = {}) => gateway.app.inject({ url: path, headers: { ...bearer(raw), ...headers } })
+  return {
+    ...gateway,
+    engine,
+    subscription,
+    raw,
+    keyVersionId: version.id,
+    create: (body = {}, headers = {}, query = '') =>
+      gateway.app.inject({ method: 'POST', url: `/api/v1/generations${query}`, headers: { ...bearer(raw), ...headers }, payload: { kind: 'image', prompt: 'a lighthouse', ...body } }),
+    get,
+    post: (path, headers = {}) => gateway.app.inject({ method: 'POST', url: path, headers: { ...bearer(raw), ...headers } }),
+    async until(id, satisfies) {
+      for (;;) {
+        const record = (await get(`/api/v1/generations/${id}`)).json() as Record<string, unknown>
+        if (satisfies(record)) return record
+        await new Promise((resolve) => setTimeout(resolve, 5))
+      }
+    },
+  }
+}
+
+export const isFinal = (record: Record<string, unknown>): boolean => ['completed', 'failed', 'canceled'].includes(String(record['status']))

@@ -1,0 +1,69 @@
+import t from 'tap'
+import type { ApiKeySpec, PlanSpec, Ref } from '../../src/resources/resources.ts'
+import { openValidator, type Verdict } from '../../src/resources/validate.ts'
+import { apiKey, codingPlan, documents, mediaPlan, rows, type Row } from './manifests.ts'
+
+const validator = await openValidator()
+const never = () => null
+
+function verdictOn({ document, before }: Row): Verdict {
+  const accepted = before === undefined ? null : validator.validate(before, never)
+  if (accepted?.outcome === 'refused') throw new Error(`the manifest before is refused itself: ${accepted.faults.join('; ')}`)
+  return validator.validate(document, () => accepted?.manifest.spec ?? null)
+}
+
+t.test('a manifest is accepted or refused by the rules of its CRD, and what is wrong is named by its place', async (t) => {
+  for (const row of [...rows, ...documents]) {
+    const verdict = verdictOn(row)
+    if (row.fault === null) t.equal(verdict.outcome, 'accepted', `${row.why}: ${verdict.outcome === 'refused' ? verdict.faults.join('; ') : ''}`)
+    else if (verdict.outcome === 'refused') t.ok(verdict.faults[0]?.startsWith(row.fault), `${row.why}: ${verdict.faults[0]}`)
+    else t.fail(`${row.why}: was accepted`)
+  }
+})
+
+t.test('every default of the CRD is filled in', async (t) => {
+  const spec = (document: unknown) => {
+    const verdict = validator.validate(document, never)
+    return verdict.outcome === 'accepted' ? verdict.manifest.spec : verdict.faults
+  }
+  t.same(spec(mediaPlan('studio', {}, { prices: [{ kind: 'image', amount: '1' }] })), {
+    product: 'Media',
+    state: 'Active',
+    media: { allowance: '100.00', maxConcurrentTasks: 4, maxQueuedTasks: 1000, attempts: 3, prices: [{ kind: 'image', amount: '1', per: 'Job' }] },
+    requestsPerMinute: 600,
+    keyPolicy: { maxKeys: 5, rotationOverlapSeconds: 3600 },
+  } satisfies PlanSpec)
+  t.same(spec(codingPlan('coder', { keyPolicy: { maxKeys: 1 } }, { weights: { output: 5000 } })), {
+    product: 'Coding',
+    state: 'Active',
+    coding: {
+      sessionWindow: { tokens: 1000, durationSeconds: 18_000 },
+      weeklyWindow: { tokens: 10_000 },
+      weights: { input: 1000, cachedInput: 1000, output: 5000 },
+      onAbort: 'Cancel',
+      maxConcurrentRequests: 32,
+      maxOutputTokens: 65_536,
+    },
+    requestsPerMinute: 600,
+    keyPolicy: { maxKeys: 1, rotationOverlapSeconds: 3600 },
+  } satisfies PlanSpec)
+  t.same(spec(apiKey('ci', 'coder')), { planRef: { name: 'coder' }, state: 'Active', rotationRevision: 0 } satisfies ApiKeySpec)
+})
+
+t.test('a refused document still says which resource it means, if that is legible', async (t) => {
+  const refOf = (document: unknown): Ref | null => {
+    const verdict = validator.validate(document, never)
+    return verdict.outcome === 'refused' ? verdict.ref : null
+  }
+  const wrong = mediaPlan('studio', { product: 'Video' })
+  t.same(refOf(wrong), { kind: 'Plan', namespace: 'acme', name: 'studio' })
+  t.same(refOf({ ...wrong, metadata: { name: 'studio' } }), { kind: 'Plan', namespace: 'default', name: 'studio' })
+  for (const metadata of [{ name: '../x' }, { name: 'x', namespace: '..' }, { name: 7 }, null, 'x']) t.equal(refOf({ ...wrong, metadata }), null)
+})
+
+t.test('a document is judged, never changed', async (t) => {
+  const document = mediaPlan('studio')
+  const before = structuredClone(document)
+  validator.validate(document, never)
+  t.same(document, before)
+})

@@ -1,0 +1,66 @@
+/**
+ * `npm test`: runs tap (see .taprc) and prints a line for each file as it ends, failures in full, what was skipped and why,
+ * and last `N passed, N failed`, which counts tests (see tally.ts). With CI=true a skipped test has failed. Exit code 1 when anything failed, or tap did, or there was no test.
+ */
+import { spawn } from 'node:child_process'
+import { join } from 'node:path'
+import { tally, type FailedTest, type FileReport, type Wrong } from './tally.ts'
+
+const ROOT = join(import.meta.dirname, '..')
+const CI = process.env['CI'] === 'true'
+
+/** What tap says of every failure and nobody needs, or is printed as it is. */
+const OBVIOUS = new Set(['diff', 'stack', 'at', 'source', 'stdio', 'cwd', 'externalID', 'command', 'args', 'jobId'])
+
+function indented(text: string, spaces: number): string {
+  return text.trimEnd().replace(/^/gm, ' '.repeat(spaces))
+}
+
+function describe({ what, diag }: Wrong): string {
+  const { diff, stack } = diag
+  const facts = Object.entries(diag).filter(([key]) => !OBVIOUS.has(key)).map(([key, value]) => `${key}: ${typeof value === 'string' ? value : JSON.stringify(value)}`)
+  return [`- ${what}`, ...[diff, ...facts, stack].filter((part) => typeof part === 'string').map((part) => indented(part, 2))].join('\n')
+}
+
+function printFailure({ name, wrong }: FailedTest): void {
+  console.log(`  FAILED ${name.join(' > ')}`)
+  for (const one of wrong) console.log(indented(describe(one), 4))
+}
+
+function printFile({ file, durationMs, printed, passed, failed, skipped }: FileReport): void {
+  const counts = [`${passed} passed`, failed.length > 0 && `${failed.length} failed`, skipped.length > 0 && `${skipped.length} skipped`].filter(Boolean).join(', ')
+  console.log(`${failed.length > 0 ? 'not ok' : 'ok'} ${file}: ${counts} in ${(durationMs / 1000).toFixed(1)} s`)
+  if (failed.length === 0) return
+  if (printed.trim() !== '') console.log(`  It printed:\n${indented(printed, 4)}`)
+  for (const failure of failed) printFailure(failure)
+}
+
+const { parser, sum } = tally(printFile)
+const start = performance.now()
+
+function conclude(trouble: string | null): void {
+  for (const { name, reason } of sum.skipped) {
+    console.log(`skipped ${name.join(' > ')}: ${reason}`)
+    if (CI) sum.failed.push({ name, wrong: [{ what: `skipped, which CI=true does not allow: ${reason}`, diag: {} }] })
+  }
+  if (sum.failed.length === 0 && trouble !== null) sum.failed.push({ name: [trouble], wrong: [] })
+  if (sum.failed.length === 0 && sum.passed === 0 && sum.skipped.length === 0) sum.failed.push({ name: ['no test ran'], wrong: [] })
+  if (sum.failed.length > 0) console.log('\nFailed, in short:')
+  for (const { name, wrong } of sum.failed) console.log(`  ${[name.join(' > '), ...wrong.map(({ what }) => what)].join(': ')}`)
+  console.log(`in ${((performance.now() - start) / 1000).toFixed(1)} s${CI || sum.skipped.length === 0 ? '' : `, ${sum.skipped.length} skipped`}`)
+  console.log(`${sum.passed} passed, ${sum.failed.length} failed`)
+  if (sum.failed.length > 0) process.exitCode = 1
+}
+
+const tap = spawn(process.execPath, [join(ROOT, 'node_modules/tap/dist/esm/run.mjs'), 'run', '--reporter=tap', ...process.argv.slice(2)], {
+  cwd: ROOT,
+  stdio: ['ignore', 'pipe', 'inherit'],
+})
+tap.stdout.setEncoding('utf8')
+tap.stdout.on('data', (text: string) => parser.write(text))
+const trouble = await new Promise<string | null>((resolve) => {
+  tap.on('error', (error) => resolve(`tap did not start: ${error.message}`))
+  tap.on('close', (code, signal) => resolve(code === 0 ? null : `tap ended with ${signal ?? code}`))
+})
+parser.end()
+conclude(trouble)

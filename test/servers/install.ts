@@ -1,0 +1,52 @@
+/**
+ * `npm run servers [name …]`: fills the cache with what the tests run against, or with the named entries only. What is there
+ * is left alone. Ends with 1 when something could not be had, after trying the rest.
+ */
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { CACHE, fill, find, folderOf } from './cache.ts'
+import type { Entry } from './cache.ts'
+import { LIST } from './list.ts'
+import { locked } from './lock.ts'
+
+function seconds(since: number): string {
+  return `${((performance.now() - since) / 1000).toFixed(1)} s`
+}
+
+async function have(entry: Entry): Promise<boolean> {
+  const title = `${entry.name} ${entry.version}`
+  if (find(entry)) {
+    console.log(`${title}: there`)
+    return true
+  }
+  const lacking = await entry.lacks()
+  if (lacking) {
+    console.log(`${title}: cannot be installed, it ${lacking}`)
+    return false
+  }
+  const start = performance.now()
+  try {
+    await fill(entry)
+    console.log(`${title}: installed in ${seconds(start)}, ${folderOf(entry)}`)
+    return true
+  } catch (error) {
+    console.log(`${title}: the install failed after ${seconds(start)}: ${error instanceof Error ? error.message : error}`)
+    return false
+  }
+}
+
+const names = process.argv.slice(2)
+const unknown = names.filter((name) => !LIST.some((entry) => entry.name === name))
+if (unknown.length > 0) {
+  console.log(`There is no ${unknown.join(', no ')}. Known are: ${LIST.map((entry) => entry.name).join(', ')}.`)
+  process.exit(1)
+}
+const wanted = names.length > 0 ? LIST.filter((entry) => names.includes(entry.name)) : LIST
+const start = performance.now()
+await mkdir(CACHE, { recursive: true })
+await locked(join(CACHE, 'lock'), () => console.log('Another run is filling the cache; waiting for it.'), async () => {
+  let had = 0
+  for (const entry of wanted) if (await have(entry)) had++
+  console.log(`${had} of ${wanted.length} in ${CACHE} after ${seconds(start)}`)
+  if (had < wanted.length) process.exitCode = 1
+})

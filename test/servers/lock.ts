@@ -1,0 +1,31 @@
+import { DatabaseSync } from 'node:sqlite'
+import { setTimeout as pause } from 'node:timers/promises'
+
+const SQLITE_BUSY = 5
+
+/**
+ * Does `work` while this process alone holds `file`. The lock is SQLite's, thus the kernel's: it goes with the process
+ * that held it, so that a killed run leaves nothing stale behind. `waiting` is called once if another process holds it.
+ */
+export async function locked(file: string, waiting: () => void, work: () => Promise<void>): Promise<void> {
+  const db = new DatabaseSync(file)
+  try {
+    for (let told = false; !taken(db); told = true) {
+      if (!told) waiting()
+      await pause(250)
+    }
+    await work()
+  } finally {
+    db.close()
+  }
+}
+
+function taken(db: DatabaseSync): boolean {
+  try {
+    db.exec('BEGIN EXCLUSIVE')
+    return true
+  } catch (error) {
+    if (error instanceof Error && 'errcode' in error && error.errcode === SQLITE_BUSY) return false
+    throw error
+  }
+}

@@ -1,0 +1,158 @@
+/** The routes of /v1 over given upstreams, with a stand-in for keys and metering that records what is admitted, extended and settled. */
+import { once } from 'node:events'
+import { request as httpRequest, type IncomingMessage } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import fastify, { type FastifyInstance } from 'fastify'
+import fp from 'fastify-plugin'
+import { Registry } from 'prom-client'
+import type { Test } from 'tap'
+import errors from '../../plugins/errors/errors.ts'
+import openai, { type OpenaiOptions } from '../../plugins/openai/openai.ts'
+import type { Caller } from '../../plugins/auth/auth.ts'
+import type { Admission, Admitted, OpenReservation, Settlement } from '../../src/upstream/reservation.ts'
+import { openUpstreams, type Upstreams, type UpstreamsOptions } from '../../src/upstream/upstreams.ts'
+
+export const SILENT = { info() {}, warn() {}, error() {} }
+
+export type Gateway = {
+  app: FastifyInstance
+  url: string
+  upstreams: Upstreams
+  /** What every request was admitted with, in order. */
+  admissions: Admission[]
+  /** Tokens that `ensure` was asked for. */
+  ensured: number[]
+  /** What the next request is charged, once that is known and its response has closed. */
+  settled(): Promise<Settlement | null>
+  logged: string[]
+}
+
+export type GatewayOptions = OpenaiOptions & {
+  /** Members of the UPSTREAMS file. Without it, the echo. */
+  declared?: object[]
+  admitted?: Partial<Admitted>
+  ensure?: () => 'extended' | 'gone'
+  upstreams?: Partial<UpstreamsOptions>
+  decorate?: (app: FastifyInstance) => void
+}
+
+const ADMITTED: Admitted = {
+  outcome: 'admitted',
+  reserved: 1000,
+  maxOutputTokens: 4096,
+  onAbort: 'Cancel',
+  weights: { input: 1000, cachedInput: 1000, output: 1000 },
+  ratio: 300,
+  windows: { session: { limit: 1, used: 0, reserved: 0, remaining: 1, resetsAt: null, durationMs: 1 }, weekly: { limit: 1, used: 0, reserved: 0, remaining: 1, resetsAt: 0, durationMs: 1 } },
+}
+
+/** Writes an UPSTREAMS file that goes with the test. */
+export async function declare(t: Test, upstreams: object[]): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  const file = join(folder, 'upstreams.yaml')
+  await writeFile(file, JSON.stringify({ upstreams }))
+  return file
+}
+
+export async function openGateway(t: Test, options: GatewayOptions = {}): Promise<Gateway> {
+  const file = options.declared ? await declare(t, options.declared) : null
+  const upstreams = await openUpstreams({ file, env: () => undefined, log: SILENT, backOffMs: 1, pollMs: 60_000, ...options.upstreams })
+  const admissions: Admission[] = []
+  const ensured: number[] = []
+  const logged: string[] = []
+  const settlements: (Settlement | null)[] = []
+  let wake = () => {}
+
+  const app: FastifyInstance = fastify({ logger: { level: 'info', stream: { write: (line: string) => void logged.push(line) } }, disableRequestLogging: true })
+  app.decorate('clock', Date.now)
+  app.decorate('store', {} as FastifyInstance['store'])
+  app.decorate('upstreams', upstreams)
+  app.decorate('sealingKeys', [Buffer.alloc(32, 7)])
+  options.decorate?.(app)
+  app.register(errors)
+  app.register(fp(async (ops) => void ops.decorate('metrics', { registry: new Registry() }), { name: 'ops' }))
+  app.register(fp(standInAuth, { name: 'auth' }))
+  app.register(fp(async (metering) => {
+    metering.decorateRequest('reservation', null)
+    metering.addHook('preHandler', async (request, reply) => {
+      const { admits } = request.routeOptions.config
+      if (!admits) return
+      admissions.push(admits(request))
+      let outcome: Promise<Settlement | null> = Promise.resolve(null)
+      reply.headers({ 'x-ratelimit-limit-tokens': '1' })
+      reply.raw.once('close', () => void outcome.then((settlement) => {
+        settlements.push(settlement)
+        wake()
+      }))
+      request.reservation = reservation({ ...ADMITTED, ...options.admitted }, (promise) => (outcome = promise), (tokens) => {
+        ensured.push(tokens)
+        return options.ensure?.() ?? 'extended'
+      })
+    })
+  }, { name: 'metering' }))
+  const { declared: _declared, admitted: _admitted, ensure: _ensure, upstreams: _upstreams, decorate: _decorate, ...plugin } = options
+  app.register(openai, plugin)
+  await app.listen({ host: '127.0.0.1', port: 0 })
+  t.teardown(async () => {
+    app.server.closeAllConnections()
+    await app.close()
+    await upstreams.close()
+  })
+  let taken = 0
+  return {
+    app,
+    url: `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`,
+    upstreams,
+    admissions,
+    ensured,
+    logged,
+    async settled() {
+      while (settlements.length <= taken) await new Promise<void>((resolve) => (wake = resolve))
+      return settlements[taken++] ?? null
+    },
+  }
+}
+
+async function standInAuth(app: FastifyInstance): Promise<void> {
+  app.decorateRequest('caller', null)
+  app.addHook('onRequest', async (request) => {
+    request.caller = { key: { subscription: 'acme/first', keyId: 'key-1', cap: null }, inactive: async () => null } as unknown as Caller
+  })
+}
+
+function reservation(admitted: Admitted, settleWith: OpenReservation['settleWith'], ensure: (tokens: number) => 'extended' | 'gone'): OpenReservation {
+  return { id: 'reservation', admitted, headers: {}, settleWith, ensure: async (tokens) => ensure(tokens) }
+}
+
+export const MESSAGES = [{ role: 'user', content: 'Hello' }]
+
+export type Got = { status: number; headers: Record<string, string>; text: string; body: any } // oxlint-disable-line typescript/no-explicit-any -- answers are compared, not typed
+
+/** Posts a body, read to its end. A string is sent as it is. */
+export async function post(gateway: Gateway, path: string, body: unknown): Promise<Got> {
+  const answer = await fetch(gateway.url + path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: typeof body === 'string' ? body : JSON.stringify(body) })
+  const text = await answer.text()
+  return { status: answer.status, headers: Object.fromEntries(answer.headers), text, body: text.startsWith('{') ? JSON.parse(text) : null }
+}
+
+export const chat = (gateway: Gateway, more: object = {}) => post(gateway, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, ...more })
+export const responses = (gateway: Gateway, more: object = {}) => post(gateway, '/v1/responses', { model: 'svc-code', input: 'Hello', ...more })
+
+/** Starts a streamed request and gives the response with nothing read. */
+export async function startStream(gateway: Gateway, path: string, body: object): Promise<IncomingMessage> {
+  const sent = httpRequest(gateway.url + path, { method: 'POST', headers: { 'content-type': 'application/json' }, agent: false })
+  sent.on('error', () => {})
+  sent.end(JSON.stringify(body))
+  const [answer] = (await once(sent, 'response')) as [IncomingMessage]
+  answer.on('error', () => {})
+  return answer
+}
+
+/** The data of each event; parsed, except `[DONE]`. */
+export function dataOf(text: string): any[] { // oxlint-disable-line typescript/no-explicit-any -- as above
+  return text.split('\n\n').flatMap((block) => block.split('\n').filter((line) => line.startsWith('data: ')).map((line) => line.slice(6))).map((data) => (data === '[DONE]' ? data : JSON.parse(data)))
+}

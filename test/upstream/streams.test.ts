@@ -1,0 +1,211 @@
+/** What is made of an upstream's stream: the same for every way its bytes are split, nothing of the vendor in it, and clean ends only. */
+import t, { type Test } from 'tap'
+import { Failure } from '../../src/errors.ts'
+import { openChatStream } from '../../src/upstream/chat-stream.ts'
+import { openIds } from '../../src/upstream/ids.ts'
+import { openResponsesStream } from '../../src/upstream/responses-stream.ts'
+import { echoOf } from '../../src/upstream/responses.ts'
+import type { StreamRebuilder } from '../../src/upstream/wire.ts'
+import { chatStream, chunk, delta, DONE, event, message, response, responsesStream, USAGE, VENDOR } from '../fakes/upstream-wire.ts'
+import { dataOf } from './gateway.ts'
+
+const ids = openIds([Buffer.alloc(32, 1)], (bytes) => Buffer.alloc(bytes, 2))
+const openChat = (includeUsage = false) => openChatStream({ ids: ids('acme/first'), includeUsage, now: 1000 })
+const openResponses = () => openResponsesStream({ ids: ids('acme/first'), echo: echoOf({ tools: [{ type: 'function', name: 'f' }] }), now: 1000 })
+
+/** All that a stream becomes when it comes in these pieces. */
+function through(stream: StreamRebuilder, pieces: Iterable<Buffer>): string {
+  let made = ''
+  for (const piece of pieces) made += stream.push(piece)
+  made += stream.end()
+  const phase = stream.phase()
+  if (phase.name === 'broken') made += stream.fail(phase.failure)
+  return Buffer.from(made, 'latin1').toString('utf8')
+}
+
+const whole = (stream: StreamRebuilder, text: string) => through(stream, [Buffer.from(text)])
+
+const TEXTS = ['Hello', ' wörld', ' 日本', ' "quoted" \\ \n', '😀', '</s>', ' data: x', '']
+const CHAT = [...chatStream(...TEXTS)].join('')
+const RESPONSES = responsesStream(...TEXTS).join('')
+const STREAMS: [string, () => StreamRebuilder, string][] = [
+  ['chat', () => openChat(true), CHAT],
+  ['responses', openResponses, RESPONSES],
+  ['chat with CR LF', () => openChat(), CHAT.replaceAll('\n', '\r\n')],
+  ['chat with CR', () => openChat(), CHAT.replaceAll('\n', '\r')],
+  ['chat that breaks off', () => openChat(), CHAT.slice(0, -20)],
+  ['responses with an error', openResponses, RESPONSES.slice(0, 1500) + event('error', { message: 'x' })],
+]
+
+t.test('every way of splitting the bytes of a stream gives the same', async (t) => {
+  for (const [name, open, text] of STREAMS) {
+    const bytes = Buffer.from(text)
+    const expected = whole(open(), text)
+    let different = 0
+    for (let at = 0; at <= bytes.length; at++) if (through(open(), [bytes.subarray(0, at), bytes.subarray(at)]) !== expected) different++
+    t.equal(different, 0, `${name} in two pieces, ${bytes.length} places`)
+    for (const size of [1, 2, 3, 7, 61]) {
+      t.equal(through(open(), Array.from({ length: Math.ceil(bytes.length / size) }, (_, n) => bytes.subarray(n * size, (n + 1) * size))), expected, `${name} in pieces of ${size}`)
+    }
+  }
+})
+
+t.test('the text of a model arrives as it is', async (t) => {
+  const chunks = dataOf(whole(openChat(), CHAT))
+  t.equal(chunks.slice(0, -1).map((one) => one.choices[0].delta.content ?? '').join(''), TEXTS.join(''))
+  const events = dataOf(whole(openResponses(), RESPONSES))
+  t.equal(events.filter(({ type }) => type === 'response.output_text.delta').map((one) => one.delta).join(''), TEXTS.join(''))
+})
+
+t.test('escapes in the text of a model arrive as they were written', async (t) => {
+  const raw = String.raw`data: {"id":"1","choices":[{"index":0,"delta":{"content":"PLACE"}}]}` + '\n\n'
+  const texts = [String.raw`a`, String.raw`\ud83d`, String.raw`\u00e9\n\/`, String.raw`\ude00`, 'b']
+  const made = whole(openChat(), texts.map((text) => raw.replace('PLACE', text)).join('') + DONE)
+  for (const text of texts) t.ok(made.includes(`"content":"${text}"`), text)
+})
+
+t.test('nothing of the vendor passes', async (t) => {
+  for (const [name, open, text] of STREAMS) {
+    const made = whole(open(), text)
+    t.notOk(made.toLowerCase().includes(VENDOR), name)
+    t.ok(made.length > 200, 'there is something')
+  }
+})
+
+const spliced = (text: string) => whole(openChat(), text)
+
+t.test('an event that differs in anything but its text is parsed anew', async (t) => {
+  const same = (more: object) => `data: ${JSON.stringify({ id: 'x', choices: [{ index: 0, delta: { content: 'text' } }], ...more })}\n\n`
+  const start = same({}) + same({})
+  for (const more of [{ [VENDOR]: 1 }, { usage: { by: VENDOR } }, { model: VENDOR }, { system_fingerprint: VENDOR }]) {
+    t.notOk(spliced(start + same(more) + same({ ...more }) + DONE).includes(VENDOR), JSON.stringify(more))
+  }
+  const sneaky = String.raw`data: {"id":"x","choices":[{"index":0,"delta":{"content":"a","acmeai":"b"}}]}` + '\n\n'
+  t.notOk(spliced(start + sneaky + sneaky + DONE).includes(VENDOR))
+})
+
+t.test('a broken string never passes by splicing', async (t) => {
+  const raw = (text: string) => `data: {"id":"x","choices":[{"index":0,"delta":{"content":${text}}}]}\n\n`
+  for (const bad of [String.raw`"\x"`, String.raw`"\u12g4"`, '"a', '"a\tb"', '1', '"a""b"']) {
+    const stream = openChat()
+    const made = whole(stream, raw('"a"') + raw('"b"') + raw(bad) + DONE)
+    if (bad === '1') t.ok(made.includes('[DONE]'), 'content of another type is left out')
+    else t.equal(stream.phase().name, 'broken', bad)
+  }
+})
+
+t.test('a chat stream ends cleanly only after [DONE]', async (t) => {
+  const body = chunk([delta({ content: 'a' })])
+  const cases: Record<string, string> = {
+    'cut off': body,
+    'finished but not done': body + chunk([delta({}, 'stop')]),
+    'an error event': `${body}data: ${JSON.stringify({ error: { message: `${VENDOR} failed`, code: 'x' } })}\n\n${DONE}`,
+    'not JSON': `${body}data: {"id":\n\n${DONE}`,
+    'not an object': `${body}data: 5\n\n${DONE}`,
+  }
+  for (const [name, text] of Object.entries(cases)) {
+    const made = whole(openChat(), text)
+    t.notOk(made.includes('[DONE]'), name)
+    t.match(dataOf(made).at(-1), { error: { type: 'server_error', code: 'server_overloaded', message: String } }, name)
+    t.notOk(made.includes(VENDOR))
+  }
+})
+
+t.test('every choice ends with a reason', async (t) => {
+  const made = dataOf(whole(openChat(), chunk([delta({ content: 'a' })]) + chunk([delta({ tool_calls: [{ id: 'x', function: { name: 'f', arguments: '{}' } }] }, '', 1)]) + DONE))
+  t.same(made.slice(0, -1).flatMap((one) => one.choices).filter((one) => one.finish_reason).map(({ index, finish_reason: reason }) => [index, reason]), [[0, 'stop'], [1, 'tool_calls']])
+  t.same(dataOf(whole(openChat(), chunk([delta({}, 'eos_token')]) + DONE))[0].choices[0].finish_reason, 'stop')
+})
+
+t.test('usage is taken wherever an upstream puts it, and given as the last chunk', async (t) => {
+  for (const text of [
+    chunk([delta({ content: 'a' })]) + chunk([delta({}, 'stop')], { usage: USAGE }) + DONE,
+    chunk([delta({ content: 'a' })], { usage: { ...USAGE, completion_tokens: 1, total_tokens: 21 } }) + chunk([delta({}, 'stop')], { usage: USAGE }) + DONE,
+    chunk([{ ...delta({}, 'stop'), usage: USAGE }]) + DONE,
+  ]) {
+    const stream = openChat(true)
+    const made = dataOf(whole(stream, text))
+    t.same(stream.usage(), { input: 20, cachedInput: 8, output: 5 })
+    t.match(made.at(-2), { choices: [], usage: { prompt_tokens: 20, completion_tokens: 5, total_tokens: 25, prompt_tokens_details: { cached_tokens: 8 } } })
+    t.ok(made.slice(0, -2).every((one) => one.usage === null))
+  }
+})
+
+t.test('responses are numbered by us, whatever the upstream counted', async (t) => {
+  const wrong = responsesStream('a', 'b', 'c').map((text, index) => text.replace('"type"', `"sequence_number":${index * 3 + 7},"type"`)).join('')
+  for (const text of [wrong, responsesStream('a', 'b', 'c').join('')]) {
+    const events = dataOf(whole(openResponses(), text))
+    t.same(events.map(({ sequence_number: number }) => number), events.map((_, index) => index))
+  }
+})
+
+t.test('a response that fails says so, with all of its members', async (t) => {
+  const start = responsesStream('a').slice(0, 6).join('')
+  const cases: Record<string, string> = {
+    'cut off': start,
+    failed: start + event('response.failed', { response: response('failed', [], { error: { code: 'server_error', message: `${VENDOR} broke` } }) }),
+    error: start + event('error', { code: 'x', message: VENDOR }),
+    'an error without type': `${start}data: ${JSON.stringify({ error: { message: VENDOR } })}\n\n`,
+  }
+  for (const [name, text] of Object.entries(cases)) {
+    const made = whole(openResponses(), text)
+    const last = dataOf(made).at(-1)
+    t.match(last, { type: 'response.failed', response: { status: 'failed', error: { code: 'server_error', message: String }, model: 'svc-code', tools: [{ name: 'f' }] } }, name)
+    t.equal(last.response.id, dataOf(made)[0].response.id)
+    t.notOk(made.includes(VENDOR))
+  }
+  const tooLong = whole(openResponses(), start + event('response.failed', { response: { error: { code: 'context_length_exceeded', message: VENDOR } } }))
+  t.match(dataOf(tooLong).at(-1), { response: { error: { code: 'context_length_exceeded' } } })
+})
+
+t.test('a completed response has its output even where the upstream left it out', async (t) => {
+  const events = responsesStream('a', 'b')
+  const text = events.slice(0, -2).join('') + event('response.completed', { response: response('completed', []) })
+  t.match(dataOf(whole(openResponses(), text)).at(-1), { response: { output: [{ type: 'message', content: [{ type: 'output_text', text: 'ab' }] }] } })
+})
+
+t.test('items and events that are not of the wire stay behind', async (t) => {
+  const strange = { type: 'vendor_thing', id: VENDOR, text: VENDOR }
+  const text = [
+    event('response.created', { response: response('in_progress') }),
+    event('response.vendor_thing.delta', { delta: VENDOR }),
+    event('response.output_item.done', { output_index: 0, item: strange }),
+    event('response.completed', { response: response('completed', [strange, message('a')]) }),
+  ].join('')
+  const events = dataOf(whole(openResponses(), text))
+  t.same(events.map(({ type }) => type), ['response.created', 'response.completed'])
+  t.equal(events[1].response.output.length, 1)
+})
+
+t.test('an id is the same in every event, in the shape of OpenAI, and goes back to the upstream as its own', async (t) => {
+  const events = dataOf(whole(openResponses(), RESPONSES))
+  const itemIds = new Set(events.flatMap((one) => [one.item_id, one.item?.id, one.response?.output?.[0]?.id]).filter((id) => id !== undefined))
+  t.equal(itemIds.size, 1)
+  const [id] = [...itemIds] as string[]
+  t.match(id, /^msg_[A-Za-z0-9_-]+$/)
+  t.equal(ids('acme/first').back(id!), `msg_${VENDOR}_1`)
+  t.equal(ids('other/plan').back(id!), id, 'another subscription cannot use it')
+  t.equal(openIds([Buffer.alloc(32, 9), Buffer.alloc(32, 1)])('acme/first').back(id!), `msg_${VENDOR}_1`, 'an older key still maps back')
+  t.equal(ids('acme/first').back('msg_e9ca9a9f-0bbf-5aad-877f-817b3e02234f'), 'msg_e9ca9a9f-0bbf-5aad-877f-817b3e02234f')
+})
+
+t.test('after a stream has broken nothing more comes of it', async (t: Test) => {
+  const stream = openChat()
+  stream.push(Buffer.from('data: {"error":{}}\n\n'))
+  t.equal(stream.phase().name, 'broken')
+  t.equal(stream.push(Buffer.from(CHAT)), '')
+  t.equal(stream.end(), '')
+  t.match(stream.fail(new Failure('server_overloaded')), /^data: \{"error"/)
+})
+
+t.test('output is counted when an upstream reports none', async (t) => {
+  const stream = openChat()
+  whole(stream, [...Array.from({ length: 50 }, (_, n) => chunk([delta({ content: ` word${n} "é"` })])), DONE].join(''))
+  t.equal(stream.usage(), null)
+  const tokens = await stream.meter.count()
+  t.ok(tokens > 150 && tokens < 400, String(tokens))
+  t.ok(stream.meter.rough() > 100 && stream.meter.rough() < 300)
+  const long = openChat()
+  whole(long, Array.from({ length: 400 }, () => chunk([delta({ content: 'x'.repeat(1000) })])).join(''))
+  t.ok((await long.meter.count()) > 10_000, 'a text without a break is estimated')
+})
