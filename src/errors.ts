@@ -24,6 +24,7 @@ export const FAILURES = {
   invalid_image: [400, 'invalid_request_error', 'An image of the request could not be read.'],
   unsupported_media_type: [415, 'invalid_request_error', 'Send the body as Content-Type: application/json.'],
   payload_too_large: [413, 'invalid_request_error', 'The request body is too large.'],
+  range_not_satisfiable: [416, 'invalid_request_error', 'The range lies outside the file.'],
   request_timeout: [408, 'invalid_request_error', 'The request body did not arrive in time.'],
   header_too_large: [431, 'invalid_request_error', 'The request headers are too large.'],
   idempotency_key_reused: [422, 'invalid_request_error', 'This Idempotency-Key was used with another request body.'],

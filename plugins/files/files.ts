@@ -57,11 +57,11 @@ async function files(app: FastifyInstance): Promise<void> {
       if (clientHasIt(request.headers['if-none-match'], etag)) return described(reply, facts, etag).code(304).send()
       // Range means something for GET only (RFC 9110, section 14.2).
       const range = request.method === 'GET' ? rangeOf(request.headers.range, request.headers['if-range'], etag, facts.size) : null
-      if (range === 'unsatisfiable') return outside(reply, facts.size)
-      described(reply, facts, etag).header('content-type', facts.contentType)
-      if (request.method === 'HEAD') return reply.header('content-length', facts.size).send()
-      const file = await app.files.get(facts.id, range ?? undefined)
+      if (range === 'unsatisfiable') throw new Failure('range_not_satisfiable', { headers: { 'content-range': `bytes */${facts.size}` } })
+      const file = request.method === 'GET' ? await app.files.get(facts.id, range ?? undefined) : facts
       if (!file) throw new Failure('result_expired')
+      described(reply, facts, etag).header('content-type', facts.contentType)
+      if (!('stream' in file)) return reply.header('content-length', facts.size).send()
       if (range) reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${file.size}`)
       // Fastify reads the stream as fast as the client does, and destroys it when the client leaves.
       return reply.header('content-length', range ? range.end - range.start + 1 : file.size).send(file.stream)
@@ -83,11 +83,6 @@ async function files(app: FastifyInstance): Promise<void> {
       'x-content-type-options': 'nosniff',
     })
   }
-}
-
-function outside(reply: FastifyReply, size: number): FastifyReply {
-  const error = { message: 'The range lies outside the file.', type: 'invalid_request_error', code: 'range_not_satisfiable', param: null }
-  return reply.code(416).headers({ 'content-range': `bytes */${size}`, 'content-type': 'application/json; charset=utf-8' }).send(JSON.stringify({ error }))
 }
 
 export default fp(files, { name: 'files', fastify: '5.x', dependencies: ['errors'], decorators: { fastify: ['files', 'sealingKeys', 'clock'] } })

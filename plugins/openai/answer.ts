@@ -105,20 +105,30 @@ async function used({ usage, meter }: JsonAnswer, budget: Budget): Promise<Settl
 }
 
 async function stream(call: Call, visit: Visit, means: Means): Promise<FastifyReply> {
-  const { reply } = visit
-  const line = openLine(reply, means.keepAliveMs, means.stalledMs)
-  const leaving = departure(visit, means.drainMs)
-  const opened = await means.upstreams.open(call, leaving.signal).then(
-    (answered) => answered as OpenStream,
-    (error: unknown) => refuse(error, call, line, visit),
-  ).finally(leaving.stop)
-  if (!opened) return reply.hijack()
-  means.metrics.firstToken(visit.wire, means.clock() - visit.begunAt)
-  const beganAt = means.clock()
-  relay(opened, line, visit, means.drainMs, (settlement) => {
-    if (settlement) means.metrics.further(visit.wire, settlement.usage.output, means.clock() - beganAt)
+  const line = openLine(visit.reply, means.keepAliveMs, means.stalledMs)
+  const opened = await begin(call, line, visit, means)
+  if (opened) follow(opened, line, visit, means)
+  return visit.reply.hijack()
+}
+
+/** Apart from `follow`, so that nothing which lives as long as the stream holds the call, and with it the whole request. */
+async function begin(call: Call, line: Line, visit: Visit, { upstreams, drainMs }: Means): Promise<OpenStream | null> {
+  const leaving = departure(visit, drainMs)
+  try {
+    return (await upstreams.open(call, leaving.signal)) as OpenStream
+  } catch (error) {
+    return refuse(error, call, line, visit)
+  } finally {
+    leaving.stop()
+  }
+}
+
+function follow(opened: OpenStream, line: Line, visit: Visit, { metrics, clock, drainMs }: Means): void {
+  const beganAt = clock()
+  metrics.firstToken(visit.wire, beganAt - visit.begunAt)
+  relay(opened, line, visit, drainMs, (settlement) => {
+    if (settlement) metrics.further(visit.wire, settlement.usage.output, clock() - beganAt)
   })
-  return reply.hijack()
 }
 
 /** No upstream answered, or the client did not wait. Before anything was sent it is an ordinary error. */

@@ -64,7 +64,5 @@ export function relay(opened: OpenStream, line: Line, visit: Visit, drainMs: num
   if (raw.closed) left()
   else raw.once('close', left)
   line.drained(opened.resume)
-  const room = line.write(opened.first)
   opened.follow({ bytes, ended: conclude })
-  if (!room) opened.pause()
 }

@@ -28,7 +28,7 @@ async function worker(app: FastifyInstance): Promise<void> {
   const doors = { engines: app.engines, files: app.files, clock, resultMs: config.RESULT_DAYS, log }
   const metrics = workerMetrics(app.metrics.registry)
   const verbs = [...KINDS]
-  const running = new Map<Promise<void>, AbortController>()
+  const running = new Map<Promise<void>, { verb: string; cut: AbortController }>()
   let stopping = false
   let looking = false
   let lookAgain = false
@@ -44,7 +44,7 @@ async function worker(app: FastifyInstance): Promise<void> {
       do {
         lookAgain = false
         while (running.size < config.WORKER_SLOTS && !stopping) {
-          const next = await claimNext(tasks, verbs, leaseMs)
+          const next = await claimNext(tasks, claimable(), leaseMs)
           if (!next.task) {
             if (next.lookAgainAt !== null) setTimeout(() => void look(), Math.max(1, next.lookAgainAt - clock())).unref()
             break
@@ -59,6 +59,14 @@ async function worker(app: FastifyInstance): Promise<void> {
     }
   }
 
+  /** The verbs whose routes let one more run in this process. */
+  function claimable(): string[] {
+    return verbs.filter((verb) => {
+      const most = app.engines.offer(verb)?.route.concurrency
+      return typeof most !== 'number' || [...running.values()].filter((run) => run.verb === verb).length < most
+    })
+  }
+
   function start(task: Task): void {
     const cut = new AbortController()
     const run = runTask(task, cut)
@@ -67,7 +75,7 @@ async function worker(app: FastifyInstance): Promise<void> {
         running.delete(run)
         void look()
       })
-    running.set(run, cut)
+    running.set(run, { verb: task.verb, cut })
   }
 
   async function runTask(task: Task, cut: AbortController): Promise<void> {
@@ -123,7 +131,7 @@ async function worker(app: FastifyInstance): Promise<void> {
     unlisten()
     // Runs under way share the time that streams get; then they are handed back and cost no attempt.
     setTimeout(() => {
-      for (const cut of running.values()) cut.abort(new Cut('stopping'))
+      for (const { cut } of running.values()) cut.abort(new Cut('stopping'))
     }, config.SHUTDOWN_SECONDS).unref()
   })
   app.addHook('onClose', async () => {

@@ -2,7 +2,6 @@
  * DOOR: who makes the media. A routing table, the ENGINES file, maps each kind and operation to an engine and a price; engines are adapters, ours or those that
  * a plugin adds.
  */
-import { watchFile, unwatchFile } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { isDeepStrictEqual } from 'node:util'
 import type { Amounts, GenerationRequest } from '../generations.ts'
@@ -81,10 +80,15 @@ export async function openEngines({ file, log, watchMs = 5000 }: EnginesConfig):
   let table: Table = { routes: new Map(), engines: new Map() }
   let state: 'opened' | 'ready' | 'closed' = 'opened'
   let loading: Promise<unknown> = Promise.resolve()
+  // What the file held when it was last looked at, good or bad; null when it could not be read.
+  let seen: string | null = null
+  let watch: NodeJS.Timeout | undefined
   await read()
 
   async function read(): Promise<EnginesSettings> {
-    const found = readEngines(file === null ? DEFAULT_ENGINES : await readFile(file, 'utf8'))
+    seen = null
+    seen = file === null ? DEFAULT_ENGINES : await readFile(file, 'utf8')
+    const found = readEngines(seen)
     if (found.outcome === 'refused') throw atLine(found.refusal.line, found.refusal.message)
     return found.settings
   }
@@ -147,7 +151,11 @@ export async function openEngines({ file, log, watchMs = 5000 }: EnginesConfig):
     }
   }
 
-  const onChange = (): void => void reload()
+  /** Compares what the file holds rather than its times: no change is missed, however the file is replaced. */
+  async function look(path: string): Promise<void> {
+    const held = await readFile(path, 'utf8').catch(() => null)
+    if (state === 'ready' && held !== seen) await reload()
+  }
 
   return {
     offer,
@@ -161,7 +169,7 @@ export async function openEngines({ file, log, watchMs = 5000 }: EnginesConfig):
       if (state !== 'opened') return
       state = 'ready'
       await load()
-      if (file !== null) watchFile(file, { interval: watchMs, persistent: false }, onChange)
+      if (file !== null) watch = setInterval(() => void look(file), watchMs).unref()
     },
     async run(request, control) {
       const route = table.routes.get(request.verb)
@@ -172,7 +180,7 @@ export async function openEngines({ file, log, watchMs = 5000 }: EnginesConfig):
     async close() {
       if (state === 'closed') return
       state = 'closed'
-      if (file !== null) unwatchFile(file, onChange)
+      clearInterval(watch)
       await loading
       await Promise.all([...table.engines.values()].map(({ engine }) => engine.close()))
     },

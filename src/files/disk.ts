@@ -23,6 +23,8 @@ export async function openDisk(folder: string): Promise<Files> {
   // When each file's time is up: read from the folder at the first sweep, then kept, so that later ones need not open every file.
   const expiries = new Map<string, number>()
   let scanned = false
+  // Names of what is being written here.
+  const writing = new Set<string>()
   let closed = false
 
   const pathOf = (id: string): string => join(folder, id)
@@ -75,6 +77,7 @@ export async function openDisk(folder: string): Promise<Files> {
 
   async function sweepIncoming(now: number): Promise<void> {
     for (const name of await guard(() => readdir(incoming))) {
+      if (writing.has(name)) continue
       const path = join(incoming, name)
       const writtenAt = await guard(() => stat(path).then(({ mtimeMs }) => mtimeMs, nullIf('ENOENT')))
       if (writtenAt !== null && writtenAt < now - ABANDONED_MS) await guard(() => rm(path, { force: true }))
@@ -85,7 +88,9 @@ export async function openDisk(folder: string): Promise<Files> {
     async put(id, body, { contentType, expiresAt }) {
       assertOpen()
       if (!isFileId(id)) throw new RangeError('not the id of a file')
-      const path = join(incoming, `${id}.${randomUUID()}`)
+      const name = `${id}.${randomUUID()}`
+      const path = join(incoming, name)
+      writing.add(name)
       try {
         const facts = await write(path, body, { id, contentType, expiresAt })
         await guard(async () => {
@@ -97,6 +102,8 @@ export async function openDisk(folder: string): Promise<Files> {
       } catch (error) {
         await rm(path, { force: true }).catch(() => undefined)
         throw error
+      } finally {
+        writing.delete(name)
       }
     },
 

@@ -11,10 +11,10 @@ import { enginePromises } from '../contracts/engine.ts'
 import { keepsPromises } from '../contracts/promises.ts'
 import { boxes, readSps, type Box } from './mp4-reader.ts'
 
-const picture = { prompt: 'a lighthouse at dusk', seed: null, width: 64, height: 48 }
-const image: GenerationRequest = { ...picture, verb: 'image', durationMs: null, format: 'png' }
-const video: GenerationRequest = { ...picture, verb: 'video', width: 70, height: 50, durationMs: 550, format: 'mp4' }
-const music: GenerationRequest = { ...picture, verb: 'music', width: null, height: null, durationMs: 1500, format: 'wav' }
+const small = { prompt: 'a lighthouse at dusk', seed: null, width: 64, height: 48 }
+const image: GenerationRequest = { ...small, verb: 'image', durationMs: null, format: 'png' }
+const video: GenerationRequest = { ...small, verb: 'video', width: 70, height: 50, durationMs: 550, format: 'mp4' }
+const music: GenerationRequest = { ...small, verb: 'music', width: null, height: null, durationMs: 1500, format: 'wav' }
 
 async function make(request: GenerationRequest): Promise<Buffer> {
   const engine = await openPreview('preview', {})
@@ -104,7 +104,7 @@ t.test('a video is an MP4 of exactly the size and length asked for, that can be 
     t.equal(file.readUInt32BE(at), size - 4)
     const nal = file.subarray(at + 4, at + size)
     t.equal(nal[0], 0x65, 'an IDR picture')
-    t.notMatch(nal.toString('latin1'), /\0\0[\0\x01\x02]/, 'no start code inside')
+    for (const third of [0, 1, 2]) t.equal(nal.indexOf(Buffer.of(0, 0, third)), -1, 'no start code inside')
     at += size
   }
   t.equal(at, file.length)
@@ -119,7 +119,7 @@ t.test('the pictures of a video differ', async (t) => {
 })
 
 t.test('what would look like a start code inside a NAL unit is broken up', async (t) => {
-  t.same([...nalUnit(0x65, Uint8Array.of(0, 0, 1, 0, 0, 0, 0, 0, 3, 0, 0, 4))], [0x65, 0, 0, 3, 1, 0, 0, 3, 0, 0, 0, 3, 3, 0, 0, 4])
+  t.same([...nalUnit(0x65, Uint8Array.of(0, 0, 1, 0, 0, 0, 0, 0, 3, 0, 0, 4))], [0x65, 0, 0, 3, 1, 0, 0, 3, 0, 0, 3, 0, 3, 0, 0, 4])
 })
 
 /** Smooth, flat, noisy and hard-edged parts, from whole numbers only. */

@@ -42,8 +42,10 @@ export const CODING: NonNullable<PlanSpec['coding']> = {
 
 export const MEDIA: NonNullable<PlanSpec['media']> = { allowance: '10.00', periodDays: 30, maxConcurrentTasks: 4, maxQueuedTasks: 1000, attempts: 3 }
 
-/** Opens it; `routes` registers what the test asks for, after auth and metering. */
-export async function openGateway(t: Test, routes: (app: FastifyInstance) => void | Promise<void>): Promise<Gateway> {
+type Routes = (app: FastifyInstance) => void | Promise<void>
+
+/** Opens it; `routes` registers what the test asks for after auth and metering, `outside` what asks for no key. */
+export async function openGateway(t: Test, routes: Routes, outside: Routes = () => {}): Promise<Gateway> {
   const store = await openStore(`sqlite:${t.testdir()}/tollgate.db`)
   const time = { now: START }
   const app = fastify({ logger: false })
@@ -56,6 +58,7 @@ export async function openGateway(t: Test, routes: (app: FastifyInstance) => voi
     await gateway.register(metering)
     await routes(gateway)
   })
+  await outside(app)
   await app.ready()
   t.teardown(async () => {
     await app.close()

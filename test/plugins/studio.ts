@@ -12,6 +12,7 @@ import { openEgress } from '../../src/egress/egress.ts'
 import { REFUSALS } from '../../src/egress/target.ts'
 import { openFiles } from '../../src/files/files.ts'
 import { fileLink } from '../../src/links.ts'
+import type { SubmitDoors } from '../../src/tasks/submit.ts'
 import type { PlanSpec } from '../../src/resources/resources.ts'
 import { fakeEngine, openFakeEngines, type FakeEngine } from '../fakes/engine.ts'
 import { bearer, MEDIA, openGateway, SEALING, type Gateway } from './gateway.ts'
@@ -38,29 +39,31 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
   const files = await openFiles(`disk:${folder}`)
   const broker = await openBroker('memory:')
   const { config } = readConfig({ EGRESS_ALLOW: '127.0.0.1/32', SHUTDOWN_SECONDS: '1', WORKER_SLOTS: '4', ...env })
-  const gateway = await openGateway(t, async (app) => {
-    const egress = openEgress({ allow: config.EGRESS_ALLOW, clock: app.clock })
-    const refusedUrl = (url: string) => {
-      const refusal = egress.check(url)
-      return refusal && REFUSALS[refusal]
-    }
-    app.decorate('config', config)
-    app.decorate('broker', broker)
-    app.decorate('files', files)
-    app.decorate('engines', engines)
-    app.decorate('egress', egress)
-    app.decorate('sealingKeys', SEALING)
-    app.decorate('tasks', {
-      store: app.store, engines, refusedUrl, clock: app.clock, uuid: randomUUIDv7, random: () => 0, ring: broker.ring, log: app.log,
-      link: ({ file, expiresAt }) => `http://tollgate.test${fileLink(file, expiresAt, SEALING)}`,
-    })
-    await app.register(media, { prefix: '/api/v1' })
-    await app.register(filesPlugin)
-    if (loops) {
-      await app.register(worker)
-      await app.register(dispatcher)
-    }
-  })
+  const opened: Record<string, unknown> = {}
+  const gateway = await openGateway(
+    t,
+    async (app) => {
+      const egress = openEgress({ allow: config.EGRESS_ALLOW, clock: app.clock })
+      const refusedUrl = (url: string) => {
+        const refusal = egress.check(url)
+        return refusal && REFUSALS[refusal]
+      }
+      const tasks: SubmitDoors = {
+        store: app.store, engines, refusedUrl, clock: app.clock, uuid: randomUUIDv7, random: () => 0, ring: broker.ring, log: app.log,
+        link: ({ file, expiresAt }) => `http://tollgate.test${fileLink(file, expiresAt, SEALING)}`,
+      }
+      Object.assign(opened, { config, broker, files, engines, egress, sealingKeys: SEALING, tasks })
+      for (const [name, value] of Object.entries(opened)) app.decorate(name, value)
+      await app.register(media, { prefix: '/api/v1' })
+    },
+    async (root) => {
+      for (const [name, value] of Object.entries(opened)) root.decorate(name, value)
+      await root.register(filesPlugin)
+      if (!loops) return
+      await root.register(worker)
+      await root.register(dispatcher)
+    },
+  )
   t.teardown(async () => {
     await files.close()
     await broker.close()

@@ -37,11 +37,11 @@ function clamp(value: number): number {
   return value < 0 ? 0 : value > 1 ? 1 : value
 }
 
-function blend(rgb: Float32Array, at: number, colour: Colour, alpha: number): void {
-  const rest = 1 - alpha
-  rgb[at] = (rgb[at] ?? 0) * rest + colour[0] * alpha
-  rgb[at + 1] = (rgb[at + 1] ?? 0) * rest + colour[1] * alpha
-  rgb[at + 2] = (rgb[at + 2] ?? 0) * rest + colour[2] * alpha
+/** Lays a colour between two, by `share`, over a pixel. Every stroke ends here: no objects are made. */
+function blend(rgb: Float32Array, at: number, alpha: number, from: Colour, to: Colour, share: number): void {
+  rgb[at] = mix(rgb[at] ?? 0, mix(from[0], to[0], share), alpha)
+  rgb[at + 1] = mix(rgb[at + 1] ?? 0, mix(from[1], to[1], share), alpha)
+  rgb[at + 2] = mix(rgb[at + 2] ?? 0, mix(from[2], to[2], share), alpha)
 }
 
 /** Fills everything with a gradient between four corners: left and right above, left and right below. */
@@ -61,10 +61,6 @@ function mix(from: number, to: number, share: number): number {
   return from + (to - from) * share
 }
 
-function mixed(from: Colour, to: Colour, share: number): Colour {
-  return [mix(from[0], to[0], share), mix(from[1], to[1], share), mix(from[2], to[2], share)]
-}
-
 function smooth(value: number): number {
   return value * value * (3 - 2 * value)
 }
@@ -73,7 +69,7 @@ function smooth(value: number): number {
 export function ball(canvas: Canvas, x: number, y: number, radius: number, light: Colour, dark: Colour, alpha: number): void {
   eachAround(canvas, x, y, radius, (at, dx, dy, distance) => {
     const shade = smooth(clamp(0.5 + (0.35 * (dx + 1.3 * dy)) / radius))
-    blend(canvas.rgb, at, mixed(light, dark, shade), alpha * clamp(radius - distance + 0.5))
+    blend(canvas.rgb, at, alpha * clamp(radius - distance + 0.5), light, dark, shade)
   })
 }
 
@@ -81,13 +77,14 @@ export function ball(canvas: Canvas, x: number, y: number, radius: number, light
 export function glow(canvas: Canvas, x: number, y: number, radius: number, colour: Colour, alpha: number): void {
   eachAround(canvas, x, y, radius, (at, _dx, _dy, distance) => {
     const fade = clamp(1 - distance / radius)
-    blend(canvas.rgb, at, colour, alpha * fade * fade)
+    blend(canvas.rgb, at, alpha * fade * fade, colour, colour, 0)
   })
 }
 
 export function ring(canvas: Canvas, x: number, y: number, radius: number, thickness: number, colour: Colour, alpha: number): void {
   eachAround(canvas, x, y, radius + thickness, (at, _dx, _dy, distance) => {
-    blend(canvas.rgb, at, colour, alpha * clamp(thickness / 2 - Math.abs(distance - radius) + 0.5))
+    const cover = clamp(thickness / 2 - Math.abs(distance - radius) + 0.5)
+    if (cover > 0) blend(canvas.rgb, at, alpha * cover, colour, colour, 0)
   })
 }
 
@@ -110,7 +107,7 @@ export function ridge(canvas: Canvas, line: (column: number) => number, colour: 
     const top = line(column)
     for (let row = Math.max(0, Math.floor(top)); row < height; row++) {
       const depth = clamp((row - top) / (height - top + 1))
-      blend(rgb, (row * width + column) * 3, mixed(colour, deep, depth), clamp(row + 1 - top))
+      blend(rgb, (row * width + column) * 3, clamp(row + 1 - top), colour, deep, depth)
     }
   }
 }
@@ -123,7 +120,7 @@ export function ribbon(canvas: Canvas, line: (column: number) => number, thickne
     const half = thickness(column)
     for (let row = Math.max(0, Math.floor(middle - half)); row < Math.min(height, middle + half); row++) {
       const across = (row + 0.5 - middle + half) / (2 * half)
-      blend(rgb, (row * width + column) * 3, colour, alpha * clamp(row + 1 - (middle - half)) * clamp(1 - across))
+      blend(rgb, (row * width + column) * 3, alpha * clamp(row + 1 - (middle - half)) * clamp(1 - across), colour, colour, 0)
     }
   }
 }
@@ -148,7 +145,7 @@ export function watermark(canvas: Canvas): void {
   const top = height - 15 * dot
   const fill = (x: number, y: number, w: number, h: number, colour: Colour, alpha: number): void => {
     for (let row = Math.max(0, y); row < Math.min(height, y + h); row++) {
-      for (let column = Math.max(0, x); column < Math.min(width, x + w); column++) blend(rgb, (row * width + column) * 3, colour, alpha)
+      for (let column = Math.max(0, x); column < Math.min(width, x + w); column++) blend(rgb, (row * width + column) * 3, alpha, colour, colour, 0)
     }
   }
   fill(left, top, wide, 13 * dot, [12, 14, 24], 0.55)

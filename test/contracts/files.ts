@@ -1,0 +1,165 @@
+/** What every place for files promises. A place starts empty; `another` is a second handle on it, as another process of the installation has it. */
+import { createHash } from 'node:crypto'
+import { setImmediate } from 'node:timers/promises'
+import { Unavailable } from '../../src/errors.ts'
+import type { Files } from '../../src/files/files.ts'
+import type { Promises } from './promises.ts'
+
+export type FilesPlace = { files: Files; another(): Promise<Files> }
+
+const facts = { contentType: 'image/png', expiresAt: 1_800_000_000_000 }
+const ID = '01900000-0000-7000-8000-000000000001-1'
+
+async function contentOf(files: Files, id: string, range?: { start: number; end: number }): Promise<string | null> {
+  const file = await files.get(id, range)
+  return file && Buffer.concat(await file.stream.toArray()).toString('latin1')
+}
+
+/** A body in many pieces, of `size` bytes in all. */
+async function* pieces(size: number, piece = 64 * 1024): AsyncGenerator<Uint8Array> {
+  for (let at = 0; at < size; at += piece) yield Buffer.alloc(Math.min(piece, size - at), at / piece)
+}
+
+export const filesPromises: Promises<FilesPlace> = {
+  'what was put is there, with its facts, for every handle': async (t, { files, another }) => {
+    const put = await files.put(ID, Buffer.from('hello'), facts)
+    t.match(put, { id: ID, size: 5, ...facts, etag: /^[A-Za-z0-9_-]{16,}$/ })
+    for (const handle of [files, await another()]) {
+      t.same(await handle.stat(ID), put)
+      const got = await handle.get(ID)
+      t.match(got, put)
+      t.equal(await got?.stream.toArray().then((all) => Buffer.concat(all).toString()), 'hello')
+    }
+  },
+  'what was not put is null, for any words': async (t, { files }) => {
+    for (const id of [ID, '', '.', '..', '../outside', 'a/b', 'A', `${ID}\0`, 'x'.repeat(101), '.incoming']) {
+      t.equal(await files.stat(id), null)
+      t.equal(await files.get(id), null)
+      await t.resolves(files.remove(id))
+    }
+  },
+  'what is no id cannot be put': async (t, { files }) => {
+    for (const id of ['', '.', '..', '../outside', 'a/b', 'A', 'a b', 'a\0', '-a', 'x'.repeat(101)]) await t.rejects(files.put(id, Buffer.of(1), facts), RangeError)
+    t.same(await files.list('', 10), [])
+  },
+  'an empty file is a file': async (t, { files }) => {
+    t.equal((await files.put(ID, new Uint8Array(), facts)).size, 0)
+    t.equal(await contentOf(files, ID), '')
+  },
+  'a body that comes in pieces is kept byte for byte, and read back in pieces': async (t, { files }) => {
+    const size = 3_000_001
+    const put = await files.put(ID, pieces(size), facts)
+    t.equal(put.size, size)
+    const got = await files.get(ID)
+    const chunks: Buffer[] = await got!.stream.toArray()
+    t.ok(chunks.length > 1)
+    const expected = Buffer.concat(await Array.fromAsync(pieces(size)))
+    t.ok(Buffer.concat(chunks).equals(expected))
+    t.equal((await files.put(`${ID}-again`, expected, facts)).etag, put.etag, 'the same bytes, the same etag')
+  },
+  'a range gives exactly its bytes': async (t, { files }) => {
+    await files.put(ID, Buffer.from('0123456789'), facts)
+    for (const [start, end, text] of [[0, 0, '0'], [2, 4, '234'], [9, 9, '9'], [0, 9, '0123456789']] as const) t.equal(await contentOf(files, ID, { start, end }), text)
+    t.equal((await files.get(ID, { start: 2, end: 4 }).then((file) => (file?.stream.destroy(), file)))?.size, 10, 'the size is the whole file\'s')
+    for (const [start, end] of [[10, 10], [0, 10], [4, 2], [-1, 3]] as const) await t.rejects(files.get(ID, { start, end }), RangeError)
+  },
+  'putting the same file again changes nothing, also at once': async (t, { files, another }) => {
+    const other = await another()
+    const all = await Promise.all([1, 2, 3, 4].map((n) => (n % 2 ? files : other).put(ID, pieces(200_000), facts)))
+    t.equal(new Set(all.map(({ etag }) => etag)).size, 1)
+    t.equal((await contentOf(files, ID))?.length, 200_000)
+    t.same(await files.list('', 10), [ID])
+  },
+  'other bytes under an id take the place of the earlier ones, and have another etag': async (t, { files }) => {
+    const first = await files.put(ID, Buffer.from('first'), facts)
+    const second = await files.put(ID, Buffer.from('second'), { contentType: 'video/mp4', expiresAt: facts.expiresAt + 1 })
+    t.not(second.etag, first.etag)
+    t.match(await files.stat(ID), { size: 6, contentType: 'video/mp4', expiresAt: facts.expiresAt + 1 })
+    t.equal(await contentOf(files, ID), 'second')
+  },
+  'a body that breaks off leaves nothing, or what was there before, and its error passes as it is': async (t, { files }) => {
+    const broken = async function* (): AsyncGenerator<Uint8Array> {
+      yield Buffer.from('half')
+      throw new TypeError('the provider went away')
+    }
+    await t.rejects(files.put(ID, broken(), facts), new TypeError('the provider went away'))
+    t.equal(await files.stat(ID), null)
+    t.same(await files.list('', 10), [])
+    await files.put(ID, Buffer.from('whole'), facts)
+    await t.rejects(files.put(ID, broken(), facts))
+    t.equal(await contentOf(files, ID), 'whole')
+  },
+  'while a file is being written, it is not there': async (t, { files }) => {
+    const { promise: rest, resolve } = Promise.withResolvers<void>()
+    const { promise: begun, resolve: begin } = Promise.withResolvers<void>()
+    const slow = async function* (): AsyncGenerator<Uint8Array> {
+      yield Buffer.alloc(100_000)
+      begin()
+      await rest
+      yield Buffer.alloc(100_000)
+    }
+    const put = files.put(ID, slow(), facts)
+    await begun
+    t.equal(await files.stat(ID), null)
+    t.same(await files.list('', 10), [])
+    t.equal(await files.sweep(facts.expiresAt, 10), 0)
+    resolve()
+    await put
+    t.equal((await files.stat(ID))?.size, 200_000)
+  },
+  'a removed file is gone, and removing it again is harmless': async (t, { files }) => {
+    await files.put(ID, Buffer.from('x'), facts)
+    await files.remove(ID)
+    await files.remove(ID)
+    t.equal(await files.get(ID), null)
+    t.same(await files.list('', 10), [])
+  },
+  'a stream that was given stays whole while its file is removed or replaced': async (t, { files }) => {
+    await files.put(ID, pieces(1_000_000), facts)
+    const removed = await files.get(ID)
+    await files.remove(ID)
+    const hash = (chunks: Buffer[]) => createHash('sha256').update(Buffer.concat(chunks)).digest('hex')
+    const expected = hash(await Array.fromAsync(pieces(1_000_000), (piece) => Buffer.from(piece)))
+    t.equal(hash(await removed!.stream.toArray()), expected)
+    await files.put(ID, pieces(1_000_000), facts)
+    const replaced = await files.get(ID)
+    await files.put(ID, Buffer.from('other'), facts)
+    t.equal(hash(await replaced!.stream.toArray()), expected)
+  },
+  'a stream that nobody reads to its end can be destroyed': async (t, { files }) => {
+    await files.put(ID, pieces(1_000_000), facts)
+    const file = await files.get(ID)
+    file!.stream.destroy()
+    while (!file!.stream.closed) await setImmediate()
+    t.ok(file!.stream.closed)
+  },
+  'a sweep removes what is past its time, no more than asked for, and nothing else': async (t, { files, another }) => {
+    for (const [n, expiresAt] of [1000, 2000, 3000, 2001].entries()) await files.put(`file-${n}`, Buffer.from('x'), { ...facts, expiresAt })
+    t.equal(await files.sweep(999, 10), 0)
+    t.equal(await files.sweep(2000, 1), 1)
+    t.equal(await files.sweep(2000, 10), 1)
+    t.equal(await files.sweep(2000, 10), 0)
+    t.same(await files.list('', 10), ['file-2', 'file-3'])
+    await files.put('file-2', Buffer.from('x'), { ...facts, expiresAt: 9000 })
+    t.equal(await files.sweep(3000, 10), 1, 'a file that was put again has its new time')
+    t.same(await (await another()).list('', 10), ['file-2'])
+    t.equal(await (await another()).sweep(9000, 10), 1, 'a handle that put nothing knows the times too')
+  },
+  'a list goes through all ids in order, a page at a time': async (t, { files }) => {
+    const ids = ['a-1', 'a-2', 'b-1', 'b-10', 'b-2']
+    for (const id of ids.toReversed()) await files.put(id, Buffer.from('x'), facts)
+    t.same(await files.list('', 2), ['a-1', 'a-2'])
+    t.same(await files.list('a-2', 2), ['b-1', 'b-10'])
+    t.same(await files.list('b-10', 2), ['b-2'])
+    t.same(await files.list('b-2', 2), [])
+  },
+  'closing twice is harmless, and a closed door cannot know': async (t, { files }) => {
+    await files.put(ID, Buffer.from('x'), facts)
+    await files.close()
+    await files.close()
+    await t.rejects(files.stat(ID), Unavailable)
+    await t.rejects(files.get(ID), Unavailable)
+    await t.rejects(files.put(ID, Buffer.from('x'), facts), Unavailable)
+    await t.rejects(files.sweep(0, 1), Unavailable)
+  },
+}
