@@ -28,6 +28,7 @@ import { parsePlanLimits, type PlanLimits } from './plan-limits.ts'
 import { openResources, type Resources } from './resources/resources.ts'
 import { openStore, type Store } from './store/store.ts'
 import type { SubmitDoors } from './tasks/submit.ts'
+import { verifyStore, type Verified } from './verify/verify.ts'
 import { openUpstreams, type Upstreams } from './upstream/upstreams.ts'
 
 export { openOps, type Check } from '../plugins/ops/listener.ts'
@@ -244,4 +245,14 @@ export function greeting(app: FastifyInstance, url: string, opsUrl: string): { t
 const PASTE: Record<Api, { path: string; body: string }> = {
   coding: { path: '/v1/chat/completions', body: '{"model":"svc-code","messages":[{"role":"user","content":"Hello"}]}' },
   media: { path: '/api/v1/generations', body: '{"kind":"image","prompt":"A lighthouse at dawn"}' },
+}
+
+/** `tollgate verify`: reads the whole store, which may be in use, and says what is not as it must be. */
+export async function verify(config: Config, now: number): Promise<Verified> {
+  const store = await openStore(config.STORE_URL)
+  try {
+    return await verifyStore(store, { now, keptSince: now - config.TASK_DAYS })
+  } finally {
+    await store.close()
+  }
 }

@@ -1,11 +1,11 @@
-/** Start: config → ops → doors → app → listen; stop on a signal. `tollgate [role]` and `tollgate config`. */
+/** Start: config → ops → doors → app → listen; stop on a signal. `tollgate [role]`, `tollgate config` and `tollgate verify`. */
 import closeWithGrace from 'close-with-grace'
 import type { FastifyInstance } from 'fastify'
 import pino, { type Logger } from 'pino'
-import { buildApp, greeting, openDoors, openOps, type Check, type Doors, type Opener } from './app.ts'
+import { buildApp, greeting, openDoors, openOps, verify, type Check, type Doors, type Opener } from './app.ts'
 import { ConfigError, readConfig, ROLES, type Config, type Explained } from './config.ts'
 
-const COMMANDS = ['config'] as const
+const COMMANDS = ['config', 'verify'] as const
 
 const FIRST_PAUSE_MS = 250
 const LONGEST_PAUSE_MS = 5_000
@@ -16,6 +16,7 @@ try {
   const isCommand = COMMANDS.some((command) => command === argument)
   const { config, explained } = readConfig(process.env, isCommand ? undefined : argument)
   if (argument === 'config') process.stdout.write(explain(explained))
+  else if (argument === 'verify') process.exitCode = report(await verify(config, Date.now()))
   else await run(config)
 } catch (error) {
   // What is wrong with the surroundings is an Error of one sentence; anything more special is a fault of ours, with its stack.
@@ -28,6 +29,14 @@ function explain(explained: Explained[]): string {
   return explained
     .map(({ name, value, default: fallback, source, meaning }) => `${name}=${value}\n  ${source}${source === 'default' ? '' : `, default ${fallback || 'empty'}`}. ${meaning}\n`)
     .join('')
+}
+
+/** Prints what was verified. Returns the exit code: 1 when anything is not as it must be. */
+function report({ checked, violations }: Awaited<ReturnType<typeof verify>>): number {
+  for (const violation of violations) process.stdout.write(`${violation}\n`)
+  const counts = Object.entries(checked).map(([what, count]) => `${count} ${what}`)
+  process.stdout.write(`${counts.join(', ')} checked: ${violations.length === 0 ? 'all as they must be' : `${violations.length} violations`}\n`)
+  return violations.length === 0 ? 0 : 1
 }
 
 function openLog(config: Config): Logger {

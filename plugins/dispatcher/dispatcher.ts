@@ -6,7 +6,7 @@ import type { Delivery } from '../../src/tasks/task.ts'
 import { deliver, type Attempted } from './deliver.ts'
 
 /** Deliveries under way at once in this process, to one receiver, and for one tenant. */
-const CAPS = { limit: 128, perHost: 8, perTenant: 32 }
+const CAPS = { limit: 1_000, perHost: 4, perTenant: 100 }
 const TICK_MS = 1_000
 /** Beyond an attempt's own time: reading the key, writing the attempt down. */
 const LEASE_SLACK_MS = 30_000

@@ -39,8 +39,8 @@ export type Store = Declarations & TaskStore & {
   ): Promise<Answer<N>>
   subscription(id: string): Promise<Subscription | null>
   /**
-   * Subscriptions that have a Plan resource which was not removed, open reservations, open holds, or ended periods in their record; in order
-   * of their ids, which come after `after`. Each as it is when it is read: the last one may have changed since the first.
+   * Subscriptions that have a Plan resource which was not removed, open reservations, open holds, or ended periods in their record; in the
+   * order of their ids, which come after `after`. Each is read by itself, and may have changed since it was found.
    */
   subscriptionsWith(what: 'plan' | 'reservations' | 'holds' | 'past', after: string, limit: number): Promise<Subscription[]>
 
@@ -48,8 +48,8 @@ export type Store = Declarations & TaskStore & {
   mintKey(key: KeyVersion): Promise<{ outcome: 'created' | 'existing'; key: KeyVersion }>
   /**
    * Changes a version of a key, and answers it as it is then. `tell` names the subscriptions that must learn of it: they are added to the
-   * key's list in the same write. A revoked version can only be deleted, and a deleted one stays so: a change that would bring it back, such
-   * as one by a controller that read it long ago, changes nothing. Null: no such version.
+   * key's list in the same write. A revoked version can only be deleted, and a deleted one stays deleted: a change that would bring it back
+   * was decided on what was read before, and changes nothing. Null: no such version.
    */
   setKey(id: string, change: KeyChange, tell: string[]): Promise<KeyVersion | null>
   /**

@@ -4,8 +4,8 @@ import type { Delivery, DeliveryAttempt, Task, TaskFacts, TaskFilter, TaskGuard,
 
 export type TaskStore = {
   /**
-   * Ids of subscriptions with a waiting task of one of these kinds that is ready at `now` while fewer run than may: longest unserved first,
-   * of those never served the longest ready.
+   * Ids of subscriptions with a waiting task of one of these kinds that is ready at `now` while fewer run than may: longest unserved first;
+   * of those never served, the longest ready.
    */
   subscriptionsDue(kinds: string[], now: number, limit: number): Promise<string[]>
   /** Keeps an ended period for good: the first that is told of a subscription and number. */
@@ -13,11 +13,11 @@ export type TaskStore = {
   /** The archived periods of a subscription, oldest first. */
   periods(subscription: string): Promise<MediaPeriod[]>
 
-  /** Stores a task in state `pending`, unless one has its tenant and idempotency key, or its id: both times answers the one that is stored. */
+  /** Stores a new task unless one has its tenant and idempotency key, or its id: both times answers the one that is stored. */
   createTask(task: Task): Promise<{ outcome: 'created' | 'existing'; task: Task }>
   /**
-   * Moves a task if it passes the guard, with the facts in the same write, and answers it as it is then; null when it did not pass or is not
-   * there. A fact `idempotency` of null frees the key.
+   * Moves a task if it passes the guard, with the facts in the same write, and answers it as it is then; null when it did not pass or is
+   * not there. A fact `idempotency` of null frees the key.
    */
   moveTask(id: string, guard: TaskGuard, to: TaskState, facts: TaskFacts): Promise<Task | null>
   /**
@@ -28,7 +28,10 @@ export type TaskStore = {
   /** By id, in whatever state; null also when it is another tenant's. */
   task(tenant: string, id: string): Promise<Task | null>
   taskWithKey(tenant: string, idempotencyKey: string): Promise<Task | null>
-  /** Visible tasks (never `pending` or `rejected`), newest first, with ids below `before` (null: from the newest), created strictly between the filter's times. */
+  /**
+   * Visible tasks (never `pending` or `rejected`), newest first, with ids below `before` (null: from the newest). `createdAfter` and
+   * `createdBefore` are left out themselves.
+   */
   tasks(tenant: string, filter: TaskFilter, before: string | null, limit: number): Promise<Task[]>
   /** Tasks whose `sweepAt` has come, earliest first. */
   tasksDue(now: number, limit: number): Promise<Task[]>
@@ -37,11 +40,15 @@ export type TaskStore = {
   /** Removes final tasks that ended before `before` and have nothing to relay, oldest first, with their deliveries. Answers how many. */
   removeTasks(before: number, limit: number): Promise<number>
 
-  /** Clears the outbox and `sweepAt` of a task and stores its deliveries, those that are not there yet, in one write. A task that is not there has none. */
+  /**
+   * Stores the deliveries of a task, those that are not there yet, and clears its outbox and `sweepAt`, in one write. Nothing happens when
+   * the task is not there.
+   */
   relay(taskId: string, deliveries: Delivery[]): Promise<void>
   /**
-   * Leases pending deliveries that are due, `limit` of them now: at most `perHost` of one receiver and `perTenant` of one tenant are leased at
-   * any time. Longest due first, one for each receiver before any gets a second. One whose lease ended is claimed again, with the next epoch.
+   * Leases pending deliveries that are due, `limit` of them now: at most `perHost` of one receiver and `perTenant` of one tenant are leased
+   * at any time. Longest due first, one for each tenant before any gets a second. One whose lease ended is claimed again, with the next
+   * epoch.
    */
   claimDeliveries(now: number, leaseUntil: number, caps: { limit: number; perHost: number; perTenant: number }): Promise<Delivery[]>
   /**

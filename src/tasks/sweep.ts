@@ -19,7 +19,11 @@ const nothing = (): Swept => ({ rejected: 0, settled: 0, relayed: 0, lost_lease:
 export async function sweepTasks(doors: TaskDoors): Promise<Swept> {
   const swept = nothing()
   for (const task of await doors.store.tasksDue(doors.clock(), BATCH)) {
-    const reason = await sweepTask(doors, task)
+    // One task that cannot be mended must not keep the others waiting.
+    const reason = await sweepTask(doors, task).catch((err: unknown) => {
+      doors.log.error({ err, taskId: task.id, state: task.state }, 'a task could not be swept; it will be tried again')
+      return null
+    })
     if (reason) swept[reason]++
   }
   return swept

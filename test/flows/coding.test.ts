@@ -1,12 +1,13 @@
 /** The Coding Plan API as its users see it: the program as a process, its manifests as files, and HTTP. */
-import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { all, answer, at, chat, events, get, post, used, type Answer, type Event } from './calls.ts'
 import { eventually } from './eventually.ts'
 import { apiKey, codingPlan, declare, withdraw } from './manifests.ts'
-import { REPOSITORY, start, type Program } from './program.ts'
+import { PROGRAM, REPOSITORY, start, type Exit, type Program } from './program.ts'
+import { run } from './run.ts'
 import { openUpstream } from './upstream.ts'
 
 const MESSAGES = [{ role: 'user', content: 'Say hello to the world' }]
@@ -24,8 +25,8 @@ async function startFor(t: Test, folder: string, env: Record<string, string> = {
 }
 
 /** Declares a plan and a key of that name in a file of that name, and gives the key. */
-async function issue(folder: string, program: Program, name: string, ...plan: [spec?: object, coding?: object]): Promise<string> {
-  await declare(folder, name, codingPlan(name, ...(plan as [])), apiKey(`${name}-key`, name))
+async function issue(folder: string, program: Program, name: string, spec: Record<string, unknown> = {}, coding: Record<string, unknown> = {}): Promise<string> {
+  await declare(folder, name, codingPlan(name, spec, coding), apiKey(`${name}-key`, name))
   return program.key(`${name}-key`)
 }
 
@@ -144,7 +145,7 @@ t.test('a rotated key is a new one, and the old one works on beside it', async (
     const now = await program.keyNow('rotated-key')
     return now !== null && now !== old ? now : null
   })
-  t.equal((await chat(program, fresh)).status, 200)
+  await answers(() => chat(program, fresh), 200)
   t.equal((await chat(program, old)).status, 200)
   t.same(await used(program, fresh), await used(program, old), 'rotating resets no window')
 })
@@ -163,9 +164,8 @@ t.test('deleting a plan and declaring it again refills nothing', async (t) => {
   const before = await used(program, key)
   t.ok(before.session > 0)
   await withdraw(shared, 'again')
-  await answers(() => chat(program, key), 401)
+  await answers(() => get(program, key, '/v1/usage'), 401)
   const fresh = await issue(shared, program, 'again')
-  await answers(() => get(program, fresh, '/v1/usage'), 200)
   t.same(await used(program, fresh), before)
 })
 
@@ -216,27 +216,74 @@ t.test('health and metrics are on the operations listener only', async (t) => {
   for (const path of ['/livez', '/readyz', '/metrics']) t.equal((await fetch(`${program.url}${path}`)).status, 404)
 })
 
-t.test('SIGTERM lets a running stream end, admits no new request, and its usage is kept', async (t) => {
+/** A program whose upstream streams one word and then waits; how long a stop may take is no excuse to wait for that. */
+async function startSlow(t: Test) {
   const folder = await folderFor(t)
   const upstream = await openUpstream()
   t.teardown(() => upstream.close())
-  await writeFile(join(folder, 'upstreams.yaml'), JSON.stringify({ upstreams: [{ name: 'slow', baseUrl: upstream.url, apiKey: 'none', model: 'slow-1', wire: 'chat' }] }))
-  const env = { UPSTREAMS: join(folder, 'upstreams.yaml') }
-  const stopped = await startFor(t, folder, env)
-  const key = await issue(folder, stopped, 'drained')
-  const stream = events(await post(stopped, key, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true }))
-  const first = await stream.next()
-  t.equal(at((first.value as Event).data, 'model'), 'svc-code')
+  const file = join(folder, 'upstreams.yaml')
+  await writeFile(file, JSON.stringify({ upstreams: [{ name: 'slow', baseUrl: upstream.url, apiKey: 'none', model: 'slow-1', wire: 'chat' }] }))
+  const restart = () => startFor(t, folder, { UPSTREAMS: file, SHUTDOWN_SECONDS: '600' })
+  const slow = await restart()
+  return { slow, upstream, restart, key: await issue(folder, slow, 'slow') }
+}
 
-  const exit = stopped.stop()
-  await eventually('not ready', async () => ((await fetch(`${stopped.opsUrl}/readyz`)).status === 503 ? true : null))
-  t.equal((await fetch(`${stopped.opsUrl}/livez`)).status, 200)
-  await eventually('no new connection', () => fetch(`${stopped.url}/v1/models`).then(() => null, () => true))
+async function openStream(slow: Program, key: string, signal?: AbortSignal): Promise<AsyncGenerator<Event>> {
+  const stream = events(await post(slow, key, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true }, signal))
+  const { value } = await stream.next()
+  if (at(value?.data, 'choices', 0, 'delta', 'content') !== 'Hello') throw new Error(`the stream began with ${JSON.stringify(value)}`)
+  return stream
+}
+
+/** Waits for the end of a program that was told to stop. */
+function exitOf(exit: Promise<Exit>): Promise<Exit> {
+  let seen: Exit | null = null
+  void exit.then((done) => (seen = done))
+  return eventually('the exit', async () => seen)
+}
+
+t.test('SIGTERM lets a running stream end, takes no new connection, and exits when nothing is in flight', async (t) => {
+  const { slow, upstream, restart, key } = await startSlow(t)
+  const stream = await openStream(slow, key)
+  const exit = slow.stop()
+  await eventually('not ready', async () => ((await fetch(`${slow.opsUrl}/readyz`)).status === 503 ? true : null))
+  t.equal((await fetch(`${slow.opsUrl}/livez`)).status, 200)
+  await eventually('no new connection', () => fetch(`${slow.url}/v1/models`).then(() => null, () => true))
   upstream.finish()
-  const rest = await all(stream)
-  t.equal(rest.at(-1)?.data, '[DONE]')
-  t.same(await exit, { code: 0, signal: null })
+  t.equal((await all(stream)).at(-1)?.data, '[DONE]')
+  t.same(await exitOf(exit), { code: 0, signal: null })
+  t.equal((await used(await restart(), key)).session, upstream.totalTokens)
+})
 
-  const restarted = await startFor(t, folder, env)
-  t.equal((await used(restarted, key)).session, upstream.totalTokens)
+t.test('a second SIGTERM does not wait for the stream', async (t) => {
+  const { slow, key } = await startSlow(t)
+  const stream = await openStream(slow, key)
+  void slow.stop()
+  await eventually('not ready', async () => ((await fetch(`${slow.opsUrl}/readyz`)).status === 503 ? true : null))
+  await exitOf(slow.stop())
+  await t.rejects(all(stream))
+})
+
+t.test('a client that leaves in the middle of a stream is charged for what was streamed, and its reservation ends', async (t) => {
+  const { slow, key } = await startSlow(t)
+  const leaving = new AbortController()
+  await openStream(slow, key, leaving.signal)
+  const reserved = async () => Number(at((await get(slow, key, '/v1/usage')).body, 'session', 'reserved'))
+  t.ok((await reserved()) > 0)
+  leaving.abort()
+  await eventually('the reservation to end', async () => ((await reserved()) === 0 ? true : null))
+  const { session } = await used(slow, key)
+  t.ok(session > 0 && session < 100, `${session} tokens`)
+})
+
+t.test('a start that cannot succeed says why in one sentence and exits with 1', async (t) => {
+  const folder = await folderFor(t)
+  await mkdir(join(folder, 'data'))
+  await writeFile(join(folder, 'data/tollgate.db'), 'no database'.repeat(100))
+  const damaged = await run(process.execPath, [PROGRAM], { cwd: folder, env: { PORT: '0', OPS_PORT: '0' } })
+  t.match(damaged.stderr, /^The store .*tollgate\.db .*\n$/)
+  t.equal(damaged.code, 1)
+  const nonsense = await run(process.execPath, [PROGRAM], { cwd: folder, env: { PORT: 'many', OPS_PORT: '0' } })
+  t.match(nonsense.stderr, /^PORT was "many"; it may be .*\n$/)
+  t.equal(nonsense.code, 1)
 })

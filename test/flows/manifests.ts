@@ -40,3 +40,13 @@ export async function declare(folder: string, file: string, ...resources: object
 export async function withdraw(folder: string, file: string): Promise<void> {
   await rm(join(folder, 'plans', `${file}.yaml`))
 }
+
+/** A Media plan; members of `spec` replace or join the defaults here. */
+export function mediaPlan(name: string, spec: Spec = {}, media: Spec = {}): object {
+  return {
+    apiVersion: 'tollgate.dev/v1alpha1',
+    kind: 'Plan',
+    metadata: { name, namespace: NAMESPACE },
+    spec: { product: 'Media', media: { allowance: '1000.00', ...media }, ...spec },
+  }
+}

@@ -14,7 +14,7 @@ export type Program = {
   pid: number
   /** Every line that it logged so far. */
   log: string[]
-  /** The API key in the Secret file, once it is there. */
+  /** The API key in the Secret file, once it is there and known to the gateway, which is a moment later. */
   key(secretName: string): Promise<string>
   /** The API key in the Secret file, or null when there is no such file now. */
   keyNow(secretName: string): Promise<string | null>
@@ -27,6 +27,7 @@ export type Program = {
 export const NAMESPACE = 'acme'
 
 export const REPOSITORY = join(import.meta.dirname, '../..')
+export const PROGRAM = join(REPOSITORY, 'bin/tollgate.mjs')
 
 type Options = {
   /** The working folder; `plans` in it are the manifests, `data` in it is written. */
@@ -71,7 +72,12 @@ export async function start({ folder, env = {}, root = REPOSITORY, namespace = N
     ...addresses,
     pid: child.pid ?? 0,
     log,
-    key: (secretName) => eventually(`the Secret ${secretName}`, () => keyNow(secretName)),
+    key: (secretName) =>
+      eventually(`the Secret ${secretName}`, async () => {
+        const key = await keyNow(secretName)
+        const known = key !== null && (await fetch(`${addresses.url}/v1/usage`, { headers: { authorization: `Bearer ${key}` } })).status !== 401
+        return known ? key : null
+      }),
     keyNow,
     stop: () => end('SIGTERM'),
     kill: () => end('SIGKILL'),

@@ -8,12 +8,14 @@ import { openDatabase } from './database.ts'
 import { declarationTables, openDeclarations } from './declarations.ts'
 import { deliveryTables, openDeliveries } from './deliveries.ts'
 import { keyTables, openKeys } from './keys.ts'
+import { laneTables } from './lanes.ts'
 import { openProcesses, processTables } from './processes.ts'
 import { openSubscriptions, subscriptionTables } from './subscriptions.ts'
+import { openTaskLists } from './task-lists.ts'
 import { openTasks, taskTables } from './tasks.ts'
 
 /** The schema's versions: each entry leads from the one before it. An entry that was released is never edited; a change is a new entry. */
-const UPGRADES = [subscriptionTables + keyTables + processTables + declarationTables + taskTables + deliveryTables]
+const UPGRADES = [subscriptionTables + keyTables + processTables + declarationTables + taskTables + deliveryTables + laneTables]
 
 /** Opens `file`; see `openDatabase` for how that fails. */
 export function openSqlite(file: string, options: ChangeOptions = {}): Store {
@@ -28,6 +30,7 @@ export function openSqlite(file: string, options: ChangeOptions = {}): Store {
     ...openKeys(database),
     ...openDeclarations(database),
     ...openTasks(database, deliveries.deliveries),
+    ...openTaskLists(database),
     ...deliveries.verbs,
     close: async () => {
       await changes.close()

@@ -1,8 +1,9 @@
-/** The tenant of the store's contract: a Coding plan, its requests and its keys, in facts that every proof can bend. */
+/** The tenant of the store's contract: its plans, requests, tasks, deliveries and keys, in facts that every proof can bend. */
 import type { KeyVersion } from '../../../src/keys.ts'
-import type { CodingTerms, Terms } from '../../../src/plans.ts'
+import type { CodingTerms, MediaTerms, Terms } from '../../../src/plans.ts'
 import type { Operation } from '../../../src/subscription/operations.ts'
 import type { Subscription } from '../../../src/subscription/subscription.ts'
+import type { Delivery, Task } from '../../../src/tasks/task.ts'
 
 type In<N extends Operation['op']> = Extract<Operation, { op: N }>
 
@@ -19,6 +20,14 @@ const CODING: CodingTerms = {
   maxConcurrentRequests: 1000,
   maxOutputTokens: 65_536,
 }
+const MEDIA: MediaTerms = {
+  allowance: 1_000_000,
+  period: { unit: 'days', count: 30 },
+  maxConcurrentTasks: 100,
+  maxQueuedTasks: 2000,
+  attempts: 3,
+  prices: [],
+}
 const TERMS: Terms = { displayName: 'Code', requestsPerMinute: 1_000_000, maxKeys: 5, rotationOverlapMs: 0, media: null, coding: CODING }
 
 export function plan(facts: Partial<In<'applyPlan'>> = {}, coding: Partial<CodingTerms> = {}): In<'applyPlan'> {
@@ -31,6 +40,75 @@ export function plan(facts: Partial<In<'applyPlan'>> = {}, coding: Partial<Codin
     activeFrom: null,
     activeUntil: null,
     verdict: null,
+    ...facts,
+  }
+}
+
+export function mediaPlan(media: Partial<MediaTerms> = {}, facts: Partial<In<'applyPlan'>> = {}): In<'applyPlan'> {
+  return plan({ product: 'Media', terms: { ...TERMS, media: { ...MEDIA, ...media } }, ...facts })
+}
+
+/** A UUID v7: the `n`th of its millisecond. */
+export function taskId(n: number, at = T0): string {
+  const time = at.toString(16).padStart(12, '0')
+  return `${time.slice(0, 8)}-${time.slice(8)}-7000-8000-${String(n).padStart(12, '0')}`
+}
+
+export function hold(id: string, kind = 'image'): In<'hold'> {
+  return { op: 'hold', task: id, kind, amount: 1, keyId: 'key-1', keyCap: null, keysVersion: 1 }
+}
+
+export function task(n: number, facts: Partial<Task> = {}): Task {
+  return {
+    id: taskId(n),
+    tenant: 'acme',
+    subscription: 'acme/studio',
+    keyId: 'key-1',
+    keyVersionId: 'key-1-0',
+    object: 'generation',
+    verb: 'image',
+    input: { prompt: 'A lighthouse' },
+    webhookUrl: 'https://hooks.example/acme',
+    metadata: {},
+    idempotency: null,
+    price: { verb: 'image', micro: 40_000, per: 'Job' },
+    estimatedCost: 40_000,
+    maxAttempts: 3,
+    state: 'pending',
+    epoch: 0,
+    progress: 0,
+    attempts: 0,
+    lostLeases: 0,
+    outcome: null,
+    actualCost: null,
+    refundAmount: null,
+    createdAt: T0,
+    startedAt: null,
+    endedAt: null,
+    sweepAt: T0 + 60_000,
+    outbox: [],
+    ...facts,
+  }
+}
+
+/** The delivery of `event` of the `n`th task, due at once. */
+export function delivery(n: number, facts: Partial<Delivery> = {}): Delivery {
+  const event = facts.event ?? 'task.completed'
+  return {
+    id: `${taskId(n)}.${event}`,
+    taskId: taskId(n),
+    tenant: 'acme',
+    keyVersionId: 'key-1-0',
+    event,
+    url: 'https://hooks.example/acme',
+    host: 'hooks.example',
+    body: '{}',
+    state: 'pending',
+    nextAttemptAt: T0,
+    epoch: 0,
+    leaseUntil: null,
+    attempts: [],
+    createdAt: T0,
     ...facts,
   }
 }

@@ -58,6 +58,20 @@ export const keyPromises: Promises<Place> = {
     t.same((await other.keysToTell(10)).map(({ id }) => id), ['k1-0'])
   },
 
+  'a version that was revoked or deleted never comes back, whoever believes that it is active': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    await store.mintKey(keyVersion('k1', 0, { state: 'active' }))
+    const revoked = await store.setKey('k1-0', { state: 'revoked' }, [ID])
+    t.same(await other.setKey('k1-0', { state: 'active', cap: 5 }, ['acme/other']), revoked)
+    t.same(await other.setKey('k1-0', { state: 'suspended' }, []), revoked)
+    t.match(await other.setKey('k1-0', { state: 'revoked' }, [ID]), { state: 'revoked', tell: [ID] }, 'revoked twice is revoked')
+    const deleted = await store.setKey('k1-0', { state: 'deleted', secretName: null }, [])
+    t.match(deleted, { state: 'deleted', cap: null, tell: [ID] })
+    for (const state of ['pending', 'active', 'suspended', 'revoked'] as const) t.same(await other.setKey('k1-0', { state }, []), deleted)
+    t.same(await store.keysAlive('', 10), [])
+    t.match(await store.setKey('k1-0', { secretName: 'old' }, []), { state: 'deleted', secretName: 'old' })
+  },
+
   'the versions of a key come newest first, whatever their number of digits': async (t, place) => {
     const store = await place.open()
     await Promise.all([2, 10, 0, 9].map((revision) => store.mintKey(keyVersion('k1', revision))))

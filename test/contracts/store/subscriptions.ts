@@ -1,6 +1,6 @@
 import type { Promises } from '../promises.ts'
 import type { Place } from '../store.ts'
-import { admit, ID, plan, settle, T0 } from './acme.ts'
+import { admit, hold, ID, mediaPlan, plan, settle, T0, taskId } from './acme.ts'
 
 export const subscriptionPromises: Promises<Place> = {
   'a subscription that no Plan ever made is not there': async (t, place) => {
@@ -69,5 +69,25 @@ export const subscriptionPromises: Promises<Place> = {
     t.same(await listed('plan', 'globex/b', 2), [])
     t.same(await listed('reservations', '', 10), ['acme/c', 'globex/a'])
     t.same(await store.subscriptionsWith('reservations', 'acme/c', 1), [await store.subscription('globex/a')])
+  },
+
+  'subscriptions with open holds, or with ended periods, are listed by pages in the order of their ids': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    const ids = ['acme/a', 'acme/b', 'globex/a']
+    const later = T0 + 40 * 24 * 3_600_000
+    await Promise.all(ids.map((id) => store.change(id, mediaPlan(), T0)))
+    await Promise.all(ids.map((id) => store.change(id, hold(taskId(1)), T0)))
+    const listed = async (what: 'holds' | 'past', after = '', limit = 10) =>
+      (await other.subscriptionsWith(what, after, limit)).map(({ id }) => id)
+    t.same(await listed('holds', 'acme/a', 1), ['acme/b'])
+    t.same(await listed('past'), [])
+
+    await store.change('acme/b', { op: 'close', task: taskId(1), actual: 1 }, T0)
+    for (const id of ['acme/a', 'acme/b']) await store.change(id, hold(taskId(2)), later)
+    await store.change('acme/b', { op: 'close', task: taskId(2), actual: 1 }, later)
+    t.same(await listed('holds'), ['acme/a', 'globex/a'])
+    t.same(await listed('past'), ['acme/a', 'acme/b'])
+    t.same(await store.change('acme/b', { op: 'archived', n: 0 }, later), { outcome: 'archived' })
+    t.same(await listed('past'), ['acme/a'])
   },
 }

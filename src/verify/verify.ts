@@ -1,0 +1,164 @@
+/**
+ * Reads a whole store and says in sentences what is not as it must be (`tollgate verify`; `docs/media.md`, "Money"). Mends nothing. Others may write meanwhile: each
+ * rule is about facts that were read in an order which makes it true, or were read again.
+ */
+import type { Store } from '../store/store.ts'
+import type { Hold, MediaPeriod, Subscription } from '../subscription/subscription.ts'
+import { FINAL, type Task } from '../tasks/task.ts'
+import { chargeFor, moneyViolations, type Charge } from './money.ts'
+import { recordViolations } from './record.ts'
+import { deliveryViolations, OVERDUE_MS, taskViolations } from './task.ts'
+
+export type Verified = {
+  checked: { subscriptions: number; periods: number; tasks: number; deliveries: number }
+  /** A sentence each. Ids and amounts, never a prompt, an address or a key. */
+  violations: string[]
+}
+
+/** What verifying one tenant stands on. */
+type Reading = { store: Store; now: number; keptSince: number; found: Verified }
+
+/** What was read of one subscription at one time. */
+type Books = { record: Subscription; periods: MediaPeriod[] }
+
+const PAGE = 200
+
+/**
+ * Verifies everything that the store lists. `now` is the time, `keptSince` (epoch ms) the time before which tasks that ended may have been removed: now − TASK_DAYS.
+ * Throws `Unavailable` when the store cannot be read.
+ */
+export async function verifyStore(store: Store, { now, keptSince = 0 }: { now: number; keptSince?: number }): Promise<Verified> {
+  const found: Verified = { checked: { subscriptions: 0, periods: 0, tasks: 0, deliveries: 0 }, violations: [] }
+  const tenants = Map.groupBy(await subscriptionIds(store), (id) => id.slice(0, id.indexOf('/')))
+  for (const [tenant, ids] of tenants) await verifyTenant({ store, now, keptSince, found }, tenant, ids)
+  return found
+}
+
+async function subscriptionIds(store: Store): Promise<Set<string>> {
+  const ids = new Set<string>()
+  for (const what of ['plan', 'holds', 'past', 'reservations'] as const) {
+    for (let after = '', more = true; more; ) {
+      const batch = await store.subscriptionsWith(what, after, PAGE)
+      for (const { id } of batch) ids.add(id)
+      after = batch.at(-1)?.id ?? after
+      more = batch.length === PAGE
+    }
+  }
+  return ids
+}
+
+async function verifyTenant(reading: Reading, tenant: string, ids: string[]): Promise<void> {
+  const { store, found } = reading
+  const before = new Map<string, Books>()
+  for (const id of ids) {
+    const books = await readBooks(store, id)
+    if (books) before.set(id, books)
+  }
+  const { charges, unheld } = await verifyTasks(reading, tenant, before)
+  for (const [id, books] of before) {
+    const after = (await readBooks(store, id)) ?? books
+    found.checked.subscriptions++
+    found.checked.periods += after.periods.length
+    found.violations.push(...recordViolations(after.record))
+    found.violations.push(...moneyViolations(id, books.periods, after.periods, charges.get(id) ?? [], reading.keptSince))
+    await verifyHolds(reading, books.record, after.record)
+    await verifyReservations(reading, books.record, after.record)
+    for (const task of unheld.get(id) ?? []) await verifyUnheld(reading, task, after.record)
+  }
+}
+
+/** The record first: a period that is not in it any more was archived before. */
+async function readBooks(store: Store, id: string): Promise<Books | null> {
+  const record = await store.subscription(id)
+  if (!record) return null
+  const open = record.media ? [...record.media.past, record.media.period] : []
+  const archived = (await store.periods(id)).filter(({ n }) => !open.some((period) => period.n === n))
+  return { record, periods: [...archived, ...open].sort((a, b) => a.n - b.n) }
+}
+
+/** Looks at each task once. `unheld` are those that should have a hold, and had none when the records were read. */
+async function verifyTasks({ store, now, keptSince, found }: Reading, tenant: string, before: Map<string, Books>): Promise<{ charges: Map<string, Charge[]>; unheld: Map<string, Task[]> }> {
+  const charges = new Map<string, Charge[]>()
+  const unheld = new Map<string, Task[]>()
+  const byKey = new Map<string, string>()
+  for await (const task of tasksOf(store, tenant)) {
+    found.checked.tasks++
+    found.violations.push(...taskViolations(task, now))
+    if (FINAL.includes(task.state) && task.webhookUrl !== null && (task.endedAt ?? 0) >= keptSince) {
+      const deliveries = await store.deliveries(task.id)
+      found.checked.deliveries += deliveries.length
+      found.violations.push(...deliveryViolations(task, deliveries, now))
+    }
+    const other = task.idempotency && byKey.get(task.idempotency.key)
+    if (other) found.violations.push(`tasks ${other} and ${task.id} of ${tenant} have one Idempotency-Key`)
+    if (task.idempotency) byKey.set(task.idempotency.key, task.id)
+    const charge = chargeFor(task)
+    if (charge) append(charges, task.subscription, charge)
+    const known = before.get(task.subscription)
+    if (isOpen(task) && !known?.record.media?.holds[task.id]) append(unheld, task.subscription, task)
+  }
+  return { charges, unheld }
+}
+
+/** Queued or processing: it was held before, and its hold is closed after. */
+function isOpen({ state }: Task): boolean {
+  return state === 'queued' || state === 'processing'
+}
+
+function append<V>(lists: Map<string, V[]>, name: string, value: V): void {
+  const list = lists.get(name)
+  if (list) list.push(value)
+  else lists.set(name, [value])
+}
+
+async function* tasksOf(store: Store, tenant: string): AsyncGenerator<Task> {
+  for (const object of ['generation', 'operation'] as const) {
+    const filter = { object, verb: null, states: null, createdAfter: null, createdBefore: null }
+    for (let before: string | null = null, more = true; more; ) {
+      const page: Task[] = await store.tasks(tenant, filter, before, PAGE)
+      yield* page
+      before = page.at(-1)?.id ?? before
+      more = page.length === PAGE
+    }
+  }
+}
+
+/** Open before the record was read and open after: it never settled, so the record must hold it. */
+async function verifyUnheld({ store, found }: Reading, task: Task, after: Subscription): Promise<void> {
+  if (after.media?.holds[task.id]) return
+  const again = await store.task(task.tenant, task.id)
+  if (again && isOpen(again)) found.violations.push(`task ${task.id} of ${after.id} is ${again.state}, but nothing is held for it`)
+}
+
+/** What is held before and after a task was read must be of a task that is open, but for the moments that the sweeps have. */
+async function verifyHolds({ store, now, found }: Reading, before: Subscription, after: Subscription): Promise<void> {
+  for (const [id, first] of Object.entries(before.media?.holds ?? {})) {
+    const task = await store.task(before.tenant, id)
+    const hold = after.media?.holds[id]
+    if (!hold || hold.at !== first.at) continue
+    for (const sentence of holdViolations(first, hold, task, now)) found.violations.push(`${after.id} holds ${hold.amount} micro-units for task ${id}, ${sentence}`)
+  }
+}
+
+function* holdViolations(first: Hold, hold: Hold, task: Task | null, now: number): Generator<string> {
+  if (!task) {
+    if (now - hold.at > OVERDUE_MS) yield 'which is not there'
+    return
+  }
+  if (hold.amount !== task.estimatedCost) yield `whose quote is ${task.estimatedCost}`
+  if (FINAL.includes(task.state)) {
+    if (now - (task.endedAt ?? 0) > OVERDUE_MS && now - hold.at > OVERDUE_MS) yield `which was ${task.state} long ago`
+  } else if (task.state === 'queued' && first.run?.claim === hold.run?.claim && hold.run && now - hold.run.at > OVERDUE_MS) {
+    yield 'which was claimed long ago and never began'
+  }
+}
+
+/** Whoever reserved says that it lives, and is forgotten only after its reservations were charged. */
+async function verifyReservations({ store, now, found }: Reading, before: Subscription, after: Subscription): Promise<void> {
+  const old = Object.entries(before.coding?.reservations ?? {}).filter(([id, { at }]) => now - at > OVERDUE_MS && after.coding?.reservations[id])
+  if (old.length === 0) return
+  const known = new Set((await store.beats()).map(({ instance }) => instance))
+  for (const [id, { instance, tokens }] of old) {
+    if (!known.has(instance)) found.violations.push(`${after.id} reserves ${tokens} tokens for request ${id} of a process that is gone`)
+  }
+}

@@ -1,0 +1,217 @@
+/** What every source of declared resources promises. */
+import type { ApiKeyResource, ApiKeyStatus, KeySecret, Ref, Resources } from '../../src/resources/resources.ts'
+import { apiKey, codingPlan, mediaPlan } from '../resources/manifests.ts'
+import type { Promises } from './promises.ts'
+
+type Document = Record<string, unknown>
+
+/** Empty at first: a source, and what an operator does to it. The place closes what it opened. */
+export type Place = {
+  open(): Promise<Resources>
+  /** Declares these, in place of earlier ones of the same names. May reject if the source refuses at once. */
+  declare(...documents: Document[]): Promise<void>
+  withdraw(ref: Ref): Promise<void>
+  /** Resolves when the source has seen everything that was done so far. */
+  settle(): Promise<void>
+  /** A Secret that somebody else made. */
+  makeForeignSecret(namespace: string, name: string): Promise<void>
+  /** What lies in a Secret, ours or not; null when there is none. */
+  secretEntries(namespace: string, name: string): Promise<Record<string, string> | null>
+  /** Somebody changes our Secret by hand. */
+  tamper(namespace: string, name: string): Promise<void>
+}
+
+const STUDIO: Ref = { kind: 'Plan', namespace: 'acme', name: 'studio' }
+const CI: Ref = { kind: 'ApiKey', namespace: 'acme', name: 'ci' }
+const SECRET: KeySecret = { apiKey: 'svc_live_first', keyId: 'uid-0', mac: 'aa' }
+
+/** Opened and watching, with everything that was told so far. */
+async function watching(place: Place): Promise<{ resources: Resources; told: string[] }> {
+  const resources = await place.open()
+  const told: string[] = []
+  await resources.watch(({ kind, namespace, name }) => told.push(`${kind} ${namespace}/${name}`))
+  return { resources, told }
+}
+
+function keyOf(resources: Resources, ref = CI): ApiKeyResource {
+  const resource = resources.get(ref)
+  if (resource?.kind !== 'ApiKey') throw new Error(`${ref.name} is no ApiKey`)
+  return resource
+}
+
+function ownerOf({ kind, metadata: { namespace, name, uid } }: ApiKeyResource): Ref & { uid: string } {
+  return { kind, namespace, name, uid }
+}
+
+function ready(message: string): ApiKeyStatus {
+  const condition = { type: 'Ready', status: 'True', reason: 'Issued', message, observedGeneration: 1, lastTransitionTime: '2026-01-05T00:00:00.000Z' } as const
+  return { observedGeneration: 1, keyID: 'uid-0', keyPrefix: 'svc_live_abcdef', rotationRevision: 0, issuedTime: '2026-01-05T00:00:00.000Z', conditions: [condition] }
+}
+
+const declaring: Promises<Place> = {
+  'what is declared before the start is told by the first look, with the defaults filled in': async (t, place) => {
+    await place.declare(mediaPlan('studio'), apiKey('ci', 'studio'))
+    const { resources, told } = await watching(place)
+    t.same([...new Set(told)].sort(), ['ApiKey acme/ci', 'Plan acme/studio'])
+    t.match(resources.health(), { ok: true, detail: String })
+    t.match(resources.get(STUDIO), { kind: 'Plan', metadata: { name: 'studio', namespace: 'acme', generation: 1 }, spec: { state: 'Active', media: { maxConcurrentTasks: 4 } } })
+    t.ok(resources.get(STUDIO)?.metadata.uid)
+    t.ok(Date.parse(resources.get(STUDIO)?.metadata.creationTimestamp ?? '') > 0)
+    t.equal(resources.get({ ...STUDIO, namespace: 'other' }), null)
+  },
+
+  'resources are listed by kind and by namespace': async (t, place) => {
+    const elsewhere = { ...codingPlan('coder'), metadata: { name: 'coder', namespace: 'globex' } }
+    await place.declare(mediaPlan('studio'), apiKey('ci', 'studio'), elsewhere)
+    const { resources } = await watching(place)
+    t.same(resources.list('Plan').map(({ metadata }) => metadata.name).sort(), ['coder', 'studio'])
+    t.same(resources.list('Plan', 'globex').map(({ metadata }) => metadata.name), ['coder'])
+    t.same(resources.list('ApiKey', 'globex'), [])
+  },
+
+  'a change is told and raises the generation; the identity stays': async (t, place) => {
+    await place.declare(mediaPlan('studio'))
+    const { resources, told } = await watching(place)
+    const before = resources.get(STUDIO)
+    told.length = 0
+    await place.declare(mediaPlan('studio', { state: 'Suspended' }))
+    await place.settle()
+    t.same([...new Set(told)], ['Plan acme/studio'])
+    t.match(resources.get(STUDIO), { metadata: { uid: before?.metadata.uid, generation: 2, creationTimestamp: before?.metadata.creationTimestamp }, spec: { state: 'Suspended' } })
+    await place.declare(mediaPlan('studio', { requestsPerMinute: 600, state: 'Suspended' }))
+    await place.settle()
+    t.equal(resources.get(STUDIO)?.metadata.generation, 2, 'saying a default changes nothing')
+    await place.declare({ ...mediaPlan('studio', { state: 'Suspended' }), metadata: { name: 'studio', namespace: 'acme', labels: { tier: 'gold' } } })
+    await place.settle()
+    t.match(resources.get(STUDIO), { metadata: { generation: 2, labels: { tier: 'gold' } } })
+  },
+
+  'a change that breaks a rule is not there': async (t, place) => {
+    await place.declare(mediaPlan('studio', { state: 'Retired' }))
+    const { resources } = await watching(place)
+    for (const document of [mediaPlan('studio'), mediaPlan('studio', { state: 'Retired', requestsPerMinute: 0 })]) {
+      await place.declare(document).catch(() => {})
+      await place.settle()
+      t.match(resources.get(STUDIO), { metadata: { generation: 1 }, spec: { state: 'Retired', requestsPerMinute: 600 } })
+    }
+  },
+
+  'what goes is told and gone, and what comes under its name is another': async (t, place) => {
+    await place.declare(mediaPlan('studio'))
+    const { resources, told } = await watching(place)
+    const before = resources.get(STUDIO)
+    told.length = 0
+    await place.withdraw(STUDIO)
+    await place.settle()
+    t.same([...new Set(told)], ['Plan acme/studio'])
+    t.equal(resources.get(STUDIO), null)
+    t.same(resources.list('Plan'), [])
+    await place.declare(mediaPlan('studio', { product: 'Room' }))
+    await place.settle()
+    t.match(resources.get(STUDIO), { metadata: { generation: 1 }, spec: { product: 'Room' } }, 'a new resource is bound by nothing of the old one')
+    t.not(resources.get(STUDIO)?.metadata.uid, before?.metadata.uid)
+  },
+
+  'a restart changes nothing, and sees what went meanwhile': async (t, place) => {
+    await place.declare(mediaPlan('studio'), apiKey('ci', 'studio'))
+    const first = await watching(place)
+    const [plan, key] = [first.resources.get(STUDIO), first.resources.get(CI)]
+    await first.resources.close()
+    await place.withdraw(CI)
+    await place.declare(mediaPlan('studio', { displayName: 'New' }))
+    const { resources, told } = await watching(place)
+    await place.settle()
+    t.match(resources.get(STUDIO), { metadata: { uid: plan?.metadata.uid, creationTimestamp: plan?.metadata.creationTimestamp, generation: 2 } })
+    t.ok(key)
+    t.equal(resources.get(CI), null)
+    t.ok(told.includes('Plan acme/studio'))
+  },
+}
+
+const writing: Promises<Place> = {
+  'a status is read as it was written, and goes with its resource': async (t, place) => {
+    await place.declare(mediaPlan('studio'), apiKey('ci', 'studio'))
+    const { resources } = await watching(place)
+    t.equal(await resources.status(CI), null)
+    t.equal(await resources.setStatus(CI, ready('one')), true)
+    t.same(await resources.status(CI), ready('one'))
+    t.equal(await resources.setStatus(CI, ready('two')), true)
+    t.same(await resources.status(CI), ready('two'))
+    t.equal(resources.get(CI)?.metadata.generation, 1, 'a status is no change')
+    await place.withdraw(CI)
+    await place.settle()
+    t.equal(await resources.setStatus(CI, ready('late')), false)
+    t.equal(await resources.status(CI), null)
+  },
+
+  'a Secret is written once, read back, and removed with all that the key owns': async (t, place) => {
+    await place.declare(apiKey('ci', 'studio', { secretName: 'ci-key' }))
+    const { resources } = await watching(place)
+    const key = keyOf(resources)
+    t.equal(await resources.secret(ownerOf(key), 'ci-key'), null)
+    t.equal(await resources.putSecret(key, 'ci-key', SECRET), 'written')
+    t.equal(await resources.putSecret(key, 'ci-key', SECRET), 'unchanged')
+    t.same(await resources.secret(ownerOf(key), 'ci-key'), SECRET)
+    t.same(await place.secretEntries('acme', 'ci-key'), { 'api-key': SECRET.apiKey, 'key-id': SECRET.keyId })
+    const rotated = { apiKey: 'svc_live_second', keyId: 'uid-1', mac: 'bb' }
+    t.equal(await resources.putSecret(key, 'ci-key', rotated), 'written')
+    t.same(await resources.secret(ownerOf(key), 'ci-key'), rotated)
+    await resources.removeSecrets(ownerOf(key))
+    await resources.removeSecrets(ownerOf(key))
+    t.equal(await resources.secret(ownerOf(key), 'ci-key'), null)
+    t.equal(await place.secretEntries('acme', 'ci-key'), null)
+  },
+
+  'a Secret of somebody else is neither read, written nor removed': async (t, place) => {
+    await place.declare(apiKey('ci', 'studio', { secretName: 'shared' }), apiKey('other', 'studio', { secretName: 'shared' }))
+    await place.makeForeignSecret('acme', 'foreign')
+    const { resources } = await watching(place)
+    const [key, other] = [keyOf(resources), keyOf(resources, { ...CI, name: 'other' })]
+    const foreign = await place.secretEntries('acme', 'foreign')
+    t.equal(await resources.putSecret(key, 'foreign', SECRET), 'conflict')
+    t.equal(await resources.secret(ownerOf(key), 'foreign'), null)
+    t.equal(await resources.putSecret(key, 'shared', SECRET), 'written')
+    t.equal(await resources.putSecret(other, 'shared', { ...SECRET, apiKey: 'stolen' }), 'conflict')
+    t.equal(await resources.secret(ownerOf(other), 'shared'), null)
+    await resources.removeSecrets(ownerOf(other))
+    t.same(await place.secretEntries('acme', 'foreign'), foreign)
+    t.match(await place.secretEntries('acme', 'shared'), { 'api-key': SECRET.apiKey })
+  },
+
+  'a Secret that somebody changed by hand is told, and can be put right': async (t, place) => {
+    await place.declare(apiKey('ci', 'studio', { secretName: 'ci-key' }))
+    const { resources, told } = await watching(place)
+    const key = keyOf(resources)
+    await resources.putSecret(key, 'ci-key', SECRET)
+    await place.settle()
+    told.length = 0
+    await place.tamper('acme', 'ci-key')
+    await place.settle()
+    t.same([...new Set(told)], ['ApiKey acme/ci'])
+    t.equal(await resources.putSecret(key, 'ci-key', SECRET), 'written')
+    t.same(await resources.secret(ownerOf(key), 'ci-key'), SECRET)
+  },
+
+  'a key that is gone leaves no Secret behind, and gets none any more': async (t, place) => {
+    await place.declare(apiKey('ci', 'studio', { secretName: 'ci-key' }))
+    const { resources } = await watching(place)
+    const key = keyOf(resources)
+    await resources.putSecret(key, 'ci-key', SECRET)
+    await place.withdraw(CI)
+    await place.settle()
+    await resources.removeSecrets(ownerOf(key))
+    t.equal(await place.secretEntries('acme', 'ci-key'), null)
+    t.equal(await resources.putSecret(key, 'ci-key', SECRET), 'gone')
+    t.equal(await place.secretEntries('acme', 'ci-key'), null)
+  },
+
+  'closing twice is harmless': async (t, place) => {
+    const { resources } = await watching(place)
+    await resources.close()
+    await resources.close()
+    t.pass()
+  },
+}
+
+export const resourcesPromises: Promises<Place> = { ...declaring, ...writing }
+

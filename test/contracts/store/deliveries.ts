@@ -1,0 +1,211 @@
+import type { Test } from 'tap'
+import type { Store } from '../../../src/store/store.ts'
+import type { Delivery, DeliveryAttempt } from '../../../src/tasks/task.ts'
+import type { Promises } from '../promises.ts'
+import type { Place } from '../store.ts'
+import { delivery, T0, task, taskId } from './acme.ts'
+
+const LEASE_MS = 1000
+const WIDE = { limit: 1000, perHost: 1000, perTenant: 1000 }
+
+/** Stores tasks that ended, with a delivery each. */
+async function relayed(store: Store, deliveries: Delivery[]): Promise<void> {
+  await Promise.all(deliveries.map((made, i) => store.createTask(task(i, { id: made.taskId, tenant: made.tenant, state: 'completed' }))))
+  await Promise.all(deliveries.map((made) => store.relay(made.taskId, [made])))
+}
+
+function claim(store: Store, now = T0, caps: Partial<typeof WIDE> = {}): Promise<Delivery[]> {
+  return store.claimDeliveries(now, now + LEASE_MS, { ...WIDE, ...caps })
+}
+
+function attempt(number: number, facts: Partial<DeliveryAttempt> = {}): DeliveryAttempt {
+  return { number, at: T0, durationMs: 12, statusCode: 500, error: 'status', responsePrefix: 'Oops', ...facts }
+}
+
+async function only(t: Test, claimed: Promise<Delivery[]>): Promise<Delivery> {
+  const [one, ...more] = await claimed
+  t.same(more, [])
+  return one!
+}
+
+export const deliveryPromises: Promises<Place> = {
+  'the events of a task are relayed once, and its outbox is empty then': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    const outbox = [{ event: 'task.failed' as const, body: '{"a":1}' }, { event: 'task.refunded' as const, body: '{"b":2}' }]
+    await store.createTask(task(1, { state: 'failed', outbox, sweepAt: T0 }))
+    const failed = delivery(1, { event: 'task.failed', body: '{"a":1}' })
+    const refunded = delivery(1, { event: 'task.refunded', body: '{"b":2}', state: 'waiting', nextAttemptAt: null })
+    await Promise.all([store.relay(taskId(1), [failed, refunded]), other.relay(taskId(1), [failed, refunded])])
+    t.same(await store.deliveries(taskId(1)), [failed, refunded])
+    t.same(await store.task('acme', taskId(1)), task(1, { state: 'failed', outbox: [], sweepAt: null }))
+    t.same(await store.tasksDue(T0, 10), [])
+
+    const claimed = await only(t, claim(other))
+    t.equal(await other.recordAttempt(claimed.id, claimed.epoch, attempt(1), { state: 'delivered', nextAttemptAt: null }, null), 'recorded')
+    await store.relay(taskId(1), [{ ...failed, nextAttemptAt: T0 + 5000 }, refunded])
+    t.match(await store.deliveries(taskId(1)), [{ id: failed.id, state: 'delivered', attempts: [{ number: 1 }] }, { state: 'waiting' }])
+    t.same(await claim(store, T0 + 10_000), [], 'what was delivered is not made again')
+  },
+
+  'a task that was removed gets no deliveries': async (t, place) => {
+    const store = await place.open()
+    await store.relay(taskId(1), [delivery(1)])
+    t.same(await store.deliveries(taskId(1)), [])
+    t.same(await claim(store), [])
+  },
+
+  'a delivery is claimed when it is due, longest due first, and not while it is leased': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    const made = [30, 10, 20].map((due, i) => delivery(i, { host: `h${i}.example`, nextAttemptAt: T0 + due }))
+    await relayed(store, [...made, delivery(3, { nextAttemptAt: T0 + 5000 })])
+    t.same(await claim(other, T0 + 9), [])
+    const claimed = await claim(other, T0 + 40)
+    t.same(claimed, [made[1]!, made[2]!, made[0]!].map((one) => ({ ...one, epoch: 1, leaseUntil: T0 + 40 + LEASE_MS })))
+    t.same(await store.deliveries(taskId(1)), [claimed[0]])
+    t.same(await claim(store, T0 + 39 + LEASE_MS), [])
+  },
+
+  'of many that claim at once none gets what another has, and none is forgotten': async (t, place) => {
+    const handles = [await place.open(), await place.open()]
+    await relayed(handles[0]!, Array.from({ length: 60 }, (_, i) => delivery(i, { host: `h${i % 7}.example`, tenant: `t${i % 5}` })))
+    const claims = await Promise.all(Array.from({ length: 20 }, (_, i) => claim(handles[i % 2]!, T0, { limit: 4 })))
+    const ids = claims.flat().map(({ id }) => id)
+    t.equal(ids.length, 60)
+    t.equal(new Set(ids).size, 60)
+  },
+
+  'a receiver that is dead holds its own slots, however much is due to it, and no others': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    const dead = Array.from({ length: 120 }, (_, i) => delivery(i, { host: 'dead.example', nextAttemptAt: T0 - 120 + i }))
+    const alive = Array.from({ length: 5 }, (_, i) => delivery(200 + i, { host: 'alive.example', nextAttemptAt: T0 + i }))
+    await relayed(store, [...dead, ...alive])
+    const caps = { limit: 20, perHost: 8, perTenant: 32 }
+    const hostsOf = (claimed: Delivery[]) => claimed.map(({ host }) => host.split('.')[0]).toSorted()
+    t.same(hostsOf(await claim(store, T0, caps)), ['alive', ...Array<string>(8).fill('dead')])
+    t.same(hostsOf(await claim(other, T0 + 2, caps)), ['alive', 'alive'], 'the cap is for all claims together')
+    const last = await claim(store, T0 + 10, caps)
+    t.same(hostsOf(last), ['alive', 'alive'])
+
+    await other.recordAttempt(last[0]!.id, 1, attempt(1), { state: 'delivered', nextAttemptAt: null }, null)
+    t.same(hostsOf(await claim(store, T0 + 10, caps)), [], 'a slot of another receiver is none for it')
+    const held = (await Promise.all(dead.slice(0, 8).map(({ taskId: id }) => store.deliveries(id)))).flat()
+    await store.recordAttempt(held[0]!.id, 1, attempt(1), { state: 'failed', nextAttemptAt: null }, null)
+    await other.returnDelivery(held[1]!.id, 1, T0 + 9000)
+    t.same((await claim(store, T0 + 10, caps)).map(({ id }) => id), [dead[8]!.id, dead[9]!.id], 'the next ones take the slots that came free')
+  },
+
+  'a tenant holds its own slots, whatever its number of receivers': async (t, place) => {
+    const store = await place.open()
+    const many = Array.from({ length: 40 }, (_, i) => delivery(i, { host: `h${i}.example`, nextAttemptAt: T0 - 40 + i }))
+    const shared = Array.from({ length: 4 }, (_, i) => delivery(50 + i, { host: `h${i}.example`, tenant: 'globex' }))
+    await relayed(store, [...many, ...shared])
+    const caps = { limit: 100, perHost: 1, perTenant: 6 }
+    const claimed = await claim(store, T0, caps)
+    t.same(claimed.map(({ id }) => id), many.slice(0, 6).map(({ id }) => id), 'the other tenant finds h0 to h3 full')
+    await store.recordAttempt(claimed[3]!.id, 1, attempt(1), { state: 'delivered', nextAttemptAt: null }, null)
+    t.same((await claim(store, T0 + 1, { ...caps, limit: 1 })).map(({ id }) => id), [many[6]!.id])
+    t.same((await claim(store, T0 + 1, { ...caps, limit: 1 })).map(({ id }) => id), [shared[3]!.id], 'the full one does not stand before it')
+  },
+
+  'a tenant that waits for a full receiver, or for a later time, does not stand before another': async (t, place) => {
+    const store = await place.open()
+    const early = [1, 2].map((n) => delivery(n, { host: 'dead.example', nextAttemptAt: T0 - 10 + n }))
+    await relayed(store, [...early, delivery(3, { nextAttemptAt: T0 + 5000 }), delivery(4, { tenant: 'globex' })])
+    const next = async (now: number) => (await claim(store, now, { limit: 1, perHost: 1 })).map(({ id }) => id)
+    t.same(await next(T0), [early[0]!.id])
+    t.same(await next(T0), [delivery(4).id])
+    t.same(await next(T0), [])
+  },
+
+  'a delivery that was removed with its task does not stand before another': async (t, place) => {
+    const store = await place.open()
+    await relayed(store, [delivery(1, { host: 'gone.example' }), delivery(2, { nextAttemptAt: T0 + 10 })])
+    await store.moveTask(taskId(1), { from: ['completed'] }, 'completed', { endedAt: T0 })
+    t.equal(await store.removeTasks(T0 + 1, 10), 1)
+    t.same((await claim(store, T0 + 10)).map(({ id }) => id), [delivery(2).id])
+  },
+
+  'each tenant gets one delivery before any gets a second': async (t, place) => {
+    const store = await place.open()
+    const backlog = Array.from({ length: 20 }, (_, i) => delivery(i, { host: `h${i}.example`, nextAttemptAt: T0 - 1000 + i }))
+    const others = Array.from({ length: 4 }, (_, i) => delivery(50 + i, { tenant: `t${i}`, nextAttemptAt: T0 + i }))
+    await relayed(store, [...backlog, ...others])
+    const claimed = await claim(store, T0 + 10, { limit: 6 })
+    const first = [backlog[0]!, ...others].map(({ id }) => id)
+    t.same(claimed.map(({ id }) => id), [...first, backlog[1]!.id])
+  },
+
+  'a lease that ended makes a delivery claimable under the next epoch, and its late attempt is lost': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    await relayed(store, [delivery(1)])
+    const crashed = await only(t, claim(store, T0, { perHost: 1 }))
+    t.same(await claim(other, T0 + LEASE_MS - 1), [])
+    const again = await only(t, claim(other, T0 + LEASE_MS, { perHost: 1 }))
+    t.match(again, { id: crashed.id, epoch: 2, leaseUntil: T0 + 2 * LEASE_MS, attempts: [] })
+    t.equal(await store.recordAttempt(crashed.id, 1, attempt(1), { state: 'delivered', nextAttemptAt: null }, null), 'lost')
+    await store.returnDelivery(crashed.id, 1, T0)
+    t.same(await store.deliveries(taskId(1)), [again])
+    t.equal(await other.recordAttempt(crashed.id, 2, attempt(1), { state: 'delivered', nextAttemptAt: null }, null), 'recorded')
+  },
+
+  'an attempt is written down once, also by a claim whose lease ended before another came': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    await relayed(store, [delivery(1)])
+    const claimed = await only(t, claim(store))
+    const record = (handle: Store, one: DeliveryAttempt, state: 'pending' | 'failed', nextAttemptAt: number | null) =>
+      handle.recordAttempt(claimed.id, claimed.epoch, one, { state, nextAttemptAt }, null)
+    t.equal(await record(store, attempt(1), 'pending', T0 + 30_000), 'recorded')
+    t.equal(await record(other, attempt(1, { at: T0 + 1 }), 'pending', T0 + 60_000), 'recorded')
+    t.same(await other.deliveries(taskId(1)), [{ ...claimed, leaseUntil: null, nextAttemptAt: T0 + 30_000, attempts: [attempt(1)] }])
+    t.equal(await record(store, attempt(2), 'failed', null), 'lost', 'it was not claimed for that')
+    t.same(await claim(store, T0 + 29_999), [])
+
+    const second = await only(t, claim(store, T0 + 30_000))
+    t.match(second, { epoch: 2, attempts: [attempt(1)] })
+    const late = await other.recordAttempt(second.id, 2, attempt(2), { state: 'failed', nextAttemptAt: null }, null)
+    t.equal(late, 'recorded')
+    const ended = { state: 'failed', nextAttemptAt: null, leaseUntil: null, attempts: [attempt(1), attempt(2)] }
+    t.match(await store.deliveries(taskId(1)), [ended])
+    t.same(await claim(store, T0 + 10 * 24 * 3_600_000), [])
+    t.equal(await store.recordAttempt('unknown', 1, attempt(1), { state: 'failed', nextAttemptAt: null }, null), 'lost')
+  },
+
+  'what waits for an attempt of another is due when that is written down, once': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    await store.createTask(task(1, { state: 'failed' }))
+    const refunded = delivery(1, { event: 'task.refunded', state: 'waiting', nextAttemptAt: null })
+    await store.relay(taskId(1), [delivery(1, { event: 'task.failed' }), refunded])
+    const failed = await only(t, claim(store, T0 + 100))
+    t.equal(failed.event, 'task.failed')
+    const release = { id: refunded.id, at: T0 + 200 }
+    const next = { state: 'pending', nextAttemptAt: T0 + 30_000 } as const
+    t.equal(await other.recordAttempt(failed.id, 9, attempt(1), next, release), 'lost')
+    t.match((await store.deliveries(taskId(1)))[1], { state: 'waiting' }, 'an attempt that is lost releases nothing')
+    t.equal(await store.recordAttempt(failed.id, 1, attempt(1), next, release), 'recorded')
+    t.same((await other.deliveries(taskId(1)))[1], { ...refunded, state: 'pending', nextAttemptAt: T0 + 200 })
+
+    const claimed = await only(t, claim(other, T0 + 300))
+    t.equal(claimed.id, refunded.id)
+    t.equal(await store.recordAttempt(failed.id, 1, attempt(1), next, { ...release, at: T0 + 400 }), 'recorded')
+    t.same((await store.deliveries(taskId(1)))[1], claimed, 'told again, it changes nothing')
+
+    const again = await only(t, claim(store, T0 + 30_000 - 1 + LEASE_MS, { perHost: 2, limit: 1 }))
+    t.equal(again.id, refunded.id, 'its own claim was lost')
+    const second = await only(t, claim(store, T0 + 30_000 + LEASE_MS))
+    t.equal(await store.recordAttempt(second.id, 2, attempt(2), next, { ...release, at: T0 + 900 }), 'recorded')
+    t.same((await other.deliveries(taskId(1)))[1], again, 'nor does another attempt')
+  },
+
+  'a delivery that is given back is unspent, and due when its claim said': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    await relayed(store, [delivery(1)])
+    const claimed = await only(t, claim(store))
+    await other.returnDelivery(claimed.id, claimed.epoch, T0 + 500)
+    await store.returnDelivery(claimed.id, claimed.epoch, T0 + 900)
+    await store.returnDelivery('unknown', 1, T0)
+    t.same(await store.deliveries(taskId(1)), [{ ...claimed, leaseUntil: null, nextAttemptAt: T0 + 500 }])
+    t.equal(await store.recordAttempt(claimed.id, claimed.epoch, attempt(1), { state: 'delivered', nextAttemptAt: null }, null), 'lost')
+    t.same(await claim(store, T0 + 499), [])
+    t.match(await claim(store, T0 + 500), [{ id: claimed.id, epoch: 2, attempts: [] }])
+  },
+}

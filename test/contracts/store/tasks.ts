@@ -1,0 +1,212 @@
+import type { Store } from '../../../src/store/store.ts'
+import type { Task, TaskFacts, TaskFilter, TaskState } from '../../../src/tasks/task.ts'
+import type { Promises } from '../promises.ts'
+import type { Place } from '../store.ts'
+import { delivery, T0, task, taskId } from './acme.ts'
+
+const ALL: TaskFilter = { object: 'generation', verb: null, states: null, createdAfter: null, createdBefore: null }
+const MINUTE = 60_000
+
+/** The story of a task up to each state. */
+const WAY: Record<TaskState, TaskState[]> = {
+  pending: [],
+  rejected: ['rejected'],
+  queued: ['queued'],
+  processing: ['queued', 'processing'],
+  settling: ['queued', 'processing', 'settling'],
+  completed: ['queued', 'processing', 'settling', 'completed'],
+  failed: ['queued', 'processing', 'settling', 'failed'],
+  canceled: ['queued', 'settling', 'canceled'],
+}
+
+/** Creates a task and moves it to a state, which gets the facts. */
+async function taskIn(store: Store, state: TaskState, created: Task, facts: TaskFacts = {}): Promise<Task> {
+  let { task: now } = await store.createTask(created)
+  for (const [i, to] of WAY[state].entries()) {
+    const isLast = i === WAY[state].length - 1
+    now = (await store.moveTask(created.id, { from: [now.state] }, to, isLast ? { sweepAt: null, ...facts } : {})) ?? now
+  }
+  return now
+}
+
+export const taskPromises: Promises<Place> = {
+  'a task is created once by its id, and answered as it is now': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    const created = task(1, { idempotency: { key: 'k', bodyHash: 'h' }, estimatedCost: 2 ** 53 - 1 })
+    t.same(await store.createTask(created), { outcome: 'created', task: created })
+    t.same(await other.task('acme', created.id), created)
+    t.same(await other.createTask(created), { outcome: 'existing', task: created })
+    const queued = await store.moveTask(created.id, { from: ['pending'] }, 'queued', { sweepAt: null })
+    t.same(await other.createTask(created), { outcome: 'existing', task: queued })
+  },
+
+  'fifty requests with one Idempotency-Key make one task, and another tenant has keys of its own': async (t, place) => {
+    const handles = [await place.open(), await place.open()]
+    const idempotency = { key: 'order-7', bodyHash: 'h' }
+    const answers = await Promise.all(Array.from({ length: 50 }, (_, i) => handles[i % 2]!.createTask(task(i, { idempotency }))))
+    const [created, ...more] = answers.filter(({ outcome }) => outcome === 'created')
+    t.same(more, [])
+    for (const answer of answers) t.same(answer.task, created?.task)
+    t.same(await handles[1]!.taskWithKey('acme', 'order-7'), created?.task)
+
+    t.match(await handles[0]!.createTask(task(60, { tenant: 'globex', idempotency })), { outcome: 'created', task: { id: taskId(60) } })
+    t.match(await handles[1]!.taskWithKey('globex', 'order-7'), { id: taskId(60) })
+    t.equal(await handles[1]!.taskWithKey('globex', 'order-8'), null)
+    const keyless = await Promise.all([61, 62].map((n) => handles[0]!.createTask(task(n))))
+    t.same(keyless.map(({ outcome }) => outcome), ['created', 'created'])
+  },
+
+  'a rejected task frees its Idempotency-Key in the same write': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    const idempotency = { key: 'order-7', bodyHash: 'h' }
+    await store.createTask(task(1, { idempotency }))
+    await store.moveTask(taskId(1), { from: ['pending'] }, 'rejected', { idempotency: null, sweepAt: null, endedAt: T0 })
+    t.equal(await other.taskWithKey('acme', 'order-7'), null)
+    t.match(await other.createTask(task(2, { idempotency })), { outcome: 'created', task: { id: taskId(2) } })
+    t.match(await store.task('acme', taskId(1)), { state: 'rejected', idempotency: null })
+  },
+
+  'a task of another tenant is not there': async (t, place) => {
+    const store = await place.open()
+    await store.createTask(task(1))
+    t.equal(await store.task('globex', taskId(1)), null)
+    t.equal(await store.task('acme', taskId(2)), null)
+    t.equal(await store.taskWithKey('acme', ''), null)
+  },
+
+  'a task moves from the states and under the epoch that are asked for, and keeps what is not named': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    const queued = await taskIn(store, 'queued', task(1))
+    const facts = { epoch: 3, attempts: 1, startedAt: T0 + 5, sweepAt: T0 + 30_000 }
+    t.equal(await other.moveTask(taskId(1), { from: ['pending', 'processing'] }, 'processing', facts), null)
+    t.equal(await other.moveTask(taskId(1), { from: ['queued'], epochBelow: 0 }, 'processing', facts), null)
+    t.equal(await other.moveTask(taskId(2), { from: ['queued'] }, 'processing', facts), null, 'not there')
+    t.same(await store.task('acme', taskId(1)), queued)
+
+    const processing = await other.moveTask(taskId(1), { from: ['pending', 'queued'], epochBelow: 3 }, 'processing', facts)
+    t.same(processing, { ...queued, ...facts, state: 'processing' })
+    t.same(await store.task('acme', taskId(1)), processing)
+    t.equal(await store.moveTask(taskId(1), { from: ['processing'], epoch: 2 }, 'queued', {}), null)
+    t.equal(await store.moveTask(taskId(1), { from: ['processing'], epochBelow: 3 }, 'queued', {}), null)
+    t.match(await store.moveTask(taskId(1), { from: ['processing'], epoch: 3 }, 'queued', {}), { state: 'queued', epoch: 3, attempts: 1 })
+  },
+
+  'of many that move a task at once exactly one does': async (t, place) => {
+    const handles = [await place.open(), await place.open()]
+    await taskIn(handles[0]!, 'queued', task(1))
+    const moves = await Promise.all(
+      Array.from({ length: 40 }, (_, i) =>
+        handles[i % 2]!.moveTask(taskId(1), { from: ['queued'], epochBelow: i + 1 }, 'processing', { epoch: i + 1, sweepAt: T0 + i }),
+      ),
+    )
+    const [moved, ...more] = moves.filter((answer) => answer !== null)
+    t.same(more, [])
+    t.same(await handles[1]!.task('acme', taskId(1)), moved)
+  },
+
+  'a run is renewed while the task is processing under its epoch, and its progress never falls': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    await taskIn(store, 'processing', task(1), { epoch: 2, sweepAt: T0 + 30_000 })
+    t.equal(await store.renewTask(taskId(1), 2, 40, T0 + 40_000), 'ok')
+    t.equal(await other.renewTask(taskId(1), 2, 10, T0 + 50_000), 'ok')
+    t.match(await store.task('acme', taskId(1)), { state: 'processing', progress: 40, sweepAt: T0 + 50_000 })
+    t.equal(await store.renewTask(taskId(1), 1, 90, T0 + 60_000), 'lost')
+    t.equal(await store.renewTask(taskId(1), 3, 90, T0 + 60_000), 'lost')
+    t.equal(await store.renewTask(taskId(2), 2, 90, T0 + 60_000), 'lost')
+    await other.moveTask(taskId(1), { from: ['processing'] }, 'settling', { outcome: { outcome: 'canceled' }, sweepAt: T0 + 15_000 })
+    t.equal(await store.renewTask(taskId(1), 2, 90, T0 + 60_000), 'lost')
+    t.match(await store.task('acme', taskId(1)), { state: 'settling', progress: 40, sweepAt: T0 + 15_000 })
+  },
+
+  'a list shows the visible tasks of a tenant, newest first, page by page': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    const states = Object.keys(WAY) as TaskState[]
+    const numbers = states.map((_, i) => i + 1)
+    await Promise.all(states.map((state, i) => taskIn(store, state, task(i + 1))))
+    await taskIn(store, 'queued', task(20, { tenant: 'globex' }))
+    await taskIn(store, 'queued', task(21, { object: 'operation', verb: 'upscale' }))
+    const visible = numbers.filter((n) => !['pending', 'rejected'].includes(states[n - 1]!)).toReversed()
+
+    const whole = await other.tasks('acme', ALL, null, 100)
+    t.same(whole.map(({ id }) => id), visible.map((n) => taskId(n)))
+    t.same(whole[0], await store.task('acme', whole[0]!.id))
+    const paged: string[] = []
+    for (let before: string | null = null, page; (page = await store.tasks('acme', ALL, before, 2)).length > 0; before = paged.at(-1)!) {
+      paged.push(...page.map(({ id }) => id))
+      t.ok(page.length <= 2)
+    }
+    t.same(paged, whole.map(({ id }) => id))
+    t.same((await other.tasks('acme', { ...ALL, object: 'operation' }, null, 10)).map(({ id }) => id), [taskId(21)])
+    t.same(await other.tasks('initech', ALL, null, 10), [])
+  },
+
+  'a list is narrowed by verb, by states and by time of creation': async (t, place) => {
+    const store = await place.open()
+    const verbs = ['image', 'video', 'music', 'image', 'video', 'image']
+    const states: TaskState[] = ['completed', 'completed', 'failed', 'queued', 'processing', 'pending']
+    // Ids are made some time before their tasks, and in milliseconds of their own.
+    const made = (i: number) => task(i, { id: taskId(i, T0 + i * MINUTE), verb: verbs[i]!, createdAt: T0 + i * MINUTE + 5000 })
+    await Promise.all(verbs.map((_, i) => taskIn(store, states[i]!, made(i))))
+    const listed = async (filter: Partial<TaskFilter>, before: string | null = null, limit = 10) =>
+      (await store.tasks('acme', { ...ALL, ...filter }, before, limit)).map(({ id }) => Number(id.slice(-12)))
+
+    t.same(await listed({}), [4, 3, 2, 1, 0])
+    t.same(await listed({ verb: 'video' }), [4, 1])
+    t.same(await listed({ states: ['queued', 'completed'] }), [3, 1, 0])
+    t.same(await listed({ states: ['pending', 'rejected'] }), [])
+    t.same(await listed({ verb: 'image', states: ['queued', 'processing', 'completed'] }), [3, 0])
+    t.same(await listed({ verb: 'image', states: ['queued', 'completed'] }, null, 1), [3])
+    t.same(await listed({ verb: 'image' }, made(3).id), [0])
+    t.same(await listed({ createdAfter: made(1).createdAt, createdBefore: made(4).createdAt }), [3, 2], 'neither end is among them')
+    t.same(await listed({ createdAfter: made(1).createdAt - 1, createdBefore: made(4).createdAt + 1 }), [4, 3, 2, 1])
+    t.same(await listed({ createdBefore: made(4).createdAt, verb: 'video' }, made(4).id), [1])
+    t.same(await listed({ createdBefore: T0 - 24 * 60 * MINUTE }), [])
+    t.same(await listed({ createdAfter: T0 + 24 * 60 * MINUTE }), [])
+    t.same(await listed({ createdAfter: -(2 ** 52), createdBefore: 2 ** 52 }), [4, 3, 2, 1, 0])
+  },
+
+  'tasks are due for a look when their time comes, earliest first': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    for (const [n, sweepAt] of [[1, 30], [2, 10], [3, 20], [4, 40]] as const) await store.createTask(task(n, { sweepAt: T0 + sweepAt }))
+    const due = async (now: number, limit = 10) => (await other.tasksDue(T0 + now, limit)).map(({ id }) => id)
+    t.same(await due(9), [])
+    t.same(await due(30), [taskId(2), taskId(3), taskId(1)])
+    t.same(await due(30, 2), [taskId(2), taskId(3)])
+    await store.moveTask(taskId(2), { from: ['pending'] }, 'queued', { sweepAt: null })
+    await store.moveTask(taskId(3), { from: ['pending'] }, 'queued', { sweepAt: T0 + 50 })
+    t.same(await due(40), [taskId(1), taskId(4)])
+    t.same(await other.tasksDue(T0 + 30, 1), [await store.task('acme', taskId(1))])
+  },
+
+  'open tasks are counted by state and verb': async (t, place) => {
+    const store = await place.open()
+    t.same(await store.openTasks(), [])
+    const states = Object.keys(WAY) as TaskState[]
+    await Promise.all(states.map((state, i) => taskIn(store, state, task(i))))
+    await Promise.all([20, 21].map((n) => taskIn(store, 'queued', task(n, { tenant: 'globex' }))))
+    await taskIn(store, 'queued', task(22, { object: 'operation', verb: 'upscale' }))
+    const counts = (await store.openTasks()).map(({ state, verb, count }) => `${state} ${verb} ${count}`)
+    t.same(counts.toSorted(), ['pending image 1', 'processing image 1', 'queued image 3', 'queued upscale 1', 'settling image 1'])
+  },
+
+  'final tasks are removed with their deliveries when they ended long ago, unless they have something to relay': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    const outbox = [{ event: 'task.completed' as const, body: '{}' }]
+    await taskIn(store, 'completed', task(1), { endedAt: T0 + 10, outbox })
+    await taskIn(store, 'failed', task(2), { endedAt: T0 + 20 })
+    await taskIn(store, 'rejected', task(3), { endedAt: T0 + 30 })
+    await taskIn(store, 'canceled', task(4), { endedAt: T0 + 40, idempotency: { key: 'k', bodyHash: 'h' } })
+    await taskIn(store, 'processing', task(5))
+    t.equal(await store.removeTasks(T0 + 20, 10), 0, 'one that ended then stays, and so does what is not relayed')
+    await other.relay(taskId(1), [delivery(1)])
+    t.equal(await store.removeTasks(T0 + 40, 2), 2)
+    t.equal(await store.task('acme', taskId(1)), null)
+    t.same(await store.deliveries(taskId(1)), [])
+    t.equal(await other.task('acme', taskId(2)), null)
+    t.match(await other.task('acme', taskId(3)), { state: 'rejected' })
+    t.equal(await other.removeTasks(T0 + 1_000_000, 10), 2)
+    t.equal(await store.taskWithKey('acme', 'k'), null)
+    t.match(await store.tasks('acme', ALL, null, 10), [{ id: taskId(5) }])
+    t.same(await store.claimDeliveries(T0, T0 + 1000, { limit: 10, perHost: 10, perTenant: 10 }), [], 'nothing is left to deliver')
+  },
+}

@@ -1,0 +1,150 @@
+/** Load on both products while the program is killed and started again, and what must be true afterwards. A run of its own: `npm run chaos -- --kills N`. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import { openReceiver } from '../fakes/receiver.ts'
+import { answer, at, chat, get, post } from './calls.ts'
+import { apiKey, codingPlan, declare, mediaPlan } from './manifests.ts'
+import { REPOSITORY, start, type Program } from './program.ts'
+
+/** Times short enough that leases run out and deliveries are made again while a run lasts. */
+const ENV = { EGRESS_ALLOW: '127.0.0.1/32', TASK_LEASE_SECONDS: '2', WEBHOOK_DELAYS_SECONDS: '0,0.5,1,2,4,8', WORKER_SLOTS: '4' }
+const CREATORS = 4
+const CODERS = 4
+
+export type Report = {
+  kills: number
+  /** Tasks that were answered with a 202 or 200, and how they ended. */
+  accepted: number
+  ended: Record<string, number>
+  /** Chat requests that were answered with a 200. */
+  answered: number
+  /** What is not as it must be, in sentences. */
+  faults: string[]
+  /** The last line of `tollgate verify`. */
+  verified: string
+}
+
+/** Kills the program `kills` times under load at times drawn by `random` (0 up to 1), starts it again each time, and then holds what clients were told against what is there. */
+export async function chaos({ kills, random, tell = () => {} }: { kills: number; random: () => number; tell?: (line: string) => void }): Promise<Report> {
+  const folder = await mkdtemp(join(tmpdir(), 'tollgate-chaos-'))
+  const receiver = await openReceiver()
+  await declare(folder, 'plans', mediaPlan('studio', { requestsPerMinute: 1_000_000 }), apiKey('media', 'studio'), codingPlan('coder'), apiKey('coding', 'coder'))
+  let program: Program | null = await start({ folder, env: ENV })
+  const keys = { media: await program.key('media'), coding: await program.key('coding') }
+  const told = { accepted: new Set<string>(), answered: 0 }
+  let isOver = false
+
+  /** Calls again and again while the program is there; what a kill cuts off is no answer, and promises nothing. */
+  async function load(call: (program: Program) => Promise<void>): Promise<void> {
+    while (!isOver) {
+      await (program ? call(program).catch(() => pause(20)) : pause(20))
+    }
+  }
+  let orders = 0
+  const create = async (running: Program) => {
+    const body = { kind: 'image', prompt: `order ${orders++}`, size: '32x32', webhook_url: `${receiver.url}/hook` }
+    const { status, body: record } = await answer(await post(running, keys.media, '/api/v1/generations', body))
+    if (status === 202) told.accepted.add(String(at(record, 'id')))
+    if (status === 429) await pause(50)
+  }
+  const code = async (running: Program) => {
+    if ((await chat(running, keys.coding)).status === 200) told.answered++
+  }
+  const loads = [...Array.from({ length: CREATORS }, () => load(create)), ...Array.from({ length: CODERS }, () => load(code))]
+
+  try {
+    for (let kill = 1; kill <= kills; kill++) {
+      await pause(200 + random() * 1300)
+      const dying: Program = program
+      program = null
+      await dying.kill()
+      program = await start({ folder, env: ENV })
+      tell(`kill ${kill}: ${told.accepted.size} tasks accepted, ${told.answered} chats answered`)
+    }
+    isOver = true
+    await Promise.all(loads)
+    const report = await judge(program)
+    const exit = await program.stop()
+    if (exit.code !== 0) report.faults.push(`a clean stop ended with ${exit.signal ?? exit.code}`)
+    const verified = await verify(folder)
+    if (verified.code !== 0) report.faults.push(`tollgate verify found violations:\n${verified.output}`)
+    return { kills, ...report, verified: verified.output.trim().split('\n').at(-1) ?? '' }
+  } finally {
+    isOver = true
+    await program?.kill()
+    await receiver.close()
+    await rm(folder, { recursive: true, force: true })
+  }
+
+  /** Waits until nothing is held any more, and compares what clients were told with what is there. */
+  async function judge(running: Program): Promise<Omit<Report, 'kills' | 'verified'>> {
+    const faults: string[] = []
+    const usage = async () => (await get(running, keys.media, '/api/v1/usage')).body
+    await restless('held', async () => at(await usage(), 'held'), '0.0000').catch((error: Error) => faults.push(error.message))
+    const burned = micro(at(await usage(), 'burned'))
+    // Tasks whose 202 a kill cut off are there too, and paid: what burned is compared with all that are completed.
+    const tasks = new Map((await list(running, keys.media)).map((record) => [String(at(record, 'id')), record]))
+    let charged = 0n
+    for (const record of tasks.values()) if (at(record, 'status') === 'completed') charged += micro(at(record, 'actual_cost'))
+    if (charged !== burned) faults.push(`completed tasks were charged ${charged} micro-units, and ${burned} burned`)
+    const ended: Record<string, number> = {}
+    for (const id of told.accepted) {
+      const status = String(at(tasks.get(id), 'status'))
+      ended[status] = (ended[status] ?? 0) + 1
+      if (status !== 'completed' && status !== 'failed') faults.push(`task ${id} was accepted and is ${status}`)
+    }
+    const unheard = () => {
+      const heard = new Set(receiver.received.map(({ rawBody }) => String(at(JSON.parse(String(rawBody)), 'data', 'task_id'))))
+      return [...told.accepted].filter((id) => !heard.has(id))
+    }
+    await restless('tasks without an event', async () => unheard().length, 0).catch((error: Error) => faults.push(error.message))
+    return { accepted: told.accepted.size, ended, answered: told.answered, faults }
+  }
+}
+
+const PATIENCE_MS = 30_000
+
+/** Looks until `wanted` is seen. Rejects when nothing has changed for so long that nothing will. */
+async function restless<T>(what: string, look: () => Promise<T>, wanted: T): Promise<void> {
+  for (let last: T | null = null, since = performance.now(); ; ) {
+    const seen = await look()
+    if (seen === wanted) return
+    if (seen !== last) since = performance.now()
+    last = seen
+    if (performance.now() - since > PATIENCE_MS) throw new Error(`${what}: ${String(seen)}, and nothing changes any more`)
+    await pause(50)
+  }
+}
+
+function micro(amount: unknown): bigint {
+  return BigInt(String(amount).replace(/\.(\d+)$/, (_, decimals: string) => decimals.padEnd(6, '0')))
+}
+
+async function list(program: Program, key: string): Promise<unknown[]> {
+  const found: unknown[] = []
+  for (let cursor = ''; ; ) {
+    const { body } = await get(program, key, `/api/v1/generations?limit=100${cursor && `&cursor=${cursor}`}`)
+    found.push(...(at(body, 'data') as unknown[]))
+    if (at(body, 'has_more') !== true) return found
+    cursor = String(at(body, 'next_cursor'))
+  }
+}
+
+async function verify(folder: string): Promise<{ code: number; output: string }> {
+  const child = spawn(process.execPath, [join(REPOSITORY, 'bin/tollgate.mjs'), 'verify'], { cwd: folder, env: { PATH: process.env['PATH'], DATA_DIR: join(folder, 'data') }, stdio: ['ignore', 'pipe', 'pipe'] })
+  let output = ''
+  for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', (text: string) => (output += text))
+  const [code] = (await once(child, 'close')) as [number]
+  return { code, output }
+}
+
+if (import.meta.main) {
+  const at = process.argv.indexOf('--kills')
+  const report = await chaos({ kills: at > 0 ? Number(process.argv[at + 1]) : 50, random: Math.random, tell: (line) => console.log(line) })
+  console.log(report)
+  process.exitCode = report.faults.length === 0 ? 0 : 1
+}
