@@ -39,7 +39,7 @@ async function metering(app: FastifyInstance): Promise<void> {
   const instance = randomUUID()
   const inFlight = new Map<string, Promise<void>>()
   const waiting = openWaitingRoom(clock)
-  const metrics = meteringMetrics(app.metrics.registry)
+  const metrics = meteringMetrics(app.metrics.registry, app.config.METRICS_TENANT)
   const sweep = reservationSweep(store, instance, (id) => inFlight.has(id))
 
   app.decorateRequest('reservation', null)
@@ -96,7 +96,7 @@ async function metering(app: FastifyInstance): Promise<void> {
         return null
       })
       const charged = await settleUntilDone(id, subscription, settlement, request)
-      metrics.settled(reserved, settlement?.usage ?? null)
+      metrics.settled(reserved, settlement?.usage ?? null, subscription.slice(0, subscription.indexOf('/')))
       request.log.info({ reservation: id, tokens: settlement?.usage, estimated: settlement?.estimated, charged }, 'settled')
       waiting.poke(subscription)
       inFlight.delete(id)

@@ -17,7 +17,7 @@ const LABELS = ['product', 'route', 'method', 'code']
 
 async function ops(app: FastifyInstance, { registry }: { registry: Registry }): Promise<void> {
   app.decorate('metrics', { registry })
-  app.decorate('checks', [])
+  app.decorate('checks', [() => storeAnswers(app), () => ({ name: 'broker', ...app.broker.health() })])
   const requests = new Counter({ name: 'tollgate_http_requests_total', help: 'Requests answered.', labelNames: LABELS, registers: [registry] })
   const durations = new Histogram({
     name: 'tollgate_http_request_duration_seconds',
@@ -41,6 +41,19 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
     })
     done()
   })
+}
+
+const STORE_PATIENCE_MS = 2_000
+
+/** A store that does not answer in time is away, whatever it does later. */
+async function storeAnswers({ store }: FastifyInstance): Promise<Check> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(new Error('it does not answer')), STORE_PATIENCE_MS)
+  })
+  const detail = await Promise.race([store.clock().then(() => null), late]).catch((error: Error) => error.message)
+  clearTimeout(timer)
+  return { name: 'store', ok: detail === null, detail: detail ?? 'it answers' }
 }
 
 /** The route's template: a raw path would give every id a series of its own. */

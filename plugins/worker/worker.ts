@@ -26,7 +26,7 @@ async function worker(app: FastifyInstance): Promise<void> {
   const { config, tasks, clock, log } = app
   const leaseMs = config.TASK_LEASE_SECONDS
   const doors = { engines: app.engines, files: app.files, clock, resultMs: config.RESULT_DAYS, log }
-  const metrics = workerMetrics(app.metrics.registry)
+  const metrics = workerMetrics(app.metrics.registry, config.METRICS_TENANT)
   const verbs = [...KINDS]
   const running = new Map<Promise<void>, { verb: string; cut: AbortController }>()
   let stopping = false

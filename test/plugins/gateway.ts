@@ -7,6 +7,8 @@ import auth from '../../plugins/auth/auth.ts'
 import errors from '../../plugins/errors/errors.ts'
 import metering from '../../plugins/metering/metering.ts'
 import ops from '../../plugins/ops/ops.ts'
+import { openBroker } from '../../src/broker/broker.ts'
+import { readConfig } from '../../src/config.ts'
 import { hashKey, keyVersionId, mint, seal, shownPrefix, type KeyVersion, type SealingKeys } from '../../src/keys.ts'
 import { termsOf } from '../../src/plans.ts'
 import type { PlanSpec } from '../../src/resources/resources.ts'
@@ -45,12 +47,14 @@ export const MEDIA: NonNullable<PlanSpec['media']> = { allowance: '10.00', perio
 type Routes = (app: FastifyInstance) => void | Promise<void>
 
 /** Opens it; `routes` registers what the test asks for after auth and metering, `outside` what asks for no key. */
-export async function openGateway(t: Test, routes: Routes, outside: Routes = () => {}): Promise<Gateway> {
+export async function openGateway(t: Test, routes: Routes, outside: Routes = () => {}, env: Record<string, string> = {}): Promise<Gateway> {
   const store = await openStore(`sqlite:${t.testdir()}/tollgate.db`)
   const time = { now: START }
   const app = fastify({ logger: false })
   app.decorate('clock', () => time.now)
   app.decorate('store', store)
+  app.decorate('config', readConfig(env).config)
+  app.decorate('broker', await openBroker('memory:'))
   await app.register(errors)
   await app.register(ops, { registry: new Registry() })
   await app.register(async (gateway) => {

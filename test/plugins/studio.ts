@@ -6,8 +6,6 @@ import dispatcher from '../../plugins/dispatcher/dispatcher.ts'
 import filesPlugin from '../../plugins/files/files.ts'
 import media from '../../plugins/media/media.ts'
 import worker from '../../plugins/worker/worker.ts'
-import { openBroker } from '../../src/broker/broker.ts'
-import { readConfig } from '../../src/config.ts'
 import { openEgress } from '../../src/egress/egress.ts'
 import { REFUSALS } from '../../src/egress/target.ts'
 import { openFiles } from '../../src/files/files.ts'
@@ -37,22 +35,21 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
   const engines = await openFakeEngines(t, engine)
   const folder = `${t.testdirName}-files`
   const files = await openFiles(`disk:${folder}`)
-  const broker = await openBroker('memory:')
-  const { config } = readConfig({ EGRESS_ALLOW: '127.0.0.1/32', SHUTDOWN_SECONDS: '1', WORKER_SLOTS: '4', ...env })
+  const settings = { EGRESS_ALLOW: '127.0.0.1/32', SHUTDOWN_SECONDS: '1', WORKER_SLOTS: '4', ...env }
   const opened: Record<string, unknown> = {}
   const gateway = await openGateway(
     t,
     async (app) => {
-      const egress = openEgress({ allow: config.EGRESS_ALLOW, clock: app.clock })
+      const egress = openEgress({ allow: app.config.EGRESS_ALLOW, clock: app.clock })
       const refusedUrl = (url: string) => {
         const refusal = egress.check(url)
         return refusal && REFUSALS[refusal]
       }
       const tasks: SubmitDoors = {
-        store: app.store, engines, refusedUrl, clock: app.clock, uuid: randomUUIDv7, random: () => 0, ring: broker.ring, log: app.log,
+        store: app.store, engines, refusedUrl, clock: app.clock, uuid: randomUUIDv7, random: () => 0, ring: app.broker.ring, log: app.log,
         link: ({ file, expiresAt }) => `http://tollgate.test${fileLink(file, expiresAt, SEALING)}`,
       }
-      Object.assign(opened, { config, broker, files, engines, egress, sealingKeys: SEALING, tasks })
+      Object.assign(opened, { files, engines, egress, sealingKeys: SEALING, tasks })
       for (const [name, value] of Object.entries(opened)) app.decorate(name, value)
       await app.register(media, { prefix: '/api/v1' })
     },
@@ -63,10 +60,10 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
       await root.register(worker)
       await root.register(dispatcher)
     },
+    settings,
   )
   t.teardown(async () => {
     await files.close()
-    await broker.close()
   })
   const subscription = await gateway.plan('studio', { product: 'Media', media: { ...MEDIA, ...terms }, requestsPerMinute })
   const { raw, version } = await gateway.key(subscription)
