@@ -2,6 +2,7 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { Counter, Histogram } from 'prom-client'
+import { oneLook } from '../../src/look.ts'
 import type { Delivery } from '../../src/tasks/task.ts'
 import { deliver, type Attempted } from './deliver.ts'
 
@@ -22,32 +23,17 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
 
   const inFlight = new Set<Promise<void>>()
   const cut = new AbortController()
-  let looking = false
-  let lookAgain = false
   let stopping = false
 
-  /** One look at a time: a ring during a look makes one more. */
-  async function look(): Promise<void> {
-    if (looking || stopping) {
-      lookAgain = looking
-      return
-    }
-    looking = true
-    try {
-      do {
-        lookAgain = false
-        const room = CAPS.limit - inFlight.size
-        if (room <= 0) break
-        const now = clock()
-        const claimed = await store.claimDeliveries(now, now + timeoutMs + LEASE_SLACK_MS, { ...CAPS, limit: room })
-        for (const delivery of claimed) start(delivery)
-      } while (lookAgain && !stopping)
-    } catch (err) {
-      log.warn({ err }, 'deliveries will be looked for again')
-    } finally {
-      looking = false
-    }
-  }
+  const look = oneLook(
+    async () => {
+      const room = CAPS.limit - inFlight.size
+      if (room <= 0 || stopping) return
+      const now = clock()
+      for (const delivery of await store.claimDeliveries(now, now + timeoutMs + LEASE_SLACK_MS, { ...CAPS, limit: room })) start(delivery)
+    },
+    (err) => log.warn({ err }, 'deliveries will be looked for again'),
+  )
 
   function start(delivery: Delivery): void {
     const attempt = deliver(doors, delivery, cut.signal)

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { KINDS } from '../../src/generations.ts'
+import { oneLook } from '../../src/look.ts'
 import { make } from '../../src/tasks/make.ts'
 import { claimNext, conclude, type Made } from '../../src/tasks/run.ts'
 import type { Task } from '../../src/tasks/task.ts'
@@ -30,34 +31,21 @@ async function worker(app: FastifyInstance): Promise<void> {
   const verbs = [...KINDS]
   const running = new Map<Promise<void>, { verb: string; cut: AbortController }>()
   let stopping = false
-  let looking = false
-  let lookAgain = false
 
-  /** Fills the free slots, one claim after the other. A ring during a look makes one more. */
-  async function look(): Promise<void> {
-    if (looking || stopping) {
-      lookAgain = looking
-      return
-    }
-    looking = true
-    try {
-      do {
-        lookAgain = false
-        while (running.size < config.WORKER_SLOTS && !stopping) {
-          const next = await claimNext(tasks, claimable(), leaseMs)
-          if (!next.task) {
-            if (next.lookAgainAt !== null) setTimeout(() => void look(), Math.max(1, next.lookAgainAt - clock())).unref()
-            break
-          }
-          start(next.task)
+  /** Fills the free slots, one claim after the other. */
+  const look = oneLook(
+    async () => {
+      while (running.size < config.WORKER_SLOTS && !stopping) {
+        const next = await claimNext(tasks, claimable(), leaseMs)
+        if (!next.task) {
+          if (next.lookAgainAt !== null) setTimeout(() => void look(), Math.max(1, next.lookAgainAt - clock())).unref()
+          return
         }
-      } while (lookAgain && !stopping)
-    } catch (err) {
-      log.warn({ err }, 'work will be looked for again')
-    } finally {
-      looking = false
-    }
-  }
+        start(next.task)
+      }
+    },
+    (err) => log.warn({ err }, 'work will be looked for again'),
+  )
 
   /** The verbs whose routes let one more run in this process. */
   function claimable(): string[] {
