@@ -11,6 +11,8 @@ declare module 'fastify' {
     errors: {
       /** Makes a failure of the catalogue, to be thrown. For plugins that cannot import the catalogue. */
       fail(code: FailureCode, facts?: FailureFacts): Failure
+      /** What is answered for whatever was thrown, for an answer that is not written by the error handler. */
+      of(error: unknown): Failure
       /** The body of a failure, for an answer that is not written by the error handler. */
       body(failure: Failure, request: FastifyRequest): Record<string, unknown>
       /** Answers what has no route in a scope of its own: 404, or 405 with `Allow`. */
@@ -39,16 +41,21 @@ const KNOWN: Record<string, FailureCode> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 }
 
+/** Where the validator's own words would puzzle: the path names the member itself. */
+const WORDS: Record<string, string> = { required: 'is required', additionalProperties: 'is not a field of this request' }
+/** A body can be wrong in as many places as it has bytes. */
+const MOST_FIELD_ERRORS = 20
+
 /** Turns whatever was thrown into a failure that may be answered. */
 function failureOf(error: unknown): Failure {
   if (error instanceof Failure) return error
   if (error instanceof Unavailable) return new Failure('unavailable', { retryAfterSeconds: 2, cause: error })
   const { code, statusCode, validation } = error as Partial<FastifyError>
   if (validation) {
-    const errors = validation.map(({ instancePath, keyword, message, params }) => ({
+    const errors = validation.slice(0, MOST_FIELD_ERRORS).map(({ instancePath, keyword, message, params }) => ({
       path: pointer(instancePath, params),
       code: keyword ?? 'invalid',
-      message: message ?? 'is not valid',
+      message: WORDS[keyword ?? ''] ?? message ?? 'is not valid',
     }))
     const first = errors[0]
     return new Failure('invalid_request', {
@@ -89,10 +96,15 @@ function bodyOf(failure: Failure, request: FastifyRequest, problem = request.rou
 async function errors(app: FastifyInstance): Promise<void> {
   const routes: { pattern: RegExp; method: string }[] = []
 
-  app.decorate('errors', { fail: (code: FailureCode, facts?: FailureFacts) => new Failure(code, facts), body: bodyOf, notFound })
+  app.decorate('errors', { fail: (code: FailureCode, facts?: FailureFacts) => new Failure(code, facts), of: failureOf, body: bodyOf, notFound })
 
   // Fastify reads text by default; here every body is JSON.
   app.removeContentTypeParser('text/plain')
+
+  // Nor do we decompress: a coded body would be parsed as what it is not (RFC 9110, section 8.4).
+  app.addHook('preParsing', async (request) => {
+    if ((request.headers['content-encoding'] ?? 'identity') !== 'identity') throw new Failure('unsupported_media_type', { message: 'Send the body without Content-Encoding.' })
+  })
 
   // The 405 answer needs to know which verbs an address takes.
   app.addHook('onRoute', ({ url, method }) => {

@@ -101,11 +101,12 @@ t.test('what is no JSON, too large, of another type, at another method or addres
     ['POST', '/v1/work', 'application/json', '{"__proto__":{"a":1}}', 400, 'invalid_json'],
     ['POST', '/v1/work', 'text/plain', 'hello', 415, 'unsupported_media_type'],
     ['POST', '/v1/work', 'application/json', `"${'x'.repeat(1_100_000)}"`, 413, 'payload_too_large'],
+    ['POST', '/v1/work', 'gzip', '{}', 415, 'unsupported_media_type'],
     ['DELETE', '/v1/work', 'application/json', '', 405, 'method_not_allowed'],
     ['GET', '/nothing', 'application/json', '', 404, 'not_found'],
   ] as const
   for (const [method, url, type, payload, status, code] of rows) {
-    const answer = await app.inject({ method, url, headers: { ...bearer(raw), ...(payload || method === 'POST' ? { 'content-type': type } : {}) }, ...(payload ? { payload } : {}) })
+    const answer = await app.inject({ method, url, headers: { ...bearer(raw), ...(type === 'gzip' ? { 'content-type': 'application/json', 'content-encoding': type } : payload || method === 'POST' ? { 'content-type': type } : {}) }, ...(payload ? { payload } : {}) })
     t.equal(answer.statusCode, status, `${method} ${url} ${type}`)
     t.match(answer.json(), { error: { code, param: null } })
     t.notMatch(answer.body, /FST_|stack|node_modules/)
