@@ -19,9 +19,9 @@ try {
   else if (argument === 'verify') process.exitCode = report(await verify(config, Date.now()))
   else await run(config)
 } catch (error) {
-  // What is wrong with the surroundings is an Error of one sentence; anything more special is a fault of ours, with its stack.
-  if (!(error instanceof ConfigError) && (error as Error).constructor !== Error) throw error
-  process.stderr.write(`${(error as Error).message}\n`)
+  // What is wrong with the surroundings is an Error of one sentence; one of the language's own, such as a TypeError, is a fault of ours, with its stack.
+  if (!(error instanceof Error) || error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError) throw error
+  process.stderr.write(`${error.message}\n`)
   process.exitCode = 1
 }
 
@@ -62,7 +62,7 @@ async function run(config: Config): Promise<void> {
     throw new ConfigError('OPS_PORT', String(config.OPS_PORT), `a port that is free on ${config.OPS_HOST} (${error.code})`)
   })
 
-  closeWithGrace({ delay: config.DRAIN_DELAY_SECONDS + config.SHUTDOWN_SECONDS + 10_000, logger: { error: (m: unknown) => log.error(m) } }, async ({ signal, err }) => {
+  const grace = closeWithGrace({ delay: config.DRAIN_DELAY_SECONDS + config.SHUTDOWN_SECONDS + 10_000, logger: { error: (m: unknown) => log.error(m) } }, async ({ signal, err }) => {
     if (err) log.fatal({ err }, 'stopping because of an error that nobody handled')
     else log.info({ signal }, 'stopping')
     phase = 'stopping'
@@ -88,6 +88,8 @@ async function run(config: Config): Promise<void> {
     else log.info(hello.facts, 'ready')
   } catch (error) {
     if (stopping.signal.aborted) return
+    // Whoever ends the process now must not make a clean stop of it.
+    grace.uninstall()
     await app?.close()
     await doors?.close()
     await ops.close()
@@ -100,7 +102,10 @@ async function stop(config: Config, app: FastifyInstance | null): Promise<void> 
   if (!app) return
   await new Promise((resolve) => setTimeout(resolve, config.DRAIN_DELAY_SECONDS))
   const cut = setTimeout(() => app.server.closeAllConnections(), config.SHUTDOWN_SECONDS)
+  // A connection whose answer ends after the close began would be kept alive, and waited for.
+  const idle = setInterval(() => app.server.closeIdleConnections(), 100)
   await app.close()
+  clearInterval(idle)
   clearTimeout(cut)
 }
 

@@ -61,7 +61,7 @@ type Limit = PlanLimits['limits'][number]
 export function parsePlanLimits(text: string): { outcome: 'read'; limits: PlanLimits } | { outcome: 'refused'; reason: string } {
   let value: unknown
   try {
-    value = parse(text, { logLevel: 'silent' })
+    value = parse(text, { logLevel: 'error' })
   } catch (error) {
     return { outcome: 'refused', reason: error instanceof Error ? error.message.split('\n', 1)[0] ?? '' : String(error) }
   }

@@ -20,6 +20,7 @@ export type ControllerOptions = {
 }
 
 const START_RETRY_MS = 1_000
+const PATIENCE_MS = 5_000
 
 async function controller(app: FastifyInstance, options: ControllerOptions): Promise<void> {
   const { store, resources, clock, log } = app
@@ -30,7 +31,8 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   const keys = open('apikey', () => keys)
   const work = { store, resources, clock, sealing: app.sealingKeys, prefix: app.config.BRAND.toLowerCase(), limits: app.planLimits, random }
   const reconciler = openReconciler(work, plans, keys, metrics.keyReady)
-  let isSynced = false
+  let syncedAt: number | null = null
+  let wasRead = false
   let isSettled = false
   let isStopping = false
   let running: Promise<void>[] = []
@@ -51,10 +53,11 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
 
   async function start(): Promise<void> {
     try {
-      await resources.watch((ref) => reconciler.changed(ref, isSynced ? 'urgent' : 'background'))
+      await resources.watch((ref) => reconciler.changed(ref, syncedAt === null ? 'background' : 'urgent'))
       await reconciler.all()
       if (isStopping) return
-      isSynced = true
+      syncedAt = clock()
+      wasRead ||= resources.health().ok
       log.info({ plans: plans.depth(), keys: keys.depth() }, 'the controller knows everything that is declared')
       running = startAllWorkers()
       rested()
@@ -71,13 +74,17 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
     if (!isStopping) cancelTimer = after(resyncMs, () => void resync())
   }
 
+  // Ready once the source was read: when it is away later, requests go on by what the store knows.
   app.checks.push(() => {
     const { ok, detail } = resources.health()
-    return { name: 'resources', ok, detail }
+    wasRead ||= ok
+    return { name: 'resources', ok: wasRead, detail }
   })
+  // Ready once everything was looked at, so that the keys of a fresh start exist; but a long backlog keeps nobody waiting whose key works already.
   app.checks.push(() => {
+    const isPatient = syncedAt === null || clock() - syncedAt < PATIENCE_MS
     const waiting = `${plans.depth()} plans and ${keys.depth()} keys wait`
-    return { name: 'controller', ok: isSettled, detail: isSettled ? waiting : `the first pass is not complete: ${waiting}` }
+    return { name: 'controller', ok: isSettled || !isPatient, detail: isSettled ? waiting : `the first pass is not complete: ${waiting}` }
   })
   app.addHook('onReady', async () => void start())
   app.addHook('preClose', async () => {

@@ -20,7 +20,13 @@ export function controllerMetrics(registry: Registry): ControllerMetrics {
   const controller = ['controller']
   const reconciles = new Counter({ name: 'controller_runtime_reconcile_total', help: 'Reconciliations.', labelNames: ['controller', 'result'], registers })
   const errors = new Counter({ name: 'controller_runtime_reconcile_errors_total', help: 'Reconciliations that failed.', labelNames: controller, registers })
-  const times = new Histogram({ name: 'controller_runtime_reconcile_time_seconds', help: 'Duration of a reconciliation.', labelNames: controller, buckets: RECONCILE_BUCKETS, registers })
+  const times = new Histogram({
+    name: 'controller_runtime_reconcile_time_seconds',
+    help: 'Duration of a reconciliation.',
+    labelNames: controller,
+    buckets: RECONCILE_BUCKETS,
+    registers,
+  })
   const active = new Gauge({ name: 'controller_runtime_active_workers', help: 'Reconciliations under way.', labelNames: controller, registers })
   const labelNames = ['name', 'controller']
   const depths = new Gauge({
@@ -37,7 +43,12 @@ export function controllerMetrics(registry: Registry): ControllerMetrics {
   const waits = new Histogram({ name: 'workqueue_queue_duration_seconds', help: 'How long a name waited.', labelNames, buckets: QUEUE_BUCKETS, registers })
   const works = new Histogram({ name: 'workqueue_work_duration_seconds', help: 'How long work on a name took.', labelNames, buckets: QUEUE_BUCKETS, registers })
   const retries = new Counter({ name: 'workqueue_retries_total', help: 'Names to be tried again.', labelNames, registers })
-  const ready = new Histogram({ name: 'tollgate_key_ready_seconds', help: 'From the declaration of an API key to its being usable.', buckets: RECONCILE_BUCKETS, registers })
+  const ready = new Histogram({
+    name: 'tollgate_key_ready_seconds',
+    help: 'From the declaration of an API key to its being usable.',
+    buckets: RECONCILE_BUCKETS,
+    registers,
+  })
   return {
     queue(name, depth) {
       const labels = { name, controller: name }

@@ -108,7 +108,8 @@ export function openReconciler(work: KeyWork & PlanWork, plans: Queue, keys: Que
       const status = await resources.status(ref)
       const now = clock()
       const isPlan = resource.kind === 'Plan'
-      await resources.setStatus(ref, isPlan ? planUnreachable(resource, status as PlanStatus | null, now) : keyUnreachable(resource, status as ApiKeyStatus | null, now))
+      const said = isPlan ? planUnreachable(resource, status as PlanStatus | null, now) : keyUnreachable(resource, status as ApiKeyStatus | null, now)
+      await resources.setStatus(ref, said)
     },
     async all() {
       for (const { metadata } of resources.list('Plan')) plans.add(subscriptionId(metadata.namespace, metadata.name), 'background')

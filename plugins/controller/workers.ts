@@ -1,7 +1,7 @@
 /** Workers of one queue: take a name, reconcile it, come back to it when its time has come or it failed. */
 import type { FastifyBaseLogger } from 'fastify'
 import { Unavailable } from '../../src/errors.ts'
-import type { ControllerMetrics } from './metrics.ts'
+import type { ControllerMetrics, Result } from './metrics.ts'
 import type { Queue } from './queue.ts'
 
 type Working = {
@@ -35,19 +35,22 @@ async function run(working: Working): Promise<void> {
 
 async function pass(name: string, { name: controller, queue, reconcile, unreachable, metrics, clock, log }: Working): Promise<boolean> {
   const startMs = performance.now()
-  const seconds = () => (performance.now() - startMs) / 1000
+  let result: Result = 'success'
   metrics.began(controller)
   try {
     const requeueAt = await reconcile(name)
-    if (requeueAt !== null) queue.addAfter(name, Math.max(0, requeueAt - clock()))
-    metrics.ended(controller, requeueAt === null ? 'success' : 'requeue_after', seconds())
+    if (requeueAt === null) return true
+    queue.addAfter(name, Math.max(0, requeueAt - clock()))
+    result = 'requeue_after'
     return true
   } catch (err) {
-    metrics.ended(controller, 'error', seconds())
+    result = 'error'
     const retryInMs = Math.round(queue.retry(name))
     if (err instanceof Unavailable) log.warn({ err, controller, name, retryInMs }, 'a resource waits for its store or source')
     else log.error({ err, controller, name, retryInMs }, 'a resource could not be reconciled')
     if (err instanceof Unavailable && err.door === 'store') await unreachable(name).catch(() => {})
     return false
+  } finally {
+    metrics.ended(controller, result, (performance.now() - startMs) / 1000)
   }
 }

@@ -17,7 +17,10 @@ export type Line = {
 
 const COMMENT = ': keep-alive\n\n'
 
-/** Nothing is sent before the first bytes, or before `keepAliveMs` of silence. A client that leaves a full buffer unread for `stalledMs` is cut off. */
+/**
+ * Nothing is sent before the first bytes, or before `keepAliveMs` of silence. A client that leaves a full buffer unread for `stalledMs` is
+ * cut off.
+ */
 export function openLine(reply: FastifyReply, keepAliveMs: number, stalledMs: number): Line {
   const { raw } = reply
   let begun = false
@@ -30,7 +33,12 @@ export function openLine(reply: FastifyReply, keepAliveMs: number, stalledMs: nu
     begun = true
     // Fastify's own headers are set on the reply and would be lost with it.
     reply.hijack()
-    raw.writeHead(200, { ...(reply.getHeaders() as OutgoingHttpHeaders), 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-cache', 'x-accel-buffering': 'no' })
+    raw.writeHead(200, {
+      ...(reply.getHeaders() as OutgoingHttpHeaders),
+      'content-type': 'text/event-stream; charset=utf-8',
+      'cache-control': 'no-cache',
+      'x-accel-buffering': 'no',
+    })
     raw.on('drain', () => {
       if (stalled) clearTimeout(stalled)
       stalled = null

@@ -27,7 +27,12 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiM
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1],
     registers,
   })
-  const requests = new Counter({ name: 'tollgate_upstream_requests_total', help: 'Attempts at upstreams.', labelNames: ['upstream', 'outcome'], registers })
+  const requests = new Counter({
+    name: 'tollgate_upstream_requests_total',
+    help: 'Attempts at upstreams.',
+    labelNames: ['upstream', 'outcome'],
+    registers,
+  })
   const durations = new Histogram({
     name: 'tollgate_upstream_duration_seconds',
     help: 'From an attempt to the first byte of its answer, or to its failure.',
@@ -35,7 +40,12 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiM
     buckets: [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 120],
     registers,
   })
-  const retries = new Counter({ name: 'tollgate_upstream_retries_total', help: 'Further attempts at the same upstream.', labelNames: ['upstream'], registers })
+  const retries = new Counter({
+    name: 'tollgate_upstream_retries_total',
+    help: 'Further attempts at the same upstream.',
+    labelNames: ['upstream'],
+    registers,
+  })
   const breakers = new Gauge({
     name: 'tollgate_upstream_breaker_state',
     help: '0 closed, 1 half open, 2 open.',

@@ -64,12 +64,17 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
     }
   })
 
-  const admits = (wire: WireName) => (request: FastifyRequest): Admission => {
-    if (!upstreams.serves(wire)) throw new Failure('unsupported_wire')
-    request.draft = READERS[wire](request.body)
-    return { promptBytes: request.promptBytes, maxOutputTokens: request.draft.maxOutputTokens }
-  }
-  const creates = (wire: WireName): RouteShorthandOptions => ({ bodyLimit: BODY_LIMIT, config: { api: 'coding', creates: true, admits: admits(wire) } })
+  const admits =
+    (wire: WireName) =>
+    (request: FastifyRequest): Admission => {
+      if (!upstreams.serves(wire)) throw new Failure('unsupported_wire')
+      request.draft = READERS[wire](request.body)
+      return { promptBytes: request.promptBytes, maxOutputTokens: request.draft.maxOutputTokens }
+    }
+  const creates = (wire: WireName): RouteShorthandOptions => ({
+    bodyLimit: BODY_LIMIT,
+    config: { api: 'coding', creates: true, admits: admits(wire) },
+  })
   const reads: RouteShorthandOptions = { config: { api: 'coding' } }
 
   app.post('/v1/chat/completions', creates('chat'), (request, reply) => answer(request, reply, 'chat'))
@@ -80,14 +85,24 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
     if (params.model !== MODEL) throw new Failure('model_not_found', { param: 'model' })
     return modelEntry
   })
-  app.get('/v1/usage', reads, async ({ caller }) => usageOf(await store.subscription(caller?.key.subscription ?? ''), caller?.key ?? null, clock()))
+  app.get('/v1/usage', reads, async ({ caller }) =>
+    usageOf(await store.subscription(caller?.key.subscription ?? ''), caller?.key ?? null, clock()),
+  )
 }
 
-/** A WebSocket handshake comes here as a plain GET, because nothing listens for upgrades. Codex takes 426 as the sign to use HTTPS at once. */
+/**
+ * A WebSocket handshake comes here as a plain GET, because nothing listens for upgrades. Codex takes 426 as the sign to use HTTPS at once.
+ */
 async function refuseUpgrade(request: FastifyRequest, reply: FastifyReply): Promise<never> {
   if (request.headers.upgrade !== undefined) reply.header('connection', 'close')
   if (request.headers.upgrade !== undefined) throw new Failure('upgrade_required', { headers: { upgrade: 'HTTP/1.1' } })
   throw new Failure('method_not_allowed', { headers: { allow: 'POST' } })
 }
 
-export default fp(openai, { name: 'openai', fastify: '5.x', encapsulate: true, dependencies: ['errors', 'ops', 'auth', 'metering'], decorators: { fastify: ['upstreams', 'store', 'clock', 'sealingKeys', 'metrics'] } })
+export default fp(openai, {
+  name: 'openai',
+  fastify: '5.x',
+  encapsulate: true,
+  dependencies: ['errors', 'ops', 'auth', 'metering'],
+  decorators: { fastify: ['upstreams', 'store', 'clock', 'sealingKeys', 'metrics'] },
+})

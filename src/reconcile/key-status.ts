@@ -33,15 +33,18 @@ function findingsOf(facts: GatheredKey, { own, plan, isSynced }: Verdicts, now: 
   const planMessage = plan === 'PlanNotAllowed' && record?.verdict ? { message: record.verdict } : {}
   const planActive = condition('PlanActive', plan, 'PlanActive', planMessage)
   const keyActive = condition('KeyActive', isActive ? null : problem, works)
+  const holds = isSynced ? { message: 'The Secret holds the key.' } : {}
   const secretSynced =
-    key.spec.secretName === undefined ? condition('SecretSynced', null, 'NoSecretRequested') : condition('SecretSynced', isSynced ? null : problem, 'Issued')
+    key.spec.secretName === undefined
+      ? condition('SecretSynced', null, 'NoSecretRequested')
+      : condition('SecretSynced', isSynced ? null : problem, 'Issued', holds)
   const failed = [own === null ? null : keyActive, planActive, keyActive, secretSynced].find((finding) => finding?.status === 'False')
   const ready: Finding = failed ? { ...failed, type: 'Ready' } : condition('Ready', null, works)
   return [ready, planActive, keyActive, secretSynced]
 }
 
 function condition(type: string, problem: Reason | null, fine: Reason, more: { message?: string } = {}): Finding {
-  return problem === null ? { type, status: 'True', reason: fine } : { type, status: 'False', reason: problem, ...more }
+  return problem === null ? { type, status: 'True', reason: fine, ...more } : { type, status: 'False', reason: problem, ...more }
 }
 
 function isOverlapping(version: KeyVersion, now: number): boolean {

@@ -30,10 +30,12 @@ export type Crd = {
 const FOLDER = new URL('../../crds/', import.meta.url)
 const FILES: Record<Kind, string> = { Plan: 'plan.yaml', ApiKey: 'apikey.yaml' }
 
-/** Reads and compiles both CRDs. Throws if a file is not there or no CRD: they are part of the program. */
-export async function openCrds(): Promise<Record<Kind, Crd>> {
-  const [plan, apiKey] = await Promise.all([openCrd('Plan'), openCrd('ApiKey')])
-  return { Plan: plan, ApiKey: apiKey }
+let opened: Promise<Record<Kind, Crd>> | null = null
+
+/** Reads and compiles both CRDs, once: they are part of the program and do not change. Rejects if a file is not there or no CRD. */
+export function openCrds(): Promise<Record<Kind, Crd>> {
+  opened ??= Promise.all([openCrd('Plan'), openCrd('ApiKey')]).then(([plan, apiKey]) => ({ Plan: plan, ApiKey: apiKey }))
+  return opened
 }
 
 async function openCrd(kind: Kind): Promise<Crd> {

@@ -22,7 +22,7 @@ export type Validator = {
 
 const MOST_FAULTS = 10
 
-/** Compiles the CRDs once. Throws if they are not there. */
+/** Rejects if the CRDs are not there. */
 export async function openValidator(): Promise<Validator> {
   const crds = await openCrds()
   return {

@@ -4,7 +4,11 @@ import { attempt, type Opened, type Trouble } from './attempt.ts'
 import type { Running } from './running.ts'
 import type { Call, WireName } from './wire.ts'
 
-export type UpstreamLog = { info(facts: object, message: string): void; warn(facts: object, message: string): void; error(facts: object, message: string): void }
+export type UpstreamLog = {
+  info(facts: object, message: string): void
+  warn(facts: object, message: string): void
+  error(facts: object, message: string): void
+}
 
 /** How an attempt went: `refused` is the request's fault, `abandoned` the client's leaving. */
 export type Outcome = 'answered' | 'refused' | 'failed' | 'abandoned'
@@ -31,7 +35,10 @@ const RETRY_AFTER_SECONDS = { least: 2, most: 30 }
 /** What another attempt at the same upstream cannot mend: our key, its balance, our path or model. */
 const HOPELESS = [401, 402, 403, 404, 405, 410]
 
-/** Resolves with the first answer. Rejects with `server_overloaded` when there is none, with the failure that the request is at fault for, or with the signal's reason. */
+/**
+ * Resolves with the first answer. Rejects with `server_overloaded` when there is none, with the failure that the request is at fault for,
+ * or with the signal's reason.
+ */
 export async function ask(candidates: Running[], call: Call, signal: AbortSignal, around: Surroundings): Promise<Opened> {
   const errors: Error[] = []
   for (const one of candidates) {
@@ -40,7 +47,10 @@ export async function ask(candidates: Running[], call: Call, signal: AbortSignal
     errors.push(result)
   }
   const waits = candidates.map(({ breaker }) => Math.ceil(breaker.waitMs(around.now()) / 1000))
-  const retryAfterSeconds = Math.min(RETRY_AFTER_SECONDS.most, Math.max(RETRY_AFTER_SECONDS.least, waits.length > 0 ? Math.min(...waits) : 0))
+  const retryAfterSeconds = Math.min(
+    RETRY_AFTER_SECONDS.most,
+    Math.max(RETRY_AFTER_SECONDS.least, waits.length > 0 ? Math.min(...waits) : 0),
+  )
   throw new Failure('server_overloaded', { retryAfterSeconds, cause: new AggregateError(errors, 'no upstream answered') })
 }
 
@@ -64,13 +74,23 @@ async function exhaust(one: Running, call: Call, signal: AbortSignal, around: Su
 }
 
 /** One attempt, told to the breaker, the log and the counters. */
-async function once({ declared, pool, path, headers, target, breaker }: Running, call: Call, signal: AbortSignal, around: Surroundings): Promise<Opened> {
+async function once(
+  { declared, pool, path, headers, target, breaker }: Running,
+  call: Call,
+  signal: AbortSignal,
+  around: Surroundings,
+): Promise<Opened> {
   const { name, timeouts } = declared
   const begunAt = around.now()
-  const tell = (outcome: Outcome) => around.tell({ event: 'attempt', upstream: name, wire: call.wire, outcome, durationMs: around.now() - begunAt })
+  const tell = (outcome: Outcome) =>
+    around.tell({ event: 'attempt', upstream: name, wire: call.wire, outcome, durationMs: around.now() - begunAt })
   // An answer in JSON comes whole: its first byte takes as long as all of it.
   const firstByteMs = call.stream ? timeouts.firstByteMs : Math.max(timeouts.firstByteMs, timeouts.idleMs)
-  const outgoing = { path: path(call.wire), headers: { ...headers, accept: call.stream ? 'text/event-stream' : 'application/json' }, body: call.body(target) }
+  const outgoing = {
+    path: path(call.wire),
+    headers: { ...headers, accept: call.stream ? 'text/event-stream' : 'application/json' },
+    body: call.body(target),
+  }
   try {
     const opened = await attempt(pool, outgoing, { firstByteMs, idleMs: timeouts.idleMs }, call, signal)
     breaker.succeeded()

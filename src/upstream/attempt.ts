@@ -1,8 +1,11 @@
-/** One attempt at one upstream, up to the point where it is known to answer. Until then another attempt may replace it; from then on the answer is the client's. */
+/**
+ * One attempt at one upstream, up to the point where it is known to answer. Until then another attempt may replace it; from then on the
+ * answer is the client's.
+ */
 import type { Dispatcher } from 'undici'
 import { Failure } from '../errors.ts'
-import { overloaded } from './chat-stream.ts'
 import { exchange, type Flow, type Outgoing, type Patience } from './exchange.ts'
+import { overloaded } from './rebuild.ts'
 import { judge, judgeError } from './refusal.ts'
 import { isMembers } from './shape.ts'
 import type { Call, JsonAnswer, StreamRebuilder } from './wire.ts'
@@ -12,10 +15,10 @@ export type Opened = { kind: 'json'; answer: JsonAnswer } | OpenStream
 
 export type OpenStream = {
   kind: 'stream'
-  /** What the upstream's first bytes became. */
-  first: string
   stream: StreamRebuilder
-  /** Lets the rest come. Called once; `ended` comes last, once, with null after the wire's terminal event. Nothing comes after an `abort`. */
+  /**
+   * Lets the answer come. Called once; `ended` comes last, once, with null after the wire's terminal event. Nothing comes after an `abort`.
+   */
   follow(sink: Sink): void
   pause(): void
   resume(): void
@@ -45,8 +48,8 @@ const LARGEST_ERROR = 64 * 1024
 const LINGER_MS = 1000
 
 /**
- * Sends the call. Resolves with the first bytes of a stream or the whole of a JSON answer. Rejects with a `Failure` when the request is at fault, with `Trouble` when
- * the upstream is, and with the signal's reason when it is aborted before that.
+ * Sends the call. Resolves with the first bytes of a stream or the whole of a JSON answer. Rejects with a `Failure` when the request is at
+ * fault, with `Trouble` when the upstream is, and with the signal's reason when it is aborted before that.
  */
 export function attempt(dispatcher: Dispatcher, outgoing: Outgoing, patience: Patience, call: Call, signal: AbortSignal): Promise<Opened> {
   const { promise, resolve, reject } = Promise.withResolvers<Opened>()
@@ -99,10 +102,18 @@ function readerFor(status: number, headers: Headers, call: Call, give: Give): Re
   const type = String(headers['content-type'] ?? '').toLowerCase()
   const encoding = String(headers['content-encoding'] ?? 'identity').toLowerCase()
   if (encoding !== 'identity') return refuser(give, new Trouble(`it answered in ${encoding}`, status))
-  if (status !== 200) return collect(LARGEST_ERROR, give, (bytes) => give.refuse(judge(status, bytes.toString('utf8')) ?? new Trouble(`it answered ${status}`, status, bytes.toString('utf8', 0, 1000), retryAfter(headers))))
+  if (status !== 200)
+    return collect(LARGEST_ERROR, give, (bytes) =>
+      give.refuse(
+        judge(status, bytes.toString('utf8')) ??
+          new Trouble(`it answered ${status}`, status, bytes.toString('utf8', 0, 1000), retryAfter(headers)),
+      ),
+    )
   if (!call.stream) return collect(LARGEST_JSON, give, (bytes) => give.open({ kind: 'json', answer: read(bytes, call) }))
   if (type === '' || type.startsWith('text/event-stream')) return follower(call.open(), give)
-  return collect(LARGEST_ERROR, give, (bytes) => give.refuse(judgeError(errorOf(bytes)) ?? new Trouble(`it answered a stream as ${type}`, status)))
+  return collect(LARGEST_ERROR, give, (bytes) =>
+    give.refuse(judgeError(errorOf(bytes)) ?? new Trouble(`it answered a stream as ${type}`, status)),
+  )
 }
 
 function refuser(give: Give, error: Error): Reader {
@@ -133,7 +144,8 @@ function collect(most: number, give: Give, done: (bytes: Buffer) => void): Reade
 
 function read(bytes: Buffer, call: Call): JsonAnswer {
   const value: unknown = JSON.parse(bytes.toString('utf8'))
-  if (isMembers(value) && isMembers(value['error'])) throw judgeError(value['error']) ?? new Trouble('it answered an error as 200', 200, value['error'])
+  if (isMembers(value) && isMembers(value['error']))
+    throw judgeError(value['error']) ?? new Trouble('it answered an error as 200', 200, value['error'])
   return call.answer(value)
 }
 
@@ -148,39 +160,31 @@ function errorOf(bytes: Buffer): unknown {
 
 /** Reads a stream: up to its first event it can be refused, then it is opened, paused, and followed when the client is ready. */
 function follower(stream: StreamRebuilder, give: Give): Reader {
-  let sink: Sink | null = null
-  let waiting: ((to: Sink) => void)[] = []
+  const outlet = openOutlet()
   let over = false
   let opened = false
-
-  function tell(run: (to: Sink) => void): void {
-    if (sink) run(sink)
-    else waiting.push(run)
-  }
 
   function conclude(failure: Failure | null): void {
     if (over) return
     over = true
-    tell((to) => to.ended(failure))
+    outlet.tell((to) => to.ended(failure))
   }
 
-  function open(first: string): void {
+  function open(): void {
     opened = true
     give.pause()
     give.open({
       kind: 'stream',
-      first,
       stream,
       follow(to) {
-        sink = to
-        for (const run of waiting) run(to)
-        waiting = []
         give.resume()
+        outlet.connect(to)
       },
       pause: give.pause,
       resume: give.resume,
       abort() {
         over = true
+        outlet.close()
         give.abort(new Error('no longer wanted'))
       },
     })
@@ -188,10 +192,11 @@ function follower(stream: StreamRebuilder, give: Give): Reader {
 
   function take(made: string): void {
     const phase = stream.phase()
-    if (!opened && phase.name === 'broken') return give.refuse(phase.failure.status < 500 ? phase.failure : new Trouble('its stream broke', 200, phase.failure.facts.cause))
+    if (!opened && phase.name === 'broken')
+      return give.refuse(phase.failure.status < 500 ? phase.failure : new Trouble('its stream broke', 200, phase.failure.facts.cause))
     if (!opened && made === '') return
-    if (!opened) open(made)
-    else if (made !== '') tell((to) => to.bytes(made))
+    if (!opened) open()
+    if (made !== '') outlet.tell((to) => to.bytes(made))
     if (phase.name === 'open') return
     conclude(phase.name === 'broken' ? phase.failure : null)
     setTimeout(() => give.abort(new Error('the answer is complete')), LINGER_MS).unref()
@@ -207,6 +212,26 @@ function follower(stream: StreamRebuilder, give: Give): Reader {
       if (opened) conclude(overloaded('the stream broke off', error))
       else give.refuse(new Trouble('its stream broke off', 200, error))
     },
+  }
+}
+
+/** What is told before anybody listens waits for the one who does. */
+function openOutlet() {
+  let sink: Sink | null = null
+  let waiting: ((to: Sink) => void)[] = []
+  let closed = false
+  function tell(run: (to: Sink) => void): void {
+    if (!sink) waiting.push(run)
+    else if (!closed) run(sink)
+  }
+  return {
+    tell,
+    connect(to: Sink): void {
+      sink = to
+      for (const run of waiting) tell(run)
+      waiting = []
+    },
+    close: () => (closed = true),
   }
 }
 

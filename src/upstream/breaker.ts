@@ -1,4 +1,7 @@
-/** A circuit breaker for one upstream: after so many failures in a row it is left alone for a while, then one request tries whether it is back. */
+/**
+ * A circuit breaker for one upstream: after so many failures in a row it is left alone for a while, then one request tries whether it is
+ * back.
+ */
 export type BreakerOptions = { failures: number; windowSeconds: number; openSeconds: number }
 
 export type Breaker = {
@@ -13,7 +16,10 @@ export type Breaker = {
   waitMs(now: number): number
 }
 
-/** Times are epoch milliseconds, given by the caller. A success forgets the failures before it, so that rare errors of a busy upstream open nothing. */
+/**
+ * Times are epoch milliseconds, given by the caller. A success forgets the failures before it, so that rare errors of a busy upstream open
+ * nothing.
+ */
 export function openBreaker({ failures, windowSeconds, openSeconds }: BreakerOptions): Breaker {
   let recent: number[] = []
   let openUntil = 0

@@ -28,7 +28,8 @@ export function readChat(value: unknown): Draft {
     stream,
     choices,
     maxOutputTokens: perChoice === null ? null : Math.min(perChoice * choices, Number.MAX_SAFE_INTEGER),
-    call: (cap, ids, now) => chatCall({ body, messages, stream, options: isMembers(options) ? options : {}, perChoice, choices }, cap, ids, now),
+    call: (cap, ids, now) =>
+      chatCall({ body, messages, stream, options: isMembers(options) ? options : {}, perChoice, choices }, cap, ids, now),
   }
 }
 
@@ -47,19 +48,33 @@ function chatCall(request: Request, cap: number, ids: Ids, now: number): Call {
     const audio = own(message, 'audio')
     if (isMembers(audio)) restoreIds(audio, ['id'], ids)
   }
-  const { model: _model, max_tokens: legacy, max_completion_tokens: current, stream: _stream, stream_options: _options, ...rest } = request.body
+  const {
+    model: _model,
+    max_tokens: legacy,
+    max_completion_tokens: current,
+    stream: _stream,
+    stream_options: _options,
+    ...rest
+  } = request.body
   const share = Math.max(1, Math.floor(cap / choices))
   const field = typeof legacy === 'number' && typeof current !== 'number' ? 'max_tokens' : 'max_completion_tokens'
   const sent = stream ? { ...rest, stream: true, stream_options: { ...options, include_usage: true } } : rest
   const write = bodyWriter(sent, field, perChoice === null ? share : Math.min(perChoice, share), false)
   const streamOptions = { ids, includeUsage: options['include_usage'] === true, now }
-  return { wire: 'chat', stream, body: write, open: () => openChatStream(streamOptions), answer: (answered) => chatAnswer(answered, ids, now) }
+  return {
+    wire: 'chat',
+    stream,
+    body: write,
+    open: () => openChatStream(streamOptions),
+    answer: (answered) => chatAnswer(answered, ids, now),
+  }
 }
 
 function chatAnswer(value: unknown, ids: Ids, now: number): JsonAnswer {
   const completion = cleanCompletion(value, ids, now)
   const choices = completion?.['choices'] as Members[] | undefined
-  if (!completion || !choices?.every((choice) => isMembers(choice['message']))) throw new BadAnswer(`the answer is not a chat completion of ${MODEL}'s wire`)
+  if (!completion || !choices?.every((choice) => isMembers(choice['message'])))
+    throw new BadAnswer(`the answer is not a chat completion of ${MODEL}'s wire`)
   const meter = openMeter()
   measure(choices, meter)
   return { body: JSON.stringify(completion), usage: readUsage((value as Members)['usage']), meter }

@@ -57,7 +57,9 @@ const message = object({
 
 /** Streamed tool calls are put together by their index; some upstreams send whole calls without one. */
 const toolCallDeltas: Clean = (value, ids) =>
-  Array.isArray(value) ? value.map((entry: unknown, index) => ({ index, ...(toolCallDelta(entry, ids) as Members | undefined) })) : undefined
+  Array.isArray(value)
+    ? value.map((entry: unknown, index) => ({ index, ...(toolCallDelta(entry, ids) as Members | undefined) }))
+    : undefined
 const toolCallDelta = object({ index: number, ...toolCall })
 
 const delta = or(object({ ...said, audio, function_call: object(call), tool_calls: toolCallDeltas }), {})
@@ -104,7 +106,15 @@ function tierOf(value: Members, ids: Ids): Members {
 
 /** A chunk with these choices, its members in OpenAI's order. `usage` is there, as null, when the client asked for it. */
 export function chunkOf(head: Head, cleaned: unknown, includeUsage: boolean, more: Members = {}): Members {
-  return { id: head.id, object: 'chat.completion.chunk', created: head.created, model: MODEL, ...more, choices: cleaned, ...(includeUsage ? { usage: null } : {}) }
+  return {
+    id: head.id,
+    object: 'chat.completion.chunk',
+    created: head.created,
+    model: MODEL,
+    ...more,
+    choices: cleaned,
+    ...(includeUsage ? { usage: null } : {}),
+  }
 }
 
 /** One chunk of a stream, or null if nothing of it is for the client. */
@@ -129,7 +139,12 @@ export function measure(cleaned: Members[], meter: Meter): void {
 }
 
 function calledIn(spoken: Members): string[] {
-  const calls = [spoken['function_call'], ...(Array.isArray(spoken['tool_calls']) ? (spoken['tool_calls'] as Members[]).flatMap((one) => [one['function'], one['custom']]) : [])]
-  return calls.filter(isMembers).flatMap((one) => [one['name'], one['arguments'], one['input']]).filter((words) => typeof words === 'string' && words !== '') as string[]
+  const calls = [
+    spoken['function_call'],
+    ...(Array.isArray(spoken['tool_calls']) ? (spoken['tool_calls'] as Members[]).flatMap((one) => [one['function'], one['custom']]) : []),
+  ]
+  return calls
+    .filter(isMembers)
+    .flatMap((one) => [one['name'], one['arguments'], one['input']])
+    .filter((words) => typeof words === 'string' && words !== '') as string[]
 }
-

@@ -20,7 +20,10 @@ const UPSTREAM = Type.Object(
     wire: Type.Enum(['chat', 'responses', 'both']),
     weight: Type.Number({ exclusiveMinimum: 0, maximum: 1_000_000, default: 1 }),
     priority: Type.Integer({ minimum: 0, maximum: 1_000_000, default: 0 }),
-    timeouts: Type.Object({ connectMs: whole(1, 2000), firstByteMs: whole(1, 120_000), idleMs: whole(1, 300_000) }, { ...strict, default: {} }),
+    timeouts: Type.Object(
+      { connectMs: whole(1, 2000), firstByteMs: whole(1, 120_000), idleMs: whole(1, 300_000) },
+      { ...strict, default: {} },
+    ),
     retry: Type.Object({ attempts: Type.Integer({ minimum: 1, maximum: 10, default: 2 }) }, { ...strict, default: {} }),
     breaker: Type.Object({ failures: whole(1, 5), windowSeconds: whole(1, 30), openSeconds: whole(1, 10) }, { ...strict, default: {} }),
     headers: Type.Record(Type.String(), Type.String(), { default: {} }),
@@ -33,7 +36,10 @@ const UPSTREAM = Type.Object(
 const FILE = Type.Object({ upstreams: Type.Array(UPSTREAM, { minItems: 1, maxItems: 100 }) }, strict)
 
 /** One upstream as declared; its key is read, `baseUrl` has no slash at its end. `baseUrl` is `echo:` for the built-in one. */
-export type Declared = Omit<Static<typeof UPSTREAM>, 'apiKeyFile' | 'apiKeyEnv' | 'apiKey' | 'model'> & { apiKey: string | null; model: string }
+export type Declared = Omit<Static<typeof UPSTREAM>, 'apiKeyFile' | 'apiKeyEnv' | 'apiKey' | 'model'> & {
+  apiKey: string | null
+  model: string
+}
 
 /** What is wrong with the file, in one sentence with the line. */
 export class UpstreamsError extends Error {
@@ -54,7 +60,9 @@ export function parseUpstreams(file: string, source: string, keys: KeySources): 
   if (broken) throw new UpstreamsError(file, counter.linePos(broken.pos[0]).line, sentence(broken.message))
   const lineOf = (path: (string | number)[]) => lineAt(document, counter, path)
   const value = Value.Default(FILE, plain(document, file))
-  const fault = [...Value.Errors(FILE, value)].map((error) => faultOf(error)).sort((a, b) => b.weight - a.weight || b.path.length - a.path.length)[0]
+  const fault = [...Value.Errors(FILE, value)]
+    .map((error) => faultOf(error))
+    .sort((a, b) => b.weight - a.weight || b.path.length - a.path.length)[0]
   if (fault) throw new UpstreamsError(file, lineOf(fault.path), `${shown(fault.path)} ${fault.what}`)
   const { upstreams } = value as Static<typeof FILE>
   const fail = (index: number, member: string, what: string): never => {
@@ -66,7 +74,12 @@ export function parseUpstreams(file: string, source: string, keys: KeySources): 
   })
 }
 
-function complete(upstream: Static<typeof UPSTREAM>, file: string, keys: KeySources, fail: (member: string, what: string) => never): Declared {
+function complete(
+  upstream: Static<typeof UPSTREAM>,
+  file: string,
+  keys: KeySources,
+  fail: (member: string, what: string) => never,
+): Declared {
   const { apiKey, apiKeyFile, apiKeyEnv, baseUrl, model, headers, ...rest } = upstream
   const url = URL.parse(baseUrl)
   const echo = baseUrl === 'echo:'
@@ -90,9 +103,28 @@ function complete(upstream: Static<typeof UPSTREAM>, file: string, keys: KeySour
 }
 
 /** Headers that the request itself decides. */
-const OURS = new Set(['host', 'connection', 'content-length', 'content-type', 'transfer-encoding', 'accept', 'accept-encoding', 'expect', 'upgrade', 'te', 'trailer', 'keep-alive'])
+const OURS = new Set([
+  'host',
+  'connection',
+  'content-length',
+  'content-type',
+  'transfer-encoding',
+  'accept',
+  'accept-encoding',
+  'expect',
+  'upgrade',
+  'te',
+  'trailer',
+  'keep-alive',
+])
 
-function keyFrom(path: string | undefined, name: string | undefined, file: string, keys: KeySources, fail: (member: string, what: string) => never): string | null {
+function keyFrom(
+  path: string | undefined,
+  name: string | undefined,
+  file: string,
+  keys: KeySources,
+  fail: (member: string, what: string) => never,
+): string | null {
   if (name !== undefined) return keys.env(name) || fail('apiKeyEnv', `names ${name}, which is not set`)
   if (path === undefined) return null
   try {
@@ -123,17 +155,26 @@ type Fault = { path: (string | number)[]; what: string; weight: number }
 type SchemaError = { keyword: string; instancePath: string; params: object; message: string }
 
 function faultOf({ keyword, instancePath, params, message }: SchemaError): Fault {
-  const path = instancePath.split('/').slice(1).map((step) => (/^\d+$/.test(step) ? Number(step) : step.replaceAll('~1', '/').replaceAll('~0', '~')))
+  const path = instancePath
+    .split('/')
+    .slice(1)
+    .map((step) => (/^\d+$/.test(step) ? Number(step) : step.replaceAll('~1', '/').replaceAll('~0', '~')))
   const facts = params as { requiredProperties?: string[]; additionalProperties?: string[]; allowedValues?: unknown[] }
   if (keyword === 'required') return { path: [...path, facts.requiredProperties?.[0] ?? ''], what: 'is missing', weight: 1 }
-  if (keyword === 'additionalProperties') return { path: [...path, facts.additionalProperties?.[0] ?? ''], what: 'is not a setting', weight: 2 }
+  if (keyword === 'additionalProperties')
+    return { path: [...path, facts.additionalProperties?.[0] ?? ''], what: 'is not a setting', weight: 2 }
   if (keyword === 'boolean') return { path, what: 'is not a setting', weight: 0 }
   if (keyword === 'enum') return { path, what: `must be one of ${(facts.allowedValues ?? []).join(', ')}`, weight: 1 }
   return { path, what: message, weight: 1 }
 }
 
 function shown(path: (string | number)[]): string {
-  return path.length === 0 ? 'the file' : path.map((step) => (typeof step === 'number' ? `[${step}]` : `.${step}`)).join('').slice(1)
+  return path.length === 0
+    ? 'the file'
+    : path
+        .map((step) => (typeof step === 'number' ? `[${step}]` : `.${step}`))
+        .join('')
+        .slice(1)
 }
 
 function sentence(message: string): string {

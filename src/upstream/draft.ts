@@ -1,4 +1,7 @@
-/** Reads the body of a coding request: checks what we must know, and makes the call that upstreams are put to. All else passes as the client wrote it. */
+/**
+ * Reads the body of a coding request: checks what we must know, and makes the call that upstreams are put to. All else passes as the client
+ * wrote it.
+ */
 import { Failure } from '../errors.ts'
 import type { Ids } from './ids.ts'
 import { isMembers, type Members } from './shape.ts'
@@ -46,7 +49,10 @@ export function readCount(body: Members, name: string, most = Number.MAX_SAFE_IN
   const value = own(body, name)
   if (value === undefined || value === null) return null
   if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 1 || value > most) {
-    throw invalid(name, most === Number.MAX_SAFE_INTEGER ? `${name} must be a positive whole number.` : `${name} must be a whole number from 1 to ${most}.`)
+    throw invalid(
+      name,
+      most === Number.MAX_SAFE_INTEGER ? `${name} must be a positive whole number.` : `${name} must be a whole number from 1 to ${most}.`,
+    )
   }
   return value
 }
@@ -54,7 +60,8 @@ export function readCount(body: Members, name: string, most = Number.MAX_SAFE_IN
 /** A list of objects. Throws, naming the entry, when it is anything else. */
 export function readList(value: unknown, name: string): Members[] {
   if (!Array.isArray(value)) throw invalid(name, `${name} must be a list.`)
-  for (const [index, entry] of value.entries()) if (!isMembers(entry)) throw invalid(`${name}[${index}]`, `${name}[${index}] must be an object.`)
+  for (const [index, entry] of value.entries())
+    if (!isMembers(entry)) throw invalid(`${name}[${index}]`, `${name}[${index}] must be an object.`)
   return value as Members[]
 }
 
@@ -66,7 +73,9 @@ export function restoreIds(holder: Members, names: readonly string[], ids: Ids):
   }
 }
 
-/** Writes `rest` for each upstream with what differs between them in front: the model, and the limit under the name it is known by there. */
+/**
+ * Writes `rest` for each upstream with what differs between them in front: the model, and the limit under the name it is known by there.
+ */
 export function bodyWriter(rest: Members, limitField: string, limit: number, fixedField: boolean): (target: Target) => string {
   const tail = JSON.stringify(rest).slice(1)
   return ({ model, maxTokensField }) => {

@@ -1,6 +1,6 @@
 /**
- * The built-in upstream: a small server on loopback that speaks both wires, so that a fresh checkout answers. It is no model (`docs/echo.md`); it takes the same way as a real
- * one, over HTTP and with a key.
+ * The built-in upstream: a small server on loopback that speaks both wires, so that a fresh checkout answers. It is no model
+ * (`docs/echo.md`); it takes the same way as a real one, over HTTP and with a key.
  */
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
@@ -38,7 +38,8 @@ async function respond(request: IncomingMessage, response: ServerResponse, token
   const seal = { id: randomBytes(12).toString('hex'), model: 'echo', created: Math.floor(Date.now() / 1000) }
   const { messages, input } = body as { messages?: unknown; input?: unknown }
   if (request.url === '/v1/chat/completions' && Array.isArray(messages)) return chat(response, body as ChatBody, seal)
-  if (request.url === '/v1/responses' && (typeof input === 'string' || Array.isArray(input))) return responses(response, body as ResponsesBody, seal)
+  if (request.url === '/v1/responses' && (typeof input === 'string' || Array.isArray(input)))
+    return responses(response, body as ResponsesBody, seal)
   json(response, 400, problem('invalid_value', 'Not a request of either wire.'))
 }
 

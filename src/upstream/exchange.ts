@@ -1,4 +1,7 @@
-/** One HTTP exchange with an upstream: the request is sent, the answer comes as it arrives, can be paused, and is cut off when it takes too long. */
+/**
+ * One HTTP exchange with an upstream: the request is sent, the answer comes as it arrives, can be paused, and is cut off when it takes too
+ * long.
+ */
 import type { Dispatcher } from 'undici'
 
 /** What is sent. */
@@ -7,7 +10,9 @@ export type Outgoing = { path: string; headers: Record<string, string>; body: st
 /** Milliseconds: until the first byte of the body, and between any two of them. */
 export type Patience = { firstByteMs: number; idleMs: number }
 
-/** What is told as it happens. `ended` comes last, once: with null after a complete answer, else with what went wrong. Nothing follows it. */
+/**
+ * What is told as it happens. `ended` comes last, once: with null after a complete answer, else with what went wrong. Nothing follows it.
+ */
 export type Listener = {
   started(status: number, headers: Record<string, string | string[] | undefined>): void
   data(chunk: Buffer): void
@@ -29,17 +34,16 @@ export class TimedOut extends Error {}
 /** A body larger than this is sent in a way that lets go of it once it is sent; Node's client would keep it until the answer has ended. */
 const LARGE_BODY = 16 * 1024
 
+/** Sends the request and tells the listener. Never throws: what cannot even be sent ends the exchange with its error. */
 export function exchange(dispatcher: Dispatcher, { path, headers, body }: Outgoing, patience: Patience, listener: Listener): Flow {
   let controller: Dispatcher.DispatchController | null = null
-  let timer: NodeJS.Timeout | null = null
   let ended = false
-  let paused = false
-  let begun = false
+  const watch = openWatch(patience, abort)
 
   function finish(error: Error | null): void {
     if (ended) return
     ended = true
-    if (timer) clearTimeout(timer)
+    watch.stop()
     listener.ended(error)
   }
 
@@ -49,62 +53,84 @@ export function exchange(dispatcher: Dispatcher, { path, headers, body }: Outgoi
     controller?.abort(reason)
   }
 
-  function wait(): void {
-    if (timer) clearTimeout(timer)
-    const ms = begun ? patience.idleMs : patience.firstByteMs
-    timer = setTimeout(() => abort(new TimedOut(begun ? `nothing came for ${ms} ms` : `no answer within ${ms} ms`)), ms)
+  const handler: Dispatcher.DispatchHandler = {
+    onRequestStart(started) {
+      controller = started
+      // Given up while it waited for a connection.
+      if (ended) started.abort(new Error('aborted'))
+    },
+    onResponseStart(_controller, status, received) {
+      if (!ended && status >= 200) listener.started(status, received)
+    },
+    onResponseData(_controller, chunk) {
+      if (ended) return
+      watch.came()
+      listener.data(chunk)
+    },
+    onResponseEnd: () => finish(null),
+    onResponseError: (_controller, error) => finish(error),
   }
-
-  wait()
   const bytes = Buffer.from(body)
+  const sent = bytes.length > LARGE_BODY ? (once(bytes) as unknown as Buffer) : bytes
   dispatcher.dispatch(
     {
       method: 'POST',
       path,
       headers: { ...headers, 'content-length': String(bytes.length) },
-      body: bytes.length > LARGE_BODY ? (once(bytes) as unknown as Buffer) : bytes,
+      body: sent,
       headersTimeout: 0,
       bodyTimeout: 0,
     },
-    {
-      onRequestStart(started) {
-        controller = started
-        // Given up while it waited for a connection.
-        if (ended) started.abort(new Error('aborted'))
-      },
-      onResponseStart(_controller, status, received) {
-        if (!ended && status >= 200) listener.started(status, received)
-      },
-      onResponseData(_controller, chunk) {
-        if (ended) return
-        if (begun) {
-          timer?.refresh()
-        } else {
-          begun = true
-          if (!paused) wait()
-        }
-        listener.data(chunk)
-      },
-      onResponseEnd: () => finish(null),
-      onResponseError: (_controller, error) => finish(error),
-    },
+    handler,
   )
 
   return {
     abort,
     pause() {
-      if (paused || ended) return
-      paused = true
+      if (ended) return
+      watch.pause()
       controller?.pause()
-      if (timer) clearTimeout(timer)
-      timer = null
     },
     resume() {
-      if (!paused || ended) return
-      paused = false
-      wait()
+      if (ended) return
+      watch.resume()
       controller?.resume()
     },
+  }
+}
+
+/** Times the upstream while it is being read: until its first bytes, then between any two of them. */
+function openWatch({ firstByteMs, idleMs }: Patience, late: (reason: Error) => void) {
+  let begun = false
+  let paused = false
+  let timer = setTimeout(expire, firstByteMs)
+
+  function expire(): void {
+    late(new TimedOut(begun ? `nothing came for ${idleMs} ms` : `no answer within ${firstByteMs} ms`))
+  }
+
+  function restart(): void {
+    clearTimeout(timer)
+    timer = setTimeout(expire, begun ? idleMs : firstByteMs)
+  }
+
+  return {
+    came(): void {
+      const first = !begun
+      begun = true
+      if (paused) return
+      if (first) restart()
+      else timer.refresh()
+    },
+    pause(): void {
+      paused = true
+      clearTimeout(timer)
+    },
+    resume(): void {
+      if (paused) restart()
+      paused = false
+    },
+    stop: () => clearTimeout(timer),
   }
 }
 

@@ -1,7 +1,7 @@
 /**
- * Ids that upstreams made, as clients see them. An id may name whoever made it, so every one is encrypted under a key of ours and looks like OpenAI's; when the
- * client replays it, the upstream gets its own id back. Nothing is stored: any process with the key can map back. An id is bound to the subscription that got
- * it, so that nobody can replay another's.
+ * Ids that upstreams made, as clients see them. An id may name whoever made it, so every one is encrypted under a key of ours and looks
+ * like OpenAI's; when the client replays it, the upstream gets its own id back. Nothing is stored: any process with the key can map back.
+ * An id is bound to the subscription that got it, so that nobody can replay another's.
  */
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto'
 
@@ -23,10 +23,14 @@ const REMEMBERED = 256
 type Key = { mac: Buffer; cipher: Buffer }
 
 /**
- * Makes the mapping. The first of `secrets` maps, all map back, so that they can be rotated. The mapping is deterministic: the tag is an HMAC over subscription
- * and id, and also the counter block under which the id is encrypted (the construction of AES-SIV, RFC 5297, with a shorter tag).
+ * Makes the mapping. The first of `secrets` maps, all map back, so that they can be rotated. The mapping is deterministic: the tag is an
+ * HMAC over subscription and id, and also the counter block under which the id is encrypted (the construction of AES-SIV, RFC 5297, with a
+ * shorter tag).
  */
-export function openIds(secrets: readonly [Buffer, ...Buffer[]], random: (bytes: number) => Buffer = randomBytes): (subscription: string) => Ids {
+export function openIds(
+  secrets: readonly [Buffer, ...Buffer[]],
+  random: (bytes: number) => Buffer = randomBytes,
+): (subscription: string) => Ids {
   const keys = secrets.map(derive) as [Key, ...Key[]]
   return (subscription) => {
     const seen = new Map<string, string>()

@@ -1,4 +1,7 @@
-/** Reads a request body that may be hostile, so that what is written again for the upstream is what was read: no depth, number or key is lost or changed. */
+/**
+ * Reads a request body that may be hostile, so that what is written again for the upstream is what was read: no depth, number or key is
+ * lost or changed.
+ */
 import { isUtf8 } from 'node:buffer'
 import { Failure } from '../errors.ts'
 
@@ -16,8 +19,8 @@ type JsonWithSource = {
 }
 
 /**
- * Parses bytes as JSON. Numbers that a double cannot hold keep their digits (as `JSON.rawJSON`), `__proto__` is a member like any other, of duplicate keys the last
- * counts. Throws `invalid_json` for anything that is not JSON in UTF-8, and for nesting deeper than 200.
+ * Parses bytes as JSON. Numbers that a double cannot hold keep their digits (as `JSON.rawJSON`), `__proto__` is a member like any other, of
+ * duplicate keys the last counts. Throws `invalid_json` for anything that is not JSON in UTF-8, and for nesting deeper than 200.
  */
 export function parseJson(bytes: Buffer): unknown {
   if (!isUtf8(bytes)) throw new Failure('invalid_json', { message: 'The request body is not valid UTF-8.' })

@@ -1,4 +1,7 @@
-/** Measures the output of one answer as it passes: its size always, its beginning as text, so that tokens can be counted if the upstream reports none. */
+/**
+ * Measures the output of one answer as it passes: its size always, its beginning as text, so that tokens can be counted if the upstream
+ * reports none.
+ */
 import { bytesOf } from './sse.ts'
 import { countTokens } from './tokens.ts'
 
@@ -12,7 +15,8 @@ export type Meter = {
   count(): Promise<number>
 }
 
-const KEPT_BYTES = 96 * 1024
+/** Enough to know how many bytes a token of this answer has. */
+const KEPT_BYTES = 32 * 1024
 const CHUNK_BYTES = 4096
 
 export function openMeter(): Meter {

@@ -1,4 +1,7 @@
-/** An upstream's error, judged: either the request is at fault, which the client is told in our words, or the upstream is, which is ours to mend. */
+/**
+ * An upstream's error, judged: either the request is at fault, which the client is told in our words, or the upstream is, which is ours to
+ * mend.
+ */
 import { Failure, type FailureCode } from '../errors.ts'
 import { isMembers, type Members } from './shape.ts'
 
@@ -25,21 +28,25 @@ const KNOWN: Record<string, FailureCode> = {
 
 /** Some servers say this in words only. */
 const TOO_LONG = /maximum context length|context[ _](?:length|window|size)|(?:prompt|input) is too long|too many (?:input )?tokens/i
-/** A refused key is our trouble even where it comes as a 400. */
-const OUR_KEY = /api[ _-]?key|authenticat|unauthori[sz]ed|credential|permission denied/i
+/**
+ * A refused key is our trouble even where it comes as a 400. Only the beginning counts: further on, a message may quote what the client
+ * wrote.
+ */
+const OUR_KEY = /^\W*(?:incorrect |invalid |missing |expired |no )?api[ _-]?key\b/i
 
 /** Members of a request that a client may be pointed to. Only these words pass. */
 const PARAMS = new Set(
-  `messages input tools tool_choice tool_calls tool_call_id functions function_call function name parameters description strict content role type text refusal
-  image_url url detail input_audio data format file file_id filename file_data audio voice modalities prediction response_format json_schema schema temperature
-  top_p n stop stream stream_options include_usage max_tokens max_completion_tokens max_output_tokens max_tool_calls presence_penalty frequency_penalty logit_bias logprobs top_logprobs
-  seed user store metadata parallel_tool_calls reasoning reasoning_effort effort summary verbosity service_tier instructions include truncation prompt_cache_key
-  safety_identifier call_id output arguments id encrypted_content web_search_options`.split(/\s+/),
+  `messages input tools tool_choice tool_calls tool_call_id functions function_call function name parameters description strict
+  content role type text refusal image_url url detail input_audio data format file file_id filename file_data audio voice modalities
+  prediction response_format json_schema schema temperature top_p n stop stream stream_options include_usage max_tokens
+  max_completion_tokens max_output_tokens max_tool_calls presence_penalty frequency_penalty logit_bias logprobs top_logprobs seed
+  user store metadata parallel_tool_calls reasoning reasoning_effort effort summary verbosity service_tier instructions include
+  truncation prompt_cache_key safety_identifier call_id output arguments id encrypted_content web_search_options`.split(/\s+/),
 )
 
 /**
- * Judges an answer that is not a 200. Returns the failure for the client when the request is at fault, or null when the upstream is: it is away, busy, or does not
- * take our key, our model or our path.
+ * Judges an answer that is not a 200. Returns the failure for the client when the request is at fault, or null when the upstream is: it is
+ * away, busy, or does not take our key, our model or our path.
  */
 export function judge(status: number, body: string): Failure | null {
   if (status === 413) return new Failure('payload_too_large')
@@ -49,7 +56,7 @@ export function judge(status: number, body: string): Failure | null {
   if (named) return named
   const message = wordsOf(error) || body
   const param = paramOf(error['param'])
-  if (OUR_KEY.test(message) || param === null) return null
+  if (error['code'] === 'invalid_api_key' || OUR_KEY.test(message) || param === null) return null
   if (TOO_LONG.test(message)) return new Failure('context_length_exceeded')
   return new Failure('invalid_request', {
     message: param === undefined ? 'The model does not accept this request.' : `The model does not accept this request: see ${param}.`,

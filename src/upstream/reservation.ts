@@ -21,6 +21,9 @@ export type OpenReservation = {
    * Without a call nothing is charged.
    */
   settleWith(outcome: Promise<Settlement | null>): void
-  /** Makes sure that at least `tokens` (charged tokens) are reserved, doubling what was. `gone`: the stream must end with the wire's failure event. */
+  /**
+   * Makes sure that at least `tokens` (charged tokens) are reserved, doubling what was. `gone`: the stream must end with the wire's failure
+   * event.
+   */
   ensure(tokens: number): Promise<'extended' | 'gone'>
 }

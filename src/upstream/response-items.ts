@@ -10,7 +10,14 @@ export const logprobs = or(list(object({ ...token, top_logprobs: list(object(tok
 export const annotation = tagged({
   url_citation: object({ type: text, start_index: number, end_index: number, url: text, title: text }),
   file_citation: object({ type: text, file_id: id('file_'), filename: text, index: number }),
-  container_file_citation: object({ type: text, container_id: id('cntr_'), file_id: id('cfile_'), filename: text, start_index: number, end_index: number }),
+  container_file_citation: object({
+    type: text,
+    container_id: id('cntr_'),
+    file_id: id('cfile_'),
+    filename: text,
+    start_index: number,
+    end_index: number,
+  }),
   file_path: object({ type: text, file_id: id('file_'), index: number }),
 })
 
@@ -28,8 +35,8 @@ const screen = object({ type: text, image_url: text, file_id: id('file_') })
 const outcome = object({ type: text, exit_code: number })
 
 /**
- * The items of a response. Arguments, actions and outputs of tools are the model's own words or what the client's tools defined: they pass whole where the
- * wire leaves their form open.
+ * The items of a response. Arguments, actions and outputs of tools are the model's own words or what the client's tools defined: they pass
+ * whole where the wire leaves their form open.
  */
 export const outputItem = tagged({
   message: item('msg_', { role: oneOf('assistant'), content: or(list(part), []), phase: nullable(text) }),
@@ -37,16 +44,46 @@ export const outputItem = tagged({
   function_call: item('fc_', { call_id: callId, name: text, namespace: nullable(text), arguments: or(text, '') }),
   custom_tool_call: item('ctc_', { call_id: callId, name: text, namespace: nullable(text), input: or(text, '') }),
   web_search_call: item('ws_', { action: opaque }),
-  file_search_call: item('fs_', { queries: list(text), results: nullable(list(object({ file_id: id('file_'), filename: text, score: number, text, attributes: opaque }))) }),
-  code_interpreter_call: item('ci_', { code: nullable(text), container_id: id('cntr_'), outputs: nullable(list(object({ type: text, logs: text, url: text }))) }),
-  image_generation_call: item('ig_', { result: nullable(text), revised_prompt: text, background: text, output_format: text, quality: text, size: text }),
-  computer_call: item('cu_', { call_id: callId, action: opaque, actions: opaque, pending_safety_checks: or(list(object({ id: id('sc_'), code: text, message: text })), []) }),
+  file_search_call: item('fs_', {
+    queries: list(text),
+    results: nullable(list(object({ file_id: id('file_'), filename: text, score: number, text, attributes: opaque }))),
+  }),
+  code_interpreter_call: item('ci_', {
+    code: nullable(text),
+    container_id: id('cntr_'),
+    outputs: nullable(list(object({ type: text, logs: text, url: text }))),
+  }),
+  image_generation_call: item('ig_', {
+    result: nullable(text),
+    revised_prompt: text,
+    background: text,
+    output_format: text,
+    quality: text,
+    size: text,
+  }),
+  computer_call: item('cu_', {
+    call_id: callId,
+    action: opaque,
+    actions: opaque,
+    pending_safety_checks: or(list(object({ id: id('sc_'), code: text, message: text })), []),
+  }),
   computer_call_output: item('cuo_', { call_id: callId, output: screen }),
   local_shell_call: item('lsh_', { call_id: callId, action: opaque }),
   shell_call: item('sh_', { call_id: callId, action: opaque }),
-  shell_call_output: item('sho_', { call_id: callId, output: list(object({ stdout: text, stderr: text, outcome })), max_output_length: nullable(number) }),
+  shell_call_output: item('sho_', {
+    call_id: callId,
+    output: list(object({ stdout: text, stderr: text, outcome })),
+    max_output_length: nullable(number),
+  }),
   apply_patch_call: item('apc_', { call_id: callId, operation: opaque }),
-  mcp_call: item('mcp_', { server_label: text, name: text, arguments: text, output: nullable(text), error: opaque, approval_request_id: nullable(id('mcpr_')) }),
+  mcp_call: item('mcp_', {
+    server_label: text,
+    name: text,
+    arguments: text,
+    output: nullable(text),
+    error: opaque,
+    approval_request_id: nullable(id('mcpr_')),
+  }),
   mcp_list_tools: item('mcpl_', { server_label: text, tools: opaque, error: opaque }),
   mcp_approval_request: item('mcpr_', { server_label: text, name: text, arguments: text }),
   tool_search_call: item('tsc_', { call_id: nullable(callId), execution: oneOf('server', 'client'), arguments: opaque }),

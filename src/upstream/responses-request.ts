@@ -11,12 +11,16 @@ import { isMembers, type Members } from './shape.ts'
 import { readUsage } from './usage.ts'
 import { BadAnswer, type Call, type JsonAnswer } from './wire.ts'
 
-/** Reads a parsed body. Throws `invalid_request` naming the parameter, `model_not_found`, or `previous_response_not_found`: nothing is kept between requests. */
+/**
+ * Reads a parsed body. Throws `invalid_request` naming the parameter, `model_not_found`, or `previous_response_not_found`: nothing is kept
+ * between requests.
+ */
 export function readResponses(value: unknown): Draft {
   const body = readBody(value)
   const input = own(body, 'input')
   if ((input === undefined || input === null) && !isMembers(own(body, 'prompt'))) throw invalid('input', 'input is required.')
-  if (input !== undefined && input !== null && typeof input !== 'string' && !Array.isArray(input)) throw invalid('input', 'input must be a string or a list of items.')
+  if (input !== undefined && input !== null && typeof input !== 'string' && !Array.isArray(input))
+    throw invalid('input', 'input must be a string or a list of items.')
   const items = Array.isArray(input) ? readList(input, 'input') : []
   const stream = readFlag(body, 'stream')
   for (const name of ['previous_response_id', 'conversation']) {
@@ -24,7 +28,8 @@ export function readResponses(value: unknown): Draft {
     if (kept !== undefined && kept !== null) throw new Failure('previous_response_not_found', { param: name })
   }
   // The answer of a background response comes without its usage and is fetched later, from an address that is not offered.
-  if (readFlag(body, 'background')) throw invalid('background', 'Background responses are not offered. Send the request without background.')
+  if (readFlag(body, 'background'))
+    throw invalid('background', 'Background responses are not offered. Send the request without background.')
   const limit = readCount(body, 'max_output_tokens')
   return { stream, choices: 1, maxOutputTokens: limit, call: (cap, ids, now) => responsesCall(body, items, stream, limit, cap, ids, now) }
 }
@@ -32,10 +37,29 @@ export function readResponses(value: unknown): Draft {
 function responsesCall(body: Members, items: Members[], stream: boolean, limit: number | null, cap: number, ids: Ids, now: number): Call {
   const echo = echoOf(body)
   for (const item of items) restoreIds(item, REPLAYED_IDS, ids)
-  const { model: _model, max_output_tokens: _limit, stream: _stream, background: _background, previous_response_id: _previous, conversation: _conversation, ...rest } = body
-  const write = bodyWriter(stream ? { ...rest, stream: true } : rest, 'max_output_tokens', limit === null ? cap : Math.min(limit, cap), true)
+  const {
+    model: _model,
+    max_output_tokens: _limit,
+    stream: _stream,
+    background: _background,
+    previous_response_id: _previous,
+    conversation: _conversation,
+    ...rest
+  } = body
+  const write = bodyWriter(
+    stream ? { ...rest, stream: true } : rest,
+    'max_output_tokens',
+    limit === null ? cap : Math.min(limit, cap),
+    true,
+  )
   const options = { ids, echo, now }
-  return { wire: 'responses', stream, body: write, open: () => openResponsesStream(options), answer: (value) => responsesAnswer(value, echo, ids, now) }
+  return {
+    wire: 'responses',
+    stream,
+    body: write,
+    open: () => openResponsesStream(options),
+    answer: (value) => responsesAnswer(value, echo, ids, now),
+  }
 }
 
 function responsesAnswer(value: unknown, echo: Echo, ids: Ids, now: number): JsonAnswer {

@@ -1,15 +1,18 @@
-/** The stream of a response: known events only, numbered by us, `event:` equal to `type`, and at the end a response with all its members. */
-import { overloaded } from './chat-stream.ts'
+/**
+ * The stream of a response: known events only, numbered by us, `event:` equal to `type`, and at the end a response with all its members.
+ */
+import type { Failure } from '../errors.ts'
 import type { Ids } from './ids.ts'
 import { openMeter } from './meter.ts'
+import { openRebuilder, overloaded, type Out } from './rebuild.ts'
 import { judgeError } from './refusal.ts'
 import { EVENTS, EVENTS_WITH_LOGPROBS, eventMembers, logprobs } from './response-items.ts'
 import { measureItems, openResponse, responseOf, type Echo, type ResponseHead, type Status } from './responses.ts'
 import { isMembers, object, type Members } from './shape.ts'
 import { openSplicer, SEQUENCE_MARK, type Hole } from './splice.ts'
-import { bytesOf, openSse, textOf } from './sse.ts'
+import { bytesOf, textOf } from './sse.ts'
 import { readUsage } from './usage.ts'
-import { BadAnswer, type Phase, type StreamRebuilder } from './wire.ts'
+import { BadAnswer, type StreamRebuilder } from './wire.ts'
 
 const HOLES: readonly Hole[] = [
   { path: ['delta'], kind: 'text', passed: true, counted: true },
@@ -26,7 +29,6 @@ const WHOLE: Record<string, Status> = {
   'response.incomplete': 'incomplete',
 }
 const FAILED = ['response.failed', 'response.cancelled', 'error']
-/** Items are kept for an upstream whose last event leaves them out, as long as they are not more than this. */
 const LONGEST_OUTPUT = 1024 * 1024
 
 const cleanMembers = object(eventMembers)
@@ -42,100 +44,96 @@ export type ResponsesStreamOptions = { ids: Ids; echo: Echo; now: number }
 
 export function openResponsesStream({ ids, echo, now }: ResponsesStreamOptions): StreamRebuilder {
   const meter = openMeter()
+  const output = openOutput()
   let sequence = 0
-  let phase: Phase = { name: 'open' }
   let head: ResponseHead | null = null
   let usage: unknown = null
-  let out = ''
-  let kept: Members[] = []
-  let keptBytes = 0
-
   const splicer = openSplicer(HOLES, meter.escaped, () => sequence++)
+  const numbered = (event: Members) => eventOf(bytesOf(JSON.stringify({ ...event, sequence_number: sequence++ })))
 
-  const sse = openSse((data, name) => {
-    if (phase.name !== 'open' || data === '[DONE]') return
+  const rebuilder = openRebuilder((data, name, out) => {
+    if (data === '[DONE]') return
     const spliced = splicer.splice(data)
-    if (spliced === null) parse(data, name)
-    else out += eventOf(spliced)
+    if (spliced === null) parse(data, name, out)
+    else out.write(eventOf(spliced))
   })
 
-  function write(event: Members): void {
-    out += eventOf(bytesOf(JSON.stringify({ ...event, sequence_number: sequence++ })))
-  }
-
-  function parse(data: string, name: string): void {
+  function parse(data: string, name: string, out: Out): void {
     const event: unknown = JSON.parse(textOf(data))
     if (!isMembers(event)) throw new BadAnswer('an event is not an object')
     const kind = typeof event['type'] === 'string' ? event['type'] : name
-    if (FAILED.includes(kind) || (kind === '' && event['error'])) return broken(event)
+    const response = isMembers(event['response']) ? event['response'] : {}
+    if (response['usage']) usage = response['usage']
+    if (FAILED.includes(kind) || (kind === '' && event['error'])) return out.broke(failureIn(event, response))
     const status = WHOLE[kind]
-    if (status) return whole(kind, status, isMembers(event['response']) ? event['response'] : {})
-    if (!EVENTS.has(kind)) return
-    const cleaned = cleanEvent(event, kind)
+    if (status) return whole(kind, status, response, out)
+    const cleaned = cleanEvent(event, kind, ids)
     if (!cleaned) return
     note(cleaned)
-    write(cleaned)
-    if (typeof event['type'] === 'string') splicer.learn(data, event, (marked) => ({ ...cleanEvent(marked as Members, kind), sequence_number: SEQUENCE_MARK }))
-  }
-
-  /** Null for an event about an item, part or annotation that is not of the wire. */
-  function cleanEvent(event: Members, kind: string): Members | null {
-    const cleaned = cleanMembers(event, ids) as Members
-    for (const name of ['item', 'part', 'annotation']) if (event[name] !== undefined && cleaned[name] === undefined) return null
-    return { type: kind, sequence_number: 0, ...cleaned, ...(EVENTS_WITH_LOGPROBS.includes(kind) ? { logprobs: logprobs(event['logprobs'], ids) } : {}) }
+    out.write(numbered(cleaned))
+    if (typeof event['type'] === 'string')
+      splicer.learn(data, event, (marked) => ({ ...cleanEvent(marked as Members, kind, ids), sequence_number: SEQUENCE_MARK }))
   }
 
   function note(cleaned: Members): void {
     if (typeof cleaned['delta'] === 'string') meter.plain(cleaned['delta'])
     if (cleaned['type'] !== 'response.output_item.done' || !isMembers(cleaned['item'])) return
     if (meter.rough() === 0) measureItems([cleaned['item']], meter)
-    keptBytes += JSON.stringify(cleaned['item']).length
-    if (keptBytes <= LONGEST_OUTPUT) kept.push(cleaned['item'])
+    output.keep(cleaned['item'])
   }
 
-  function whole(kind: string, status: Status, response: Members): void {
+  function whole(kind: string, status: Status, response: Members, out: Out): void {
     const known = (head ??= openResponse(response, ids, now))
-    if (response['usage']) usage = response['usage']
     const last = status === 'completed' || status === 'incomplete'
-    const leftOut = last && kept.length > 0 && !(Array.isArray(response['output']) && response['output'].length > 0)
-    write({ type: kind, sequence_number: 0, response: responseOf(response, known, status, echo, ids, leftOut ? kept : undefined) })
-    if (!last) return
-    kept = []
-    phase = { name: 'done' }
-  }
-
-  function broken(event: Members): void {
-    const response = isMembers(event['response']) ? event['response'] : {}
-    if (response['usage']) usage = response['usage']
-    const error = response['error'] ?? event['error'] ?? event
-    phase = { name: 'broken', failure: judgeError(error) ?? overloaded('the stream brought a failure', error) }
-  }
-
-  function made(run: () => void): string {
-    out = ''
-    try {
-      if (phase.name === 'open') run()
-    } catch (cause) {
-      phase = { name: 'broken', failure: overloaded('the stream is not the responses wire', cause) }
-    }
-    return out
+    const leftOut = last && !(Array.isArray(response['output']) && response['output'].length > 0)
+    out.write(
+      numbered({
+        type: kind,
+        sequence_number: 0,
+        response: responseOf(response, known, status, echo, ids, leftOut ? output.items() : undefined),
+      }),
+    )
+    if (last) out.done()
   }
 
   return {
-    push: (chunk) => made(() => sse.push(chunk)),
-    end: () =>
-      made(() => {
-        sse.end()
-        if (phase.name === 'open') throw new BadAnswer('the stream ended without its last event')
-      }),
+    ...rebuilder,
     fail(failure) {
-      out = ''
-      const known = head ?? openResponse({}, ids, now)
-      write({ type: 'response.failed', sequence_number: 0, response: responseOf({}, known, 'failed', echo, ids, kept, failure) })
-      return out
+      const response = responseOf({}, head ?? openResponse({}, ids, now), 'failed', echo, ids, output.items(), failure)
+      return numbered({ type: 'response.failed', sequence_number: 0, response })
     },
-    phase: () => phase,
     usage: () => readUsage(usage),
     meter,
+  }
+}
+
+/** Null for an event that is not of the wire, or about an item, part or annotation that is not. */
+function cleanEvent(event: Members, kind: string, ids: Ids): Members | null {
+  if (!EVENTS.has(kind)) return null
+  const cleaned = cleanMembers(event, ids) as Members
+  for (const name of ['item', 'part', 'annotation']) if (event[name] !== undefined && cleaned[name] === undefined) return null
+  return {
+    type: kind,
+    sequence_number: 0,
+    ...cleaned,
+    ...(EVENTS_WITH_LOGPROBS.includes(kind) ? { logprobs: logprobs(event['logprobs'], ids) } : {}),
+  }
+}
+
+function failureIn(event: Members, response: Members): Failure {
+  const error = response['error'] ?? event['error'] ?? event
+  return judgeError(error) ?? overloaded('the stream brought a failure', error)
+}
+
+/** Keeps finished items for an upstream whose last event leaves them out, as long as they are not more than `LONGEST_OUTPUT`. */
+function openOutput() {
+  const kept: Members[] = []
+  let bytes = 0
+  return {
+    items: () => kept,
+    keep(item: Members): void {
+      bytes += JSON.stringify(item).length
+      if (bytes <= LONGEST_OUTPUT) kept.push(item)
+    },
   }
 }

@@ -1,4 +1,7 @@
-/** The Response object as it leaves us: the upstream's output and usage, our ids and model, and what the client asked for, as the client wrote it. */
+/**
+ * The Response object as it leaves us: the upstream's output and usage, our ids and model, and what the client asked for, as the client
+ * wrote it.
+ */
 import type { Failure } from '../errors.ts'
 import type { Ids } from './ids.ts'
 import type { Meter } from './meter.ts'
@@ -63,7 +66,15 @@ export function openResponse(given: Members, ids: Ids, now: number): ResponseHea
 }
 
 /** A response with every member of the wire. `output` and `error` as the caller found them. */
-export function responseOf(given: Members, head: ResponseHead, status: Status, echo: Echo, ids: Ids, output: unknown = undefined, failure: Failure | null = null): Members {
+export function responseOf(
+  given: Members,
+  head: ResponseHead,
+  status: Status,
+  echo: Echo,
+  ids: Ids,
+  output: unknown = undefined,
+  failure: Failure | null = null,
+): Members {
   const details = isMembers(given['incomplete_details']) ? incompleteReason(given['incomplete_details']['reason'], ids) : undefined
   return {
     id: head.id,
@@ -83,7 +94,10 @@ export function responseOf(given: Members, head: ResponseHead, status: Status, e
   }
 }
 
-/** The `error` of a failed response. Codex knows `context_length_exceeded` and `rate_limit_exceeded` apart from the rest and tries those again. */
+/**
+ * The `error` of a failed response. Codex knows `context_length_exceeded` and `rate_limit_exceeded` apart from the rest and tries those
+ * again.
+ */
 function responseError(failure: Failure): Members {
   return { code: failure.status < 500 ? failure.code : 'server_error', message: failure.message }
 }

@@ -39,7 +39,10 @@ export function run(declared: Declared, baseUrl: string, key: string | null): Ru
   }
 }
 
-/** Every upstream of a wire in the order of asking: lower priority numbers first, within one at random by weight. `random` gives numbers in [0, 1). */
+/**
+ * Every upstream of a wire in the order of asking: lower priority numbers first, within one at random by weight. `random` gives numbers in
+ * [0, 1).
+ */
 export function inOrder(all: Iterable<Running>, wire: WireName, random: () => number): Running[] {
   return [...all]
     .filter(({ declared }) => declared.wire === wire || declared.wire === 'both')

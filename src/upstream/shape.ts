@@ -1,6 +1,6 @@
 /**
- * Builds a value from the members that we know and leaves the rest behind. A `Clean` gives the value to pass on, or undefined to leave it out, so that a table of
- * them reads like the wire it describes.
+ * Builds a value from the members that we know and leaves the rest behind. A `Clean` gives the value to pass on, or undefined to leave it
+ * out, so that a table of them reads like the wire it describes.
  */
 import type { Ids } from './ids.ts'
 
@@ -18,20 +18,37 @@ export const boolean: Clean = (value) => (typeof value === 'boolean' ? value : u
 /** What the client itself defined, such as the arguments of its tools: passed whole. */
 export const opaque: Clean = (value) => value
 
-export const constant = (value: unknown): Clean => () => value
+export const constant =
+  (value: unknown): Clean =>
+  () =>
+    value
 
-export const nullable = (clean: Clean): Clean => (value, ids) => (value === null ? null : clean(value, ids))
+export const nullable =
+  (clean: Clean): Clean =>
+  (value, ids) =>
+    value === null ? null : clean(value, ids)
 
-export const oneOf = (...values: string[]): Clean => (value) => (typeof value === 'string' && values.includes(value) ? value : undefined)
+export const oneOf =
+  (...values: string[]): Clean =>
+  (value) =>
+    typeof value === 'string' && values.includes(value) ? value : undefined
 
 /** The clean value, or `fallback` where there is none. */
-export const or = (clean: Clean, fallback: unknown): Clean => (value, ids) => clean(value, ids) ?? fallback
+export const or =
+  (clean: Clean, fallback: unknown): Clean =>
+  (value, ids) =>
+    clean(value, ids) ?? fallback
 
 /** An id, mapped under the given prefix; see `ids.ts`. */
-export const id = (prefix: string): Clean => (value, ids) => (typeof value === 'string' && value !== '' ? ids.out(prefix, value) : undefined)
+export const id =
+  (prefix: string): Clean =>
+  (value, ids) =>
+    typeof value === 'string' && value !== '' ? ids.out(prefix, value) : undefined
 
-export const list = (clean: Clean): Clean => (value, ids) =>
-  Array.isArray(value) ? value.map((entry) => clean(entry, ids)).filter((entry) => entry !== undefined) : undefined
+export const list =
+  (clean: Clean): Clean =>
+  (value, ids) =>
+    Array.isArray(value) ? value.map((entry) => clean(entry, ids)).filter((entry) => entry !== undefined) : undefined
 
 /** An object of the known members, in the table's order. */
 export const object = (members: Record<string, Clean>): Clean => {
@@ -48,7 +65,9 @@ export const object = (members: Record<string, Clean>): Clean => {
 }
 
 /** An object whose `type` says which table holds; other types are left out. */
-export const tagged = (tables: Record<string, Clean>): Clean => (value, ids) => {
-  if (!isMembers(value) || typeof value['type'] !== 'string' || !Object.hasOwn(tables, value['type'])) return undefined
-  return tables[value['type']]?.(value, ids)
-}
+export const tagged =
+  (tables: Record<string, Clean>): Clean =>
+  (value, ids) => {
+    if (!isMembers(value) || typeof value['type'] !== 'string' || !Object.hasOwn(tables, value['type'])) return undefined
+    return tables[value['type']]?.(value, ids)
+  }

@@ -1,7 +1,8 @@
 /**
- * Passes most events of a stream without parsing them. An event that was parsed and rebuilt becomes a template: what it looked like, with holes where the text was, and
- * what was made of it. A later event that is the same byte for byte outside of the holes, and has one well-formed value in each, is rebuilt by putting
- * its bytes into what was made. Anything else is parsed. So nothing unknown can pass, at a fraction of what parsing costs.
+ * Passes most events of a stream without parsing them. An event that was parsed and rebuilt becomes a template: what it looked like, with
+ * holes where the text was, and what was made of it. A later event that is the same byte for byte outside of the holes, and has one well-
+ * formed value in each, is rebuilt by putting its bytes into what was made. Anything else is parsed. So nothing unknown can pass, at a
+ * fraction of what parsing costs.
  */
 import { isMembers } from './shape.ts'
 import { bytesOf, textOf } from './sse.ts'
@@ -116,7 +117,9 @@ function endOfNumber(raw: string, start: number): number {
 const textMark = (index: number) => `<<hole ${index}>>`
 const numberMark = (index: number) => 900_100_200_300_000 + index
 
-/** Puts a mark into every hole that the event has, in the raw text and in the parsed value alike; they must agree, or there is no template. */
+/**
+ * Puts a mark into every hole that the event has, in the raw text and in the parsed value alike; they must agree, or there is no template.
+ */
 function templateOf(raw: string, parsed: unknown, holes: readonly Hole[], rebuild: (event: unknown) => unknown): Template | null {
   const marked = structuredClone(parsed)
   let text = raw
@@ -135,7 +138,10 @@ function templateOf(raw: string, parsed: unknown, holes: readonly Hole[], rebuil
   }
   if (found.length === 0) return null
   const ordered = found.map((one) => ({ ...one, at: text.indexOf(one.encoded) })).sort((a, b) => a.at - b.at)
-  const literals = cut(text, ordered.map(({ encoded }) => encoded))
+  const literals = cut(
+    text,
+    ordered.map(({ encoded }) => encoded),
+  )
   const rebuilt = rebuild(marked)
   if (!literals || rebuilt === null) return null
   const json = JSON.stringify(rebuilt)
@@ -152,7 +158,10 @@ function holderOf(value: unknown, path: readonly (string | number)[]): Record<st
   return isMembers(holder) ? holder : null
 }
 
-/** The raw text with one value replaced, at whichever `"key":` makes it parse to `expected`; that comparison is the proof that it is the right place. */
+/**
+ * The raw text with one value replaced, at whichever `"key":` makes it parse to `expected`; that comparison is the proof that it is the
+ * right place.
+ */
 function replaceValue(raw: string, key: string, kind: Hole['kind'], encoded: string, expected: unknown): string | null {
   const wanted = JSON.stringify(expected)
   for (const found of raw.matchAll(new RegExp(`"${key}"\\s*:\\s*`, 'g'))) {
@@ -189,7 +198,9 @@ function cut(text: string, marks: string[]): string[] | null {
 function partsOf(json: string, ordered: { hole: Hole; encoded: string }[]): Template['made'] {
   let parts: Template['made'] = [bytesOf(json)]
   const split = (mark: string, part: number | typeof SEQUENCE) => {
-    parts = parts.flatMap((piece) => (typeof piece !== 'string' ? [piece] : piece.split(mark).flatMap((text, index) => (index === 0 ? [text] : [part, text]))))
+    parts = parts.flatMap((piece) =>
+      typeof piece !== 'string' ? [piece] : piece.split(mark).flatMap((text, index) => (index === 0 ? [text] : [part, text])),
+    )
   }
   split(String(SEQUENCE_MARK), SEQUENCE)
   for (const [index, { hole, encoded }] of ordered.entries()) if (hole.passed) split(encoded, index)

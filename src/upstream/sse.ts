@@ -1,4 +1,7 @@
-/** Server-sent events (WHATWG HTML, section 9.2) out of bytes that may be split anywhere. Text is bytes read as latin1, so that it can be written again unchanged. */
+/**
+ * Server-sent events (WHATWG HTML, section 9.2) out of bytes that may be split anywhere. Text is bytes read as latin1, so that it can be
+ * written again unchanged.
+ */
 
 /** More than any event that a model sends; whoever sends more is cut off. */
 const LONGEST_EVENT = 32 * 1024 * 1024
@@ -9,7 +12,10 @@ export type SseReader = {
   end(): void
 }
 
-/** `take` gets the data of each event and its name ('' when it has none). Comments, `id` and `retry` are not given. Throws a RangeError on an endless event. */
+/**
+ * `take` gets the data of each event and its name ('' when it has none). Comments, `id` and `retry` are not given. Throws a RangeError on
+ * an endless event.
+ */
 export function openSse(take: (data: string, event: string) => void): SseReader {
   let parts: string[] = []
   let length = 0
@@ -33,26 +39,6 @@ export function openSse(take: (data: string, event: string) => void): SseReader 
     }
   }
 
-  /** Takes whole lines out of `text`, which end with LF, CR LF or CR, and gives what is left. A CR at the very end may be half of a CR LF: it is left. */
-  function lines(text: string): string {
-    let start = 0
-    let cr = text.indexOf('\r')
-    for (;;) {
-      const lf = text.indexOf('\n', start)
-      if (cr >= 0 && cr < start) cr = text.indexOf('\r', start)
-      if (cr >= 0 && (lf < 0 || cr < lf)) {
-        if (cr === text.length - 1) return text.slice(start)
-        line(text.slice(start, cr))
-        start = cr + (text.charCodeAt(cr + 1) === 0x0a ? 2 : 1)
-      } else if (lf >= 0) {
-        line(text.slice(start, lf))
-        start = lf + 1
-      } else {
-        return text.slice(start)
-      }
-    }
-  }
-
   function absorb(text: string): void {
     parts.push(text)
     length += text.length
@@ -63,8 +49,9 @@ export function openSse(take: (data: string, event: string) => void): SseReader 
     if (first && whole.length < 3) return
     if (first && whole.startsWith('\xEF\xBB\xBF')) whole = whole.slice(3)
     first = false
-    const rest = lines(whole)
-    parts = rest === '' ? [] : [rest]
+    const rest = eachLine(whole, line)
+    // Copied: a slice would keep the whole chunk that it was cut from.
+    parts = rest === '' ? [] : [Buffer.from(rest, 'latin1').toString('latin1')]
     length = rest.length
   }
 
@@ -74,6 +61,29 @@ export function openSse(take: (data: string, event: string) => void): SseReader 
       for (const text of `${parts.join('')}\n`.split(/\r\n|\r|\n/)) line(text)
       parts = []
     },
+  }
+}
+
+/**
+ * Gives the whole lines of `text`, which end with LF, CR LF or CR, and returns what is left. A CR at the very end may be half of a CR LF:
+ * it is left.
+ */
+function eachLine(text: string, take: (line: string) => void): string {
+  let start = 0
+  let cr = text.indexOf('\r')
+  for (;;) {
+    const lf = text.indexOf('\n', start)
+    if (cr >= 0 && cr < start) cr = text.indexOf('\r', start)
+    if (cr >= 0 && (lf < 0 || cr < lf)) {
+      if (cr === text.length - 1) return text.slice(start)
+      take(text.slice(start, cr))
+      start = cr + (text.charCodeAt(cr + 1) === 0x0a ? 2 : 1)
+    } else if (lf >= 0) {
+      take(text.slice(start, lf))
+      start = lf + 1
+    } else {
+      return text.slice(start)
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * SERVICE: the only caller of the model API. Knows the upstreams of the UPSTREAMS file, chooses one for each call, tries again and falls back until one answers,
- * and leaves alone those that keep failing (`docs/upstreams.md`).
+ * SERVICE: the only caller of the model API. Knows the upstreams of the UPSTREAMS file, chooses one for each call, tries again and falls
+ * back until one answers, and leaves alone those that keep failing (`docs/upstreams.md`).
  */
 import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
@@ -17,8 +17,8 @@ export type Upstreams = {
   /** Whether any upstream speaks the wire. */
   serves(wire: WireName): boolean
   /**
-   * Puts a call to the upstreams until one answers: by priority, within one by weight, each as often as its `retry` says. Rejects with `server_overloaded` when none did,
-   * with the failure that the request is at fault for, or with the signal's reason once it is aborted.
+   * Puts a call to the upstreams until one answers: by priority, within one by weight, each as often as its `retry` says. Rejects with
+   * `server_overloaded` when none did, with the failure that the request is at fault for, or with the signal's reason once it is aborted.
    */
   open(call: Call, signal: AbortSignal): Promise<Opened>
   /** The smallest context window that an upstream declares, in tokens, or null. */
@@ -50,7 +50,10 @@ export type UpstreamsOptions = {
 
 const ECHO = '{"upstreams": [{"name": "echo", "baseUrl": "echo:", "wire": "both"}]}'
 
-/** Reads the file and opens a pool for each upstream; the built-in echo is started if it is named. Throws an `UpstreamsError` when the file is not right. */
+/**
+ * Reads the file and opens a pool for each upstream; the built-in echo is started if it is named. Throws an `UpstreamsError` when the file
+ * is not right.
+ */
 export async function openUpstreams(options: UpstreamsOptions): Promise<Upstreams> {
   const { file, env, log, now = Date.now, random = Math.random, backOffMs = 100, pollMs = 1000 } = options
   const set = openSet(log)
@@ -59,7 +62,8 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
   let turn: Promise<void> = Promise.resolve()
   const around = { log, now, random, backOffMs, tell: (event: UpstreamEvent) => observer(event) }
 
-  const read = async () => parseUpstreams(file ?? 'echo', file === null ? ECHO : await textOf(file), { env, readFile: (path) => readFileSync(path, 'utf8') })
+  const read = async () =>
+    parseUpstreams(file ?? 'echo', file === null ? ECHO : await textOf(file), { env, readFile: (path) => readFileSync(path, 'utf8') })
 
   async function readAgain(): Promise<void> {
     try {
@@ -121,7 +125,10 @@ function openSet(log: UpstreamLog): UpstreamSet {
 
   function leave(one: Running): void {
     going.add(one)
-    void one.pool.close().catch(() => {}).finally(() => going.delete(one))
+    void one.pool
+      .close()
+      .catch(() => {})
+      .finally(() => going.delete(one))
   }
 
   return {
@@ -136,7 +143,8 @@ function openSet(log: UpstreamLog): UpstreamSet {
       const came = [...next.values()].some((one) => running.get(one.declared.name) !== one)
       running = next
       for (const one of left) leave(one)
-      if (came || left.length > 0) log.info({ upstreams: list.map(({ name, wire, priority }) => ({ name, wire, priority })) }, 'upstreams are in use')
+      if (came || left.length > 0)
+        log.info({ upstreams: list.map(({ name, wire, priority }) => ({ name, wire, priority })) }, 'upstreams are in use')
     },
     async close() {
       const last = [...running.values(), ...going]

@@ -12,8 +12,8 @@ function within(value: Members, name: string): Members {
 }
 
 /**
- * Reads a `usage` object. Null unless it has sane counts of input and output. Where the total is larger than both, as with upstreams that report reasoning
- * beside the output, the rest is output.
+ * Reads a `usage` object. Null unless it has sane counts of input and output. Where the total is larger than both, as with upstreams that
+ * report reasoning beside the output, the rest is output.
  */
 export function readUsage(value: unknown): Usage | null {
   if (!isMembers(value)) return null
@@ -56,7 +56,10 @@ export function responseUsage(value: unknown): Members | null {
   if (!usage || !isMembers(value)) return null
   return {
     input_tokens: usage.input,
-    input_tokens_details: { cached_tokens: usage.cachedInput, cache_write_tokens: count(within(value, 'input_tokens_details')['cache_write_tokens']) ?? 0 },
+    input_tokens_details: {
+      cached_tokens: usage.cachedInput,
+      cache_write_tokens: count(within(value, 'input_tokens_details')['cache_write_tokens']) ?? 0,
+    },
     output_tokens: usage.output,
     output_tokens_details: { reasoning_tokens: count(within(value, 'output_tokens_details')['reasoning_tokens']) ?? 0 },
     total_tokens: usage.input + usage.output,

@@ -32,8 +32,8 @@ export type JsonAnswer = { body: string; usage: Usage | null; meter: Meter }
 export type Phase = { name: 'open' } | { name: 'done' } | { name: 'broken'; failure: Failure }
 
 /**
- * Makes the client's stream from the upstream's. What it gives is a string of bytes (`latin1`), always whole events, and the same for every way in
- * which the upstream's bytes are split.
+ * Makes the client's stream from the upstream's. What it gives is a string of bytes (`latin1`), always whole events, and the same for every
+ * way in which the upstream's bytes are split.
  */
 export type StreamRebuilder = {
   push(chunk: Buffer): string

@@ -3,12 +3,26 @@
 /** Must not be found in anything that a client gets. */
 export const VENDOR = 'acmeai'
 
-export const chunk = (choices: object[], more: object = {}) =>
-  `data: ${JSON.stringify({ id: `${VENDOR}-gen-1`, provider: VENDOR, object: 'chat.completion.chunk', created: 1_700_000_000, model: `${VENDOR}/large`, system_fingerprint: `fp_${VENDOR}`, choices, ...more })}\n\n`
+export const chunk = (choices: object[], more: object = {}) => {
+  const names = { id: `${VENDOR}-gen-1`, provider: VENDOR, model: `${VENDOR}/large`, system_fingerprint: `fp_${VENDOR}` }
+  return `data: ${JSON.stringify({ ...names, object: 'chat.completion.chunk', created: 1_700_000_000, choices, ...more })}\n\n`
+}
 
-export const delta = (members: object, reason: string | null = null, index = 0) => ({ index, delta: members, logprobs: null, finish_reason: reason, native_finish_reason: VENDOR })
+export const delta = (members: object, reason: string | null = null, index = 0) => ({
+  index,
+  delta: members,
+  logprobs: null,
+  finish_reason: reason,
+  native_finish_reason: VENDOR,
+})
 
-export const USAGE = { prompt_tokens: 20, completion_tokens: 5, total_tokens: 25, prompt_tokens_details: { cached_tokens: 8 }, cost_by: VENDOR }
+export const USAGE = {
+  prompt_tokens: 20,
+  completion_tokens: 5,
+  total_tokens: 25,
+  prompt_tokens_details: { cached_tokens: 8 },
+  cost_by: VENDOR,
+}
 export const DONE = 'data: [DONE]\n\n'
 
 /** A stream of these texts, with usage and `[DONE]`. */
@@ -30,12 +44,26 @@ export const completion = (content: string, more: object = {}) => ({
   created: 1_700_000_000,
   model: `${VENDOR}/large`,
   system_fingerprint: `fp_${VENDOR}`,
-  choices: [{ index: 0, message: { role: 'assistant', content, refusal: null, [VENDOR]: true }, finish_reason: 'stop', native_finish_reason: VENDOR }],
+  choices: [
+    {
+      index: 0,
+      message: { role: 'assistant', content, refusal: null, [VENDOR]: true },
+      finish_reason: 'stop',
+      native_finish_reason: VENDOR,
+    },
+  ],
   usage: USAGE,
   ...more,
 })
 
-export const RESPONSE_USAGE = { input_tokens: 20, input_tokens_details: { cached_tokens: 8 }, output_tokens: 5, output_tokens_details: { reasoning_tokens: 2 }, total_tokens: 25, cost_by: VENDOR }
+export const RESPONSE_USAGE = {
+  input_tokens: 20,
+  input_tokens_details: { cached_tokens: 8 },
+  output_tokens: 5,
+  output_tokens_details: { reasoning_tokens: 2 },
+  total_tokens: 25,
+  cost_by: VENDOR,
+}
 
 export const event = (type: string, members: object = {}) => `event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`
 
@@ -70,7 +98,9 @@ export function responsesStream(...texts: string[]): string[] {
     event('response.in_progress', { response: response('in_progress') }),
     event('response.output_item.added', { output_index: 0, item: { ...message(''), status: 'in_progress', content: [] } }),
     event('response.content_part.added', { ...place, part: { type: 'output_text', text: '', annotations: [] } }),
-    ...texts.map((words, index) => event('response.output_text.delta', { ...place, delta: words, obfuscation: 'x'.repeat(index + 1), vendor: VENDOR })),
+    ...texts.map((words, index) =>
+      event('response.output_text.delta', { ...place, delta: words, obfuscation: 'x'.repeat(index + 1), vendor: VENDOR }),
+    ),
     event('response.output_text.done', { ...place, text }),
     event('response.content_part.done', { ...place, part: { type: 'output_text', text, annotations: [] } }),
     event('response.output_item.done', { output_index: 0, item: message(text) }),

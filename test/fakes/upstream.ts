@@ -69,7 +69,9 @@ export function stream(response: ServerResponse, ...parts: (string | Buffer)[]):
 }
 
 /** A whole stream. */
-export const streams = (...parts: (string | Buffer)[]): Script => (response) => {
-  stream(response, ...parts)
-  response.end()
-}
+export const streams =
+  (...parts: (string | Buffer)[]): Script =>
+  (response) => {
+    stream(response, ...parts)
+    response.end()
+  }

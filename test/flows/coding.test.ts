@@ -14,6 +14,7 @@ const MESSAGES = [{ role: 'user', content: 'Say hello to the world' }]
 
 async function folderFor(t: Test): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  await mkdir(join(folder, 'plans'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
   return folder
 }

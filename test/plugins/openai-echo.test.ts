@@ -1,14 +1,31 @@
 /** /v1 over the built-in echo: both wires, JSON and streams, tools, what a client is told of models and usage. */
 import t from 'tap'
-import { chat, dataOf, openGateway, post, responses, startStream, type Gateway } from '../upstream/gateway.ts'
+import { usageOf } from '../../plugins/openai/usage.ts'
+import type { KeyVersion } from '../../src/keys.ts'
+import type { CodingAccount, Subscription } from '../../src/subscription/subscription.ts'
+import { chat, dataOf, openGateway, post, responses, startStream, type Gateway, type Loose } from '../upstream/gateway.ts'
 
-const TOOLS = [{ type: 'function', function: { name: 'weather', description: 'Tells the weather', parameters: { type: 'object', properties: { city: { type: 'string' } } } } }]
+const TOOLS = [
+  {
+    type: 'function',
+    function: {
+      name: 'weather',
+      description: 'Tells the weather',
+      parameters: { type: 'object', properties: { city: { type: 'string' } } },
+    },
+  },
+]
 const gateway: Gateway = await openGateway(t)
 
 t.test('a chat completion has the members of the wire, and its usage is settled', async (t) => {
   const { status, body, headers } = await chat(gateway)
   t.equal(status, 200)
-  t.match(body, { object: 'chat.completion', model: 'svc-code', id: /^chatcmpl-/, choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content: /You said: Hello/ } }] })
+  t.match(body, {
+    object: 'chat.completion',
+    model: 'svc-code',
+    id: /^chatcmpl-/,
+    choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content: /You said: Hello/ } }],
+  })
   t.notOk('system_fingerprint' in body)
   t.equal(body.usage.total_tokens, body.usage.prompt_tokens + body.usage.completion_tokens)
   t.equal(headers['x-ratelimit-limit-tokens'], '1')
@@ -20,12 +37,21 @@ t.test('a chat stream has usage only when the client asked for it, and is settle
   const plain = dataOf((await chat(gateway, { stream: true })).text)
   const settled = await gateway.settled()
   t.equal(plain.at(-1), '[DONE]')
-  t.notOk(plain.slice(0, -1).some((chunk) => 'usage' in chunk), 'no usage member at all')
+  t.notOk(
+    plain.slice(0, -1).some((chunk) => 'usage' in chunk),
+    'no usage member at all',
+  )
   const asked = dataOf((await chat(gateway, { stream: true, stream_options: { include_usage: true } })).text)
   t.same(await gateway.settled(), settled)
   t.match(asked.at(-2), { choices: [], usage: { total_tokens: settled!.usage.input + settled!.usage.output } })
   t.ok(asked.slice(0, -2).every((chunk) => chunk.usage === null))
-  t.equal(asked.slice(0, -2).map((chunk) => chunk.choices[0].delta.content ?? '').join(''), 'This is the built-in echo, no model. You said: Hello')
+  t.equal(
+    asked
+      .slice(0, -2)
+      .map((chunk) => chunk.choices[0].delta.content ?? '')
+      .join(''),
+    'This is the built-in echo, no model. You said: Hello',
+  )
 })
 
 t.test('a tool is called in chat when the user asks for it, and its result is answered', async (t) => {
@@ -34,14 +60,21 @@ t.test('a tool is called in chat when the user asks for it, and its result is an
     const first = await chat(gateway, { messages, tools: TOOLS, stream })
     const call = stream ? streamedCall(dataOf(first.text)) : first.body.choices[0].message.tool_calls[0]
     t.match(call, { id: /^call_/, type: 'function', function: { name: 'weather', arguments: '{"city": "Oslo {north}"}' } })
-    const second = await chat(gateway, { messages: [...messages, { role: 'assistant', content: null, tool_calls: [call] }, { role: 'tool', tool_call_id: call.id, content: 'rain' }], tools: TOOLS })
+    const second = await chat(gateway, {
+      messages: [
+        ...messages,
+        { role: 'assistant', content: null, tool_calls: [call] },
+        { role: 'tool', tool_call_id: call.id, content: 'rain' },
+      ],
+      tools: TOOLS,
+    })
     t.equal(second.body.choices[0].message.content, 'The tool answered: rain')
     await gateway.settled()
     await gateway.settled()
   }
 })
 
-function streamedCall(chunks: any[]) { // oxlint-disable-line typescript/no-explicit-any -- compared, not typed
+function streamedCall(chunks: Loose[]) {
   const deltas = chunks.slice(0, -1).flatMap((chunk) => chunk.choices[0].delta.tool_calls ?? [])
   return { ...deltas[0], function: { name: deltas[0].function.name, arguments: deltas.map((one) => one.function.arguments).join('') } }
 }
@@ -49,46 +82,96 @@ function streamedCall(chunks: any[]) { // oxlint-disable-line typescript/no-expl
 t.test('a response stream has every event in order, numbered from 0, and ends with the whole response', async (t) => {
   const { text } = await responses(gateway, { stream: true, tools: [{ type: 'web_search' }, { type: 'namespace', name: 'x', tools: [] }] })
   const events = dataOf(text)
-  t.same(events.map(({ sequence_number: number }) => number), events.map((_, index) => index))
-  t.same(text.match(/^event: .*$/gm), events.map(({ type }) => `event: ${type}`))
-  t.same([...new Set(events.map(({ type }) => type))], [
-    'response.created', 'response.in_progress', 'response.output_item.added', 'response.content_part.added', 'response.output_text.delta',
-    'response.output_text.done', 'response.content_part.done', 'response.output_item.done', 'response.completed',
-  ])
+  t.same(
+    events.map(({ sequence_number: number }) => number),
+    events.map((_, index) => index),
+  )
+  t.same(
+    text.match(/^event: .*$/gm),
+    events.map(({ type }) => `event: ${type}`),
+  )
+  t.same(
+    [...new Set(events.map(({ type }) => type))],
+    [
+      'response.created',
+      'response.in_progress',
+      'response.output_item.added',
+      'response.content_part.added',
+      'response.output_text.delta',
+      'response.output_text.done',
+      'response.content_part.done',
+      'response.output_item.done',
+      'response.completed',
+    ],
+  )
   const { response } = events.at(-1)
-  t.match(response, { id: /^resp_/, model: 'svc-code', status: 'completed', output: [{ type: 'message', content: [{ text: /You said: Hello/, annotations: [], logprobs: [] }] }] })
-  for (const name of 'completed_at previous_response_id instructions error incomplete_details tools tool_choice truncation parallel_tool_calls text top_p presence_penalty frequency_penalty top_logprobs temperature reasoning usage max_output_tokens max_tool_calls store background service_tier metadata safety_identifier prompt_cache_key'.split(' ')) {
+  t.match(response, {
+    id: /^resp_/,
+    model: 'svc-code',
+    status: 'completed',
+    output: [{ type: 'message', content: [{ text: /You said: Hello/, annotations: [], logprobs: [] }] }],
+  })
+  const members = `completed_at previous_response_id instructions error incomplete_details tools tool_choice truncation parallel_tool_calls
+    text top_p presence_penalty frequency_penalty top_logprobs temperature reasoning usage max_output_tokens max_tool_calls
+    store background service_tier metadata safety_identifier prompt_cache_key`
+  for (const name of members.split(/\s+/)) {
     t.ok(name in response, name)
     t.ok(name in events[0].response, `${name} at the start`)
   }
-  t.match(response.usage, { input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 }, output_tokens_details: { reasoning_tokens: 0 } })
-  t.match(await gateway.settled(), { usage: { input: response.usage.input_tokens, output: response.usage.output_tokens }, estimated: false })
+  t.match(response.usage, {
+    input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
+    output_tokens_details: { reasoning_tokens: 0 },
+  })
+  t.match(await gateway.settled(), {
+    usage: { input: response.usage.input_tokens, output: response.usage.output_tokens },
+    estimated: false,
+  })
 })
 
 t.test('a tool is called in responses as in chat', async (t) => {
   const input = [{ role: 'user', content: [{ type: 'input_text', text: 'call exec_command {"cmd": "ls"}' }] }]
-  const tools = [{ type: 'function', name: 'exec_command', parameters: {} }, { type: 'custom', name: 'patch' }]
+  const tools = [
+    { type: 'function', name: 'exec_command', parameters: {} },
+    { type: 'custom', name: 'patch' },
+  ]
   const first = await responses(gateway, { input, tools })
   const [item] = first.body.output
   t.match(item, { type: 'function_call', id: /^fc_/, call_id: /^call_/, name: 'exec_command', arguments: '{"cmd": "ls"}' })
   const streamed = dataOf((await responses(gateway, { input, tools, stream: true })).text)
   t.equal(streamed.find(({ type }) => type === 'response.function_call_arguments.done').arguments, '{"cmd": "ls"}')
-  const second = await responses(gateway, { input: [...input, item, { type: 'function_call_output', call_id: item.call_id, output: 'a.txt' }], tools })
+  const second = await responses(gateway, {
+    input: [...input, item, { type: 'function_call_output', call_id: item.call_id, output: 'a.txt' }],
+    tools,
+  })
   t.equal(second.body.output[0].content[0].text, 'The tool answered: a.txt')
   for (let n = 0; n < 3; n++) await gateway.settled()
 })
 
 t.test('a limit cuts the answer off and says so, on both wires', async (t) => {
   const messages = [{ role: 'user', content: '[[tokens:500]]' }]
-  t.match((await chat(gateway, { messages, max_tokens: 7 })).body, { choices: [{ finish_reason: 'length' }], usage: { completion_tokens: 7 } })
-  t.match((await responses(gateway, { input: '[[tokens:500]]', max_output_tokens: 7 })).body, { status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' }, usage: { output_tokens: 7 }, max_output_tokens: 7 })
-  t.equal(dataOf((await responses(gateway, { input: '[[tokens:500]]', max_output_tokens: 7, stream: true })).text).at(-1).type, 'response.incomplete')
+  t.match((await chat(gateway, { messages, max_tokens: 7 })).body, {
+    choices: [{ finish_reason: 'length' }],
+    usage: { completion_tokens: 7 },
+  })
+  t.match((await responses(gateway, { input: '[[tokens:500]]', max_output_tokens: 7 })).body, {
+    status: 'incomplete',
+    incomplete_details: { reason: 'max_output_tokens' },
+    usage: { output_tokens: 7 },
+    max_output_tokens: 7,
+  })
+  t.equal(
+    dataOf((await responses(gateway, { input: '[[tokens:500]]', max_output_tokens: 7, stream: true })).text).at(-1).type,
+    'response.incomplete',
+  )
   for (let n = 0; n < 3; n++) await gateway.settled()
 })
 
 t.test('several choices are each answered in full, and reserved for', async (t) => {
   const { body } = await chat(gateway, { n: 3, max_tokens: 100 })
-  t.same(body.choices.map(({ index }: { index: number }) => index), [0, 1, 2])
+  t.same(
+    body.choices.map(({ index }: { index: number }) => index),
+    [0, 1, 2],
+  )
   t.equal(gateway.admissions.at(-1)!.maxOutputTokens, 300)
   await chat(gateway, { n: 2 })
   t.equal(gateway.admissions.at(-1)!.maxOutputTokens, null)
@@ -97,8 +180,14 @@ t.test('several choices are each answered in full, and reserved for', async (t) 
 })
 
 t.test('the models are a list for OpenAI clients and a catalogue for Codex', async (t) => {
-  const { body } = await fetch(`${gateway.url}/v1/models?client_version=0.169.0`).then(async (answer) => ({ body: await answer.json() as any })) // oxlint-disable-line typescript/no-explicit-any -- compared, not typed
-  t.match(body, { object: 'list', data: [{ id: 'svc-code', object: 'model', created: Number, owned_by: String }], models: [{ slug: 'svc-code', base_instructions: String, context_window: 128_000 }] })
+  const { body } = await fetch(`${gateway.url}/v1/models?client_version=0.169.0`).then(async (answer) => ({
+    body: (await answer.json()) as Loose,
+  }))
+  t.match(body, {
+    object: 'list',
+    data: [{ id: 'svc-code', object: 'model', created: Number, owned_by: String }],
+    models: [{ slug: 'svc-code', base_instructions: String, context_window: 128_000 }],
+  })
   t.match(await (await fetch(`${gateway.url}/v1/models/svc-code`)).json(), { id: 'svc-code', object: 'model' })
   t.equal((await fetch(`${gateway.url}/v1/models/other`)).status, 404)
 })
@@ -106,7 +195,18 @@ t.test('the models are a list for OpenAI clients and a catalogue for Codex', asy
 t.test('a WebSocket is refused with 426, any other GET of responses with 405', async (t) => {
   const { request } = await import('node:http')
   const status = await new Promise((resolve) => {
-    const sent = request(`${gateway.url}/v1/responses`, { headers: { connection: 'Upgrade', upgrade: 'websocket', 'sec-websocket-version': '13', 'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==' } }, (answer) => resolve(answer.resume().statusCode))
+    const sent = request(
+      `${gateway.url}/v1/responses`,
+      {
+        headers: {
+          connection: 'Upgrade',
+          upgrade: 'websocket',
+          'sec-websocket-version': '13',
+          'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==',
+        },
+      },
+      (answer) => resolve(answer.resume().statusCode),
+    )
     sent.end()
   })
   t.equal(status, 426)
@@ -114,7 +214,11 @@ t.test('a WebSocket is refused with 426, any other GET of responses with 405', a
 })
 
 t.test('a client that leaves stops the echo and is charged what it was sent', async (t) => {
-  const answer = await startStream(gateway, '/v1/chat/completions', { model: 'svc-code', stream: true, messages: [{ role: 'user', content: '[[tokens:100000]] [[wait:5]]' }] })
+  const answer = await startStream(gateway, '/v1/chat/completions', {
+    model: 'svc-code',
+    stream: true,
+    messages: [{ role: 'user', content: '[[tokens:100000]] [[wait:5]]' }],
+  })
   await new Promise((resolve) => answer.once('data', resolve))
   answer.destroy()
   const settled = await gateway.settled()
@@ -139,11 +243,66 @@ t.test('what is not asked for in the right way is refused with the parameter nam
     ['/v1/chat/completions', '', 400, 'invalid_json', null],
     ['/v1/responses', { model: 'svc-code' }, 400, 'invalid_request', 'input'],
     ['/v1/responses', { model: 'svc-code', input: 5 }, 400, 'invalid_request', 'input'],
-    ['/v1/responses', { model: 'svc-code', input: 'x', previous_response_id: 'resp_1' }, 400, 'previous_response_not_found', 'previous_response_id'],
+    [
+      '/v1/responses',
+      { model: 'svc-code', input: 'x', previous_response_id: 'resp_1' },
+      400,
+      'previous_response_not_found',
+      'previous_response_id',
+    ],
     ['/v1/responses', { model: 'svc-code', input: 'x', background: true }, 400, 'invalid_request', 'background'],
   ]
   for (const [path, body, status, code, param] of cases) {
     const answer = await post(gateway, path, body)
     t.match({ status: answer.status, ...answer.body.error }, { status, code, param }, JSON.stringify(body))
   }
+})
+
+t.test('the usage of both windows is told, with times in seconds, the overshoot, and the share of a key that has one', async (t) => {
+  const now = Date.now()
+  const account: CodingAccount = {
+    session: { start: now - 1000, end: now + 3_600_000, used: 40 },
+    weekly: { n: 3, start: now - 5000, used: 1020 },
+    usage: {},
+    reservations: { a: { instance: 'i', session: now - 1000, week: 3, keyId: 'key-1', tokens: 7, bytes: 1, at: now } },
+    keys: { 'key-1': { week: 3, used: 30 } },
+    outputs: [],
+    ratio: 300,
+  }
+  const terms = {
+    coding: {
+      sessionTokens: 100,
+      sessionMs: 18_000_000,
+      weeklyTokens: 1000,
+      weights: { input: 1000, cachedInput: 1000, output: 1000 },
+      onAbort: 'Cancel',
+      maxConcurrentRequests: 1,
+      maxOutputTokens: 1,
+    },
+  }
+  const record = { id: 'acme/first', terms, coding: account } as unknown as Subscription
+  const shown = usageOf(record, { keyId: 'key-1', cap: 50 } as KeyVersion, now)
+  t.same(shown, {
+    object: 'usage',
+    plan: 'first',
+    session: { limit: 100, used: 40, reserved: 7, remaining: 53, resets_at: Math.ceil((now + 3_600_000) / 1000) },
+    weekly: { limit: 1000, used: 1020, reserved: 7, remaining: 0, resets_at: Math.ceil((now - 5000) / 1000) + 604_800 },
+    overshoot: 20,
+    key: { limit: 50, used: 30, reserved: 7, remaining: 13 },
+  })
+  const idle = usageOf(
+    { ...record, coding: { ...account, session: null } } as Subscription,
+    { keyId: 'other', cap: null } as KeyVersion,
+    now,
+  )
+  t.match(idle.session, { used: 0, remaining: 100, resets_at: null })
+  t.notOk('key' in idle)
+  t.throws(() => usageOf(null, null, now), { code: 'plan_inactive' })
+})
+
+t.test('attempts at upstreams and the time to the first token are counted', async (t) => {
+  const text = await gateway.app.metrics.registry.metrics()
+  t.match(text, /tollgate_upstream_requests_total\{upstream="echo",outcome="answered"\} [1-9]/)
+  t.match(text, /tollgate_upstream_breaker_state\{upstream="echo"\} 0/)
+  t.match(text, /tollgate_coding_time_to_first_token_seconds_count\{wire="responses"\} [1-9]/)
 })

@@ -1,13 +1,40 @@
 /** /v1 over an upstream that misbehaves in every way it can: what the client sees, what the upstream sees, what is charged. */
 import t, { type Test } from 'tap'
 import { openUpstream, respond, stream, streams, type FakeUpstream, type Script } from '../fakes/upstream.ts'
-import { chatStream, chunk, completion, delta, DONE, message, response, responsesStream, RESPONSE_USAGE, USAGE, VENDOR } from '../fakes/upstream-wire.ts'
-import { chat, dataOf, MESSAGES, openGateway, post, responses, startStream, type Gateway, type GatewayOptions } from '../upstream/gateway.ts'
+import {
+  chatStream,
+  chunk,
+  completion,
+  delta,
+  DONE,
+  message,
+  response,
+  responsesStream,
+  RESPONSE_USAGE,
+  USAGE,
+  VENDOR,
+} from '../fakes/upstream-wire.ts'
+import {
+  chat,
+  dataOf,
+  MESSAGES,
+  openGateway,
+  post,
+  responses,
+  startStream,
+  type Gateway,
+  type GatewayOptions,
+} from '../upstream/gateway.ts'
 
 const KEY = `sk-${VENDOR}-secret`
 
 /** One upstream that follows a script, and the gateway before it. */
-async function setUp(t: Test, script: Script, options: GatewayOptions = {}, declared: object = {}): Promise<{ upstream: FakeUpstream; gateway: Gateway }> {
+async function setUp(
+  t: Test,
+  script: Script,
+  options: GatewayOptions = {},
+  declared: object = {},
+): Promise<{ upstream: FakeUpstream; gateway: Gateway }> {
   const upstream = await openUpstream(script)
   t.teardown(() => upstream.close())
   const one = { name: `${VENDOR}-1`, baseUrl: upstream.url, model: `${VENDOR}-large`, wire: 'both', apiKey: KEY, ...declared }
@@ -18,21 +45,42 @@ async function setUp(t: Test, script: Script, options: GatewayOptions = {}, decl
 const raw = (got: { text: string; headers: Record<string, string> }) => got.text + JSON.stringify(got.headers)
 
 t.test('an upstream is sent its own model, its key and a limit, and answers with nothing compressed', async (t) => {
-  const { upstream, gateway } = await setUp(t, (answer, { path, body }) => {
-    if (body['stream']) return streams(...chatStream('hi'))(answer, { path, body, headers: {}, text: '' })
-    respond(answer, 200, completion('hi'))
-  }, { upstreams: { backOffMs: 0 } }, { headers: { 'x-team': 'a' }, retry: { attempts: 1 } })
+  const { upstream, gateway } = await setUp(
+    t,
+    (answer, { path, body }) => {
+      if (body['stream']) return streams(...chatStream('hi'))(answer, { path, body, headers: {}, text: '' })
+      respond(answer, 200, completion('hi'))
+    },
+    { upstreams: { backOffMs: 0 } },
+    { headers: { 'x-team': 'a' }, retry: { attempts: 1 } },
+  )
   await chat(gateway, { max_tokens: 9000, temperature: 0.5, unknown: { member: [1] }, stream_options: { include_usage: true } })
   const [asked] = upstream.asked
   t.equal(asked!.path, '/v1/chat/completions')
-  t.match(asked!.headers, { authorization: `Bearer ${KEY}`, 'accept-encoding': 'identity', 'content-type': 'application/json', 'x-team': 'a' })
+  t.match(asked!.headers, {
+    authorization: `Bearer ${KEY}`,
+    'accept-encoding': 'identity',
+    'content-type': 'application/json',
+    'x-team': 'a',
+  })
   t.same(asked!.body, { model: `${VENDOR}-large`, max_tokens: 4096, messages: MESSAGES, temperature: 0.5, unknown: { member: [1] } })
   await chat(gateway, { stream: true, max_completion_tokens: 10, stream_options: { include_obfuscation: false } })
-  t.match(upstream.asked[1]!.body, { max_completion_tokens: 10, stream: true, stream_options: { include_obfuscation: false, include_usage: true } })
+  t.match(upstream.asked[1]!.body, {
+    max_completion_tokens: 10,
+    stream: true,
+    stream_options: { include_obfuscation: false, include_usage: true },
+  })
   await chat(gateway)
   t.match(upstream.asked[2]!.body, { max_completion_tokens: 4096 })
   await responses(gateway, { store: true, include: ['x'], tools: [{ type: 'namespace', name: 'n', tools: [] }], max_output_tokens: 50 })
-  t.same(upstream.asked[3]!.body, { model: `${VENDOR}-large`, max_output_tokens: 50, input: 'Hello', store: true, include: ['x'], tools: [{ type: 'namespace', name: 'n', tools: [] }] })
+  t.same(upstream.asked[3]!.body, {
+    model: `${VENDOR}-large`,
+    max_output_tokens: 50,
+    input: 'Hello',
+    store: true,
+    include: ['x'],
+    tools: [{ type: 'namespace', name: 'n', tools: [] }],
+  })
 })
 
 t.test('an upstream can be told its limit by the name that it knows', async (t) => {
@@ -50,15 +98,37 @@ t.test('no byte of an answer names the vendor, on either wire, whole or streamed
   const tool = { id: `${VENDOR}:0`, type: 'function', function: { name: 'f', arguments: '{}', [VENDOR]: 1 }, vendor: VENDOR }
   const scripts: [string, Script, () => Promise<{ text: string; status: number; headers: Record<string, string> }>][] = [
     ['chat', (answer) => respond(answer, 200, completion('hi'), vendorHeaders), () => chat(gateway)],
-    ['chat with tools', (answer) => respond(answer, 200, completion('', { choices: [{ message: { content: null, tool_calls: [tool] }, finish_reason: VENDOR }] })), () => chat(gateway)],
+    [
+      'chat with tools',
+      (answer) =>
+        respond(answer, 200, completion('', { choices: [{ message: { content: null, tool_calls: [tool] }, finish_reason: VENDOR }] })),
+      () => chat(gateway),
+    ],
     ['chat stream', streams(...chatStream('a', 'b', 'c')), () => chat(gateway, { stream: true })],
-    ['response', (answer) => respond(answer, 200, response('completed', [message('hi'), { ...tool, type: 'function_call', call_id: `${VENDOR}#1` }])), () => responses(gateway)],
+    [
+      'response',
+      (answer) => respond(answer, 200, response('completed', [message('hi'), { ...tool, type: 'function_call', call_id: `${VENDOR}#1` }])),
+      () => responses(gateway),
+    ],
     ['response stream', streams(...responsesStream('a', 'b', 'c')), () => responses(gateway, { stream: true })],
-    ['error 400', (answer) => respond(answer, 400, { error: { message: `${VENDOR} says no`, type: VENDOR, code: VENDOR, param: VENDOR } }, vendorHeaders), () => chat(gateway)],
+    [
+      'error 400',
+      (answer) =>
+        respond(answer, 400, { error: { message: `${VENDOR} says no`, type: VENDOR, code: VENDOR, param: VENDOR } }, vendorHeaders),
+      () => chat(gateway),
+    ],
     ['error 500', (answer) => respond(answer, 500, { error: VENDOR }, vendorHeaders), () => chat(gateway, { stream: true })],
     ['not JSON', (answer) => void answer.end(VENDOR), () => chat(gateway)],
-    ['broken stream', streams(...chatStream('a').slice(0, 3), `data: {"error":{"message":"${VENDOR}"}}\n\n`), () => chat(gateway, { stream: true })],
-    ['broken response', streams(...responsesStream('a').slice(0, 6), `event: error\ndata: {"type":"error","message":"${VENDOR}"}\n\n`), () => responses(gateway, { stream: true })],
+    [
+      'broken stream',
+      streams(...chatStream('a').slice(0, 3), `data: {"error":{"message":"${VENDOR}"}}\n\n`),
+      () => chat(gateway, { stream: true }),
+    ],
+    [
+      'broken response',
+      streams(...responsesStream('a').slice(0, 6), `event: error\ndata: {"type":"error","message":"${VENDOR}"}\n\n`),
+      () => responses(gateway, { stream: true }),
+    ],
   ]
   for (const [name, script, call] of scripts) {
     upstream.does(script)
@@ -70,7 +140,15 @@ t.test('no byte of an answer names the vendor, on either wire, whole or streamed
 
 t.test('ids go out changed and come back as the upstream made them', async (t) => {
   const calls = [{ id: 'functions.read:0', type: 'function', function: { name: 'read', arguments: '{}' } }]
-  const { upstream, gateway } = await setUp(t, (answer) => respond(answer, 200, completion('', { choices: [{ index: 0, message: { role: 'assistant', content: null, tool_calls: calls }, finish_reason: 'tool_calls' }] })))
+  const { upstream, gateway } = await setUp(t, (answer) =>
+    respond(
+      answer,
+      200,
+      completion('', {
+        choices: [{ index: 0, message: { role: 'assistant', content: null, tool_calls: calls }, finish_reason: 'tool_calls' }],
+      }),
+    ),
+  )
   const first = await chat(gateway)
   const [call] = first.body.choices[0].message.tool_calls
   t.not(call.id, calls[0]!.id)
@@ -86,8 +164,13 @@ t.test('ids go out changed and come back as the upstream made them', async (t) =
   upstream.does((answer) => respond(answer, 200, response('completed', items)))
   const { output } = (await responses(gateway)).body
   t.match(output[1], { namespace: 'files', name: 'read', call_id: /^call_/ })
-  await responses(gateway, { input: [{ role: 'user', content: 'x' }, ...output, { type: 'function_call_output', call_id: output[1].call_id, output: 'y' }] })
-  t.same((upstream.asked[3]!.body['input'] as object[]).slice(1), [...items, { type: 'function_call_output', call_id: 'abc|1', output: 'y' }])
+  await responses(gateway, {
+    input: [{ role: 'user', content: 'x' }, ...output, { type: 'function_call_output', call_id: output[1].call_id, output: 'y' }],
+  })
+  t.same((upstream.asked[3]!.body['input'] as object[]).slice(1), [
+    ...items,
+    { type: 'function_call_output', call_id: 'abc|1', output: 'y' },
+  ])
 })
 
 t.test('what the upstream reports is charged; what it does not is counted', async (t) => {
@@ -121,14 +204,15 @@ t.test('a request that the model refuses is told so in our words, and is not cha
     [400, { code: 'content_policy_violation' }, 400, 'content_filter', null],
     [400, { code: 'invalid_image_format' }, 400, 'invalid_image', null],
     [400, { message: 'bad', param: 'messages[0].content' }, 400, 'invalid_request', 'messages[0].content'],
+    [400, { message: 'Invalid schema: api_key and credential are not strings' }, 400, 'invalid_request', null],
     [422, { message: 'bad', param: `messages.${VENDOR}` }, 400, 'invalid_request', null],
     [413, {}, 413, 'payload_too_large', null],
   ]
   for (const [status, error, expected, code, param] of cases) {
     upstream.does((answer) => respond(answer, status, { error }))
-    for (const stream of [false, true]) {
+    for (const streamed of [false, true]) {
       const before = upstream.asked.length
-      const got = await chat(gateway, { stream })
+      const got = await chat(gateway, { stream: streamed })
       t.match({ status: got.status, ...got.body.error }, { status: expected, code, param }, JSON.stringify(error))
       t.equal(upstream.asked.length, before + 1, 'it is not tried again')
       t.notOk(raw(got).includes(VENDOR))
@@ -140,8 +224,13 @@ t.test('a request that the model refuses is told so in our words, and is not cha
 t.test('what is wrong between us and an upstream is overload to the client', async (t) => {
   const { upstream, gateway } = await setUp(t, () => {}, {}, { breaker: { failures: 1000 } })
   const scripts: Script[] = [
-    ...[401, 402, 403, 404, 429, 500, 503, 302].map((status): Script => (answer) => respond(answer, status, { error: { message: VENDOR } })),
+    ...[401, 402, 403, 404, 429, 500, 503, 302].map(
+      (status): Script =>
+        (answer) =>
+          respond(answer, status, { error: { message: VENDOR } }),
+    ),
     (answer) => respond(answer, 400, { error: { message: 'Incorrect API key provided' } }),
+    (answer) => respond(answer, 400, { error: { code: 400, message: 'API key not valid. Please pass a valid API key.' } }),
     (answer) => respond(answer, 400, { error: { message: 'no such model', param: 'model' } }),
     (answer) => void answer.destroy(),
     (answer) => void answer.end('<html>'),
@@ -156,9 +245,13 @@ t.test('what is wrong between us and an upstream is overload to the client', asy
   for (const script of scripts) {
     upstream.does(script)
     for (const call of [chat, responses]) {
-      for (const stream of [false, true]) {
-        const got = await call(gateway, { stream })
-        t.match({ status: got.status, retry: got.headers['retry-after'], ...got.body.error }, { status: 503, retry: /^\d+$/, code: 'server_overloaded' }, String(script))
+      for (const streamed of [false, true]) {
+        const got = await call(gateway, { stream: streamed })
+        t.match(
+          { status: got.status, retry: got.headers['retry-after'], ...got.body.error },
+          { status: 503, retry: /^\d+$/, code: 'server_overloaded' },
+          String(script),
+        )
         t.equal(await gateway.settled(), null)
       }
     }
@@ -188,7 +281,11 @@ t.test('a stream that breaks in the middle says so, is not tried again, and char
   }
   upstream.does(streams(...responsesStream('one two', ' three').slice(0, 7)))
   const events = dataOf((await responses(gateway, { stream: true })).text)
-  t.match(events.at(-1), { type: 'response.failed', sequence_number: events.length - 1, response: { status: 'failed', error: { code: 'server_error' } } })
+  t.match(events.at(-1), {
+    type: 'response.failed',
+    sequence_number: events.length - 1,
+    response: { status: 'failed', error: { code: 'server_error' } },
+  })
   t.match(await gateway.settled(), { usage: { output: 3 }, estimated: true })
   upstream.does(streams(...responsesStream('x').slice(0, 1)))
   t.match(dataOf((await responses(gateway, { stream: true })).text).at(-1), { type: 'response.failed' })
@@ -196,14 +293,33 @@ t.test('a stream that breaks in the middle says so, is not tried again, and char
 })
 
 t.test('an answer that outgrows its reservation extends it, and ends with a failure when the reservation is gone', async (t) => {
-  const many = [chunk([delta({ role: 'assistant' })]), ...Array.from({ length: 300 }, () => chunk([delta({ content: 'four'.repeat(10) })])), chunk([delta({}, 'stop')]), DONE]
-  const { gateway } = await setUp(t, streams(...many), { admitted: { reserved: 100 } })
+  const many = [
+    chunk([delta({ role: 'assistant' })]),
+    ...Array.from({ length: 300 }, () => chunk([delta({ content: 'four'.repeat(10) })])),
+    chunk([delta({}, 'stop')]),
+    DONE,
+  ]
+  const slowly: Script = async (answer) => {
+    stream(answer)
+    for (const part of many) {
+      answer.write(part)
+      await new Promise(setImmediate)
+    }
+    answer.end()
+  }
+  const { gateway } = await setUp(t, slowly, { admitted: { reserved: 100 } })
   t.ok((await chat(gateway, { stream: true })).text.endsWith(DONE))
   t.ok(gateway.ensured.length > 1 && gateway.ensured.length < 15, `asked ${gateway.ensured.length} times`)
   t.ok(gateway.ensured.every((tokens, n) => n === 0 || tokens >= gateway.ensured[n - 1]!))
   const words = Array.from({ length: 300 }, () => 'four'.repeat(10))
-  for (const [call, events, last] of [[chat, many.slice(0, -2), { error: {} }], [responses, responsesStream(...words).slice(0, 200), { type: 'response.failed' }]] as const) {
-    const { gateway: gone, upstream } = await setUp(t, (answer) => stream(answer, ...events), { admitted: { reserved: 100 }, ensure: () => 'gone' })
+  for (const [call, events, last] of [
+    [chat, many.slice(0, -2), { error: {} }],
+    [responses, responsesStream(...words).slice(0, 200), { type: 'response.failed' }],
+  ] as const) {
+    const { gateway: gone, upstream } = await setUp(t, (answer) => stream(answer, ...events), {
+      admitted: { reserved: 100 },
+      ensure: () => 'gone',
+    })
     const stopped = upstream.nextCutOff()
     t.match(dataOf((await call(gone, { stream: true })).text).at(-1), last)
     await stopped
@@ -212,18 +328,29 @@ t.test('an answer that outgrows its reservation extends it, and ends with a fail
 
 t.test('a silent stream gets comments, before its first event as well, and other attempts are still made', async (t) => {
   let tries = 0
-  const { gateway } = await setUp(t, (answer) => {
-    if (++tries === 1) return void setTimeout(() => answer.destroy(), 120)
-    stream(answer, ...chatStream('a').slice(0, 3))
-    setTimeout(() => answer.end(chatStream('a').slice(3).join('')), 120)
-  }, { keepAliveMs: 40 })
+  const { gateway } = await setUp(
+    t,
+    (answer) => {
+      if (++tries === 1) return void setTimeout(() => answer.destroy(), 120)
+      stream(answer, ...chatStream('a').slice(0, 3))
+      setTimeout(() => answer.end(chatStream('a').slice(3).join('')), 120)
+    },
+    { keepAliveMs: 40 },
+  )
   const { text } = await chat(gateway, { stream: true })
   t.match(text, /^: keep-alive\n\n/)
   t.ok((text.match(/: keep-alive/g) ?? []).length >= 3)
   t.ok(text.endsWith(DONE))
-  const { gateway: failing } = await setUp(t, (answer) => void setTimeout(() => answer.destroy(), 100), { keepAliveMs: 20 }, { retry: { attempts: 1 } })
+  const { gateway: failing } = await setUp(
+    t,
+    (answer) => void setTimeout(() => answer.destroy(), 100),
+    { keepAliveMs: 20 },
+    { retry: { attempts: 1 } },
+  )
   t.match(dataOf((await chat(failing, { stream: true })).text), [{ error: { code: 'server_overloaded' } }])
-  t.match(dataOf((await responses(failing, { stream: true })).text), [{ type: 'response.failed', sequence_number: 0, response: { id: /^resp_/ } }])
+  t.match(dataOf((await responses(failing, { stream: true })).text), [
+    { type: 'response.failed', sequence_number: 0, response: { id: /^resp_/ } },
+  ])
   t.equal(await failing.settled(), null)
 })
 
@@ -242,7 +369,12 @@ t.test('a client that leaves before the answer began stops the upstream, too, an
   for (const more of [{ stream: true }, {}]) {
     const { upstream, gateway } = await setUp(t, () => {})
     const left = new AbortController()
-    const asked = fetch(`${gateway.url}/v1/chat/completions`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ model: 'svc-code', messages: MESSAGES, ...more }), signal: left.signal })
+    const asked = fetch(`${gateway.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'svc-code', messages: MESSAGES, ...more }),
+      signal: left.signal,
+    })
     const stopped = upstream.nextCutOff()
     while (upstream.asked.length === 0) await new Promise(setImmediate)
     left.abort()
@@ -254,10 +386,14 @@ t.test('a client that leaves before the answer began stops the upstream, too, an
 
 t.test('with Drain an upstream is read to its end after the client left, and its usage is charged', async (t) => {
   let finish = () => {}
-  const { gateway } = await setUp(t, (answer) => {
-    stream(answer, ...chatStream('a').slice(0, 3))
-    finish = () => void answer.end(chatStream('a').slice(3).join(''))
-  }, { admitted: { onAbort: 'Drain' } })
+  const { gateway } = await setUp(
+    t,
+    (answer) => {
+      stream(answer, ...chatStream('a').slice(0, 3))
+      finish = () => void answer.end(chatStream('a').slice(3).join(''))
+    },
+    { admitted: { onAbort: 'Drain' } },
+  )
   const answer = await startStream(gateway, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true })
   await new Promise((resolve) => answer.once('data', resolve))
   answer.destroy()
@@ -265,7 +401,10 @@ t.test('with Drain an upstream is read to its end after the client left, and its
   finish()
   t.same(await gateway.settled(), { usage: { input: USAGE.prompt_tokens, cachedInput: 8, output: 5 }, estimated: false })
 
-  const { upstream, gateway: bounded } = await setUp(t, (hanging) => stream(hanging, ...chatStream('a').slice(0, 3)), { admitted: { onAbort: 'Drain' }, drainMs: 30 })
+  const { upstream, gateway: bounded } = await setUp(t, (hanging) => stream(hanging, ...chatStream('a').slice(0, 3)), {
+    admitted: { onAbort: 'Drain' },
+    drainMs: 30,
+  })
   const other = await startStream(bounded, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true })
   await new Promise((resolve) => other.once('data', resolve))
   const stopped = upstream.nextCutOff()
@@ -296,7 +435,8 @@ t.test('a hostile body is refused or passed unchanged, and never takes the proce
     ['{"model":["svc-code"],"messages":[]}', 'invalid_request'],
     ['{"__proto__":{"model":"svc-code"},"messages":[{"role":"user"}]}', 'invalid_request'],
   ]
-  for (const [text, code] of refused) t.match((await post(gateway, '/v1/chat/completions', text)).body, { error: { code } }, text.slice(0, 60))
+  for (const [text, code] of refused)
+    t.match((await post(gateway, '/v1/chat/completions', text)).body, { error: { code } }, text.slice(0, 60))
   t.equal(upstream.asked.length, 0)
 
   const passed: [string, RegExp][] = [
@@ -312,14 +452,23 @@ t.test('a hostile body is refused or passed unchanged, and never takes the proce
     t.match(upstream.asked.at(-1)!.text, expected, more.slice(0, 60))
   }
   t.notOk('a' in {}, 'no prototype was touched')
-  const got = await fetch(`${gateway.url}/v1/chat/completions`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: Buffer.from('{"model":"svc-code","x":"\xff"}', 'latin1') })
+  const got = await fetch(`${gateway.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: Buffer.from('{"model":"svc-code","x":"\xff"}', 'latin1'),
+  })
   t.match(await got.json(), { error: { code: 'invalid_json' } })
-  t.equal((await fetch(`${gateway.url}/v1/chat/completions`, { method: 'POST', headers: { 'content-type': 'text/plain' }, body: '{}' })).status, 415)
+  t.equal(
+    (await fetch(`${gateway.url}/v1/chat/completions`, { method: 'POST', headers: { 'content-type': 'text/plain' }, body: '{}' })).status,
+    415,
+  )
 })
 
 t.test('a body of 32 MiB is taken, a larger one is not, and an image counts little', async (t) => {
   const { upstream, gateway } = await setUp(t, (answer) => respond(answer, 200, completion('hi')))
-  const image = (bytes: number) => ({ messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: `data:image/png;base64,${'A'.repeat(bytes)}` } }] }] })
+  const image = (bytes: number) => ({
+    messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: `data:image/png;base64,${'A'.repeat(bytes)}` } }] }],
+  })
   t.equal((await chat(gateway, image(31 * 1024 * 1024))).status, 200)
   t.ok(upstream.asked[0]!.text.length > 31 * 1024 * 1024)
   t.ok(gateway.admissions[0]!.promptBytes < 5000)

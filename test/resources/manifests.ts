@@ -3,20 +3,20 @@ type Spec = Record<string, unknown>
 
 export const API_VERSION = 'tollgate.dev/v1alpha1'
 
-export function document(kind: string, name: string, spec: Spec, metadata: Spec = {}): Spec {
+export function manifest(kind: string, name: string, spec: Spec, metadata: Spec = {}): Spec {
   return { apiVersion: API_VERSION, kind, metadata: { name, namespace: 'acme', ...metadata }, spec }
 }
 
 export function mediaPlan(name: string, spec: Spec = {}, media: Spec = {}): Spec {
-  return document('Plan', name, { product: 'Media', media: { allowance: '100.00', ...media }, ...spec })
+  return manifest('Plan', name, { product: 'Media', media: { allowance: '100.00', ...media }, ...spec })
 }
 
 export function codingPlan(name: string, spec: Spec = {}, coding: Spec = {}): Spec {
-  return document('Plan', name, { product: 'Coding', coding: { sessionWindow: { tokens: 1000 }, weeklyWindow: { tokens: 10_000 }, ...coding }, ...spec })
+  return manifest('Plan', name, { product: 'Coding', coding: { sessionWindow: { tokens: 1000 }, weeklyWindow: { tokens: 10_000 }, ...coding }, ...spec })
 }
 
 export function apiKey(name: string, plan: string, spec: Spec = {}): Spec {
-  return document('ApiKey', name, { planRef: { name: plan }, ...spec })
+  return manifest('ApiKey', name, { planRef: { name: plan }, ...spec })
 }
 
 export type Row = {
@@ -28,8 +28,8 @@ export type Row = {
   fault: string | null
 }
 
-const media = (media: Spec, spec: Spec = {}) => mediaPlan('studio', spec, media)
-const coding = (coding: Spec, spec: Spec = {}) => codingPlan('coder', spec, coding)
+const media = (terms: Spec, spec: Spec = {}) => mediaPlan('studio', spec, terms)
+const coding = (terms: Spec, spec: Spec = {}) => codingPlan('coder', spec, terms)
 const plan = (spec: Spec) => mediaPlan('studio', spec)
 const key = (spec: Spec) => apiKey('ci', 'studio', spec)
 const good = (why: string, document: unknown, before?: Spec): Row => ({ why, document, fault: null, ...(before && { before }) })
@@ -40,18 +40,18 @@ const shape: Row[] = [
   good('a Media plan with nothing but its allowance', plan({})),
   good('a Room plan', plan({ product: 'Room' })),
   good('a Coding plan with both windows', coding({})),
-  good('a name of 63 characters', document('Plan', long(63), mediaPlan('x')['spec'] as Spec)),
-  bad('a name of 64 characters', document('Plan', long(64), mediaPlan('x')['spec'] as Spec), 'metadata.name: must NOT have more than 63 characters'),
-  bad('a name in capitals', document('Plan', 'Studio', mediaPlan('x')['spec'] as Spec), 'metadata.name: "Studio" must match'),
-  bad('a name that leads elsewhere', document('Plan', '../studio', mediaPlan('x')['spec'] as Spec), 'metadata.name: "../studio" must match'),
+  good('a name of 63 characters', manifest('Plan', long(63), mediaPlan('x')['spec'] as Spec)),
+  bad('a name of 64 characters', manifest('Plan', long(64), mediaPlan('x')['spec'] as Spec), 'metadata.name: must NOT have more than 63 characters'),
+  bad('a name in capitals', manifest('Plan', 'Studio', mediaPlan('x')['spec'] as Spec), 'metadata.name: "Studio" must match'),
+  bad('a name that leads elsewhere', manifest('Plan', '../studio', mediaPlan('x')['spec'] as Spec), 'metadata.name: "../studio" must match'),
   bad('an unknown field of the spec', plan({ prise: '1' }), 'spec.prise: unknown field; known here: product, state'),
   bad('an unknown field further down', media({ alowance: '1' }), 'spec.media.alowance: unknown field'),
-  bad('no product', document('Plan', 'studio', { media: { allowance: '1' } }), 'spec.product: is required'),
+  bad('no product', manifest('Plan', 'studio', { media: { allowance: '1' } }), 'spec.product: is required'),
   bad('an unknown product', plan({ product: 'Video' }), 'spec.product: must be one of Room, Media, Coding'),
   bad('a state of the other kind', plan({ state: 'Revoked' }), 'spec.state: must be one of Active, Suspended, Retired'),
   bad('a Coding plan with a media section', media({}, { product: 'Coding' }), 'spec: a Coding plan has a coding section'),
   bad('a Media plan with a coding section too', plan({ coding: { sessionWindow: { tokens: 1 }, weeklyWindow: { tokens: 1 } } }), 'spec: a Coding plan has'),
-  bad('a Media plan without a media section', document('Plan', 'studio', { product: 'Media' }), 'spec: a Coding plan has'),
+  bad('a Media plan without a media section', manifest('Plan', 'studio', { product: 'Media' }), 'spec: a Coding plan has'),
   good('a display name of 100 characters', plan({ displayName: long(100) })),
   bad('a display name of 101 characters', plan({ displayName: long(101) }), 'spec.displayName: must NOT have more than 100 characters'),
   bad('an empty display name', plan({ displayName: '' }), 'spec.displayName: must NOT have fewer than 1 characters'),
@@ -103,7 +103,7 @@ const money: Row[] = [
 ]
 
 const windows: Row[] = [
-  bad('a Coding plan without a weekly window', document('Plan', 'coder', { product: 'Coding', coding: { sessionWindow: { tokens: 1 } } }), 'spec.coding.weeklyWindow: is required'),
+  bad('a Coding plan without a weekly window', manifest('Plan', 'coder', { product: 'Coding', coding: { sessionWindow: { tokens: 1 } } }), 'spec.coding.weeklyWindow: is required'),
   bad('a window without tokens', coding({ sessionWindow: { durationSeconds: 60 } }), 'spec.coding.sessionWindow.tokens: is required'),
   bad('a window of no tokens', coding({ weeklyWindow: { tokens: 0 } }), 'spec.coding.weeklyWindow.tokens: must be >= 1'),
   good('a window of a million millions of tokens', coding({ weeklyWindow: { tokens: 1e12 } })),
@@ -118,7 +118,7 @@ const windows: Row[] = [
 const keys: Row[] = [
   good('a key with nothing but its plan', key({})),
   good('a key with everything', key({ secretName: 'ci.key-1', state: 'Suspended', rotationRevision: 7, expirationTime: '2027-01-01T00:00:00Z', limit: { amountPerPeriod: '10.00' } })),
-  bad('a key without a plan', document('ApiKey', 'ci', {}), 'spec.planRef: is required'),
+  bad('a key without a plan', manifest('ApiKey', 'ci', {}), 'spec.planRef: is required'),
   bad('a key for a plan of another namespace', key({ planRef: { name: 'other/studio' } }), 'spec.planRef.name: "other/studio" must match'),
   bad('a Secret that leads elsewhere', key({ secretName: '../../etc' }), 'spec.secretName: "../../etc" must match'),
   bad('a Secret that is a dot', key({ secretName: '.owner' }), 'spec.secretName: ".owner" must match'),

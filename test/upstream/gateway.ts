@@ -46,7 +46,10 @@ const ADMITTED: Admitted = {
   onAbort: 'Cancel',
   weights: { input: 1000, cachedInput: 1000, output: 1000 },
   ratio: 300,
-  windows: { session: { limit: 1, used: 0, reserved: 0, remaining: 1, resetsAt: null, durationMs: 1 }, weekly: { limit: 1, used: 0, reserved: 0, remaining: 1, resetsAt: 0, durationMs: 1 } },
+  windows: {
+    session: { limit: 1, used: 0, reserved: 0, remaining: 1, resetsAt: null, durationMs: 1 },
+    weekly: { limit: 1, used: 0, reserved: 0, remaining: 1, resetsAt: 0, durationMs: 1 },
+  },
 }
 
 /** Writes an UPSTREAMS file that goes with the test. */
@@ -67,7 +70,10 @@ export async function openGateway(t: Test, options: GatewayOptions = {}): Promis
   const settlements: (Settlement | null)[] = []
   let wake = () => {}
 
-  const app: FastifyInstance = fastify({ logger: { level: 'info', stream: { write: (line: string) => void logged.push(line) } }, disableRequestLogging: true })
+  const app: FastifyInstance = fastify({
+    logger: { level: 'info', stream: { write: (line: string) => void logged.push(line) } },
+    disableRequestLogging: true,
+  })
   app.decorate('clock', Date.now)
   app.decorate('store', {} as FastifyInstance['store'])
   app.decorate('upstreams', upstreams)
@@ -76,24 +82,33 @@ export async function openGateway(t: Test, options: GatewayOptions = {}): Promis
   app.register(errors)
   app.register(fp(async (ops) => void ops.decorate('metrics', { registry: new Registry() }), { name: 'ops' }))
   app.register(fp(standInAuth, { name: 'auth' }))
-  app.register(fp(async (metering) => {
-    metering.decorateRequest('reservation', null)
-    metering.addHook('preHandler', async (request, reply) => {
-      const { admits } = request.routeOptions.config
-      if (!admits) return
-      admissions.push(admits(request))
-      let outcome: Promise<Settlement | null> = Promise.resolve(null)
-      reply.headers({ 'x-ratelimit-limit-tokens': '1' })
-      reply.raw.once('close', () => void outcome.then((settlement) => {
-        settlements.push(settlement)
-        wake()
-      }))
-      request.reservation = reservation({ ...ADMITTED, ...options.admitted }, (promise) => (outcome = promise), (tokens) => {
-        ensured.push(tokens)
-        return options.ensure?.() ?? 'extended'
-      })
-    })
-  }, { name: 'metering' }))
+  app.register(
+    fp(
+      async (metering) => {
+        metering.decorateRequest('reservation', null)
+        metering.addHook('preHandler', async (request, reply) => {
+          const { admits } = request.routeOptions.config
+          if (!admits) return
+          admissions.push(admits(request))
+          let outcome: Promise<Settlement | null> = Promise.resolve(null)
+          reply.headers({ 'x-ratelimit-limit-tokens': '1' })
+          reply.raw.once('close', async () => {
+            settlements.push(await outcome)
+            wake()
+          })
+          request.reservation = reservation(
+            { ...ADMITTED, ...options.admitted },
+            (promise) => (outcome = promise),
+            (tokens) => {
+              ensured.push(tokens)
+              return options.ensure?.() ?? 'extended'
+            },
+          )
+        })
+      },
+      { name: 'metering' },
+    ),
+  )
   const { declared: _declared, admitted: _admitted, ensure: _ensure, upstreams: _upstreams, decorate: _decorate, ...plugin } = options
   app.register(openai, plugin)
   await app.listen({ host: '127.0.0.1', port: 0 })
@@ -124,23 +139,35 @@ async function standInAuth(app: FastifyInstance): Promise<void> {
   })
 }
 
-function reservation(admitted: Admitted, settleWith: OpenReservation['settleWith'], ensure: (tokens: number) => 'extended' | 'gone'): OpenReservation {
+function reservation(
+  admitted: Admitted,
+  settleWith: OpenReservation['settleWith'],
+  ensure: (tokens: number) => 'extended' | 'gone',
+): OpenReservation {
   return { id: 'reservation', admitted, headers: {}, settleWith, ensure: async (tokens) => ensure(tokens) }
 }
 
 export const MESSAGES = [{ role: 'user', content: 'Hello' }]
 
-export type Got = { status: number; headers: Record<string, string>; text: string; body: any } // oxlint-disable-line typescript/no-explicit-any -- answers are compared, not typed
+export type Loose = any // oxlint-disable-line typescript/no-explicit-any -- answers are compared, not typed
+
+export type Got = { status: number; headers: Record<string, string>; text: string; body: Loose }
 
 /** Posts a body, read to its end. A string is sent as it is. */
 export async function post(gateway: Gateway, path: string, body: unknown): Promise<Got> {
-  const answer = await fetch(gateway.url + path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: typeof body === 'string' ? body : JSON.stringify(body) })
+  const answer = await fetch(gateway.url + path, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: typeof body === 'string' ? body : JSON.stringify(body),
+  })
   const text = await answer.text()
   return { status: answer.status, headers: Object.fromEntries(answer.headers), text, body: text.startsWith('{') ? JSON.parse(text) : null }
 }
 
-export const chat = (gateway: Gateway, more: object = {}) => post(gateway, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, ...more })
-export const responses = (gateway: Gateway, more: object = {}) => post(gateway, '/v1/responses', { model: 'svc-code', input: 'Hello', ...more })
+export const chat = (gateway: Gateway, more: object = {}) =>
+  post(gateway, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, ...more })
+export const responses = (gateway: Gateway, more: object = {}) =>
+  post(gateway, '/v1/responses', { model: 'svc-code', input: 'Hello', ...more })
 
 /** Starts a streamed request and gives the response with nothing read. */
 export async function startStream(gateway: Gateway, path: string, body: object): Promise<IncomingMessage> {
@@ -153,6 +180,14 @@ export async function startStream(gateway: Gateway, path: string, body: object):
 }
 
 /** The data of each event; parsed, except `[DONE]`. */
-export function dataOf(text: string): any[] { // oxlint-disable-line typescript/no-explicit-any -- as above
-  return text.split('\n\n').flatMap((block) => block.split('\n').filter((line) => line.startsWith('data: ')).map((line) => line.slice(6))).map((data) => (data === '[DONE]' ? data : JSON.parse(data)))
+export function dataOf(text: string): Loose[] {
+  return text
+    .split('\n\n')
+    .flatMap((block) =>
+      block
+        .split('\n')
+        .filter((line) => line.startsWith('data: '))
+        .map((line) => line.slice(6)),
+    )
+    .map((data) => (data === '[DONE]' ? data : JSON.parse(data)))
 }

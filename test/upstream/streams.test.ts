@@ -11,7 +11,8 @@ import { dataOf } from './gateway.ts'
 
 const ids = openIds([Buffer.alloc(32, 1)], (bytes) => Buffer.alloc(bytes, 2))
 const openChat = (includeUsage = false) => openChatStream({ ids: ids('acme/first'), includeUsage, now: 1000 })
-const openResponses = () => openResponsesStream({ ids: ids('acme/first'), echo: echoOf({ tools: [{ type: 'function', name: 'f' }] }), now: 1000 })
+const openResponses = () =>
+  openResponsesStream({ ids: ids('acme/first'), echo: echoOf({ tools: [{ type: 'function', name: 'f' }] }), now: 1000 })
 
 /** All that a stream becomes when it comes in these pieces. */
 function through(stream: StreamRebuilder, pieces: Iterable<Buffer>): string {
@@ -26,15 +27,17 @@ function through(stream: StreamRebuilder, pieces: Iterable<Buffer>): string {
 const whole = (stream: StreamRebuilder, text: string) => through(stream, [Buffer.from(text)])
 
 const TEXTS = ['Hello', ' wörld', ' 日本', ' "quoted" \\ \n', '😀', '</s>', ' data: x', '']
-const CHAT = [...chatStream(...TEXTS)].join('')
+const CHAT = chatStream(...TEXTS).join('')
+/** Short, because it is read again for each place where it can be split. */
+const SHORT = chatStream('a', ' wö😀', ' "q" \\ \n').join('')
 const RESPONSES = responsesStream(...TEXTS).join('')
 const STREAMS: [string, () => StreamRebuilder, string][] = [
-  ['chat', () => openChat(true), CHAT],
-  ['responses', openResponses, RESPONSES],
-  ['chat with CR LF', () => openChat(), CHAT.replaceAll('\n', '\r\n')],
-  ['chat with CR', () => openChat(), CHAT.replaceAll('\n', '\r')],
-  ['chat that breaks off', () => openChat(), CHAT.slice(0, -20)],
-  ['responses with an error', openResponses, RESPONSES.slice(0, 1500) + event('error', { message: 'x' })],
+  ['chat', () => openChat(true), SHORT],
+  ['responses', openResponses, responsesStream('a', ' wö😀', ' "q" \\ \n').join('')],
+  ['chat with CR LF', () => openChat(), SHORT.replaceAll('\n', '\r\n')],
+  ['chat with CR', () => openChat(), SHORT.replaceAll('\n', '\r')],
+  ['chat that breaks off', () => openChat(), SHORT.slice(0, -20)],
+  ['responses with an error', openResponses, RESPONSES.slice(0, 1000) + event('error', { message: 'x' })],
 ]
 
 t.test('every way of splitting the bytes of a stream gives the same', async (t) => {
@@ -45,16 +48,35 @@ t.test('every way of splitting the bytes of a stream gives the same', async (t) 
     for (let at = 0; at <= bytes.length; at++) if (through(open(), [bytes.subarray(0, at), bytes.subarray(at)]) !== expected) different++
     t.equal(different, 0, `${name} in two pieces, ${bytes.length} places`)
     for (const size of [1, 2, 3, 7, 61]) {
-      t.equal(through(open(), Array.from({ length: Math.ceil(bytes.length / size) }, (_, n) => bytes.subarray(n * size, (n + 1) * size))), expected, `${name} in pieces of ${size}`)
+      t.equal(
+        through(
+          open(),
+          Array.from({ length: Math.ceil(bytes.length / size) }, (_, n) => bytes.subarray(n * size, (n + 1) * size)),
+        ),
+        expected,
+        `${name} in pieces of ${size}`,
+      )
     }
   }
 })
 
 t.test('the text of a model arrives as it is', async (t) => {
   const chunks = dataOf(whole(openChat(), CHAT))
-  t.equal(chunks.slice(0, -1).map((one) => one.choices[0].delta.content ?? '').join(''), TEXTS.join(''))
+  t.equal(
+    chunks
+      .slice(0, -1)
+      .map((one) => one.choices[0].delta.content ?? '')
+      .join(''),
+    TEXTS.join(''),
+  )
   const events = dataOf(whole(openResponses(), RESPONSES))
-  t.equal(events.filter(({ type }) => type === 'response.output_text.delta').map((one) => one.delta).join(''), TEXTS.join(''))
+  t.equal(
+    events
+      .filter(({ type }) => type === 'response.output_text.delta')
+      .map((one) => one.delta)
+      .join(''),
+    TEXTS.join(''),
+  )
 })
 
 t.test('escapes in the text of a model arrive as they were written', async (t) => {
@@ -100,6 +122,7 @@ t.test('a chat stream ends cleanly only after [DONE]', async (t) => {
     'cut off': body,
     'finished but not done': body + chunk([delta({}, 'stop')]),
     'an error event': `${body}data: ${JSON.stringify({ error: { message: `${VENDOR} failed`, code: 'x' } })}\n\n${DONE}`,
+    'an error in words': `${body}data: ${JSON.stringify({ error: VENDOR })}\n\n${DONE}`,
     'not JSON': `${body}data: {"id":\n\n${DONE}`,
     'not an object': `${body}data: 5\n\n${DONE}`,
   }
@@ -112,30 +135,57 @@ t.test('a chat stream ends cleanly only after [DONE]', async (t) => {
 })
 
 t.test('every choice ends with a reason', async (t) => {
-  const made = dataOf(whole(openChat(), chunk([delta({ content: 'a' })]) + chunk([delta({ tool_calls: [{ id: 'x', function: { name: 'f', arguments: '{}' } }] }, '', 1)]) + DONE))
-  t.same(made.slice(0, -1).flatMap((one) => one.choices).filter((one) => one.finish_reason).map(({ index, finish_reason: reason }) => [index, reason]), [[0, 'stop'], [1, 'tool_calls']])
+  const made = dataOf(
+    whole(
+      openChat(),
+      chunk([delta({ content: 'a' })]) +
+        chunk([delta({ tool_calls: [{ id: 'x', function: { name: 'f', arguments: '{}' } }] }, '', 1)]) +
+        DONE,
+    ),
+  )
+  t.same(
+    made
+      .slice(0, -1)
+      .flatMap((one) => one.choices)
+      .filter((one) => one.finish_reason)
+      .map(({ index, finish_reason: reason }) => [index, reason]),
+    [
+      [0, 'stop'],
+      [1, 'tool_calls'],
+    ],
+  )
   t.same(dataOf(whole(openChat(), chunk([delta({}, 'eos_token')]) + DONE))[0].choices[0].finish_reason, 'stop')
 })
 
 t.test('usage is taken wherever an upstream puts it, and given as the last chunk', async (t) => {
   for (const text of [
     chunk([delta({ content: 'a' })]) + chunk([delta({}, 'stop')], { usage: USAGE }) + DONE,
-    chunk([delta({ content: 'a' })], { usage: { ...USAGE, completion_tokens: 1, total_tokens: 21 } }) + chunk([delta({}, 'stop')], { usage: USAGE }) + DONE,
+    chunk([delta({ content: 'a' })], { usage: { ...USAGE, completion_tokens: 1, total_tokens: 21 } }) +
+      chunk([delta({}, 'stop')], { usage: USAGE }) +
+      DONE,
     chunk([{ ...delta({}, 'stop'), usage: USAGE }]) + DONE,
   ]) {
     const stream = openChat(true)
     const made = dataOf(whole(stream, text))
     t.same(stream.usage(), { input: 20, cachedInput: 8, output: 5 })
-    t.match(made.at(-2), { choices: [], usage: { prompt_tokens: 20, completion_tokens: 5, total_tokens: 25, prompt_tokens_details: { cached_tokens: 8 } } })
+    t.match(made.at(-2), {
+      choices: [],
+      usage: { prompt_tokens: 20, completion_tokens: 5, total_tokens: 25, prompt_tokens_details: { cached_tokens: 8 } },
+    })
     t.ok(made.slice(0, -2).every((one) => one.usage === null))
   }
 })
 
 t.test('responses are numbered by us, whatever the upstream counted', async (t) => {
-  const wrong = responsesStream('a', 'b', 'c').map((text, index) => text.replace('"type"', `"sequence_number":${index * 3 + 7},"type"`)).join('')
+  const wrong = responsesStream('a', 'b', 'c')
+    .map((text, index) => text.replace('"type"', `"sequence_number":${index * 3 + 7},"type"`))
+    .join('')
   for (const text of [wrong, responsesStream('a', 'b', 'c').join('')]) {
     const events = dataOf(whole(openResponses(), text))
-    t.same(events.map(({ sequence_number: number }) => number), events.map((_, index) => index))
+    t.same(
+      events.map(({ sequence_number: number }) => number),
+      events.map((_, index) => index),
+    )
   }
 })
 
@@ -143,25 +193,39 @@ t.test('a response that fails says so, with all of its members', async (t) => {
   const start = responsesStream('a').slice(0, 6).join('')
   const cases: Record<string, string> = {
     'cut off': start,
-    failed: start + event('response.failed', { response: response('failed', [], { error: { code: 'server_error', message: `${VENDOR} broke` } }) }),
+    failed:
+      start +
+      event('response.failed', { response: response('failed', [], { error: { code: 'server_error', message: `${VENDOR} broke` } }) }),
     error: start + event('error', { code: 'x', message: VENDOR }),
     'an error without type': `${start}data: ${JSON.stringify({ error: { message: VENDOR } })}\n\n`,
   }
   for (const [name, text] of Object.entries(cases)) {
     const made = whole(openResponses(), text)
     const last = dataOf(made).at(-1)
-    t.match(last, { type: 'response.failed', response: { status: 'failed', error: { code: 'server_error', message: String }, model: 'svc-code', tools: [{ name: 'f' }] } }, name)
+    t.match(
+      last,
+      {
+        type: 'response.failed',
+        response: { status: 'failed', error: { code: 'server_error', message: String }, model: 'svc-code', tools: [{ name: 'f' }] },
+      },
+      name,
+    )
     t.equal(last.response.id, dataOf(made)[0].response.id)
     t.notOk(made.includes(VENDOR))
   }
-  const tooLong = whole(openResponses(), start + event('response.failed', { response: { error: { code: 'context_length_exceeded', message: VENDOR } } }))
+  const tooLong = whole(
+    openResponses(),
+    start + event('response.failed', { response: { error: { code: 'context_length_exceeded', message: VENDOR } } }),
+  )
   t.match(dataOf(tooLong).at(-1), { response: { error: { code: 'context_length_exceeded' } } })
 })
 
 t.test('a completed response has its output even where the upstream left it out', async (t) => {
   const events = responsesStream('a', 'b')
   const text = events.slice(0, -2).join('') + event('response.completed', { response: response('completed', []) })
-  t.match(dataOf(whole(openResponses(), text)).at(-1), { response: { output: [{ type: 'message', content: [{ type: 'output_text', text: 'ab' }] }] } })
+  t.match(dataOf(whole(openResponses(), text)).at(-1), {
+    response: { output: [{ type: 'message', content: [{ type: 'output_text', text: 'ab' }] }] },
+  })
 })
 
 t.test('items and events that are not of the wire stay behind', async (t) => {
@@ -173,13 +237,18 @@ t.test('items and events that are not of the wire stay behind', async (t) => {
     event('response.completed', { response: response('completed', [strange, message('a')]) }),
   ].join('')
   const events = dataOf(whole(openResponses(), text))
-  t.same(events.map(({ type }) => type), ['response.created', 'response.completed'])
+  t.same(
+    events.map(({ type }) => type),
+    ['response.created', 'response.completed'],
+  )
   t.equal(events[1].response.output.length, 1)
 })
 
 t.test('an id is the same in every event, in the shape of OpenAI, and goes back to the upstream as its own', async (t) => {
   const events = dataOf(whole(openResponses(), RESPONSES))
-  const itemIds = new Set(events.flatMap((one) => [one.item_id, one.item?.id, one.response?.output?.[0]?.id]).filter((id) => id !== undefined))
+  const itemIds = new Set(
+    events.flatMap((one) => [one.item_id, one.item?.id, one.response?.output?.[0]?.id]).filter((id) => id !== undefined),
+  )
   t.equal(itemIds.size, 1)
   const [id] = [...itemIds] as string[]
   t.match(id, /^msg_[A-Za-z0-9_-]+$/)

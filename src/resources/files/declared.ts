@@ -5,22 +5,17 @@
 import { isDeepStrictEqual } from 'node:util'
 import { API_VERSION, type Declaration, type Declarations, type Ref, type Resource } from '../resources.ts'
 import type { Manifest, Validator } from '../validate.ts'
+import { keyOf, openClaims, type Judgement, type Trouble } from './claims.ts'
 import type { Document } from './documents.ts'
 import type { ManifestFile } from './folder.ts'
 
 export const GONE_MS = 2_000
 
-/** A resource's place in a map. */
-export function keyOf({ kind, namespace, name }: Ref): string {
-  return `${kind}/${namespace}/${name}`
-}
-
-/** A document that is not accepted, or a file. `ref` is the resource that it means, if that is legible. */
-export type Trouble = { file: string; ref: Ref | null; message: string }
-
 export type Declared = {
   get(ref: Ref): Resource | null
   all(): Resource[]
+  /** Whether something may still be written for the resource: it is there, and not about to be forgotten. */
+  isStaying(ref: Ref): boolean
   /** What is wrong at the last look. */
   troubles(): Trouble[]
   /** True while time alone changes something: a document that is gone is not deleted yet. */
@@ -43,62 +38,20 @@ type Options = {
 }
 
 type Entry = { resource: Resource; createdAt: number; missingSince: number | null }
-type Claim = { file: string; manifest: Manifest | null }
 
 /** Starts from what the store knows to be declared. Throws `Unavailable`. */
 export async function openDeclared(options: Options): Promise<Declared> {
   const { declarations, validator, changed } = options
   const entries = new Map<string, Entry>()
   const leaving = new Set<string>()
-  /** What each file held when it was last wholly good, and since. A file that never was may be meant to hold anything. */
-  const heldBy = new Map<string, Set<string>>()
   const judged = new WeakMap<object, Manifest>()
+  const claimsOf = openClaims(judge)
   let troubles: Trouble[] = []
   for (const declaration of await declarations.declarations()) {
     entries.set(keyOf(declaration.ref), { resource: resourceOf(declaration, {}), createdAt: declaration.createdAt, missingSince: null })
   }
 
-  /** Everything that the files claim, the first file by name first; and the resources that must not be deleted because their file is not wholly good. */
-  function claimsOf(files: ManifestFile[]): { claims: Map<string, Claim>; held: Set<string> | 'all' } {
-    const claims = new Map<string, Claim>()
-    const held = new Set<string>()
-    let holdsAll = false
-    troubles = []
-    for (const { name, parsed } of files) {
-      const before = heldBy.get(name)
-      const seen = new Set<string>()
-      const trouble = (ref: Ref | null, message: string) => troubles.push({ file: name, ref, message })
-      const faultsBefore = troubles.length
-      if (parsed.outcome === 'broken') trouble(null, parsed.reason)
-      else for (const document of parsed.documents) claim(document, name, claims, seen, trouble)
-      if (troubles.length === faultsBefore) heldBy.set(name, seen)
-      else if (before === undefined) {
-        holdsAll = true
-        trouble(null, 'until it is mended nothing is deleted')
-      } else {
-        for (const key of before) held.add(key)
-        for (const key of seen) before.add(key)
-        // The last good documents of a broken file still come before the same resources in a later file.
-        if (parsed.outcome === 'broken') for (const key of before) if (!claims.has(key)) claims.set(key, { file: name, manifest: null })
-      }
-    }
-    for (const name of heldBy.keys()) if (!files.some((file) => file.name === name)) heldBy.delete(name)
-    return { claims, held: holdsAll ? 'all' : held }
-  }
-
-  function claim(document: Document, file: string, claims: Map<string, Claim>, seen: Set<string>, trouble: (ref: Ref | null, message: string) => void): void {
-    const verdict = judge(document)
-    const at = `line ${document.line}`
-    if (verdict.ref === null) return trouble(null, `${at}: ${verdict.message}`)
-    const key = keyOf(verdict.ref)
-    const first = claims.get(key)
-    if (first) return trouble(null, `${at}: ${key} is declared in ${first.file} already; that one counts`)
-    seen.add(key)
-    claims.set(key, { file, manifest: verdict.manifest })
-    if (verdict.manifest === null) trouble(verdict.ref, `${at}: ${key}: ${verdict.message}`)
-  }
-
-  function judge({ value }: Document): { ref: Ref | null; manifest: Manifest | null; message: string } {
+  function judge({ value }: Document): Judgement {
     const known = typeof value === 'object' && value !== null ? judged.get(value) : undefined
     // What was accepted, and is still what is declared, need not be judged again.
     if (known && entries.get(keyOf(known.ref))?.resource.spec === known.spec) return { ref: known.ref, manifest: known, message: '' }
@@ -137,15 +90,17 @@ export async function openDeclared(options: Options): Promise<Declared> {
   }
 
   return {
-    get: (ref) => (leaving.has(keyOf(ref)) ? null : (entries.get(keyOf(ref))?.resource ?? null)),
+    get: (ref) => entries.get(keyOf(ref))?.resource ?? null,
     all: () => [...entries.values()].map(({ resource }) => resource),
+    isStaying: (ref) => entries.has(keyOf(ref)) && !leaving.has(keyOf(ref)),
     troubles: () => troubles,
     isWaiting: () => [...entries.values()].some(({ missingSince }) => missingSince !== null),
     pause() {
       for (const entry of entries.values()) entry.missingSince = null
     },
     async take(files, now) {
-      const { claims, held } = claimsOf(files)
+      const { claims, held, troubles: found } = claimsOf(files)
+      troubles = found
       for (const { manifest } of claims.values()) if (manifest) await accept(manifest, now)
       for (const [key, entry] of entries) {
         if (claims.has(key) || held === 'all' || held.has(key)) entry.missingSince = null

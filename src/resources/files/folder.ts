@@ -45,7 +45,8 @@ export function openFolder(path: string): Folder {
       }
       const next = new Map<string, Known>()
       for (const name of names.slice(0, MOST_FILES)) next.set(name, await visit(name))
-      for (const name of names.slice(MOST_FILES)) next.set(name, { seen: '', taken: '', parsed: broken(`not read: the folder has more than ${MOST_FILES} manifest files`) })
+      const surplus = { seen: '', taken: '', parsed: broken(`not read: the folder has more than ${MOST_FILES} manifest files`) }
+      for (const name of names.slice(MOST_FILES)) next.set(name, surplus)
       known = next
       isFirst = false
       const files = [...next].flatMap(([name, { parsed }]) => (parsed ? [{ name, parsed }] : []))

@@ -1,4 +1,7 @@
-/** Runs a look again and again, never two at once: when the folder's watch says something, and after the time that the last look asked for. */
+/**
+ * Runs a look again and again, never two at once: when the folder's watch says something, and after the time that the last look asked for, in case it says
+ * nothing.
+ */
 import { watch, type FSWatcher } from 'node:fs'
 
 export type Pulse = {
@@ -12,13 +15,13 @@ export type Pulse = {
 /** Time for a writer to finish after the watch said something. */
 const SETTLE_MS = 30
 
-/** `look` resolves to the ms until the next one and does not reject; `firstMs` is for the first. */
-export function openPulse(path: string, look: () => Promise<number>, firstMs: number): Pulse {
+/** `look` resolves to the ms until the next one and does not reject. */
+export function openPulse(path: string, look: () => Promise<number>): Pulse {
   let isRunning = false
   let watcher: FSWatcher | null = null
   let timer: NodeJS.Timeout | null = null
   let dueAt = Infinity
-  let queue = Promise.resolve(firstMs)
+  let queue = Promise.resolve(0)
 
   function run(): Promise<number> {
     queue = queue.then(look)
@@ -61,7 +64,7 @@ export function openPulse(path: string, look: () => Promise<number>, firstMs: nu
     start() {
       isRunning = true
       arm()
-      schedule(firstMs)
+      void queue.then(schedule)
     },
     async stop() {
       isRunning = false

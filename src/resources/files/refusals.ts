@@ -1,6 +1,6 @@
 /** Says what is wrong with the manifests, once each: in the log, and in the status of the resource that a refused document means. */
 import type { Ref, ResourcesConfig } from '../resources.ts'
-import { keyOf, type Trouble } from './declared.ts'
+import { keyOf, type Trouble } from './claims.ts'
 import type { Refusal, Statuses } from './statuses.ts'
 
 export type Refusals = {

@@ -2,7 +2,8 @@
  * Secrets in a folder, `<namespace>/<name>/{api-key,key-id}`, as a mounted Secret looks. Beside them lies `.owner`, which says that the folder is ours and whose;
  * a folder without it, or a link, belongs to somebody else and is left alone.
  */
-import { chmod, lstat, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { lstatSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { chmod, lstat, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { KeySecret, Ref, SecretOutcome } from '../resources.ts'
 import { putFile, TEMPORARY, temporaryBeside } from './atomic.ts'
@@ -17,36 +18,37 @@ export type Secrets = {
   remove(uid: string): Promise<void>
   /** Everybody who owns a Secret here. */
   owners(): SecretOwner[]
-  /** Owners of Secrets that somebody changed since we last read or wrote them. Each change is told once. */
-  tampered(): Promise<Ref[]>
+  /** Owners of Secrets that somebody changed since we last read or wrote them, each change once. Looks at those not looked at for ten seconds, some at a time. */
+  tampered(now: number): Ref[]
 }
 
 const OWNER = '.owner'
 type Entries = Record<'api-key' | 'key-id' | typeof OWNER, string>
 type Found = { kind: 'absent' } | { kind: 'foreign' } | { kind: 'owned'; owner: SecretOwner; mac: string; entries: Partial<Entries> }
-type Known = { owner: SecretOwner; signature: string | null }
+type Known = { owner: SecretOwner; signature: string | null; checkedAt: number }
+
+const CHECK_MS = 10_000
+const CHECKED_AT_ONCE = 500
 
 /** Opens the folder; it need not be there. Removes what an interrupted write or removal left. */
-export async function openSecrets(folder: string): Promise<Secrets> {
-  /** By path: every Secret that is ours. */
+export function openSecrets(folder: string): Secrets {
+  /** By path: every Secret that is ours, the one looked at longest ago first. */
   const known = new Map<string, Known>()
 
-  for (const namespace of await foldersIn(folder)) {
-    for (const name of await foldersIn(join(folder, namespace))) {
+  // Thousands of small files are read many times faster in one go, and nobody is served yet.
+  for (const namespace of namesIn(folder)) {
+    for (const name of namesIn(join(folder, namespace))) {
       const path = join(folder, namespace, name)
-      if (name.startsWith(TEMPORARY)) {
-        await rm(path, { recursive: true, force: true })
-      } else {
-        const found = await find(path, namespace)
-        if (found.kind !== 'owned') continue
-        known.set(path, { owner: found.owner, signature: null })
-        for (const entry of await readdir(path)) if (entry.startsWith(TEMPORARY)) await rm(join(path, entry), { force: true })
-      }
+      const owner = name.startsWith(TEMPORARY) ? null : ownerAt(path)
+      if (name.startsWith(TEMPORARY)) rmSync(path, { recursive: true, force: true })
+      if (!owner) continue
+      known.set(path, { owner: { uid: owner.uid, namespace, name: owner.name, createdAt: owner.createdAt }, signature: null, checkedAt: 0 })
+      for (const entry of namesIn(path)) if (entry.startsWith(TEMPORARY)) rmSync(join(path, entry), { force: true })
     }
   }
 
-  async function remember(path: string, owner: SecretOwner): Promise<void> {
-    known.set(path, { owner, signature: await signature(path) })
+  function remember(path: string, owner: SecretOwner): void {
+    known.set(path, { owner, signature: signature(path), checkedAt: known.get(path)?.checkedAt ?? 0 })
   }
 
   return {
@@ -57,14 +59,14 @@ export async function openSecrets(folder: string): Promise<Secrets> {
       if (found.kind === 'foreign' || (found.kind === 'owned' && found.owner.uid !== owner.uid)) return 'conflict'
       const isWritten = found.kind === 'absent' ? await create(path, entries) : await mend(path, entries, found.entries)
       if (isWritten === 'taken') return 'conflict'
-      await remember(path, owner)
+      remember(path, owner)
       return isWritten
     },
     async get(uid, namespace, secretName) {
       const path = join(folder, namespace, secretName)
       const found = await find(path, namespace)
       if (found.kind !== 'owned' || found.owner.uid !== uid) return null
-      await remember(path, found.owner)
+      remember(path, found.owner)
       const { 'api-key': apiKey, 'key-id': keyId } = found.entries
       return { apiKey: apiKey ?? '', keyId: keyId ?? '', mac: found.mac }
     },
@@ -77,12 +79,14 @@ export async function openSecrets(folder: string): Promise<Secrets> {
       }
     },
     owners: () => [...known.values()].map(({ owner }) => owner),
-    async tampered() {
+    tampered(now) {
       const refs: Ref[] = []
-      for (const [path, secret] of known) {
-        const now = await signature(path)
-        if (secret.signature !== null && secret.signature !== now) refs.push({ kind: 'ApiKey', namespace: secret.owner.namespace, name: secret.owner.name })
-        secret.signature = now
+      const due = [...known].filter(([, { checkedAt }]) => now - checkedAt >= CHECK_MS).slice(0, CHECKED_AT_ONCE)
+      for (const [path, { owner, signature: before }] of due) {
+        const found = signature(path)
+        if (before !== null && before !== found) refs.push({ kind: 'ApiKey', namespace: owner.namespace, name: owner.name })
+        known.delete(path)
+        known.set(path, { owner, signature: found, checkedAt: now })
       }
       return refs
     },
@@ -160,17 +164,26 @@ async function modeOf(path: string): Promise<number> {
   return stat(path).then(({ mode }) => mode & 0o777, () => 0)
 }
 
-async function foldersIn(path: string): Promise<string[]> {
-  const entries = await readdir(path, { withFileTypes: true }).catch(() => [])
-  return entries.filter((entry) => entry.isDirectory()).map(({ name }) => name)
+function ownerAt(path: string): ReturnType<typeof parseOwner> {
+  try {
+    return lstatSync(path).isDirectory() ? parseOwner(readFileSync(join(path, OWNER), 'utf8')) : null
+  } catch {
+    return null
+  }
 }
 
-async function signature(path: string): Promise<string> {
-  const parts = ['.', 'api-key', 'key-id', OWNER].map((entry) =>
-    stat(join(path, entry), { bigint: true }).then(
-      ({ ino, size, ctimeNs }) => `${ino}:${size}:${ctimeNs}`,
-      () => 'gone',
-    ),
-  )
-  return (await Promise.all(parts)).join(' ')
+function namesIn(path: string): string[] {
+  try {
+    return readdirSync(path)
+  } catch {
+    return []
+  }
+}
+
+/** Changes whenever the folder or an entry does. */
+function signature(path: string): string {
+  return ['.', 'api-key', 'key-id', OWNER].map((entry) => {
+    const info = statSync(join(path, entry), { bigint: true, throwIfNoEntry: false })
+    return info ? `${info.ino}:${info.size}:${info.ctimeNs}` : 'gone'
+  }).join(' ')
 }

@@ -20,7 +20,10 @@ function hear(body: ChatBody): Heard {
   const last = messages.findLastIndex(({ role }) => role === 'user')
   return {
     user: textOf(messages[last]?.content),
-    outputs: messages.slice(last + 1).filter(({ role }) => role === 'tool').map(({ content }) => textOf(content)),
+    outputs: messages
+      .slice(last + 1)
+      .filter(({ role }) => role === 'tool')
+      .map(({ content }) => textOf(content)),
     tools: (body.tools ?? []).flatMap((tool) => (tool.type === 'function' && tool.function?.name ? [tool.function.name] : [])),
     bytes: JSON.stringify(messages).length,
     earlierBytes: JSON.stringify(messages.slice(0, Math.max(0, last))).length - 2,
@@ -70,13 +73,28 @@ export function* chatEvents(body: ChatBody, { id, model, created }: Seal): Gener
   const said = answer(hear(body))
   const includeUsage = body.stream_options?.include_usage === true
   const event = (choices: object[], usage: object | null = null) => ({
-    data: JSON.stringify({ id: `chatcmpl-${id}`, object: 'chat.completion.chunk', created, model, service_tier: 'default', system_fingerprint: `fp_${model}`, choices, ...(includeUsage ? { usage } : {}) }),
+    data: JSON.stringify({
+      id: `chatcmpl-${id}`,
+      object: 'chat.completion.chunk',
+      created,
+      model,
+      service_tier: 'default',
+      system_fingerprint: `fp_${model}`,
+      choices,
+      ...(includeUsage ? { usage } : {}),
+    }),
     waitMs: said.waitMs,
   })
   const choice = (index: number, delta: object, reason: string | null = null) => [{ index, delta, logprobs: null, finish_reason: reason }]
   for (const index of indexes(body)) {
     if (said.call) {
-      yield event(choice(index, { role: 'assistant', content: null, tool_calls: [{ index: 0, id: `call_${id}`, type: 'function', function: { name: said.call.name, arguments: '' } }] }))
+      yield event(
+        choice(index, {
+          role: 'assistant',
+          content: null,
+          tool_calls: [{ index: 0, id: `call_${id}`, type: 'function', function: { name: said.call.name, arguments: '' } }],
+        }),
+      )
       for (const piece of said.pieces) yield event(choice(index, { tool_calls: [{ index: 0, function: { arguments: piece } }] }))
     } else {
       yield event(choice(index, { role: 'assistant', content: '', refusal: null }))

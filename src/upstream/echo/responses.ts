@@ -16,7 +16,10 @@ function hear(body: ResponsesBody): Heard {
   const last = items.findLastIndex(({ role, type }) => role === 'user' && (type === undefined || type === 'message'))
   return {
     user: textOf(items[last]?.content),
-    outputs: items.slice(last + 1).filter(({ type }) => type === 'function_call_output').map(({ output }) => textOf(output)),
+    outputs: items
+      .slice(last + 1)
+      .filter(({ type }) => type === 'function_call_output')
+      .map(({ output }) => textOf(output)),
     tools: (body.tools ?? []).flatMap(({ type, name }) => (type === 'function' && name ? [name] : [])),
     bytes: JSON.stringify(items).length + (body.instructions ?? '').length,
     earlierBytes: JSON.stringify(items.slice(0, Math.max(0, last))).length - 2,
@@ -75,7 +78,11 @@ export function responsesJson(body: ResponsesBody, seal: Seal): object {
 export function* responsesEvents(body: ResponsesBody, seal: Seal): Generator<{ event: string; data: string; waitMs: number }> {
   const said = answer(hear(body))
   let sequence = 0
-  const event = (type: string, members: object) => ({ event: type, data: JSON.stringify({ type, sequence_number: sequence++, ...members }), waitMs: said.waitMs })
+  const event = (type: string, members: object) => ({
+    event: type,
+    data: JSON.stringify({ type, sequence_number: sequence++, ...members }),
+    waitMs: said.waitMs,
+  })
   yield event('response.created', { response: response(body, said, seal, 'in_progress') })
   yield event('response.in_progress', { response: response(body, said, seal, 'in_progress') })
   yield event('response.output_item.added', { output_index: 0, item: outputItem(said, seal.id, 'in_progress', '') })

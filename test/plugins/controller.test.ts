@@ -1,0 +1,309 @@
+import { chmod, readFile, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t from 'tap'
+import { hashKey, open, refusal } from '../../src/keys.ts'
+import { inactiveReason } from '../../src/subscription/subscription.ts'
+import { apiKey, codingPlan, mediaPlan } from '../resources/manifests.ts'
+import { makeForeign } from '../resources/folder.ts'
+import { openTenant, SEALING, type Fate, type Running, type Tenant } from './tenant.ts'
+
+const HOUR = 3_600_000
+const ALL_GOOD = { Ready: 'True Issued', PlanActive: 'True PlanActive', KeyActive: 'True Issued', SecretSynced: 'True Issued' }
+
+const ci = (spec: Record<string, unknown> = {}) => apiKey('ci', 'coder', { secretName: 'ci-key', ...spec })
+
+t.test('a declared plan and key become a key that works, a Secret that holds it, and a status that says so', async (t) => {
+  const tenant = await openTenant(t)
+  await tenant.declare('a.yaml', codingPlan('coder'), ci())
+  const running = await tenant.start()
+  t.same(await tenant.conditions(running, 'ApiKey', 'ci'), ALL_GOOD)
+  const entries = await tenant.secret('ci-key')
+  t.match(entries?.['api-key'], /^svc_live_[0-9A-Za-z]{49}$/)
+  const version = await tenant.store.findKey(hashKey(entries?.['api-key'] ?? ''))
+  t.match(version, { id: entries?.['key-id'], revision: 0, tenant: 'acme', name: 'ci', subscription: 'acme/coder', product: 'Coding', state: 'active', secretName: 'ci-key', tell: [] })
+  t.equal(open(version!.sealed, version!.id, SEALING), entries?.['api-key'])
+  t.equal(inactiveReason(await tenant.store.subscription('acme/coder'), tenant.time.now), null)
+  await running.settle()
+  t.match(await tenant.status(running, 'Plan', 'coder'), { observedGeneration: 1, activeKeys: 1, conditions: [{ type: 'Ready', status: 'True' }] })
+  for (const check of running.app.checks) t.match(await check(), { ok: true })
+})
+
+t.test('a restart with nothing to do writes nothing', async (t) => {
+  const tenant = await openTenant(t)
+  await tenant.declare('a.yaml', codingPlan('coder'), mediaPlan('studio'), ci(), apiKey('web', 'studio', { limit: { amountPerPeriod: '1' } }), apiKey('lost', 'nowhere'))
+  const first = await tenant.start()
+  await first.settle()
+  await first.app.close()
+  const files = async () => Promise.all(['apikey/ci', 'apikey/web', 'apikey/lost', 'plan/coder'].map((name) => readFile(join(tenant.secretPath('x'), '../../../status/acme', `${name}.yaml`), 'utf8')))
+  const [before, versions] = [await files(), (await tenant.store.subscription('acme/coder'))?.version]
+  tenant.time.now += HOUR
+  const second = await tenant.start()
+  await second.settle()
+  t.same(second.writes.filter((verb) => verb !== 'setStatus'), [])
+  t.same(await files(), before)
+  t.equal((await tenant.store.subscription('acme/coder'))?.version, versions)
+})
+
+t.test('an edit of a plan reaches its record and its keys, there and back', async (t) => {
+  const tenant = await openTenant(t)
+  await tenant.declare('a.yaml', codingPlan('coder'))
+  await tenant.declare('b.yaml', ci())
+  const running = await tenant.start()
+  const key = await tenant.secret('ci-key')
+  await tenant.declare('a.yaml', codingPlan('coder', { state: 'Suspended' }))
+  await running.settle()
+  t.equal(inactiveReason(await tenant.store.subscription('acme/coder'), tenant.time.now), 'PlanSuspended')
+  t.equal(await tenant.secret('ci-key'), null)
+  t.match(await tenant.conditions(running, 'ApiKey', 'ci'), { Ready: 'False PlanSuspended', KeyActive: 'True Issued' })
+  t.match(await tenant.status(running, 'Plan', 'coder'), { activeKeys: 0, conditions: [{ status: 'False', reason: 'PlanSuspended' }] })
+  await tenant.declare('a.yaml', codingPlan('coder', { requestsPerMinute: 1 }))
+  await running.settle()
+  t.same(await tenant.secret('ci-key'), key, 'the same key comes back')
+  t.match(await tenant.store.subscription('acme/coder'), { plan: { generation: 3 }, terms: { requestsPerMinute: 1 } })
+  await tenant.withdraw('a.yaml')
+  await running.settle()
+  t.equal((await tenant.store.subscription('acme/coder'))?.plan, null)
+  t.equal(await tenant.secret('ci-key'), null)
+  t.match(await tenant.conditions(running, 'ApiKey', 'ci'), { Ready: 'False PlanNotFound' })
+  await tenant.declare('a.yaml', codingPlan('coder'))
+  await running.settle()
+  t.same(await tenant.secret('ci-key'), key)
+})
+
+t.test('times do what no edit does: a plan starts, a key expires, an overlap ends', async (t) => {
+  const tenant = await openTenant(t)
+  const at = (ms: number) => new Date(tenant.time.now + ms).toISOString()
+  await tenant.declare('a.yaml', codingPlan('coder', { startTime: at(HOUR) }), ci({ expirationTime: at(5 * HOUR) }))
+  const running = await tenant.start()
+  t.match(await tenant.conditions(running, 'ApiKey', 'ci'), { Ready: 'False PlanNotActive' })
+  t.same(await tenant.versions(running, 'ci'), [])
+  await tenant.pass(running, HOUR)
+  t.same(await tenant.conditions(running, 'ApiKey', 'ci'), ALL_GOOD)
+  const { expirationTime } = (running.resources.list('ApiKey')[0]!).spec
+  await tenant.declare('a.yaml', codingPlan('coder', { startTime: new Date(Date.UTC(2026, 0, 5, 1)).toISOString() }), ci({ expirationTime, rotationRevision: 1 }))
+  await running.settle()
+  t.match(await tenant.conditions(running, 'ApiKey', 'ci'), { Ready: 'True RotationInProgress' })
+  t.same((await tenant.versions(running, 'ci')).map((version) => refusal(version, tenant.time.now)), [null, null])
+  t.equal((await tenant.usableBySecret('ci-key'))?.revision, 1)
+  await tenant.pass(running, HOUR)
+  t.same((await tenant.versions(running, 'ci')).map(({ revision, state }) => [revision, state]), [[1, 'active'], [0, 'deleted']])
+  t.same(await tenant.conditions(running, 'ApiKey', 'ci'), ALL_GOOD)
+  await tenant.pass(running, 3 * HOUR)
+  t.match(await tenant.conditions(running, 'ApiKey', 'ci'), { Ready: 'False KeyExpired' })
+  t.equal(await tenant.secret('ci-key'), null)
+})
+
+t.test('a change of a key is told to every subscription that may remember it', async (t) => {
+  const tenant = await openTenant(t)
+  await tenant.declare('a.yaml', codingPlan('coder'), codingPlan('other'), ci())
+  const running = await tenant.start()
+  const seen = async () => Promise.all(['coder', 'other'].map(async (name) => (await tenant.store.subscription(`acme/${name}`))?.keysVersion))
+  const before = await seen()
+  await tenant.declare('a.yaml', codingPlan('coder'), codingPlan('other'), ci({ planRef: { name: 'other' } }))
+  await running.settle()
+  t.same(await seen(), before.map((version) => (version ?? 0) + 1))
+  t.match(await tenant.versions(running, 'ci'), [{ subscription: 'acme/other', tell: [] }])
+  t.match(await tenant.status(running, 'Plan', 'coder'), { activeKeys: 0 })
+  t.match(await tenant.status(running, 'Plan', 'other'), { activeKeys: 1 })
+})
+
+t.test('the keys created first get the plan\'s places; one that goes makes room for the next', async (t) => {
+  const tenant = await openTenant(t)
+  const two = codingPlan('coder', { keyPolicy: { maxKeys: 2 } })
+  const named = (name: string) => apiKey(name, 'coder', { secretName: `${name}-key` })
+  await tenant.declare('a.yaml', two)
+  const running = await tenant.start()
+  for (const name of ['z', 'y', 'x']) {
+    await tenant.declare(`${name}.yaml`, named(name))
+    await running.settle()
+  }
+  const ready = async () => Promise.all(['z', 'y', 'x'].map(async (name) => (await tenant.conditions(running, 'ApiKey', name))['Ready']))
+  t.same(await ready(), ['True Issued', 'True Issued', 'False PlanKeyLimitReached'])
+  t.equal(await tenant.secret('x-key'), null)
+  await tenant.withdraw('z.yaml')
+  await running.settle()
+  t.same((await ready()).slice(1), ['True Issued', 'True Issued'])
+  await tenant.declare('a.yaml', codingPlan('coder', { keyPolicy: { maxKeys: 1 } }))
+  await running.settle()
+  t.same((await ready()).slice(1), ['True Issued', 'False PlanKeyLimitReached'])
+  t.match(await tenant.versions(running, 'x'), [{ state: 'suspended' }], 'a key that lost its place does not work')
+  t.match(await tenant.status(running, 'Plan', 'coder'), { activeKeys: 1 })
+})
+
+t.test('a key that is gone is unusable and its Secret is gone, also when it went while nobody looked', async (t) => {
+  for (const isAway of [false, true]) {
+    const tenant = await openTenant(t)
+    await tenant.declare('a.yaml', codingPlan('coder'))
+    await tenant.declare('b.yaml', ci())
+    let running = await tenant.start()
+    const version = await tenant.usableBySecret('ci-key')
+    if (isAway) await running.app.close()
+    await tenant.withdraw('b.yaml')
+    if (isAway) {
+      await tenant.withdraw('a.yaml')
+      await running.resources.close()
+      running = await tenant.start()
+    }
+    await running.settle()
+    t.match(await tenant.store.keyVersions(version!.keyId), [{ state: 'deleted', tell: [] }])
+    t.equal(await tenant.secret('ci-key'), null)
+    if (isAway) t.equal((await tenant.store.subscription('acme/coder'))?.plan, null)
+    await tenant.declare('a.yaml', codingPlan('coder'))
+    await tenant.declare('b.yaml', ci())
+    await running.settle()
+    t.same(await tenant.conditions(running, 'ApiKey', 'ci'), ALL_GOOD)
+    t.not((await tenant.usableBySecret('ci-key'))?.keyId, version!.keyId, 'what comes under its name is another key')
+  }
+})
+
+t.test('a Secret that somebody edits, opens to others or removes is put right', async (t) => {
+  const tenant = await openTenant(t)
+  await tenant.declare('a.yaml', codingPlan('coder'), ci())
+  const running = await tenant.start()
+  await running.settle()
+  const entries = await tenant.secret('ci-key')
+  const path = tenant.secretPath('ci-key')
+  for (const spoil of [() => writeFile(join(path, 'api-key'), 'x'), () => rm(join(path, 'key-id')), () => rm(path, { recursive: true }), () => chmod(join(path, 'api-key'), 0o644)]) {
+    await spoil()
+    await running.settle()
+    t.same(await tenant.secret('ci-key'), entries)
+  }
+})
+
+t.test('a Secret of somebody else is left alone, and taken no notice of once it is gone', async (t) => {
+  const tenant = await openTenant(t)
+  await makeForeign(tenant.secretPath('ci-key'))
+  await tenant.declare('a.yaml', codingPlan('coder'), ci())
+  const running = await tenant.start()
+  t.match(await tenant.conditions(running, 'ApiKey', 'ci'), { Ready: 'False SecretConflict' })
+  t.same(await tenant.secret('ci-key'), { password: 'hunter2' })
+  t.match(await tenant.versions(running, 'ci'), [{ state: 'pending' }])
+  await rm(tenant.secretPath('ci-key'), { recursive: true })
+  await tenant.pass(running, 30_000)
+  t.same(await tenant.conditions(running, 'ApiKey', 'ci'), ALL_GOOD)
+})
+
+t.test('PLAN_LIMITS refuses a plan that grants too much, and says what', async (t) => {
+  const tenant = await openTenant(t)
+  await tenant.declare('a.yaml', codingPlan('coder'), ci())
+  const running = await tenant.start({ limits: { limits: [{ namespaces: ['ac*'], coding: { maxWeeklyTokens: 5 } }] } })
+  t.match(await tenant.status(running, 'Plan', 'coder'), { conditions: [{ status: 'False', reason: 'PlanNotAllowed', message: /coding\.weeklyWindow\.tokens may be at most 5/ }] })
+  t.match(await tenant.conditions(running, 'ApiKey', 'ci'), { Ready: 'False PlanNotAllowed' })
+  t.equal(inactiveReason(await tenant.store.subscription('acme/coder'), tenant.time.now), 'PlanNotAllowed')
+})
+
+t.test('while the store is away the status says so, and once it is back everything is caught up with', async (t) => {
+  const tenant = await openTenant(t)
+  await tenant.declare('a.yaml', codingPlan('coder'), ci())
+  let isAway = false
+  const running = await tenant.start({ fate: (verb) => (isAway && ['subscription', 'keyVersions', 'change', 'setKey'].includes(verb) ? 'away' : 'lives') })
+  await running.settle()
+  isAway = true
+  await tenant.declare('a.yaml', codingPlan('coder', { state: 'Suspended' }), ci({ state: 'Suspended' }), apiKey('new', 'coder'))
+  await running.settle()
+  t.same(await tenant.conditions(running, 'ApiKey', 'ci'), { ...ALL_GOOD, Ready: 'False StoreUnavailable' })
+  t.match(await tenant.conditions(running, 'ApiKey', 'new'), { Ready: 'Unknown StoreUnavailable', KeyActive: 'Unknown StoreUnavailable' })
+  t.match(await tenant.conditions(running, 'Plan', 'coder'), { Ready: 'False StoreUnavailable' })
+  isAway = false
+  await tenant.pass(running, 60_000)
+  t.match(await tenant.conditions(running, 'ApiKey', 'ci'), { Ready: 'False KeySuspended', PlanActive: 'False PlanSuspended' })
+  t.match(await tenant.conditions(running, 'ApiKey', 'new'), { Ready: 'False PlanSuspended' })
+  t.equal(await tenant.secret('ci-key'), null)
+  t.ok((await running.metric('controller_runtime_reconcile_errors_total')).some(({ value }) => value > 0))
+})
+
+t.test('a store restored from an older backup knows the key again that its Secret holds', async (t) => {
+  const tenant = await openTenant(t)
+  await tenant.declare('a.yaml', codingPlan('coder'), ci({ rotationRevision: 4 }))
+  const first = await tenant.start()
+  const entries = await tenant.secret('ci-key')
+  await first.app.close()
+  await first.resources.close()
+
+  const other = await openTenant(t)
+  await other.declare('a.yaml', codingPlan('coder'), ci({ rotationRevision: 4 }))
+  await other.copySecrets(tenant)
+  const running = await other.start()
+  t.same(await other.secret('ci-key'), entries)
+  t.match(await other.usableBySecret('ci-key'), { id: entries?.['key-id'], revision: 4, state: 'active' })
+  t.same(await other.conditions(running, 'ApiKey', 'ci'), ALL_GOOD)
+})
+
+const STORIES: Record<string, { before?: object[]; after: object[]; end: Record<string, string> | null }> = {
+  'a key is issued': { after: [codingPlan('coder'), ci()], end: ALL_GOOD },
+  'a key is rotated': { before: [codingPlan('coder'), ci()], after: [codingPlan('coder'), ci({ rotationRevision: 1 })], end: { Ready: 'True RotationInProgress' } },
+  'a key is revoked': { before: [codingPlan('coder'), ci()], after: [codingPlan('coder'), ci({ state: 'Revoked' })], end: { Ready: 'False KeyRevoked' } },
+  'a key moves': { before: [codingPlan('coder'), codingPlan('other'), ci()], after: [codingPlan('coder'), codingPlan('other'), ci({ planRef: { name: 'other' } })], end: ALL_GOOD },
+  'a plan is suspended': { before: [codingPlan('coder'), ci()], after: [codingPlan('coder', { state: 'Suspended' }), ci()], end: { Ready: 'False PlanSuspended' } },
+  'a key and its plan are deleted': { before: [codingPlan('coder'), ci()], after: [], end: null },
+}
+
+/** Tells a story and lets the process die after its nth write; another one carries on. Returns how many writes there were without a death. */
+async function tell(t: Parameters<typeof openTenant>[0], name: string, dieAfter: number): Promise<{ tenant: Tenant; running: Running; writes: number }> {
+  const { before, after } = STORIES[name]!
+  const tenant = await openTenant(t)
+  let writes = -1
+  const fate: Fate = (verb) => {
+    if (writes < 0 || !['change', 'mintKey', 'setKey', 'told', 'putSecret', 'removeSecrets', 'setStatus'].includes(verb)) return 'lives'
+    return ++writes === dieAfter ? 'dies' : 'lives'
+  }
+  if (before) await tenant.declare('a.yaml', ...before)
+  else writes = 0
+  if (!before) await tenant.declare('a.yaml', ...after)
+  const mortal = await tenant.start({ fate })
+  if (before) {
+    await mortal.settle()
+    writes = 0
+    await tenant.declare('a.yaml', ...after)
+  }
+  await mortal.settle()
+  await mortal.app.close()
+  await mortal.resources.close()
+  const running = await tenant.start()
+  await running.settle()
+  return { tenant, running, writes }
+}
+
+t.test('whichever write is the last of a dying process, the next one brings the story to the same end', async (t) => {
+  for (const [name, { end }] of Object.entries(STORIES)) {
+    const { writes } = await tell(t, name, Infinity)
+    t.ok(writes >= 2, `${name}: ${writes} writes`)
+    for (let dieAfter = 1; dieAfter <= writes; dieAfter++) {
+      const { tenant, running } = await tell(t, name, dieAfter)
+      const why = `${name}, dead after write ${dieAfter}`
+      t.match(await tenant.conditions(running, 'ApiKey', 'ci'), end ?? {}, why)
+      const alive = await tenant.store.keysAlive('', 100)
+      t.same(alive.filter(({ tell: untold }) => untold.length > 0), [], why)
+      const live = alive.filter((version) => refusal(version, tenant.time.now) === null)
+      const wanted = end?.['Ready'] === 'True RotationInProgress' ? 2 : name === 'a key is revoked' || end === null ? 0 : 1
+      t.equal(live.length, wanted, `${why}: live secrets`)
+      const held = await tenant.usableBySecret('ci-key')
+      t.equal(held?.state ?? null, end?.['Ready']?.startsWith('True') ? 'active' : null, `${why}: the Secret`)
+      if (end === null) t.equal((await tenant.store.subscription('acme/coder'))?.plan, null, why)
+    }
+  }
+})
+
+t.test('the metrics have the names that controllers are watched by', async (t) => {
+  const tenant = await openTenant(t)
+  await tenant.declare('a.yaml', codingPlan('coder'), ci())
+  const running = await tenant.start()
+  t.match(await running.metric('controller_runtime_reconcile_total'), [{ labels: { controller: String, result: String }, value: Number }])
+  for (const name of ['controller_runtime_reconcile_time_seconds', 'controller_runtime_active_workers', 'workqueue_depth', 'workqueue_adds_total', 'workqueue_queue_duration_seconds', 'workqueue_work_duration_seconds']) {
+    t.ok((await running.metric(name)).length > 0, name)
+  }
+  await tenant.declare('b.yaml', apiKey('later', 'coder'))
+  await running.settle()
+  t.ok((await running.metric('tollgate_key_ready_seconds')).some(({ value }) => value === 1))
+})
+
+t.test('closing waits for the pass under way and starts no other', async (t) => {
+  const tenant = await openTenant(t)
+  await tenant.declare('a.yaml', codingPlan('coder'), ci())
+  const running = await tenant.start()
+  await running.app.close()
+  const { length } = running.writes
+  await tenant.declare('a.yaml', codingPlan('coder', { state: 'Suspended' }), ci())
+  for (let i = 0; i < 3; i++) await running.resources.look()
+  t.equal(running.writes.length, length)
+})

@@ -1,0 +1,72 @@
+/** A folder of manifests under a clock that the test owns: nothing happens between two looks. */
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { openFiles, type FilesResources } from '../../src/resources/files/files.ts'
+import type { Declarations } from '../../src/resources/resources.ts'
+import { openStore } from '../../src/store/store.ts'
+
+export type Line = { level: 'info' | 'warn' | 'error'; facts: object; message: string }
+
+export type Folder = {
+  plans: string
+  secrets: string
+  status: string
+  /** Epoch milliseconds; the test moves it. */
+  time: { now: number }
+  log: Line[]
+  declarations: Declarations
+  open(): Promise<FilesResources>
+  write(file: string, ...documents: unknown[]): Promise<void>
+}
+
+/** Two looks to take a change over, then past the time after which what is gone is deleted and Secrets are looked at. */
+export async function settle(resources: FilesResources, { time }: Pick<Folder, 'time'>): Promise<void> {
+  for (const ms of [0, 1, 2_000, 0, 10_000]) {
+    time.now += ms
+    await resources.look()
+  }
+}
+
+export async function openFolder(t: Test, declarations?: Declarations): Promise<Folder> {
+  const root = t.testdir({ plans: {} })
+  const plans = join(root, 'plans')
+  const dataDir = join(root, 'data')
+  const time = { now: Date.UTC(2026, 0, 5) }
+  const log: Line[] = []
+  const say = (level: Line['level']) => (facts: object, message: string) => void log.push({ level, facts, message })
+  const opened: FilesResources[] = []
+  const store = declarations ?? (await openStore(`sqlite:${join(root, 'tollgate.db')}`))
+  let uids = 0
+  t.teardown(async () => {
+    for (const resources of opened) await resources.close()
+    if (store !== declarations && 'close' in store) await (store.close as () => Promise<void>)()
+  })
+  return {
+    plans,
+    secrets: join(dataDir, 'secrets'),
+    status: join(dataDir, 'status'),
+    time,
+    log,
+    declarations: store,
+    async open() {
+      const config = { url: `files:${plans}`, dataDir, declarations: store, log: { info: say('info'), warn: say('warn'), error: say('error') } }
+      const resources = await openFiles(config, { clock: () => time.now, newUid: () => `uid-${++uids}`, isAutomatic: false })
+      opened.push(resources)
+      return resources
+    },
+    write: (file, ...documents) => writeFile(join(plans, file), documents.map((document) => (typeof document === 'string' ? document : JSON.stringify(document))).join('\n---\n')),
+  }
+}
+
+/** The entries of a Secret folder, null when there is none. */
+export async function entriesOf(path: string): Promise<Record<string, string> | null> {
+  const names = await readdir(path).catch(() => null)
+  if (names === null) return null
+  return Object.fromEntries(await Promise.all(names.filter((name) => !name.startsWith('.')).sort().map(async (name) => [name, await readFile(join(path, name), 'utf8')])))
+}
+
+export async function makeForeign(path: string): Promise<void> {
+  await mkdir(path, { recursive: true })
+  await writeFile(join(path, 'password'), 'hunter2')
+}

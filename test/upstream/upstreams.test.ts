@@ -1,0 +1,319 @@
+/** Which upstream is asked, how often, how long it is waited for, and what the UPSTREAMS file may say. */
+import { writeFile } from 'node:fs/promises'
+import { createServer as createTlsServer } from 'node:https'
+import { createServer } from 'node:net'
+import { once } from 'node:events'
+import { dirname, join } from 'node:path'
+import t, { type Test } from 'tap'
+import { openBreaker } from '../../src/upstream/breaker.ts'
+import { parseUpstreams } from '../../src/upstream/declared.ts'
+import { openUpstreams } from '../../src/upstream/upstreams.ts'
+import type { UpstreamEvent } from '../../src/upstream/asking.ts'
+import { openUpstream, respond, stream, streams, type FakeUpstream, type Script } from '../fakes/upstream.ts'
+import { chatStream, completion, DONE } from '../fakes/upstream-wire.ts'
+import { SELF_SIGNED } from './self-signed.ts'
+import { chat, dataOf, declare, MESSAGES, openGateway, SILENT, startStream, type Gateway } from './gateway.ts'
+
+const says =
+  (content: string): Script =>
+  (answer, { body }) =>
+    body['stream']
+      ? streams(...chatStream(content))(answer, { path: '', headers: {}, text: '', body })
+      : respond(answer, 200, completion(content))
+const fails: Script = (answer) => respond(answer, 500, {})
+
+async function fakes(t: Test, ...scripts: Script[]): Promise<FakeUpstream[]> {
+  const all = await Promise.all(scripts.map((script) => openUpstream(script)))
+  t.teardown(() => Promise.all(all.map((one) => one.close())))
+  return all
+}
+
+const member = (name: string, { url }: { url: string }, more: object = {}) => ({ name, baseUrl: url, model: name, wire: 'chat', ...more })
+const said = async (gateway: Gateway) => (await chat(gateway)).body.choices?.[0].message.content as string | undefined
+
+t.test('the lowest priority number is asked first, the others when it fails', async (t) => {
+  const [first, second, third] = (await fakes(t, says('first'), says('second'), says('third'))) as [
+    FakeUpstream,
+    FakeUpstream,
+    FakeUpstream,
+  ]
+  const gateway = await openGateway(t, {
+    declared: [member('c', third, { priority: 9 }), member('b', second, { priority: 1 }), member('a', first)],
+  })
+  t.equal(await said(gateway), 'first')
+  first.does(fails)
+  t.equal(await said(gateway), 'second')
+  t.equal(first.asked.length, 1 + 2, 'two attempts, then the next')
+  second.does((answer) => respond(answer, 401, {}))
+  t.equal(await said(gateway), 'third')
+  t.equal(second.asked.length, 1 + 1, 'what cannot mend itself is not tried twice')
+  third.does((answer) => respond(answer, 400, { error: { code: 'content_filter' } }))
+  t.equal((await chat(gateway)).status, 400)
+})
+
+t.test('within a priority, upstreams are chosen by their weight', async (t) => {
+  const [a, b] = (await fakes(t, says('a'), says('b'))) as [FakeUpstream, FakeUpstream]
+  const gateway = await openGateway(t, { declared: [member('a', a, { weight: 1 }), member('b', b, { weight: 3 })] })
+  for (let n = 0; n < 200; n++) await chat(gateway)
+  t.ok(a.asked.length > 20 && a.asked.length < 85, `about a quarter: ${a.asked.length}`)
+  t.equal(a.asked.length + b.asked.length, 200)
+})
+
+t.test('an upstream that asks for a short pause gets it; for a long one, the next is asked', async (t) => {
+  const [a, b] = (await fakes(t, () => {}, says('b'))) as [FakeUpstream, FakeUpstream]
+  const gateway = await openGateway(t, { declared: [member('a', a), member('b', b, { priority: 1 })] })
+  a.does((answer) => (a.asked.length === 1 ? respond(answer, 429, {}, { 'retry-after': '1' }) : says('a')(answer, a.asked[0]!)))
+  t.equal(await said(gateway), 'a')
+  a.does((answer) => respond(answer, 429, {}, { 'retry-after': '60' }))
+  t.equal(await said(gateway), 'b')
+  t.equal(a.asked.length, 3)
+})
+
+t.test('a stream is tried elsewhere until its first event, never after it', async (t) => {
+  const [a, b] = (await fakes(t, () => {}, says('b'))) as [FakeUpstream, FakeUpstream]
+  const gateway = await openGateway(t, { declared: [member('a', a, { breaker: { failures: 100 } }), member('b', b, { priority: 1 })] })
+  for (const script of [streams(': wait\n\n'), streams('data: {"error":{}}\n\n'), fails] as Script[]) {
+    a.does(script)
+    t.match(
+      dataOf((await chat(gateway, { stream: true })).text)
+        .slice(0, -1)
+        .map((one) => one.choices[0].delta.content)
+        .join(''),
+      'b',
+    )
+  }
+  a.does(streams(chatStream('a')[1]!))
+  const before = b.asked.length
+  t.match(dataOf((await chat(gateway, { stream: true })).text).at(-1), { error: {} })
+  t.equal(b.asked.length, before)
+})
+
+t.test('an upstream that keeps failing is left alone, and tried again after a while', async (t) => {
+  const [a] = (await fakes(t, fails)) as [FakeUpstream]
+  let now = 1_000_000
+  const events: UpstreamEvent[] = []
+  const gateway = await openGateway(t, {
+    declared: [member('a', a, { retry: { attempts: 1 }, breaker: { failures: 3, windowSeconds: 30, openSeconds: 10 } })],
+    upstreams: { now: () => now },
+  })
+  gateway.upstreams.observe((event) => events.push(event))
+  for (let n = 0; n < 3; n++) await chat(gateway)
+  t.equal(gateway.upstreams.states()[0]!.breaker, 'open')
+  const refused = await chat(gateway)
+  t.match({ status: refused.status, wait: refused.headers['retry-after'] }, { status: 503, wait: '10' })
+  t.equal(a.asked.length, 3, 'it was not asked')
+  now += 10_000
+  await chat(gateway)
+  t.equal(a.asked.length, 4, 'one request looks')
+  t.equal((await chat(gateway)).status, 503)
+  t.equal(a.asked.length, 4, 'it failed, and is left alone again')
+  now += 10_000
+  a.does(says('back'))
+  t.equal(await said(gateway), 'back')
+  t.equal(gateway.upstreams.states()[0]!.breaker, 'closed')
+  t.same(
+    events.map((event) => event.event === 'attempt' && event.outcome),
+    ['failed', 'failed', 'failed', 'failed', 'answered'],
+  )
+})
+
+t.test('a breaker opens at failures in a row within its window, and lets one request look', async (t) => {
+  const breaker = openBreaker({ failures: 2, windowSeconds: 10, openSeconds: 5 })
+  breaker.failed(0)
+  breaker.succeeded()
+  breaker.failed(1)
+  t.equal(breaker.state(1), 'closed', 'a success between them')
+  breaker.failed(20_000)
+  t.equal(breaker.state(20_000), 'closed', 'too far apart')
+  breaker.failed(21_000)
+  t.equal(breaker.state(21_000), 'open')
+  t.notOk(breaker.admit(25_999))
+  t.equal(breaker.waitMs(25_000), 1000)
+  t.ok(breaker.admit(26_000))
+  t.notOk(breaker.admit(26_000), 'one at a time')
+  breaker.left()
+  t.ok(breaker.admit(26_000), 'nobody learned anything')
+  breaker.failed(26_000)
+  t.notOk(breaker.admit(30_999))
+})
+
+t.test('an upstream is waited for as long as its timeouts say', async (t) => {
+  const [a, b] = (await fakes(t, () => {}, says('b'))) as [FakeUpstream, FakeUpstream]
+  const timeouts = { firstByteMs: 30, idleMs: 60 }
+  const gateway = await openGateway(t, {
+    declared: [member('a', a, { timeouts, retry: { attempts: 1 }, breaker: { failures: 100 } }), member('b', b, { priority: 1 })],
+  })
+  t.equal(await said(gateway), 'b', 'no answer at all')
+  for (const script of [() => {}, (answer) => stream(answer), (answer) => stream(answer, ': hm\n\n')] as Script[]) {
+    a.does(script)
+    const stopped = a.nextCutOff()
+    t.ok((await chat(gateway, { stream: true })).text.includes('"b"'), 'no first event')
+    await stopped
+  }
+  a.does((answer) => stream(answer, ...chatStream('a').slice(0, 3)))
+  const stopped = a.nextCutOff()
+  t.match(dataOf((await chat(gateway, { stream: true })).text).at(-1), { error: { code: 'server_overloaded' } }, 'silence in the middle')
+  await stopped
+})
+
+t.test('an upstream that is not there is passed over', async (t) => {
+  const closed = createServer()
+  closed.listen(0, '127.0.0.1')
+  await once(closed, 'listening')
+  const { port } = closed.address() as { port: number }
+  await new Promise((resolve) => closed.close(resolve))
+  const [b] = (await fakes(t, says('b'))) as [FakeUpstream]
+  const gateway = await openGateway(t, {
+    declared: [
+      member('gone', { url: `http://127.0.0.1:${port}/v1` }),
+      member('tls', { url: b.url.replace('http:', 'https:') }, { priority: 1 }),
+      member('b', b, { priority: 2 }),
+    ],
+  })
+  t.equal(await said(gateway), 'b')
+})
+
+t.test('an upstream whose certificate nobody vouches for is not spoken to', async (t) => {
+  let asked = 0
+  const server = createTlsServer(SELF_SIGNED, (_request, answer) => {
+    asked++
+    respond(answer, 200, completion('a'))
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => new Promise((resolve) => server.close(resolve)))
+  const { port } = server.address() as { port: number }
+  const gateway = await openGateway(t, { declared: [member('a', { url: `https://127.0.0.1:${port}/v1` })] })
+  t.equal((await chat(gateway)).status, 503)
+  t.equal(asked, 0)
+})
+
+t.test('slow readers hold their upstreams back, and the process holds little of what they do not read', async (t) => {
+  const READERS = 40
+  const PIECE = `data: ${JSON.stringify({ id: 'x', choices: [{ index: 0, delta: { content: 'x'.repeat(8000) } }] })}\n\n`
+  const PIECES = 2000
+  const written = new Map<object, number>()
+  const [a] = (await fakes(t, async (answer) => {
+    stream(answer)
+    for (let n = 0; n < PIECES && !answer.destroyed; n++) {
+      written.set(answer, n + 1)
+      if (!answer.write(PIECE)) await Promise.race([once(answer, 'drain'), once(answer, 'close')])
+    }
+    answer.end(DONE)
+  })) as [FakeUpstream]
+  const gateway = await openGateway(t, { declared: [member('a', a)] })
+  const memory = () => {
+    const { heapUsed, external } = process.memoryUsage()
+    return (heapUsed + external) / 1024 / 1024
+  }
+  const before = memory()
+  const readers = await Promise.all(
+    Array.from({ length: READERS }, () =>
+      startStream(gateway, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true }),
+    ),
+  )
+  // Until nothing moves any more: every buffer on the way is full.
+  for (let last = -1, sum = 0; last !== sum;) {
+    last = sum
+    await new Promise((resolve) => setTimeout(resolve, 200))
+    sum = [...written.values()].reduce((total, count) => total + count, 0)
+  }
+  const offered = (READERS * PIECES * PIECE.length) / 1024 / 1024
+  t.ok(
+    [...written.values()].every((count) => count < PIECES),
+    'no upstream could send all',
+  )
+  t.ok(memory() - before < 100, `${Math.round(memory() - before)} MiB held of ${Math.round(offered)} MiB on offer`)
+
+  const [first, ...others] = readers
+  for (const other of others) other.destroy()
+  let bytes = 0
+  let end = ''
+  for await (const part of first!) {
+    bytes += (part as Buffer).length
+    end = (end + String(part)).slice(-20)
+  }
+  t.ok(bytes > PIECES * 8000, 'the one that reads gets all of it')
+  t.ok(end.endsWith(DONE))
+})
+
+t.test('a file that changes is taken over, a bad one is not', async (t) => {
+  const [a, b] = (await fakes(t, says('a'), says('b'))) as [FakeUpstream, FakeUpstream]
+  const file = await declare(t, [member('one', a)])
+  const errors: object[] = []
+  const upstreams = await openUpstreams({
+    file,
+    env: () => undefined,
+    log: { ...SILENT, error: (facts) => errors.push(facts) },
+    pollMs: 60_000,
+  })
+  t.teardown(() => upstreams.close())
+  const names = () => upstreams.states().map(({ name }) => name)
+  await writeFile(file, 'upstreams:\n  - name: two\n    wire: [')
+  await upstreams.reload()
+  await upstreams.reload()
+  t.same(names(), ['one'])
+  t.match(errors, [{ err: /line 3/ }])
+  t.equal(errors.length, 1, 'said once')
+  await writeFile(file, JSON.stringify({ upstreams: [member('two', b), member('one', a)] }))
+  await upstreams.reload()
+  t.same(names(), ['two', 'one'])
+  t.ok(upstreams.serves('chat'))
+  t.notOk(upstreams.serves('responses'))
+})
+
+t.test('a key is taken from its file, and again when that changes', async (t) => {
+  const [a] = (await fakes(t, says('a'))) as [FakeUpstream]
+  const file = await declare(t, [member('one', a, { apiKeyFile: 'key.txt' })])
+  await t.rejects(openUpstreams({ file, env: () => undefined, log: SILENT }), /apiKeyFile cannot be read \(ENOENT\)/)
+  await writeFile(join(dirname(file), 'key.txt'), 'first\n')
+  const gateway = await openGateway(t, { upstreams: { file } })
+  await chat(gateway)
+  await writeFile(join(dirname(file), 'key.txt'), 'second\n')
+  await gateway.upstreams.reload()
+  await chat(gateway)
+  t.same(
+    a.asked.map(({ headers }) => headers.authorization),
+    ['Bearer first', 'Bearer second'],
+  )
+})
+
+t.test('what is wrong with a file is said in one sentence with its line', async (t) => {
+  const keys = { env: (name: string) => (name === 'KEY' ? 'k' : undefined), readFile: () => 'k' }
+  const one = 'upstreams:\n  - name: a\n    baseUrl: https://models.test/v1/\n    model: m\n    wire: chat\n'
+  t.match(parseUpstreams('u.yaml', `${one}    apiKeyEnv: KEY\n`, keys), [
+    {
+      name: 'a',
+      baseUrl: 'https://models.test/v1',
+      apiKey: 'k',
+      weight: 1,
+      priority: 0,
+      timeouts: { connectMs: 2000, firstByteMs: 120_000, idleMs: 300_000 },
+      retry: { attempts: 2 },
+      breaker: { failures: 5, windowSeconds: 30, openSeconds: 10 },
+    },
+  ])
+  const wrong: [string, string][] = [
+    ['', 'UPSTREAMS u.yaml: the file must be object.'],
+    ['upstreams: []', 'line 1: upstreams must not have fewer than 1 items.'],
+    [`${one}    colour: red\n`, 'line 6: upstreams[0].colour is not a setting.'],
+    [one.replace('wire: chat', 'wire: both ways'), 'line 5: upstreams[0].wire must be one of chat, responses, both.'],
+    [one.replace('    model: m\n', ''), 'line 2: upstreams[0].model is missing.'],
+    [one.replace('https:', 'ftp:'), 'line 3: upstreams[0].baseUrl must be an http or https address, or echo:.'],
+    [one.replace('https://', 'https://me:secret@'), 'line 3: upstreams[0].baseUrl must have no user, password or fragment.'],
+    [`${one}    apiKeyEnv: OTHER\n`, 'line 6: upstreams[0].apiKeyEnv names OTHER, which is not set.'],
+    [`${one}    apiKeyEnv: KEY\n    apiKey: x\n`, 'line 6: upstreams[0].apiKeyEnv must not stand beside apiKey.'],
+    [`${one}    apiKey: "a b"\n`, 'line 6: upstreams[0].apiKey does not give a key that can stand in a header.'],
+    [`${one}    headers: {Host: x}\n`, 'line 6: upstreams[0].headers must not set Host.'],
+    [`${one}    timeouts: {connectMs: soon}\n`, 'line 6: upstreams[0].timeouts.connectMs must be integer.'],
+    [one + one.replace('upstreams:\n', ''), 'line 6: upstreams[1].name is there twice.'],
+    ['upstreams:\n  - name: a\n   wire: x\n', 'line 3: '],
+    ['a: &a [*a, *a]\nb: {<<: *a}\n', 'UPSTREAMS u.yaml'],
+  ]
+  for (const [text, sentence] of wrong)
+    t.throws(
+      () => parseUpstreams('u.yaml', text, keys),
+      { name: 'UpstreamsError', message: new RegExp(sentence.replaceAll(/[.[\]*+?^$(){}|\\]/g, '\\$&')) },
+      sentence,
+    )
+})
