@@ -13,6 +13,7 @@ import { REPOSITORY, start, type Program } from './program.ts'
 /** Times short enough that leases run out and deliveries are made again while a run lasts. */
 const ENV = { EGRESS_ALLOW: '127.0.0.1/32', TASK_LEASE_SECONDS: '2', WEBHOOK_DELAYS_SECONDS: '0,0.5,1,2,4,8', WORKER_SLOTS: '4' }
 const CREATORS = 4
+const CREATE_PAUSE_MS = 100
 const CODERS = 4
 
 export type Report = {
@@ -49,7 +50,8 @@ export async function chaos({ kills, random, tell = () => {} }: { kills: number;
     const body = { kind: 'image', prompt: `order ${orders++}`, size: '32x32', webhook_url: `${receiver.url}/hook` }
     const { status, body: record } = await answer(await post(running, keys.media, '/api/v1/generations', body))
     if (status === 202) told.accepted.add(String(at(record, 'id')))
-    if (status === 429) await pause(50)
+    // No faster than tasks are run, or the end would mostly be waiting for a long queue.
+    await pause(CREATE_PAUSE_MS)
   }
   const code = async (running: Program) => {
     if ((await chat(running, keys.coding)).status === 200) told.answered++

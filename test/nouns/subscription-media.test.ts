@@ -35,6 +35,10 @@ function subject(terms = mediaTerms()) {
     balance: () => balanceOf(record!.media!),
     media: () => record!.media!,
     record: () => record!,
+    /** As the store counts its writes. */
+    written: (version: number) => {
+      record = { ...record!, version }
+    },
     at: (ms: number) => {
       now = ms
     },
@@ -65,6 +69,24 @@ t.test('a charge is never more than the hold and never mints credit', async (t) 
   s.hold('b', 100)
   s.close('b', -5000)
   t.equal(s.balance().burned, 100)
+})
+
+t.test('what a request holds again after its task was paid is given back whole, also when the task is settled once more', async (t) => {
+  const s = subject()
+  const close = (epoch: number) => s.run({ op: 'close', task: 'a', actual: 300, epoch })
+  s.written(5)
+  s.hold('a', 400)
+  s.written(6)
+  t.match(s.claim('w1'), { outcome: 'claimed', epoch: 6 })
+  s.written(7)
+  t.same(close(6), { outcome: 'closed', available: 700 })
+  s.written(8)
+  t.same(s.hold('a', 400), { outcome: 'held' }, 'the record cannot know that it held for this task before')
+  t.same(close(6), { outcome: 'closed', available: 700 })
+  s.hold('a', 400)
+  t.match(s.claim('w2'), { outcome: 'claimed', epoch: 9 })
+  t.same(close(6), { outcome: 'closed', available: 700 }, 'not even when a worker has claimed it')
+  t.equal(s.balance().burned, 300)
 })
 
 t.test('a task that came to nothing gives all back and is not counted as used', async (t) => {

@@ -1,0 +1,38 @@
+/** The whole program in this process, as role `all` over embedded doors in a folder of the test, with the demo tenant of `plans/`. It does not listen. */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { FastifyInstance } from 'fastify'
+import pino from 'pino'
+import { Registry } from 'prom-client'
+import type { Test } from 'tap'
+import { buildApp, openDoors } from '../../src/app.ts'
+import { embeddedPaths, readConfig } from '../../src/config.ts'
+import { eventually } from '../flows/eventually.ts'
+
+export type Whole = {
+  app: FastifyInstance
+  /** The API key of the demo tenant in a Secret, once it is there. */
+  key(secretName: 'demo-media-key' | 'demo-coding-key'): Promise<string>
+}
+
+type Options = { folder?: string; env?: Record<string, string>; before?: (app: FastifyInstance) => void }
+
+/** Opens it in a folder, with these settings; `before` sees the application before anything of it is loaded. Rejects with what stops the start. */
+export async function openWhole(t: Test, { folder = t.testdir(), env = {}, before = () => {} }: Options = {}): Promise<Whole> {
+  const dataDir = join(folder, 'data')
+  const { config } = readConfig({ DATA_DIR: dataDir, PORT: '0', RESOURCES_URL: `files:${join(import.meta.dirname, '../../plans')}`, SHUTDOWN_SECONDS: '1', ...env })
+  const surroundings = { config, log: pino({ level: 'silent' }), clock: Date.now }
+  const doors = await openDoors(surroundings, (_name, open) => open())
+  const app = buildApp(surroundings, doors, new Registry())
+  before(app)
+  t.teardown(async () => {
+    await app.close()
+    await doors.close()
+  })
+  await app.ready()
+  return {
+    app,
+    key: (secretName) =>
+      eventually(`the Secret ${secretName}`, () => readFile(join(embeddedPaths(dataDir).secrets, 'demo', secretName, 'api-key'), 'utf8').catch(() => null)),
+  }
+}
