@@ -6,7 +6,9 @@ import fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } 
 import { Counter, type Registry } from 'prom-client'
 import auth from '../plugins/auth/auth.ts'
 import dispatcher from '../plugins/dispatcher/dispatcher.ts'
+import docs from '../plugins/docs/docs.ts'
 import files from '../plugins/files/files.ts'
+import mcp from '../plugins/mcp/mcp.ts'
 import media from '../plugins/media/media.ts'
 import worker from '../plugins/worker/worker.ts'
 import controller from '../plugins/controller/controller.ts'
@@ -15,6 +17,7 @@ import { answerUnparsable, answerUnroutable } from '../plugins/errors/unparsable
 import metering from '../plugins/metering/metering.ts'
 import openai from '../plugins/openai/openai.ts'
 import ops from '../plugins/ops/ops.ts'
+import thirdParty from '../plugins/third-party/third-party.ts'
 import { openBroker, type Broker } from './broker/broker.ts'
 import { ConfigError, embeddedPaths, type Config, type Role } from './config.ts'
 import { openEgress, type Egress } from './egress/egress.ts'
@@ -160,16 +163,24 @@ export function buildApp(surroundings: Surroundings, doors: Doors, registry: Reg
   app.decorate('tasks', taskDoors(app, doors))
   app.register(errors)
   app.register(ops, { registry })
-  // After every plugin had its chance to add engines, and before any loop runs.
-  app.addHook('onReady', () => doors.engines.ready())
   const runs = (...roles: Role[]) => config.ROLE === 'all' || roles.includes(config.ROLE)
+  // After every plugin had its chance to add engines, and before any loop runs.
+  if (runs('gateway', 'worker')) app.addHook('onReady', () => doors.engines.ready())
   if (runs('gateway')) {
+    app.register(docs)
     app.register(files)
+  }
+  // A worker needs the engines of third-party plugins. Their routes are behind keys there too.
+  if (runs('gateway') || (runs('worker') && config.PLUGINS.length > 0)) {
     app.register(async (gateway) => {
       gateway.register(auth)
       gateway.register(metering)
-      gateway.register(openai)
-      gateway.register(media, { prefix: '/api/v1' })
+      if (runs('gateway')) {
+        gateway.register(openai)
+        gateway.register(media, { prefix: '/api/v1' })
+        gateway.register(mcp)
+      }
+      gateway.register(thirdParty, { entries: config.PLUGINS })
     })
   }
   if (runs('worker')) app.register(worker)

@@ -95,6 +95,25 @@ const networks: Parse<string[]> = {
   },
 }
 
+/** A third-party plugin: its file, and the options that are given to it. */
+export type PluginEntry = { file: string; options: Record<string, string> }
+
+const plugins: Parse<PluginEntry[]> = {
+  mayBe: 'files separated by commas, each with its options as ?name=value&name=value if it has any, or empty',
+  read: (text) => {
+    const all = splitList(text).map(readPlugin)
+    return all.every((entry) => entry !== null) ? all : undefined
+  },
+}
+
+function readPlugin(text: string): PluginEntry | null {
+  const [file = '', query = '', ...rest] = text.split('?')
+  const pairs = [...new URLSearchParams(query)]
+  const options = Object.fromEntries(pairs)
+  // An option that is given twice would be lost once.
+  return file === '' || rest.length > 0 || Object.keys(options).length < pairs.length ? null : { file: resolve(file), options }
+}
+
 function splitList(text: string): string[] {
   return text.split(',').map((entry) => entry.trim()).filter((entry) => entry !== '')
 }
@@ -132,6 +151,7 @@ export const SETTINGS = {
   BROKER_URL: setting('memory:', oneOf(['memory:']), 'The doorbell between those who queue tasks and those who run them.', { orFile: true, secret: true }),
   FILES_URL: setting('disk:DATA_DIR/files', scheme('disk:'), 'Where results lie.'),
   ENGINES: setting('', optionalPath, 'File of the engines, the routing table and the price list; the preview engine with demo prices when empty.'),
+  PLUGINS: setting('', plugins, 'Third-party plugins, registered in this order.'),
   WORKER_SLOTS: setting('cores', slots, 'Tasks that one worker runs at once; as many as the machine has cores by default.'),
   EGRESS_ALLOW: setting('', list, 'Addresses, networks and hosts that the egress guard lets through, separated by commas.'),
   WEBHOOK_DELAYS_SECONDS: setting('0,30,120,600,3600', delays, 'Delay before each attempt of a webhook; their number is the number of attempts.'),

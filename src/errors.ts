@@ -6,6 +6,7 @@ export const FAILURES = {
   invalid_api_key: [401, 'authentication_error', 'The API key is missing, malformed, unknown, expired or revoked. Send it as `Authorization: Bearer <API_KEY>`.'],
   wrong_product: [403, 'permission_error', 'This API key belongs to the other product. Media API keys serve /api/v1 and /mcp, Coding Plan API keys serve /v1.'],
   key_suspended: [403, 'permission_error', 'This API key is suspended. Ask whoever manages your plan to activate it again.'],
+  origin_not_allowed: [403, 'permission_error', 'Requests from this web origin, or under this Host name, are not allowed.'],
   plan_inactive: [403, 'permission_error', 'The plan of this API key is not active. Nothing was charged.'],
   insufficient_balance: [402, 'insufficient_quota', 'The balance does not cover the estimated cost. Nothing was charged.'],
   max_cost_exceeded: [402, 'insufficient_quota', 'The estimated cost is above the given max_cost. Nothing was charged.'],

@@ -1,19 +1,19 @@
 /** The Media API, under the prefix that it is registered with (`/api/v1`). Requests and answers are those of the specification and of `docs/media.md`; the business is in `src/tasks`. */
+import { setTimeout as pause } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Failure } from '../../src/errors.ts'
-import { publicRecord } from '../../src/tasks/record.ts'
+import { findTask, recordOf, untilFinal } from '../../src/tasks/read.ts'
 import { cancel } from '../../src/tasks/settle.ts'
 import { publicQuote, quote, submit, type NewGeneration, type Submitter } from '../../src/tasks/submit.ts'
 import type { Task } from '../../src/tasks/task.ts'
-import { queuePosition } from '../../src/subscription/media.ts'
+import { mediaUsage } from '../../src/tasks/usage.ts'
+import { strictValidator } from '../../src/validator.ts'
 import { deliveryList } from './deliveries.ts'
 import { etagOf, idempotencyKey, preferredWait, rateHeaders } from './headers.ts'
 import { listTasks, type ListQuery } from './lists.ts'
 import { CreateQuery, GenerationRequest, GenerationsQuery, OperationRequest, OperationsQuery, TaskParams } from './schemas.ts'
-import { usageOf } from './usage.ts'
-import { mediaValidator } from './validator.ts'
-import { expectedWaitSeconds, untilFinal } from './waiting.ts'
+import { expectedWaitSeconds } from './waiting.ts'
 
 const reads = { api: 'media', problem: true } as const
 const creates = { ...reads, creates: true } as const
@@ -25,7 +25,7 @@ const COLLECTIONS = [
 
 async function media(app: FastifyInstance): Promise<void> {
   const { tasks } = app
-  app.setValidatorCompiler(mediaValidator())
+  app.setValidatorCompiler(strictValidator())
   app.setNotFoundHandler(app.errors.notFound(true))
 
   function submitter(request: FastifyRequest): Submitter {
@@ -34,17 +34,12 @@ async function media(app: FastifyInstance): Promise<void> {
   }
 
   /** The tenant's own visible task of that collection, or 404. */
-  async function visible(request: FastifyRequest, object: Task['object']): Promise<Task> {
+  function visible(request: FastifyRequest, object: Task['object']): Promise<Task> {
     const { id } = request.params as { id: string }
-    const task = await tasks.store.task(submitter(request).key.tenant, id)
-    if (!task || task.object !== object || task.state === 'pending' || task.state === 'rejected') throw new Failure('not_found')
-    return task
+    return findTask(tasks, submitter(request).key.tenant, id, object)
   }
 
-  async function recordOf(task: Task): Promise<Record<string, unknown>> {
-    const position = task.state === 'queued' ? queuePosition(await tasks.store.subscription(task.subscription), task.id) : null
-    return publicRecord(task, position, tasks.link)
-  }
+  const record = (task: Task) => recordOf(tasks, task)
 
   app.post<{ Body: NewGeneration; Querystring: { dry_run?: boolean } }>('/generations', { config: creates, schema: { body: GenerationRequest, querystring: CreateQuery } }, async (request, reply) => {
     const caller = submitter(request)
@@ -55,19 +50,19 @@ async function media(app: FastifyInstance): Promise<void> {
     }
     const { outcome, task } = await submit(tasks, caller, request.body, key)
     reply.headers({ location: `${app.prefix}/generations/${task.id}`, ...rateHeaders(await tasks.store.subscription(task.subscription), app.clock()) })
-    if (outcome === 'replayed') return reply.header('idempotency-replayed', 'true').code(200).send(await recordOf(task))
+    if (outcome === 'replayed') return reply.header('idempotency-replayed', 'true').code(200).send(await record(task))
     return accepted(request, reply, task)
   })
 
   /** 202 with the record; with `Prefer: wait`, 200 as soon as the task is final, 202 when the time is over first. */
   async function accepted(request: FastifyRequest, reply: FastifyReply, task: Task): Promise<FastifyReply> {
     const seconds = preferredWait(request.headers.prefer)
-    if (seconds === null) return reply.code(202).send(await recordOf(task))
-    const { task: later, final } = await untilFinal(tasks, task, seconds * 1000, reply.raw)
+    if (seconds === null) return reply.code(202).send(await record(task))
+    const { task: later, final } = await untilFinal(tasks, task, { ms: seconds * 1000, gone: () => reply.raw.destroyed, pause })
     return reply
       .header('preference-applied', `wait=${seconds}`)
       .code(final ? 200 : 202)
-      .send(await recordOf(later))
+      .send(await record(later))
   }
 
   app.post('/operations', { config: creates, schema: { body: OperationRequest, querystring: CreateQuery } }, async () => {
@@ -76,24 +71,24 @@ async function media(app: FastifyInstance): Promise<void> {
 
   for (const { path, object, query } of COLLECTIONS) {
     app.get(`/${path}`, { config: reads, schema: { querystring: query } }, async (request) =>
-      listTasks(tasks, submitter(request).key.tenant, object, request.query as ListQuery, recordOf),
+      listTasks(tasks, submitter(request).key.tenant, object, request.query as ListQuery, record),
     )
     app.get(`/${path}/:id`, { config: reads, schema: { params: TaskParams } }, async (request, reply) => {
-      const body = JSON.stringify(await recordOf(await visible(request, object)))
+      const body = JSON.stringify(await record(await visible(request, object)))
       const etag = etagOf(body)
       reply.headers({ etag, 'cache-control': 'private, no-cache' })
       if ((request.headers['if-none-match'] ?? '').split(/\s*,\s*/).some((given) => given === '*' || given.replace(/^W\//, '') === etag)) return reply.code(304).send()
       return reply.type('application/json; charset=utf-8').send(body)
     })
     app.post(`/${path}/:id/cancel`, { config: reads, schema: { params: TaskParams } }, async (request) =>
-      recordOf(await cancel(tasks, await visible(request, object))),
+      record(await cancel(tasks, await visible(request, object))),
     )
     app.get(`/${path}/:id/deliveries`, { config: reads, schema: { params: TaskParams } }, async (request) =>
       deliveryList(tasks.store, await visible(request, object)),
     )
   }
 
-  app.get('/usage', { config: reads }, async (request) => usageOf(await tasks.store.subscription(submitter(request).key.subscription), app.clock()))
+  app.get('/usage', { config: reads }, async (request) => mediaUsage(await tasks.store.subscription(submitter(request).key.subscription), app.clock()))
 }
 
 export default fp(media, { name: 'media', fastify: '5.x', encapsulate: true, dependencies: ['errors', 'auth'] })

@@ -2,21 +2,16 @@
 import { Type } from 'typebox'
 import { OPERATIONS } from '../../src/engines/routes.ts'
 import { GENERATION_FIELDS, KINDS } from '../../src/generations.ts'
+import { STATUSES } from '../../src/tasks/record.ts'
+import { TASK_FIELDS } from '../../src/tasks/request.ts'
 
 const closed = { additionalProperties: false }
-const STATUSES = ['queued', 'processing', 'completed', 'failed', 'canceled'] as const
-
-const webhookUrl = Type.String({ minLength: 1, maxLength: 2048, description: 'Where task.completed, task.failed and task.refunded are delivered.' })
-const metadata = Type.Record(Type.String({ pattern: '^.{1,64}$' }), Type.String({ maxLength: 512 }), { maxProperties: 16, description: 'Up to 16 pairs of your own.' })
-const maxCost = Type.String({ maxLength: 24, description: 'A decimal string. A higher estimate is refused with max_cost_exceeded.' })
 
 export const GenerationRequest = Type.Object(
   {
     kind: Type.Enum([...KINDS]),
     ...GENERATION_FIELDS,
-    webhook_url: Type.Optional(webhookUrl),
-    metadata: Type.Optional(metadata),
-    max_cost: Type.Optional(maxCost),
+    ...TASK_FIELDS,
   },
   { ...closed, $id: 'GenerationRequest', title: 'GenerationRequest' },
 )

@@ -1,23 +1,6 @@
-/** Waiting for a task on a client's behalf, and telling how long it may take. */
-import type { ServerResponse } from 'node:http'
+/** Telling how long a task may wait. */
 import type { Store } from '../../src/store/store.ts'
-import type { TaskDoors } from '../../src/tasks/doors.ts'
 import type { Quote } from '../../src/tasks/submit.ts'
-import { FINAL, type Task } from '../../src/tasks/task.ts'
-
-const LOOK_MS = 100
-
-/** Looks at the task until it is final, `ms` have passed, or the client left. Answers the newest that was seen. */
-export async function untilFinal({ store, clock }: TaskDoors, task: Task, ms: number, response: ServerResponse): Promise<{ task: Task; final: boolean }> {
-  const until = clock() + ms
-  for (let latest = task; ; ) {
-    if (FINAL.includes(latest.state)) return { task: latest, final: true }
-    const remainingMs = until - clock()
-    if (remainingMs <= 0 || response.destroyed) return { task: latest, final: false }
-    await new Promise((resolve) => setTimeout(resolve, Math.min(LOOK_MS, remainingMs)))
-    latest = (await store.task(task.tenant, task.id)) ?? latest
-  }
-}
 
 const SAMPLES = 10
 

@@ -22,7 +22,9 @@ export function hold(record: Subscription | null, input: In<'hold'>, now: number
   if (input.amount > available) return { record, answer: { outcome: 'insufficient', available } }
   const share = input.keyCap === null ? available : Math.max(0, input.keyCap - keyUsed(account, input.keyId))
   if (input.amount > share) return { record, answer: { outcome: 'key_full', available: share } }
-  const taken: Hold = { period: account.period.n, amount: input.amount, kind: input.kind, keyId: input.keyId, epoch: 0, run: null, readyAt: now, at: now }
+  // Epochs begin at the record's version, so that a hold which is taken again for the same task, after its own was closed, has none of the old ones.
+  const epoch = record.version
+  const taken: Hold = { period: account.period.n, amount: input.amount, kind: input.kind, keyId: input.keyId, epoch, run: null, readyAt: now, at: now }
   const next = { ...account, holds: { ...account.holds, [input.task]: taken } }
   return { record: withAccount({ ...record, rate: rate.rate }, next), answer: { outcome: 'held' } }
 }
@@ -61,8 +63,9 @@ export function close(record: Subscription | null, input: In<'close'>, now: numb
   const held = account.holds[input.task]
   if (!held) return { record, answer: { outcome: 'none', available: balanceOf(account).available } }
   const { [input.task]: _ended, ...holds } = account.holds
-  const cost = Math.min(Math.max(input.actual ?? 0, 0), held.amount)
-  const count = (period: MediaPeriod) => (period.n === held.period && input.actual !== null ? burn(period, held.kind, cost, now) : period)
+  const ran = input.actual !== null && (input.epoch === undefined || (held.run !== null && held.epoch === input.epoch))
+  const cost = ran ? Math.min(Math.max(input.actual ?? 0, 0), held.amount) : 0
+  const count = (period: MediaPeriod) => (period.n === held.period && ran ? burn(period, held.kind, cost, now) : period)
   const next: MediaAccount = {
     ...account,
     holds,

@@ -84,8 +84,11 @@ export type Operations = {
   }
   claim: { in: { claim: string; kinds: string[] }; out: { outcome: 'claimed'; task: string; epoch: number } | { outcome: 'none' } }
   wait: { in: { task: string; epoch: number; readyAt: number }; out: { outcome: 'waiting' | 'none' } }
-  /** `actual` null: the task came to nothing, all of the hold goes back. */
-  close: { in: { task: string; actual: number | null }; out: { outcome: 'closed' | 'none'; available: number } }
+  /**
+   * `actual` null: the task came to nothing, all of the hold goes back. `epoch`: the claim that it ran under; a hold with another epoch was taken by a request that
+   * came late, when the task's own was closed already, and goes back as well.
+   */
+  close: { in: { task: string; actual: number | null; epoch?: number }; out: { outcome: 'closed' | 'none'; available: number } }
   archived: { in: { n: number }; out: { outcome: 'archived' | 'none' } }
 }
 

@@ -1,8 +1,53 @@
 /** A task as the wire shows it: the record of creation, retrieval and lists (`docs/media.md`, "The record"). */
+import { Type } from 'typebox'
+import { KINDS } from '../generations.ts'
 import { formatMoney } from '../money.ts'
 import { durationSeconds, type Task, type TaskResult, type TaskState } from './task.ts'
 
-export type PublicStatus = 'queued' | 'processing' | 'completed' | 'failed' | 'canceled'
+export const STATUSES = ['queued', 'processing', 'completed', 'failed', 'canceled'] as const
+export type PublicStatus = (typeof STATUSES)[number]
+
+const orNull = (type: string, description: string, more: object = {}) => Type.Unsafe({ type: [type, 'null'], description, ...more })
+const timeOrNull = (description: string) => orNull('string', description, { format: 'date-time' })
+
+const Result = Type.Object({
+  image_url: Type.Optional(Type.String({ description: 'Signed address of the image.' })),
+  video_url: Type.Optional(Type.String({ description: 'Signed address of the video.' })),
+  audio_url: Type.Optional(Type.String({ description: 'Signed address of the music.' })),
+  content_type: Type.String(),
+  bytes: Type.Integer(),
+  width: orNull('integer', 'Pixels.'),
+  height: orNull('integer', 'Pixels.'),
+  duration_ms: orNull('integer', 'Length of a video or of music.'),
+  expires_at: Type.String({ format: 'date-time', description: 'The address serves until then.' }),
+})
+
+/** What `publicRecord` returns. */
+export const TaskRecord = Type.Object({
+  id: Type.String({ description: 'UUID v7; the task_id of webhooks.' }),
+  object: Type.Enum(['generation', 'operation']),
+  kind: Type.Optional(Type.Enum([...KINDS], { description: 'Of a generation.' })),
+  prompt: Type.Optional(orNull('string', 'Of a generation.')),
+  operation: Type.Optional(Type.String({ description: 'Of an operation.' })),
+  input: Type.Optional(Type.Object({}, { additionalProperties: true, description: 'Of an operation: its parameters as validated.' })),
+  status: Type.Enum([...STATUSES]),
+  progress: Type.Integer({ minimum: 0, maximum: 100, description: 'Percent; never goes down; 100 when completed.' }),
+  queue_position: orNull('integer', '1 for the next; null once processing.'),
+  result: Type.Union([Result, Type.Null()], { description: 'Null until completed.' }),
+  error: Type.Union([Type.Object({ code: Type.String(), message: Type.String() }), Type.Null()], { description: 'Why it failed.' }),
+  estimated_cost: Type.String({ description: 'What is held for it, a decimal string.' }),
+  actual_cost: orNull('string', 'What was charged, once it ended.'),
+  refund_amount: orNull('string', 'What of the estimate was given back.'),
+  attempts: Type.Integer({ description: 'Runs begun and not handed back.' }),
+  duration_seconds: orNull('integer', 'Processing time.'),
+  webhook_url: orNull('string', 'Where its events are delivered.'),
+  metadata: Type.Record(Type.String(), Type.String()),
+  created_at: Type.String({ format: 'date-time' }),
+  started_at: timeOrNull('Beginning of the first run.'),
+  completed_at: timeOrNull('Set when completed.'),
+  failed_at: timeOrNull('Set when failed.'),
+  canceled_at: timeOrNull('Set when canceled.'),
+})
 
 /** What waits for another attempt, or settles, is still being processed to a client. */
 export function publicStatus(task: Pick<Task, 'state' | 'startedAt'>): PublicStatus {

@@ -19,7 +19,7 @@ export async function settle(doors: TaskDoors, task: Task): Promise<Task | null>
   if (!outcome) throw new TypeError(`task ${task.id} is settling without an outcome`)
   // The charge is computed from the task and never from the answer of `close`, which a repeated settlement cannot tell again.
   const charge = outcome.outcome === 'completed' ? Math.min(Math.max(outcome.cost, 0), task.estimatedCost) : 0
-  const closed = await store.change(task.subscription, { op: 'close', task: task.id, actual: outcome.outcome === 'completed' ? charge : null }, clock())
+  const closed = await store.change(task.subscription, { op: 'close', task: task.id, actual: outcome.outcome === 'completed' ? charge : null, epoch: task.epoch }, clock())
   const now = clock()
   const ended: Task = {
     ...task,

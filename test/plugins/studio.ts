@@ -1,6 +1,6 @@
 /** The Media API, a worker and a dispatcher over a real store, real files and a scriptable engine, in one process and on the test's clock. */
 import { randomUUIDv7 } from 'node:crypto'
-import type { LightMyRequestResponse } from 'fastify'
+import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
 import type { Test } from 'tap'
 import dispatcher from '../../plugins/dispatcher/dispatcher.ts'
 import filesPlugin from '../../plugins/files/files.ts'
@@ -27,10 +27,10 @@ export type Studio = Gateway & {
   until(id: string, satisfies: (record: Record<string, unknown>) => boolean): Promise<Record<string, unknown>>
 }
 
-export type StudioOptions = { media?: Partial<NonNullable<PlanSpec['media']>>; requestsPerMinute?: number; env?: Record<string, string>; loops?: boolean }
+export type StudioOptions = { media?: Partial<NonNullable<PlanSpec['media']>>; requestsPerMinute?: number; env?: Record<string, string>; loops?: boolean; also?: (app: FastifyInstance) => unknown }
 
-/** Opens it with a plan `studio` of 10.00 and a key. Without `loops` nothing runs what is queued. */
-export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute = 1_000_000, env = {}, loops = true }: StudioOptions = {}): Promise<Studio> {
+/** Opens it with a plan `studio` of 10.00 and a key. Without `loops` nothing runs what is queued; `also` registers more beside the Media API. */
+export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute = 1_000_000, env = {}, loops = true, also = () => {} }: StudioOptions = {}): Promise<Studio> {
   const engine = fakeEngine()
   const engines = await openFakeEngines(t, engine)
   const folder = `${t.testdirName}-files`
@@ -52,6 +52,7 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
       Object.assign(opened, { files, engines, egress, sealingKeys: SEALING, tasks })
       for (const [name, value] of Object.entries(opened)) app.decorate(name, value)
       await app.register(media, { prefix: '/api/v1' })
+      await also(app)
     },
     async (root) => {
       for (const [name, value] of Object.entries(opened)) root.decorate(name, value)

@@ -143,7 +143,7 @@ t.test('PLUGINS that make no sense are refused', async (t) => {
 
 t.test('of what stands on the application a plugin sees what docs/plugins.md names, and no more', async (t) => {
   const folder = t.testdir({ 'spy.js': `${fp}export default fp(async (app) => { globalThis.seenByPlugin = app }, { name: 'spy' })` })
-  await openWhole(t, { folder, env: { PLUGINS: join(folder, 'spy.js') } })
+  await openWhole(t, { env: { PLUGINS: join(folder, 'spy.js') } })
   const { seenByPlugin: seen } = globalThis as unknown as { seenByPlugin: Record<string, unknown> }
   const bare = fastify()
   const ours = new Set<string>()

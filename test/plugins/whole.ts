@@ -1,5 +1,6 @@
-/** The whole program in this process, as role `all` over embedded doors in a folder of the test, with the demo tenant of `plans/`. It does not listen. */
-import { readFile } from 'node:fs/promises'
+/** The whole program in this process, as role `all` over embedded doors in a folder of its own, with the demo tenant of `plans/`. It does not listen. */
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import pino from 'pino'
@@ -15,11 +16,12 @@ export type Whole = {
   key(secretName: 'demo-media-key' | 'demo-coding-key'): Promise<string>
 }
 
-type Options = { folder?: string; env?: Record<string, string>; before?: (app: FastifyInstance) => void }
+type Options = { env?: Record<string, string>; before?: (app: FastifyInstance) => void }
 
-/** Opens it in a folder, with these settings; `before` sees the application before anything of it is loaded. Rejects with what stops the start. */
-export async function openWhole(t: Test, { folder = t.testdir(), env = {}, before = () => {} }: Options = {}): Promise<Whole> {
-  const dataDir = join(folder, 'data')
+/** Opens it with these settings; `before` sees the application before anything of it is loaded. Rejects with what stops the start. */
+export async function openWhole(t: Test, { env = {}, before = () => {} }: Options = {}): Promise<Whole> {
+  // Not a folder of tap's, which removes those before everything is closed.
+  const dataDir = await mkdtemp(join(tmpdir(), 'tollgate-'))
   const { config } = readConfig({ DATA_DIR: dataDir, PORT: '0', RESOURCES_URL: `files:${join(import.meta.dirname, '../../plans')}`, SHUTDOWN_SECONDS: '1', ...env })
   const surroundings = { config, log: pino({ level: 'silent' }), clock: Date.now }
   const doors = await openDoors(surroundings, (_name, open) => open())
@@ -28,6 +30,7 @@ export async function openWhole(t: Test, { folder = t.testdir(), env = {}, befor
   t.teardown(async () => {
     await app.close()
     await doors.close()
+    await rm(dataDir, { recursive: true })
   })
   await app.ready()
   return {

@@ -1,0 +1,21 @@
+# What Tollgate needs at run time, and nothing that builds.
+FROM node:26-slim AS dependencies
+WORKDIR /app
+COPY package.json package-lock.json ./
+RUN npm ci --omit=dev --ignore-scripts
+
+FROM node:26-slim
+ENV NODE_ENV=production HOST=0.0.0.0 OPS_HOST=0.0.0.0 DATA_DIR=/data
+WORKDIR /app
+COPY --from=dependencies /app/node_modules ./node_modules
+COPY package.json LICENSE ./
+COPY bin ./bin
+COPY src ./src
+COPY plugins ./plugins
+COPY crds ./crds
+COPY plans ./plans
+RUN install --directory --mode=700 --owner=1000 --group=1000 /data
+# A number, so that Kubernetes can see that it is not root.
+USER 1000:1000
+EXPOSE 8080 9090
+ENTRYPOINT ["node", "bin/tollgate.mjs"]

@@ -1,0 +1,65 @@
+/**
+ * `npm run bench`: Tollgate with everything on against a bare pass-through in the same run, as Markdown on standard output (`docs/benchmarks.md` has the method).
+ * Everything runs on loopback in a temporary folder, bounded in count and time.
+ */
+import { availableParallelism, cpus } from 'node:os'
+import { parseArgs } from 'node:util'
+import { coding } from './coding.ts'
+import { idle } from './idle.ts'
+import { latency } from './latency.ts'
+import { profile } from './profile.ts'
+import { openStage, type Stage } from './stage.ts'
+import { startUp } from './start.ts'
+import { markdown, type Table } from './table.ts'
+import { tasks } from './tasks.ts'
+
+const USAGE = `npm run bench -- [options]
+  --parts a,b       of coding, latency, idle, tasks, start, profile; all but profile by default
+  --rounds n        how often each side is measured (5)
+  --seconds n       length of a burst of coding requests (3)
+  --log-level l     LOG_LEVEL of Tollgate (info); its log goes to a file
+  --pin             gateways on the first core, the model and the clients on the second (needs taskset)
+`
+
+type Choice = { rounds: number; seconds: number }
+const PARTS: Record<string, (stage: Stage, choice: Choice) => Promise<Table | Table[]>> = { coding, latency, idle, tasks, start: startUp, profile }
+
+const { values } = parseArgs({
+  options: {
+    parts: { type: 'string', default: 'coding,latency,idle,tasks,start' },
+    rounds: { type: 'string', default: '5' },
+    seconds: { type: 'string', default: '3' },
+    'log-level': { type: 'string', default: 'info' },
+    pin: { type: 'boolean', default: false },
+    help: { type: 'boolean', default: false },
+  },
+})
+const chosen = values.parts.split(',')
+const choice = { rounds: Number(values.rounds), seconds: Number(values.seconds) }
+const possible = chosen.every((part) => Object.hasOwn(PARTS, part)) && choice.rounds >= 1 && choice.rounds <= 50 && choice.seconds > 0 && choice.seconds <= 60
+
+if (values.help || !possible) {
+  process.stderr.write(USAGE)
+  process.exitCode = values.help ? 0 : 1
+} else {
+  await measure()
+}
+
+async function measure(): Promise<void> {
+  const stage = await openStage({ logLevel: values['log-level'], pin: values.pin })
+  process.once('SIGINT', () => void stage.close().then(() => process.exit(130)))
+  try {
+    process.stdout.write(`${surroundings()}\n\n`)
+    for (const part of chosen) {
+      process.stderr.write(`${part} …\n`)
+      for (const table of [await PARTS[part]?.(stage, choice)].flat()) if (table) process.stdout.write(`${markdown(table)}\n`)
+    }
+  } finally {
+    await stage.close()
+  }
+}
+
+function surroundings(): string {
+  const pinned = values.pin ? ', gateways on the first core, model and clients on the second' : ''
+  return `Node ${process.versions.node}, ${availableParallelism()} × ${cpus()[0]?.model ?? 'unknown processor'}, ${process.platform}; ${choice.rounds} rounds, bursts of ${choice.seconds} s, LOG_LEVEL=${values['log-level']}${pinned}.`
+}

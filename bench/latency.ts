@@ -1,0 +1,46 @@
+/** What Tollgate adds to the time of one request while there is little to do: a steady rate that leaves every process mostly idle. */
+import { steadily } from './load.ts'
+import { chatBytes, STREAM_END } from './requests.ts'
+import type { Stage } from './stage.ts'
+import { percentile } from './statistics.ts'
+import type { Table } from './table.ts'
+
+const CONNECTIONS = 16
+const KINDS = [
+  { name: 'JSON, whole answer', stream: false, of: 'ms', perSecond: 200, count: 600 },
+  { name: 'streamed, first byte', stream: true, of: 'firstMs', perSecond: 50, count: 150 },
+  { name: 'streamed, whole answer', stream: true, of: 'ms', perSecond: 50, count: 150 },
+] as const
+
+type Side = 'bare' | 'tollgate' | 'direct'
+const SIDES: Side[] = ['direct', 'bare', 'tollgate']
+
+/** The model itself, the pass-through and Tollgate take turns; the percentiles are over the requests of all rounds. */
+export async function latency(stage: Stage, { rounds }: { rounds: number }): Promise<Table> {
+  const model = await stage.model()
+  const processes = { direct: model, bare: await stage.passthrough(model), tollgate: await stage.tollgate('latency', model) }
+  const key = await stage.key('latency')
+  const taken = new Map<string, { firstMs: number; ms: number }[]>()
+  const nameOf = (side: Side, stream: boolean): string => `${side} ${stream}`
+  // The first round warms up and is not counted.
+  for (let round = -1; round < rounds; round++) {
+    for (const { stream, perSecond, count } of [KINDS[0], KINDS[1]]) {
+      for (let n = 0; n < SIDES.length; n++) {
+        const side = SIDES[(n + round + SIDES.length) % SIDES.length] ?? 'direct'
+        const expected = { status: 200, end: stream ? STREAM_END : '}' }
+        const some = await steadily({ url: processes[side].url, bytes: chatBytes(key, stream) }, expected, { connections: CONNECTIONS, perSecond, count })
+        if (round >= 0) taken.set(nameOf(side, stream), [...(taken.get(nameOf(side, stream)) ?? []), ...some])
+      }
+    }
+  }
+  for (const process of Object.values(processes).toReversed()) await process.stop()
+  return {
+    title: 'Latency at a steady 200 JSON requests a second, 50 streams a second',
+    head: ['milliseconds', 'model itself, p50 / p99', 'pass-through, p50 / p99', 'Tollgate, p50 / p99', 'added to the pass-through, p50', 'p99'],
+    rows: KINDS.map(({ name, stream, of }) => {
+      const at = (side: Side, share: number): number => percentile((taken.get(nameOf(side, stream)) ?? []).map((one) => one[of]), share)
+      const both = (side: Side): string => `${at(side, 0.5).toFixed(2)} / ${at(side, 0.99).toFixed(2)}`
+      return [name, both('direct'), both('bare'), both('tollgate'), (at('tollgate', 0.5) - at('bare', 0.5)).toFixed(2), (at('tollgate', 0.99) - at('bare', 0.99)).toFixed(2)]
+    }),
+  }
+}

@@ -1,0 +1,91 @@
+/** Load on loopback, bounded in time and count: as fast as a number of clients can, or at a steady rate. */
+import { setTimeout as pause } from 'node:timers/promises'
+import { openConnection, type Connection, type Reply } from './connection.ts'
+
+export type Target = { url: string; bytes: Buffer }
+
+/** What an answer must be, for its time to count. Every other answer ends the run: what does not work is not measured. */
+export type Expected = { status: number; end: string }
+
+const MOST_REQUESTS = 500_000
+
+/** Each connection asks again as soon as it was answered, until `ms` have passed. Answers how many answers came, and in how many milliseconds. */
+export async function asFastAsPossible(target: Target, expected: Expected, { connections, ms }: { connections: number; ms: number }): Promise<{ count: number; ms: number }> {
+  const clients = await open(target.url, connections)
+  const begunMs = performance.now()
+  let count = 0
+  const client = async (connection: Connection): Promise<void> => {
+    while (performance.now() - begunMs < ms && count < MOST_REQUESTS) {
+      check(await connection.ask(target.bytes), expected)
+      count++
+    }
+  }
+  await Promise.all(clients.map(client))
+  const tookMs = performance.now() - begunMs
+  for (const connection of clients) connection.close()
+  return { count, ms: tookMs }
+}
+
+/** Sends `count` requests at `perSecond`, each when its time has come, whether or not earlier ones were answered. A request that finds all connections busy waits, and its wait counts. */
+export async function steadily(target: Target, expected: Expected, { connections, perSecond, count }: { connections: number; perSecond: number; count: number }): Promise<{ firstMs: number; ms: number }[]> {
+  const clients = await open(target.url, connections)
+  const free = [...clients]
+  const waiting: ((connection: Connection) => void)[] = []
+  const begunMs = performance.now()
+
+  async function one(): Promise<{ firstMs: number; ms: number }> {
+    const dueMs = performance.now()
+    const connection = free.pop() ?? (await new Promise<Connection>((resolve) => waiting.push(resolve)))
+    const waitedMs = performance.now() - dueMs
+    const reply = await connection.ask(target.bytes)
+    check(reply, expected)
+    const next = waiting.shift()
+    if (next) next(connection)
+    else free.push(connection)
+    return { firstMs: waitedMs + reply.firstMs, ms: waitedMs + reply.ms }
+  }
+
+  const all: Promise<{ firstMs: number; ms: number }>[] = []
+  for (let n = 0; n < count; n++) {
+    const aheadMs = (n * 1000) / perSecond - (performance.now() - begunMs)
+    if (aheadMs >= 1) await pause(aheadMs)
+    all.push(one())
+  }
+  const taken = await Promise.all(all)
+  for (const connection of clients) connection.close()
+  return taken
+}
+
+/** Opens `count` streams and leaves them open, a few at a time. Answers how to close them. */
+export async function openStreams({ url, bytes }: Target, count: number): Promise<() => void> {
+  const clients: Connection[] = []
+  for (let n = 0; n < count; n++) {
+    const connection = await openConnection(url)
+    clients.push(connection)
+    const status = await connection.begin(bytes)
+    if (status !== 200) throw new Error(`a stream was answered ${status}`)
+  }
+  return () => {
+    for (const connection of clients) connection.close()
+  }
+}
+
+/** Asks for each of `requests` once, in order, over so many connections. */
+export async function each(url: string, requests: Buffer[], expected: Expected, connections: number): Promise<void> {
+  const clients = await open(url, connections)
+  let next = 0
+  await Promise.all(
+    clients.map(async (connection) => {
+      for (let bytes = requests[next++]; bytes; bytes = requests[next++]) check(await connection.ask(bytes), expected)
+    }),
+  )
+  for (const connection of clients) connection.close()
+}
+
+function open(url: string, count: number): Promise<Connection[]> {
+  return Promise.all(Array.from({ length: count }, () => openConnection(url)))
+}
+
+function check({ status, tail }: Reply, expected: Expected): void {
+  if (status !== expected.status || !tail.includes(expected.end)) throw new Error(`an answer was ${status}, and ended with ${tail}`)
+}

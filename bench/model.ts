@@ -1,0 +1,58 @@
+/**
+ * A model upstream that costs next to nothing, in a process of its own: `POST …/chat/completions` as JSON or as events, from bytes made once. A prompt that holds
+ * `IDLE` gets one event, and then silence until the client leaves.
+ */
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { IDLE } from './requests.ts'
+
+const EVENTS = 100
+const NAME = 'bench-model'
+const usage = { prompt_tokens: 500, completion_tokens: EVENTS, total_tokens: 500 + EVENTS }
+const event = (content: object): Buffer => Buffer.from(`data: ${JSON.stringify({ id: 'chatcmpl-bench', object: 'chat.completion.chunk', created: 1_700_000_000, model: NAME, ...content })}\n\n`)
+const delta = (part: object, finish: string | null = null): Buffer => event({ choices: [{ index: 0, delta: part, logprobs: null, finish_reason: finish }] })
+
+const ANSWER = Buffer.from(
+  JSON.stringify({
+    id: 'chatcmpl-bench',
+    object: 'chat.completion',
+    created: 1_700_000_000,
+    model: NAME,
+    choices: [{ index: 0, message: { role: 'assistant', content: 'The answer is forty-two. '.repeat(40) }, logprobs: null, finish_reason: 'stop' }],
+    usage,
+  }),
+)
+const START = delta({ role: 'assistant', content: '' })
+const TOKENS = Array.from({ length: EVENTS }, (_, n) => delta({ content: ` word${n}` }))
+const STOP = delta({}, 'stop')
+const USAGE = event({ choices: [], usage })
+const DONE = Buffer.from('data: [DONE]\n\n')
+
+/** One event per turn of the event loop, so that they travel as separate writes, as those of a model do. */
+function writeEvents(events: Buffer[], response: ServerResponse, at = 0): void {
+  const next = events[at]
+  if (!next) return void response.end()
+  response.write(next)
+  setImmediate(writeEvents, events, response, at + 1)
+}
+
+function answer(body: string, response: ServerResponse): void {
+  if (!body.includes('"stream":true')) {
+    response.writeHead(200, { 'content-type': 'application/json', 'content-length': ANSWER.length }).end(ANSWER)
+    return
+  }
+  response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })
+  if (body.includes(IDLE)) return void response.write(START)
+  writeEvents([START, ...TOKENS, STOP, ...(body.includes('"include_usage":true') ? [USAGE] : []), DONE], response)
+}
+
+const server = createServer((request: IncomingMessage, response) => {
+  const chunks: Buffer[] = []
+  request.on('data', (chunk: Buffer) => chunks.push(chunk))
+  request.on('end', () => (request.method === 'POST' ? answer(Buffer.concat(chunks).toString('latin1'), response) : response.end('ok')))
+})
+server.keepAliveTimeout = 120_000
+server.listen(Number(process.env['PORT']), '127.0.0.1')
+process.once('SIGTERM', () => {
+  server.close()
+  server.closeAllConnections()
+})

@@ -1,0 +1,98 @@
+/** The processes of a run: started on a free port of loopback, waited for, measured from outside, stopped. */
+import { spawn } from 'node:child_process'
+import { closeSync, openSync, readFileSync } from 'node:fs'
+import { get } from 'node:http'
+import { createServer, type AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+
+export type Process = {
+  url: string
+  /** From the start of the process to its first 200. */
+  readyMs: number
+  /** Processor time that it took so far. */
+  cpuMs(): number
+  /** Resident memory. */
+  rssBytes(): number
+  /** SIGTERM, and SIGKILL when it takes too long. */
+  stop(): Promise<void>
+}
+
+export type Program = {
+  /** The script, below the root of the repository, and what stands before it on Node's command line. */
+  script: string
+  flags?: string[]
+  env: Record<string, string>
+  /** The file that takes what it prints. */
+  output: string
+  folder: string
+  /** What is asked for until it answers 200. */
+  ready: (port: number, opsPort: number) => string
+  /** The core that it is bound to, by taskset. */
+  core?: number | undefined
+}
+
+const ROOT = join(import.meta.dirname, '..')
+const LONGEST_START_MS = 30_000
+const LONGEST_STOP_MS = 20_000
+/** /proc counts in hundredths of a second. */
+const TICK_MS = 10
+
+/** Starts a program and waits until it is ready. It hears of its ports as PORT and OPS_PORT. Rejects when it is not ready in half a minute. */
+export async function start({ script, flags = [], env, output, folder, ready, core }: Program): Promise<Process> {
+  const [port, opsPort] = [await freePort(), await freePort()]
+  const file = openSync(output, 'a')
+  const command = [...(core === undefined ? [] : ['taskset', '-c', String(core)]), process.execPath, ...flags, join(ROOT, script)]
+  const startedMs = performance.now()
+  const child = spawn(command[0] ?? '', command.slice(1), {
+    cwd: folder,
+    env: { PATH: process.env['PATH'], ...env, PORT: String(port), OPS_PORT: String(opsPort) },
+    stdio: ['ignore', file, file],
+  })
+  closeSync(file)
+  const exited = new Promise<void>((resolve) => child.once('close', () => resolve()))
+  const stop = async (): Promise<void> => {
+    child.kill('SIGTERM')
+    const late = setTimeout(() => child.kill('SIGKILL'), LONGEST_STOP_MS)
+    await exited
+    clearTimeout(late)
+  }
+  while (!(await answers(ready(port, opsPort)))) {
+    if (child.exitCode === null && child.signalCode === null && performance.now() - startedMs < LONGEST_START_MS) await pause(2)
+    else throw await stop().then(() => new Error(`${script} was not ready:\n${readFileSync(output, 'utf8').slice(-2000)}`))
+  }
+  return {
+    url: `http://127.0.0.1:${port}`,
+    readyMs: performance.now() - startedMs,
+    cpuMs: () => cpuTicks(child.pid ?? 0) * TICK_MS,
+    rssBytes: () => rss(child.pid ?? 0),
+    stop,
+  }
+}
+
+function cpuTicks(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return Number(fields[11]) + Number(fields[12])
+}
+
+function rss(pid: number): number {
+  return Number(/^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1]) * 1024
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}
+
+function answers(url: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    get(url, { agent: false }, (response) => {
+      response.resume()
+      resolve(response.statusCode === 200)
+    }).once('error', () => resolve(false))
+  })
+}

@@ -1,0 +1,106 @@
+/** Where Tollgate's processor time goes under load: V8's sampling profiler over one burst of each kind of request. */
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { WORKLOADS } from './coding.ts'
+import { asFastAsPossible } from './load.ts'
+import type { Stage } from './stage.ts'
+import type { Table } from './table.ts'
+
+const CONNECTIONS = 32
+const WARM_MS = 3000
+const SHOWN = 30
+
+type Node = { id: number; callFrame: { functionName: string; url: string; lineNumber: number }; children?: number[] }
+type Profile = { nodes: Node[]; startTime: number; samples: number[]; timeDeltas: number[] }
+
+/** What one burst took: how often each node was seen at the top of the stack, and the processor time of the whole process, in microseconds a request. */
+type Seen = { nodes: Node[]; samples: Map<number, number>; requests: number; cpuUs: number }
+
+/** For each kind of request two tables: by function of ours with what it made libraries and Node do, and by the function at the top of the stack, whosever it is. */
+export async function profile(stage: Stage, { seconds }: { seconds: number }): Promise<Table[]> {
+  const model = await stage.model()
+  const tables: Table[] = []
+  for (const { name, bytes, expected } of WORKLOADS) {
+    const home = `profile-${name}`
+    const tollgate = await stage.tollgate(home, model, ['--cpu-prof', '--cpu-prof-dir=profiles', '--cpu-prof-interval=150'])
+    const target = { url: tollgate.url, bytes: bytes(await stage.key(home)) }
+    await asFastAsPossible(target, expected, { connections: CONNECTIONS, ms: WARM_MS })
+    const [fromUs, cpuBeforeMs] = [nowUs(), tollgate.cpuMs()]
+    const { count } = await asFastAsPossible(target, expected, { connections: CONNECTIONS, ms: seconds * 1000 })
+    const [untilUs, cpuMs] = [nowUs(), tollgate.cpuMs() - cpuBeforeMs]
+    await tollgate.stop()
+    const folder = join(stage.folder, home, 'profiles')
+    const [file = ''] = await readdir(folder)
+    const recorded = JSON.parse(await readFile(join(folder, file), 'utf8')) as Profile
+    tables.push(...tablesOf(name, { nodes: recorded.nodes, samples: busySamples(recorded, fromUs, untilUs), requests: count, cpuUs: (cpuMs * 1000) / count }))
+  }
+  await model.stop()
+  return tables
+}
+
+/** The clock that V8 stamps profiles with. */
+function nowUs(): number {
+  return Number(process.hrtime.bigint() / 1000n)
+}
+
+/**
+ * How often each node was at the top of the stack between two times, idle samples left out. Samples are counted rather than their times summed: a time also holds
+ * what the machine gave to others.
+ */
+function busySamples({ nodes, startTime, samples, timeDeltas }: Profile, fromUs: number, untilUs: number): Map<number, number> {
+  const idle = new Set(nodes.filter(({ callFrame }) => callFrame.functionName === '(idle)').map(({ id }) => id))
+  const counts = new Map<number, number>()
+  let atUs = startTime
+  for (const [n, id] of samples.entries()) {
+    atUs += timeDeltas[n] ?? 0
+    if (atUs >= fromUs && atUs <= untilUs && !idle.has(id)) counts.set(id, (counts.get(id) ?? 0) + 1)
+  }
+  return counts
+}
+
+const OURS = /^(src|plugins)\//
+
+function tablesOf(name: string, { nodes, samples, requests, cpuUs }: Seen): Table[] {
+  const byId = new Map(nodes.map((node) => [node.id, node]))
+  const parents = new Map(nodes.flatMap(({ id, children = [] }) => children.map((child) => [child, id] as const)))
+  const ownerOf = (id: number): string => {
+    let library: string | null = null
+    for (let at: number | undefined = id; at !== undefined; at = parents.get(at)) {
+      const file = fileOf(byId.get(at))
+      if (OURS.test(file)) return placeOf(byId.get(at))
+      if (file !== '' && !file.startsWith('node:')) library = packageOf(file)
+    }
+    return library ?? (placeOf(byId.get(id)).startsWith('(') ? placeOf(byId.get(id)) : 'Node')
+  }
+  const total = [...samples.values()].reduce((sum, count) => sum + count, 0)
+  const table = (title: string, groupOf: (id: number) => string, note?: string): Table => {
+    const groups = new Map<string, number>()
+    for (const [id, count] of samples) groups.set(groupOf(id), (groups.get(groupOf(id)) ?? 0) + count)
+    const rows = [...groups].sort((a, b) => b[1] - a[1]).slice(0, SHOWN)
+    return {
+      title,
+      head: ['', 'share', 'CPU a request'],
+      rows: rows.map(([place, count]) => [`\`${place}\``, `${((count * 100) / total).toFixed(1)} %`, `${((count * cpuUs) / total).toFixed(1)} µs`]),
+      ...(note ? { note } : {}),
+    }
+  }
+  const note = `${requests} requests, ${cpuUs.toFixed(0)} µs of CPU each; the profiler itself takes a part of that.`
+  return [
+    table(`Profile, ${name}: by function of ours, with what it called in libraries and Node`, ownerOf, note),
+    table(`Profile, ${name}: by function at the top of the stack`, (id) => placeOf(byId.get(id))),
+  ]
+}
+
+function fileOf(node: Node | undefined): string {
+  return (node?.callFrame.url ?? '').replace(/^.*\/node_modules\//, '').replace(/^file:\/\/.*?\/(src|plugins|bin)\//, '$1/')
+}
+
+function placeOf(node: Node | undefined): string {
+  const name = node?.callFrame.functionName || '(anonymous)'
+  const file = fileOf(node)
+  return file === '' ? name : `${name} ${file}:${(node?.callFrame.lineNumber ?? 0) + 1}`
+}
+
+function packageOf(file: string): string {
+  return file.split('/').slice(0, file.startsWith('@') ? 2 : 1).join('/')
+}

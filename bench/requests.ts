@@ -1,0 +1,30 @@
+/** The requests that are measured, as the bytes that go over the wire. */
+
+/** In a prompt: the model answers with one event, and nothing more. */
+export const IDLE = 'bench:idle'
+
+/** About the size of a question with some code beside it. */
+const PROMPT_BYTES = 2048
+
+/** What a whole streamed answer ends with. */
+export const STREAM_END = 'data: [DONE]'
+
+export type Ask = { path: string; key: string; body: object }
+
+/** A POST with a JSON body over a connection that is kept. */
+export function postBytes({ path, key, body }: Ask): Buffer {
+  const json = JSON.stringify(body)
+  const head = `POST ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(json)}\r\n\r\n`
+  return Buffer.from(head + json)
+}
+
+/** A chat request. `mark` is put into the prompt. */
+export function chatBytes(key: string, stream: boolean, { path = '/v1/chat/completions', mark = '' } = {}): Buffer {
+  const prompt = `${mark} ${'Why does this function answer twice? '.repeat(Math.ceil(PROMPT_BYTES / 37))}`.slice(0, PROMPT_BYTES)
+  const messages = [{ role: 'system', content: 'You answer questions about code.' }, { role: 'user', content: prompt }]
+  return postBytes({ path, key, body: { model: 'svc-code', messages, max_tokens: 256, ...(stream ? { stream: true } : {}) } })
+}
+
+export function imageBytes(key: string): Buffer {
+  return postBytes({ path: '/api/v1/generations', key, body: { kind: 'image', prompt: 'A lighthouse at dawn' } })
+}

@@ -1,0 +1,58 @@
+/** Media tasks per second with an engine that makes nothing: create over HTTP → hold → claim → run → file → settle → completed. */
+import { setTimeout as pause } from 'node:timers/promises'
+import { each } from './load.ts'
+import { imageBytes } from './requests.ts'
+import type { Stage } from './stage.ts'
+import { median, spread } from './statistics.ts'
+import type { Table } from './table.ts'
+
+const TASKS = 1000
+const WARM_TASKS = 200
+const CONNECTIONS = 16
+const LOOK_MS = 25
+const LONGEST_MS = 120_000
+const SUBSCRIPTIONS = [1, 20]
+
+/** Each round is a program of its own on an empty store. The time runs from the first request to the last task's completion. */
+export async function tasks(stage: Stage, { rounds }: { rounds: number }): Promise<Table> {
+  const rates = SUBSCRIPTIONS.map(() => [] as number[])
+  const accepted = SUBSCRIPTIONS.map(() => [] as number[])
+  for (let round = 0; round < rounds; round++) {
+    for (const [n, subscriptions] of SUBSCRIPTIONS.entries()) {
+      const name = `tasks-${round}-${subscriptions}`
+      const studio = await stage.studio(name, subscriptions)
+      const keys = await Promise.all(Array.from({ length: subscriptions }, (_, index) => stage.key(name, index)))
+      await complete(studio.url, keys, WARM_TASKS, 0)
+      const { acceptedMs, completedMs } = await complete(studio.url, keys, TASKS, WARM_TASKS)
+      accepted[n]?.push((TASKS * 1000) / acceptedMs)
+      rates[n]?.push((TASKS * 1000) / completedMs)
+      await studio.stop()
+    }
+  }
+  return {
+    title: `Media tasks with a no-op engine (${TASKS} tasks, ${CONNECTIONS} clients)`,
+    head: ['subscriptions', 'completed', 'by round', 'accepted while they run'],
+    rows: SUBSCRIPTIONS.map((subscriptions, n) => [subscriptions, `${median(rates[n] ?? []).toFixed(0)}/s`, spread(rates[n] ?? []), `${median(accepted[n] ?? []).toFixed(0)}/s`]),
+  }
+}
+
+/** Creates `count` tasks, spread over the keys, and waits until all are burned beside those `before`. */
+async function complete(url: string, keys: string[], count: number, before: number): Promise<{ acceptedMs: number; completedMs: number }> {
+  const requests = Array.from({ length: count }, (_, n) => imageBytes(keys[n % keys.length] ?? ''))
+  const begunMs = performance.now()
+  await each(url, requests, { status: 202, end: '}' }, CONNECTIONS)
+  const acceptedMs = performance.now() - begunMs
+  const open = new Set(keys)
+  while (open.size > 0) {
+    for (const key of open) if ((await completed(url, key)) >= (before + count) / keys.length) open.delete(key)
+    if (performance.now() - begunMs > LONGEST_MS) throw new Error('tasks were not completed in two minutes')
+    if (open.size > 0) await pause(LOOK_MS)
+  }
+  return { acceptedMs, completedMs: performance.now() - begunMs }
+}
+
+async function completed(url: string, key: string): Promise<number> {
+  const response = await fetch(`${url}/api/v1/usage`, { headers: { authorization: `Bearer ${key}` } })
+  const usage = (await response.json()) as { by: { count: number }[] }
+  return usage.by.reduce((sum, { count }) => sum + count, 0)
+}

@@ -1,0 +1,45 @@
+/**
+ * `/openapi.json`, the API reference as OpenAPI 3.1, and `/docs`, a page to read it. Public. Both are made at the first request, by an application of their own that is
+ * told the routes of this one: what documents an answer never touches the code that writes it, and a start pays for none of it.
+ */
+import type { FastifyInstance, RouteOptions } from 'fastify'
+import fp from 'fastify-plugin'
+
+export type DocumentedRoute = Pick<RouteOptions, 'url' | 'schema' | 'config'> & { method: string }
+
+export type Documented = {
+  routes: DocumentedRoute[]
+  /** Schemas that a plugin shares between its routes, by `$id`. */
+  shared: Map<string, object>
+}
+
+/** The reference and its page. `public` is PUBLIC_URL, or null. */
+const ADDRESSES = ['/openapi.json', '/docs', '/docs/*']
+
+async function docs(app: FastifyInstance): Promise<void> {
+  const documented: Documented = { routes: [], shared: new Map() }
+  let opening: Promise<FastifyInstance> | null = null
+
+  app.addHook('onRoute', function collect({ url, schema, config, method }) {
+    for (const one of [method].flat()) {
+      // A HEAD is told by its GET; what has neither a product nor a page of the reference is no part of the API.
+      if (one !== 'HEAD' && !ADDRESSES.includes(url)) documented.routes.push({ method: one, url, ...(schema ? { schema } : {}), ...(config ? { config } : {}) })
+    }
+    for (const [id, shared] of Object.entries(this.getSchemas())) documented.shared.set(id, shared as object)
+  })
+
+  for (const url of ADDRESSES) {
+    app.get(url, async (request, reply) => {
+      opening ??= import('./reference.ts').then(({ openReference }) => openReference(documented, { publicUrl: app.config.PUBLIC_URL, notFound: (asked) => app.errors.body(app.errors.fail('not_found'), asked) }))
+      const reference = await opening
+      reply.hijack()
+      // What is hijacked loses the headers that hooks have set.
+      for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) reply.raw.setHeader(name, value)
+      reference.routing(request.raw, reply.raw)
+    })
+  }
+
+  app.addHook('onClose', async () => (await opening)?.close())
+}
+
+export default fp(docs, { name: 'docs', fastify: '5.x', dependencies: ['errors'], decorators: { fastify: ['config'] } })

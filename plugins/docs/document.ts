@@ -1,0 +1,41 @@
+/** What the reference says of a route: what it validates, from its own schema, and what it answers, from `operations.ts`. Pure. */
+import type { FastifySchema } from 'fastify'
+import type { FailureCode } from '../../src/errors.ts'
+import type { DocumentedRoute } from './docs.ts'
+import { failureAnswers } from './failures.ts'
+import { OPERATIONS, type Answer } from './operations.ts'
+
+/** Part of the API: what takes a key, and what the reference has a page for. */
+export function isDocumented({ method, url, config }: DocumentedRoute): boolean {
+  return config?.api !== undefined || `${method} ${url}` in OPERATIONS
+}
+
+/** The route's own schema with everything that documents it. A route of a third-party plugin may say it all by itself. */
+export function schemaOf(route: DocumentedRoute): FastifySchema {
+  const { method, url, schema = {}, config } = route
+  const operation = OPERATIONS[`${method} ${url}`]
+  const own = { summary: `${method} ${url}`, tags: ['Plugins'], operationId: operationId(method, url), ...schema }
+  const { answers, failures = [], ...said } = operation ?? { answers: {} }
+  const security = config?.api === undefined ? [] : [{ [config.api]: [] }]
+  const response = { ...failureAnswers([...commonFailures(route), ...failures], config?.problem === true), ...Object.fromEntries(Object.entries(answers).map(described)) }
+  return { ...own, ...said, security, response: { ...response, ...(schema.response as object | undefined) } } as FastifySchema
+}
+
+function operationId(method: string, url: string): string {
+  return `${method.toLowerCase()}${url.replaceAll(/[^A-Za-z0-9]+/g, '_')}`
+}
+
+function described([status, { description, content = {}, headers }]: [string, Answer]): [string, object] {
+  const bodies = Object.fromEntries(Object.entries(content).map(([type, schema]) => [type, { schema }]))
+  return [status, Object.keys(bodies).length > 0 ? { description, content: bodies, ...(headers ? { headers } : {}) } : { description, type: 'null', ...(headers ? { headers } : {}) }]
+}
+
+/** What can go wrong with a route because of what it is. */
+function commonFailures({ method, schema = {}, config }: DocumentedRoute): FailureCode[] {
+  const codes: FailureCode[] = ['internal', 'unavailable']
+  if (config?.api !== undefined) codes.push('invalid_api_key', 'wrong_product', 'key_suspended', 'rate_limited')
+  if (config?.creates) codes.push('plan_inactive')
+  if (method === 'POST') codes.push('invalid_json', 'unsupported_media_type', 'payload_too_large', 'request_timeout')
+  if (schema.body || schema.querystring || config?.admits) codes.push('invalid_request')
+  return codes
+}

@@ -1,0 +1,53 @@
+/**
+ * `POST /mcp`: the Media API's verbs as tools of the Model Context Protocol, over Streamable HTTP without sessions (`docs/mcp.md`). Revision 2026-07-28 is served, and
+ * those of 2025 that have a handshake. The key is checked by `auth`; Origin and Host are checked here, because the SDK looks at none of them.
+ */
+import type { FastifyInstance } from 'fastify'
+import fp from 'fastify-plugin'
+import { Type } from 'typebox'
+import { Failure } from '../../src/errors.ts'
+import { strictValidator } from '../../src/validator.ts'
+import type { Endpoint } from './endpoint.ts'
+import { isOwnHost, isOwnOrigin } from './origins.ts'
+
+const BODY_LIMIT = 1024 * 1024
+
+/** One JSON-RPC message. Batches, which the revision of 2025-06-18 removed, are none: each could carry any number of answers. */
+const Message = Type.Object(
+  { jsonrpc: Type.Literal('2.0'), id: Type.Optional(Type.Unsafe({ type: ['string', 'number', 'null'] })), method: Type.Optional(Type.String()) },
+  { additionalProperties: true },
+)
+
+async function mcp(app: FastifyInstance): Promise<void> {
+  let opening: Promise<Endpoint> | null = null
+  let stopping = false
+
+  app.setValidatorCompiler(strictValidator())
+
+  app.addHook('onRequest', async ({ headers, socket }) => {
+    const place = { host: app.config.HOST, port: socket.localPort, publicUrl: app.config.PUBLIC_URL }
+    const allowed = isOwnHost(headers.host, place) && (headers.origin === undefined || isOwnOrigin(headers.origin, place))
+    if (!allowed) throw new Failure('origin_not_allowed')
+  })
+
+  app.post('/mcp', { bodyLimit: BODY_LIMIT, config: { api: 'media' }, schema: { body: Message } }, async (request, reply) => {
+    const { caller } = request
+    if (!caller) throw new Failure('invalid_api_key')
+    // The SDK takes a fifth of a second and 20 MB: nobody pays for it who serves no MCP.
+    opening ??= import('./endpoint.ts').then(({ openEndpoint }) => openEndpoint(app))
+    const endpoint = await opening
+    const visit = { caller, request, gone: () => stopping || reply.raw.destroyed }
+    reply.hijack()
+    // What is hijacked loses the headers that hooks have set.
+    for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) reply.raw.setHeader(name, value)
+    await endpoint.serve(visit, reply.raw)
+  })
+
+  // Whoever waits for a task gets its record as it is now.
+  app.addHook('preClose', async () => {
+    stopping = true
+  })
+  app.addHook('onClose', async () => (await opening)?.close())
+}
+
+export default fp(mcp, { name: 'mcp', fastify: '5.x', encapsulate: true, dependencies: ['errors', 'auth'], decorators: { fastify: ['tasks', 'files', 'config', 'clock'] } })

@@ -1,0 +1,126 @@
+/** The tools: each is a verb of the REST API, through the same code. */
+import { setTimeout as pause } from 'node:timers/promises'
+import type { ContentBlock, ServerContext, ToolAnnotations } from '@modelcontextprotocol/server'
+import type { FastifyInstance } from 'fastify'
+import { Type } from 'typebox'
+import { GENERATION_FIELDS } from '../../src/generations.ts'
+import { findTask, recordOf, untilFinal } from '../../src/tasks/read.ts'
+import { publicStatus, TaskRecord } from '../../src/tasks/record.ts'
+import { IDEMPOTENCY_KEY, TASK_FIELDS } from '../../src/tasks/request.ts'
+import { submit, type NewGeneration } from '../../src/tasks/submit.ts'
+import type { Task } from '../../src/tasks/task.ts'
+import { MediaUsage, mediaUsage } from '../../src/tasks/usage.ts'
+import type { Visit } from './endpoint.ts'
+import { mediaContent } from './content.ts'
+
+type Answer = {
+  /** The record of the REST API. */
+  record: Record<string, unknown>
+  /** What stands beside its text: the media itself, links to it. */
+  more: ContentBlock[]
+}
+
+export type Tool = {
+  name: string
+  title: string
+  description: string
+  annotations: ToolAnnotations
+  /** JSON Schemas of the arguments and of the record. */
+  input: object
+  output: object
+  /** It makes something that is paid for. */
+  creates: boolean
+  /** `args` passed the schema. Throws the failures of the REST API. */
+  call(args: Record<string, unknown>, visit: Visit, context: ServerContext): Promise<Answer>
+}
+
+const closed = { additionalProperties: false }
+/** SDK clients give up after 60 seconds. */
+const LONGEST_WAIT_SECONDS = 45
+
+const waitSeconds = Type.Integer({
+  minimum: 0,
+  maximum: LONGEST_WAIT_SECONDS,
+  default: 0,
+  description: 'Seconds to wait for the end of the task. The answer is its record then, whatever its status.',
+})
+
+const { prompt, size, aspect_ratio, seed, output_format } = GENERATION_FIELDS
+
+const GenerateImage = Type.Object(
+  {
+    prompt,
+    size,
+    aspect_ratio,
+    seed,
+    output_format,
+    ...TASK_FIELDS,
+    idempotency_key: Type.Optional(Type.String({ pattern: IDEMPOTENCY_KEY, description: 'The same key with the same arguments is the same task: use one to repeat a call safely.' })),
+    wait_seconds: Type.Optional(waitSeconds),
+  },
+  closed,
+)
+
+const GetTask = Type.Object({ task_id: Type.String({ minLength: 1, maxLength: 100, description: 'The id of a record.' }), wait_seconds: Type.Optional(waitSeconds) }, closed)
+
+const reads: ToolAnnotations = { readOnlyHint: true, openWorldHint: false }
+const creates: ToolAnnotations = { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: true }
+
+export function mediaTools({ tasks, files, clock }: Pick<FastifyInstance, 'tasks' | 'files' | 'clock'>): Tool[] {
+  /** The record of a task, at once or when it ended, with its media. */
+  async function answer(task: Task, seconds: unknown, { gone, request }: Visit, context: ServerContext): Promise<Answer> {
+    const patience = { ms: Number(seconds ?? 0) * 1000, gone: () => gone() || context.mcpReq.signal.aborted, pause, looked: progressTold(context) }
+    const latest = (await untilFinal(tasks, task, patience)).task
+    return { record: await recordOf(tasks, latest), more: await mediaContent({ files, link: tasks.link, log: request.log }, latest) }
+  }
+
+  return [
+    {
+      name: 'generate_image',
+      title: 'Generate an image',
+      description: 'Creates a paid task that makes one image from a prompt. The price is held at once and charged when the image is there; a task that fails costs nothing.',
+      annotations: creates,
+      input: GenerateImage,
+      output: TaskRecord,
+      creates: true,
+      async call({ wait_seconds: seconds, idempotency_key: key, ...body }, visit, context) {
+        const { task } = await submit(tasks, visit.caller, { kind: 'image', ...body } as NewGeneration, typeof key === 'string' ? key : null)
+        return answer(task, seconds, visit, context)
+      },
+    },
+    {
+      name: 'get_task',
+      title: 'Get a task',
+      description: 'The record of a task, and its media once it is completed.',
+      annotations: reads,
+      input: GetTask,
+      output: TaskRecord,
+      creates: false,
+      call: async ({ task_id: id, wait_seconds: seconds }, visit, context) => answer(await findTask(tasks, visit.caller.key.tenant, String(id)), seconds, visit, context),
+    },
+    {
+      name: 'get_usage',
+      title: 'Get the usage',
+      description: 'What the plan grants in the running period, what is held for tasks, what was charged and what is available.',
+      annotations: reads,
+      input: Type.Object({}, closed),
+      output: MediaUsage,
+      creates: false,
+      call: async (_args, { caller }) => ({ record: mediaUsage(await tasks.store.subscription(caller.key.subscription), clock()), more: [] }),
+    },
+  ]
+}
+
+/** Tells a client that asked for it how far a task is, each time that it got further. */
+function progressTold({ mcpReq }: ServerContext): (task: Task) => void {
+  const { _meta: meta } = mcpReq
+  const progressToken = meta?.progressToken
+  let told = -1
+  return (task) => {
+    const progress = task.state === 'completed' ? 100 : Math.min(task.progress, 99)
+    if (progressToken === undefined || progress <= told) return
+    told = progress
+    // A client that left misses nothing.
+    void mcpReq.notify({ method: 'notifications/progress', params: { progressToken, progress, total: 100, message: publicStatus(task) } }).catch(() => {})
+  }
+}

@@ -1,0 +1,45 @@
+/** Reading a task on a tenant's behalf: for the Media API and for MCP. */
+import { Failure } from '../errors.ts'
+import { queuePosition } from '../subscription/media.ts'
+import type { TaskDoors } from './doors.ts'
+import { publicRecord } from './record.ts'
+import { FINAL, type Task } from './task.ts'
+
+/** The tenant's own visible task. Throws `not_found` for any other id, and for a task of another collection when `object` is given. */
+export async function findTask({ store }: Pick<TaskDoors, 'store'>, tenant: string, id: string, object?: Task['object']): Promise<Task> {
+  const task = await store.task(tenant, id)
+  if (!task || (object && task.object !== object) || task.state === 'pending' || task.state === 'rejected') throw new Failure('not_found')
+  return task
+}
+
+/** The record of a task with its place in the queue as it is now. */
+export async function recordOf({ store, link }: Pick<TaskDoors, 'store' | 'link'>, task: Task): Promise<Record<string, unknown>> {
+  const position = task.state === 'queued' ? queuePosition(await store.subscription(task.subscription), task.id) : null
+  return publicRecord(task, position, link)
+}
+
+export type Patience = {
+  /** Longest that is waited. */
+  ms: number
+  /** True once nobody waits for the answer any more. */
+  gone: () => boolean
+  /** Resolves after so many milliseconds. */
+  pause: (ms: number) => Promise<unknown>
+  /** Hears of the task each time it was looked at. */
+  looked?: (task: Task) => void
+}
+
+const LOOK_MS = 100
+
+/** Looks at the task until it is final, the time is over, or nobody waits. Answers the newest that was seen. */
+export async function untilFinal({ store, clock }: Pick<TaskDoors, 'store' | 'clock'>, task: Task, { ms, gone, pause, looked }: Patience): Promise<{ task: Task; final: boolean }> {
+  const until = clock() + ms
+  for (let latest = task; ; ) {
+    looked?.(latest)
+    if (FINAL.includes(latest.state)) return { task: latest, final: true }
+    const remainingMs = until - clock()
+    if (remainingMs <= 0 || gone()) return { task: latest, final: false }
+    await pause(Math.min(LOOK_MS, remainingMs))
+    latest = (await store.task(task.tenant, task.id)) ?? latest
+  }
+}

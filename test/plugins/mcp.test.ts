@@ -1,0 +1,243 @@
+import { Client, StreamableHTTPClientTransport, type CallToolResult } from '@modelcontextprotocol/client'
+import t, { type Test } from 'tap'
+import { mediaContent } from '../../plugins/mcp/content.ts'
+import mcp from '../../plugins/mcp/mcp.ts'
+import { isOwnHost, isOwnOrigin } from '../../plugins/mcp/origins.ts'
+import type { Task } from '../../src/tasks/task.ts'
+import { MADE } from '../fakes/engine.ts'
+import { bearer, CODING, MEDIA } from './gateway.ts'
+import { isFinal, openStudio, type Studio, type StudioOptions } from './studio.ts'
+
+type Endpoint = Studio & { url: string; connect(mode?: 'legacy' | 'auto', raw?: string): Promise<Client>; rpc(message: unknown, headers?: Record<string, string>): Promise<Response> }
+
+async function openEndpoint(t: Test, options: StudioOptions = {}): Promise<Endpoint> {
+  const studio = await openStudio(t, { ...options, also: (app) => app.register(mcp) })
+  const url = `${await studio.app.listen({ port: 0, host: '127.0.0.1' })}/mcp`
+  return {
+    ...studio,
+    url,
+    async connect(mode = 'auto', raw = studio.raw) {
+      const client = new Client({ name: 'test', version: '1' }, { versionNegotiation: { mode } })
+      await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers: bearer(raw) } }))
+      t.teardown(() => client.close())
+      return client
+    },
+    rpc: (message, headers = {}) =>
+      fetch(url, {
+        method: 'POST',
+        headers: { ...bearer(studio.raw), 'content-type': 'application/json', accept: 'application/json, text/event-stream', ...headers },
+        body: typeof message === 'string' ? message : JSON.stringify(message),
+      }),
+  }
+}
+
+type Message = { id?: number; result?: CallToolResult; error?: { code: number } }
+
+/** The message of an answer that came as JSON, or as the one event of a stream. */
+async function message(response: Response): Promise<Message> {
+  const text = await response.text()
+  return JSON.parse(/^data: (.*)$/m.exec(text)?.[1] ?? text)
+}
+
+const textOf = ({ content }: CallToolResult): unknown => (content[0]?.type === 'text' ? JSON.parse(content[0].text) : null)
+
+async function errorOf(client: Client, name: string, args: Record<string, unknown>): Promise<unknown> {
+  const result = await client.callTool({ name, arguments: args })
+  return result.isError ? textOf(result) : null
+}
+
+for (const [mode, revision] of [['auto', '2026-07-28'], ['legacy', '2025-11-25']] as const) {
+  t.test(`a client of revision ${revision} gets an image, and the very record of the REST API`, async (t) => {
+    const endpoint = await openEndpoint(t)
+    const client = await endpoint.connect(mode)
+    t.equal(client.getNegotiatedProtocolVersion(), revision)
+    t.same((await client.listTools()).tools.map(({ name }) => name), ['generate_image', 'get_task', 'get_usage'])
+    const heard: number[] = []
+    const made = await client.callTool({ name: 'generate_image', arguments: { prompt: 'a lighthouse', wait_seconds: 45 } }, { onprogress: ({ progress }) => heard.push(progress) })
+    const record = made.structuredContent as { id: string; result: { image_url: string } }
+    t.match(record, { object: 'generation', kind: 'image', prompt: 'a lighthouse', status: 'completed', actual_cost: '0.0400' })
+    t.same(record, (await endpoint.get(`/api/v1/generations/${record.id}`)).json())
+    t.same(textOf(made), record)
+    t.same(made.content[1], { type: 'image', data: MADE.toString('base64'), mimeType: 'image/png' })
+    t.match(made.content[2], { type: 'resource_link', uri: record.result.image_url, mimeType: 'image/png', size: MADE.length })
+    t.same([heard.at(-1), heard], [100, heard.toSorted((a, b) => a - b)])
+    t.same((await client.callTool({ name: 'get_task', arguments: { task_id: record.id } })).content, made.content)
+    t.same((await client.callTool({ name: 'get_usage', arguments: {} })).structuredContent, (await endpoint.get('/api/v1/usage')).json())
+  })
+}
+
+for (const revision of ['2025-06-18', '2025-11-25']) {
+  t.test(`a client that speaks ${revision} by itself is served without a session`, async (t) => {
+    const endpoint = await openEndpoint(t, { loops: false })
+    const params = { protocolVersion: revision, capabilities: {}, clientInfo: { name: 'raw', version: '1' } }
+    const hello = await endpoint.rpc({ jsonrpc: '2.0', id: 1, method: 'initialize', params })
+    t.equal(hello.headers.get('mcp-session-id'), null)
+    t.match(hello.headers.get('x-request-id'), /./)
+    t.match(await message(hello), { id: 1, result: { protocolVersion: revision, serverInfo: { name: 'tollgate' }, capabilities: { tools: {} } } })
+    const versioned = { 'mcp-protocol-version': revision }
+    t.equal((await endpoint.rpc({ jsonrpc: '2.0', method: 'notifications/initialized' }, versioned)).status, 202)
+    const created = await message(await endpoint.rpc({ jsonrpc: '2.0', id: 2, method: 'tools/call', params: { name: 'generate_image', arguments: { prompt: 'x' } } }, versioned))
+    t.match(created, { id: 2, result: { structuredContent: { status: 'queued', queue_position: 1 } } })
+    t.equal(created.result?.content.length, 1, 'nothing to show yet')
+    t.match(await message(await endpoint.rpc({ jsonrpc: '2.0', id: 3, method: 'tools/call', params: { name: 'nope' } }, versioned)), { id: 3, error: { code: -32602 } })
+  })
+}
+
+t.test('tools say what they take, what they answer and what they do', async (t) => {
+  const client = await (await openEndpoint(t, { loops: false })).connect()
+  for (const { name, title, description, inputSchema, outputSchema, annotations } of (await client.listTools()).tools) {
+    t.ok(title && description, name)
+    t.match(inputSchema, { type: 'object', additionalProperties: false })
+    t.match(outputSchema, { type: 'object', required: ['id', 'object'].slice(name === 'get_usage' ? 1 : 0) })
+    const reads = name.startsWith('get_')
+    t.match(annotations, { title, readOnlyHint: reads, openWorldHint: !reads, ...(reads ? {} : { destructiveHint: false, idempotentHint: false }) })
+  }
+})
+
+t.test('the key decides before anything of the protocol is read', async (t) => {
+  const endpoint = await openEndpoint(t, { loops: false })
+  const coder = await endpoint.key(await endpoint.plan('coder', { product: 'Coding', coding: CODING }))
+  const suspended = await endpoint.key(endpoint.subscription, { state: 'suspended' })
+  const rows = [
+    [{ authorization: '' }, 401, 'invalid_api_key'],
+    [bearer(`${endpoint.raw.slice(0, -1)}!`), 401, 'invalid_api_key'],
+    [bearer(coder.raw), 403, 'wrong_product'],
+    [bearer(suspended.raw), 403, 'key_suspended'],
+  ] as const
+  for (const [headers, status, code] of rows) {
+    const answer = await endpoint.rpc({ jsonrpc: '2.0', id: 1, method: 'tools/list' }, headers)
+    t.same([answer.status, answer.headers.get('www-authenticate')], [status, status === 401 ? 'Bearer' : null])
+    t.match(await answer.json(), { error: { code } })
+  }
+})
+
+t.test('an inactive plan creates nothing, whatever the arguments; the other tools work', async (t) => {
+  const endpoint = await openEndpoint(t)
+  const client = await endpoint.connect()
+  const { id } = (await endpoint.create()).json()
+  await endpoint.until(id, isFinal)
+  await endpoint.plan('studio', { product: 'Media', media: MEDIA, state: 'Suspended' }, 2)
+  for (const args of [{ prompt: 'x' }, { prompt: '' }, { colour: 'red' }]) {
+    t.match(await errorOf(client, 'generate_image', args), { error: { code: 'plan_inactive', message: /it is suspended/ } })
+  }
+  t.match((await client.callTool({ name: 'get_task', arguments: { task_id: id } })).structuredContent, { id, status: 'completed' })
+  t.match((await client.callTool({ name: 'get_usage', arguments: {} })).structuredContent, { burned: '0.0400' })
+})
+
+t.test('what the REST API refuses is a tool error of the same code and message', async (t) => {
+  const endpoint = await openEndpoint(t, { media: { allowance: '0.05' }, loops: false })
+  const client = await endpoint.connect()
+  const same = async (args: Record<string, unknown>, code: string): Promise<void> => {
+    const { idempotency_key: key, ...body } = args
+    const rest = (await endpoint.create(body, typeof key === 'string' ? { 'idempotency-key': key } : {})).json()
+    t.equal(rest.error.code, code)
+    const { error, errors } = (await errorOf(client, 'generate_image', { prompt: 'a lighthouse', ...args })) as typeof rest
+    t.same([error, errors], [rest.error, rest.errors], code)
+  }
+  await same({ prompt: '', size: 'large' }, 'invalid_request')
+  await same({ size: '16x16', aspect_ratio: '1:1' }, 'invalid_request')
+  await same({ webhook_url: 'http://169.254.169.254/' }, 'url_not_allowed')
+  await same({ max_cost: '0.01' }, 'max_cost_exceeded')
+  await client.callTool({ name: 'generate_image', arguments: { prompt: 'a lighthouse', idempotency_key: 'k' } })
+  await same({ prompt: 'another', idempotency_key: 'k' }, 'idempotency_key_reused')
+  await same({}, 'insufficient_balance')
+  t.match(await errorOf(client, 'generate_image', { prompt: 'x' }), { required: '0.0400', available: '0.0100' })
+  t.match(await errorOf(client, 'generate_image', { prompt: 'x', idempotency_key: 'has space' }), { errors: [{ path: '/idempotency_key' }] })
+  t.match(await errorOf(client, 'get_task', { task_id: 'nope' }), { error: { code: 'not_found' } })
+  t.match(await errorOf(client, 'get_task', { wait_seconds: 46 }), { errors: [{ path: '/task_id' }, { path: '/wait_seconds' }] })
+  await endpoint.plan('studio', { product: 'Media', media: { ...MEDIA, maxQueuedTasks: 1 } }, 2)
+  t.match(await errorOf(client, 'generate_image', { prompt: 'x' }), { error: { code: 'queue_full' }, retry_after_seconds: Number })
+})
+
+t.test("another tenant's task is not found", async (t) => {
+  const endpoint = await openEndpoint(t, { loops: false })
+  const { id } = (await endpoint.create()).json()
+  const other = await endpoint.key(endpoint.subscription, { tenant: 'globex' })
+  t.match(await errorOf(await endpoint.connect('auto', other.raw), 'get_task', { task_id: id }), { error: { code: 'not_found' } })
+})
+
+t.test('one idempotency key is one task, over MCP and REST alike', async (t) => {
+  const endpoint = await openEndpoint(t, { loops: false })
+  const client = await endpoint.connect()
+  const call = async () => (await client.callTool({ name: 'generate_image', arguments: { prompt: 'a lighthouse', idempotency_key: 'k', wait_seconds: 0 } })).structuredContent as Record<string, unknown>
+  const ids = (await Promise.all([call(), call(), call()])).map(({ id }) => id)
+  const rest = await endpoint.create({}, { 'idempotency-key': 'k' })
+  t.same([rest.headers['idempotency-replayed'], new Set([...ids, rest.json().id]).size], ['true', 1])
+})
+
+t.test('a failure of ours leaks nothing', async (t) => {
+  const endpoint = await openEndpoint(t, { loops: false })
+  const client = await endpoint.connect()
+  endpoint.store.subscription = async () => {
+    throw new Error('the secret of the store')
+  }
+  const result = await client.callTool({ name: 'get_usage', arguments: {} })
+  t.match(textOf(result), { error: { code: 'internal', message: 'Something went wrong on our side.' } })
+  t.notMatch(JSON.stringify(result), /secret/)
+})
+
+t.test('waiting ends with the time or with the program, and answers the record as it is', async (t) => {
+  const endpoint = await openEndpoint(t)
+  const client = await endpoint.connect()
+  endpoint.engine.next('hang')
+  const { id } = (await endpoint.create()).json()
+  await endpoint.engine.begun(1)
+  const waiting = client.callTool({ name: 'get_task', arguments: { task_id: id, wait_seconds: 10 } }, { onprogress: () => (endpoint.time.now += 10_000) })
+  t.match((await waiting).structuredContent, { id, status: 'processing' })
+  const stopped = client.callTool({ name: 'get_task', arguments: { task_id: id, wait_seconds: 45 } }, { onprogress: () => void endpoint.app.close() })
+  t.match((await stopped).structuredContent, { id, status: /queued|processing/ })
+})
+
+t.test('only pages of our own may call, and on loopback only under a name of loopback', async (t) => {
+  const endpoint = await openEndpoint(t, { loops: false, env: { PUBLIC_URL: 'https://media.example' } })
+  const list = { jsonrpc: '2.0', id: 1, method: 'tools/list' }
+  for (const origin of ['https://evil.example', 'null', 'http://media.example']) {
+    const refused = await endpoint.rpc(list, { origin })
+    t.equal(refused.status, 403, origin)
+    t.match(await refused.json(), { error: { code: 'origin_not_allowed' } })
+  }
+  for (const origin of ['https://media.example', new URL(endpoint.url).origin]) t.equal((await endpoint.rpc(list, { origin })).status, 200, origin)
+  const rebound = await endpoint.app.inject({ method: 'POST', url: '/mcp', headers: { ...bearer(endpoint.raw), host: 'evil.example:8080' }, payload: list })
+  t.match(rebound.json(), { error: { code: 'origin_not_allowed' } })
+
+  const place = { host: '127.0.0.1', port: 8080, publicUrl: null }
+  const origins = ['http://127.0.0.1:8080', 'http://localhost:8080', 'http://[::1]:8080', 'http://localhost:8081', 'https://localhost:8080', 'http://localhost:8080/', 'http://localhost.evil.example:8080', '']
+  t.same(origins.map((origin) => isOwnOrigin(origin, place)), [true, true, true, false, false, false, false, false])
+  t.same(['10.0.0.7', '127.0.0.1'].map((name) => isOwnOrigin(`http://${name}:8080`, { ...place, host: '10.0.0.7' })), [true, false])
+  t.ok(isOwnOrigin('http://[fd00::7]', { ...place, host: 'fd00::7', port: 80 }))
+  t.same(['localhost:1', '127.0.0.1', '[::1]:8080', 'evil.example', '', undefined].map((host) => isOwnHost(host, place)), [true, true, true, false, false, false])
+  t.ok(isOwnHost('media.example:443', { ...place, publicUrl: 'https://media.example' }))
+  t.ok(isOwnHost('whatever.example', { ...place, host: '10.0.0.7' }))
+})
+
+t.test('there are no sessions to open or to delete, no batches, and nothing but JSON of a bounded size', async (t) => {
+  const endpoint = await openEndpoint(t, { loops: false })
+  for (const method of ['GET', 'DELETE']) {
+    const answer = await fetch(endpoint.url, { method, headers: bearer(endpoint.raw) })
+    t.same([answer.status, answer.headers.get('allow')], [405, 'POST'])
+  }
+  const list = { jsonrpc: '2.0', id: 1, method: 'tools/list' }
+  const rows: [unknown, Record<string, string>, number, string][] = [
+    [[list, list], {}, 400, 'invalid_request'],
+    ['{', {}, 400, 'invalid_json'],
+    ['hello', { 'content-type': 'text/plain' }, 415, 'unsupported_media_type'],
+    [{ ...list, params: { padding: 'x'.repeat(1024 * 1024) } }, {}, 413, 'payload_too_large'],
+  ]
+  for (const [body, headers, status, code] of rows) {
+    const answer = await endpoint.rpc(body, headers)
+    t.equal(answer.status, status)
+    t.match(await answer.json(), { error: { code } })
+  }
+})
+
+t.test('an image that is large, missing or of no use to a model comes as its link alone', async (t) => {
+  const contentOf = (contentType: string, bytes: number) => {
+    const result = { file: 'f', contentType, bytes, width: 1, height: 1, durationMs: null, expiresAt: 0 }
+    const task = { id: 'i', verb: 'image', state: 'completed', outcome: { outcome: 'completed', cost: 0, result } } as Task
+    const doors = { files: { get: async () => null }, link: () => 'https://media.example/f', log: { warn() {} } }
+    return mediaContent(doors as unknown as Parameters<typeof mediaContent>[0], task)
+  }
+  for (const [type, bytes] of [['image/png', 2 * 1024 * 1024 + 1], ['image/png', 1], ['image/svg+xml', 1], ['video/mp4', 1]] as const) {
+    t.same((await contentOf(type, bytes)).map((block) => block.type), ['resource_link'])
+  }
+})

@@ -1,0 +1,17 @@
+/** The plan of the story: both windows are small, so that they fill. */
+import type { Terms } from '../../../src/plans.ts'
+
+export const T0 = Date.UTC(2026, 0, 5)
+
+export const SUBSCRIPTION = 'acme/code'
+
+const coding = {
+  sessionTokens: 6_000,
+  sessionMs: 45_000,
+  weeklyTokens: 14_000,
+  weights: { input: 1000, cachedInput: 100, output: 2000 },
+  onAbort: 'Cancel' as const,
+  maxConcurrentRequests: 4,
+  maxOutputTokens: 1_000,
+}
+export const terms: Terms = { displayName: 'Code', requestsPerMinute: 100_000, maxKeys: 5, rotationOverlapMs: 0, media: null, coding }

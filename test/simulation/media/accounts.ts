@@ -1,0 +1,21 @@
+/** The tenants of the story and their plans: small ones, so that money, queue and period run out. */
+import type { Terms } from '../../../src/plans.ts'
+import type { Operation } from '../../../src/subscription/operations.ts'
+
+export type Account = { tenant: string; subscription: string; keyId: string; keyVersionId: string; cap: number | null; terms: Terms }
+
+export const VERBS = ['image', 'video']
+export const T0 = Date.UTC(2026, 0, 5)
+
+function accountOf(tenant: string, cap: number | null, allowance: number, maxConcurrentTasks: number): Account {
+  const media = { allowance, period: { unit: 'days', count: 1 } as const, maxConcurrentTasks, maxQueuedTasks: 5, attempts: 2, prices: [] }
+  const terms: Terms = { displayName: 'Studio', requestsPerMinute: 100_000, maxKeys: 5, rotationOverlapMs: 0, media, coding: null }
+  return { tenant, subscription: `${tenant}/studio`, keyId: `key-${tenant}`, keyVersionId: `key-${tenant}-1`, cap, terms }
+}
+
+export const ACCOUNTS = [accountOf('acme', null, 1_000, 2), accountOf('beta', 600, 800, 1)]
+
+export function planOf(account: Account, generation: number, terms: Terms, state: 'Active' | 'Suspended' = 'Active'): Extract<Operation, { op: 'applyPlan' }> {
+  const plan = { uid: `plan-${account.tenant}`, createdAt: T0, generation }
+  return { op: 'applyPlan', plan, product: 'Media', terms, state, activeFrom: null, activeUntil: null, verdict: null }
+}

@@ -1,0 +1,62 @@
+/** A dispatcher, as `plugins/dispatcher`, with its real `deliver`; and the receivers of webhooks, each with a character. */
+import { deliver, type DeliverDoors } from '../../../plugins/dispatcher/deliver.ts'
+import type { Ask, Egress, Reply } from '../../../src/egress/egress.ts'
+import { seal, type SealingKeys } from '../../../src/keys.ts'
+import type { Store } from '../../../src/store/store.ts'
+import type { Delivery } from '../../../src/tasks/task.ts'
+import type { WebhookEvent } from '../../../src/webhooks.ts'
+import type { Machine, World } from '../world.ts'
+import type { Account } from './accounts.ts'
+
+const SEALING: SealingKeys = [Buffer.alloc(32, 1)]
+/** The schedule of the specification, section 8. */
+const DELAYS_MS = [0, 30_000, 120_000, 600_000, 3_600_000]
+const TIMEOUT_MS = 30_000
+const TICK_MS = 4_000
+export const CAPS = { limit: 8, perHost: 2, perTenant: 6 }
+export const DELIVERY_LEASE_MS = 60_000
+
+export async function mintKeys(store: Store, accounts: Account[]): Promise<void> {
+  for (const { tenant, subscription, keyId, keyVersionId: id, cap } of accounts) {
+    const sealed = seal(`svc_live_${tenant}`, id, SEALING, Buffer.alloc(12, 2))
+    const times = { issuedAt: 0, expiresAt: null, overlapUntil: null }
+    await store.mintKey({ id, keyId, revision: 1, tenant, name: 'ci', subscription, product: 'Media', hash: `hash-${tenant}`, sealed, prefix: 'svc_live_', state: 'active', cap, ...times, secretName: null, tell: [] })
+  }
+}
+
+export function dispatcher(world: World, machine: Machine): void {
+  machine.go('look', async () => {
+    const store = machine.store(machine.actor('look'))
+    while (!world.calm) {
+      const now = machine.clock()
+      const claimed = await store.claimDeliveries(now, now + DELIVERY_LEASE_MS, CAPS).catch(() => [])
+      for (const delivery of claimed) machine.go('deliver', async () => void (await deliverOne(world, machine, delivery)))
+      await machine.nap(TICK_MS, ['webhook'])
+    }
+  })
+}
+
+export async function deliverOne(world: World, machine: Machine, delivery: Delivery): Promise<void> {
+  const log = { error: () => {} } as unknown as DeliverDoors['log']
+  const store = machine.store(machine.actor(`deliver ${delivery.event}`))
+  const doors = { store, egress: egressOf(world, machine), sealingKeys: SEALING, clock: machine.clock, random: world.dice.random, brand: 'SVC', delaysMs: DELAYS_MS, timeoutMs: TIMEOUT_MS, log }
+  await deliver(doors, delivery, new AbortController().signal)
+}
+
+/** Whoever is at the other end of a webhook. */
+function egressOf({ dice, witness, scheduler, calm }: World, machine: Machine): Egress {
+  async function request({ url, headers, body }: Ask): Promise<Reply> {
+    const event = headers?.['X-SVC-Event'] as WebhookEvent
+    const { data } = JSON.parse(String(body)) as { data: { task_id: string } }
+    scheduler.say(machine.process.name, `sends ${event} of ${data.task_id} to ${url}`)
+    const ended = witness.sent(data.task_id, event)
+    const character = new URL(url).hostname.split('.', 1)[0] ?? ''
+    const durationMs = character === 'slow' ? dice.whole(5_000, 35_000) : dice.whole(1, 500)
+    await machine.sleep(Math.min(durationMs, TIMEOUT_MS))
+    ended()
+    if (durationMs > TIMEOUT_MS) return { outcome: 'failed', reason: 'timeout', status: null, durationMs: TIMEOUT_MS }
+    const fails = character === 'dead' || (character === 'flaky' && !calm && dice.chance(0.5))
+    return { outcome: 'answered', status: fails ? 500 : 200, headers: {}, body: new Uint8Array(), durationMs } as unknown as Reply
+  }
+  return { check: () => null, request }
+}

@@ -1,0 +1,30 @@
+/** How the story comes to rest: nothing goes wrong any more, and one machine looks after everything until nothing is left to do. */
+import { claimNext, conclude } from '../../../src/tasks/run.ts'
+import { sweepSubscriptions, sweepTasks } from '../../../src/tasks/sweep.ts'
+import type { Machine, World } from '../world.ts'
+import { VERBS } from './accounts.ts'
+import { CAPS, DELIVERY_LEASE_MS, deliverOne } from './dispatcher.ts'
+import { LEASE_MS, madeBy } from './worker.ts'
+
+/** Seconds between two rounds: leases, claims and pending tasks take minutes to be given up, the last attempt of a delivery over an hour. */
+const PAUSES = [1, 5, 10, 15, 15, 15, 15, 15, 30, 30, 65, 65, 65, 130, 200, 660, 660, 3800, 3800, 60, 60]
+
+/** Yields the pause before each round, and the round. */
+export const rest = { pausesMs: PAUSES.map((seconds) => seconds * 1000), round }
+
+async function round(world: World, machine: Machine): Promise<void> {
+  const doors = machine.tasks(machine.actor('rest'))
+  await sweepTasks(doors)
+  await sweepSubscriptions(doors)
+  for (;;) {
+    const { task } = await claimNext(doors, VERBS, LEASE_MS)
+    if (!task) break
+    await conclude(machine.tasks(machine.actor('run', { task: task.id, epoch: task.epoch })), task, madeBy(world, task))
+  }
+  for (;;) {
+    const now = machine.clock()
+    const claimed = await doors.store.claimDeliveries(now, now + DELIVERY_LEASE_MS, CAPS)
+    if (claimed.length === 0) return
+    for (const delivery of claimed) await deliverOne(world, machine, delivery)
+  }
+}

@@ -1,0 +1,100 @@
+/** One seed from beginning to end: prepare, tell its story with all trouble, come to rest, and hold everything against the invariants. */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { verifyStore } from '../../src/verify/verify.ts'
+import { codingStory } from './coding/story.ts'
+import { openReal } from './door.ts'
+import { mediaStory } from './media/story.ts'
+import { MOMENTS } from './trouble.ts'
+import { openWorld, type Machine, type World } from './world.ts'
+
+export type Told = {
+  seed: number
+  story: 'media' | 'coding'
+  weather: string
+  steps: number
+  tasks: number
+  requests: number
+  /** Empty when every invariant held after every step and at rest. */
+  violations: string[]
+  /** What happened, a line each; empty unless it was asked for. */
+  trace: string[]
+}
+
+/** A story that does not end by then is one that does not end. */
+const MOST_STEPS = 20_000
+const HOUR_MS = 3_600_000
+
+export function storyOf(seed: number): Told['story'] {
+  return seed % 4 === 0 ? 'coding' : 'media'
+}
+
+/** Tells the story of a seed. The same seed tells the same story, step by step. */
+export async function tell(seed: number, { traced = false }: { traced?: boolean } = {}): Promise<Told> {
+  const story = storyOf(seed)
+  const { start, prepare, begin, rest } = story === 'coding' ? codingStory : mediaStory
+  const folder = mkdtempSync(join(tmpdir(), 'tollgate-simulation-'))
+  const real = await openReal(join(folder, 'tollgate.db'))
+  const lines: string[] = []
+  try {
+    await prepare(real.store)
+    const world = openWorld({ seed, start, moments: MOMENTS[story], real, trace: traced ? (line) => void lines.push(line) : null })
+    begin(world)
+    await trouble(world)
+    if (fine(world)) await comeToRest(world, rest)
+    if (fine(world)) {
+      world.witness.atRest()
+      const { violations } = await verifyStore(real.store, { now: world.scheduler.now() })
+      violations.forEach(world.witness.say)
+    }
+    const { witness, weather, scheduler } = world
+    const [tasks, requests] = [witness.seen.tasks.size, witness.requests.size]
+    return { seed, story, weather, steps: scheduler.steps(), tasks, requests, violations: witness.violations, trace: readable(lines) }
+  } finally {
+    await real.store.close()
+    rmSync(folder, { recursive: true })
+  }
+}
+
+function fine({ witness, scheduler }: World): boolean {
+  if (scheduler.steps() > MOST_STEPS) witness.say(`the story does not end within ${MOST_STEPS} steps`)
+  return witness.violations.length === 0
+}
+
+/** Until whoever is outside has done what they came for, and a while longer. */
+async function trouble(world: World): Promise<void> {
+  const { scheduler, dice } = world
+  while (world.busy() && fine(world)) await scheduler.tick(scheduler.now() + HOUR_MS)
+  await drain(world, scheduler.now() + dice.whole(0, 60_000))
+}
+
+async function comeToRest(world: World, { pausesMs, round }: { pausesMs: number[]; round: (world: World, machine: Machine) => Promise<void> }): Promise<void> {
+  const { scheduler } = world
+  world.calm = true
+  scheduler.say('', 'ALL TROUBLE IS OVER')
+  let machine: Machine | undefined
+  world.boot('caretaker', (booted) => (machine = booted))
+  for (const pauseMs of pausesMs) {
+    await drain(world, scheduler.now() + pauseMs)
+    if (!fine(world) || !machine) return
+    let done = false
+    const caretaker = machine
+    caretaker.go('round', () => round(world, caretaker).finally(() => (done = true)))
+    while (!done && fine(world)) await scheduler.tick(scheduler.now() + HOUR_MS)
+  }
+}
+
+async function drain(world: World, until: number): Promise<void> {
+  while (fine(world) && (await world.scheduler.tick(until)));
+}
+
+/** Ids in the order in which they appear: `#1`, `#2`. */
+function readable(lines: string[]): string[] {
+  const names = new Map<string, string>()
+  const named = (id: string) => {
+    if (!names.has(id)) names.set(id, `#${names.size + 1}`)
+    return names.get(id) ?? id
+  }
+  return lines.map((line) => line.replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-8000-[0-9a-f]{12}/g, named))
+}

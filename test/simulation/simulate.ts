@@ -1,0 +1,64 @@
+/**
+ * `npm run simulate -- --seeds N [--seed K] [--story media|coding]`: tells N seeds from K on (1), and stops at the first that breaks an invariant, with its trace.
+ * `npm run simulate -- --bugs`: plants every bug of the list and says at which seed it was found. Exit code 1 when an invariant broke, or a bug was missed.
+ */
+import { parseArgs } from 'node:util'
+import { huntAll } from './planted.ts'
+import { storyOf, tell, type Told } from './seed.ts'
+
+const { values } = parseArgs({
+  options: {
+    seeds: { type: 'string', default: '200' },
+    seed: { type: 'string', default: '1' },
+    story: { type: 'string' },
+    bugs: { type: 'boolean', default: false },
+    /** No trace. */
+    brief: { type: 'boolean', default: false },
+  },
+})
+
+function* seedsFrom(first: number, count: number): Generator<number> {
+  for (let seed = first, found = 0; found < count; seed++) {
+    if (values.story !== undefined && values.story !== storyOf(seed)) continue
+    found++
+    yield seed
+  }
+}
+
+async function tellAll(): Promise<void> {
+  const figures = { seeds: 0, steps: 0, tasks: 0, requests: 0 }
+  const start = performance.now()
+  for (const seed of seedsFrom(Number(values.seed), Number(values.seeds))) {
+    const told = await tell(seed)
+    figures.seeds++
+    figures.steps += told.steps
+    figures.tasks += told.tasks
+    figures.requests += told.requests
+    if (told.violations.length > 0) return fail(told, figures.seeds)
+  }
+  const seconds = (performance.now() - start) / 1000
+  console.log(`Every invariant held in ${figures.seeds} seeds: ${figures.steps} steps, ${figures.tasks} tasks, ${figures.requests} coding requests in ${seconds.toFixed(1)} s.`)
+}
+
+async function fail({ seed, story, weather, violations }: Told, nth: number): Promise<void> {
+  process.exitCode = 1
+  if (values.brief) return console.log(`seed ${seed}, the ${nth}th: ${violations[0]}`)
+  const { trace } = await tell(seed, { traced: true })
+  console.log(trace.join('\n'))
+  console.log(`\nSeed ${seed} (${story}; ${weather}) broke an invariant after the last of these steps:`)
+  for (const sentence of violations) console.log(`- ${sentence}`)
+  console.log(`Again: npm run simulate -- --seeds 1 --seed ${seed}`)
+}
+
+async function huntBugs(): Promise<void> {
+  let missed = 0
+  await huntAll((hunted) => {
+    if (hunted.outcome === 'found') return console.log(`${`found by seed ${hunted.seed}, the ${hunted.tried}. of ${hunted.bug.within}`.padEnd(38)} ${hunted.bug.name}: ${hunted.sentence}`)
+    missed++
+    console.log(`${hunted.outcome.toUpperCase().padEnd(38)} ${hunted.bug.name}\n${hunted.output}`)
+  })
+  console.log(missed === 0 ? 'Every planted bug was found.' : `${missed} planted bugs were not found.`)
+  if (missed > 0) process.exitCode = 1
+}
+
+await (values.bugs ? huntBugs() : tellAll())

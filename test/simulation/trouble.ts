@@ -1,0 +1,109 @@
+/**
+ * What goes wrong in a seed, and how often. Every seed has a weather. A third of them also aim at one moment of a story, and a third arrange a meeting: whoever comes to
+ * one moment is held up until somebody else has passed another, and that one may crash there. Seeds in a row walk through all moments and all meetings.
+ */
+import type { Dice } from './dice.ts'
+import type { Fate, Process, Step } from './scheduler.ts'
+
+type Rates = Partial<Record<Fate, number>>
+type Range = [least: number, most: number]
+
+export type Trouble = {
+  /** In words, for whoever reads a trace. */
+  name: string
+  /** How likely the next event is one of the same process as the last. */
+  sticky: number
+  /** Throws for one step. */
+  fateOf(step: Step): { fate: Fate; ms: number }
+  /** A step was performed. Answers who need not wait any longer. */
+  passed(step: Step): Process[]
+}
+
+const WEATHERS: Record<string, { rates: Rates; freezeMs: Range; lateMs: Range }> = {
+  fine: { rates: { slow_reply: 0.05 }, freezeMs: [0, 0], lateMs: [0, 200] },
+  mixed: {
+    rates: { slow_reply: 0.05, lost: 0.01, unknown: 0.015, late: 0.015, crash_before: 0.003, crash_after: 0.005, crash_late: 0.003, freeze_before: 0.004, freeze_after: 0.004 },
+    freezeMs: [500, 90_000],
+    lateMs: [10, 20_000],
+  },
+  crashes: { rates: { crash_before: 0.012, crash_after: 0.02, crash_late: 0.01 }, freezeMs: [0, 0], lateMs: [10, 5_000] },
+  freezes: { rates: { slow_reply: 0.1, freeze_before: 0.015, freeze_after: 0.015 }, freezeMs: [5_000, 120_000], lateMs: [10, 5_000] },
+  loses: { rates: { slow_reply: 0.1, lost: 0.04, unknown: 0.05, late: 0.06 }, freezeMs: [0, 0], lateMs: [10, 30_000] },
+}
+
+/** The moments of each story; `read …` and `replace …` are those of a subscription's record. */
+export const MOMENTS = {
+  media: [
+    'createTask', 'read hold', 'replace hold', 'moveTask queued', 'moveTask rejected', 'replace claim', 'moveTask processing', 'renewTask',
+    'moveTask settling', 'read close', 'replace close', 'moveTask final', 'relay', 'replace wait', 'claimDeliveries', 'recordAttempt', 'task',
+    'subscriptionsWith', 'tasksDue', 'archivePeriod',
+  ],
+  coding: ['replace admit', 'read admit', 'replace extend', 'replace settle', 'read settle', 'replace expire', 'beat', 'forgetInstance', 'subscriptionsWith'],
+}
+
+const AIMED: Fate[] = ['crash_after', 'freeze_before', 'unknown', 'crash_before', 'freeze_after', 'late', 'crash_late']
+const AIMED_RANGE: { freezeMs: Range; lateMs: Range } = { freezeMs: [20_000, 120_000], lateMs: [100, 60_000] }
+const OF_WRITES = new Set<Fate>(['unknown', 'late', 'crash_late'])
+
+/** Visits every pair of two lists once, in an order without pattern, as `turn` rises. */
+function pairAt<A, B>(turn: number, first: readonly A[], second: readonly B[]): [A, B] {
+  const at = (turn * 157) % (first.length * second.length)
+  return [first[at % first.length]!, second[Math.floor(at / first.length)]!]
+}
+
+export function openTrouble(seed: number, moments: readonly string[], dice: Dice): Trouble {
+  const turn = Math.floor(seed / 3)
+  const kind = (['general', 'aimed', 'meeting'] as const)[seed % 3] ?? 'general'
+  const weather = dice.weighted({ fine: kind === 'general' ? 1 : 0, mixed: 6, crashes: 3, freezes: 3, loses: 3 })
+  const { rates, ...range } = WEATHERS[weather] ?? WEATHERS['mixed']!
+  const sticky = dice.pick([0, 0.3, 0.6, 0.85])
+  const general = (step: Step) => thrown(step, rates, range, dice)
+  if (kind === 'general') return { name: weather, sticky, fateOf: general, passed: () => [] }
+
+  const light = Object.fromEntries(Object.entries(rates).map(([fate, rate]) => [fate, rate / 4]))
+  const background = (step: Step) => thrown(step, light, range, dice)
+  if (kind === 'aimed') {
+    const [moment, fate] = pairAt(turn, moments, AIMED)
+    const aimed: Rates = { [fate]: dice.pick([0.1, 0.3]) }
+    const fateOf = (step: Step) => (step.label.startsWith(moment) ? thrown(step, aimed, AIMED_RANGE, dice) : background(step))
+    return { name: `${weather}, ${fate} at ${moment}`, sticky, fateOf, passed: () => [] }
+  }
+  return meeting(`${weather}, `, ...pairAt(turn, moments, moments), sticky, background, dice)
+}
+
+/** Who comes to `here` is held up, for two minutes at most, until another process has passed `there`. */
+function meeting(weather: string, here: string, there: string, sticky: number, background: Trouble['fateOf'], dice: Dice): Trouble {
+  const held = new Set<Process>()
+  const side = dice.pick<Fate>(['freeze_before', 'freeze_after'])
+  const then = dice.pick<Fate>(['ok', 'crash_after', 'unknown', 'freeze_after'])
+  const others = ({ actor }: Step) => [...held].filter((process) => process !== actor.process && process.alive)
+
+  function fateOf(step: Step): { fate: Fate; ms: number } {
+    if (step.label.startsWith(there) && others(step).length > 0 && dice.chance(0.6)) return { fate: then, ms: dice.whole(5_000, 40_000) }
+    if (!step.label.startsWith(here) || held.has(step.actor.process) || !dice.chance(0.4)) return background(step)
+    held.add(step.actor.process)
+    return { fate: side, ms: 120_000 }
+  }
+
+  function passed(step: Step): Process[] {
+    if (!step.label.startsWith(there)) return []
+    const free = others(step)
+    for (const process of free) held.delete(process)
+    return free
+  }
+
+  return { name: `${weather}${side} at ${here} until another has passed ${there} (${then})`, sticky, fateOf, passed }
+}
+
+/** What is read can be lost, but not land late. */
+function thrown(step: Step, rates: Rates, { freezeMs, lateMs }: { freezeMs: Range; lateMs: Range }, dice: Dice): { fate: Fate; ms: number } {
+  let left = dice.random()
+  for (const [name, rate] of Object.entries(rates) as [Fate, number][]) {
+    left -= rate
+    if (left >= 0) continue
+    const fate = !step.writes && OF_WRITES.has(name) ? 'lost' : name
+    if (fate === 'slow_reply') return { fate, ms: dice.whole(1, 400) }
+    return { fate, ms: fate.startsWith('freeze') ? dice.whole(...freezeMs) : dice.whole(...lateMs) }
+  }
+  return { fate: 'ok', ms: 0 }
+}
