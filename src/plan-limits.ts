@@ -6,7 +6,7 @@ import { Type, type Static } from 'typebox'
 import { Value } from 'typebox/value'
 import { parse } from 'yaml'
 import { formatMoney, parseMoney } from './money.ts'
-import { termsOf } from './plans.ts'
+import { termsOf, type Price } from './plans.ts'
 import type { PlanResource } from './resources/resources.ts'
 
 const strict = { additionalProperties: false }
@@ -26,7 +26,7 @@ const Limit = Type.Object(
           maxAllowance: Type.Optional(Type.String({ pattern: '^(0|[1-9][0-9]{0,8})(\\.[0-9]{1,6})?$' })),
           /** An allowance is granted anew each period: without a least length, 28 unless given, it would bound nothing. */
           minPeriodDays: Type.Optional(Type.Integer({ minimum: 1, maximum: 366 })),
-          /** Service: no price of the plan may be below the service's. Checked once there is a price list. */
+          /** Service: no price of the plan may be below the service's, or per another unit. */
           priceFloor: Type.Optional(Type.Union([Type.Literal('Service'), Type.Literal('None')])),
           maxConcurrentTasks: count(100),
           maxQueuedTasks: count(2000),
@@ -70,21 +70,24 @@ export function parsePlanLimits(text: string): { outcome: 'read'; limits: PlanLi
   return { outcome: 'refused', reason: `${first?.instancePath || 'the file'} ${first?.message ?? 'is not valid'}` }
 }
 
+/** The service's own price of a kind or operation, or null when it does not offer that. */
+export type ServicePrice = (verb: string) => Price | null
+
 /** Why a plan may not grant what it says, in a sentence for whoever wrote it; null when it may. */
-export function planVerdict(limits: PlanLimits | null, plan: PlanResource): string | null {
+export function planVerdict(limits: PlanLimits | null, plan: PlanResource, servicePrice: ServicePrice): string | null {
   const limit = limits?.limits.find(({ namespaces }) => namespaces.some((pattern) => matches(pattern, plan.metadata.namespace)))
   if (!limit) return null
   const faults = [
     limit.products && !limit.products.includes(plan.spec.product) ? `product may be ${limit.products.join(' or ') || 'none'}` : null,
     above('requestsPerMinute', plan.spec.requestsPerMinute, limit.requestsPerMinute),
     above('keyPolicy.maxKeys', plan.spec.keyPolicy.maxKeys, limit.maxKeys),
-    ...mediaFaults(plan, limit.media ?? {}),
+    ...mediaFaults(plan, limit.media ?? {}, servicePrice),
     ...codingFaults(plan, limit.coding ?? {}),
   ].filter((fault) => fault !== null)
   return faults.length === 0 ? null : `Not allowed in this namespace: ${faults.join('; ')}.`
 }
 
-function mediaFaults(plan: PlanResource, limit: NonNullable<Limit['media']>): (string | null)[] {
+function mediaFaults(plan: PlanResource, limit: NonNullable<Limit['media']>, servicePrice: ServicePrice): (string | null)[] {
   const { media } = termsOf(plan)
   if (!media) return []
   const most = limit.maxAllowance === undefined ? null : parseMoney(limit.maxAllowance)
@@ -95,7 +98,14 @@ function mediaFaults(plan: PlanResource, limit: NonNullable<Limit['media']>): (s
     most !== null && days < least ? `media.periodDays may be at least ${least}` : null,
     above('media.maxConcurrentTasks', media.maxConcurrentTasks, limit.maxConcurrentTasks),
     above('media.maxQueuedTasks', media.maxQueuedTasks, limit.maxQueuedTasks),
+    ...(limit.priceFloor === 'Service' ? media.prices.map((price) => belowFloor(price, servicePrice(price.verb))) : []),
   ]
+}
+
+/** Prices per different units cannot be compared, so a floor keeps the service's unit. */
+function belowFloor({ verb, micro, per }: Price, floor: Price | null): string | null {
+  if (!floor || (per === floor.per && micro >= floor.micro)) return null
+  return `media.prices of ${verb} may be at least ${formatMoney(floor.micro)} per ${floor.per}`
 }
 
 function codingFaults(plan: PlanResource, limit: NonNullable<Limit['coding']>): (string | null)[] {

@@ -1,4 +1,4 @@
-/** onRequest: the API key of the Authorization header → `request.caller` (specification, section 5; order of checks in `docs/media-api.md`). */
+/** onRequest: the API key of the Authorization header → `request.caller` (specification, section 5; order of checks in `docs/errors.md`). */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Failure } from '../../src/errors.ts'

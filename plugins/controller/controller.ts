@@ -29,7 +29,7 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   const open = (name: string, queue: () => Queue): Queue => openQueue({ after, random: Math.random, observer: metrics.queue(name, queue) })
   const plans = open('plan', () => plans)
   const keys = open('apikey', () => keys)
-  const work = { store, resources, clock, sealing: app.sealingKeys, prefix: app.config.BRAND.toLowerCase(), limits: app.planLimits, random }
+  const work = { store, resources, clock, sealing: app.sealingKeys, prefix: app.config.BRAND.toLowerCase(), limits: app.planLimits, servicePrice: (verb: string) => app.engines.offer(verb)?.route.price ?? null, random }
   const reconciler = openReconciler(work, plans, keys, metrics.keyReady)
   let syncedAt: number | null = null
   let wasRead = false
@@ -104,5 +104,5 @@ function afterTimeout(ms: number, run: () => void): () => void {
 export default fp(controller, {
   name: 'controller',
   fastify: '5.x',
-  decorators: { fastify: ['store', 'resources', 'clock', 'config', 'sealingKeys', 'planLimits', 'metrics', 'checks'] },
+  decorators: { fastify: ['store', 'resources', 'clock', 'config', 'sealingKeys', 'planLimits', 'engines', 'metrics', 'checks'] },
 })

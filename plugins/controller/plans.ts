@@ -1,12 +1,12 @@
 /** Carries out what `reconcilePlan` decides for one Plan. */
 import { refusal, type KeyVersion } from '../../src/keys.ts'
-import { planVerdict, type PlanLimits } from '../../src/plan-limits.ts'
+import { planVerdict, type PlanLimits, type ServicePrice } from '../../src/plan-limits.ts'
 import { subscriptionId } from '../../src/plans.ts'
 import { reconcilePlan, type GatheredPlan } from '../../src/reconcile/plan.ts'
 import type { PlanResource, Ref, Resources } from '../../src/resources/resources.ts'
 import type { Store } from '../../src/store/store.ts'
 
-export type PlanWork = { store: Store; resources: Resources; clock: () => number; limits: PlanLimits | null }
+export type PlanWork = { store: Store; resources: Resources; clock: () => number; limits: PlanLimits | null; servicePrice: ServicePrice }
 
 /** What came of a pass. `isChanged`: the record was written, so the plan's keys must look again. */
 export type PlanPass = { requeueAt: number | null; isChanged: boolean }
@@ -15,13 +15,13 @@ export type PlanPass = { requeueAt: number | null; isChanged: boolean }
 const MOST_STEPS = 4
 
 /** One pass over a Plan, there or gone. Throws `Unavailable`. */
-export async function passPlan({ store, resources, clock, limits }: PlanWork, ref: Ref, plan: PlanResource | null): Promise<PlanPass> {
+export async function passPlan({ store, resources, clock, limits, servicePrice }: PlanWork, ref: Ref, plan: PlanResource | null): Promise<PlanPass> {
   const id = subscriptionId(ref.namespace, ref.name)
   const [record, keys, status] = await Promise.all([store.subscription(id), plan ? store.keysOf(id) : [], plan ? resources.status(ref) : null])
   let facts: GatheredPlan = {
     plan,
     record,
-    verdict: plan && planVerdict(limits, plan),
+    verdict: plan && planVerdict(limits, plan, servicePrice),
     answer: null,
     activeKeys: countActive(keys, clock()),
     status: status && 'activeKeys' in status ? status : null,

@@ -4,6 +4,7 @@
  */
 import type { FastifyInstance, RouteOptions } from 'fastify'
 import fp from 'fastify-plugin'
+import type { Reference } from './reference.ts'
 
 export type DocumentedRoute = Pick<RouteOptions, 'url' | 'schema' | 'config'> & { method: string }
 
@@ -18,7 +19,7 @@ const ADDRESSES = ['/openapi.json', '/docs', '/docs/*']
 
 async function docs(app: FastifyInstance): Promise<void> {
   const documented: Documented = { routes: [], shared: new Map() }
-  let opening: Promise<FastifyInstance> | null = null
+  let opening: Promise<Reference> | null = null
 
   app.addHook('onRoute', function collect({ url, schema, config, method }) {
     for (const one of [method].flat()) {
@@ -30,13 +31,18 @@ async function docs(app: FastifyInstance): Promise<void> {
 
   for (const url of ADDRESSES) {
     app.get(url, async (request, reply) => {
-      opening ??= import('./reference.ts').then(({ openReference }) => openReference(documented, { publicUrl: app.config.PUBLIC_URL, notFound: (asked) => app.errors.body(app.errors.fail('not_found'), asked) }))
+      opening ??= open()
       const reference = await opening
       reply.hijack()
       // What is hijacked loses the headers that hooks have set.
       for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) reply.raw.setHeader(name, value)
-      reference.routing(request.raw, reply.raw)
+      reference.answer(request.raw, reply.raw)
     })
+  }
+
+  async function open(): Promise<Reference> {
+    const { openReference } = await import('./reference.ts')
+    return openReference(documented, { publicUrl: app.config.PUBLIC_URL, notFound: (request) => app.errors.body(app.errors.fail('not_found'), request) })
   }
 
   app.addHook('onClose', async () => (await opening)?.close())

@@ -1,4 +1,5 @@
 /** The application that answers /openapi.json and /docs. Loaded by the first request for either. */
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import swagger from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
 import fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
@@ -15,6 +16,11 @@ type Means = {
   notFound: (request: FastifyRequest) => object
 }
 
+export type Reference = {
+  answer(request: IncomingMessage, response: ServerResponse): void
+  close(): Promise<void>
+}
+
 /** The page runs its own scripts, asks this server and nobody else, and stands in no frame. */
 const POLICY = {
   'default-src': "'none'",
@@ -28,7 +34,7 @@ const POLICY = {
 }
 
 /** Makes the document of these routes. Rejects when a schema of theirs cannot be read. */
-export async function openReference({ routes, shared }: Documented, { publicUrl, notFound }: Means): Promise<FastifyInstance> {
+export async function openReference({ routes, shared }: Documented, { publicUrl, notFound }: Means): Promise<Reference> {
   const app: FastifyInstance = fastify({ logger: false, exposeHeadRoutes: false })
   // The routes are here to be described; no request comes to them.
   app.setValidatorCompiler(() => () => true)
@@ -51,9 +57,10 @@ export async function openReference({ routes, shared }: Documented, { publicUrl,
   })
   for (const schema of [...shared.values(), ...COMPONENTS]) app.addSchema(schema)
   for (const route of routes.filter(isDocumented)) describe(app, route)
-  await app.register(swaggerUi, { routePrefix: '/docs', logo: null, theme: { title: 'Tollgate API' }, uiConfig: { docExpansion: 'list', deepLinking: true, syntaxHighlight: { activated: false } } })
+  await app.register(swaggerUi, { routePrefix: '/docs', theme: { title: 'Tollgate API' }, uiConfig: { layout: 'BaseLayout', docExpansion: 'full', deepLinking: true } })
   app.get('/openapi.json', async () => app.swagger())
-  return app.ready()
+  await app.ready()
+  return { answer: app.routing, close: () => app.close() }
 }
 
 const DESCRIPTION =

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { parsePlanLimits, planVerdict, type PlanLimits } from '../../src/plan-limits.ts'
+import { parsePlanLimits, planVerdict as verdictOf, type PlanLimits } from '../../src/plan-limits.ts'
 import type { PlanSpec } from '../../src/resources/resources.ts'
 import { plan } from './reconcile-world.ts'
 
@@ -7,6 +7,9 @@ type Limit = PlanLimits['limits'][number]
 
 const coding = (terms: Partial<NonNullable<PlanSpec['coding']>>) => plan('coder', { coding: { ...plan('coder').spec.coding!, ...terms } })
 const media = (terms: Partial<NonNullable<PlanSpec['media']>>) => plan('studio', { product: 'Media', media: { ...plan('studio', { product: 'Media' }).spec.media!, ...terms } })
+
+const planVerdict = (limits: PlanLimits | null, resource: ReturnType<typeof plan>) =>
+  verdictOf(limits, resource, (verb) => (verb === 'image' ? { verb, micro: 40_000, per: 'Job' } : null))
 
 t.test('a plan may grant what its namespace allows, and is told everything that it may not', async (t) => {
   const table: [string, Omit<Limit, 'namespaces'>, ReturnType<typeof plan>, RegExp | null][] = [
@@ -24,6 +27,11 @@ t.test('a plan may grant what its namespace allows, and is told everything that 
     ['short periods of an allowance without bounds', { media: {} }, media({ periodDays: 1 }), null],
     ['more tasks at once', { media: { maxConcurrentTasks: 3 } }, media({}), /media\.maxConcurrentTasks may be at most 3/],
     ['more open tasks', { media: { maxQueuedTasks: 999 } }, media({}), /media\.maxQueuedTasks may be at most 999/],
+    ['the service\'s price', { media: { priceFloor: 'Service' } }, media({ prices: [{ kind: 'image', amount: '0.04', per: 'Job' }] }), null],
+    ['a micro-unit less', { media: { priceFloor: 'Service' } }, media({ prices: [{ kind: 'image', amount: '0.039999', per: 'Job' }] }), /media\.prices of image may be at least 0\.0400 per Job/],
+    ['another unit', { media: { priceFloor: 'Service' } }, media({ prices: [{ kind: 'image', amount: '9', per: 'Megapixel' }] }), /media\.prices of image may be at least 0\.0400 per Job/],
+    ['a price of what the service does not offer', { media: { priceFloor: 'Service' } }, media({ prices: [{ kind: 'video', amount: '0', per: 'Job' }] }), null],
+    ['any price without a floor', { media: { priceFloor: 'None' } }, media({ prices: [{ kind: 'image', amount: '0', per: 'Job' }] }), null],
     ['the bounds of the other product', { media: { maxAllowance: '0' } }, plan('coder'), null],
     ['more tokens a session', { coding: { maxSessionTokens: 999 } }, plan('coder'), /coding\.sessionWindow\.tokens may be at most 999/],
     ['more tokens a week', { coding: { maxWeeklyTokens: 1 } }, plan('coder'), /coding\.weeklyWindow\.tokens may be at most 1/],

@@ -104,6 +104,7 @@ export async function openTenant(t: Test): Promise<Tenant> {
       app.decorate('resources', faulty(files, 'resources', fate, writes, life))
       app.decorate('sealingKeys', SEALING)
       app.decorate('planLimits', limits ?? null)
+      app.decorate('engines', { offer: () => null } as never)
       app.decorate('config', { BRAND: 'SVC' } as FastifyInstance['config'])
       app.decorate('metrics', { registry })
       app.decorate('checks', [])

@@ -41,7 +41,7 @@ const moneyBugs: Bug[] = [
   { name: 'a closed hold stays', file: 'src/subscription/media.ts', from: 'const { [input.task]: _ended, ...holds } = account.holds', to: 'const holds = account.holds', story: 'media', within: 10 },
   { name: 'a task that settles is not swept', file: 'src/tasks/sweep.ts', from: `return (await settle(doors, task)) ? 'settled' : null`, to: 'return null', story: 'media', within: 10 },
   { name: 'an orphaned hold is not swept', file: 'src/tasks/sweep.ts', from: 'if (!task || FINAL.includes(task.state)) {', to: 'if (!task) {', story: 'media', within: 10 },
-  { name: 'what is burned is burned of the period that runs', file: 'src/subscription/media.ts', from: 'period.n === held.period && input.actual !== null', to: 'period === account.period && input.actual !== null', story: 'media', within: 10 },
+  { name: 'what is burned is burned of the period that runs', file: 'src/subscription/media.ts', from: 'period.n === held.period && ran', to: 'period === account.period && ran', story: 'media', within: 10 },
   { name: 'an ended period is dropped before it is archived', file: 'src/tasks/sweep.ts', from: 'await doors.store.archivePeriod(record.id, period)', to: '', story: 'media', within: 10 },
 ]
 

@@ -6,7 +6,6 @@ import { verifyStore } from '../../src/verify/verify.ts'
 import { codingStory } from './coding/story.ts'
 import { openReal } from './door.ts'
 import { mediaStory } from './media/story.ts'
-import { MOMENTS } from './trouble.ts'
 import { openWorld, type Machine, type World } from './world.ts'
 
 export type Told = {
@@ -39,7 +38,7 @@ export async function tell(seed: number, { traced = false }: { traced?: boolean 
   const lines: string[] = []
   try {
     await prepare(real.store)
-    const world = openWorld({ seed, start, moments: MOMENTS[story], real, trace: traced ? (line) => void lines.push(line) : null })
+    const world = openWorld({ seed, start, story, real, trace: traced ? (line) => void lines.push(line) : null })
     begin(world)
     await trouble(world)
     if (fine(world)) await comeToRest(world, rest)

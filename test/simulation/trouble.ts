@@ -41,6 +41,16 @@ export const MOMENTS = {
   coding: ['replace admit', 'read admit', 'replace extend', 'replace settle', 'read settle', 'replace expire', 'beat', 'forgetInstance', 'subscriptionsWith'],
 }
 
+/** Meetings that are known to be dangerous; every other meeting is one of these. */
+const DANGEROUS: Record<keyof typeof MOMENTS, [here: string, there: string][]> = {
+  media: [
+    ['replace claim', 'replace wait'], ['moveTask settling', 'moveTask processing'], ['read hold', 'replace close'], ['replace wait', 'replace claim'],
+    ['moveTask final', 'read close'], ['recordAttempt', 'claimDeliveries'], ['moveTask queued', 'moveTask rejected'], ['read hold', 'moveTask queued'],
+    ['renewTask', 'moveTask queued'],
+  ],
+  coding: [['replace admit', 'replace expire'], ['read settle', 'replace expire'], ['beat', 'replace expire'], ['replace expire', 'beat'], ['subscriptionsWith', 'replace settle']],
+}
+
 const AIMED: Fate[] = ['crash_after', 'freeze_before', 'unknown', 'crash_before', 'freeze_after', 'late', 'crash_late']
 const AIMED_RANGE: { freezeMs: Range; lateMs: Range } = { freezeMs: [20_000, 120_000], lateMs: [100, 60_000] }
 const OF_WRITES = new Set<Fate>(['unknown', 'late', 'crash_late'])
@@ -51,7 +61,8 @@ function pairAt<A, B>(turn: number, first: readonly A[], second: readonly B[]): 
   return [first[at % first.length]!, second[Math.floor(at / first.length)]!]
 }
 
-export function openTrouble(seed: number, moments: readonly string[], dice: Dice): Trouble {
+export function openTrouble(seed: number, story: keyof typeof MOMENTS, dice: Dice): Trouble {
+  const moments = MOMENTS[story]
   const turn = Math.floor(seed / 3)
   const kind = (['general', 'aimed', 'meeting'] as const)[seed % 3] ?? 'general'
   const weather = dice.weighted({ fine: kind === 'general' ? 1 : 0, mixed: 6, crashes: 3, freezes: 3, loses: 3 })
@@ -68,7 +79,8 @@ export function openTrouble(seed: number, moments: readonly string[], dice: Dice
     const fateOf = (step: Step) => (step.label.startsWith(moment) ? thrown(step, aimed, AIMED_RANGE, dice) : background(step))
     return { name: `${weather}, ${fate} at ${moment}`, sticky, fateOf, passed: () => [] }
   }
-  return meeting(`${weather}, `, ...pairAt(turn, moments, moments), sticky, background, dice)
+  const pair = dice.chance(0.5) ? dice.pick(DANGEROUS[story]) : pairAt(turn, moments, moments)
+  return meeting(`${weather}, `, ...pair, sticky, background, dice)
 }
 
 /** Who comes to `here` is held up, for two minutes at most, until another process has passed `there`. */

@@ -49,11 +49,11 @@ const SKEW_MS = 10_000
 
 export class Gone extends Error {}
 
-export type Setting = { seed: number; start: number; moments: readonly string[]; real: { store: Store; side: Side }; trace: ((line: string) => void) | null }
+export type Setting = { seed: number; start: number; story: 'media' | 'coding'; real: { store: Store; side: Side }; trace: ((line: string) => void) | null }
 
-export function openWorld({ seed, start, moments, real, trace }: Setting): World {
+export function openWorld({ seed, start, story, real, trace }: Setting): World {
   const dice = diceOf(seed)
-  const trouble = openTrouble(seed, moments, dice)
+  const trouble = openTrouble(seed, story, dice)
   const skewed = dice.chance(0.6)
   const witness: Witness = openWitness(real.store, () => scheduler.now())
   const scheduler: Scheduler = openScheduler({
