@@ -47,7 +47,7 @@ if (values.help || !possible) {
 
 async function measure(): Promise<void> {
   const stage = await openStage({ logLevel: values['log-level'], pin: values.pin })
-  process.once('SIGINT', () => void stage.close().then(() => process.exit(130)))
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => void stage.close().then(() => process.exit(1)))
   try {
     process.stdout.write(`${surroundings()}\n\n`)
     for (const part of chosen) {
@@ -61,5 +61,5 @@ async function measure(): Promise<void> {
 
 function surroundings(): string {
   const pinned = values.pin ? ', gateways on the first core, model and clients on the second' : ''
-  return `Node ${process.versions.node}, ${availableParallelism()} × ${cpus()[0]?.model ?? 'unknown processor'}, ${process.platform}; ${choice.rounds} rounds, bursts of ${choice.seconds} s, LOG_LEVEL=${values['log-level']}${pinned}.`
+  return `Node ${process.versions.node}, ${availableParallelism()} × ${cpus()[0]?.model ?? 'unknown processor'}, ${process.platform}; ${choice.rounds} round(s), bursts of ${choice.seconds} s, LOG_LEVEL=${values['log-level']}${pinned}.`
 }

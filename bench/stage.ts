@@ -3,7 +3,6 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import { NOOP_ENGINES } from './noop.ts'
 import { start, type Process, type Program } from './processes.ts'
 
 export type Stage = {
@@ -13,7 +12,8 @@ export type Stage = {
   passthrough(model: Process): Promise<Process>
   /** In its folder below `folder`; started there again, it finds what it left. `flags` are Node's. */
   tollgate(name: string, model: Process, flags?: string[]): Promise<Process>
-  studio(name: string, subscriptions: number): Promise<Process>
+  /** Tollgate with so many Media plans and the no-op engine; `slots` is WORKER_SLOTS. */
+  studio(name: string, subscriptions: number, slots: string): Promise<Process>
   /** The API key of the n-th Coding or Media plan of a Tollgate. */
   key(name: string, n?: number): Promise<string>
   close(): Promise<void>
@@ -22,6 +22,13 @@ export type Stage = {
 export type StageOptions = { logLevel: string; pin: boolean }
 
 const LONGEST_KEY_MS = 10_000
+const NOOP = join(import.meta.dirname, 'noop.ts')
+const ENGINES = `\
+engines:
+  - { name: noop, type: noop }
+routes:
+  - { kind: image, engine: noop, price: { amount: "0.01", per: Job } }
+`
 
 /** Makes an empty folder for everything. Gateways are bound to the first core and the rest to the second, if `pin`. */
 export async function openStage({ logLevel, pin }: StageOptions): Promise<Stage> {
@@ -52,10 +59,10 @@ export async function openStage({ logLevel, pin }: StageOptions): Promise<Stage>
       await declare(name, codingPlan(), { 'upstreams.yaml': upstreams(model.url) })
       return run({ name, script: 'bin/tollgate.mjs', flags, env: { UPSTREAMS: 'upstreams.yaml', LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
     },
-    async studio(name, subscriptions) {
+    async studio(name, subscriptions, slots) {
       const plans = Array.from({ length: subscriptions }, (_, n) => mediaPlan(n)).flat()
-      await declare(name, plans, { 'engines.yaml': NOOP_ENGINES })
-      return run({ name, script: 'bench/studio.ts', env: { ENGINES: 'engines.yaml', LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
+      await declare(name, plans, { 'engines.yaml': ENGINES })
+      return run({ name, script: 'bin/tollgate.mjs', env: { PLUGINS: NOOP, ENGINES: 'engines.yaml', WORKER_SLOTS: slots, LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
     },
     key: (name, n = 0) => appearing(join(folder, name, 'data/secrets/bench', `key-${n}`, 'api-key')),
     async close() {

@@ -1,6 +1,6 @@
 /** The list: opens the doors, then registers the plugins of each role in the order in which a request flows through them. */
 import { randomBytes, randomUUID, randomUUIDv7 } from 'node:crypto'
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { link, mkdir, readFile, unlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } from 'fastify'
 import { Counter, type Registry } from 'prom-client'
@@ -9,6 +9,7 @@ import dispatcher from '../plugins/dispatcher/dispatcher.ts'
 import docs from '../plugins/docs/docs.ts'
 import files from '../plugins/files/files.ts'
 import mcp from '../plugins/mcp/mcp.ts'
+import intake from '../plugins/intake/intake.ts'
 import media from '../plugins/media/media.ts'
 import worker from '../plugins/worker/worker.ts'
 import controller from '../plugins/controller/controller.ts'
@@ -112,7 +113,10 @@ async function openSealingKeys(file: string): Promise<SealingKeys> {
     if (error.code !== 'ENOENT') throw new ConfigError('SEALING_KEY_FILE', file, `a file that can be read (${error.code})`)
     const made = `${randomBytes(32).toString('base64')}\n`
     await mkdir(dirname(file), { recursive: true, mode: 0o700 })
-    await writeFile(file, made, { mode: 0o600, flag: 'wx' })
+    // Whole or not at all, and never over another's: without this file every sealed key is lost.
+    const whole = `${file}.${randomUUID()}`
+    await writeFile(whole, made, { mode: 0o600, flag: 'wx', flush: true })
+    await link(whole, file).finally(() => unlink(whole))
     return made
   })
   const keys = parseSealingKeys(text)
@@ -174,6 +178,7 @@ export function buildApp(surroundings: Surroundings, doors: Doors, registry: Reg
   if (runs('gateway') || (runs('worker') && config.PLUGINS.length > 0)) {
     app.register(async (gateway) => {
       gateway.register(auth)
+      gateway.register(intake)
       gateway.register(metering)
       if (runs('gateway')) {
         gateway.register(openai)

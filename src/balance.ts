@@ -25,9 +25,9 @@ function endOf(terms: MediaTerms, anchor: number, start: number): number {
   // The anchor's own months are walked, so that 31 January is followed by 28 February and then 31 March again.
   const from = new Date(anchor)
   const at = new Date(start)
-  let months = (at.getUTCFullYear() - from.getUTCFullYear()) * 12 + at.getUTCMonth() - from.getUTCMonth() + terms.period.count
-  while (addMonths(anchor, months) <= start) months++
-  return addMonths(anchor, months)
+  let begun = (at.getUTCFullYear() - from.getUTCFullYear()) * 12 + at.getUTCMonth() - from.getUTCMonth()
+  if (addMonths(anchor, begun) > start) begun--
+  return addMonths(anchor, begun + terms.period.count)
 }
 
 export function firstPeriod(terms: MediaTerms, anchor: number): MediaPeriod {

@@ -31,9 +31,9 @@ const integer = (least: number, most: number): Parse<number> => ({
   read: (text) => (/^\d{1,9}$/.test(text) && Number(text) >= least && Number(text) <= most ? Number(text) : undefined),
 })
 
-const seconds = (most: number): Parse<number> => ({
-  mayBe: `a number of seconds from 0 to ${most}`,
-  read: (text) => (/^\d{1,9}(\.\d{1,3})?$/.test(text) && Number(text) <= most ? Math.round(Number(text) * 1000) : undefined),
+const seconds = (least: number, most: number): Parse<number> => ({
+  mayBe: `a number of seconds from ${least} to ${most}`,
+  read: (text) => (/^\d{1,9}(\.\d{1,3})?$/.test(text) && Number(text) >= least && Number(text) <= most ? Math.round(Number(text) * 1000) : undefined),
 })
 
 const DAY_MS = 24 * 3600 * 1000
@@ -45,7 +45,7 @@ const days: Parse<number> = {
 const delays: Parse<number[]> = {
   mayBe: 'one to twenty numbers of seconds, separated by commas',
   read: (text) => {
-    const all = text.split(',').map((entry) => seconds(86_400 * 7).read(entry.trim()))
+    const all = text.split(',').map((entry) => seconds(0, 86_400 * 7).read(entry.trim()))
     return all.length <= 20 && all.every((entry) => entry !== undefined) ? all : undefined
   },
 }
@@ -155,19 +155,20 @@ export const SETTINGS = {
   WORKER_SLOTS: setting('cores', slots, 'Tasks that one worker runs at once; as many as the machine has cores by default.'),
   EGRESS_ALLOW: setting('', list, 'Addresses, networks and hosts that the egress guard lets through, separated by commas.'),
   WEBHOOK_DELAYS_SECONDS: setting('0,30,120,600,3600', delays, 'Delay before each attempt of a webhook; their number is the number of attempts.'),
-  WEBHOOK_TIMEOUT_SECONDS: setting('30', seconds(300), 'Time that a webhook receiver has to answer.'),
-  TASK_LEASE_SECONDS: setting('30', seconds(3600), 'Time after which a worker that stopped renewing has lost its task.'),
+  WEBHOOK_TIMEOUT_SECONDS: setting('30', seconds(1, 300), 'Time that a webhook receiver has to answer.'),
+  TASK_LEASE_SECONDS: setting('30', seconds(1, 3600), 'Time after which a worker that stopped renewing has lost its task.'),
   RESULT_DAYS: setting('7', days, 'Days that results are kept; fractions are allowed.'),
   TASK_DAYS: setting('90', days, 'Days that ended tasks are kept.'),
   LOG_LEVEL: setting('info', oneOf(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']), 'Least level that is logged.'),
   METRICS_TENANT: setting('false', flag, 'Adds a tenant label to the counters of usage.'),
-  DRAIN_DELAY_SECONDS: setting('0', seconds(3600), 'Time of normal service between not ready and no longer accepting.'),
-  SHUTDOWN_SECONDS: setting('25', seconds(86_400), 'Time that streams and tasks in flight get when the program stops.'),
+  DRAIN_DELAY_SECONDS: setting('0', seconds(0, 3600), 'Time of normal service between not ready and no longer accepting.'),
+  SHUTDOWN_SECONDS: setting('25', seconds(0, 86_400), 'Time that streams and tasks in flight get when the program stops.'),
 } satisfies Record<string, Setting<unknown>>
 
 export type SettingName = keyof typeof SETTINGS
 type ValueOf<N extends SettingName> = (typeof SETTINGS)[N] extends Setting<infer T> ? T : never
 
+/** The values in force, by the names that operators know. What is a time (`…_SECONDS`, `…_DAYS`) is in milliseconds here. */
 export type Config = { [N in SettingName]: ValueOf<N> } & {
   /** Environment variables that an upstream's `apiKeyEnv` may name. */
   env: (name: string) => string | undefined

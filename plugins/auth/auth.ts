@@ -16,7 +16,7 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** The product whose keys this route takes. */
     api?: Api
-    /** The route creates something: it may use a remembered key, since creating is checked in the subscription's record again. */
+    /** The route creates something: an inactive plan is told before anything about the request. */
     creates?: boolean
   }
 }
@@ -25,8 +25,12 @@ export type Caller = {
   key: KeyVersion
   /** Runs an operation that creates: a revoked key, or one that moved to another plan, stops at its next request everywhere. */
   creating: Creating
-  /** For what creates: the failure `plan_inactive` while the plan is not active, else null. */
-  inactive(): Promise<Failure | null>
+  /**
+   * The failure that goes before what is wrong with the request itself: of the key, as it is now, or, on a route that creates, of its plan. Null when both are in order.
+   */
+  earlierFailure(): Promise<Failure | null>
+  /** Counts a request that is not counted by the plan's own rate. Throws `rate_limited`. */
+  countRead(): void
 }
 
 const REMEMBERED_KEYS = 10_000
@@ -81,8 +85,12 @@ async function auth(app: FastifyInstance): Promise<void> {
         }
         throw new Failure('unavailable', { retryAfterSeconds: 1, cause: new Error('the key changed at every try') })
       },
-      async inactive() {
+      countRead: () => countRead(caller.key.keyId),
+      async earlierFailure() {
         if (!creates) return null
+        // Requests that are refused take nothing from the plan's rate.
+        caller.countRead()
+        caller.key = await readKey(hash, api)
         const reason = inactiveReason(await app.store.subscription(caller.key.subscription), app.clock())
         return reason && planInactive(reason)
       },
@@ -92,16 +100,17 @@ async function auth(app: FastifyInstance): Promise<void> {
 
   app.decorateRequest('caller', null)
   app.addHook('onRequest', async (request) => {
-    const { api, creates } = request.routeOptions.config
+    const { api, creates, admits } = request.routeOptions.config
     const text = bearer(request.headers.authorization)
     if (text === null || !wellFormed(text)) throw new Failure('invalid_api_key')
     const hash = hashKey(text)
-    const known = creates ? remembered.get(hash) : undefined
-    // A remembered key is good enough to try; only a key that was just read may be refused.
-    const usable = known && refusal(known.key, app.clock()) === null && apiOf(known.key.product) === api
+    const known = remembered.get(hash)
+    // A remembered key is good enough for what is admitted, which asks the record again; and only a key that was just read may be refused.
+    const usable = admits && known && refusal(known.key, app.clock()) === null && apiOf(known.key.product) === api
     const key = usable ? known.key : await readKey(hash, api)
     if (!creates) countRead(key.keyId)
-    request.caller = callerOf(hash, key, usable ? known.keysVersion : 0, request)
+    const keysVersion = known?.key.subscription === key.subscription ? known.keysVersion : 0
+    request.caller = callerOf(hash, key, keysVersion, request)
     request.log = request.log.child({ tenant: key.tenant, keyId: key.id })
   })
 }

@@ -3,26 +3,28 @@ import type { FastifySchema } from 'fastify'
 import type { FailureCode } from '../../src/errors.ts'
 import type { DocumentedRoute } from './docs.ts'
 import { failureAnswers } from './failures.ts'
-import { OPERATIONS, type Answer } from './operations.ts'
+import { OPERATIONS, type Answer, type Operation } from './operations.ts'
 
 /** Part of the API: what takes a key, and what the reference has a page for. */
 export function isDocumented({ method, url, config }: DocumentedRoute): boolean {
   return config?.api !== undefined || `${method} ${url}` in OPERATIONS
 }
 
+const UNTOLD: Partial<Operation> = { answers: { 200: { description: 'Success.' } } }
+
 /** The route's own schema with everything that documents it. A route of a third-party plugin may say it all by itself. */
 export function schemaOf(route: DocumentedRoute): FastifySchema {
   const { method, url, schema = {}, config } = route
-  const operation = OPERATIONS[`${method} ${url}`]
   const own = { summary: `${method} ${url}`, tags: ['Plugins'], operationId: operationId(method, url), ...schema }
-  const { answers, failures = [], ...said } = operation ?? { answers: {} }
+  const { answers = {}, failures = [], example, ...said }: Partial<Operation> = OPERATIONS[`${method} ${url}`] ?? UNTOLD
   const security = config?.api === undefined ? [] : [{ [config.api]: [] }]
   const response = { ...failureAnswers([...commonFailures(route), ...failures], config?.problem === true), ...Object.fromEntries(Object.entries(answers).map(described)) }
-  return { ...own, ...said, security, response: { ...response, ...(schema.response as object | undefined) } } as FastifySchema
+  const body = said.body ?? (schema.body as object | undefined)
+  return { ...own, ...said, ...(body ? { body: example ? { ...body, examples: [example] } : body } : {}), security, response: { ...response, ...(schema.response as object | undefined) } } as FastifySchema
 }
 
 function operationId(method: string, url: string): string {
-  return `${method.toLowerCase()}${url.replaceAll(/[^A-Za-z0-9]+/g, '_')}`
+  return `${method.toLowerCase()}${url.replaceAll(/[^A-Za-z0-9]+([A-Za-z0-9]?)/g, (_, first: string) => first.toUpperCase())}`
 }
 
 function described([status, { description, content = {}, headers }]: [string, Answer]): [string, object] {

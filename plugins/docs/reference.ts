@@ -21,6 +21,9 @@ export type Reference = {
   close(): Promise<void>
 }
 
+/** Without the bar on top, which would load other documents than ours. */
+const PAGE = { layout: 'BaseLayout', docExpansion: 'list', deepLinking: true } as const
+
 /** The page runs its own scripts, asks this server and nobody else, and stands in no frame. */
 const POLICY = {
   'default-src': "'none'",
@@ -57,7 +60,7 @@ export async function openReference({ routes, shared }: Documented, { publicUrl,
   })
   for (const schema of [...shared.values(), ...COMPONENTS]) app.addSchema(schema)
   for (const route of routes.filter(isDocumented)) describe(app, route)
-  await app.register(swaggerUi, { routePrefix: '/docs', theme: { title: 'Tollgate API' }, uiConfig: { layout: 'BaseLayout', docExpansion: 'full', deepLinking: true } })
+  await app.register(swaggerUi, { routePrefix: '/docs', theme: { title: 'Tollgate API' }, uiConfig: PAGE })
   app.get('/openapi.json', async () => app.swagger())
   await app.ready()
   return { answer: app.routing, close: () => app.close() }

@@ -126,7 +126,7 @@ async function errors(app: FastifyInstance): Promise<void> {
   app.setErrorHandler(async (error, request, reply) => {
     const failure = failureOf(error)
     // What is wrong with the request is told only after the key and its plan were found in order.
-    const earlier = failure.status < 500 && request.caller ? await request.caller.inactive().catch(failureOf) : null
+    const earlier = failure.status < 500 && request.caller ? await request.caller.earlierFailure().catch(failureOf) : null
     return answer(earlier ?? failure, request, reply)
   })
 

@@ -1,4 +1,5 @@
 /** Failures that come before any route: bytes that are no HTTP request, and addresses that no router can read. */
+import { randomUUID } from 'node:crypto'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import type { Socket } from 'node:net'
 import { STATUS_CODES } from 'node:http'
@@ -21,15 +22,16 @@ export function answerUnparsable(error: Error & { code?: string }, socket: Socke
     `HTTP/1.1 ${failure.status} ${STATUS_CODES[failure.status]}`,
     'content-type: application/json; charset=utf-8',
     `content-length: ${Buffer.byteLength(body)}`,
+    `x-request-id: ${randomUUID()}`,
     'connection: close',
   ]
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
 }
 
 /** Answers an address that cannot be decoded. */
-export function answerUnroutable(_error: FastifyError, _request: FastifyRequest, reply: FastifyReply): void {
+export function answerUnroutable(_error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
   const failure = new Failure('invalid_request', { message: 'The address of the request is not valid.' })
-  void reply.code(failure.status).header('content-type', 'application/json; charset=utf-8').send(bodyOf(failure))
+  void reply.code(failure.status).headers({ 'content-type': 'application/json; charset=utf-8', 'x-request-id': request.id }).send(bodyOf(failure))
 }
 
 function bodyOf(failure: Failure): string {

@@ -5,7 +5,7 @@ import type { FastifyInstance } from 'fastify'
 import { Type } from 'typebox'
 import { GENERATION_FIELDS } from '../../src/generations.ts'
 import { findTask, recordOf, untilFinal } from '../../src/tasks/read.ts'
-import { publicStatus, TaskRecord } from '../../src/tasks/record.ts'
+import { publicRecord, publicStatus, TaskRecord } from '../../src/tasks/record.ts'
 import { IDEMPOTENCY_KEY, TASK_FIELDS } from '../../src/tasks/request.ts'
 import { submit, type NewGeneration } from '../../src/tasks/submit.ts'
 import type { Task } from '../../src/tasks/task.ts'
@@ -85,7 +85,8 @@ export function mediaTools({ tasks, files, clock }: Pick<FastifyInstance, 'tasks
       creates: true,
       async call({ wait_seconds: seconds, idempotency_key: key, ...body }, visit, context) {
         const { task } = await submit(tasks, visit.caller, { kind: 'image', ...body } as NewGeneration, typeof key === 'string' ? key : null)
-        return answer(task, seconds, visit, context)
+        // The task is accepted: whatever the store does from here on, the client is told so.
+        return answer(task, seconds, visit, context).catch(() => ({ record: publicRecord(task, null, tasks.link), more: [] }))
       },
     },
     {

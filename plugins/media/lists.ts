@@ -1,5 +1,6 @@
 /** Lists of tasks: newest first, page by page. */
 import type { TaskDoors } from '../../src/tasks/doors.ts'
+import { recordsOf } from '../../src/tasks/read.ts'
 import { publicStatus, STATES, type PublicStatus } from '../../src/tasks/record.ts'
 import { invalid } from '../../src/tasks/submit.ts'
 import type { Task } from '../../src/tasks/task.ts'
@@ -19,11 +20,10 @@ export type ListQuery = {
  * Throws `invalid_request` for a cursor that we did not give.
  */
 export async function listTasks(
-  { store }: TaskDoors,
+  doors: TaskDoors,
   tenant: string,
   object: Task['object'],
   query: ListQuery,
-  recordOf: (task: Task) => Promise<Record<string, unknown>>,
 ): Promise<Record<string, unknown>> {
   const filter = {
     object,
@@ -37,14 +37,14 @@ export async function listTasks(
   let exhausted = false
   // A stored state can lie behind two public statuses, so a page may take more than one read.
   while (found.length <= query.limit && !exhausted) {
-    const page = await store.tasks(tenant, filter, before, query.limit + 1)
+    const page = await doors.store.tasks(tenant, filter, before, query.limit + 1)
     found.push(...page.filter((task) => query.status === undefined || publicStatus(task) === query.status))
     exhausted = page.length <= query.limit
     before = page.at(-1)?.id ?? before
   }
   const shown = found.slice(0, query.limit)
   const last = found.length > query.limit ? shown.at(-1) : undefined
-  return { object: 'list', data: await Promise.all(shown.map(recordOf)), has_more: last !== undefined, next_cursor: last ? writeCursor(last.id) : null }
+  return { object: 'list', data: await recordsOf(doors, shown), has_more: last !== undefined, next_cursor: last ? writeCursor(last.id) : null }
 }
 
 function writeCursor(id: string): string {

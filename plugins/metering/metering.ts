@@ -163,20 +163,21 @@ async function metering(app: FastifyInstance): Promise<void> {
     await store.beat(instance, ++beats)
     timers.push(
       setInterval(() => void store.beat(instance, ++beats).catch((err: unknown) => app.log.warn({ err }, 'this process could not say that it lives')), BEAT_MS),
-      setInterval(() => void runSweep(), SWEEP_MS),
+      setInterval(() => void runSweeps(), SWEEP_MS),
     )
   })
 
   let sweeping = false
-  async function runSweep(): Promise<void> {
+  async function runSweeps(): Promise<void> {
     if (sweeping) return
     sweeping = true
     try {
       const now = clock()
-      if (!(await store.takeLease('reservations', instance, now + LEASE_MS, now))) return
-      const swept = await sweep(now)
-      metrics.swept(swept)
-      if (swept.expired + swept.released > 0) app.log.warn(swept, 'settled reservations that nobody would settle')
+      const released = await sweep.releaseOwn(now)
+      const isOurs = await store.takeLease('reservations', instance, now + LEASE_MS, now)
+      const expired = isOurs ? await sweep.expireDead(now) : 0
+      metrics.swept({ expired, released })
+      if (expired + released > 0) app.log.warn({ expired, released }, 'settled reservations that nobody would settle')
     } catch (err) {
       app.log.warn({ err }, 'the sweep of reservations will be tried again')
     } finally {

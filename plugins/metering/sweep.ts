@@ -8,11 +8,21 @@ export const DEAD_MS = 45_000
 export const UNKNOWN_MS = 30_000
 const BATCH = 100
 
-export type Sweep = (now: number) => Promise<{ expired: number; released: number }>
+export type Sweep = {
+  /** Releases our own reservations that we do not know and that are old. Every process does that for itself. Returns how many. */
+  releaseOwn(now: number): Promise<number>
+  /** Charges the reservations of dead gateways at their estimate. One process at a time. Returns how many. */
+  expireDead(now: number): Promise<number>
+}
 
-/** Makes the sweep of one process. It judges by what it saw itself: an instance is dead when 45 s of successful looks saw the same beat. */
+/** A gateway that reserved something and is not on the list of beats has this count. */
+const NO_BEAT = -1
+
+/** Makes the sweeps of one process. It judges by what it saw itself: an instance is dead when 45 s of successful looks saw the same beat, or none. */
 export function reservationSweep(store: Store, instance: string, inFlight: (id: string) => boolean): Sweep {
   const seen = new Map<string, { count: number; since: number }>()
+  /** Instances with reservations that had no beat at the last look. */
+  let silent = new Set<string>()
   let lastLook = Number.NEGATIVE_INFINITY
 
   /** A pause in our own looking proves nothing about the others: their time starts anew. */
@@ -20,7 +30,9 @@ export function reservationSweep(store: Store, instance: string, inFlight: (id: 
     const gap = now - lastLook > DEAD_MS / 3
     lastLook = now
     const dead = new Set<string>()
-    for (const beat of beats) {
+    const listed = new Set(beats.map((beat) => beat.instance))
+    const strangers = [...silent].filter((name) => !listed.has(name)).map((name) => ({ instance: name, count: NO_BEAT }))
+    for (const beat of [...beats, ...strangers]) {
       const before = seen.get(beat.instance)
       if (!before || gap || before.count !== beat.count) seen.set(beat.instance, { count: beat.count, since: now })
       else if (beat.instance !== instance && now - before.since >= DEAD_MS) dead.add(beat.instance)
@@ -28,27 +40,41 @@ export function reservationSweep(store: Store, instance: string, inFlight: (id: 
     return dead
   }
 
-  return async (now) => {
-    const dead = observe(await store.beats(), now)
-    let expired = 0
-    let released = 0
-    for await (const record of withReservations(store)) {
-      const open = Object.entries(record.coding?.reservations ?? {})
-      for (const gone of new Set(open.map(([, reservation]) => reservation.instance).filter((name) => dead.has(name)))) {
-        const answer = await store.change(record.id, { op: 'expire', instance: gone }, now)
-        if (answer.outcome === 'settled') expired += answer.count
+  return {
+    async releaseOwn(now) {
+      let released = 0
+      for await (const record of withReservations(store)) {
+        for (const [id, reservation] of Object.entries(record.coding?.reservations ?? {})) {
+          if (reservation.instance !== instance || inFlight(id) || now - reservation.at < UNKNOWN_MS) continue
+          await store.change(record.id, { op: 'settle', id, usage: null, estimated: false }, now)
+          released++
+        }
       }
-      for (const [id, reservation] of open) {
-        if (reservation.instance !== instance || inFlight(id) || now - reservation.at < UNKNOWN_MS) continue
-        await store.change(record.id, { op: 'settle', id, usage: null, estimated: false }, now)
-        released++
+      return released
+    },
+
+    async expireDead(now) {
+      const beats = await store.beats()
+      const dead = observe(beats, now)
+      const listed = new Set(beats.map((beat) => beat.instance))
+      const unlisted = new Set<string>()
+      let expired = 0
+      for await (const record of withReservations(store)) {
+        const owners = new Set(Object.values(record.coding?.reservations ?? {}).map((reservation) => reservation.instance))
+        for (const owner of owners) {
+          if (dead.has(owner)) {
+            const answer = await store.change(record.id, { op: 'expire', instance: owner }, now)
+            if (answer.outcome === 'settled') expired += answer.count
+          } else if (!listed.has(owner) && owner !== instance) unlisted.add(owner)
+        }
       }
-    }
-    for (const gone of dead) {
-      await store.forgetInstance(gone)
-      seen.delete(gone)
-    }
-    return { expired, released }
+      silent = unlisted
+      for (const gone of dead) {
+        await store.forgetInstance(gone)
+        seen.delete(gone)
+      }
+      return expired
+    },
   }
 }
 

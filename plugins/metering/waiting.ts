@@ -10,7 +10,11 @@ export type WaitingRoom = {
   poke(subscription: string): void
 }
 
-type Place = { wake: () => void }
+/** `isRung`: room was made while this one was trying, so it tries again at once. */
+type Place = { wake: () => void; isRung: boolean }
+
+/** More than these wait for one subscription in no process. */
+const MOST_WAITING = 1_000
 
 /** `retryMs`: how often the first in the queue looks by itself, because room is also made by other processes. */
 export function openWaitingRoom(clock: () => number, maxMs = 10_000, retryMs = 250): WaitingRoom {
@@ -32,7 +36,8 @@ export function openWaitingRoom(clock: () => number, maxMs = 10_000, retryMs = 2
         if (!crowded(answer)) return answer
       }
       const queue = queues.get(subscription) ?? []
-      const place: Place = { wake: () => {} }
+      if (queue.length >= MOST_WAITING) return attempt()
+      const place: Place = { wake: () => {}, isRung: false }
       queue.push(place)
       queues.set(subscription, queue)
       const leave = () => place.wake()
@@ -41,10 +46,11 @@ export function openWaitingRoom(clock: () => number, maxMs = 10_000, retryMs = 2
         for (;;) {
           const remainingMs = until - clock()
           if (queue[0] === place || remainingMs <= 0 || left.aborted) {
+            place.isRung = false
             const answer = await attempt()
             if (!crowded(answer) || remainingMs <= 0 || left.aborted) return answer
           }
-          await pause(place, Math.max(1, Math.min(retryMs, remainingMs)))
+          if (!place.isRung) await pause(place, Math.max(1, Math.min(retryMs, remainingMs)))
         }
       } finally {
         left.removeEventListener('abort', leave)
@@ -54,7 +60,10 @@ export function openWaitingRoom(clock: () => number, maxMs = 10_000, retryMs = 2
       }
     },
     poke(subscription) {
-      queues.get(subscription)?.[0]?.wake()
+      const first = queues.get(subscription)?.[0]
+      if (!first) return
+      first.isRung = true
+      first.wake()
     },
   }
 }

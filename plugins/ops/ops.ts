@@ -30,6 +30,8 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id)
     const startMs = performance.now()
+    // Read now: a socket that is gone has no address. Behind a proxy of TRUST_PROXY it is the client's.
+    const { ip } = request
     // 'close' is the one event that comes however the answer ends, also when the client leaves in the middle of a stream.
     reply.raw.once('close', () => {
       const seconds = (performance.now() - startMs) / 1000
@@ -37,7 +39,7 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
       const labels = { product: request.routeOptions.config.api ?? 'none', route: routeOf(request), method: request.method, code: String(reply.raw.statusCode) }
       requests.inc(labels)
       durations.observe(labels, seconds)
-      request.log.info({ ...labels, status: reply.raw.statusCode, durationMs: Math.round(seconds * 1000), complete }, 'request')
+      request.log.info({ ...labels, ip, status: reply.raw.statusCode, durationMs: Math.round(seconds * 1000), complete }, 'request')
     })
     done()
   })

@@ -2,7 +2,7 @@
 import type { FastifyBaseLogger } from 'fastify'
 import type { Files } from '../../src/files/files.ts'
 import type { TaskDoors } from '../../src/tasks/doors.ts'
-import { sweepSubscriptions, sweepTasks } from '../../src/tasks/sweep.ts'
+import { sweepSubscriptions, sweepTasks, type Swept } from '../../src/tasks/sweep.ts'
 import type { TaskState } from '../../src/tasks/task.ts'
 
 type Sweeping = {
@@ -17,6 +17,7 @@ type Sweeping = {
 }
 
 const BATCH = 500
+const MOST_BATCHES = 100
 const PERIODS = { tasks: 1_000, subscriptions: 15_000, retention: 60_000 }
 
 /** Starts all of them. Returns how to stop: it waits for the one under way. */
@@ -29,12 +30,20 @@ export function startSweeps({ tasks, files, owner, taskMs, swept, open, log }: S
     }),
     every('subscriptions', PERIODS.subscriptions, async () => report(await sweepSubscriptions(tasks))),
     every('retention', PERIODS.retention, async () => {
-      await store.removeTasks(clock() - taskMs, BATCH)
-      await files.sweep(clock(), BATCH)
+      await untilDone(() => store.removeTasks(clock() - taskMs, BATCH))
+      await untilDone(() => files.sweep(clock(), BATCH))
     }),
   ]
 
-  function report(counts: Record<string, number>): void {
+  /** One batch after the other while they come back full, so that what is removed keeps up with what is made. */
+  async function untilDone(batch: () => Promise<number>): Promise<void> {
+    for (let batches = 0; batches < MOST_BATCHES && (await batch()) === BATCH; batches++) {
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+  }
+
+  /** Archiving an ended period is routine; everything else closed a gap that a crash had left. */
+  function report({ archived: _routine, ...counts }: Swept): void {
     for (const [reason, count] of Object.entries(counts)) swept(reason, count)
     if (Object.values(counts).some((count) => count > 0)) log.warn(counts, 'swept')
   }

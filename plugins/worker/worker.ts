@@ -84,7 +84,7 @@ async function worker(app: FastifyInstance): Promise<void> {
         return { outcome: 'failed', code: 'internal', retryable: true }
       })
       if (made === 'lost') return
-      const concluded = await persistently(() => conclude(tasks, task, made), startedMs)
+      const concluded = await persistently(() => conclude(tasks, task, made))
       metrics.ran(task, concluded, (task.startedAt ?? startedMs) - task.createdAt, clock() - startedMs)
       log.info({ taskId: task.id, tenant: task.tenant, verb: task.verb, outcome: concluded.outcome, attempt: task.attempts, durationMs: clock() - startedMs }, 'task ran')
     } finally {
@@ -93,12 +93,13 @@ async function worker(app: FastifyInstance): Promise<void> {
   }
 
   /** The end of a run is worth several tries: made media is not thrown away because the store was away for a moment. Renewals keep the lease meanwhile. */
-  async function persistently<T>(write: () => Promise<T>, startedMs: number): Promise<T> {
+  async function persistently<T>(write: () => Promise<T>): Promise<T> {
+    const sinceMs = clock()
     for (;;) {
       try {
         return await write()
       } catch (error) {
-        if (stopping || clock() - startedMs > 10 * leaseMs) throw error
+        if (stopping || clock() - sinceMs > 10 * leaseMs) throw error
         await new Promise((resolve) => setTimeout(resolve, STORE_RETRY_MS))
       }
     }

@@ -1,7 +1,7 @@
 /** Admission and settlement of coding requests over both token windows (`docs/coding.md` tells the published bound). */
 import { takeOne } from '../rate.ts'
 import type { CodingTerms } from '../plans.ts'
-import { chargeOf, learn, learnedOutput, reservedIn, roll, viewOf, type Usage } from '../windows.ts'
+import { chargeOf, learn, learnedOutput, reservedIn, roll, viewOf, WEEK_MS, type Usage } from '../windows.ts'
 import type { Answer, Operation } from './operations.ts'
 import type { Step } from './operate.ts'
 import { inactiveReason, type CodingAccount, type CodingDay, type Reservation, type Subscription } from './subscription.ts'
@@ -60,8 +60,12 @@ function admitted(account: CodingAccount, terms: CodingTerms, reservation: Reser
 
 /** A window is full when what was *used* reached its limit; nobody is turned away for hours because of estimates. */
 function fullness(account: CodingAccount, terms: CodingTerms, input: In<'admit'>): 'weekly_full' | 'session_full' | 'key_full' | null {
-  if (account.weekly.used >= terms.weeklyTokens) return 'weekly_full'
-  if (account.session && account.session.used >= terms.sessionTokens) return 'session_full'
+  const session = account.session && account.session.used >= terms.sessionTokens ? account.session : null
+  if (account.weekly.used >= terms.weeklyTokens) {
+    // When both are full, the one that resets later is the one to wait for.
+    return session && session.end > account.weekly.start + WEEK_MS ? 'session_full' : 'weekly_full'
+  }
+  if (session) return 'session_full'
   if (input.keyCap !== null && keyUsed(account, input.keyId) >= input.keyCap) return 'key_full'
   return null
 }

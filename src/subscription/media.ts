@@ -126,3 +126,9 @@ export function queuePosition(record: Subscription | null, task: string): number
   if (!holds?.[task] || holds[task].run !== null) return null
   return Object.entries(holds).filter(([id, { run }]) => run === null && id <= task).length
 }
+
+/** The places of all waiting tasks, by task id. */
+export function queuePositions(record: Subscription | null): Map<string, number> {
+  const waiting = Object.entries(record?.media?.holds ?? {}).filter(([, { run }]) => run === null)
+  return new Map(waiting.map(([id]) => id).sort().map((id, i) => [id, i + 1]))
+}

@@ -19,7 +19,7 @@ export type Created = { outcome: 'created' | 'replayed'; task: Task }
 
 /**
  * Creates a task, or answers the one that another request made at the same time under its Idempotency-Key. Throws the failures of the access table (402, 403, 429, 422), with nothing held, and `Unavailable`
- * when the store cannot be asked: then nothing was accepted, and a hold that may have been taken is given back by a sweep.
+ * when the store cannot be asked: a task that is not queued then is rejected by a sweep, which gives back the hold that may have been taken.
  */
 export async function createTask(doors: TaskDoors, creating: Creating, draft: NewTask): Promise<Created> {
   await couldHold(doors, creating, draft)
@@ -63,7 +63,10 @@ async function holdFor(doors: TaskDoors, creating: Creating, task: Task): Promis
     await store.moveTask(task.id, { from: ['pending'] }, 'rejected', { idempotency: null, sweepAt: null, endedAt: clock() })
     refuse(answer, task.estimatedCost)
   }
-  const queued = await store.moveTask(task.id, { from: ['pending'] }, 'queued', { sweepAt: null })
+  // Held is as good as accepted: an unknown outcome is looked up before the client is told that nothing was.
+  const queued = await store
+    .moveTask(task.id, { from: ['pending'] }, 'queued', { sweepAt: null })
+    .catch(() => store.moveTask(task.id, { from: ['pending'] }, 'queued', { sweepAt: null }))
   if (queued) {
     doors.ring(queued.verb, queued.id)
     return queued

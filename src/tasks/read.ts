@@ -1,6 +1,6 @@
 /** Reading a task on a tenant's behalf: for the Media API and for MCP. */
 import { Failure } from '../errors.ts'
-import { queuePosition } from '../subscription/media.ts'
+import { queuePosition, queuePositions } from '../subscription/media.ts'
 import type { TaskDoors } from './doors.ts'
 import { publicRecord } from './record.ts'
 import { FINAL, type Task } from './task.ts'
@@ -16,6 +16,14 @@ export async function findTask({ store }: Pick<TaskDoors, 'store'>, tenant: stri
 export async function recordOf({ store, link }: Pick<TaskDoors, 'store' | 'link'>, task: Task): Promise<Record<string, unknown>> {
   const position = task.state === 'queued' ? queuePosition(await store.subscription(task.subscription), task.id) : null
   return publicRecord(task, position, link)
+}
+
+/** The records of many tasks: each subscription is read once, and its queue counted once. */
+export async function recordsOf({ store, link }: Pick<TaskDoors, 'store' | 'link'>, tasks: Task[]): Promise<Record<string, unknown>[]> {
+  const queued = new Set(tasks.filter(({ state }) => state === 'queued').map(({ subscription }) => subscription))
+  const positions = new Map<string, number>()
+  for (const id of queued) for (const [task, position] of queuePositions(await store.subscription(id))) positions.set(task, position)
+  return tasks.map((task) => publicRecord(task, positions.get(task.id) ?? null, link))
 }
 
 export type Patience = {

@@ -71,19 +71,29 @@ export async function conclude(doors: TaskDoors, task: Task, made: Made): Promis
   const guard = { from: ['processing'], epoch: task.epoch } as const
   if (made.outcome === 'made') {
     const ended = await end(doors, task.id, guard, { outcome: 'completed', cost: made.cost, result: made.result })
-    return ended ? { outcome: 'completed', task: ended } : { outcome: 'lost' }
+    return ending(doors, task, ended)
   }
   if (made.outcome === 'handed_back') return requeue(doors, task, doors.clock(), Math.max(0, task.attempts - 1), 'handed_back')
   if (made.retryable && task.attempts < task.maxAttempts) {
     return requeue(doors, task, doors.clock() + retryDelayMs(task.attempts, doors.random()), task.attempts, 'retrying')
   }
   const ended = await end(doors, task.id, guard, { outcome: 'failed', code: made.code, message: TASK_ERRORS[made.code] })
-  return ended ? { outcome: 'failed', task: ended } : { outcome: 'lost' }
+  return ending(doors, task, ended)
+}
+
+/** How the run's task ended. An end that was begun under this run's epoch, by an earlier try whose outcome was not learned, is carried on. */
+async function ending(doors: TaskDoors, task: Task, ended: Task | null): Promise<Concluded> {
+  const now = ended ?? (await doors.store.task(task.tenant, task.id))
+  const settled = now?.state === 'settling' && now.epoch === task.epoch ? await settle(doors, now) : now
+  if (settled?.epoch !== task.epoch || (settled.state !== 'completed' && settled.state !== 'failed')) return { outcome: 'lost' }
+  return { outcome: settled.state, task: settled }
 }
 
 async function requeue(doors: TaskDoors, task: Task, readyAt: number, attempts: number, outcome: 'retrying' | 'handed_back'): Promise<Concluded> {
   const queued = await doors.store.moveTask(task.id, { from: ['processing'], epoch: task.epoch }, 'queued', { attempts, sweepAt: null })
-  if (!queued) return { outcome: 'lost' }
+  const now = queued ?? (await doors.store.task(task.tenant, task.id))
+  // Queued under our epoch: by an earlier try whose outcome was not learned.
+  if (now?.state !== 'queued' || now.epoch !== task.epoch) return { outcome: 'lost' }
   await doors.store.change(task.subscription, { op: 'wait', task: task.id, epoch: task.epoch, readyAt }, doors.clock())
   if (readyAt <= doors.clock()) doors.ring(task.verb, task.id)
   return { outcome }

@@ -1,6 +1,6 @@
 /** From a client's body to a task or a quote: the one way in for the Media API and for MCP. */
 import { createHash } from 'node:crypto'
-import { balanceOf } from '../balance.ts'
+import { balanceOf, keyUsed, rollPeriod } from '../balance.ts'
 import type { Engines } from '../engines/engine.ts'
 import { Failure, type FieldError } from '../errors.ts'
 import { costOf, generationOf, priceOf, type GenerationBody, type GenerationRequest, type Kind } from '../generations.ts'
@@ -102,9 +102,17 @@ function sorted(value: unknown): unknown {
   )
 }
 
+/** What a key could hold at `now`: what its plan has left, or what is left of the key's own share. */
+function availableTo(record: Subscription, key: KeyVersion, now: number): number {
+  if (!record.media || !record.terms.media || record.anchor === null) return 0
+  const account = rollPeriod(record.media, record.terms.media, record.anchor, now)
+  const { available } = balanceOf(account)
+  return key.cap === null ? available : Math.max(0, Math.min(available, key.cap - keyUsed(account, key.keyId)))
+}
+
 /** What a dry run answers: the price, and whether it could be paid now. */
-export function publicQuote({ request, estimatedCost, record }: Quote, estimatedWaitSeconds: number | null): Record<string, unknown> {
-  const available = record.media ? balanceOf(record.media).available : 0
+export function publicQuote({ request, estimatedCost, record }: Quote, { key }: Submitter, now: number, estimatedWaitSeconds: number | null): Record<string, unknown> {
+  const available = availableTo(record, key, now)
   const waiting = Object.values(record.media?.holds ?? {}).filter(({ run }) => run === null).length
   return {
     object: 'quote',

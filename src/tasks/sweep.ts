@@ -1,4 +1,5 @@
 /** Finds every gap that a crash can leave between two writes of a task's story, and closes it. Each step may run twice, or beside the worker that it doubts. */
+import { Unavailable } from '../errors.ts'
 import type { Subscription } from '../subscription/subscription.ts'
 import { PENDING_MS, type TaskDoors } from './doors.ts'
 import { relay } from './relay.ts'
@@ -19,9 +20,11 @@ const nothing = (): Swept => ({ rejected: 0, settled: 0, relayed: 0, lost_lease:
 export async function sweepTasks(doors: TaskDoors): Promise<Swept> {
   const swept = nothing()
   for (const task of await doors.store.tasksDue(doors.clock(), BATCH)) {
-    // One task that cannot be mended must not keep the others waiting.
-    const reason = await sweepTask(doors, task).catch((err: unknown) => {
+    // One task that cannot be mended must not keep the others waiting: it goes to the end of the line.
+    const reason = await sweepTask(doors, task).catch(async (err: unknown) => {
+      if (err instanceof Unavailable) throw err
       doors.log.error({ err, taskId: task.id, state: task.state }, 'a task could not be swept; it will be tried again')
+      await doors.store.moveTask(task.id, { from: [task.state], epoch: task.epoch }, task.state, { sweepAt: doors.clock() + PENDING_MS })
       return null
     })
     if (reason) swept[reason]++

@@ -19,6 +19,8 @@ export function chargeFor(task: Task): Charge | null {
  */
 export function* moneyViolations(id: string, before: MediaPeriod[], after: MediaPeriod[], charges: Charge[], keptSince: number): Generator<string> {
   const kept = after.filter(({ start }) => start - OVERDUE_MS >= keptSince)
+  // Periods that nobody used are counted and not stored; the first one is, with the account.
+  if (after[0] && after[0].n !== 0) yield `${id}: the periods before ${after[0].n} are lost`
   for (const period of after) {
     const { n, start, end } = period
     const charged = sum(charges.filter(({ isFinal, createdAt }) => isFinal && createdAt >= start + OVERDUE_MS && createdAt < end - OVERDUE_MS))

@@ -88,6 +88,14 @@ t.test('a window is full when what was used reached its limit; the week goes bef
   t.equal(s.view().weekly.used, 1700, 'overshoot stays on the books of the week')
 })
 
+t.test('when both windows are full, the one that resets later is told', async (t) => {
+  const s = subject(codingTerms({ weeklyTokens: 1000 }))
+  s.at(START + WEEK_MS - HOUR)
+  s.admit('a', 1000)
+  s.settle('a', 1000)
+  t.equal(s.admit('b', 1).outcome, 'session_full')
+})
+
 t.test('the session is opened by the first admitted request and its end does not move', async (t) => {
   const s = subject()
   t.equal(s.view().session.resetsAt, null)

@@ -84,6 +84,15 @@ t.test('a key that moved to another plan is charged there from its next request'
   t.equal((await settled(other)).coding?.weekly.used, 20)
 })
 
+t.test('a revoked key is told before what is wrong with its request, also where it is remembered', async (t) => {
+  const { app, store, version, work, raw } = await coder(t)
+  await work(1)
+  await work(1)
+  await store.setKey(version.id, { state: 'revoked' }, [])
+  const broken = await app.inject({ method: 'POST', url: '/v1/work', headers: { ...bearer(raw), 'content-type': 'application/json' }, payload: '{' })
+  t.equal(broken.statusCode, 401)
+})
+
 t.test('an inactive plan is told before anything about the request', async (t) => {
   const { app, plan, raw, work } = await coder(t)
   await plan('coder', { product: 'Coding', coding: CODING, state: 'Suspended' }, 2)

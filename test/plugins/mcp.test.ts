@@ -1,8 +1,11 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { Client, StreamableHTTPClientTransport, type CallToolResult } from '@modelcontextprotocol/client'
 import t, { type Test } from 'tap'
 import { mediaContent } from '../../plugins/mcp/content.ts'
 import mcp from '../../plugins/mcp/mcp.ts'
 import { isOwnHost, isOwnOrigin } from '../../plugins/mcp/origins.ts'
+import { Unavailable } from '../../src/errors.ts'
 import type { Task } from '../../src/tasks/task.ts'
 import { MADE } from '../fakes/engine.ts'
 import { bearer, CODING, MEDIA } from './gateway.ts'
@@ -85,8 +88,11 @@ for (const revision of ['2025-06-18', '2025-11-25']) {
 
 t.test('tools say what they take, what they answer and what they do', async (t) => {
   const client = await (await openEndpoint(t, { loops: false })).connect()
+  const manual = readFileSync(join(import.meta.dirname, '../../docs/mcp.md'), 'utf8').split('\n')
   for (const { name, title, description, inputSchema, outputSchema, annotations } of (await client.listTools()).tools) {
     t.ok(title && description, name)
+    const row = manual.find((line) => line.startsWith(`| \`${name}\` |`)) ?? ''
+    t.same(Object.keys(inputSchema.properties ?? {}).filter((argument) => !row.includes(`\`${argument}\``)), [], `docs/mcp.md tells every argument of ${name}`)
     t.match(inputSchema, { type: 'object', additionalProperties: false })
     t.match(outputSchema, { type: 'object', required: ['id', 'object'].slice(name === 'get_usage' ? 1 : 0) })
     const reads = name.startsWith('get_')
@@ -174,6 +180,21 @@ t.test('a failure of ours leaks nothing', async (t) => {
   const result = await client.callTool({ name: 'get_usage', arguments: {} })
   t.match(textOf(result), { error: { code: 'internal', message: 'Something went wrong on our side.' } })
   t.notMatch(JSON.stringify(result), /secret/)
+})
+
+t.test('a task that was accepted is told, though the store is away right after', async (t) => {
+  const endpoint = await openEndpoint(t, { loops: false })
+  const client = await endpoint.connect()
+  const { task } = endpoint.store
+  endpoint.store.task = async () => {
+    throw new Unavailable('store', new Error('away'))
+  }
+  const made = await client.callTool({ name: 'generate_image', arguments: { prompt: 'x', wait_seconds: 5 } })
+  t.match(made.structuredContent, { status: 'queued', queue_position: null })
+  const { id } = made.structuredContent as { id: string }
+  t.match(await errorOf(client, 'get_task', { task_id: id }), { error: { code: 'unavailable' }, retry_after_seconds: Number })
+  endpoint.store.task = task
+  t.match((await client.callTool({ name: 'get_task', arguments: { task_id: id } })).structuredContent, { id, queue_position: 1 })
 })
 
 t.test('waiting ends with the time or with the program, and answers the record as it is', async (t) => {

@@ -137,6 +137,36 @@ t.test('every faulty field of a body is named, and nothing is created', async (t
   t.match(await usage(studio), { held: '0.0000' })
 })
 
+t.test('a revoked key is refused before a dry run, a replay or a fault of the body is looked at', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  await studio.create({}, { 'idempotency-key': 'k' })
+  await studio.store.setKey(studio.keyVersionId, { state: 'revoked' }, [])
+  t.equal((await studio.create({}, {}, '?dry_run=true')).statusCode, 401)
+  t.equal((await studio.create({}, { 'idempotency-key': 'k' })).statusCode, 401)
+  t.equal((await studio.create({ colour: 'red' })).statusCode, 401)
+})
+
+t.test('metadata has names of 1 to 64 characters and nothing but text', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  for (const metadata of [{ ['a'.repeat(65)]: 'x' }, { '': 'x' }, { ['b'.repeat(65)]: { deep: [[[]]] } }]) t.equal((await studio.create({ metadata })).statusCode, 400)
+})
+
+t.test('cancel takes no body, whatever type it is given', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  const { id } = (await studio.create()).json()
+  t.equal((await studio.post(`/api/v1/generations/${id}/cancel`, { 'content-type': 'application/json' })).statusCode, 200)
+})
+
+t.test('a dry run after the end of a period counts the new one, and knows the key\'s share', async (t) => {
+  const studio = await openStudio(t, { media: { allowance: '0.04' }, loops: false })
+  await studio.create()
+  t.match((await studio.create({}, {}, '?dry_run=true')).json(), { available: '0.0000', affordable: false })
+  studio.time.now += 31 * 24 * 3_600_000
+  t.match((await studio.create({}, {}, '?dry_run=true')).json(), { available: '0.0400', affordable: true })
+  const small = await studio.key(studio.subscription, { cap: 30_000 })
+  t.match((await studio.create({}, bearer(small.raw), '?dry_run=true')).json(), { available: '0.0300', affordable: false })
+})
+
 t.test('operations have no engine yet: not_supported before any hold; an unknown one is invalid', async (t) => {
   const studio = await openStudio(t, { loops: false })
   const operate = (payload: object) => studio.app.inject({ method: 'POST', url: '/api/v1/operations', headers: bearer(studio.raw), payload })

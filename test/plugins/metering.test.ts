@@ -77,13 +77,26 @@ t.test('reservations of a gateway whose beat stood still are charged at their es
   await gateway.store.beat('dead', 1)
   for (let ms = 0; ms < DEAD_MS; ms += 5_000) {
     await gateway.store.beat('alive', ms)
-    t.same(await sweep(START + ms), { expired: 0, released: 0 })
+    t.equal(await sweep.expireDead(START + ms), 0)
   }
   await gateway.store.beat('alive', DEAD_MS)
-  t.same(await sweep(START + DEAD_MS), { expired: 1, released: 0 })
+  t.equal(await sweep.expireDead(START + DEAD_MS), 1)
   t.same(Object.keys((await gateway.store.subscription(id))?.coding?.reservations ?? {}), ['b'])
   t.equal((await gateway.store.subscription(id))?.coding?.weekly.used, 100)
   t.notOk((await gateway.store.beats()).some(({ instance }) => instance === 'dead'), 'the dead are forgotten')
+})
+
+t.test('a gateway that reserved without ever saying that it lives is dead after the same time', async (t) => {
+  const gateway = await openGateway(t, () => {})
+  const id = await gateway.plan('coder', { product: 'Coding', coding: CODING })
+  await gateway.store.change(id, { op: 'admit', id: 'a', instance: 'silent', keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)
+  const sweep = reservationSweep(gateway.store, 'me', () => true)
+  let expired = 0
+  for (let ms = 0; ms <= DEAD_MS + 5_000; ms += 5_000) {
+    expired += await sweep.expireDead(START + ms)
+    if (ms < DEAD_MS) t.equal(expired, 0)
+  }
+  t.equal(expired, 1)
 })
 
 t.test('a time in which the sweeper could not look proves nobody dead', async (t) => {
@@ -92,8 +105,8 @@ t.test('a time in which the sweeper could not look proves nobody dead', async (t
   await gateway.store.change(id, { op: 'admit', id: 'a', instance: 'slow', keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)
   await gateway.store.beat('slow', 1)
   const sweep = reservationSweep(gateway.store, 'me', () => true)
-  await sweep(START)
-  t.same(await sweep(START + 10 * DEAD_MS), { expired: 0, released: 0 })
+  await sweep.expireDead(START)
+  t.equal(await sweep.expireDead(START + 10 * DEAD_MS), 0)
 })
 
 t.test('an own reservation that nobody here knows is released after its time', async (t) => {
@@ -103,8 +116,8 @@ t.test('an own reservation that nobody here knows is released after its time', a
     await gateway.store.change(id, { op: 'admit', id: name, instance: 'me', keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)
   }
   const sweep = reservationSweep(gateway.store, 'me', (name) => name === 'known')
-  t.same(await sweep(START + UNKNOWN_MS - 1), { expired: 0, released: 0 })
-  t.same(await sweep(START + UNKNOWN_MS), { expired: 0, released: 1 })
+  t.equal(await sweep.releaseOwn(START + UNKNOWN_MS - 1), 0)
+  t.equal(await sweep.releaseOwn(START + UNKNOWN_MS), 1)
   t.same(Object.keys((await gateway.store.subscription(id))?.coding?.reservations ?? {}), ['known'])
 })
 

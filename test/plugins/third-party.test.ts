@@ -69,6 +69,11 @@ t.test('a plugin has routes of its own behind keys, plans and metering', async (
     export default fp(async (app, { greeting, tokens }) => {
       app.get('/whoami', { config: { api: 'media' } }, async ({ caller }) => ({ greeting, tenant: caller.key.tenant, key: caller.key.name }))
       app.get('/refuse', { config: { api: 'media' } }, async () => { throw app.errors.fail('not_found', { message: 'No such thing.' }) })
+      app.post('/gate', { config: { api: 'media', creates: true } }, async ({ caller }) => {
+        const failure = await caller.earlierFailure()
+        if (failure) throw failure
+        return { open: true }
+      })
       const config = { api: 'coding', creates: true, admits: () => ({ promptBytes: 0, maxOutputTokens: 100 }) }
       app.post('/work', { config }, async ({ reservation }) => {
         reservation.settleWith(Promise.resolve({ usage: { input: 0, cachedInput: 0, output: tokens }, estimated: false }))
@@ -80,6 +85,9 @@ t.test('a plugin has routes of its own behind keys, plans and metering', async (
     await app.register(thirdParty, { entries: written(t, { 'greeter.js': source }, '?greeting=hello%2C%20you') })
   })
   const media = await gateway.key(await gateway.plan('studio', { product: 'Media', media: MEDIA }), { name: 'ci' })
+  t.same((await gateway.app.inject({ method: 'POST', url: '/gate', headers: bearer(media.raw) })).json(), { open: true })
+  await gateway.plan('studio', { product: 'Media', media: MEDIA, state: 'Suspended' }, 2)
+  t.match((await gateway.app.inject({ method: 'POST', url: '/gate', headers: bearer(media.raw) })).json(), { error: { code: 'plan_inactive' } })
   const coder = await gateway.plan('coder', { product: 'Coding', coding: CODING })
   const coding = await gateway.key(coder)
   const ask = (url: string, headers = {}, method: 'GET' | 'POST' = 'GET') => gateway.app.inject({ url, headers, method })
@@ -160,6 +168,17 @@ t.test('of what stands on the application a plugin sees what docs/plugins.md nam
   t.same(open.sort(), ['engines', 'errors', 'metrics'])
   t.same(Object.keys(seen['engines'] as object), ['add'])
   t.throws(() => seen['store'], { message: 'app.store is not open to plugins' })
+})
+
+t.test('a worker has the engines of plugins, and their routes only behind keys; a dispatcher needs neither', async (t) => {
+  const route = `${fp}export default fp(async (app) => { app.get('/open', async () => 'open') }, { name: 'open', dependencies: ['auth', 'metering'] })`
+  const files = [`${EXAMPLE}/solid-colour.js`, join(t.testdir({ 'open.js': route }), 'open.js')]
+  const env = { PLUGINS: files.join(','), ENGINES: `${EXAMPLE}/engines.yaml` }
+  const { app: worker } = await openWhole(t, { role: 'worker', env })
+  t.same(worker.engines.offer('image')?.formats, ['png'])
+  t.same([(await worker.inject('/open')).statusCode, (await worker.inject('/v1/models')).statusCode, (await worker.inject('/docs')).statusCode], [401, 404, 404])
+  const { app: dispatcher } = await openWhole(t, { role: 'dispatcher', env })
+  t.equal((await dispatcher.inject('/open')).statusCode, 404)
 })
 
 const image: GenerationRequest = { verb: 'image', prompt: 'x', width: 64, height: 32, durationMs: null, seed: null, format: 'png' }

@@ -1,4 +1,4 @@
-/** The whole program in this process, as role `all` over embedded doors in a folder of its own, with the demo tenant of `plans/`. It does not listen. */
+/** The whole program in this process, or one role of it, over embedded doors in a folder of its own, with the demo tenant of `plans/`. It does not listen. */
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -7,7 +7,7 @@ import pino from 'pino'
 import { Registry } from 'prom-client'
 import type { Test } from 'tap'
 import { buildApp, openDoors } from '../../src/app.ts'
-import { embeddedPaths, readConfig } from '../../src/config.ts'
+import { embeddedPaths, readConfig, type Role } from '../../src/config.ts'
 import { eventually } from '../flows/eventually.ts'
 
 export type Whole = {
@@ -16,14 +16,15 @@ export type Whole = {
   key(secretName: 'demo-media-key' | 'demo-coding-key'): Promise<string>
 }
 
-type Options = { env?: Record<string, string>; before?: (app: FastifyInstance) => void }
+type Options = { role?: Role; env?: Record<string, string>; before?: (app: FastifyInstance) => void }
 
-/** Opens it with these settings; `before` sees the application before anything of it is loaded. Rejects with what stops the start. */
-export async function openWhole(t: Test, { env = {}, before = () => {} }: Options = {}): Promise<Whole> {
+/** Opens it with these settings; `before` sees the application before anything of it is loaded. Resolves when it is ready, rejects with what stops the start. */
+export async function openWhole(t: Test, { role = 'all', env = {}, before = () => {} }: Options = {}): Promise<Whole> {
   // Not a folder of tap's, which removes those before everything is closed.
   const dataDir = await mkdtemp(join(tmpdir(), 'tollgate-'))
   const { config } = readConfig({ DATA_DIR: dataDir, PORT: '0', RESOURCES_URL: `files:${join(import.meta.dirname, '../../plans')}`, SHUTDOWN_SECONDS: '1', ...env })
-  const surroundings = { config, log: pino({ level: 'silent' }), clock: Date.now }
+  // A split role is refused on embedded doors, but nothing else in it minds them.
+  const surroundings = { config: { ...config, ROLE: role }, log: pino({ level: 'silent' }), clock: Date.now }
   const doors = await openDoors(surroundings, (_name, open) => open())
   const app = buildApp(surroundings, doors, new Registry())
   before(app)
@@ -33,6 +34,7 @@ export async function openWhole(t: Test, { env = {}, before = () => {} }: Option
     await rm(dataDir, { recursive: true })
   })
   await app.ready()
+  await eventually('readiness', async () => ((await Promise.all(app.checks.map((check) => check()))).every(({ ok }) => ok) ? true : null))
   return {
     app,
     key: (secretName) =>

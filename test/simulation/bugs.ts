@@ -58,9 +58,8 @@ const codingBugs: Bug[] = [
   { name: 'a settled reservation stays', file: 'src/subscription/coding.ts', from: 'for (const id of Object.keys(settled)) delete reservations[id]', to: '', story: 'coding', within: 10 },
   { name: 'a dead process expires what others reserved', file: 'src/subscription/coding.ts', from: 'reservation.instance === input.instance)', to: 'reservation.instance !== input.instance)', story: 'coding', within: 10 },
   { name: 'a request is admitted beside what others reserved', file: 'src/subscription/coding.ts', from: 'if (room.taken > 0) return null\n    tokens = room.left', to: 'tokens = Math.max(1, room.left)', story: 'coding', within: 10 },
-  { name: 'an admission asked for twice is a second one', file: 'src/subscription/coding.ts', from: 'if (known) return { record', to: 'if (known && known.at > now) return { record', story: 'coding', within: 10 },
   { name: 'a process is taken for dead at once', file: 'plugins/metering/sweep.ts', from: 'export const DEAD_MS = 45_000', to: 'export const DEAD_MS = 12_000', story: 'coding', within: 10 },
-  { name: 'a dead process is not found', file: 'plugins/metering/sweep.ts', from: `if (answer.outcome === 'settled') expired += answer.count`, to: `if (answer.outcome === 'settled') expired += answer.count\n        dead.clear()`, story: 'coding', within: 10 },
+  { name: 'a dead process is not found', file: 'plugins/metering/sweep.ts', from: 'now - before.since >= DEAD_MS) dead.add(beat.instance)', to: 'now < before.since) dead.add(beat.instance)', story: 'coding', within: 10 },
   { name: 'a request in flight is released', file: 'plugins/metering/sweep.ts', from: '|| inFlight(id) ||', to: '||', story: 'coding', within: 10 },
   { name: 'an admission that was never answered is kept', file: 'plugins/metering/sweep.ts', from: 'now - reservation.at < UNKNOWN_MS) continue', to: 'now > 0) continue', story: 'coding', within: 10 },
 ]

@@ -3,6 +3,7 @@
  * `npm run simulate -- --bugs`: plants every bug of the list and says at which seed it was found. Exit code 1 when an invariant broke, or a bug was missed.
  */
 import { parseArgs } from 'node:util'
+import { BUGS } from './bugs.ts'
 import { huntAll } from './planted.ts'
 import { storyOf, tell, type Told } from './seed.ts'
 
@@ -42,7 +43,7 @@ async function tellAll(): Promise<void> {
 
 async function fail({ seed, story, weather, violations }: Told, nth: number): Promise<void> {
   process.exitCode = 1
-  if (values.brief) return console.log(`seed ${seed}, the ${nth}th: ${violations[0]}`)
+  if (values.brief) return console.log(`seed ${seed}, number ${nth}: ${violations[0]}`)
   const { trace } = await tell(seed, { traced: true })
   console.log(trace.join('\n'))
   console.log(`\nSeed ${seed} (${story}; ${weather}) broke an invariant after the last of these steps:`)
@@ -52,10 +53,10 @@ async function fail({ seed, story, weather, violations }: Told, nth: number): Pr
 
 async function huntBugs(): Promise<void> {
   let missed = 0
-  await huntAll((hunted) => {
-    if (hunted.outcome === 'found') return console.log(`${`found by seed ${hunted.seed}, the ${hunted.tried}. of ${hunted.bug.within}`.padEnd(38)} ${hunted.bug.name}: ${hunted.sentence}`)
+  await huntAll(BUGS, (hunted) => {
+    if (hunted.outcome === 'found') return console.log(`${`found by seed ${hunted.seed}, number ${hunted.tried} of ${hunted.bug.within}`.padEnd(40)} ${hunted.bug.name}: ${hunted.sentence}`)
     missed++
-    console.log(`${hunted.outcome.toUpperCase().padEnd(38)} ${hunted.bug.name}\n${hunted.output}`)
+    console.log(`${hunted.outcome.toUpperCase().padEnd(40)} ${hunted.bug.name}\n${hunted.output}`)
   })
   console.log(missed === 0 ? 'Every planted bug was found.' : `${missed} planted bugs were not found.`)
   if (missed > 0) process.exitCode = 1

@@ -52,7 +52,8 @@ const DANGEROUS: Record<keyof typeof MOMENTS, [here: string, there: string][]> =
 }
 
 const AIMED: Fate[] = ['crash_after', 'freeze_before', 'unknown', 'crash_before', 'freeze_after', 'late', 'crash_late']
-const AIMED_RANGE: { freezeMs: Range; lateMs: Range } = { freezeMs: [20_000, 120_000], lateMs: [100, 60_000] }
+const AIMED_RANGE: { freezeMs: Range; lateMs: Range } = { freezeMs: [20_000, 150_000], lateMs: [100, 60_000] }
+const LONGEST_HELD_MS = 150_000
 const OF_WRITES = new Set<Fate>(['unknown', 'late', 'crash_late'])
 
 /** Visits every pair of two lists once, in an order without pattern, as `turn` rises. */
@@ -83,18 +84,18 @@ export function openTrouble(seed: number, story: keyof typeof MOMENTS, dice: Dic
   return meeting(`${weather}, `, ...pair, sticky, background, dice)
 }
 
-/** Who comes to `here` is held up, for two minutes at most, until another process has passed `there`. */
+/** Who comes to `here` is held up, within bounds, until another process has passed `there`, or crashes; and what becomes of that other one is thrown as well. */
 function meeting(weather: string, here: string, there: string, sticky: number, background: Trouble['fateOf'], dice: Dice): Trouble {
   const held = new Set<Process>()
-  const side = dice.pick<Fate>(['freeze_before', 'freeze_after'])
+  const side = dice.pick<Fate>(['freeze_before', 'freeze_after', 'freeze_before', 'freeze_after', 'crash_before', 'crash_after'])
   const then = dice.pick<Fate>(['ok', 'crash_after', 'unknown', 'freeze_after'])
-  const others = ({ actor }: Step) => [...held].filter((process) => process !== actor.process && process.alive)
+  const others = ({ actor }: Step) => [...held].filter((process) => process !== actor.process)
 
   function fateOf(step: Step): { fate: Fate; ms: number } {
     if (step.label.startsWith(there) && others(step).length > 0 && dice.chance(0.6)) return { fate: then, ms: dice.whole(5_000, 40_000) }
     if (!step.label.startsWith(here) || held.has(step.actor.process) || !dice.chance(0.4)) return background(step)
     held.add(step.actor.process)
-    return { fate: side, ms: 120_000 }
+    return { fate: side, ms: LONGEST_HELD_MS }
   }
 
   function passed(step: Step): Process[] {

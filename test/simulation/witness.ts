@@ -22,6 +22,8 @@ export type Seen = {
 
 export type Say = (sentence: string) => void
 
+const TASK_VERBS = new Set(['moveTask', 'renewTask', 'relay'])
+
 export function openWitness(store: Store, now: () => number) {
   const seen: Seen = { records: new Map(), tasks: new Map(), deliveries: new Map() }
   const violations: string[] = []
@@ -39,6 +41,11 @@ export function openWitness(store: Store, now: () => number) {
     if (before && after.version !== before.version + 1) say(`${id} went from version ${before.version} to ${after.version} in one write`)
     if (before && (after.at < before.at || after.keysVersion < before.keysVersion)) say(`time or keys of ${id} went back`)
     ledger.moved(before ?? null, after, step)
+    for (const { n, burned } of before?.media?.past ?? []) {
+      if (after.media?.past.some((period) => period.n === n)) continue
+      const archived = (await store.periods(id)).some((period) => period.n === n && period.burned === burned)
+      if (!archived) say(`${id} dropped period ${n} with ${burned} burned, and it is not archived`)
+    }
     windows.moved(before ?? null, after, step)
   }
 
@@ -73,8 +80,9 @@ export function openWitness(store: Store, now: () => number) {
       const taskId = first.split('.', 1)[0] ?? ''
       const task = seen.tasks.get(taskId)
       if (!task) return
-      await lookAtTask(task.tenant, taskId, step)
-      await lookAtDeliveries(taskId, step)
+      if (TASK_VERBS.has(step.label.split(' ', 1)[0] ?? '')) await lookAtTask(task.tenant, taskId, step)
+      else await lookAtDeliveries(taskId, step)
+      if (step.label === 'relay') await lookAtDeliveries(taskId, step)
     }
   }
 
@@ -84,7 +92,7 @@ export function openWitness(store: Store, now: () => number) {
     windows.atRest(seen.records.values())
   }
 
-  return { seen, violations, say, wrote, atRest, answered: story.answered, sent: post.sent, inFlight: windows.inFlight, requests: windows.requests }
+  return { seen, violations, say, wrote, atRest, noOrphans: story.noOrphans, answered: story.answered, sent: post.sent, inFlight: windows.inFlight, requests: windows.requests }
 }
 
 export type Witness = ReturnType<typeof openWitness>

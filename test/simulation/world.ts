@@ -98,7 +98,7 @@ export function openWorld({ seed, start, story, real, trace }: Setting): World {
   }
 
   function machineOf(process: Process): Machine {
-    const open = doorsOf(process, real, scheduler, dice.pick([0, 0, 300, 5_000]))
+    const open = doorsOf(process, real, scheduler, dice.pick([0, 300, 5_000]))
     const clock = () => scheduler.now() + process.skewMs
     const sleep = (ms: number) => scheduler.sleep(process, ms).done
     const log = { info: () => {}, warn: () => {}, error: () => {} }

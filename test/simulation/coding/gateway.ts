@@ -7,6 +7,7 @@ import { SUBSCRIPTION } from './plan.ts'
 
 const BEAT_MS = 10_000
 const SWEEP_MS = 4_000
+const LEASE_MS = 20_000
 
 type Running = { inFlight: Set<string>; instance: string; beats: number; keysVersion: number; sweep: Sweep; store: Store }
 
@@ -42,9 +43,10 @@ export function gateway(world: World, machine: Machine): void {
   })
 }
 
-async function sweepOnce(machine: Machine, { sweep }: Running): Promise<void> {
+async function sweepOnce(machine: Machine, { store, instance, sweep }: Running): Promise<void> {
   const now = machine.clock()
-  await sweep(now)
+  await sweep.releaseOwn(now)
+  if (await store.takeLease('reservations', instance, now + LEASE_MS, now)) await sweep.expireDead(now)
 }
 
 /** A client's request at any gateway that takes requests. */

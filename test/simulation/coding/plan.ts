@@ -6,9 +6,9 @@ export const T0 = Date.UTC(2026, 0, 5)
 export const SUBSCRIPTION = 'acme/code'
 
 const coding = {
-  sessionTokens: 6_000,
+  sessionTokens: 9_000,
   sessionMs: 45_000,
-  weeklyTokens: 14_000,
+  weeklyTokens: 20_000,
   weights: { input: 1000, cachedInput: 100, output: 2000 },
   onAbort: 'Cancel' as const,
   maxConcurrentRequests: 4,

@@ -22,7 +22,8 @@ export const mediaStory = {
     const { dice } = world
     const gateways = ['gateway-1', 'gateway-2']
     for (const name of gateways) world.boot(name, () => {})
-    for (const name of ['worker-1', 'worker-2']) world.boot(name, (machine) => worker(world, machine))
+    const slots = dice.chance(0.15) ? 0 : 2
+    for (const name of ['worker-1', 'worker-2']) world.boot(name, (machine) => worker(world, machine, slots))
     for (const name of ['dispatcher-1', 'dispatcher-2']) world.boot(name, (machine) => dispatcher(world, machine))
     const client = clientOf(world)
     for (let i = dice.whole(4, 8); i > 0; i--) world.outside(`client-${i}`, () => client(`client-${i}`))

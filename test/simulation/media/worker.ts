@@ -5,12 +5,12 @@ import type { Task } from '../../../src/tasks/task.ts'
 import type { Machine, World } from '../world.ts'
 import { VERBS } from './accounts.ts'
 
-const SLOTS = 2
 export const LEASE_MS = 10_000
 const TICK_MS = 2_500
 const SWEEPS = { tasks: 3_000, subscriptions: 15_000 }
 
-export function worker(world: World, machine: Machine): void {
+/** `slots`: how many runs at once. None: its engine is busy with what is not of this story, and it only sweeps. */
+export function worker(world: World, machine: Machine, slots: number): void {
   const owner = machine.process.name
   let running = 0
 
@@ -18,7 +18,7 @@ export function worker(world: World, machine: Machine): void {
     const doors = machine.tasks(machine.actor('look'))
     while (!world.calm) {
       try {
-        while (running < SLOTS && !world.calm) {
+        while (running < slots && !world.calm) {
           const next = await claimNext(doors, VERBS, LEASE_MS)
           if (!next.task) break
           const { task } = next
@@ -45,14 +45,14 @@ export function worker(world: World, machine: Machine): void {
     }
   }
 
-  machine.go('look', look)
+  if (slots > 0) machine.go('look', look)
   machine.go('sweep tasks', () => sweep('tasks', sweepTasks))
   machine.go('sweep subscriptions', () => sweep('subscriptions', sweepSubscriptions))
 }
 
 /** What an engine makes of a task; what it says of the cost is not to be trusted. */
 export function madeBy({ dice }: World, task: Task): Made {
-  const mood = dice.weighted({ made: 12, tired: 3, broken: 2, drained: 1 })
+  const mood = dice.weighted({ made: 10, tired: 4, broken: 2, drained: 2 })
   if (mood === 'tired') return { outcome: 'failed', code: 'provider_error', retryable: true }
   if (mood === 'broken') return { outcome: 'failed', code: 'provider_rejected', retryable: false }
   if (mood === 'drained') return { outcome: 'handed_back' }

@@ -84,5 +84,14 @@ export function openStory(seen: Seen, say: Say) {
     }
   }
 
-  return { moved, answered, atRest }
+  function noOrphans(): void {
+    for (const record of seen.records.values()) {
+      for (const id of Object.keys(record.media?.holds ?? {})) {
+        const state = seen.tasks.get(id)?.state
+        if (!state || FINAL.includes(state)) say(`${record.id} still holds something for task ${id}, which is ${state ?? 'nowhere'}, and the sweeps have run`)
+      }
+    }
+  }
+
+  return { moved, answered, noOrphans, atRest }
 }

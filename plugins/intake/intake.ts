@@ -1,0 +1,39 @@
+/** preParsing: how many bytes of request bodies this process holds at once. A body is parsed whole, and stays until its answer has ended. */
+import type { FastifyInstance } from 'fastify'
+import fp from 'fastify-plugin'
+import { Failure } from '../../src/errors.ts'
+
+export type IntakeOptions = {
+  /** For all bodies together. */
+  budgetBytes?: number
+  /** For those of one API key, so that no key takes everybody's. */
+  keyBytes?: number
+}
+
+const MIB = 1024 * 1024
+
+async function intake(app: FastifyInstance, { budgetBytes = 256 * MIB, keyBytes = 128 * MIB }: IntakeOptions): Promise<void> {
+  let held = 0
+  const heldByKey = new Map<string, number>()
+
+  app.addHook('preParsing', async (request, reply) => {
+    const { headers, routeOptions, caller } = request
+    if (!caller || (headers['content-length'] === undefined && headers['transfer-encoding'] === undefined)) return
+    // A body of unknown length may become as long as its route allows; what is longer is refused when it is parsed.
+    const most = routeOptions.bodyLimit ?? MIB
+    const bytes = Math.min(Number(headers['content-length'] ?? most), most)
+    const { keyId } = caller.key
+    const ofKey = heldByKey.get(keyId) ?? 0
+    if (held + bytes > budgetBytes || ofKey + bytes > keyBytes) throw new Failure('server_overloaded', { retryAfterSeconds: 1 })
+    held += bytes
+    heldByKey.set(keyId, ofKey + bytes)
+    reply.raw.once('close', () => {
+      held -= bytes
+      const left = (heldByKey.get(keyId) ?? 0) - bytes
+      if (left > 0) heldByKey.set(keyId, left)
+      else heldByKey.delete(keyId)
+    })
+  })
+}
+
+export default fp(intake, { name: 'intake', fastify: '5.x', dependencies: ['errors', 'auth'] })
