@@ -54,6 +54,8 @@ const DANGEROUS: Record<keyof typeof MOMENTS, [here: string, there: string][]> =
 const AIMED: Fate[] = ['crash_after', 'freeze_before', 'unknown', 'crash_before', 'freeze_after', 'late', 'crash_late']
 const AIMED_RANGE: { freezeMs: Range; lateMs: Range } = { freezeMs: [20_000, 150_000], lateMs: [100, 60_000] }
 const LONGEST_HELD_MS = 150_000
+/** By then a claim that came to nothing, and every lease, has been given up. */
+const LATE_MS = 65_000
 const OF_WRITES = new Set<Fate>(['unknown', 'late', 'crash_late'])
 
 /** Visits every pair of two lists once, in an order without pattern, as `turn` rises. */
@@ -62,7 +64,7 @@ function pairAt<A, B>(turn: number, first: readonly A[], second: readonly B[]): 
   return [first[at % first.length]!, second[Math.floor(at / first.length)]!]
 }
 
-export function openTrouble(seed: number, story: keyof typeof MOMENTS, dice: Dice): Trouble {
+export function openTrouble(seed: number, story: keyof typeof MOMENTS, dice: Dice, now: () => number): Trouble {
   const moments = MOMENTS[story]
   const turn = Math.floor(seed / 3)
   const kind = (['general', 'aimed', 'meeting'] as const)[seed % 3] ?? 'general'
@@ -81,31 +83,36 @@ export function openTrouble(seed: number, story: keyof typeof MOMENTS, dice: Dic
     return { name: `${weather}, ${fate} at ${moment}`, sticky, fateOf, passed: () => [] }
   }
   const pair = dice.chance(0.5) ? dice.pick(DANGEROUS[story]) : pairAt(turn, moments, moments)
-  return meeting(`${weather}, `, ...pair, sticky, background, dice)
+  return meeting(`${weather}, `, pair, sticky, background, dice, now)
 }
 
-/** Who comes to `here` is held up, within bounds, until another process has passed `there`, or crashes; and what becomes of that other one is thrown as well. */
-function meeting(weather: string, here: string, there: string, sticky: number, background: Trouble['fateOf'], dice: Dice): Trouble {
-  const held = new Set<Process>()
+/**
+ * Who comes to `here` is held up until another process has passed `there`, or crashes; and what becomes of that other one is thrown as well. Some meetings are late ones:
+ * leases and claims have been given up by then.
+ */
+function meeting(weather: string, [here, there]: [string, string], sticky: number, background: Trouble['fateOf'], dice: Dice, now: () => number): Trouble {
+  const heldSince = new Map<Process, number>()
   const side = dice.pick<Fate>(['freeze_before', 'freeze_after', 'freeze_before', 'freeze_after', 'crash_before', 'crash_after'])
   const then = dice.pick<Fate>(['ok', 'crash_after', 'unknown', 'freeze_after'])
-  const others = ({ actor }: Step) => [...held].filter((process) => process !== actor.process)
+  const atLeastMs = dice.pick([0, LATE_MS])
+  const met = ({ actor }: Step) => [...heldSince].filter(([process, since]) => process !== actor.process && now() - since >= atLeastMs).map(([process]) => process)
 
   function fateOf(step: Step): { fate: Fate; ms: number } {
-    if (step.label.startsWith(there) && others(step).length > 0 && dice.chance(0.6)) return { fate: then, ms: dice.whole(5_000, 40_000) }
-    if (!step.label.startsWith(here) || held.has(step.actor.process) || !dice.chance(0.4)) return background(step)
-    held.add(step.actor.process)
+    if (step.label.startsWith(there) && met(step).length > 0 && dice.chance(0.6)) return { fate: then, ms: dice.whole(5_000, 40_000) }
+    if (!step.label.startsWith(here) || heldSince.has(step.actor.process) || !dice.chance(0.4)) return background(step)
+    heldSince.set(step.actor.process, now())
     return { fate: side, ms: LONGEST_HELD_MS }
   }
 
   function passed(step: Step): Process[] {
     if (!step.label.startsWith(there)) return []
-    const free = others(step)
-    for (const process of free) held.delete(process)
+    const free = met(step)
+    for (const process of free) heldSince.delete(process)
     return free
   }
 
-  return { name: `${weather}${side} at ${here} until another has passed ${there} (${then})`, sticky, fateOf, passed }
+  const name = `${weather}${side} at ${here} until another has passed ${there}${atLeastMs > 0 ? ' late' : ''} (${then})`
+  return { name, sticky, fateOf, passed }
 }
 
 /** What is read can be lost, but not land late. */

@@ -53,7 +53,7 @@ export type Setting = { seed: number; start: number; story: 'media' | 'coding'; 
 
 export function openWorld({ seed, start, story, real, trace }: Setting): World {
   const dice = diceOf(seed)
-  const trouble = openTrouble(seed, story, dice)
+  const trouble = openTrouble(seed, story, dice, () => scheduler.now())
   const skewed = dice.chance(0.6)
   const witness: Witness = openWitness(real.store, () => scheduler.now())
   const scheduler: Scheduler = openScheduler({
@@ -101,7 +101,7 @@ export function openWorld({ seed, start, story, real, trace }: Setting): World {
     const open = doorsOf(process, real, scheduler, dice.pick([0, 300, 5_000]))
     const clock = () => scheduler.now() + process.skewMs
     const sleep = (ms: number) => scheduler.sleep(process, ms).done
-    const log = { info: () => {}, warn: () => {}, error: () => {} }
+    const log = { info: () => {}, warn: () => {}, error: ({ err }: { err?: unknown }, message: string) => surprised(`${process.name}: ${message}`, err) }
     return {
       process,
       clock,

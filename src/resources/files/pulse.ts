@@ -18,6 +18,7 @@ const SETTLE_MS = 30
 /** `look` resolves to the ms until the next one and does not reject. */
 export function openPulse(path: string, look: () => Promise<number>): Pulse {
   let isRunning = false
+  let isStopped = false
   let watcher: FSWatcher | null = null
   let timer: NodeJS.Timeout | null = null
   let dueAt = Infinity
@@ -62,11 +63,14 @@ export function openPulse(path: string, look: () => Promise<number>): Pulse {
       await run()
     },
     start() {
+      // A start that was under way when it was stopped must not begin to watch again.
+      if (isStopped) return
       isRunning = true
       arm()
       void queue.then(schedule)
     },
     async stop() {
+      isStopped = true
       isRunning = false
       disarm()
       if (timer) clearTimeout(timer)

@@ -9,7 +9,7 @@ import { ACCOUNTS, VERBS, type Account } from './accounts.ts'
 
 type Body = Pick<NewTask, 'verb' | 'estimatedCost' | 'webhookUrl' | 'idempotency'>
 
-const RECEIVERS = ['good', 'good', 'flaky', 'dead', 'slow']
+const RECEIVERS = ['good', 'flaky', 'dead', 'slow', 'slow']
 const PATIENCE_MS = 25_000
 
 /** Makes the life of a client: a few tasks, some of them asked for twice, some canceled. */
