@@ -1,8 +1,8 @@
 /** What Tollgate adds to the time of one request while there is little to do: a steady rate that leaves every process mostly idle. */
 import { steadily } from './load.ts'
-import { chatBytes, STREAM_END } from './requests.ts'
+import { chatBytes, PACED, STREAM_END } from './requests.ts'
 import type { Stage } from './stage.ts'
-import { percentile } from './statistics.ts'
+import { median, percentile } from './statistics.ts'
 import type { Table } from './table.ts'
 
 const CONNECTIONS = 16
@@ -15,12 +15,12 @@ const KINDS = [
 type Side = 'bare' | 'tollgate' | 'direct'
 const SIDES: Side[] = ['direct', 'bare', 'tollgate']
 
-/** The model itself, the pass-through and Tollgate take turns; the percentiles are over the requests of all rounds. */
+/** The model itself, the pass-through and Tollgate take turns. Percentiles are those of a round, and the median over the rounds is told: one bad moment of the machine spoils one round. */
 export async function latency(stage: Stage, { rounds }: { rounds: number }): Promise<Table> {
   const model = await stage.model()
   const processes = { direct: model, bare: await stage.passthrough(model), tollgate: await stage.tollgate('latency', model) }
   const key = await stage.key('latency')
-  const taken = new Map<string, { firstMs: number; ms: number }[]>()
+  const taken = new Map<string, { firstMs: number; ms: number }[][]>()
   const nameOf = (side: Side, stream: boolean): string => `${side} ${stream}`
   // The first round warms up and is not counted.
   for (let round = -1; round < rounds; round++) {
@@ -28,8 +28,8 @@ export async function latency(stage: Stage, { rounds }: { rounds: number }): Pro
       for (let n = 0; n < SIDES.length; n++) {
         const side = SIDES[(n + round + SIDES.length) % SIDES.length] ?? 'direct'
         const expected = { status: 200, end: stream ? STREAM_END : '}' }
-        const some = await steadily({ url: processes[side].url, bytes: chatBytes(key, stream) }, expected, { connections: CONNECTIONS, perSecond, count })
-        if (round >= 0) taken.set(nameOf(side, stream), [...(taken.get(nameOf(side, stream)) ?? []), ...some])
+        const some = await steadily({ url: processes[side].url, bytes: chatBytes(key, stream, PACED) }, expected, { connections: CONNECTIONS, perSecond, count })
+        if (round >= 0) taken.set(nameOf(side, stream), [...(taken.get(nameOf(side, stream)) ?? []), some])
       }
     }
   }
@@ -38,9 +38,10 @@ export async function latency(stage: Stage, { rounds }: { rounds: number }): Pro
     title: 'Latency at a steady 200 JSON requests a second, 50 streams a second',
     head: ['milliseconds', 'model itself, p50 / p99', 'pass-through, p50 / p99', 'Tollgate, p50 / p99', 'added to the pass-through, p50', 'p99'],
     rows: KINDS.map(({ name, stream, of }) => {
-      const at = (side: Side, share: number): number => percentile((taken.get(nameOf(side, stream)) ?? []).map((one) => one[of]), share)
-      const both = (side: Side): string => `${at(side, 0.5).toFixed(2)} / ${at(side, 0.99).toFixed(2)}`
-      return [name, both('direct'), both('bare'), both('tollgate'), (at('tollgate', 0.5) - at('bare', 0.5)).toFixed(2), (at('tollgate', 0.99) - at('bare', 0.99)).toFixed(2)]
+      const at = (side: Side, share: number): number[] => (taken.get(nameOf(side, stream)) ?? []).map((some) => percentile(some.map((one) => one[of]), share))
+      const both = (side: Side): string => `${median(at(side, 0.5)).toFixed(2)} / ${median(at(side, 0.99)).toFixed(2)}`
+      const added = (share: number): string => median(at('tollgate', share).map((ms, round) => ms - (at('bare', share)[round] ?? Number.NaN))).toFixed(2)
+      return [name, both('direct'), both('bare'), both('tollgate'), added(0.5), added(0.99)]
     }),
   }
 }

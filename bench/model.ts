@@ -1,11 +1,13 @@
 /**
  * A model upstream that costs next to nothing, in a process of its own: `POST …/chat/completions` as JSON or as events, from bytes made once. A prompt that holds
- * `IDLE` gets one event, and then silence until the client leaves.
+ * `IDLE` gets one event, and then silence until the client leaves; one that holds `PACED` gets its events a few milliseconds apart.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import { IDLE } from './requests.ts'
+import { IDLE, PACED } from './requests.ts'
 
 const EVENTS = 100
+const PACED_EVENTS = 20
+const PACE_MS = 5
 const NAME = 'bench-model'
 const usage = { prompt_tokens: 500, completion_tokens: EVENTS, total_tokens: 500 + EVENTS }
 const event = (content: object): Buffer => Buffer.from(`data: ${JSON.stringify({ id: 'chatcmpl-bench', object: 'chat.completion.chunk', created: 1_700_000_000, model: NAME, ...content })}\n\n`)
@@ -27,12 +29,13 @@ const STOP = delta({}, 'stop')
 const USAGE = event({ choices: [], usage })
 const DONE = Buffer.from('data: [DONE]\n\n')
 
-/** One event per turn of the event loop, so that they travel as separate writes, as those of a model do. */
-function writeEvents(events: Buffer[], response: ServerResponse, at = 0): void {
+/** One event per turn of the event loop, or per `paceMs`, so that they travel as separate writes, as those of a model do. */
+function writeEvents(events: Buffer[], response: ServerResponse, paceMs: number, at = 0): void {
   const next = events[at]
   if (!next) return void response.end()
   response.write(next)
-  setImmediate(writeEvents, events, response, at + 1)
+  if (paceMs > 0) setTimeout(writeEvents, paceMs, events, response, paceMs, at + 1)
+  else setImmediate(writeEvents, events, response, paceMs, at + 1)
 }
 
 function answer(body: string, response: ServerResponse): void {
@@ -42,7 +45,9 @@ function answer(body: string, response: ServerResponse): void {
   }
   response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })
   if (body.includes(IDLE)) return void response.write(START)
-  writeEvents([START, ...TOKENS, STOP, ...(body.includes('"include_usage":true') ? [USAGE] : []), DONE], response)
+  const paced = body.includes(PACED)
+  const end = [STOP, ...(body.includes('"include_usage":true') ? [USAGE] : []), DONE]
+  writeEvents([START, ...(paced ? TOKENS.slice(0, PACED_EVENTS) : TOKENS), ...end], response, paced ? PACE_MS : 0)
 }
 
 const server = createServer((request: IncomingMessage, response) => {

@@ -2,6 +2,8 @@
 
 /** In a prompt: the model answers with one event, and nothing more. */
 export const IDLE = 'bench:idle'
+/** In a prompt: the model takes its time between events, and tells fewer of them. */
+export const PACED = 'bench:paced'
 
 /** About the size of a question with some code beside it. */
 const PROMPT_BYTES = 2048
@@ -19,10 +21,10 @@ export function postBytes({ path, key, body }: Ask): Buffer {
 }
 
 /** A chat request. `mark` is put into the prompt. */
-export function chatBytes(key: string, stream: boolean, { path = '/v1/chat/completions', mark = '' } = {}): Buffer {
+export function chatBytes(key: string, stream: boolean, mark = ''): Buffer {
   const prompt = `${mark} ${'Why does this function answer twice? '.repeat(Math.ceil(PROMPT_BYTES / 37))}`.slice(0, PROMPT_BYTES)
   const messages = [{ role: 'system', content: 'You answer questions about code.' }, { role: 'user', content: prompt }]
-  return postBytes({ path, key, body: { model: 'svc-code', messages, max_tokens: 256, ...(stream ? { stream: true } : {}) } })
+  return postBytes({ path: '/v1/chat/completions', key, body: { model: 'svc-code', messages, max_tokens: 256, ...(stream ? { stream: true } : {}) } })
 }
 
 export function imageBytes(key: string): Buffer {

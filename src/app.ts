@@ -73,34 +73,32 @@ type Surroundings = { config: Config; log: FastifyBaseLogger; clock: () => numbe
 
 /** Opens every door. One that is away is tried again with back-off until `stop` is aborted; nonsense throws at once. */
 export async function openDoors({ config, log }: Surroundings, open: Opener): Promise<Doors> {
-  await mkdir(config.DATA_DIR, { recursive: true, mode: 0o700 })
-  const sealingKeys = await openSealingKeys(config.SEALING_KEY_FILE)
+  await mkdir(config.DATA_DIR, { recursive: true, mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
+    throw new ConfigError('DATA_DIR', config.DATA_DIR, `a folder that can be made and written (${error.code})`)
+  })
   const planLimits = config.PLAN_LIMITS === null ? null : await readPlanLimits(config.PLAN_LIMITS)
   const opened: { close(): Promise<void> }[] = []
   const keep = <T extends { close(): Promise<void> }>(door: T) => {
     opened.unshift(door)
     return door
   }
-  const store = keep(await open('store', () => openStore(config.STORE_URL)))
-  const resources = keep(
-    await open('resources', () => openResources({ url: config.RESOURCES_URL, dataDir: config.DATA_DIR, declarations: store, log })),
-  )
-  const upstreams = keep(await open('upstreams', () => openUpstreams({ file: config.UPSTREAMS, env: config.env, log })))
-  const broker = keep(await open('broker', () => openBroker(config.BROKER_URL)))
-  const files = keep(await open('files', () => openFiles(config.FILES_URL)))
-  const engines = keep(await open('engines', () => openEngines({ file: config.ENGINES, log })))
-  return {
-    store,
-    resources,
-    upstreams,
-    broker,
-    files,
-    engines,
-    sealingKeys,
-    planLimits,
-    async close() {
-      for (const door of opened) await door.close()
-    },
+  const close = async () => {
+    for (const door of opened) await door.close()
+  }
+  try {
+    const store = keep(await open('store', () => openStore(config.STORE_URL)))
+    const sealingKeys = await openSealingKeys(config.SEALING_KEY_FILE, store)
+    const resources = keep(
+      await open('resources', () => openResources({ url: config.RESOURCES_URL, dataDir: config.DATA_DIR, declarations: store, log })),
+    )
+    const upstreams = keep(await open('upstreams', () => openUpstreams({ file: config.UPSTREAMS, env: config.env, log })))
+    const broker = keep(await open('broker', () => openBroker(config.BROKER_URL)))
+    const files = keep(await open('files', () => openFiles(config.FILES_URL)))
+    const engines = keep(await open('engines', () => openEngines({ file: config.ENGINES, log })))
+    return { store, resources, upstreams, broker, files, engines, sealingKeys, planLimits, close }
+  } catch (error) {
+    await close()
+    throw error
   }
 }
 
@@ -108,9 +106,10 @@ export async function openDoors({ config, log }: Surroundings, open: Opener): Pr
 export type Opener = <T>(name: string, open: () => Promise<T>) => Promise<T>
 
 /** Reads the keys that seal API keys. The embedded side makes the file at its first start. Throws a `ConfigError` when it is not what it must be. */
-async function openSealingKeys(file: string): Promise<SealingKeys> {
+async function openSealingKeys(file: string, store: Store): Promise<SealingKeys> {
   const text = await readFile(file, 'utf8').catch(async (error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT') throw new ConfigError('SEALING_KEY_FILE', file, `a file that can be read (${error.code})`)
+    if ((await store.keysAlive('', 1)).length > 0) throw new ConfigError('SEALING_KEY_FILE', file, 'the file that sealed the keys of this store, and that is gone: put it back')
     const made = `${randomBytes(32).toString('base64')}\n`
     await mkdir(dirname(file), { recursive: true, mode: 0o700 })
     // Whole or not at all, and never over another's: without this file every sealed key is lost.
@@ -234,12 +233,16 @@ function requestId(given: string | string[] | undefined): string {
   return typeof given === 'string' && /^[A-Za-z0-9._-]{1,128}$/.test(given) ? given : randomUUID()
 }
 
+/** A first start has a handful; whoever has more knows where they lie. */
+const MOST_KEYS_NAMED = 10
+
 /** What a person needs once the program is ready: the addresses, where the keys lie, and a request of each product to paste. */
 export function greeting(app: FastifyInstance, url: string, opsUrl: string): { text: string; facts: Record<string, unknown> } {
   const base = publicUrl(app)
   const keys = app.resources
     .list('ApiKey')
     .filter(({ spec }) => spec.secretName !== undefined && spec.state === 'Active')
+    .slice(0, MOST_KEYS_NAMED)
     .map((key) => {
       const plan = app.resources.get({ kind: 'Plan', namespace: key.metadata.namespace, name: key.spec.planRef.name })
       const api = plan?.kind === 'Plan' ? apiOf(plan.spec.product) : null

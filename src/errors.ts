@@ -53,7 +53,7 @@ export type FailureFacts = {
   /** Replaces the catalogue's sentence where facts make it clearer; it must be as public as that. */
   message?: string
   /** The parameter at fault, as OpenAI's `error.param`. */
-  param?: string
+  param?: string | null
   /** The faulty places, for `invalid_request`. */
   errors?: FieldError[]
   /** Members that stand beside `error` in the body, such as `required` and `available`. */

@@ -5,7 +5,12 @@ import pino, { type Logger } from 'pino'
 import { buildApp, greeting, openDoors, openOps, verify, type Check, type Doors, type Opener } from './app.ts'
 import { ConfigError, readConfig, ROLES, type Config, type Explained } from './config.ts'
 
-const COMMANDS = ['config', 'verify'] as const
+const COMMANDS = ['config', 'verify', '--help', '-h'] as const
+const USAGE = `tollgate [role]   runs a role: ${ROLES.join(', ')}; all of them without one
+tollgate config   prints every setting with its value and where that came from
+tollgate verify   reads the whole store and says what is not as it must be
+Settings are environment variables: docs/configuration.md
+`
 
 const FIRST_PAUSE_MS = 250
 const LONGEST_PAUSE_MS = 5_000
@@ -15,14 +20,16 @@ try {
   if (more.length > 0) throw new ConfigError('The command line', [argument, ...more].join(' '), `one of ${[...ROLES, ...COMMANDS].join(', ')}`)
   const isCommand = COMMANDS.some((command) => command === argument)
   const { config, explained } = readConfig(process.env, isCommand ? undefined : argument)
-  if (argument === 'config') process.stdout.write(explain(explained))
+  if (argument === '--help' || argument === '-h') process.stdout.write(USAGE)
+  else if (argument === 'config') process.stdout.write(explain(explained))
   else if (argument === 'verify') process.exitCode = report(await verify(config, Date.now()))
   else await run(config)
 } catch (error) {
   // What is wrong with the surroundings is an Error of one sentence; one of the language's own, such as a TypeError, is a fault of ours, with its stack.
   if (!(error instanceof Error) || error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError) throw error
   process.stderr.write(`${error.message}\n`)
-  process.exitCode = 1
+  // A start that failed must end, whatever it had begun: a supervisor waits for it.
+  process.exit(1)
 }
 
 function explain(explained: Explained[]): string {

@@ -42,7 +42,12 @@ const KNOWN: Record<string, FailureCode> = {
 }
 
 /** Where the validator's own words would puzzle: the path names the member itself. */
-const WORDS: Record<string, string> = { required: 'is required', additionalProperties: 'is not a field of this request' }
+const WORDS: Record<string, string> = { required: 'is required', additionalProperties: 'is not a field of this request', minLength: 'must not be empty' }
+function wordsFor(keyword: string, params: Record<string, unknown>): string | undefined {
+  const { allowedValues } = params
+  return keyword === 'enum' && Array.isArray(allowedValues) ? `must be one of ${allowedValues.join(', ')}` : WORDS[keyword]
+}
+
 /** A body can be wrong in as many places as it has bytes. */
 const MOST_FIELD_ERRORS = 20
 
@@ -55,12 +60,12 @@ function failureOf(error: unknown): Failure {
     const errors = validation.slice(0, MOST_FIELD_ERRORS).map(({ instancePath, keyword, message, params }) => ({
       path: pointer(instancePath, params),
       code: keyword ?? 'invalid',
-      message: WORDS[keyword ?? ''] ?? message ?? 'is not valid',
+      message: wordsFor(keyword ?? '', params) ?? message ?? 'is not valid',
     }))
     const first = errors[0]
     return new Failure('invalid_request', {
       errors,
-      ...(first ? { message: `${first.path || 'The body'} ${first.message}.`, param: first.path.slice(1).replaceAll('/', '.') } : {}),
+      ...(first ? { message: `${first.path || 'The body'} ${first.message}.`, param: first.path.slice(1).replaceAll('/', '.') || null } : {}),
     })
   }
   if (code && KNOWN[code]) return new Failure(KNOWN[code], { cause: error })
@@ -115,7 +120,8 @@ async function errors(app: FastifyInstance): Promise<void> {
   async function answer(failure: Failure, request: FastifyRequest, reply: FastifyReply, problem = request.routeOptions.config.problem): Promise<FastifyReply> {
     const { facts } = failure
     if (failure.status >= 500) request.log.error({ err: facts.cause ?? failure, code: failure.code }, 'request failed')
-    else if (facts.cause) request.log.info({ err: facts.cause, code: failure.code }, 'request refused')
+    // No stack and no words of a parser: those may repeat what the client sent.
+    else if (facts.cause) request.log.info({ code: failure.code, cause: (facts.cause as { code?: string }).code }, 'request refused')
     if (failure.status === 401) reply.header('www-authenticate', 'Bearer')
     if (facts.retryAfterSeconds !== undefined) reply.header('retry-after', String(facts.retryAfterSeconds))
     if (facts.headers) reply.headers(facts.headers)

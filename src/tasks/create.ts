@@ -83,8 +83,12 @@ function refuse(answer: HoldAnswer, required: number): void {
     case 'held':
     case 'already':
       return
-    case 'insufficient':
     case 'key_full':
+      throw new Failure('insufficient_balance', {
+        message: 'What is left of the share of this API key does not cover the estimated cost. Nothing was charged.',
+        beside: { required: formatMoney(required), available: formatMoney(answer.available) },
+      })
+    case 'insufficient':
       throw new Failure('insufficient_balance', { beside: { required: formatMoney(required), available: formatMoney(answer.available) } })
     case 'inactive':
       throw planInactive(answer.reason)

@@ -7,6 +7,8 @@ import { Failure } from '../errors.ts'
 
 /** Deeper than any schema of a tool, and far from where writing JSON again would exhaust the stack. */
 export const DEEPEST = 200
+/** Far more than the messages, parts and tools of any conversation. */
+export const MOST_CONTAINERS = 200_000
 /** Digits that a double keeps exactly. */
 const EXACT_DIGITS = 15
 const QUOTE = 0x22
@@ -20,12 +22,14 @@ type JsonWithSource = {
 
 /**
  * Parses bytes as JSON. Numbers that a double cannot hold keep their digits (as `JSON.rawJSON`), `__proto__` is a member like any other, of
- * duplicate keys the last counts. Throws `invalid_json` for anything that is not JSON in UTF-8, and for nesting deeper than 200.
+ * duplicate keys the last counts. Throws `invalid_json` for anything that is not JSON in UTF-8, and for nesting deeper than 200 or more objects and lists than a
+ * conversation has: parsing millions of them would stop everybody else for seconds.
  */
 export function parseJson(bytes: Buffer): unknown {
   if (!isUtf8(bytes)) throw new Failure('invalid_json', { message: 'The request body is not valid UTF-8.' })
-  const { depth, longNumbers } = survey(bytes)
+  const { depth, containers, longNumbers } = survey(bytes)
   if (depth > DEEPEST) throw new Failure('invalid_json', { message: `The request body is nested deeper than ${DEEPEST} levels.` })
+  if (containers > MOST_CONTAINERS) throw new Failure('invalid_json', { message: `The request body has more than ${MOST_CONTAINERS} objects and lists.` })
   const text = bytes.toString('utf8').replace(/^\uFEFF/, '')
   try {
     return longNumbers ? (JSON as unknown as JsonWithSource).parse(text, keepDigits) : JSON.parse(text)
@@ -41,9 +45,10 @@ function keepDigits(_key: string, value: unknown, { source }: { source?: string 
 }
 
 /** One pass over the bytes outside of strings: how deep it goes, and whether any number is too long or too large for a double. */
-function survey(bytes: Buffer): { depth: number; longNumbers: boolean } {
+function survey(bytes: Buffer): { depth: number; containers: number; longNumbers: boolean } {
   let depth = 0
   let deepest = 0
+  let containers = 0
   let longNumbers = false
   for (let at = 0; at < bytes.length; at++) {
     const byte = bytes[at] ?? 0
@@ -52,7 +57,7 @@ function survey(bytes: Buffer): { depth: number; longNumbers: boolean } {
       if (at < 0) break
     } else if (byte === 0x7b || byte === 0x5b) {
       if (++depth > deepest) deepest = depth
-      if (deepest > DEEPEST) break
+      if (deepest > DEEPEST || ++containers > MOST_CONTAINERS) break
     } else if (byte === 0x7d || byte === 0x5d) {
       depth--
     } else if (byte >= 0x30 && byte <= 0x39) {
@@ -61,7 +66,7 @@ function survey(bytes: Buffer): { depth: number; longNumbers: boolean } {
       at = end.at - 1
     }
   }
-  return { depth: deepest, longNumbers }
+  return { depth: deepest, containers, longNumbers }
 }
 
 function endOfString(bytes: Buffer, start: number): number {

@@ -146,6 +146,17 @@ t.test('a revoked key is refused before a dry run, a replay or a fault of the bo
   t.equal((await studio.create({ colour: 'red' })).statusCode, 401)
 })
 
+t.test('a key that moved off a suspended plan creates on its new one at once', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  const other = await studio.plan('other', { product: 'Media', media: MEDIA })
+  await studio.create()
+  await studio.create()
+  await studio.plan('studio', { product: 'Media', media: MEDIA, state: 'Suspended' }, 2)
+  await studio.store.setKey(studio.keyVersionId, { subscription: other }, [studio.subscription, other])
+  for (const id of [studio.subscription, other]) await studio.store.change(id, { op: 'keysChanged' }, studio.time.now)
+  t.equal((await studio.create()).statusCode, 202)
+})
+
 t.test('metadata has names of 1 to 64 characters and nothing but text', async (t) => {
   const studio = await openStudio(t, { loops: false })
   for (const metadata of [{ ['a'.repeat(65)]: 'x' }, { '': 'x' }, { ['b'.repeat(65)]: { deep: [[[]]] } }]) t.equal((await studio.create({ metadata })).statusCode, 400)

@@ -42,6 +42,7 @@ export async function tell(seed: number, { traced = false }: { traced?: boolean 
     await prepare(real.store)
     const world = openWorld({ seed, start, story, real, trace: traced ? (line) => void lines.push(line) : null })
     begin(world)
+    if (world.dice.chance(0.2)) world.boot('operator', (machine) => machine.go('verify', () => verifyMeanwhile(world, machine)))
     await trouble(world)
     if (fine(world)) await comeToRest(world, rest)
     if (fine(world)) {
@@ -56,6 +57,13 @@ export async function tell(seed: number, { traced = false }: { traced?: boolean 
     await real.store.close()
     rmSync(folder, { recursive: true })
   }
+}
+
+/** Somebody verifies the store while all this goes on: it reads one thing after the other, and must not take what happens in between for damage. */
+async function verifyMeanwhile(world: World, machine: Machine): Promise<void> {
+  await machine.sleep(world.dice.whole(5_000, 90_000))
+  const { violations } = await verifyStore(machine.store(machine.actor('verify')), { now: machine.clock() })
+  for (const sentence of violations) world.witness.say(`verified meanwhile: ${sentence}`)
 }
 
 function fine({ witness, scheduler }: World): boolean {

@@ -27,6 +27,8 @@ export type Said = {
 
 const MOST_TOKENS = 200_000
 const LONGEST_WAIT_MS = 60_000
+/** Characters of the user's text that are said again: more of them would keep the whole process busy. */
+const MOST_ECHOED = 20_000
 
 /** The text of a message, also where it comes as a list of parts. */
 export function textOf(content: unknown): string {
@@ -48,10 +50,10 @@ export function answer(heard: Heard): Said {
 }
 
 function textFor({ user, outputs }: Heard): string {
-  if (outputs.length > 0) return `The tool answered: ${outputs.join('\n')}`
+  if (outputs.length > 0) return `The tool answered: ${outputs.join('\n').slice(0, MOST_ECHOED)}`
   const tokens = knob(user, 'tokens')
   if (tokens !== null) return 'word '.repeat(Math.min(MOST_TOKENS, Math.max(1, tokens)))
-  return `This is the built-in echo, no model. You said: ${user}`
+  return `This is the built-in echo, no model. You said: ${user.length > MOST_ECHOED ? `${user.slice(0, MOST_ECHOED)} …` : user}`
 }
 
 function split(text: string, at: RegExp): string[] {
