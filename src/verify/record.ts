@@ -23,7 +23,8 @@ function* mediaViolations(record: Subscription, account: MediaAccount): Generato
     if (next && (next.n <= period.n || next.start < period.end)) yield `period ${next.n} begins inside period ${period.n}`
     const held = holds.reduce((sum, [, hold]) => sum + (hold.period === period.n ? hold.amount : 0), 0)
     if (held + period.burned > period.allowance && !mayHaveShrunk(record)) {
-      yield `period ${period.n} allows ${formatMoney(period.allowance)}, but ${formatMoney(held)} is held and ${formatMoney(period.burned)} burned`
+      const [allowance, burned] = [period.allowance, period.burned].map(formatMoney)
+      yield `period ${period.n} allows ${allowance}, but ${formatMoney(held)} is held and ${burned} burned`
     }
   }
   for (const [id, hold] of holds) {
@@ -37,7 +38,9 @@ function* mediaViolations(record: Subscription, account: MediaAccount): Generato
   if (!media) return
   const running = holds.filter(([, { run }]) => run !== null).length
   if (running > media.maxConcurrentTasks && !mayHaveShrunk(record)) yield `${running} tasks run, where ${media.maxConcurrentTasks} may`
-  if (holds.length > media.maxQueuedTasks && !mayHaveShrunk(record)) yield `${holds.length} tasks are open, where ${media.maxQueuedTasks} may be`
+  if (holds.length > media.maxQueuedTasks && !mayHaveShrunk(record)) {
+    yield `${holds.length} tasks are open, where ${media.maxQueuedTasks} may be`
+  }
   if (sorted(dueOf(account, media)) !== sorted(account.due)) yield 'what is due next is not what its holds say'
 }
 

@@ -59,9 +59,12 @@ export function* deliveryViolations(task: Task, deliveries: Delivery[], now: num
   const wanted = FINAL.includes(task.state) ? eventsOf(task) : []
   const made = deliveries.map(({ event }) => event)
   if (task.outbox.length === 0 && String(made.toSorted()) !== String(wanted.toSorted())) {
-    yield `task ${task.id} of ${task.subscription} is ${task.state} and should have sent ${list(wanted)}, but has deliveries of ${list(made)}`
+    const should = `is ${task.state} and should have sent ${list(wanted)}`
+    yield `task ${task.id} of ${task.subscription} ${should}, but has deliveries of ${list(made)}`
   }
-  for (const delivery of deliveries) for (const sentence of attemptViolations(delivery, now)) yield `delivery ${delivery.id} of ${task.subscription} ${sentence}`
+  for (const delivery of deliveries) {
+    for (const sentence of attemptViolations(delivery, now)) yield `delivery ${delivery.id} of ${task.subscription} ${sentence}`
+  }
 }
 
 function* attemptViolations({ state, attempts, nextAttemptAt, leaseUntil }: Delivery, now: number): Generator<string> {

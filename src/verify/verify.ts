@@ -1,6 +1,6 @@
 /**
- * Reads a whole store and says in sentences what is not as it must be (`tollgate verify`; `docs/media.md`, "Money"). Mends nothing. Others may write meanwhile: each
- * rule is about facts that were read in an order which makes it true, or were read again.
+ * Reads a whole store and says in sentences what is not as it must be (`tollgate verify`; `docs/media.md`, "Money"). Mends nothing. Others
+ * may write meanwhile: each rule is about facts that were read in an order which makes it true, or were read again.
  */
 import type { Store } from '../store/store.ts'
 import type { Hold, MediaPeriod, Subscription } from '../subscription/subscription.ts'
@@ -24,8 +24,8 @@ type Books = { record: Subscription; periods: MediaPeriod[] }
 const PAGE = 200
 
 /**
- * Verifies everything that the store lists. `now` is the time, `keptSince` (epoch ms) the time before which tasks that ended may have been removed: now − TASK_DAYS.
- * Throws `Unavailable` when the store cannot be read.
+ * Verifies everything that the store lists. `now` is the time; tasks that ended before `keptSince` (now − TASK_DAYS) may have been
+ * removed. Times are epoch milliseconds. Throws `Unavailable` when the store cannot be read.
  */
 export async function verifyStore(store: Store, { now, keptSince = 0 }: { now: number; keptSince?: number }): Promise<Verified> {
   const found: Verified = { checked: { subscriptions: 0, periods: 0, tasks: 0, deliveries: 0 }, violations: [] }
@@ -76,8 +76,11 @@ async function readBooks(store: Store, id: string): Promise<Books | null> {
   return { record, periods: [...archived, ...open].sort((a, b) => a.n - b.n) }
 }
 
-/** Looks at each task once. `unheld` are those that should have a hold, and had none when the records were read. */
-async function verifyTasks({ store, now, keptSince, found }: Reading, tenant: string, before: Map<string, Books>): Promise<{ charges: Map<string, Charge[]>; unheld: Map<string, Task[]> }> {
+/** What the tasks of a tenant say, by subscription. `unheld`: they should have a hold, and had none when the records were read. */
+type Tasks = { charges: Map<string, Charge[]>; unheld: Map<string, Task[]> }
+
+/** Looks at each task once. */
+async function verifyTasks({ store, now, keptSince, found }: Reading, tenant: string, before: Map<string, Books>): Promise<Tasks> {
   const charges = new Map<string, Charge[]>()
   const unheld = new Map<string, Task[]>()
   const byKey = new Map<string, string>()
@@ -136,7 +139,9 @@ async function verifyHolds({ store, now, found }: Reading, before: Subscription,
     const task = await store.task(before.tenant, id)
     const hold = after.media?.holds[id]
     if (!hold || hold.at !== first.at) continue
-    for (const sentence of holdViolations(first, hold, task, now)) found.violations.push(`${after.id} holds ${hold.amount} micro-units for task ${id}, ${sentence}`)
+    for (const sentence of holdViolations(first, hold, task, now)) {
+      found.violations.push(`${after.id} holds ${hold.amount} micro-units for task ${id}, ${sentence}`)
+    }
   }
 }
 
@@ -155,7 +160,8 @@ function* holdViolations(first: Hold, hold: Hold, task: Task | null, now: number
 
 /** Whoever reserved says that it lives, and is forgotten only after its reservations were charged. */
 async function verifyReservations({ store, now, found }: Reading, before: Subscription, after: Subscription): Promise<void> {
-  const old = Object.entries(before.coding?.reservations ?? {}).filter(([id, { at }]) => now - at > OVERDUE_MS && after.coding?.reservations[id])
+  const lasting = Object.entries(before.coding?.reservations ?? {}).filter(([id]) => after.coding?.reservations[id])
+  const old = lasting.filter(([, { at }]) => now - at > OVERDUE_MS)
   if (old.length === 0) return
   const known = new Set((await store.beats()).map(({ instance }) => instance))
   for (const [id, { instance, tokens }] of old) {

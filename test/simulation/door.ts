@@ -10,7 +10,9 @@ const READS = new Set<string>([
 ])
 
 /** The real store, and the adapter's side of it, over which every process opens queues of its own. */
-export async function openReal(file: string): Promise<{ store: Store; side: Side }> {
+export type Real = { store: Store; side: Side }
+
+export async function openReal(file: string): Promise<Real> {
   let found: Side | undefined
   const store = await openStore(`sqlite:${file}`, { between: (side) => (found = side) })
   if (!found) throw new Error('the adapter has no side')
@@ -18,7 +20,7 @@ export async function openReal(file: string): Promise<{ store: Store; side: Side
 }
 
 /** Makes the doors of one process. `patienceMs`: how long its queues try again before they give up. */
-export function doorsOf(process: Process, real: { store: Store; side: Side }, scheduler: Scheduler, patienceMs: number): (actor: Actor) => Store {
+export function doorsOf(process: Process, real: Real, scheduler: Scheduler, patienceMs: number): (actor: Actor) => Store {
   const queues: Actor = { process, name: 'queue', fence: null }
   const changes = openChanges(real.side, {
     patienceMs,
@@ -63,8 +65,10 @@ function stepping(side: Side, actor: Actor, scheduler: Scheduler): Side {
   }
   return {
     read: (id, known) => scheduler.step({ ...steps('read', id, false), perform: () => side.read(id, known) }),
-    replace: (record, expected) =>
-      scheduler.step({ ...steps('replace', record.id, true), args: [record.id, `version ${expected}`], perform: () => side.replace(record, expected) }),
+    replace: (record, expected) => {
+      const args = [record.id, `version ${expected}`]
+      return scheduler.step({ ...steps('replace', record.id, true), args, perform: () => side.replace(record, expected) })
+    },
   }
 }
 

@@ -9,7 +9,10 @@ const ROOT = join(import.meta.dirname, '../..')
 const PARTS = ['src', 'plugins', 'test/simulation', 'package.json']
 
 /** `tried`: how many seeds were told, the one that failed included. */
-export type Hunted = { bug: Bug } & ({ outcome: 'found'; seed: number; tried: number; sentence: string } | { outcome: 'missed' | 'broken'; output: string })
+export type Hunted = { bug: Bug } & (
+  | { outcome: 'found'; seed: number; tried: number; sentence: string }
+  | { outcome: 'missed' | 'broken'; output: string }
+)
 
 /** The file with the bug in it. Throws when `from` is not in the file exactly once. */
 export function planted(bug: Bug): string {
@@ -30,7 +33,8 @@ function copySources(): Copy {
     return new Promise((resolve, reject) => {
       // What Node compiled for one bug serves the next: only one file is another.
       const env = { ...process.env, NODE_COMPILE_CACHE: join(folder, 'compiled') }
-      const child = spawn(process.execPath, ['test/simulation/simulate.ts', ...args], { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] })
+      const program = ['test/simulation/simulate.ts', ...args]
+      const child = spawn(process.execPath, program, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] })
       let output = ''
       for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', (text: string) => (output += text))
       child.on('error', reject)

@@ -59,7 +59,7 @@ export async function tell(seed: number, { traced = false }: { traced?: boolean 
   }
 }
 
-/** Somebody verifies the store while all this goes on: it reads one thing after the other, and must not take what happens in between for damage. */
+/** Somebody verifies the store while all this goes on, and must not take what happens between two reads for damage. */
 async function verifyMeanwhile(world: World, machine: Machine): Promise<void> {
   await machine.sleep(world.dice.whole(5_000, 90_000))
   const { violations } = await verifyStore(machine.store(machine.actor('verify')), { now: machine.clock() })
@@ -78,7 +78,10 @@ async function trouble(world: World): Promise<void> {
   await drain(world, scheduler.now() + dice.pick([0, 30_000, 100_000]))
 }
 
-async function comeToRest(world: World, { pausesMs, round }: { pausesMs: number[]; round: (world: World, machine: Machine, nth: number) => Promise<void> }): Promise<void> {
+/** How a story comes to rest: the pause before each round, and the round. */
+type Rest = { pausesMs: number[]; round: (world: World, machine: Machine, nth: number) => Promise<void> }
+
+async function comeToRest(world: World, { pausesMs, round }: Rest): Promise<void> {
   const { scheduler } = world
   world.calm = true
   scheduler.say('', 'ALL TROUBLE IS OVER')

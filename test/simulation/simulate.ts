@@ -1,6 +1,7 @@
 /**
- * `npm run simulate -- --seeds N [--seed K] [--story media|coding]`: tells N seeds from K on (1), and stops at the first that breaks an invariant, with its trace.
- * `npm run simulate -- --bugs`: plants every bug of the list and says at which seed it was found. Exit code 1 when an invariant broke, or a bug was missed.
+ * `npm run simulate -- --seeds N [--seed K] [--story media|coding]`: tells N seeds from K on (1), and stops at the first that breaks an
+ * invariant, with its trace. `npm run simulate -- --bugs`: plants every bug of the list and says at which seed it was found. Exit code 1
+ * when an invariant broke, or a bug was missed.
  */
 import { parseArgs } from 'node:util'
 import { BUGS } from './bugs.ts'
@@ -38,7 +39,9 @@ async function tellAll(): Promise<void> {
     if (told.violations.length > 0) return fail(told, figures.seeds)
   }
   const seconds = (performance.now() - start) / 1000
-  console.log(`Every invariant held in ${figures.seeds} seeds: ${figures.steps} steps, ${figures.tasks} tasks, ${figures.requests} coding requests in ${seconds.toFixed(1)} s.`)
+  const { seeds, steps, tasks, requests } = figures
+  const what = `${steps} steps, ${tasks} tasks, ${requests} coding requests in ${seconds.toFixed(1)} s`
+  console.log(`Every invariant held in ${seeds} seeds: ${what}.`)
 }
 
 async function fail({ seed, story, weather, violations }: Told, nth: number): Promise<void> {
@@ -54,9 +57,13 @@ async function fail({ seed, story, weather, violations }: Told, nth: number): Pr
 async function huntBugs(): Promise<void> {
   let missed = 0
   await huntAll(BUGS, (hunted) => {
-    if (hunted.outcome === 'found') return console.log(`${`found by seed ${hunted.seed}, number ${hunted.tried} of ${hunted.bug.within}`.padEnd(40)} ${hunted.bug.name}: ${hunted.sentence}`)
+    const { bug } = hunted
+    if (hunted.outcome === 'found') {
+      const where = `found by seed ${hunted.seed}, number ${hunted.tried} of ${bug.within}`
+      return console.log(`${where.padEnd(40)} ${bug.name}: ${hunted.sentence}`)
+    }
     missed++
-    console.log(`${hunted.outcome.toUpperCase().padEnd(40)} ${hunted.bug.name}\n${hunted.output}`)
+    console.log(`${hunted.outcome.toUpperCase().padEnd(40)} ${bug.name}\n${hunted.output}`)
   })
   console.log(missed === 0 ? 'Every planted bug was found.' : `${missed} planted bugs were not found.`)
   if (missed > 0) process.exitCode = 1

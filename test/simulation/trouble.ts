@@ -1,12 +1,14 @@
 /**
- * What goes wrong in a seed, and how often. Every seed has a weather. A third of them also aim at one moment of a story, and a third arrange a meeting: whoever comes to
- * one moment is held up until somebody else has passed another, and that one may crash there. Seeds in a row walk through all moments and all meetings.
+ * What goes wrong in a seed, and how often. Every seed has a weather. A third of them also aim at one moment of a story, and a third
+ * arrange a meeting: whoever comes to one moment is held up until somebody else has passed another, and that one may crash there. Seeds in
+ * a row walk through all moments and all meetings.
  */
 import type { Dice } from './dice.ts'
 import type { Fate, Process, Step } from './scheduler.ts'
 
 type Rates = Partial<Record<Fate, number>>
 type Range = [least: number, most: number]
+type Ranges = { freezeMs: Range; lateMs: Range }
 
 export type Trouble = {
   /** In words, for whoever reads a trace. */
@@ -19,10 +21,13 @@ export type Trouble = {
   passed(step: Step): Process[]
 }
 
-const WEATHERS: Record<string, { rates: Rates; freezeMs: Range; lateMs: Range }> = {
+const WEATHERS: Record<string, Ranges & { rates: Rates }> = {
   fine: { rates: { slow_reply: 0.05 }, freezeMs: [0, 0], lateMs: [0, 200] },
   mixed: {
-    rates: { slow_reply: 0.05, lost: 0.01, unknown: 0.015, late: 0.015, crash_before: 0.003, crash_after: 0.005, crash_late: 0.003, freeze_before: 0.004, freeze_after: 0.004 },
+    rates: {
+      slow_reply: 0.05, lost: 0.01, unknown: 0.015, late: 0.015,
+      crash_before: 0.003, crash_after: 0.005, crash_late: 0.003, freeze_before: 0.004, freeze_after: 0.004,
+    },
     freezeMs: [500, 90_000],
     lateMs: [10, 20_000],
   },
@@ -34,25 +39,31 @@ const WEATHERS: Record<string, { rates: Rates; freezeMs: Range; lateMs: Range }>
 /** The moments of each story; `read …` and `replace …` are those of a subscription's record. */
 export const MOMENTS = {
   media: [
-    'createTask', 'read hold', 'replace hold', 'moveTask queued', 'moveTask rejected', 'replace claim', 'moveTask processing', 'renewTask',
-    'moveTask settling', 'read close', 'replace close', 'moveTask final', 'relay', 'replace wait', 'claimDeliveries', 'recordAttempt', 'task',
-    'subscriptionsWith', 'tasksDue', 'archivePeriod',
+    'createTask', 'read hold', 'replace hold', 'moveTask queued', 'moveTask rejected', 'replace claim', 'moveTask processing',
+    'renewTask', 'moveTask settling', 'read close', 'replace close', 'moveTask final', 'relay', 'replace wait', 'claimDeliveries',
+    'recordAttempt', 'task', 'subscriptionsWith', 'tasksDue', 'archivePeriod',
   ],
-  coding: ['replace admit', 'read admit', 'replace extend', 'replace settle', 'read settle', 'replace expire', 'beat', 'forgetInstance', 'subscriptionsWith'],
+  coding: [
+    'replace admit', 'read admit', 'replace extend', 'replace settle', 'read settle', 'replace expire', 'beat', 'forgetInstance',
+    'subscriptionsWith',
+  ],
 }
 
 /** Meetings that are known to be dangerous; every other meeting is one of these. */
 const DANGEROUS: Record<keyof typeof MOMENTS, [here: string, there: string][]> = {
   media: [
-    ['replace claim', 'replace wait'], ['moveTask settling', 'moveTask processing'], ['read hold', 'replace close'], ['replace wait', 'replace claim'],
-    ['moveTask final', 'read close'], ['recordAttempt', 'claimDeliveries'], ['moveTask queued', 'moveTask rejected'], ['read hold', 'moveTask queued'],
-    ['renewTask', 'moveTask queued'],
+    ['replace claim', 'replace wait'], ['moveTask settling', 'moveTask processing'], ['read hold', 'replace close'],
+    ['replace wait', 'replace claim'], ['moveTask final', 'read close'], ['recordAttempt', 'claimDeliveries'],
+    ['moveTask queued', 'moveTask rejected'], ['read hold', 'moveTask queued'], ['renewTask', 'moveTask queued'],
   ],
-  coding: [['replace admit', 'replace expire'], ['read settle', 'replace expire'], ['beat', 'replace expire'], ['replace expire', 'beat'], ['subscriptionsWith', 'replace settle']],
+  coding: [
+    ['replace admit', 'replace expire'], ['read settle', 'replace expire'], ['beat', 'replace expire'], ['replace expire', 'beat'],
+    ['subscriptionsWith', 'replace settle'],
+  ],
 }
 
 const AIMED: Fate[] = ['crash_after', 'freeze_before', 'unknown', 'crash_before', 'freeze_after', 'late', 'crash_late']
-const AIMED_RANGE: { freezeMs: Range; lateMs: Range } = { freezeMs: [20_000, 150_000], lateMs: [100, 60_000] }
+const AIMED_RANGE: Ranges = { freezeMs: [20_000, 150_000], lateMs: [100, 60_000] }
 const LONGEST_HELD_MS = 150_000
 /** By then a claim that came to nothing, and every lease, has been given up. */
 const LATE_MS = 65_000
@@ -83,19 +94,21 @@ export function openTrouble(seed: number, story: keyof typeof MOMENTS, dice: Dic
     return { name: `${weather}, ${fate} at ${moment}`, sticky, fateOf, passed: () => [] }
   }
   const pair = dice.chance(0.5) ? dice.pick(DANGEROUS[story]) : pairAt(turn, moments, moments)
-  return meeting(`${weather}, `, pair, sticky, background, dice, now)
+  const { name, ...met } = meeting(pair, background, dice, now)
+  return { name: `${weather}, ${name}`, sticky, ...met }
 }
 
 /**
- * Who comes to `here` is held up until another process has passed `there`, or crashes; and what becomes of that other one is thrown as well. Some meetings are late ones:
- * leases and claims have been given up by then.
+ * Who comes to `here` is held up until another process has passed `there`, or crashes; and what becomes of that other one is thrown as
+ * well. Some meetings are late ones: leases and claims have been given up by then.
  */
-function meeting(weather: string, [here, there]: [string, string], sticky: number, background: Trouble['fateOf'], dice: Dice, now: () => number): Trouble {
+function meeting([here, there]: [string, string], background: Trouble['fateOf'], dice: Dice, now: () => number): Omit<Trouble, 'sticky'> {
   const heldSince = new Map<Process, number>()
   const side = dice.pick<Fate>(['freeze_before', 'freeze_after', 'freeze_before', 'freeze_after', 'crash_before', 'crash_after'])
   const then = dice.pick<Fate>(['ok', 'crash_after', 'unknown', 'freeze_after'])
   const atLeastMs = dice.pick([0, LATE_MS])
-  const met = ({ actor }: Step) => [...heldSince].filter(([process, since]) => process !== actor.process && now() - since >= atLeastMs).map(([process]) => process)
+  const met = ({ actor: { process } }: Step) =>
+    [...heldSince].filter(([held, since]) => held !== process && now() - since >= atLeastMs).map(([held]) => held)
 
   function fateOf(step: Step): { fate: Fate; ms: number } {
     if (step.label.startsWith(there) && met(step).length > 0 && dice.chance(0.6)) return { fate: then, ms: dice.whole(5_000, 40_000) }
@@ -111,12 +124,11 @@ function meeting(weather: string, [here, there]: [string, string], sticky: numbe
     return free
   }
 
-  const name = `${weather}${side} at ${here} until another has passed ${there}${atLeastMs > 0 ? ' late' : ''} (${then})`
-  return { name, sticky, fateOf, passed }
+  return { name: `${side} at ${here} until another has passed ${there}${atLeastMs > 0 ? ' late' : ''} (${then})`, fateOf, passed }
 }
 
 /** What is read can be lost, but not land late. */
-function thrown(step: Step, rates: Rates, { freezeMs, lateMs }: { freezeMs: Range; lateMs: Range }, dice: Dice): { fate: Fate; ms: number } {
+function thrown(step: Step, rates: Rates, { freezeMs, lateMs }: Ranges, dice: Dice): { fate: Fate; ms: number } {
   let left = dice.random()
   for (const [name, rate] of Object.entries(rates) as [Fate, number][]) {
     left -= rate

@@ -92,7 +92,9 @@ export function openWitness(store: Store, now: () => number) {
     windows.atRest(seen.records.values())
   }
 
-  return { seen, violations, say, wrote, atRest, noOrphans: story.noOrphans, answered: story.answered, sent: post.sent, inFlight: windows.inFlight, requests: windows.requests }
+  const { answered, noOrphans } = story
+  const { inFlight, requests } = windows
+  return { seen, violations, say, wrote, atRest, answered, noOrphans, sent: post.sent, inFlight, requests }
 }
 
 export type Witness = ReturnType<typeof openWitness>

@@ -1,10 +1,9 @@
 /** The world of one seed: its time, its trouble, the machines that run programs, and whoever is outside. */
 import { Failure, Unavailable } from '../../src/errors.ts'
-import type { Side } from '../../src/store/changes.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { TaskDoors } from '../../src/tasks/doors.ts'
 import { diceOf, type Dice } from './dice.ts'
-import { doorsOf } from './door.ts'
+import { doorsOf, type Real } from './door.ts'
 import { openScheduler, type Actor, type Process, type Scheduler } from './scheduler.ts'
 import { openTrouble } from './trouble.ts'
 import { openWitness, type Witness } from './witness.ts'
@@ -49,7 +48,7 @@ const SKEW_MS = 10_000
 
 export class Gone extends Error {}
 
-export type Setting = { seed: number; start: number; story: 'media' | 'coding'; real: { store: Store; side: Side }; trace: ((line: string) => void) | null }
+export type Setting = { seed: number; start: number; story: 'media' | 'coding'; real: Real; trace: ((line: string) => void) | null }
 
 export function openWorld({ seed, start, story, real, trace }: Setting): World {
   const dice = diceOf(seed)
@@ -85,7 +84,8 @@ export function openWorld({ seed, start, story, real, trace }: Setting): World {
     const life = (booted.get(kind) ?? 0) + 1
     booted.set(kind, life)
     const skewMs = skewed && !world.calm ? dice.whole(-SKEW_MS, SKEW_MS) : 0
-    const process: Process = { name: life === 1 ? kind : `${kind}.${life}`, skewMs, frozenUntil: 0, alive: true, asked: new Set(), onCrash: new Set() }
+    const name = life === 1 ? kind : `${kind}.${life}`
+    const process: Process = { name, skewMs, frozenUntil: 0, alive: true, asked: new Set(), onCrash: new Set() }
     const machine = machineOf(process)
     world.machines.push(machine)
     process.onCrash.add(() => {
@@ -101,14 +101,16 @@ export function openWorld({ seed, start, story, real, trace }: Setting): World {
     const open = doorsOf(process, real, scheduler, dice.pick([0, 300, 5_000]))
     const clock = () => scheduler.now() + process.skewMs
     const sleep = (ms: number) => scheduler.sleep(process, ms).done
-    const log = { info: () => {}, warn: () => {}, error: ({ err }: { err?: unknown }, message: string) => surprised(`${process.name}: ${message}`, err) }
+    const error = ({ err }: { err?: unknown }, message: string) => surprised(`${process.name}: ${message}`, err)
+    const log = { info: () => {}, warn: () => {}, error }
+    const link = ({ file }: { file: string }) => `https://tollgate.test/files/${file}`
     return {
       process,
       clock,
       sleep,
       actor: (name, fence = null) => ({ process, name, fence }),
       store: open,
-      tasks: (actor) => ({ store: open(actor), clock, uuid: () => uuid(clock()), random: dice.random, ring, link: ({ file }) => `https://tollgate.test/files/${file}`, log }),
+      tasks: (actor) => ({ store: open(actor), clock, uuid: () => uuid(clock()), random: dice.random, ring, link, log }),
       async nap(ms, kinds) {
         const { done, wake } = scheduler.sleep(process, ms)
         for (const kind of kinds) bells.set(kind, (bells.get(kind) ?? new Set()).add(wake))

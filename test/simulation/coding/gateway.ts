@@ -2,6 +2,7 @@
 import { reservationSweep, type Sweep } from '../../../plugins/metering/sweep.ts'
 import { Failure, Unavailable } from '../../../src/errors.ts'
 import type { Store } from '../../../src/store/store.ts'
+import type { Usage } from '../../../src/windows.ts'
 import type { Machine, World } from '../world.ts'
 import { SUBSCRIPTION } from './plan.ts'
 
@@ -17,7 +18,8 @@ export function gateway(world: World, machine: Machine): void {
   const instance = world.uuid(machine.clock())
   const inFlight = new Set<string>()
   const store = machine.store(machine.actor('sweep'))
-  const running: Running = { inFlight, instance, beats: 0, keysVersion: 0, store, sweep: reservationSweep(store, instance, (id) => inFlight.has(id)) }
+  const sweep = reservationSweep(store, instance, (id) => inFlight.has(id))
+  const running: Running = { inFlight, instance, beats: 0, keysVersion: 0, store, sweep }
   machine.process.onCrash.add(() => inFlight.forEach((id) => world.witness.inFlight.delete(id)))
 
   machine.go('beat', async () => {
@@ -93,7 +95,8 @@ async function admit(world: World, machine: Machine, running: Running, store: St
   const size = { promptBytes: dice.whole(100, 2_000), maxOutputTokens: dice.pick([null, 200, 500]) }
   const key = dice.pick([{ keyId: 'key-1', keyCap: null }, { keyId: 'key-2', keyCap: 3_000 }])
   for (let tries = 0; tries < 8; tries++) {
-    const answer = await store.change(SUBSCRIPTION, { op: 'admit', id, instance: running.instance, keysVersion: running.keysVersion, ...key, ...size }, machine.clock())
+    const { instance, keysVersion } = running
+    const answer = await store.change(SUBSCRIPTION, { op: 'admit', id, instance, keysVersion, ...key, ...size }, machine.clock())
     if (answer.outcome === 'admitted') return answer.reserved
     if (answer.outcome === 'stale') running.keysVersion = answer.keysVersion
     else if (answer.outcome === 'reserved' || answer.outcome === 'concurrency') await machine.sleep(dice.whole(200, 2_500))
@@ -103,7 +106,7 @@ async function admit(world: World, machine: Machine, running: Running, store: St
 }
 
 /** A settlement is tried until it is known, as long as the process lives. */
-async function settle(machine: Machine, store: Store, id: string, usage: { input: number; cachedInput: number; output: number } | null): Promise<void> {
+async function settle(machine: Machine, store: Store, id: string, usage: Usage | null): Promise<void> {
   for (;;) {
     try {
       await store.change(SUBSCRIPTION, { op: 'settle', id, usage, estimated: false }, machine.clock())

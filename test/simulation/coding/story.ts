@@ -1,6 +1,6 @@
 /** The story of coding requests: gateways that admit, extend, settle, say that they live, and sweep for those that do not. */
 import type { Store } from '../../../src/store/store.ts'
-import type { World } from '../world.ts'
+import type { Machine, World } from '../world.ts'
 import { gateway } from './gateway.ts'
 import { SUBSCRIPTION, T0, terms } from './plan.ts'
 
@@ -12,7 +12,8 @@ export const codingStory = {
 
   async prepare(store: Store): Promise<void> {
     const plan = { uid: 'plan-code', createdAt: T0, generation: 1 }
-    await store.change(SUBSCRIPTION, { op: 'applyPlan', plan, product: 'Coding', terms, state: 'Active', activeFrom: null, activeUntil: null, verdict: null }, T0)
+    const always = { state: 'Active', activeFrom: null, activeUntil: null, verdict: null } as const
+    await store.change(SUBSCRIPTION, { op: 'applyPlan', plan, product: 'Coding', terms, ...always }, T0)
   },
 
   begin(world: World): void {
@@ -24,16 +25,17 @@ export const codingStory = {
         await gateway.ask(world, `client-${i}`)
       })
     }
-    if (dice.chance(0.3)) world.boot('controller', (machine) => machine.go('keys', () => turnKeys(world, machine.store(machine.actor('keys')), machine.clock)))
+    if (dice.chance(0.3)) world.boot('controller', (machine) => machine.go('keys', () => turnKeys(world, machine)))
   },
 
   /** A dead gateway is found by looking at its beat for 45 s. */
   rest: { pausesMs: Array.from({ length: 16 }, () => 8_000), round: gateway.lookAfter },
 }
 
-async function turnKeys(world: World, store: Store, clock: () => number): Promise<void> {
+async function turnKeys(world: World, machine: Machine): Promise<void> {
+  const store = machine.store(machine.actor('keys'))
   for (let i = world.dice.whole(1, 4); i > 0 && !world.calm; i--) {
     await world.sleep(world.dice.whole(2_000, 40_000))
-    await store.change(SUBSCRIPTION, { op: 'keysChanged' }, clock())
+    await store.change(SUBSCRIPTION, { op: 'keysChanged' }, machine.clock())
   }
 }

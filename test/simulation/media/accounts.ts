@@ -15,7 +15,9 @@ function accountOf(tenant: string, cap: number | null, allowance: number, maxCon
 
 export const ACCOUNTS = [accountOf('acme', null, 1_000, 2), accountOf('beta', 600, 800, 1)]
 
-export function planOf(account: Account, generation: number, terms: Terms, state: 'Active' | 'Suspended' = 'Active'): Extract<Operation, { op: 'applyPlan' }> {
+type Applying = Extract<Operation, { op: 'applyPlan' }>
+
+export function planOf(account: Account, generation: number, terms: Terms, state: Applying['state'] = 'Active'): Applying {
   const plan = { uid: `plan-${account.tenant}`, createdAt: T0, generation }
   return { op: 'applyPlan', plan, product: 'Media', terms, state, activeFrom: null, activeUntil: null, verdict: null }
 }

@@ -17,8 +17,9 @@ export function clientOf(world: World): (name: string) => Promise<void> {
   const { dice, witness } = world
   const bodies = new Map<string, Body>()
   const keysVersions = new WeakMap<Machine, Map<string, number>>()
-  /** All at once, or one after the other. */
+  /** All at once, or one after the other; and how likely a task is asked for twice. */
   const rushMs = dice.pick([1_000, 10_000, 60_000])
+  const impatience = dice.pick([0.2, 0.9])
 
   /** As `plugins/auth`: what is remembered of a key is tried, and read anew when it is stale. */
   function creatingFor(machine: Machine, { subscription, keyId, cap }: Account): Creating {
@@ -57,8 +58,9 @@ export function clientOf(world: World): (name: string) => Promise<void> {
     if (known) return known
     const { tenant, subscription, keyId, keyVersionId } = account
     const price = { verb: body.verb, micro: body.estimatedCost, per: 'Job' as const }
-    const rest = { object: 'generation' as const, input: { prompt: 'a lighthouse' }, metadata: {}, price, maxAttempts: account.terms.media?.attempts ?? 1 }
-    return createTask(doors, creating, { id: doors.uuid(), tenant, subscription, keyId, keyVersionId, ...rest, ...body })
+    const owner = { tenant, subscription, keyId, keyVersionId }
+    const asked = { object: 'generation' as const, input: { prompt: 'a lighthouse' }, metadata: {}, price }
+    return createTask(doors, creating, { id: doors.uuid(), ...owner, ...asked, ...body, maxAttempts: account.terms.media?.attempts ?? 1 })
   }
 
   /** Asks any gateway and waits so long. Null: no answer, or one that says to come again. */
@@ -103,7 +105,7 @@ export function clientOf(world: World): (name: string) => Promise<void> {
   async function one(name: string): Promise<void> {
     const account = dice.pick(ACCOUNTS)
     const body = bodyFor(account)
-    const copies = body.idempotency && dice.chance(0.35) ? 2 : 1
+    const copies = body.idempotency && dice.chance(impatience) ? 2 : 1
     const asked = Array.from({ length: copies }, async (_, i) => {
       if (i > 0) await world.sleep(dice.whole(0, 3_000))
       return create(`${name}${'ab'[i] ?? ''}`, account, body)

@@ -20,7 +20,8 @@ export async function mintKeys(store: Store, accounts: Account[]): Promise<void>
   for (const { tenant, subscription, keyId, keyVersionId: id, cap } of accounts) {
     const sealed = seal(`svc_live_${tenant}`, id, SEALING, Buffer.alloc(12, 2))
     const times = { issuedAt: 0, expiresAt: null, overlapUntil: null }
-    await store.mintKey({ id, keyId, revision: 1, tenant, name: 'ci', subscription, product: 'Media', hash: `hash-${tenant}`, sealed, prefix: 'svc_live_', state: 'active', cap, ...times, secretName: null, tell: [] })
+    const key = { hash: `hash-${tenant}`, sealed, prefix: 'svc_live_', state: 'active' as const, cap, secretName: null, tell: [] }
+    await store.mintKey({ id, keyId, revision: 1, tenant, name: 'ci', subscription, product: 'Media', ...key, ...times })
   }
 }
 
@@ -39,7 +40,9 @@ export function dispatcher(world: World, machine: Machine): void {
 export async function deliverOne(world: World, machine: Machine, delivery: Delivery): Promise<void> {
   const log = { error: () => {} } as unknown as DeliverDoors['log']
   const store = machine.store(machine.actor(`deliver ${delivery.event}`))
-  const doors = { store, egress: egressOf(world, machine), sealingKeys: SEALING, clock: machine.clock, random: world.dice.random, brand: 'SVC', delaysMs: DELAYS_MS, timeoutMs: TIMEOUT_MS, log }
+  const schedule = { brand: 'SVC', delaysMs: DELAYS_MS, timeoutMs: TIMEOUT_MS }
+  const given = { clock: machine.clock, random: world.dice.random, sealingKeys: SEALING, log }
+  const doors = { store, egress: egressOf(world, machine), ...given, ...schedule }
   await deliver(doors, delivery, new AbortController().signal)
 }
 

@@ -6,7 +6,7 @@ import { VERBS } from './accounts.ts'
 import { CAPS, DELIVERY_LEASE_MS, deliverOne } from './dispatcher.ts'
 import { LEASE_MS, madeBy } from './worker.ts'
 
-/** Seconds between two rounds: leases, claims and pending tasks take minutes to be given up, the last attempt of a delivery over an hour. */
+/** Seconds before each round: it takes minutes to give up leases, claims and pending tasks, and over an hour to the last delivery. */
 const PAUSES = [1, 5, 10, 15, 15, 15, 15, 15, 30, 30, 65, 65, 65, 130, 200, 660, 660, 3800, 3800, 60, 60]
 
 /** The sweeps alone find every hold whose task is over; nothing has to run for that. */

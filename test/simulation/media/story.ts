@@ -1,6 +1,6 @@
-/** The story of media tasks: two tenants with small plans, clients that create and cancel, workers, dispatchers, receivers, and a period that ends meanwhile. */
+/** The story of media tasks: tenants with small plans, clients, workers, dispatchers, receivers, and a period that ends meanwhile. */
 import type { Store } from '../../../src/store/store.ts'
-import type { World } from '../world.ts'
+import type { Machine, World } from '../world.ts'
 import { ACCOUNTS, planOf, T0 } from './accounts.ts'
 import { clientOf } from './clients.ts'
 import { dispatcher, mintKeys } from './dispatcher.ts'
@@ -27,21 +27,23 @@ export const mediaStory = {
     for (const name of ['dispatcher-1', 'dispatcher-2']) world.boot(name, (machine) => dispatcher(world, machine))
     const client = clientOf(world)
     for (let i = dice.whole(4, 8); i > 0; i--) world.outside(`client-${i}`, () => client(`client-${i}`))
-    if (dice.chance(0.4)) world.boot('controller', (machine) => machine.go('edits', () => edit(world, machine.store(machine.actor('edits')), machine.clock)))
+    if (dice.chance(0.4)) world.boot('controller', (machine) => machine.go('edits', () => edit(world, machine)))
   },
 
   rest,
 }
 
 /** Plans are edited while their tasks run: less or more allowance, more or fewer at once, suspended for a while; and their keys change. */
-async function edit(world: World, store: Store, clock: () => number): Promise<void> {
+async function edit(world: World, machine: Machine): Promise<void> {
   const { dice } = world
+  const store = machine.store(machine.actor('edits'))
   for (let generation = 2; generation < 5 && !world.calm; generation++) {
     await world.sleep(dice.whole(2_000, 40_000))
     const account = dice.pick(ACCOUNTS)
-    const media = account.terms.media && { ...account.terms.media, allowance: dice.pick([300, 800, 1_500]), maxConcurrentTasks: dice.whole(1, 3) }
+    const limits = { allowance: dice.pick([300, 800, 1_500]), maxConcurrentTasks: dice.whole(1, 3) }
+    const media = account.terms.media && { ...account.terms.media, ...limits }
     const state = generation < 4 && dice.chance(0.3) ? 'Suspended' : 'Active'
-    await store.change(account.subscription, planOf(account, generation, { ...account.terms, media }, state), clock())
-    if (dice.chance(0.5)) await store.change(account.subscription, { op: 'keysChanged' }, clock())
+    await store.change(account.subscription, planOf(account, generation, { ...account.terms, media }, state), machine.clock())
+    if (dice.chance(0.5)) await store.change(account.subscription, { op: 'keysChanged' }, machine.clock())
   }
 }

@@ -57,8 +57,8 @@ export function madeBy({ dice }: World, task: Task): Made {
   if (mood === 'broken') return { outcome: 'failed', code: 'provider_rejected', retryable: false }
   if (mood === 'drained') return { outcome: 'handed_back' }
   const cost = dice.pick([task.estimatedCost, Math.floor(task.estimatedCost / 2), task.estimatedCost + 70, 0, -30])
-  const result = { file: `${task.id}-${task.epoch}`, contentType: 'image/png', bytes: 1, width: 1, height: 1, durationMs: null, expiresAt: task.createdAt + 1e9 }
-  return { outcome: 'made', cost, result }
+  const facts = { contentType: 'image/png', bytes: 1, width: 1, height: 1, durationMs: null, expiresAt: task.createdAt + 1e9 }
+  return { outcome: 'made', cost, result: { file: `${task.id}-${task.epoch}`, ...facts } }
 }
 
 async function run(world: World, machine: Machine, task: Task): Promise<void> {

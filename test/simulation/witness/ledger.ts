@@ -1,4 +1,4 @@
-/** The media account from write to write: holds open and close, runs begin and end, and every micro-unit that is burned has a task that was charged. */
+/** The media account from write to write: holds open and close, runs begin and end, and all that is burned was charged to a task. */
 import type { Hold, MediaAccount, Subscription } from '../../../src/subscription/subscription.ts'
 import { FINAL, type Task } from '../../../src/tasks/task.ts'
 import { chargeOf } from '../../../src/verify/task.ts'
@@ -27,12 +27,18 @@ export function openLedger(seen: Seen, say: Say) {
   function opened({ id: subscription }: Subscription, id: string, hold: Hold, asked: Asked[]): void {
     const task = seen.tasks.get(id)
     const earlier = held.get(id)
-    if (!asked.some(({ operation }) => operation.op === 'hold' && operation.task === id)) say(`a hold of task ${id} appeared that nobody asked for`)
+    if (!asked.some(({ operation }) => operation.op === 'hold' && operation.task === id)) {
+      say(`a hold of task ${id} appeared that nobody asked for`)
+    }
     if (!task) say(`${subscription} holds ${hold.amount} for task ${id}, which is not stored`)
-    else if (task.estimatedCost !== hold.amount) say(`${subscription} holds ${hold.amount} for task ${id}, whose quote is ${task.estimatedCost}`)
+    else if (task.estimatedCost !== hold.amount) {
+      say(`${subscription} holds ${hold.amount} for task ${id}, whose quote is ${task.estimatedCost}`)
+    }
     // The record forgets a hold when it closes it. A request that was late holds again for a task which is over; a sweep gives that back.
     if (!earlier) held.set(id, { subscription, period: hold.period, closed: 0 })
-    else if (task && !FINAL.includes(task.state) && task.state !== 'settling') say(`the hold of task ${id} was closed and opened again while it is ${task.state}`)
+    else if (task && !FINAL.includes(task.state) && task.state !== 'settling') {
+      say(`the hold of task ${id} was closed and opened again while it is ${task.state}`)
+    }
   }
 
   function kept(id: string, before: Hold, after: Hold, asked: Asked[]): void {
@@ -43,15 +49,21 @@ export function openLedger(seen: Seen, say: Say) {
     const begun = after.run !== null && after.run.claim !== before.run?.claim
     if (begun && after.epoch <= before.epoch) say(`task ${id} was claimed again without a new epoch`)
     const waits = asked.some(({ operation }) => operation.op === 'wait' && operation.task === id && operation.epoch === before.epoch)
-    if (before.run !== null && after.run?.claim !== before.run.claim && !waits) say(`the run of task ${id} at epoch ${before.epoch} was taken from it by a stranger`)
+    if (before.run !== null && after.run?.claim !== before.run.claim && !waits) {
+      say(`the run of task ${id} at epoch ${before.epoch} was taken from it by a stranger`)
+    }
   }
 
   function closed(record: Subscription, id: string, asked: Asked[]): void {
     const one = held.get(id)
     if (one) one.closed++
-    if (!asked.some(({ operation }) => operation.op === 'close' && operation.task === id)) say(`the hold of task ${id} went away without being closed`)
+    if (!asked.some(({ operation }) => operation.op === 'close' && operation.task === id)) {
+      say(`the hold of task ${id} went away without being closed`)
+    }
     const task = seen.tasks.get(id)
-    if (task && !FINAL.includes(task.state) && task.state !== 'settling') say(`${record.id} closed the hold of task ${id}, which is ${task.state}`)
+    if (task && !FINAL.includes(task.state) && task.state !== 'settling') {
+      say(`${record.id} closed the hold of task ${id}, which is ${task.state}`)
+    }
   }
 
   /** What a limit refuses is refused at the moment of the write, under the limits of that moment. */
@@ -59,7 +71,9 @@ export function openLedger(seen: Seen, say: Say) {
     const { media } = after.terms
     if (!media || asked.some(({ operation }) => operation.op === 'applyPlan')) return
     const running = (account: MediaAccount) => Object.values(account.holds).filter(({ run }) => run !== null).length
-    if (running(now) > running(old) && running(now) > media.maxConcurrentTasks) say(`${running(now)} tasks of ${after.id} run, where ${media.maxConcurrentTasks} may`)
+    if (running(now) > running(old) && running(now) > media.maxConcurrentTasks) {
+      say(`${running(now)} tasks of ${after.id} run, where ${media.maxConcurrentTasks} may`)
+    }
     if (now.period.n < old.period.n) say(`the period of ${after.id} went back from ${old.period.n} to ${now.period.n}`)
     const left = (account: MediaAccount, n: number) => {
       const period = [...account.past, account.period].find((one) => one.n === n)
@@ -77,13 +91,17 @@ export function openLedger(seen: Seen, say: Say) {
     for (const period of [...record.media.past, record.media.period]) {
       const paid = [...held].filter(([, one]) => one.subscription === id && one.period === period.n && one.closed > 0)
       const charged = paid.reduce((all, [task]) => all + (chargeOf(seen.tasks.get(task) ?? NOTHING) ?? 0), 0)
-      if (charged !== period.burned) say(`period ${period.n} of ${id} burned ${period.burned}, but the tasks that it paid for were charged ${charged}`)
+      if (charged !== period.burned) {
+        say(`period ${period.n} of ${id} burned ${period.burned}, but the tasks that it paid for were charged ${charged}`)
+      }
     }
   }
 
   /** A task that was changed: its money moved before it was final. */
   function ended(task: Task): void {
-    if (FINAL.includes(task.state) && task.state !== 'rejected' && held.get(task.id)?.closed === 0) say(`task ${task.id} is ${task.state}, and its hold is not closed`)
+    if (FINAL.includes(task.state) && task.state !== 'rejected' && held.get(task.id)?.closed === 0) {
+      say(`task ${task.id} is ${task.state}, and its hold is not closed`)
+    }
     balance(task.subscription)
   }
 

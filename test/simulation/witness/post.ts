@@ -18,21 +18,31 @@ export function openPost(seen: Seen, say: Say) {
       return
     }
     if (after.epoch < before.epoch) say(`the epoch of delivery ${after.id} went back`)
-    if (after.epoch > before.epoch && (before.leaseUntil ?? 0) > Number(args[0])) say(`delivery ${after.id} was claimed while another had it`)
+    if (after.epoch > before.epoch && (before.leaseUntil ?? 0) > Number(args[0])) {
+      say(`delivery ${after.id} was claimed while another had it`)
+    }
     const mine = (label === 'recordAttempt' || label === 'returnDelivery') && args[0] === after.id
-    if (mine && args[1] !== before.epoch && JSON.stringify(after) !== JSON.stringify(before)) say(`delivery ${after.id} is claimed under epoch ${before.epoch}, and was changed under ${args[1]}`)
+    if (mine && args[1] !== before.epoch && JSON.stringify(after) !== JSON.stringify(before)) {
+      say(`delivery ${after.id} is claimed under epoch ${before.epoch}, and was changed under ${args[1]}`)
+    }
     if (after.body !== before.body || after.url !== before.url) say(`delivery ${after.id} sends something else than before`)
     const lasting = JSON.stringify(after.attempts.slice(0, before.attempts.length)) === JSON.stringify(before.attempts)
-    if (!lasting || after.attempts.length > before.attempts.length + 1) say(`the attempts of delivery ${after.id} changed: ${JSON.stringify(before.attempts)} to ${JSON.stringify(after.attempts)}`)
+    if (!lasting || after.attempts.length > before.attempts.length + 1) {
+      say(`the attempts of delivery ${after.id} changed: ${JSON.stringify(before.attempts)} to ${JSON.stringify(after.attempts)}`)
+    }
     if (after.attempts.length > ATTEMPTS) say(`delivery ${after.id} was attempted ${after.attempts.length} times`)
     const over = before.state === 'delivered' || before.state === 'failed'
     if (over && after.state !== before.state) say(`delivery ${after.id} was ${before.state} and is ${after.state}`)
-    if (after.state === 'failed' && after.attempts.length < ATTEMPTS) say(`delivery ${after.id} failed after ${after.attempts.length} attempts`)
+    if (after.state === 'failed' && after.attempts.length < ATTEMPTS) {
+      say(`delivery ${after.id} failed after ${after.attempts.length} attempts`)
+    }
   }
 
   /** A receiver is sent something; the answer is called when that attempt has ended. */
   function sent(taskId: string, event: WebhookEvent): () => void {
-    if (event === 'task.refunded' && !ended.has(`${taskId}.task.failed`)) say(`the refund of task ${taskId} was told before an attempt to tell its failure had ended`)
+    if (event === 'task.refunded' && !ended.has(`${taskId}.task.failed`)) {
+      say(`the refund of task ${taskId} was told before an attempt to tell its failure had ended`)
+    }
     const name = `${taskId}.${event}`
     return () => void ended.set(name, (ended.get(name) ?? 0) + 1)
   }

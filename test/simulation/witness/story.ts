@@ -28,7 +28,9 @@ export function openStory(seen: Seen, say: Say) {
     else if (!FOLLOWS[before.state]?.includes(after.state)) say(`task ${after.id} went from ${before.state} to ${after.state}`)
     else advanced(before, after)
     const { fence } = step.actor
-    if (fence?.task === after.id && fence.epoch !== before.epoch) say(`a run with epoch ${fence.epoch} changed task ${after.id}, which is at epoch ${before.epoch}`)
+    if (fence?.task === after.id && fence.epoch !== before.epoch) {
+      say(`a run with epoch ${fence.epoch} changed task ${after.id}, which is at epoch ${before.epoch}`)
+    }
     if (after.state === 'rejected' && accepted.has(after.id)) say(`task ${after.id} was accepted, and then rejected`)
   }
 
@@ -42,26 +44,38 @@ export function openStory(seen: Seen, say: Say) {
   /** What has ended is never another thing; only its outbox is emptied. */
   function unchanged(before: Task, after: Task): void {
     const lasting = (task: Task) => JSON.stringify({ ...task, outbox: [], sweepAt: null })
-    if (lasting(before) !== lasting(after)) say(`task ${after.id} had ended as ${before.state} and changed: ${lasting(before)} to ${lasting(after)}`)
+    if (lasting(before) !== lasting(after)) {
+      say(`task ${after.id} had ended as ${before.state} and changed: ${lasting(before)} to ${lasting(after)}`)
+    }
     if (after.outbox.length > before.outbox.length) say(`task ${after.id} announces its end again`)
   }
 
   function advanced(before: Task, after: Task): void {
     if (after.epoch < before.epoch) say(`the epoch of task ${after.id} went back from ${before.epoch} to ${after.epoch}`)
-    if (before.state === 'queued' && after.state === 'processing' && after.epoch <= before.epoch) say(`task ${after.id} began under the old epoch ${after.epoch}`)
+    if (before.state === 'queued' && after.state === 'processing' && after.epoch <= before.epoch) {
+      say(`task ${after.id} began under the old epoch ${after.epoch}`)
+    }
     if (before.state === 'processing' && after.epoch !== before.epoch) say(`task ${after.id} changed its epoch while it ran`)
     if (after.progress < before.progress) say(`the progress of task ${after.id} went back from ${before.progress} to ${after.progress}`)
-    if (before.outcome && JSON.stringify(before.outcome) !== JSON.stringify(after.outcome)) say(`task ${after.id} had come to be ${before.outcome.outcome} and changed its mind`)
+    if (before.outcome && JSON.stringify(before.outcome) !== JSON.stringify(after.outcome)) {
+      say(`task ${after.id} had come to be ${before.outcome.outcome} and changed its mind`)
+    }
     if (after.lostLeases < before.lostLeases) say(`task ${after.id} forgot a lost lease`)
     if (!FINAL.includes(after.state) || after.state === 'rejected') return
     const events = after.outbox.map(({ event }) => event)
-    if (String(events) !== String(eventsOf(after))) say(`task ${after.id} is ${after.state} and announces ${events.join(', ') || 'nothing'}`)
+    if (String(events) !== String(eventsOf(after))) {
+      say(`task ${after.id} is ${after.state} and announces ${events.join(', ') || 'nothing'}`)
+    }
   }
 
   function answered({ what, task, key }: Promised): void {
     const stored = seen.tasks.get(task.id)
-    if (what === 'canceled' ? task.state !== 'canceled' : task.state === 'pending' || task.state === 'rejected') say(`a client was answered ${what} with a task that is ${task.state}`)
-    if (!stored || stored.state === 'pending' || stored.state === 'rejected') say(`a client was answered ${what}, but task ${task.id} is ${stored?.state ?? 'nowhere'}`)
+    if (what === 'canceled' ? task.state !== 'canceled' : task.state === 'pending' || task.state === 'rejected') {
+      say(`a client was answered ${what} with a task that is ${task.state}`)
+    }
+    if (!stored || stored.state === 'pending' || stored.state === 'rejected') {
+      say(`a client was answered ${what}, but task ${task.id} is ${stored?.state ?? 'nowhere'}`)
+    }
     accepted.set(task.id, what === 'canceled' ? what : (accepted.get(task.id) ?? what))
     if (key === null) return
     const name = `${task.tenant} ${key}`
@@ -75,11 +89,15 @@ export function openStory(seen: Seen, say: Say) {
     for (const task of seen.tasks.values()) {
       if (!FINAL.includes(task.state)) say(`task ${task.id} is still ${task.state} when everything has come to rest`)
       if (task.outbox.length > 0) say(`task ${task.id} still has something to announce`)
-      if (accepted.get(task.id) === 'canceled' && task.state !== 'canceled') say(`a client was told that task ${task.id} is canceled, but it is ${task.state}`)
+      if (accepted.get(task.id) === 'canceled' && task.state !== 'canceled') {
+        say(`a client was told that task ${task.id} is canceled, but it is ${task.state}`)
+      }
     }
     for (const id of accepted.keys()) if (!seen.tasks.has(id)) say(`task ${id} was accepted and is gone`)
     for (const record of seen.records.values()) {
-      for (const id of Object.keys(record.media?.holds ?? {})) say(`${record.id} still holds something for task ${id}, which is ${seen.tasks.get(id)?.state ?? 'nowhere'}`)
+      for (const id of Object.keys(record.media?.holds ?? {})) {
+        say(`${record.id} still holds something for task ${id}, which is ${seen.tasks.get(id)?.state ?? 'nowhere'}`)
+      }
       if (record.media?.past.length) say(`${record.id} has not archived period ${record.media.past[0]?.n ?? 0}`)
     }
   }
@@ -88,7 +106,9 @@ export function openStory(seen: Seen, say: Say) {
     for (const record of seen.records.values()) {
       for (const id of Object.keys(record.media?.holds ?? {})) {
         const state = seen.tasks.get(id)?.state
-        if (!state || FINAL.includes(state)) say(`${record.id} still holds something for task ${id}, which is ${state ?? 'nowhere'}, and the sweeps have run`)
+        if (!state || FINAL.includes(state)) {
+          say(`${record.id} still holds something for task ${id}, which is ${state ?? 'nowhere'}, and the sweeps have run`)
+        }
       }
     }
   }

@@ -1,4 +1,4 @@
-/** Both token windows from write to write: what is admitted fits, every request is settled once, and what was used is what requests were charged. */
+/** Both token windows from write to write: what is admitted fits, every request is settled once, and only what was charged is used. */
 import type { CodingAccount, Reservation, Subscription } from '../../../src/subscription/subscription.ts'
 import { chargeOf } from '../../../src/windows.ts'
 import type { Asked, Step } from '../scheduler.ts'
@@ -40,7 +40,9 @@ export function openWindows(say: Say, now: () => number) {
 
   function opened(id: string, { instance, tokens }: Reservation, asked: Asked[]): void {
     const earlier = requests.get(id)
-    if (!asked.some(({ operation }) => operation.op === 'admit' && operation.id === id && operation.instance === instance)) say(`request ${id} was admitted and nobody asked`)
+    if (!asked.some(({ operation }) => operation.op === 'admit' && operation.id === id && operation.instance === instance)) {
+      say(`request ${id} was admitted and nobody asked`)
+    }
     // A process that was taken for dead in the middle of its admission asks again.
     if (earlier && !earlier.expired) say(`request ${id} was settled and admitted again`)
     requests.set(id, { reserved: tokens, open: true, expired: false })
@@ -48,8 +50,12 @@ export function openWindows(say: Say, now: () => number) {
 
   function kept(id: string, before: Reservation, after: Reservation, asked: Asked[]): void {
     const extended = asked.some(({ operation }) => operation.op === 'extend' && operation.id === id && operation.tokens === after.tokens)
-    if (after.tokens !== before.tokens && (!extended || after.tokens < before.tokens)) say(`the reservation of request ${id} went from ${before.tokens} to ${after.tokens}`)
-    if (JSON.stringify({ ...after, tokens: 0 }) !== JSON.stringify({ ...before, tokens: 0 })) say(`the reservation of request ${id} changed`)
+    if (after.tokens !== before.tokens && (!extended || after.tokens < before.tokens)) {
+      say(`the reservation of request ${id} went from ${before.tokens} to ${after.tokens}`)
+    }
+    if (JSON.stringify({ ...after, tokens: 0 }) !== JSON.stringify({ ...before, tokens: 0 })) {
+      say(`the reservation of request ${id} changed`)
+    }
   }
 
   /** What a request that is gone may have been charged, by what was asked for in that write. */
@@ -64,7 +70,9 @@ export function openWindows(say: Say, now: () => number) {
       if (operation.op !== 'expire' || operation.instance !== reservation.instance) return []
       const { at, revivedAt } = beats.get(reservation.instance) ?? SILENT
       const silentMs = now() - at
-      if (silentMs < SURELY_ALIVE_MS && now() - revivedAt > STALE_MS) say(`request ${id} was expired ${silentMs} ms after its process said that it lives`)
+      if (silentMs < SURELY_ALIVE_MS && now() - revivedAt > STALE_MS) {
+        say(`request ${id} was expired ${silentMs} ms after its process said that it lives`)
+      }
       const request = requests.get(id)
       if (request) request.expired = true
       return [reservation.tokens, ...extended]
@@ -80,7 +88,11 @@ export function openWindows(say: Say, now: () => number) {
       if (amounts.length === 0) say(`the reservation of request ${id} went away without being settled`)
       const inSession = account.session?.start === reservation.session
       const inWeek = account.weekly.n === reservation.week
-      sums = sums.flatMap(({ session, week }) => amounts.map((amount) => ({ session: session + (inSession ? amount : 0), week: week + (inWeek ? amount : 0) })))
+      const plus = (amount: number) => ({ session, week }: { session: number; week: number }) => ({
+        session: session + (inSession ? amount : 0),
+        week: week + (inWeek ? amount : 0),
+      })
+      sums = amounts.flatMap((amount) => sums.map(plus(amount)))
       const most = Math.max(0, ...amounts) - (request?.reserved ?? 0)
       for (const window of [`${after.id} session ${reservation.session}`, `${after.id} week ${reservation.week}`]) {
         beyond.set(window, (beyond.get(window) ?? 0) + Math.max(0, most))
@@ -89,33 +101,50 @@ export function openWindows(say: Say, now: () => number) {
     const session = (account.session?.used ?? 0) - (account.session && account.session.start === old.session?.start ? old.session.used : 0)
     const week = account.weekly.used - (account.weekly.n === old.weekly.n ? old.weekly.used : 0)
     if (!sums.some((sum) => sum.session === session && sum.week === week)) {
-      say(`settling ${gone.map(([id]) => id).join(', ') || 'nothing'} added ${session} tokens to the session and ${week} to the week, which were not used: ${JSON.stringify(sums)}`)
+      const settled = gone.map(([id]) => id).join(', ') || 'nothing'
+      say(`settling ${settled} added ${session} tokens to the session and ${week} to the week, and not ${JSON.stringify(sums)}`)
     }
   }
 
   /**
-   * The published bound: what is used and was reserved at admission passes a limit only by what requests used beyond that. An admission that nothing else came with
-   * finds room even for what was extended.
+   * The published bound: what is used and was reserved at admission passes a limit only by what requests used beyond that. An admission
+   * that nothing else came with finds room even for what was extended.
    */
   function bounds({ id, terms }: Subscription, account: CodingAccount, admission: boolean): void {
     if (!terms.coding) return
     const open = Object.entries(account.reservations)
     const windows = [
-      { name: `session ${account.session?.start}`, used: account.session?.used ?? 0, limit: terms.coding.sessionTokens, mine: open.filter(([, { session }]) => session === account.session?.start) },
-      { name: `week ${account.weekly.n}`, used: account.weekly.used, limit: terms.coding.weeklyTokens, mine: open.filter(([, { week }]) => week === account.weekly.n) },
+      {
+        name: `session ${account.session?.start}`,
+        used: account.session?.used ?? 0,
+        limit: terms.coding.sessionTokens,
+        mine: open.filter(([, { session }]) => session === account.session?.start),
+      },
+      {
+        name: `week ${account.weekly.n}`,
+        used: account.weekly.used,
+        limit: terms.coding.weeklyTokens,
+        mine: open.filter(([, { week }]) => week === account.weekly.n),
+      },
     ]
     for (const { name, used, limit, mine } of windows) {
       const reserved = mine.reduce((sum, [request]) => sum + (requests.get(request)?.reserved ?? 0), 0)
       const over = beyond.get(`${id} ${name}`) ?? 0
-      if (used + reserved > limit + over) say(`${id} used ${used} and reserved ${reserved} of ${limit} tokens in ${name}, and only ${over} went beyond their reservations`)
+      if (used + reserved > limit + over) {
+        say(`${id} used ${used} and reserved ${reserved} of ${limit} tokens in ${name}, and only ${over} went beyond their reservations`)
+      }
       const extended = mine.reduce((sum, [, { tokens }]) => sum + tokens, 0)
-      if (admission && used + extended > limit) say(`${id} admitted a request to ${name}, where ${used} was used and ${extended} is reserved of ${limit}`)
+      if (admission && used + extended > limit) {
+        say(`${id} admitted a request to ${name}, where ${used} was used and ${extended} is reserved of ${limit}`)
+      }
     }
   }
 
   function atRest(records: Iterable<Subscription>): void {
     for (const [id, { open }] of requests) if (open) say(`request ${id} was admitted and is not settled when everything has come to rest`)
-    for (const { id, coding } of records) for (const request of Object.keys(coding?.reservations ?? {})) say(`${id} still reserves something for request ${request}`)
+    for (const { id, coding } of records) for (const request of Object.keys(coding?.reservations ?? {})) {
+      say(`${id} still reserves something for request ${request}`)
+    }
   }
 
   function beat(instance: string, count: number): void {
