@@ -102,12 +102,13 @@ export function openStory(seen: Seen, say: Say) {
     }
   }
 
-  function noOrphans(): void {
+  /** The sweeps have run long enough for every hold that was taken before `since`. */
+  function noOrphans(since: number): void {
     for (const record of seen.records.values()) {
-      for (const id of Object.keys(record.media?.holds ?? {})) {
-        const state = seen.tasks.get(id)?.state
-        if (!state || FINAL.includes(state)) {
-          say(`${record.id} still holds something for task ${id}, which is ${state ?? 'nowhere'}, and the sweeps have run`)
+      for (const [id, { at }] of Object.entries(record.media?.holds ?? {})) {
+        const state = seen.tasks.get(id)?.state ?? 'nowhere'
+        if (at < since && (state === 'nowhere' || FINAL.includes(state))) {
+          say(`${record.id} still holds something for task ${id}, which is ${state}, and the sweeps have run`)
         }
       }
     }
