@@ -13,8 +13,8 @@ const SHOWN = 30
 type Node = { id: number; callFrame: { functionName: string; url: string; lineNumber: number }; children?: number[] }
 type Profile = { nodes: Node[]; startTime: number; samples: number[]; timeDeltas: number[] }
 
-/** What one burst took: how often each node was seen at the top of the stack, and the processor time of the whole process, in microseconds a request. */
-type Seen = { nodes: Node[]; samples: Map<number, number>; requests: number; cpuUs: number }
+/** What one burst took: how often each node was seen at the top of the stack. */
+type Seen = { nodes: Node[]; samples: Map<number, number>; requests: number }
 
 /** For each kind of request two tables: by function of ours with what it made libraries and Node do, and by the function at the top of the stack, whosever it is. */
 export async function profile(stage: Stage, { seconds }: { seconds: number }): Promise<Table[]> {
@@ -25,14 +25,14 @@ export async function profile(stage: Stage, { seconds }: { seconds: number }): P
     const tollgate = await stage.tollgate(home, model, ['--cpu-prof', '--cpu-prof-dir=profiles', '--cpu-prof-interval=150'])
     const target = { url: tollgate.url, bytes: bytes(await stage.key(home)) }
     await asFastAsPossible(target, expected, { connections: CONNECTIONS, ms: WARM_MS })
-    const [fromUs, cpuBeforeMs] = [nowUs(), tollgate.cpuMs()]
+    const fromUs = nowUs()
     const { count } = await asFastAsPossible(target, expected, { connections: CONNECTIONS, ms: seconds * 1000 })
-    const [untilUs, cpuMs] = [nowUs(), tollgate.cpuMs() - cpuBeforeMs]
+    const untilUs = nowUs()
     await tollgate.stop()
     const folder = join(stage.folder, home, 'profiles')
     const [file = ''] = await readdir(folder)
     const recorded = JSON.parse(await readFile(join(folder, file), 'utf8')) as Profile
-    tables.push(...tablesOf(name, { nodes: recorded.nodes, samples: busySamples(recorded, fromUs, untilUs), requests: count, cpuUs: (cpuMs * 1000) / count }))
+    tables.push(...tablesOf(name, { nodes: recorded.nodes, samples: busySamples(recorded, fromUs, untilUs), requests: count }))
   }
   await model.stop()
   return tables
@@ -60,7 +60,7 @@ function busySamples({ nodes, startTime, samples, timeDeltas }: Profile, fromUs:
 
 const OURS = /^(src|plugins)\//
 
-function tablesOf(name: string, { nodes, samples, requests, cpuUs }: Seen): Table[] {
+function tablesOf(name: string, { nodes, samples, requests }: Seen): Table[] {
   const byId = new Map(nodes.map((node) => [node.id, node]))
   const parents = new Map(nodes.flatMap(({ id, children = [] }) => children.map((child) => [child, id] as const)))
   const ownerOf = (id: number): string => {
@@ -79,12 +79,12 @@ function tablesOf(name: string, { nodes, samples, requests, cpuUs }: Seen): Tabl
     const rows = [...groups].sort((a, b) => b[1] - a[1]).slice(0, SHOWN)
     return {
       title,
-      head: ['', 'share', 'CPU a request'],
-      rows: rows.map(([place, count]) => [`\`${place}\``, `${((count * 100) / total).toFixed(1)} %`, `${((count * cpuUs) / total).toFixed(1)} µs`]),
+      head: ['', 'share'],
+      rows: rows.map(([place, count]) => [`\`${place}\``, `${((count * 100) / total).toFixed(1)} %`]),
       ...(note ? { note } : {}),
     }
   }
-  const note = `${requests} requests, ${cpuUs.toFixed(0)} µs of CPU each; the profiler itself takes a part of that.`
+  const note = `${total} samples over ${requests} requests.`
   return [
     table(`Profile, ${name}: by function of ours, with what it called in libraries and Node`, ownerOf, note),
     table(`Profile, ${name}: by function at the top of the stack`, (id) => placeOf(byId.get(id))),
