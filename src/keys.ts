@@ -2,7 +2,7 @@
  * What an API key is: how it is minted, checked offline, hashed for lookup, sealed for safekeeping and shown. Randomness is an argument.
  * A raw key is nowhere but in its Secret, sealed in the store, and in the request that carries it.
  */
-import { createCipheriv, createDecipheriv, createHash, createHmac, timingSafeEqual } from 'node:crypto'
+import { createCipheriv, createDecipheriv, createHash, createHmac, hash, timingSafeEqual } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import type { Product } from './resources/resources.ts'
 
@@ -72,7 +72,7 @@ export function wellFormed(text: string): boolean {
 
 /** What the store finds a key by: SHA-256, lower-case hex. The key has 256 random bits, so no salt or slow hash is needed. */
 export function hashKey(key: string): string {
-  return createHash('sha256').update(key).digest('hex')
+  return hash('sha256', key)
 }
 
 /** The part of a key that may be shown: its prefix and the first six characters. */

@@ -9,6 +9,10 @@ import type { Creating, Stale } from '../../src/subscription/operations.ts'
 import { inactiveReason, planInactive } from '../../src/subscription/subscription.ts'
 
 declare module 'fastify' {
+  interface FastifyBaseLogger {
+    /** Pino's: adds to what every further line says. Much cheaper than a child for each request. */
+    setBindings(bindings: Record<string, unknown>): void
+  }
   interface FastifyRequest {
     /** Who asks. Null on routes outside the scope of API keys. */
     caller: Caller | null
@@ -111,7 +115,7 @@ async function auth(app: FastifyInstance): Promise<void> {
     if (!creates) countRead(key.keyId)
     const keysVersion = known?.key.subscription === key.subscription ? known.keysVersion : 0
     request.caller = callerOf(hash, key, keysVersion, request)
-    request.log = request.log.child({ tenant: key.tenant, keyId: key.id })
+    request.log.setBindings({ tenant: key.tenant, keyId: key.id })
   })
 }
 

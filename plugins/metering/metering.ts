@@ -50,15 +50,13 @@ async function metering(app: FastifyInstance): Promise<void> {
     if (!admits || !caller) return
     const size = admits(request)
     const id = randomUUIDv7()
-    const left = new AbortController()
-    reply.raw.once('close', () => left.abort())
     const known = Promise.withResolvers<void>()
     // Known as in flight before it is asked for, so that the sweep never takes an admission under way for a forgotten one.
     inFlight.set(id, known.promise)
     try {
       const admit = () =>
         caller.creating((subscription, facts) => store.change(subscription, { op: 'admit', id, instance, ...facts, ...size }, clock()))
-      const answer = await waiting.enter(caller.key.subscription, admit, isCrowded, left.signal)
+      const answer = await waiting.enter(caller.key.subscription, admit, isCrowded, reply.raw)
       if (answer.outcome !== 'admitted') throw refusedAs(answer, reply)
       request.reservation = openReservation(id, caller.key.subscription, answer, request, reply, known.resolve)
     } finally {
@@ -90,6 +88,8 @@ async function metering(app: FastifyInstance): Promise<void> {
     let reserved = admitted.reserved
     let outcome: Promise<Settlement | null> = Promise.resolve(null)
     metrics.open(reserved)
+    const facts = Promise.withResolvers<Record<string, unknown>>()
+    request.logged = facts.promise
     const settle = async () => {
       const settlement = await outcome.catch((err: unknown) => {
         request.log.error({ err }, 'the usage of a request could not be told; nothing is charged')
@@ -97,7 +97,7 @@ async function metering(app: FastifyInstance): Promise<void> {
       })
       const charged = await settleUntilDone(id, subscription, settlement, request)
       metrics.settled(reserved, settlement?.usage ?? null, subscription.slice(0, subscription.indexOf('/')))
-      request.log.info({ reservation: id, tokens: settlement?.usage, estimated: settlement?.estimated, charged }, 'settled')
+      facts.resolve({ reservation: id, tokens: settlement?.usage, estimated: settlement?.estimated, charged })
       waiting.poke(subscription)
       inFlight.delete(id)
       done()

@@ -1,7 +1,7 @@
 /** Answers a coding request: through the upstreams, as JSON or as a stream, and says what it used, however it ends. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Failure } from '../../src/errors.ts'
-import type { OpenStream } from '../../src/upstream/attempt.ts'
+import type { Opened, OpenStream } from '../../src/upstream/attempt.ts'
 import type { Draft } from '../../src/upstream/draft.ts'
 import type { Ids } from '../../src/upstream/ids.ts'
 import type { OpenReservation, Settlement } from '../../src/upstream/reservation.ts'
@@ -82,11 +82,11 @@ function departure(visit: Visit, drainMs: number): { signal: AbortSignal; stop()
   }
 }
 
-async function whole(call: Call, visit: Visit, { upstreams, drainMs }: Means): Promise<FastifyReply> {
+async function whole(call: Call, visit: Visit, means: Means): Promise<FastifyReply> {
   const { reply, budget } = visit
-  const leaving = departure(visit, drainMs)
+  const leaving = departure(visit, means.drainMs)
   try {
-    const opened = await upstreams.open(call, leaving.signal)
+    const opened = await ask(call, visit, means, leaving.signal)
     if (opened.kind !== 'json') throw new Error('a call for JSON was answered with a stream')
     visit.settle(used(opened.answer, budget))
     if (reply.raw.destroyed) return reply.hijack()
@@ -98,6 +98,11 @@ async function whole(call: Call, visit: Visit, { upstreams, drainMs }: Means): P
   } finally {
     leaving.stop()
   }
+}
+
+function ask(call: Call, { wire, request }: Visit, { upstreams, metrics }: Means, signal: AbortSignal): Promise<Opened> {
+  metrics.overhead(wire, performance.now() - request.startedMs)
+  return upstreams.open(call, signal)
 }
 
 async function used({ usage, meter }: JsonAnswer, budget: Budget): Promise<Settlement> {
@@ -112,10 +117,10 @@ async function stream(call: Call, visit: Visit, means: Means): Promise<FastifyRe
 }
 
 /** Apart from `follow`, so that nothing which lives as long as the stream holds the call, and with it the whole request. */
-async function begin(call: Call, line: Line, visit: Visit, { upstreams, drainMs }: Means): Promise<OpenStream | null> {
-  const leaving = departure(visit, drainMs)
+async function begin(call: Call, line: Line, visit: Visit, means: Means): Promise<OpenStream | null> {
+  const leaving = departure(visit, means.drainMs)
   try {
-    return (await upstreams.open(call, leaving.signal)) as OpenStream
+    return (await ask(call, visit, means, leaving.signal)) as OpenStream
   } catch (error) {
     return refuse(error, call, line, visit)
   } finally {

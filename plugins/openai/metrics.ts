@@ -4,6 +4,8 @@ import type { Upstreams } from '../../src/upstream/upstreams.ts'
 import type { WireName } from '../../src/upstream/wire.ts'
 
 export type OpenaiMetrics = {
+  /** From a request until its upstream was asked. */
+  overhead(wire: WireName, ms: number): void
   firstToken(wire: WireName, ms: number): void
   /** `tokens` came in `ms` after the first one. */
   further(wire: WireName, tokens: number, ms: number): void
@@ -25,6 +27,13 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiM
     help: 'Mean time between the tokens of one streamed answer.',
     labelNames: ['wire'],
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1],
+    registers,
+  })
+  const overheads = new Histogram({
+    name: 'tollgate_gateway_overhead_seconds',
+    help: 'From a request until its upstream is asked, with the wait for room in its plan.',
+    labelNames: ['wire'],
+    buckets: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2],
     registers,
   })
   const requests = new Counter({
@@ -63,6 +72,7 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiM
     durations.observe({ upstream: event.upstream, outcome: event.outcome }, event.durationMs / 1000)
   })
   return {
+    overhead: (wire, ms) => overheads.observe({ wire }, ms / 1000),
     firstToken: (wire, ms) => first.observe({ wire }, ms / 1000),
     further: (wire, tokens, ms) => tokens > 1 && between.observe({ wire }, ms / 1000 / (tokens - 1)),
   }

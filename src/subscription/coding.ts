@@ -3,6 +3,7 @@ import { takeOne } from '../rate.ts'
 import type { CodingTerms } from '../plans.ts'
 import { chargeOf, learn, learnedOutput, reservedIn, roll, viewOf, WEEK_MS, type Usage } from '../windows.ts'
 import type { Answer, Operation } from './operations.ts'
+import { put, without } from './open.ts'
 import type { Step } from './operate.ts'
 import { inactiveReason, type CodingAccount, type CodingDay, type Reservation, type Subscription } from './subscription.ts'
 
@@ -42,7 +43,7 @@ export function admit(record: Subscription | null, input: In<'admit'>, now: numb
     bytes: input.promptBytes,
     at: now,
   }
-  const next = { ...account, session, reservations: { ...account.reservations, [input.id]: reservation } }
+  const next = { ...account, session, reservations: put(account.reservations, input.id, reservation) }
   return { record: { ...record, rate: rate.rate, coding: next }, answer: admitted(next, terms, reservation, input, now) }
 }
 
@@ -109,7 +110,7 @@ export function extend(record: Subscription | null, input: In<'extend'>): Step<A
   const reservation = record?.coding?.reservations[input.id]
   if (!record?.coding || !reservation) return { record, answer: { outcome: 'gone' } }
   if (reservation.tokens >= input.tokens) return { record, answer: { outcome: 'extended', reserved: reservation.tokens } }
-  const reservations = { ...record.coding.reservations, [input.id]: { ...reservation, tokens: input.tokens } }
+  const reservations = put(record.coding.reservations, input.id, { ...reservation, tokens: input.tokens })
   return { record: { ...record, coding: { ...record.coding, reservations } }, answer: { outcome: 'extended', reserved: input.tokens } }
 }
 
@@ -146,9 +147,7 @@ function charge(account: CodingAccount, settled: Record<string, Reservation>, ch
     weekly = { ...weekly, used: weekly.used + tokens }
     keys = { ...keys, [reservation.keyId]: { week: weekly.n, used: (keys[reservation.keyId]?.used ?? 0) + tokens } }
   }
-  const reservations = { ...account.reservations }
-  for (const id of Object.keys(settled)) delete reservations[id]
-  return { ...account, session, weekly, keys, reservations }
+  return { ...account, session, weekly, keys, reservations: without(account.reservations, (id) => Object.hasOwn(settled, id)) }
 }
 
 /** Adds one request to its UTC day and keeps the newest days. */
@@ -162,6 +161,7 @@ function countDay(usage: Record<string, CodingDay>, now: number, tokens: Usage, 
     output: before.output + tokens.output,
     charged: before.charged + charged,
   }
+  if (usage[day]) return { ...usage, [day]: today }
   const days = Object.entries({ ...usage, [day]: today }).sort(([a], [b]) => (a < b ? -1 : 1))
   return Object.fromEntries(days.slice(-USAGE_DAYS))
 }

@@ -3,6 +3,7 @@ import { balanceOf, keyUsed, rollPeriod } from '../balance.ts'
 import type { MediaTerms } from '../plans.ts'
 import { takeOne } from '../rate.ts'
 import type { Answer, Operation } from './operations.ts'
+import { put, without } from './open.ts'
 import type { Step } from './operate.ts'
 import { inactiveReason, type Hold, type MediaAccount, type MediaPeriod, type Subscription } from './subscription.ts'
 
@@ -25,7 +26,7 @@ export function hold(record: Subscription | null, input: In<'hold'>, now: number
   // Epochs begin at the record's version, so that a hold which is taken again for the same task, after its own was closed, has none of the old ones.
   const epoch = record.version
   const taken: Hold = { period: account.period.n, amount: input.amount, kind: input.kind, keyId: input.keyId, epoch, run: null, readyAt: now, at: now }
-  const next = { ...account, holds: { ...account.holds, [input.task]: taken } }
+  const next = { ...account, holds: put(account.holds, input.task, taken) }
   return { record: withAccount({ ...record, rate: rate.rate }, next), answer: { outcome: 'held' } }
 }
 
@@ -43,7 +44,7 @@ export function claim(record: Subscription | null, input: In<'claim'>, now: numb
   if (!oldest) return { record, answer: { outcome: 'none' } }
   const [task, waiting] = oldest
   const epoch = waiting.epoch + 1
-  const holds = { ...account.holds, [task]: { ...waiting, epoch, run: { claim: input.claim, at: now } } }
+  const holds = put(account.holds, task, { ...waiting, epoch, run: { claim: input.claim, at: now } })
   return { record: withAccount(record, { ...account, holds, lastServedAt: now }), answer: { outcome: 'claimed', task, epoch } }
 }
 
@@ -52,7 +53,7 @@ export function wait(record: Subscription | null, input: In<'wait'>): Step<Answe
   const account = record?.media
   const claimed = account?.holds[input.task]
   if (!record || !account || !claimed?.run || claimed.epoch !== input.epoch) return { record, answer: { outcome: 'none' } }
-  const holds = { ...account.holds, [input.task]: { ...claimed, run: null, readyAt: input.readyAt } }
+  const holds = put(account.holds, input.task, { ...claimed, run: null, readyAt: input.readyAt })
   return { record: withAccount(record, { ...account, holds }), answer: { outcome: 'waiting' } }
 }
 
@@ -62,13 +63,12 @@ export function close(record: Subscription | null, input: In<'close'>, now: numb
   if (!record || !account) return { record, answer: { outcome: 'none', available: 0 } }
   const held = account.holds[input.task]
   if (!held) return { record, answer: { outcome: 'none', available: balanceOf(account).available } }
-  const { [input.task]: _ended, ...holds } = account.holds
   const ran = input.actual !== null && (input.epoch === undefined || (held.run !== null && held.epoch === input.epoch))
   const cost = ran ? Math.min(Math.max(input.actual ?? 0, 0), held.amount) : 0
   const count = (period: MediaPeriod) => (period.n === held.period && ran ? burn(period, held.kind, cost, now) : period)
   const next: MediaAccount = {
     ...account,
-    holds,
+    holds: without(account.holds, (id) => id === input.task),
     period: count(account.period),
     past: account.past.map(count),
     keys: held.period === account.period.n ? burnedByKey(account, held, cost) : account.keys,

@@ -1,9 +1,11 @@
+import { PassThrough } from 'node:stream'
 import t from 'tap'
 import { reservationSweep, DEAD_MS, UNKNOWN_MS } from '../../plugins/metering/sweep.ts'
 import { openWaitingRoom } from '../../plugins/metering/waiting.ts'
 import { bearer, CODING, openGateway, START } from './gateway.ts'
 
-const never = new AbortController().signal
+/** A client that stays. */
+const never = new PassThrough()
 
 /** An attempt that is crowded until it is told otherwise. */
 function door() {
@@ -47,11 +49,11 @@ t.test('whoever came first is served first, when room is made', async (t) => {
 
 t.test('other subscriptions do not wait behind', async (t) => {
   const { attempt } = door()
-  const left = new AbortController()
+  const client = new PassThrough()
   const room = openWaitingRoom(() => 0, 10_000, 3_600_000)
-  const waiting = room.enter('s', attempt('a'), crowded, left.signal)
+  const waiting = room.enter('s', attempt('a'), crowded, client)
   t.equal(await room.enter('other', async () => true, crowded, never), true)
-  left.abort()
+  client.destroy()
   t.equal(await waiting, false, 'who leaves waits no longer')
 })
 

@@ -2,7 +2,8 @@
 import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import fastify, { type FastifyInstance } from 'fastify'
+import pino from 'pino'
+import fastify, { type FastifyBaseLogger, type FastifyInstance } from 'fastify'
 import { Registry } from 'prom-client'
 import type { Test } from 'tap'
 import controller from '../../plugins/controller/controller.ts'
@@ -97,7 +98,7 @@ export async function openTenant(t: Test): Promise<Tenant> {
       const files = await openFiles({ url: `files:${root}/plans`, dataDir: join(root, 'data'), declarations: store, log: quiet }, { clock: () => time.now, isAutomatic: false })
       const writes: string[] = []
       const life = { isDead: false }
-      const app = fastify({ logger: false })
+      const app: FastifyInstance = fastify({ loggerInstance: pino({ level: 'silent' }) as FastifyBaseLogger })
       const registry = new Registry()
       app.decorate('clock', () => time.now)
       app.decorate('store', faulty(store, 'store', fate, writes, life))

@@ -159,8 +159,8 @@ const moneyBugs: Listed[] = [
   {
     name: 'a closed hold stays',
     file: 'src/subscription/media.ts', within: 20,
-    from: 'const { [input.task]: _ended, ...holds } = account.holds',
-    to: 'const holds = account.holds',
+    from: 'holds: without(account.holds, (id) => id === input.task)',
+    to: 'holds: account.holds',
   },
   {
     name: 'a task that settles is not swept',

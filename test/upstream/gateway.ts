@@ -80,7 +80,7 @@ export async function openGateway(t: Test, options: GatewayOptions = {}): Promis
   app.decorate('sealingKeys', [Buffer.alloc(32, 7)])
   options.decorate?.(app)
   app.register(errors)
-  app.register(fp(async (ops) => void ops.decorate('metrics', { registry: new Registry() }), { name: 'ops' }))
+  app.register(fp(async (ops) => void ops.decorate('metrics', { registry: new Registry() }).decorateRequest('startedMs', 0), { name: 'ops' }))
   app.register(fp(standInAuth, { name: 'auth' }))
   app.register(
     fp(
