@@ -1,9 +1,11 @@
 /**
  * `npm test`: runs tap (see .taprc) and prints a line for each file as it ends, failures in full, what was skipped and why,
  * and last `N passed, N failed`, which counts tests (see tally.ts). With CI=true a skipped test has failed. Exit code 1 when anything failed, or tap did, or there was no test.
+ * A whole run starts the servers that its suites share, and stops them at the end; of a part, each file that needs one starts it for itself.
  */
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
+import { startOnce } from './servers/once.ts'
 import { tally, type FailedTest, type FileReport, type Wrong } from './tally.ts'
 
 const ROOT = join(import.meta.dirname, '..')
@@ -52,15 +54,29 @@ function conclude(trouble: string | null): void {
   if (sum.failed.length > 0) process.exitCode = 1
 }
 
-const tap = spawn(process.execPath, [join(ROOT, 'node_modules/tap/dist/esm/run.mjs'), 'run', '--reporter=tap', ...process.argv.slice(2)], {
-  cwd: ROOT,
-  stdio: ['ignore', 'pipe', 'inherit'],
-})
-tap.stdout.setEncoding('utf8')
-tap.stdout.on('data', (text: string) => parser.write(text))
-const trouble = await new Promise<string | null>((resolve) => {
-  tap.on('error', (error) => resolve(`tap did not start: ${error.message}`))
-  tap.on('close', (code, signal) => resolve(code === 0 ? null : `tap ended with ${signal ?? code}`))
-})
+/** What ended badly about tap itself, as a sentence; null when nothing did. */
+async function runTap(args: string[], env: Record<string, string>, stopped: AbortSignal): Promise<string | null> {
+  if (stopped.aborted) return 'it was interrupted'
+  const tap = spawn(process.execPath, [join(ROOT, 'node_modules/tap/dist/esm/run.mjs'), 'run', '--reporter=tap', ...args], {
+    cwd: ROOT,
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  stopped.addEventListener('abort', () => tap.kill('SIGTERM'))
+  tap.stdout.setEncoding('utf8')
+  tap.stdout.on('data', (text: string) => parser.write(text))
+  return new Promise((resolve) => {
+    tap.on('error', (error) => resolve(`tap did not start: ${error.message}`))
+    tap.on('close', (code, signal) => resolve(code === 0 ? null : `tap ended with ${signal ?? code}`))
+  })
+}
+
+const interrupt = new AbortController()
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => interrupt.abort())
+const args = process.argv.slice(2)
+const whole = args.every((arg) => arg.startsWith('-'))
+const servers = whole ? await startOnce((line) => console.log(line)) : null
+const trouble = await runTap(args, servers?.addresses ?? {}, interrupt.signal)
+await servers?.stop()
 parser.end()
 conclude(trouble)

@@ -15,7 +15,7 @@ export type Entry = {
   program: string
   /** What the machine lacks to install it, as a sentence; null when it lacks nothing. */
   lacks(): Promise<string | null>
-  /** Fills `folder`, which is there and empty, and writes nowhere else. Rejects with what went wrong. */
+  /** Fills `folder`, which is there and empty, and writes nowhere else but in the own caches of the toolchain it uses. Rejects with what went wrong. */
   install(folder: string): Promise<void>
 }
 

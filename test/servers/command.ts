@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process'
 
-/** Runs a command to its end in `cwd`. Resolves with what it printed; rejects with the end of that when it fails or cannot start. */
-export function command(program: string, args: string[], cwd?: string): Promise<string> {
+/** Runs a command to its end in `cwd`, with `env` added to the environment. Resolves with what it printed; rejects with the end of that when it fails or cannot start. */
+export function command(program: string, args: string[], cwd?: string, env: Record<string, string> = {}): Promise<string> {
   return new Promise((resolve, reject) => {
-    const child = spawn(program, args, { cwd, stdio: ['ignore', 'pipe', 'pipe'] })
+    const child = spawn(program, args, { cwd, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] })
     let printed = ''
     const keep = (chunk: Buffer): void => void (printed += chunk)
     child.stdout.on('data', keep)

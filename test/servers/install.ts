@@ -1,9 +1,8 @@
 /**
  * `npm run servers [name …]`: fills the cache with what the tests run against, or with the named entries only. What is there
- * is left alone. Ends with 1 when something could not be had, after trying the rest.
+ * is left alone; each entry has a lock of its own, so that two runs share the work. Ends with 1 when something could not be had, after trying the rest.
  */
 import { mkdir } from 'node:fs/promises'
-import { join } from 'node:path'
 import { CACHE, fill, find, folderOf } from './cache.ts'
 import type { Entry } from './cache.ts'
 import { LIST } from './list.ts'
@@ -15,6 +14,7 @@ function seconds(since: number): string {
 
 async function have(entry: Entry): Promise<boolean> {
   const title = `${entry.name} ${entry.version}`
+  // The other run may have installed it while this one waited for the lock, so the look comes after it.
   if (find(entry)) {
     console.log(`${title}: there`)
     return true
@@ -44,9 +44,12 @@ if (unknown.length > 0) {
 const wanted = names.length > 0 ? LIST.filter((entry) => names.includes(entry.name)) : LIST
 const start = performance.now()
 await mkdir(CACHE, { recursive: true })
-await locked(join(CACHE, 'lock'), () => console.log('Another run is filling the cache; waiting for it.'), async () => {
-  let had = 0
-  for (const entry of wanted) if (await have(entry)) had++
-  console.log(`${had} of ${wanted.length} in ${CACHE} after ${seconds(start)}`)
-  if (had < wanted.length) process.exitCode = 1
-})
+let had = 0
+for (const entry of wanted) {
+  const waiting = (): void => console.log(`Another run is installing ${entry.name}; waiting for it.`)
+  await locked(`${folderOf(entry)}.lock`, waiting, async () => {
+    if (await have(entry)) had++
+  })
+}
+console.log(`${had} of ${wanted.length} in ${CACHE} after ${seconds(start)}`)
+if (had < wanted.length) process.exitCode = 1

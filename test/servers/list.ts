@@ -1,4 +1,8 @@
 import type { Entry } from './cache.ts'
+import { debianRoot } from './debian.ts'
+import { goProgram } from './go.ts'
+import { KUBERNETES } from './kube/build.ts'
+import { mavenArtifacts } from './maven.ts'
 import { npmPackage } from './npm.ts'
 import { pythonPackage } from './python.ts'
 
@@ -7,4 +11,18 @@ export const LIST: readonly Entry[] = [
   npmPackage('codex', '@openai/codex', '0.169.0', 'node_modules/.bin/codex'),
   npmPackage('openai-node', 'openai', '7.55.0', 'node_modules/openai/index.mjs'),
   pythonPackage('openai-python', 'openai', '3.52.0'),
+  goProgram('versitygw', 'github.com/versity/versitygw/cmd/versitygw', '1.8.0'),
+  goProgram('ferretdb', 'github.com/FerretDB/FerretDB/v2/cmd/ferretdb', '2.7.0'),
+  mavenArtifacts(
+    'kafka',
+    '4.4.0',
+    [
+      { groupId: 'org.apache.kafka', artifactId: 'kafka_2.13', version: '4.4.0' },
+      { groupId: 'org.slf4j', artifactId: 'slf4j-simple', version: '1.7.36' },
+    ],
+    // Its jar is not in Maven Central; only the shell tools want it.
+    [{ groupId: 'org.apache.kafka', artifactId: 'kafka-tools-api' }],
+  ),
+  debianRoot('postgres-documentdb', '18', ['postgresql-18', 'postgresql-18-documentdb'], 'usr/lib/postgresql/18/bin/postgres'),
+  ...KUBERNETES,
 ]

@@ -1,0 +1,28 @@
+#!/bin/sh
+# debian.sh <root> <package …>: makes <root> a Debian unstable with the packages and no services, as root. Its last line says the packages' versions.
+# All mounts are made in a mount namespace of its own, and all processes run in a PID namespace of their own: whatever ends this script, and however,
+# ends them too, and no mount is ever seen outside, so that the folder can be removed at any time.
+set -eu
+if [ "${DEBIAN_SH_INSIDE:-}" != yes ]; then
+  # A source of the machine's that does not answer is no reason to stop: whether the package was had tells.
+  command -v debootstrap >/dev/null || { apt-get update -q || true; DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends debootstrap; }
+  DEBIAN_SH_INSIDE=yes exec setpriv --pdeathsig KILL unshare --mount --propagation private --pid --fork --kill-child --mount-proc sh "$0" "$@"
+fi
+root=$1
+shift
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+debootstrap --variant=minbase --include=ca-certificates sid "$root"
+
+# No package starts a service or makes a cluster when it is installed.
+printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
+chmod 755 "$root/usr/sbin/policy-rc.d"
+mkdir -p "$root/etc/postgresql-common"
+echo 'create_main_cluster = false' >"$root/etc/postgresql-common/createcluster.conf"
+
+mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
+mount --bind /dev "$root/dev"
+chroot "$root" apt-get install -q -y --no-install-recommends "$@"
+chroot "$root" apt-get clean
+rm -rf "$root"/var/lib/apt/lists/*
+chroot "$root" dpkg-query --show --showformat='${Package} ${Version}, ' "$@" | sed 's/, $//'
+echo

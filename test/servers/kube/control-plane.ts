@@ -1,0 +1,152 @@
+/** A control plane without nodes: etcd, the API server with RBAC and the controller manager, on loopback ports and without root. */
+import { randomBytes } from 'node:crypto'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { request } from 'node:https'
+import { join } from 'node:path'
+import { command } from '../command.ts'
+import { freePort, start, type Running } from '../process.ts'
+import { serve, type Server } from '../server.ts'
+
+export type ControlPlane = Server & {
+  /** Path of a kubeconfig that may do everything; `url` is the same, as all servers of the tests have one. */
+  kubeconfig: string
+  url: string
+  /** SIGKILL of the API server alone, and its start. */
+  killApiServer(): Promise<void>
+  startApiServer(): Promise<void>
+  /** etcd's address, for what an operator does to it. */
+  etcd: string
+}
+
+type Ports = { etcd: number; peer: number; api: number }
+
+const NAMES = 'subjectAltName=DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:127.0.0.1,IP:10.0.0.1\nextendedKeyUsage=serverAuth\n'
+
+/** A CA, the API server's certificate, the key of ServiceAccount tokens, and two users by static token. */
+async function prepare(folder: string, port: number): Promise<void> {
+  const openssl = (...args: string[]) => command('openssl', args, folder)
+  const key = (name: string) => openssl('ecparam', '-name', 'prime256v1', '-genkey', '-noout', '-out', name)
+  await Promise.all([key('ca.key'), key('api.key'), key('sa.key'), writeFile(join(folder, 'names'), NAMES), mkdir(join(folder, 'etcd'), { mode: 0o700 })])
+  await openssl('req', '-x509', '-new', '-key', 'ca.key', '-subj', '/CN=test-ca', '-days', '2', '-out', 'ca.crt')
+  await openssl('req', '-new', '-key', 'api.key', '-subj', '/CN=kube-apiserver', '-out', 'api.csr')
+  await openssl('x509', '-req', '-in', 'api.csr', '-CA', 'ca.crt', '-CAkey', 'ca.key', '-CAcreateserial', '-days', '2', '-extfile', 'names', '-out', 'api.crt')
+  await openssl('ec', '-in', 'sa.key', '-pubout', '-out', 'sa.pub')
+  const [admin, manager] = [randomBytes(24).toString('hex'), randomBytes(24).toString('hex')]
+  await writeFile(join(folder, 'tokens.csv'), `${admin},admin,1,"system:masters"\n${manager},system:kube-controller-manager,2\n`)
+  const ca = (await readFile(join(folder, 'ca.crt'))).toString('base64')
+  for (const [file, token] of [['kubeconfig', admin], ['manager.kubeconfig', manager]] as const) {
+    const config = {
+      apiVersion: 'v1',
+      kind: 'Config',
+      clusters: [{ name: 'test', cluster: { server: `https://127.0.0.1:${port}`, 'certificate-authority-data': ca } }],
+      users: [{ name: 'user', user: { token } }],
+      contexts: [{ name: 'test', context: { cluster: 'test', user: 'user' } }],
+      'current-context': 'test',
+    }
+    await writeFile(join(folder, file), JSON.stringify(config), { mode: 0o600 })
+  }
+}
+
+function startEtcd(assets: string, folder: string, { etcd, peer }: Ports): Promise<Running> {
+  const [client, between] = [`http://127.0.0.1:${etcd}`, `http://127.0.0.1:${peer}`]
+  const addresses = ['--listen-client-urls', client, '--advertise-client-urls', client, '--listen-peer-urls', between, '--initial-advertise-peer-urls', between, '--initial-cluster', `test=${between}`]
+  return start({
+    argv: [join(assets, 'etcd'), '--name', 'test', '--data-dir', join(folder, 'etcd'), '--unsafe-no-fsync', '--log-level', 'warn', ...addresses],
+    ready: () => fetch(`${client}/health`).then(({ ok }) => ok, () => false),
+  })
+}
+
+async function startApiServer(assets: string, folder: string, { etcd, api }: Ports): Promise<Running> {
+  const at = (file: string) => join(folder, file)
+  const ca = await readFile(at('ca.crt'))
+  return start({
+    argv: [
+      join(assets, 'kube-apiserver'),
+      `--etcd-servers=http://127.0.0.1:${etcd}`,
+      '--bind-address=127.0.0.1',
+      '--advertise-address=127.0.0.1',
+      `--secure-port=${api}`,
+      '--endpoint-reconciler-type=none',
+      `--tls-cert-file=${at('api.crt')}`,
+      `--tls-private-key-file=${at('api.key')}`,
+      `--client-ca-file=${at('ca.crt')}`,
+      `--token-auth-file=${at('tokens.csv')}`,
+      '--authorization-mode=RBAC',
+      '--service-account-issuer=https://kubernetes.default.svc',
+      `--service-account-key-file=${at('sa.pub')}`,
+      `--service-account-signing-key-file=${at('sa.key')}`,
+      '--service-cluster-ip-range=10.0.0.0/24',
+      '--profiling=false',
+    ],
+    ready: () => isReady(api, ca),
+  })
+}
+
+function startManager(assets: string, folder: string): Promise<Running> {
+  return start({
+    argv: [
+      join(assets, 'kube-controller-manager'),
+      `--kubeconfig=${join(folder, 'manager.kubeconfig')}`,
+      // It serves nothing, so there is no port to be taken.
+      '--secure-port=0',
+      '--leader-elect=false',
+      '--use-service-account-credentials',
+      `--service-account-private-key-file=${join(folder, 'sa.key')}`,
+      `--root-ca-file=${join(folder, 'ca.crt')}`,
+      '--profiling=false',
+    ],
+    ready: async () => true,
+  })
+}
+
+function isReady(port: number, ca: Buffer): Promise<boolean> {
+  return new Promise((resolve) => {
+    const asked = request({ host: '127.0.0.1', port, path: '/readyz', ca, timeout: 2_000, agent: false }, (response) => {
+      response.resume()
+      resolve(response.statusCode === 200)
+    })
+    asked.on('error', () => resolve(false)).on('timeout', () => asked.destroy()).end()
+  })
+}
+
+/** `assets` is the folder of the programs. */
+export async function startControlPlane(assets: string): Promise<ControlPlane> {
+  const ports: Ports = { etcd: await freePort(), peer: await freePort(), api: await freePort() }
+  let kubeconfig = ''
+  let api: Running | null = null
+  const server = await serve(
+    async (folder) => {
+      await prepare(folder, ports.api)
+      kubeconfig = join(folder, 'kubeconfig')
+    },
+    async (folder, running) => {
+      running.push(await startEtcd(assets, folder, ports))
+      api = await startApiServer(assets, folder, ports)
+      running.push(api)
+      running.push(await startManager(assets, folder))
+    },
+  )
+  const folder = join(kubeconfig, '..')
+  let later: Running | null = null
+  const stop = async () => {
+    await later?.kill()
+    await server.stop()
+  }
+  return {
+    ...server,
+    kubeconfig,
+    url: kubeconfig,
+    etcd: `http://127.0.0.1:${ports.etcd}`,
+    stop,
+    async kill() {
+      await later?.kill()
+      await server.kill()
+    },
+    async killApiServer() {
+      await api?.kill()
+    },
+    async startApiServer() {
+      api = later = await startApiServer(assets, folder, ports)
+    },
+  }
+}

@@ -1,0 +1,40 @@
+import { existsSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import type { Test } from 'tap'
+import { installed } from './client.ts'
+import { startControlPlane, type ControlPlane } from './kube/control-plane.ts'
+import { own, shared } from './shared.ts'
+
+const PROGRAMS = ['etcd', 'kube-apiserver', 'kubectl', 'kube-controller-manager']
+
+/** The folder that KUBEBUILDER_ASSETS names, if it has what a control plane needs. */
+function given(): string | null {
+  const folder = process.env['KUBEBUILDER_ASSETS']
+  return folder !== undefined && PROGRAMS.every((program) => existsSync(join(folder, program))) ? folder : null
+}
+
+function assets(): string {
+  return given() ?? dirname(installed('kubernetes'))
+}
+
+export const KUBERNETES_NAMES = given() === null ? ['kubernetes'] : []
+
+/** The path of kubectl beside the server. */
+export function kubectl(): string {
+  return join(assets(), 'kubectl')
+}
+
+/** Starts a control plane without nodes. `url` is the path of its kubeconfig. */
+export function startKubernetes(): Promise<ControlPlane> {
+  return startControlPlane(assets())
+}
+
+/** The kubeconfig of the shared API server (`TEST_KUBECONFIG`: never `KUBECONFIG`, which may lead to somebody's cluster); null after having skipped the suite. */
+export function kubernetes(t: Test): Promise<string | null> {
+  return shared(t, 'TEST_KUBECONFIG', KUBERNETES_NAMES, startKubernetes)
+}
+
+/** One of the test's own, that it may kill and freeze. */
+export function ownKubernetes(t: Test): Promise<ControlPlane | null> {
+  return own(t, KUBERNETES_NAMES, startKubernetes)
+}

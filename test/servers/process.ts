@@ -1,0 +1,77 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { connect, createServer, type Socket } from 'node:net'
+import { setTimeout as pause } from 'node:timers/promises'
+
+/** A server's process and what it started, in a process group of its own. */
+export type Running = {
+  signal(name: 'SIGSTOP' | 'SIGCONT'): void
+  /** SIGKILL; resolves when all of it is gone. Nothing when it is gone already. */
+  kill(): Promise<void>
+}
+
+type Program = {
+  argv: [string, ...string[]]
+  env?: Record<string, string>
+  /** Asked again and again with all it printed until it says true. */
+  ready(printed: string): Promise<boolean>
+}
+
+/** On Linux the kernel ends the process when ours ends, however that comes to pass. */
+export const TETHER = existsSync('/usr/bin/setpriv') ? ['setpriv', '--pdeathsig', 'KILL'] : []
+
+/** Starts a program and waits until it is ready. Rejects with the end of what it printed when it ends before that. It does not keep our process alive. */
+export async function start({ argv, env, ready }: Program): Promise<Running> {
+  const [program = '', ...args] = [...TETHER, ...argv]
+  const child = spawn(program, args, { detached: true, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] })
+  let printed = ''
+  const keep = (chunk: Buffer): void => void (printed = `${printed}${chunk}`.slice(-100_000))
+  child.stdout.on('data', keep)
+  child.stderr.on('data', keep)
+  let gone = false
+  // 'close' comes when nothing holds the pipes any more, thus after the process and all its children.
+  const closed = once(child, 'close').catch((error: unknown) => keep(Buffer.from(`${error}\n`))).finally(() => (gone = true))
+
+  while (!(await ready(printed))) {
+    if (gone) throw new Error(`${argv[0]} ended with ${child.signalCode ?? child.exitCode}:\n${printed.trimEnd().split('\n').slice(-30).join('\n')}`)
+    await pause(50)
+  }
+  const handles = [child, child.stdout as Socket, child.stderr as Socket]
+  for (const handle of handles) handle.unref()
+  const signal = (name: NodeJS.Signals): void => {
+    if (!gone && child.pid !== undefined) process.kill(-child.pid, name)
+  }
+  return {
+    signal,
+    async kill() {
+      if (gone) return
+      for (const handle of handles) handle.ref()
+      signal('SIGKILL')
+      await closed
+    },
+  }
+}
+
+/** Whether something accepts connections on the loopback port. */
+export function accepts(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1', () => resolve(true))
+    socket.on('error', () => resolve(false)).on('connect', () => socket.destroy())
+  })
+}
+
+/**
+ * A loopback port that nothing listens on, below those that systems give to outgoing connections: a client that keeps calling a
+ * server that is down for a while would at last be given the server's own port, and be connected to itself.
+ */
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = 15_000 + Math.floor(Math.random() * 15_000)
+    const listener = createServer()
+    const free = await new Promise<boolean>((resolve) => listener.on('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true)))
+    if (!free) continue
+    await new Promise((resolve) => listener.close(resolve))
+    return port
+  }
+}

@@ -1,0 +1,63 @@
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Running } from './process.ts'
+
+/** A server that a test may kill and freeze. Data and address stay over `kill` and `start`; after `stop` nothing is left of it. */
+export type Server = {
+  /** SIGKILL of all its processes; resolves when they are gone. */
+  kill(): Promise<void>
+  /** Again, on the same data and address; resolves when it is ready. */
+  start(): Promise<void>
+  /** SIGSTOP: connections stay open, and nothing answers. */
+  freeze(): void
+  thaw(): void
+  stop(): Promise<void>
+}
+
+/** Removes what test processes left that were killed themselves: a folder's name has its process in it. */
+async function sweep(): Promise<void> {
+  for (const name of await readdir(tmpdir())) {
+    const [, pid] = name.match(/^tollgate-server-(\d+)-/) ?? []
+    if (pid !== undefined && !alive(Number(pid))) await rm(join(tmpdir(), name), { recursive: true, force: true })
+  }
+}
+
+function alive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch (error) {
+    // Another user's process is one that we may not signal.
+    return error instanceof Error && 'code' in error && error.code === 'EPERM'
+  }
+}
+
+/** Starts a server of one or more processes over a temporary folder. `prepare` is called once, `launch` at each start. */
+export async function serve(prepare: (folder: string) => Promise<void>, launch: (folder: string, running: Running[]) => Promise<void>): Promise<Server> {
+  await sweep()
+  const folder = await mkdtemp(join(tmpdir(), `tollgate-server-${process.pid}-`))
+  // What `launch` has started so far, so that it goes as well when a later part of it does not start.
+  let running: Running[] = []
+  const server: Server = {
+    async kill() {
+      const ended = running
+      running = []
+      await Promise.all(ended.map((one) => one.kill()))
+    },
+    start: () => launch(folder, running),
+    freeze: () => running.forEach((one) => one.signal('SIGSTOP')),
+    thaw: () => running.forEach((one) => one.signal('SIGCONT')),
+    async stop() {
+      await server.kill()
+      await rm(folder, { recursive: true, force: true })
+    },
+  }
+  try {
+    await prepare(folder)
+    await server.start()
+    return server
+  } catch (error) {
+    await server.stop()
+    throw error
+  }
+}
