@@ -2,6 +2,7 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { Counter, Histogram } from 'prom-client'
+import type { Listening } from '../../src/broker/broker.ts'
 import { oneLook } from '../../src/look.ts'
 import type { Delivery } from '../../src/tasks/task.ts'
 import { deliver, type Attempted } from './deliver.ts'
@@ -54,16 +55,16 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
   }
 
   let timer: NodeJS.Timeout | undefined
-  let unlisten = (): void => {}
+  let bell: Listening | undefined
   app.addHook('onReady', async () => {
-    unlisten = app.broker.listen(['webhook'], () => void look())
+    bell = app.broker.listen(['webhook'], () => void look())
     timer = setInterval(() => void look(), TICK_MS)
     void look()
   })
   app.addHook('preClose', async () => {
     stopping = true
     clearInterval(timer)
-    unlisten()
+    bell?.stop()
     // What is under way shares the time that streams and tasks get; then it is given back.
     setTimeout(() => cut.abort(), config.SHUTDOWN_SECONDS).unref()
   })

@@ -5,6 +5,9 @@
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Failure, Unavailable, type FailureCode, type FailureFacts } from '../../src/errors.ts'
+import { apiOf, type Api } from '../../src/plans.ts'
+import { bodyOf, PROBLEM } from './body.ts'
+import { framingFault, takeOver } from './unparsable.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -15,15 +18,21 @@ declare module 'fastify' {
       of(error: unknown): Failure
       /** The body of a failure, for an answer that is not written by the error handler. */
       body(failure: Failure, request: FastifyRequest): Record<string, unknown>
-      /** Answers what has no route in a scope of its own: 404, or 405 with `Allow`. */
-      notFound(problem: boolean): (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>
+      /** Makes a scope with a prefix answer what has no route in it as its routes would: after the key and its product, in their form. */
+      own(scope: FastifyInstance, form: Form): void
     }
+  }
+  interface FastifyRequest {
+    /** What it was answered with, where that was a failure. */
+    failed: FailureCode | null
   }
   interface FastifyContextConfig {
     /** Errors of this route are also RFC 9457 problems. */
     problem?: boolean
   }
 }
+
+type Form = { api: Api; problem?: boolean }
 
 /** Fastify's and Node's own error codes, and what they are to a client. */
 const KNOWN: Record<string, FailureCode> = {
@@ -79,37 +88,22 @@ function pointer(instancePath: string, params: Record<string, unknown> | undefin
   return typeof member === 'string' ? `${instancePath}/${member.replaceAll('~', '~0').replaceAll('/', '~1')}` : instancePath
 }
 
-function bodyOf(failure: Failure, request: FastifyRequest, problem = request.routeOptions.config.problem): Record<string, unknown> {
-  const { facts } = failure
-  const members = problem
-    ? {
-        type: `about:blank#${failure.code}`,
-        title: failure.code.replaceAll('_', ' '),
-        status: failure.status,
-        detail: failure.message,
-        instance: `urn:request:${request.id}`,
-      }
-    : {}
-  return {
-    ...members,
-    error: { message: failure.message, type: failure.type, code: failure.code, param: facts.param ?? null, ...facts.inside },
-    ...(facts.errors ? { errors: facts.errors } : {}),
-    ...facts.beside,
-  }
-}
-
 async function errors(app: FastifyInstance): Promise<void> {
   const routes: { pattern: RegExp; method: string }[] = []
 
-  app.decorate('errors', { fail: (code: FailureCode, facts?: FailureFacts) => new Failure(code, facts), of: failureOf, body: bodyOf, notFound })
+  app.decorateRequest('failed', null)
+  app.decorate('errors', {
+    fail: (code: FailureCode, facts?: FailureFacts) => new Failure(code, facts),
+    of: failureOf,
+    body: (failure: Failure, request: FastifyRequest) => bodyOf(failure, request.id, isProblem(request)),
+    own,
+  })
+  takeOver(app.server)
 
   // Fastify reads text by default; here every body is JSON.
   app.removeContentTypeParser('text/plain')
 
-  // Nor do we decompress: a coded body would be parsed as what it is not (RFC 9110, section 8.4).
-  app.addHook('preParsing', async (request) => {
-    if ((request.headers['content-encoding'] ?? 'identity') !== 'identity') throw new Failure('unsupported_media_type', { message: 'Send the body without Content-Encoding.' })
-  })
+  app.addHook('preParsing', (request, _reply, _payload, done) => done(framingFault(request.raw)))
 
   // The 405 answer needs to know which verbs an address takes.
   app.addHook('onRoute', ({ url, method }) => {
@@ -117,35 +111,48 @@ async function errors(app: FastifyInstance): Promise<void> {
     for (const name of [method].flat()) routes.push({ pattern, method: name })
   })
 
-  async function answer(failure: Failure, request: FastifyRequest, reply: FastifyReply, problem = request.routeOptions.config.problem): Promise<FastifyReply> {
-    const { facts } = failure
-    if (failure.status >= 500) request.log.error({ err: facts.cause ?? failure, code: failure.code }, 'request failed')
-    // No stack and no words of a parser: those may repeat what the client sent.
-    else if (facts.cause) request.log.info({ code: failure.code, cause: (facts.cause as { code?: string }).code }, 'request refused')
-    if (failure.status === 401) reply.header('www-authenticate', 'Bearer')
-    if (facts.retryAfterSeconds !== undefined) reply.header('retry-after', String(facts.retryAfterSeconds))
-    if (facts.headers) reply.headers(facts.headers)
-    const type = problem ? 'application/problem+json' : 'application/json; charset=utf-8'
-    return reply.code(failure.status).header('content-type', type).send(JSON.stringify(bodyOf(failure, request, problem)))
+  app.setErrorHandler(async (error, request, reply) => answerEarliest(failureOf(error), request, reply, isProblem(request)))
+  app.setNotFoundHandler(async (request, reply) => answer(unrouted(request), request, reply, false))
+
+  function own(scope: FastifyInstance, { api, problem = false }: Form): void {
+    scope.setErrorHandler(async (error, request, reply) => answerEarliest(failureOf(error), request, reply, request.is404 ? problem : isProblem(request)))
+    scope.setNotFoundHandler(async (request, reply) => {
+      const foreign = request.caller && apiOf(request.caller.key.product) !== api
+      return answer(foreign ? new Failure('wrong_product') : unrouted(request), request, reply, problem)
+    })
   }
 
-  app.setErrorHandler(async (error, request, reply) => {
-    const failure = failureOf(error)
-    // What is wrong with the request is told only after the key and its plan were found in order.
-    const earlier = failure.status < 500 && request.caller ? await request.caller.earlierFailure().catch(failureOf) : null
-    return answer(earlier ?? failure, request, reply)
-  })
-
-  app.setNotFoundHandler(notFound(false))
-
-  function notFound(problem: boolean) {
-    return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-      const path = request.url.split('?', 1)[0] ?? ''
-      const methods = routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method)
-      if (methods.length === 0) return answer(new Failure('not_found'), request, reply, problem)
-      return answer(new Failure('method_not_allowed', { headers: { allow: [...new Set(methods)].join(', ') } }), request, reply, problem)
-    }
+  /** 404, or 405 with the verbs that the address takes. */
+  function unrouted(request: FastifyRequest): Failure {
+    const path = request.url.split('?', 1)[0] ?? ''
+    const methods = routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method)
+    return methods.length === 0 ? new Failure('not_found') : new Failure('method_not_allowed', { headers: { allow: [...new Set(methods)].join(', ') } })
   }
+}
+
+function isProblem(request: FastifyRequest): boolean {
+  return request.routeOptions.config.problem === true
+}
+
+/** What is wrong with the request is told only after the key and its plan were found in order. */
+async function answerEarliest(failure: Failure, request: FastifyRequest, reply: FastifyReply, problem: boolean): Promise<FastifyReply> {
+  const earlier = failure.status < 500 && request.caller ? await request.caller.earlierFailure().catch(failureOf) : null
+  return answer(earlier ?? failure, request, reply, problem)
+}
+
+function answer(failure: Failure, request: FastifyRequest, reply: FastifyReply, problem: boolean): FastifyReply {
+  const { facts } = failure
+  request.failed = failure.code
+  if (failure.status >= 500) request.log.error({ err: facts.cause ?? failure, code: failure.code }, 'request failed')
+  // No stack and no words of a parser: those may repeat what the client sent.
+  else if (facts.cause) request.log.info({ code: failure.code, cause: (facts.cause as { code?: string }).code }, 'request refused')
+  if (failure.status === 401) reply.header('www-authenticate', 'Bearer')
+  if (facts.retryAfterSeconds !== undefined) reply.header('retry-after', String(facts.retryAfterSeconds))
+  if (facts.headers) reply.headers(facts.headers)
+  return reply
+    .code(failure.status)
+    .header('content-type', problem ? PROBLEM : 'application/json; charset=utf-8')
+    .send(JSON.stringify(bodyOf(failure, request.id, problem)))
 }
 
 export default fp(errors, { name: 'errors', fastify: '5.x' })

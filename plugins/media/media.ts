@@ -16,13 +16,6 @@ import { listTasks, type ListQuery } from './lists.ts'
 import { CreateQuery, GenerationRequest, GenerationsQuery, OperationRequest, OperationsQuery, TaskParams } from './schemas.ts'
 import { expectedWaitSeconds } from './waiting.ts'
 
-declare module 'fastify' {
-  interface FastifyContextConfig {
-    /** The route takes no body, whatever its content type says. */
-    bodyless?: boolean
-  }
-}
-
 const reads = { api: 'media', problem: true } as const
 const creates = { ...reads, creates: true } as const
 
@@ -33,9 +26,8 @@ const COLLECTIONS = [
 
 async function media(app: FastifyInstance): Promise<void> {
   const { tasks } = app
-  const parseJson = app.getDefaultJsonParser('error', 'error')
   app.setValidatorCompiler(strictValidator())
-  app.setNotFoundHandler(app.errors.notFound(true))
+  app.errors.own(app, { api: 'media', problem: true })
 
   function submitter(request: FastifyRequest): Submitter & { countRead(): void } {
     if (!request.caller) throw new Failure('invalid_api_key')
@@ -54,11 +46,6 @@ async function media(app: FastifyInstance): Promise<void> {
   let stopping = false
   app.addHook('preClose', async () => {
     stopping = true
-  })
-  // Many clients name a type for a body that they do not send: cancel takes none.
-  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
-    if (body === '' && request.routeOptions.config.bodyless) done(null, undefined)
-    else void parseJson(request, String(body), done)
   })
 
   app.post<{ Body: NewGeneration; Querystring: { dry_run?: boolean } }>('/generations', { config: creates, schema: { body: GenerationRequest, querystring: CreateQuery } }, async (request, reply) => {
@@ -121,4 +108,4 @@ async function media(app: FastifyInstance): Promise<void> {
   app.get('/usage', { config: reads }, async (request) => mediaUsage(await tasks.store.subscription(submitter(request).key.subscription), app.clock()))
 }
 
-export default fp(media, { name: 'media', fastify: '5.x', encapsulate: true, dependencies: ['errors', 'auth'] })
+export default fp(media, { name: 'media', fastify: '5.x', encapsulate: true, dependencies: ['errors', 'auth', 'intake'] })

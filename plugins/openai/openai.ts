@@ -2,10 +2,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteShorthandOptions } from 'fastify'
 import fp from 'fastify-plugin'
 import { Failure } from '../../src/errors.ts'
+import { parseJson } from '../../src/json.ts'
 import { readChat } from '../../src/upstream/chat-request.ts'
 import type { Draft } from '../../src/upstream/draft.ts'
 import { openIds } from '../../src/upstream/ids.ts'
-import { parseJson, promptBytes } from '../../src/upstream/json.ts'
+import { promptBytes } from '../../src/upstream/prompt.ts'
 import type { Admission } from '../../src/upstream/reservation.ts'
 import { readResponses } from '../../src/upstream/responses-request.ts'
 import { MODEL, type WireName } from '../../src/upstream/wire.ts'
@@ -56,7 +57,7 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', { parseAs: 'buffer', bodyLimit: BODY_LIMIT }, (request, bytes, done) => {
     try {
-      const value = parseJson(bytes as Buffer)
+      const value = parseJson(bytes as Buffer, 'faithful')
       request.promptBytes = promptBytes(bytes as Buffer)
       done(null, value)
     } catch (error) {
@@ -79,6 +80,7 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
 
   app.post('/v1/chat/completions', creates('chat'), (request, reply) => answer(request, reply, 'chat'))
   app.post('/v1/responses', creates('responses'), (request, reply) => answer(request, reply, 'responses'))
+  app.register(async (unrouted) => unrouted.errors.own(unrouted, { api: 'coding' }), { prefix: '/v1' })
   app.get('/v1/responses', reads, refuseUpgrade)
   app.get('/v1/models', reads, async () => catalogue(upstreams.contextWindow()))
   app.get<{ Params: { model: string } }>('/v1/models/:model', reads, async ({ params }) => {
@@ -104,5 +106,5 @@ export default fp(openai, {
   fastify: '5.x',
   encapsulate: true,
   dependencies: ['errors', 'ops', 'auth', 'metering'],
-  decorators: { fastify: ['upstreams', 'store', 'clock', 'sealingKeys', 'metrics'] },
+  decorators: { fastify: ['upstreams', 'store', 'clock', 'sealingKeys', 'metrics'], request: ['startedMs'] },
 })

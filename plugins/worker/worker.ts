@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
+import type { Listening } from '../../src/broker/broker.ts'
 import { KINDS } from '../../src/generations.ts'
 import { oneLook } from '../../src/look.ts'
 import { make } from '../../src/tasks/make.ts'
@@ -23,14 +24,19 @@ class Cut extends Error {
   }
 }
 
-async function worker(app: FastifyInstance): Promise<void> {
+export type WorkerOptions = {
+  /** The kinds that this worker runs; all when absent. */
+  verbs?: readonly string[]
+}
+
+async function worker(app: FastifyInstance, { verbs = KINDS }: WorkerOptions): Promise<void> {
   const { config, tasks, clock, log } = app
   const leaseMs = config.TASK_LEASE_SECONDS
   const doors = { engines: app.engines, files: app.files, clock, resultMs: config.RESULT_DAYS, log }
   const metrics = workerMetrics(app.metrics.registry, config.METRICS_TENANT)
-  const verbs = [...KINDS]
   const running = new Map<Promise<void>, { verb: string; cut: AbortController }>()
   let stopping = false
+  let bell: Listening | undefined
 
   /** Fills the free slots, one claim after the other. */
   const look = oneLook(
@@ -61,9 +67,11 @@ async function worker(app: FastifyInstance): Promise<void> {
       .catch((err: unknown) => log.warn({ err, taskId: task.id }, 'a run could not be written down; its lease will run out'))
       .finally(() => {
         running.delete(run)
+        bell?.resume()
         void look()
       })
     running.set(run, { verb: task.verb, cut })
+    if (running.size >= config.WORKER_SLOTS) bell?.pause()
   }
 
   async function runTask(task: Task, cut: AbortController): Promise<void> {
@@ -106,10 +114,9 @@ async function worker(app: FastifyInstance): Promise<void> {
   }
 
   let timer: NodeJS.Timeout | undefined
-  let unlisten = (): void => {}
   let stopSweeps = (): Promise<void> => Promise.resolve()
   app.addHook('onReady', async () => {
-    unlisten = app.broker.listen(verbs, () => void look())
+    bell = app.broker.listen(verbs, () => void look())
     timer = setInterval(() => void look(), TICK_MS)
     stopSweeps = startSweeps({ tasks, files: app.files, owner: randomUUID(), taskMs: config.TASK_DAYS, swept: metrics.swept, open: metrics.open, log })
     void look()
@@ -117,7 +124,7 @@ async function worker(app: FastifyInstance): Promise<void> {
   app.addHook('preClose', async () => {
     stopping = true
     clearInterval(timer)
-    unlisten()
+    bell?.stop()
     // Runs under way share the time that streams get; then they are handed back and cost no attempt.
     setTimeout(() => {
       for (const { cut } of running.values()) cut.abort(new Cut('stopping'))

@@ -1,6 +1,6 @@
 import { join, resolve } from 'node:path'
 import t from 'tap'
-import { ConfigError, readConfig, SETTINGS, type SettingName } from '../../src/config.ts'
+import { readConfig, ROLES, SETTINGS, type Role, type SettingName } from '../../src/config.ts'
 
 t.test('nothing has to be set', async (t) => {
   const { config, explained } = readConfig({})
@@ -34,11 +34,13 @@ t.test('each value that makes no sense stops the start with one sentence: the se
     [{ PORT: '9090' }, 'OPS_PORT'],
     [{ TRUST_PROXY: 'everyone' }, 'TRUST_PROXY'],
     [{ TRUST_PROXY: '10.0.0.0/33' }, 'TRUST_PROXY'],
-    [{ STORE_URL: 'mongodb://user:secret@db' }, 'STORE_URL'],
+    [{ STORE_URL: 'mongodb:db' }, 'STORE_URL'],
+    [{ STORE_URL: 'mongodb://' }, 'STORE_URL'],
+    [{ STORE_URL: 'postgres://db' }, 'STORE_URL'],
     [{ STORE_URL: 'sqlite:' }, 'STORE_URL'],
-    [{ BROKER_URL: 'kafka://a:9092' }, 'BROKER_URL'],
-    [{ RESOURCES_URL: 'kubernetes:' }, 'RESOURCES_URL'],
-    [{ FILES_URL: 's3://bucket' }, 'FILES_URL'],
+    [{ BROKER_URL: 'kafka:9092' }, 'BROKER_URL'],
+    [{ RESOURCES_URL: 'kubernetes:prod' }, 'RESOURCES_URL'],
+    [{ FILES_URL: 's3:bucket' }, 'FILES_URL'],
     [{ BRAND: 'my brand' }, 'BRAND'],
     [{ LOG_LEVEL: 'loud' }, 'LOG_LEVEL'],
     [{ METRICS_TENANT: 'yes' }, 'METRICS_TENANT'],
@@ -47,16 +49,55 @@ t.test('each value that makes no sense stops the start with one sentence: the se
     [{ RESULT_DAYS: '0' }, 'RESULT_DAYS'],
     [{ SHUTDOWN_SECONDS: '1e3' }, 'SHUTDOWN_SECONDS'],
     [{ ROLE: 'king' }, 'ROLE'],
-    [{ ROLE: 'gateway' }, 'ROLE'],
   ]
   for (const [env, setting] of rows) {
     t.throws(() => readConfig(env), { name: 'ConfigError', message: new RegExp(`^${setting} was ".*"; it may be .+\\.$`) }, JSON.stringify(env))
   }
-  t.throws(() => readConfig({}, 'worker'), ConfigError, 'a split role on sqlite')
+})
+
+/** What a role has to be given where processes share a store. */
+const SHARED = {
+  STORE_URL: 'mongodb://db', BROKER_URL: 'kafka://a:9092,b:9092', FILES_URL: 'gridfs:', SEALING_KEY_FILE: '/etc/sealing.key', UPSTREAMS: '/etc/upstreams.yaml', ENGINES: '/etc/engines.yaml',
+  PUBLIC_URL: 'https://api.example.com',
+}
+
+t.test('settings that make no sense together stop the start with one sentence, in the roles that it concerns', async (t) => {
+  const rows: [Role[], Record<string, string>, string][] = [
+    [['gateway', 'worker', 'dispatcher', 'controller'], { STORE_URL: '' }, 'STORE_URL'],
+    [['gateway', 'worker', 'dispatcher'], { BROKER_URL: '' }, 'BROKER_URL'],
+    [['gateway', 'worker'], { FILES_URL: '' }, 'FILES_URL'],
+    [['gateway', 'worker', 'dispatcher', 'controller', 'all'], { SEALING_KEY_FILE: '' }, 'SEALING_KEY_FILE'],
+    [['gateway', 'all'], { UPSTREAMS: '' }, 'UPSTREAMS'],
+    [['gateway', 'worker', 'controller', 'all'], { ENGINES: '' }, 'ENGINES'],
+    [['all'], { STORE_URL: 'sqlite:/tmp/x.db' }, 'FILES_URL'],
+    [['gateway', 'all'], { HOST: '0.0.0.0', PUBLIC_URL: '' }, 'PUBLIC_URL'],
+    [['worker'], { PUBLIC_URL: '' }, 'PUBLIC_URL'],
+  ]
+  for (const [roles, change, setting] of rows) {
+    for (const role of ROLES) {
+      const read = () => readConfig({ ...SHARED, ...change }, role)
+      if (roles.includes(role)) t.throws(read, { name: 'ConfigError', message: new RegExp(`^${setting} was ".*"; it may be .+\\.$`) }, `${role} ${JSON.stringify(change)}`)
+      else if (change['STORE_URL'] === undefined) t.doesNotThrow(read, `${role} ${JSON.stringify(change)}`)
+    }
+  }
+  for (const role of ROLES) t.equal(readConfig(SHARED, role).config.ROLE, role)
+})
+
+t.test('looking at a store or at the settings asks for no more than they are', async (t) => {
+  t.equal(readConfig({ STORE_URL: 'mongodb://db' }, undefined, 'look').config.STORE_URL, 'mongodb://db')
+})
+
+t.test('a variable that nearly has the name of a setting is told, and others are left alone', async (t) => {
+  const told = (name: string) => readConfig({ [name]: 'x' }, undefined, 'look').config.warnings
+  for (const [name, meant] of [['STORE_URI', 'STORE_URL'], ['STROE_URL', 'STORE_URL'], ['BROKERURL', 'BROKER_URL'], ['WEBHOOK_DELAY_SECOND', 'WEBHOOK_DELAYS_SECONDS'], ['STORE_URL_FIL', 'STORE_URL_FILE']] as const) {
+    t.same(told(name), [`${name} is not a setting, and has no effect. Is ${meant} meant?`])
+  }
+  for (const name of ['PATH', 'POST', 'HOSTS', 'APP_PORT', 'HOSTNAME', 'KUBERNETES_PORT', 'AWS_ACCESS_KEY_ID', 'NODE_ENV', 'TOLLGATE_SERVICE_PORT']) t.same(told(name), [], name)
 })
 
 t.test('a secret in an address is in no sentence and in no list', async (t) => {
-  t.throws(() => readConfig({ STORE_URL: 'mongodb://user:hunter2@db' }), { message: /mongodb:\/\/user:\*\*\*@db/ })
+  t.throws(() => readConfig({ STORE_URL: 'mongo://user:hunter2@db' }), { message: /mongo:\/\/user:\*\*\*@db/ })
+  t.throws(() => readConfig({ BROKER_URL: 'kafka//a?username=me&password=hunter2&tls=on' }), { message: /password=\*\*\*&tls=on/ })
   const { explained } = readConfig({ STORE_URL: 'sqlite:///x:hunter2@y' })
   t.notMatch(JSON.stringify(explained), /hunter2/)
 })

@@ -1,10 +1,12 @@
 /** A gateway scope over a real SQLite store, with the routes that a test gives it, and a clock that the test owns. */
 import { createHash } from 'node:crypto'
-import fastify, { type FastifyInstance } from 'fastify'
+import pino from 'pino'
+import fastify, { type FastifyBaseLogger, type FastifyInstance } from 'fastify'
 import { Registry } from 'prom-client'
 import type { Test } from 'tap'
 import auth from '../../plugins/auth/auth.ts'
 import errors from '../../plugins/errors/errors.ts'
+import intake, { type IntakeOptions } from '../../plugins/intake/intake.ts'
 import metering from '../../plugins/metering/metering.ts'
 import ops from '../../plugins/ops/ops.ts'
 import { openBroker } from '../../src/broker/broker.ts'
@@ -46,11 +48,11 @@ export const MEDIA: NonNullable<PlanSpec['media']> = { allowance: '10.00', perio
 
 type Routes = (app: FastifyInstance) => void | Promise<void>
 
-/** Opens it; `routes` registers what the test asks for after auth and metering, `outside` what asks for no key. */
-export async function openGateway(t: Test, routes: Routes, outside: Routes = () => {}, env: Record<string, string> = {}): Promise<Gateway> {
+/** Opens it; `routes` registers what the test asks for after auth, intake and metering, `outside` what asks for no key. */
+export async function openGateway(t: Test, routes: Routes, outside: Routes = () => {}, env: Record<string, string> = {}, bodies: IntakeOptions = {}): Promise<Gateway> {
   const store = await openStore(`sqlite:${t.testdir()}/tollgate.db`)
   const time = { now: START }
-  const app = fastify({ logger: false })
+  const app: FastifyInstance = fastify({ loggerInstance: pino({ level: 'silent' }) as FastifyBaseLogger })
   app.decorate('clock', () => time.now)
   app.decorate('store', store)
   app.decorate('config', readConfig(env).config)
@@ -59,6 +61,7 @@ export async function openGateway(t: Test, routes: Routes, outside: Routes = () 
   await app.register(ops, { registry: new Registry() })
   await app.register(async (gateway) => {
     await gateway.register(auth)
+    await gateway.register(intake, bodies)
     await gateway.register(metering)
     await routes(gateway)
   })

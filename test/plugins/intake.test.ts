@@ -1,16 +1,16 @@
+import type { FastifyInstance } from 'fastify'
 import t from 'tap'
-import intake from '../../plugins/intake/intake.ts'
 import { bearer, CODING, openGateway } from './gateway.ts'
 
 t.test('bodies are held within a budget, for each key and for all, until their answers have ended', async (t) => {
   const waiting: (() => void)[] = []
-  const gateway = await openGateway(t, async (app) => {
-    await app.register(intake, { budgetBytes: 2_500, keyBytes: 2_000 })
+  const routes = (app: FastifyInstance) => {
     app.post('/v1/hold', { config: { api: 'coding' } }, async () => {
       await new Promise<void>((resolve) => waiting.push(resolve))
       return { done: true }
     })
-  })
+  }
+  const gateway = await openGateway(t, routes, () => {}, {}, { budgetBytes: 2_500, keyBytes: 2_000 })
   const subscription = await gateway.plan('coder', { product: 'Coding', coding: CODING })
   const [one, other] = [await gateway.key(subscription), await gateway.key(subscription)]
   const hold = (raw: string, bytes: number) => gateway.app.inject({ method: 'POST', url: '/v1/hold', headers: { ...bearer(raw), 'content-type': 'application/json' }, payload: `"${'x'.repeat(bytes - 2)}"` })

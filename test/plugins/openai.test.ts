@@ -428,6 +428,8 @@ t.test('a hostile body is refused or passed unchanged, and never takes the proce
     [body(`,"deep":${'{"a":'.repeat(201)}1${'}'.repeat(201)}`), 'invalid_json'],
     ['['.repeat(1_000_000), 'invalid_json'],
     [`"${'\\'.repeat(100_001)}`, 'invalid_json'],
+    [body(',"x":1,"x":2'), 'invalid_json'],
+    [body(',"x":"\\ud800"'), 'invalid_json'],
     [body(',"max_tokens":1e999'), 'invalid_request'],
     [body(',"max_tokens":99999999999999999999'), 'invalid_request'],
     ['null', 'invalid_request'],
@@ -442,8 +444,6 @@ t.test('a hostile body is refused or passed unchanged, and never takes the proce
   const passed: [string, RegExp][] = [
     [',"seed":123456789012345678901234567890', /"seed":123456789012345678901234567890[,}]/],
     [',"x":1e999,"y":0.1234567890123456789', /"x":1e999,"y":0\.1234567890123456789/],
-    [',"x":1,"x":2', /"x":2/],
-    [',"x":"\\ud800"', /"x":"\\ud800"/],
     [',"__proto__":{"a":1},"constructor":{"prototype":{"a":1}}', /"__proto__":\{"a":1\},"constructor":\{"prototype":\{"a":1\}\}/],
     [`,"deep":${'['.repeat(190)}${']'.repeat(190)}`, /\[{190}\]{190}/],
   ]

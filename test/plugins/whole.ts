@@ -24,9 +24,9 @@ export async function openWhole(t: Test, { role = 'all', env = {}, before = () =
   const dataDir = await mkdtemp(join(tmpdir(), 'tollgate-'))
   const { config } = readConfig({ DATA_DIR: dataDir, PORT: '0', RESOURCES_URL: `files:${join(import.meta.dirname, '../../plans')}`, SHUTDOWN_SECONDS: '1', ...env })
   // A split role is refused on embedded doors, but nothing else in it minds them.
-  const surroundings = { config: { ...config, ROLE: role }, log: pino({ level: 'silent' }), clock: Date.now }
+  const surroundings = { config: { ...config, ROLE: role }, log: pino({ level: 'silent' }), clock: Date.now, registry: new Registry() }
   const doors = await openDoors(surroundings, (_name, open) => open())
-  const app = buildApp(surroundings, doors, new Registry())
+  const app = buildApp(surroundings, doors)
   before(app)
   t.teardown(async () => {
     await app.close()

@@ -1,0 +1,217 @@
+/** The life of plans and keys on a real API server, from what a tenant applies to what the store, the Secret and the status then say. */
+import t from 'tap'
+import { refusal } from '../../src/keys.ts'
+import { FINALIZER } from '../../src/resources/kubernetes/finalizer.ts'
+import { inactiveReason } from '../../src/subscription/subscription.ts'
+import { eventually } from '../flows/eventually.ts'
+import { apiKey, codingPlan } from '../resources/manifests.ts'
+import { kubernetes } from '../servers/kubernetes.ts'
+import { openOperator, type Operator } from './operator.ts'
+
+const ALL_GOOD = { Ready: 'True Issued', PlanActive: 'True PlanActive', KeyActive: 'True Issued', SecretSynced: 'True Issued' }
+const MERGE = 'application/merge-patch+json'
+const ci = (spec: Record<string, unknown> = {}) => apiKey('ci', 'coder', { secretName: 'ci-key', ...spec })
+
+async function issued(t: Parameters<typeof openOperator>[0], kubeconfig: string): Promise<Operator & { secret: () => Promise<Record<string, string> | null> }> {
+  const operator = await openOperator(t, kubeconfig)
+  await operator.declare(codingPlan('coder'), ci())
+  await operator.start()
+  await operator.becomes(operator.ref('ApiKey', 'ci'), ALL_GOOD)
+  return { ...operator, secret: () => operator.secretEntries(operator.namespace('acme'), 'ci-key') }
+}
+
+const kubeconfig = await kubernetes(t)
+if (kubeconfig !== null) {
+  t.test('what a tenant applies is a key that works, in a Secret that the key owns', async (t) => {
+    const operator = await issued(t, kubeconfig)
+    const key = await operator.object(operator.ref('ApiKey', 'ci'))
+    const { body: secret } = await operator.api.request('GET', operator.secretPath('ci-key'))
+    t.match(secret, {
+      type: 'tollgate.dev/api-key',
+      metadata: {
+        labels: { 'app.kubernetes.io/managed-by': 'tollgate', 'tollgate.dev/api-key': 'ci' },
+        annotations: { 'tollgate.dev/mac': /^[0-9a-f]{64}$/ },
+        ownerReferences: [{ apiVersion: 'tollgate.dev/v1alpha1', kind: 'ApiKey', name: 'ci', uid: key.metadata.uid, controller: true }],
+      },
+    })
+    t.same(Object.keys(secret.data).sort(), ['api-key', 'key-id'])
+    const version = await operator.usableBySecret('ci-key')
+    t.match(version, { keyId: key.metadata.uid, state: 'active', tenant: operator.namespace('acme'), tell: [] })
+    t.match(key, { metadata: { finalizers: [FINALIZER] }, status: { observedGeneration: 1, keyID: version?.id, keyPrefix: version?.prefix, rotationRevision: 0, secretRef: { name: 'ci-key' } } })
+    await operator.becomes(operator.ref('Plan', 'coder'), { Ready: 'True PlanActive' })
+    await eventually('the plan to count its key', async () => ((await operator.object(operator.ref('Plan', 'coder'))).status.activeKeys === 1 ? true : null))
+    const told = await eventually('an Event', async () => {
+      const { body } = await operator.api.request('GET', `/apis/events.k8s.io/v1/namespaces/${operator.namespace('acme')}/events`)
+      return body.items.find(({ regarding, reason }: { regarding: { name: string }; reason: string }) => regarding.name === 'ci' && reason === 'Issued') ?? null
+    })
+    t.match(told, { type: 'Normal', action: 'Reconcile', reportingController: 'tollgate.dev/controller', regarding: { kind: 'ApiKey', uid: key.metadata.uid } })
+  })
+
+  t.test('a plan that is suspended takes the Secrets away, and gives the same keys back; a key is rotated, suspended and revoked', async (t) => {
+    const operator = await issued(t, kubeconfig)
+    const key = operator.ref('ApiKey', 'ci')
+    const first = await operator.secret()
+    await operator.declare(codingPlan('coder', { state: 'Suspended' }))
+    await operator.becomes(key, { Ready: 'False PlanSuspended', KeyActive: 'True Issued' })
+    t.equal(await operator.secret(), null)
+    t.equal(inactiveReason(await operator.store.subscription(`${operator.namespace('acme')}/coder`), Date.now()), 'PlanSuspended')
+    await operator.declare(codingPlan('coder'))
+    await operator.becomes(key, ALL_GOOD)
+    t.same(await operator.secret(), first)
+
+    await operator.declare(ci({ rotationRevision: 1 }))
+    await operator.becomes(key, { Ready: 'True RotationInProgress' })
+    const [next, before] = await operator.store.keyVersions((await operator.usableBySecret('ci-key'))!.keyId)
+    t.same([refusal(next!, Date.now()), refusal(before!, Date.now())], [null, null], 'both work while they overlap')
+    t.equal((await operator.usableBySecret('ci-key'))?.revision, 1)
+
+    await operator.declare(ci({ rotationRevision: 1, state: 'Suspended' }))
+    await operator.becomes(key, { Ready: 'False KeySuspended' })
+    t.equal(await operator.secret(), null)
+    await operator.declare(ci({ rotationRevision: 1, state: 'Revoked' }))
+    await operator.becomes(key, { Ready: 'False KeyRevoked' })
+    t.same((await operator.store.keyVersions(next!.keyId)).map(({ state }) => state), ['revoked', 'revoked'])
+  })
+
+  t.test('times do what no edit does: a key expires', async (t) => {
+    const operator = await issued(t, kubeconfig)
+    await operator.declare(ci({ expirationTime: new Date(Date.now() + 1_500).toISOString() }))
+    await operator.becomes(operator.ref('ApiKey', 'ci'), { Ready: 'False KeyExpired' })
+    t.equal(await operator.secret(), null)
+  })
+
+  t.test('a key that is deleted is unusable before it is gone, and what comes under its name is another', async (t) => {
+    const operator = await issued(t, kubeconfig)
+    const version = await operator.usableBySecret('ci-key')
+    await operator.withdraw(operator.ref('ApiKey', 'ci'))
+    await eventually('the key to be gone', async () => ((await operator.object(operator.ref('ApiKey', 'ci'))) === null ? true : null))
+    t.match(await operator.store.keyVersions(version!.keyId), [{ state: 'deleted', tell: [] }])
+    t.equal(await operator.secret(), null)
+    await operator.declare(ci())
+    await operator.becomes(operator.ref('ApiKey', 'ci'), ALL_GOOD)
+    t.not((await operator.usableBySecret('ci-key'))?.keyId, version!.keyId)
+  })
+
+  t.test('a key waits for its plan, and learns of it when it comes; a plan that is retired ends it', async (t) => {
+    const operator = await openOperator(t, kubeconfig)
+    await operator.declare(ci())
+    await operator.start()
+    const key = operator.ref('ApiKey', 'ci')
+    await operator.becomes(key, { Ready: 'False PlanNotFound' })
+    await operator.declare(codingPlan('coder'))
+    await operator.becomes(key, ALL_GOOD)
+    await operator.declare(codingPlan('coder', { state: 'Retired' }))
+    await operator.becomes(key, { Ready: 'False PlanRetired' })
+    await operator.withdraw(operator.ref('Plan', 'coder'))
+    await operator.becomes(key, { Ready: 'False PlanNotFound' })
+    t.equal(await operator.secretEntries(operator.namespace('acme'), 'ci-key'), null)
+  })
+
+  t.test('a plan has places for so many keys, and one that goes makes room', async (t) => {
+    const operator = await openOperator(t, kubeconfig)
+    await operator.declare(codingPlan('coder', { keyPolicy: { maxKeys: 1 } }), apiKey('a', 'coder'))
+    await operator.start()
+    await operator.becomes(operator.ref('ApiKey', 'a'), { Ready: 'True Issued', SecretSynced: 'True NoSecretRequested' })
+    await operator.declare(apiKey('b', 'coder'))
+    await operator.becomes(operator.ref('ApiKey', 'b'), { Ready: 'False PlanKeyLimitReached' })
+    await operator.withdraw(operator.ref('ApiKey', 'a'))
+    await operator.becomes(operator.ref('ApiKey', 'b'), { Ready: 'True Issued' })
+  })
+
+  t.test('a Secret that somebody edits, empties, relabels, disowns or deletes is put right', async (t) => {
+    const operator = await issued(t, kubeconfig)
+    const path = operator.secretPath('ci-key')
+    const { body: before } = await operator.api.request('GET', path)
+    const patches = [
+      { data: { 'api-key': 'eA==' } },
+      { data: { 'key-id': null } },
+      { data: { other: 'eA==' } },
+      { metadata: { annotations: { 'tollgate.dev/mac': null } } },
+      { metadata: { labels: null } },
+      { metadata: { labels: { 'tollgate.dev/api-key': 'other' } } },
+    ]
+    const isRight = async () => {
+      const { status, body } = await operator.api.request('GET', path)
+      const { labels, annotations, ownerReferences } = body.metadata ?? {}
+      const facts = JSON.stringify([body.data, labels, annotations, ownerReferences?.[0]?.uid])
+      return status === 200 && facts === JSON.stringify([before.data, before.metadata.labels, before.metadata.annotations, before.metadata.ownerReferences[0].uid]) ? true : null
+    }
+    for (const patch of patches) {
+      t.equal((await operator.api.request('PATCH', path, patch, MERGE)).status, 200)
+      await eventually(`the Secret to be right after ${JSON.stringify(patch)}`, isRight)
+    }
+    await operator.api.request('DELETE', path)
+    await eventually('the Secret to be back', isRight)
+    t.pass()
+  })
+
+  t.test('a Secret of somebody else is left alone; a finalizer that somebody takes off comes back', async (t) => {
+    const operator = await openOperator(t, kubeconfig)
+    await operator.makeForeignSecret(operator.namespace('acme'), 'ci-key')
+    await operator.declare(codingPlan('coder'), ci())
+    await operator.start()
+    const key = operator.ref('ApiKey', 'ci')
+    await operator.becomes(key, { Ready: 'False SecretConflict' })
+    t.same(await operator.secretEntries(operator.namespace('acme'), 'ci-key'), { password: 'hunter2' })
+    await operator.api.request('DELETE', operator.secretPath('ci-key'))
+    await operator.declare({ ...ci(), metadata: { name: 'ci', namespace: 'acme', annotations: { touched: 'yes' } } })
+    await operator.becomes(key, ALL_GOOD)
+    await operator.api.request('PATCH', `/apis/tollgate.dev/v1alpha1/namespaces/${key.namespace}/apikeys/ci`, { metadata: { finalizers: null } }, MERGE)
+    await eventually('the finalizer to be back', async () => ((await operator.object(key)).metadata.finalizers?.includes(FINALIZER) ? true : null))
+  })
+
+  t.test('a status that somebody else wrote is put right', async (t) => {
+    const operator = await issued(t, kubeconfig)
+    const key = operator.ref('ApiKey', 'ci')
+    const wrong = { status: { keyPrefix: 'svc_live_forged', conditions: [{ type: 'Ready', status: 'False', reason: 'Forged', message: '', lastTransitionTime: new Date().toISOString() }] } }
+    await operator.api.request('PATCH', `/apis/tollgate.dev/v1alpha1/namespaces/${key.namespace}/apikeys/ci/status`, wrong, MERGE)
+    await eventually('the status to be right', async () => ((await operator.object(key)).status.keyPrefix === 'svc_live_forged' ? null : true))
+    await operator.becomes(key, ALL_GOOD)
+  })
+
+  t.test('a namespace that is deleted takes everything along, and nothing of it is usable', async (t) => {
+    const operator = await issued(t, kubeconfig)
+    const version = await operator.usableBySecret('ci-key')
+    await operator.api.request('DELETE', `/api/v1/namespaces/${operator.namespace('acme')}`)
+    await eventually('the namespace to be gone', async () => ((await operator.api.request('GET', `/api/v1/namespaces/${operator.namespace('acme')}`)).status === 404 ? true : null))
+    t.match(await operator.store.keyVersions(version!.keyId), [{ state: 'deleted' }])
+    await eventually('the plan to be gone', async () => ((await operator.store.subscription(`${operator.namespace('acme')}/coder`))?.plan === null ? true : null))
+  })
+
+  t.test('of two controllers one leads, and the other takes over when it stops', async (t) => {
+    const operator = await openOperator(t, kubeconfig)
+    await operator.declare(codingPlan('coder'), ci())
+    const first = await operator.start()
+    await operator.becomes(operator.ref('ApiKey', 'ci'), ALL_GOOD)
+    const second = await operator.start()
+    await eventually('the second to follow', async () => (second.resources.get(operator.ref('ApiKey', 'ci')) ? true : null))
+    t.equal(first.resources.figures()?.isLeading, true)
+    for (const check of second.app.checks) t.match(await check(), { ok: true })
+    await operator.declare(ci({ state: 'Suspended' }))
+    await operator.becomes(operator.ref('ApiKey', 'ci'), { Ready: 'False KeySuspended' })
+    t.equal(second.resources.figures()?.isLeading, false)
+    t.equal(second.writes(), 0)
+    await first.close()
+    const stoppedAt = performance.now()
+    await eventually('the second to lead', async () => (second.resources.figures()?.isLeading ? true : null))
+    t.comment(`took over after ${Math.round(performance.now() - stoppedAt)} ms`)
+    await operator.declare(ci())
+    await operator.becomes(operator.ref('ApiKey', 'ci'), ALL_GOOD)
+    t.match(await second.registry.getSingleMetric('leader_election_master_status')?.get(), { values: [{ value: 1 }] })
+  })
+
+  t.test('a restart with nothing to do writes nothing but its lease', async (t) => {
+    const operator = await openOperator(t, kubeconfig)
+    await operator.declare(codingPlan('coder'), ci(), apiKey('web', 'coder'), apiKey('lost', 'nowhere'))
+    const first = await operator.start()
+    await operator.becomes(operator.ref('ApiKey', 'ci'), ALL_GOOD)
+    await operator.becomes(operator.ref('ApiKey', 'web'), { Ready: 'True Issued' })
+    await operator.becomes(operator.ref('ApiKey', 'lost'), { Ready: 'False PlanNotFound' })
+    await eventually('the plan to count both', async () => ((await operator.object(operator.ref('Plan', 'coder'))).status?.activeKeys === 2 ? true : null))
+    await first.close()
+    const second = await operator.start()
+    await eventually('the first pass', async () => ((await Promise.all(second.app.checks.map((check) => check()))).every(({ ok, detail }) => ok && !/not complete|another/.test(detail)) ? true : null))
+    t.same((second.resources.figures()?.requests ?? []).filter(({ method }) => method !== 'GET' && method !== 'PUT'), [], 'a Lease is taken by PUT')
+    t.match(second.resources.figures()?.requests.find(({ method }) => method === 'PUT'), { count: 1 })
+  })
+}

@@ -1,0 +1,104 @@
+/** Controllers over a real store and a real API server, with the machine's own time. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import fastify, { type FastifyInstance } from 'fastify'
+import { Registry } from 'prom-client'
+import type { Test } from 'tap'
+import controller from '../../plugins/controller/controller.ts'
+import { hashKey, type KeyVersion } from '../../src/keys.ts'
+import type { KubernetesOptions } from '../../src/resources/kubernetes/kubernetes.ts'
+import type { Ref, Resources } from '../../src/resources/resources.ts'
+import { openStore, type Store } from '../../src/store/store.ts'
+import { eventually } from '../flows/eventually.ts'
+import { conditions } from '../nouns/reconcile-world.ts'
+import { openCluster, type Cluster } from '../resources/cluster.ts'
+import { pathOf, type Answered } from '../servers/kube/api.ts'
+import { SEALING } from './tenant.ts'
+
+export type Controller = {
+  app: FastifyInstance
+  resources: Resources
+  registry: Registry
+  /** Requests that change something, by method, Leases and Events included. */
+  writes(): number
+  close(): Promise<void>
+}
+
+export type Operator = Cluster & {
+  store: Store
+  start(options?: KubernetesOptions, kubeconfig?: string): Promise<Controller>
+  /** An object as the server has it, or null. */
+  object(ref: Ref): Promise<Answered>
+  /** Waits until the conditions of a resource are these. */
+  becomes(ref: Ref, wanted: Record<string, string>): Promise<void>
+  /** The version of a key that the key in a Secret gives access to. */
+  usableBySecret(name: string): Promise<KeyVersion | null>
+  ref(kind: Ref['kind'], name: string): Ref
+}
+
+export async function openOperator(t: Test, kubeconfig: string): Promise<Operator> {
+  const cluster = await openCluster(t, kubeconfig)
+  const root = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  const store = await openStore(`sqlite:${join(root, 'tollgate.db')}`)
+  const started: Controller[] = []
+  t.teardown(async () => {
+    for (const one of started) await one.close()
+    await store.close()
+    await rm(root, { recursive: true })
+  })
+  const namespace = cluster.namespace('acme')
+  const object = async (ref: Ref) => {
+    const { status, body } = await cluster.api.request('GET', pathOf(ref))
+    return status === 200 ? body : null
+  }
+
+  return {
+    ...cluster,
+    store,
+    object,
+    ref: (kind, name) => ({ kind, namespace, name }),
+    async start(options, config) {
+      const resources = await cluster.open(options, config)
+      const registry = new Registry()
+      const app = fastify({ logger: false })
+      app.decorate('clock', Date.now)
+      app.decorate('store', store)
+      app.decorate('resources', resources)
+      app.decorate('sealingKeys', SEALING)
+      app.decorate('planLimits', null)
+      app.decorate('engines', { offer: () => null } as never)
+      app.decorate('config', { BRAND: 'SVC' } as FastifyInstance['config'])
+      app.decorate('metrics', { registry })
+      app.decorate('checks', [])
+      await app.register(controller)
+      await app.ready()
+      const one: Controller = {
+        app: app as unknown as FastifyInstance,
+        resources,
+        registry,
+        writes: () => (resources.figures()?.requests ?? []).filter(({ method }) => method !== 'GET').reduce((sum, { count }) => sum + count, 0),
+        async close() {
+          await app.close()
+          await resources.close()
+        },
+      }
+      started.push(one)
+      return one
+    },
+    async becomes(ref, wanted) {
+      let last: unknown = null
+      await eventually(`${ref.name} to become ${JSON.stringify(wanted)}`, async () => {
+        const found = await object(ref)
+        last = found && conditions(found.status)
+        return found && Object.entries(wanted).every(([type, text]) => (last as Record<string, string>)[type] === text) ? true : null
+      }).catch((error: Error) => {
+        throw new Error(`${error.message}; it is ${JSON.stringify(last)}`)
+      })
+    },
+    async usableBySecret(name) {
+      const entries = await cluster.secretEntries(namespace, name)
+      return entries && store.findKey(hashKey(entries['api-key'] ?? ''))
+    },
+  }
+}
