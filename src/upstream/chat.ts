@@ -92,9 +92,9 @@ function headOf(value: Members, ids: Ids, now: number, kind: string): Members {
 }
 
 export function openHead(value: Members, ids: Ids, now: number): Head {
-  const given = value['id']
   return {
-    id: typeof given === 'string' && given !== '' ? ids.out('chatcmpl-', given) : ids.fresh('chatcmpl-'),
+    // No request of this wire names an earlier completion, so there is nothing to map back.
+    id: ids.fresh('chatcmpl-'),
     created: typeof value['created'] === 'number' ? value['created'] : now,
   }
 }

@@ -1,12 +1,16 @@
 import { client } from './client.ts'
 import { KAFKA_NAMES, startKafka } from './kafka.ts'
+import { KUBERNETES_NAMES, startKubernetes } from './kubernetes.ts'
 import { MONGODB_NAMES, startMongodb } from './mongodb.ts'
 import { S3_NAMES, startS3 } from './s3.ts'
 
-const SHARED = [
+type Shared = { variable: string; names: string[]; start(): Promise<{ url: string; version?: string; stop(): Promise<void> }> }
+
+const SHARED: Shared[] = [
   { variable: 'MONGODB_URL', names: MONGODB_NAMES, start: startMongodb },
   { variable: 'KAFKA_BROKERS', names: KAFKA_NAMES, start: startKafka },
   { variable: 'S3_URL', names: S3_NAMES, start: startS3 },
+  { variable: 'TEST_KUBECONFIG', names: KUBERNETES_NAMES, start: startKubernetes },
 ]
 
 /**
@@ -21,7 +25,7 @@ export async function startOnce(say: (line: string) => void): Promise<{ addresse
     wanted.map(async ({ variable, names, start }) => {
       const since = performance.now()
       try {
-        const { url, version, stop } = await start()
+        const { url, version = names.join(' and '), stop } = await start()
         stops.push(stop)
         addresses[variable] = url
         say(`${variable}=${url} (${version}) started in ${((performance.now() - since) / 1000).toFixed(1)} s`)
