@@ -49,8 +49,33 @@ export function isFileId(id: string): boolean {
   return ID.test(id)
 }
 
-/** Opens the place named by `url`: `disk:<folder>`. Throws `Unavailable` when it cannot be reached or written. */
-export async function openFiles(url: string): Promise<Files> {
-  const { openDisk } = await import('./disk.ts')
-  return openDisk(url.slice('disk:'.length))
+/** What S3 requests are signed with. */
+export type Credentials = { accessKeyId: string; secretAccessKey: string; sessionToken?: string }
+
+/** What a place may need beside its own address. */
+export type Surroundings = {
+  /** `STORE_URL`: `gridfs:` lies in the same MongoDB. */
+  storeUrl: string
+  /** What `s3:` signs with when its address names no files for that: `AWS_ACCESS_KEY_ID` and its companions. */
+  credentials?: Credentials | undefined
+}
+
+/**
+ * Opens the place named by `url`: `disk:<folder>`, `gridfs:` (the MongoDB of `storeUrl`) or `s3://<bucket>[/<prefix>]?…` (see s3/address.ts). Throws `Unavailable` when it
+ * cannot be reached or written now, and an Error whose sentence tells the operator what to do if trying again would not help: wrong credentials, a missing bucket.
+ */
+export async function openFiles(url: string, { storeUrl, credentials }: Surroundings = { storeUrl: '' }): Promise<Files> {
+  if (url.startsWith('disk:')) {
+    const { openDisk } = await import('./disk.ts')
+    return openDisk(url.slice('disk:'.length))
+  }
+  if (url.startsWith('s3:')) {
+    const { openS3 } = await import('./s3/s3.ts')
+    return openS3(url, credentials)
+  }
+  if (url === 'gridfs:') {
+    const { openGridfs } = await import('./gridfs/gridfs.ts')
+    return openGridfs(storeUrl)
+  }
+  throw new Error(`FILES_URL has the unknown scheme ${url.split(':')[0]}: it may be disk:<folder>, gridfs: or s3://<bucket>.`)
 }

@@ -1,6 +1,8 @@
 /** What every place for files promises. A place starts empty; `another` is a second handle on it, as another process of the installation has it. */
 import { createHash } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { Unavailable } from '../../src/errors.ts'
 import type { Files } from '../../src/files/files.ts'
 import type { Promises } from './promises.ts'
@@ -18,6 +20,16 @@ async function contentOf(files: Files, id: string, range?: { start: number; end:
 /** A body in many pieces, of `size` bytes in all. */
 async function* pieces(size: number, piece = 64 * 1024): AsyncGenerator<Uint8Array> {
   for (let at = 0; at < size; at += piece) yield Buffer.alloc(Math.min(piece, size - at), at / piece)
+}
+
+const MB = 1_000_000
+setFlagsFromString('--expose-gc')
+const collectGarbage = runInNewContext('gc') as () => void
+
+/** Bytes of buffers that something still holds. */
+function buffered(): number {
+  collectGarbage()
+  return process.memoryUsage().arrayBuffers
 }
 
 export const filesPromises: Promises<FilesPlace> = {
@@ -62,6 +74,50 @@ export const filesPromises: Promises<FilesPlace> = {
     for (const [start, end, text] of [[0, 0, '0'], [2, 4, '234'], [9, 9, '9'], [0, 9, '0123456789']] as const) t.equal(await contentOf(files, ID, { start, end }), text)
     t.equal((await files.get(ID, { start: 2, end: 4 }).then((file) => (file?.stream.destroy(), file)))?.size, 10, 'the size is the whole file\'s')
     for (const [start, end] of [[10, 10], [0, 10], [4, 2], [-1, 3]] as const) await t.rejects(files.get(ID, { start, end }), RangeError)
+  },
+  'a range of a large file gives exactly its bytes, wherever they lie': async (t, { files }) => {
+    const size = 10 * MB
+    const whole = Buffer.concat(await Array.fromAsync(pieces(size)))
+    const put = await files.put(ID, pieces(size), facts)
+    t.match(put, { size })
+    for (const power of [18, 20, 22, 23]) {
+      const edge = 2 ** power
+      for (const [start, end] of [[edge - 1, edge - 1], [edge, edge], [edge - 3, edge + 3]] as const) {
+        t.ok(Buffer.from((await contentOf(files, ID, { start, end })) ?? '', 'latin1').equals(whole.subarray(start, end + 1)), `${start} to ${end}`)
+      }
+    }
+    t.equal(await contentOf(files, ID, { start: 3, end: size - 2 }).then((text) => text?.length), size - 4)
+    t.equal((await files.put(`${ID}-again`, whole, facts)).etag, put.etag, 'the same bytes, the same etag, however they come')
+    t.equal((await files.stat(ID))?.etag, put.etag)
+    t.equal((await files.get(ID).then((file) => (file?.stream.destroy(), file)))?.etag, put.etag)
+  },
+  'a large file passes both ways with little of it in memory': async (t, { files }) => {
+    const [size, bound] = [64 * MB, 24 * MB]
+    const before = buffered()
+    let most = 0
+    const look = () => void (most = Math.max(most, buffered() - before))
+    const piece = Buffer.alloc(64_000, 'tollgate')
+    const body = async function* (): AsyncGenerator<Uint8Array> {
+      for (let n = 0; n < size / piece.length; n++) {
+        if (n % 64 === 0) look()
+        yield piece
+      }
+    }
+    await files.put(ID, body(), facts)
+    t.ok(most < bound, `${most} bytes held while it was written`)
+    most = 0
+    const file = await files.get(ID)
+    let [read, looked] = [0, 0]
+    for await (const chunk of file!.stream as AsyncIterable<Buffer>) {
+      read += chunk.length
+      if (read - looked < 4 * MB) continue
+      looked = read
+      // What reads ahead gets the time to.
+      for (let turn = 0; turn < 20; turn++) await setImmediate()
+      look()
+    }
+    t.equal(read, size)
+    t.ok(most < bound, `${most} bytes held while it was read`)
   },
   'putting the same file again changes nothing, also at once': async (t, { files, another }) => {
     const other = await another()
@@ -115,13 +171,14 @@ export const filesPromises: Promises<FilesPlace> = {
     t.same(await files.list('', 10), [])
   },
   'a stream that was given stays whole while its file is removed or replaced': async (t, { files }) => {
-    await files.put(ID, pieces(1_000_000), facts)
+    const size = 3 * MB
+    await files.put(ID, pieces(size), facts)
     const removed = await files.get(ID)
     await files.remove(ID)
     const hash = (chunks: Buffer[]) => createHash('sha256').update(Buffer.concat(chunks)).digest('hex')
-    const expected = hash(await Array.fromAsync(pieces(1_000_000), (piece) => Buffer.from(piece)))
+    const expected = hash(await Array.fromAsync(pieces(size), (piece) => Buffer.from(piece)))
     t.equal(hash(await removed!.stream.toArray()), expected)
-    await files.put(ID, pieces(1_000_000), facts)
+    await files.put(ID, pieces(size), facts)
     const replaced = await files.get(ID)
     await files.put(ID, Buffer.from('other'), facts)
     t.equal(hash(await replaced!.stream.toArray()), expected)
