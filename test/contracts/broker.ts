@@ -5,9 +5,9 @@ import type { Promises } from './promises.ts'
 /** One broker, as each of the processes that share it has it. */
 export type Doorbells = { ringer: Broker; hearer: Broker }
 
-function firstRing(broker: Broker, kinds: string[]): { heard: Promise<string>; stop: () => void } {
+function firstRing(broker: Broker, kinds: string[]) {
   const { promise, resolve } = Promise.withResolvers<string>()
-  return { heard: promise, stop: broker.listen(kinds, resolve) }
+  return { heard: promise, listening: broker.listen(kinds, resolve) }
 }
 
 export const brokerPromises: Promises<Doorbells> = {
@@ -26,12 +26,32 @@ export const brokerPromises: Promises<Doorbells> = {
     t.same(kinds, [])
   },
   'who stopped listening hears nothing': async (t, { ringer, hearer }) => {
-    const { heard: never, stop } = firstRing(hearer, ['image'])
-    stop()
+    const { heard: never, listening } = firstRing(hearer, ['image'])
+    listening.stop()
+    listening.stop()
     const { heard } = firstRing(hearer, ['image'])
     ringer.ring('image', 'task-1')
     await heard
     t.equal(await Promise.race([never, 'nothing']), 'nothing')
+  },
+  'who paused hears again after it resumed, however often it says either': async (t, { ringer, hearer }) => {
+    let heard = 0
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const listening = hearer.listen(['image'], () => {
+      heard++
+      resolve()
+    })
+    listening.pause()
+    listening.pause()
+    ringer.ring('image', 'task-1')
+    const { heard: fence } = firstRing(hearer, ['music'])
+    ringer.ring('music', 'task-2')
+    await fence
+    t.equal(heard, 0)
+    listening.resume()
+    listening.resume()
+    ringer.ring('image', 'task-3')
+    await promise
   },
   'ringing never runs the listener before it returns, and never throws': async (t, { ringer, hearer }) => {
     let rung = false
@@ -40,9 +60,10 @@ export const brokerPromises: Promises<Doorbells> = {
     t.notOk(rung)
     ringer.ring('nobody-listens', 'task-1')
   },
-  'closing twice, and ringing after that, is harmless': async (t, { ringer, hearer }) => {
+  'closing twice, and ringing or listening after that, is harmless': async (t, { ringer, hearer }) => {
     for (const broker of [ringer, ringer, hearer, hearer]) await broker.close()
     ringer.ring('image', 'task-1')
+    hearer.listen(['image'], () => t.fail('heard after the end')).stop()
     t.pass()
   },
 }
