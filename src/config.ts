@@ -3,127 +3,17 @@
  * `docs/configuration.md` is checked against it.
  */
 import { readFileSync } from 'node:fs'
-import { isIP } from 'node:net'
-import { availableParallelism } from 'node:os'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
+import { misspelt } from './config/misspelt.ts'
+import { refuseNonsense } from './config/nonsense.ts'
+import { ROLES } from './config/roles.ts'
+import { address, brand, ConfigError, days, delays, flag, host, integer, list, networks, oneOf, optionalPath, path, plugins, seconds, slots, url, type Parse } from './config/values.ts'
 
-export const ROLES = ['gateway', 'worker', 'dispatcher', 'controller', 'all'] as const
-export type Role = (typeof ROLES)[number]
+export { isDistributed } from './config/nonsense.ts'
+export { needs, ROLES, serves, type Door, type Role } from './config/roles.ts'
+export { ConfigError, type PluginEntry } from './config/values.ts'
 
-/** A value that a setting cannot be. `main` prints the sentence and stops. */
-export class ConfigError extends Error {
-  constructor(setting: string, was: string, mayBe: string) {
-    super(`${setting} was ${JSON.stringify(was)}; it may be ${mayBe}.`)
-    this.name = 'ConfigError'
-  }
-}
-
-type Parse<T> = { mayBe: string; read(text: string): T | undefined }
 type Setting<T> = { default: string; parse: Parse<T>; meaning: string; orFile?: true; secret?: true }
-
-const oneOf = <T extends string>(values: readonly T[]): Parse<T> => ({
-  mayBe: values.join(', '),
-  read: (text) => values.find((value) => value === text),
-})
-
-const integer = (least: number, most: number): Parse<number> => ({
-  mayBe: `a whole number from ${least} to ${most}`,
-  read: (text) => (/^\d{1,9}$/.test(text) && Number(text) >= least && Number(text) <= most ? Number(text) : undefined),
-})
-
-const seconds = (least: number, most: number): Parse<number> => ({
-  mayBe: `a number of seconds from ${least} to ${most}`,
-  read: (text) => (/^\d{1,9}(\.\d{1,3})?$/.test(text) && Number(text) >= least && Number(text) <= most ? Math.round(Number(text) * 1000) : undefined),
-})
-
-const DAY_MS = 24 * 3600 * 1000
-const days: Parse<number> = {
-  mayBe: 'a number of days from 0.0001 to 3650',
-  read: (text) => (/^\d{1,4}(\.\d{1,6})?$/.test(text) && Number(text) >= 0.0001 && Number(text) <= 3650 ? Math.round(Number(text) * DAY_MS) : undefined),
-}
-
-const delays: Parse<number[]> = {
-  mayBe: 'one to twenty numbers of seconds, separated by commas',
-  read: (text) => {
-    const all = text.split(',').map((entry) => seconds(0, 86_400 * 7).read(entry.trim()))
-    return all.length <= 20 && all.every((entry) => entry !== undefined) ? all : undefined
-  },
-}
-
-const slots: Parse<number> = {
-  mayBe: 'cores, or a whole number from 1 to 1000',
-  read: (text) => (text === 'cores' ? availableParallelism() : integer(1, 1000).read(text)),
-}
-
-const list: Parse<string[]> = { mayBe: 'a list separated by commas, or empty', read: splitList }
-
-const flag: Parse<boolean> = { mayBe: 'true or false', read: (text) => (text === 'true' ? true : text === 'false' ? false : undefined) }
-
-const host: Parse<string> = {
-  mayBe: 'an IP address or localhost',
-  read: (text) => (isIP(text) > 0 || text === 'localhost' ? text : undefined),
-}
-
-const url: Parse<string | null> = {
-  mayBe: 'an http or https address without path, query or fragment, or empty',
-  read: (text) => {
-    if (text === '') return null
-    const parsed = URL.parse(text)
-    if (!parsed || !['http:', 'https:'].includes(parsed.protocol) || parsed.pathname !== '/' || parsed.search || parsed.hash || parsed.username) return undefined
-    return parsed.origin
-  },
-}
-
-const scheme = (...schemes: string[]): Parse<string> => ({
-  mayBe: schemes.map((name) => `${name}<path>`).join(' or '),
-  read: (text) => (schemes.some((name) => text.startsWith(name) && text.length > name.length) ? text : undefined),
-})
-
-const path: Parse<string> = { mayBe: 'a path', read: (text) => (text === '' || text.includes('\0') ? undefined : resolve(text)) }
-const optionalPath: Parse<string | null> = { mayBe: 'a path, or empty', read: (text) => (text === '' ? null : path.read(text)) }
-
-const brand: Parse<string> = {
-  mayBe: 'one to sixteen letters or digits, a letter first',
-  read: (text) => (/^[A-Za-z][A-Za-z0-9]{0,15}$/.test(text) ? text : undefined),
-}
-
-const networks: Parse<string[]> = {
-  mayBe: 'IP addresses or networks such as 10.0.0.0/8, separated by commas, or empty',
-  read: (text) => {
-    const list = splitList(text)
-    return list.every((entry) => isNetwork(entry)) ? list : undefined
-  },
-}
-
-/** A third-party plugin: its file, and the options that are given to it. */
-export type PluginEntry = { file: string; options: Record<string, string> }
-
-const plugins: Parse<PluginEntry[]> = {
-  mayBe: 'files separated by commas, each with its options as ?name=value&name=value if it has any, or empty',
-  read: (text) => {
-    const all = splitList(text).map(readPlugin)
-    return all.every((entry) => entry !== null) ? all : undefined
-  },
-}
-
-function readPlugin(text: string): PluginEntry | null {
-  const [file = '', query = '', ...rest] = text.split('?')
-  const pairs = [...new URLSearchParams(query)]
-  const options = Object.fromEntries(pairs)
-  // An option that is given twice would be lost once.
-  return file === '' || rest.length > 0 || Object.keys(options).length < pairs.length ? null : { file: resolve(file), options }
-}
-
-function splitList(text: string): string[] {
-  return text.split(',').map((entry) => entry.trim()).filter((entry) => entry !== '')
-}
-
-function isNetwork(entry: string): boolean {
-  const [address = '', bits, ...rest] = entry.split('/')
-  const version = isIP(address)
-  if (version === 0 || rest.length > 0) return false
-  return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128))
-}
 
 const setting = <T>(value: string, parse: Parse<T>, meaning: string, more: { orFile?: true; secret?: true } = {}): Setting<T> => ({
   default: value,
@@ -139,20 +29,21 @@ export const SETTINGS = {
   PORT: setting('8080', integer(0, 65_535), 'Port of the public listener; 0 takes a free one.'),
   OPS_HOST: setting('127.0.0.1', host, 'Where /livez, /readyz and /metrics listen.'),
   OPS_PORT: setting('9090', integer(0, 65_535), 'Port of the operations listener; 0 takes a free one.'),
-  PUBLIC_URL: setting('', url, 'How the world reaches the public listener; http://HOST:PORT when empty. Must be given when HOST is a wildcard.'),
+  PUBLIC_URL: setting('', url, 'How the world reaches the public listener; http://HOST:PORT when empty. Must be given when HOST is a wildcard, and in the role worker.'),
   TRUST_PROXY: setting('', networks, 'Proxies whose X-Forwarded-* headers are believed.'),
   DATA_DIR: setting('./data', path, 'The folder for everything that the embedded side writes, mode 0700.'),
-  STORE_URL: setting('sqlite:DATA_DIR/tollgate.db', scheme('sqlite:'), 'Where state lives.', { orFile: true, secret: true }),
-  RESOURCES_URL: setting('files:./plans', scheme('files:'), 'Where Plans and ApiKeys are declared.'),
-  SEALING_KEY_FILE: setting('DATA_DIR/sealing.key', path, 'Keys that seal API keys: 32 bytes in base64, one per line; the first seals, all open. Made at the first start of the embedded side.'),
+  STORE_URL: setting('sqlite:DATA_DIR/tollgate.db', address('sqlite:<path>', 'mongodb://<host>', 'mongodb+srv://<host>'), 'Where state lives.', { orFile: true, secret: true }),
+  RESOURCES_URL: setting('files:./plans', address('files:<path>', 'kubernetes:'), 'Where Plans and ApiKeys are declared.'),
+  SEALING_KEY_FILE: setting('DATA_DIR/sealing.key', path, 'Keys that seal API keys: 32 bytes in base64, one per line; the first seals, all open. Made at the first start of the embedded side, must be given where processes share a store.'),
   BRAND: setting('SVC', brand, 'Brand in header names (X-SVC-Signature) and, in lower case, in key prefixes (svc_live_).'),
-  UPSTREAMS: setting('', optionalPath, 'File of the model upstreams of the Coding Plan API; the built-in echo when empty.'),
+  UPSTREAMS: setting('', optionalPath, 'File of the model upstreams of the Coding Plan API; the built-in echo when empty, which only the embedded side lets pass.'),
   PLAN_LIMITS: setting('', optionalPath, 'File that bounds what a Plan may grant, by namespace.'),
-  BROKER_URL: setting('memory:', oneOf(['memory:']), 'The doorbell between those who queue tasks and those who run them.', { orFile: true, secret: true }),
-  FILES_URL: setting('disk:DATA_DIR/files', scheme('disk:'), 'Where results lie.'),
-  ENGINES: setting('', optionalPath, 'File of the engines, the routing table and the price list; the preview engine with demo prices when empty.'),
+  BROKER_URL: setting('memory:', address('memory:', 'kafka://<host>:<port>'), 'The doorbell between those who queue tasks and those who run them.', { orFile: true, secret: true }),
+  FILES_URL: setting('disk:DATA_DIR/files', address('disk:<path>', 'gridfs:', 's3://<bucket>'), 'Where results lie; gridfs: is in the MongoDB of STORE_URL.'),
+  ENGINES: setting('', optionalPath, 'File of the engines, the routing table and the price list; the preview engine with demo prices when empty, which only the embedded side lets pass.'),
   PLUGINS: setting('', plugins, 'Third-party plugins, registered in this order.'),
   WORKER_SLOTS: setting('cores', slots, 'Tasks that one worker runs at once; as many as the machine has cores by default.'),
+  WORKER_KINDS: setting('', list, 'Kinds that this worker runs, separated by commas, such as video; all of them when empty.'),
   EGRESS_ALLOW: setting('', list, 'Addresses, networks and hosts that the egress guard lets through, separated by commas.'),
   WEBHOOK_DELAYS_SECONDS: setting('0,30,120,600,3600', delays, 'Delay before each attempt of a webhook; their number is the number of attempts.'),
   WEBHOOK_TIMEOUT_SECONDS: setting('30', seconds(1, 300), 'Time that a webhook receiver has to answer.'),
@@ -172,6 +63,8 @@ type ValueOf<N extends SettingName> = (typeof SETTINGS)[N] extends Setting<infer
 export type Config = { [N in SettingName]: ValueOf<N> } & {
   /** Environment variables that an upstream's `apiKeyEnv` may name. */
   env: (name: string) => string | undefined
+  /** What is to be told to whoever started the program: variables that were probably meant to be settings. */
+  warnings: string[]
 }
 
 export type Source = 'default' | 'environment' | 'file' | 'argument'
@@ -179,9 +72,9 @@ export type Explained = { name: SettingName; value: string; default: string; sou
 
 /**
  * Reads all settings from the environment and the first argument. Returns them typed, and explained for `tollgate config`.
- * Throws a `ConfigError` with one sentence on the first value that makes no sense.
+ * Throws a `ConfigError` with one sentence on the first value that makes no sense, and `to: 'run'` also on those that make none together.
  */
-export function readConfig(env: Record<string, string | undefined>, role?: string): { config: Config; explained: Explained[] } {
+export function readConfig(env: Record<string, string | undefined>, role?: string, to: 'run' | 'look' = 'run'): { config: Config; explained: Explained[] } {
   const values: Record<string, unknown> = {}
   const explained: Explained[] = []
   const dataDir = env['DATA_DIR'] || SETTINGS.DATA_DIR.default
@@ -193,8 +86,9 @@ export function readConfig(env: Record<string, string | undefined>, role?: strin
     values[name] = value
     explained.push({ name: name as SettingName, value: entry.secret ? withoutPassword(text) : text, default: entry.default, source, meaning: entry.meaning })
   }
-  const config = { ...values, env: (name: string) => env[name] } as Config
-  refuseNonsense(config)
+  const warnings = misspelt(Object.keys(env), Object.keys(SETTINGS).flatMap((name) => [name, `${name}_FILE`]))
+  const config = { ...values, env: (name: string) => env[name], warnings } as Config
+  if (to === 'run') refuseNonsense(config, (name) => explained.some((entry) => entry.name === name && entry.source !== 'default'))
   return { config, explained }
 }
 
@@ -215,22 +109,9 @@ function readSetting(name: string, file: string): string {
   }
 }
 
-function withoutPassword(text: string): string {
-  return text.replace(/(\/\/[^:@/]*):[^@/]*@/, '$1:***@')
-}
-
-const WILDCARDS = ['0.0.0.0', '::']
-
-function refuseNonsense(config: Config): void {
-  if (config.ROLE !== 'all' && config.STORE_URL.startsWith('sqlite:')) {
-    throw new ConfigError('ROLE', config.ROLE, 'all while STORE_URL is sqlite: a split role needs a store that processes share')
-  }
-  if (WILDCARDS.includes(config.HOST) && config.PUBLIC_URL === null) {
-    throw new ConfigError('PUBLIC_URL', '', `the address under which the world reaches us, because HOST is ${config.HOST}`)
-  }
-  if (config.PORT !== 0 && config.PORT === config.OPS_PORT && config.HOST === config.OPS_HOST) {
-    throw new ConfigError('OPS_PORT', String(config.OPS_PORT), 'another port than PORT: operations never share the public listener')
-  }
+/** An address as it may be shown: without the password, and without parameters that hold one. */
+export function withoutPassword(text: string): string {
+  return text.replace(/(\/\/[^:@/]*):[^@/]*@/, '$1:***@').replaceAll(/([?&][^=&]*(?:password|secret|token)=)[^&]*/gi, '$1***')
 }
 
 /** Where the embedded side keeps a tenant's Secrets and status files. */

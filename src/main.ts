@@ -2,8 +2,8 @@
 import closeWithGrace from 'close-with-grace'
 import type { FastifyInstance } from 'fastify'
 import pino, { type Logger } from 'pino'
-import { buildApp, greeting, openDoors, openOps, verify, type Check, type Doors, type Opener } from './app.ts'
-import { ConfigError, readConfig, ROLES, type Config, type Explained } from './config.ts'
+import { buildApp, greeting, openDoors, openOps, openWaiting, publicUrl, verify, type Check, type Doors } from './app.ts'
+import { ConfigError, readConfig, ROLES, serves, type Config, type Explained } from './config.ts'
 
 const COMMANDS = ['config', 'verify', '--help', '-h'] as const
 const USAGE = `tollgate [role]   runs a role: ${ROLES.join(', ')}; all of them without one
@@ -12,14 +12,15 @@ tollgate verify   reads the whole store and says what is not as it must be
 Settings are environment variables: docs/configuration.md
 `
 
-const FIRST_PAUSE_MS = 250
-const LONGEST_PAUSE_MS = 5_000
+/** Nothing of ours logs these; an error of a library might. No wildcards: they cost more than the rest of a line. */
+const REDACTED = ['authorization', 'headers.authorization', 'err.headers.authorization', 'apiKey', 'err.apiKey']
 
 const [argument, ...more] = process.argv.slice(2)
 try {
   if (more.length > 0) throw new ConfigError('The command line', [argument, ...more].join(' '), `one of ${[...ROLES, ...COMMANDS].join(', ')}`)
   const isCommand = COMMANDS.some((command) => command === argument)
-  const { config, explained } = readConfig(process.env, isCommand ? undefined : argument)
+  const { config, explained } = readConfig(process.env, isCommand ? undefined : argument, isCommand ? 'look' : 'run')
+  for (const warning of isCommand ? config.warnings : []) process.stderr.write(`${warning}\n`)
   if (argument === '--help' || argument === '-h') process.stdout.write(USAGE)
   else if (argument === 'config') process.stdout.write(explain(explained))
   else if (argument === 'verify') process.exitCode = report(await verify(config, Date.now()))
@@ -47,7 +48,7 @@ function report({ checked, violations }: Awaited<ReturnType<typeof verify>>): nu
 }
 
 function openLog(config: Config): Logger {
-  const options = { level: config.LOG_LEVEL, base: { role: config.ROLE }, redact: { paths: ['authorization', '*.authorization', 'headers.authorization', '*.headers.authorization', '*.apiKey', 'apiKey'] } }
+  const options = { level: config.LOG_LEVEL, base: { role: config.ROLE }, redact: { paths: REDACTED } }
   if (!process.stdout.isTTY) return pino({ ...options, timestamp: pino.stdTimeFunctions.isoTime })
   return pino({ ...options, transport: { target: 'pino-pretty', options: { ignore: 'pid,hostname,role', translateTime: 'HH:MM:ss' } } })
 }
@@ -60,9 +61,12 @@ async function run(config: Config): Promise<void> {
   let doors: Doors | null = null
   let phase: 'starting' | 'serving' | 'stopping' = 'starting'
   const stopping = new AbortController()
+  const waiting = openWaiting(log, stopping.signal)
+  for (const warning of config.warnings) log.warn(warning)
 
   const checks = async (): Promise<Check[]> => {
-    if (phase !== 'serving' || !app) return [{ name: 'program', ok: false, detail: phase }]
+    const waited = waiting.waitsFor()
+    if (phase !== 'serving' || !app) return [{ name: 'program', ok: false, detail: phase }, ...(waited ? [{ ...waited, ok: false }] : [])]
     return Promise.all(app.checks.map((check) => check()))
   }
   const ops = await openOps({ host: config.OPS_HOST, port: config.OPS_PORT, log, checks }).catch((error: NodeJS.ErrnoException) => {
@@ -74,23 +78,26 @@ async function run(config: Config): Promise<void> {
     else log.info({ signal }, 'stopping')
     phase = 'stopping'
     stopping.abort()
-    await stop(config, app)
+    // What nobody handled, or what this process may no longer do, is no normal service.
+    await stop(app, serves(config.ROLE) && !err ? config.DRAIN_DELAY_SECONDS : 0, config.SHUTDOWN_SECONDS)
     await doors?.close()
     await ops.close()
     log.info('stopped')
   })
 
-  const open: Opener = (name, attempt) => retry(name, attempt, log, stopping.signal)
+  // Thrown where nobody catches it, so that the program stops as after any other error that nobody handled, and its supervisor starts it again.
+  const lost = (error: Error): void => void setImmediate(() => {
+    throw error
+  })
   try {
-    doors = await openDoors({ config, log, clock }, open)
-    app = buildApp({ config, log, clock }, doors, ops.registry)
+    const surroundings = { config, log, clock, registry: ops.registry, lost }
+    doors = await openDoors(surroundings, waiting.open)
+    app = buildApp(surroundings, doors)
     await app.ready()
-    const url = await app.listen({ host: config.HOST, port: config.PORT, listenTextResolver: (address) => `listening on ${address}` }).catch((error: NodeJS.ErrnoException) => {
-      throw new ConfigError('PORT', String(config.PORT), `a port that is free on ${config.HOST} (${error.code})`)
-    })
+    const url = serves(config.ROLE) ? await listen(app, config) : null
     phase = 'serving'
     await settledStart(checks, stopping.signal)
-    const hello = greeting(app, url, ops.url)
+    const hello = greeting({ url, publicUrl: publicUrl(app), opsUrl: ops.url }, doors.resources, config.DATA_DIR)
     if (process.stdout.isTTY) process.stdout.write(`\n${hello.text}\n`)
     else log.info(hello.facts, 'ready')
   } catch (error) {
@@ -104,29 +111,22 @@ async function run(config: Config): Promise<void> {
   }
 }
 
-/** Not ready (the caller's phase) → normal service for the delay → no more connections → what is in flight gets its time → the rest is cut. */
-async function stop(config: Config, app: FastifyInstance | null): Promise<void> {
+function listen(app: FastifyInstance, { HOST: host, PORT: port }: Config): Promise<string> {
+  return app.listen({ host, port, listenTextResolver: (address) => `listening on ${address}` }).catch((error: NodeJS.ErrnoException) => {
+    throw new ConfigError('PORT', String(port), `a port that is free on ${host} (${error.code})`)
+  })
+}
+
+/** Not ready (the caller's phase) → normal service for the delay → no more connections → what is in flight gets its time → the rest is cut. Times in ms. */
+async function stop(app: FastifyInstance | null, delayMs: number, patienceMs: number): Promise<void> {
   if (!app) return
-  await new Promise((resolve) => setTimeout(resolve, config.DRAIN_DELAY_SECONDS))
-  const cut = setTimeout(() => app.server.closeAllConnections(), config.SHUTDOWN_SECONDS)
+  await new Promise((resolve) => setTimeout(resolve, delayMs))
+  const cut = setTimeout(() => app.server.closeAllConnections(), patienceMs)
   // A connection whose answer ends after the close began would be kept alive, and waited for.
   const idle = setInterval(() => app.server.closeIdleConnections(), 100)
   await app.close()
   clearInterval(idle)
   clearTimeout(cut)
-}
-
-/** Opens one door, again and again while its server is away. What is wrong for good is thrown at once. */
-async function retry<T>(name: string, attempt: () => Promise<T>, log: Logger, stopping: AbortSignal): Promise<T> {
-  for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
-    try {
-      return await attempt()
-    } catch (error) {
-      if (!(error instanceof Error) || error.name !== 'Unavailable' || stopping.aborted) throw error
-      log.warn({ door: name, err: error.cause, retryInMs: pauseMs }, `the ${name} is not there yet`)
-      await new Promise((resolve) => setTimeout(resolve, pauseMs))
-    }
-  }
 }
 
 /** The greeting waits until everything declared was seen once, so that the keys it names exist; for a few seconds at most. */

@@ -1,9 +1,15 @@
-/** `node test/ships.ts <folder>`: starts the program that lies in that folder, as an image would, looks at /livez and /readyz, and stops it. */
-import { start } from './flows/program.ts'
+/** `node test/ships.ts <folder>`: starts the program of the image whose files lie in that folder, looks at /livez and /readyz, and stops it. */
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { canBox, startBoxed } from './image/boxed.ts'
 
-const [folder] = process.argv.slice(2)
-if (folder === undefined) throw new Error('which folder?')
-const program = await start({ folder, root: folder })
+const [image] = process.argv.slice(2)
+if (image === undefined) throw new Error('which folder?')
+const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
+await mkdir(join(folder, 'plans'))
+const program = await startBoxed({ image: resolve(image), folder, role: 'all' })
+console.log(canBox ? 'it runs in a root of its own' : 'it runs in place: a root of its own takes root')
 for (const path of ['/livez', '/readyz']) {
   const { status } = await fetch(`${program.opsUrl}${path}`)
   console.log(`${path} answers ${status}`)
@@ -12,3 +18,4 @@ for (const path of ['/livez', '/readyz']) {
 const { code, signal } = await program.stop()
 console.log(`it stopped with ${signal ?? code}`)
 if (code !== 0) process.exitCode = 1
+await rm(folder, { recursive: true })

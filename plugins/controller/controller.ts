@@ -8,6 +8,7 @@ import fp from 'fastify-plugin'
 import { controllerMetrics } from './metrics.ts'
 import { openQueue, type Queue } from './queue.ts'
 import { openReconciler } from './reconciler.ts'
+import { sourceMetrics } from './source-metrics.ts'
 import { startWorkers } from './workers.ts'
 
 export type ControllerOptions = {
@@ -26,14 +27,17 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   const { store, resources, clock, log } = app
   const { random = randomBytes, after = afterTimeout, resyncMs = 600_000 } = options
   const metrics = controllerMetrics(app.metrics.registry)
+  sourceMetrics(app.metrics.registry, resources.figures)
   const open = (name: string, queue: () => Queue): Queue => openQueue({ after, random: Math.random, observer: metrics.queue(name, queue) })
   const plans = open('plan', () => plans)
   const keys = open('apikey', () => keys)
   const work = { store, resources, clock, sealing: app.sealingKeys, prefix: app.config.BRAND.toLowerCase(), limits: app.planLimits, servicePrice: (verb: string) => app.engines.offer(verb)?.route.price ?? null, random }
   const reconciler = openReconciler(work, plans, keys, metrics.keyReady)
   let syncedAt: number | null = null
+  let isFollowing = false
   let wasRead = false
   let isSettled = false
+  let isLeading = false
   let isStopping = false
   let running: Promise<void>[] = []
   let cancelTimer = () => {}
@@ -51,48 +55,70 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
     ]
   }
 
-  async function start(): Promise<void> {
+  /** Again later, unless it succeeds or has no sense any more. */
+  async function persist(what: string, work: () => Promise<void>, isWanted: () => boolean): Promise<void> {
     try {
-      await resources.watch((ref) => reconciler.changed(ref, syncedAt === null ? 'background' : 'urgent'))
-      await reconciler.all()
-      if (isStopping) return
-      syncedAt = clock()
-      wasRead ||= resources.health().ok
-      log.info({ plans: plans.depth(), keys: keys.depth() }, 'the controller knows everything that is declared')
-      running = startAllWorkers()
-      rested()
-      cancelTimer = after(resyncMs, () => void resync())
+      await work()
     } catch (err) {
-      if (isStopping) return
-      log.warn({ err, retryInMs: START_RETRY_MS }, 'the controller cannot start yet')
-      cancelTimer = after(START_RETRY_MS, () => void start())
+      if (!isWanted()) return
+      log.warn({ err, retryInMs: START_RETRY_MS }, what)
+      cancelTimer = after(START_RETRY_MS, () => void persist(what, work, isWanted))
     }
+  }
+
+  async function start(): Promise<void> {
+    await resources.watch((ref) => reconciler.changed(ref, syncedAt === null ? 'background' : 'urgent'))
+    isFollowing = true
+    if (!isStopping) await resources.lead(turn)
+  }
+
+  /** Whoever does not lead follows what is declared all the same, so that it can take over at once. */
+  function turn(next: boolean): void {
+    isLeading = next
+    if (next) return void persist('the controller cannot begin yet', begin, () => isLeading && !isStopping)
+    cancelTimer()
+    plans.pause()
+    keys.pause()
+  }
+
+  async function begin(): Promise<void> {
+    await reconciler.all()
+    if (isStopping || !isLeading) return
+    syncedAt ??= clock()
+    log.info({ plans: plans.depth(), keys: keys.depth() }, 'the controller knows everything that is declared')
+    plans.resume()
+    keys.resume()
+    if (running.length === 0) running = startAllWorkers()
+    rested()
+    cancelTimer = after(resyncMs, () => void resync())
   }
 
   async function resync(): Promise<void> {
     await reconciler.all().catch((err: unknown) => log.warn({ err }, 'not everything could be enqueued; the next resync tries again'))
-    if (!isStopping) cancelTimer = after(resyncMs, () => void resync())
+    if (!isStopping && isLeading) cancelTimer = after(resyncMs, () => void resync())
   }
 
   // Ready once the source was read: when it is away later, requests go on by what the store knows.
   app.checks.push(() => {
     const { ok, detail } = resources.health()
-    wasRead ||= ok
+    wasRead ||= ok && isFollowing
     return { name: 'resources', ok: wasRead, detail }
   })
   // Ready once everything was looked at, so that the keys of a fresh start exist; but a long backlog keeps nobody waiting whose key works already.
   app.checks.push(() => {
+    if (isFollowing && !isLeading) return { name: 'controller', ok: true, detail: 'another process leads' }
     const isPatient = syncedAt === null || clock() - syncedAt < PATIENCE_MS
     const waiting = `${plans.depth()} plans and ${keys.depth()} keys wait`
     return { name: 'controller', ok: isSettled || !isPatient, detail: isSettled ? waiting : `the first pass is not complete: ${waiting}` }
   })
-  app.addHook('onReady', async () => void start())
+  app.addHook('onReady', async () => void persist('the controller cannot start yet', start, () => !isStopping))
   app.addHook('preClose', async () => {
     isStopping = true
     cancelTimer()
     plans.stop()
     keys.stop()
     await Promise.all(running)
+    await resources.resign()
   })
 }
 

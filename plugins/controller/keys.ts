@@ -29,7 +29,10 @@ type Facts = GatheredKey & { found: KeySecret | null }
 export async function passKey(work: KeyWork, key: ApiKeyResource, siblings: Iterable<ApiKeyResource>): Promise<KeyPass> {
   const ref = refOf(key)
   const touched = new Set<string>()
+  const gone: KeyPass = { requeueAt: null, touched: [], ready: 'not' }
   let facts = await gather(work, key, siblings)
+  // Somebody may have taken it off.
+  if (facts.versions.some(({ state }) => state !== 'deleted') && (await work.resources.retain(ownerOf(key))) === 'gone') return gone
   for (let steps = 0; steps < MOST_STEPS; steps++) {
     const now = work.clock()
     const decision = reconcileKey(facts, now)
@@ -41,14 +44,14 @@ export async function passKey(work: KeyWork, key: ApiKeyResource, siblings: Iter
       return { requeueAt, touched: [...touched], ready }
     }
     const next = await apply(work, decision.next, facts, now)
-    if (next === 'gone') return { requeueAt: null, touched: [...touched], ready: 'not' }
+    if (next === 'gone') return { ...gone, touched: [...touched] }
     for (const version of [...facts.versions, ...next.versions]) touched.add(version.subscription)
     facts = next
   }
   throw new Error(`the key ${ref.namespace}/${ref.name} does not settle`)
 }
 
-/** Makes a key unusable whose resource is gone, and removes its Secrets. Returns the plans whose keys changed. Throws `Unavailable`. */
+/** Makes a key unusable whose resource is gone or about to go, removes its Secrets, and lets the resource go. Returns the plans whose keys changed. Throws `Unavailable`. */
 export async function passGoneKey(work: KeyWork, ref: Ref, uid: string): Promise<string[]> {
   let versions = await work.store.keyVersions(uid)
   let hasSecrets = true
@@ -60,6 +63,7 @@ export async function passGoneKey(work: KeyWork, ref: Ref, uid: string): Promise
       versions = await applyToVersions(work, step, versions, work.clock())
     }
   }
+  await work.resources.release({ ...ref, uid })
   return [...new Set(versions.map(({ subscription }) => subscription))]
 }
 
@@ -77,23 +81,25 @@ async function gather({ store, resources, clock, sealing }: KeyWork, key: ApiKey
   return { key, plan, record, isAdmitted: isAdmitted(key, siblings, plan, clock()), versions, found, secret: found && foundOf(found, sealing), obstacle: null, status }
 }
 
-function foundOf({ apiKey, keyId, mac }: KeySecret, sealing: SealingKeys): FoundSecret {
-  return { keyId, hash: hashKey(apiKey), isProven: verifySecretMac(mac, keyId, apiKey, sealing) }
+function foundOf({ apiKey, keyId, mac, isSpoiled }: KeySecret & { isSpoiled?: true }, sealing: SealingKeys): FoundSecret {
+  return { keyId, hash: hashKey(apiKey), isProven: verifySecretMac(mac, keyId, apiKey, sealing), ...(isSpoiled && { isSpoiled }) }
 }
 
 async function apply(work: KeyWork, step: KeyStep, facts: Facts, now: number): Promise<Facts | 'gone'> {
   const { key } = facts
   switch (step.step) {
     case 'mint': {
+      if ((await work.resources.retain(ownerOf(key))) === 'gone') return 'gone'
       const apiKey = mint(work.prefix, work.random(32))
       return { ...facts, versions: await keep(work, apiKey, step.revision, facts, now) }
     }
     case 'takeBack':
+      if ((await work.resources.retain(ownerOf(key))) === 'gone') return 'gone'
       return { ...facts, versions: await keep(work, facts.found?.apiKey ?? '', step.revision, facts, now) }
     case 'putSecret':
       return putSecret(work, step.name, step.version, facts)
     case 'removeSecrets':
-      await work.resources.removeSecrets({ ...refOf(key), uid: key.metadata.uid })
+      await work.resources.removeSecrets(ownerOf(key))
       return { ...facts, found: null, secret: null }
     default:
       return { ...facts, versions: await applyToVersions(work, step, facts.versions, now) }
@@ -154,6 +160,10 @@ async function putSecret({ resources, sealing }: KeyWork, name: string, version:
 
 function refOf({ kind, metadata: { namespace, name } }: ApiKeyResource): Ref {
   return { kind, namespace, name }
+}
+
+function ownerOf(key: ApiKeyResource): Ref & { uid: string } {
+  return { ...refOf(key), uid: key.metadata.uid }
 }
 
 function isReady(conditions: { type: string; status: string }[] = []): boolean {

@@ -25,6 +25,9 @@ export type Queue = {
   depth(): number
   /** Nothing waits to be taken and nothing is worked on. */
   isIdle(): boolean
+  /** No names are given out until `resume`; they are collected. */
+  pause(): void
+  resume(): void
   /** No more names are given out. */
   stop(): void
 }
@@ -50,6 +53,7 @@ export function openQueue({ after, random, observer }: QueueOptions): Queue {
   const timers = new Map<string, () => void>()
   const takers: ((name: string | null) => void)[] = []
   let isStopped = false
+  let isPaused = false
 
   function add(name: string, priority: Priority): void {
     if (isStopped) return
@@ -73,6 +77,7 @@ export function openQueue({ after, random, observer }: QueueOptions): Queue {
   }
 
   function next(): string | null {
+    if (isPaused) return null
     for (const names of [waiting.urgent, waiting.background]) {
       for (const [name, since] of names) {
         names.delete(name)
@@ -119,6 +124,13 @@ export function openQueue({ after, random, observer }: QueueOptions): Queue {
     },
     depth: () => waiting.urgent.size + waiting.background.size,
     isIdle: () => waiting.urgent.size + waiting.background.size + working.size === 0,
+    pause() {
+      isPaused = true
+    },
+    resume() {
+      isPaused = false
+      hand()
+    },
     stop() {
       isStopped = true
       for (const cancel of timers.values()) cancel()

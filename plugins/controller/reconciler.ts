@@ -86,6 +86,8 @@ export function openReconciler(work: KeyWork & PlanWork, plans: Queue, keys: Que
     async key(name) {
       const key = keyOf(name)
       known.note(name, key)
+      const going = resources.going(refOf('ApiKey', name))
+      if (going) known.noteUid(name, going.uid)
       for (const uid of known.gone(name, key?.metadata.uid ?? null)) {
         for (const plan of await passGoneKey(work, refOf('ApiKey', name), uid)) plans.add(plan, 'background')
         known.forgetUid(name, uid)

@@ -5,8 +5,11 @@
 import fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } from 'fastify'
 import { collectDefaultMetrics, Registry } from 'prom-client'
 
-/** One thing that must be in order before we are ready. `detail` is for the operator. */
-export type Check = { name: string; ok: boolean; detail: string }
+/**
+ * One thing that we stand on. While one is not ok we are not ready. One that is ok and degraded is not in order, but requests are served without it.
+ * `detail` is for the operator.
+ */
+export type Check = { name: string; ok: boolean; degraded?: boolean; detail: string }
 
 export type OpsListener = {
   registry: Registry
@@ -23,8 +26,9 @@ export async function openOps(options: { host: string; port: number; log: Fastif
   app.get('/livez', async () => ({ status: 'alive' }))
   app.get('/readyz', async (_request, reply) => {
     const checks = await options.checks()
-    const ready = checks.every(({ ok }) => ok)
-    return reply.code(ready ? 200 : 503).send({ status: ready ? 'ready' : 'not ready', checks })
+    const isReady = checks.every(({ ok }) => ok)
+    const status = !isReady ? 'not ready' : checks.some(({ degraded }) => degraded) ? 'degraded' : 'ready'
+    return reply.code(isReady ? 200 : 503).send({ status, checks })
   })
   app.get('/metrics', async (_request, reply) => reply.type(registry.contentType).send(await registry.metrics()))
   const url = await app.listen({ host: options.host, port: options.port, listenTextResolver: (address) => `operations listen on ${address}` })

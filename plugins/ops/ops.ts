@@ -2,6 +2,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Counter, Histogram, type Registry } from 'prom-client'
+import { checkMetric, doorChecks, watchSkew } from './doors.ts'
 import type { Check } from './listener.ts'
 
 declare module 'fastify' {
@@ -11,13 +12,25 @@ declare module 'fastify' {
     /** What /readyz asks. A plugin that can be not ready adds a question. */
     checks: (() => Promise<Check> | Check)[]
   }
+  interface FastifyRequest {
+    /** When it came, by `performance.now()`. */
+    startedMs: number
+    /** What its log line says beside the rest, once that is known: the line waits for it. Null: it waits for nothing. */
+    logged: Promise<Record<string, unknown>> | null
+  }
 }
 
 const LABELS = ['product', 'route', 'method', 'code']
 
 async function ops(app: FastifyInstance, { registry }: { registry: Registry }): Promise<void> {
   app.decorate('metrics', { registry })
-  app.decorate('checks', [() => storeAnswers(app), () => ({ name: 'broker', ...app.broker.health() })])
+  app.decorate('checks', doorChecks(app))
+  checkMetric(app.checks, registry)
+  let stopWatching = (): void => {}
+  app.addHook('onReady', async () => {
+    stopWatching = watchSkew(app, registry)
+  })
+  app.addHook('onClose', async () => stopWatching())
   const requests = new Counter({ name: 'tollgate_http_requests_total', help: 'Requests answered.', labelNames: LABELS, registers: [registry] })
   const durations = new Histogram({
     name: 'tollgate_http_request_duration_seconds',
@@ -27,40 +40,41 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
     registers: [registry],
   })
 
+  // A counter and a histogram find their labels by writing them into a text: once for each kind of answer rather than for each answer.
+  const kinds = new Map<string, { facts: Record<string, string>; count: () => void; observe: (seconds: number) => void }>()
+  const kindOf = ({ routeOptions, method }: FastifyRequest, status: number) => {
+    const name = `${method} ${status} ${routeOptions.url}`
+    const known = kinds.get(name)
+    if (known) return known
+    // The route's template: a raw path would give every id a series of its own.
+    const facts = { product: routeOptions.config.api ?? 'none', route: routeOptions.url ?? 'none', method }
+    const labels = { ...facts, code: String(status) }
+    const [counter, histogram] = [requests.labels(labels), durations.labels(labels)]
+    const kind = { facts, count: () => counter.inc(), observe: (seconds: number) => histogram.observe(seconds) }
+    kinds.set(name, kind)
+    return kind
+  }
+
+  app.decorateRequest('startedMs', 0)
+  app.decorateRequest('logged', null)
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id)
-    const startMs = performance.now()
+    request.startedMs = performance.now()
     // Read now: a socket that is gone has no address. Behind a proxy of TRUST_PROXY it is the client's.
     const { ip } = request
     // 'close' is the one event that comes however the answer ends, also when the client leaves in the middle of a stream.
     reply.raw.once('close', () => {
-      const seconds = (performance.now() - startMs) / 1000
-      const complete = reply.raw.writableFinished
-      const labels = { product: request.routeOptions.config.api ?? 'none', route: routeOf(request), method: request.method, code: String(reply.raw.statusCode) }
-      requests.inc(labels)
-      durations.observe(labels, seconds)
-      request.log.info({ ...labels, ip, status: reply.raw.statusCode, durationMs: Math.round(seconds * 1000), complete }, 'request')
+      const durationMs = performance.now() - request.startedMs
+      const { statusCode: status, writableFinished: complete } = reply.raw
+      const { facts, count, observe } = kindOf(request, status)
+      count()
+      observe(durationMs / 1000)
+      const line = { ...facts, status, ...(request.failed ? { code: request.failed } : {}), ip, durationMs: Math.round(durationMs), complete }
+      if (request.logged) void request.logged.then((more) => request.log.info({ ...line, ...more }, 'request'))
+      else request.log.info(line, 'request')
     })
     done()
   })
-}
-
-const STORE_PATIENCE_MS = 2_000
-
-/** A store that does not answer in time is away, whatever it does later. */
-async function storeAnswers({ store }: FastifyInstance): Promise<Check> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Error('it does not answer')), STORE_PATIENCE_MS)
-  })
-  const detail = await Promise.race([store.clock().then(() => null), late]).catch((error: Error) => error.message)
-  clearTimeout(timer)
-  return { name: 'store', ok: detail === null, detail: detail ?? 'it answers' }
-}
-
-/** The route's template: a raw path would give every id a series of its own. */
-function routeOf(request: FastifyRequest): string {
-  return request.routeOptions.url ?? 'none'
 }
 
 export default fp(ops, { name: 'ops', fastify: '5.x' })

@@ -16,6 +16,8 @@ export type FoundSecret = {
   hash: string
   /** Its mac proves that we wrote it. */
   isProven: boolean
+  /** Something else of it was changed by somebody. */
+  isSpoiled?: true
 }
 
 export type GatheredKey = {
@@ -74,7 +76,7 @@ export function reconcileKey(facts: GatheredKey, now: number): KeyDecision {
   const current = versions.find((version) => version.revision === revision)
   if (isUsable && !current) return next({ step: 'mint', revision })
   const { secretName } = key.spec
-  const isSynced = isUsable && current !== undefined && secret?.keyId === current.id && secret.hash === current.hash && secret.isProven
+  const isSynced = isUsable && current !== undefined && secret?.keyId === current.id && secret.hash === current.hash && secret.isProven && !secret.isSpoiled
   if (isUsable && current && secretName !== undefined && !isSynced && obstacle === null) return next({ step: 'putSecret', name: secretName, version: current })
   if (isUsable && current?.state === 'pending' && (isSynced || secretName === undefined)) {
     return next({ step: 'set', id: current.id, change: { state: 'active' }, tell: [] })

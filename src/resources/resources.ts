@@ -133,11 +133,41 @@ export type Resources = {
   status(ref: Ref): Promise<PlanStatus | ApiKeyStatus | null>
   /** Writes the key's Secret of that name if it differs from what is there. */
   putSecret(owner: ApiKeyResource, name: string, secret: KeySecret): Promise<SecretOutcome>
-  /** The Secret of that name if `owner` owns it. */
-  secret(owner: Ref & { uid: string }, name: string): Promise<KeySecret | null>
+  /** The Secret of that name if `owner` owns it. `isSpoiled`: something beside what it holds is not as `putSecret` writes it. */
+  secret(owner: Ref & { uid: string }, name: string): Promise<(KeySecret & { isSpoiled?: true }) | null>
   /** Removes every Secret owned by that ApiKey. */
   removeSecrets(owner: Ref & { uid: string }): Promise<void>
+  /** From now on the ApiKey, once deleted, stays until `release`; `get` and `list` no longer show it then. Do so before anything of it exists. `gone`: too late. */
+  retain(owner: Ref & { uid: string }): Promise<'retained' | 'gone'>
+  /** Nothing of a deleted ApiKey is left, it may go. */
+  release(owner: Ref & { uid: string }): Promise<void>
+  /** The deleted resource of that name that waits for its release, or null. */
+  going(ref: Ref): { uid: string } | null
+  /**
+   * Begins to try to become the one controller that acts on this source; `changed` tells each time that it became or ceased to be. A source that is ours alone says
+   * so at once.
+   */
+  lead(changed: (isLeading: boolean) => void): Promise<void>
+  /** Lets another one lead, once nothing is under way here. */
+  resign(): Promise<void>
+  /** What happened between us and a server; null where there is none. */
+  figures(): SourceFigures | null
   close(): Promise<void>
+}
+
+/** Counts since the start. */
+export type SourceFigures = {
+  requests: { method: string; code: string; count: number }[]
+  lists: number
+  /** Watches begun. */
+  watches: number
+  /** Lists and watches that failed. */
+  failures: number
+  /** Changes that a watch had passed without telling, and a list found. */
+  missed: number
+  /** Since a watch last said anything; null before the first. */
+  lastEventAgeMs: number | null
+  isLeading: boolean
 }
 
 export type ResourcesConfig = {
@@ -149,11 +179,17 @@ export type ResourcesConfig = {
 }
 
 /**
- * Opens the source named by `url`: `files:<folder>`. Throws `Unavailable` if the declarations cannot be read now, and an Error whose sentence tells the operator
+ * Opens the source named by `url`: `files:<folder>` or `kubernetes:[?namespace=a,b]`. Throws `Unavailable` if the declarations cannot be read now, and an Error whose sentence tells the operator
  * what to do if trying again would not help.
  */
 export async function openResources(config: ResourcesConfig): Promise<Resources> {
-  if (!config.url.startsWith('files:')) throw new Error(`RESOURCES_URL has the unknown scheme ${config.url.split(':')[0]}: it may be files:<folder>.`)
-  const { openFiles } = await import('./files/files.ts')
-  return openFiles(config)
+  if (config.url.startsWith('files:')) {
+    const { openFiles } = await import('./files/files.ts')
+    return openFiles(config)
+  }
+  if (config.url.startsWith('kubernetes:')) {
+    const { openKubernetes } = await import('./kubernetes/kubernetes.ts')
+    return openKubernetes(config)
+  }
+  throw new Error(`RESOURCES_URL has the unknown scheme ${config.url.split(':')[0]}: it may be files:<folder> or kubernetes:.`)
 }

@@ -75,12 +75,23 @@ export type Store = Declarations & TaskStore & {
 }
 
 /**
- * Opens the store named by `url`: `sqlite:<file>`. Brings its schema up to date. Throws `Unavailable` if the store cannot be reached now,
- * and an Error whose sentence tells the operator what to do if trying again would not help: a damaged file, a folder that cannot be
- * written, a schema newer than this program.
+ * Opens the store named by `url`: `sqlite:<file>` or `mongodb://<host>/<database>`. Brings its schema up to date. Throws `Unavailable` if the
+ * store cannot be reached now, and an Error whose sentence tells the operator what to do if trying again would not help: a damaged file, a
+ * folder that cannot be written, credentials that are refused, a schema newer than this program.
  */
 export async function openStore(url: string, options: ChangeOptions = {}): Promise<Store> {
-  if (!url.startsWith('sqlite:')) throw new Error(`STORE_URL has the unknown scheme ${url.split(':')[0]}: it may be sqlite:<file>.`)
-  const { openSqlite } = await import('./sqlite/sqlite.ts')
-  return openSqlite(url.slice('sqlite:'.length), options)
+  const scheme = url.split(':')[0] ?? ''
+  switch (scheme) {
+    case 'sqlite': {
+      const { openSqlite } = await import('./sqlite/sqlite.ts')
+      return openSqlite(url.slice('sqlite:'.length), options)
+    }
+    case 'mongodb':
+    case 'mongodb+srv': {
+      const { openMongodb } = await import('./mongodb/mongodb.ts')
+      return openMongodb(url, options)
+    }
+    default:
+      throw new Error(`STORE_URL has the unknown scheme ${scheme}: it may be sqlite:<file> or mongodb://<host>/<database>.`)
+  }
 }

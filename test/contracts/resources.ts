@@ -7,8 +7,10 @@ type Document = Record<string, unknown>
 
 /** Empty at first: a source, and what an operator does to it. The place closes what it opened. */
 export type Place = {
+  /** What a namespace is really called here: a source may be shared by several tests. */
+  namespace(name: 'acme' | 'globex' | 'other'): string
   open(): Promise<Resources>
-  /** Declares these, in place of earlier ones of the same names. May reject if the source refuses at once. */
+  /** Those of the namespace `acme` go to what that is really called. Declares these, in place of earlier ones of the same names. May reject if the source refuses at once. */
   declare(...documents: Document[]): Promise<void>
   withdraw(ref: Ref): Promise<void>
   /** Resolves when the source has seen everything that was done so far. */
@@ -21,19 +23,20 @@ export type Place = {
   tamper(namespace: string, name: string): Promise<void>
 }
 
-const STUDIO: Ref = { kind: 'Plan', namespace: 'acme', name: 'studio' }
-const CI: Ref = { kind: 'ApiKey', namespace: 'acme', name: 'ci' }
+const studio = (place: Place): Ref => ({ kind: 'Plan', namespace: place.namespace('acme'), name: 'studio' })
+const ci = (place: Place, name = 'ci'): Ref => ({ kind: 'ApiKey', namespace: place.namespace('acme'), name })
 const SECRET: KeySecret = { apiKey: 'svc_live_first', keyId: 'uid-0', mac: 'aa' }
 
 /** Opened and watching, with everything that was told so far. */
 async function watching(place: Place): Promise<{ resources: Resources; told: string[] }> {
   const resources = await place.open()
   const told: string[] = []
-  await resources.watch(({ kind, namespace, name }) => told.push(`${kind} ${namespace}/${name}`))
+  const acme = place.namespace('acme')
+  await resources.watch(({ kind, namespace, name }) => told.push(`${kind} ${namespace === acme ? 'acme' : namespace}/${name}`))
   return { resources, told }
 }
 
-function keyOf(resources: Resources, ref = CI): ApiKeyResource {
+function keyOf(resources: Resources, ref: Ref): ApiKeyResource {
   const resource = resources.get(ref)
   if (resource?.kind !== 'ApiKey') throw new Error(`${ref.name} is no ApiKey`)
   return resource
@@ -54,36 +57,36 @@ const declaring: Promises<Place> = {
     const { resources, told } = await watching(place)
     t.same([...new Set(told)].sort(), ['ApiKey acme/ci', 'Plan acme/studio'])
     t.match(resources.health(), { ok: true, detail: String })
-    t.match(resources.get(STUDIO), { kind: 'Plan', metadata: { name: 'studio', namespace: 'acme', generation: 1 }, spec: { state: 'Active', media: { maxConcurrentTasks: 4 } } })
-    t.ok(resources.get(STUDIO)?.metadata.uid)
-    t.ok(Date.parse(resources.get(STUDIO)?.metadata.creationTimestamp ?? '') > 0)
-    t.equal(resources.get({ ...STUDIO, namespace: 'other' }), null)
+    t.match(resources.get(studio(place)), { kind: 'Plan', metadata: { name: 'studio', namespace: place.namespace('acme'), generation: 1 }, spec: { state: 'Active', media: { maxConcurrentTasks: 4 } } })
+    t.ok(resources.get(studio(place))?.metadata.uid)
+    t.ok(Date.parse(resources.get(studio(place))?.metadata.creationTimestamp ?? '') > 0)
+    t.equal(resources.get({ ...studio(place), namespace: place.namespace('other') }), null)
   },
 
   'resources are listed by kind and by namespace': async (t, place) => {
-    const elsewhere = { ...codingPlan('coder'), metadata: { name: 'coder', namespace: 'globex' } }
+    const elsewhere = { ...codingPlan('coder'), metadata: { name: 'coder', namespace: place.namespace('globex') } }
     await place.declare(mediaPlan('studio'), apiKey('ci', 'studio'), elsewhere)
     const { resources } = await watching(place)
     t.same(resources.list('Plan').map(({ metadata }) => metadata.name).sort(), ['coder', 'studio'])
-    t.same(resources.list('Plan', 'globex').map(({ metadata }) => metadata.name), ['coder'])
-    t.same(resources.list('ApiKey', 'globex'), [])
+    t.same(resources.list('Plan', place.namespace('globex')).map(({ metadata }) => metadata.name), ['coder'])
+    t.same(resources.list('ApiKey', place.namespace('globex')), [])
   },
 
   'a change is told and raises the generation; the identity stays': async (t, place) => {
     await place.declare(mediaPlan('studio'))
     const { resources, told } = await watching(place)
-    const before = resources.get(STUDIO)
+    const before = resources.get(studio(place))
     told.length = 0
     await place.declare(mediaPlan('studio', { state: 'Suspended' }))
     await place.settle()
     t.same([...new Set(told)], ['Plan acme/studio'])
-    t.match(resources.get(STUDIO), { metadata: { uid: before?.metadata.uid, generation: 2, creationTimestamp: before?.metadata.creationTimestamp }, spec: { state: 'Suspended' } })
+    t.match(resources.get(studio(place)), { metadata: { uid: before?.metadata.uid, generation: 2, creationTimestamp: before?.metadata.creationTimestamp }, spec: { state: 'Suspended' } })
     await place.declare(mediaPlan('studio', { requestsPerMinute: 600, state: 'Suspended' }))
     await place.settle()
-    t.equal(resources.get(STUDIO)?.metadata.generation, 2, 'saying a default changes nothing')
-    await place.declare({ ...mediaPlan('studio', { state: 'Suspended' }), metadata: { name: 'studio', namespace: 'acme', labels: { tier: 'gold' } } })
+    t.equal(resources.get(studio(place))?.metadata.generation, 2, 'saying a default changes nothing')
+    await place.declare({ ...mediaPlan('studio', { state: 'Suspended' }), metadata: { name: 'studio', namespace: place.namespace('acme'), labels: { tier: 'gold' } } })
     await place.settle()
-    t.match(resources.get(STUDIO), { metadata: { generation: 2, labels: { tier: 'gold' } } })
+    t.match(resources.get(studio(place)), { metadata: { generation: 2, labels: { tier: 'gold' } } })
   },
 
   'a change that breaks a rule is not there': async (t, place) => {
@@ -92,38 +95,38 @@ const declaring: Promises<Place> = {
     for (const document of [mediaPlan('studio'), mediaPlan('studio', { state: 'Retired', requestsPerMinute: 0 })]) {
       await place.declare(document).catch(() => {})
       await place.settle()
-      t.match(resources.get(STUDIO), { metadata: { generation: 1 }, spec: { state: 'Retired', requestsPerMinute: 600 } })
+      t.match(resources.get(studio(place)), { metadata: { generation: 1 }, spec: { state: 'Retired', requestsPerMinute: 600 } })
     }
   },
 
   'what goes is told and gone, and what comes under its name is another': async (t, place) => {
     await place.declare(mediaPlan('studio'))
     const { resources, told } = await watching(place)
-    const before = resources.get(STUDIO)
+    const before = resources.get(studio(place))
     told.length = 0
-    await place.withdraw(STUDIO)
+    await place.withdraw(studio(place))
     await place.settle()
     t.same([...new Set(told)], ['Plan acme/studio'])
-    t.equal(resources.get(STUDIO), null)
+    t.equal(resources.get(studio(place)), null)
     t.same(resources.list('Plan'), [])
     await place.declare(mediaPlan('studio', { product: 'Room' }))
     await place.settle()
-    t.match(resources.get(STUDIO), { metadata: { generation: 1 }, spec: { product: 'Room' } }, 'a new resource is bound by nothing of the old one')
-    t.not(resources.get(STUDIO)?.metadata.uid, before?.metadata.uid)
+    t.match(resources.get(studio(place)), { metadata: { generation: 1 }, spec: { product: 'Room' } }, 'a new resource is bound by nothing of the old one')
+    t.not(resources.get(studio(place))?.metadata.uid, before?.metadata.uid)
   },
 
   'a restart changes nothing, and sees what went meanwhile': async (t, place) => {
     await place.declare(mediaPlan('studio'), apiKey('ci', 'studio'))
     const first = await watching(place)
-    const [plan, key] = [first.resources.get(STUDIO), first.resources.get(CI)]
+    const [plan, key] = [first.resources.get(studio(place)), first.resources.get(ci(place))]
     await first.resources.close()
-    await place.withdraw(CI)
+    await place.withdraw(ci(place))
     await place.declare(mediaPlan('studio', { displayName: 'New' }))
     const { resources, told } = await watching(place)
     await place.settle()
-    t.match(resources.get(STUDIO), { metadata: { uid: plan?.metadata.uid, creationTimestamp: plan?.metadata.creationTimestamp, generation: 2 } })
+    t.match(resources.get(studio(place)), { metadata: { uid: plan?.metadata.uid, creationTimestamp: plan?.metadata.creationTimestamp, generation: 2 } })
     t.ok(key)
-    t.equal(resources.get(CI), null)
+    t.equal(resources.get(ci(place)), null)
     t.ok(told.includes('Plan acme/studio'))
   },
 }
@@ -132,60 +135,60 @@ const writing: Promises<Place> = {
   'a status is read as it was written, and goes with its resource': async (t, place) => {
     await place.declare(mediaPlan('studio'), apiKey('ci', 'studio'))
     const { resources } = await watching(place)
-    t.equal(await resources.status(CI), null)
-    t.equal(await resources.setStatus(CI, ready('one')), true)
-    t.same(await resources.status(CI), ready('one'))
-    t.equal(await resources.setStatus(CI, ready('two')), true)
-    t.same(await resources.status(CI), ready('two'))
-    t.equal(resources.get(CI)?.metadata.generation, 1, 'a status is no change')
-    await place.withdraw(CI)
+    t.equal(await resources.status(ci(place)), null)
+    t.equal(await resources.setStatus(ci(place), ready('one')), true)
+    t.same(await resources.status(ci(place)), ready('one'))
+    t.equal(await resources.setStatus(ci(place), ready('two')), true)
+    t.same(await resources.status(ci(place)), ready('two'))
+    t.equal(resources.get(ci(place))?.metadata.generation, 1, 'a status is no change')
+    await place.withdraw(ci(place))
     await place.settle()
-    t.equal(await resources.setStatus(CI, ready('late')), false)
-    t.equal(await resources.status(CI), null)
+    t.equal(await resources.setStatus(ci(place), ready('late')), false)
+    t.equal(await resources.status(ci(place)), null)
   },
 
   'a Secret is written once, read back, and removed with all that the key owns': async (t, place) => {
     await place.declare(apiKey('ci', 'studio', { secretName: 'ci-key' }))
     const { resources } = await watching(place)
-    const key = keyOf(resources)
+    const key = keyOf(resources, ci(place))
     t.equal(await resources.secret(ownerOf(key), 'ci-key'), null)
     t.equal(await resources.putSecret(key, 'ci-key', SECRET), 'written')
     t.equal(await resources.putSecret(key, 'ci-key', SECRET), 'unchanged')
     t.same(await resources.secret(ownerOf(key), 'ci-key'), SECRET)
-    t.same(await place.secretEntries('acme', 'ci-key'), { 'api-key': SECRET.apiKey, 'key-id': SECRET.keyId })
+    t.same(await place.secretEntries(place.namespace('acme'), 'ci-key'), { 'api-key': SECRET.apiKey, 'key-id': SECRET.keyId })
     const rotated = { apiKey: 'svc_live_second', keyId: 'uid-1', mac: 'bb' }
     t.equal(await resources.putSecret(key, 'ci-key', rotated), 'written')
     t.same(await resources.secret(ownerOf(key), 'ci-key'), rotated)
     await resources.removeSecrets(ownerOf(key))
     await resources.removeSecrets(ownerOf(key))
     t.equal(await resources.secret(ownerOf(key), 'ci-key'), null)
-    t.equal(await place.secretEntries('acme', 'ci-key'), null)
+    t.equal(await place.secretEntries(place.namespace('acme'), 'ci-key'), null)
   },
 
   'a Secret of somebody else is neither read, written nor removed': async (t, place) => {
     await place.declare(apiKey('ci', 'studio', { secretName: 'shared' }), apiKey('other', 'studio', { secretName: 'shared' }))
-    await place.makeForeignSecret('acme', 'foreign')
+    await place.makeForeignSecret(place.namespace('acme'), 'foreign')
     const { resources } = await watching(place)
-    const [key, other] = [keyOf(resources), keyOf(resources, { ...CI, name: 'other' })]
-    const foreign = await place.secretEntries('acme', 'foreign')
+    const [key, other] = [keyOf(resources, ci(place)), keyOf(resources, ci(place, 'other'))]
+    const foreign = await place.secretEntries(place.namespace('acme'), 'foreign')
     t.equal(await resources.putSecret(key, 'foreign', SECRET), 'conflict')
     t.equal(await resources.secret(ownerOf(key), 'foreign'), null)
     t.equal(await resources.putSecret(key, 'shared', SECRET), 'written')
     t.equal(await resources.putSecret(other, 'shared', { ...SECRET, apiKey: 'stolen' }), 'conflict')
     t.equal(await resources.secret(ownerOf(other), 'shared'), null)
     await resources.removeSecrets(ownerOf(other))
-    t.same(await place.secretEntries('acme', 'foreign'), foreign)
-    t.match(await place.secretEntries('acme', 'shared'), { 'api-key': SECRET.apiKey })
+    t.same(await place.secretEntries(place.namespace('acme'), 'foreign'), foreign)
+    t.match(await place.secretEntries(place.namespace('acme'), 'shared'), { 'api-key': SECRET.apiKey })
   },
 
   'a Secret that somebody changed by hand is told, and can be put right': async (t, place) => {
     await place.declare(apiKey('ci', 'studio', { secretName: 'ci-key' }))
     const { resources, told } = await watching(place)
-    const key = keyOf(resources)
+    const key = keyOf(resources, ci(place))
     await resources.putSecret(key, 'ci-key', SECRET)
     await place.settle()
     told.length = 0
-    await place.tamper('acme', 'ci-key')
+    await place.tamper(place.namespace('acme'), 'ci-key')
     await place.settle()
     t.same([...new Set(told)], ['ApiKey acme/ci'])
     t.equal(await resources.putSecret(key, 'ci-key', SECRET), 'written')
@@ -195,14 +198,14 @@ const writing: Promises<Place> = {
   'a key that is gone leaves no Secret behind, and gets none any more': async (t, place) => {
     await place.declare(apiKey('ci', 'studio', { secretName: 'ci-key' }))
     const { resources } = await watching(place)
-    const key = keyOf(resources)
+    const key = keyOf(resources, ci(place))
     await resources.putSecret(key, 'ci-key', SECRET)
-    await place.withdraw(CI)
+    await place.withdraw(ci(place))
     await place.settle()
     await resources.removeSecrets(ownerOf(key))
-    t.equal(await place.secretEntries('acme', 'ci-key'), null)
+    t.equal(await place.secretEntries(place.namespace('acme'), 'ci-key'), null)
     t.equal(await resources.putSecret(key, 'ci-key', SECRET), 'gone')
-    t.equal(await place.secretEntries('acme', 'ci-key'), null)
+    t.equal(await place.secretEntries(place.namespace('acme'), 'ci-key'), null)
   },
 
   'closing twice is harmless': async (t, place) => {

@@ -1,4 +1,5 @@
 /** What a client of the Coding Plan API sends and sees, with nothing but HTTP. */
+import { eventually } from './eventually.ts'
 import type { Program } from './program.ts'
 
 /** The members of an answer that the flows look at are looked up by path: `at(body, 'error', 'code')`. */
@@ -65,9 +66,12 @@ export async function all(stream: AsyncGenerator<Event>): Promise<Event[]> {
   return seen
 }
 
-/** What the session and the weekly window have used. */
-export async function used(program: Program, key: string): Promise<{ session: number; weekly: number }> {
-  const { status, body } = await get(program, key, '/v1/usage')
-  if (status !== 200) throw new Error(`GET /v1/usage answered ${status}: ${JSON.stringify(body)}`)
-  return { session: Number(at(body, 'session', 'used')), weekly: Number(at(body, 'weekly', 'used')) }
+/** What the session and the weekly window have used, once nothing is reserved: an answer ends before it is charged. */
+export function used(program: Program, key: string): Promise<{ session: number; weekly: number }> {
+  return eventually('the settlement of what was answered', async () => {
+    const { status, body } = await get(program, key, '/v1/usage')
+    if (status !== 200) throw new Error(`GET /v1/usage answered ${status}: ${JSON.stringify(body)}`)
+    const isSettled = at(body, 'session', 'reserved') === 0
+    return isSettled ? { session: Number(at(body, 'session', 'used')), weekly: Number(at(body, 'weekly', 'used')) } : null
+  })
 }

@@ -3,167 +3,177 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { need } from '../servers/client.ts'
 import { at, used } from './calls.ts'
 import { eventually } from './eventually.ts'
 import { apiKey, codingPlan, declare } from './manifests.ts'
-import { start } from './program.ts'
 import { run } from './run.ts'
+import { SIDES, SIDE_TIMEOUT_MS, type Start } from './sides.ts'
 
 const MESSAGES = [{ role: 'user', content: 'Say hello' }]
 
-const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
-await declare(folder, 'team', codingPlan('team'), apiKey('team-key', 'team'))
-await declare(folder, 'tiny', codingPlan('tiny', {}, { sessionWindow: { tokens: 1, durationSeconds: 18_000 } }), apiKey('tiny-key', 'tiny'), apiKey('tiny-codex', 'tiny'))
-await declare(folder, 'paused', codingPlan('paused'), apiKey('paused-key', 'paused'))
-const program = await start({ folder })
-t.teardown(async () => {
-  await program.kill()
-  await rm(folder, { recursive: true, force: true })
-})
-const baseURL = `${program.url}/v1`
-
-t.test('the OpenAI SDK for JavaScript', async (t) => {
-  const path = need(t, 'openai-node')
-  if (path === null) return
-  // The SDK is outside of this package, so that its types are not known here: what it gives is `any`.
-  const { default: OpenAI, AuthenticationError, NotFoundError, PermissionDeniedError, RateLimitError } = await import(pathToFileURL(path).href)
-  const client = new OpenAI({ baseURL, apiKey: await program.key('team-key') })
-
-  t.test('completes a chat, whole and streamed', async (t) => {
-    const whole = await client.chat.completions.create({ model: 'svc-code', messages: MESSAGES })
-    t.equal(whole.model, 'svc-code')
-    t.ok(whole.usage.total_tokens > 0)
-    const stream = client.chat.completions.stream({ model: 'svc-code', messages: MESSAGES, stream_options: { include_usage: true } })
-    t.equal(await stream.finalContent(), whole.choices[0].message.content)
-    t.same((await stream.totalUsage()).total_tokens, whole.usage.total_tokens)
+t.setTimeout(SIDE_TIMEOUT_MS)
+for (const side of SIDES) {
+  t.test(`${side.name}: clients`, { timeout: SIDE_TIMEOUT_MS }, async (t) => {
+    const start = await side.open(t)
+    if (start) await clients(t, start)
   })
-
-  t.test('creates a response, whole and streamed', async (t) => {
-    const whole = await client.responses.create({ model: 'svc-code', input: 'Say hello' })
-    t.ok(whole.output_text.length > 0)
-    const stream = client.responses.stream({ model: 'svc-code', input: 'Say hello' })
-    t.equal((await stream.finalResponse()).output_text, whole.output_text)
-  })
-
-  t.test('gets a tool called, and answers with its result, on both endpoints', async (t) => {
-    const parameters = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'], additionalProperties: false }
-    const question = 'call get_weather {"city":"Paris"}'
-    const asked = { model: 'svc-code', messages: [{ role: 'user', content: question }], tools: [{ type: 'function', function: { name: 'get_weather', parameters, strict: true } }] }
-    const whole = await client.chat.completions.create(asked)
-    t.match(whole.choices[0], { finish_reason: 'tool_calls', message: { tool_calls: [{ type: 'function', function: { name: 'get_weather' } }] } })
-    const stream = client.chat.completions.stream(asked)
-    const { choices: [choice] } = await stream.finalChatCompletion()
-    const [call] = choice.message.tool_calls
-    t.same(JSON.parse(call.function.arguments), { city: 'Paris' })
-    const result = { role: 'tool', tool_call_id: call.id, content: 'sunny' }
-    const done = await client.chat.completions.create({ ...asked, messages: [...asked.messages, choice.message, result] })
-    t.equal(done.choices[0].finish_reason, 'stop')
-
-    const request = { model: 'svc-code', input: [{ role: 'user', content: question }], tools: [{ type: 'function', name: 'get_weather', parameters, strict: true }] }
-    const { output } = await client.responses.stream(request).finalResponse()
-    t.match(output, [{ type: 'function_call', name: 'get_weather' }])
-    t.same(JSON.parse(output[0].arguments), { city: 'Paris' })
-    const input = [...request.input, ...output, { type: 'function_call_output', call_id: output[0].call_id, output: 'sunny' }]
-    t.ok((await client.responses.create({ ...request, input })).output_text.length > 0)
-  })
-
-  t.test('sees the one model', async (t) => {
-    t.match((await client.models.list()).data, [{ id: 'svc-code' }])
-    t.match(await client.models.retrieve('svc-code'), { id: 'svc-code' })
-  })
-
-  t.test('gets its own class of error for each refusal', async (t) => {
-    const create = (key: string, model = 'svc-code') => new OpenAI({ baseURL, apiKey: key }).chat.completions.create({ model, messages: MESSAGES })
-    await t.rejects(create('svc_live_wrong'), { constructor: AuthenticationError, status: 401, code: 'invalid_api_key' })
-    await t.rejects(create(await program.key('team-key'), 'other'), { constructor: NotFoundError, status: 404, code: 'model_not_found' })
-    const tiny = await program.key('tiny-key')
-    await create(tiny)
-    await t.rejects(create(tiny), { constructor: RateLimitError, status: 429, code: 'session_limit_reached', type: 'usage_limit_reached' })
-    const paused = await program.key('paused-key')
-    await declare(folder, 'paused', codingPlan('paused', { state: 'Suspended' }), apiKey('paused-key', 'paused'))
-    const refusal = await eventually('the suspension', () => create(paused).then(() => null, (error: Error) => error))
-    t.match(refusal, { constructor: PermissionDeniedError, status: 403, code: 'plan_inactive' })
-  })
-})
-
-t.test('the OpenAI SDK for Python completes chats and responses, whole and streamed', async (t) => {
-  const python = need(t, 'openai-python')
-  if (python === null) return
-  const env = { OPENAI_BASE_URL: baseURL, OPENAI_API_KEY: await program.key('team-key') }
-  const { code, stdout, stderr } = await run(python, [join(import.meta.dirname, 'openai_client.py')], { cwd: folder, env })
-  t.equal(code, 0, stderr)
-  const seen = JSON.parse(stdout)
-  t.match(seen, { models: ['svc-code'], last_event: 'response.completed', refused: 'model_not_found' })
-  t.ok(seen.chat.length > 0 && seen.response.length > 0)
-  t.equal(seen.chat_stream, seen.chat)
-  t.equal(seen.chat_stream_tokens, seen.chat_tokens)
-  t.equal(seen.response_stream, seen.response)
-})
-
-/** Codex as its users configure it, but for what would look beyond this machine. */
-const CODEX_CONFIG = `
-model = "svc-code"
-model_provider = "tollgate"
-check_for_update_on_startup = false
-
-[model_providers.tollgate]
-name = "Tollgate"
-base_url = "${baseURL}"
-env_key = "TOLLGATE_API_KEY"
-wire_api = "responses"
-
-[analytics]
-enabled = false
-
-[features]
-plugins = false
-apps = false
-`
-
-/** Runs \`codex exec\` with this prompt in a new folder. Its sandbox is off, since it needs rights that a container lacks; what runs is ours. */
-async function codex(path: string, key: string, prompt: string, config = CODEX_CONFIG) {
-  const home = await mkdtemp(join(folder, 'codex-'))
-  const work = join(home, 'work')
-  await mkdir(work)
-  await writeFile(join(home, 'config.toml'), config)
-  const args = [path, 'exec', '--json', '--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox', prompt]
-  const { code, stdout, stderr } = await run(process.execPath, args, { cwd: work, env: { HOME: home, CODEX_HOME: home, TOLLGATE_API_KEY: key } })
-  const said: Record<string, unknown>[] = stdout.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line))
-  return { work, code, said, stderr }
 }
 
-t.test('Codex CLI', async (t) => {
-  const path = need(t, 'codex')
-  if (path === null) return
+async function clients(t: Test, start: Start): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  await declare(folder, 'team', codingPlan('team'), apiKey('team-key', 'team'))
+  await declare(folder, 'tiny', codingPlan('tiny', {}, { sessionWindow: { tokens: 1, durationSeconds: 18_000 } }), apiKey('tiny-key', 'tiny'), apiKey('tiny-codex', 'tiny'))
+  await declare(folder, 'paused', codingPlan('paused'), apiKey('paused-key', 'paused'))
+  const program = await start({ folder, roles: ['controller', 'gateway'] })
+  t.teardown(async () => {
+    await program.kill()
+    await rm(folder, { recursive: true, force: true })
+  })
+  const baseURL = `${program.url}/v1`
 
-  t.test('completes a turn with a tool call, and the turn is charged', async (t) => {
-    const key = await program.key('team-key')
-    const before = await used(program, key)
-    const { work, code, said, stderr } = await codex(path, key, 'call exec_command {"cmd":"echo made by a tool > made.txt"}')
+  t.test('the OpenAI SDK for JavaScript', async (t) => {
+    const path = need(t, 'openai-node')
+    if (path === null) return
+    // The SDK is outside of this package, so that its types are not known here: what it gives is `any`.
+    const { default: OpenAI, AuthenticationError, NotFoundError, PermissionDeniedError, RateLimitError } = await import(pathToFileURL(path).href)
+    const client = new OpenAI({ baseURL, apiKey: await program.key('team-key') })
+
+    t.test('completes a chat, whole and streamed', async (t) => {
+      const whole = await client.chat.completions.create({ model: 'svc-code', messages: MESSAGES })
+      t.equal(whole.model, 'svc-code')
+      t.ok(whole.usage.total_tokens > 0)
+      const stream = client.chat.completions.stream({ model: 'svc-code', messages: MESSAGES, stream_options: { include_usage: true } })
+      t.equal(await stream.finalContent(), whole.choices[0].message.content)
+      t.same((await stream.totalUsage()).total_tokens, whole.usage.total_tokens)
+    })
+
+    t.test('creates a response, whole and streamed', async (t) => {
+      const whole = await client.responses.create({ model: 'svc-code', input: 'Say hello' })
+      t.ok(whole.output_text.length > 0)
+      const stream = client.responses.stream({ model: 'svc-code', input: 'Say hello' })
+      t.equal((await stream.finalResponse()).output_text, whole.output_text)
+    })
+
+    t.test('gets a tool called, and answers with its result, on both endpoints', async (t) => {
+      const parameters = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'], additionalProperties: false }
+      const question = 'call get_weather {"city":"Paris"}'
+      const asked = { model: 'svc-code', messages: [{ role: 'user', content: question }], tools: [{ type: 'function', function: { name: 'get_weather', parameters, strict: true } }] }
+      const whole = await client.chat.completions.create(asked)
+      t.match(whole.choices[0], { finish_reason: 'tool_calls', message: { tool_calls: [{ type: 'function', function: { name: 'get_weather' } }] } })
+      const stream = client.chat.completions.stream(asked)
+      const { choices: [choice] } = await stream.finalChatCompletion()
+      const [call] = choice.message.tool_calls
+      t.same(JSON.parse(call.function.arguments), { city: 'Paris' })
+      const result = { role: 'tool', tool_call_id: call.id, content: 'sunny' }
+      const done = await client.chat.completions.create({ ...asked, messages: [...asked.messages, choice.message, result] })
+      t.equal(done.choices[0].finish_reason, 'stop')
+
+      const request = { model: 'svc-code', input: [{ role: 'user', content: question }], tools: [{ type: 'function', name: 'get_weather', parameters, strict: true }] }
+      const { output } = await client.responses.stream(request).finalResponse()
+      t.match(output, [{ type: 'function_call', name: 'get_weather' }])
+      t.same(JSON.parse(output[0].arguments), { city: 'Paris' })
+      const input = [...request.input, ...output, { type: 'function_call_output', call_id: output[0].call_id, output: 'sunny' }]
+      t.ok((await client.responses.create({ ...request, input })).output_text.length > 0)
+    })
+
+    t.test('sees the one model', async (t) => {
+      t.match((await client.models.list()).data, [{ id: 'svc-code' }])
+      t.match(await client.models.retrieve('svc-code'), { id: 'svc-code' })
+    })
+
+    t.test('gets its own class of error for each refusal', async (t) => {
+      const create = (key: string, model = 'svc-code') => new OpenAI({ baseURL, apiKey: key }).chat.completions.create({ model, messages: MESSAGES })
+      await t.rejects(create('svc_live_wrong'), { constructor: AuthenticationError, status: 401, code: 'invalid_api_key' })
+      await t.rejects(create(await program.key('team-key'), 'other'), { constructor: NotFoundError, status: 404, code: 'model_not_found' })
+      const tiny = await program.key('tiny-key')
+      await create(tiny)
+      await t.rejects(create(tiny), { constructor: RateLimitError, status: 429, code: 'session_limit_reached', type: 'usage_limit_reached' })
+      const paused = await program.key('paused-key')
+      await declare(folder, 'paused', codingPlan('paused', { state: 'Suspended' }), apiKey('paused-key', 'paused'))
+      const refusal = await eventually('the suspension', () => create(paused).then(() => null, (error: Error) => error))
+      t.match(refusal, { constructor: PermissionDeniedError, status: 403, code: 'plan_inactive' })
+    })
+  })
+
+  t.test('the OpenAI SDK for Python completes chats and responses, whole and streamed', async (t) => {
+    const python = need(t, 'openai-python')
+    if (python === null) return
+    const env = { OPENAI_BASE_URL: baseURL, OPENAI_API_KEY: await program.key('team-key') }
+    const { code, stdout, stderr } = await run(python, [join(import.meta.dirname, 'openai_client.py')], { cwd: folder, env })
     t.equal(code, 0, stderr)
-    t.equal(await readFile(join(work, 'made.txt'), 'utf8'), 'made by a tool\n')
-    t.match(said.find((event) => at(event, 'item', 'type') === 'agent_message'), { item: { text: /./ } }, 'it says something after the tool ran')
-    const turn = said.at(-1)
-    t.match(turn, { type: 'turn.completed', usage: { input_tokens: Number, output_tokens: Number } })
-    const charged = (await used(program, key)).session - before.session
-    t.equal(charged, Number(at(turn, 'usage', 'input_tokens')) + Number(at(turn, 'usage', 'output_tokens')))
+    const seen = JSON.parse(stdout)
+    t.match(seen, { models: ['svc-code'], last_event: 'response.completed', refused: 'model_not_found' })
+    t.ok(seen.chat.length > 0 && seen.response.length > 0)
+    t.equal(seen.chat_stream, seen.chat)
+    t.equal(seen.chat_stream_tokens, seen.chat_tokens)
+    t.equal(seen.response_stream, seen.response)
   })
 
-  t.test('falls back to HTTPS at once where it is told to try a WebSocket', async (t) => {
-    const config = CODEX_CONFIG.replace('wire_api = "responses"', 'wire_api = "responses"\nsupports_websockets = true')
-    const { work, code, stderr } = await codex(path, await program.key('team-key'), 'call exec_command {"cmd":"echo made > made.txt"}', config)
-    t.equal(code, 0, stderr)
-    t.equal(await readFile(join(work, 'made.txt'), 'utf8'), 'made\n')
-    t.equal(stderr.match(/failed to connect/g)?.length, 1, 'it tried one')
-  })
+  /** Codex as its users configure it, but for what would look beyond this machine. */
+  const CODEX_CONFIG = `
+  model = "svc-code"
+  model_provider = "tollgate"
+  check_for_update_on_startup = false
 
-  t.test('is told when a full window opens again', async (t) => {
-    const key = await program.key('tiny-codex')
-    await codex(path, key, 'Say hello')
-    const { code, said } = await codex(path, key, 'Say hello')
-    t.equal(code, 1)
-    t.match(said.at(-1), { type: 'turn.failed', error: { message: /try again at/i } })
+  [model_providers.tollgate]
+  name = "Tollgate"
+  base_url = "${baseURL}"
+  env_key = "TOLLGATE_API_KEY"
+  wire_api = "responses"
+
+  [analytics]
+  enabled = false
+
+  [features]
+  plugins = false
+  apps = false
+  `
+
+  /** Runs \`codex exec\` with this prompt in a new folder. Its sandbox is off, since it needs rights that a container lacks; what runs is ours. */
+  async function codex(path: string, key: string, prompt: string, config = CODEX_CONFIG) {
+    const home = await mkdtemp(join(folder, 'codex-'))
+    const work = join(home, 'work')
+    await mkdir(work)
+    await writeFile(join(home, 'config.toml'), config)
+    const args = [path, 'exec', '--json', '--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox', prompt]
+    const { code, stdout, stderr } = await run(process.execPath, args, { cwd: work, env: { HOME: home, CODEX_HOME: home, TOLLGATE_API_KEY: key } })
+    const said: Record<string, unknown>[] = stdout.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line))
+    return { work, code, said, stderr }
+  }
+
+  t.test('Codex CLI', async (t) => {
+    const path = need(t, 'codex')
+    if (path === null) return
+
+    t.test('completes a turn with a tool call, and the turn is charged', async (t) => {
+      const key = await program.key('team-key')
+      const before = await used(program, key)
+      const { work, code, said, stderr } = await codex(path, key, 'call exec_command {"cmd":"echo made by a tool > made.txt"}')
+      t.equal(code, 0, stderr)
+      t.equal(await readFile(join(work, 'made.txt'), 'utf8'), 'made by a tool\n')
+      t.match(said.find((event) => at(event, 'item', 'type') === 'agent_message'), { item: { text: /./ } }, 'it says something after the tool ran')
+      const turn = said.at(-1)
+      t.match(turn, { type: 'turn.completed', usage: { input_tokens: Number, output_tokens: Number } })
+      const charged = (await used(program, key)).session - before.session
+      t.equal(charged, Number(at(turn, 'usage', 'input_tokens')) + Number(at(turn, 'usage', 'output_tokens')))
+    })
+
+    t.test('falls back to HTTPS at once where it is told to try a WebSocket', async (t) => {
+      const config = CODEX_CONFIG.replace('wire_api = "responses"', 'wire_api = "responses"\nsupports_websockets = true')
+      const { work, code, stderr } = await codex(path, await program.key('team-key'), 'call exec_command {"cmd":"echo made > made.txt"}', config)
+      t.equal(code, 0, stderr)
+      t.equal(await readFile(join(work, 'made.txt'), 'utf8'), 'made\n')
+      t.equal(stderr.match(/failed to connect/g)?.length, 1, 'it tried one')
+    })
+
+    t.test('is told when a full window opens again', async (t) => {
+      const key = await program.key('tiny-codex')
+      await codex(path, key, 'Say hello')
+      const { code, said } = await codex(path, key, 'Say hello')
+      t.equal(code, 1)
+      t.match(said.at(-1), { type: 'turn.failed', error: { message: /try again at/i } })
+    })
   })
-})
+}

@@ -6,8 +6,9 @@ import t, { type Test } from 'tap'
 import { all, answer, at, chat, events, get, post, used, type Answer, type Event } from './calls.ts'
 import { eventually } from './eventually.ts'
 import { apiKey, codingPlan, declare, withdraw } from './manifests.ts'
-import { PROGRAM, REPOSITORY, start, type Exit, type Program } from './program.ts'
+import { PROGRAM, REPOSITORY, type Exit, type Program } from './program.ts'
 import { run } from './run.ts'
+import { SIDES, SIDE_TIMEOUT_MS, type Side, type Start } from './sides.ts'
 import { openUpstream } from './upstream.ts'
 
 const MESSAGES = [{ role: 'user', content: 'Say hello to the world' }]
@@ -17,12 +18,6 @@ async function folderFor(t: Test): Promise<string> {
   await mkdir(join(folder, 'plans'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
   return folder
-}
-
-async function startFor(t: Test, folder: string, env: Record<string, string> = {}): Promise<Program> {
-  const program = await start({ folder, env })
-  t.teardown(() => program.kill())
-  return program
 }
 
 /** Declares a plan and a key of that name in a file of that name, and gives the key. */
@@ -42,240 +37,249 @@ function answers(call: () => Promise<Answer>, status: number, code?: string): Pr
   })
 }
 
-const shared = await mkdtemp(join(tmpdir(), 'tollgate-'))
-await declare(shared, 'first', codingPlan('first'), apiKey('first-key', 'first'))
-const program = await start({ folder: shared })
-t.teardown(async () => {
-  await program.kill()
-  await rm(shared, { recursive: true, force: true })
-})
-
-t.test('a fresh checkout serves its demo tenant and stops cleanly', async (t) => {
-  const folder = await folderFor(t)
-  await cp(join(REPOSITORY, 'plans'), join(folder, 'plans'), { recursive: true })
-  const demo = await startFor(t, folder)
-  const ready = JSON.parse(demo.log.find((line) => line.includes('"msg":"ready"')) ?? '{}')
-  t.ok(ready.try.length > 0, 'it says what to try')
-  const { file } = ready.keys.find((key: { file: string }) => ready.try[0].includes(key.file))
-  t.match(await chat(demo, await readFile(file, 'utf8')), { status: 200, body: { model: 'svc-code' } })
-  t.same(await demo.stop(), { code: 0, signal: null })
-})
-
-t.test('a chat completion is answered as JSON and as a stream, and both count', async (t) => {
-  const key = await program.key('first-key')
-  const before = await used(program, key)
-  const whole = await answer(await post(program, key, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES }))
-  t.match(whole, { status: 200, body: { object: 'chat.completion', model: 'svc-code', choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content: String } }] } })
-  const tokens = Number(at(whole.body, 'usage', 'total_tokens'))
-  t.ok(tokens > 0)
-  t.equal((await used(program, key)).session, before.session + tokens)
-  t.match(whole.headers.get('x-ratelimit-limit-tokens'), /^\d+$/)
-  t.match(whole.headers.get('x-codex-primary-used-percent'), /^\d/)
-
-  const response = await post(program, key, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true, stream_options: { include_usage: true } })
-  t.match(response.headers.get('content-type'), 'text/event-stream')
-  const seen = await all(events(response))
-  t.equal(seen.at(-1)?.data, '[DONE]')
-  const chunks = seen.slice(0, -1).map(({ data }) => data)
-  t.equal(chunks.map((chunk) => at(chunk, 'choices', 0, 'delta', 'content') ?? '').join(''), at(whole.body, 'choices', 0, 'message', 'content'))
-  for (const chunk of chunks) t.equal(at(chunk, 'model'), 'svc-code')
-  const streamed = Number(at(chunks.at(-1), 'usage', 'total_tokens'))
-  const sum = await eventually('the stream to be charged', async () => {
-    const { session } = await used(program, key)
-    return session > before.session + tokens ? session : null
+t.setTimeout(SIDE_TIMEOUT_MS)
+for (const side of SIDES) {
+  t.test(`${side.name}: the Coding Plan API`, { timeout: SIDE_TIMEOUT_MS }, async (t) => {
+    const start = await side.open(t)
+    if (start) await flows(t, side, start)
   })
-  t.equal(sum, before.session + tokens + streamed)
-  t.equal((await used(program, key)).weekly, before.weekly + tokens + streamed)
-})
+}
 
-t.test('a response is answered as JSON and as a stream of ordered events', async (t) => {
-  const key = await program.key('first-key')
-  const whole = await answer(await post(program, key, '/v1/responses', { model: 'svc-code', input: 'Say hello' }))
-  t.match(whole, { status: 200, body: { object: 'response', status: 'completed', model: 'svc-code', output: [{ type: 'message', role: 'assistant' }], usage: { total_tokens: Number } } })
+async function flows(t: Test, side: Side, start: Start): Promise<void> {
+  const shared = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  await declare(shared, 'first', codingPlan('first'), apiKey('first-key', 'first'))
+  const program = await startFor(t, shared)
+  t.teardown(() => rm(shared, { recursive: true, force: true }))
 
-  const seen = await all(events(await post(program, key, '/v1/responses', { model: 'svc-code', input: 'Say hello', stream: true })))
-  for (const { event, data } of seen) t.equal(event, at(data, 'type'))
-  t.same(seen.map(({ data }) => at(data, 'sequence_number')), seen.map((_, index) => index))
-  const types = seen.map(({ event }) => event)
-  t.same([...new Set(types)], [
-    'response.created', 'response.in_progress', 'response.output_item.added', 'response.content_part.added', 'response.output_text.delta',
-    'response.output_text.done', 'response.content_part.done', 'response.output_item.done', 'response.completed',
-  ])
-  const text = seen.filter(({ event }) => event === 'response.output_text.delta').map(({ data }) => at(data, 'delta')).join('')
-  t.equal(at(seen.at(-1)?.data, 'response', 'output', 0, 'content', 0, 'text'), text)
-  t.ok(Number(at(seen.at(-1)?.data, 'response', 'usage', 'total_tokens')) > 0)
-})
+  async function startFor(t: Test, folder: string, env: Record<string, string> = {}): Promise<Program> {
+    const program = await start({ folder, env, roles: ['controller', 'gateway'] })
+    t.teardown(() => program.kill())
+    return program
+  }
 
-t.test('the models are one model, and any other is not found', async (t) => {
-  const key = await program.key('first-key')
-  t.match((await get(program, key, '/v1/models')).body, { object: 'list', data: [{ id: 'svc-code', object: 'model' }] })
-  t.match(await get(program, key, '/v1/models/svc-code'), { status: 200 })
-  t.match(await get(program, key, '/v1/models/other'), { status: 404, body: { error: { code: 'model_not_found' } } })
-  t.match(await answer(await post(program, key, '/v1/chat/completions', { model: 'other', messages: MESSAGES })), { status: 404, body: { error: { code: 'model_not_found' } } })
-})
-
-t.test('without a valid key nothing is answered', async (t) => {
-  t.match(await answer(await fetch(`${program.url}/v1/models`)), { status: 401, body: { error: { code: 'invalid_api_key' } } })
-  t.match(await chat(program, 'svc_live_wrong'), { status: 401, body: { error: { code: 'invalid_api_key' } } })
-})
-
-t.test('a full session window is refused and says when it opens again', async (t) => {
-  const key = await issue(shared, program, 'tiny', {}, { sessionWindow: { tokens: 1, durationSeconds: 18_000 } })
-  t.equal((await chat(program, key)).status, 200, 'a window with room admits one request')
-  const refused = await answers(() => chat(program, key), 429)
-  t.match(refused.body, { error: { type: 'usage_limit_reached', code: 'session_limit_reached', resets_at: Number, resets_in_seconds: Number } })
-  t.equal(refused.headers.get('x-should-retry'), 'false')
-  t.equal(Number(refused.headers.get('retry-after')), at(refused.body, 'error', 'resets_in_seconds'))
-})
-
-t.test('suspending a plan stops its keys at the next request, and activating it gives the same key back', async (t) => {
-  const key = await issue(shared, program, 'paused')
-  t.equal((await chat(program, key)).status, 200)
-  await declare(shared, 'paused', codingPlan('paused', { state: 'Suspended' }), apiKey('paused-key', 'paused'))
-  await answers(() => chat(program, key), 403, 'plan_inactive')
-  await eventually('the Secret to go', async () => ((await program.keyNow('paused-key')) === null ? true : null))
-  await declare(shared, 'paused', codingPlan('paused', { state: 'Active' }), apiKey('paused-key', 'paused'))
-  await answers(() => chat(program, key), 200)
-  t.equal(await program.key('paused-key'), key)
-})
-
-t.test('a rotated key is a new one, and the old one works on beside it', async (t) => {
-  const old = await issue(shared, program, 'rotated')
-  await declare(shared, 'rotated', codingPlan('rotated'), apiKey('rotated-key', 'rotated', { rotationRevision: 1 }))
-  const fresh = await eventually('another key in the Secret', async () => {
-    const now = await program.keyNow('rotated-key')
-    return now !== null && now !== old ? now : null
+  t.test('a fresh checkout serves its demo tenant and stops cleanly', async (t) => {
+    const folder = await folderFor(t)
+    await cp(join(REPOSITORY, 'plans'), join(folder, 'plans'), { recursive: true })
+    const demo = await startFor(t, folder)
+    const said = demo.log.filter((line) => line.includes('"msg":"ready"')).map((line) => JSON.parse(line))
+    const { file } = said.flatMap(({ keys }) => keys).find(({ name }) => name === 'demo/coding')
+    if (side.name === 'embedded') t.match(said[0].try[0], file, 'it says what to try')
+    t.match(await chat(demo, await readFile(file, 'utf8')), { status: 200, body: { model: 'svc-code' } })
+    t.same(await demo.stop(), { code: 0, signal: null })
   })
-  await answers(() => chat(program, fresh), 200)
-  t.equal((await chat(program, old)).status, 200)
-  t.same(await used(program, fresh), await used(program, old), 'rotating resets no window')
-})
 
-t.test('a deleted key is unknown and its Secret is gone', async (t) => {
-  const key = await issue(shared, program, 'deleted')
-  t.equal((await chat(program, key)).status, 200)
-  await declare(shared, 'deleted', codingPlan('deleted'))
-  await answers(() => chat(program, key), 401, 'invalid_api_key')
-  await eventually('the Secret to go', async () => ((await program.keyNow('deleted-key')) === null ? true : null))
-})
+  t.test('a chat completion is answered as JSON and as a stream, and both count', async (t) => {
+    const key = await program.key('first-key')
+    const before = await used(program, key)
+    const whole = await answer(await post(program, key, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES }))
+    t.match(whole, { status: 200, body: { object: 'chat.completion', model: 'svc-code', choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content: String } }] } })
+    const tokens = Number(at(whole.body, 'usage', 'total_tokens'))
+    t.ok(tokens > 0)
+    t.equal((await used(program, key)).session, before.session + tokens)
+    t.match(whole.headers.get('x-ratelimit-limit-tokens'), /^\d+$/)
+    t.match(whole.headers.get('x-codex-primary-used-percent'), /^\d/)
 
-t.test('deleting a plan and declaring it again refills nothing', async (t) => {
-  const key = await issue(shared, program, 'again')
-  t.equal((await chat(program, key)).status, 200)
-  const before = await used(program, key)
-  t.ok(before.session > 0)
-  await withdraw(shared, 'again')
-  await answers(() => get(program, key, '/v1/usage'), 401)
-  const fresh = await issue(shared, program, 'again')
-  t.same(await used(program, fresh), before)
-})
+    const response = await post(program, key, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true, stream_options: { include_usage: true } })
+    t.match(response.headers.get('content-type'), 'text/event-stream')
+    const seen = await all(events(response))
+    t.equal(seen.at(-1)?.data, '[DONE]')
+    const chunks = seen.slice(0, -1).map(({ data }) => data)
+    t.equal(chunks.map((chunk) => at(chunk, 'choices', 0, 'delta', 'content') ?? '').join(''), at(whole.body, 'choices', 0, 'message', 'content'))
+    for (const chunk of chunks) t.equal(at(chunk, 'model'), 'svc-code')
+    const streamed = Number(at(chunks.at(-1), 'usage', 'total_tokens'))
+    t.equal((await used(program, key)).session, before.session + tokens + streamed)
+    t.equal((await used(program, key)).weekly, before.weekly + tokens + streamed)
+  })
 
-t.test('a manifest that is no YAML, or breaks a rule, changes nothing', async (t) => {
-  const key = await issue(shared, program, 'broken')
-  const file = join(shared, 'plans', 'broken.yaml')
-  const refusals = () => program.log.filter((line) => line.includes('broken')).length
-  for (const text of ['kind: Plan\n  metadata: [', JSON.stringify(codingPlan('broken', { state: 'Sleeping' }))]) {
-    const before = refusals()
-    await writeFile(file, text)
-    await eventually('the log to name the file', async () => (refusals() > before ? true : null))
+  t.test('a response is answered as JSON and as a stream of ordered events', async (t) => {
+    const key = await program.key('first-key')
+    const whole = await answer(await post(program, key, '/v1/responses', { model: 'svc-code', input: 'Say hello' }))
+    t.match(whole, { status: 200, body: { object: 'response', status: 'completed', model: 'svc-code', output: [{ type: 'message', role: 'assistant' }], usage: { total_tokens: Number } } })
+
+    const seen = await all(events(await post(program, key, '/v1/responses', { model: 'svc-code', input: 'Say hello', stream: true })))
+    for (const { event, data } of seen) t.equal(event, at(data, 'type'))
+    t.same(seen.map(({ data }) => at(data, 'sequence_number')), seen.map((_, index) => index))
+    const types = seen.map(({ event }) => event)
+    t.same([...new Set(types)], [
+      'response.created', 'response.in_progress', 'response.output_item.added', 'response.content_part.added', 'response.output_text.delta',
+      'response.output_text.done', 'response.content_part.done', 'response.output_item.done', 'response.completed',
+    ])
+    const text = seen.filter(({ event }) => event === 'response.output_text.delta').map(({ data }) => at(data, 'delta')).join('')
+    t.equal(at(seen.at(-1)?.data, 'response', 'output', 0, 'content', 0, 'text'), text)
+    t.ok(Number(at(seen.at(-1)?.data, 'response', 'usage', 'total_tokens')) > 0)
+  })
+
+  t.test('the models are one model, and any other is not found', async (t) => {
+    const key = await program.key('first-key')
+    t.match((await get(program, key, '/v1/models')).body, { object: 'list', data: [{ id: 'svc-code', object: 'model' }] })
+    t.match(await get(program, key, '/v1/models/svc-code'), { status: 200 })
+    t.match(await get(program, key, '/v1/models/other'), { status: 404, body: { error: { code: 'model_not_found' } } })
+    t.match(await answer(await post(program, key, '/v1/chat/completions', { model: 'other', messages: MESSAGES })), { status: 404, body: { error: { code: 'model_not_found' } } })
+  })
+
+  t.test('without a valid key nothing is answered', async (t) => {
+    t.match(await answer(await fetch(`${program.url}/v1/models`)), { status: 401, body: { error: { code: 'invalid_api_key' } } })
+    t.match(await chat(program, 'svc_live_wrong'), { status: 401, body: { error: { code: 'invalid_api_key' } } })
+  })
+
+  t.test('a full session window is refused and says when it opens again', async (t) => {
+    const key = await issue(shared, program, 'tiny', {}, { sessionWindow: { tokens: 1, durationSeconds: 18_000 } })
+    t.equal((await chat(program, key)).status, 200, 'a window with room admits one request')
+    const refused = await answers(() => chat(program, key), 429)
+    t.match(refused.body, { error: { type: 'usage_limit_reached', code: 'session_limit_reached', resets_at: Number, resets_in_seconds: Number } })
+    t.equal(refused.headers.get('x-should-retry'), 'false')
+    t.equal(Number(refused.headers.get('retry-after')), at(refused.body, 'error', 'resets_in_seconds'))
+  })
+
+  t.test('suspending a plan stops its keys at the next request, and activating it gives the same key back', async (t) => {
+    const key = await issue(shared, program, 'paused')
     t.equal((await chat(program, key)).status, 200)
-    t.equal(await program.keyNow('broken-key'), key)
+    await declare(shared, 'paused', codingPlan('paused', { state: 'Suspended' }), apiKey('paused-key', 'paused'))
+    await answers(() => chat(program, key), 403, 'plan_inactive')
+    await eventually('the Secret to go', async () => ((await program.keyNow('paused-key')) === null ? true : null))
+    await declare(shared, 'paused', codingPlan('paused', { state: 'Active' }), apiKey('paused-key', 'paused'))
+    await answers(() => chat(program, key), 200)
+    t.equal(await program.key('paused-key'), key)
+  })
+
+  t.test('a rotated key is a new one, and the old one works on beside it', async (t) => {
+    const old = await issue(shared, program, 'rotated')
+    await declare(shared, 'rotated', codingPlan('rotated'), apiKey('rotated-key', 'rotated', { rotationRevision: 1 }))
+    const fresh = await eventually('another key in the Secret', async () => {
+      const now = await program.keyNow('rotated-key')
+      return now !== null && now !== old ? now : null
+    })
+    await answers(() => chat(program, fresh), 200)
+    t.equal((await chat(program, old)).status, 200)
+    t.same(await used(program, fresh), await used(program, old), 'rotating resets no window')
+  })
+
+  t.test('a deleted key is unknown and its Secret is gone', async (t) => {
+    const key = await issue(shared, program, 'deleted')
+    t.equal((await chat(program, key)).status, 200)
+    await declare(shared, 'deleted', codingPlan('deleted'))
+    await answers(() => chat(program, key), 401, 'invalid_api_key')
+    await eventually('the Secret to go', async () => ((await program.keyNow('deleted-key')) === null ? true : null))
+  })
+
+  t.test('deleting a plan and declaring it again refills nothing', async (t) => {
+    const key = await issue(shared, program, 'again')
+    t.equal((await chat(program, key)).status, 200)
+    const before = await used(program, key)
+    t.ok(before.session > 0)
+    await withdraw(shared, 'again')
+    await answers(() => get(program, key, '/v1/usage'), 401)
+    const fresh = await issue(shared, program, 'again')
+    t.same(await used(program, fresh), before)
+  })
+
+  t.test('a manifest that is no YAML, or breaks a rule, changes nothing', async (t) => {
+    const key = await issue(shared, program, 'broken')
+    const file = join(shared, 'plans', 'broken.yaml')
+    const refusals = () => program.log.filter((line) => line.includes('broken')).length
+    for (const text of ['kind: Plan\n  metadata: [', JSON.stringify(codingPlan('broken', { state: 'Sleeping' }))]) {
+      const before = refusals()
+      await writeFile(file, text)
+      await eventually('the log to name the file', async () => (refusals() > before ? true : null))
+      t.equal((await chat(program, key)).status, 200)
+      t.equal(await program.keyNow('broken-key'), key)
+    }
+    await declare(shared, 'broken', codingPlan('broken', { state: 'Suspended' }), apiKey('broken-key', 'broken'))
+    await answers(() => chat(program, key), 403, 'plan_inactive')
+  })
+
+  t.test('writing a manifest again in place takes no key away, not even for a moment', async (t) => {
+    const key = await issue(shared, program, 'rewritten')
+    for (let round = 0; round < 40; round++) {
+      await declare(shared, 'rewritten', codingPlan('rewritten', { displayName: `Round ${round}` }), apiKey('rewritten-key', 'rewritten'))
+      t.equal((await get(program, key, '/v1/usage')).status, 200)
+    }
+    t.equal(await program.keyNow('rewritten-key'), key)
+  })
+
+  t.test('a killed program remembers what was used and which keys are valid', async (t) => {
+    const folder = await folderFor(t)
+    const killed = await startFor(t, folder)
+    const key = await issue(folder, killed, 'kept')
+    for (let i = 0; i < 5; i++) t.equal((await chat(killed, key)).status, 200)
+    const before = await used(killed, key)
+    t.same(await killed.kill(), { code: null, signal: 'SIGKILL' })
+    const restarted = await startFor(t, folder)
+    t.same(await used(restarted, key), before)
+    t.equal((await chat(restarted, key)).status, 200)
+    t.equal(await restarted.keyNow('kept-key'), key)
+    t.same(await restarted.stop(), { code: 0, signal: null })
+  })
+
+  t.test('health and metrics are on the operations listener only', async (t) => {
+    t.equal((await fetch(`${program.opsUrl}/livez`)).status, 200)
+    t.equal((await fetch(`${program.opsUrl}/readyz`)).status, 200)
+    const metrics = await fetch(`${program.opsUrl}/metrics`)
+    t.match(metrics.headers.get('content-type'), 'text/plain')
+    t.match(await metrics.text(), /^# HELP /m)
+    for (const path of ['/livez', '/readyz', '/metrics']) t.equal((await fetch(`${program.url}${path}`)).status, 404)
+  })
+
+  /** A program whose upstream streams one word and then waits; how long a stop may take is no excuse to wait for that. */
+  async function startSlow(t: Test) {
+    const folder = await folderFor(t)
+    const upstream = await openUpstream()
+    t.teardown(() => upstream.close())
+    const file = join(folder, 'upstreams.yaml')
+    await writeFile(file, JSON.stringify({ upstreams: [{ name: 'slow', baseUrl: upstream.url, apiKey: 'none', model: 'slow-1', wire: 'chat' }] }))
+    const restart = () => startFor(t, folder, { UPSTREAMS: file, SHUTDOWN_SECONDS: '600' })
+    const slow = await restart()
+    return { slow, upstream, restart, key: await issue(folder, slow, 'slow') }
   }
-  await declare(shared, 'broken', codingPlan('broken', { state: 'Suspended' }), apiKey('broken-key', 'broken'))
-  await answers(() => chat(program, key), 403, 'plan_inactive')
-})
 
-t.test('writing a manifest again in place takes no key away, not even for a moment', async (t) => {
-  const key = await issue(shared, program, 'rewritten')
-  for (let round = 0; round < 40; round++) {
-    await declare(shared, 'rewritten', codingPlan('rewritten', { displayName: `Round ${round}` }), apiKey('rewritten-key', 'rewritten'))
-    t.equal((await get(program, key, '/v1/usage')).status, 200)
+  async function openStream(slow: Program, key: string, signal?: AbortSignal): Promise<AsyncGenerator<Event>> {
+    const stream = events(await post(slow, key, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true }, signal))
+    const { value } = await stream.next()
+    if (at(value?.data, 'choices', 0, 'delta', 'content') !== 'Hello') throw new Error(`the stream began with ${JSON.stringify(value)}`)
+    return stream
   }
-  t.equal(await program.keyNow('rewritten-key'), key)
-})
 
-t.test('a killed program remembers what was used and which keys are valid', async (t) => {
-  const folder = await folderFor(t)
-  const killed = await startFor(t, folder)
-  const key = await issue(folder, killed, 'kept')
-  for (let i = 0; i < 5; i++) t.equal((await chat(killed, key)).status, 200)
-  const before = await used(killed, key)
-  t.same(await killed.kill(), { code: null, signal: 'SIGKILL' })
-  const restarted = await startFor(t, folder)
-  t.same(await used(restarted, key), before)
-  t.equal((await chat(restarted, key)).status, 200)
-  t.equal(await restarted.keyNow('kept-key'), key)
-  t.same(await restarted.stop(), { code: 0, signal: null })
-})
+  /** Waits for the end of a program that was told to stop. */
+  function exitOf(exit: Promise<Exit>): Promise<Exit> {
+    let seen: Exit | null = null
+    void exit.then((done) => (seen = done))
+    return eventually('the exit', async () => seen)
+  }
 
-t.test('health and metrics are on the operations listener only', async (t) => {
-  t.equal((await fetch(`${program.opsUrl}/livez`)).status, 200)
-  t.equal((await fetch(`${program.opsUrl}/readyz`)).status, 200)
-  const metrics = await fetch(`${program.opsUrl}/metrics`)
-  t.match(metrics.headers.get('content-type'), 'text/plain')
-  t.match(await metrics.text(), /^# HELP /m)
-  for (const path of ['/livez', '/readyz', '/metrics']) t.equal((await fetch(`${program.url}${path}`)).status, 404)
-})
+  t.test('SIGTERM lets a running stream end, takes no new connection, and exits when nothing is in flight', async (t) => {
+    const { slow, upstream, restart, key } = await startSlow(t)
+    const stream = await openStream(slow, key)
+    const exit = slow.stop()
+    await eventually('not ready', async () => ((await fetch(`${slow.opsUrl}/readyz`)).status === 503 ? true : null))
+    t.equal((await fetch(`${slow.opsUrl}/livez`)).status, 200)
+    await eventually('no new connection', () => fetch(`${slow.url}/v1/models`).then(() => null, () => true))
+    upstream.finish()
+    t.equal((await all(stream)).at(-1)?.data, '[DONE]')
+    t.same(await exitOf(exit), { code: 0, signal: null })
+    t.equal((await used(await restart(), key)).session, upstream.totalTokens)
+  })
 
-/** A program whose upstream streams one word and then waits; how long a stop may take is no excuse to wait for that. */
-async function startSlow(t: Test) {
-  const folder = await folderFor(t)
-  const upstream = await openUpstream()
-  t.teardown(() => upstream.close())
-  const file = join(folder, 'upstreams.yaml')
-  await writeFile(file, JSON.stringify({ upstreams: [{ name: 'slow', baseUrl: upstream.url, apiKey: 'none', model: 'slow-1', wire: 'chat' }] }))
-  const restart = () => startFor(t, folder, { UPSTREAMS: file, SHUTDOWN_SECONDS: '600' })
-  const slow = await restart()
-  return { slow, upstream, restart, key: await issue(folder, slow, 'slow') }
+  t.test('a second SIGTERM does not wait for the stream', async (t) => {
+    const { slow, key } = await startSlow(t)
+    const stream = await openStream(slow, key)
+    void slow.stop()
+    await eventually('not ready', async () => ((await fetch(`${slow.opsUrl}/readyz`)).status === 503 ? true : null))
+    await exitOf(slow.stop())
+    await t.rejects(all(stream))
+  })
+
+  t.test('a client that leaves in the middle of a stream is charged for what was streamed, and its reservation ends', async (t) => {
+    const { slow, key } = await startSlow(t)
+    const leaving = new AbortController()
+    await openStream(slow, key, leaving.signal)
+    const reserved = async () => Number(at((await get(slow, key, '/v1/usage')).body, 'session', 'reserved'))
+    t.ok((await reserved()) > 0)
+    leaving.abort()
+    await eventually('the reservation to end', async () => ((await reserved()) === 0 ? true : null))
+    const { session } = await used(slow, key)
+    t.ok(session > 0 && session < 100, `${session} tokens`)
+  })
 }
-
-async function openStream(slow: Program, key: string, signal?: AbortSignal): Promise<AsyncGenerator<Event>> {
-  const stream = events(await post(slow, key, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true }, signal))
-  const { value } = await stream.next()
-  if (at(value?.data, 'choices', 0, 'delta', 'content') !== 'Hello') throw new Error(`the stream began with ${JSON.stringify(value)}`)
-  return stream
-}
-
-/** Waits for the end of a program that was told to stop. */
-function exitOf(exit: Promise<Exit>): Promise<Exit> {
-  let seen: Exit | null = null
-  void exit.then((done) => (seen = done))
-  return eventually('the exit', async () => seen)
-}
-
-t.test('SIGTERM lets a running stream end, takes no new connection, and exits when nothing is in flight', async (t) => {
-  const { slow, upstream, restart, key } = await startSlow(t)
-  const stream = await openStream(slow, key)
-  const exit = slow.stop()
-  await eventually('not ready', async () => ((await fetch(`${slow.opsUrl}/readyz`)).status === 503 ? true : null))
-  t.equal((await fetch(`${slow.opsUrl}/livez`)).status, 200)
-  await eventually('no new connection', () => fetch(`${slow.url}/v1/models`).then(() => null, () => true))
-  upstream.finish()
-  t.equal((await all(stream)).at(-1)?.data, '[DONE]')
-  t.same(await exitOf(exit), { code: 0, signal: null })
-  t.equal((await used(await restart(), key)).session, upstream.totalTokens)
-})
-
-t.test('a second SIGTERM does not wait for the stream', async (t) => {
-  const { slow, key } = await startSlow(t)
-  const stream = await openStream(slow, key)
-  void slow.stop()
-  await eventually('not ready', async () => ((await fetch(`${slow.opsUrl}/readyz`)).status === 503 ? true : null))
-  await exitOf(slow.stop())
-  await t.rejects(all(stream))
-})
-
-t.test('a client that leaves in the middle of a stream is charged for what was streamed, and its reservation ends', async (t) => {
-  const { slow, key } = await startSlow(t)
-  const leaving = new AbortController()
-  await openStream(slow, key, leaving.signal)
-  const reserved = async () => Number(at((await get(slow, key, '/v1/usage')).body, 'session', 'reserved'))
-  t.ok((await reserved()) > 0)
-  leaving.abort()
-  await eventually('the reservation to end', async () => ((await reserved()) === 0 ? true : null))
-  const { session } = await used(slow, key)
-  t.ok(session > 0 && session < 100, `${session} tokens`)
-})
 
 t.test('a start that cannot succeed says why in one sentence and exits with 1', async (t) => {
   const folder = await folderFor(t)

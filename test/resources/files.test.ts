@@ -15,6 +15,7 @@ async function place(t: Test): Promise<Place> {
   const fileOf = (kind: string, namespace: string, name: string) => `${kind}-${namespace}-${name}.yaml`
   let last: FilesResources | null = null
   return {
+    namespace: (name) => name,
     async open() {
       last = await folder.open()
       return last

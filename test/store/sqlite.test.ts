@@ -150,7 +150,9 @@ t.test('a place where no file can be is named', async (t) => {
   for (const path of [`${dir}/file/tollgate.db`, `${dir}/folder`]) {
     await t.rejects(openStore(`sqlite:${path}`), { message: new RegExp(`^The store ${path} cannot be opened: .+\\.$`) })
   }
-  await t.rejects(openStore('mongodb://root:secret@db'), { message: 'STORE_URL has the unknown scheme mongodb: it may be sqlite:<file>.' })
+  await t.rejects(openStore('postgres://root:secret@db'), {
+    message: 'STORE_URL has the unknown scheme postgres: it may be sqlite:<file> or mongodb://<host>/<database>.',
+  })
 })
 
 t.test('while another process keeps the file locked the store is unavailable, and then it is not', async (t) => {

@@ -66,6 +66,13 @@ export async function openFiles(config: ResourcesConfig, options: FilesOptions =
     list: ((kind: Resource['kind'], namespace?: string) =>
       declared.all().filter((resource) => resource.kind === kind && (namespace === undefined || resource.metadata.namespace === namespace))) as Resources['list'],
     ...written(declared, statuses, secrets, refusals),
+    // A folder tells nobody beforehand what goes, and is ours alone.
+    retain: async () => 'retained',
+    release: async () => {},
+    going: () => null,
+    lead: async (told) => told(true),
+    resign: async () => {},
+    figures: () => null,
     close: pulse.stop,
   }
 }

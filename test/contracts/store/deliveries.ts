@@ -74,6 +74,23 @@ export const deliveryPromises: Promises<Place> = {
     t.equal(new Set(ids).size, 60)
   },
 
+  'what a receiver and a tenant may have is kept by all that claim at once, and a lease that ended counts no more': async (t, place) => {
+    const handles = [await place.open(), await place.open(), await place.open()]
+    await relayed(handles[0]!, Array.from({ length: 60 }, (_, i) => delivery(i, { host: `h${i % 4}.example`, tenant: `t${i % 3}` })))
+    const caps = { limit: 5, perHost: 4, perTenant: 5 }
+    const most = (claimed: Delivery[], by: 'host' | 'tenant') => Math.max(...Object.values(Object.groupBy(claimed, (one) => one[by])).map((all) => all?.length ?? 0))
+    for (const now of [T0, T0 + LEASE_MS, T0 + 2 * LEASE_MS]) {
+      const claimed = (await Promise.all(Array.from({ length: 9 }, (_, i) => claim(handles[i % 3]!, now, caps)))).flat()
+      t.ok(most(claimed, 'host') <= 4 && most(claimed, 'tenant') <= 5)
+      t.equal(new Set(claimed.map(({ id }) => id)).size, claimed.length)
+      t.ok(claimed.length > 5, `${claimed.length} are leased, and none of the slots that matter is free`)
+      t.same(await claim(handles[0]!, now, { ...caps, limit: 1, perTenant: 1 }), [], 'fewer may be allowed from one claim to the next')
+      // One of them is written down late, under the lease that ended.
+      const [late] = claimed
+      t.equal(await handles[1]!.recordAttempt(late!.id, late!.epoch, attempt(1), { state: 'delivered', nextAttemptAt: null }, null), 'recorded')
+    }
+  },
+
   'a receiver that is dead holds its own slots, however much is due to it, and no others': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     const dead = Array.from({ length: 120 }, (_, i) => delivery(i, { host: 'dead.example', nextAttemptAt: T0 - 120 + i }))

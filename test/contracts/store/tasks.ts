@@ -66,6 +66,18 @@ export const taskPromises: Promises<Place> = {
     t.match(await store.task('acme', taskId(1)), { state: 'rejected', idempotency: null })
   },
 
+  'what a tenant wrote comes back letter by letter, whatever its names are': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    const names = ['', '.', 'a.b', '$set', '$', '__proto__', 'constructor', '_id', '\0', '\ud800', 'n\u0303', '0']
+    const metadata = JSON.parse(JSON.stringify(Object.fromEntries(names.map((name) => [name, name])))) as Record<string, string>
+    const written = task(1, { metadata, input: { prompt: '\ud83d\0 \u{1f5fc}', style: { ...metadata }, seed: 2 ** 53 - 1, strength: 0.1 } })
+    await store.createTask(written)
+    const read = await other.task('acme', taskId(1))
+    t.equal(JSON.stringify(read?.metadata), JSON.stringify(metadata))
+    t.equal(JSON.stringify(read?.input), JSON.stringify(written.input))
+    t.same(await store.moveTask(taskId(1), { from: ['pending'] }, 'queued', {}), { ...written, state: 'queued' })
+  },
+
   'a task of another tenant is not there': async (t, place) => {
     const store = await place.open()
     await store.createTask(task(1))

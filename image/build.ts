@@ -1,0 +1,30 @@
+/**
+ * `npm run image -- <folder> [<file>.tar [<name>:<tag>]]`: makes the image of the Dockerfile without Docker and without a registry of images. The folder gets its
+ * file system, the file an image to load. Linux only: Node and its libraries are this machine's.
+ */
+import { mkdirSync, readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
+import { writeArchive } from './archive.ts'
+import { readDockerfile } from './dockerfile.ts'
+import { fillRootfs } from './rootfs.ts'
+
+const ROOT = join(import.meta.dirname, '..')
+
+const [folder, file, name = 'tollgate:dev'] = process.argv.slice(2)
+if (folder === undefined || process.platform !== 'linux') {
+  console.error('npm run image -- <folder> [<file>.tar [<name>:<tag>]], on Linux')
+  process.exit(1)
+}
+const recipe = readDockerfile(readFileSync(join(ROOT, 'Dockerfile'), 'utf8'))
+mkdirSync(folder, { recursive: true })
+if (readdirSync(folder).length > 0) {
+  console.error(`${folder} is not empty`)
+  process.exit(1)
+}
+fillRootfs(resolve(folder), ROOT, recipe)
+console.log(`${folder} has the image's files`)
+if (file !== undefined) {
+  mkdirSync(dirname(resolve(file)), { recursive: true })
+  await writeArchive(resolve(folder), resolve(file), name, recipe)
+  console.log(`${file} is ${name}: docker load -i ${file}, or ctr -n k8s.io images import ${file}`)
+}

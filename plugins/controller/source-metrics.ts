@@ -1,0 +1,52 @@
+/** Metrics of the connection to a server of resources, under the names of client-go and controller-runtime where they have one. Nothing is shown where there is no server. */
+import { Counter, Gauge, type Registry } from 'prom-client'
+import type { SourceFigures } from '../../src/resources/resources.ts'
+
+/** `figures` is asked at each scrape. */
+export function sourceMetrics(registry: Registry, figures: () => SourceFigures | null): void {
+  if (figures() === null) return
+  const registers = [registry]
+  const counter = (name: string, help: string, of: (figures: SourceFigures) => number) =>
+    new Counter({
+      name,
+      help,
+      registers,
+      collect() {
+        const now = figures()
+        this.reset()
+        if (now) this.inc(of(now))
+      },
+    })
+  counter('tollgate_watch_starts_total', 'Watches of the API server that were begun.', ({ watches }) => watches)
+  counter('tollgate_watch_failures_total', 'Lists and watches of the API server that failed.', ({ failures }) => failures)
+  counter('tollgate_watch_lists_total', 'Lists of the API server that were completed.', ({ lists }) => lists)
+  counter('tollgate_watch_missed_total', 'Changes that a watch had passed without telling, and a list found.', ({ missed }) => missed)
+  new Counter({
+    name: 'rest_client_requests_total',
+    help: 'Requests to the API server.',
+    labelNames: ['method', 'code'],
+    registers,
+    collect() {
+      this.reset()
+      for (const { method, code, count } of figures()?.requests ?? []) this.inc({ method, code }, count)
+    },
+  })
+  new Gauge({
+    name: 'tollgate_watch_last_event_age_seconds',
+    help: 'Since a watch of the API server last said anything.',
+    registers,
+    collect() {
+      const age = figures()?.lastEventAgeMs ?? null
+      if (age !== null) this.set(age / 1000)
+    },
+  })
+  new Gauge({
+    name: 'leader_election_master_status',
+    help: 'Whether this process leads.',
+    labelNames: ['name'],
+    registers,
+    collect() {
+      this.set({ name: 'tollgate-controller' }, figures()?.isLeading === true ? 1 : 0)
+    },
+  })
+}

@@ -1,0 +1,38 @@
+/** Names in the environment that were probably meant to be a setting. */
+
+/** As many slips as a name of that length may have. Short names are too near to those of other programs. */
+function mostSlips(name: string): number {
+  return name.length < 7 ? 0 : name.length < 12 ? 1 : 2
+}
+
+/** A sentence for every variable that is no setting and nearly has the name of one. */
+export function misspelt(variables: Iterable<string>, settings: readonly string[]): string[] {
+  const known = new Set(settings)
+  const sentences: string[] = []
+  for (const name of variables) {
+    if (known.has(name)) continue
+    const meant = settings.find((setting) => mostSlips(setting) > 0 && slips(name, setting, mostSlips(setting)) <= mostSlips(setting))
+    if (meant !== undefined) sentences.push(`${name} is not a setting, and has no effect. Is ${meant} meant?`)
+  }
+  return sentences
+}
+
+/** How many letters are left out, added, replaced or swapped with the next (optimal string alignment); more than `most` is not counted out. */
+function slips(a: string, b: string, most: number): number {
+  if (Math.abs(a.length - b.length) > most) return most + 1
+  let before: number[] = []
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j)
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i]
+    for (let j = 1; j <= b.length; j++) {
+      const isSame = a[i - 1] === b[j - 1]
+      const isSwapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]
+      const replaced = (row[j - 1] ?? 0) + (isSame ? 0 : 1)
+      const swapped = isSwapped ? (before[j - 2] ?? 0) + 1 : Infinity
+      next.push(Math.min((row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1, replaced, swapped))
+    }
+    before = row
+    row = next
+  }
+  return row[b.length] ?? 0
+}

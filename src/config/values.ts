@@ -1,0 +1,125 @@
+/** What a setting may be: how each kind of value is read from text, and the sentence for one that cannot be. */
+import { isIP } from 'node:net'
+import { availableParallelism } from 'node:os'
+import { resolve } from 'node:path'
+
+/** A value that a setting cannot be. `main` prints the sentence and stops. */
+export class ConfigError extends Error {
+  constructor(setting: string, was: string, mayBe: string) {
+    super(`${setting} was ${JSON.stringify(was)}; it may be ${mayBe}.`)
+    this.name = 'ConfigError'
+  }
+}
+
+export type Parse<T> = { mayBe: string; read(text: string): T | undefined }
+
+export const oneOf = <T extends string>(values: readonly T[]): Parse<T> => ({
+  mayBe: values.join(', '),
+  read: (text) => values.find((value) => value === text),
+})
+
+export const integer = (least: number, most: number): Parse<number> => ({
+  mayBe: `a whole number from ${least} to ${most}`,
+  read: (text) => (/^\d{1,9}$/.test(text) && Number(text) >= least && Number(text) <= most ? Number(text) : undefined),
+})
+
+export const seconds = (least: number, most: number): Parse<number> => ({
+  mayBe: `a number of seconds from ${least} to ${most}`,
+  read: (text) => (/^\d{1,9}(\.\d{1,3})?$/.test(text) && Number(text) >= least && Number(text) <= most ? Math.round(Number(text) * 1000) : undefined),
+})
+
+const DAY_MS = 24 * 3600 * 1000
+export const days: Parse<number> = {
+  mayBe: 'a number of days from 0.0001 to 3650',
+  read: (text) => (/^\d{1,4}(\.\d{1,6})?$/.test(text) && Number(text) >= 0.0001 && Number(text) <= 3650 ? Math.round(Number(text) * DAY_MS) : undefined),
+}
+
+export const delays: Parse<number[]> = {
+  mayBe: 'one to twenty numbers of seconds, separated by commas',
+  read: (text) => {
+    const all = text.split(',').map((entry) => seconds(0, 86_400 * 7).read(entry.trim()))
+    return all.length <= 20 && all.every((entry) => entry !== undefined) ? all : undefined
+  },
+}
+
+export const slots: Parse<number> = {
+  mayBe: 'cores, or a whole number from 1 to 1000',
+  read: (text) => (text === 'cores' ? availableParallelism() : integer(1, 1000).read(text)),
+}
+
+export const list: Parse<string[]> = { mayBe: 'a list separated by commas, or empty', read: splitList }
+
+export const flag: Parse<boolean> = { mayBe: 'true or false', read: (text) => (text === 'true' ? true : text === 'false' ? false : undefined) }
+
+export const host: Parse<string> = {
+  mayBe: 'an IP address or localhost',
+  read: (text) => (isIP(text) > 0 || text === 'localhost' ? text : undefined),
+}
+
+export const url: Parse<string | null> = {
+  mayBe: 'an http or https address without path, query or fragment, or empty',
+  read: (text) => {
+    if (text === '') return null
+    const parsed = URL.parse(text)
+    if (!parsed || !['http:', 'https:'].includes(parsed.protocol) || parsed.pathname !== '/' || parsed.search || parsed.hash || parsed.username) return undefined
+    return parsed.origin
+  },
+}
+
+/** Addresses of a door, as `sqlite:<path>` or `kubernetes:`: what stands in angle brackets must be there. What it says beyond its scheme is the adapter's to judge. */
+export const address = (...forms: string[]): Parse<string> => ({
+  mayBe: forms.join(' or '),
+  read: (text) => {
+    const isOf = (form: string) => {
+      const [scheme = '', ...rest] = form.split('<')
+      return rest.length === 0 ? text === scheme : text.startsWith(scheme) && text.length > scheme.length
+    }
+    return forms.some(isOf) && !text.includes('\0') ? text : undefined
+  },
+})
+
+export const path: Parse<string> = { mayBe: 'a path', read: (text) => (text === '' || text.includes('\0') ? undefined : resolve(text)) }
+export const optionalPath: Parse<string | null> = { mayBe: 'a path, or empty', read: (text) => (text === '' ? null : path.read(text)) }
+
+export const brand: Parse<string> = {
+  mayBe: 'one to sixteen letters or digits, a letter first',
+  read: (text) => (/^[A-Za-z][A-Za-z0-9]{0,15}$/.test(text) ? text : undefined),
+}
+
+export const networks: Parse<string[]> = {
+  mayBe: 'IP addresses or networks such as 10.0.0.0/8, separated by commas, or empty',
+  read: (text) => {
+    const entries = splitList(text)
+    return entries.every((entry) => isNetwork(entry)) ? entries : undefined
+  },
+}
+
+/** A third-party plugin: its file, and the options that are given to it. */
+export type PluginEntry = { file: string; options: Record<string, string> }
+
+export const plugins: Parse<PluginEntry[]> = {
+  mayBe: 'files separated by commas, each with its options as ?name=value&name=value if it has any, or empty',
+  read: (text) => {
+    const all = splitList(text).map(readPlugin)
+    return all.every((entry) => entry !== null) ? all : undefined
+  },
+}
+
+function readPlugin(text: string): PluginEntry | null {
+  const [file = '', query = '', ...rest] = text.split('?')
+  const pairs = [...new URLSearchParams(query)]
+  const options = Object.fromEntries(pairs)
+  // An option that is given twice would be lost once.
+  return file === '' || rest.length > 0 || Object.keys(options).length < pairs.length ? null : { file: resolve(file), options }
+}
+
+function splitList(text: string): string[] {
+  return text.split(',').map((entry) => entry.trim()).filter((entry) => entry !== '')
+}
+
+function isNetwork(entry: string): boolean {
+  const [ip = '', bits, ...rest] = entry.split('/')
+  const version = isIP(ip)
+  if (version === 0 || rest.length > 0) return false
+  return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128))
+}

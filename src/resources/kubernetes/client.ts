@@ -1,0 +1,123 @@
+/** Requests to the API server: a bounded number in flight, over kept connections. Whatever keeps an answer from being one is `Unavailable`. */
+import { setTimeout as pause } from 'node:timers/promises'
+import type { Dispatcher } from 'undici'
+import { Unavailable } from '../../errors.ts'
+import type { Credentials } from './credentials.ts'
+import { openGate } from './gate.ts'
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+
+/** What the server says of a request that it did not do (`metav1.Status`). */
+export type Failed = { reason?: string; message?: string; details?: { causes?: { reason?: string }[] } }
+
+/** An answer that the caller can act on: success, or 400, 403, 404, 409, 410, 422. */
+export type Answer<T> = { status: number; body: T & Failed }
+
+export type RequestOptions = {
+  body?: unknown
+  /** Defaults to JSON; a patch names its kind. */
+  contentType?: string
+  query?: Record<string, string>
+}
+
+export type Client = {
+  /** Throws `Unavailable` when the server cannot be reached, is overloaded or refuses who we are. */
+  request<T>(method: Method, path: string, options?: RequestOptions): Promise<Answer<T>>
+  /** The body of a GET as it arrives; null with another answer than 200. `idleMs` without a byte end it. */
+  stream(path: string, query: Record<string, string>, signal: AbortSignal, idleMs: number): Promise<AsyncIterable<Uint8Array> | Answer<object>>
+  /** Requests by method and status code, with `<error>` where no answer came. */
+  counts(): { method: Method; code: string; count: number }[]
+}
+
+const MOST_IN_FLIGHT = 32
+const TIMEOUT_MS = 30_000
+const MOST_WAITS = 3
+const LONGEST_WAIT_MS = 10_000
+
+export function openClient(credentials: Credentials, userAgent = 'tollgate'): Client {
+  const gate = openGate(MOST_IN_FLIGHT)
+  const counted = new Map<string, { method: Method; code: string; count: number }>()
+
+  function count(method: Method, code: string): void {
+    const entry = counted.get(`${method} ${code}`) ?? { method, code, count: 0 }
+    entry.count++
+    counted.set(`${method} ${code}`, entry)
+  }
+
+  type Sent = { method: Method; path: string; query: Record<string, string>; body?: string; contentType?: string; signal?: AbortSignal; idleMs: number }
+
+  /** Sends once, and once more with fresh credentials when they were refused. */
+  async function send({ method, path, query, body, contentType, signal, idleMs }: Sent, isRefused = false): Promise<Dispatcher.ResponseData> {
+    const { server, dispatcher, headers } = await credentials.connection(isRefused)
+    const base = server.pathname.replace(/\/$/, '')
+    const search = new URLSearchParams(query).toString()
+    const response = await dispatcher.request({
+      origin: server.origin,
+      path: `${base}${path}${search && `?${search}`}`,
+      method,
+      headers: { ...headers, accept: 'application/json', 'user-agent': userAgent, ...(body !== undefined && { 'content-type': contentType ?? 'application/json' }) },
+      headersTimeout: TIMEOUT_MS,
+      bodyTimeout: idleMs,
+      ...(body !== undefined && { body }),
+      ...(signal && { signal }),
+    })
+    count(method, String(response.statusCode))
+    if (response.statusCode !== 401 || isRefused) return response
+    await response.body.dump()
+    return send({ method, path, query, idleMs, ...(body !== undefined && { body }), ...(contentType !== undefined && { contentType }), ...(signal && { signal }) }, true)
+  }
+
+  /** The server did not begin with what it answers 429, so that it may be asked again after the time that it names. */
+  async function answered(sent: Sent): Promise<Dispatcher.ResponseData> {
+    for (let waits = 0; ; waits++) {
+      const response = await send(sent)
+      const waitMs = Number(response.headers['retry-after']) * 1000
+      if (response.statusCode !== 429 || waits >= MOST_WAITS || !(waitMs <= LONGEST_WAIT_MS)) return response
+      await response.body.dump()
+      await pause(waitMs, undefined, sent.signal && { signal: sent.signal })
+    }
+  }
+
+  async function read(method: Method, path: string, { statusCode, body }: Dispatcher.ResponseData): Promise<Answer<never>> {
+    const text = await body.text()
+    const parsed = text.startsWith('{') ? JSON.parse(text) : { message: text.slice(0, 200) }
+    if (statusCode === 401 || statusCode === 429 || statusCode >= 500) throw new Unavailable('resources', failure(method, path, { status: statusCode, body: parsed }))
+    return { status: statusCode, body: parsed as never }
+  }
+
+  async function tried<T>(method: Method, work: () => Promise<T>): Promise<T> {
+    try {
+      return await work()
+    } catch (error) {
+      if (error instanceof Unavailable) throw error
+      count(method, '<error>')
+      throw new Unavailable('resources', error)
+    }
+  }
+
+  return {
+    request: (method, path, { body, contentType, query = {} } = {}) =>
+      gate(() =>
+        tried(method, async () => {
+          const sent = { method, path, query, idleMs: TIMEOUT_MS, ...(body !== undefined && { body: JSON.stringify(body) }), ...(contentType !== undefined && { contentType }) }
+          return read(method, path, await answered(sent))
+        }),
+      ),
+    stream: (path, query, signal, idleMs) =>
+      tried('GET', async () => {
+        const response = await answered({ method: 'GET', path, query, signal, idleMs })
+        return response.statusCode === 200 ? response.body : read('GET', path, response)
+      }),
+    counts: () => [...counted.values()],
+  }
+}
+
+/** An answer that a caller has no use for, as an error whose sentence names the request and what the server said. */
+export function failure(method: Method, path: string, { status, body }: Answer<object>): Error {
+  return new Error(`${method} ${path} was answered ${status}: ${body.message ?? body.reason ?? 'without a reason'}`)
+}
+
+/** As `failure`, thrown as the door says it. */
+export function unexpected(method: Method, path: string, answer: Answer<object>): Unavailable {
+  return new Unavailable('resources', failure(method, path, answer))
+}

@@ -1,0 +1,137 @@
+/**
+ * Leader election by a Lease (coordination.k8s.io/v1), as client-go does it: a lease is over when it was not seen changing for its own duration by our own clock, so
+ * that clocks need not agree.
+ */
+import { setTimeout as pause } from 'node:timers/promises'
+import { Unavailable } from '../../errors.ts'
+import { unexpected, type Client } from './client.ts'
+import { microTime } from './events.ts'
+
+export type LeaderOptions = {
+  client: Client
+  namespace: string
+  name: string
+  /** Ours alone, new at each start. */
+  identity: string
+  changed: (isLeading: boolean) => void
+  log: { info(o: object, m: string): void; warn(o: object, m: string): void }
+  random?: () => number
+  durationMs?: number
+  /** A leader that could not renew for so long stops leading, before anybody else may begin. */
+  renewDeadlineMs?: number
+  retryMs?: number
+}
+
+export type Leader = {
+  isLeading(): boolean
+  /** Gives the lease up, so that another takes over at once, and tries no more. */
+  resign(): Promise<void>
+}
+
+type Lease = {
+  metadata: { name: string; namespace: string; resourceVersion?: string }
+  spec: { holderIdentity?: string; leaseDurationSeconds?: number; acquireTime?: string; renewTime?: string; leaseTransitions?: number }
+}
+
+/** Begins to try. */
+export function openLeader(options: LeaderOptions): Leader {
+  const { client, namespace, name, identity, changed, log, random = Math.random, durationMs = 15_000, renewDeadlineMs = 10_000, retryMs = 2_000 } = options
+  const collection = `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases`
+  const path = `${collection}/${name}`
+  const stopping = new AbortController()
+  /** The lease as it was last seen to change, and when that was. */
+  let observed: { version: string; at: number } | null = null
+  let isLeading = false
+  let renewedAt = 0
+  const running = run()
+
+  function become(next: boolean): void {
+    if (isLeading === next) return
+    isLeading = next
+    log.info({ lease: `${namespace}/${name}`, identity }, next ? 'this process leads' : 'this process no longer leads')
+    changed(next)
+  }
+
+  async function run(): Promise<void> {
+    while (!stopping.signal.aborted) {
+      const startedAt = performance.now()
+      const isOurs = await tryOnce().catch((error: unknown) => {
+        log.warn({ err: error instanceof Unavailable ? error.cause : error }, 'the lease could not be read or written')
+        return isLeading && performance.now() - renewedAt < renewDeadlineMs
+      })
+      if (stopping.signal.aborted) return
+      if (isOurs === 'renewed') renewedAt = startedAt
+      become(isOurs !== false)
+      // A leader whose server hangs must notice in time: the request itself may take longer than the deadline.
+      const ms = retryMs * (isLeading ? 1 : 1 + random() / 5)
+      await pause(ms, undefined, { signal: stopping.signal }).catch(() => {})
+    }
+  }
+
+  /** Resolves to `renewed` if the lease is ours now. */
+  async function tryOnce(): Promise<'renewed' | false> {
+    const answer = await within(client.request<Lease>('GET', path))
+    if (answer.status === 404) return write('POST', null)
+    if (answer.status !== 200) throw unexpected('GET', path, answer)
+    const lease = answer.body
+    const { holderIdentity, leaseDurationSeconds } = lease.spec
+    const version = lease.metadata.resourceVersion ?? ''
+    if (observed?.version !== version) observed = { version, at: performance.now() }
+    const isOver = !holderIdentity || performance.now() - observed.at >= (leaseDurationSeconds ?? durationMs / 1000) * 1000
+    if (holderIdentity !== identity && !isOver) return false
+    return write('PUT', lease)
+  }
+
+  async function write(method: 'POST' | 'PUT', lease: Lease | null): Promise<'renewed' | false> {
+    const now = microTime(Date.now())
+    const isRenewal = lease?.spec.holderIdentity === identity
+    const spec = {
+      holderIdentity: identity,
+      leaseDurationSeconds: Math.ceil(durationMs / 1000),
+      acquireTime: (isRenewal && lease.spec.acquireTime) || now,
+      renewTime: now,
+      leaseTransitions: (lease?.spec.leaseTransitions ?? -1) + (isRenewal ? 0 : 1),
+    }
+    const body = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: lease?.metadata ?? { name, namespace }, spec }
+    const answer = await within(client.request<Lease>(method, method === 'POST' ? collection : path, { body }))
+    // Somebody else was faster; but one who changed our own lease need not have taken it.
+    if (answer.status === 409 && !isRenewal) return false
+    if (answer.status !== 200 && answer.status !== 201) throw unexpected(method, path, answer)
+    observed = { version: answer.body.metadata.resourceVersion ?? '', at: performance.now() }
+    return 'renewed'
+  }
+
+  /** Not longer than a leader may go without renewing. */
+  async function within<T>(work: Promise<T>): Promise<T> {
+    const timer = new AbortController()
+    const late = pause(renewDeadlineMs / 2, undefined, { signal: timer.signal }).then(() => {
+      throw new Unavailable('resources', new Error('the API server does not answer in time'))
+    })
+    try {
+      return await Promise.race([work, late])
+    } finally {
+      late.catch(() => {})
+      timer.abort()
+    }
+  }
+
+  async function release(): Promise<void> {
+    const answer = await within(client.request<Lease>('GET', path))
+    if (answer.status !== 200 || answer.body.spec.holderIdentity !== identity) return
+    const { metadata, spec } = answer.body
+    const body = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata, spec: { ...spec, holderIdentity: '', leaseDurationSeconds: 1, renewTime: microTime(Date.now()) } }
+    await within(client.request('PUT', path, { body }))
+  }
+
+  return {
+    isLeading: () => isLeading,
+    async resign() {
+      if (stopping.signal.aborted) return
+      stopping.abort()
+      await running
+      if (!isLeading) return
+      isLeading = false
+      await release().catch((error: unknown) => log.warn({ err: error }, 'the lease was not given up; it ends by itself'))
+    },
+  }
+}

@@ -1,0 +1,163 @@
+/** Keeps a cache equal to a collection: list, then watch from there, and again after whatever breaks. */
+import { setTimeout as pause } from 'node:timers/promises'
+import { Unavailable } from '../../errors.ts'
+import type { Cache, Change } from './cache.ts'
+import { unexpected, type Client } from './client.ts'
+import { collectionPath, kept, type Collection, type KubeObject, type List } from './objects.ts'
+import { watch } from './watch.ts'
+
+export type ReflectorOptions = {
+  client: Client
+  collection: Collection
+  /** A namespace, or null for all. */
+  scope: string | null
+  labelSelector?: string
+  cache: Cache
+  changed: (change: Change) => void
+  log: { warn(o: object, m: string): void }
+  /** In [0, 1). */
+  random?: () => number
+  /** Everything is listed again that often, in case the watch missed something. */
+  relistMs?: number
+  watchSeconds?: number
+  pageSize?: number
+}
+
+export type Figures = {
+  lists: number
+  /** Watches that were begun. */
+  watches: number
+  /** Failures of a list or a watch. */
+  failures: number
+  /** Changes that only a list told, although the watch had passed them. */
+  missed: number
+  /** Since the watch last said anything, a bookmark included; null before the first. */
+  lastEventAgeMs: number | null
+}
+
+export type Reflector = {
+  /** Resolves when everything was listed once; rejects if it is stopped before. */
+  start(): Promise<void>
+  /** What is wrong, null while the collection can be read. */
+  trouble(): string | null
+  figures(): Figures
+  stop(): Promise<void>
+}
+
+const FIRST_RETRY_MS = 100
+const LONGEST_RETRY_MS = 10_000
+/** A watch that ends sooner, without a word, is a sign of trouble and not repeated at once. */
+const SHORT_MS = 1_000
+const MOST_PAGES = 10_000
+
+export function openReflector(options: ReflectorOptions): Reflector {
+  const { client, collection, scope, cache, changed, log, random = Math.random, relistMs = 600_000, watchSeconds = 300, pageSize = 500 } = options
+  const path = collectionPath(collection, scope)
+  const query: Record<string, string> = options.labelSelector === undefined ? {} : { labelSelector: options.labelSelector }
+  const stopping = new AbortController()
+  const figures = { lists: 0, watches: 0, failures: 0, missed: 0 }
+  const synced = Promise.withResolvers<void>()
+  let lastEventAt: number | null = null
+  let trouble: string | null = `${collection.plural} were not listed yet`
+  let running: Promise<void> | null = null
+
+  /** Lists everything, page by page. Returns the version from which a watch goes on. */
+  async function list(): Promise<string> {
+    const items: KubeObject[] = []
+    let next: string | undefined
+    for (let pages = 0; pages < MOST_PAGES; pages++) {
+      const answer = await client.request<List>('GET', path, { query: { ...query, limit: String(pageSize), ...(next !== undefined && { continue: next }) } })
+      if (answer.status !== 200) throw unexpected('GET', path, answer)
+      const { metadata, items: page } = answer.body
+      for (const item of page) items.push(kept(item))
+      next = metadata.continue || undefined
+      if (next !== undefined) continue
+      const { changes, missed } = cache.replace(scope, items, metadata.resourceVersion)
+      figures.lists++
+      figures.missed += missed
+      if (missed > 0) log.warn({ path, missed }, 'the watch had missed changes, which a list has found')
+      for (const change of changes) changed(change)
+      trouble = null
+      synced.resolve()
+      return metadata.resourceVersion
+    }
+    throw new Unavailable('resources', new Error(`${path} has more than ${MOST_PAGES} pages`))
+  }
+
+  async function watchFrom(version: string, untilMs: number): Promise<string | null> {
+    let position = version
+    const startMs = performance.now()
+    const seconds = Math.max(1, Math.min(watchSeconds * (1 + random()), (untilMs - startMs) / 1000))
+    figures.watches++
+    const end = await watch(client, {
+      path,
+      query,
+      version,
+      timeoutSeconds: Math.round(seconds),
+      signal: stopping.signal,
+      opened() {
+        trouble = null
+      },
+      each({ type, object }) {
+        position = object.metadata.resourceVersion
+        lastEventAt = performance.now()
+        if (type === 'BOOKMARK') return cache.passed(scope, position)
+        const change = type === 'DELETED' ? cache.remove(scope, object) : cache.put(scope, object)
+        if (change) changed(change)
+      },
+    }).catch((error: unknown) => {
+      // What was seen before it broke was seen.
+      if (position === version) throw error
+      note(error)
+      return 'ended' as const
+    })
+    if (end === 'expired') return null
+    if (position === version && performance.now() - startMs < SHORT_MS) throw new Unavailable('resources', new Error(`the watch of ${path} ended at once`))
+    return position
+  }
+
+  function note(error: unknown): void {
+    if (stopping.signal.aborted) return
+    figures.failures++
+    const cause = error instanceof Unavailable ? error.cause : error
+    trouble = cause instanceof Error ? `${collection.plural}: ${cause.message}` : collection.plural
+    log.warn({ err: cause, path }, 'a collection cannot be followed at the moment')
+  }
+
+  async function run(): Promise<void> {
+    let version: string | null = null
+    let relistAtMs = 0
+    let failures = 0
+    while (!stopping.signal.aborted) {
+      const startMs = performance.now()
+      try {
+        if (version === null || performance.now() >= relistAtMs) {
+          version = await list()
+          relistAtMs = performance.now() + relistMs * (1 + random() / 5)
+        }
+        version = await watchFrom(version, relistAtMs)
+        failures = 0
+      } catch (error) {
+        note(error)
+        if (performance.now() - startMs > LONGEST_RETRY_MS) failures = 0
+        const ms = Math.min(FIRST_RETRY_MS * 2 ** failures++, LONGEST_RETRY_MS) * (1 - random() / 2)
+        await pause(ms, undefined, { signal: stopping.signal }).catch(() => {})
+      }
+    }
+  }
+
+  return {
+    start() {
+      running ??= run()
+      return synced.promise
+    },
+    trouble: () => trouble,
+    figures: () => ({ ...figures, lastEventAgeMs: lastEventAt === null ? null : performance.now() - lastEventAt }),
+    async stop() {
+      stopping.abort()
+      synced.promise.catch(() => {})
+      synced.reject(new Unavailable('resources', new Error('it was closed')))
+      await running
+    },
+  }
+}

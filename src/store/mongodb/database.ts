@@ -1,0 +1,118 @@
+/**
+ * One MongoDB database: how it is reached, asked and left, and what of its driver's errors passes the door: nothing. Every verb is one
+ * document's write at a time; there is no transaction here.
+ */
+import { BSON, MongoClient, MongoError, MongoServerError, type Collection, type Document, type MongoClientOptions } from 'mongodb'
+import { Unavailable } from '../../errors.ts'
+
+/** A noun under its id: `_id` is its `id`. */
+export type Stored<Noun extends { id: string }> = Omit<Noun, 'id'> & { _id: string }
+
+export type Database = {
+  collection<D extends Document>(name: string): Collection<D>
+  /** Runs the work of one verb. What goes wrong with the server is `Unavailable`; a mistake of ours stays what it is. */
+  ask<T>(work: () => Promise<T>): Promise<T>
+  /** The server's time, epoch milliseconds. */
+  clock(): Promise<number>
+  /** Lets what is under way end, then leaves. From then on everything is `Unavailable`. Closing again does nothing. */
+  close(): Promise<void>
+}
+
+/** Longest that one step of a verb waits: for a server, for a connection to it, for its answer. */
+const SELECTION_MS = 3000
+const STEP_MS = 5000
+
+/**
+ * What we ask of every server, whatever the URL says: an answer is of what a majority has and no failover takes back. Retries are the
+ * driver's own, where the server tells a repeated write from a new one (a replica set does); elsewhere a write is sent once, and every verb
+ * may be asked for again. `timeoutMS` does nothing in this driver, so each step has a limit of its own.
+ */
+const OPTIONS = {
+  appName: 'tollgate',
+  readPreference: 'primary',
+  readConcern: { level: 'majority' },
+  writeConcern: { w: 'majority', journal: true, wtimeoutMS: STEP_MS },
+  serverSelectionTimeoutMS: SELECTION_MS,
+  connectTimeoutMS: STEP_MS,
+  waitQueueTimeoutMS: STEP_MS,
+  ignoreUndefined: true,
+} satisfies MongoClientOptions
+
+/** An upgrade or an index may be at work for long before it answers. */
+const UPGRADE_MS = 30 * 60_000
+
+/** Makes a client of `url`; throws the driver's error if that is none. `patience`: how long an answer may take. */
+export function clientOf(url: string, patience: 'upgrade' | 'request'): MongoClient {
+  const isUpgrade = patience === 'upgrade'
+  const { wtimeoutMS, ...written } = OPTIONS.writeConcern
+  return new MongoClient(url, {
+    ...OPTIONS,
+    socketTimeoutMS: isUpgrade ? UPGRADE_MS : STEP_MS,
+    writeConcern: isUpgrade ? written : { ...written, wtimeoutMS },
+  })
+}
+
+/** Serves one database over a client that is connected. */
+export function serve(client: MongoClient, name: string): Database {
+  const db = client.db(name)
+  const underWay = new Set<Promise<unknown>>()
+  let closed: Promise<void> | undefined
+
+  async function ask<T>(work: () => Promise<T>): Promise<T> {
+    if (closed) throw new Unavailable('store', new Error('the store is closed'))
+    const answer = work()
+    underWay.add(answer)
+    try {
+      return await answer
+    } catch (error) {
+      throw outward(error)
+    } finally {
+      underWay.delete(answer)
+    }
+  }
+
+  async function close(): Promise<void> {
+    await Promise.allSettled(underWay)
+    await client.close().catch(() => {}) // The server may be away; we leave all the same.
+  }
+
+  async function clock(): Promise<number> {
+    const { localTime } = await ask(() => db.admin().command({ hello: 1 }))
+    return Number(localTime)
+  }
+
+  return { collection: (name) => db.collection(name), ask, clock, close: () => (closed ??= close()) }
+}
+
+/** What the door throws for an error in here. */
+function outward(error: unknown): unknown {
+  return error instanceof MongoError || error instanceof BSON.BSONError ? new Unavailable('store', error) : error
+}
+
+const DUPLICATE = 11000
+
+/** Puts a document there unless one has its `_id`, or something else that is unique. */
+export async function add<D extends Document>(collection: Collection<D>, document: D): Promise<'added' | 'taken'> {
+  try {
+    // The driver's own type of a document without an `_id` is of no use where all have one.
+    await collection.insertOne(document as Parameters<typeof collection.insertOne>[0])
+    return 'added'
+  } catch (error) {
+    if (isDuplicate(error)) return 'taken'
+    throw error
+  }
+}
+
+/** Whether a write broke a unique index. It says so by its code alone: what else such an error holds differs between servers. */
+export function isDuplicate(error: unknown): boolean {
+  return error instanceof MongoServerError && error.code === DUPLICATE
+}
+
+export function stored<Noun extends { id: string }>({ id, ...facts }: Noun): Stored<Noun> {
+  return { _id: id, ...facts }
+}
+
+/** The noun of a document that was read without what only its indexes need. */
+export function nounOf<Noun extends { id: string }>({ _id, ...facts }: { _id: string }): Noun {
+  return { id: _id, ...facts } as unknown as Noun
+}

@@ -1,0 +1,31 @@
+/** What the `files:` resources leave to the store, in MongoDB. */
+import type { Declaration, Ref } from '../../resources/resources.ts'
+import type { Store } from '../store.ts'
+import { isDuplicate, type Database } from './database.ts'
+
+type Stored = Declaration & { _id: string }
+
+export function openDeclarations(database: Database): Pick<Store, 'declarations' | 'declare' | 'undeclare'> {
+  const declarations = database.collection<Stored>('declarations')
+
+  async function declare(declaration: Declaration): Promise<void> {
+    const put = () => declarations.replaceOne({ _id: idOf(declaration.ref) }, declaration, { upsert: true })
+    await put().catch((error: unknown) => {
+      // Another was first to declare it: now there is one to replace.
+      if (!isDuplicate(error)) throw error
+      return put()
+    })
+  }
+
+  return {
+    declarations: () =>
+      database.ask(() => declarations.find<Declaration>({}, { projection: { _id: 0 } }).sort({ _id: 1 }).toArray()),
+    declare: (declaration) => database.ask(() => declare(declaration)),
+    undeclare: async (ref) => void (await database.ask(() => declarations.deleteOne({ _id: idOf(ref) }))),
+  }
+}
+
+/** None of the three has a slash in it. */
+function idOf({ kind, namespace, name }: Ref): string {
+  return `${kind}/${namespace}/${name}`
+}

@@ -1,0 +1,55 @@
+/** Why a MongoDB store cannot be opened: `Unavailable` while trying again may help, or else a sentence for the operator. */
+import { MongoAPIError, MongoError, MongoParseError, MongoServerError } from 'mongodb'
+import { Unavailable } from '../../errors.ts'
+
+// https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml
+const UNAUTHORIZED = 13
+const AUTHENTICATION_FAILED = 18
+const INDEX_OPTIONS_CONFLICT = 85
+const INDEX_KEY_SPECS_CONFLICT = 86
+const DUPLICATE = 11000
+/** Of MongoDB Atlas. */
+const ATLAS_ERROR = 8000
+
+/** What cannot be read of the address. The driver's words may repeat a part of it, so they only go to whoever reads the cause. */
+export function malformed(error: unknown): Error {
+  return new Error('STORE_URL is no address of a MongoDB: it may be mongodb://<user>:<password>@<host>:<port>,…/<database>?<options>, with what is special in a name or a password percent-encoded.', { cause: error })
+}
+
+/** `place` names the store without its credentials. */
+export function openingFailure(error: unknown, place: string): unknown {
+  const sentence = error instanceof MongoServerError ? refusal(error) : fault(error)
+  if (sentence !== null) return new Error(`The store ${place} ${sentence}`, { cause: error })
+  return error instanceof MongoError || isSystem(error) ? new Unavailable('store', error) : error
+}
+
+function refusal({ code, message }: MongoServerError): string | null {
+  // Some servers that speak the protocol have no code for it.
+  switch (/^permission denied/.test(message) ? UNAUTHORIZED : code) {
+    case AUTHENTICATION_FAILED:
+    case ATLAS_ERROR:
+      return 'refuses us: check the user, the password and authSource in STORE_URL.'
+    case UNAUTHORIZED:
+      return 'does not let us read and write: give the user of STORE_URL the role readWrite on that database, or name one that has it.'
+    case INDEX_OPTIONS_CONFLICT:
+    case INDEX_KEY_SPECS_CONFLICT:
+      return 'has an index that differs from ours under its name or its keys: drop it, or give Tollgate a database of its own.'
+    case DUPLICATE:
+      return 'has documents that a unique index of ours does not allow: give Tollgate a database of its own, or bring back a backup.'
+    default:
+      return null
+  }
+}
+
+/** What is wrong with our own side. */
+function fault(error: unknown): string | null {
+  const code = (error as { code?: unknown } | null)?.code
+  if (code === 'ENOENT' || code === 'EACCES') return 'cannot be reached: a file that STORE_URL names for TLS cannot be read.'
+  const isOption = error instanceof MongoParseError || (error instanceof MongoAPIError && !/Closed|NotConnected/.test(error.name))
+  return isOption ? 'cannot be reached by what STORE_URL asks for: check its options.' : null
+}
+
+/** Of the network or a name server: what Node's own modules throw. */
+function isSystem(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && 'syscall' in error
+}

@@ -1,0 +1,69 @@
+/** Versions of API keys in MongoDB. */
+import { Unavailable } from '../../errors.ts'
+import type { KeyState, KeyVersion } from '../../keys.ts'
+import type { KeyChange, Store } from '../store.ts'
+import { add, nounOf, stored, type Database, type Stored } from './database.ts'
+import type { Indexes } from './indexes.ts'
+
+export const keyIndexes = {
+  keys: [
+    // findKey
+    { name: 'hash', key: { hash: 1 }, unique: true },
+    // mintKey, keyVersions
+    { name: 'revisions', key: { keyId: 1, revision: -1 }, unique: true },
+    // keysAlive
+    { name: 'alive', key: { state: 1, _id: 1 } },
+    // keysOf
+    { name: 'of_subscription', key: { subscription: 1, state: 1, _id: 1 } },
+    // keysToTell
+    { name: 'to_tell', key: { tell: 1 } },
+  ],
+} satisfies Indexes
+
+type Verbs = 'mintKey' | 'setKey' | 'told' | 'keysToTell' | 'findKey' | 'keyVersions' | 'keysAlive' | 'keysOf'
+
+const ALIVE: KeyState[] = ['pending', 'active', 'suspended', 'revoked']
+
+export function openKeys(database: Database): Pick<Store, Verbs> {
+  const keys = database.collection<Stored<KeyVersion>>('keys')
+  const nounOrNull = (found: Stored<KeyVersion> | null) => (found ? nounOf<KeyVersion>(found) : null)
+  const list = async (found: Promise<Stored<KeyVersion>[]>) => (await found).map(nounOf<KeyVersion>)
+
+  async function mintKey(key: KeyVersion): ReturnType<Store['mintKey']> {
+    if ((await add(keys, stored(key))) === 'added') return { outcome: 'created', key }
+    const existing = nounOrNull(await keys.findOne({ keyId: key.keyId, revision: key.revision }))
+    if (!existing) throw new Unavailable('store', new Error('another key has the same hash'))
+    return { outcome: 'existing', key: existing }
+  }
+
+  async function setKey(id: string, change: KeyChange, tell: string[]): Promise<KeyVersion | null> {
+    const from = change.state === undefined ? {} : { state: { $in: mayBecome(change.state) } }
+    const update = {
+      ...(Object.keys(change).length > 0 && { $set: change }),
+      ...(tell.length > 0 && { $addToSet: { tell: { $each: tell } } }),
+    }
+    const changed = Object.keys(update).length > 0 && (await keys.findOneAndUpdate({ _id: id, ...from }, update, { returnDocument: 'after' }))
+    return nounOrNull(changed || (await keys.findOne({ _id: id })))
+  }
+
+  return {
+    mintKey: (key) => database.ask(() => mintKey(key)),
+    setKey: (id, change, tell) => database.ask(() => setKey(id, change, tell)),
+    told: async (id, subscriptions) => {
+      await database.ask(() => keys.updateOne({ _id: id }, { $pullAll: { tell: subscriptions } }))
+    },
+    keysToTell: (limit) => database.ask(() => list(keys.find({ tell: { $gte: '' } }).limit(limit).toArray())),
+    findKey: (hash) => database.ask(async () => nounOrNull(await keys.findOne({ hash }))),
+    keyVersions: (keyId) => database.ask(() => list(keys.find({ keyId }).sort({ revision: -1 }).toArray())),
+    keysAlive: (after, limit) =>
+      database.ask(() => list(keys.find({ state: { $in: ALIVE }, _id: { $gt: after } }).sort({ _id: 1 }).limit(limit).toArray())),
+    keysOf: (subscription) =>
+      database.ask(() => list(keys.find({ subscription, state: { $in: ALIVE } }).sort({ _id: 1 }).toArray())),
+  }
+}
+
+/** The states that may become this one: a revoked version can only be deleted, and a deleted one stays deleted. */
+function mayBecome(state: KeyState): KeyState[] {
+  if (state === 'deleted') return [...ALIVE, 'deleted']
+  return state === 'revoked' ? ALIVE : ['pending', 'active', 'suspended']
+}

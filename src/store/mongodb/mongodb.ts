@@ -1,0 +1,100 @@
+/**
+ * The store in one MongoDB database, for any number of processes. What was answered was written by a majority, and every verb may be asked
+ * for again. Needs nothing that a single server has not: no transaction, no change stream.
+ */
+import type { MongoClient } from 'mongodb'
+import { openChanges, type ChangeOptions } from '../changes.ts'
+import type { Store } from '../store.ts'
+import { claimIndexes, openClaims } from './claims.ts'
+import { clientOf, serve } from './database.ts'
+import { openDeclarations } from './declarations.ts'
+import { deliveryIndexes, openDeliveries } from './deliveries.ts'
+import { malformed, openingFailure } from './failures.ts'
+import { makeIndexes, type Indexes } from './indexes.ts'
+import { keyIndexes, openKeys } from './keys.ts'
+import { laneIndexes, openLanes } from './lanes.ts'
+import { openProcesses } from './processes.ts'
+import { bringUpToDate, type Upgrade } from './schema.ts'
+import { openSubscriptions, subscriptionIndexes } from './subscriptions.ts'
+import { openTaskLists, taskListIndexes } from './task-lists.ts'
+import { openTasks, taskIndexes } from './tasks.ts'
+
+/** Each entry leads from the schema before it. An entry that was released is never edited; a change is a new entry. */
+const UPGRADES: readonly Upgrade[] = []
+
+export const INDEXES: Indexes = {
+  ...subscriptionIndexes,
+  ...keyIndexes,
+  tasks: [...taskIndexes.tasks, ...taskListIndexes.tasks],
+  deliveries: [...deliveryIndexes.deliveries, ...claimIndexes.deliveries],
+  ...laneIndexes,
+}
+
+const DATABASE = 'tollgate'
+
+/**
+ * Opens the database that `url` names, `tollgate` if it names none, and brings it up to date. Throws `Unavailable` if the server cannot be
+ * reached now, and an Error with a sentence for what trying again does not mend.
+ */
+export async function openMongodb(url: string, options: ChangeOptions = {}, upgrades = UPGRADES): Promise<Store> {
+  const { client, name } = await prepare(url, upgrades)
+  const database = serve(client, name)
+  const subscriptions = openSubscriptions(database)
+  const lanes = openLanes(database)
+  const deliveries = openDeliveries(database, lanes)
+  const changes = openChanges(subscriptions.side, options)
+  return {
+    ...openProcesses(database),
+    ...subscriptions.verbs,
+    change: changes.change,
+    ...openKeys(database),
+    ...openDeclarations(database),
+    ...openTasks(database, deliveries.deliveries),
+    ...openTaskLists(database),
+    ...deliveries.verbs,
+    ...openClaims(database, lanes),
+    close: async () => {
+      await changes.close()
+      await database.close()
+    },
+  }
+}
+
+async function prepare(url: string, upgrades: readonly Upgrade[]): Promise<{ client: MongoClient; name: string }> {
+  const name = databaseOf(url)
+  const setup = make(url, name, 'upgrade')
+  const client = make(url, name, 'request')
+  const place = `${client.options.srvHost ?? client.options.hosts.join(',')}/${name}`
+  // A client whose first connection failed is of no use any more, also when the server is there later: the next try makes new ones.
+  try {
+    await setup.connect()
+    await bringUpToDate(setup.db(name), upgrades, place)
+    await makeIndexes(setup.db(name), INDEXES)
+    await client.connect()
+  } catch (error) {
+    await client.close().catch(() => {})
+    throw openingFailure(error, place)
+  } finally {
+    await setup.close().catch(() => {})
+  }
+  return { client, name }
+}
+
+function make(url: string, name: string, patience: 'upgrade' | 'request'): MongoClient {
+  try {
+    const client = clientOf(url, patience)
+    client.db(name)
+    return client
+  } catch (error) {
+    throw malformed(error)
+  }
+}
+
+function databaseOf(url: string): string {
+  const [, path = ''] = /^[^:]+:\/\/[^/?]*\/([^?]*)/.exec(url) ?? []
+  try {
+    return decodeURIComponent(path) || DATABASE
+  } catch (error) {
+    throw malformed(error)
+  }
+}

@@ -1,0 +1,45 @@
+/** Which schema a MongoDB store has, and how a newer program brings it up to date. */
+import type { Collection, Db } from 'mongodb'
+import { add } from './database.ts'
+
+/**
+ * One step, from a schema to the next. It changes only what still has the shape of before, so that it may be repeated after a crash, run
+ * beside the same step of another process, and be late. The program of the schema before may still be at work until it is replaced.
+ */
+export type Upgrade = (db: Db) => Promise<void>
+
+type Meta = { _id: string; version: number }
+
+/** The schema that was there before the first of all upgrades. */
+const FIRST = 1
+
+/**
+ * Applies those of `upgrades` that the store has not had, each written down once it is done. Throws an Error with a sentence for the
+ * operator if the store has a newer schema; `place` names the store.
+ */
+export async function bringUpToDate(db: Db, upgrades: readonly Upgrade[], place: string): Promise<void> {
+  const meta = db.collection<Meta>('meta')
+  const newest = FIRST + upgrades.length
+  const version = await versionOf(meta, newest)
+  if (version > newest) {
+    throw new Error(
+      `The store ${place} has schema ${version} and this Tollgate knows none newer than ${newest}: ` +
+        'start the newer Tollgate, or bring back a backup from before its upgrade.',
+    )
+  }
+  // Changes nothing, and tells at the start what else the first request would: whether we may write.
+  await meta.updateOne({ _id: 'schema' }, { $max: { version } })
+  for (let from = version; from < newest; from++) {
+    await upgrades[from - FIRST]?.(db)
+    await meta.updateOne({ _id: 'schema', version: { $lt: from + 1 } }, { $set: { version: from + 1 } })
+  }
+}
+
+/** An empty store has the newest schema. It is written down before anything else is, by one of those who find it so. */
+async function versionOf(meta: Collection<Meta>, newest: number): Promise<number> {
+  for (;;) {
+    const known = await meta.findOne({ _id: 'schema' })
+    if (known) return known.version
+    if ((await add(meta, { _id: 'schema', version: newest })) === 'added') return newest
+  }
+}

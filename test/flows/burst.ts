@@ -1,0 +1,35 @@
+/** Many requests at once over several gateways of one program. */
+import { answer, post, type Answer } from './calls.ts'
+import type { Program } from './program.ts'
+
+/** The program as clients of each of its gateways see it. */
+export function gatewaysOf(program: Program): Program[] {
+  return program.processes.filter(({ role }) => role === 'gateway').map(({ url, opsUrl }) => ({ ...program, url, opsUrl }))
+}
+
+/** Makes `count` calls, never more than `atOnce` under way. Rejects with the first that does. */
+export async function burst<T>(count: number, atOnce: number, call: (index: number) => Promise<T>): Promise<T[]> {
+  const results: T[] = []
+  let next = 0
+  const one = async (): Promise<void> => {
+    for (let index = next++; index < count; index = next++) results[index] = await call(index)
+  }
+  await Promise.all(Array.from({ length: Math.min(count, atOnce) }, one))
+  return results
+}
+
+/** How often each status and error code was answered, such as `{ '202': 900, '402 insufficient_balance': 4100 }`. */
+export function tallied(answers: { status: number; code: string }[]): Record<string, number> {
+  const counts: Record<string, number> = {}
+  for (const { status, code } of answers) {
+    const name = `${status} ${code}`.trim()
+    counts[name] = (counts[name] ?? 0) + 1
+  }
+  return counts
+}
+
+export async function outcome(program: Program, key: string, path: string, body: object): Promise<Answer & { code: string }> {
+  const answered = await answer(await post(program, key, path, body))
+  const error = (answered.body as { error?: { code?: unknown } } | null)?.error
+  return { ...answered, code: typeof error?.code === 'string' ? error.code : '' }
+}

@@ -1,0 +1,125 @@
+/** Starts the program as its operators do on several machines: a process for each role, over a MongoDB and a Kafka that they share. */
+import { randomBytes, randomUUID } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Kafka, logLevel } from 'kafkajs'
+import { MongoClient } from 'mongodb'
+import type { Role } from '../../src/config.ts'
+import { DEFAULT_ENGINES } from '../../src/engines/routes.ts'
+import { freePort } from '../servers/process.ts'
+import { startProcess, whole, type Exit, type Process, type Program } from './program.ts'
+
+/** Where the servers are: MongoDB's without a database's name, Kafka's as host:port. */
+export type Servers = { mongodb: string; brokers: string }
+
+/** Places for programs that nobody else uses on those servers. */
+export type Site = {
+  /** The settings of every role, for `tollgate verify` and for processes beside the program's. Fixed for a folder: who starts again meets what was there. */
+  settings(folder: string): Promise<Record<string, string>>
+  /** Starts these roles; a role may be there several times, the first gateway is the one that the program's `url` names. */
+  start(options: { folder: string; env?: Record<string, string>; roles?: readonly Role[]; root?: string }): Promise<Program>
+  /** Starts one more process of a program, or one again, under the address that it had. */
+  join(folder: string, role: Role, env?: Record<string, string>): Promise<Process>
+  /** Drops every database and topic that was made. */
+  close(): Promise<void>
+}
+
+export const ROLES_APART = ['controller', 'gateway', 'worker', 'dispatcher'] as const satisfies Role[]
+
+const ECHO = 'upstreams: [{ name: echo, baseUrl: "echo:", wire: both }]\n'
+
+export function openSite({ mongodb, brokers }: Servers): Site {
+  const places = new Map<string, Promise<{ name: string; settings: Record<string, string> }>>()
+
+  async function make(folder: string): Promise<{ name: string; settings: Record<string, string> }> {
+    const name = `flow-${randomUUID()}`
+    const file = (of: string) => join(folder, of)
+    await mkdir(folder, { recursive: true })
+    await writeFile(file('sealing.key'), `${randomBytes(32).toString('base64')}\n`, { mode: 0o600 })
+    await writeFile(file('engines.yaml'), DEFAULT_ENGINES)
+    if (!existsSync(file('upstreams.yaml'))) await writeFile(file('upstreams.yaml'), ECHO)
+    const port = await freePort()
+    const settings = {
+      STORE_URL: databaseUrl(mongodb, name),
+      BROKER_URL: `kafka://${brokers}?topicPrefix=${name}.&partitions=2`,
+      FILES_URL: 'gridfs:',
+      SEALING_KEY_FILE: file('sealing.key'),
+      UPSTREAMS: file('upstreams.yaml'),
+      ENGINES: file('engines.yaml'),
+      PORT: String(port),
+      PUBLIC_URL: `http://127.0.0.1:${port}`,
+    }
+    return { name, settings }
+  }
+
+  const placeOf = (folder: string) => {
+    const known = places.get(folder) ?? make(folder)
+    places.set(folder, known)
+    return known
+  }
+
+  async function joinAs(folder: string, role: Role, env: Record<string, string> = {}, root?: string): Promise<Process> {
+    const { settings } = await placeOf(folder)
+    return startProcess({ folder, role, env: { ...settings, ...env }, ...(root === undefined ? {} : { root }) })
+  }
+
+  return {
+    settings: async (folder) => (await placeOf(folder)).settings,
+    join: (folder, role, env) => joinAs(folder, role, env),
+    async start({ folder, env = {}, roles = ROLES_APART, root }) {
+      // Only the first gateway has the known address.
+      const isFirst = (role: Role, index: number) => role !== 'gateway' || roles.indexOf('gateway') === index
+      const started = await Promise.allSettled(roles.map((role, index) => joinAs(folder, role, isFirst(role, index) ? env : { ...env, PORT: '0' }, root)))
+      const processes = started.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
+      const failed = started.find((one) => one.status === 'rejected')
+      if (!failed) return programOf(processes, folder)
+      await Promise.all(processes.map((one) => one.kill()))
+      throw failed.reason
+    },
+    async close() {
+      const names = await Promise.all([...places.values()].map(async (place) => (await place).name))
+      if (names.length > 0) await Promise.all([dropDatabases(mongodb, names), dropTopics(brokers, names)])
+    },
+  }
+}
+
+function programOf(processes: Process[], folder: string): Program {
+  const front = processes.find(({ role }) => role === 'gateway') ?? processes[0]
+  if (!front) throw new Error('a program has a process at least')
+  const each = async (end: (one: Process) => Promise<Exit>): Promise<Exit> => {
+    const exits = await Promise.all(processes.map(end))
+    return exits.find(({ code }) => code !== 0) ?? { code: 0, signal: null }
+  }
+  const { url, opsUrl, env } = front
+  return {
+    url,
+    opsUrl,
+    env,
+    get log() {
+      return processes.flatMap(({ log }) => log)
+    },
+    stop: () => each((one) => one.stop()),
+    kill: () => each((one) => one.kill()),
+    ...whole(processes, join(folder, 'data')),
+  }
+}
+
+function databaseUrl(server: string, name: string): string {
+  const [base = '', query] = server.split('?')
+  return `${base.replace(/\/$/, '')}/${name}${query === undefined ? '' : `?${query}`}`
+}
+
+async function dropDatabases(url: string, names: string[]): Promise<void> {
+  const client = await new MongoClient(url).connect()
+  for (const name of names) await client.db(name).dropDatabase()
+  await client.close()
+}
+
+async function dropTopics(brokers: string, names: string[]): Promise<void> {
+  const admin = new Kafka({ brokers: brokers.split(','), logLevel: logLevel.NOTHING }).admin()
+  await admin.connect()
+  const topics = (await admin.listTopics()).filter((topic) => names.some((name) => topic.startsWith(name)))
+  if (topics.length > 0) await admin.deleteTopics({ topics })
+  await admin.disconnect()
+}

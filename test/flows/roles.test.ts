@@ -1,0 +1,187 @@
+/** The roles as processes of their own: what each does when its servers are away, when it is stopped or killed, and beside others of its kind. */
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import type { Role } from '../../src/config.ts'
+import { openReceiver } from '../fakes/receiver.ts'
+import { kafka } from '../servers/kafka.ts'
+import { mongodb, ownMongodb } from '../servers/mongodb.ts'
+import { answer, at, chat, get, post, type Json } from './calls.ts'
+import { openSite, type Site } from './deployment.ts'
+import { eventually } from './eventually.ts'
+import { apiKey, codingPlan, declare, mediaPlan } from './manifests.ts'
+import { launch, type Process, type Program } from './program.ts'
+import { SIDE_TIMEOUT_MS } from './sides.ts'
+
+t.setTimeout(SIDE_TIMEOUT_MS)
+
+/** A folder with a plan and a key of each product, and a site on the servers; `store` is a server of the test's own. Null after having skipped. */
+async function siteFor(t: Test, store?: string): Promise<{ site: Site; folder: string } | null> {
+  const [url, brokers] = [store ?? (await mongodb(t)), await kafka(t)]
+  if (url === null || brokers === null) return null
+  const site = openSite({ mongodb: url, brokers })
+  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  await declare(folder, 'plans', mediaPlan('studio'), apiKey('media', 'studio'), codingPlan('coder'), apiKey('coding', 'coder'))
+  t.teardown(async () => {
+    if (store === undefined) await site.close()
+    await rm(folder, { recursive: true, force: true })
+  })
+  return { site, folder }
+}
+
+async function startFor(t: Test, site: Site, folder: string, roles: Role[], env: Record<string, string> = {}): Promise<Program> {
+  const program = await site.start({ folder, roles, env })
+  t.teardown(() => program.kill())
+  return program
+}
+
+async function joinFor(t: Test, site: Site, folder: string, role: Role, env: Record<string, string> = {}): Promise<Process> {
+  const one = await site.join(folder, role, env)
+  t.teardown(() => one.kill())
+  return one
+}
+
+async function readiness(opsUrl: string): Promise<{ status: number; said: Json; check: (name: string) => Json }> {
+  const response = await fetch(`${opsUrl}/readyz`)
+  const said = (await response.json()) as { checks: { name: string }[] }
+  return { status: response.status, said, check: (name) => said.checks.find((check) => check.name === name) }
+}
+
+const create = async (program: Program, key: string, body: object) => (await answer(await post(program, key, '/api/v1/generations', body))).body
+const record = async (program: Program, key: string, task: Json) => (await get(program, key, `/api/v1/generations/${String(at(task, 'id'))}`)).body
+const reaches = (program: Program, key: string, task: Json, status: string) =>
+  eventually(`the task to be ${status}`, async () => {
+    const now = await record(program, key, task)
+    return at(now, 'status') === status ? now : null
+  })
+
+const IMAGE = { kind: 'image', prompt: 'a lighthouse', size: '64x64' }
+/** Takes long enough to be cut off. */
+const FILM = { kind: 'video', prompt: 'a lighthouse', size: '1280x720', duration_seconds: 3 }
+
+t.test('a role that waits for its store is alive and not ready, says for what it waits without the password, and serves once the store is there', async (t) => {
+  const store = await ownMongodb(t)
+  if (store === null) return
+  const { site, folder } = (await siteFor(t, store.url.replace('//', '//keeper:hunter2@'))) ?? {}
+  if (!site || !folder) return
+  const settings = await site.settings(folder)
+  await store.kill()
+  const starting = (['gateway', 'worker', 'dispatcher', 'controller'] as const).map((role) => {
+    // The server asks nobody for a password.
+    const one = launch({ folder, role, env: { ...settings, STORE_URL: settings['STORE_URL']?.replace('keeper:hunter2@', '') ?? '' } })
+    t.teardown(() => one.kill())
+    return one
+  })
+  for (const one of starting) {
+    const opsUrl = await one.opsUrl
+    t.equal((await fetch(`${opsUrl}/livez`)).status, 200)
+    const { status, check } = await eventually('what it waits for', async () => {
+      const seen = await readiness(opsUrl)
+      return String(at(seen.check('store'), 'detail')).startsWith('waiting') ? seen : null
+    })
+    t.equal(status, 503)
+    t.match(check('store'), { ok: false, detail: /ECONNREFUSED/ })
+    t.ok(one.log.some((line) => line.includes('"msg":"waiting for the store at mongodb://')), 'the log says so')
+  }
+  await store.start()
+  for (const { ready } of starting) t.equal((await readiness((await ready).opsUrl)).status, 200)
+})
+
+t.test('while the store is away or silent requests are refused with 503 and Retry-After, and served again once it is back', async (t) => {
+  const store = await ownMongodb(t)
+  const { site, folder } = (store && (await siteFor(t, store.url))) ?? {}
+  if (!store || !site || !folder) return
+  const program = await startFor(t, site, folder, ['controller', 'gateway'])
+  const key = await program.key('coding')
+  t.equal((await chat(program, key)).status, 200)
+  for (const [away, back] of [[store.kill, store.start], [async () => store.freeze(), async () => store.thaw()]] as const) {
+    await away()
+    const refused = await chat(program, key)
+    t.match(refused, { status: 503, body: { error: { code: 'unavailable' } } })
+    t.ok(Number(refused.headers.get('retry-after')) > 0)
+    const { status, check } = await readiness(program.opsUrl)
+    t.equal(status, 503)
+    t.match(check('store'), { ok: false })
+    t.equal((await fetch(`${program.opsUrl}/livez`)).status, 200)
+    await back()
+    await eventually('service', async () => ((await chat(program, key)).status === 200 ? true : null))
+    await eventually('readiness', async () => ((await readiness(program.opsUrl)).status === 200 ? true : null))
+  }
+})
+
+t.test('without Kafka a gateway is ready and degraded, and its tasks are found and run all the same', async (t) => {
+  const { site, folder } = (await siteFor(t)) ?? {}
+  if (!site || !folder) return
+  // Nothing listens there.
+  const program = await startFor(t, site, folder, ['controller', 'gateway', 'worker'], { BROKER_URL: 'kafka://127.0.0.1:1' })
+  const degraded = await eventually('the outage to be noticed', async () => {
+    const seen = await readiness(program.opsUrl)
+    return at(seen.said, 'status') === 'degraded' ? seen : null
+  })
+  t.equal(degraded.status, 200)
+  t.match(degraded.check('broker'), { ok: true, degraded: true })
+  t.match(await (await fetch(`${program.opsUrl}/metrics`)).text(), /^tollgate_check_ok\{check="broker"\} 0$/m)
+  const key = await program.key('media')
+  await reaches(program, key, await create(program, key, IMAGE), 'completed')
+})
+
+t.test('a worker that is stopped gives its task back, which costs no attempt, and the next one runs it', async (t) => {
+  const { site, folder } = (await siteFor(t)) ?? {}
+  if (!site || !folder) return
+  const program = await startFor(t, site, folder, ['controller', 'gateway'])
+  const first = await joinFor(t, site, folder, 'worker', { SHUTDOWN_SECONDS: '0' })
+  const key = await program.key('media')
+  const task = await create(program, key, FILM)
+  await reaches(program, key, task, 'processing')
+  t.same(await first.stop(), { code: 0, signal: null })
+  t.match(await record(program, key, task), { attempts: 0, completed_at: null })
+  await joinFor(t, site, folder, 'worker')
+  await eventually('the next run', async () => (at(await record(program, key, task), 'attempts') === 1 ? true : null))
+})
+
+t.test('a dispatcher that is stopped gives its delivery back, and the next one makes it under the same number', async (t) => {
+  const { site, folder } = (await siteFor(t)) ?? {}
+  if (!site || !folder) return
+  const receiver = await openReceiver()
+  t.teardown(() => receiver.close())
+  receiver.next('never')
+  const env = { EGRESS_ALLOW: '127.0.0.1/32' }
+  const program = await startFor(t, site, folder, ['controller', 'gateway', 'worker'], env)
+  const first = await joinFor(t, site, folder, 'dispatcher', { ...env, SHUTDOWN_SECONDS: '0' })
+  const key = await program.key('media')
+  const task = await create(program, key, { ...IMAGE, webhook_url: `${receiver.url}/hook` })
+  await receiver.arrived(1)
+  t.same(await first.stop(), { code: 0, signal: null })
+  await joinFor(t, site, folder, 'dispatcher', env)
+  await receiver.arrived(2)
+  const attempts = await eventually('the attempt to be written down', async () => {
+    const { body } = await get(program, key, `/api/v1/generations/${String(at(task, 'id'))}/deliveries`)
+    const made = at(body, 'data', 0, 'attempts') as Json[] | undefined
+    return made && made.length > 0 ? made : null
+  })
+  t.equal(attempts.length, 1)
+  t.match(attempts[0], { status_code: 204 })
+})
+
+t.test('of two controllers one is at work; the other is alive, says that it waits, and takes over when the first is gone', async (t) => {
+  const { site, folder } = (await siteFor(t)) ?? {}
+  if (!site || !folder) return
+  const program = await startFor(t, site, folder, ['controller', 'gateway'])
+  const key = await program.key('coding')
+  const settings = await site.settings(folder)
+  const place = join(folder, 'second')
+  await mkdir(place)
+  const second = launch({ folder: place, role: 'controller', env: { ...settings, RESOURCES_URL: `files:${join(folder, 'plans')}` } })
+  t.teardown(() => second.kill())
+  const { status } = await eventually('the second to wait', async () => {
+    const seen = await readiness(await second.opsUrl)
+    return /another controller is at work/.test(JSON.stringify(seen.said)) ? seen : null
+  })
+  t.equal(status, 503)
+  await program.processes.find(({ role }) => role === 'controller')?.stop()
+  await second.ready
+  t.equal((await chat(program, key)).status, 200, 'no key was taken away')
+  await declare(folder, 'plans', mediaPlan('studio'), apiKey('media', 'studio'), codingPlan('coder', { state: 'Suspended' }), apiKey('coding', 'coder'))
+  await eventually('the suspension', async () => ((await chat(program, key)).status === 403 ? true : null))
+})

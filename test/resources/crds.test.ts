@@ -1,0 +1,94 @@
+/** The same rows that the folder's validator is asked, put to an API server that has our CRDs. */
+import { randomUUID } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import t from 'tap'
+import { parse } from 'yaml'
+import { command } from '../servers/command.ts'
+import { installCrds, makeNamespace, openApi, pathOf, type Answered } from '../servers/kube/api.ts'
+import { kubectl, kubernetes } from '../servers/kubernetes.ts'
+import { apiKey, codingPlan, mediaPlan, rows, type Row } from './manifests.ts'
+
+const kubeconfig = await kubernetes(t)
+if (kubeconfig !== null) {
+  const api = await openApi(kubeconfig)
+  await installCrds(api)
+  const namespace = `crds-${randomUUID().slice(0, 8)}`
+  await makeNamespace(api, namespace)
+  t.teardown(async () => {
+    await api.request('DELETE', `/api/v1/namespaces/${namespace}`)
+    await api.close()
+  })
+  const here = (document: Answered) => ({ ...document, metadata: { ...document.metadata, namespace } })
+
+  /** What the server would say of a document; nothing is kept of it. An unknown field is refused as kubectl asks for it. */
+  async function verdictOn({ document, before }: Row): Promise<{ status: number; message: string }> {
+    const manifest = here(document as Answered)
+    const path = pathOf({ kind: manifest.kind, namespace })
+    const ask = 'dryRun=All&fieldValidation=Strict'
+    if (!before) {
+      const { status, body } = await api.request('POST', `${path}?${ask}`, manifest)
+      return { status, message: body.message ?? '' }
+    }
+    const made = await api.request('POST', path, here(before))
+    if (made.status !== 201) throw new Error(`the manifest before is refused itself: ${made.body.message}`)
+    const own = `${path}/${made.body.metadata.name}`
+    const { status, body } = await api.request('PUT', `${own}?${ask}`, { ...manifest, metadata: { ...manifest.metadata, resourceVersion: made.body.metadata.resourceVersion } })
+    await api.request('DELETE', own)
+    return { status, message: body.message ?? '' }
+  }
+
+  t.test('the API server accepts and refuses the same manifests as the folder, for the same place', async (t) => {
+    t.ok(rows.length >= 80, `${rows.length} rows`)
+    for (const row of rows) {
+      const { status, message } = await verdictOn(row)
+      if (row.fault === null) t.ok(status === 200 || status === 201, `${row.why}: ${message}`)
+      else t.ok((status === 422 || status === 400) && message.includes(placeOf(row.fault)), `${row.why}: ${status} ${message}, wanted ${row.fault}`)
+    }
+  })
+
+  t.test('the API server fills the same defaults in as the folder', async (t) => {
+    const spec = async (document: Answered) => (await api.request('POST', `${pathOf({ kind: document.kind, namespace })}?dryRun=All`, here(document))).body.spec
+    t.same(await spec(mediaPlan('studio')), {
+      product: 'Media',
+      state: 'Active',
+      media: { allowance: '100.00', maxConcurrentTasks: 4, maxQueuedTasks: 1000, attempts: 3 },
+      requestsPerMinute: 600,
+      keyPolicy: { maxKeys: 5, rotationOverlapSeconds: 3600 },
+    })
+    t.match(await spec(codingPlan('coder')), { coding: { weights: { input: 1000, cachedInput: 1000, output: 1000 }, onAbort: 'Cancel', maxConcurrentRequests: 32, maxOutputTokens: 65_536, sessionWindow: { durationSeconds: 18_000 } } })
+    t.same(await spec(apiKey('ci', 'coder')), { planRef: { name: 'coder' }, state: 'Active', rotationRevision: 0 })
+  })
+
+  t.test('kubectl finds the resources by their short names, their category and their fields, and explains each field', async (t) => {
+    const run = (...args: string[]) => command(kubectl(), ['--kubeconfig', kubeconfig, '-n', namespace, ...args])
+    for (const document of [codingPlan('coder'), codingPlan('paused', { state: 'Suspended' }), apiKey('ci', 'coder'), apiKey('other', 'paused')]) {
+      await api.request('POST', pathOf({ kind: document['kind'] as 'Plan', namespace }), here(document))
+    }
+    t.match(await run('get', 'tgplan'), /NAME +PRODUCT +STATE +READY +REASON +KEYS +AGE\s+coder +Coding +Active/)
+    t.match(await run('get', 'tgkey', '-o', 'wide'), /NAME +PLAN +STATE +READY +REASON +PREFIX +SECRET +REVISION +EXPIRES +AGE\s+ci +coder +Active/)
+    const all = ['apikey.tollgate.dev/ci', 'apikey.tollgate.dev/other', 'plan.tollgate.dev/coder', 'plan.tollgate.dev/paused']
+    t.same((await run('get', 'tollgate', '-o', 'name')).trim().split('\n').sort(), all)
+    t.equal((await run('get', 'tgkey', '--field-selector', 'spec.planRef.name=coder', '-o', 'name')).trim(), 'apikey.tollgate.dev/ci')
+    t.equal((await run('get', 'tgplan', '--field-selector', 'spec.state=Suspended', '-o', 'name')).trim(), 'plan.tollgate.dev/paused')
+    t.match(await run('explain', 'plan.spec.media.allowance'), /Amount granted per period/)
+  })
+}
+
+t.test('every field of both CRDs has a description', async (t) => {
+  for (const file of ['plan.yaml', 'apikey.yaml']) {
+    const crd = parse(await readFile(new URL(`../../crds/${file}`, import.meta.url), 'utf8'))
+    const { spec, status } = crd.spec.versions[0].schema.openAPIV3Schema.properties
+    t.same([...undescribed('spec', spec), ...undescribed('status', status)], [], file)
+  }
+})
+
+function undescribed(place: string, schema: Answered): string[] {
+  const below = Object.entries<Answered>(schema.properties ?? {}).flatMap(([name, property]) => undescribed(`${place}.${name}`, property))
+  return [...(schema.description ? [] : [place]), ...below, ...(schema.items?.properties ? undescribed(`${place}[]`, schema.items) : [])]
+}
+
+/** What both name: the field, or the message of a CEL rule. */
+function placeOf(fault: string): string {
+  const [place = '', rest = ''] = [fault.slice(0, fault.indexOf(':')), fault.slice(fault.indexOf(':') + 2)]
+  return rest.startsWith('unknown field') ? `unknown field "${place}"` : place
+}

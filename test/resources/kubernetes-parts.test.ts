@@ -1,0 +1,101 @@
+/** The small pieces below `kubernetes:`, each by itself. */
+import t from 'tap'
+import { readAddress } from '../../src/resources/kubernetes/address.ts'
+import { openCache } from '../../src/resources/kubernetes/cache.ts'
+import { openGate } from '../../src/resources/kubernetes/gate.ts'
+import { isLater, type KubeObject } from '../../src/resources/kubernetes/objects.ts'
+import { lines } from '../../src/resources/kubernetes/watch.ts'
+
+function object(name: string, version: string, uid = `uid-${name}`, namespace = 'acme'): KubeObject {
+  return { metadata: { name, namespace, uid, resourceVersion: version, creationTimestamp: '2026-01-05T00:00:00Z' } }
+}
+
+t.test('an address names namespaces, a kubeconfig and a lease, and nothing else', async (t) => {
+  t.same(readAddress('kubernetes:'), { namespaces: null, kubeconfig: null, lease: 'tollgate-controller', leaseNamespace: null })
+  t.same(readAddress('kubernetes://'), readAddress('kubernetes:'))
+  t.same(readAddress('kubernetes:?namespace=a,b,a&kubeconfig=/etc/k&lease=l&leaseNamespace=n'), { namespaces: ['a', 'b'], kubeconfig: '/etc/k', lease: 'l', leaseNamespace: 'n' })
+  for (const url of ['kubernetes:acme', 'kubernetes://host', 'kubernetes:?namespaces=a', 'kubernetes:?namespace=', 'kubernetes:?namespace=a,,b', 'kubernetes:?namespace=A', 'kubernetes:?lease=a/b', 'kubernetes:?namespace=a&namespace=b', 'kubernetes:?namespace=a#b']) {
+    t.throws(() => readAddress(url), { message: /^RESOURCES_URL was ".*"; kubernetes: may be followed by/ }, url)
+  }
+})
+
+t.test('versions are compared as the numbers that they are', async (t) => {
+  t.ok(isLater('10', '9'))
+  t.notOk(isLater('9', '10'))
+  t.notOk(isLater('10', '10'))
+  t.ok(isLater('900719925474099300001', '900719925474099300000'))
+})
+
+t.test('an object never becomes older, whoever tells of it', async (t) => {
+  const cache = openCache()
+  cache.put(null, object('a', '5'))
+  cache.learn(object('a', '9'))
+  t.equal(cache.put(null, object('a', '7')), null)
+  t.equal(cache.put(null, object('a', '9')), null, 'our own write comes back as an event')
+  t.match(cache.put(null, object('a', '10')), { before: { metadata: { resourceVersion: '9' } }, after: { metadata: { resourceVersion: '10' } } })
+  t.match(cache.get('acme', 'a'), { metadata: { resourceVersion: '10' } })
+})
+
+t.test('the answer to a write does not bring back what the watch saw going, and another of its name is not removed with it', async (t) => {
+  const cache = openCache()
+  cache.put(null, object('a', '5'))
+  cache.remove(null, object('a', '7'))
+  cache.learn(object('a', '6'))
+  t.equal(cache.get('acme', 'a'), null)
+  cache.learn(object('a', '8', 'uid-new'))
+  t.match(cache.get('acme', 'a'), { metadata: { uid: 'uid-new' } })
+  t.equal(cache.remove(null, object('a', '9', 'uid-a')), null)
+  t.match(cache.get('acme', 'a'), { metadata: { uid: 'uid-new' } })
+  cache.forget(object('a', '9', 'uid-a'))
+  t.ok(cache.get('acme', 'a'))
+})
+
+t.test('a list tells what changed and what went in its namespace, keeps what is newer, and counts what the watch had missed', async (t) => {
+  const cache = openCache()
+  t.equal(cache.replace('acme', [object('a', '1'), object('b', '2'), object('c', '3')], '10').missed, 0, 'a first list misses nothing')
+  cache.replace('globex', [object('a', '4', 'uid-g', 'globex')], '10')
+  cache.passed('acme', '20')
+  cache.learn(object('new', '31'))
+  const { changes, missed } = cache.replace('acme', [object('a', '1'), object('b', '15'), object('d', '25')], '30')
+  const named = changes.map(({ before, after }) => `${before ? '-' : '+'}${after ? '+' : '-'} ${(after ?? before)?.metadata.name}`)
+  t.same(named, ['-+ b', '++ d', '-- c'])
+  t.equal(missed, 1, 'b changed at 15, and the watch had come to 20')
+  t.same([...cache.all()].map(({ metadata }) => `${metadata.namespace}/${metadata.name}`).sort(), ['acme/a', 'acme/b', 'acme/d', 'acme/new', 'globex/a'])
+})
+
+t.test('lines are put together again however they were cut, and half a line is none', async (t) => {
+  const bytes = new TextEncoder().encode('{"a":"ä€"}\n\n{"b":2}\n{"half')
+  for (const size of [1, 2, 3, 7, 100]) {
+    const read: string[] = []
+    const chunks = Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) => bytes.subarray(i * size, (i + 1) * size))
+    for await (const line of lines(streamOf(chunks))) read.push(line)
+    t.same(read, ['{"a":"ä€"}', '{"b":2}'])
+  }
+})
+
+async function* streamOf(chunks: Uint8Array[]): AsyncGenerator<Uint8Array> {
+  for (const chunk of chunks) yield chunk
+}
+
+t.test('so many are inside at once, in the order in which they came, and a failure makes room', async (t) => {
+  const gate = openGate(2)
+  const leave: (() => void)[] = []
+  const entered: number[] = []
+  const enter = (n: number) =>
+    gate(async () => {
+      entered.push(n)
+      await new Promise<void>((resolve) => leave.push(resolve))
+      if (n === 0) throw new Error('failed')
+    })
+  const all = [0, 1, 2, 3].map((n) => enter(n).catch(() => 'failed'))
+  await new Promise((resolve) => setImmediate(resolve))
+  t.same(entered, [0, 1])
+  leave.shift()?.()
+  await new Promise((resolve) => setImmediate(resolve))
+  t.same(entered, [0, 1, 2])
+  while (leave.length > 0) {
+    leave.shift()?.()
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  t.same(await Promise.all(all), ['failed', undefined, undefined, undefined])
+})

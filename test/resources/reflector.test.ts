@@ -1,0 +1,178 @@
+/** How a source of Kubernetes follows what is declared through everything that can break between it and the server. */
+import t, { type Test } from 'tap'
+import { openCache } from '../../src/resources/kubernetes/cache.ts'
+import { openClient } from '../../src/resources/kubernetes/client.ts'
+import { openCredentials } from '../../src/resources/kubernetes/credentials.ts'
+import { openLeader } from '../../src/resources/kubernetes/leader.ts'
+import { COLLECTIONS } from '../../src/resources/kubernetes/objects.ts'
+import { openReflector, type ReflectorOptions } from '../../src/resources/kubernetes/reflector.ts'
+import { eventually } from '../flows/eventually.ts'
+import { openProxy } from '../servers/kube/proxy.ts'
+import { kubernetes, ownKubernetes } from '../servers/kubernetes.ts'
+import { openCluster } from './cluster.ts'
+import { codingPlan } from './manifests.ts'
+
+const quiet = { info: () => {}, warn: () => {}, error: () => {} }
+const plan = (n: number, displayName = `${n}`) => codingPlan(`p${n}`, { displayName })
+
+async function followed(t: Test, kubeconfig: string, options: Partial<ReflectorOptions> = {}) {
+  const cluster = await openCluster(t, kubeconfig)
+  const proxy = await openProxy(t, cluster.api)
+  const credentials = await openCredentials(proxy.kubeconfig)
+  const client = openClient(credentials)
+  const cache = openCache()
+  const told: string[] = []
+  const scope = cluster.namespace('acme')
+  const reflector = openReflector({ client, collection: COLLECTIONS.Plan, scope, cache, changed: ({ before, after }) => told.push((after ?? before)!.metadata.name), log: quiet, ...options })
+  t.teardown(async () => {
+    await reflector.stop()
+    await credentials.close()
+  })
+  const shown = () => [...cache.all()].map(({ metadata, spec }) => `${metadata.name} ${(spec as { displayName: string }).displayName}`).sort()
+  const shows = (...wanted: string[]) => eventually(`the cache to show ${wanted.join(', ')}`, async () => (JSON.stringify(shown()) === JSON.stringify(wanted.sort()) ? true : null))
+  return { cluster, proxy, reflector, told, shown, shows, scope, client, ref: (n: number) => ({ kind: 'Plan' as const, namespace: scope, name: `p${n}` }) }
+}
+
+const isWatch = (path: string) => path.includes('watch=true')
+
+const kubeconfig = await kubernetes(t)
+if (kubeconfig !== null) {
+  t.test('a list comes page by page, a watch goes on from there and is renewed in time', async (t) => {
+    const { cluster, proxy, reflector, shows, ref } = await followed(t, kubeconfig, { pageSize: 2, watchSeconds: 1, random: () => 0 })
+    await cluster.declare(...[1, 2, 3, 4, 5].map((n) => plan(n)))
+    await reflector.start()
+    await shows('p1 1', 'p2 2', 'p3 3', 'p4 4', 'p5 5')
+    t.equal(proxy.seen.filter((request) => request.includes('limit=2')).length, 3)
+    await eventually('a second watch', async () => (reflector.figures().watches >= 3 ? true : null))
+    await cluster.declare(plan(1, 'new'))
+    await cluster.withdraw(ref(2))
+    await shows('p1 new', 'p3 3', 'p4 4', 'p5 5')
+    t.equal(reflector.figures().lists, 1, 'a watch that ends by itself needs no list')
+    t.equal(reflector.trouble(), null)
+  })
+
+  t.test('whatever is cut off or refused, it catches up with what happened meanwhile', async (t) => {
+    const { cluster, proxy, reflector, shows, ref } = await followed(t, kubeconfig)
+    proxy.fate = () => 'cut'
+    const started = reflector.start()
+    await eventually('it to fail', async () => (reflector.figures().failures > 1 ? true : null))
+    t.ok(reflector.trouble())
+    proxy.fate = () => ({ status: 500, reason: 'InternalError', message: 'no list today' })
+    await eventually('it to say why', async () => (reflector.trouble()?.includes('no list today') ? true : null))
+    proxy.fate = () => ({ status: 403, reason: 'Forbidden', message: 'plans is forbidden' })
+    await eventually('it to say why', async () => (reflector.trouble()?.includes('plans is forbidden') ? true : null))
+    proxy.fate = () => 'passes'
+    await started
+    t.equal(reflector.trouble(), null)
+    const breakages = [() => {}, () => (proxy.fate = (_, path) => (isWatch(path) ? 'cut' : 'passes')), () => (proxy.fate = () => ({ status: 503, reason: 'ServiceUnavailable' }))]
+    let n = 0
+    for (const breaks of breakages) {
+      breaks()
+      proxy.cut()
+      n++
+      await cluster.declare(plan(n), plan(100, `${n}`))
+      if (n > 1) await cluster.withdraw(ref(n - 1))
+      proxy.fate = () => 'passes'
+      await shows('p100 ' + n, `p${n} ${n}`)
+    }
+    await eventually('it to be content', async () => (reflector.trouble() === null ? true : null))
+    t.equal(reflector.figures().missed, 0)
+    t.equal(reflector.figures().lists, 1, 'the watch went on where it broke')
+  })
+
+  t.test('a version that the server does not know any more is a reason to list, which tells what changed and what went', async (t) => {
+    const { cluster, proxy, reflector, told, shows, ref } = await followed(t, kubeconfig)
+    await cluster.declare(plan(1), plan(2), plan(3))
+    await reflector.start()
+    await shows('p1 1', 'p2 2', 'p3 3')
+    for (const gone of [{ status: 410, reason: 'Expired' }, { status: 504, reason: 'Timeout' }]) {
+      proxy.fate = (_, path) => (isWatch(path) ? gone : 'passes')
+      proxy.cut()
+      await eventually('it to fail or list', async () => (reflector.figures().lists + reflector.figures().failures > 2 ? true : null))
+    }
+    proxy.fate = (_, path) => (isWatch(path) ? { status: 410, reason: 'Expired' } : 'passes')
+    told.length = 0
+    await cluster.declare(plan(1, 'new'))
+    await cluster.withdraw(ref(2))
+    await shows('p1 new', 'p3 3')
+    t.same([...new Set(told)].sort(), ['p1', 'p2'], 'what did not change is not told')
+  })
+
+  t.test('what a watch does not tell is found by the next list, and counted', async (t) => {
+    const { cluster, proxy, reflector, shows } = await followed(t, kubeconfig, { relistMs: 1_500, random: () => 0 })
+    await cluster.declare(plan(1), plan(2))
+    await reflector.start()
+    // A watch of another namespace tells nothing of this one.
+    proxy.fate = () => 'passes'
+    await shows('p1 1', 'p2 2')
+    await eventually('a second list', async () => (reflector.figures().lists >= 2 ? true : null))
+    t.equal(reflector.figures().missed, 0, 'a list that finds nothing new counts nothing')
+  })
+
+  t.test('a server that asks for patience is given it', async (t) => {
+    const { proxy, client, reflector } = await followed(t, kubeconfig)
+    let refusals = 0
+    proxy.fate = () => (refusals++ < 2 ? { status: 429, reason: 'TooManyRequests', headers: { 'retry-after': '0' } } : 'passes')
+    await reflector.start()
+    t.equal(reflector.figures().failures, 0)
+    t.match(client.counts().find(({ code }) => code === '429'), { method: 'GET', count: 2 })
+  })
+
+  t.test('whoever leads renews; who cannot stops leading before another begins', async (t) => {
+    const { cluster, proxy, client } = await followed(t, kubeconfig)
+    const credentials = await openCredentials(kubeconfig)
+    const other = openClient(credentials)
+    const told: string[] = []
+    const open = (of: typeof client, identity: string) =>
+      openLeader({ client: of, namespace: cluster.namespace('acme'), name: 'lease', identity, changed: (is) => told.push(`${identity} ${is ? 'leads' : 'stops'}`), log: quiet, durationMs: 2_000, renewDeadlineMs: 1_200, retryMs: 200 })
+    const first = open(client, 'first')
+    await eventually('the first to lead', async () => (first.isLeading() ? true : null))
+    const second = open(other, 'second')
+    t.teardown(async () => {
+      await first.resign()
+      await second.resign()
+      await credentials.close()
+    })
+    // Cut off, as by a SIGKILL or a broken network.
+    proxy.fate = () => 'cut'
+    proxy.cut()
+    await eventually('the second to lead', async () => (second.isLeading() ? true : null))
+    t.same(told, ['first leads', 'first stops', 'second leads'])
+    proxy.fate = () => 'passes'
+    const resignedAt = performance.now()
+    await second.resign()
+    await eventually('the first to lead again', async () => (first.isLeading() ? true : null))
+    t.ok(performance.now() - resignedAt < 2_000, 'a lease that was given up is taken at once')
+  })
+}
+
+t.test('etcd forgets old versions, and the API server is killed again and again: nothing is lost', async (t) => {
+  const server = await ownKubernetes(t)
+  if (!server) return
+  const { cluster, proxy, reflector, shows } = await followed(t, server.kubeconfig)
+  await reflector.start()
+  for (let n = 1; n <= 2; n++) {
+    await cluster.declare(plan(1, `${n}`))
+    await server.killApiServer()
+    await server.startApiServer()
+    await cluster.declare(plan(2, `${n}`))
+    await shows(`p1 ${n}`, `p2 ${n}`)
+  }
+  const { lists } = reflector.figures()
+  proxy.fate = () => 'cut'
+  proxy.cut()
+  await cluster.declare(plan(1, 'unseen'), plan(3))
+  await server.killApiServer()
+  await compact(server.etcd)
+  await server.startApiServer()
+  proxy.fate = () => 'passes'
+  await shows('p1 unseen', 'p2 2', 'p3 3')
+  t.ok(reflector.figures().lists > lists, 'the server no longer knew where the watch had been')
+})
+
+/** Makes etcd forget every version but the present one. */
+async function compact(etcd: string): Promise<void> {
+  const ask = async (path: string, body: object) => (await fetch(`${etcd}/v3/kv/${path}`, { method: 'POST', body: JSON.stringify(body) })).json() as Promise<{ header: { revision: string } }>
+  const { header } = await ask('range', { key: 'AA==' })
+  await ask('compaction', { revision: header.revision, physical: true })
+}

@@ -1,0 +1,122 @@
+/** A MongoDB server that is killed, frozen, and refuses us. */
+import t, { type Test } from 'tap'
+import { Unavailable } from '../../src/errors.ts'
+import { openStore, type Store } from '../../src/store/store.ts'
+import { admit, ID, plan, settle, sessionOf, T0, task, taskId } from '../contracts/store/acme.ts'
+import { ownMongodb, type Mongodb } from '../servers/mongodb.ts'
+
+async function opened(t: Test): Promise<{ server: Mongodb; store: Store } | null> {
+  const server = await ownMongodb(t)
+  if (!server) return null
+  const store = await openStore(`${server.url}trouble`)
+  t.teardown(() => store.close())
+  await store.change(ID, plan(), T0)
+  return { server, store }
+}
+
+/** Tries until it is answered, as every caller of the door may. */
+async function insist<T>(work: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await work()
+    } catch (error) {
+      if (!(error instanceof Unavailable)) throw error
+      await new Promise((resolve) => setTimeout(resolve, 50))
+    }
+  }
+}
+
+t.test('a server that is killed loses nothing that it acknowledged, and is found again without a restart of ours', async (t) => {
+  const found = await opened(t)
+  if (!found) return
+  const { server, store } = found
+  const acknowledged = { requests: [] as string[], tasks: [] as string[], failures: 0 }
+  let stopped = false
+  const writers = Array.from({ length: 8 }, async (_, writer) => {
+    for (let i = 0; !stopped; i++) {
+      const n = i * 8 + writer
+      try {
+        const [answer] = await Promise.all([store.change(ID, admit(`r${n}`, 1), T0), store.createTask(task(n))])
+        if (answer.outcome !== 'admitted') throw new Error(answer.outcome)
+        acknowledged.requests.push(`r${n}`)
+        acknowledged.tasks.push(taskId(n))
+        if (n % 2 === 0) await store.change(ID, settle(`r${n}`, 1), T0)
+      } catch (error) {
+        if (!(error instanceof Unavailable)) throw error
+        acknowledged.failures++
+      }
+    }
+  })
+  for (let kill = 0; kill < 3; kill++) {
+    const before = acknowledged.tasks.length
+    while (acknowledged.tasks.length < before + 60) await new Promise((resolve) => setTimeout(resolve, 10))
+    await server.kill()
+    await server.start()
+  }
+  stopped = true
+  await Promise.all(writers)
+  t.comment(`${acknowledged.tasks.length} acknowledged, ${acknowledged.failures} without an answer`)
+
+  const record = await insist(() => store.subscription(ID))
+  const missing = acknowledged.requests.filter((id) => Number(id.slice(1)) % 2 === 1 && !record?.coding?.reservations[id])
+  t.same(missing, [], 'every reservation that was answered is there')
+  // Asked again, each end answers as when it is asked for twice.
+  await Promise.all(acknowledged.requests.map((id) => insist(() => store.change(ID, settle(id, 1), T0))))
+  const { used } = sessionOf(await insist(() => store.subscription(ID)))
+  t.ok(used >= acknowledged.requests.length && used <= acknowledged.requests.length + acknowledged.failures, `${used} were charged, each once`)
+  for (const id of acknowledged.tasks) t.ok(await insist(() => store.task('acme', id)), id)
+})
+
+t.test('a frozen server costs a bounded wait, is unavailable, and serves again once it thaws', async (t) => {
+  const found = await opened(t)
+  if (!found) return
+  const { server, store } = found
+  await Promise.all(Array.from({ length: 20 }, (_, i) => store.createTask(task(i))))
+  server.freeze()
+  t.teardown(() => server.thaw())
+  const longest = { ms: 0 }
+  const refused = async (asked: Promise<unknown>): Promise<void> => {
+    const before = performance.now()
+    const outcome = await asked.then(() => 'answered', (error: unknown) => error)
+    longest.ms = Math.max(longest.ms, performance.now() - before)
+    t.type(outcome, Unavailable)
+  }
+  // More than there are connections: who gets none waits as little for it.
+  const many = Array.from({ length: 300 }, (_, i) => [
+    store.change(ID, admit(`r${i}`, 1), T0),
+    store.task('acme', taskId(i)),
+    store.createTask(task(1000 + i)),
+    store.findKey(`hash ${i}`),
+  ])
+  await Promise.all(many.flat().map(refused))
+  await refused(store.beat('i1', 1))
+  await refused(openStore(`${server.url}trouble`))
+  t.ok(longest.ms < 40_000, `the longest wait took ${Math.round(longest.ms)} ms`)
+  t.comment(`the longest wait took ${Math.round(longest.ms)} ms`)
+
+  server.thaw()
+  await insist(() => store.beat('i1', 2))
+  t.same(await insist(() => store.beats()), [{ instance: 'i1', count: 2 }], 'a beat that landed late changed nothing')
+  t.match(await insist(() => store.change(ID, admit('after', 1), T0)), { outcome: /admitted|already/ })
+  // What landed late of those that were never answered happened once.
+  const { coding } = (await insist(() => store.subscription(ID))) ?? {}
+  t.ok(Object.keys(coding?.reservations ?? {}).length <= 301)
+  const again = await insist(() => store.createTask(task(1000)))
+  t.match(again.task, { id: taskId(1000), state: 'pending' })
+})
+
+t.test('wrong credentials, and a user who may only read, are refused in a sentence at the start', async (t) => {
+  const server = await ownMongodb(t, { auth: true })
+  if (!server) return
+  const store = await openStore(`${server.url}trouble?authSource=admin`)
+  await store.beat('i1', 1)
+  await store.close()
+  const place = `127.0.0.1:${new URL(server.url).port}/trouble`
+  const wrong = `${server.url.replace('keeper-secret', 'wrong-secret')}trouble?authSource=admin`
+  await t.rejects(openStore(wrong), { message: `The store ${place} refuses us: check the user, the password and authSource in STORE_URL.` })
+  const none = server.url.replace('keeper:keeper-secret@', '')
+  const unheard = /^The store .+ does not let us read and write: give the user of STORE_URL the role readWrite .+\.$/
+  await t.rejects(openStore(`${none}trouble`), { message: unheard })
+  await t.rejects(openStore(`${server.readOnlyUrl}trouble?authSource=admin`), { message: unheard })
+  await t.rejects(openStore(`${server.readOnlyUrl}nothing-there-yet?authSource=admin`), { message: unheard })
+})
