@@ -79,7 +79,8 @@ export function openReconciler(work: KeyWork & PlanWork, plans: Queue, keys: Que
         readmit(name, plan)
         return requeueAt
       } catch (error) {
-        if (isEdited) edited.add(name)
+        // The record may be written although the pass failed, and the next one would find nothing changed.
+        edited.add(name)
         throw error
       }
     },

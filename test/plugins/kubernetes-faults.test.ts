@@ -1,0 +1,55 @@
+/** Whatever breaks between a controller, its API server and its store: at the end specs, status, Secrets and store agree, and no key was minted twice. */
+import t from 'tap'
+import { eventually } from '../flows/eventually.ts'
+import { pathOf } from '../servers/kube/api.ts'
+import { openProxy, type Fate } from '../servers/kube/proxy.ts'
+import { kubernetes } from '../servers/kubernetes.ts'
+import { agree, coder, KEYS, named } from './agreement.ts'
+import { openOperator } from './operator.ts'
+
+const kubeconfig = await kubernetes(t)
+if (kubeconfig !== null) {
+  const troubles: Record<string, (method: string, path: string, count: number) => Fate> = {
+    'a conflict on the first tries of every write': (method, _, count) => (method !== 'GET' && count < 3 ? { status: 409, reason: 'Conflict' } : 'passes'),
+    'a server that fails every second request': (_, __, count) => (count % 2 === 0 ? { status: 500, reason: 'InternalError' } : 'passes'),
+    'connections that are cut off at random': (_, __, count) => ((count * 7919) % 5 < 2 ? 'cut' : 'passes'),
+  }
+  for (const [trouble, fate] of Object.entries(troubles)) {
+    t.test(`${trouble} costs time, and nothing else`, async (t) => {
+      const operator = await openOperator(t, kubeconfig)
+      const proxy = await openProxy(t, operator.api)
+      const counts = new Map<string, number>()
+      proxy.fate = (method, path) => {
+        const key = `${method} ${path.replace(/\?.*/, '')}`
+        counts.set(key, (counts.get(key) ?? 0) + 1)
+        return fate(method, path, counts.get(key) ?? 0)
+      }
+      await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
+      await operator.start({ lease: { durationMs: 2_000, renewDeadlineMs: 1_200, retryMs: 100 } }, proxy.kubeconfig)
+      await agree(operator)
+      await operator.declare(named(0, { state: 'Suspended' }), named(1, { rotationRevision: 1 }), named(2, { state: 'Revoked' }))
+      proxy.cut()
+      await agree(operator)
+      await operator.withdraw(operator.ref('ApiKey', 'k3'))
+      await eventually('the key to be gone', async () => ((await operator.object(operator.ref('ApiKey', 'k3'))) === null ? true : null))
+      t.equal(await operator.secretEntries(operator.namespace('acme'), 'k3-key'), null)
+    })
+  }
+
+  t.test('while the store is away a deleted key stays, and goes once the store is back; one that is let go by hand is unusable then', async (t) => {
+    const operator = await openOperator(t, kubeconfig)
+    await operator.declare(coder(), named(0), named(1))
+    const first = await operator.start()
+    await agree(operator)
+    const ids = await Promise.all(['k0-key', 'k1-key'].map(async (name) => (await operator.usableBySecret(name))!.keyId))
+    await first.close()
+    // Nobody acts on it now: so it is for as long as the store cannot be reached.
+    for (const name of ['k0', 'k1']) await operator.withdraw(operator.ref('ApiKey', name))
+    t.ok((await operator.object(operator.ref('ApiKey', 'k0'))).metadata.deletionTimestamp)
+    await operator.api.request('PATCH', pathOf(operator.ref('ApiKey', 'k1')), { metadata: { finalizers: null } }, 'application/merge-patch+json')
+    t.equal(await operator.object(operator.ref('ApiKey', 'k1')), null, 'the documented way out')
+    await operator.start()
+    await eventually('both to be gone', async () => ((await operator.object(operator.ref('ApiKey', 'k0'))) === null ? true : null))
+    for (const id of ids) await eventually('it to be unusable', async () => ((await operator.store.keyVersions(id)).every(({ state }) => state === 'deleted') ? true : null))
+  })
+}

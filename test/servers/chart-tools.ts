@@ -1,0 +1,29 @@
+/** What checks the chart beside Helm, kubeconform and kube-score: Checkov, and the CRDs that its optional objects are of. */
+import { copyFile } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import type { Entry } from './cache.ts'
+import { go, lacksGo } from './go.ts'
+import { pythonPackage } from './python.ts'
+
+/** Projects whose kinds the chart makes where a cluster knows them, and the files of their modules that hold the CRDs. The newest that Go 1.26 takes. */
+const MODULES = [
+  { module: 'github.com/kedacore/keda/v2@v2.21.0', files: ['config/crd/bases/keda.sh_scaledobjects.yaml'] },
+  { module: 'github.com/prometheus-operator/prometheus-operator@v0.85.0', files: ['example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml'] },
+  { module: 'sigs.k8s.io/gateway-api@v1.6.3', files: ['config/crd/standard/gateway.networking.k8s.io_httproutes.yaml'] },
+]
+
+const crds: Entry = {
+  name: 'chart-crds',
+  // Of this list: raise it when a module's version changes.
+  version: '1',
+  program: 'keda.sh_scaledobjects.yaml',
+  lacks: lacksGo,
+  async install(folder) {
+    for (const { module, files } of MODULES) {
+      const { Dir } = JSON.parse(await go(['mod', 'download', '-json', module], folder, { GOFLAGS: '-mod=mod' })) as { Dir: string }
+      for (const file of files) await copyFile(join(Dir, file), join(folder, basename(file)))
+    }
+  },
+}
+
+export const CHART_TOOLS: readonly Entry[] = [crds, pythonPackage('checkov', 'checkov', '3.3.30')]
