@@ -58,10 +58,22 @@ export function balanceOf(account: MediaAccount): Balance {
   return { granted: available + held + period.burned, available, held, burned: period.burned }
 }
 
-/** What one key used of the running period: burned and held. */
-export function keyUsed(account: MediaAccount, keyId: string): number {
+/** What one key used of the running period. */
+export function keyUse(account: MediaAccount, keyId: string): { burned: number; held: number } {
   const counter = account.keys[keyId]
-  let used = counter && counter.period === account.period.n ? counter.burned : 0
-  for (const hold of Object.values(account.holds)) if (hold.period === account.period.n && hold.keyId === keyId) used += hold.amount
-  return used
+  let held = 0
+  for (const hold of Object.values(account.holds)) if (hold.period === account.period.n && hold.keyId === keyId) held += hold.amount
+  return { burned: counter && counter.period === account.period.n ? counter.burned : 0, held }
+}
+
+/** The same in one number. */
+export function keyUsed(account: MediaAccount, keyId: string): number {
+  const { burned, held } = keyUse(account, keyId)
+  return burned + held
+}
+
+/** What a key with a cap could hold: what its plan has left, or what is left of its own share. */
+export function availableToKey(account: MediaAccount, { keyId, cap }: { keyId: string; cap: number | null }): number {
+  const { available } = balanceOf(account)
+  return cap === null ? available : Math.max(0, Math.min(available, cap - keyUsed(account, keyId)))
 }

@@ -5,7 +5,7 @@
 export const FAILURES = {
   invalid_api_key: [401, 'authentication_error', 'The API key is missing, malformed, unknown, expired or revoked. Send it as `Authorization: Bearer <API_KEY>`.'],
   wrong_product: [403, 'permission_error', 'This API key belongs to the other product. Media API keys serve /api/v1 and /mcp, Coding Plan API keys serve /v1.'],
-  key_suspended: [403, 'permission_error', 'This API key is suspended. Ask whoever manages your plan to activate it again.'],
+  key_suspended: [403, 'permission_error', 'This API key is suspended, or is one that its plan does not take. Whoever manages your plan sees the reason in the status of the key.'],
   origin_not_allowed: [403, 'permission_error', 'Requests from this web origin, or under this Host name, are not allowed.'],
   plan_inactive: [403, 'permission_error', 'The plan of this API key is not active. Nothing was charged.'],
   insufficient_balance: [402, 'insufficient_quota', 'The balance does not cover the estimated cost. Nothing was charged.'],
@@ -27,6 +27,7 @@ export const FAILURES = {
   payload_too_large: [413, 'invalid_request_error', 'The request body is too large.'],
   range_not_satisfiable: [416, 'invalid_request_error', 'The range lies outside the file.'],
   request_timeout: [408, 'invalid_request_error', 'The request body did not arrive in time.'],
+  expectation_failed: [417, 'invalid_request_error', 'The Expect header asks for what is not offered. Leave it out, or send 100-continue.'],
   header_too_large: [431, 'invalid_request_error', 'The request headers are too large.'],
   idempotency_key_reused: [422, 'invalid_request_error', 'This Idempotency-Key was used with another request body.'],
   upgrade_required: [426, 'invalid_request_error', 'WebSocket is not offered here. Use HTTPS with stream: true.'],

@@ -6,6 +6,7 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import fp from 'fastify-plugin'
 import { Failure, Unavailable, type FailureCode, type FailureFacts } from '../../src/errors.ts'
 import { apiOf, type Api } from '../../src/plans.ts'
+import { faultsOf, invalid } from '../../src/validator.ts'
 import { bodyOf, PROBLEM } from './body.ts'
 import { framingFault, takeOver } from './unparsable.ts'
 
@@ -50,42 +51,15 @@ const KNOWN: Record<string, FailureCode> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 }
 
-/** Where the validator's own words would puzzle: the path names the member itself. */
-const WORDS: Record<string, string> = { required: 'is required', additionalProperties: 'is not a field of this request', minLength: 'must not be empty' }
-function wordsFor(keyword: string, params: Record<string, unknown>): string | undefined {
-  const { allowedValues } = params
-  return keyword === 'enum' && Array.isArray(allowedValues) ? `must be one of ${allowedValues.join(', ')}` : WORDS[keyword]
-}
-
-/** A body can be wrong in as many places as it has bytes. */
-const MOST_FIELD_ERRORS = 20
-
 /** Turns whatever was thrown into a failure that may be answered. */
 function failureOf(error: unknown): Failure {
   if (error instanceof Failure) return error
   if (error instanceof Unavailable) return new Failure('unavailable', { retryAfterSeconds: 2, cause: error })
   const { code, statusCode, validation } = error as Partial<FastifyError>
-  if (validation) {
-    const errors = validation.slice(0, MOST_FIELD_ERRORS).map(({ instancePath, keyword, message, params }) => ({
-      path: pointer(instancePath, params),
-      code: keyword ?? 'invalid',
-      message: wordsFor(keyword ?? '', params) ?? message ?? 'is not valid',
-    }))
-    const first = errors[0]
-    return new Failure('invalid_request', {
-      errors,
-      ...(first ? { message: `${first.path || 'The body'} ${first.message}.`, param: first.path.slice(1).replaceAll('/', '.') || null } : {}),
-    })
-  }
+  if (validation) return invalid(faultsOf(validation))
   if (code && KNOWN[code]) return new Failure(KNOWN[code], { cause: error })
   if (statusCode === 400) return new Failure('invalid_json', { cause: error })
   return new Failure('internal', { cause: error })
-}
-
-/** A JSON Pointer to the place at fault: for a missing or unknown member, to that member. */
-function pointer(instancePath: string, params: Record<string, unknown> | undefined): string {
-  const member = params?.['missingProperty'] ?? params?.['additionalProperty'] ?? (params?.['requiredProperties'] as string[] | undefined)?.[0]
-  return typeof member === 'string' ? `${instancePath}/${member.replaceAll('~', '~0').replaceAll('/', '~1')}` : instancePath
 }
 
 async function errors(app: FastifyInstance): Promise<void> {
@@ -115,11 +89,13 @@ async function errors(app: FastifyInstance): Promise<void> {
   app.setNotFoundHandler(async (request, reply) => answer(unrouted(request), request, reply, false))
 
   function own(scope: FastifyInstance, { api, problem = false }: Form): void {
-    scope.setErrorHandler(async (error, request, reply) => answerEarliest(failureOf(error), request, reply, request.is404 ? problem : isProblem(request)))
-    scope.setNotFoundHandler(async (request, reply) => {
-      const foreign = request.caller && apiOf(request.caller.key.product) !== api
-      return answer(foreign ? new Failure('wrong_product') : unrouted(request), request, reply, problem)
+    const missing = (request: FastifyRequest) => (request.caller && apiOf(request.caller.key.product) !== api ? new Failure('wrong_product') : unrouted(request))
+    scope.setErrorHandler(async (error, request, reply) => {
+      const failure = failureOf(error)
+      if (!request.is404) return answerEarliest(failure, request, reply, isProblem(request))
+      return answer(OF_BODIES.includes(failure.code) ? missing(request) : failure, request, reply, problem)
     })
+    scope.setNotFoundHandler(async (request, reply) => answer(missing(request), request, reply, problem))
   }
 
   /** 404, or 405 with the verbs that the address takes. */
@@ -129,6 +105,9 @@ async function errors(app: FastifyInstance): Promise<void> {
     return methods.length === 0 ? new Failure('not_found') : new Failure('method_not_allowed', { headers: { allow: [...new Set(methods)].join(', ') } })
   }
 }
+
+/** What is wrong with a body is nobody's business at an address that takes none. */
+const OF_BODIES: FailureCode[] = ['invalid_json', 'payload_too_large', 'unsupported_media_type']
 
 function isProblem(request: FastifyRequest): boolean {
   return request.routeOptions.config.problem === true

@@ -4,9 +4,10 @@ import type { ContentBlock, ServerContext, ToolAnnotations } from '@modelcontext
 import type { FastifyInstance } from 'fastify'
 import { Type } from 'typebox'
 import { GENERATION_FIELDS } from '../../src/generations.ts'
+import { PATTERNS } from '../../src/patterns.ts'
 import { findTask, recordOf, untilFinal } from '../../src/tasks/read.ts'
 import { publicRecord, publicStatus, TaskRecord } from '../../src/tasks/record.ts'
-import { IDEMPOTENCY_KEY, TASK_FIELDS } from '../../src/tasks/request.ts'
+import { TASK_FIELDS } from '../../src/tasks/request.ts'
 import { submit, type NewGeneration } from '../../src/tasks/submit.ts'
 import type { Task } from '../../src/tasks/task.ts'
 import { MediaUsage, mediaUsage } from '../../src/tasks/usage.ts'
@@ -55,7 +56,7 @@ const GenerateImage = Type.Object(
     seed,
     output_format,
     ...TASK_FIELDS,
-    idempotency_key: Type.Optional(Type.String({ pattern: IDEMPOTENCY_KEY, description: 'The same key with the same arguments is the same task: use one to repeat a call safely.' })),
+    idempotency_key: Type.Optional(Type.String({ pattern: PATTERNS.idempotencyKey.pattern, description: 'The same key with the same arguments is the same task: use one to repeat a call safely.' })),
     wait_seconds: Type.Optional(waitSeconds),
   },
   closed,
@@ -107,7 +108,7 @@ export function mediaTools({ tasks, files, clock }: Pick<FastifyInstance, 'tasks
       input: Type.Object({}, closed),
       output: MediaUsage,
       creates: false,
-      call: async (_args, { caller }) => ({ record: mediaUsage(await tasks.store.subscription(caller.key.subscription), clock()), more: [] }),
+      call: async (_args, { caller }) => ({ record: mediaUsage(await tasks.store.subscription(caller.key.subscription), caller.key, clock()), more: [] }),
     },
   ]
 }

@@ -1,18 +1,18 @@
 /** The request and response headers of the Media API. */
 import { createHash } from 'node:crypto'
-import { IDEMPOTENCY_KEY } from '../../src/tasks/request.ts'
-import { invalid } from '../../src/tasks/submit.ts'
+import { PATTERNS } from '../../src/patterns.ts'
 import { burstOf, rateLeft } from '../../src/rate.ts'
 import type { Subscription } from '../../src/subscription/subscription.ts'
+import { invalid } from '../../src/validator.ts'
 
-const ALLOWED = new RegExp(IDEMPOTENCY_KEY)
+const ALLOWED = new RegExp(PATTERNS.idempotencyKey.pattern)
 
 /** `Idempotency-Key`, bare or quoted: 1 to 255 visible ASCII characters. Null when there is none; anything else is `invalid_request`. */
 export function idempotencyKey(header: string | string[] | undefined): string | null {
   if (header === undefined) return null
   const bare = typeof header === 'string' ? (/^"(.*)"$/.exec(header)?.[1] ?? header) : ''
   if (ALLOWED.test(bare)) return bare
-  throw invalid([{ path: '/Idempotency-Key', code: 'format', message: 'header must be 1 to 255 visible ASCII characters, bare or in double quotes' }])
+  throw invalid([{ path: '/Idempotency-Key', code: 'format', message: `${PATTERNS.idempotencyKey.must}, bare or in double quotes` }])
 }
 
 const LONGEST_WAIT_SECONDS = 60

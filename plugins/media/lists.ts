@@ -2,8 +2,8 @@
 import type { TaskDoors } from '../../src/tasks/doors.ts'
 import { recordsOf } from '../../src/tasks/read.ts'
 import { publicStatus, STATES, type PublicStatus } from '../../src/tasks/record.ts'
-import { invalid } from '../../src/tasks/submit.ts'
 import type { Task } from '../../src/tasks/task.ts'
+import { invalid } from '../../src/validator.ts'
 
 export type ListQuery = {
   limit: number

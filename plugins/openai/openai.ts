@@ -68,7 +68,7 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   const admits =
     (wire: WireName) =>
     (request: FastifyRequest): Admission => {
-      if (!upstreams.serves(wire)) throw new Failure('unsupported_wire')
+      if (!upstreams.serves(wire)) throw unsupported(wire)
       request.draft = READERS[wire](request.body)
       return { promptBytes: request.promptBytes, maxOutputTokens: request.draft.maxOutputTokens }
     }
@@ -90,6 +90,13 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   app.get('/v1/usage', reads, async ({ caller }) =>
     usageOf(await store.subscription(caller?.key.subscription ?? ''), caller?.key ?? null, clock()),
   )
+}
+
+const PATHS: Record<WireName, string> = { chat: '/v1/chat/completions', responses: '/v1/responses' }
+
+/** There is at least one upstream, and it serves at least one wire: the other one. */
+function unsupported(wire: WireName): Failure {
+  return new Failure('unsupported_wire', { message: `The service does not offer ${PATHS[wire]} for the model at present. Use ${PATHS[wire === 'chat' ? 'responses' : 'chat']}.` })
 }
 
 /**

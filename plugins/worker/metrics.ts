@@ -11,23 +11,18 @@ export type WorkerMetrics = {
   open(counts: { state: TaskState; verb: string; count: number }[]): void
 }
 
-/** Creates them on the registry. `byTenant` adds the tenant to the counter of money: as many series as there are tenants. */
-export function workerMetrics(registry: Registry, byTenant: boolean): WorkerMetrics {
+/** Creates them on the registry. `engineOf` names the engine that makes a kind now. */
+export function workerMetrics(registry: Registry, engineOf: (verb: string) => string): WorkerMetrics {
   const registers = [registry]
-  const queued = new Histogram({ name: 'tollgate_task_queue_seconds', help: 'From the creation of a task to the beginning of its first run.', labelNames: ['kind'], buckets: BUCKETS, registers })
-  const ran = new Histogram({ name: 'tollgate_task_run_seconds', help: 'Duration of a run.', labelNames: ['kind', 'outcome'], buckets: BUCKETS, registers })
-  const money = new Counter({ name: 'tollgate_money_micro_total', help: 'Money of tasks that ended, in micro-units.', labelNames: byTenant ? ['move', 'tenant'] : ['move'], registers })
+  const queued = new Histogram({ name: 'tollgate_task_queue_seconds', help: 'From the creation of a task to the beginning of its first run.', labelNames: ['kind', 'engine'], buckets: BUCKETS, registers })
+  const ran = new Histogram({ name: 'tollgate_task_run_seconds', help: 'Duration of a run.', labelNames: ['kind', 'engine', 'outcome'], buckets: BUCKETS, registers })
   const swept = new Counter({ name: 'tollgate_tasks_swept_total', help: 'Gaps that a sweep closed; each is a near miss.', labelNames: ['reason'], registers })
   const tasks = new Gauge({ name: 'tollgate_tasks', help: 'Tasks that are not final.', labelNames: ['state', 'kind'], registers })
   return {
     ran: (task, concluded, queuedMs, ranMs) => {
-      const kind = task.verb
-      if (task.attempts === 1) queued.observe({ kind }, queuedMs / 1000)
-      ran.observe({ kind, outcome: concluded.outcome }, ranMs / 1000)
-      if (!('task' in concluded)) return
-      const labels = byTenant ? { tenant: task.tenant } : {}
-      money.inc({ ...labels, move: 'capture' }, concluded.task.actualCost ?? 0)
-      money.inc({ ...labels, move: 'void' }, concluded.task.refundAmount ?? 0)
+      const labels = { kind: task.verb, engine: engineOf(task.verb) }
+      if (task.attempts === 1) queued.observe(labels, queuedMs / 1000)
+      ran.observe({ ...labels, outcome: concluded.outcome }, ranMs / 1000)
     },
     swept: (reason, count) => {
       if (count > 0) swept.inc({ reason }, count)

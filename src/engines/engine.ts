@@ -3,10 +3,10 @@
  * a plugin adds.
  */
 import { readFile } from 'node:fs/promises'
-import { isDeepStrictEqual } from 'node:util'
 import type { Amounts, GenerationRequest } from '../generations.ts'
 import { TASK_ERRORS, type TaskErrorCode } from '../tasks/task.ts'
 import { DEFAULT_ENGINES, readEngines, type EngineSetting, type EnginesSettings, type Route } from './routes.ts'
+import { EMPTY, nextTable, offerOf } from './table.ts'
 
 /** What was made. `used` is what it took, in the units of the price list; it is charged up to what was held. */
 export type Made = {
@@ -71,13 +71,10 @@ export function notMade(code: NotMade['code'], retryable: boolean, cause?: unkno
   return { outcome: 'failed', code, retryable, message: TASK_ERRORS[code], ...(cause === undefined ? {} : { cause }) }
 }
 
-type Opened = { setting: EngineSetting; engine: Engine }
-type Table = { routes: Map<string, Route>; engines: Map<string, Opened> }
-
 /** Opens the door on the file's routing table. Throws an Error with the line at fault when the file makes no sense. */
 export async function openEngines({ file, log, watchMs = 5000 }: EnginesConfig): Promise<Engines> {
   const types = new Map<string, OpenEngine>([['preview', async (...entry) => (await import('./preview.ts')).openPreview(...entry)]])
-  let table: Table = { routes: new Map(), engines: new Map() }
+  let table = EMPTY
   let state: 'opened' | 'ready' | 'closed' = 'opened'
   let loading: Promise<unknown> = Promise.resolve()
   // What the file held when it was last looked at, good or bad; null when it could not be read.
@@ -89,52 +86,18 @@ export async function openEngines({ file, log, watchMs = 5000 }: EnginesConfig):
     seen = null
     seen = file === null ? DEFAULT_ENGINES : await readFile(file, 'utf8')
     const found = readEngines(seen)
-    if (found.outcome === 'refused') throw atLine(found.refusal.line, found.refusal.message)
+    if (found.outcome === 'refused') throw atLine(file, found.refusal.line, found.refusal.message)
     return found.settings
-  }
-
-  function atLine(line: number, message: string): Error {
-    return new Error(`ENGINES: ${file ?? 'built-in table'}, line ${line}: ${message}`)
-  }
-
-  async function openOne({ name, type, options, line }: EngineSetting): Promise<Engine> {
-    const open = types.get(type)
-    if (!open) throw atLine(line, `engines of type ${type} are not available; there are: ${[...types.keys()].join(', ')}`)
-    return open(name, options).catch((error: unknown) => {
-      throw atLine(line, `engine ${name}: ${error instanceof Error ? error.message : 'cannot be opened'}`)
-    })
   }
 
   /** Puts the file's table in place of the present one. An engine whose entry is the same stays open. */
   async function load(): Promise<void> {
-    const settings = await read()
-    const next: Table = { routes: new Map(settings.routes.map((route) => [route.verb, route])), engines: new Map() }
-    const fresh: Engine[] = []
-    try {
-      for (const setting of settings.engines) {
-        const present = table.engines.get(setting.name)
-        const kept = present && sameEntry(present.setting, setting) ? present.engine : null
-        const engine = kept ?? (await openOne(setting))
-        if (!kept) fresh.push(engine)
-        next.engines.set(setting.name, { setting, engine })
-      }
-    } catch (error) {
-      await Promise.all(fresh.map((engine) => engine.close()))
-      throw error
-    }
-    const gone = [...table.engines.values()].filter(({ engine }) => ![...next.engines.values()].some((other) => other.engine === engine))
+    const { next, gone } = await nextTable(table, await read(), (setting) => openOne(types, file, setting))
     table = next
     for (const { verb, engine } of next.routes.values()) {
-      if (!offer(verb)) log.warn({ verb, engine }, 'the engine of this route does not make that at present: it is not supported')
+      if (!offerOf(next, verb)) log.warn({ verb, engine }, 'the engine of this route does not make that at present: it is not supported')
     }
-    await Promise.all(gone.map(({ engine }) => engine.close()))
-  }
-
-  function offer(verb: string): Offer | null {
-    const route = table.routes.get(verb)
-    const engine = route && table.engines.get(route.engine)?.engine
-    const made = engine && Object.hasOwn(engine.offers, verb) ? engine.offers[verb] : undefined
-    return route && engine && made ? { route, formats: made.formats, quote: (request) => engine.quote(request) } : null
+    await Promise.all(gone.map((engine) => engine.close()))
   }
 
   async function reload(): Promise<{ outcome: 'applied' } | { outcome: 'refused'; message: string }> {
@@ -158,7 +121,7 @@ export async function openEngines({ file, log, watchMs = 5000 }: EnginesConfig):
   }
 
   return {
-    offer,
+    offer: (verb) => offerOf(table, verb),
     reload,
     add(type, open) {
       if (state !== 'opened') throw new Error(`engines of type ${type} are added too late: before the program is ready`)
@@ -173,7 +136,7 @@ export async function openEngines({ file, log, watchMs = 5000 }: EnginesConfig):
     },
     async run(request, control) {
       const route = table.routes.get(request.verb)
-      const engine = offer(request.verb) && route && table.engines.get(route.engine)?.engine
+      const engine = offerOf(table, request.verb) && route && table.engines.get(route.engine)?.engine
       if (!route || !engine) return notMade('not_supported', false)
       return runWithin(engine, request, route, control)
     },
@@ -187,8 +150,16 @@ export async function openEngines({ file, log, watchMs = 5000 }: EnginesConfig):
   }
 }
 
-function sameEntry(a: EngineSetting, b: EngineSetting): boolean {
-  return a.type === b.type && isDeepStrictEqual(a.options, b.options)
+function atLine(file: string | null, line: number, message: string): Error {
+  return new Error(`ENGINES: ${file ?? 'built-in table'}, line ${line}: ${message}`)
+}
+
+async function openOne(types: Map<string, OpenEngine>, file: string | null, { name, type, options, line }: EngineSetting): Promise<Engine> {
+  const open = types.get(type)
+  if (!open) throw atLine(file, line, `engines of type ${type} are not available; there are: ${[...types.keys()].join(', ')}`)
+  return open(name, options).catch((error: unknown) => {
+    throw atLine(file, line, `engine ${name}: ${error instanceof Error ? error.message : 'cannot be opened'}`)
+  })
 }
 
 /** A run for at most the route's time. Whatever an engine throws is an outcome, except what the caller's own signal caused. */

@@ -1,7 +1,8 @@
 /**
  * How a subscription's record changes, the same for every adapter: read it, let the pure machine make the next one, put that in its place
  * if the version is still the one read; if not, start over. Each process keeps one queue per subscription: all that waits is applied in
- * order and written once (group commit), and each caller is answered after the write.
+ * order and written once (group commit), and each caller is answered after the write. Who has written for a while gives way to other
+ * processes, which would else find the record changed each time they have read it.
  */
 import { setTimeout as pauseFor } from 'node:timers/promises'
 import { Unavailable } from '../errors.ts'
@@ -69,6 +70,10 @@ type Shared = Required<Omit<ChangeOptions, 'between'>> & { side: Side; closing: 
 const PATIENCE_MS = 5000
 const FIRST_PAUSE_MS = 10
 const LONGEST_PAUSE_MS = 500
+/** Writes in a row without a rest go on for so long; then the others have the time of so many tries, within a bound. */
+const TURN_MS = 200
+const TRIES_GIVEN = 3
+const MOST_GIVEN_MS = 1000
 
 /** Opens the queues over one adapter. An idle subscription takes no memory. */
 export function openChanges(adapter: Side, options: ChangeOptions = {}): Changes {
@@ -110,13 +115,23 @@ export function openChanges(adapter: Side, options: ChangeOptions = {}): Changes
 
 async function drain(queue: Queue, shared: Shared, emptied: () => void): Promise<void> {
   await Promise.resolve() // Callers of the same turn share the first write.
+  let turnEnds = shared.clock() + TURN_MS
   while (queue.waiting.length > 0) {
     const batch = queue.waiting
+    const trySince = shared.clock()
     queue.waiting = []
     try {
       const outcome = await serve(queue, shared, batch)
       queue.failures = 0
-      if (outcome === 'conflict') startOver(queue, shared, batch, 'conflict', new Unavailable('store', new Error('too many conflicts')))
+      const now = shared.clock()
+      if (outcome === 'conflict') {
+        startOver(queue, shared, batch, 'conflict', new Unavailable('store', new Error('too many conflicts')))
+        // There are others: once this one has written, they are next.
+        turnEnds = now
+      } else if (queue.waiting.length > 0 && now >= turnEnds) {
+        await giveWay(queue, shared, now - trySince)
+        turnEnds = shared.clock() + TURN_MS
+      }
     } catch (error) {
       if (error instanceof Unavailable) startOver(queue, shared, batch, 'unavailable', error)
       else fail(queue, batch, error)
@@ -124,6 +139,15 @@ async function drain(queue: Queue, shared: Shared, emptied: () => void): Promise
     }
   }
   emptied()
+}
+
+/**
+ * A process that keeps its copy writes once where another has to read and to write: that one would conflict for as long as this one has
+ * work, and its callers would wait in vain.
+ */
+async function giveWay(queue: Queue, { pause }: Shared, tryMs: number): Promise<void> {
+  queue.copy = undefined
+  await pause(Math.min(Math.ceil(TRIES_GIVEN * tryMs), MOST_GIVEN_MS))
 }
 
 /**

@@ -5,6 +5,7 @@ import { operate } from '../subscription/operate.ts'
 import type { Answer, Creating, Stale } from '../subscription/operations.ts'
 import { planInactive } from '../subscription/subscription.ts'
 import { PENDING_MS, type TaskDoors } from './doors.ts'
+import { release } from './release.ts'
 import type { Task } from './task.ts'
 
 type HoldAnswer = Exclude<Answer<'hold'>, Stale> | { outcome: 'moved' }
@@ -15,10 +16,17 @@ export type NewTask = Pick<
   'id' | 'tenant' | 'subscription' | 'keyId' | 'keyVersionId' | 'object' | 'verb' | 'input' | 'webhookUrl' | 'metadata' | 'idempotency' | 'price' | 'estimatedCost' | 'maxAttempts'
 >
 
+/** The key came to another plan in the midst of a creation. Nothing is held; the same request may be quoted and created there. */
+export class KeyMoved extends Failure {
+  constructor() {
+    super('unavailable', { retryAfterSeconds: 1, cause: new Error('the key moved to another plan') })
+  }
+}
+
 export type Created = { outcome: 'created' | 'replayed'; task: Task }
 
 /**
- * Creates a task, or answers the one that another request made at the same time under its Idempotency-Key. Throws the failures of the access table (402, 403, 429, 422), with nothing held, and `Unavailable`
+ * Creates a task, or answers the one that another request made at the same time under its Idempotency-Key. Throws the failures of the access table (402, 403, 429, 422), or `KeyMoved`, with nothing held, and `Unavailable`
  * when the store cannot be asked: a task that is not queued then is rejected by a sweep, which gives back the hold that may have been taken.
  */
 export async function createTask(doors: TaskDoors, creating: Creating, draft: NewTask): Promise<Created> {
@@ -59,6 +67,7 @@ async function holdFor(doors: TaskDoors, creating: Creating, task: Task): Promis
     if (subscription !== task.subscription) return { outcome: 'moved' } as const
     return store.change(subscription, { op: 'hold', task: task.id, kind: task.verb, amount: task.estimatedCost, ...facts }, clock())
   })
+  if (answer.outcome === 'held') doors.moved('hold', task.tenant, task.estimatedCost)
   if (answer.outcome !== 'held' && answer.outcome !== 'already') {
     await store.moveTask(task.id, { from: ['pending'] }, 'rejected', { idempotency: null, sweepAt: null, endedAt: clock() })
     refuse(answer, task.estimatedCost)
@@ -74,7 +83,7 @@ async function holdFor(doors: TaskDoors, creating: Creating, task: Task): Promis
   // Somebody else moved it: another request with its key, or the sweep, which rejected it and needs its hold closed.
   const moved = await store.task(task.tenant, task.id)
   if (moved && moved.state !== 'rejected') return moved
-  await store.change(task.subscription, { op: 'close', task: task.id, actual: null }, clock())
+  await release(doors, task.subscription, task.id, task.estimatedCost)
   throw new Failure('unavailable', { retryAfterSeconds: 1 })
 }
 
@@ -97,7 +106,7 @@ function refuse(answer: HoldAnswer, required: number): void {
     case 'rate':
       throw new Failure('rate_limited', { retryAfterSeconds: Math.max(1, Math.ceil(answer.retryAfterMs / 1000)) })
     case 'moved':
-      throw new Failure('unavailable', { retryAfterSeconds: 1, cause: new Error('the key moved to another plan') })
+      throw new KeyMoved()
   }
 }
 

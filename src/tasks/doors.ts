@@ -12,6 +12,8 @@ export type TaskDoors = {
   random: () => number
   /** Says that there is work of a kind; best effort, never throws. */
   ring: (verb: string, taskId: string) => void
+  /** Hears of money that moved, in micro-units, once for each move: taken out of what is available, charged, given back. */
+  moved: (move: 'hold' | 'capture' | 'void', tenant: string, micro: number) => void
   /** The signed address of a result. */
   link: (result: TaskResult) => string
   log: { info(facts: object, message: string): void; warn(facts: object, message: string): void; error(facts: object, message: string): void }

@@ -1,5 +1,6 @@
 /** A run of a task, from its claim to what comes of it. The worker owns the timers; every write here is fenced by the epoch of the claim. */
 import type { TaskDoors } from './doors.ts'
+import { release } from './release.ts'
 import { end, settle } from './settle.ts'
 import { FINAL, TASK_ERRORS, type Task, type TaskErrorCode, type TaskResult } from './task.ts'
 
@@ -57,7 +58,7 @@ async function giveUp(doors: TaskDoors, subscription: string, id: string, epoch:
     return now
   }
   if (!task || FINAL.includes(task.state)) {
-    await doors.store.change(subscription, { op: 'close', task: id, actual: null }, now)
+    await release(doors, subscription, id, task?.estimatedCost ?? 0)
     return now
   }
   // Never at once: the head of the queue must not be claimed in a hot loop. A pending task is about to be queued, or to be rejected by the sweep.

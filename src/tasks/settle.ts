@@ -20,6 +20,10 @@ export async function settle(doors: TaskDoors, task: Task): Promise<Task | null>
   // The charge is computed from the task and never from the answer of `close`, which a repeated settlement cannot tell again.
   const charge = outcome.outcome === 'completed' ? Math.min(Math.max(outcome.cost, 0), task.estimatedCost) : 0
   const closed = await store.change(task.subscription, { op: 'close', task: task.id, actual: outcome.outcome === 'completed' ? charge : null, epoch: task.epoch }, clock())
+  if (closed.outcome === 'closed') {
+    doors.moved('capture', task.tenant, charge)
+    doors.moved('void', task.tenant, task.estimatedCost - charge)
+  }
   const now = clock()
   const ended: Task = {
     ...task,

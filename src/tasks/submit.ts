@@ -1,15 +1,16 @@
 /** From a client's body to a task or a quote: the one way in for the Media API and for MCP. */
 import { createHash } from 'node:crypto'
-import { balanceOf, keyUsed, rollPeriod } from '../balance.ts'
+import { availableToKey, rollPeriod } from '../balance.ts'
 import type { Engines } from '../engines/engine.ts'
-import { Failure, type FieldError } from '../errors.ts'
+import { Failure } from '../errors.ts'
 import { costOf, generationOf, priceOf, type GenerationBody, type GenerationRequest, type Kind } from '../generations.ts'
 import type { KeyVersion } from '../keys.ts'
 import { formatMoney, parseMoney } from '../money.ts'
 import type { Price } from '../plans.ts'
 import type { Creating } from '../subscription/operations.ts'
 import { inactiveReason, planInactive, type Subscription } from '../subscription/subscription.ts'
-import { createTask, replay, type Created } from './create.ts'
+import { invalid } from '../validator.ts'
+import { createTask, KeyMoved, replay, type Created } from './create.ts'
 import type { TaskDoors } from './doors.ts'
 
 export type SubmitDoors = TaskDoors & {
@@ -18,7 +19,7 @@ export type SubmitDoors = TaskDoors & {
   refusedUrl: (url: string) => string | null
 }
 
-/** Who asks: `plugins/auth` makes it. */
+/** Who asks: `plugins/auth` makes it. `creating` brings `key` up to date. */
 export type Submitter = { key: KeyVersion; creating: Creating }
 
 /** A body that passed its schema. */
@@ -49,20 +50,27 @@ export async function quote(doors: SubmitDoors, submitter: Submitter, body: NewG
   return { request: asked.request, price, estimatedCost, record }
 }
 
-/** The failure for faulty fields: the first in words, all in `errors`. */
-export function invalid(errors: FieldError[]): Failure {
-  const [first] = errors
-  return new Failure('invalid_request', { errors, ...(first ? { message: `${first.path} ${first.message}.`, param: first.path.slice(1).replaceAll('/', '.') } : {}) })
-}
-
 /** Names are resolved when they are used, never here: an answer would tell a stranger what our resolver knows. */
 function checkUrl(doors: SubmitDoors, field: string, url: string | undefined): void {
   const message = url === undefined ? null : doors.refusedUrl(url)
   if (message) throw new Failure('url_not_allowed', { message, param: field, errors: [{ path: `/${field}`, code: 'url_not_allowed', message }] })
 }
 
-/** Creates the task of a generation, or answers the one that its Idempotency-Key made. Throws what `quote` and `createTask` throw. */
+/** Nobody moves a key at every moment. */
+const MOVES = 3
+
+/** Creates the task of a generation, or answers the one that its Idempotency-Key made; under the key's new plan where it moved meanwhile. Throws what `quote` and `createTask` throw. */
 export async function submit(doors: SubmitDoors, submitter: Submitter, body: NewGeneration, idempotencyKey: string | null): Promise<Created> {
+  for (let moves = 1; ; moves++) {
+    try {
+      return await submitOnce(doors, submitter, body, idempotencyKey)
+    } catch (error) {
+      if (!(error instanceof KeyMoved) || moves === MOVES) throw error
+    }
+  }
+}
+
+async function submitOnce(doors: SubmitDoors, submitter: Submitter, body: NewGeneration, idempotencyKey: string | null): Promise<Created> {
   const { key, creating } = submitter
   const idempotency = idempotencyKey === null ? null : { key: idempotencyKey, bodyHash: bodyHash(body) }
   const known = await replay(doors, creating, key.tenant, idempotency)
@@ -102,17 +110,10 @@ function sorted(value: unknown): unknown {
   )
 }
 
-/** What a key could hold at `now`: what its plan has left, or what is left of the key's own share. */
-function availableTo(record: Subscription, key: KeyVersion, now: number): number {
-  if (!record.media || !record.terms.media || record.anchor === null) return 0
-  const account = rollPeriod(record.media, record.terms.media, record.anchor, now)
-  const { available } = balanceOf(account)
-  return key.cap === null ? available : Math.max(0, Math.min(available, key.cap - keyUsed(account, key.keyId)))
-}
-
 /** What a dry run answers: the price, and whether it could be paid now. */
 export function publicQuote({ request, estimatedCost, record }: Quote, { key }: Submitter, now: number, estimatedWaitSeconds: number | null): Record<string, unknown> {
-  const available = availableTo(record, key, now)
+  const { media } = record.terms
+  const available = record.media && media && record.anchor !== null ? availableToKey(rollPeriod(record.media, media, record.anchor, now), key) : 0
   const waiting = Object.values(record.media?.holds ?? {}).filter(({ run }) => run === null).length
   return {
     object: 'quote',

@@ -3,6 +3,7 @@ import { Unavailable } from '../errors.ts'
 import type { Subscription } from '../subscription/subscription.ts'
 import { PENDING_MS, type TaskDoors } from './doors.ts'
 import { relay } from './relay.ts'
+import { release } from './release.ts'
 import { end, settle } from './settle.ts'
 import { FINAL, TASK_ERRORS, type Task } from './task.ts'
 
@@ -57,7 +58,7 @@ async function sweepTask(doors: TaskDoors, task: Task): Promise<keyof Swept | nu
 /** A request that died between its task and its hold: the task is rejected, and the hold that it may have taken goes back. */
 async function reject(doors: TaskDoors, task: Task): Promise<boolean> {
   const rejected = await doors.store.moveTask(task.id, { from: ['pending'] }, 'rejected', { idempotency: null, sweepAt: null, endedAt: doors.clock() })
-  if (rejected) await doors.store.change(task.subscription, { op: 'close', task: task.id, actual: null }, doors.clock())
+  if (rejected) await release(doors, task.subscription, task.id, task.estimatedCost)
   return rejected !== null
 }
 
@@ -84,8 +85,7 @@ async function sweepHolds(doors: TaskDoors, record: Subscription, swept: Swept):
     if (!claimedLong && now - hold.at < PENDING_MS) continue
     const task = await doors.store.task(record.tenant, id)
     if (!task || FINAL.includes(task.state)) {
-      const closed = await doors.store.change(record.id, { op: 'close', task: id, actual: null }, now)
-      if (closed.outcome === 'closed') swept.orphan_hold++
+      if ((await release(doors, record.id, id, hold.amount)) === 'closed') swept.orphan_hold++
     } else if (claimedLong && task.state === 'queued') {
       // The task takes the claim's epoch first: a worker that comes late with it is refused.
       const fenced = await doors.store.moveTask(id, { from: ['queued'], epochBelow: hold.epoch + 1 }, 'queued', { epoch: hold.epoch })

@@ -1,10 +1,11 @@
 /** What the running period granted, holds and burned: `GET /api/v1/usage`, and the MCP tool `get_usage`. */
 import { Type } from 'typebox'
-import { balanceOf, rollPeriod } from '../balance.ts'
+import { availableToKey, balanceOf, keyUse, rollPeriod } from '../balance.ts'
 import { Failure } from '../errors.ts'
 import { KINDS } from '../generations.ts'
+import type { KeyVersion } from '../keys.ts'
 import { formatMoney } from '../money.ts'
-import type { Subscription } from '../subscription/subscription.ts'
+import type { MediaAccount, Subscription } from '../subscription/subscription.ts'
 
 const amount = (description: string) => Type.String({ description })
 
@@ -19,6 +20,12 @@ export const MediaUsage = Type.Object({
   held: amount('Held for tasks that have not ended.'),
   burned: amount('Charged for tasks that completed.'),
   balance: amount('The same as available.'),
+  key: Type.Optional(
+    Type.Object(
+      { limit: amount('The share.'), available: amount('What its new tasks may still cost.'), held: amount('Held for its tasks.'), burned: amount('Charged for its tasks.') },
+      { description: "The key's own share of the period, where it has one." },
+    ),
+  ),
   by: Type.Array(
     Type.Object({
       date: Type.String({ description: 'Day in UTC.' }),
@@ -30,8 +37,8 @@ export const MediaUsage = Type.Object({
   ),
 })
 
-/** The usage of a subscription at `now`. Throws `plan_inactive` while the plan was never active: there is no period yet. */
-export function mediaUsage(record: Subscription | null, now: number): Record<string, unknown> {
+/** The usage of a subscription at `now`, and that of the key that asks. Throws `plan_inactive` while the plan was never active: there is no period yet. */
+export function mediaUsage(record: Subscription | null, key: Pick<KeyVersion, 'keyId' | 'cap'>, now: number): Record<string, unknown> {
   if (!record?.media || !record.terms.media || record.anchor === null) throw new Failure('plan_inactive')
   const account = rollPeriod(record.media, record.terms.media, record.anchor, now)
   const { granted, available, held, burned } = balanceOf(account)
@@ -48,8 +55,14 @@ export function mediaUsage(record: Subscription | null, now: number): Record<str
     held: formatMoney(held),
     burned: formatMoney(burned),
     balance: formatMoney(available),
+    ...(key.cap === null ? {} : { key: shareOf(account, { keyId: key.keyId, cap: key.cap }) }),
     by,
   }
+}
+
+function shareOf(account: MediaAccount, key: { keyId: string; cap: number }): Record<string, string> {
+  const { burned, held } = keyUse(account, key.keyId)
+  return { limit: formatMoney(key.cap), available: formatMoney(availableToKey(account, key)), held: formatMoney(held), burned: formatMoney(burned) }
 }
 
 function isKind(verb: string): boolean {

@@ -2,6 +2,9 @@
 import { eventually } from './eventually.ts'
 import type { Program } from './program.ts'
 
+/** Where a client calls. */
+export type Caller = Pick<Program, 'url'>
+
 /** The members of an answer that the flows look at are looked up by path: `at(body, 'error', 'code')`. */
 export type Json = unknown
 
@@ -11,12 +14,12 @@ export function at(value: Json, ...path: (string | number)[]): Json {
 
 export type Answer = { status: number; headers: Headers; body: Json }
 
-export async function get(program: Program, key: string, path: string): Promise<Answer> {
+export async function get(program: Caller, key: string, path: string): Promise<Answer> {
   return answer(await fetch(`${program.url}${path}`, { headers: { authorization: `Bearer ${key}` } }))
 }
 
 /** Sends a POST and hands the response on unread, for a stream. */
-export function post(program: Program, key: string, path: string, body: object, signal?: AbortSignal): Promise<Response> {
+export function post(program: Caller, key: string, path: string, body: object, signal?: AbortSignal): Promise<Response> {
   return fetch(`${program.url}${path}`, {
     method: 'POST',
     headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
@@ -26,7 +29,7 @@ export function post(program: Program, key: string, path: string, body: object, 
 }
 
 /** One small chat request, read to its end. */
-export async function chat(program: Program, key: string, content = 'Hello'): Promise<Answer> {
+export async function chat(program: Caller, key: string, content = 'Hello'): Promise<Answer> {
   return answer(await post(program, key, '/v1/chat/completions', { model: 'svc-code', messages: [{ role: 'user', content }] }))
 }
 
@@ -67,7 +70,7 @@ export async function all(stream: AsyncGenerator<Event>): Promise<Event[]> {
 }
 
 /** What the session and the weekly window have used, once nothing is reserved: an answer ends before it is charged. */
-export function used(program: Program, key: string): Promise<{ session: number; weekly: number }> {
+export function used(program: Caller, key: string): Promise<{ session: number; weekly: number }> {
   return eventually('the settlement of what was answered', async () => {
     const { status, body } = await get(program, key, '/v1/usage')
     if (status !== 200) throw new Error(`GET /v1/usage answered ${status}: ${JSON.stringify(body)}`)

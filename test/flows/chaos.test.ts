@@ -1,11 +1,28 @@
 import t from 'tap'
+import { seeded } from '../contracts/store/acme.ts'
+import { missing } from '../servers/client.ts'
+import { KAFKA_NAMES } from '../servers/kafka.ts'
+import { MONGODB_NAMES } from '../servers/mongodb.ts'
 import { chaos } from './chaos.ts'
+import { SIDE_TIMEOUT_MS } from './sides.ts'
+import { openDistributed, openEmbedded, type OpenSystem } from './systems.ts'
 
-t.test('ten kills under load lose nothing that was answered with a 2xx', { timeout: 240_000 }, async (t) => {
-  // The times of the kills follow from a fixed sequence; what they cut off depends on the machine, and that is the point.
-  let state = 7
-  const random = () => (state = (state * 48_271) % 2_147_483_647) / 2_147_483_647
-  const { faults, accepted, answered, ended, verified } = await chaos({ kills: 10, random })
-  t.same(faults, [])
-  t.ok(accepted > 0 && answered > 0, `${accepted} tasks (${JSON.stringify(ended)}) and ${answered} chats; ${verified}`)
+t.setTimeout(SIDE_TIMEOUT_MS)
+
+const SIDES: { name: string; servers: string[]; open: OpenSystem }[] = [
+  { name: 'embedded', servers: [], open: openEmbedded },
+  { name: 'distributed', servers: [...MONGODB_NAMES, ...KAFKA_NAMES], open: openDistributed },
+]
+
+t.test('ten kills under load lose nothing that was answered with a 2xx', { timeout: SIDE_TIMEOUT_MS }, async (t) => {
+  for (const { name, servers, open } of SIDES) {
+    t.test(name, { timeout: SIDE_TIMEOUT_MS }, async (t) => {
+      if (missing(t, servers)) return
+      // The times of the kills follow from a fixed sequence; what they cut off depends on the machine, and that is the point.
+      const random = seeded(7)
+      const { faults, accepted, answered, ended, verified } = await chaos({ open, kills: 10, random, tell: (line) => t.comment(line) })
+      t.same(faults, [])
+      t.ok(accepted > 0 && answered > 0, `${accepted} tasks (${JSON.stringify(ended)}) and ${answered} chats; ${verified}`)
+    })
+  }
 })

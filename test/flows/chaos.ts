@@ -1,14 +1,20 @@
-/** Load on both products while the program is killed and started again, and what must be true afterwards. A run of its own: `npm run chaos -- --kills N`. */
+/**
+ * Load on both products while the program, or one of its processes and servers, is killed and started again, and what must be true afterwards. A run of its own:
+ * `npm run chaos -- [--kills N] [--side embedded|distributed] [--seed N]`.
+ */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
+import { parseArgs } from 'node:util'
+import { seeded } from '../contracts/store/acme.ts'
 import { openReceiver } from '../fakes/receiver.ts'
-import { answer, at, chat, get, post } from './calls.ts'
+import { answer, at, chat, get, post, type Caller } from './calls.ts'
 import { apiKey, codingPlan, declare, mediaPlan } from './manifests.ts'
-import { REPOSITORY, start, type Program } from './program.ts'
+import { REPOSITORY } from './program.ts'
+import { openDistributed, openEmbedded, type OpenSystem, type System } from './systems.ts'
 
 /** Times short enough that leases run out and deliveries are made again while a run lasts. */
 const ENV = { EGRESS_ALLOW: '127.0.0.1/32', TASK_LEASE_SECONDS: '2', WEBHOOK_DELAYS_SECONDS: '0,0.5,1,2,4,8', WORKER_SLOTS: '4' }
@@ -23,37 +29,47 @@ export type Report = {
   ended: Record<string, number>
   /** Chat requests that were answered with a 200. */
   answered: number
+  /** Webhook requests that arrived: once for each task at least. */
+  deliveries: number
+  seconds: number
+  /** How often each thing was killed. */
+  struck: Record<string, number>
   /** What is not as it must be, in sentences. */
   faults: string[]
   /** The last line of `tollgate verify`. */
   verified: string
 }
 
-/** Kills the program `kills` times under load at times drawn by `random` (0 up to 1), starts it again each time, and then holds what clients were told against what is there. */
-export async function chaos({ kills, random, tell = () => {} }: { kills: number; random: () => number; tell?: (line: string) => void }): Promise<Report> {
+type Options = { open: OpenSystem; kills: number; random: () => number; tell?: (line: string) => void }
+
+/** Strikes `kills` times under load at times drawn by `random` (0 up to 1), and then holds what clients were told against what is there. */
+export async function chaos({ open, kills, random, tell = () => {} }: Options): Promise<Report> {
+  const since = performance.now()
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-chaos-'))
   const receiver = await openReceiver()
   await declare(folder, 'plans', mediaPlan('studio', { requestsPerMinute: 1_000_000 }), apiKey('media', 'studio'), codingPlan('coder'), apiKey('coding', 'coder'))
-  let program: Program | null = await start({ folder, env: ENV })
-  const keys = { media: await program.key('media'), coding: await program.key('coding') }
+  const system: System = await open({ folder, env: ENV, random })
+  const keys = { media: await system.key('media'), coding: await system.key('coding') }
   const told = { accepted: new Set<string>(), answered: 0 }
+  const counts: Record<string, number> = {}
   let isOver = false
 
-  /** Calls again and again while the program is there; what a kill cuts off is no answer, and promises nothing. */
-  async function load(call: (program: Program) => Promise<void>): Promise<void> {
+  /** Calls again and again while somebody serves; what a kill cuts off is no answer, and promises nothing. */
+  async function load(call: (program: Caller) => Promise<void>): Promise<void> {
     while (!isOver) {
+      const program = system.program()
       await (program ? call(program).catch(() => pause(20)) : pause(20))
     }
   }
   let orders = 0
-  const create = async (running: Program) => {
+  const create = async (running: Caller) => {
     const body = { kind: 'image', prompt: `order ${orders++}`, size: '32x32', webhook_url: `${receiver.url}/hook` }
     const { status, body: record } = await answer(await post(running, keys.media, '/api/v1/generations', body))
     if (status === 202) told.accepted.add(String(at(record, 'id')))
     // No faster than tasks are run, or the end would mostly be waiting for a long queue.
     await pause(CREATE_PAUSE_MS)
   }
-  const code = async (running: Program) => {
+  const code = async (running: Caller) => {
     if ((await chat(running, keys.coding)).status === 200) told.answered++
   }
   const loads = [...Array.from({ length: CREATORS }, () => load(create)), ...Array.from({ length: CODERS }, () => load(code))]
@@ -61,29 +77,29 @@ export async function chaos({ kills, random, tell = () => {} }: { kills: number;
   try {
     for (let kill = 1; kill <= kills; kill++) {
       await pause(200 + random() * 1300)
-      const dying: Program = program
-      program = null
-      await dying.kill()
-      program = await start({ folder, env: ENV })
-      tell(`kill ${kill}: ${told.accepted.size} tasks accepted, ${told.answered} chats answered`)
+      const struck = await system.strike()
+      counts[struck] = (counts[struck] ?? 0) + 1
+      tell(`kill ${kill}, ${struck}: ${told.accepted.size} tasks accepted, ${told.answered} chats answered`)
     }
     isOver = true
     await Promise.all(loads)
+    const program = system.program()
+    if (!program) throw new Error('nothing serves after the last kill')
     const report = await judge(program)
-    const exit = await program.stop()
-    if (exit.code !== 0) report.faults.push(`a clean stop ended with ${exit.signal ?? exit.code}`)
-    const verified = await verify(folder)
+    for (const exit of await system.stop()) report.faults.push(`a clean stop ended with ${exit}`)
+    const verified = await verify(folder, system.settings)
     if (verified.code !== 0) report.faults.push(`tollgate verify found violations:\n${verified.output}`)
-    return { kills, ...report, verified: verified.output.trim().split('\n').at(-1) ?? '' }
+    const seconds = Math.round((performance.now() - since) / 1000)
+    return { kills, struck: counts, ...report, verified: verified.output.trim().split('\n').at(-1) ?? '', seconds }
   } finally {
     isOver = true
-    await program?.kill()
+    await system.close()
     await receiver.close()
     await rm(folder, { recursive: true, force: true })
   }
 
   /** Waits until nothing is held any more, and compares what clients were told with what is there. */
-  async function judge(running: Program): Promise<Omit<Report, 'kills' | 'verified'>> {
+  async function judge(running: Caller): Promise<Omit<Report, 'kills' | 'struck' | 'verified' | 'seconds'>> {
     const faults: string[] = []
     const usage = async () => (await get(running, keys.media, '/api/v1/usage')).body
     await restless('held', async () => at(await usage(), 'held'), '0.0000').catch((error: Error) => faults.push(error.message))
@@ -104,11 +120,11 @@ export async function chaos({ kills, random, tell = () => {} }: { kills: number;
       return [...told.accepted].filter((id) => !heard.has(id))
     }
     await restless('tasks without an event', async () => unheard().length, 0).catch((error: Error) => faults.push(error.message))
-    return { accepted: told.accepted.size, ended, answered: told.answered, faults }
+    return { accepted: told.accepted.size, ended, answered: told.answered, deliveries: receiver.received.length, faults }
   }
 }
 
-const PATIENCE_MS = 30_000
+const PATIENCE_MS = 60_000
 
 /** Looks until `wanted` is seen. Rejects when nothing has changed for so long that nothing will. */
 async function restless<T>(what: string, look: () => Promise<T>, wanted: T): Promise<void> {
@@ -126,7 +142,7 @@ function micro(amount: unknown): bigint {
   return BigInt(String(amount).replace(/\.(\d+)$/, (_, decimals: string) => decimals.padEnd(6, '0')))
 }
 
-async function list(program: Program, key: string): Promise<unknown[]> {
+async function list(program: Caller, key: string): Promise<unknown[]> {
   const found: unknown[] = []
   for (let cursor = ''; ; ) {
     const { body } = await get(program, key, `/api/v1/generations?limit=100${cursor && `&cursor=${cursor}`}`)
@@ -136,8 +152,8 @@ async function list(program: Program, key: string): Promise<unknown[]> {
   }
 }
 
-async function verify(folder: string): Promise<{ code: number; output: string }> {
-  const child = spawn(process.execPath, [join(REPOSITORY, 'bin/tollgate.mjs'), 'verify'], { cwd: folder, env: { PATH: process.env['PATH'], DATA_DIR: join(folder, 'data') }, stdio: ['ignore', 'pipe', 'pipe'] })
+async function verify(folder: string, settings: Record<string, string>): Promise<{ code: number; output: string }> {
+  const child = spawn(process.execPath, [join(REPOSITORY, 'bin/tollgate.mjs'), 'verify'], { cwd: folder, env: { PATH: process.env['PATH'], DATA_DIR: join(folder, 'data'), ...settings }, stdio: ['ignore', 'pipe', 'pipe'] })
   let output = ''
   for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', (text: string) => (output += text))
   const [code] = (await once(child, 'close')) as [number]
@@ -145,8 +161,10 @@ async function verify(folder: string): Promise<{ code: number; output: string }>
 }
 
 if (import.meta.main) {
-  const at = process.argv.indexOf('--kills')
-  const report = await chaos({ kills: at > 0 ? Number(process.argv[at + 1]) : 50, random: Math.random, tell: (line) => console.log(line) })
+  const { values } = parseArgs({ options: { kills: { type: 'string', default: '50' }, side: { type: 'string', default: 'embedded' }, seed: { type: 'string', default: '1' } } })
+  const open = { embedded: openEmbedded, distributed: openDistributed }[values.side]
+  if (!open) throw new Error(`--side is embedded or distributed, not ${values.side}`)
+  const report = await chaos({ open, kills: Number(values.kills), random: seeded(Number(values.seed)), tell: (line) => console.log(line) })
   console.log(report)
   process.exitCode = report.faults.length === 0 ? 0 : 1
 }

@@ -82,7 +82,7 @@ t.test('a role that waits for its store is alive and not ready, says for what it
     })
     t.equal(status, 503)
     t.match(check('store'), { ok: false, detail: /ECONNREFUSED/ })
-    t.ok(one.log.some((line) => line.includes('"msg":"waiting for the store at mongodb://')), 'the log says so')
+    await eventually('the log to say so', async () => (one.log.some((line) => line.includes('"msg":"waiting for the store at mongodb://')) ? true : null))
   }
   await store.start()
   for (const { ready } of starting) t.equal((await readiness((await ready).opsUrl)).status, 200)

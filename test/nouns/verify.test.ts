@@ -45,7 +45,7 @@ function doorsOf(store: Store): TaskDoors {
   let ids = 0
   const quiet = () => {}
   const log = { info: quiet, warn: quiet, error: quiet }
-  return { store, clock: () => NOW, uuid: () => `claim-${ids++}`, random: () => 0, ring: quiet, link: () => 'https://files.test/1', log }
+  return { store, clock: () => NOW, uuid: () => `claim-${ids++}`, random: () => 0, ring: quiet, moved: quiet, link: () => 'https://files.test/1', log }
 }
 
 const creating: Creating = async (run) => {

@@ -171,3 +171,15 @@ t.test('a request that failed in its handler charges nothing and frees its reser
   const record = await gateway.settled(subscription)
   t.match(record.coding, { session: { used: 0 }, weekly: { used: 0 }, reservations: {} })
 })
+
+t.test('the log line of a request says what it was refused with, for whom, and never the key', async (t) => {
+  const { app, raw, version, work, logged } = await coder(t)
+  await work(1)
+  await app.inject({ method: 'POST', url: '/v1/work', headers: { ...bearer(raw), 'content-type': 'application/json' }, payload: '{' })
+  await app.inject({ url: '/v1/read', headers: bearer(`${raw.slice(0, -1)}!`) })
+  await new Promise((resolve) => setImmediate(resolve))
+  const lines = logged.filter(({ msg }) => msg === 'request')
+  t.match(lines, [{ status: 200, route: '/v1/work', tenant: 'acme', keyId: version.id }, { status: 400, code: 'invalid_json', keyId: version.id }, { status: 401, code: 'invalid_api_key' }])
+  t.equal(lines[0]?.['code'], undefined)
+  t.notOk(JSON.stringify(logged).includes(raw.slice(0, -1)))
+})

@@ -23,6 +23,8 @@ export const SEALING: SealingKeys = [Buffer.alloc(32, 1)]
 export type Gateway = {
   app: FastifyInstance
   store: Store
+  /** What was logged, line by line. */
+  logged: Record<string, unknown>[]
   /** The time, epoch ms; assign to move it. */
   time: { now: number }
   /** Waits until nothing of the subscription is reserved: an answer ends before its settlement does. */
@@ -52,7 +54,9 @@ type Routes = (app: FastifyInstance) => void | Promise<void>
 export async function openGateway(t: Test, routes: Routes, outside: Routes = () => {}, env: Record<string, string> = {}, bodies: IntakeOptions = {}): Promise<Gateway> {
   const store = await openStore(`sqlite:${t.testdir()}/tollgate.db`)
   const time = { now: START }
-  const app: FastifyInstance = fastify({ loggerInstance: pino({ level: 'silent' }) as FastifyBaseLogger })
+  const logged: Record<string, unknown>[] = []
+  const log = pino({}, { write: (line: string) => logged.push(JSON.parse(line)) })
+  const app: FastifyInstance = fastify({ loggerInstance: log as FastifyBaseLogger, disableRequestLogging: true })
   app.decorate('clock', () => time.now)
   app.decorate('store', store)
   app.decorate('config', readConfig(env).config)
@@ -75,6 +79,7 @@ export async function openGateway(t: Test, routes: Routes, outside: Routes = () 
   return {
     app,
     store,
+    logged,
     time,
     async settled(subscription) {
       for (;;) {

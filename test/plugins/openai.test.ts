@@ -415,7 +415,7 @@ t.test('with Drain an upstream is read to its end after the client left, and its
 
 t.test('a wire that no upstream has is refused before anything is reserved', async (t) => {
   const { gateway } = await setUp(t, (answer) => respond(answer, 200, completion('hi')), {}, { wire: 'chat' })
-  t.match(await responses(gateway), { status: 400, body: { error: { code: 'unsupported_wire' } } })
+  t.match(await responses(gateway), { status: 400, body: { error: { code: 'unsupported_wire', message: 'The service does not offer /v1/responses for the model at present. Use /v1/chat/completions.' } } })
   t.equal(gateway.admissions.length, 0)
   t.equal((await chat(gateway)).status, 200)
 })

@@ -10,6 +10,7 @@ import { openEgress } from '../../src/egress/egress.ts'
 import { REFUSALS } from '../../src/egress/target.ts'
 import { openFiles } from '../../src/files/files.ts'
 import { fileLink } from '../../src/links.ts'
+import { countMoney } from '../../src/start/observed.ts'
 import type { SubmitDoors } from '../../src/tasks/submit.ts'
 import type { PlanSpec } from '../../src/resources/resources.ts'
 import { fakeEngine, openFakeEngines, type FakeEngine } from '../fakes/engine.ts'
@@ -46,7 +47,7 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
         return refusal && REFUSALS[refusal]
       }
       const tasks: SubmitDoors = {
-        store: app.store, engines, refusedUrl, clock: app.clock, uuid: randomUUIDv7, random: () => 0, ring: app.broker.ring, log: app.log,
+        store: app.store, engines, refusedUrl, clock: app.clock, uuid: randomUUIDv7, random: () => 0, ring: app.broker.ring, moved: countMoney(app.metrics.registry, false), log: app.log,
         link: ({ file, expiresAt }) => `http://tollgate.test${fileLink(file, expiresAt, SEALING)}`,
       }
       Object.assign(opened, { files, engines, egress, sealingKeys: SEALING, tasks })

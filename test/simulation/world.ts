@@ -110,7 +110,7 @@ export function openWorld({ seed, start, story, real, trace }: Setting): World {
       sleep,
       actor: (name, fence = null) => ({ process, name, fence }),
       store: open,
-      tasks: (actor) => ({ store: open(actor), clock, uuid: () => uuid(clock()), random: dice.random, ring, link, log }),
+      tasks: (actor) => ({ store: open(actor), clock, uuid: () => uuid(clock()), random: dice.random, ring, moved() {}, link, log }),
       async nap(ms, kinds) {
         const { done, wake } = scheduler.sleep(process, ms)
         for (const kind of kinds) bells.set(kind, (bells.get(kind) ?? new Set()).add(wake))

@@ -5,6 +5,7 @@ import { operate } from '../../src/subscription/operate.ts'
 import type { Operation } from '../../src/subscription/operations.ts'
 import type { Subscription } from '../../src/subscription/subscription.ts'
 import { openChanges, type Side } from '../../src/store/changes.ts'
+import { gathered } from '../../src/store/mongodb/gathered.ts'
 import { admit, ID, plan, sessionOf, settle, T0 } from '../contracts/store/acme.ts'
 
 /** A side in memory that counts, and whose next steps a test may put in the way: each hook is called before the real step, once. */
@@ -202,4 +203,74 @@ t.test('closing waits for the write under way and tries no outage again; afterwa
   await hopeless.close()
   await failing
   t.equal(away.seen.reads, 1)
+})
+
+t.test('of two processes that never run out of work for one record, none is kept from writing', async (t) => {
+  const STEP_MS = 20
+  const { side } = memory()
+  // Steps of both fall due one after the other on a clock of their own; a read takes as long as a write.
+  let now = 0
+  const due: { at: number; wake: () => void }[] = []
+  const pause = (ms: number): Promise<void> => new Promise((wake) => due.push({ at: now + ms, wake }))
+  const slow: Side = {
+    async read(...asked) {
+      await pause(STEP_MS)
+      return side.read(...asked)
+    },
+    async replace(...asked) {
+      await pause(STEP_MS)
+      return side.replace(...asked)
+    },
+  }
+  await openChanges(side).change(ID, plan(), T0)
+  const written = [0, 0]
+  const late = [0, 0]
+  for (const who of [0, 1]) {
+    const { change } = openChanges(slow, { clock: () => now, pause, patienceMs: 1000 })
+    const count = (counts: number[]) => () => void (counts[who] = (counts[who] ?? 0) + 1)
+    // Requests come whether or not those before were answered, so that something always waits while something is written.
+    void (async () => {
+      for (let n = 0; ; n++) {
+        await pause(STEP_MS / 2)
+        change(ID, n % 2 === 0 ? admit(`${who}-${n}`, 1) : settle(`${who}-${n - 1}`, 1), T0).then(count(written), count(late))
+      }
+    })()
+  }
+  while (now < 20_000) {
+    for (let turns = 0; turns < 5; turns++) await nextTurn()
+    due.sort((a, b) => a.at - b.at)
+    const next = due.shift()
+    now = next?.at ?? now
+    next?.wake()
+  }
+  t.same(late, [0, 0], 'nobody waited in vain')
+  t.ok(Math.min(...written) * 2 > Math.max(...written), `${written.join(' and ')} were written`)
+})
+
+t.test('who asks while a thing is being read shares the read after that with all others; who is alone is answered at once, and a failed read ends nothing', async (t) => {
+  const begun: { id: string; end: PromiseWithResolvers<number> }[] = []
+  const read = gathered((id: string) => {
+    const end = Promise.withResolvers<number>()
+    begun.push({ id, end })
+    return end.promise
+  })
+  const first = read('a')
+  const [second, third, other] = [read('a'), read('a'), read('b')]
+  t.same(begun.map(({ id }) => id), ['a', 'b'], 'another thing waits for nobody')
+  begun[0]?.end.resolve(1)
+  t.equal(await first, 1)
+  await nextTurn()
+  const fourth = read('a')
+  t.equal(begun.length, 3)
+  begun[2]?.end.reject(new Unavailable('store', new Error('away')))
+  await t.rejects(second, Unavailable)
+  await t.rejects(third, Unavailable)
+  await nextTurn()
+  begun[3]?.end.resolve(3)
+  t.equal(await fourth, 3, 'it was asked for when the shared read had begun')
+  begun[1]?.end.resolve(2)
+  t.equal(await other, 2)
+  await nextTurn()
+  void read('a')
+  t.equal(begun.length, 5)
 })

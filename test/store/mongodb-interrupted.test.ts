@@ -19,7 +19,8 @@ function interrupt({ write, happens }: Fate): () => number {
     const troubled = async function (this: Collection, ...values: unknown[]): Promise<unknown> {
       if (++count !== write) return real.apply(this, values)
       if (happens) await real.apply(this, values)
-      throw new MongoNetworkError('the connection was lost')
+      // The driver lets the errors of its sockets through, now and then.
+      throw happens ? new MongoNetworkError('the connection was lost') : Object.assign(new Error('ended by the other party'), { code: 'EPIPE' })
     }
     Object.assign(Collection.prototype, { [name]: troubled })
   }

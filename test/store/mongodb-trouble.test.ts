@@ -1,9 +1,12 @@
 /** A MongoDB server that is killed, frozen, and refuses us. */
+import { once } from 'node:events'
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { Unavailable } from '../../src/errors.ts'
 import { openStore, type Store } from '../../src/store/store.ts'
 import { admit, ID, plan, settle, sessionOf, T0, task, taskId } from '../contracts/store/acme.ts'
-import { ownMongodb, type Mongodb } from '../servers/mongodb.ts'
+import { mongodb, ownMongodb, type Mongodb } from '../servers/mongodb.ts'
+import { emptyDatabase } from './empty.ts'
 
 async function opened(t: Test): Promise<{ server: Mongodb; store: Store } | null> {
   const server = await ownMongodb(t)
@@ -103,6 +106,44 @@ t.test('a frozen server costs a bounded wait, is unavailable, and serves again o
   t.ok(Object.keys(coding?.reservations ?? {}).length <= 301)
   const again = await insist(() => store.createTask(task(1000)))
   t.match(again.task, { id: taskId(1000), state: 'pending' })
+})
+
+/** Passes everything on to `port`, later by `ms` each way. */
+async function slowWay(t: Test, port: number, ms: number): Promise<number> {
+  const sockets = new Set<Socket>()
+  const later = (from: Socket, to: Socket): void => {
+    sockets.add(from)
+    from.on('data', (chunk) => setTimeout(() => to.write(chunk), ms))
+    from.on('close', () => to.destroy())
+    from.on('error', () => to.destroy())
+  }
+  const proxy = createServer((near) => {
+    const far = connect(port, '127.0.0.1')
+    later(near, far)
+    later(far, near)
+  })
+  await once(proxy.listen(0, '127.0.0.1'), 'listening')
+  t.teardown(async () => {
+    for (const socket of sockets) socket.destroy()
+    await new Promise((resolve) => proxy.close(resolve))
+  })
+  return (proxy.address() as AddressInfo).port
+}
+
+t.test('a server that takes half a second to answer is slow, and serves', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { url, place } = await emptyDatabase(t, server)
+  const direct = await (await place(t)).open()
+  await direct.change(ID, plan(), T0)
+  const slow = new URL(url)
+  slow.port = String(await slowWay(t, Number(slow.port), 250))
+  const store = await openStore(slow.href)
+  t.teardown(() => store.close())
+  const answers = await Promise.all(Array.from({ length: 100 }, (_, i) => store.change(ID, admit(`r${i}`, 1), T0)))
+  t.ok(answers.every(({ outcome }) => outcome === 'admitted'))
+  const created = await Promise.all(Array.from({ length: 100 }, (_, i) => store.createTask(task(i))))
+  t.ok(created.every(({ outcome }) => outcome === 'created'))
 })
 
 t.test('wrong credentials, and a user who may only read, are refused in a sentence at the start', async (t) => {

@@ -161,7 +161,7 @@ t.test('processes that hammer one record together are exact: none reserves past 
   )
   const sum = (what: 'admitted' | 'charged' | 'created') => told.reduce((all, one) => all + one[what], 0)
   t.ok(told.every(({ most }) => most <= 5_000), JSON.stringify(told))
-  t.ok(sum('admitted') >= 55, 'nearly all of the window was sold')
+  t.ok(sum('admitted') >= 40 && sum('admitted') < 300, `${sum('admitted')} of 300 were admitted`)
   t.match((await store.subscription(ID))?.coding, { session: { used: sum('charged') }, reservations: {} })
   t.equal(sum('created'), 100, 'each Idempotency-Key made one task')
   t.match(await store.taskWithKey('acme', 'order-7'), { verb: task(0).verb })

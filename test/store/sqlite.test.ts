@@ -117,6 +117,51 @@ t.test('each upgrade is applied once, and all of them or none', async (t) => {
   await database.close()
 })
 
+t.test('several processes that start at once upgrade an older store once, also after one that was killed half-way', async (t) => {
+  const file = `${t.testdir()}/tollgate.db`
+  const first = 'CREATE TABLE a (x INTEGER); INSERT INTO a VALUES (1)'
+  const second = 'UPDATE a SET x = x + 1; WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000) INSERT INTO a SELECT 7 FROM n WHERE i > 199990'
+  await openDatabase(file, [first]).close()
+  const module = new URL('../../src/store/sqlite/database.ts', import.meta.url).href
+  const start = (upgrades: string[]) => {
+    const program = `
+      import { writeSync } from 'node:fs'
+      const { openDatabase } = await import(${JSON.stringify(module)})
+      writeSync(1, 'begun')
+      for (;;) {
+        try {
+          await openDatabase(${JSON.stringify(file)}, ${JSON.stringify(upgrades)}).close()
+          break
+        } catch (error) {
+          if (error.name !== 'Unavailable') throw error
+        }
+      }`
+    return spawn(process.execPath, ['--input-type=module', '-e', program], { stdio: ['ignore', 'pipe', 'inherit'] })
+  }
+  const endless = 'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) INSERT INTO a SELECT 8 FROM n'
+  const killed = start([first, second, endless])
+  await once(killed.stdout, 'data')
+  const other = new DatabaseSync(file, { timeout: 0 })
+  const isLocked = () => {
+    try {
+      other.exec('BEGIN IMMEDIATE; ROLLBACK')
+      return false
+    } catch {
+      return true
+    }
+  }
+  while (!isLocked()) await new Promise((resolve) => setImmediate(resolve))
+  killed.kill('SIGKILL')
+  await once(killed, 'exit')
+  other.close()
+
+  const ended = [1, 2, 3].map(() => once(start([first, second]), 'exit'))
+  t.same(await Promise.all(ended), [[0, null], [0, null], [0, null]])
+  const database = openDatabase(file, [first, second])
+  t.same(database.prepare<{ x: number }>('SELECT x FROM a').all().map(({ x }) => x), [2, ...Array<number>(10).fill(7)])
+  await database.close()
+})
+
 t.test('a file that is no store of ours is refused by name, and not touched', async (t) => {
   const place = freshFile(t)
   mkdirSync(dirname(place.file))

@@ -133,38 +133,47 @@ function token(context: number, total: number, ones: number): Code {
 /** The context of the four DC coefficients of a chroma block. */
 export const CHROMA_DC = -1
 
+/** The levels of the block under way and the zeros before each, the highest frequency first. */
+const levels = new Int32Array(16)
+const runs = new Int32Array(16)
+
 /**
- * Writes one block of coefficients (residual_block_cavlc, 7.3.5.3.2), given in scan order from `start` to the end of the array. Levels may be ±2,000.
+ * Writes one block of coefficients (residual_block_cavlc, 7.3.5.3.2), given in scan order from `start` to before `end`. Levels may be ±2,000.
  * `context` is nC (9.2.1) or `CHROMA_DC`. Returns how many coefficients are not zero, which is what nC of the neighbours is made of.
  */
-export function putBlock(out: Bits, coefficients: Int32Array, start: number, context: number): number {
-  const levels: number[] = []
-  const runs: number[] = []
+export function putBlock(out: Bits, coefficients: Int32Array, start: number, end: number, context: number): number {
+  let total = 0
   let run = 0
-  for (let i = start; i < coefficients.length; i++) {
+  let zeros = 0
+  for (let i = end - 1; i >= start; i--) {
     const level = coefficients[i]!
     if (level === 0) run++
     else {
-      levels.unshift(level)
-      runs.unshift(run)
+      if (total > 0) runs[total - 1] = run
+      levels[total++] = level
       run = 0
     }
   }
-  const total = levels.length
+  if (total > 0) runs[total - 1] = run
+  for (let i = 0; i < total; i++) zeros += runs[i]!
   let ones = 0
   while (ones < 3 && ones < total && Math.abs(levels[ones]!) === 1) ones++
-  out.put(...token(context, total, ones))
+  putCode(out, token(context, total, ones))
   if (total === 0) return 0
   for (let i = 0; i < ones; i++) out.put(levels[i]! < 0 ? 1 : 0, 1)
-  putLevels(out, levels, ones)
-  putRuns(out, runs, coefficients.length - start, context)
+  putLevels(out, total, ones)
+  putRuns(out, total, zeros, end - start, context)
   return total
 }
 
+function putCode(out: Bits, code: Code): void {
+  out.put(code[0], code[1])
+}
+
 /** The levels after the trailing ones: a prefix in unary and a suffix whose length adapts to what came before (9.2.2). */
-function putLevels(out: Bits, levels: readonly number[], ones: number): void {
-  let suffixBits = levels.length > 10 && ones < 3 ? 1 : 0
-  for (let i = ones; i < levels.length; i++) {
+function putLevels(out: Bits, total: number, ones: number): void {
+  let suffixBits = total > 10 && ones < 3 ? 1 : 0
+  for (let i = ones; i < total; i++) {
     const level = levels[i]!
     // After fewer than three trailing ones, the next level cannot be ±1.
     const code = (level > 0 ? 2 * level - 2 : -2 * level - 1) - (i === ones && ones < 3 ? 2 : 0)
@@ -184,12 +193,11 @@ function putLevels(out: Bits, levels: readonly number[], ones: number): void {
   }
 }
 
-/** Where the zeros between the coefficients lie (9.2.3). `runs` holds the zeros before each coefficient, the highest frequency first. */
-function putRuns(out: Bits, runs: readonly number[], size: number, context: number): void {
-  let zeros = runs.reduce((sum, run) => sum + run, 0)
-  if (runs.length < size) out.put(...(context === CHROMA_DC ? CHROMA_DC_TOTAL_ZEROS : TOTAL_ZEROS)[runs.length - 1]![zeros]!)
-  for (let i = 0; i < runs.length - 1 && zeros > 0; i++) {
-    out.put(...RUN_BEFORE[Math.min(zeros, 7) - 1]![runs[i]!]!)
+/** Where the `zeros` between the coefficients lie (9.2.3); the block has `size` places. */
+function putRuns(out: Bits, total: number, zeros: number, size: number, context: number): void {
+  if (total < size) putCode(out, (context === CHROMA_DC ? CHROMA_DC_TOTAL_ZEROS : TOTAL_ZEROS)[total - 1]![zeros]!)
+  for (let i = 0; i < total - 1 && zeros > 0; i++) {
+    putCode(out, RUN_BEFORE[Math.min(zeros, 7) - 1]![runs[i]!]!)
     zeros -= runs[i]!
   }
 }

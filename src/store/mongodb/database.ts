@@ -2,8 +2,9 @@
  * One MongoDB database: how it is reached, asked and left, and what of its driver's errors passes the door: nothing. Every verb is one
  * document's write at a time; there is no transaction here.
  */
-import { BSON, MongoClient, MongoError, MongoServerError, type Collection, type Document, type MongoClientOptions } from 'mongodb'
+import { MongoClient, MongoServerError, type Collection, type Document, type MongoClientOptions } from 'mongodb'
 import { Unavailable } from '../../errors.ts'
+import { outward } from './failures.ts'
 
 /** A noun under its id: `_id` is its `id`. */
 export type Stored<Noun extends { id: string }> = Omit<Noun, 'id'> & { _id: string }
@@ -35,6 +36,8 @@ const OPTIONS = {
   serverSelectionTimeoutMS: SELECTION_MS,
   connectTimeoutMS: STEP_MS,
   waitQueueTimeoutMS: STEP_MS,
+  // Two at a time, the driver's default, are too few where a server takes half a second for each answer and a hundred requests come at once.
+  maxConnecting: 16,
   ignoreUndefined: true,
 } satisfies MongoClientOptions
 
@@ -82,11 +85,6 @@ export function serve(client: MongoClient, name: string): Database {
   }
 
   return { collection: (name) => db.collection(name), ask, clock, close: () => (closed ??= close()) }
-}
-
-/** What the door throws for an error in here. */
-function outward(error: unknown): unknown {
-  return error instanceof MongoError || error instanceof BSON.BSONError ? new Unavailable('store', error) : error
 }
 
 const DUPLICATE = 11000

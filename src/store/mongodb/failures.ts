@@ -1,5 +1,8 @@
-/** Why a MongoDB store cannot be opened: `Unavailable` while trying again may help, or else a sentence for the operator. */
-import { MongoAPIError, MongoError, MongoParseError, MongoServerError } from 'mongodb'
+/**
+ * What passes the door when the driver or the server fails. At the start that is `Unavailable` while trying again may help, or else a
+ * sentence for the operator; later always the first.
+ */
+import { BSON, MongoAPIError, MongoError, MongoParseError, MongoServerError } from 'mongodb'
 import { Unavailable } from '../../errors.ts'
 
 // https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml
@@ -20,12 +23,12 @@ export function malformed(error: unknown): Error {
 export function openingFailure(error: unknown, place: string): unknown {
   const sentence = error instanceof MongoServerError ? refusal(error) : fault(error)
   if (sentence !== null) return new Error(`The store ${place} ${sentence}`, { cause: error })
-  return error instanceof MongoError || isSystem(error) ? new Unavailable('store', error) : error
+  return outward(error)
 }
 
 function refusal({ code, message }: MongoServerError): string | null {
   // Some servers that speak the protocol have no code for it.
-  switch (/^permission denied/.test(message) ? UNAUTHORIZED : code) {
+  switch (message.startsWith('permission denied') ? UNAUTHORIZED : code) {
     case AUTHENTICATION_FAILED:
     case ATLAS_ERROR:
       return 'refuses us: check the user, the password and authSource in STORE_URL.'
@@ -49,7 +52,13 @@ function fault(error: unknown): string | null {
   return isOption ? 'cannot be reached by what STORE_URL asks for: check its options.' : null
 }
 
-/** Of the network or a name server: what Node's own modules throw. */
+/** What the door throws for an error in here: `Unavailable` if it is the driver's or the system's; a mistake in our own work stays what it is. */
+export function outward(error: unknown): unknown {
+  const isForeign = error instanceof MongoError || error instanceof BSON.BSONError || isSystem(error)
+  return isForeign ? new Unavailable('store', error) : error
+}
+
+/** Of a name server or a socket. The driver does not wrap all of them: a write on a connection that the server just ended is a bare EPIPE. */
 function isSystem(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && 'syscall' in error
+  return error instanceof Error && 'code' in error && typeof error.code === 'string'
 }

@@ -3,6 +3,7 @@ import { Unavailable } from '../../errors.ts'
 import type { KeyState, KeyVersion } from '../../keys.ts'
 import type { KeyChange, Store } from '../store.ts'
 import { add, nounOf, stored, type Database, type Stored } from './database.ts'
+import { gathered } from './gathered.ts'
 import type { Indexes } from './indexes.ts'
 
 export const keyIndexes = {
@@ -53,7 +54,7 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
       await database.ask(() => keys.updateOne({ _id: id }, { $pullAll: { tell: subscriptions } }))
     },
     keysToTell: (limit) => database.ask(() => list(keys.find({ tell: { $gte: '' } }).limit(limit).toArray())),
-    findKey: (hash) => database.ask(async () => nounOrNull(await keys.findOne({ hash }))),
+    findKey: gathered((hash) => database.ask(async () => nounOrNull(await keys.findOne({ hash })))),
     keyVersions: (keyId) => database.ask(() => list(keys.find({ keyId }).sort({ revision: -1 }).toArray())),
     keysAlive: (after, limit) =>
       database.ask(() => list(keys.find({ state: { $in: ALIVE }, _id: { $gt: after } }).sort({ _id: 1 }).limit(limit).toArray())),

@@ -3,6 +3,7 @@ import type { MediaPeriod, Subscription } from '../../subscription/subscription.
 import type { Side } from '../changes.ts'
 import type { Store } from '../store.ts'
 import { add, nounOf, stored, type Database, type Stored } from './database.ts'
+import { gathered } from './gathered.ts'
 import type { Indexes } from './indexes.ts'
 
 export const subscriptionIndexes = {
@@ -60,7 +61,7 @@ export function openSubscriptions(database: Database): { side: Side; verbs: Pick
       replace: (record, expected) => database.ask(() => replace(record, expected)),
     },
     verbs: {
-      subscription: (id) => database.ask(() => subscription(id)),
+      subscription: gathered((id) => database.ask(() => subscription(id))),
       subscriptionsWith: (...page) => database.ask(() => subscriptionsWith(...page)),
       subscriptionsDue: async (kinds, now, limit) => {
         const due = await database.ask(() => Promise.all(kinds.map((kind) => dueFor(kind, now, limit))))

@@ -1,0 +1,74 @@
+/**
+ * What the chart takes from the rest of the tree: `node charts/generate.ts`. The CRDs of crds/, the settings of src/config.ts in the schema of the values, and from that
+ * schema the table in docs/chart.md. `test/chart` holds the files against this.
+ */
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parse } from 'yaml'
+import { SETTINGS } from '../src/config.ts'
+
+const ROOT = join(import.meta.dirname, '..')
+export const CHART = join(import.meta.dirname, 'tollgate')
+const read = (...path: string[]) => readFileSync(join(...path), 'utf8')
+
+type Schema = { description?: string; properties?: Record<string, Schema>; items?: Schema; [keyword: string]: unknown }
+
+/** Settings that the chart makes itself, or that only the embedded side has. */
+const NOT_GIVEN = [
+  ...['ROLE', 'HOST', 'PORT', 'OPS_HOST', 'OPS_PORT', 'PUBLIC_URL', 'DATA_DIR', 'STORE_URL', 'RESOURCES_URL', 'SEALING_KEY_FILE', 'UPSTREAMS', 'PLAN_LIMITS', 'BROKER_URL'],
+  ...['FILES_URL', 'ENGINES', 'WORKER_SLOTS', 'WORKER_KINDS', 'DRAIN_DELAY_SECONDS', 'SHUTDOWN_SECONDS'],
+]
+
+/** Every generated file, by its path from the root. */
+export function generated(): Record<string, string> {
+  const crds = readdirSync(join(ROOT, 'crds')).map((file) => [`charts/tollgate/files/crds/${file}`, read(ROOT, 'crds', file)])
+  const schema = withSettings(JSON.parse(read(CHART, 'values.schema.json')))
+  const page = read(ROOT, 'docs/chart.md')
+  const [head = '', rest = ''] = page.split('<!-- generated: values -->')
+  const tail = rest.slice(rest.indexOf('<!-- end -->'))
+  return {
+    ...Object.fromEntries(crds),
+    'charts/tollgate/values.schema.json': `${JSON.stringify(schema, null, 2)}\n`,
+    'docs/chart.md': `${head}<!-- generated: values -->\n${table(schema)}\n${tail}`,
+  }
+}
+
+/** The schema with `settings` as src/config.ts has them, and `env` closed to their names. */
+function withSettings(schema: Schema): Schema {
+  const names = Object.keys(SETTINGS)
+  const given = Object.entries(SETTINGS).filter(([name]) => !NOT_GIVEN.includes(name))
+  const properties = Object.fromEntries(
+    given.map(([name, { meaning, parse: { mayBe }, default: fallback }]) => [
+      name,
+      { type: ['string', 'number', 'boolean'], description: `${meaning} It may be ${mayBe}${fallback === '' ? '' : `; ${fallback} when left out`}.` },
+    ]),
+  )
+  const settings = { type: 'object', description: 'Settings of every role, as docs/configuration.md has them. Those that follow from other values are not among them.', additionalProperties: false, properties }
+  const env = { ...schema.properties?.['env'], propertyNames: { not: { enum: names.flatMap((name) => [name, `${name}_FILE`]) } } }
+  return { ...schema, properties: { ...schema.properties, settings, env } }
+}
+
+/** A row for each value that can be given; values that are objects of Kubernetes are one each. */
+function table(schema: Schema): string {
+  const defaults = parse(read(CHART, 'values.yaml'))
+  const rows = rowsOf(schema, '', defaults)
+  return ['| value | default | |', '| --- | --- | --- |', ...rows.map((cells) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`)].join('\n')
+}
+
+function rowsOf({ properties = {}, items }: Schema, path: string, value: unknown): string[][] {
+  const members = Object.entries(properties).flatMap(([name, schema]) => {
+    const at = path === '' ? name : `${path}.${name}`
+    const held = (value as Record<string, unknown> | undefined)?.[name]
+    return [rowOf(at, schema, held), ...rowsOf(schema, at, held)]
+  })
+  return items?.properties ? rowsOf(items, `${path}[]`, undefined) : members
+}
+
+function rowOf(path: string, { description = '', properties }: Schema, value: unknown): string[] {
+  const shown = value === undefined || (properties && Object.keys(properties).length > 0) ? '' : value === '' ? 'empty' : `\`${JSON.stringify(value)}\``
+  return [`\`${path}\``, shown, description]
+}
+
+if (import.meta.main) {
+  for (const [path, text] of Object.entries(generated())) writeFileSync(join(ROOT, path), text)
+}

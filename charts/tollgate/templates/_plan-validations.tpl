@@ -1,0 +1,42 @@
+{{/* CEL for one entry of planLimits.limits. Defaults of the CRDs are filled in before admission, so most fields are there. */}}
+{{- define "tollgate.planValidations" -}}
+{{- $media := .media | default dict -}}
+{{- $coding := .coding | default dict -}}
+{{- $rules := list -}}
+{{- if hasKey . "products" -}}
+{{- $rules = append $rules (list (printf "object.spec.product in %s" (toJson .products)) (printf "product may be %s" (join " or " .products | default "none"))) -}}
+{{- end -}}
+{{- range $rule := list
+  (list . "requestsPerMinute" "" "requestsPerMinute")
+  (list . "maxKeys" "" "keyPolicy.maxKeys")
+  (list $media "maxConcurrentTasks" "media" "media.maxConcurrentTasks")
+  (list $media "maxQueuedTasks" "media" "media.maxQueuedTasks")
+  (list $coding "maxSessionTokens" "coding" "coding.sessionWindow.tokens")
+  (list $coding "maxWeeklyTokens" "coding" "coding.weeklyWindow.tokens")
+  (list $coding "maxConcurrentRequests" "coding" "coding.maxConcurrentRequests") -}}
+{{- $most := index (index $rule 0) (index $rule 1) -}}
+{{- if hasKey (index $rule 0) (index $rule 1) -}}
+{{- $guard := ternary "" (printf "!has(object.spec.%s) || " (index $rule 2)) (eq (index $rule 2) "") -}}
+{{- $rules = append $rules (list (printf "%sobject.spec.%s <= %d" $guard (index $rule 3) (int64 $most)) (printf "%s may be at most %d" (index $rule 3) (int64 $most))) -}}
+{{- end -}}
+{{- end -}}
+{{- if hasKey $media "maxAllowance" -}}
+{{- $days := int (get $media "minPeriodDays" | default 28) -}}
+{{- $rules = append $rules (list (printf "!has(object.spec.media) || quantity(object.spec.media.allowance).compareTo(quantity('%s')) <= 0" $media.maxAllowance) (printf "media.allowance may be at most %s" $media.maxAllowance)) -}}
+{{- $rules = append $rules (list (printf "!has(object.spec.media) || (has(object.spec.media.periodMonths) ? object.spec.media.periodMonths * 28 : has(object.spec.media.periodDays) ? object.spec.media.periodDays : 30) >= %d" $days) (printf "media.periodDays may be at least %d" $days)) -}}
+{{- end -}}
+{{- $isBounded := or (hasKey $coding "maxSessionTokens") (hasKey $coding "maxWeeklyTokens") -}}
+{{- $weight := ternary (get $coding "minWeight") (ternary 1000 0 $isBounded) (hasKey $coding "minWeight") | int -}}
+{{- if gt $weight 0 -}}
+{{- range list "input" "cachedInput" "output" -}}
+{{- $rules = append $rules (list (printf "!has(object.spec.coding) || object.spec.coding.weights.%s >= %d" . $weight) (printf "coding.weights.%s may be at least %d" . $weight)) -}}
+{{- end -}}
+{{- end -}}
+{{- range $rules }}
+- expression: {{ index . 0 | quote }}
+  message: {{ printf "Not allowed in this namespace: %s." (index . 1) | quote }}
+  reason: Forbidden
+{{- else }}
+- expression: "true"
+{{- end }}
+{{- end -}}

@@ -1,0 +1,62 @@
+/** `POST /generations` and `POST /operations`: quotes, creates, and waits where it is asked to. */
+import { setTimeout as pause } from 'node:timers/promises'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { Failure } from '../../src/errors.ts'
+import { recordOf, untilFinal } from '../../src/tasks/read.ts'
+import { publicRecord } from '../../src/tasks/record.ts'
+import { publicQuote, quote, submit, type NewGeneration, type SubmitDoors } from '../../src/tasks/submit.ts'
+import type { Task } from '../../src/tasks/task.ts'
+import { callerOf, CREATES } from './caller.ts'
+import { idempotencyKey, preferredWait, rateHeaders } from './headers.ts'
+import { CreateQuery, GenerationRequest, OperationRequest } from './schemas.ts'
+import { expectedWaitSeconds } from './waiting.ts'
+
+type Creation = { Body: NewGeneration; Querystring: { dry_run?: boolean } }
+
+export function creationRoutes(app: FastifyInstance): void {
+  const { tasks, clock } = app
+
+  // Whoever waits for a task is told how it stands, instead of being cut off.
+  let stopping = false
+  app.addHook('preClose', async () => {
+    stopping = true
+  })
+
+  app.post<Creation>('/generations', { config: CREATES, schema: { body: GenerationRequest, querystring: CreateQuery } }, async (request, reply) => {
+    const caller = callerOf(request)
+    const key = idempotencyKey(request.headers['idempotency-key'])
+    if (request.query.dry_run) {
+      caller.countRead()
+      const quoted = await quote(tasks, caller, request.body)
+      return publicQuote(quoted, caller, clock(), await expectedWaitSeconds(tasks.store, quoted))
+    }
+    const { outcome, task } = await submit(tasks, caller, request.body, key)
+    if (outcome === 'replayed') caller.countRead()
+    // The task is accepted: whatever the store does from here on, the client is told so.
+    const subscription = await tasks.store.subscription(task.subscription).catch(() => null)
+    reply.headers({ location: `${app.prefix}/generations/${task.id}`, ...rateHeaders(subscription, clock()) })
+    if (outcome === 'replayed') return reply.header('idempotency-replayed', 'true').code(200).send(await acceptedRecord(tasks, task))
+    return accepted(tasks, task, request, reply, () => stopping)
+  })
+
+  app.post('/operations', { config: CREATES, schema: { body: OperationRequest, querystring: CreateQuery } }, async () => {
+    throw new Failure('not_supported', { param: 'operation' })
+  })
+}
+
+/** 202 with the record; with `Prefer: wait`, 200 as soon as the task is final, 202 when the time is over first. */
+async function accepted(tasks: SubmitDoors, task: Task, request: FastifyRequest, reply: FastifyReply, stopping: () => boolean): Promise<FastifyReply> {
+  const seconds = preferredWait(request.headers.prefer)
+  if (seconds === null) return reply.code(202).send(await acceptedRecord(tasks, task))
+  const patience = { ms: seconds * 1000, gone: () => stopping() || reply.raw.destroyed, pause }
+  const { task: later, final } = await untilFinal(tasks, task, patience).catch(() => ({ task, final: false }))
+  return reply
+    .header('preference-applied', `wait=${seconds}`)
+    .code(final ? 200 : 202)
+    .send(await acceptedRecord(tasks, later))
+}
+
+/** The record, without its place in the queue when the store cannot be asked for that. */
+function acceptedRecord(tasks: SubmitDoors, task: Task): Promise<Record<string, unknown>> {
+  return recordOf(tasks, task).catch(() => publicRecord(task, null, tasks.link))
+}

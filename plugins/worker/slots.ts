@@ -1,0 +1,36 @@
+/** The slots of a worker: what runs in them, and what may run beside it. */
+import { Cut } from './run.ts'
+
+export type Slots = {
+  isFull(): boolean
+  /** The verbs of which one more may run here. */
+  claimable(): string[]
+  /** Takes a slot until the run has ended; resolves when the slot is free again. `run` must not reject. */
+  take(verb: string, run: (cut: AbortController) => Promise<void>): Promise<void>
+  /** Cuts off everything that runs. */
+  cutAll(): void
+  /** Resolves when nothing runs. */
+  empty(): Promise<void>
+}
+
+/** `mostOf` tells how many of a verb may run at once in this process; null: as many as there are slots. */
+export function openSlots(most: number, verbs: readonly string[], mostOf: (verb: string) => number | null): Slots {
+  const running = new Map<Promise<void>, { verb: string; cut: AbortController }>()
+  const count = (verb: string) => [...running.values()].filter((run) => run.verb === verb).length
+  return {
+    isFull: () => running.size >= most,
+    claimable: () => verbs.filter((verb) => count(verb) < (mostOf(verb) ?? Infinity)),
+    take(verb, run) {
+      const cut = new AbortController()
+      const ended = run(cut).finally(() => running.delete(ended))
+      running.set(ended, { verb, cut })
+      return ended
+    },
+    cutAll() {
+      for (const { cut } of running.values()) cut.abort(new Cut('stopping'))
+    },
+    async empty() {
+      await Promise.allSettled(running.keys())
+    },
+  }
+}

@@ -1,0 +1,69 @@
+/** The chart as Helm makes it of the values in `values/`. */
+import { execFile } from 'node:child_process'
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { parseAllDocuments } from 'yaml'
+import { CHART } from '../../charts/generate.ts'
+import { installed } from '../servers/client.ts'
+import type { Answered } from '../servers/kube/api.ts'
+
+const run = promisify(execFile)
+const VALUES = join(import.meta.dirname, 'values')
+
+export { CHART }
+export const NAMESPACE = 'gate'
+
+/** What the chart makes objects of only where a cluster knows it. */
+export const CAPABILITIES = ['keda.sh/v1alpha1', 'monitoring.coreos.com/v1', 'gateway.networking.k8s.io/v1']
+
+/** The names of the files in `values/`; `required` is beneath each of the others. */
+export const CASES = readdirSync(VALUES).map((file) => file.replace('.yaml', ''))
+
+export function valuesOf(name: string): string[] {
+  return ['required', ...(name === 'required' ? [] : [name])].flatMap((file) => ['--values', join(VALUES, `${file}.yaml`)])
+}
+
+/** Runs Helm. Rejects with what it said on its error output. */
+export async function helm(args: string[], kubeconfig?: string): Promise<string> {
+  const env = { ...process.env, KUBECONFIG: kubeconfig ?? '/nowhere' }
+  const { stdout } = await run(installed('helm'), args, { env, maxBuffer: 1 << 26 }).catch((error: { stderr?: string }) => {
+    throw new Error(error.stderr ?? String(error), { cause: error })
+  })
+  return stdout
+}
+
+/** The chart's objects as text. `more` are further arguments, such as `--set`. */
+export function rendered(name: string, more: string[] = []): Promise<string> {
+  const known = CAPABILITIES.flatMap((version) => ['--api-versions', version])
+  return helm(['template', 'tollgate', CHART, '--namespace', NAMESPACE, ...valuesOf(name), ...known, ...more])
+}
+
+export async function objects(name: string, more: string[] = []): Promise<Answered[]> {
+  return parsed(await rendered(name, more))
+}
+
+export function parsed(text: string): Answered[] {
+  return parseAllDocuments(text)
+    .map((document) => {
+      if (document.errors[0]) throw document.errors[0]
+      return document.toJS()
+    })
+    .filter((object) => object !== null)
+}
+
+/** As `Deployment/tollgate-gateway`, with the namespace where there are several of the name. */
+export function nameOf({ kind, metadata: { name, namespace } }: Answered): string {
+  return `${kind}/${name}${kind.startsWith('Role') && namespace !== undefined && namespace !== NAMESPACE ? ` in ${namespace}` : ''}`
+}
+
+export function found(all: Answered[], name: string): Answered {
+  const object = all.find((one) => nameOf(one) === name)
+  if (!object) throw new Error(`there is no ${name} among ${all.map(nameOf).join(', ')}`)
+  return object
+}
+
+/** The pods' templates by the name of what makes them. */
+export function pods(all: Answered[]): [string, Answered][] {
+  return all.filter(({ kind }) => kind === 'Deployment' || kind === 'Job').map((one) => [nameOf(one), one.spec.template])
+}

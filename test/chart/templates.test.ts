@@ -1,0 +1,172 @@
+/** What the chart promises, read from what Helm makes of it. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { generated } from '../../charts/generate.ts'
+import { readConfig, SETTINGS, type Role } from '../../src/config.ts'
+import { KINDS } from '../../src/generations.ts'
+import { parsePlanLimits } from '../../src/plan-limits.ts'
+import { readAddress } from '../../src/resources/kubernetes/address.ts'
+import { missing } from '../servers/client.ts'
+import type { Answered } from '../servers/kube/api.ts'
+import { CASES, CHART, found, helm, nameOf, objects, pods, rendered } from './chart.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+
+t.test('the CRDs, the settings and the table of values are those of the tree', async (t) => {
+  for (const [path, text] of Object.entries(generated())) t.equal(readFileSync(join(ROOT, path), 'utf8'), text, `${path}: node charts/generate.ts writes it`)
+})
+
+t.test('every value has a description, a default that the schema takes, and no neighbour that nobody knows', async (t) => {
+  const schema = JSON.parse(readFileSync(join(CHART, 'values.schema.json'), 'utf8'))
+  const look = (at: string, { description, properties, items, additionalProperties }: Answered) => {
+    if (at !== '') t.type(description, 'string', at)
+    if (properties) t.equal(additionalProperties, false, at)
+    for (const [name, member] of Object.entries<Answered>(properties ?? {})) look(`${at}.${name}`, member)
+    if (items?.properties) look(`${at}[]`, { description, ...items })
+  }
+  look('', schema)
+  t.same(schema.properties.worker.properties.kinds.items.enum, KINDS)
+})
+
+if (!missing(t, ['helm'])) {
+  t.test('helm lint finds nothing', async (t) => {
+    for (const name of CASES) {
+      const values = ['required', name].flatMap((file) => ['--values', join(import.meta.dirname, 'values', `${file}.yaml`)])
+      t.match(await helm(['lint', CHART, '--strict', ...values]), '1 chart(s) linted, 0 chart(s) failed', name)
+    }
+  })
+
+  const refusals: [string, string[], RegExp][] = [
+    ['no address', ['--set', 'publicUrl='], /publicUrl must say how the world reaches the gateways/],
+    ['no sealing key', ['--set', 'sealingKey.existingSecret='], /sealingKey.existingSecret must name a Secret with 32 random bytes/],
+    ['no store', ['--set', 'store.existingSecret='], /processes cannot share SQLite\./],
+    ['no broker', ['--set', 'broker.existingSecret='], /processes cannot share memory\./],
+    ['sqlite as a setting', ['--set', 'settings.STORE_URL=sqlite:/data/db'], /additional properties 'STORE_URL' not allowed/],
+    ['sqlite as a variable', ['--set', 'env.STORE_URL=sqlite:/data/db'], /invalid propertyName 'STORE_URL'/],
+    ['files on a disk', ['--set', 'files.url=disk:/data'], /files.url was "disk:\/data"; it may be gridfs: or s3:\/\/<bucket>/],
+    ['no upstreams', ['--set', 'upstreams.file=null'], /upstreams.file or upstreams.existingConfigMap must name the real ones/],
+    ['no engines', ['--set', 'engines.existingConfigMap='], /engines.file or engines.existingConfigMap must name the real ones/],
+    ['both a file and a ConfigMap', ['--set', 'upstreams.existingConfigMap=mine'], /exclude each other\./],
+    ['the echo', ['--set', 'upstreams.file.upstreams[0].baseUrl=echo:'], /upstreams.file names \S+ the built-in echo, which answers without a model/],
+    ['the preview engine', ['--set-json', 'engines={"existingConfigMap":"","file":{"engines":[{"name":"draw","type":"preview"}],"routes":[]}}'], /engines.file names draw, the preview engine/],
+    ['two pools of a name', ['--set-json', 'workerPools=[{"name":"a"},{"name":"a"}]'], /workerPools has two pools named a\./],
+    ['a kind that nobody makes', ['--set-json', 'workerPools=[{"name":"a","kinds":["poem"]}]'], /value must be one of 'image', 'video', 'music'/],
+    ['a value that nobody knows', ['--set', 'gateway.replica=3'], /additional properties 'replica' not allowed/],
+    ['a route without a Gateway', ['--set', 'httpRoute.enabled=true'], /httpRoute.parentRefs must name the Gateway/],
+  ]
+  for (const [what, more, sentence] of refusals) {
+    t.test(`it refuses ${what}`, async (t) => {
+      await t.rejects(rendered('required', more), { message: sentence })
+    })
+  }
+
+  for (const name of CASES) {
+    t.test(`${name}: each role's environment is settings that the program takes, for that role`, async (t) => {
+      const all = await objects(name)
+      for (const [pod, { spec }] of pods(all).filter(([pod]) => pod.startsWith('Deployment'))) {
+        const [{ args, env, volumeMounts }] = spec.containers
+        const given = Object.fromEntries(env.map((entry: Answered) => [entry.name, entry.value])) as Record<string, string>
+        const foreign = Object.keys(given).filter((variable) => !Object.hasOwn(SETTINGS, variable.replace(/^(STORE|BROKER)_URL_FILE$/, '$1_URL')))
+        t.same(foreign, name === 'everything' ? ['NODE_EXTRA_CA_CERTS'] : [], pod)
+        const mounted = volumeMounts.map(({ mountPath }: Answered) => mountPath)
+        for (const path of Object.values(given).flatMap((value) => value.match(/\/etc\/tollgate\/[a-z-]+/g) ?? [])) t.ok(mounted.includes(path), `${pod} mounts ${path}`)
+        // The files are read by the program's own start: here they are what they stand for.
+        const { STORE_URL_FILE, BROKER_URL_FILE, RESOURCES_URL = 'kubernetes:', ...rest } = given
+        t.same([STORE_URL_FILE !== undefined, BROKER_URL_FILE !== undefined], [true, args[0] !== 'controller'], pod)
+        const stood = { ...rest, STORE_URL: 'mongodb://mongodb', BROKER_URL: 'kafka://kafka:9092' }
+        t.equal(readConfig(stood, args[0]).config.ROLE, args[0] as Role)
+        t.ok(readAddress(RESOURCES_URL))
+      }
+    })
+
+    t.test(`${name}: a pod's grace is longer than the program's own`, async (t) => {
+      for (const [pod, { spec }] of pods(await objects(name)).filter(([pod]) => pod.startsWith('Deployment'))) {
+        const of = (variable: string) => Number(spec.containers[0].env.find((entry: Answered) => entry.name === variable)?.value ?? 0)
+        // closeWithGrace adds ten seconds.
+        t.ok(spec.terminationGracePeriodSeconds > of('DRAIN_DELAY_SECONDS') + of('SHUTDOWN_SECONDS') + 10, pod)
+      }
+    })
+
+    t.test(`${name}: pods are restricted, name their limits, and only the controller has a token`, async (t) => {
+      for (const [pod, { spec }] of pods(await objects(name))) {
+        t.match(spec.securityContext, { runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } }, pod)
+        t.ok(spec.securityContext.runAsUser > 10_000, pod)
+        t.same([spec.automountServiceAccountToken, spec.enableServiceLinks, spec.hostNetwork, spec.hostPID], [false, false, undefined, undefined], pod)
+        for (const { securityContext, resources, volumeMounts } of spec.containers) {
+          t.match(securityContext, { allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, runAsNonRoot: true, capabilities: { drop: ['ALL'] } }, pod)
+          for (const resource of ['cpu', 'memory', 'ephemeral-storage']) t.ok(resources.limits[resource] && resources.requests[resource], `${pod} ${resource}`)
+          t.ok(volumeMounts.every(({ readOnly }: Answered) => readOnly === true), pod)
+        }
+        const tokens = spec.volumes.filter(({ projected }: Answered) => projected?.sources.some(({ serviceAccountToken }: Answered) => serviceAccountToken))
+        t.equal(tokens.length, /controller|test$/.test(pod) ? 1 : 0, pod)
+      }
+    })
+
+    t.test(`${name}: nothing is bound to the accounts of gateways, workers and dispatchers`, async (t) => {
+      const bound = (await objects(name)).filter(({ kind }) => kind.endsWith('RoleBinding')).flatMap(({ subjects }: Answered) => subjects.map((subject: Answered) => subject.name))
+      t.ok(bound.every((account: string) => /-(controller|test)$/.test(account)), bound.join(' '))
+    })
+
+    t.test(`${name}: a selector has its pods, and names are not used twice`, async (t) => {
+      const all = await objects(name)
+      const names = all.map((one) => `${nameOf(one)} ${one.metadata.namespace}`)
+      t.equal(new Set(names).size, names.length)
+      const labels = pods(all).map(([, { metadata }]) => metadata.labels as Record<string, string>)
+      for (const one of all) {
+        const selector = one.kind === 'Service' ? one.spec.selector : (one.spec?.podSelector ?? one.spec?.selector)?.matchLabels
+        if (!selector || one.kind === 'ServiceMonitor') continue
+        t.ok(labels.some((have) => Object.entries(selector).every(([label, value]) => have[label] === value)), nameOf(one))
+      }
+    })
+  }
+
+  t.test('PLAN_LIMITS and the admission policies come from the same values', async (t) => {
+    const all = await objects('everything')
+    const { data } = found(all, 'ConfigMap/tollgate-plan-limits')
+    const read = parsePlanLimits(data['plan-limits.yaml'])
+    t.equal(read.outcome, 'read')
+    t.same(all.filter(({ kind }) => kind === 'ValidatingAdmissionPolicy').length, read.outcome === 'read' ? read.limits.limits.length : 0)
+  })
+
+  t.test('what a role does not need is not in its pods', async (t) => {
+    const all = await objects('everything')
+    const mounts = (name: string) => found(all, `Deployment/tollgate-${name}`).spec.template.spec.volumes.map((volume: Answered) => volume.name)
+    t.same(mounts('gateway'), ['sealing', 'store', 'broker', 'files', 'upstreams', 'engines'])
+    t.same(mounts('worker-film'), ['sealing', 'store', 'broker', 'files', 'engines'])
+    t.same(mounts('dispatcher'), ['sealing', 'store', 'broker'])
+    t.same(mounts('controller'), ['sealing', 'store', 'engines', 'plan-limits', 'api-token'])
+  })
+
+  t.test('a namespaced installation has rights in its namespaces and nowhere else', async (t) => {
+    const all = await objects('namespaced')
+    t.same(all.filter(({ kind }) => /^Cluster|^Validating|^Custom|^PriorityClass/.test(kind)), [])
+    const bindings = all.filter(({ kind, metadata }) => kind === 'RoleBinding' && !metadata.name.endsWith('-test')).map(nameOf)
+    t.same(bindings.sort(), ['acme', 'globex'].flatMap((of) => [`RoleBinding/gate-controller in ${of}`, `RoleBinding/gate-controller-secrets in ${of}`]).concat('RoleBinding/gate-lease').sort())
+    const { env } = found(all, 'Deployment/gate-controller').spec.template.spec.containers[0]
+    const url = env.find(({ name }: Answered) => name === 'RESOURCES_URL').value
+    t.match(readAddress(url), { namespaces: ['acme', 'globex'], lease: 'gate-controller' })
+    t.same(found(all, 'Role/gate-lease').rules[1].resourceNames, ['gate-controller'])
+  })
+
+  t.test('a workload that something scales says no number of replicas', async (t) => {
+    const all = await objects('everything')
+    const replicas = (name: string) => found(all, `Deployment/tollgate-${name}`).spec.replicas
+    t.same([replicas('gateway'), replicas('worker-pictures'), replicas('worker-film')], [undefined, undefined, 3])
+    const { query } = found(all, 'ScaledObject/tollgate-worker-pictures').spec.triggers[0].metadata
+    t.equal(query, 'sum(max by (kind) (tollgate_tasks{state="queued",namespace="gate",kind=~"image"})) or vector(0)')
+  })
+
+  t.test('the CRDs outlive the release unless that is refused', async (t) => {
+    const kept = async (name: string) => (await objects(name)).filter(({ kind }) => kind === 'CustomResourceDefinition').map(({ metadata }) => metadata.annotations?.['helm.sh/resource-policy'])
+    t.same([await kept('required'), await kept('bare'), await kept('namespaced')], [['keep', 'keep'], [undefined, undefined], []])
+  })
+
+  t.test('objects of other projects are made only where the cluster knows them, and the notes tell which were not', async (t) => {
+    const args = ['install', 'tollgate', CHART, '--namespace', 'gate', '--dry-run=client', ...['required', 'everything'].flatMap((file) => ['--values', join(import.meta.dirname, 'values', `${file}.yaml`)])]
+    const text = await helm(args)
+    t.notMatch(text, /^kind: (ScaledObject|ServiceMonitor|HTTPRoute)$/m)
+    for (const kind of ['ScaledObject tollgate-worker-pictures', 'ServiceMonitor', 'HTTPRoute']) t.match(text, `NOT MADE: the ${kind}, because the cluster does not know`)
+    t.match(text, 'helm test tollgate --namespace gate')
+  })
+}

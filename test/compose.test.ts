@@ -1,0 +1,65 @@
+/** compose.yaml, held against the Compose specification's schema, the Dockerfile and the settings. Nobody here starts it: that takes Docker. */
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Ajv } from 'ajv'
+import t from 'tap'
+import { parse } from 'yaml'
+import { readDockerfile } from '../image/dockerfile.ts'
+import { readConfig, ROLES, SETTINGS } from '../src/config.ts'
+import { need } from './servers/client.ts'
+
+const ROOT = join(import.meta.dirname, '..')
+const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
+
+type Service = {
+  command?: string[]
+  environment?: Record<string, string>
+  healthcheck?: { test: string[] }
+  volumes?: string[]
+  configs?: string[]
+  secrets?: string[]
+  networks?: string[]
+  read_only?: boolean
+  build?: string
+}
+const compose = parse(read('compose.yaml'), { merge: true })
+const services = new Map<string, Service>(Object.entries(compose.services))
+const ours = [...services].filter(([, { build }]) => build !== undefined)
+const recipe = readDockerfile(read('Dockerfile'))
+
+t.test('it is valid by the schema of the Compose specification', async (t) => {
+  const path = need(t, 'compose-schema')
+  if (path === null) return
+  // It names its parts as older drafts did, which refers to nothing.
+  const { $schema: _draft, ...schema } = JSON.parse(readFileSync(path, 'utf8'), (name, value) => (name === 'id' && typeof value === 'string' ? undefined : value))
+  const validate = new Ajv({ strict: false, validateFormats: false, allErrors: true }).compile(schema)
+  t.ok(validate(compose), JSON.stringify(validate.errors))
+})
+
+t.test('it has each role once, as a process of the image, and the settings of each are accepted', async (t) => {
+  t.same(ours.map(([, { command }]) => command?.join(' ')).sort(), ROLES.filter((role) => role !== 'all').sort())
+  for (const [name, { command, environment = {}, build }] of ours) {
+    t.equal(build, '.')
+    t.same(Object.keys(environment).filter((setting) => !(setting in SETTINGS)), [], `${name} sets settings only`)
+    t.doesNotThrow(() => readConfig({ ...recipe.env, ...environment }, command?.[0]), name)
+  }
+})
+
+t.test('its probes ask the port on which operations listen, and its containers write nothing but /tmp and their data', async (t) => {
+  const { config } = readConfig({ ...recipe.env, PUBLIC_URL: 'http://127.0.0.1' })
+  for (const [name, service] of ours) {
+    t.match(service.healthcheck?.test.join(' '), `http://127.0.0.1:${config.OPS_PORT}/readyz`, name)
+    t.equal(service.read_only, true, name)
+  }
+  t.ok(services.get('controller')?.volumes?.some((volume) => volume.endsWith(`:${config.DATA_DIR}`)), 'the controller keeps what it writes')
+})
+
+t.test('everything that a service names is declared, and every file is there but the sealing key, which is its owner\'s', async (t) => {
+  for (const [name, { configs = [], secrets = [], networks = [], volumes = [] }] of services) {
+    for (const config of configs) t.ok(existsSync(join(ROOT, compose.configs[config].file)), `${name}: ${config}`)
+    for (const secret of secrets) t.ok(compose.secrets[secret], `${name}: ${secret}`)
+    for (const network of networks) t.ok(network in compose.networks, `${name}: ${network}`)
+    for (const [from = ''] of volumes.map((volume) => volume.split(':'))) t.ok(from.startsWith('./') ? existsSync(join(ROOT, from)) : from in compose.volumes, `${name}: ${from}`)
+  }
+  t.match(read('.gitignore'), /^\/?data\/?$/m, 'the sealing key is not committed by accident')
+})

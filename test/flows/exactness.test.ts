@@ -1,0 +1,99 @@
+/** Three gateways and one record that all of them write: limits hold to the last request, whichever gateway it came through. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { openUpstream, respond } from '../fakes/upstream.ts'
+import { kafka } from '../servers/kafka.ts'
+import { mongodb } from '../servers/mongodb.ts'
+import { burst, gatewaysOf, outcome, tallied } from './burst.ts'
+import { at, get, used } from './calls.ts'
+import { openSite } from './deployment.ts'
+import { apiKey, codingPlan, declare, mediaPlan } from './manifests.ts'
+import type { Program } from './program.ts'
+import { SIDE_TIMEOUT_MS } from './sides.ts'
+
+const AT_ONCE = 600
+const THREE = ['controller', 'gateway', 'gateway', 'gateway'] as const
+
+t.setTimeout(SIDE_TIMEOUT_MS)
+
+/** A controller and three gateways over a plan and its key, both named `name`. Null after having skipped. */
+async function startThree(t: Test, plan: object, upstreams?: string): Promise<{ program: Program; gateways: Program[]; key: string } | null> {
+  const [store, brokers] = [await mongodb(t), await kafka(t)]
+  if (store === null || brokers === null) return null
+  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  const site = openSite({ mongodb: store, brokers })
+  t.teardown(async () => {
+    await site.close()
+    await rm(folder, { recursive: true, force: true })
+  })
+  await declare(folder, 'plans', plan, apiKey('key', 'plan'))
+  if (upstreams) await writeFile(join(folder, 'upstreams.yaml'), upstreams)
+  const program = await site.start({ folder, roles: THREE })
+  t.teardown(() => program.kill())
+  return { program, gateways: gatewaysOf(program), key: await program.key('key') }
+}
+
+t.test('of 5,000 creations over three gateways exactly those are accepted that the balance affords', async (t) => {
+  const prices = [{ kind: 'image', amount: '1.00', per: 'Job' }]
+  const three = await startThree(t, mediaPlan('plan', { requestsPerMinute: 1_000_000 }, { allowance: '900.00', maxQueuedTasks: 2000, prices }))
+  if (!three) return
+  const { program, gateways, key } = three
+  let unavailable = 0
+  const answers = await burst(5000, AT_ONCE, async (index) => {
+    const gateway = gateways[index % gateways.length] as Program
+    // A client asks again after a 503, as it is told to, under the same Idempotency-Key.
+    for (;;) {
+      const answered = await outcome(gateway, key, '/api/v1/generations', { kind: 'image', prompt: `order ${index}`, size: '32x32' }, { 'idempotency-key': `order-${index}` })
+      if (answered.status !== 503) return answered
+      unavailable++
+      await pause(Number(answered.headers.get('retry-after')) * 1000)
+    }
+  })
+  const taken = answers.filter(({ status }) => status === 200 || status === 202)
+  t.equal(taken.length, 900, `${JSON.stringify(tallied(answers))}, ${unavailable} asked again after a 503`)
+  t.equal(new Set(taken.map(({ body }) => at(body, 'id'))).size, 900)
+  t.ok(answers.every(({ status, code }) => status === 200 || status === 202 || code === 'insufficient_balance'))
+  t.match((await get(program, key, '/api/v1/usage')).body, { available: '0.0000', held: '900.0000', burned: '0.0000' })
+})
+
+t.test('of 2,000 coding requests at once over three gateways, what is used passes a limit by no more than the published bound', async (t) => {
+  const OUTPUT = 100
+  const BEYOND = 7
+  let inFlight = 0
+  let mostInFlight = 0
+  const upstream = await openUpstream(async (response) => {
+    mostInFlight = Math.max(mostInFlight, ++inFlight)
+    response.once('close', () => inFlight--)
+    await pause(100)
+    respond(response, 200, {
+      ...{ id: 'x', object: 'chat.completion', created: 1, model: 'm' },
+      choices: [{ index: 0, message: { role: 'assistant', content: 'Hello' }, finish_reason: 'stop' }],
+      usage: { prompt_tokens: 0, completion_tokens: OUTPUT + BEYOND, total_tokens: OUTPUT + BEYOND },
+    })
+  })
+  t.teardown(() => upstream.close())
+  const LIMIT = 100_000
+  const windows = { sessionWindow: { tokens: LIMIT, durationSeconds: 18_000 }, weeklyWindow: { tokens: 10 * LIMIT }, maxConcurrentRequests: 1000 }
+  const upstreams = `upstreams: [{ name: fake, baseUrl: "${upstream.url}", model: fake-1, apiKey: none, wire: chat }]\n`
+  const three = await startThree(t, codingPlan('plan', { requestsPerMinute: 1_000_000 }, windows), upstreams)
+  if (!three) return
+  const { program, gateways, key } = three
+  const answers = await burst(2000, 2000, (index) =>
+    outcome(gateways[index % gateways.length] as Program, key, '/v1/chat/completions', {
+      model: 'svc-code',
+      max_tokens: OUTPUT,
+      messages: [{ role: 'user', content: 'Hello' }],
+    }),
+  )
+  const { session } = await used(program, key)
+  const answered = answers.filter(({ status }) => status === 200).length
+  const seen = `${session} used by ${answered} of ${JSON.stringify(tallied(answers))}, ${mostInFlight} in flight at most`
+  t.equal(session, answered * (OUTPUT + BEYOND), seen)
+  // Each reserves its whole output and a little for its prompt, and goes beyond that by no more than this.
+  t.ok(session <= LIMIT + mostInFlight * BEYOND, seen)
+  t.ok(session > LIMIT - 2 * OUTPUT || answers.some(({ status }) => status === 503), `the limit was reached: ${seen}`)
+  t.ok(mostInFlight <= 1000, seen)
+})

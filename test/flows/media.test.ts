@@ -1,0 +1,101 @@
+/** The Media API as its users see it: the program as one process or several, its manifests as files, and HTTP. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { openReceiver } from '../fakes/receiver.ts'
+import { answer, at, get, post, type Answer, type Json } from './calls.ts'
+import { eventually } from './eventually.ts'
+import { apiKey, declare, mediaPlan } from './manifests.ts'
+import type { Program } from './program.ts'
+import { SIDES, SIDE_TIMEOUT_MS, type Start } from './sides.ts'
+
+t.setTimeout(SIDE_TIMEOUT_MS)
+for (const side of SIDES) {
+  t.test(`${side.name}: the Media API`, { timeout: SIDE_TIMEOUT_MS }, async (t) => {
+    const start = await side.open(t)
+    if (start) await flows(t, start)
+  })
+}
+
+const IMAGE = { kind: 'image', prompt: 'a lighthouse', size: '64x64' }
+const ENV = { EGRESS_ALLOW: '127.0.0.1/32', TASK_LEASE_SECONDS: '2', WEBHOOK_DELAYS_SECONDS: '0,0.5,1,2' }
+
+async function create(program: Program, key: string, body: object = IMAGE): Promise<Answer> {
+  return answer(await post(program, key, '/api/v1/generations', body))
+}
+
+function ended(program: Program, key: string, task: Json): Promise<Json> {
+  return eventually('the task to end', async () => {
+    const { body } = await get(program, key, `/api/v1/generations/${String(at(task, 'id'))}`)
+    return ['completed', 'failed', 'canceled'].includes(String(at(body, 'status'))) ? body : null
+  })
+}
+
+async function flows(t: Test, start: Start): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  await declare(folder, 'plans', mediaPlan('studio', { requestsPerMinute: 1_000_000 }), apiKey('studio-key', 'studio'), mediaPlan('small', {}, { allowance: '0.10' }), apiKey('small-key', 'small'))
+  let program = await start({ folder, env: ENV })
+  t.teardown(() => program.kill())
+  const receiver = await openReceiver()
+  t.teardown(() => receiver.close())
+
+  t.test('a generation is accepted at once, made, charged, announced and fetched by its link', async (t) => {
+    const key = await program.key('studio-key')
+    const { status, body: task } = await create(program, key, { ...IMAGE, webhook_url: `${receiver.url}/hook` })
+    t.equal(status, 202)
+    const done = await ended(program, key, task)
+    t.match(done, { status: 'completed', progress: 100, actual_cost: '0.0400', attempts: 1 })
+    const file = await fetch(String(at(done, 'result', 'image_url')))
+    t.equal(file.status, 200)
+    t.equal(file.headers.get('content-type'), 'image/png')
+    t.equal((await file.arrayBuffer()).byteLength, at(done, 'result', 'bytes'))
+    const part = await fetch(String(at(done, 'result', 'image_url')), { headers: { range: 'bytes=1-3' } })
+    t.equal(part.status, 206)
+    t.equal(await part.text(), 'PNG')
+    const [event] = await receiver.arrived(1)
+    t.match(JSON.parse(String(event?.rawBody)), { event: 'task.completed', data: { task_id: at(task, 'id') } })
+    const { body: usage } = await get(program, key, '/api/v1/usage')
+    t.match(usage, { held: '0.0000', burned: '0.0400' })
+  })
+
+  t.test('a balance pays for what it covers and no more, however many ask at once', async (t) => {
+    const key = await program.key('small-key')
+    const answers = await Promise.all(Array.from({ length: 10 }, () => create(program, key)))
+    const accepted = answers.filter(({ status }) => status === 202)
+    t.equal(accepted.length, 2, 'two at 0.04 of 0.10')
+    for (const { status, body } of answers) if (status !== 202) t.match({ status, body }, { status: 402, body: { error: { code: 'insufficient_balance' } } })
+    for (const { body } of accepted) t.match(await ended(program, key, body), { status: 'completed' })
+  })
+
+  t.test('an order under the same Idempotency-Key is the same task', async (t) => {
+    const key = await program.key('studio-key')
+    const order = () => fetch(`${program.url}/api/v1/generations`, { method: 'POST', headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'idempotency-key': 'order-1' }, body: JSON.stringify(IMAGE) })
+    const [first, ...others] = await Promise.all((await Promise.all([order(), order(), order()])).map(answer))
+    for (const { body } of others) t.equal(at(body, 'id'), at(first?.body, 'id'))
+    await ended(program, key, first?.body)
+  })
+
+  t.test('what was accepted before everything is killed is made afterwards, and charged once', async (t) => {
+    const key = await program.key('studio-key')
+    const before = await get(program, key, '/api/v1/usage')
+    const tasks = await Promise.all(Array.from({ length: 8 }, () => create(program, key)))
+    await program.kill()
+    program = await start({ folder, env: ENV })
+    for (const { status, body } of tasks) {
+      t.equal(status, 202)
+      t.match(await ended(program, key, body), { status: 'completed' })
+    }
+    const burned = ({ body }: Answer) => Math.round(Number(at(body, 'burned')) * 100)
+    const after = await eventually('all money to be settled', async () => {
+      const usage = await get(program, key, '/api/v1/usage')
+      return at(usage.body, 'held') === '0.0000' ? usage : null
+    })
+    t.equal(burned(after) - burned(before), 8 * 4)
+  })
+
+  t.test('it stops cleanly', async (t) => {
+    t.same(await program.stop(), { code: 0, signal: null })
+  })
+}

@@ -1,0 +1,43 @@
+/** Keys of one plan, and whether everything that is said of them agrees. */
+import { hashKey, refusal } from '../../src/keys.ts'
+import { eventually } from '../flows/eventually.ts'
+import { conditions } from '../nouns/reconcile-world.ts'
+import { apiKey, codingPlan } from '../resources/manifests.ts'
+import { pathOf } from '../servers/kube/api.ts'
+import type { Operator } from './operator.ts'
+
+export const KEYS = 8
+export const named = (n: number, spec: Record<string, unknown> = {}) => apiKey(`k${n}`, 'coder', { secretName: `k${n}-key`, ...spec })
+export const coder = (spec: Record<string, unknown> = {}) => codingPlan('coder', { keyPolicy: { maxKeys: 100 }, ...spec })
+
+/** What is not as the specs say; empty when everything agrees. */
+async function disagreements(operator: Operator): Promise<string[]> {
+  const namespace = operator.namespace('acme')
+  const { body } = await operator.api.request('GET', pathOf({ kind: 'ApiKey', namespace }))
+  const wrong: string[] = []
+  for (const { metadata, spec, status } of body.items) {
+    const wanted = spec.state === 'Active' ? (spec.rotationRevision > 0 ? 'True RotationInProgress' : 'True Issued') : `False Key${spec.state}`
+    const ready = conditions(status)['Ready']
+    if (ready !== wanted || status?.observedGeneration !== metadata.generation) wrong.push(`${metadata.name}: ${ready} of generation ${status?.observedGeneration}, wanted ${wanted} of ${metadata.generation}`)
+    const versions = await operator.store.keyVersions(metadata.uid)
+    const revisions = versions.map(({ revision }) => revision)
+    if (new Set(revisions).size < revisions.length || versions.some(({ tell }) => tell.length > 0)) wrong.push(`${metadata.name}: versions ${revisions.join(', ')}`)
+    const entries = await operator.secretEntries(namespace, spec.secretName)
+    const held = entries && (await operator.store.findKey(hashKey(entries['api-key'] ?? '')))
+    const isHeld = held !== null && held.keyId === metadata.uid && held.revision === spec.rotationRevision && refusal(held, Date.now()) === null
+    const isRight = spec.state === 'Active' ? isHeld : entries === null
+    if (!isRight) wrong.push(`${metadata.name}: its Secret holds ${held?.id ?? (entries ? 'something unknown' : 'nothing')}`)
+  }
+  return wrong
+}
+
+/** Waits until specs, status, Secrets and store agree. */
+export async function agree(operator: Operator): Promise<void> {
+  let last: string[] = []
+  await eventually('everything to agree', async () => {
+    last = await disagreements(operator)
+    return last.length === 0 ? true : null
+  }).catch((error: Error) => {
+    throw new Error(`${error.message}: ${last.join('; ')}`)
+  })
+}
