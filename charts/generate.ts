@@ -14,10 +14,8 @@ const read = (...path: string[]) => readFileSync(join(...path), 'utf8')
 type Schema = { description?: string; properties?: Record<string, Schema>; items?: Schema; [keyword: string]: unknown }
 
 /** Settings that the chart makes itself, or that only the embedded side has. */
-const NOT_GIVEN = [
-  ...['ROLE', 'HOST', 'PORT', 'OPS_HOST', 'OPS_PORT', 'PUBLIC_URL', 'DATA_DIR', 'STORE_URL', 'RESOURCES_URL', 'SEALING_KEY_FILE', 'UPSTREAMS', 'PLAN_LIMITS', 'BROKER_URL'],
-  ...['FILES_URL', 'ENGINES', 'WORKER_SLOTS', 'WORKER_KINDS', 'DRAIN_DELAY_SECONDS', 'SHUTDOWN_SECONDS'],
-]
+const NOT_GIVEN = `ROLE HOST PORT OPS_HOST OPS_PORT PUBLIC_URL DATA_DIR STORE_URL RESOURCES_URL SEALING_KEY_FILE UPSTREAMS PLAN_LIMITS
+  BROKER_URL FILES_URL ENGINES WORKER_SLOTS WORKER_KINDS DRAIN_DELAY_SECONDS SHUTDOWN_SECONDS`.split(/\s+/)
 
 /** Every generated file, by its path from the root. */
 export function generated(): Record<string, string> {
@@ -61,7 +59,10 @@ function rowsOf({ properties = {}, items }: Schema, path: string, value: unknown
     const held = (value as Record<string, unknown> | undefined)?.[name]
     return [rowOf(at, schema, held), ...rowsOf(schema, at, held)]
   })
-  return items?.properties ? rowsOf(items, `${path}[]`, undefined) : members
+  if (!items?.properties) return members
+  // A pool has what `worker` has.
+  const own = path === 'workerPools' ? { properties: { name: items.properties['name'] ?? {} } } : items
+  return rowsOf(own, `${path}[]`, undefined)
 }
 
 function rowOf(path: string, { description = '', properties }: Schema, value: unknown): string[] {

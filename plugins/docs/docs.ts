@@ -2,17 +2,10 @@
  * `/openapi.json`, the API reference as OpenAPI 3.1, and `/docs`, a page to read it. Public. Both are made at the first request, by an application of their own that is
  * told the routes of this one: what documents an answer never touches the code that writes it, and a start pays for none of it.
  */
-import type { FastifyInstance, RouteOptions } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
+import type { Documented } from './document.ts'
 import type { Reference } from './reference.ts'
-
-export type DocumentedRoute = Pick<RouteOptions, 'url' | 'schema' | 'config'> & { method: string }
-
-export type Documented = {
-  routes: DocumentedRoute[]
-  /** Schemas that a plugin shares between its routes, by `$id`. */
-  shared: Map<string, object>
-}
 
 /** The reference and its page. `public` is PUBLIC_URL, or null. */
 const ADDRESSES = ['/openapi.json', '/docs', '/docs/*']

@@ -1,9 +1,16 @@
 /** What the reference says of a route: what it validates, from its own schema, and what it answers, from `operations.ts`. Pure. */
-import type { FastifySchema } from 'fastify'
+import type { FastifySchema, RouteOptions } from 'fastify'
 import type { FailureCode } from '../../src/errors.ts'
-import type { DocumentedRoute } from './docs.ts'
 import { failureAnswers } from './failures.ts'
 import { OPERATIONS, type Answer, type Operation } from './operations.ts'
+
+export type DocumentedRoute = Pick<RouteOptions, 'url' | 'schema' | 'config'> & { method: string }
+
+export type Documented = {
+  routes: DocumentedRoute[]
+  /** Schemas that a plugin shares between its routes, by `$id`. */
+  shared: Map<string, object>
+}
 
 /** Part of the API: what takes a key, and what the reference has a page for. */
 export function isDocumented({ method, url, config }: DocumentedRoute): boolean {

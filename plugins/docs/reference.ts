@@ -5,8 +5,7 @@ import swaggerUi from '@fastify/swagger-ui'
 import fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
 import about from '../../package.json' with { type: 'json' }
 import { COMPONENTS } from './answers.ts'
-import type { Documented, DocumentedRoute } from './docs.ts'
-import { isDocumented, schemaOf } from './document.ts'
+import { isDocumented, schemaOf, type Documented, type DocumentedRoute } from './document.ts'
 import { TAGS } from './operations.ts'
 
 type Means = {

@@ -2,21 +2,13 @@
 import type { ServerResponse } from 'node:http'
 import { toNodeHandler, type NodeIncomingMessageLike } from '@modelcontextprotocol/node'
 import { createMcpHandler, McpServer, type AuthInfo, type CallToolResult, type ServerContext, type StandardSchemaWithJSON } from '@modelcontextprotocol/server'
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import about from '../../package.json' with { type: 'json' }
 import type { Failure } from '../../src/errors.ts'
 import { inactiveReason, planInactive } from '../../src/subscription/subscription.ts'
-import type { Submitter } from '../../src/tasks/submit.ts'
 import { strictValidator } from '../../src/validator.ts'
 import { mediaTools, type Tool } from './tools.ts'
-
-/** One request while it is answered. */
-export type Visit = {
-  caller: Submitter
-  request: FastifyRequest
-  /** True once nobody waits for the answer any more. */
-  gone: () => boolean
-}
+import type { Visit } from './visit.ts'
 
 export type Endpoint = {
   /** Answers the request with its parsed body. Never throws. */

@@ -11,8 +11,8 @@ import { TASK_FIELDS } from '../../src/tasks/request.ts'
 import { submit, type NewGeneration } from '../../src/tasks/submit.ts'
 import type { Task } from '../../src/tasks/task.ts'
 import { MediaUsage, mediaUsage } from '../../src/tasks/usage.ts'
-import type { Visit } from './endpoint.ts'
 import { mediaContent } from './content.ts'
+import type { Visit } from './visit.ts'
 
 type Answer = {
   /** The record of the REST API. */

@@ -70,6 +70,8 @@ type Shared = Required<Omit<ChangeOptions, 'between'>> & { side: Side; closing: 
 const PATIENCE_MS = 5000
 const FIRST_PAUSE_MS = 10
 const LONGEST_PAUSE_MS = 500
+/** Operations in one write. Each copies what is open: many of them on a large record take so long that another process is first every time. */
+const MOST_AT_ONCE = 200
 /** Writes in a row without a rest go on for so long; then the others have the time of so many tries, within a bound. */
 const TURN_MS = 200
 const TRIES_GIVEN = 3
@@ -117,9 +119,8 @@ async function drain(queue: Queue, shared: Shared, emptied: () => void): Promise
   await Promise.resolve() // Callers of the same turn share the first write.
   let turnEnds = shared.clock() + TURN_MS
   while (queue.waiting.length > 0) {
-    const batch = queue.waiting
+    const batch = queue.waiting.splice(0, MOST_AT_ONCE)
     const trySince = shared.clock()
-    queue.waiting = []
     try {
       const outcome = await serve(queue, shared, batch)
       queue.failures = 0
@@ -196,9 +197,12 @@ function applyAll(batch: Waiting[], base: Subscription | null): { record: Subscr
 function startOver(queue: Queue, shared: Shared, batch: Waiting[], reason: Retry, cause: Unavailable): void {
   shared.retried(reason)
   const now = shared.clock()
-  const again = (one: Waiting) => now < one.deadline && !(shared.closing && reason === 'unavailable')
-  queue.waiting = [...batch.filter(again), ...queue.waiting]
-  fail(queue, batch.filter((one) => !again(one)), cause)
+  const isInTime = (one: Waiting) => now < one.deadline
+  const again = (one: Waiting) => isInTime(one) && !(shared.closing && reason === 'unavailable')
+  // Those behind the batch have waited for this try as well.
+  const late = [...batch.filter((one) => !again(one)), ...queue.waiting.filter((one) => !isInTime(one))]
+  queue.waiting = [...batch.filter(again), ...queue.waiting.filter(isInTime)]
+  fail(queue, late, cause)
 }
 
 /** Whatever failed, the record is not known any more. */

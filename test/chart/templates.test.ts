@@ -149,10 +149,10 @@ if (!missing(t, ['helm'])) {
     t.same(found(all, 'Role/gate-lease').rules[1].resourceNames, ['gate-controller'])
   })
 
-  t.test('a workload that something scales says no number of replicas', async (t) => {
+  t.test('what the HorizontalPodAutoscaler scales says no number of replicas, what KEDA scales begins with its least', async (t) => {
     const all = await objects('everything')
     const replicas = (name: string) => found(all, `Deployment/tollgate-${name}`).spec.replicas
-    t.same([replicas('gateway'), replicas('worker-pictures'), replicas('worker-film')], [undefined, undefined, 3])
+    t.same([replicas('gateway'), replicas('worker-pictures'), replicas('worker-film')], [undefined, 2, 3])
     const { query } = found(all, 'ScaledObject/tollgate-worker-pictures').spec.triggers[0].metadata
     t.equal(query, 'sum(max by (kind) (tollgate_tasks{state="queued",namespace="gate",kind=~"image"})) or vector(0)')
   })

@@ -10,6 +10,8 @@ export type System = {
   key: Program['key']
   /** Kills one thing without warning and starts it again; resolves to what it was. */
   strike(): Promise<string>
+  /** Those that are there now, for their logs. */
+  processes(): Process[]
   /** The settings with which `tollgate verify` finds the store. */
   settings: Record<string, string>
   /** Stops the program; the exit codes that are not 0. */
@@ -26,6 +28,7 @@ export const openEmbedded: OpenSystem = async ({ folder, env }) => {
   return {
     program: () => (isUp ? program : null),
     key: (name) => program.key(name),
+    processes: () => program.processes,
     async strike() {
       isUp = false
       await program.kill()
@@ -75,6 +78,7 @@ export const openDistributed: OpenSystem = async ({ folder, env, random }) => {
       return gateways[calls++ % gateways.length] ?? null
     },
     key: program.key,
+    processes: () => processes.filter((one) => one !== null),
     async strike() {
       const index = Math.floor(random() * (processes.length + 2))
       if (index < processes.length) return strikeProcess(index)

@@ -16,6 +16,8 @@ export type KafkaOptions = {
   acl?: boolean
   /** Whether a topic comes into being when it is first named. */
   autoCreate?: boolean
+  /** The loopback port that clients are sent to, where something stands before it. */
+  advertised?: number
 }
 
 /** `ca` is a certificate in PEM, '' without `tls`. */
@@ -28,7 +30,7 @@ export const KAFKA_USERS = { admin: 'admin-secret', stranger: 'stranger-secret' 
 
 type Ports = { client: number; broker: number; controller: number }
 
-function properties(folder: string, ports: Ports, { sasl, tls, acl, autoCreate }: KafkaOptions): string {
+function properties(folder: string, ports: Ports, { sasl, tls, acl, autoCreate, advertised }: KafkaOptions): string {
   const settings: Record<string, string | number> = {
     'process.roles': 'broker,controller',
     'node.id': 1,
@@ -52,6 +54,10 @@ function properties(folder: string, ports: Ports, { sasl, tls, acl, autoCreate }
     'broker.heartbeat.interval.ms': 250,
     'auto.create.topics.enable': String(autoCreate ?? false),
     'log.cleaner.dedupe.buffer.size': 2_097_152,
+  }
+  if (advertised) {
+    const known = Object.entries({ ...ports, client: advertised }).filter(([name]) => name !== 'controller')
+    settings['advertised.listeners'] = known.map(([name, port]) => `${name.toUpperCase()}://127.0.0.1:${port}`).join(',')
   }
   if (tls) {
     settings['listener.name.client.ssl.keystore.type'] = 'PEM'

@@ -1,23 +1,14 @@
 /** The store as a process of the simulation sees it: the real one, with every verb, and every read and write of a record, a step. */
 import { openChanges, type Side } from '../../src/store/changes.ts'
-import { openStore, type Store } from '../../src/store/store.ts'
+import type { Store } from '../../src/store/store.ts'
 import type { Operation } from '../../src/subscription/operations.ts'
+import type { Real } from './real.ts'
 import { brief, type Actor, type Asked, type Process, type Scheduler, type Step } from './scheduler.ts'
 
 const READS = new Set<string>([
   'clock', 'beats', 'subscription', 'subscriptionsWith', 'subscriptionsDue', 'periods', 'keysToTell', 'findKey', 'keyVersions', 'keysAlive',
   'keysOf', 'task', 'taskWithKey', 'tasks', 'tasksDue', 'openTasks', 'deliveries', 'declarations',
 ])
-
-/** The real store, and the adapter's side of it, over which every process opens queues of its own. */
-export type Real = { store: Store; side: Side }
-
-export async function openReal(file: string): Promise<Real> {
-  let found: Side | undefined
-  const store = await openStore(`sqlite:${file}`, { between: (side) => (found = side) })
-  if (!found) throw new Error('the adapter has no side')
-  return { store, side: found }
-}
 
 /** Makes the doors of one process. `patienceMs`: how long its queues try again before they give up. */
 export function doorsOf(process: Process, real: Real, scheduler: Scheduler, patienceMs: number): (actor: Actor) => Store {

@@ -5,8 +5,12 @@
 import { Unavailable } from '../../src/errors.ts'
 import type { Operation } from '../../src/subscription/operations.ts'
 import type { Dice } from './dice.ts'
+import type { Real } from './real.ts'
 
-/** What can become of one step. `late`: its caller is told that nothing is known, and it is written after others had their turn. */
+/**
+ * What can become of one step. `late`: its caller is told that nothing is known, and it is written after others had their turn. `torn`: so
+ * it is told, and only the first of its writes may have happened.
+ */
 export type Fate =
   | 'ok'
   | 'slow_reply'
@@ -18,6 +22,8 @@ export type Fate =
   | 'crash_late'
   | 'freeze_before'
   | 'freeze_after'
+  | 'torn'
+  | 'crash_torn'
 
 /** A program of the installation, until it crashes; what starts in its place is another one. */
 export type Process = {
@@ -57,8 +63,9 @@ export type Surroundings = {
   fateOf(step: Step): { fate: Fate; ms: number }
   /** A step was performed. Answers which frozen processes go on now. */
   passed(step: Step): Process[]
-  /** Called after every step that wrote. */
+  /** Called after every step that wrote, with what it came to; null if it was torn. */
   wrote(step: Step, result: unknown): Promise<void>
+  tear: Real['tear']
   /** How likely the next event is one of the same process as the last. */
   sticky: number
   trace: ((line: string) => void) | null
@@ -80,10 +87,12 @@ export type Scheduler = {
   steps(): number
 }
 
+/** The most writes of one verb that a tear lets happen, and one. */
+const MOST_WRITES = 6
 const LOST = () => new Unavailable('store', new Error('no answer came'))
 const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve))
 
-export function openScheduler({ dice, start, fateOf, passed, wrote, sticky, trace }: Surroundings): Scheduler {
+export function openScheduler({ dice, start, fateOf, passed, wrote, tear, sticky, trace }: Surroundings): Scheduler {
   let now = start
   let performed = 0
   let happenings: Happening[] = []
@@ -124,6 +133,15 @@ export function openScheduler({ dice, start, fateOf, passed, wrote, sticky, trac
     }
   }
 
+  /** Performs a step, one of whose writes is lost, if it has so many. */
+  async function performTorn(step: Step): Promise<() => void> {
+    const torn = { write: dice.whole(1, MOST_WRITES), happens: dice.chance(0.5) }
+    const mend = tear?.(torn)
+    const reply = await perform({ ...step, perform: () => step.perform().finally(mend) })
+    if (torn.write <= 0) await wrote(step, null)
+    return reply
+  }
+
   async function decide(step: Step): Promise<void> {
     const { fate, ms } = fateOf(step)
     const { process, name } = step.actor
@@ -144,9 +162,9 @@ export function openScheduler({ dice, start, fateOf, passed, wrote, sticky, trac
       if (fate === 'late') step.reject(LOST())
       else crash(process)
     } else {
-      const reply = await perform(step)
+      const reply = await (fate === 'torn' || fate === 'crash_torn' ? performTorn(step) : perform(step))
       if (fate === 'unknown') step.reject(LOST())
-      else if (fate === 'crash_after') crash(process)
+      else if (fate === 'crash_after' || fate === 'crash_torn') crash(process)
       else if (fate === 'slow_reply') later(process, now + ms, reply)
       else if (fate === 'freeze_after') {
         freeze(process, ms)

@@ -1,11 +1,8 @@
 /** One seed from beginning to end: prepare, tell its story with all trouble, come to rest, and hold everything against the invariants. */
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { verifyStore } from '../../src/verify/verify.ts'
 import { codingStory } from './coding/story.ts'
-import { openReal } from './door.ts'
 import { mediaStory } from './media/story.ts'
+import { openReal } from './real.ts'
 import { openWorld, type Machine, type World } from './world.ts'
 
 export type Told = {
@@ -21,8 +18,6 @@ export type Told = {
   trace: string[]
 }
 
-/** In memory where there is such a place: a disk that is asked to be sure takes longer than the story. */
-const PLACE = existsSync('/dev/shm') ? '/dev/shm' : tmpdir()
 /** A story that does not end by then is one that does not end. */
 const MOST_STEPS = 20_000
 const HOUR_MS = 3_600_000
@@ -31,12 +26,17 @@ export function storyOf(seed: number): Told['story'] {
   return seed % 4 === 0 ? 'coding' : 'media'
 }
 
-/** Tells the story of a seed. The same seed tells the same story, step by step. */
-export async function tell(seed: number, { traced = false }: { traced?: boolean } = {}): Promise<Told> {
+export type Telling = {
+  traced?: boolean
+  /** The URL of a MongoDB server without a database's name; the store is SQLite without one. */
+  server?: string | null
+}
+
+/** Tells the story of a seed. The same seed tells the same story over the same kind of store, step by step. */
+export async function tell(seed: number, { traced = false, server = null }: Telling = {}): Promise<Told> {
   const story = storyOf(seed)
   const { start, prepare, begin, rest } = story === 'coding' ? codingStory : mediaStory
-  const folder = mkdtempSync(join(PLACE, 'tollgate-simulation-'))
-  const real = await openReal(join(folder, 'tollgate.db'))
+  const real = await openReal(server)
   const lines: string[] = []
   try {
     await prepare(real.store)
@@ -54,8 +54,7 @@ export async function tell(seed: number, { traced = false }: { traced?: boolean 
     const [tasks, requests] = [witness.seen.tasks.size, witness.requests.size]
     return { seed, story, weather, steps: scheduler.steps(), tasks, requests, violations: witness.violations, trace: readable(lines) }
   } finally {
-    await real.store.close()
-    rmSync(folder, { recursive: true })
+    await real.close()
   }
 }
 

@@ -63,11 +63,14 @@ const DANGEROUS: Record<keyof typeof MOMENTS, [here: string, there: string][]> =
 }
 
 const AIMED: Fate[] = ['crash_after', 'freeze_before', 'unknown', 'crash_before', 'freeze_after', 'late', 'crash_late']
+const TORN_FATES: Fate[] = ['torn', 'crash_torn']
 const AIMED_RANGE: Ranges = { freezeMs: [20_000, 150_000], lateMs: [100, 60_000] }
 const LONGEST_HELD_MS = 150_000
 /** By then a claim that came to nothing, and every lease, has been given up. */
 const LATE_MS = 65_000
-const OF_WRITES = new Set<Fate>(['unknown', 'late', 'crash_late'])
+const OF_WRITES = new Set<Fate>(['unknown', 'late', 'crash_late', 'torn', 'crash_torn'])
+/** Where a verb is several writes. */
+const TORN: Rates = { torn: 0.01, crash_torn: 0.005 }
 
 /** Visits every pair of two lists once, in an order without pattern, as `turn` rises. */
 function pairAt<A, B>(turn: number, first: readonly A[], second: readonly B[]): [A, B] {
@@ -75,12 +78,19 @@ function pairAt<A, B>(turn: number, first: readonly A[], second: readonly B[]): 
   return [first[at % first.length]!, second[Math.floor(at / first.length)]!]
 }
 
-export function openTrouble(seed: number, story: keyof typeof MOMENTS, dice: Dice, now: () => number): Trouble {
+/** `tears`: whether the store's verbs can be torn between two writes. */
+export function openTrouble(
+  seed: number,
+  story: keyof typeof MOMENTS,
+  dice: Dice,
+  { now, tears }: { now: () => number; tears: boolean },
+): Trouble {
   const moments = MOMENTS[story]
   const turn = Math.floor(seed / 3)
   const kind = (['general', 'aimed', 'meeting'] as const)[seed % 3] ?? 'general'
   const weather = dice.weighted({ fine: kind === 'general' ? 1 : 0, mixed: 6, crashes: 3, freezes: 3, loses: 3 })
-  const { rates, ...range } = WEATHERS[weather] ?? WEATHERS['mixed']!
+  const { rates: known, ...range } = WEATHERS[weather] ?? WEATHERS['mixed']!
+  const rates = tears && weather !== 'fine' ? { ...known, ...TORN } : known
   const sticky = dice.pick([0, 0.3, 0.6, 0.85])
   const general = (step: Step) => thrown(step, rates, range, dice)
   if (kind === 'general') return { name: weather, sticky, fateOf: general, passed: () => [] }
@@ -88,7 +98,7 @@ export function openTrouble(seed: number, story: keyof typeof MOMENTS, dice: Dic
   const light = Object.fromEntries(Object.entries(rates).map(([fate, rate]) => [fate, rate / 4]))
   const background = (step: Step) => thrown(step, light, range, dice)
   if (kind === 'aimed') {
-    const [moment, fate] = pairAt(turn, moments, AIMED)
+    const [moment, fate] = pairAt(turn, moments, tears ? [...AIMED, ...TORN_FATES] : AIMED)
     const aimed: Rates = { [fate]: dice.pick([0.1, 0.3]) }
     const fateOf = (step: Step) => (step.label.startsWith(moment) ? thrown(step, aimed, AIMED_RANGE, dice) : background(step))
     return { name: `${weather}, ${fate} at ${moment}`, sticky, fateOf, passed: () => [] }

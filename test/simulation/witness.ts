@@ -67,15 +67,17 @@ export function openWitness(store: Store, now: () => number) {
     }
   }
 
+  /** `result` is null when it is not known how much of the step was written. */
   async function wrote(step: Step, result: unknown): Promise<void> {
     const [first] = step.args
     if (step.label === 'beat') windows.beat(String(first), Number(step.args[1]))
     else if (step.label.startsWith('replace')) await lookAtRecord(String(first), step)
     else if (step.label === 'createTask') {
-      const { task } = result as { task: Task }
+      const { task } = (result ?? { task: first }) as { task: Task }
       await lookAtTask(task.tenant, task.id, step)
     } else if (step.label === 'claimDeliveries') {
-      for (const taskId of new Set((result as Delivery[]).map((delivery) => delivery.taskId))) await lookAtDeliveries(taskId, step)
+      const claimed = (result as Delivery[] | null)?.map((delivery) => delivery.taskId)
+      for (const taskId of new Set(claimed ?? seen.tasks.keys())) await lookAtDeliveries(taskId, step)
     } else if (typeof first === 'string') {
       const taskId = first.split('.', 1)[0] ?? ''
       const task = seen.tasks.get(taskId)

@@ -3,7 +3,8 @@ import { Failure, Unavailable } from '../../src/errors.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { TaskDoors } from '../../src/tasks/doors.ts'
 import { diceOf, type Dice } from './dice.ts'
-import { doorsOf, type Real } from './door.ts'
+import { doorsOf } from './door.ts'
+import type { Real } from './real.ts'
 import { openScheduler, type Actor, type Process, type Scheduler } from './scheduler.ts'
 import { openTrouble } from './trouble.ts'
 import { openWitness, type Witness } from './witness.ts'
@@ -52,7 +53,7 @@ export type Setting = { seed: number; start: number; story: 'media' | 'coding'; 
 
 export function openWorld({ seed, start, story, real, trace }: Setting): World {
   const dice = diceOf(seed)
-  const trouble = openTrouble(seed, story, dice, () => scheduler.now())
+  const trouble = openTrouble(seed, story, dice, { now: () => scheduler.now(), tears: real.tear !== null })
   const skewed = dice.chance(0.6)
   const witness: Witness = openWitness(real.store, () => scheduler.now())
   const scheduler: Scheduler = openScheduler({
@@ -62,6 +63,7 @@ export function openWorld({ seed, start, story, real, trace }: Setting): World {
     fateOf: (step) => (world.calm ? { fate: 'ok', ms: 0 } : trouble.fateOf(step)),
     passed: trouble.passed,
     wrote: witness.wrote,
+    tear: real.tear,
     trace,
   })
   const bells = new Map<string, Set<() => void>>()

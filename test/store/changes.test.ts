@@ -57,6 +57,29 @@ t.test('what waits is written once, and what comes meanwhile once after it', asy
   t.same(sessionOf(record()), { used: 0, reserved: 30 })
 })
 
+t.test('of very many that wait, some are written at once and the others after them', async (t) => {
+  const { side, seen, record } = memory()
+  const { change } = openChanges(side)
+  await change(ID, plan(), T0)
+  const answers = await Promise.all(Array.from({ length: 450 }, (_, n) => change(ID, admit(`r${n}`, 1), T0)))
+  t.ok(answers.every(({ outcome }) => outcome === 'admitted'))
+  t.equal(seen.replaces, 4)
+  t.same(sessionOf(record()), { used: 0, reserved: 450 })
+})
+
+t.test('those behind the ones that are tried wait no longer than they', async (t) => {
+  const { side, before, seen } = memory()
+  let now = 0
+  const { change } = openChanges(side, { patienceMs: 1000, clock: () => now, pause: async () => {} })
+  before.read.push(() => {
+    now = 1000
+    lost()
+  })
+  const settled = await Promise.allSettled(Array.from({ length: 450 }, (_, n) => change(ID, admit(`r${n}`, 1), T0)))
+  for (const one of settled) if (one.status === 'fulfilled' || !(one.reason instanceof Unavailable)) t.fail('it was answered')
+  t.equal(seen.reads, 1)
+})
+
 t.test('nobody is answered before the write', async (t) => {
   const { side, before } = memory()
   const { change } = openChanges(side)

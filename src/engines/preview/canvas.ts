@@ -1,3 +1,4 @@
+// oxlint-disable typescript/no-non-null-assertion -- every index is bounded by the picture that it runs over
 /** A picture in memory and the few strokes that previews are painted with. Colours are sRGB, 0 to 255 per channel; edges are smooth over one pixel. */
 export type Colour = readonly [red: number, green: number, blue: number]
 
@@ -37,11 +38,11 @@ function clamp(value: number): number {
   return value < 0 ? 0 : value > 1 ? 1 : value
 }
 
-/** Lays a colour between two, by `share`, over a pixel. Every stroke ends here: no objects are made. */
-function blend(rgb: Float32Array, at: number, alpha: number, from: Colour, to: Colour, share: number): void {
-  rgb[at] = mix(rgb[at] ?? 0, mix(from[0], to[0], share), alpha)
-  rgb[at + 1] = mix(rgb[at + 1] ?? 0, mix(from[1], to[1], share), alpha)
-  rgb[at + 2] = mix(rgb[at + 2] ?? 0, mix(from[2], to[2], share), alpha)
+/** Lays a colour over a pixel. */
+function blend(rgb: Float32Array, at: number, alpha: number, red: number, green: number, blue: number): void {
+  rgb[at] = mix(rgb[at]!, red, alpha)
+  rgb[at + 1] = mix(rgb[at + 1]!, green, alpha)
+  rgb[at + 2] = mix(rgb[at + 2]!, blue, alpha)
 }
 
 /** Fills everything with a gradient between four corners: left and right above, left and right below. */
@@ -65,62 +66,97 @@ function smooth(value: number): number {
   return value * value * (3 - 2 * value)
 }
 
+// The strokes below loop by themselves, each over its own pixels: a film calls them for a million of those twelve times a second, and a function handed to a common loop costs more than the work.
+
 /** A ball that is lit from the upper left: `light` there, `dark` on the other side. Lengths in pixels. */
 export function ball(canvas: Canvas, x: number, y: number, radius: number, light: Colour, dark: Colour, alpha: number): void {
-  eachAround(canvas, x, y, radius, (at, dx, dy, distance) => {
-    const shade = smooth(clamp(0.5 + (0.35 * (dx + 1.3 * dy)) / radius))
-    blend(canvas.rgb, at, alpha * clamp(radius - distance + 0.5), light, dark, shade)
-  })
-}
-
-/** A light that fades towards its edge. */
-export function glow(canvas: Canvas, x: number, y: number, radius: number, colour: Colour, alpha: number): void {
-  eachAround(canvas, x, y, radius, (at, _dx, _dy, distance) => {
-    const fade = clamp(1 - distance / radius)
-    blend(canvas.rgb, at, alpha * fade * fade, colour, colour, 0)
-  })
-}
-
-export function ring(canvas: Canvas, x: number, y: number, radius: number, thickness: number, colour: Colour, alpha: number): void {
-  eachAround(canvas, x, y, radius + thickness, (at, _dx, _dy, distance) => {
-    const cover = clamp(thickness / 2 - Math.abs(distance - radius) + 0.5)
-    if (cover > 0) blend(canvas.rgb, at, alpha * cover, colour, colour, 0)
-  })
-}
-
-function eachAround({ width, height }: Canvas, x: number, y: number, radius: number, paint: (at: number, dx: number, dy: number, distance: number) => void): void {
-  const reach = radius + 1
-  for (let row = Math.max(0, Math.floor(y - reach)); row < Math.min(height, y + reach); row++) {
+  const { width, rgb } = canvas
+  const inside = Math.max(0, radius - 0.5) ** 2
+  const rows = rowsAround(canvas, y, radius + 1)
+  for (let row = rows.from; row < rows.to; row++) {
     const dy = row + 0.5 - y
-    const half = Math.sqrt(Math.max(0, reach * reach - dy * dy))
-    for (let column = Math.max(0, Math.floor(x - half)); column < Math.min(width, x + half); column++) {
+    const half = halfAt(radius + 1, dy)
+    const end = Math.min(width, x + half)
+    for (let column = Math.max(0, Math.floor(x - half)); column < end; column++) {
       const dx = column + 0.5 - x
-      paint((row * width + column) * 3, dx, dy, Math.sqrt(dx * dx + dy * dy))
+      const square = dx * dx + dy * dy
+      const cover = square <= inside ? 1 : clamp(radius - Math.sqrt(square) + 0.5)
+      const shade = smooth(clamp(0.5 + (0.35 * (dx + 1.3 * dy)) / radius))
+      blend(rgb, (row * width + column) * 3, alpha * cover, mix(light[0], dark[0], shade), mix(light[1], dark[1], shade), mix(light[2], dark[2], shade))
     }
   }
 }
 
+/** A light that fades towards its edge. */
+export function glow(canvas: Canvas, x: number, y: number, radius: number, [red, green, blue]: Colour, alpha: number): void {
+  const { width, rgb } = canvas
+  const rows = rowsAround(canvas, y, radius)
+  for (let row = rows.from; row < rows.to; row++) {
+    const dy = row + 0.5 - y
+    const half = halfAt(radius, dy)
+    const end = Math.min(width, x + half)
+    for (let column = Math.max(0, Math.floor(x - half)); column < end; column++) {
+      const dx = column + 0.5 - x
+      const fade = clamp(1 - Math.sqrt(dx * dx + dy * dy) / radius)
+      blend(rgb, (row * width + column) * 3, alpha * fade * fade, red, green, blue)
+    }
+  }
+}
+
+export function ring(canvas: Canvas, x: number, y: number, radius: number, thickness: number, [red, green, blue]: Colour, alpha: number): void {
+  const { width, rgb } = canvas
+  const reach = radius + thickness / 2 + 1
+  const rows = rowsAround(canvas, y, reach)
+  for (let row = rows.from; row < rows.to; row++) {
+    const dy = row + 0.5 - y
+    const half = halfAt(reach, dy)
+    const hole = halfAt(radius - thickness / 2 - 1, dy)
+    const end = Math.min(width, x + half)
+    for (let column = Math.max(0, Math.floor(x - half)); column < end; column++) {
+      const dx = column + 0.5 - x
+      // Over to the other side of the hole.
+      if (dx > -hole && dx < hole - 1) column = Math.floor(x + hole - 1)
+      const across = column + 0.5 - x
+      const cover = clamp(thickness / 2 - Math.abs(Math.sqrt(across * across + dy * dy) - radius) + 0.5)
+      if (cover > 0 && column >= 0 && column < width) blend(rgb, (row * width + column) * 3, alpha * cover, red, green, blue)
+    }
+  }
+}
+
+function rowsAround({ height }: Canvas, y: number, reach: number): { from: number; to: number } {
+  return { from: Math.max(0, Math.floor(y - reach)), to: Math.min(height, y + reach) }
+}
+
+/** Half the chord of a circle at a distance from its middle; 0 outside of it. */
+function halfAt(radius: number, distance: number): number {
+  return radius <= 0 ? 0 : Math.sqrt(Math.max(0, radius * radius - distance * distance))
+}
+
 /** Everything below a line, given as its height in pixels per column; `deep` is the colour at the picture's foot. */
-export function ridge(canvas: Canvas, line: (column: number) => number, colour: Colour, deep: Colour): void {
-  const { width, height, rgb } = canvas
-  for (let column = 0; column < width; column++) {
-    const top = line(column)
-    for (let row = Math.max(0, Math.floor(top)); row < height; row++) {
+export function ridge({ width, height, rgb }: Canvas, line: (column: number) => number, colour: Colour, deep: Colour): void {
+  const tops = Float64Array.from({ length: width }, (_, column) => line(column))
+  const first = Math.max(0, Math.floor(tops.reduce((least, top) => Math.min(least, top), height)))
+  for (let row = first; row < height; row++) {
+    for (let column = 0, at = row * width * 3; column < width; column++, at += 3) {
+      const top = tops[column]!
+      const cover = clamp(row + 1 - top)
+      if (cover === 0) continue
       const depth = clamp((row - top) / (height - top + 1))
-      blend(rgb, (row * width + column) * 3, clamp(row + 1 - top), colour, deep, depth)
+      blend(rgb, at, cover, mix(colour[0], deep[0], depth), mix(colour[1], deep[1], depth), mix(colour[2], deep[2], depth))
     }
   }
 }
 
 /** A band along a line, `thickness` pixels to either side, that fades out on its lower side. */
-export function ribbon(canvas: Canvas, line: (column: number) => number, thickness: (column: number) => number, colour: Colour, alpha: number): void {
-  const { width, height, rgb } = canvas
-  for (let column = 0; column < width; column++) {
-    const middle = line(column)
-    const half = thickness(column)
-    for (let row = Math.max(0, Math.floor(middle - half)); row < Math.min(height, middle + half); row++) {
-      const across = (row + 0.5 - middle + half) / (2 * half)
-      blend(rgb, (row * width + column) * 3, alpha * clamp(row + 1 - (middle - half)) * clamp(1 - across), colour, colour, 0)
+export function ribbon({ width, height, rgb }: Canvas, line: (column: number) => number, thickness: (column: number) => number, [red, green, blue]: Colour, alpha: number): void {
+  const halves = Float64Array.from({ length: width }, (_, column) => thickness(column))
+  const tops = Float64Array.from({ length: width }, (_, column) => line(column) - halves[column]!)
+  const first = Math.max(0, Math.floor(tops.reduce((least, top) => Math.min(least, top), height)))
+  const last = tops.reduce((most, top, column) => Math.max(most, top + 2 * halves[column]!), 0)
+  for (let row = first; row < Math.min(height, last); row++) {
+    for (let column = 0, at = row * width * 3; column < width; column++, at += 3) {
+      const cover = clamp(row + 1 - tops[column]!) * clamp(1 - (row + 0.5 - tops[column]!) / (2 * halves[column]!))
+      if (cover > 0) blend(rgb, at, alpha * cover, red, green, blue)
     }
   }
 }
@@ -145,7 +181,7 @@ export function watermark(canvas: Canvas): void {
   const top = height - 15 * dot
   const fill = (x: number, y: number, w: number, h: number, colour: Colour, alpha: number): void => {
     for (let row = Math.max(0, y); row < Math.min(height, y + h); row++) {
-      for (let column = Math.max(0, x); column < Math.min(width, x + w); column++) blend(rgb, (row * width + column) * 3, alpha, colour, colour, 0)
+      for (let column = Math.max(0, x); column < Math.min(width, x + w); column++) blend(rgb, (row * width + column) * 3, alpha, colour[0], colour[1], colour[2])
     }
   }
   fill(left, top, wide, 13 * dot, [12, 14, 24], 0.55)

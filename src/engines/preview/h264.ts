@@ -3,12 +3,9 @@
  * and player decodes, without a native library. Every picture can be seeked to; smooth pictures stay small.
  */
 import { bits, type Bits } from './cavlc.ts'
-import type { Plane } from './intra.ts'
 import { macroblockCoder } from './macroblock.ts'
+import { pictureFor, type Picture } from './picture.ts'
 import { QP } from './transform.ts'
-
-/** A picture in 4:2:0, BT.709, limited range. The planes are whole macroblocks: luma a multiple of 16 wide and high, chroma half of that. */
-export type Picture = { luma: Plane; cb: Plane; cr: Plane }
 
 export type H264 = {
   /** Sequence and picture parameter sets, as NAL units. */
@@ -16,17 +13,6 @@ export type H264 = {
   pps: Uint8Array
   /** Encodes the next picture as one NAL unit. */
   encode(picture: Picture): Uint8Array
-}
-
-export function plane(width: number, height: number): Plane {
-  return { width, height, samples: new Uint8Array(width * height) }
-}
-
-/** The empty picture that holds a video of that size. */
-export function pictureFor(width: number, height: number): Picture {
-  const wide = Math.ceil(width / 16) * 16
-  const high = Math.ceil(height / 16) * 16
-  return { luma: plane(wide, high), cb: plane(wide / 2, high / 2), cr: plane(wide / 2, high / 2) }
 }
 
 /** An encoder for pictures of one size; width and height are even. `framesPerSecond` only chooses the level. */

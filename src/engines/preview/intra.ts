@@ -1,6 +1,6 @@
 // oxlint-disable typescript/no-non-null-assertion -- every index is bounded by the block, plane or code table that it runs over
 /** Intra prediction of H.264 (ITU-T H.264, 8.3.3 and 8.3.4): what a block may look like, judged by the decoded samples left of it and above. */
-export type Plane = { width: number; height: number; samples: Uint8Array }
+import type { Plane } from './picture.ts'
 
 /** Number of a mode in the bit stream. */
 type Modes = { dc: number; vertical: number; horizontal: number; plane: number }
@@ -36,19 +36,20 @@ export function predictor(size: 16 | 8): Predictor {
   return {
     best(decoded, source, x, y, predicted) {
       look(edges, decoded, x, y, size)
-      const { hasLeft, hasAbove } = edges
       fill(modes.dc, predicted)
       let chosen = modes.dc
       let least = difference(predicted, source, x, y, size, Infinity)
-      for (const mode of [hasAbove ? modes.vertical : -1, hasLeft ? modes.horizontal : -1, hasAbove && hasLeft ? modes.plane : -1]) {
-        if (mode < 0) continue
-        fill(mode, candidate)
-        const sum = difference(candidate, source, x, y, size, least)
-        if (sum >= least) continue
-        predicted.set(candidate)
-        chosen = mode
-        least = sum
+      const choose = (mode: number, sum: number): void => {
+        if (sum < least) [chosen, least] = [mode, sum]
       }
+      if (edges.hasAbove) choose(modes.vertical, columnsDiffer(edges.above, source, x, y, size, least))
+      if (edges.hasLeft) choose(modes.horizontal, rowsDiffer(edges.left, source, x, y, size, least))
+      if (edges.hasAbove && edges.hasLeft) {
+        tilted(edges, size, candidate)
+        choose(modes.plane, difference(candidate, source, x, y, size, least))
+      }
+      if (chosen === modes.plane) predicted.set(candidate)
+      else if (chosen !== modes.dc) fill(chosen, predicted)
       return chosen
     },
     predict(decoded, x, y, mode, predicted) {
@@ -72,6 +73,25 @@ function difference(predicted: Uint8Array, { samples, width }: Plane, x: number,
   let sum = 0
   for (let row = 0, i = 0, at = y * width + x; row < size && sum < limit; row++, at += width) {
     for (let column = 0; column < size; column++) sum += Math.abs(samples[at + column]! - predicted[i++]!)
+  }
+  return sum
+}
+
+/** The same of a block whose rows are all like the one above it. */
+function columnsDiffer(above: Uint8Array, { samples, width }: Plane, x: number, y: number, size: number, limit: number): number {
+  let sum = 0
+  for (let row = 0, at = y * width + x; row < size && sum < limit; row++, at += width) {
+    for (let column = 0; column < size; column++) sum += Math.abs(samples[at + column]! - above[column]!)
+  }
+  return sum
+}
+
+/** The same of a block whose columns are all like the one left of it. */
+function rowsDiffer(left: Uint8Array, { samples, width }: Plane, x: number, y: number, size: number, limit: number): number {
+  let sum = 0
+  for (let row = 0, at = y * width + x; row < size && sum < limit; row++, at += width) {
+    const value = left[row]!
+    for (let column = 0; column < size; column++) sum += Math.abs(samples[at + column]! - value)
   }
   return sum
 }

@@ -1,8 +1,8 @@
 // oxlint-disable typescript/no-non-null-assertion -- every index is bounded by the block, plane or code table that it runs over
 /** One macroblock of an intra picture: predicted, transformed, written, and decoded again (ITU-T H.264, 7.3.5). Everything works in memory that is made once. */
 import { CHROMA_DC, putBlock, type Bits } from './cavlc.ts'
-import type { Picture } from './h264.ts'
-import { predictor, type Plane } from './intra.ts'
+import { predictor } from './intra.ts'
+import type { Picture, Plane } from './picture.ts'
 import { chromaDcLevels, forward, lumaDcLevels, quantiseAc, reconstruct, scaleChromaDc, scaleLumaDc, ZIGZAG } from './transform.ts'
 
 /** The luma of a macroblock, or one of its chroma planes. */

@@ -1,6 +1,6 @@
 // oxlint-disable typescript/no-non-null-assertion -- every index is bounded by the block, plane or code table that it runs over
 /** The integer transforms and the quantisation of H.264 (ITU-T H.264, 8.5), at one quality. A block is 16 numbers, row by row. Every pixel of a film comes through here. */
-import type { Plane } from './intra.ts'
+import type { Plane } from './picture.ts'
 
 /** The quantisation parameter of luma and, below 30, also of chroma: 0 is best, 51 is smallest. */
 export const QP = 26
@@ -15,6 +15,8 @@ const SCALE = 1 << Math.floor(QP / 6)
 const SHIFT = 15 + Math.floor(QP / 6)
 /** Rounding by a third of a level, as is usual for intra pictures. */
 const THIRD = Math.floor(2 ** SHIFT / 3)
+/** A coefficient below this has level 0 at every place. */
+const LEAST = Math.ceil((2 ** SHIFT - THIRD) / Math.max(...SHARE))
 /** What the code tables reach, with room. */
 const LARGEST_LEVEL = 2000
 
@@ -56,6 +58,13 @@ export function forward(source: Plane, x: number, y: number, predicted: Uint8Arr
 
 /** The levels of the AC coefficients of a block, in zigzag order from `at` + 1. Returns whether any is not zero. */
 export function quantiseAc(block: Int32Array, levels: Int32Array, at: number): boolean {
+  let largest = 0
+  for (let i = 1; i < 16; i++) largest |= Math.abs(block[i]!)
+  // Most blocks of a smooth picture have nothing but DC.
+  if (largest < LEAST) {
+    levels.fill(0, at + 1, at + 16)
+    return false
+  }
   let any = 0
   for (let i = 1; i < 16; i++) {
     const place = ZIGZAG[i]!
@@ -75,11 +84,21 @@ const worked = new Int32Array(16)
  */
 export function reconstruct(target: Plane, x: number, y: number, predicted: Uint8Array, from: number, stride: number, levels: Int32Array | null, at: number, dc: number): void {
   const { samples, width } = target
-  if (levels) inverse(levels, at, dc)
-  else worked.fill((dc + 32) >> 6)
+  if (!levels) return shift(target, x, y, predicted, from, stride, (dc + 32) >> 6)
+  inverse(levels, at, dc)
   for (let row = 0, to = y * width + x; row < 4; row++, to += width, from += stride) {
     for (let column = 0; column < 4; column++) {
       const value = predicted[from + column]! + worked[row * 4 + column]!
+      samples[to + column] = value < 0 ? 0 : value > 255 ? 255 : value
+    }
+  }
+}
+
+/** The block as it was predicted, lighter or darker by one number. */
+function shift({ samples, width }: Plane, x: number, y: number, predicted: Uint8Array, from: number, stride: number, by: number): void {
+  for (let row = 0, to = y * width + x; row < 4; row++, to += width, from += stride) {
+    for (let column = 0; column < 4; column++) {
+      const value = predicted[from + column]! + by
       samples[to + column] = value < 0 ? 0 : value > 255 ? 255 : value
     }
   }

@@ -1,0 +1,212 @@
+/** The chart on a real API server: what it makes is accepted, and a release is installed, upgraded, rolled back and removed. */
+import { execFile } from 'node:child_process'
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import t from 'tap'
+import { parsePlanLimits, planVerdict } from '../../src/plan-limits.ts'
+import type { PlanResource } from '../../src/resources/resources.ts'
+import { openValidator } from '../../src/resources/validate.ts'
+import { eventually } from '../flows/eventually.ts'
+import { apiKey, codingPlan, mediaPlan } from '../resources/manifests.ts'
+import { installed, missing } from '../servers/client.ts'
+import { makeNamespace, openApi, pathOf, type Answered, type Api } from '../servers/kube/api.ts'
+import { kubectl, ownKubernetes } from '../servers/kubernetes.ts'
+import { CASES, CHART, found, helm, NAMESPACE, objects, rendered, valuesOf } from './chart.ts'
+
+const run = promisify(execFile)
+const OLDER = join(import.meta.dirname, 'tollgate-0.0.1.tgz')
+const CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
+const DEPLOYMENTS = `/apis/apps/v1/namespaces/${NAMESPACE}/deployments`
+
+if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
+  const cluster = await ownKubernetes(t)
+  if (cluster !== null) {
+    const api = await openApi(cluster.kubeconfig)
+    t.teardown(() => api.close())
+    const installCommand = (name: string, ...more: string[]) => helm(['install', 'tollgate', CHART, '--namespace', NAMESPACE, ...valuesOf(name), ...more], cluster.kubeconfig)
+    for (const name of [NAMESPACE, 'acme', 'globex', 'team-a', 'nobody']) await makeNamespace(api, name)
+
+    t.test('it looks into the Secrets that are there, and refuses what pods cannot share', async (t) => {
+      const secret = (name: string, entries: Record<string, string>) => api.apply(`/api/v1/namespaces/${NAMESPACE}/secrets/${name}`, { apiVersion: 'v1', kind: 'Secret', metadata: { name }, stringData: entries })
+      await secret('tollgate-store', { url: 'sqlite:/data/tollgate.db' })
+      await t.rejects(installCommand('required'), { message: /The entry url of the Secret tollgate-store begins with none of mongodb:\/\/, mongodb\+srv:\/\/: pods share nothing else\./ })
+      await secret('tollgate-store', { url: 'mongodb://mongodb' })
+      await secret('tollgate-sealing', { key: 'something else' })
+      await t.rejects(installCommand('required'), { message: /sealingKey\.existingSecret names the Secret tollgate-sealing, which has no entry sealing\.key\./ })
+      await secret('tollgate-sealing', { 'sealing.key': Buffer.alloc(32, 7).toString('base64') })
+    })
+
+    t.test('a release is installed, upgraded from an older one, rolled back and removed; CRDs, Plans, keys and Secrets stay', async (t) => {
+      const older = ['install', 'tollgate', OLDER, '--namespace', NAMESPACE, ...valuesOf('required')]
+      await helm(older, cluster.kubeconfig)
+      const limitOf = async () => (await api.request('GET', `${CRDS}/apikeys.tollgate.dev`)).body.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.limit
+      t.equal(await limitOf(), undefined)
+      await eventually('the API to take Plans', async () => ((await api.request('GET', '/apis/tollgate.dev/v1alpha1/plans')).status === 200 ? true : null))
+      for (const resource of [codingPlan('coder'), apiKey('ci', 'coder')] as Answered[]) {
+        const { status, body } = await api.apply(pathOf({ kind: resource.kind, namespace: 'acme', name: resource.metadata.name }), { ...resource, metadata: { name: resource.metadata.name, namespace: 'acme' } })
+        t.equal(status, 201, body.message)
+      }
+      const key = await uidOf(api, pathOf({ kind: 'ApiKey', namespace: 'acme', name: 'ci' }))
+      const sealing = (await api.request('GET', `/api/v1/namespaces/${NAMESPACE}/secrets/tollgate-sealing`)).body
+      const gateway = await uidOf(api, `${DEPLOYMENTS}/tollgate-gateway`)
+
+      await helm(['upgrade', 'tollgate', CHART, '--namespace', NAMESPACE, ...valuesOf('required')], cluster.kubeconfig)
+      t.type(await limitOf(), 'object', 'the upgrade upgrades the CRDs')
+      t.equal(await uidOf(api, `${DEPLOYMENTS}/tollgate-gateway`), gateway, 'Deployments are the same, so that pods roll')
+      t.equal((await api.request('GET', `/apis/policy/v1/namespaces/${NAMESPACE}/poddisruptionbudgets/tollgate-gateway`)).status, 200)
+
+      await helm(['rollback', 'tollgate', '1', '--namespace', NAMESPACE], cluster.kubeconfig)
+      t.equal((await api.request('GET', `/apis/policy/v1/namespaces/${NAMESPACE}/poddisruptionbudgets/tollgate-gateway`)).status, 404)
+      await helm(['upgrade', 'tollgate', CHART, '--namespace', NAMESPACE, ...valuesOf('required')], cluster.kubeconfig)
+
+      await helm(['uninstall', 'tollgate', '--namespace', NAMESPACE], cluster.kubeconfig)
+      t.same((await labelled(api, 'tollgate')).filter((name) => !name.startsWith('customresourcedefinitions/')), [], 'nothing of the release is left')
+      t.equal(await uidOf(api, pathOf({ kind: 'ApiKey', namespace: 'acme', name: 'ci' })), key)
+      const { body } = await api.request('GET', `/api/v1/namespaces/${NAMESPACE}/secrets/tollgate-sealing`)
+      t.same([body.metadata.uid, body.data], [sealing.metadata.uid, sealing.data])
+
+      await installCommand('required')
+      t.equal(await uidOf(api, pathOf({ kind: 'ApiKey', namespace: 'acme', name: 'ci' })), key, 'a release of the same name takes the CRDs over')
+      await helm(['upgrade', 'tollgate', CHART, '--namespace', NAMESPACE, ...valuesOf('required'), '--set', 'crds.keep=false'], cluster.kubeconfig)
+      await helm(['uninstall', 'tollgate', '--namespace', NAMESPACE], cluster.kubeconfig)
+      await eventually('the CRDs to go where keeping them was refused', async () => ((await api.request('GET', `${CRDS}/plans.tollgate.dev`)).status === 404 ? true : null))
+    })
+
+    t.test('the admission policies refuse the very Plans that the controller would not serve, with its sentences', async (t) => {
+      await installCommand('everything', '--set', 'ingress.enabled=false')
+      const read = parsePlanLimits(found(await objects('everything'), 'ConfigMap/tollgate-plan-limits').data['plan-limits.yaml'])
+      const limits = read.outcome === 'read' ? read.limits : null
+      const validator = await openValidator()
+      const outcomeOf = async (document: Answered, namespace: string) => {
+        const { name } = document.metadata
+        const body = { ...document, metadata: { name, namespace } }
+        const path = `${pathOf({ kind: 'Plan', namespace })}?dryRun=All`
+        const { status, body: said } = await api.request('POST', path, body)
+        return { status, message: String(said.message) }
+      }
+      await eventually('the policies to be in force', async () => ((await outcomeOf(codingPlan('first'), 'nobody')).status === 201 ? null : true))
+      for (const [namespace, document] of PLANS) {
+        const judged = validator.validate({ ...document, metadata: { name: 'studio', namespace } }, () => null)
+        if (judged.outcome !== 'accepted') throw new Error(judged.faults.join())
+        const verdict = planVerdict(limits, { metadata: { namespace }, spec: judged.manifest.spec } as PlanResource, () => null)
+        const { status, message } = await outcomeOf(document, namespace)
+        t.equal(status, verdict === null ? 201 : 403, `${namespace}: ${JSON.stringify(document['spec'])}: ${verdict ?? 'allowed'}; ${message}`)
+        // The server tells the first fault.
+        if (verdict !== null) t.ok(verdict.replace(/^.*?: |\.$/g, '').split('; ').some((fault) => message.includes(fault.replace(/(\.\d*?)0+$/, '$1'))), `${verdict} ${message}`)
+      }
+    })
+
+    t.test('what was above the limits before can be suspended, labelled and removed, and is refused when it is edited', async (t) => {
+      const path = pathOf({ kind: 'Plan', namespace: 'nobody', name: 'before' })
+      const patch = (body: object) => api.request('PATCH', path, body, 'application/merge-patch+json')
+      const suspended = codingPlan('before', { state: 'Suspended' }) as Answered
+      t.equal((await api.apply(path, { ...suspended, metadata: { name: 'before', namespace: 'nobody' } })).status, 201)
+      t.equal((await patch({ metadata: { labels: { seen: 'yes' } } })).status, 200)
+      t.equal((await patch({ spec: { state: 'Active' } })).status, 403)
+      t.equal((await api.request('DELETE', path)).status, 200)
+    })
+
+    t.test('tenants edit ApiKeys and, because that is given, Plans; viewers see; no account of ours but the controller may read a Secret', async (t) => {
+      const bind = (user: string, role: string) =>
+        api.apply(`/apis/rbac.authorization.k8s.io/v1/namespaces/acme/rolebindings/${user}`, {
+          apiVersion: 'rbac.authorization.k8s.io/v1',
+          kind: 'RoleBinding',
+          metadata: { name: user },
+          roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: role },
+          subjects: [{ apiGroup: 'rbac.authorization.k8s.io', kind: 'User', name: user }],
+        })
+      for (const [user, role] of [['tenant', 'edit'], ['viewer', 'view'], ['seller', 'tollgate-plan-admin']] as const) t.equal((await bind(user, role)).status, 201)
+      const may = async (user: string, verb: string, resource: string, namespace = 'acme', name?: string) => {
+        const group = resource === 'secrets' ? '' : resource === 'leases' ? 'coordination.k8s.io' : 'tollgate.dev'
+        const spec = { user, resourceAttributes: { verb, resource, group, namespace, name } }
+        const { body } = await api.request('POST', '/apis/authorization.k8s.io/v1/subjectaccessreviews', { apiVersion: 'authorization.k8s.io/v1', kind: 'SubjectAccessReview', spec })
+        return body.status.allowed as boolean
+      }
+      await eventually('the roles to be taken in', async () => ((await may('tenant', 'create', 'apikeys')) && (await may('viewer', 'list', 'plans')) ? true : null))
+      t.same([await may('tenant', 'create', 'plans'), await may('tenant', 'get', 'plans'), await may('tenant', 'create', 'apikeys', 'globex')], [true, true, false])
+      t.same([await may('viewer', 'watch', 'apikeys'), await may('viewer', 'create', 'apikeys'), await may('viewer', 'get', 'secrets')], [true, false, false])
+      t.same([await may('seller', 'patch', 'plans'), await may('seller', 'get', 'apikeys'), await may('seller', 'create', 'apikeys')], [true, true, false])
+      for (const role of ['gateway', 'worker', 'dispatcher', 'controller']) {
+        const account = `system:serviceaccount:${NAMESPACE}:tollgate-${role}`
+        for (const verb of ['get', 'list', 'watch', 'create', 'update', 'delete']) {
+          for (const namespace of [NAMESPACE, 'acme', 'kube-system']) t.equal(await may(account, verb, 'secrets', namespace), role === 'controller', `${role} ${verb} in ${namespace}`)
+        }
+        t.equal(await may(account, 'patch', 'secrets'), false, role)
+        t.equal(await may(account, 'list', 'plans'), role === 'controller', role)
+        t.equal(await may(account, 'update', 'leases', NAMESPACE, 'tollgate-controller'), role === 'controller', role)
+        t.same([await may(account, 'update', 'leases', NAMESPACE, 'another'), await may(account, 'create', 'leases', 'acme')], [false, false], role)
+      }
+      await helm(['uninstall', 'tollgate', '--namespace', NAMESPACE], cluster.kubeconfig)
+    })
+
+    t.test('what it makes has the shape that the API server publishes, and is accepted by it', async (t) => {
+      const own = await objects('required')
+      for (const crd of own.filter(({ kind }) => kind === 'CustomResourceDefinition')) await api.apply(`${CRDS}/${crd.metadata.name}`, crd)
+      const folder = dirname(installed('chart-crds'))
+      for (const file of readdirSync(folder).filter((name) => name.endsWith('.yaml'))) {
+        await run(kubectl(), ['--kubeconfig', cluster.kubeconfig, 'apply', '--server-side', '--filename', join(folder, file)])
+      }
+      const schemas = join(t.testdir({}), 'schemas')
+      mkdirSync(schemas)
+      await eventually('the API server to publish all kinds', async () => {
+        const { body } = await api.request('GET', '/openapi/v2')
+        writeFileSync(join(schemas, 'swagger.json'), JSON.stringify(body))
+        return ['ScaledObject', 'ServiceMonitor', 'HTTPRoute', 'ApiKey'].every((kind) => Object.keys(body.definitions).some((name) => name.endsWith(`.${kind}`))) ? true : null
+      })
+      await run(process.execPath, [join(import.meta.dirname, '../servers/kube/gen-schemas.mjs'), join(schemas, 'swagger.json'), schemas])
+      for (const name of CASES) {
+        const file = join(schemas, `${name}.yaml`)
+        writeFileSync(file, await rendered(name))
+        const location = join(schemas, '{{.ResourceKind}}{{.KindSuffix}}.json')
+        const { stdout } = await run(installed('kubeconform'), ['-strict', '-summary', '-output', 'json', '-schema-location', location, file])
+        const { summary } = JSON.parse(stdout)
+        t.match(summary, { invalid: 0, errors: 0, skipped: 0 }, `${name}: ${stdout}`)
+        t.equal(summary.valid, (await objects(name)).length)
+        await t.resolves(run(kubectl(), ['--kubeconfig', cluster.kubeconfig, 'apply', '--server-side', '--dry-run=server', '--validate=strict', '--force-conflicts', '--filename', file]), name)
+      }
+    })
+  }
+}
+
+/** Against the limits of `values/everything.yaml`, apart from `priceFloor`, which the controller alone knows. */
+const PLANS: [string, Answered][] = [
+  ['acme', mediaPlan('studio', { requestsPerMinute: 600 })],
+  ['acme', mediaPlan('studio', { requestsPerMinute: 601 })],
+  ['acme', mediaPlan('studio', { keyPolicy: { maxKeys: 5 } })],
+  ['acme', mediaPlan('studio', { keyPolicy: { maxKeys: 6 } })],
+  ['acme', mediaPlan('studio', { product: 'Room' })],
+  ...['500.5', '500.500000', '500.500001', '500.49', '1000000000', '0'].map((allowance): [string, Answered] => ['acme', mediaPlan('studio', {}, { allowance, maxQueuedTasks: 100 })]),
+  ...[{ periodDays: 29 }, { periodDays: 30 }, { periodMonths: 1 }, { periodMonths: 2 }, {}].map((period): [string, Answered] => ['team-a', mediaPlan('studio', {}, { ...period, maxQueuedTasks: 100 })]),
+  ['acme', mediaPlan('studio', {}, { maxConcurrentTasks: 4, maxQueuedTasks: 100 })],
+  ['acme', mediaPlan('studio', {}, { maxConcurrentTasks: 5, maxQueuedTasks: 100 })],
+  ['acme', mediaPlan('studio', {}, { maxQueuedTasks: 101 })],
+  ['team-a', codingPlan('coder')],
+  ...[{ sessionWindow: { tokens: 500_001 } }, { weeklyWindow: { tokens: 1_000_000_000_000 } }, { maxConcurrentRequests: 33 }, { weights: { input: 249 } }, { weights: { cachedInput: 250 } }, { weights: { output: 0 } }].map(
+    (terms): [string, Answered] => ['team-a', codingPlan('coder', {}, terms)],
+  ),
+  ['globex', codingPlan('coder')],
+  ['nobody', mediaPlan('studio')],
+]
+
+async function uidOf({ request }: Api, path: string): Promise<string> {
+  const { status, body } = await request('GET', path)
+  if (status !== 200) throw new Error(`${path} was answered ${status}`)
+  return body.metadata.uid
+}
+
+/** What bears the label of a release, of all kinds that there are. */
+async function labelled({ request }: Api, release: string): Promise<string[]> {
+  const groups = (await request('GET', '/apis')).body.groups.map(({ preferredVersion }: Answered) => `/apis/${preferredVersion.groupVersion}`)
+  const found: string[] = []
+  for (const group of ['/api/v1', ...groups]) {
+    for (const { name, verbs } of (await request('GET', group)).body.resources ?? []) {
+      if (!verbs.includes('list') || name.includes('/')) continue
+      const { body } = await request('GET', `${group}/${name}?labelSelector=app.kubernetes.io/instance=${release}`)
+      // What goes in the background with its owner is on its way.
+      const there = (body.items ?? []).filter(({ metadata }: Answered) => !metadata.deletionTimestamp && !metadata.ownerReferences)
+      found.push(...there.map(({ metadata }: Answered) => `${name}/${metadata.name}`))
+    }
+  }
+  return found
+}
