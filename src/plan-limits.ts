@@ -3,11 +3,10 @@
  * in a namespace that no entry matches is not bounded.
  */
 import { Type, type Static } from 'typebox'
-import { Value } from 'typebox/value'
-import { parse } from 'yaml'
 import { formatMoney, parseMoney } from './money.ts'
 import { termsOf, type Price } from './plans.ts'
 import type { PlanResource } from './resources/resources.ts'
+import { readSettingsFile } from './settings-file.ts'
 
 const strict = { additionalProperties: false }
 const count = (most: number) => Type.Optional(Type.Integer({ minimum: 0, maximum: most }))
@@ -19,7 +18,7 @@ const Limit = Type.Object(
   {
     /** Names, in which `*` stands for any characters. */
     namespaces: Type.Array(Type.String({ minLength: 1, maxLength: 63 }), { minItems: 1, maxItems: 1000 }),
-    products: Type.Optional(Type.Array(Type.Union([Type.Literal('Room'), Type.Literal('Media'), Type.Literal('Coding')]))),
+    products: Type.Optional(Type.Array(Type.Enum(['Room', 'Media', 'Coding']))),
     media: Type.Optional(
       Type.Object(
         {
@@ -27,7 +26,7 @@ const Limit = Type.Object(
           /** An allowance is granted anew each period: without a least length, 28 unless given, it would bound nothing. */
           minPeriodDays: Type.Optional(Type.Integer({ minimum: 1, maximum: 366 })),
           /** Service: no price of the plan may be below the service's, or per another unit. */
-          priceFloor: Type.Optional(Type.Union([Type.Literal('Service'), Type.Literal('None')])),
+          priceFloor: Type.Optional(Type.Enum(['Service', 'None'])),
           maxConcurrentTasks: count(100),
           maxQueuedTasks: count(2000),
         },
@@ -59,15 +58,8 @@ type Limit = PlanLimits['limits'][number]
 
 /** Reads the text of the file, YAML or JSON. `refused` says in one sentence what is wrong with it, and where. */
 export function parsePlanLimits(text: string): { outcome: 'read'; limits: PlanLimits } | { outcome: 'refused'; reason: string } {
-  let value: unknown
-  try {
-    value = parse(text, { logLevel: 'error' })
-  } catch (error) {
-    return { outcome: 'refused', reason: error instanceof Error ? error.message.split('\n', 1)[0] ?? '' : String(error) }
-  }
-  if (Value.Check(Limits, value)) return { outcome: 'read', limits: value }
-  const [first] = Value.Errors(Limits, value)
-  return { outcome: 'refused', reason: `${first?.instancePath || 'the file'} ${first?.message ?? 'is not valid'}` }
+  const file = readSettingsFile(Limits, text)
+  return file.outcome === 'read' ? { outcome: 'read', limits: file.value } : { outcome: 'refused', reason: `line ${file.line}: ${file.what}` }
 }
 
 /** The service's own price of a kind or operation, or null when it does not offer that. */

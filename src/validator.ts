@@ -3,7 +3,7 @@ import { Ajv, type Options, type ValidateFunction } from 'ajv'
 import { Failure, type FieldError } from './errors.ts'
 import { inWords } from './patterns.ts'
 
-const options: Options = { allErrors: true, useDefaults: true, removeAdditional: false, strict: false }
+const options: Options = { allErrors: true, useDefaults: true, removeAdditional: false, strict: false, meta: false, validateSchema: false }
 
 export type Compile = (route: { schema: object; httpPart?: string }) => ValidateFunction
 
@@ -57,5 +57,7 @@ const WORDS: Record<string, (params: Record<string, unknown>) => string | null> 
   maxLength: ({ limit }) => `must have at most ${limit} characters`,
   minimum: ({ limit }) => `must be at least ${limit}`,
   maximum: ({ limit }) => `must be at most ${limit}`,
+  minItems: ({ limit }) => `must have at least ${limit === 1 ? 'one entry' : `${limit} entries`}`,
+  maxItems: ({ limit }) => `must have at most ${limit} entries`,
   maxProperties: ({ limit }) => `must have at most ${limit} members`,
 }

@@ -3,11 +3,11 @@
  * its line out.
  */
 import { Type, type Static } from 'typebox'
-import { Value } from 'typebox/value'
-import { isMap, LineCounter, parseDocument, type Document } from 'yaml'
-import { KINDS, readSize, unitsOf } from '../generations.ts'
+import { KINDS, readSize, unitsOf, type Terms } from '../generations.ts'
 import { parseMoney } from '../money.ts'
+import { PATTERNS } from '../patterns.ts'
 import type { Price } from '../plans.ts'
+import { readSettingsFile } from '../settings-file.ts'
 
 export const OPERATIONS = ['background_remove', 'upscale', 'ai_edit', 'inpaint', 'trim', 'merge'] as const
 
@@ -20,15 +20,10 @@ export type EngineSetting = {
   line: number
 }
 
-export type Route = {
-  /** The kind or operation. */
-  verb: string
+export type Route = Terms & {
   engine: string
   /** As the engine calls it; null for engines without models. */
   model: string | null
-  price: Price
-  max: { durationMs: number; pixels: number }
-  defaults: { size: string; durationMs: number }
   /** Longest that one run may take. */
   timeoutMs: number
   /** Runs at once in one process; null leaves it to the worker's slots. */
@@ -59,7 +54,7 @@ const RouteEntry = Type.Object(
     operation: Type.Optional(Type.Enum([...OPERATIONS])),
     engine: Name,
     model: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
-    price: Type.Object({ amount: Type.String({ pattern: '^(0|[1-9][0-9]{0,9})(\\.[0-9]{1,6})?$' }), per: Type.Enum(['Job', 'Second', 'Megapixel']) }, closed),
+    price: Type.Object({ amount: Type.String({ pattern: PATTERNS.amount.pattern }), per: Type.Enum(['Job', 'Second', 'Megapixel']) }, closed),
     max: Type.Optional(Type.Object({ seconds: Type.Optional(Seconds), megapixels: Type.Optional(Type.Number({ minimum: 0.001, maximum: 1000 })) }, closed)),
     defaults: Type.Optional(
       Type.Object({ size: Type.Optional(Type.String({ pattern: '^[1-9][0-9]{1,4}x[1-9][0-9]{1,4}$' })), seconds: Type.Optional(Seconds) }, closed),
@@ -82,23 +77,13 @@ const DEFAULT_SECONDS: Record<string, number> = { video: 4, music: 10 }
 
 /** Reads the text of an ENGINES file. Returns what it says, or the first thing that is wrong with it and where. */
 export function readEngines(text: string): { outcome: 'ok'; settings: EnginesSettings } | { outcome: 'refused'; refusal: Refusal } {
-  const refused = (line: number, message: string) => ({ outcome: 'refused', refusal: { line, message } }) as const
-  const lines = new LineCounter()
-  const document = parseDocument(text, { lineCounter: lines })
-  const broken = document.errors[0]
-  if (broken) return refused(broken.linePos?.[0].line ?? 1, firstLine(broken.message))
-  const content: unknown = document.toJS()
-  const lineOf = (...path: (string | number)[]): number => lineAt(document, lines, path)
-  const [wrong] = Value.Errors(EnginesFile, content)
-  if (wrong) {
-    const { path, message } = describe(wrong)
-    return refused(lineOf(...path), `${path.join('.') || 'the file'} ${message}`)
-  }
-  const file = content as Static<typeof EnginesFile>
-  const engines = file.engines.map(({ name, type, ...options }, i) => ({ name, type, options, line: lineOf('engines', i) }))
-  const routes = file.routes.map((entry, i) => routeOf(entry, lineOf('routes', i)))
+  const read = readSettingsFile(EnginesFile, text)
+  if (read.outcome === 'refused') return { outcome: 'refused', refusal: { line: read.line, message: read.what } }
+  const { value: file, lineOf } = read
+  const engines = file.engines.map(({ name, type, ...options }, i) => ({ name, type, options, line: lineOf(['engines', i]) }))
+  const routes = file.routes.map((entry, i) => routeOf(entry, lineOf(['routes', i])))
   const refusal = contradiction(engines, file.routes, routes)
-  return refusal ? refused(refusal.line, refusal.message) : { outcome: 'ok', settings: { engines, routes } }
+  return refusal ? { outcome: 'refused', refusal } : { outcome: 'ok', settings: { engines, routes } }
 }
 
 function routeOf(entry: Static<typeof RouteEntry>, line: number): Route {
@@ -140,36 +125,4 @@ function contradiction(engines: EngineSetting[], entries: Static<typeof RouteEnt
     if (defaults.durationMs > max.durationMs) return refuse('defaults.seconds is above max.seconds')
   }
   return null
-}
-
-function firstLine(text: string): string {
-  return text.split('\n', 1)[0]?.replace(/ at line \d+, column \d+:?$/, '') ?? ''
-}
-
-type Wrong = ReturnType<typeof Value.Errors>[number]
-
-/** A finding of the schema in words, and the place that it is about. */
-function describe(wrong: Wrong): { path: string[]; message: string } {
-  const path = wrong.instancePath.split('/').slice(1)
-  // The schema `false` is what unknown members are held against.
-  if (wrong.keyword === 'boolean') return { path, message: 'is not known' }
-  if (wrong.keyword === 'required') return { path, message: `must have ${wrong.params.requiredProperties.join(', ')}` }
-  if (wrong.keyword === 'enum') return { path, message: `must be ${wrong.params.allowedValues.join(', ')}` }
-  if (path.at(-1) === 'amount') return { path, message: 'must be a decimal string with at most six decimals, such as "0.04"' }
-  return { path, message: wrong.message }
-}
-
-/** The line of a place, or of the nearest thing around it that is there. */
-function lineAt(document: Document.Parsed, lines: LineCounter, path: (string | number)[]): number {
-  for (let depth = path.length; depth >= 0; depth--) {
-    const node = depth === 0 ? document.contents : document.getIn(path.slice(0, depth).map(indexed), true)
-    const range = (node as { range?: [number, number, number] | null } | null | undefined)?.range
-    if (range && !(isMap(node) && node.items.length === 0)) return lines.linePos(range[0]).line
-  }
-  return 1
-}
-
-/** A step of a JSON Pointer into a list is an index. */
-function indexed(step: string | number): string | number {
-  return typeof step === 'string' && /^\d+$/.test(step) ? Number(step) : step
 }

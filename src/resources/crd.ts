@@ -43,7 +43,7 @@ async function openCrd(kind: Kind): Promise<Crd> {
   const schema: Schema = crd.spec.versions[0].schema.openAPIV3Schema
   const name = schema.properties?.['metadata']?.properties?.['name'] ?? {}
   const spec = schema.properties?.['spec'] ?? {}
-  const ajv = new Ajv({ allErrors: true, useDefaults: true, strict: false, verbose: true })
+  const ajv = new Ajv({ allErrors: true, useDefaults: true, strict: false, verbose: true, meta: false, validateSchema: false })
   ajv.addFormat('int32', true)
   ajv.addFormat('int64', true)
   ajv.addFormat('date-time', isDateTime)

@@ -2,8 +2,7 @@
 import { validateHeaderName, validateHeaderValue } from 'node:http'
 import { dirname, resolve } from 'node:path'
 import { Type, type Static } from 'typebox'
-import { Value } from 'typebox/value'
-import { LineCounter, parseDocument, type Document } from 'yaml'
+import { readSettingsFile, shown } from '../settings-file.ts'
 
 const text = (description: string) => Type.String({ minLength: 1, maxLength: 2048, description })
 const whole = (least: number, fallback: number) => Type.Integer({ minimum: least, maximum: 86_400_000, default: fallback })
@@ -54,19 +53,11 @@ export type KeySources = { env(name: string): string | undefined; readFile(path:
 
 /** Reads the file's text. Throws an `UpstreamsError`. */
 export function parseUpstreams(file: string, source: string, keys: KeySources): Declared[] {
-  const counter = new LineCounter()
-  const document = parseDocument(source, { lineCounter: counter, prettyErrors: false, uniqueKeys: true })
-  const [broken] = document.errors
-  if (broken) throw new UpstreamsError(file, counter.linePos(broken.pos[0]).line, sentence(broken.message))
-  const lineOf = (path: (string | number)[]) => lineAt(document, counter, path)
-  const value = Value.Default(FILE, plain(document, file))
-  const fault = [...Value.Errors(FILE, value)]
-    .map((error) => faultOf(error))
-    .sort((a, b) => b.weight - a.weight || b.path.length - a.path.length)[0]
-  if (fault) throw new UpstreamsError(file, lineOf(fault.path), `${shown(fault.path)} ${fault.what}`)
-  const { upstreams } = value as Static<typeof FILE>
+  const read = readSettingsFile(FILE, source)
+  if (read.outcome === 'refused') throw new UpstreamsError(file, read.line, read.what)
+  const { upstreams } = read.value
   const fail = (index: number, member: string, what: string): never => {
-    throw new UpstreamsError(file, lineOf(['upstreams', index, member]), `${shown(['upstreams', index, member])} ${what}`)
+    throw new UpstreamsError(file, read.lineOf(['upstreams', index, member]), `${shown(['upstreams', index, member])} ${what}`)
   }
   return upstreams.map((upstream, index) => {
     if (upstreams.findIndex(({ name }) => name === upstream.name) !== index) fail(index, 'name', 'is there twice')
@@ -132,51 +123,4 @@ function keyFrom(
   } catch (error) {
     return fail('apiKeyFile', `cannot be read (${(error as NodeJS.ErrnoException).code ?? 'error'})`)
   }
-}
-
-function plain(document: Document, file: string): unknown {
-  try {
-    return document.toJS({ maxAliasCount: 100 })
-  } catch (error) {
-    throw new UpstreamsError(file, null, sentence((error as Error).message))
-  }
-}
-
-/** The line of the member, or of the nearest thing around it that is there. */
-function lineAt(document: Document, counter: LineCounter, path: (string | number)[]): number | null {
-  for (let length = path.length; length >= 0; length--) {
-    const node = document.getIn(path.slice(0, length), true) as { range?: [number, number, number] } | undefined
-    if (node?.range) return counter.linePos(node.range[0]).line
-  }
-  return null
-}
-
-type Fault = { path: (string | number)[]; what: string; weight: number }
-type SchemaError = { keyword: string; instancePath: string; params: object; message: string }
-
-function faultOf({ keyword, instancePath, params, message }: SchemaError): Fault {
-  const path = instancePath
-    .split('/')
-    .slice(1)
-    .map((step) => (/^\d+$/.test(step) ? Number(step) : step.replaceAll('~1', '/').replaceAll('~0', '~')))
-  const facts = params as { requiredProperties?: string[]; additionalProperties?: string[]; allowedValues?: unknown[] }
-  if (keyword === 'required') return { path: [...path, facts.requiredProperties?.[0] ?? ''], what: 'is missing', weight: 1 }
-  if (keyword === 'additionalProperties')
-    return { path: [...path, facts.additionalProperties?.[0] ?? ''], what: 'is not a setting', weight: 2 }
-  if (keyword === 'boolean') return { path, what: 'is not a setting', weight: 0 }
-  if (keyword === 'enum') return { path, what: `must be one of ${(facts.allowedValues ?? []).join(', ')}`, weight: 1 }
-  return { path, what: message, weight: 1 }
-}
-
-function shown(path: (string | number)[]): string {
-  return path.length === 0
-    ? 'the file'
-    : path
-        .map((step) => (typeof step === 'number' ? `[${step}]` : `.${step}`))
-        .join('')
-        .slice(1)
-}
-
-function sentence(message: string): string {
-  return (message.split('\n', 1)[0] ?? message).replace(/[.:]\s*$/, '')
 }

@@ -30,22 +30,22 @@ t.test('a bad file is refused with the line and the reason', async (t) => {
   const route = (more: string): string => `${head}  - { kind: image, engine: a, price: { amount: "1", per: Job } }\n  - { ${more} }\n`
   const price = 'price: { amount: "1", per: Job }'
   const cases: [text: string, line: number, message: RegExp][] = [
-    ['', 1, /the file must be object/],
+    ['', 1, /the file must be an object/],
     ['engines: [', 1, /./],
-    ['engines: []\nroutes: []\n', 1, /engines must not have fewer than 1/],
-    [`${head}  []\nextra: 1\n`, 5, /extra is not known/],
+    ['engines: []\nroutes: []\n', 1, /engines must have at least one entry/],
+    [`${head}  []\nextra: 1\n`, 5, /extra is not a setting/],
     ['engines:\n  - name: a\n    type: preview\n  - name: a\n    type: preview\nroutes: []\n', 4, /two engines named a/],
     [route(`kind: video, engine: b, ${price}`), 5, /no engine named b/],
-    [route(`kind: poem, engine: a, ${price}`), 5, /routes.1.kind must be image, video, music/],
+    [route(`kind: poem, engine: a, ${price}`), 5, /routes.1..kind must be one of image, video, music/],
     [route(`kind: video, operation: trim, engine: a, ${price}`), 5, /either a kind or an operation/],
     [route(`engine: a, ${price}`), 5, /either a kind or an operation/],
     [route(`kind: image, engine: a, ${price}`), 5, /two routes for image/],
-    [route('kind: video, engine: a'), 5, /routes.1 must have price/],
-    [route('kind: video, engine: a, price: { amount: 0.05, per: Second }'), 5, /routes.1.price.amount must be a decimal string/],
-    [route('kind: video, engine: a, price: { amount: "-1", per: Second }'), 5, /routes.1.price.amount must be a decimal string/],
-    [route('kind: video, engine: a, price: { amount: "0.0000001", per: Second }'), 5, /routes.1.price.amount must be a decimal string/],
+    [route('kind: video, engine: a'), 5, /routes.1..price is required/],
+    [route('kind: video, engine: a, price: { amount: 0.05, per: Second }'), 5, /routes.1..price.amount must be a string/],
+    [route('kind: video, engine: a, price: { amount: "-1", per: Second }'), 5, /routes.1..price.amount must be a decimal string/],
+    [route('kind: video, engine: a, price: { amount: "0.0000001", per: Second }'), 5, /routes.1..price.amount must be a decimal string/],
     [route('kind: video, engine: a, price: { amount: "2000000000", per: Second }'), 5, /at most 1000000000/],
-    [route('kind: video, engine: a, price: { amount: "1", per: Token }'), 5, /routes.1.price.per must be Job, Second, Megapixel/],
+    [route('kind: video, engine: a, price: { amount: "1", per: Token }'), 5, /routes.1..price.per must be one of Job, Second, Megapixel/],
     [route('kind: music, engine: a, price: { amount: "1", per: Megapixel }'), 5, /music is priced per Job or Second/],
     [route('operation: upscale, engine: a, price: { amount: "1", per: Second }'), 5, /upscale is priced per Job or Megapixel/],
     [route(`kind: video, engine: a, ${price}, max: { seconds: 5 }, defaults: { seconds: 6 }`), 5, /defaults.seconds is above max.seconds/],
@@ -220,7 +220,7 @@ t.test('a bad change is refused with its line, and what was there stays in force
   const engines = await openFakeEngines(t, fake)
   const file = join(t.testdirName, 'engines.yaml')
   writeFileSync(file, FAKE_ENGINES.replace('"0.04"', '0.04'))
-  t.match(await engines.reload(), { outcome: 'refused', message: /line 4: routes\.0\.price\.amount/ })
+  t.match(await engines.reload(), { outcome: 'refused', message: /line 4: routes.0..price\.amount/ })
   writeFileSync(file, FAKE_ENGINES.replace('routes:', '  - { name: second, type: fake }\n  - { name: third, type: none }\nroutes:'))
   t.match(await engines.reload(), { outcome: 'refused', message: /line 4: engines of type none/ })
   t.same([fake.opened, fake.closed], [['fake', 'second'], ['second']], 'what was opened for it is closed again')

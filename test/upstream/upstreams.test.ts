@@ -294,8 +294,8 @@ t.test('what is wrong with a file is said in one sentence with its line', async 
     },
   ])
   const wrong: [string, string][] = [
-    ['', 'UPSTREAMS u.yaml: the file must be object.'],
-    ['upstreams: []', 'line 1: upstreams must not have fewer than 1 items.'],
+    ['', 'UPSTREAMS u.yaml, line 1: the file must be an object.'],
+    ['upstreams: []', 'line 1: upstreams must have at least one entry.'],
     [`${one}    colour: red\n`, 'line 6: upstreams[0].colour is not a setting.'],
     [one.replace('wire: chat', 'wire: both ways'), 'line 5: upstreams[0].wire must be one of chat, responses, both.'],
     [one.replace('    model: m\n', ''), 'line 2: upstreams[0].model is missing.'],
@@ -305,7 +305,7 @@ t.test('what is wrong with a file is said in one sentence with its line', async 
     [`${one}    apiKeyEnv: KEY\n    apiKey: x\n`, 'line 6: upstreams[0].apiKeyEnv must not stand beside apiKey.'],
     [`${one}    apiKey: "a b"\n`, 'line 6: upstreams[0].apiKey does not give a key that can stand in a header.'],
     [`${one}    headers: {Host: x}\n`, 'line 6: upstreams[0].headers must not set Host.'],
-    [`${one}    timeouts: {connectMs: soon}\n`, 'line 6: upstreams[0].timeouts.connectMs must be integer.'],
+    [`${one}    timeouts: {connectMs: soon}\n`, 'line 6: upstreams[0].timeouts.connectMs must be a whole number.'],
     [one + one.replace('upstreams:\n', ''), 'line 6: upstreams[1].name is there twice.'],
     ['upstreams:\n  - name: a\n   wire: x\n', 'line 3: '],
     ['a: &a [*a, *a]\nb: {<<: *a}\n', 'UPSTREAMS u.yaml'],
