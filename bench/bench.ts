@@ -5,6 +5,7 @@
 import { availableParallelism, cpus } from 'node:os'
 import { parseArgs } from 'node:util'
 import { coding } from './coding.ts'
+import { distributed, type Choice } from './distributed.ts'
 import { idle } from './idle.ts'
 import { latency } from './latency.ts'
 import { profile } from './profile.ts'
@@ -14,29 +15,30 @@ import { markdown, type Table } from './table.ts'
 import { tasks } from './tasks.ts'
 
 const USAGE = `npm run bench -- [options]
-  --parts a,b       of coding, latency, idle, tasks, start, profile; all but profile by default
+  --parts a,b       of coding, latency, idle, tasks, start, distributed, profile; all but profile by default
   --rounds n        how often each side is measured (5)
   --seconds n       length of a burst of coding requests (3)
+  --finished n      finished tasks in the store beside which sweeps are measured on the distributed side (1000000)
   --log-level l     LOG_LEVEL of Tollgate (info); its log goes to a file
   --pin             gateways on the first core, the model and the clients on the second (needs taskset)
 `
 
-type Choice = { rounds: number; seconds: number }
-const PARTS: Record<string, (stage: Stage, choice: Choice) => Promise<Table | Table[]>> = { coding, latency, idle, tasks, start: startUp, profile }
+const PARTS: Record<string, (stage: Stage, choice: Choice) => Promise<Table | Table[]>> = { coding, latency, idle, tasks, start: startUp, distributed, profile }
 
 const { values } = parseArgs({
   options: {
-    parts: { type: 'string', default: 'coding,latency,idle,tasks,start' },
+    parts: { type: 'string', default: 'coding,latency,idle,tasks,start,distributed' },
     rounds: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '3' },
+    finished: { type: 'string', default: '1000000' },
     'log-level': { type: 'string', default: 'info' },
     pin: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
 })
 const chosen = values.parts.split(',')
-const choice = { rounds: Number(values.rounds), seconds: Number(values.seconds) }
-const possible = chosen.every((part) => Object.hasOwn(PARTS, part)) && choice.rounds >= 1 && choice.rounds <= 50 && choice.seconds > 0 && choice.seconds <= 60
+const choice: Choice = { rounds: Number(values.rounds), seconds: Number(values.seconds), finished: Number(values.finished) }
+const possible = chosen.every((part) => Object.hasOwn(PARTS, part)) && choice.rounds >= 1 && choice.rounds <= 50 && choice.seconds > 0 && choice.seconds <= 60 && choice.finished >= 1 && choice.finished <= 10_000_000
 
 if (values.help || !possible) {
   process.stderr.write(USAGE)

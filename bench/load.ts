@@ -9,35 +9,41 @@ export type Expected = { status: number; end: string }
 
 const MOST_REQUESTS = 500_000
 
-/** Each connection asks again as soon as it was answered, until `ms` have passed. Answers how many answers came, and in how many milliseconds. */
-export async function asFastAsPossible(target: Target, expected: Expected, { connections, ms }: { connections: number; ms: number }): Promise<{ count: number; ms: number }> {
-  const clients = await open(target.url, connections)
+/** Each connection, with one of the targets in turn, asks again as soon as it was answered, until `ms` have passed. Answers how many answers came, and in how many milliseconds. */
+export async function asFastAsPossible(targets: readonly Target[], expected: Expected, { connections, ms }: { connections: number; ms: number }): Promise<{ count: number; ms: number }> {
+  const clients = await Promise.all(
+    Array.from({ length: connections }, async (_, n) => {
+      const target = targets[n % targets.length]
+      if (!target) throw new Error('there is nothing to ask')
+      return { bytes: target.bytes, connection: await openConnection(target.url) }
+    }),
+  )
   const begunMs = performance.now()
   let count = 0
-  const client = async (connection: Connection): Promise<void> => {
+  const client = async ({ bytes, connection }: (typeof clients)[number]): Promise<void> => {
     while (performance.now() - begunMs < ms && count < MOST_REQUESTS) {
-      check(await connection.ask(target.bytes), expected)
+      check(await connection.ask(bytes), expected)
       count++
     }
   }
   await Promise.all(clients.map(client))
   const tookMs = performance.now() - begunMs
-  for (const connection of clients) connection.close()
+  for (const { connection } of clients) connection.close()
   return { count, ms: tookMs }
 }
 
-/** Sends `count` requests at `perSecond`, each when its time has come, whether or not earlier ones were answered. A request that finds all connections busy waits, and its wait counts. */
-export async function steadily(target: Target, expected: Expected, { connections, perSecond, count }: { connections: number; perSecond: number; count: number }): Promise<{ firstMs: number; ms: number }[]> {
-  const clients = await open(target.url, connections)
+/** Sends `count` requests, each of `bytes` in turn, at `perSecond`, each when its time has come, whether or not earlier ones were answered. A request that finds all connections busy waits, and its wait counts. */
+export async function steadily({ url, bytes }: { url: string; bytes: readonly [Buffer, ...Buffer[]] }, expected: Expected, { connections, perSecond, count }: { connections: number; perSecond: number; count: number }): Promise<{ firstMs: number; ms: number }[]> {
+  const clients = await open(url, connections)
   const free = [...clients]
   const waiting: ((connection: Connection) => void)[] = []
   const begunMs = performance.now()
 
-  async function one(): Promise<{ firstMs: number; ms: number }> {
+  async function one(n: number): Promise<{ firstMs: number; ms: number }> {
     const dueMs = performance.now()
     const connection = free.pop() ?? (await new Promise<Connection>((resolve) => waiting.push(resolve)))
     const waitedMs = performance.now() - dueMs
-    const reply = await connection.ask(target.bytes)
+    const reply = await connection.ask(bytes[n % bytes.length] ?? bytes[0])
     check(reply, expected)
     const next = waiting.shift()
     if (next) next(connection)
@@ -49,7 +55,7 @@ export async function steadily(target: Target, expected: Expected, { connections
   for (let n = 0; n < count; n++) {
     const aheadMs = (n * 1000) / perSecond - (performance.now() - begunMs)
     if (aheadMs >= 1) await pause(aheadMs)
-    all.push(one())
+    all.push(one(n))
   }
   const taken = await Promise.all(all)
   for (const connection of clients) connection.close()

@@ -19,9 +19,10 @@ export type Process = {
 }
 
 export type Program = {
-  /** The script, below the root of the repository, and what stands before it on Node's command line. */
+  /** The script, below the root of the repository, and what stands before and after it on Node's command line. */
   script: string
   flags?: string[]
+  args?: string[]
   env: Record<string, string>
   /** The file that takes what it prints. */
   output: string
@@ -33,16 +34,16 @@ export type Program = {
 }
 
 const ROOT = join(import.meta.dirname, '..')
-const LONGEST_START_MS = 30_000
+const LONGEST_START_MS = 60_000
 const LONGEST_STOP_MS = 20_000
 /** /proc counts in hundredths of a second. */
 const TICK_MS = 10
 
-/** Starts a program and waits until it is ready. It hears of its ports as PORT and OPS_PORT. Rejects when it is not ready in half a minute. */
-export async function start({ script, flags = [], env, output, folder, ready, core }: Program): Promise<Process> {
+/** Starts a program and waits until it is ready. It hears of its ports as PORT and OPS_PORT. Rejects when it is not ready in a minute. */
+export async function start({ script, flags = [], args = [], env, output, folder, ready, core }: Program): Promise<Process> {
   const [port, opsPort] = [await freePort(), await freePort()]
   const file = openSync(output, 'a')
-  const command = [...(core === undefined ? [] : ['taskset', '-c', String(core)]), process.execPath, ...flags, join(ROOT, script)]
+  const command = [...(core === undefined ? [] : ['taskset', '-c', String(core)]), process.execPath, ...flags, join(ROOT, script), ...args]
   const startedMs = performance.now()
   const child = spawn(command[0] ?? '', command.slice(1), {
     cwd: folder,

@@ -22,11 +22,11 @@ export async function profile(stage: Stage, { seconds }: { seconds: number }): P
   const tables: Table[] = []
   for (const { name, bytes, expected } of WORKLOADS) {
     const home = `profile-${name}`
-    const tollgate = await stage.tollgate(home, model, ['--cpu-prof', '--cpu-prof-dir=profiles', '--cpu-prof-interval=150'])
+    const tollgate = await stage.tollgate(home, model, { flags: ['--cpu-prof', '--cpu-prof-dir=profiles', '--cpu-prof-interval=150'] })
     const target = { url: tollgate.url, bytes: bytes(await stage.key(home)) }
-    await asFastAsPossible(target, expected, { connections: CONNECTIONS, ms: WARM_MS })
+    await asFastAsPossible([target], expected, { connections: CONNECTIONS, ms: WARM_MS })
     const fromUs = nowUs()
-    const { count } = await asFastAsPossible(target, expected, { connections: CONNECTIONS, ms: seconds * 1000 })
+    const { count } = await asFastAsPossible([target], expected, { connections: CONNECTIONS, ms: seconds * 1000 })
     const untilUs = nowUs()
     await tollgate.stop()
     const folder = join(stage.folder, home, 'profiles')

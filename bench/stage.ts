@@ -3,6 +3,8 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
+import type { Role } from '../src/config.ts'
+import { coding, media, tenant, type Declared } from './plans.ts'
 import { start, type Process, type Program } from './processes.ts'
 
 export type Stage = {
@@ -10,11 +12,13 @@ export type Stage = {
   /** Starts each in a process of its own; `close` stops those that still run. */
   model(): Promise<Process>
   passthrough(model: Process): Promise<Process>
-  /** In its folder below `folder`; started there again, it finds what it left. `flags` are Node's. */
-  tollgate(name: string, model: Process, flags?: string[]): Promise<Process>
+  /** In its folder below `folder`; started there again, it finds what it left. `flags` are Node's, `plans` is how many Coding plans there are (1). */
+  tollgate(name: string, model: Process, options?: { flags?: string[]; plans?: number }): Promise<Process>
   /** Tollgate with so many Media plans and the no-op engine; `slots` is WORKER_SLOTS. */
   studio(name: string, subscriptions: number, slots: string): Promise<Process>
-  /** The API key of the n-th Coding or Media plan of a Tollgate. */
+  /** A process for each of these roles, over servers that they share: `settings` says where. */
+  apart(name: string, apart: { declared: Declared; roles: readonly Role[]; settings: Record<string, string> }): Promise<Process[]>
+  /** The API key of the n-th plan of a Tollgate. */
   key(name: string, n?: number): Promise<string>
   close(): Promise<void>
 }
@@ -23,13 +27,6 @@ export type StageOptions = { logLevel: string; pin: boolean }
 
 const LONGEST_KEY_MS = 10_000
 const NOOP = join(import.meta.dirname, 'noop.ts')
-const ENGINES = `\
-engines:
-  - { name: noop, type: noop }
-routes:
-  - { kind: image, engine: noop, price: { amount: "0.01", per: Job } }
-`
-
 /** Makes an empty folder for everything. Gateways are bound to the first core and the rest to the second, if `pin`. */
 export async function openStage({ logLevel, pin }: StageOptions): Promise<Stage> {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-bench-'))
@@ -45,9 +42,9 @@ export async function openStage({ logLevel, pin }: StageOptions): Promise<Stage>
     return { ...started, stop: () => started.stop().finally(() => running.delete(started)) }
   }
 
-  async function declare(name: string, manifests: string[], files: Record<string, string>): Promise<void> {
+  async function declare(name: string, { plans, files }: Declared): Promise<void> {
     await mkdir(join(folder, name, 'plans'), { recursive: true })
-    await writeFile(join(folder, name, 'plans/bench.yaml'), manifests.join('---\n'))
+    await writeFile(join(folder, name, 'plans/bench.yaml'), plans.join('---\n'))
     for (const [file, text] of Object.entries(files)) await writeFile(join(folder, name, file), text)
   }
 
@@ -55,16 +52,20 @@ export async function openStage({ logLevel, pin }: StageOptions): Promise<Stage>
     folder,
     model: () => run({ name: 'model', script: 'bench/model.ts', env: {}, ready: answersRoot, core: 1 }),
     passthrough: (model) => run({ name: 'passthrough', script: 'bench/passthrough.ts', env: { MODEL_URL: model.url }, ready: answersRoot, core: 0 }),
-    async tollgate(name, model, flags = []) {
-      await declare(name, codingPlan(), { 'upstreams.yaml': upstreams(model.url) })
+    async tollgate(name, model, { flags = [], plans = 1 } = {}) {
+      await declare(name, coding(plans, model.url))
       return run({ name, script: 'bin/tollgate.mjs', flags, env: { UPSTREAMS: 'upstreams.yaml', LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
     },
     async studio(name, subscriptions, slots) {
-      const plans = Array.from({ length: subscriptions }, (_, n) => mediaPlan(n)).flat()
-      await declare(name, plans, { 'engines.yaml': ENGINES })
+      await declare(name, media(subscriptions))
       return run({ name, script: 'bin/tollgate.mjs', env: { PLUGINS: NOOP, ENGINES: 'engines.yaml', WORKER_SLOTS: slots, LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
     },
-    key: (name, n = 0) => appearing(join(folder, name, 'data/secrets/bench', `key-${n}`, 'api-key')),
+    async apart(name, { declared, roles, settings }) {
+      await declare(name, declared)
+      const env = { ...settings, LOG_LEVEL: logLevel }
+      return Promise.all(roles.map((role) => run({ name, script: 'bin/tollgate.mjs', args: [role], env, ready: answersReady, core: 0 })))
+    },
+    key: (name, n = 0) => appearing(join(folder, name, 'data/secrets', tenant(n), 'key/api-key')),
     async close() {
       await Promise.all([...running].map((process) => process.stop()))
       await rm(folder, { recursive: true, force: true })
@@ -80,25 +81,4 @@ async function appearing(file: string): Promise<string> {
     if (performance.now() - begunMs > LONGEST_KEY_MS) throw new Error(`there is no ${file}`)
     await pause(20)
   }
-}
-
-function upstreams(modelUrl: string): string {
-  return `upstreams: [{name: bench, baseUrl: "${modelUrl}/v1", apiKey: bench-upstream-key, model: bench-model, wire: chat}]\n`
-}
-
-/** The largest plan that there can be: no limit is reached while it is measured, and every one is checked. */
-function codingPlan(): string[] {
-  const coding = 'sessionWindow: {tokens: 1000000000000}, weeklyWindow: {tokens: 1000000000000}, maxConcurrentRequests: 1000'
-  return withKey(0, `product: Coding, requestsPerMinute: 1000000, coding: {${coding}}`)
-}
-
-function mediaPlan(n: number): string[] {
-  return withKey(n, 'product: Media, requestsPerMinute: 1000000, media: {allowance: "1000000", maxConcurrentTasks: 100, maxQueuedTasks: 2000}')
-}
-
-function withKey(n: number, spec: string): string[] {
-  return [
-    `{apiVersion: tollgate.dev/v1alpha1, kind: Plan, metadata: {name: plan-${n}, namespace: bench}, spec: {${spec}}}\n`,
-    `{apiVersion: tollgate.dev/v1alpha1, kind: ApiKey, metadata: {name: key-${n}, namespace: bench}, spec: {planRef: {name: plan-${n}}, secretName: key-${n}}}\n`,
-  ]
 }

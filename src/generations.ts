@@ -3,7 +3,6 @@
  * Amounts are in thousandths of a unit, so that milliseconds and thousands of pixels are whole numbers.
  */
 import { Type, type Static } from 'typebox'
-import type { Route } from './engines/routes.ts'
 import type { FieldError } from './errors.ts'
 import { multiply } from './money.ts'
 import { PATTERNS } from './patterns.ts'
@@ -15,6 +14,15 @@ export type Kind = (typeof KINDS)[number]
 export type Unit = Price['per']
 /** Thousandths of each unit; 0 where the unit makes no sense. */
 export type Amounts = Record<Unit, number>
+
+/** On what terms a kind or operation is made: what a route says of it to its clients. */
+export type Terms = {
+  /** The kind or operation. */
+  verb: string
+  price: Price
+  max: { durationMs: number; pixels: number }
+  defaults: { size: string; durationMs: number }
+}
 
 /** A whole request: what the client left out has the route's defaults. Null where it makes no sense for the kind. */
 export type GenerationRequest = {
@@ -66,7 +74,7 @@ function fault(field: string, code: string, message: string): { error: FieldErro
 export function generationOf(
   kind: Kind,
   body: GenerationBody,
-  route: Route,
+  route: Terms,
   formats: readonly [string, ...string[]],
 ): { outcome: 'ok'; request: GenerationRequest } | { outcome: 'invalid'; errors: FieldError[] } {
   const found = { size: sizeOf(kind, body, route), duration: durationOf(kind, body, route), format: formatOf(body, formats) }
@@ -78,7 +86,7 @@ export function generationOf(
 
 type Size = { width: number; height: number }
 
-function sizeOf(kind: Kind, { size, aspect_ratio: ratio }: GenerationBody, { defaults, max }: Route): Found<Size | { width: null; height: null }> {
+function sizeOf(kind: Kind, { size, aspect_ratio: ratio }: GenerationBody, { defaults, max }: Terms): Found<Size | { width: null; height: null }> {
   const given = size === undefined ? 'aspect_ratio' : 'size'
   if (kind === 'music') {
     return size === undefined && ratio === undefined ? { value: { width: null, height: null } } : fault(given, 'not_allowed', 'does not apply to music')
@@ -104,7 +112,7 @@ function sizeFor(ratio: string, { width, height }: Size): Size {
   return { width: side(across / down), height: side(down / across) }
 }
 
-function durationOf(kind: Kind, { duration_seconds: seconds }: GenerationBody, { defaults, max }: Route): Found<number | null> {
+function durationOf(kind: Kind, { duration_seconds: seconds }: GenerationBody, { defaults, max }: Terms): Found<number | null> {
   if (kind === 'image') return seconds === undefined ? { value: null } : fault('duration_seconds', 'not_allowed', 'does not apply to an image')
   const durationMs = seconds === undefined ? defaults.durationMs : Math.round(seconds * 1000)
   return durationMs > max.durationMs ? fault('duration_seconds', 'maximum', `must not be above ${max.durationMs / 1000}`) : { value: durationMs }
@@ -121,7 +129,7 @@ export function amountsOf({ width, height, durationMs }: Pick<GenerationRequest,
 }
 
 /** The price that holds for a verb: the plan's over the service's. A plan's price per a unit that the verb does not have is passed over: it would make it free. */
-export function priceOf(route: Route, planPrices: readonly Price[]): Price {
+export function priceOf(route: Pick<Terms, 'verb' | 'price'>, planPrices: readonly Price[]): Price {
   return planPrices.find(({ verb, per }) => verb === route.verb && unitsOf(verb).includes(per)) ?? route.price
 }
 

@@ -5,8 +5,8 @@ export type Slots = {
   isFull(): boolean
   /** The verbs of which one more may run here. */
   claimable(): string[]
-  /** Takes a slot until the run has ended; resolves when the slot is free again. `run` must not reject. */
-  take(verb: string, run: (cut: AbortController) => Promise<void>): Promise<void>
+  /** Takes a slot until the run has ended, and says when it is free again. `run` must not reject. */
+  take(verb: string, run: (cut: AbortController) => Promise<void>, freed: () => void): void
   /** Cuts off everything that runs. */
   cutAll(): void
   /** Resolves when nothing runs. */
@@ -20,11 +20,13 @@ export function openSlots(most: number, verbs: readonly string[], mostOf: (verb:
   return {
     isFull: () => running.size >= most,
     claimable: () => verbs.filter((verb) => count(verb) < (mostOf(verb) ?? Infinity)),
-    take(verb, run) {
+    take(verb, run, freed) {
       const cut = new AbortController()
-      const ended = run(cut).finally(() => running.delete(ended))
+      const ended = run(cut).finally(() => {
+        running.delete(ended)
+        freed()
+      })
       running.set(ended, { verb, cut })
-      return ended
     },
     cutAll() {
       for (const { cut } of running.values()) cut.abort(new Cut('stopping'))

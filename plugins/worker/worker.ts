@@ -47,12 +47,13 @@ async function worker(app: FastifyInstance, { verbs = KINDS }: WorkerOptions): P
 
   function start(task: Task): void {
     const unwritten = (err: unknown) => log.warn({ err, taskId: task.id }, 'a run could not be written down; its lease will run out')
-    const ended = slots.take(task.verb, (cut) => run(doors, task, cut).catch(unwritten))
-    void ended.then(() => {
-      bell?.resume()
-      void look()
-    })
+    slots.take(task.verb, (cut) => run(doors, task, cut).catch(unwritten), freed)
     if (slots.isFull()) bell?.pause()
+  }
+
+  function freed(): void {
+    bell?.resume()
+    void look()
   }
 
   let timer: NodeJS.Timeout | undefined

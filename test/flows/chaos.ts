@@ -47,7 +47,9 @@ export async function chaos({ open, kills, random, tell = () => {} }: Options): 
   const since = performance.now()
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-chaos-'))
   const receiver = await openReceiver()
-  await declare(folder, 'plans', mediaPlan('studio', { requestsPerMinute: 1_000_000 }), apiKey('media', 'studio'), codingPlan('coder'), apiKey('coding', 'coder'))
+  // What a killed gateway had reserved is charged at its estimate: no window may be full before the end.
+  const coder = codingPlan('coder', { requestsPerMinute: 1_000_000 }, { sessionWindow: { tokens: 1e9, durationSeconds: 18_000 }, weeklyWindow: { tokens: 1e9 } })
+  await declare(folder, 'plans', mediaPlan('studio', { requestsPerMinute: 1_000_000 }), apiKey('media', 'studio'), coder, apiKey('coding', 'coder'))
   const system: System = await open({ folder, env: ENV, random })
   const keys = { media: await system.key('media'), coding: await system.key('coding') }
   const told = { accepted: new Set<string>(), answered: 0 }

@@ -6,7 +6,7 @@ import t, { type Test } from 'tap'
 import { all, answer, at, chat, events, get, post, used, type Answer, type Event } from './calls.ts'
 import { eventually } from './eventually.ts'
 import { apiKey, codingPlan, declare, withdraw } from './manifests.ts'
-import { PROGRAM, REPOSITORY, type Exit, type Program } from './program.ts'
+import { PROGRAM, REPOSITORY, startProcess, type Exit, type Program } from './program.ts'
 import { run } from './run.ts'
 import { SIDES, SIDE_TIMEOUT_MS, type Side, type Start } from './sides.ts'
 import { openUpstream } from './upstream.ts'
@@ -291,4 +291,18 @@ t.test('a start that cannot succeed says why in one sentence and exits with 1', 
   const nonsense = await run(process.execPath, [PROGRAM], { cwd: folder, env: { PORT: 'many', OPS_PORT: '0' } })
   t.match(nonsense.stderr, /^PORT was "many"; it may be .*\n$/)
   t.equal(nonsense.code, 1)
+})
+
+t.test('a second program on the same folder is refused with a sentence, and the store can be verified beside the first', async (t) => {
+  const folder = await folderFor(t)
+  const first = await startProcess({ folder })
+  t.teardown(() => first.kill())
+  const env = { PORT: '0', OPS_PORT: '0', DATA_DIR: join(folder, 'data') }
+  const second = await run(process.execPath, [PROGRAM], { cwd: folder, env })
+  t.match(second.stderr, /^DATA_DIR was ".*"; it may be a folder that no other running program uses: .*\n$/)
+  t.equal(second.code, 1)
+  const verified = await run(process.execPath, [PROGRAM, 'verify'], { cwd: folder, env })
+  t.equal(verified.code, 0, verified.stderr)
+  await first.kill()
+  t.same(await (await startProcess({ folder })).stop(), { code: 0, signal: null }, 'a killed one leaves nothing that is in the way')
 })

@@ -2,6 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { openProxy, type Proxy } from '../fakes/proxy.ts'
 import { kafka, ownKafka } from '../servers/kafka.ts'
@@ -35,7 +36,7 @@ async function startOver(t: Test, servers: { mongodb: string; brokers: string })
     await rm(folder, { recursive: true, force: true })
   })
   await declare(folder, 'plans', mediaPlan('studio'), apiKey('media', 'studio'), codingPlan('coder', { requestsPerMinute: 100_000 }), apiKey('coding', 'coder'))
-  const program = await site.start({ folder, roles: ['controller', 'gateway', 'worker'] })
+  const program = await site.start({ folder, roles: ['controller', 'gateway', 'worker'], env: { TASK_LEASE_SECONDS: '5' } })
   t.teardown(() => program.kill())
   return { program, media: await program.key('media'), coding: await program.key('coding') }
 }
@@ -43,11 +44,14 @@ async function startOver(t: Test, servers: { mongodb: string; brokers: string })
 const residentBytes = async ({ opsUrl }: Program): Promise<number> =>
   Number(/^process_resident_memory_bytes (\d+)/m.exec(await (await fetch(`${opsUrl}/metrics`)).text())?.[1])
 
+/** However long that takes: a claim whose outcome the worker never learned is found by a sweep after a minute. */
 async function completes(program: Program, key: string, id: unknown): Promise<void> {
-  await eventually('the task to be completed', async () => {
+  for (;;) {
     const { body } = await get(program, key, `/api/v1/generations/${String(id)}`)
-    return at(body, 'status') === 'completed' ? true : null
-  })
+    if (at(body, 'status') === 'completed') return
+    if (at(body, 'status') !== 'queued' && at(body, 'status') !== 'processing' && at(body, 'error', 'code') !== 'unavailable') throw new Error(`it is ${JSON.stringify(body)}`)
+    await pause(100)
+  }
 }
 
 t.test('a store that is slow is served with; one that goes silent is 503 with Retry-After for all who ask, with no more memory, and service comes back by itself', async (t) => {
@@ -67,10 +71,10 @@ t.test('a store that is slow is served with; one that goes silent is 503 with Re
   proxy.blackHole()
   const beforeBytes = await residentBytes(program)
   const body = { model: 'svc-code', messages: [{ role: 'user', content: 'Hello'.repeat(2000) }] }
-  const refused = await burst(400, 200, (index) =>
+  const refused = await burst(200, 200, (index) =>
     index % 2 === 0 ? outcome(program, coding, '/v1/chat/completions', body) : outcome(program, media, '/api/v1/generations', IMAGE),
   )
-  t.same(tallied(refused), { '503 unavailable': 400 })
+  t.same(tallied(refused), { '503 unavailable': 200 })
   t.ok(refused.every(({ headers }) => Number(headers.get('retry-after')) > 0))
   const grownBytes = (await residentBytes(program)) - beforeBytes
   t.ok(grownBytes < 200 * MIB, `${Math.round(grownBytes / MIB)} MiB more`)
@@ -110,8 +114,9 @@ t.test('with a broker that is slow or goes silent tasks are accepted and run all
   const beforeBytes = await residentBytes(program)
   await run()
   await brokerSays(false)
-  const accepted = await burst(100, 20, () => outcome(program, media, '/api/v1/generations', IMAGE))
-  t.same(tallied(accepted), { '202': 100 })
+  const accepted = await burst(30, 10, () => outcome(program, media, '/api/v1/generations', IMAGE))
+  t.same(tallied(accepted), { '202': 30 })
+  for (const { body } of accepted) await completes(program, media, at(body, 'id'))
   const grownBytes = (await residentBytes(program)) - beforeBytes
   t.ok(grownBytes < 200 * MIB, `${Math.round(grownBytes / MIB)} MiB more`)
   proxy.delay(0)

@@ -1,6 +1,7 @@
 import type { Entry } from './cache.ts'
 import { CHART_TOOLS } from './chart-tools.ts'
 import { debianRoot } from './debian.ts'
+import { FAKETIME } from './faketime.ts'
 import { goProgram } from './go.ts'
 import { KUBERNETES } from './kube/build.ts'
 import { mavenArtifacts } from './maven.ts'
@@ -26,6 +27,7 @@ export const LIST: readonly Entry[] = [
     [{ groupId: 'org.apache.kafka', artifactId: 'kafka-tools-api' }],
   ),
   debianRoot('postgres-documentdb', '18', ['postgresql-18', 'postgresql-18-documentdb'], 'usr/lib/postgresql/18/bin/postgres'),
+  FAKETIME,
   ...KUBERNETES,
   ...CHART_TOOLS,
 ]

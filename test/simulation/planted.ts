@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import type { Bug } from './bugs.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const PARTS = ['src', 'plugins', 'test/simulation', 'package.json']
+const PARTS = ['src', 'plugins', 'test/simulation', 'test/servers', 'package.json']
 
 /** `tried`: how many seeds were told, the one that failed included. */
 export type Hunted = { bug: Bug } & (
@@ -24,7 +24,7 @@ export function planted(bug: Bug): string {
 /** A copy of the sources, where one bug after the other is looked for. */
 type Copy = { hunt(bug: Bug): Promise<Hunted>; remove(): void }
 
-function copySources(): Copy {
+function copySources(server: string | null): Copy {
   const folder = mkdtempSync(join(tmpdir(), 'tollgate-planted-'))
   for (const part of PARTS) cpSync(join(ROOT, part), join(folder, part), { recursive: true })
   symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
@@ -32,8 +32,8 @@ function copySources(): Copy {
   function simulate(args: string[]): Promise<string> {
     return new Promise((resolve, reject) => {
       // What Node compiled for one bug serves the next: only one file is another.
-      const env = { ...process.env, NODE_COMPILE_CACHE: join(folder, 'compiled') }
-      const program = ['test/simulation/simulate.ts', ...args]
+      const env = { ...process.env, NODE_COMPILE_CACHE: join(folder, 'compiled'), ...(server !== null && { MONGODB_URL: server }) }
+      const program = ['test/simulation/simulate.ts', '--store', server === null ? 'sqlite' : 'mongodb', ...args]
       const child = spawn(process.execPath, program, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] })
       let output = ''
       for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', (text: string) => (output += text))
@@ -58,11 +58,14 @@ function copySources(): Copy {
   }
 }
 
-/** Looks for these bugs, two at a time, each among the seeds in which it must be found, and tells of each as it is done. */
-export async function huntAll(bugs: readonly Bug[], told: (hunted: Hunted) => void): Promise<void> {
+/**
+ * Looks for these bugs, two at a time, each among the seeds in which it must be found, and tells of each as it is done. `server` as in
+ * `Telling`.
+ */
+export async function huntAll(bugs: readonly Bug[], server: string | null, told: (hunted: Hunted) => void): Promise<void> {
   const waiting = [...bugs]
   async function lane(): Promise<void> {
-    const copy = copySources()
+    const copy = copySources(server)
     try {
       for (let bug = waiting.shift(); bug; bug = waiting.shift()) told(await copy.hunt(bug))
     } finally {

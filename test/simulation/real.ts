@@ -10,18 +10,20 @@ import { Collection, MongoClient, MongoNetworkError } from 'mongodb'
 import type { Side } from '../../src/store/changes.ts'
 import { openStore, type Store } from '../../src/store/store.ts'
 
-/** The `write`th write from now fails, after it `happens` or instead. */
+/** The `write`th write of a verb, the first being 1, fails after it happened, or instead. */
 export type Tear = { write: number; happens: boolean }
 
 export type Real = {
   store: Store
   /** The adapter's side of it, over which every process opens queues of its own. */
   side: Side
-  /** Null where a verb is one transaction. Answers what ends the trouble. */
-  tear: ((tear: Tear) => () => void) | null
+  /** Lets a verb be torn, and what it began beside end. Null where a verb is one transaction. */
+  tear: (<T>(verb: () => Promise<T>, tear: Tear) => Promise<T>) | null
   /** Closes it, and removes what it kept. */
   close(): Promise<void>
 }
+
+const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve))
 
 /** In memory where there is such a place: a disk that is asked to be sure takes longer than the story. */
 const PLACE = existsSync('/dev/shm') ? '/dev/shm' : tmpdir()
@@ -50,11 +52,7 @@ async function openDatabase(server: string): Promise<Real> {
   const opened = await open(`${base.replace(/\/$/, '')}/${name}${query === undefined ? '' : `?${query}`}`)
   return {
     ...opened,
-    tear: (armed) => {
-      troubled()
-      tearing = armed
-      return () => (tearing = null)
-    },
+    tear,
     async close() {
       await opened.store.close()
       const client = await new MongoClient(server).connect()
@@ -73,21 +71,32 @@ async function open(url: string): Promise<Pick<Real, 'store' | 'side'>> {
 
 const WRITES = ['insertOne', 'updateOne', 'replaceOne', 'findOneAndUpdate', 'deleteOne', 'deleteMany', 'updateMany'] as const
 
-/** One step is performed at a time, so that there is one of these. */
-let tearing: Tear | null = null
-let isTroubled = false
-
-/** Puts trouble before the driver's writes, once in a process. */
-function troubled(): void {
-  if (isTroubled) return
-  isTroubled = true
+/** Puts trouble before the driver's writes. One verb is performed at a time, so that all writes meanwhile are those of this one. */
+async function tear<T>(verb: () => Promise<T>, { write, happens }: Tear): Promise<T> {
+  const whole = Object.fromEntries(WRITES.map((name) => [name, Collection.prototype[name]]))
+  const underWay = new Set<Promise<unknown>>()
+  let count = 0
   for (const name of WRITES) {
-    const whole = Collection.prototype[name] as (...values: unknown[]) => Promise<unknown>
-    const torn = async function (this: Collection, ...values: unknown[]): Promise<unknown> {
-      if (!tearing || --tearing.write !== 0) return whole.apply(this, values)
-      if (tearing.happens) await whole.apply(this, values)
-      throw new MongoNetworkError('the connection was lost')
+    const real = whole[name] as (...values: unknown[]) => Promise<unknown>
+    const troubled = async function (this: Collection, ...values: unknown[]): Promise<unknown> {
+      const isLost = ++count === write
+      if (isLost && !happens) throw new MongoNetworkError('the connection was lost')
+      const written = real.apply(this, values)
+      underWay.add(written)
+      await written.finally(() => underWay.delete(written))
+      if (isLost) throw new MongoNetworkError('the connection was lost')
+      return written
     }
-    Object.assign(Collection.prototype, { [name]: torn })
+    Object.assign(Collection.prototype, { [name]: troubled })
+  }
+  try {
+    return await verb()
+  } finally {
+    // A verb that fails leaves behind what it did at the same time, and each of those may lead to the next.
+    while (underWay.size > 0) {
+      await Promise.allSettled(underWay)
+      await nextTurn()
+    }
+    Object.assign(Collection.prototype, whole)
   }
 }

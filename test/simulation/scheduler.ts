@@ -5,7 +5,7 @@
 import { Unavailable } from '../../src/errors.ts'
 import type { Operation } from '../../src/subscription/operations.ts'
 import type { Dice } from './dice.ts'
-import type { Real } from './real.ts'
+import type { Real, Tear } from './real.ts'
 
 /**
  * What can become of one step. `late`: its caller is told that nothing is known, and it is written after others had their turn. `torn`: so
@@ -87,7 +87,7 @@ export type Scheduler = {
   steps(): number
 }
 
-/** The most writes of one verb that a tear lets happen, and one. */
+/** Verbs have about so many writes; one that has less is not torn at a later one. */
 const MOST_WRITES = 6
 const LOST = () => new Unavailable('store', new Error('no answer came'))
 const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve))
@@ -121,25 +121,17 @@ export function openScheduler({ dice, start, fateOf, passed, wrote, tear, sticky
     say(process.name, `FREEZES for ${(ms / 1000).toFixed(1)} s`)
   }
 
-  async function perform(step: Step): Promise<() => void> {
+  async function perform(step: Step, torn: Tear | null = null): Promise<() => void> {
     performed++
     try {
-      const value = await step.perform()
+      const value = await (torn && tear ? tear(step.perform, torn) : step.perform())
       if (step.writes) await wrote(step, value)
       for (const process of passed(step)) process.frozenUntil = Math.min(process.frozenUntil, now + dice.whole(0, 200))
       return () => step.resolve(value)
     } catch (error) {
+      if (torn) await wrote(step, null)
       return () => step.reject(error)
     }
-  }
-
-  /** Performs a step, one of whose writes is lost, if it has so many. */
-  async function performTorn(step: Step): Promise<() => void> {
-    const torn = { write: dice.whole(1, MOST_WRITES), happens: dice.chance(0.5) }
-    const mend = tear?.(torn)
-    const reply = await perform({ ...step, perform: () => step.perform().finally(mend) })
-    if (torn.write <= 0) await wrote(step, null)
-    return reply
   }
 
   async function decide(step: Step): Promise<void> {
@@ -162,7 +154,8 @@ export function openScheduler({ dice, start, fateOf, passed, wrote, tear, sticky
       if (fate === 'late') step.reject(LOST())
       else crash(process)
     } else {
-      const reply = await (fate === 'torn' || fate === 'crash_torn' ? performTorn(step) : perform(step))
+      const isTorn = fate === 'torn' || fate === 'crash_torn'
+      const reply = await perform(step, isTorn ? { write: dice.whole(1, MOST_WRITES), happens: dice.chance(0.5) } : null)
       if (fate === 'unknown') step.reject(LOST())
       else if (fate === 'crash_after' || fate === 'crash_torn') crash(process)
       else if (fate === 'slow_reply') later(process, now + ms, reply)

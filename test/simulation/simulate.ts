@@ -1,10 +1,13 @@
 /**
- * `npm run simulate -- --seeds N [--seed K] [--story media|coding]`: tells N seeds from K on (1), and stops at the first that breaks an
- * invariant, with its trace. `npm run simulate -- --bugs`: plants every bug of the list and says at which seed it was found. Exit code 1
- * when an invariant broke, or a bug was missed.
+ * `npm run simulate -- --seeds N [--seed K] [--story media|coding] [--store sqlite|mongodb]`: tells N seeds from K on (1), and stops at the
+ * first that breaks an invariant, with its trace. `npm run simulate -- --bugs`: plants every bug of that store's list and says at which seed
+ * it was found. MongoDB's server is the one of `MONGODB_URL`, or else one that is started for the run (`npm run servers`). Exit code 1 when an
+ * invariant broke, or a bug was missed.
  */
 import { parseArgs } from 'node:util'
+import { startMongodb } from '../servers/mongodb.ts'
 import { BUGS } from './bugs.ts'
+import { MONGODB_BUGS } from './bugs-mongodb.ts'
 import { huntAll } from './planted.ts'
 import { storyOf, tell, type Told } from './seed.ts'
 
@@ -13,6 +16,7 @@ const { values } = parseArgs({
     seeds: { type: 'string', default: '200' },
     seed: { type: 'string', default: '1' },
     story: { type: 'string' },
+    store: { type: 'string', default: 'sqlite' },
     bugs: { type: 'boolean', default: false },
     /** No trace. */
     brief: { type: 'boolean', default: false },
@@ -27,16 +31,16 @@ function* seedsFrom(first: number, count: number): Generator<number> {
   }
 }
 
-async function tellAll(): Promise<void> {
+async function tellAll(server: string | null): Promise<void> {
   const figures = { seeds: 0, steps: 0, tasks: 0, requests: 0 }
   const start = performance.now()
   for (const seed of seedsFrom(Number(values.seed), Number(values.seeds))) {
-    const told = await tell(seed)
+    const told = await tell(seed, { server })
     figures.seeds++
     figures.steps += told.steps
     figures.tasks += told.tasks
     figures.requests += told.requests
-    if (told.violations.length > 0) return fail(told, figures.seeds)
+    if (told.violations.length > 0) return fail(told, server, figures.seeds)
   }
   const seconds = (performance.now() - start) / 1000
   const { seeds, steps, tasks, requests } = figures
@@ -44,19 +48,19 @@ async function tellAll(): Promise<void> {
   console.log(`Every invariant held in ${seeds} seeds: ${what}.`)
 }
 
-async function fail({ seed, story, weather, violations }: Told, nth: number): Promise<void> {
+async function fail({ seed, story, weather, violations }: Told, server: string | null, nth: number): Promise<void> {
   process.exitCode = 1
   if (values.brief) return console.log(`seed ${seed}, number ${nth}: ${violations[0]}`)
-  const { trace } = await tell(seed, { traced: true })
+  const { trace } = await tell(seed, { traced: true, server })
   console.log(trace.join('\n'))
   console.log(`\nSeed ${seed} (${story}; ${weather}) broke an invariant after the last of these steps:`)
   for (const sentence of violations) console.log(`- ${sentence}`)
-  console.log(`Again: npm run simulate -- --seeds 1 --seed ${seed}`)
+  console.log(`Again: npm run simulate -- --seeds 1 --seed ${seed}${server === null ? '' : ' --store mongodb'}`)
 }
 
-async function huntBugs(): Promise<void> {
+async function huntBugs(server: string | null): Promise<void> {
   let missed = 0
-  await huntAll(BUGS, (hunted) => {
+  await huntAll(server === null ? BUGS : MONGODB_BUGS, server, (hunted) => {
     const { bug } = hunted
     if (hunted.outcome === 'found') {
       const where = `found by seed ${hunted.seed}, number ${hunted.tried} of ${bug.within}`
@@ -69,4 +73,10 @@ async function huntBugs(): Promise<void> {
   if (missed > 0) process.exitCode = 1
 }
 
-await (values.bugs ? huntBugs() : tellAll())
+const started = values.store === 'mongodb' && !process.env['MONGODB_URL'] ? await startMongodb() : null
+try {
+  const server = values.store === 'mongodb' ? (started?.url ?? process.env['MONGODB_URL'] ?? null) : null
+  await (values.bugs ? huntBugs(server) : tellAll(server))
+} finally {
+  await started?.stop()
+}

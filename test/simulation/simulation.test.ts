@@ -30,7 +30,7 @@ t.test('every bug of the list can be planted', async (t) => {
 })
 
 t.test('planted bugs are found within a few seeds', async (t) => {
-  await huntAll(BUGS.filter(({ within }) => within <= FEW), (hunted) => {
+  await huntAll(BUGS.filter(({ within }) => within <= FEW), null, (hunted) => {
     if (hunted.outcome === 'found') t.pass(`${hunted.bug.name}: seed ${hunted.seed}`)
     else t.fail(`${hunted.outcome}: ${hunted.bug.name}`, { output: hunted.output })
   })

@@ -72,6 +72,7 @@ async function request(world: World, machine: Machine, name: string): Promise<vo
     const reserved = await admit(world, machine, running, store, id)
     if (reserved === null) return
     settles = true
+    if (!witness.requests.has(id)) witness.say(`request ${id} was answered admitted, and nothing is reserved for it`)
     let ours = reserved
     for (let turns = dice.whole(0, 3); turns > 0; turns--) {
       await machine.sleep(dice.whole(50, 9_000))
@@ -82,6 +83,7 @@ async function request(world: World, machine: Machine, name: string): Promise<vo
     const used = dice.whole(1, Math.ceil(ours * 0.6))
     const usage = dice.chance(0.15) ? null : { input: used, cachedInput: Math.floor(used / 2), output: Math.ceil(used / 4) }
     await settle(machine, store, id, usage)
+    if (witness.requests.get(id)?.open) witness.say(`request ${id} was answered settled, and is not`)
     flight(false)
   } finally {
     // Its outcome was never learned: the sweep may release what it reserved.

@@ -1,0 +1,133 @@
+/** What the sweeps cost that run all the time, in an empty store and beside many finished tasks, which they must not look at. */
+import { randomUUID } from 'node:crypto'
+import { MongoClient } from 'mongodb'
+import { openStore, type Store } from '../../src/store/store.ts'
+import type { TaskDoors } from '../../src/tasks/doors.ts'
+import { sweepSubscriptions, sweepTasks } from '../../src/tasks/sweep.ts'
+import type { Task } from '../../src/tasks/task.ts'
+import type { Apart, Choice } from '../distributed.ts'
+import { tenant } from '../plans.ts'
+import { median, percentile } from '../statistics.ts'
+import type { Table } from '../table.ts'
+
+const TENANTS = 20
+const DAY_MS = 24 * 3600 * 1000
+/** Over so long the finished tasks are spread. */
+const AGE_MS = 30 * DAY_MS
+const AT_ONCE = 2000
+const TIMES = 30
+/** As the worker removes what is old enough. */
+const REMOVED = 500
+const REMOVALS = 5
+
+type Measured = Map<string, number[]>
+type Doc = Record<string, unknown> & { _id: string }
+
+/** Runs in a database of its own, without any other process at work in it. `finished` is how many tasks it is filled with. */
+export async function sweeping({ servers }: Apart, { finished }: Choice): Promise<Table> {
+  const name = `bench-${randomUUID()}`
+  const client = await new MongoClient(servers.mongodb).connect()
+  const store = await openStore(`${servers.mongodb.replace(/\/$/, '')}/${name}`)
+  try {
+    const empty = await measure(store)
+    const fillMs = await fill(store, client, name, finished)
+    const full = await measure(store)
+    full.set(`removing ${REMOVED} of the oldest`, await each(REMOVALS, () => store.removeTasks(Date.now() - AGE_MS / 2, REMOVED)))
+    const both = (measured: Measured, what: string) => {
+      const ms = measured.get(what)
+      return ms ? `${median(ms).toFixed(1)} / ${percentile(ms, 1).toFixed(1)}` : ''
+    }
+    return {
+      title: `Sweeps on MongoDB beside ${finished.toLocaleString('en')} finished tasks (milliseconds, median / longest of ${TIMES})`,
+      head: ['', 'empty store', 'filled'],
+      rows: [...full.keys()].map((what) => [what, both(empty, what), both(full, what)]),
+      note: `${TENANTS} tenants, tasks of ${AGE_MS / DAY_MS} days, filled in ${(fillMs / 1000).toFixed(0)} s.`,
+    }
+  } finally {
+    await store.close()
+    await client.db(name).dropDatabase()
+    await client.close()
+  }
+}
+
+/** What a worker does once a second, and every fifteen seconds; nothing is due. */
+async function measure(store: Store): Promise<Measured> {
+  const quiet = { info() {}, warn() {}, error() {} }
+  const doors: TaskDoors = { store, clock: Date.now, uuid: randomUUID, random: Math.random, ring() {}, moved() {}, link: () => '', log: quiet }
+  return new Map([
+    ['tasks that are due (every second)', await each(TIMES, () => sweepTasks(doors))],
+    ['counting open tasks (every second)', await each(TIMES, () => store.openTasks())],
+    ['holds and periods (every 15 s)', await each(TIMES, () => sweepSubscriptions(doors))],
+    ['nothing to remove (every minute)', await each(TIMES, () => store.removeTasks(Date.now() - 2 * AGE_MS, REMOVED))],
+  ])
+}
+
+async function each(times: number, work: () => Promise<unknown>): Promise<number[]> {
+  const taken: number[] = []
+  for (let n = 0; n < times; n++) {
+    const sinceMs = performance.now()
+    await work()
+    taken.push(performance.now() - sinceMs)
+  }
+  return taken
+}
+
+/** Stores one finished task by the adapter, and the others as copies of its document. Answers how long that took. */
+async function fill(store: Store, client: MongoClient, name: string, count: number): Promise<number> {
+  const sinceMs = performance.now()
+  const { task } = await store.createTask(finishedTask(randomUUID()))
+  const tasks = client.db(name).collection<Doc>('tasks')
+  const model = await tasks.findOne({ _id: task.id })
+  if (!model) throw new Error('the adapter keeps its tasks elsewhere')
+  const now = Date.now()
+  for (let n = 1; n < count; n += AT_ONCE) {
+    const some = Array.from({ length: Math.min(AT_ONCE, count - n) }, (_, more): Doc => {
+      const createdAt = Math.floor(now - AGE_MS + ((n + more) * AGE_MS) / count)
+      const owner = tenant((n + more) % TENANTS)
+      return { ...model, _id: idAt(createdAt), tenant: owner, subscription: `${owner}/plan`, createdAt, startedAt: createdAt + 20, endedAt: createdAt + 50 }
+    })
+    await tasks.insertMany(some, { ordered: false })
+    if (Math.floor(n / 100_000) !== Math.floor((n + AT_ONCE) / 100_000)) process.stderr.write(`  ${n + some.length} finished tasks …\n`)
+  }
+  return performance.now() - sinceMs
+}
+
+/** A UUID v7. */
+function idAt(ms: number): string {
+  const time = ms.toString(16).padStart(12, '0')
+  return `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`
+}
+
+function finishedTask(id: string): Task {
+  const now = Date.now()
+  const result = { file: `${id}-1`, contentType: 'image/png', bytes: 68, width: 1024, height: 1024, durationMs: null, expiresAt: now + 7 * DAY_MS }
+  return {
+    id,
+    tenant: tenant(0),
+    subscription: `${tenant(0)}/plan`,
+    keyId: randomUUID(),
+    keyVersionId: `${randomUUID()}-0`,
+    object: 'generation',
+    verb: 'image',
+    input: { kind: 'image', prompt: 'A lighthouse at dawn', size: '1024x1024' },
+    webhookUrl: null,
+    metadata: {},
+    idempotency: null,
+    price: { verb: 'image', micro: 10_000, per: 'Job' },
+    estimatedCost: 10_000,
+    maxAttempts: 3,
+    state: 'completed',
+    epoch: 1,
+    progress: 100,
+    attempts: 1,
+    lostLeases: 0,
+    outcome: { outcome: 'completed', cost: 10_000, result },
+    actualCost: 10_000,
+    refundAmount: 0,
+    createdAt: now,
+    startedAt: now,
+    endedAt: now,
+    sweepAt: null,
+    outbox: [],
+  }
+}

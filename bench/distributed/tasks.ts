@@ -1,0 +1,122 @@
+/** Media tasks over Kafka and MongoDB with an engine that makes nothing: how many, how fast they are accepted, and how fast a ring is answered by a claim. */
+import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import { Kafka, logLevel } from 'kafkajs'
+import { MongoClient } from 'mongodb'
+import type { Apart, Choice, Deployment } from '../distributed.ts'
+import { steadily } from '../load.ts'
+import { media } from '../plans.ts'
+import { imageBytes } from '../requests.ts'
+import type { Servers } from '../servers.ts'
+import { median, percentile, spread } from '../statistics.ts'
+import type { Table } from '../table.ts'
+import { complete, CONNECTIONS, TASKS, WARM_TASKS } from '../tasks.ts'
+
+const ROLES = ['controller', 'gateway', 'worker', 'dispatcher'] as const
+const SETTINGS = { PLUGINS: join(import.meta.dirname, '../noop.ts'), ENGINES: 'engines.yaml', WORKER_SLOTS: '32' }
+const TENANTS = [1, 20]
+/** A rate that leaves every process mostly idle. */
+const STEADY = { connections: 16, perSecond: 25, count: 500 }
+const LONGEST_MS = 30_000
+
+type Round = { completed: number; accepted: number; gatewayMs: number; workerMs: number }
+/** Milliseconds, one for each task: until its creation was answered; from its ring to its claim; from creation to its end. */
+type Steady = { createdMs: number[]; claimedMs: number[]; endedMs: number[] }
+
+/** Each round is a program of its own on an empty database. */
+export async function tasksApart({ start, servers }: Apart, { rounds }: Choice): Promise<Table[]> {
+  const shapes = TENANTS.map((tenants) => ({ tenants, bursts: [] as Round[], steady: [] as Steady[] }))
+  for (let round = 0; round < rounds; round++) {
+    for (const { tenants, bursts, steady } of shapes) {
+      const deployment = await start(media(tenants), ROLES, SETTINGS)
+      bursts.push(await burst(deployment))
+      steady.push(await steadyRate(deployment, servers))
+      await deployment.stop()
+    }
+  }
+  const rate = (bursts: Round[]) => bursts.map(({ completed }) => completed)
+  const of = (bursts: Round[], which: keyof Round) => median(bursts.map((one) => one[which]))
+  const both = (steady: Steady[], which: keyof Steady) => [0.5, 0.99].map((share) => median(steady.map((one) => percentile(one[which], share))).toFixed(1)).join(' / ')
+  return [
+    {
+      title: `Media tasks over Kafka and MongoDB with a no-op engine (${TASKS} tasks, ${CONNECTIONS} clients; one gateway, one worker with ${SETTINGS.WORKER_SLOTS} slots)`,
+      head: ['tenants', 'completed', 'by round', 'accepted meanwhile', 'CPU a task, gateway', 'worker'],
+      rows: shapes.map(({ tenants, bursts }) => [
+        tenants, `${of(bursts, 'completed').toFixed(0)}/s`, spread(rate(bursts)), `${of(bursts, 'accepted').toFixed(0)}/s`,
+        `${of(bursts, 'gatewayMs').toFixed(1)} ms`, `${of(bursts, 'workerMs').toFixed(1)} ms`,
+      ]),
+    },
+    {
+      title: `The same at a steady ${STEADY.perSecond} tasks a second (milliseconds, p50 / p99)`,
+      head: ['tenants', 'creation answered', 'published → claimed', 'created → completed'],
+      rows: shapes.map(({ tenants, steady }) => [tenants, both(steady, 'createdMs'), both(steady, 'claimedMs'), both(steady, 'endedMs')]),
+    },
+  ]
+}
+
+async function burst({ of, keys }: Deployment): Promise<Round> {
+  const [[gateway], [worker]] = [of('gateway'), of('worker')]
+  if (!gateway || !worker) throw new Error('there is no gateway or no worker')
+  await complete(gateway.url, keys, WARM_TASKS, 0)
+  const before = { gatewayMs: gateway.cpuMs(), workerMs: worker.cpuMs() }
+  const { acceptedMs, completedMs } = await complete(gateway.url, keys, TASKS, WARM_TASKS)
+  return {
+    completed: (TASKS * 1000) / completedMs,
+    accepted: (TASKS * 1000) / acceptedMs,
+    gatewayMs: (gateway.cpuMs() - before.gatewayMs) / TASKS,
+    workerMs: (worker.cpuMs() - before.workerMs) / TASKS,
+  }
+}
+
+/** The tenants take turns. What became of each task is read from the store and the broker afterwards, and disturbs nobody. */
+async function steadyRate({ of, keys, settings }: Deployment, servers: Servers): Promise<Steady> {
+  const sinceMs = Date.now()
+  const url = of('gateway')[0]?.url ?? ''
+  const [first = '', ...others] = keys
+  const taken = await steadily({ url, bytes: [imageBytes(first), ...others.map(imageBytes)] }, { status: 202, end: '}' }, STEADY)
+  const client = await new MongoClient(settings['STORE_URL'] ?? '').connect()
+  const tasks = client.db().collection<{ _id: string; createdAt: number; startedAt: number; endedAt: number | null }>('tasks')
+  const mine = { createdAt: { $gte: sinceMs } }
+  const begunMs = performance.now()
+  while ((await tasks.countDocuments({ ...mine, state: 'completed' })) < STEADY.count) {
+    if (performance.now() - begunMs > LONGEST_MS) throw new Error('tasks were not completed in half a minute')
+    await pause(100)
+  }
+  const ended = await tasks.find(mine).toArray()
+  await client.close()
+  const rungAt = await rings(servers.brokers, new URL(settings['BROKER_URL'] ?? '').searchParams.get('topicPrefix') ?? '')
+  return {
+    createdMs: taken.map(({ ms }) => ms),
+    claimedMs: ended.flatMap(({ _id, startedAt }) => startedAt - (rungAt.get(_id) ?? Number.NaN)).filter((ms) => !Number.isNaN(ms)),
+    endedMs: ended.map(({ createdAt, endedAt }) => (endedAt ?? Number.NaN) - createdAt),
+  }
+}
+
+/** When each task was rung first, by the clock of who rang: Kafka keeps it with the message. */
+async function rings(brokers: string, prefix: string): Promise<Map<string, number>> {
+  const topic = `${prefix}image`
+  const kafka = new Kafka({ brokers: brokers.split(','), logLevel: logLevel.NOTHING })
+  const admin = kafka.admin()
+  await admin.connect()
+  const ends = await admin.fetchTopicOffsets(topic)
+  await admin.disconnect()
+  const left = new Map(ends.filter(({ low, high }) => low !== high).map(({ partition, high }) => [partition, Number(high) - 1]))
+  const rung = new Map<string, number>()
+  const consumer = kafka.consumer({ groupId: `bench-${randomUUID()}` })
+  const all = Promise.withResolvers<void>()
+  await consumer.connect()
+  await consumer.subscribe({ topics: [topic], fromBeginning: true })
+  await consumer.run({
+    autoCommit: false,
+    eachMessage: async ({ partition, message }) => {
+      const id = String(message.key)
+      if (!rung.has(id)) rung.set(id, Number(message.timestamp))
+      if (Number(message.offset) >= (left.get(partition) ?? Infinity)) left.delete(partition)
+      if (left.size === 0) all.resolve()
+    },
+  })
+  await all.promise
+  await consumer.disconnect()
+  return rung
+}

@@ -1,0 +1,189 @@
+/** Several processes of a role: what one is told all obey, a tenant's backlog is nobody else's, and whoever comes late is refused. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import type { Role } from '../../src/config.ts'
+import { openStore } from '../../src/store/store.ts'
+import { task as taskOf } from '../contracts/store/acme.ts'
+import { openReceiver } from '../fakes/receiver.ts'
+import { need } from '../servers/client.ts'
+import { skewed } from '../servers/faketime.ts'
+import { kafka } from '../servers/kafka.ts'
+import { mongodb } from '../servers/mongodb.ts'
+import { burst, gatewaysOf, outcome, tallied } from './burst.ts'
+import { at, chat, get, type Json } from './calls.ts'
+import { openSite, type Site } from './deployment.ts'
+import { eventually } from './eventually.ts'
+import { apiKey, codingPlan, declare, mediaPlan } from './manifests.ts'
+import { PROGRAM, type Process, type Program } from './program.ts'
+import { run } from './run.ts'
+import { SIDE_TIMEOUT_MS } from './sides.ts'
+
+const IMAGE = { kind: 'image', prompt: 'a lighthouse', size: '64x64' }
+/** The same as the store has it. */
+const SMALL = { prompt: 'a lighthouse', width: 64, height: 64, durationMs: null, seed: null, format: 'png' }
+/** Takes long enough to be stopped in its midst. */
+const FILM = { kind: 'video', prompt: 'a lighthouse', size: '1280x720', duration_seconds: 3 }
+
+t.setTimeout(SIDE_TIMEOUT_MS)
+
+type Options = { roles: Role[]; env?: Record<string, string>; manifests?: object[] }
+type Started = { site: Site; folder: string; program: Program; join(role: Role, env?: Record<string, string>): Promise<Process> }
+
+/** A site with a plan and a key of each product. Null after having skipped. */
+async function startFor(t: Test, { roles, env = {}, manifests = [] }: Options): Promise<Started | null> {
+  const [store, brokers] = [await mongodb(t), await kafka(t)]
+  if (store === null || brokers === null) return null
+  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  const site = openSite({ mongodb: store, brokers })
+  t.teardown(async () => {
+    await site.close()
+    await rm(folder, { recursive: true, force: true })
+  })
+  await declare(folder, 'studio', mediaPlan('studio'), apiKey('media', 'studio'), ...manifests)
+  await declare(folder, 'coder', codingPlan('coder'), apiKey('coding', 'coder'))
+  const program = await site.start({ folder, roles, env })
+  t.teardown(() => program.kill())
+  return {
+    site,
+    folder,
+    program,
+    async join(role, more = {}) {
+      const one = await site.join(folder, role, { ...env, ...more })
+      t.teardown(() => one.kill())
+      return one
+    },
+  }
+}
+
+/** Looks until the task is in this state, however long that takes. */
+async function reaches(program: Program, key: string, task: Json, status: string): Promise<Json> {
+  for (;;) {
+    const { body } = await get(program, key, `/api/v1/generations/${String(at(task, 'id'))}`)
+    if (at(body, 'status') === status) return body
+    await pause(50)
+  }
+}
+
+t.test('a plan that is suspended, and a key that is revoked, is refused by every gateway from the first refusal on', async (t) => {
+  const started = await startFor(t, { roles: ['controller', 'gateway', 'gateway', 'gateway'] })
+  if (!started) return
+  const { program, folder } = started
+  const [first, ...others] = gatewaysOf(program)
+  if (!first) throw new Error('no gateway')
+  const keys = { coding: await program.key('coding'), media: await program.key('media') }
+  const ask = {
+    coding: async (gateway: Program) => (await chat(gateway, keys.coding)).status,
+    media: async (gateway: Program) => (await outcome(gateway, keys.media, '/api/v1/generations', IMAGE)).status,
+  }
+  for (const gateway of [first, ...others]) t.same([await ask.coding(gateway), await ask.media(gateway)], [200, 202], 'all know the keys')
+
+  const becomes = async (status: number) => {
+    for (const product of ['coding', 'media'] as const) {
+      await eventually(`the first ${status}`, async () => ((await ask[product](first)) === status ? true : null))
+      for (const gateway of others) t.equal(await ask[product](gateway), status, product)
+    }
+  }
+  const write = async (state: Record<string, string>, key: Record<string, string>) => {
+    await declare(folder, 'coder', codingPlan('coder', state), apiKey('coding', 'coder', key))
+    await declare(folder, 'studio', mediaPlan('studio', state), apiKey('media', 'studio', key))
+  }
+  await write({ state: 'Suspended' }, {})
+  await becomes(403)
+  await write({}, {})
+  for (const gateway of [first, ...others]) await eventually('service', async () => ((await ask.coding(gateway)) === 200 ? true : null))
+  await write({}, { state: 'Revoked' })
+  await becomes(401)
+})
+
+t.test("the single task of a tenant waits for no more than a run behind ten tenants with 1,000 tasks each", async (t) => {
+  const tenants = Array.from({ length: 10 }, (_, n) => `tenant-${n}`)
+  const plans = tenants.map((namespace) => ({ ...mediaPlan('backlog', { requestsPerMinute: 1_000_000 }, { maxQueuedTasks: 1000, maxConcurrentTasks: 100 }), metadata: { name: 'backlog', namespace } }))
+  const started = await startFor(t, { roles: ['controller', 'gateway'], manifests: plans })
+  if (!started) return
+  const { site, folder, program } = started
+  const key = await program.key('media')
+  const store = await openStore((await site.settings(folder))['STORE_URL'] ?? '')
+  t.teardown(() => store.close())
+  for (const [n, tenant] of tenants.entries()) {
+    const subscription = `${tenant}/backlog`
+    const { keysVersion } = await eventually('the plan', () => store.subscription(subscription))
+    const facts = { tenant, subscription, state: 'queued', createdAt: Date.now(), sweepAt: null, webhookUrl: null, verb: 'image', input: SMALL } as const
+    const queued = Array.from({ length: 1000 }, (_, i) => taskOf(n * 1000 + i, facts))
+    // Of the rest nobody sees more than their places in the queue before the test is over.
+    await Promise.all(queued.slice(0, 20).map((one) => store.createTask(one)))
+    const held = await Promise.all(queued.map(({ id, estimatedCost: amount }) => store.change(subscription, { op: 'hold', task: id, kind: 'image', amount, keyId: 'none', keyCap: null, keysVersion }, Date.now())))
+    t.ok(held.every(({ outcome }) => outcome === 'held'), tenant)
+  }
+  await started.join('worker', { WORKER_SLOTS: '1' })
+  const ran = async () => {
+    const tasks = await Promise.all(tenants.map((tenant) => store.tasks(tenant, { object: 'generation', verb: null, states: null, createdAfter: null, createdBefore: null }, null, 1000)))
+    return tasks.flat().filter(({ startedAt }) => startedAt !== null).map(({ startedAt }) => startedAt ?? 0)
+  }
+  await eventually('the backlog to be worked on', async () => ((await ran()).length > 2 ? true : null))
+  const { body: single } = await outcome(program, key, '/api/v1/generations', IMAGE)
+  await reaches(program, key, single, 'completed')
+  const mine = await store.task('acme', String(at(single, 'id')))
+  const before = (await ran()).filter((startedAt) => startedAt > (mine?.createdAt ?? 0) && startedAt < (mine?.startedAt ?? 0))
+  // It was between its creation and its queue when one began, at most.
+  t.ok(before.length <= 1, `${before.length} of others began while it waited`)
+})
+
+t.test('a worker that was stopped in the midst of a run, and wakes when its lease is over, ends nothing and is charged for nothing', async (t) => {
+  const started = await startFor(t, { roles: ['controller', 'gateway'], env: { TASK_LEASE_SECONDS: '1' } })
+  if (!started) return
+  const { program, join: joinAs } = started
+  const key = await program.key('media')
+  const stopped = await joinAs('worker')
+  const { body: film } = await outcome(program, key, '/api/v1/generations', FILM)
+  await reaches(program, key, film, 'processing')
+  process.kill(stopped.pid, 'SIGSTOP')
+  const other = await joinAs('worker')
+  const done = await reaches(program, key, film, 'completed')
+  const { burned } = (await get(program, key, '/api/v1/usage')).body as { burned: string }
+  t.equal(burned, at(done, 'actual_cost'))
+  await other.stop()
+  process.kill(stopped.pid, 'SIGCONT')
+  // It runs the next one, so that it is known to be awake.
+  const { body: image } = await outcome(program, key, '/api/v1/generations', IMAGE)
+  const next = await reaches(program, key, image, 'completed')
+  t.notOk(stopped.log.some((line) => line.includes(String(at(film, 'id'))) && line.includes('"outcome":"completed"')), 'the run came to nothing')
+  const { body: now } = await get(program, key, `/api/v1/generations/${String(at(film, 'id'))}`)
+  t.equal(at(now, 'completed_at'), at(done, 'completed_at'))
+  t.equal(at(now, 'actual_cost'), at(done, 'actual_cost'))
+  t.match((await get(program, key, '/api/v1/usage')).body, { held: '0.0000', burned: (Number(burned) + Number(at(next, 'actual_cost'))).toFixed(4) })
+})
+
+t.test('replicas whose clocks are ten seconds apart serve, charge and deliver as others do, and say so', async (t) => {
+  const library = need(t, 'libfaketime')
+  if (library === null) return
+  const receiver = await openReceiver()
+  t.teardown(() => receiver.close())
+  const started = await startFor(t, { roles: ['controller', 'gateway', 'worker', 'dispatcher'], env: { EGRESS_ALLOW: '127.0.0.1/32' } })
+  if (!started) return
+  const { site, folder, program, join: joinAs } = started
+  const ahead = await Promise.all((['gateway', 'worker', 'dispatcher'] as const).map((role) => joinAs(role, { PORT: '0', ...skewed(library, 10) })))
+  const keys = { media: await program.key('media'), coding: await program.key('coding') }
+  const places = [program, { ...program, url: ahead[0]?.url ?? '' }]
+  const created = await burst(40, 4, (index) => outcome(places[index % 2] as Program, keys.media, '/api/v1/generations', { ...IMAGE, webhook_url: `${receiver.url}/hook` }))
+  t.same(tallied(created), { '202': 40 })
+  const chats = await burst(20, 4, (index) => chat(places[index % 2] as Program, keys.coding))
+  t.ok(chats.every(({ status }) => status === 200))
+  const done = []
+  for (const { body } of created) done.push(await reaches(program, keys.media, body, 'completed'))
+  const charged = done.reduce<number>((sum, task) => sum + Number(at(task, 'actual_cost')), 0)
+  t.match((await get(program, keys.media, '/api/v1/usage')).body, { held: '0.0000', burned: charged.toFixed(4) })
+  const heard = () => new Set(receiver.received.map(({ rawBody }) => at(JSON.parse(String(rawBody)), 'data', 'task_id')))
+  while (heard().size < created.length) await receiver.arrived(receiver.received.length + 1)
+
+  for (const [one, seconds] of [...program.processes.map((one) => [one, 0] as const), ...ahead.map((one) => [one, -10] as const)]) {
+    const metrics = await (await fetch(`${one.opsUrl}/metrics`)).text()
+    const seen = Number(/^tollgate_clock_skew_seconds (\S+)/m.exec(metrics)?.[1])
+    t.ok(Math.abs(seen - seconds) < 4, `${one.role}: ${seen}`)
+    t.equal(one.log.some((line) => line.includes('more than 5 s apart')), seconds !== 0, one.role)
+  }
+  const verified = await run(process.execPath, [PROGRAM, 'verify'], { cwd: folder, env: await site.settings(folder) })
+  t.equal(verified.code, 0, verified.stdout)
+})

@@ -1,0 +1,68 @@
+/** What operators see: readiness by door, and clocks that differ. */
+import fastify, { type FastifyInstance } from 'fastify'
+import pino from 'pino'
+import { Registry } from 'prom-client'
+import t, { type Test } from 'tap'
+import { openOps } from '../../plugins/ops/listener.ts'
+import ops from '../../plugins/ops/ops.ts'
+import type { Broker } from '../../src/broker/broker.ts'
+import { Unavailable } from '../../src/errors.ts'
+import type { Files } from '../../src/files/files.ts'
+import type { Store } from '../../src/store/store.ts'
+
+type Doors = { clock: () => Promise<number>; broker?: Pick<Broker, 'health'>; files?: Pick<Files, 'stat'> }
+
+/** The plugin over doors that answer as the test says, and the listener that asks it. */
+async function openFor(t: Test, { clock, broker, files }: Doors) {
+  const lines: string[] = []
+  const log = pino({ level: 'warn' }, { write: (line) => void lines.push(line) })
+  const app: FastifyInstance = fastify({ loggerInstance: log as FastifyInstance['log'] })
+  const registry = new Registry()
+  app.decorate('clock', () => 1_000_000)
+  app.decorate('store', { clock } as Store)
+  if (broker) app.decorate('broker', broker as Broker)
+  if (files) app.decorate('files', files as Files)
+  await app.register(ops, { registry })
+  await app.ready()
+  const listener = await openOps({ host: '127.0.0.1', port: 0, log: app.log, checks: () => Promise.all(app.checks.map((check) => check())) })
+  t.teardown(async () => {
+    await listener.close()
+    await app.close()
+  })
+  const readyz = async () => {
+    const response = await fetch(`${listener.url}/readyz`)
+    return { status: response.status, said: (await response.json()) as { status: string; checks: unknown[] } }
+  }
+  return { readyz, lines, metrics: () => registry.metrics() }
+}
+
+const SAME = async () => 1_000_000
+const away = () => Promise.reject(new Unavailable('store', new Error('connect ECONNREFUSED')))
+
+t.test('ready is said of the doors that a role has, each by its name', async (t) => {
+  const { readyz } = await openFor(t, { clock: SAME, broker: { health: () => ({ ok: true, detail: 'in this process' }) }, files: { stat: async () => null } })
+  t.match(await readyz(), { status: 200, said: { status: 'ready', checks: [{ name: 'store', ok: true }, { name: 'broker', ok: true }, { name: 'files', ok: true }] } })
+  const { readyz: alone } = await openFor(t, { clock: SAME })
+  t.same((await alone()).said.checks, [{ name: 'store', ok: true, detail: 'it answers' }])
+})
+
+t.test('a store that is away makes a process not ready, and the reason is told', async (t) => {
+  const { readyz } = await openFor(t, { clock: away })
+  t.match(await readyz(), { status: 503, said: { status: 'not ready', checks: [{ name: 'store', ok: false, detail: 'connect ECONNREFUSED' }] } })
+})
+
+t.test('a doorbell or a place for results that is away is told, and stops nothing', async (t) => {
+  const { readyz, metrics } = await openFor(t, { clock: SAME, broker: { health: () => ({ ok: false, detail: 'no broker' }) }, files: { stat: away } })
+  t.match(await readyz(), { status: 200, said: { status: 'degraded', checks: [{ ok: true }, { name: 'broker', ok: true, degraded: true, detail: /^no broker; / }, { name: 'files', ok: true, degraded: true }] } })
+  const text = await metrics()
+  for (const line of ['tollgate_check_ok{check="store"} 1', 'tollgate_check_ok{check="broker"} 0', 'tollgate_check_ok{check="files"} 0']) t.match(text, line)
+})
+
+t.test('a store whose clock is more than five seconds from ours is told once, and measured', async (t) => {
+  const { lines, metrics } = await openFor(t, { clock: async () => 1_010_000 })
+  t.match(await metrics(), 'tollgate_clock_skew_seconds 10')
+  t.equal(lines.filter((line) => line.includes('more than 5 s apart')).length, 1)
+  const near = await openFor(t, { clock: async () => 1_004_000 })
+  t.match(await near.metrics(), 'tollgate_clock_skew_seconds 4')
+  t.same(near.lines, [])
+})

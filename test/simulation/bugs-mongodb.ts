@@ -1,0 +1,56 @@
+/** Bugs in the adapter of MongoDB that the simulation over a real server must find; as `bugs.ts`. Most are what a transaction would have forgiven. */
+import type { Bug } from './bugs.ts'
+
+const STORE = 'src/store/mongodb'
+
+export const MONGODB_BUGS: Bug[] = [
+  {
+    name: 'a document is replaced whatever its version',
+    file: `${STORE}/subscriptions.ts`, story: 'media', within: 20,
+    from: '{ _id: record.id, version: expected }',
+    to: '{ _id: record.id }',
+  },
+  {
+    name: 'a conflict is taken for a success',
+    file: `${STORE}/subscriptions.ts`, story: 'coding', within: 20,
+    from: `return matchedCount === 1 ? 'replaced' : 'conflict'`,
+    to: `return matchedCount >= 0 ? 'replaced' : 'conflict'`,
+  },
+  {
+    name: 'two tasks may have one Idempotency-Key',
+    file: `${STORE}/tasks.ts`, story: 'media', within: 20,
+    from: 'unique: true',
+    to: 'unique: false',
+  },
+  {
+    name: 'the epoch of a guard is ignored',
+    file: `${STORE}/tasks.ts`, story: 'media', within: 40,
+    from: '...(epoch !== undefined && { epoch }),',
+    to: '',
+  },
+  {
+    name: 'an outbox is cleared before its deliveries are there',
+    file: `${STORE}/tasks.ts`, story: 'media', within: 100,
+    from: '    await deliveries.add(made)\n    const cleared = await tasks.updateOne({ _id: id }, { $set: { outbox: [], sweepAt: null } })\n',
+    to: '    const cleared = await tasks.updateOne({ _id: id }, { $set: { outbox: [], sweepAt: null } })\n    await deliveries.add(made)\n',
+  },
+  {
+    name: 'deliveries that are there already are not told to their lanes again',
+    file: `${STORE}/deliveries.ts`, story: 'media', within: 200,
+    from: '        await Promise.all(made.map((delivery) => add(collection, { ...stored(delivery), claimableAt: claimableAt(delivery) })))\n        await lanes.tell(made)\n',
+    to: `        const added = await Promise.all(made.map((delivery) => add(collection, { ...stored(delivery), claimableAt: claimableAt(delivery) })))
+        await lanes.tell(made.filter((_, n) => added[n] === 'added'))\n`,
+  },
+  {
+    name: 'a delivery is claimed under any epoch',
+    file: `${STORE}/claims.ts`, story: 'media', within: 100,
+    from: '_id: id, epoch, nextAttemptAt, leaseUntil: delivery.leaseUntil, state:',
+    to: '_id: id, state:',
+  },
+  {
+    name: 'what was released already is not told to its lane again',
+    file: `${STORE}/deliveries.ts`, story: 'media', within: 400,
+    from: `const pending = released ?? (await collection.findOne({ _id: id, state: 'pending', attempts: { $size: 0 } }))`,
+    to: 'const pending = released',
+  },
+]
