@@ -23,7 +23,8 @@ const USAGE = `npm run bench -- [options]
   --pin             gateways on the first core, the model and the clients on the second (needs taskset)
 `
 
-const PARTS: Record<string, (stage: Stage, choice: Choice) => Promise<Table | Table[]>> = { coding, latency, idle, tasks, start: startUp, distributed, profile }
+type Part = (stage: Stage, choice: Choice) => Promise<Table | Table[]> | AsyncIterable<Table>
+const PARTS: Record<string, Part> = { coding, latency, idle, tasks, start: startUp, distributed, profile }
 
 const { values } = parseArgs({
   options: {
@@ -54,11 +55,17 @@ async function measure(): Promise<void> {
     process.stdout.write(`${surroundings()}\n\n`)
     for (const part of chosen) {
       process.stderr.write(`${part} …\n`)
-      for (const table of [await PARTS[part]?.(stage, choice)].flat()) if (table) process.stdout.write(`${markdown(table)}\n`)
+      for await (const table of tablesOf(PARTS[part]?.(stage, choice))) process.stdout.write(`${markdown(table)}\n`)
     }
   } finally {
     await stage.close()
   }
+}
+
+/** A part of several programs tells of each when it is done. */
+async function* tablesOf(measured: ReturnType<Part> | undefined): AsyncGenerator<Table> {
+  if (measured && Symbol.asyncIterator in measured) yield* measured
+  else for (const table of [(await measured) ?? []].flat()) yield table
 }
 
 function surroundings(): string {

@@ -34,18 +34,20 @@ export type Deployment = {
 const LONGEST_KEY_MS = 30_000
 
 /** Answers nothing, after a line that says so, where the servers are not installed. */
-export async function distributed(stage: Stage, choice: Choice): Promise<Table[]> {
+export async function* distributed(stage: Stage, choice: Choice): AsyncGenerator<Table> {
   const missing = lacking()
   if (missing.length > 0) {
     process.stdout.write(`The distributed side was not measured: its servers are not installed, \`npm run servers ${missing.join(' ')}\` has them.\n\n`)
-    return []
+    return
   }
   const servers = await openServers()
   const site = openSite(servers)
   try {
     process.stdout.write(`The distributed side ran on ${servers.what}, on the same cores.\n\n`)
     const apart: Apart = { stage, servers, start: (...program) => start(stage, site, ...program) }
-    return [await codingApart(apart, choice), ...(await tasksApart(apart, choice)), await sweeping(apart, choice)]
+    yield await codingApart(apart, choice)
+    yield* await tasksApart(apart, choice)
+    yield await sweeping(apart, choice)
   } finally {
     await site.close()
     await servers.stop()

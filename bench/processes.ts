@@ -34,12 +34,12 @@ export type Program = {
 }
 
 const ROOT = join(import.meta.dirname, '..')
-const LONGEST_START_MS = 60_000
+const LONGEST_START_MS = 120_000
 const LONGEST_STOP_MS = 20_000
 /** /proc counts in hundredths of a second. */
 const TICK_MS = 10
 
-/** Starts a program and waits until it is ready. It hears of its ports as PORT and OPS_PORT. Rejects when it is not ready in a minute. */
+/** Starts a program and waits until it is ready. It hears of its ports as PORT and OPS_PORT. Rejects when it is not ready in two minutes. */
 export async function start({ script, flags = [], args = [], env, output, folder, ready, core }: Program): Promise<Process> {
   const [port, opsPort] = [await freePort(), await freePort()]
   const file = openSync(output, 'a')

@@ -149,7 +149,7 @@ if (!missing(t, ['helm'])) {
     t.same(found(all, 'Role/gate-lease').rules[1].resourceNames, ['gate-controller'])
   })
 
-  t.test('the program takes the address of a namespaced installation', { todo: 'src/config.ts refuses kubernetes: with parameters' }, async (t) => {
+  t.test('the program takes the address of a namespaced installation', async (t) => {
     const { env } = found(await objects('namespaced'), 'Deployment/gate-controller').spec.template.spec.containers[0]
     const { value } = env.find(({ name }: Answered) => name === 'RESOURCES_URL')
     const given = { STORE_URL: 'mongodb://mongodb', SEALING_KEY_FILE: '/key', ENGINES: '/engines', RESOURCES_URL: value }

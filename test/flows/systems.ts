@@ -50,36 +50,68 @@ export const openEmbedded: OpenSystem = async ({ folder, env }) => {
 /** Two of everything that may be there twice, and servers of its own. */
 const ROLES = ['controller', 'gateway', 'gateway', 'worker', 'worker', 'dispatcher', 'dispatcher'] as const
 
+const MOST_STARTS = 5
+
+/** As a supervisor does: again and again. A controller that could not renew its lease in time ends by itself, and must. */
+async function persistently<T>(start: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await start()
+    } catch (error) {
+      if (tries === MOST_STARTS) throw error
+    }
+  }
+}
+
+function isAlive({ pid }: Process): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch {
+    return false
+  }
+}
+
 export const openDistributed: OpenSystem = async ({ folder, env, random }) => {
   const [store, broker] = await Promise.all([startMongodb(), startKafka()])
   const servers = { MongoDB: store, Kafka: broker }
   const site: Site = openSite({ mongodb: store.url, brokers: broker.brokers })
   const stopServers = async () => void (await Promise.all([store.stop(), broker.stop()]))
-  const program = await site.start({ folder, env, roles: ROLES }).catch(async (error: unknown) => {
+  const program = await persistently(() => site.start({ folder, env, roles: ROLES })).catch(async (error: unknown) => {
     await stopServers()
     throw error
   })
   const processes: (Process | null)[] = [...program.processes]
   let calls = 0
 
+  async function revive(index: number, dead: Process): Promise<void> {
+    processes[index] = null
+    // A gateway comes back where its clients call it.
+    const port = new URL(dead.url || program.url).port
+    processes[index] = await persistently(() => site.join(folder, dead.role, { ...env, PORT: port }))
+  }
+
+  async function reviveAll(): Promise<void> {
+    await Promise.all(processes.map((one, index) => (one && !isAlive(one) ? revive(index, one) : null)))
+  }
+
   async function strikeProcess(index: number): Promise<string> {
     const dying = processes[index]
     if (!dying) throw new Error('it is struck already')
     processes[index] = null
     await dying.kill()
-    // A gateway comes back where its clients call it.
-    processes[index] = await site.join(folder, dying.role, { ...env, PORT: new URL(dying.url || program.url).port })
+    await revive(index, dying)
     return dying.role
   }
 
   return {
     program() {
-      const gateways = processes.filter((one) => one?.role === 'gateway')
+      const gateways = processes.filter((one) => one?.role === 'gateway' && isAlive(one))
       return gateways[calls++ % gateways.length] ?? null
     },
     key: program.key,
     processes: () => processes.filter((one) => one !== null),
     async strike() {
+      await reviveAll()
       const index = Math.floor(random() * (processes.length + 2))
       if (index < processes.length) return strikeProcess(index)
       const [name, server] = index === processes.length ? (['MongoDB', servers.MongoDB] as const) : (['Kafka', servers.Kafka] as const)
@@ -89,6 +121,7 @@ export const openDistributed: OpenSystem = async ({ folder, env, random }) => {
     },
     settings: await site.settings(folder),
     async stop() {
+      await reviveAll()
       const exits = await Promise.all(processes.map(async (one) => ({ role: one?.role, exit: await one?.stop() })))
       return exits.flatMap(({ role, exit }) => (exit?.code === 0 ? [] : [`${role}: ${exit?.signal ?? exit?.code}`]))
     },

@@ -231,8 +231,8 @@ const codingBugs: Listed[] = [
   {
     name: 'a settled reservation stays',
     file: 'src/subscription/coding.ts', within: 20,
-    from: 'for (const id of Object.keys(settled)) delete reservations[id]',
-    to: '',
+    from: 'reservations: without(account.reservations, (id) => Object.hasOwn(settled, id))',
+    to: 'reservations: account.reservations',
   },
   {
     name: 'a dead process expires what others reserved',

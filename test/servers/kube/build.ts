@@ -1,12 +1,11 @@
 /** Kubernetes and its tools as entries of the cache, built from the Go module proxy. */
-import { cp, mkdir, rm, copyFile, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Entry } from '../cache.ts'
-import { command } from '../command.ts'
 import { go, goProgram, lacksGo } from '../go.ts'
 
 const VERSION = '1.36.3'
-const PROGRAMS = ['kube-apiserver', 'etcd', 'kubectl', 'kube-controller-manager', 'kube-scheduler', 'kubelet', 'kube-proxy']
+const PROGRAMS = ['kube-apiserver', 'etcd', 'kubectl', 'kube-controller-manager']
 
 type Module = { GoMod: string; Dir: string }
 
@@ -39,7 +38,7 @@ async function build(program: string, source: string, folder: string): Promise<v
   await go(['build', '-mod=mod', '-buildvcs=false', '-trimpath', `-ldflags=${ldflags}`, '-o', join(folder, program), path], source)
 }
 
-/** The folder of the program has the layout that KUBEBUILDER_ASSETS promises. The first start on a machine takes about a quarter of an hour. */
+/** The folder of the program has the layout that KUBEBUILDER_ASSETS promises. The first start on a machine takes about ten minutes. */
 const kubernetes: Entry = {
   name: 'kubernetes',
   version: VERSION,
@@ -54,43 +53,9 @@ const kubernetes: Entry = {
   },
 }
 
-/** What a node needs beside Kubernetes: containerd, runc, the network plugins, and images of pause and CoreDNS. */
-const node: Entry = {
-  name: 'kubernetes-node',
-  version: '2.4.2',
-  program: 'bin/containerd',
-  async lacks() {
-    const lacking = await lacksGo()
-    if (lacking !== null) return lacking
-    const message = 'needs Linux with apt-get and dpkg, whose packages of runc and nftables are unpacked'
-    return command('dpkg', ['--version']).then(() => null, () => message)
-  },
-  install: async (folder) => void (await command('bash', [join(import.meta.dirname, 'build-node.sh'), folder], folder)),
-}
-
-/** Its module forbids `go install`: it replaces one of its dependencies. */
-const helmUnittest: Entry = {
-  name: 'helm-unittest',
-  version: '1.1.2',
-  program: 'helm-unittest',
-  lacks: lacksGo,
-  async install(folder) {
-    const { Dir } = await download('github.com/helm-unittest/helm-unittest@v1.1.2', folder)
-    const source = join(folder, 'source')
-    await cp(Dir, source, { recursive: true })
-    await command('chmod', ['-R', 'u+w', source])
-    await go(['build', '-buildvcs=false', '-trimpath', '-ldflags=-s -w', '-o', join(folder, 'helm-unittest'), './cmd/helm-unittest'], source)
-    await copyFile(join(source, 'plugin.yaml'), join(folder, 'plugin.yaml'))
-    await rm(source, { recursive: true })
-  },
-}
-
 export const KUBERNETES: readonly Entry[] = [
   kubernetes,
-  node,
   goProgram('helm', 'helm.sh/helm/v4/cmd/helm', '4.3.1'),
-  helmUnittest,
   goProgram('kubeconform', 'github.com/yannh/kubeconform/cmd/kubeconform', '0.8.0'),
   goProgram('kube-score', 'github.com/zegl/kube-score/cmd/kube-score', '1.20.0'),
-  goProgram('helm-docs', 'github.com/norwoodj/helm-docs/cmd/helm-docs', '1.14.2'),
 ]
