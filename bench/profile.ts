@@ -1,14 +1,17 @@
-/** Where Tollgate's processor time goes under load: V8's sampling profiler over one burst of each kind of request. */
+/** Where Tollgate's processor time goes under load: V8's sampling profiler over one burst of each kind of request, and one of media tasks. */
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { WORKLOADS } from './coding.ts'
 import { asFastAsPossible } from './load.ts'
 import type { Stage } from './stage.ts'
 import type { Table } from './table.ts'
+import { complete, TASKS, WARM_TASKS } from './tasks.ts'
 
 const CONNECTIONS = 32
 const WARM_MS = 3000
 const SHOWN = 30
+const TENANTS = 20
+const FLAGS = ['--cpu-prof', '--cpu-prof-dir=profiles', '--cpu-prof-interval=150']
 
 type Node = { id: number; callFrame: { functionName: string; url: string; lineNumber: number }; children?: number[] }
 type Profile = { nodes: Node[]; startTime: number; samples: number[]; timeDeltas: number[] }
@@ -22,20 +25,37 @@ export async function profile(stage: Stage, { seconds }: { seconds: number }): P
   const tables: Table[] = []
   for (const { name, bytes, expected } of WORKLOADS) {
     const home = `profile-${name}`
-    const tollgate = await stage.tollgate(home, model, { flags: ['--cpu-prof', '--cpu-prof-dir=profiles', '--cpu-prof-interval=150'] })
+    const tollgate = await stage.tollgate(home, model, { flags: FLAGS })
     const target = { url: tollgate.url, bytes: bytes(await stage.key(home)) }
     await asFastAsPossible([target], expected, { connections: CONNECTIONS, ms: WARM_MS })
     const fromUs = nowUs()
     const { count } = await asFastAsPossible([target], expected, { connections: CONNECTIONS, ms: seconds * 1000 })
     const untilUs = nowUs()
     await tollgate.stop()
-    const folder = join(stage.folder, home, 'profiles')
-    const [file = ''] = await readdir(folder)
-    const recorded = JSON.parse(await readFile(join(folder, file), 'utf8')) as Profile
-    tables.push(...tablesOf(name, { nodes: recorded.nodes, samples: busySamples(recorded, fromUs, untilUs), requests: count }))
+    tables.push(...tablesOf(name, await seen(stage, home, { fromUs, untilUs, requests: count })))
   }
   await model.stop()
-  return tables
+  return [...tables, ...(await profileTasks(stage))]
+}
+
+/** As `tasks` measures them, of twenty tenants: one process does all that becomes of a task. */
+async function profileTasks(stage: Stage): Promise<Table[]> {
+  const home = 'profile-tasks'
+  const studio = await stage.studio(home, TENANTS, '32', FLAGS)
+  const keys = await Promise.all(Array.from({ length: TENANTS }, (_, n) => stage.key(home, n)))
+  await complete(studio.url, keys, WARM_TASKS, 0)
+  const fromUs = nowUs()
+  await complete(studio.url, keys, TASKS, WARM_TASKS)
+  const untilUs = nowUs()
+  await studio.stop()
+  return tablesOf('media tasks', await seen(stage, home, { fromUs, untilUs, requests: TASKS }))
+}
+
+async function seen(stage: Stage, home: string, { fromUs, untilUs, requests }: { fromUs: number; untilUs: number; requests: number }): Promise<Seen> {
+  const folder = join(stage.folder, home, 'profiles')
+  const [file = ''] = await readdir(folder)
+  const recorded = JSON.parse(await readFile(join(folder, file), 'utf8')) as Profile
+  return { nodes: recorded.nodes, samples: busySamples(recorded, fromUs, untilUs), requests }
 }
 
 /** The clock that V8 stamps profiles with. */
@@ -84,7 +104,7 @@ function tablesOf(name: string, { nodes, samples, requests }: Seen): Table[] {
       ...(note ? { note } : {}),
     }
   }
-  const note = `${total} samples over ${requests} requests.`
+  const note = `${total} samples over ${requests} requests or tasks.`
   return [
     table(`Profile, ${name}: by function of ours, with what it called in libraries and Node`, ownerOf, note),
     table(`Profile, ${name}: by function at the top of the stack`, (id) => placeOf(byId.get(id))),

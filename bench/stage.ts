@@ -15,7 +15,7 @@ export type Stage = {
   /** In its folder below `folder`; started there again, it finds what it left. `flags` are Node's, `plans` is how many Coding plans there are (1). */
   tollgate(name: string, model: Process, options?: { flags?: string[]; plans?: number }): Promise<Process>
   /** Tollgate with so many Media plans and the no-op engine; `slots` is WORKER_SLOTS. */
-  studio(name: string, subscriptions: number, slots: string): Promise<Process>
+  studio(name: string, subscriptions: number, slots: string, flags?: string[]): Promise<Process>
   /** A process for each of these roles, over servers that they share: `settings` says where. */
   apart(name: string, apart: { declared: Declared; roles: readonly Role[]; settings: Record<string, string> }): Promise<Process[]>
   /** The API key of the n-th plan of a Tollgate. */
@@ -56,9 +56,9 @@ export async function openStage({ logLevel, pin }: StageOptions): Promise<Stage>
       await declare(name, coding(plans, model.url))
       return run({ name, script: 'bin/tollgate.mjs', flags, env: { UPSTREAMS: 'upstreams.yaml', LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
     },
-    async studio(name, subscriptions, slots) {
+    async studio(name, subscriptions, slots, flags = []) {
       await declare(name, media(subscriptions))
-      return run({ name, script: 'bin/tollgate.mjs', env: { PLUGINS: NOOP, ENGINES: 'engines.yaml', WORKER_SLOTS: slots, LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
+      return run({ name, script: 'bin/tollgate.mjs', flags, env: { PLUGINS: NOOP, ENGINES: 'engines.yaml', WORKER_SLOTS: slots, LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
     },
     async apart(name, { declared, roles, settings }) {
       await declare(name, declared)

@@ -1,9 +1,10 @@
 /** The chart on a real API server: what it makes is accepted, and a release is installed, upgraded, rolled back and removed. */
 import { execFile } from 'node:child_process'
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
+import { parse, stringify } from 'yaml'
 import { parsePlanLimits, planVerdict } from '../../src/plan-limits.ts'
 import type { PlanResource } from '../../src/resources/resources.ts'
 import { openValidator } from '../../src/resources/validate.ts'
@@ -15,7 +16,6 @@ import { kubectl, ownKubernetes } from '../servers/kubernetes.ts'
 import { CASES, CHART, found, helm, NAMESPACE, objects, rendered, valuesOf } from './chart.ts'
 
 const run = promisify(execFile)
-const OLDER = join(import.meta.dirname, 'tollgate-0.0.1.tgz')
 const CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
 const DEPLOYMENTS = `/apis/apps/v1/namespaces/${NAMESPACE}/deployments`
 
@@ -38,8 +38,7 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
     })
 
     t.test('a release is installed, upgraded from an older one, rolled back and removed; CRDs, Plans, keys and Secrets stay', async (t) => {
-      const older = ['install', 'tollgate', OLDER, '--namespace', NAMESPACE, ...valuesOf('required')]
-      await helm(older, cluster.kubeconfig)
+      await helm(['install', 'tollgate', olderChart(t.testdir()), '--namespace', NAMESPACE, ...valuesOf('required')], cluster.kubeconfig)
       const limitOf = async () => (await api.request('GET', `${CRDS}/apikeys.tollgate.dev`)).body.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.limit
       t.equal(await limitOf(), undefined)
       await eventually('the API to take Plans', async () => ((await api.request('GET', '/apis/tollgate.dev/v1alpha1/plans')).status === 200 ? true : null))
@@ -209,4 +208,22 @@ async function labelled({ request }: Api, release: string): Promise<string[]> {
     }
   }
   return found
+}
+
+/** The chart as an older release had it: of a version before, without limits of keys, and without an object that came since. Answers its folder. */
+function olderChart(folder: string): string {
+  cpSync(CHART, folder, { recursive: true })
+  const edited = (file: string, edit: (document: Answered) => void) => {
+    const document = parse(readFileSync(join(folder, file), 'utf8'))
+    edit(document)
+    writeFileSync(join(folder, file), stringify(document))
+  }
+  edited('Chart.yaml', (chart) => {
+    chart['version'] = '0.0.1'
+  })
+  edited('files/crds/apikey.yaml', (crd) => {
+    delete crd['spec'].versions[0].schema.openAPIV3Schema.properties.spec.properties.limit
+  })
+  rmSync(join(folder, 'templates/poddisruptionbudgets.yaml'))
+  return folder
 }
