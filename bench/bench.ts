@@ -8,6 +8,7 @@ import { coding } from './coding.ts'
 import { distributed, type Choice } from './distributed.ts'
 import { idle } from './idle.ts'
 import { latency } from './latency.ts'
+import { operator } from './operator.ts'
 import { profile } from './profile.ts'
 import { openStage, type Stage } from './stage.ts'
 import { startUp } from './start.ts'
@@ -15,16 +16,17 @@ import { markdown, type Table } from './table.ts'
 import { tasks } from './tasks.ts'
 
 const USAGE = `npm run bench -- [options]
-  --parts a,b       of coding, latency, idle, tasks, start, distributed, profile; all but profile by default
+  --parts a,b       of coding, latency, idle, tasks, start, distributed, operator, profile; all but the last two by default
   --rounds n        how often each side is measured (5)
   --seconds n       length of a burst of coding requests (3)
   --finished n      finished tasks in the store beside which sweeps are measured on the distributed side (1000000)
+  --keys n          API keys beside which the operator is measured (10000)
   --log-level l     LOG_LEVEL of Tollgate (info); its log goes to a file
   --pin             gateways on the first core, the model and the clients on the second (needs taskset)
 `
 
 type Part = (stage: Stage, choice: Choice) => Promise<Table | Table[]> | AsyncIterable<Table>
-const PARTS: Record<string, Part> = { coding, latency, idle, tasks, start: startUp, distributed, profile }
+const PARTS: Record<string, Part> = { coding, latency, idle, tasks, start: startUp, distributed, operator, profile }
 
 const { values } = parseArgs({
   options: {
@@ -32,14 +34,15 @@ const { values } = parseArgs({
     rounds: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '3' },
     finished: { type: 'string', default: '1000000' },
+    keys: { type: 'string', default: '10000' },
     'log-level': { type: 'string', default: 'info' },
     pin: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
 })
 const chosen = values.parts.split(',')
-const choice: Choice = { rounds: Number(values.rounds), seconds: Number(values.seconds), finished: Number(values.finished) }
-const possible = chosen.every((part) => Object.hasOwn(PARTS, part)) && choice.rounds >= 1 && choice.rounds <= 50 && choice.seconds > 0 && choice.seconds <= 60 && choice.finished >= 1 && choice.finished <= 10_000_000
+const choice: Choice = { rounds: Number(values.rounds), seconds: Number(values.seconds), finished: Number(values.finished), keys: Number(values.keys) }
+const possible = chosen.every((part) => Object.hasOwn(PARTS, part)) && choice.rounds >= 1 && choice.rounds <= 50 && choice.seconds > 0 && choice.seconds <= 60 && choice.finished >= 1 && choice.finished <= 10_000_000 && choice.keys >= 100 && choice.keys <= 100_000
 
 if (values.help || !possible) {
   process.stderr.write(USAGE)

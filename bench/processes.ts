@@ -8,12 +8,18 @@ import { setTimeout as pause } from 'node:timers/promises'
 
 export type Process = {
   url: string
+  /** Of the listener for operations, where the program has one. */
+  opsUrl: string
   /** From the start of the process to its first 200. */
   readyMs: number
   /** Processor time that it took so far. */
   cpuMs(): number
   /** Resident memory. */
   rssBytes(): number
+  /** The most that it ever was. */
+  peakRssBytes(): number
+  /** SIGKILL. */
+  kill(): Promise<void>
   /** SIGTERM, and SIGKILL when it takes too long. */
   stop(): Promise<void>
 }
@@ -64,9 +70,15 @@ export async function start({ script, flags = [], args = [], env, output, folder
   }
   return {
     url: `http://127.0.0.1:${port}`,
+    opsUrl: `http://127.0.0.1:${opsPort}`,
     readyMs: performance.now() - startedMs,
     cpuMs: () => cpuTicks(child.pid ?? 0) * TICK_MS,
-    rssBytes: () => rss(child.pid ?? 0),
+    rssBytes: () => memory(child.pid ?? 0, 'VmRSS'),
+    peakRssBytes: () => memory(child.pid ?? 0, 'VmHWM'),
+    async kill() {
+      child.kill('SIGKILL')
+      await exited
+    },
     stop,
   }
 }
@@ -77,8 +89,8 @@ function cpuTicks(pid: number): number {
   return Number(fields[11]) + Number(fields[12])
 }
 
-function rss(pid: number): number {
-  return Number(/^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1]) * 1024
+function memory(pid: number, of: 'VmRSS' | 'VmHWM'): number {
+  return Number(new RegExp(`^${of}:\\s+(\\d+) kB`, 'm').exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1]) * 1024
 }
 
 async function freePort(): Promise<number> {

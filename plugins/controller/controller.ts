@@ -32,7 +32,7 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   const plans = open('plan', () => plans)
   const keys = open('apikey', () => keys)
   const work = { store, resources, clock, sealing: app.sealingKeys, prefix: app.config.BRAND.toLowerCase(), limits: app.planLimits, servicePrice: (verb: string) => app.engines.offer(verb)?.route.price ?? null, random }
-  const reconciler = openReconciler(work, plans, keys, metrics.keyReady)
+  const reconciler = openReconciler({ work, plans, keys, after, keyReady: metrics.keyReady })
   let syncedAt: number | null = null
   let isFollowing = false
   let wasRead = false
@@ -44,6 +44,7 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
 
   /** The first pass over everything is complete once both queues are empty for the first time. */
   function rested(): void {
+    reconciler.rested()
     isSettled ||= plans.isIdle() && keys.isIdle()
   }
 
@@ -51,7 +52,7 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
     const common = { metrics, clock, log, rested }
     return [
       startWorkers({ ...common, name: 'plan', queue: plans, count: 4, reconcile: reconciler.plan, unreachable: (name) => reconciler.unreachable('Plan', name) }),
-      startWorkers({ ...common, name: 'apikey', queue: keys, count: 8, reconcile: reconciler.key, unreachable: (name) => reconciler.unreachable('ApiKey', name) }),
+      startWorkers({ ...common, name: 'apikey', queue: keys, count: 16, reconcile: reconciler.key, unreachable: (name) => reconciler.unreachable('ApiKey', name) }),
     ]
   }
 

@@ -11,8 +11,10 @@ export type Known = {
   gone(name: string, present: string | null): string[]
   forgetUid(name: string, uid: string): void
   /** Names of the keys of a plan, both as `namespace/name`. */
-  keysOf(plan: string): Iterable<string>
+  keysOf(plan: string): ReadonlySet<string>
 }
+
+const NONE: ReadonlySet<string> = new Set()
 
 export function openKnown(): Known {
   const planOf = new Map<string, string>()
@@ -46,6 +48,6 @@ export function openKnown(): Known {
       uids.get(name)?.delete(uid)
       if (uids.get(name)?.size === 0) uids.delete(name)
     },
-    keysOf: (plan) => keys.get(plan) ?? [],
+    keysOf: (plan) => keys.get(plan) ?? NONE,
   }
 }

@@ -15,6 +15,8 @@ export type Reconciler = {
   /** One pass; resolves to when to look again though nothing changes, or null. */
   plan(name: string): Promise<number | null>
   key(name: string): Promise<number | null>
+  /** A pass ended: plans whose keys changed are looked at once no key waits any more. */
+  rested(): void
   /** Says in the status that the store is away. */
   unreachable(kind: Ref['kind'], name: string): Promise<void>
   /** Enqueues everything that is declared, and everything that the store believes alive, so that what went while nobody looked is found. Throws `Unavailable`. */
@@ -22,9 +24,21 @@ export type Reconciler = {
 }
 
 const BATCH = 500
+/** While many keys change, their plans count them that often. */
+const RECOUNT_MS = 250
 
-/** Names are `namespace/name`. `keyReady` is told how long a key took from its declaration to being usable. */
-export function openReconciler(work: KeyWork & PlanWork, plans: Queue, keys: Queue, keyReady: (seconds: number) => void): Reconciler {
+export type ReconcilerOptions = {
+  work: KeyWork & PlanWork
+  plans: Queue
+  keys: Queue
+  /** Runs `run` after `ms`. */
+  after: (ms: number, run: () => void) => void
+  /** Is told how long a key took from its declaration to being usable. */
+  keyReady: (seconds: number) => void
+}
+
+/** Names are `namespace/name`. */
+export function openReconciler({ work, plans, keys, after, keyReady }: ReconcilerOptions): Reconciler {
   const { store, resources, clock } = work
   const known = openKnown()
   /** Plans whose keys must look again after the plan's next pass, whatever that does. */
@@ -33,6 +47,8 @@ export function openReconciler(work: KeyWork & PlanWork, plans: Queue, keys: Que
   const declaredAt = new Map<string, number>()
   /** The keys that a plan's maxKeys admits, by its last pass. */
   const admitted = new Map<string, Set<string>>()
+  /** Plans whose keys changed since they were last counted. */
+  const touched = new Set<string>()
 
   const planOf = (name: string) => resources.get(refOf('Plan', name)) as PlanResource | null
   const keyOf = (name: string) => resources.get(refOf('ApiKey', name)) as ApiKeyResource | null
@@ -42,6 +58,21 @@ export function openReconciler(work: KeyWork & PlanWork, plans: Queue, keys: Que
       const key = keyOf(name)
       if (key) yield key
     }
+  }
+
+  /** The keys among which one may be beyond the plan's maxKeys; none while it has places for all. */
+  function rivalsOf(plan: string): Iterable<ApiKeyResource> {
+    return known.keysOf(plan).size <= (planOf(plan)?.spec.keyPolicy.maxKeys ?? Infinity) ? [] : siblingsOf(plan)
+  }
+
+  function recount(plan: string): void {
+    if (touched.size === 0) after(RECOUNT_MS, flush)
+    touched.add(plan)
+  }
+
+  function flush(): void {
+    for (const plan of touched) plans.add(plan, 'background')
+    touched.clear()
   }
 
   function readmit(name: string, plan: PlanResource | null): void {
@@ -68,7 +99,7 @@ export function openReconciler(work: KeyWork & PlanWork, plans: Queue, keys: Que
       }
       if (priority === 'urgent') declaredAt.set(name, performance.now())
       keys.add(name, priority)
-      for (const plan of known.note(name, keyOf(name))) plans.add(plan, 'background')
+      for (const plan of known.note(name, keyOf(name))) recount(plan)
     },
     async plan(name) {
       const plan = planOf(name)
@@ -90,7 +121,7 @@ export function openReconciler(work: KeyWork & PlanWork, plans: Queue, keys: Que
       const going = resources.going(refOf('ApiKey', name))
       if (going) known.noteUid(name, going.uid)
       for (const uid of known.gone(name, key?.metadata.uid ?? null)) {
-        for (const plan of await passGoneKey(work, refOf('ApiKey', name), uid)) plans.add(plan, 'background')
+        for (const plan of await passGoneKey(work, refOf('ApiKey', name), uid)) recount(plan)
         known.forgetUid(name, uid)
       }
       const since = declaredAt.get(name)
@@ -98,11 +129,15 @@ export function openReconciler(work: KeyWork & PlanWork, plans: Queue, keys: Que
         declaredAt.delete(name)
         return null
       }
-      const { requeueAt, touched, ready } = await passKey(work, key, siblingsOf(subscriptionId(key.metadata.namespace, key.spec.planRef.name)))
-      for (const plan of touched) plans.add(plan, 'background')
+      const pass = await passKey(work, key, rivalsOf(subscriptionId(key.metadata.namespace, key.spec.planRef.name)))
+      const { requeueAt, ready } = pass
+      for (const plan of pass.touched) recount(plan)
       if (ready === 'became' && since !== undefined) keyReady((performance.now() - since) / 1000)
       if (ready !== 'waits') declaredAt.delete(name)
       return requeueAt
+    },
+    rested() {
+      if (keys.isIdle()) flush()
     },
     async unreachable(kind, name) {
       const ref = refOf(kind, name)

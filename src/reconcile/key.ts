@@ -120,8 +120,10 @@ function takesPlace({ spec }: ApiKeyResource, now: number): boolean {
 }
 
 function compare(a: ApiKeyResource, b: ApiKeyResource): number {
-  const earlier = Date.parse(a.metadata.creationTimestamp) - Date.parse(b.metadata.creationTimestamp)
-  return earlier !== 0 ? earlier : a.metadata.name < b.metadata.name ? -1 : Number(a.metadata.name > b.metadata.name)
+  // A source writes all its times in one form of RFC 3339, UTC, so that they sort as they are: a plan's keys are compared again and again.
+  const [one, other] = [a.metadata, b.metadata]
+  if (one.creationTimestamp !== other.creationTimestamp) return one.creationTimestamp < other.creationTimestamp ? -1 : 1
+  return one.name < other.name ? -1 : Number(one.name > other.name)
 }
 
 /** The revision of a proven Secret that the store knows nothing of, nor of a later one: the store was restored from an older backup. */

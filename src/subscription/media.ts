@@ -44,7 +44,7 @@ export function claim(record: Subscription | null, input: In<'claim'>, now: numb
   if (!oldest) return { record, answer: { outcome: 'none' } }
   const [task, waiting] = oldest
   const epoch = waiting.epoch + 1
-  const holds = put(account.holds, task, { ...waiting, epoch, run: { claim: input.claim, at: now } })
+  const holds = put(account.holds, task, { ...waiting, epoch, run: { claim: input.claim, at: now, servedBefore: account.lastServedAt } })
   return { record: withAccount(record, { ...account, holds, lastServedAt: now }), answer: { outcome: 'claimed', task, epoch } }
 }
 
@@ -54,7 +54,10 @@ export function wait(record: Subscription | null, input: In<'wait'>): Step<Answe
   const claimed = account?.holds[input.task]
   if (!record || !account || !claimed?.run || claimed.epoch !== input.epoch) return { record, answer: { outcome: 'none' } }
   const holds = put(account.holds, input.task, { ...claimed, run: null, readyAt: input.readyAt })
-  return { record: withAccount(record, { ...account, holds }), answer: { outcome: 'waiting' } }
+  // Unless another claim was made since, which has the place.
+  const isLast = account.lastServedAt === claimed.run.at
+  const lastServedAt = isLast && !input.served ? claimed.run.servedBefore : account.lastServedAt
+  return { record: withAccount(record, { ...account, holds, lastServedAt }), answer: { outcome: 'waiting' } }
 }
 
 /** Ends a hold, once: what the task really cost is burned, never more than was held, and the rest is available again in the same write. */

@@ -83,7 +83,8 @@ export type Operations = {
       | { outcome: 'queue_full' }
   }
   claim: { in: { claim: string; kinds: string[] }; out: { outcome: 'claimed'; task: string; epoch: number } | { outcome: 'none' } }
-  wait: { in: { task: string; epoch: number; readyAt: number }; out: { outcome: 'waiting' | 'none' } }
+  /** `served` false: the claim came to nothing, and the subscription has the place in line back that it had before. */
+  wait: { in: { task: string; epoch: number; readyAt: number; served: boolean }; out: { outcome: 'waiting' | 'none' } }
   /**
    * `actual` null: the task came to nothing, all of the hold goes back. `epoch`: the claim that it ran under; a hold with another epoch was taken by a request that
    * came late, when the task's own was closed already, and goes back as well.

@@ -54,7 +54,8 @@ export type Hold = {
   keyId: string
   /** Raised by each claim: a run that knows an older one is refused. */
   epoch: number
-  run: { claim: string; at: number } | null
+  /** `servedBefore`: the account's `lastServedAt` when it was claimed. */
+  run: { claim: string; at: number; servedBefore: number } | null
   readyAt: number
   at: number
 }

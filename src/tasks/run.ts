@@ -63,7 +63,7 @@ async function giveUp(doors: TaskDoors, subscription: string, id: string, epoch:
   }
   // Never at once: the head of the queue must not be claimed in a hot loop. A pending task is about to be queued, or to be rejected by the sweep.
   const waitMs = task.state === 'pending' ? Math.min(WAIT_MS.most, Math.max(WAIT_MS.least, now - task.createdAt)) : WAIT_MS.other
-  await doors.store.change(subscription, { op: 'wait', task: id, epoch, readyAt: now + waitMs }, now)
+  await doors.store.change(subscription, { op: 'wait', task: id, epoch, readyAt: now + waitMs, served: false }, now)
   return now + waitMs
 }
 
@@ -95,7 +95,7 @@ async function requeue(doors: TaskDoors, task: Task, readyAt: number, attempts: 
   const now = queued ?? (await doors.store.task(task.tenant, task.id))
   // Queued under our epoch: by an earlier try whose outcome was not learned.
   if (now?.state !== 'queued' || now.epoch !== task.epoch) return { outcome: 'lost' }
-  await doors.store.change(task.subscription, { op: 'wait', task: task.id, epoch: task.epoch, readyAt }, doors.clock())
+  await doors.store.change(task.subscription, { op: 'wait', task: task.id, epoch: task.epoch, readyAt, served: true }, doors.clock())
   if (readyAt <= doors.clock()) doors.ring(task.verb, task.id)
   return { outcome }
 }

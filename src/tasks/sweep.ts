@@ -71,7 +71,7 @@ async function takeBack(doors: TaskDoors, task: Task): Promise<boolean> {
   }
   const queued = await doors.store.moveTask(task.id, guard, 'queued', { lostLeases, attempts: Math.max(0, task.attempts - 1), sweepAt: null })
   if (!queued) return false
-  await doors.store.change(task.subscription, { op: 'wait', task: task.id, epoch: task.epoch, readyAt: doors.clock() }, doors.clock())
+  await doors.store.change(task.subscription, { op: 'wait', task: task.id, epoch: task.epoch, readyAt: doors.clock(), served: true }, doors.clock())
   doors.ring(task.verb, task.id)
   return true
 }
@@ -90,7 +90,7 @@ async function sweepHolds(doors: TaskDoors, record: Subscription, swept: Swept):
       // The task takes the claim's epoch first: a worker that comes late with it is refused.
       const fenced = await doors.store.moveTask(id, { from: ['queued'], epochBelow: hold.epoch + 1 }, 'queued', { epoch: hold.epoch })
       if (!fenced) continue
-      const waiting = await doors.store.change(record.id, { op: 'wait', task: id, epoch: hold.epoch, readyAt: now }, now)
+      const waiting = await doors.store.change(record.id, { op: 'wait', task: id, epoch: hold.epoch, readyAt: now, served: false }, now)
       if (waiting.outcome === 'waiting') swept.unused_claim++
     }
   }

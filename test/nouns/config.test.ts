@@ -70,7 +70,7 @@ t.test('settings that make no sense together stop the start with one sentence, i
     [['gateway', 'all'], { UPSTREAMS: '' }, 'UPSTREAMS'],
     [['gateway', 'worker', 'controller', 'all'], { ENGINES: '' }, 'ENGINES'],
     [['all'], { STORE_URL: 'sqlite:/tmp/x.db' }, 'FILES_URL'],
-    [['gateway', 'all'], { HOST: '0.0.0.0', PUBLIC_URL: '' }, 'PUBLIC_URL'],
+    [['gateway', 'worker', 'all'], { HOST: '0.0.0.0', PUBLIC_URL: '' }, 'PUBLIC_URL'],
     [['worker'], { PUBLIC_URL: '' }, 'PUBLIC_URL'],
   ]
   for (const [roles, change, setting] of rows) {

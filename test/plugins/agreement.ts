@@ -3,18 +3,23 @@ import { hashKey, refusal } from '../../src/keys.ts'
 import { eventually } from '../flows/eventually.ts'
 import { conditions } from '../nouns/reconcile-world.ts'
 import { apiKey, codingPlan } from '../resources/manifests.ts'
-import { pathOf } from '../servers/kube/api.ts'
+import { pathOf, type Answered } from '../servers/kube/api.ts'
 import type { Operator } from './operator.ts'
 
 export const KEYS = 8
 export const named = (n: number, spec: Record<string, unknown> = {}) => apiKey(`k${n}`, 'coder', { secretName: `k${n}-key`, ...spec })
 export const coder = (spec: Record<string, unknown> = {}) => codingPlan('coder', { keyPolicy: { maxKeys: 100 }, ...spec })
 
+/** The hash that each version of a key was first seen with: one that changes was minted twice. */
+const minted = new WeakMap<Operator['store'], Map<string, string>>()
+
 /** What is not as the specs say; empty when everything agrees. */
 async function disagreements(operator: Operator): Promise<string[]> {
   const namespace = operator.namespace('acme')
   const { body } = await operator.api.request('GET', pathOf({ kind: 'ApiKey', namespace }))
   const wrong: string[] = []
+  const known = minted.get(operator.store) ?? new Map<string, string>()
+  minted.set(operator.store, known)
   for (const { metadata, spec, status } of body.items) {
     const wanted = spec.state === 'Active' ? (spec.rotationRevision > 0 ? 'True RotationInProgress' : 'True Issued') : `False Key${spec.state}`
     const ready = conditions(status)['Ready']
@@ -22,6 +27,10 @@ async function disagreements(operator: Operator): Promise<string[]> {
     const versions = await operator.store.keyVersions(metadata.uid)
     const revisions = versions.map(({ revision }) => revision)
     if (new Set(revisions).size < revisions.length || versions.some(({ tell }) => tell.length > 0)) wrong.push(`${metadata.name}: versions ${revisions.join(', ')}`)
+    for (const { id, hash } of versions) {
+      if ((known.get(id) ?? hash) !== hash) wrong.push(`${metadata.name}: ${id} was minted twice`)
+      known.set(id, hash)
+    }
     const entries = await operator.secretEntries(namespace, spec.secretName)
     const held = entries && (await operator.store.findKey(hashKey(entries['api-key'] ?? '')))
     const isHeld = held !== null && held.keyId === metadata.uid && held.revision === spec.rotationRevision && refusal(held, Date.now()) === null
@@ -29,6 +38,20 @@ async function disagreements(operator: Operator): Promise<string[]> {
     if (!isRight) wrong.push(`${metadata.name}: its Secret holds ${held?.id ?? (entries ? 'something unknown' : 'nothing')}`)
   }
   return wrong
+}
+
+/** What is left that nobody declares: keys that could be used, and Secrets. */
+export async function leftovers(operator: Operator): Promise<string[]> {
+  const namespace = operator.namespace('acme')
+  const { body: keys } = await operator.api.request('GET', pathOf({ kind: 'ApiKey', namespace }))
+  const uids = new Set(keys.items.map(({ metadata }: Answered) => metadata.uid))
+  const { body: secrets } = await operator.api.request('GET', operator.secretPath(''))
+  const names = new Set(keys.items.map(({ spec }: Answered) => spec.secretName))
+  const alive = await operator.store.keysAlive('', 1_000)
+  return [
+    ...alive.filter(({ keyId }) => !uids.has(keyId)).map(({ id }) => `${id} is usable`),
+    ...secrets.items.filter(({ metadata }: Answered) => !names.has(metadata.name)).map(({ metadata }: Answered) => `the Secret ${metadata.name}`),
+  ]
 }
 
 /** Waits until specs, status, Secrets and store agree. */

@@ -4,7 +4,8 @@ import { eventually } from '../flows/eventually.ts'
 import { pathOf } from '../servers/kube/api.ts'
 import { openProxy, type Fate } from '../servers/kube/proxy.ts'
 import { kubernetes } from '../servers/kubernetes.ts'
-import { agree, coder, KEYS, named } from './agreement.ts'
+import { agree, coder, KEYS, leftovers, named } from './agreement.ts'
+import { openAway } from './away.ts'
 import { openOperator } from './operator.ts'
 
 const kubeconfig = await kubernetes(t)
@@ -12,6 +13,7 @@ if (kubeconfig !== null) {
   const troubles: Record<string, (method: string, path: string, count: number) => Fate> = {
     'a conflict on the first tries of every write': (method, _, count) => (method !== 'GET' && count < 3 ? { status: 409, reason: 'Conflict' } : 'passes'),
     'a server that fails every second request': (_, __, count) => (count % 2 === 0 ? { status: 500, reason: 'InternalError' } : 'passes'),
+    'a server that has forgotten where every other watch was': (_, path, count) => (path.includes('watch=true') && count % 2 === 0 ? { status: 410, reason: 'Expired' } : 'passes'),
     'connections that are cut off at random': (_, __, count) => ((count * 7919) % 5 < 2 ? 'cut' : 'passes'),
   }
   for (const [trouble, fate] of Object.entries(troubles)) {
@@ -35,6 +37,41 @@ if (kubeconfig !== null) {
       t.equal(await operator.secretEntries(operator.namespace('acme'), 'k3-key'), null)
     })
   }
+
+  t.test('a store that is away is told in the status, and what was changed meanwhile is done once it is back', async (t) => {
+    const operator = await openOperator(t, kubeconfig)
+    const away = openAway(operator.store, 'store')
+    await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
+    await operator.start({}, undefined, { store: away.door })
+    await agree(operator)
+    away.isAway = true
+    await operator.declare(named(0, { state: 'Suspended' }), named(1, { rotationRevision: 1 }), named(2, { state: 'Revoked' }), named(KEYS))
+    await operator.withdraw(operator.ref('ApiKey', 'k3'))
+    await operator.becomes(operator.ref('ApiKey', 'k0'), { Ready: 'False StoreUnavailable', KeyActive: 'True Issued' })
+    await operator.becomes(operator.ref('ApiKey', `k${KEYS}`), { Ready: 'Unknown StoreUnavailable', KeyActive: 'Unknown StoreUnavailable' })
+    t.ok((await operator.object(operator.ref('ApiKey', 'k3'))).metadata.deletionTimestamp, 'it cannot go before its key is unusable')
+    away.isAway = false
+    await agree(operator)
+    await eventually('the key to be gone', async () => ((await operator.object(operator.ref('ApiKey', 'k3'))) === null ? true : null))
+    t.same(await leftovers(operator), [])
+  })
+
+  t.test('clocks that differ change nothing: neither do controllers that take turns write again, nor is anything minted again', async (t) => {
+    const operator = await openOperator(t, kubeconfig)
+    const skewed = (minutes: number) => operator.start({}, undefined, { clock: () => Date.now() + minutes * 60_000 })
+    await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
+    const first = await skewed(-20)
+    await agree(operator)
+    await operator.declare(named(0, { rotationRevision: 1 }), named(1, { state: 'Suspended' }))
+    await agree(operator)
+    await eventually('the plan to count its keys', async () => ((await operator.object(operator.ref('Plan', 'coder'))).status?.activeKeys === KEYS - 1 ? true : null))
+    await first.close()
+    const second = await skewed(20)
+    await eventually('the first pass', async () => ((await Promise.all(second.app.checks.map((check) => check()))).every(({ detail }) => !/not complete|another/.test(detail)) ? true : null))
+    t.equal(second.writes(), 1, 'its Lease')
+    await operator.declare(named(0, { rotationRevision: 2 }), named(1), named(2, { state: 'Revoked' }))
+    await agree(operator)
+  })
 
   t.test('while the store is away a deleted key stays, and goes once the store is back; one that is let go by hand is unusable then', async (t) => {
     const operator = await openOperator(t, kubeconfig)

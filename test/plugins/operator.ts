@@ -25,9 +25,12 @@ export type Controller = {
   close(): Promise<void>
 }
 
+/** What a controller has of its own: the machine's time and the operator's store by default. */
+export type World = { clock?: () => number; store?: Store }
+
 export type Operator = Cluster & {
   store: Store
-  start(options?: KubernetesOptions, kubeconfig?: string): Promise<Controller>
+  start(options?: KubernetesOptions, kubeconfig?: string, world?: World): Promise<Controller>
   /** An object as the server has it, or null. */
   object(ref: Ref): Promise<Answered>
   /** Waits until the conditions of a resource are these. */
@@ -58,12 +61,12 @@ export async function openOperator(t: Test, kubeconfig: string): Promise<Operato
     store,
     object,
     ref: (kind, name) => ({ kind, namespace, name }),
-    async start(options, config) {
+    async start(options, config, world = {}) {
       const resources = await cluster.open(options, config)
       const registry = new Registry()
       const app = fastify({ logger: false })
-      app.decorate('clock', Date.now)
-      app.decorate('store', store)
+      app.decorate('clock', world.clock ?? Date.now)
+      app.decorate('store', world.store ?? store)
       app.decorate('resources', resources)
       app.decorate('sealingKeys', SEALING)
       app.decorate('planLimits', null)

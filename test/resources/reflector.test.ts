@@ -10,6 +10,7 @@ import { eventually } from '../flows/eventually.ts'
 import { openProxy } from '../servers/kube/proxy.ts'
 import { kubernetes, ownKubernetes } from '../servers/kubernetes.ts'
 import { openCluster } from './cluster.ts'
+import { compact } from './compaction.ts'
 import { codingPlan } from './manifests.ts'
 
 const quiet = { info: () => {}, warn: () => {}, error: () => {} }
@@ -144,6 +145,21 @@ if (kubeconfig !== null) {
     await eventually('the first to lead again', async () => (first.isLeading() ? true : null))
     t.ok(performance.now() - resignedAt < 2_000, 'a lease that was given up is taken at once')
   })
+
+  t.test('a lease is over when it was not renewed for its duration, whatever the clocks of its holder say', async (t) => {
+    const { cluster, client, scope } = await followed(t, kubeconfig)
+    const leases = `/apis/coordination.k8s.io/v1/namespaces/${scope}/leases`
+    for (const [name, renewTime] of [['ahead', '2099-01-01T00:00:00.000000Z'], ['behind', '2001-01-01T00:00:00.000000Z']] as const) {
+      const spec = { holderIdentity: 'ghost', leaseDurationSeconds: 1, renewTime, acquireTime: renewTime, leaseTransitions: 3 }
+      t.equal((await cluster.api.request('POST', leases, { metadata: { name }, spec })).status, 201)
+      const openedAt = performance.now()
+      const leader = openLeader({ client, namespace: scope, name, identity: 'us', changed: () => {}, log: quiet, durationMs: 2_000, renewDeadlineMs: 1_200, retryMs: 50 })
+      t.teardown(() => leader.resign())
+      await eventually('us to lead', async () => (leader.isLeading() ? true : null))
+      t.ok(performance.now() - openedAt >= 1_000, 'and not before')
+      t.match((await cluster.api.request('GET', `${leases}/${name}`)).body.spec, { holderIdentity: 'us', leaseTransitions: 4 })
+    }
+  })
 }
 
 t.test('etcd forgets old versions, and the API server is killed again and again: nothing is lost', async (t) => {
@@ -169,10 +185,3 @@ t.test('etcd forgets old versions, and the API server is killed again and again:
   await shows('p1 unseen', 'p2 2', 'p3 3')
   t.ok(reflector.figures().lists > lists, 'the server no longer knew where the watch had been')
 })
-
-/** Makes etcd forget every version but the present one. */
-async function compact(etcd: string): Promise<void> {
-  const ask = async (path: string, body: object) => (await fetch(`${etcd}/v3/kv/${path}`, { method: 'POST', body: JSON.stringify(body) })).json() as Promise<{ header: { revision: string } }>
-  const { header } = await ask('range', { key: 'AA==' })
-  await ask('compaction', { revision: header.revision, physical: true })
-}

@@ -1,3 +1,4 @@
+import { mkdir, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Entry } from './cache.ts'
 import { command } from './command.ts'
@@ -17,4 +18,19 @@ export function debianRoot(name: string, version: string, packages: string[], pr
       console.log((await command('sh', [join(import.meta.dirname, 'debian.sh'), join(folder, 'root'), ...packages])).trimEnd().split('\n').at(-1))
     },
   }
+}
+
+/** What the machine lacks for `unpackPackages`, as `Entry.lacks` says it. */
+export function lacksPackages(): Promise<string | null> {
+  const message = 'needs Debian, for apt-get download and dpkg-deb'
+  return command('sh', ['-c', 'command -v apt-get && command -v dpkg-deb']).then(() => null, () => message)
+}
+
+/** Unpacks packages of the machine's Debian into a folder, without installing them: needs no root, and nothing of theirs runs. */
+export async function unpackPackages(packages: string[], folder: string): Promise<void> {
+  await mkdir(folder, { recursive: true })
+  const fetched = () => command('apt-get', ['download', '-q', ...packages], folder)
+  // A machine whose lists of packages are empty or old needs them first.
+  await fetched().catch(() => command('apt-get', ['update', '-q']).then(fetched))
+  for (const file of await readdir(folder)) if (file.endsWith('.deb')) await command('dpkg-deb', ['-x', join(folder, file), folder])
 }

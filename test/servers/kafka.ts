@@ -18,6 +18,8 @@ export type KafkaOptions = {
   autoCreate?: boolean
   /** The loopback port that clients are sent to, where something stands before it. */
   advertised?: number
+  /** The address that clients reach it at, which the machine must have; loopback if absent. */
+  address?: string
 }
 
 /** `ca` is a certificate in PEM, '' without `tls`. */
@@ -28,14 +30,16 @@ export const KAFKA_NAMES = ['kafka']
 /** User names and passwords. */
 export const KAFKA_USERS = { admin: 'admin-secret', stranger: 'stranger-secret' } as const
 
+const LOOPBACK = '127.0.0.1'
+
 type Ports = { client: number; broker: number; controller: number }
 
-function properties(folder: string, ports: Ports, { sasl, tls, acl, autoCreate, advertised }: KafkaOptions): string {
+function properties(folder: string, ports: Ports, { sasl, tls, acl, autoCreate, advertised, address = LOOPBACK }: KafkaOptions): string {
   const settings: Record<string, string | number> = {
     'process.roles': 'broker,controller',
     'node.id': 1,
     'log.dirs': join(folder, 'data'),
-    listeners: Object.entries(ports).map(([name, port]) => `${name.toUpperCase()}://127.0.0.1:${port}`).join(','),
+    listeners: Object.entries(ports).map(([name, port]) => `${name.toUpperCase()}://${name === 'client' ? address : LOOPBACK}:${port}`).join(','),
     'listener.security.protocol.map': `CLIENT:${sasl ? 'SASL_' : ''}${tls ? 'SSL' : 'PLAINTEXT'},BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT`,
     'inter.broker.listener.name': 'BROKER',
     'controller.listener.names': 'CONTROLLER',
@@ -107,7 +111,7 @@ export async function startKafka(options: KafkaOptions = {}): Promise<Kafka & { 
       running.push(await start({ argv: ['java', ...java, 'kafka.Kafka', join(folder, 'server.properties')], ready }))
     },
   )
-  const brokers = `127.0.0.1:${ports.client}`
+  const brokers = `${options.address ?? LOOPBACK}:${ports.client}`
   return { ...server, brokers, url: brokers, ca, version: basename(dirname(installed('kafka'))) }
 }
 

@@ -13,7 +13,8 @@ function given(): string | null {
   return folder !== undefined && PROGRAMS.every((program) => existsSync(join(folder, program))) ? folder : null
 }
 
-function assets(): string {
+/** The folder of the control plane's programs. */
+export function assets(): string {
   return given() ?? dirname(installed('kubernetes'))
 }
 

@@ -4,6 +4,7 @@ import { debianRoot } from './debian.ts'
 import { FAKETIME } from './faketime.ts'
 import { goProgram } from './go.ts'
 import { KUBERNETES } from './kube/build.ts'
+import { NODE_TOOLS } from './kube/node-tools.ts'
 import { mavenArtifacts } from './maven.ts'
 import { npmPackage } from './npm.ts'
 import { pythonPackage } from './python.ts'
@@ -29,5 +30,6 @@ export const LIST: readonly Entry[] = [
   debianRoot('postgres-documentdb', '18', ['postgresql-18', 'postgresql-18-documentdb'], 'usr/lib/postgresql/18/bin/postgres'),
   FAKETIME,
   ...KUBERNETES,
+  NODE_TOOLS,
   ...CHART_TOOLS,
 ]

@@ -11,6 +11,8 @@ import { own, shared } from './shared.ts'
 export type MongodbOptions = {
   /** Clients have to log in: `url` has the credentials of a user who may do everything, `readOnlyUrl` of one who may only read. */
   auth?: boolean
+  /** The address that clients reach it at, which the machine must have; loopback if absent. */
+  address?: string
 }
 
 /** Urls have no database's name in them. `readOnlyUrl` leads to the same data, and is '' without `auth`. `version` says in words what the server is made of. */
@@ -72,11 +74,11 @@ function startPostgres(folder: string, port: number): Promise<Running> {
   })
 }
 
-function startFerretdb(folder: string, port: number, postgres: string, auth: boolean): Promise<Running> {
-  const addresses = [`--listen-addr=127.0.0.1:${port}`, '--debug-addr=-', `--postgresql-url=postgres://${postgres}/postgres`]
+function startFerretdb(folder: string, at: string, postgres: string, auth: boolean): Promise<Running> {
+  const addresses = [`--listen-addr=${at}`, '--debug-addr=-', `--postgresql-url=postgres://${postgres}/postgres`]
   return start({
     argv: [installed('ferretdb'), auth ? '--auth' : '--no-auth', '--telemetry=disable', '--log-level=warn', `--state-dir=${folder}`, ...addresses],
-    ready: () => answers(`mongodb://127.0.0.1:${port}/`),
+    ready: () => answers(`mongodb://${at}/`),
   })
 }
 
@@ -101,8 +103,9 @@ async function madeOf(): Promise<string> {
 }
 
 /** Starts FerretDB over PostgreSQL with the DocumentDB extension, which speaks MongoDB's protocol. */
-export async function startMongodb({ auth = false }: MongodbOptions = {}): Promise<Mongodb> {
-  const [postgres, port, readOnlyPort] = [await freePort(), await freePort(), await freePort()]
+export async function startMongodb({ auth = false, address = '127.0.0.1' }: MongodbOptions = {}): Promise<Mongodb> {
+  const postgres = await freePort()
+  const [at, readOnlyAt] = [`${address}:${await freePort()}`, `${address}:${await freePort()}`]
   const folders = (folder: string): [string, string, string] => [join(folder, 'postgres'), join(folder, 'ferretdb'), join(folder, 'read-only')]
   const server = await serve(
     async (folder) => {
@@ -113,15 +116,15 @@ export async function startMongodb({ auth = false }: MongodbOptions = {}): Promi
     async (folder, running) => {
       const [data, state, readOnlyState] = folders(folder)
       running.push(await startPostgres(data, postgres))
-      running.push(await startFerretdb(state, port, `postgres@127.0.0.1:${postgres}`, auth))
+      running.push(await startFerretdb(state, at, `postgres@127.0.0.1:${postgres}`, auth))
       // FerretDB does everything as the one PostgreSQL user it is given, whoever logged in: rights are that user's.
-      if (auth) running.push(await startFerretdb(readOnlyState, readOnlyPort, `reader@127.0.0.1:${postgres}`, auth))
+      if (auth) running.push(await startFerretdb(readOnlyState, readOnlyAt, `reader@127.0.0.1:${postgres}`, auth))
     },
   )
   const version = await madeOf()
-  if (!auth) return { ...server, version, url: `mongodb://127.0.0.1:${port}/`, readOnlyUrl: '' }
-  const url = `mongodb://keeper:keeper-secret@127.0.0.1:${port}/`
-  return { ...server, version, url, readOnlyUrl: `mongodb://reader:reader-secret@127.0.0.1:${readOnlyPort}/` }
+  if (!auth) return { ...server, version, url: `mongodb://${at}/`, readOnlyUrl: '' }
+  const url = `mongodb://keeper:keeper-secret@${at}/`
+  return { ...server, version, url, readOnlyUrl: `mongodb://reader:reader-secret@${readOnlyAt}/` }
 }
 
 /** The shared server's url, without a database's name (`MONGODB_URL`); null after having skipped the suite. */

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import type { Bug } from './bugs.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const PARTS = ['src', 'plugins', 'test/simulation', 'test/servers', 'package.json']
+const PARTS = ['src', 'plugins', 'test/simulation', 'test/servers', 'image', 'package.json']
 
 /** `tried`: how many seeds were told, the one that failed included. */
 export type Hunted = { bug: Bug } & (

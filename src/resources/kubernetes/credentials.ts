@@ -1,5 +1,5 @@
 /** Who we are to the API server, and how it is reached: the pod's ServiceAccount or a kubeconfig, as read by the official client. */
-import type { ConnectionOptions } from 'node:tls'
+import { createSecureContext, type ConnectionOptions } from 'node:tls'
 import { Agent, ProxyAgent, type Dispatcher } from 'undici'
 
 export type Connection = {
@@ -20,6 +20,8 @@ type Tls = Pick<ConnectionOptions, 'ca' | 'cert' | 'key' | 'rejectUnauthorized' 
 
 const REFRESH_MS = 30_000
 const KEEP_ALIVE_DELAY_MS = 30_000
+/** An API server ends connections that nobody uses after 90 s; a new one costs both sides a handshake. */
+const KEPT_MS = 60_000
 
 /** Reads the kubeconfig at that path, or finds what kubectl or a pod would use. Throws an Error of one sentence if there is none. */
 export async function openCredentials(kubeconfig: string | null): Promise<Credentials> {
@@ -70,10 +72,12 @@ export async function openCredentials(kubeconfig: string | null): Promise<Creden
 
 /** One for all requests, so that connections are kept. HTTP/1.1: a watch holds a connection of its own and can neither starve requests nor be starved. */
 function dispatcherOf(tls: Tls, proxy: string | undefined): Dispatcher {
-  const connect = { ...tls, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_DELAY_MS, timeout: 10_000 } as NonNullable<Agent.Options['connect']>
-  if (proxy === undefined) return new Agent({ connect, allowH2: false })
+  // Made once: with it certificates are not read again for each connection.
+  const secureContext = createSecureContext(tls)
+  const connect = { ...tls, secureContext, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_DELAY_MS, timeout: 10_000 } as NonNullable<Agent.Options['connect']>
+  if (proxy === undefined) return new Agent({ connect, allowH2: false, keepAliveTimeout: KEPT_MS })
   if (!/^https?:/.test(proxy)) throw new Error(`RESOURCES_URL: the kubeconfig's proxy-url ${proxy} is of a kind that is not supported: it may be http or https.`)
-  return new ProxyAgent({ uri: proxy, requestTls: tls as NonNullable<ProxyAgent.Options['requestTls']>, allowH2: false })
+  return new ProxyAgent({ uri: proxy, requestTls: tls as NonNullable<ProxyAgent.Options['requestTls']>, allowH2: false, keepAliveTimeout: KEPT_MS })
 }
 
 function defined(members: { [N in keyof Tls]: Tls[N] | undefined }): Tls {

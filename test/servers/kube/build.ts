@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { Entry } from '../cache.ts'
 import { go, goProgram, lacksGo } from '../go.ts'
 
-const VERSION = '1.36.3'
+export const VERSION = '1.36.3'
 const PROGRAMS = ['kube-apiserver', 'etcd', 'kubectl', 'kube-controller-manager']
 
 type Module = { GoMod: string; Dir: string }
@@ -38,19 +38,22 @@ async function build(program: string, source: string, folder: string): Promise<v
   await go(['build', '-mod=mod', '-buildvcs=false', '-trimpath', `-ldflags=${ldflags}`, '-o', join(folder, program), path], source)
 }
 
+/** Builds these programs of Kubernetes, or etcd, into the folder. */
+export async function buildKubernetes(programs: string[], folder: string): Promise<void> {
+  const source = join(folder, 'source')
+  await mkdir(source)
+  await wrap(source)
+  for (const program of programs) await build(program, source, folder)
+  await rm(source, { recursive: true })
+}
+
 /** The folder of the program has the layout that KUBEBUILDER_ASSETS promises. The first start on a machine takes about ten minutes. */
 const kubernetes: Entry = {
   name: 'kubernetes',
   version: VERSION,
   program: 'kube-apiserver',
   lacks: lacksGo,
-  async install(folder) {
-    const source = join(folder, 'source')
-    await mkdir(source)
-    await wrap(source)
-    for (const program of PROGRAMS) await build(program, source, folder)
-    await rm(source, { recursive: true })
-  },
+  install: (folder) => buildKubernetes(PROGRAMS, folder),
 }
 
 export const KUBERNETES: readonly Entry[] = [

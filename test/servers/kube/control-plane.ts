@@ -1,11 +1,10 @@
 /** A control plane without nodes: etcd, the API server with RBAC and the controller manager, on loopback ports and without root. */
-import { randomBytes } from 'node:crypto'
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readFile } from 'node:fs/promises'
 import { request } from 'node:https'
 import { join } from 'node:path'
-import { command } from '../command.ts'
 import { freePort, start, type Running } from '../process.ts'
 import { serve, type Server } from '../server.ts'
+import { openAuthority } from './authority.ts'
 
 export type ControlPlane = Server & {
   /** Path of a kubeconfig that may do everything; `url` is the same, as all servers of the tests have one. */
@@ -20,31 +19,14 @@ export type ControlPlane = Server & {
 
 type Ports = { etcd: number; peer: number; api: number }
 
-const NAMES = 'subjectAltName=DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:127.0.0.1,IP:10.0.0.1\nextendedKeyUsage=serverAuth\n'
+const NAMES = ['DNS:localhost', 'DNS:kubernetes', 'DNS:kubernetes.default', 'DNS:kubernetes.default.svc', 'IP:127.0.0.1', 'IP:10.0.0.1']
 
-/** A CA, the API server's certificate, the key of ServiceAccount tokens, and two users by static token. */
 async function prepare(folder: string, port: number): Promise<void> {
-  const openssl = (...args: string[]) => command('openssl', args, folder)
-  const key = (name: string) => openssl('ecparam', '-name', 'prime256v1', '-genkey', '-noout', '-out', name)
-  await Promise.all([key('ca.key'), key('api.key'), key('sa.key'), writeFile(join(folder, 'names'), NAMES), mkdir(join(folder, 'etcd'), { mode: 0o700 })])
-  await openssl('req', '-x509', '-new', '-key', 'ca.key', '-subj', '/CN=test-ca', '-days', '2', '-out', 'ca.crt')
-  await openssl('req', '-new', '-key', 'api.key', '-subj', '/CN=kube-apiserver', '-out', 'api.csr')
-  await openssl('x509', '-req', '-in', 'api.csr', '-CA', 'ca.crt', '-CAkey', 'ca.key', '-CAcreateserial', '-days', '2', '-extfile', 'names', '-out', 'api.crt')
-  await openssl('ec', '-in', 'sa.key', '-pubout', '-out', 'sa.pub')
-  const [admin, manager] = [randomBytes(24).toString('hex'), randomBytes(24).toString('hex')]
-  await writeFile(join(folder, 'tokens.csv'), `${admin},admin,1,"system:masters"\n${manager},system:kube-controller-manager,2\n`)
-  const ca = (await readFile(join(folder, 'ca.crt'))).toString('base64')
-  for (const [file, token] of [['kubeconfig', admin], ['manager.kubeconfig', manager]] as const) {
-    const config = {
-      apiVersion: 'v1',
-      kind: 'Config',
-      clusters: [{ name: 'test', cluster: { server: `https://127.0.0.1:${port}`, 'certificate-authority-data': ca } }],
-      users: [{ name: 'user', user: { token } }],
-      contexts: [{ name: 'test', context: { cluster: 'test', user: 'user' } }],
-      'current-context': 'test',
-    }
-    await writeFile(join(folder, file), JSON.stringify(config), { mode: 0o600 })
-  }
+  const [authority] = await Promise.all([openAuthority(folder), mkdir(join(folder, 'etcd'), { mode: 0o700 })])
+  await authority.certificate('api', '/CN=kube-apiserver', `subjectAltName=${NAMES.join(',')}`, 'extendedKeyUsage=serverAuth')
+  const server = `https://127.0.0.1:${port}`
+  await authority.user('kubeconfig', server, 'admin', 'system:masters')
+  await authority.user('manager.kubeconfig', server, 'system:kube-controller-manager')
 }
 
 function startEtcd(assets: string, folder: string, { etcd, peer }: Ports): Promise<Running> {

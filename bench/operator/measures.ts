@@ -1,0 +1,101 @@
+/** What is measured of whoever reconciles. */
+import { setTimeout as pause } from 'node:timers/promises'
+import { openConnection } from '../connection.ts'
+import type { Process } from '../processes.ts'
+import { chatBytes } from '../requests.ts'
+import { percentile } from '../statistics.ts'
+import { KEYS_OF_A_PLAN, type Field } from './field.ts'
+import { figuresOf, settled, type Programs } from './programs.ts'
+
+/** Goal of each figure → what was reached, as it is shown. */
+export type Figures = Map<string, string>
+
+const EDITS = 300
+const ISSUED = 100
+const SUSPENDED = 50
+const FAILOVERS = 3
+const CALM_MS = 3_000
+
+const both = (ms: number[]) => `${percentile(ms, 0.5).toFixed(1)} / ${percentile(ms, 0.99).toFixed(1)} ms`
+const seconds = (ms: number) => `${(ms / 1000).toFixed(1)} s`
+
+/** Declares `count` keys to whoever runs already; their controller's memory afterwards. */
+export async function issuing(field: Field, controller: Process, count: number): Promise<Figures> {
+  const sinceMs = performance.now()
+  const cpuMs = controller.cpuMs()
+  const created = field.declareKeys()
+  const readyAt = await field.until(`${count} keys`, () => field.ready() >= count)
+  const tookMs = readyAt - sinceMs
+  const figures: Figures = new Map([
+    ['declaring all keys', seconds(await created)],
+    ['all keys Ready, since the first was sent', seconds(tookMs)],
+    ['processor time of the controller for it', seconds(controller.cpuMs() - cpuMs)],
+  ])
+  await pause(CALM_MS)
+  return figures.set('memory of the controller then, and at most', `${(controller.rssBytes() / 1e6).toFixed(0)} / ${(controller.peakRssBytes() / 1e6).toFixed(0)} MB`)
+}
+
+/** One change after another, beside all the others that are at rest. */
+export async function changing(field: Field, count: number): Promise<Figures> {
+  const edits: number[] = []
+  for (let n = 0; n < EDITS; n++) edits.push(await field.edit((n * 7919) % count, { limit: { weeklyTokens: 1_000_000 + n } }))
+  const issued: number[] = []
+  for (let n = 0; n < ISSUED; n++) issued.push(await field.issue(count + n))
+  return new Map([[`a key is edited → Ready by that (${EDITS} times, p50 / p99)`, both(edits)], [`a key is declared → Ready (${ISSUED} times, p50 / p99)`, both(issued)]])
+}
+
+/** Suspends plans of a hundred keys each, while a client of one of them asks all the time. */
+export async function suspending(field: Field, gateway: string): Promise<Figures> {
+  const refused: number[] = []
+  const closed: number[] = []
+  const connection = await openConnection(gateway)
+  for (let n = field.plans - 1; n >= Math.max(1, field.plans - SUSPENDED); n--) {
+    const bytes = chatBytes(await field.secret(n * KEYS_OF_A_PLAN), false)
+    if ((await connection.ask(bytes)).status !== 200) throw new Error(`a key of plan-${n} is not served`)
+    const sinceMs = performance.now()
+    const suspended = field.suspend(n)
+    while ((await connection.ask(bytes)).status === 200) if (performance.now() - sinceMs > 60_000) throw new Error('a suspended plan is served')
+    refused.push(performance.now() - sinceMs)
+    await suspended
+    closed.push((await field.until(`the keys of plan-${n} to be closed`, () => field.closed(n) >= KEYS_OF_A_PLAN)) - sinceMs)
+  }
+  connection.close()
+  const times = `${refused.length} times, p50 / p99`
+  return new Map([[`a plan is suspended → its keys are refused (${times})`, both(refused)], [`… → each of its ${KEYS_OF_A_PLAN} Secrets is gone, and every status says so`, both(closed)]])
+}
+
+/** Stops the controller and starts it again beside everything that is declared. */
+export async function restarting(field: Field, programs: Programs, controller: Process): Promise<{ controller: Process; figures: Figures }> {
+  await controller.stop()
+  const before = field.events()
+  const sinceMs = performance.now()
+  const next = await programs.controller()
+  await settled(next)
+  const tookMs = performance.now() - sinceMs
+  const { writes } = await figuresOf(next)
+  const { PUT: _, ...others } = writes
+  const wrote = Object.values(others).reduce((sum, count) => sum + count, 0)
+  return { controller: next, figures: new Map([['started again → the first pass is complete', seconds(tookMs)], ['writes by that, its Lease apart', `${wrote}; ${field.events() - before} changes seen`], ['memory of the controller then', `${(next.rssBytes() / 1e6).toFixed(0)} MB`]]) }
+}
+
+/** Ends the controller that leads while another one follows; until a change that is made from then on is Ready. */
+export async function failing(field: Field, programs: Programs, controller: Process): Promise<Figures> {
+  const figures: Figures = new Map()
+  let leader = controller
+  for (const how of ['SIGTERM', 'SIGKILL'] as const) {
+    const taken: number[] = []
+    for (let n = 0; n < FAILOVERS; n++) {
+      const next = await programs.controller()
+      await pause(CALM_MS)
+      const sinceMs = performance.now()
+      const ended = how === 'SIGTERM' ? leader.stop() : leader.kill()
+      while (!(await figuresOf(next)).isLeading) await pause(10)
+      await field.edit(n, { limit: { weeklyTokens: 2_000_000 + performance.now() | 0 } })
+      taken.push(performance.now() - sinceMs)
+      await ended
+      leader = next
+    }
+    figures.set(`the leader ends by ${how} → another has made a change Ready (the longest of ${FAILOVERS})`, seconds(Math.max(...taken)))
+  }
+  return figures
+}

@@ -1,0 +1,106 @@
+/** Who reconciles: the plain loop, Tollgate in one process over SQLite, or a process for each role over MongoDB's protocol. */
+import { randomBytes, randomUUID } from 'node:crypto'
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import type { Role } from '../../src/config.ts'
+import { DEFAULT_ENGINES } from '../../src/engines/routes.ts'
+import { start, type Process } from '../processes.ts'
+import type { Stage } from '../stage.ts'
+
+export type Programs = {
+  /** Starts who reconciles, once more where one runs already. */
+  controller(): Promise<Process>
+  /** The address of who answers requests; null where nobody does. */
+  gateway: () => string | null
+  close(): Promise<void>
+}
+
+const LONGEST_MS = 300_000
+
+export async function openNaive(stage: Stage, kubeconfig: string): Promise<Programs> {
+  const folder = join(stage.folder, 'naive')
+  await mkdir(folder, { recursive: true })
+  const running: Process[] = []
+  return {
+    async controller() {
+      const process = await start({ script: 'bench/operator/naive.ts', env: { KUBECONFIG: kubeconfig, ...handedOn() }, output: join(folder, 'output.log'), folder, ready: (port) => `http://127.0.0.1:${port}/` })
+      running.push(process)
+      return process
+    },
+    gateway: () => null,
+    close: () => stopped(running),
+  }
+}
+
+/** In one process, gateway and worker included. */
+export async function openEmbedded(stage: Stage, kubeconfig: string, model: Process): Promise<Programs> {
+  return openTollgate(stage, 'embedded', model, { RESOURCES_URL: `kubernetes:?kubeconfig=${kubeconfig}` }, null)
+}
+
+/** Controllers of their own and a gateway. The broker's address leads nowhere: no task is made here. */
+export async function openApart(stage: Stage, kubeconfig: string, model: Process, mongodb: string): Promise<Programs> {
+  await writeFile(join(stage.folder, 'sealing.key'), `${randomBytes(32).toString('base64')}\n`, { mode: 0o600 })
+  await writeFile(join(stage.folder, 'engines.yaml'), DEFAULT_ENGINES)
+  const settings = {
+    RESOURCES_URL: `kubernetes:?kubeconfig=${kubeconfig}`,
+    STORE_URL: `${mongodb.replace(/\/$/, '')}/bench-${randomUUID()}`,
+    BROKER_URL: 'kafka://127.0.0.1:9',
+    FILES_URL: 'gridfs:',
+    SEALING_KEY_FILE: join(stage.folder, 'sealing.key'),
+    ENGINES: join(stage.folder, 'engines.yaml'),
+    PUBLIC_URL: 'http://127.0.0.1:8080',
+  }
+  return openTollgate(stage, 'apart', model, settings, 'gateway')
+}
+
+async function openTollgate(stage: Stage, name: string, model: Process, given: Record<string, string>, front: Role | null): Promise<Programs> {
+  const upstreams = `upstreams: [{name: bench, baseUrl: "${model.url}/v1", apiKey: bench-upstream-key, model: bench-model, wire: chat}]\n`
+  const declared = { plans: [], files: { 'upstreams.yaml': upstreams } }
+  const settings = { UPSTREAMS: 'upstreams.yaml', ...given, ...handedOn() }
+  const running: Process[] = []
+  async function run(role: Role): Promise<Process> {
+    const [process] = await stage.apart(name, { declared, roles: [role], settings })
+    if (!process) throw new Error(`no ${role} was started`)
+    running.push(process)
+    return process
+  }
+  const gateway = front && (await run(front))
+  return {
+    controller: () => run(front ? 'controller' : 'all'),
+    gateway: () => (gateway ?? running.at(-1))?.url ?? null,
+    close: () => stopped(running),
+  }
+}
+
+/** So that `NODE_OPTIONS=--cpu-prof npm run bench -- --parts operator` profiles what is measured. */
+function handedOn(): Record<string, string> {
+  const options = process.env['NODE_OPTIONS']
+  return options ? { NODE_OPTIONS: options } : {}
+}
+
+async function stopped(running: Process[]): Promise<void> {
+  await Promise.all(running.map((process) => process.stop()))
+}
+
+/** Resolves when the first pass over everything that is declared is complete. */
+export async function settled({ opsUrl }: Process): Promise<void> {
+  const sinceMs = performance.now()
+  for (;;) {
+    const { checks } = (await (await fetch(`${opsUrl}/readyz`)).json()) as { checks: { name: string; detail: string }[] }
+    if (checks.some(({ name, detail }) => name === 'controller' && detail === '0 plans and 0 keys wait')) return
+    if (performance.now() - sinceMs > LONGEST_MS) throw new Error(`the first pass is not complete: ${JSON.stringify(checks)}`)
+    await pause(20)
+  }
+}
+
+/** Of the connection to the API server: requests by method, and whether this process leads. */
+export async function figuresOf({ opsUrl }: Process): Promise<{ writes: Record<string, number>; isLeading: boolean }> {
+  const text = await (await fetch(`${opsUrl}/metrics`)).text()
+  const writes: Record<string, number> = {}
+  for (const [, labels = '', value] of text.matchAll(/^rest_client_requests_total\{([^}]*)\} (\d+)/gm)) {
+    const method = /method="(\w+)"/.exec(labels)?.[1] ?? ''
+    if (method !== 'GET') writes[method] = (writes[method] ?? 0) + Number(value)
+  }
+  return { writes, isLeading: /^leader_election_master_status\{[^}]*\} 1$/m.test(text) }
+}

@@ -1,0 +1,150 @@
+/**
+ * Two controllers under changes without end, while their API server is killed again and again and something else goes wrong beside it; and whether specs, status,
+ * Secrets and store agree afterwards. `npm run chaos -- --side kubernetes --kills 100`.
+ */
+import { setTimeout as pause } from 'node:timers/promises'
+import type { Test } from 'tap'
+import { compact } from '../resources/compaction.ts'
+import type { ControlPlane } from '../servers/kube/control-plane.ts'
+import { openProxy, type Proxy } from '../servers/kube/proxy.ts'
+import { agree, coder, KEYS, leftovers, named } from './agreement.ts'
+import { openAway } from './away.ts'
+import { openOperator, type Operator } from './operator.ts'
+
+export type OperatorChaos = {
+  /** Of the API server. */
+  kills: number
+  /** What else went wrong, and how often. */
+  struck: Record<string, number>
+  /** Changes that the API server took. */
+  changes: number
+  /** What is not as it must be, in sentences. */
+  faults: string[]
+  seconds: number
+}
+
+type Options = { kills: number; random: () => number; tell?: (line: string) => void }
+
+const LEASE = { durationMs: 2_000, renewDeadlineMs: 1_200, retryMs: 200 }
+/** Longer than any back-off after a failure. */
+const PATIENCE_MS = 90_000
+const MINUTE_MS = 60_000
+/** A run of so many kills has a minute without the store. */
+const LONG_RUN = 50
+
+/** Kills `kills` times at what `random` (0 up to 1) draws. The test owns the server. */
+export async function strikeOperator(t: Test, server: ControlPlane, { kills, random, tell = () => {} }: Options): Promise<OperatorChaos> {
+  const sinceMs = performance.now()
+  const operator = await openOperator(t, server.kubeconfig)
+  const away = openAway(operator.store, 'store')
+  const proxies = [await openProxy(t, operator.api), await openProxy(t, operator.api)]
+  await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
+  for (const { kubeconfig } of proxies) await operator.start({ lease: LEASE }, kubeconfig, { store: away.door })
+  await agree(operator)
+  const load = openLoad(operator, random)
+  const changing = load.run()
+  const struck: Record<string, number> = {}
+  const troubles = troublesOf(proxies, away, random)
+  try {
+    for (let kill = 1; kill <= kills; kill++) {
+      const [what, strike] = troubles[Math.floor(random() * troubles.length)] as Trouble
+      struck[what] = (struck[what] ?? 0) + 1
+      const lasts = kill === LONG_RUN ? absent(away, MINUTE_MS) : strike()
+      await pause(random() * 500)
+      await server.killApiServer()
+      if (what === 'versions forgotten') await compact(server.etcd)
+      await server.startApiServer()
+      await lasts
+      tell(`kill ${kill}, ${what}: ${load.changes()} changes`)
+    }
+  } finally {
+    load.stop()
+    await changing
+  }
+  const faults = await agreement(operator)
+  return { kills, struck, changes: load.changes(), faults: [...faults, ...(await leftovers(operator))], seconds: Math.round((performance.now() - sinceMs) / 1000) }
+}
+
+type Trouble = [what: string, strike: () => Promise<void>]
+
+/** What goes wrong while the server is away; each resolves when it is over. */
+function troublesOf(proxies: Proxy[], away: { isAway: boolean }, random: () => number): Trouble[] {
+  const bad = async (which: Proxy[], fate: Proxy['fate'], ms: number) => {
+    for (const proxy of which) proxy.fate = fate
+    await pause(ms)
+    for (const proxy of which) proxy.fate = () => 'passes'
+  }
+  return [
+    ['nothing else', async () => {}],
+    // The next start of the server follows.
+    ['versions forgotten', async () => {}],
+    ['connections cut at random', () => bad(proxies, () => (random() < 0.3 ? 'cut' : 'passes'), 3_000)],
+    ['conflicts', () => bad(proxies, (method) => (method !== 'GET' && random() < 0.5 ? { status: 409, reason: 'Conflict' } : 'passes'), 3_000)],
+    ['lists that fail', () => bad(proxies, (method, path) => (method === 'GET' && path.includes('limit=') ? { status: 500, reason: 'InternalError' } : 'passes'), 2_000)],
+    ['one controller cut off', () => bad([proxies[Math.floor(random() * proxies.length)] as Proxy], () => 'cut', 2 * LEASE.durationMs)],
+    ['no store', () => absent(away, random() * 3_000)],
+  ]
+}
+
+async function absent(away: { isAway: boolean }, ms: number): Promise<void> {
+  away.isAway = true
+  await pause(ms)
+  away.isAway = false
+}
+
+type Load = { run(): Promise<void>; stop(): void; changes(): number }
+
+/** One change after another; each is insisted on until the server has taken it. */
+function openLoad(operator: Operator, random: () => number): Load {
+  const revisions = Array.from({ length: KEYS }, () => 0)
+  let changes = 0
+  let isOver = false
+
+  async function insist(work: () => Promise<unknown>): Promise<void> {
+    while (!(await work().then(() => true, () => false))) await pause(50)
+    changes++
+  }
+
+  async function renew(n: number): Promise<void> {
+    const ref = operator.ref('ApiKey', `k${n}`)
+    const uid = (await operator.object(ref)).metadata.uid
+    const isAnother = async () => (await operator.object(ref))?.metadata.uid !== uid
+    await insist(async () => (await isAnother()) || operator.withdraw(ref))
+    revisions[n] = 0
+    // Its finalizer must go first: the controller comes to that whenever it can.
+    await insist(async () => {
+      if (!(await isAnother())) throw new Error('it is still there')
+      await operator.declare(named(n))
+    })
+  }
+
+  async function change(): Promise<void> {
+    const n = Math.floor(random() * KEYS)
+    const what = random()
+    if (what < 0.05) return renew(n)
+    if (what < 0.4) revisions[n] = (revisions[n] ?? 0) + 1
+    await insist(() => operator.declare(named(n, { rotationRevision: revisions[n], state: random() < 0.3 ? 'Suspended' : 'Active' })))
+  }
+
+  return {
+    async run() {
+      while (!isOver) {
+        await change().catch(() => {})
+        await pause(20)
+      }
+    },
+    stop() {
+      isOver = true
+    },
+    changes: () => changes,
+  }
+}
+
+/** What does not agree in the end, after all that may still be waited for. */
+async function agreement(operator: Operator): Promise<string[]> {
+  for (const sinceMs = performance.now(); ; ) {
+    const fault = await agree(operator).then(() => null, (error: Error) => error.message)
+    if (fault === null) return []
+    if (performance.now() - sinceMs > PATIENCE_MS) return [fault]
+  }
+}

@@ -1,0 +1,179 @@
+/** The chart and the image on a node that runs pods: an installation from `helm install` to `helm uninstall`, with a tenant who buys and calls, while pods die and are replaced. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { CHART, helm } from '../chart/chart.ts'
+import { answer, at, get, post, type Caller } from '../flows/calls.ts'
+import { mediaPlan } from '../resources/manifests.ts'
+import type { Answered } from '../servers/kube/api.ts'
+import { listenLong, openLoad, type Keys } from './load.ts'
+import { BUYER, documents, KEYS, NAMESPACES, PLANS, PROGRAM } from './manifests.ts'
+import { GATE, IMAGE, killPod, openSite, secrets, TENANT, values } from './site.ts'
+
+t.setTimeout(600_000)
+
+/** Looks until it is so. Rejects when that takes too long to be a matter of load. */
+async function until(look: () => Promise<boolean>): Promise<void> {
+  for (const deadline = performance.now() + 120_000; !(await look()); await pause(100)) {
+    if (performance.now() > deadline) throw new Error(`waited in vain: ${String(look)}`)
+  }
+}
+
+t.test('an installation on a node', { timeout: 600_000 }, async (t) => {
+  const since = performance.now()
+  const site = await openSite(t)
+  if (!site) return
+  const { kubectl, model, node } = site
+  const took = (what: string, from: number) => t.comment(`${what} took ${((performance.now() - from) / 1000).toFixed(1)} s`)
+  took('a node, its neighbours and the image', since)
+  const helmed = (...args: string[]) => helm(args, node.kubeconfig)
+  const folder = t.testdir({})
+  const valuesFile = (tag: string) => {
+    writeFileSync(join(folder, `values-${tag}.json`), JSON.stringify(values(site, tag)))
+    return ['--values', join(folder, `values-${tag}.json`)]
+  }
+  const read = async (...args: string[]): Promise<Answered> => JSON.parse(await kubectl(['get', '--output=json', ...args]))
+  const pods = async (role: string): Promise<Answered[]> => (await read('pods', '--namespace', GATE, '--selector', `app.kubernetes.io/component=${role}`)).items
+  /** Each stands on those before it. */
+  const step = async (name: string, promise: (t: Test) => Promise<void>) => {
+    if (t.passing()) await t.test(name, promise)
+  }
+
+  await step('helm install --wait succeeds where every pod must be restricted', async (t) => {
+    await kubectl(['apply', '--filename', '-'], { input: documents([...NAMESPACES, ...BUYER, ...secrets(site)]) })
+    const from = performance.now()
+    await helmed('install', 'tollgate', CHART, '--namespace', GATE, ...valuesFile('1'), '--wait', '--timeout', '180s')
+    took('helm install --wait', from)
+    const all = (await read('pods', '--namespace', GATE)).items as Answered[]
+    t.equal(all.length, 8)
+    for (const { metadata, status } of all) t.same(status.containerStatuses.map(({ restartCount }: Answered) => restartCount), [0], metadata.name)
+    await t.rejects(kubectl(['run', 'loose', '--namespace', GATE, '--image', `${IMAGE}:1`, '--dry-run=server']), /violates PodSecurity/, 'what is not restricted is refused')
+  })
+
+  await step('a container is nobody, can write nowhere, and has the token of the API server in the controller alone', async (t) => {
+    const look = `
+      const fs = require('node:fs')
+      const refused = (path) => { try { fs.writeFileSync(path, ''); return 'written' } catch ({ code }) { return code } }
+      console.log(JSON.stringify({ uid: process.getuid(), root: refused('/seen'), app: refused('/app/seen'), tmp: refused('/tmp/seen'), token: fs.existsSync('/var/run/secrets/kubernetes.io') }))`
+    for (const role of ['gateway', 'worker', 'dispatcher', 'controller']) {
+      const seen = JSON.parse(await kubectl(['exec', '--namespace', GATE, (await pods(role))[0].metadata.name, '--', 'node', '--eval', look]))
+      t.same(seen, { uid: 65532, root: 'EROFS', app: 'EROFS', tmp: 'EROFS', token: role === 'controller' }, role)
+    }
+  })
+
+  let token = ''
+  const asTenant = (...args: string[]) => kubectl(['--namespace', TENANT, ...args], { token })
+  const keyOf = async (name: string) => Buffer.from(JSON.parse(await asTenant('get', 'secret', name, '--output=json')).data['api-key'], 'base64').toString()
+  const keys: Keys = { coding: '', media: '' }
+  const gateway: Caller = { url: '' }
+
+  await step("what a tenant's account applies is ready within seconds, and its pod calls both products with the keys mounted", async (t) => {
+    token = (await kubectl(['create', 'token', 'buyer', '--namespace', TENANT])).trim()
+    await t.rejects(kubectl(['apply', '--filename', '-'], { token, input: documents([mediaPlan('studio', {}, { allowance: '1000.01' })]) }), /media\.allowance may be at most 1000/)
+    const from = performance.now()
+    await kubectl(['apply', '--filename', '-'], { token, input: documents([...PLANS, ...KEYS, ...PROGRAM]) })
+    await asTenant('wait', 'plans,apikeys', '--all', '--for=condition=Ready', '--timeout=30s')
+    took('apply to Ready', from)
+    await asTenant('wait', 'job/program', '--for=condition=Complete', '--timeout=120s')
+    took("apply to the end of the tenant's pod", from)
+    const seen = JSON.parse(await asTenant('logs', 'job/program'))
+    t.match(seen, { chat: 'data: [DONE]', task: { status: 'completed', actual_cost: '0.0400' }, picture: { status: 200, type: 'PNG' } })
+    t.equal(seen.picture.bytes, seen.task.result.bytes)
+    Object.assign(keys, { coding: await keyOf('coding-key'), media: await keyOf('media-key') })
+    // The machine reaches Services as pods do.
+    gateway.url = `http://${(await read('service', 'tollgate-gateway', '--namespace', GATE)).spec.clusterIP}`
+    t.ok(String(seen.picture.link).startsWith(`http://tollgate-gateway.${GATE}.svc/`), 'results are behind the public address')
+  })
+
+  const usage = async () => (await get(gateway, keys.media, '/api/v1/usage')).body
+
+  await step('a suspended plan is refused with 403, and served again when it is active', async (t) => {
+    const ask = async () => (await answer(await post(gateway, keys.coding, '/v1/chat/completions', { model: 'svc-code', messages: [{ role: 'user', content: 'Hello' }] }))).status
+    t.equal(await ask(), 200)
+    for (const [state, status] of [['Suspended', 403], ['Active', 200]] as const) {
+      const from = performance.now()
+      await asTenant('patch', 'plan/coder', '--type=merge', '--patch', JSON.stringify({ spec: { state } }))
+      await until(async () => (await ask()) === status)
+      took(`${state}, from the patch to ${status},`, from)
+      for (let n = 0; n < 10; n++) t.equal(await ask(), status, 'by every gateway')
+    }
+    await asTenant('wait', 'apikeys', '--all', '--for=condition=Ready', '--timeout=30s')
+  })
+
+  await step('a worker that is killed amid its tasks costs nobody anything: each is made, and charged once', async (t) => {
+    const before = Number(at(await usage(), 'burned'))
+    const FILM = { kind: 'video', prompt: 'a lighthouse', size: '960x540', duration_seconds: 4 }
+    const ids = await Promise.all(Array.from({ length: 8 }, async () => String(at((await answer(await post(gateway, keys.media, '/api/v1/generations', FILM))).body, 'id'))))
+    const records = () => Promise.all(ids.map(async (id) => (await get(gateway, keys.media, `/api/v1/generations/${id}`)).body))
+    const inState = async (state: string) => (await records()).filter((record) => at(record, 'status') === state).length
+    const [{ metadata: victim }] = await pods('worker')
+    // Two run in each pod on a node of two cores, so that the third is in the other.
+    await until(async () => (await inState('processing')) > 2)
+    await killPod(victim.uid)
+    await until(async () => (await inState('completed')) === ids.length)
+    t.ok((await records()).some((record) => Number(at(record, 'attempts')) > 1), 'one was begun again')
+    await until(async () => at(await usage(), 'held') === '0.0000')
+    t.equal((Number(at(await usage(), 'burned')) - before).toFixed(4), (8 * 4 * 0.05).toFixed(4))
+    await until(async () => (await pods('worker')).every(({ status }) => status.containerStatuses[0].ready))
+    t.same((await pods('worker')).map(({ status }) => status.containerStatuses[0].restartCount).sort(), [0, 1])
+  })
+
+  await step('a gateway that is killed under load: clients that ask again are all served, and nothing is charged twice', async (t) => {
+    const burned = async () => {
+      await until(async () => at(await usage(), 'held') === '0.0000')
+      return Number(at(await usage(), 'burned'))
+    }
+    const before = await burned()
+    const load = openLoad(gateway, keys, { clients: 6, again: true })
+    await pause(1000)
+    await killPod((await pods('gateway'))[0].metadata.uid)
+    await until(async () => (await pods('gateway')).some(({ status }) => status.containerStatuses[0].restartCount === 1))
+    await until(async () => (await pods('gateway')).every(({ status }) => status.containerStatuses[0].ready))
+    const { done, failed, ordered } = await load.stop()
+    t.comment(`${done} calls`)
+    t.same(failed, [])
+    t.equal(((await burned()) - before).toFixed(4), (ordered * 0.04).toFixed(4))
+  })
+
+  await step('a rolling upgrade under load fails no request, and waits for the streams that are open', async (t) => {
+    const old = (await pods('gateway')).map(({ metadata }) => metadata.uid)
+    const load = openLoad(gateway, keys, { clients: 6, again: false })
+    const streams = listenLong(gateway, keys.coding, 8)
+    await until(async () => model.open() === 8)
+    const from = performance.now()
+    await helmed('upgrade', 'tollgate', CHART, '--namespace', GATE, ...valuesFile('2'), '--wait', '--timeout', '240s')
+    took('helm upgrade --wait', from)
+    const images = ['gateway', 'worker', 'dispatcher', 'controller'].map(async (role) => (await pods(role)).filter(({ metadata }) => !metadata.deletionTimestamp).map(({ spec }) => spec.containers[0].image))
+    t.same((await Promise.all(images)).flat(), Array.from({ length: 8 }, () => `${IMAGE}:2`))
+    t.equal(model.open(), 8, 'streams go on')
+    t.ok((await pods('gateway')).some(({ metadata }) => old.includes(metadata.uid)), 'in a gateway that only waits for them')
+    model.finish()
+    t.same((await streams).map((one) => (one.status === 'rejected' ? String(one.reason) : 'whole')), Array.from({ length: 8 }, () => 'whole'))
+    await until(async () => !(await pods('gateway')).some(({ metadata }) => old.includes(metadata.uid)))
+    const { done, failed } = await load.stop()
+    took(`the upgrade with ${done} calls`, from)
+    t.same(failed, [])
+  })
+
+  await step('helm test passes', async () => {
+    const from = performance.now()
+    await helmed('test', 'tollgate', '--namespace', GATE, '--timeout', '120s')
+    took('helm test', from)
+  })
+
+  await step('helm uninstall leaves the CRDs, what tenants declared and their keys, and the Secrets that were given', async (t) => {
+    const declared = async () => (await read('plans,apikeys', '--namespace', TENANT)).items.map(({ kind, metadata }: Answered) => `${kind} ${metadata.uid}`)
+    const before = await declared()
+    t.equal(before.length, 4)
+    await helmed('uninstall', 'tollgate', '--namespace', GATE, '--wait', '--timeout', '120s')
+    const kinds = (await kubectl(['api-resources', '--verbs=list', '--output=name'])).trim().split('\n').join(',')
+    const ours = async () => (await kubectl(['get', kinds, '--all-namespaces', '--selector=app.kubernetes.io/instance=tollgate', '--output=name'])).trim().split('\n').sort()
+    await until(async () => (await ours()).length <= 2)
+    t.same(await ours(), ['customresourcedefinition.apiextensions.k8s.io/apikeys.tollgate.dev', 'customresourcedefinition.apiextensions.k8s.io/plans.tollgate.dev'])
+    t.same(await declared(), before)
+    t.same([await keyOf('coding-key'), await keyOf('media-key')], [keys.coding, keys.media])
+    const left = (await read('secrets,configmaps,leases', '--namespace', GATE)).items.map(({ kind, metadata }: Answered) => `${kind}/${metadata.name}`)
+    t.same(left.sort(), ['ConfigMap/kube-root-ca.crt', 'Secret/tollgate-broker', 'Secret/tollgate-sealing', 'Secret/tollgate-store', 'Secret/upstream-keys'])
+  })
+})

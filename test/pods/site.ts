@@ -1,0 +1,121 @@
+/** A node, and on the machine beside it what an installation of the chart stands on: MongoDB's protocol, Kafka, and a model. */
+import { randomBytes } from 'node:crypto'
+import { execFile } from 'node:child_process'
+import { readFile, readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import type { Test } from 'tap'
+import { missing } from '../servers/client.ts'
+import { KAFKA_NAMES, startKafka } from '../servers/kafka.ts'
+import { NETWORK } from '../servers/kube/node-files.ts'
+import { ownNode, type Node } from '../servers/kube/node.ts'
+import { kubectl as program } from '../servers/kubernetes.ts'
+import { MONGODB_NAMES, startMongodb } from '../servers/mongodb.ts'
+import { REPOSITORY } from '../flows/program.ts'
+import { openModel, type Model } from './model.ts'
+
+const run = promisify(execFile)
+
+/** The namespaces of the installation and of the tenant. */
+export const GATE = 'gate'
+export const TENANT = 'acme'
+/** The image is there under two tags, so that one can be upgraded to the other. */
+export const IMAGE = 'registry.test/tollgate'
+
+export type Site = {
+  node: Node
+  model: Model
+  mongodb: string
+  brokers: string
+  /** Runs kubectl, with `input` for `--filename -`. Rejects with what it said on its error output. `token` is whose rights it has, everybody's without. */
+  kubectl(args: string[], options?: { input?: string; token?: string }): Promise<string>
+}
+
+/** What is installed nowhere else on the way of this. Null after having skipped the suite; all is stopped at the test's end. */
+export async function openSite(t: Test): Promise<Site | null> {
+  if (missing(t, ['helm', ...MONGODB_NAMES, ...KAFKA_NAMES])) return null
+  const node = await ownNode(t)
+  if (!node) return null
+  const address = NETWORK.HOST_ADDRESS
+  const keep = async <T>(starting: Promise<T>, stop: (one: T) => Promise<void>): Promise<T> => {
+    const one = await starting
+    t.teardown(() => stop(one))
+    return one
+  }
+  const parts = [
+    keep(startMongodb({ address }), ({ stop }) => stop()),
+    keep(startKafka({ address }), ({ stop }) => stop()),
+    keep(openModel(address), ({ close }) => close()),
+    Promise.all([makeImage(t), node.ready()]).then(([archive]) => node.importImage(archive)),
+  ] as const
+  // Whichever fails, the others have to be there before they can be stopped.
+  await Promise.allSettled(parts)
+  const [mongodb, kafka, model] = await Promise.all(parts)
+  await node.tagImage(`${IMAGE}:1`, `${IMAGE}:2`)
+  t.comment(mongodb.version)
+  return { node, model, mongodb: mongodb.url, brokers: kafka.brokers, kubectl: (args, options) => kubectl(node, args, options) }
+}
+
+async function makeImage(t: Test): Promise<string> {
+  const folder = t.testdir({ root: {} })
+  await run(process.execPath, [join(REPOSITORY, 'image/build.ts'), join(folder, 'root'), join(folder, 'image.tar'), `${IMAGE}:1`], { env: { ...process.env, NODE_OPTIONS: '' } })
+  return join(folder, 'image.tar')
+}
+
+async function kubectl({ kubeconfig }: Node, args: string[], { input = '', token }: { input?: string; token?: string } = {}): Promise<string> {
+  const running = run(program(), ['--kubeconfig', kubeconfig, ...(token === undefined ? [] : ['--token', token]), ...args], { maxBuffer: 1 << 26 })
+  running.child.stdin?.end(input)
+  const { stdout } = await running.catch((error: { stderr?: string }) => {
+    throw new Error(error.stderr || String(error), { cause: error })
+  })
+  return stdout
+}
+
+/** SIGKILL of what runs in a pod, as the kernel does it to what takes too much memory. */
+export async function killPod(uid: string): Promise<void> {
+  for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
+    const [groups, command] = await Promise.all([readFile(`/proc/${pid}/cgroup`, 'utf8'), readFile(`/proc/${pid}/cmdline`, 'utf8')]).catch(() => ['', ''])
+    if (groups.includes(`pod${uid}`) && command.includes('tollgate.mjs')) process.kill(Number(pid), 'SIGKILL')
+  }
+}
+
+/** The Secrets of the installation, by name. */
+export function secrets({ mongodb, brokers }: Site): object[] {
+  const entries = {
+    'tollgate-sealing': { 'sealing.key': `${randomBytes(32).toString('base64')}\n` },
+    'tollgate-store': { url: `${mongodb}tollgate` },
+    'tollgate-broker': { url: `kafka://${brokers}?partitions=4` },
+    'upstream-keys': { main: 'model-key' },
+  }
+  return Object.entries(entries).map(([name, stringData]) => ({ apiVersion: 'v1', kind: 'Secret', metadata: { name, namespace: GATE }, stringData }))
+}
+
+/** The installation's values: as in docs/chart.md, for a node of two cores, with the preview engine because no other can be had. */
+export function values({ model }: Site, tag: string): object {
+  const requests = { cpu: '50m' }
+  return {
+    image: { repository: IMAGE, tag, pullPolicy: 'IfNotPresent' },
+    publicUrl: `http://tollgate-gateway.${GATE}.svc`,
+    sealingKey: { existingSecret: 'tollgate-sealing' },
+    store: { existingSecret: 'tollgate-store' },
+    broker: { existingSecret: 'tollgate-broker' },
+    upstreams: { keysSecret: 'upstream-keys', file: { upstreams: [{ name: 'main', baseUrl: model.url, apiKeyFile: 'main', model: 'the-model', wire: 'chat' }] } },
+    allowFakes: true,
+    engines: {
+      file: {
+        engines: [{ name: 'preview', type: 'preview' }],
+        routes: [
+          { kind: 'image', engine: 'preview', price: { amount: '0.04', per: 'Job' }, max: { megapixels: 4.2 }, defaults: { size: '1024x1024' } },
+          { kind: 'video', engine: 'preview', price: { amount: '0.05', per: 'Second' }, max: { megapixels: 1, seconds: 10 }, defaults: { size: '640x360', seconds: 4 } },
+        ],
+      },
+    },
+    planLimits: { limits: [{ namespaces: [TENANT], requestsPerMinute: 1_000_000, media: { maxAllowance: '1000' } }, { namespaces: [GATE] }, { namespaces: ['*'], products: [] }] },
+    tenantRoles: { tenantsWritePlans: true },
+    settings: { TASK_LEASE_SECONDS: 3 },
+    gateway: { resources: { requests } },
+    dispatcher: { resources: { requests } },
+    controller: { resources: { requests } },
+    worker: { resources: { requests } },
+  }
+}

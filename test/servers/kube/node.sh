@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# node.sh ASSETS TOOLS, in a folder that node.ts has prepared: a single-node cluster, as the first process of a pid, mount and uts namespace of its own. What it
+# mounts, starts and makes of networks goes with that process. Prints `network is up`, and `node started` when everything that runs has been started.
+set -euo pipefail
+assets=$1 tools=$2 state=$PWD
+export PATH=$tools/bin:$PATH LD_LIBRARY_PATH=$tools/lib XTABLES_LIBDIR=$tools/lib/xtables
+
+if [ "${3:-}" != inside ]; then
+  hostname "$NODE"
+  mount --make-rshared /
+  # The folders that kubelet and containerd insist on.
+  mount -t tmpfs tmpfs /run
+  mkdir -p /run/lock /run/kernel
+  # kubelet sets these, which are the whole machine's: it gets copies.
+  for name in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes; do
+    cat "/proc/sys/$name" >"/run/kernel/${name//\//.}"
+    mount --bind "/run/kernel/${name//\//.}" "/proc/sys/$name"
+  done
+  # The one way in and out is a cable to the machine, without a route beyond it.
+  ip netns add node
+  ip link add "$LINK" type veth peer name eth0 netns node
+  ip addr add "$HOST_ADDRESS/24" dev "$LINK"
+  ip link set "$LINK" up
+  for range in "$POD_RANGE" "$SERVICE_RANGE"; do ip route add "$range" via "$NODE_ADDRESS" dev "$LINK"; done
+  exec nsenter --net=/run/netns/node bash "$0" "$assets" "$tools" inside
+fi
+
+ip link set lo up
+ip addr add "$NODE_ADDRESS/24" dev eth0
+ip link set eth0 up
+# So that the node itself reaches Services, whose addresses are rewritten on the way out.
+ip route add "$SERVICE_RANGE" dev eth0
+for name in ip_forward conf/all/route_localnet; do echo 1 >"/proc/sys/net/ipv4/$name"; done
+echo 1 >/proc/sys/net/bridge/bridge-nf-call-iptables
+echo 'network is up'
+
+# Whatever ends is started again, as it is where a system's manager does it: most of them end while the API server is not there yet.
+run() {
+  local name=$1
+  shift
+  (while :; do
+    "$@" >>"log/$name" 2>&1 || true
+    sleep 0.5
+  done) &
+}
+
+run etcd "$assets/etcd" --name node --data-dir etcd --unsafe-no-fsync --log-level warn
+run kube-apiserver "$assets/kube-apiserver" --etcd-servers http://127.0.0.1:2379 --bind-address 0.0.0.0 --advertise-address "$NODE_ADDRESS" --secure-port 6443 \
+  --tls-cert-file apiserver.crt --tls-private-key-file apiserver.key --client-ca-file ca.crt --token-auth-file tokens.csv \
+  --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction \
+  --service-account-issuer https://kubernetes.default.svc.cluster.local --service-account-key-file sa.pub --service-account-signing-key-file sa.key \
+  --service-cluster-ip-range "$SERVICE_RANGE" --kubelet-client-certificate kubelet-client.crt --kubelet-client-key kubelet-client.key \
+  --kubelet-certificate-authority ca.crt --kubelet-preferred-address-types InternalIP --profiling=false
+
+run containerd "$tools/bin/containerd" --config containerd.toml
+until "$tools/bin/ctr" --address "$state/containerd.sock" version >/dev/null 2>&1; do sleep 0.1; done
+"$tools/bin/ctr" --address "$state/containerd.sock" --namespace k8s.io images import "$tools/pause.tar" >/dev/null
+
+run kube-controller-manager "$assets/kube-controller-manager" --kubeconfig manager.kubeconfig --leader-elect=false --secure-port 0 --use-service-account-credentials \
+  --service-account-private-key-file sa.key --root-ca-file ca.crt --service-cluster-ip-range "$SERVICE_RANGE" --cluster-cidr "$POD_RANGE" --profiling=false
+run kube-scheduler "$tools/kube-scheduler" --kubeconfig scheduler.kubeconfig --leader-elect=false --secure-port 0 --profiling=false
+run kubelet "$tools/kubelet" --config kubelet.json --kubeconfig kubelet.kubeconfig --root-dir "$state/kubelet" --cert-dir "$state/certificates" --hostname-override "$NODE" --node-ip "$NODE_ADDRESS"
+run kube-proxy "$tools/kube-proxy" --config proxy.json
+echo 'node started'
+wait
