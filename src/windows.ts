@@ -1,6 +1,6 @@
 /** The session and the weekly token window, and what is learned for estimates. Pure. */
 import type { CodingTerms } from './plans.ts'
-import type { CodingAccount } from './subscription/subscription.ts'
+import type { CodingAccount, Reservation } from './subscription/subscription.ts'
 
 export const WEEK_MS = 7 * 24 * 3600 * 1000
 
@@ -64,7 +64,8 @@ export function reservedIn(account: CodingAccount, keyId: string | null): { sess
   let session = 0
   let weekly = 0
   let key = 0
-  for (const reservation of Object.values(account.reservations)) {
+  for (const id in account.reservations) {
+    const reservation = account.reservations[id] as Reservation
     if (account.session && reservation.session === account.session.start) session += reservation.tokens
     if (reservation.week === account.weekly.n) {
       weekly += reservation.tokens

@@ -60,12 +60,13 @@ export function conditionsOf(findings: Finding[], before: Condition[], observedG
 type Status = { observedGeneration: number; conditions: Condition[] }
 
 /**
- * The status while the store is away: before the first pass everything is Unknown, later only `Ready` says so, since nobody knows whether the rest changed.
+ * The status while the store is away: until a first pass is complete everything is Unknown, later only `Ready` says so, since nobody knows whether the rest changed.
  * `empty` is the status of a resource that has none yet.
  */
 export function unreachable<S extends Status>(before: S | null, empty: S, types: string[], generation: number, now: number): S {
-  const findings = types.map((type): Finding => ({ type, status: before ? 'False' : 'Unknown', reason: 'StoreUnavailable' }))
-  if (!before) return { ...empty, conditions: conditionsOf(findings, [], generation, now) }
+  const isFirst = !before || before.conditions.some(({ type, status }) => type === 'Ready' && status === 'Unknown')
+  const findings = types.map((type): Finding => ({ type, status: isFirst ? 'Unknown' : 'False', reason: 'StoreUnavailable' }))
+  if (isFirst) return { ...empty, conditions: conditionsOf(findings, before?.conditions ?? [], generation, now) }
   const ready = conditionsOf(findings.filter(({ type }) => type === 'Ready'), before.conditions, generation, now)
   return { ...before, conditions: before.conditions.map((condition) => ready.find(({ type }) => type === condition.type) ?? condition) }
 }

@@ -100,6 +100,18 @@ export type KeySecret = { apiKey: string; keyId: string; mac: string }
 /** `conflict`: a Secret of that name belongs to somebody else, and was left alone. `gone`: the owner is not there any more, and nothing was left behind. */
 export type SecretOutcome = 'written' | 'unchanged' | 'conflict' | 'gone'
 
+export type KeyName = { namespace: string; name: string }
+
+/** A key to be issued; what is left out of its spec has the default. */
+export type NewKey = KeyName & { spec: Pick<ApiKeySpec, 'planRef'> & Partial<ApiKeySpec> }
+
+/** `faults` are the sentences of the CRD, each beginning with the place. `forbidden`: what is declared cannot be written from here, only read. */
+type Declined = { outcome: 'refused'; faults: string[] } | { outcome: 'forbidden' }
+/** `exists`: there is an ApiKey of that name, which was left as it is. */
+export type IssuedKey = { outcome: 'created' | 'exists' } | Declined
+/** Null: there is no such key. */
+export type ChangedKey = { outcome: 'changed' } | Declined | null
+
 /** Where the `files:` source keeps what Kubernetes would keep for it: identity, generation and the last accepted spec. */
 export type Declaration = {
   ref: Ref
@@ -143,6 +155,12 @@ export type Resources = {
   release(owner: Ref & { uid: string }): Promise<void>
   /** The deleted resource of that name that waits for its release, or null. */
   going(ref: Ref): { uid: string } | null
+  /** Declares an ApiKey. That and the next two are for people who act for a tenant; the controller does the rest, as with what others declare. Throw `Unavailable`. */
+  issueKey(key: NewKey): Promise<IssuedKey>
+  /** Raises the revision of a key by one. */
+  rotateKey(key: KeyName): Promise<ChangedKey>
+  /** Revokes a key for good; `changed` also if it was revoked before. */
+  revokeKey(key: KeyName): Promise<ChangedKey>
   /**
    * Begins to try to become the one controller that acts on this source; `changed` tells each time that it became or ceased to be. A source that is ours alone says
    * so at once.

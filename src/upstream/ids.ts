@@ -3,7 +3,7 @@
  * like OpenAI's; when the client replays it, the upstream gets its own id back. Nothing is stored: any process with the key can map back.
  * An id is bound to the subscription that got it, so that nobody can replay another's.
  */
-import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto'
+import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomUUID } from 'node:crypto'
 
 /** The ids of one request. */
 export type Ids = {
@@ -29,7 +29,8 @@ type Key = { mac: Buffer; cipher: Buffer }
  */
 export function openIds(
   secrets: readonly [Buffer, ...Buffer[]],
-  random: (bytes: number) => Buffer = randomBytes,
+  // Node keeps randomness for many UUIDs at hand; bytes are asked of the system each time.
+  uuid: () => string = randomUUID,
 ): (subscription: string) => Ids {
   const keys = secrets.map(derive) as [Key, ...Key[]]
   return (subscription) => {
@@ -51,7 +52,7 @@ export function openIds(
         }
         return id
       },
-      fresh: (prefix) => prefix + random(18).toString('base64url'),
+      fresh: (prefix) => prefix + uuid().replaceAll('-', ''),
     }
   }
 }

@@ -216,5 +216,66 @@ const writing: Promises<Place> = {
   },
 }
 
-export const resourcesPromises: Promises<Place> = { ...declaring, ...writing }
+const authoring: Promises<Place> = {
+  'a key that is issued is declared like any other, once': async (t, place) => {
+    await place.declare(codingPlan('coder'))
+    const { resources, told } = await watching(place)
+    const named = { namespace: place.namespace('acme'), name: 'ci' }
+    const issue = (secretName: string) => resources.issueKey({ ...named, spec: { planRef: { name: 'coder' }, secretName } })
+    t.same(await issue('ci-key'), { outcome: 'created' })
+    t.same(await issue('other-key'), { outcome: 'exists' })
+    await place.settle()
+    t.ok(told.includes('ApiKey acme/ci'))
+    t.match(resources.get(ci(place)), { metadata: { generation: 1 }, spec: { planRef: { name: 'coder' }, secretName: 'ci-key', state: 'Active', rotationRevision: 0 } })
+  },
+
+  'a key that is rotated or revoked is changed in that alone, and one that is not there is not': async (t, place) => {
+    await place.declare(apiKey('ci', 'coder', { secretName: 'ci-key', limit: { weeklyTokens: 5 } }))
+    const { resources } = await watching(place)
+    const named = { namespace: place.namespace('acme'), name: 'ci' }
+    const before = keyOf(resources, ci(place))
+    for (const revision of [1, 2]) {
+      t.same(await resources.rotateKey(named), { outcome: 'changed' })
+      await place.settle()
+      t.match(resources.get(ci(place)), { metadata: { uid: before.metadata.uid, generation: 1 + revision } })
+      t.same(keyOf(resources, ci(place)).spec, { ...before.spec, rotationRevision: revision })
+    }
+    for (const _ of ['first', 'again']) {
+      t.same(await resources.revokeKey(named), { outcome: 'changed' })
+      await place.settle()
+      t.match(resources.get(ci(place)), { metadata: { generation: 4 }, spec: { state: 'Revoked', rotationRevision: 2 } })
+    }
+    for (const other of [{ ...named, name: 'other' }, { ...named, namespace: place.namespace('globex') }]) {
+      t.equal(await resources.rotateKey(other), null)
+      t.equal(await resources.revokeKey(other), null)
+    }
+  },
+
+  'what the definitions do not allow is refused in their words, and nothing is declared': async (t, place) => {
+    await place.declare(apiKey('last', 'coder', { rotationRevision: 1_000_000 }))
+    const { resources } = await watching(place)
+    const issue = (name: string, spec: object) => resources.issueKey({ namespace: place.namespace('acme'), name, spec: { planRef: { name: 'coder' }, ...spec } })
+    t.match(await issue('both', { limit: { weeklyTokens: 1, amountPerPeriod: '1' } }), { outcome: 'refused', faults: ['spec.limit: a limit is weeklyTokens (Coding) or amountPerPeriod (Room and Media), exactly one of them'] })
+    t.match(await issue('less', { rotationRevision: -1 }), { outcome: 'refused', faults: [/^spec\.rotationRevision: /] })
+    t.match(await issue('Name', {}), { outcome: 'refused', faults: [/^metadata\.name: /] })
+    t.match(await resources.rotateKey({ namespace: place.namespace('acme'), name: 'last' }), { outcome: 'refused', faults: [/^spec\.rotationRevision: /] })
+    await place.settle()
+    t.same(resources.list('ApiKey', place.namespace('acme')).map(({ metadata: { name, generation } }) => `${name} ${generation}`), ['last 1'])
+  },
+
+  'of those who act at the same time each is heard': async (t, place) => {
+    await place.declare(apiKey('ci', 'coder'))
+    const { resources } = await watching(place)
+    const acme = place.namespace('acme')
+    const rotated = await Promise.all([1, 2, 3].map(() => resources.rotateKey({ namespace: acme, name: 'ci' })))
+    t.same(rotated, [1, 2, 3].map(() => ({ outcome: 'changed' })))
+    const issued = await Promise.all([1, 2].map((n) => resources.issueKey({ namespace: acme, name: 'web', spec: { planRef: { name: 'coder' }, secretName: `web-${n}` } })))
+    t.same(issued.map(({ outcome }) => outcome).sort(), ['created', 'exists'])
+    await place.settle()
+    t.equal(keyOf(resources, ci(place)).spec.rotationRevision, 3)
+    t.match(resources.get(ci(place, 'web')), { metadata: { generation: 1 } })
+  },
+}
+
+export const resourcesPromises: Promises<Place> = { ...declaring, ...writing, ...authoring }
 

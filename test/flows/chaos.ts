@@ -1,6 +1,6 @@
 /**
  * Load on both products while the program, or one of its processes and servers, is killed and started again, and what must be true afterwards. A run of its own:
- * `npm run chaos -- [--kills N] [--side embedded|distributed] [--seed N]`.
+ * `npm run chaos -- [--kills N] [--side embedded|distributed|kubernetes] [--seed N]`; the last is the operator's own, `test/plugins/operator-chaos.ts`.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -164,9 +164,10 @@ async function verify(folder: string, settings: Record<string, string>): Promise
 
 if (import.meta.main) {
   const { values } = parseArgs({ options: { kills: { type: 'string', default: '50' }, side: { type: 'string', default: 'embedded' }, seed: { type: 'string', default: '1' } } })
+  const options = { kills: Number(values.kills), random: seeded(Number(values.seed)), tell: (line: string) => console.log(line) }
   const open = { embedded: openEmbedded, distributed: openDistributed }[values.side]
-  if (!open) throw new Error(`--side is embedded or distributed, not ${values.side}`)
-  const report = await chaos({ open, kills: Number(values.kills), random: seeded(Number(values.seed)), tell: (line) => console.log(line) })
+  if (!open && values.side !== 'kubernetes') throw new Error(`--side is embedded, distributed or kubernetes, not ${values.side}`)
+  const report = open ? await chaos({ open, ...options }) : await (await import('../plugins/operator-chaos.ts')).strikeKubernetes(options)
   console.log(report)
   process.exitCode = report.faults.length === 0 ? 0 : 1
 }

@@ -1,7 +1,9 @@
 /** The Coding Plan API as its users see it: the program as a process, its manifests as files, and HTTP. */
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { Agent, request, type IncomingMessage } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { all, answer, at, chat, events, get, post, used, type Answer, type Event } from './calls.ts'
 import { eventually } from './eventually.ts'
@@ -221,13 +223,13 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
   })
 
   /** A program whose upstream streams one word and then waits; how long a stop may take is no excuse to wait for that. */
-  async function startSlow(t: Test) {
+  async function startSlow(t: Test, env: Record<string, string> = {}) {
     const folder = await folderFor(t)
     const upstream = await openUpstream()
     t.teardown(() => upstream.close())
     const file = join(folder, 'upstreams.yaml')
     await writeFile(file, JSON.stringify({ upstreams: [{ name: 'slow', baseUrl: upstream.url, apiKey: 'none', model: 'slow-1', wire: 'chat' }] }))
-    const restart = () => startFor(t, folder, { UPSTREAMS: file, SHUTDOWN_SECONDS: '600' })
+    const restart = () => startFor(t, folder, { UPSTREAMS: file, SHUTDOWN_SECONDS: '600', ...env })
     const slow = await restart()
     return { slow, upstream, restart, key: await issue(folder, slow, 'slow') }
   }
@@ -257,6 +259,30 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     t.equal((await all(stream)).at(-1)?.data, '[DONE]')
     t.same(await exitOf(exit), { code: 0, signal: null })
     t.equal((await used(await restart(), key)).session, upstream.totalTokens)
+  })
+
+  t.test('a program that stops sends clients elsewhere with its answers, and closes no connection beneath a request', async (t) => {
+    const { slow, upstream, key } = await startSlow(t, { DRAIN_DELAY_SECONDS: '3' })
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    const ask = (path: string, body?: object) =>
+      new Promise<IncomingMessage>((resolve, reject) => {
+        const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' }
+        request(`${slow.url}${path}`, { agent, method: body ? 'POST' : 'GET', headers }, resolve).on('error', reject).end(body && JSON.stringify(body))
+      })
+    const stream = await ask('/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true })
+    t.equal(stream.headers.connection, 'keep-alive')
+    const exit = slow.stop()
+    await eventually('not ready', async () => ((await fetch(`${slow.opsUrl}/readyz`)).status === 503 ? true : null))
+    t.equal((await fetch(`${slow.url}/v1/models`, { headers: { authorization: `Bearer ${key}` } })).headers.get('connection'), 'close', 'while it is still in service')
+    await eventually('no new connection', () => fetch(`${slow.url}/v1/models`).then(() => null, () => true))
+    upstream.finish()
+    t.match(String(await stream.toArray()), /\[DONE\]/)
+    // As long as a client may take to see that the stream has ended.
+    await pause(300)
+    const next = await ask('/v1/usage')
+    t.same([next.statusCode, next.headers.connection], [200, 'close'], 'on the connection of the stream')
+    next.resume()
+    t.same(await exitOf(exit), { code: 0, signal: null })
   })
 
   t.test('a second SIGTERM does not wait for the stream', async (t) => {

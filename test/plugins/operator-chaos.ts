@@ -7,6 +7,7 @@ import type { Test } from 'tap'
 import { compact } from '../resources/compaction.ts'
 import type { ControlPlane } from '../servers/kube/control-plane.ts'
 import { openProxy, type Proxy } from '../servers/kube/proxy.ts'
+import { ownKubernetes } from '../servers/kubernetes.ts'
 import { agree, coder, KEYS, leftovers, named } from './agreement.ts'
 import { openAway } from './away.ts'
 import { openOperator, type Operator } from './operator.ts'
@@ -63,6 +64,19 @@ export async function strikeOperator(t: Test, server: ControlPlane, { kills, ran
   }
   const faults = await agreement(operator)
   return { kills, struck, changes: load.changes(), faults: [...faults, ...(await leftovers(operator))], seconds: Math.round((performance.now() - sinceMs) / 1000) }
+}
+
+/** As `strikeOperator`, for a command: on a control plane of its own. Rejects where that is not installed. */
+export async function strikeKubernetes(options: Options): Promise<OperatorChaos> {
+  const { default: tap } = await import('tap')
+  let report: OperatorChaos | null = null
+  await tap.test('the operator under kills of its API server', { timeout: 0 }, async (t) => {
+    const server = await ownKubernetes(t)
+    if (server) report = await strikeOperator(t, server, options)
+    t.pass()
+  })
+  if (!report) throw new Error('the API server is not installed, npm run servers kubernetes has it')
+  return report
 }
 
 type Trouble = [what: string, strike: () => Promise<void>]

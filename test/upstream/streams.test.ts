@@ -9,7 +9,7 @@ import type { StreamRebuilder } from '../../src/upstream/wire.ts'
 import { chatStream, chunk, delta, DONE, event, message, response, responsesStream, USAGE, VENDOR } from '../fakes/upstream-wire.ts'
 import { dataOf } from './gateway.ts'
 
-const ids = openIds([Buffer.alloc(32, 1)], (bytes) => Buffer.alloc(bytes, 2))
+const ids = openIds([Buffer.alloc(32, 1)], () => '02020202-0202-4202-8202-020202020202')
 const openChat = (includeUsage = false) => openChatStream({ ids: ids('acme/first'), includeUsage, now: 1000 })
 const openResponses = () =>
   openResponsesStream({ ids: ids('acme/first'), echo: echoOf({ tools: [{ type: 'function', name: 'f' }] }), now: 1000 })

@@ -14,6 +14,8 @@ export const GONE_MS = 2_000
 export type Declared = {
   get(ref: Ref): Resource | null
   all(): Resource[]
+  /** The file that declared the resource at the last look, by its name. */
+  fileOf(ref: Ref): string | null
   /** Whether something may still be written for the resource: it is there, and not about to be forgotten. */
   isStaying(ref: Ref): boolean
   /** What is wrong at the last look. */
@@ -47,6 +49,7 @@ export async function openDeclared(options: Options): Promise<Declared> {
   const judged = new WeakMap<object, Manifest>()
   const claimsOf = openClaims(judge)
   let troubles: Trouble[] = []
+  let files = new Map<string, string>()
   for (const declaration of await declarations.declarations()) {
     entries.set(keyOf(declaration.ref), { resource: resourceOf(declaration, {}), createdAt: declaration.createdAt, missingSince: null })
   }
@@ -91,6 +94,7 @@ export async function openDeclared(options: Options): Promise<Declared> {
 
   return {
     get: (ref) => entries.get(keyOf(ref))?.resource ?? null,
+    fileOf: (ref) => files.get(keyOf(ref)) ?? null,
     all: () => [...entries.values()].map(({ resource }) => resource),
     isStaying: (ref) => entries.has(keyOf(ref)) && !leaving.has(keyOf(ref)),
     troubles: () => troubles,
@@ -98,8 +102,9 @@ export async function openDeclared(options: Options): Promise<Declared> {
     pause() {
       for (const entry of entries.values()) entry.missingSince = null
     },
-    async take(files, now) {
-      const { claims, held, troubles: found } = claimsOf(files)
+    async take(looked, now) {
+      const { claims, held, troubles: found } = claimsOf(looked)
+      files = new Map([...claims].map(([key, { file }]) => [key, file]))
       troubles = found
       for (const { manifest } of claims.values()) if (manifest) await accept(manifest, now)
       for (const [key, entry] of entries) {

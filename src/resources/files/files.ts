@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { Unavailable } from '../../errors.ts'
 import type { ApiKeyResource, Ref, Resource, Resources, ResourcesConfig } from '../resources.ts'
 import { openValidator } from '../validate.ts'
+import { openAuthoring } from './authoring.ts'
 import { keyOf } from './claims.ts'
 import { openDeclared, type Declared } from './declared.ts'
 import { openLooking } from './looking.ts'
@@ -36,9 +37,10 @@ export async function openFiles(config: ResourcesConfig, options: FilesOptions =
   const refusals = openRefusals(statuses, config.log)
   const owners = new Map(secrets.owners().map((owner) => [keyOf({ kind: 'ApiKey', ...owner }), owner]))
   let changed: (ref: Ref) => void = () => {}
+  const validator = await openValidator()
   const declared = await openDeclared({
     declarations: config.declarations,
-    validator: await openValidator(),
+    validator,
     newUid,
     remembered(ref) {
       const owner = owners.get(keyOf(ref))
@@ -66,6 +68,7 @@ export async function openFiles(config: ResourcesConfig, options: FilesOptions =
     list: ((kind: Resource['kind'], namespace?: string) =>
       declared.all().filter((resource) => resource.kind === kind && (namespace === undefined || resource.metadata.namespace === namespace))) as Resources['list'],
     ...written(declared, statuses, secrets, refusals),
+    ...openAuthoring({ path, declared, validator, look: pulse.now }),
     // A folder tells nobody beforehand what goes, and is ours alone.
     retain: async () => 'retained',
     release: async () => {},

@@ -8,7 +8,7 @@ import { openGate } from './gate.ts'
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
 /** What the server says of a request that it did not do (`metav1.Status`). */
-export type Failed = { reason?: string; message?: string; details?: { causes?: { reason?: string }[] } }
+export type Failed = { reason?: string; message?: string; details?: { causes?: { reason?: string; field?: string; message?: string }[] } }
 
 /** An answer that the caller can act on: success, or 400, 403, 404, 409, 410, 422. */
 export type Answer<T> = { status: number; body: T & Failed }
@@ -58,6 +58,8 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate'): Cl
       headers: { ...headers, accept: 'application/json', 'user-agent': userAgent, ...(body !== undefined && { 'content-type': contentType ?? 'application/json' }) },
       headersTimeout: TIMEOUT_MS,
       bodyTimeout: idleMs,
+      // A DELETE may have a body here; undici would end the connection after one, not knowing what the server makes of it.
+      reset: false,
       ...(body !== undefined && { body }),
       ...(signal && { signal }),
     })

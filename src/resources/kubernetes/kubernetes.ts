@@ -7,6 +7,7 @@ import { hostname } from 'node:os'
 import { isDeepStrictEqual } from 'node:util'
 import { API_VERSION, type ApiKeyResource, type Kind, type Ref, type Resource, type Resources, type ResourcesConfig, type SourceFigures } from '../resources.ts'
 import { readAddress } from './address.ts'
+import { openAuthoring } from './authoring.ts'
 import { openCache, type Cache, type Change } from './cache.ts'
 import { openClient, type Client } from './client.ts'
 import { openCredentials } from './credentials.ts'
@@ -89,6 +90,7 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
     putSecret: (owner, name, secret) => secrets.put(ownerOf(owner), name, secret),
     secret: async (owner, name) => secrets.get(owner, name),
     removeSecrets: (owner) => secrets.remove(owner),
+    ...openAuthoring(client),
     async lead(changed) {
       if (leader || isClosed) return
       const namespace = address.leaseNamespace ?? credentials.namespace ?? address.namespaces?.[0] ?? 'default'

@@ -1,0 +1,69 @@
+/** Changes one field of a document in the text of a manifest file, and nothing else: comments, order, quotes and spaces stay as their author has put them. Pure. */
+import { isDeepStrictEqual } from 'node:util'
+import { isMap, isNode, isScalar, parseAllDocuments, type Document, type YAMLMap } from 'yaml'
+
+export type Edited = { outcome: 'edited'; text: string } | { outcome: 'unchanged' } | { outcome: 'impossible' }
+
+export type Field = { name: string; value: string | number }
+
+const OPTIONS = { logLevel: 'silent', uniqueKeys: false, prettyErrors: false } as const
+
+/**
+ * Sets a field of `spec` in the document that `isIt` recognises. `impossible`: there is no such document, or its author has written it so that the change
+ * would touch something else, as where an anchor stands.
+ */
+export function editSpec(text: string, isIt: (value: unknown) => boolean, field: Field): Edited {
+  const documents = parse(text)
+  const values = documents.map((document): unknown => document.toJS())
+  const at = values.findIndex(isIt)
+  const spec = documents[at]?.get('spec', true)
+  if (!isMap(spec)) return { outcome: 'impossible' }
+  const wanted = values.map((value, n) => (n === at ? withField(value as Manifest, field) : value))
+  if (isDeepStrictEqual(wanted, values)) return { outcome: 'unchanged' }
+  const edited = spliced(text, spec, field)
+  // Whatever was overlooked shows here.
+  if (edited === null || !isDeepStrictEqual(valuesOf(edited), wanted)) return { outcome: 'impossible' }
+  return { outcome: 'edited', text: edited }
+}
+
+type Manifest = { spec: Record<string, unknown> }
+
+function withField(value: Manifest, { name, value: wanted }: Field): Manifest {
+  return { ...value, spec: { ...value.spec, [name]: wanted } }
+}
+
+function parse(text: string): Document[] {
+  return [...parseAllDocuments(text, OPTIONS)] as Document[]
+}
+
+function valuesOf(text: string): unknown[] | null {
+  const documents = parse(text)
+  return documents.some(({ errors }) => errors.length > 0) ? null : documents.map((document): unknown => document.toJS())
+}
+
+function spliced(text: string, spec: YAMLMap, { name, value }: Field): string | null {
+  const old = spec.get(name, true)
+  if (isNode(old)) {
+    const [start, end] = old.range ?? [0, 0]
+    const written = start === end ? ` ${value}` : quotedAs(text.slice(start, end), value)
+    return old.range ? text.slice(0, start) + written + text.slice(end) : null
+  }
+  const first = spec.items[0]?.key
+  if (!isScalar(first) || !first.range) return null
+  const [start] = first.range
+  const isQuoted = text[start] === '"'
+  const member = `${isQuoted ? JSON.stringify(name) : name}: ${isQuoted ? JSON.stringify(value) : value}`
+  // Before the first one: there the indentation is known, and no comment of another field is between.
+  const between = spec.flow === true ? ', ' : `${newlineOf(text)}${' '.repeat(start - (text.lastIndexOf('\n', start - 1) + 1))}`
+  return text.slice(0, start) + member + between + text.slice(start)
+}
+
+/** In the quotes of what it replaces. */
+function quotedAs(old: string, value: string | number): string {
+  if (old.startsWith('"')) return JSON.stringify(value)
+  return old.startsWith("'") ? `'${value}'` : String(value)
+}
+
+function newlineOf(text: string): string {
+  return text.includes('\r\n') ? '\r\n' : '\n'
+}

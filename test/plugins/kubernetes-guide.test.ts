@@ -1,0 +1,55 @@
+/** docs/tenants.md: its commands are run as they stand there, in their order, and its table has every reason. */
+import { execFile } from 'node:child_process'
+import { readFile, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
+import t from 'tap'
+import { parse, stringify } from 'yaml'
+import { eventually } from '../flows/eventually.ts'
+import { kubectl, kubernetes } from '../servers/kubernetes.ts'
+import { openOperator } from './operator.ts'
+
+const run = promisify(execFile)
+const root = join(import.meta.dirname, '../..')
+const kubeconfig = await kubernetes(t)
+const guide = await readFile(join(root, 'docs/tenants.md'), 'utf8')
+
+t.test('the guide for tenants names every reason of a condition', async (t) => {
+  const source = await readFile(join(root, 'src/reconcile/conditions.ts'), 'utf8')
+  const reasons = [...source.matchAll(/^ {2}([A-Z]\w+): ["']/gm)].map(([, reason]) => reason)
+  t.ok(reasons.length > 15)
+  t.same(reasons.filter((reason) => !new RegExp(`^\\|.*\`${reason}\`.*\\|.*\\|$`, 'm').test(guide)), [])
+})
+
+if (kubeconfig !== null) {
+  t.test('the guide for tenants does what it says', async (t) => {
+    const operator = await openOperator(t, kubeconfig)
+    await operator.start()
+    const namespace = operator.namespace('acme')
+    const folder = t.testdir({})
+    const config = parse(await readFile(kubeconfig, 'utf8'))
+    for (const { context } of config.contexts) context.namespace = namespace
+    await writeFile(join(folder, 'kubeconfig'), stringify(config), { mode: 0o600 })
+    const env = { PATH: `${dirname(kubectl())}:${process.env['PATH']}`, KUBECONFIG: join(folder, 'kubeconfig'), HOME: folder }
+    await eventually('the ServiceAccount of pods', async () => ((await operator.api.request('GET', `/api/v1/namespaces/${namespace}/serviceaccounts/default`)).status === 200 ? true : null))
+    const printed: string[] = []
+    for (const [, language, text = ''] of guide.matchAll(/^```(yaml|sh)\n([^]*?)^```$/gm)) {
+      if (language === 'yaml') {
+        await writeFile(join(folder, /^# (\S+)/.exec(text)?.[1] ?? ''), text)
+        continue
+      }
+      for (const command of text.trim().split('\n')) {
+        const { stdout } = await run('sh', ['-c', command], { cwd: folder, env }).catch((error: Error & { stderr?: string }) => {
+          throw new Error(`${command}: ${error.stderr ?? error.message}`)
+        })
+        printed.push(stdout)
+      }
+    }
+    const all = printed.join('')
+    t.match(all, /plan\.tollgate\.dev\/coder +Coding +Active +True/)
+    t.match(all, /apikey\.tollgate\.dev\/backend +coder +Active +True +Issued +svc_live_/)
+    t.match(all, /^svc_live_[0-9A-Za-z]{49}/m)
+    t.match(all, /^Ready True RotationInProgress: The key was rotated/m)
+    t.match(all, /^apikey\.tollgate\.dev "backend" deleted/m)
+  })
+}
