@@ -5,6 +5,7 @@
 import { randomUUID, randomUUIDv7 } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
+import { isDistributed } from '../../src/config.ts'
 import { Failure } from '../../src/errors.ts'
 import type { Answer } from '../../src/subscription/operations.ts'
 import { planInactive } from '../../src/subscription/subscription.ts'
@@ -40,7 +41,8 @@ async function metering(app: FastifyInstance): Promise<void> {
   const inFlight = new Map<string, Promise<void>>()
   const waiting = openWaitingRoom(clock)
   const metrics = meteringMetrics(app.metrics.registry, app.config.METRICS_TENANT)
-  const sweep = reservationSweep(store, instance, (id) => inFlight.has(id))
+  const isAlone = !isDistributed(app.config)
+  const sweep = reservationSweep({ store, instance, inFlight: (id) => inFlight.has(id), isAlone })
 
   app.decorateRequest('reservation', null)
 
@@ -134,11 +136,7 @@ async function metering(app: FastifyInstance): Promise<void> {
   ): Promise<number | null> {
     for (;;) {
       try {
-        const answer = await store.change(
-          subscription,
-          { op: 'settle', id, usage: settlement?.usage ?? null, estimated: settlement?.estimated ?? false },
-          clock(),
-        )
+        const answer = await store.change(subscription, { op: 'settle', id, usage: settlement?.usage ?? null, estimated: settlement?.estimated ?? false }, clock())
         return answer.outcome === 'settled' ? answer.charged : null
       } catch (err) {
         request.log.warn({ err, reservation: id }, 'settlement will be tried again')
@@ -161,6 +159,8 @@ async function metering(app: FastifyInstance): Promise<void> {
   app.addHook('onReady', async () => {
     // The first beat is written before the first reservation: an instance that nobody ever saw cannot be found dead.
     await store.beat(instance, ++beats)
+    // What this program had admitted before it was killed takes nobody's room any longer.
+    if (isAlone) await runSweeps()
     timers.push(
       setInterval(() => void store.beat(instance, ++beats).catch((err: unknown) => app.log.warn({ err }, 'this process could not say that it lives')), BEAT_MS),
       setInterval(() => void runSweeps(), SWEEP_MS),
@@ -174,7 +174,7 @@ async function metering(app: FastifyInstance): Promise<void> {
     try {
       const now = clock()
       const released = await sweep.releaseOwn(now)
-      const isOurs = await store.takeLease('reservations', instance, now + LEASE_MS, now)
+      const isOurs = isAlone || (await store.takeLease('reservations', instance, now + LEASE_MS, now))
       const expired = isOurs ? await sweep.expireDead(now) : 0
       metrics.swept({ expired, released })
       if (expired + released > 0) app.log.warn({ expired, released }, 'settled reservations that nobody would settle')

@@ -18,8 +18,11 @@ export type Sweep = {
 /** A gateway that reserved something and is not on the list of beats has this count. */
 const NO_BEAT = -1
 
+/** `isAlone`: no other process can have the store, so that every other instance is one that ended. */
+export type SweepOptions = { store: Store; instance: string; inFlight: (id: string) => boolean; isAlone: boolean }
+
 /** Makes the sweeps of one process. It judges by what it saw itself: an instance is dead when 45 s of successful looks saw the same beat, or none. */
-export function reservationSweep(store: Store, instance: string, inFlight: (id: string) => boolean): Sweep {
+export function reservationSweep({ store, instance, inFlight, isAlone }: SweepOptions): Sweep {
   const seen = new Map<string, { count: number; since: number }>()
   /** Instances with reservations that had no beat at the last look. */
   let silent = new Set<string>()
@@ -36,6 +39,7 @@ export function reservationSweep(store: Store, instance: string, inFlight: (id: 
       const before = seen.get(beat.instance)
       if (!before || gap || before.count !== beat.count) seen.set(beat.instance, { count: beat.count, since: now })
       else if (beat.instance !== instance && now - before.since >= DEAD_MS) dead.add(beat.instance)
+      if (isAlone && beat.instance !== instance) dead.add(beat.instance)
     }
     return dead
   }
@@ -62,7 +66,7 @@ export function reservationSweep(store: Store, instance: string, inFlight: (id: 
       for await (const record of withReservations(store)) {
         const owners = new Set(Object.values(record.coding?.reservations ?? {}).map((reservation) => reservation.instance))
         for (const owner of owners) {
-          if (dead.has(owner)) {
+          if (dead.has(owner) || (isAlone && owner !== instance)) {
             const answer = await store.change(record.id, { op: 'expire', instance: owner }, now)
             if (answer.outcome === 'settled') expired += answer.count
           } else if (!listed.has(owner) && owner !== instance) unlisted.add(owner)

@@ -71,6 +71,8 @@ async function openAll({ config, log, registry, lost }: Surroundings, open: Open
     needs(config.ROLE, door) ? keep(await open(door, opening, at)) : null
   const retried = countRetries(registry)
   const store = observed('store', keep(await open('store', () => openStore(STORE_URL, { retried }), STORE_URL)), registry)
+  // Whoever has the file believes to be alone with it.
+  if (!isDistributed(config)) keep(await lock(`${STORE_URL.slice('sqlite:'.length)}.lock`, 'STORE_URL', STORE_URL))
   const sealingKeys = await openSealingKeys(config, store)
   if (needs(config.ROLE, 'resources') && isDistributed(config) && RESOURCES_URL.startsWith('files:')) {
     keep(await open('turn of this controller', () => takeTurn(store, config.DATA_DIR, lost ?? (() => {}))))

@@ -13,7 +13,7 @@ export async function lock(file: string, setting: string, value: string): Promis
   } catch (error) {
     db.close()
     const isBusy = error instanceof Error && 'errcode' in error && error.errcode === SQLITE_BUSY
-    throw new ConfigError(setting, value, isBusy ? 'a folder that no other running program uses: stop that one, or give each its own' : 'a folder whose files can be locked')
+    throw new ConfigError(setting, value, isBusy ? 'one that no other running program uses: stop that one, or give each its own' : 'one whose files can be locked')
   }
   return {
     async close() {
@@ -28,6 +28,6 @@ async function openAt(file: string, setting: string, value: string): Promise<Dat
     await (await open(file, 'a', 0o600)).close()
     return new DatabaseSync(file)
   } catch (error) {
-    throw new ConfigError(setting, value, `a folder that can be written (${(error as NodeJS.ErrnoException).code ?? 'error'})`)
+    throw new ConfigError(setting, value, `one that can be written (${(error as NodeJS.ErrnoException).code ?? 'error'})`)
   }
 }

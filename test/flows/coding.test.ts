@@ -325,7 +325,7 @@ t.test('a second program on the same folder is refused with a sentence, and the 
   t.teardown(() => first.kill())
   const env = { PORT: '0', OPS_PORT: '0', DATA_DIR: join(folder, 'data') }
   const second = await run(process.execPath, [PROGRAM], { cwd: folder, env })
-  t.match(second.stderr, /^DATA_DIR was ".*"; it may be a folder that no other running program uses: .*\n$/)
+  t.match(second.stderr, /^DATA_DIR was ".*"; it may be one that no other running program uses: .*\n$/)
   t.equal(second.code, 1)
   const verified = await run(process.execPath, [PROGRAM, 'verify'], { cwd: folder, env })
   t.equal(verified.code, 0, verified.stderr)

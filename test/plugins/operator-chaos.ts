@@ -30,6 +30,8 @@ const LEASE = { durationMs: 2_000, renewDeadlineMs: 1_200, retryMs: 200 }
 /** Longer than any back-off after a failure. */
 const PATIENCE_MS = 90_000
 const MINUTE_MS = 60_000
+/** Of a run as a command. */
+const LONGEST_MS = 4 * 3_600_000
 /** A run of so many kills has a minute without the store. */
 const LONG_RUN = 50
 
@@ -70,7 +72,8 @@ export async function strikeOperator(t: Test, server: ControlPlane, { kills, ran
 export async function strikeKubernetes(options: Options): Promise<OperatorChaos> {
   const { default: tap } = await import('tap')
   let report: OperatorChaos | null = null
-  await tap.test('the operator under kills of its API server', { timeout: 0 }, async (t) => {
+  tap.setTimeout(LONGEST_MS)
+  await tap.test('the operator under kills of its API server', { timeout: LONGEST_MS }, async (t) => {
     const server = await ownKubernetes(t)
     if (server) report = await strikeOperator(t, server, options)
     t.pass()

@@ -114,7 +114,7 @@ export function values({ model }: Site, tag: string): object {
     tenantRoles: { tenantsWritePlans: true },
     settings: { TASK_LEASE_SECONDS: 3 },
     gateway: { resources: { requests } },
-    dispatcher: { resources: { requests } },
+    dispatcher: { replicas: 1, resources: { requests } },
     controller: { resources: { requests } },
     worker: { resources: { requests } },
   }
