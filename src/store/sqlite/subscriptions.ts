@@ -42,8 +42,13 @@ type Row = { version: number; record: string }
 type Due = { subscription: string; ready_at: number; last_served_at: number }
 type Verbs = 'subscription' | 'subscriptionsWith' | 'subscriptionsDue' | 'archivePeriod' | 'periods'
 
+/** Characters of JSON whose records are kept parsed: a plan with a thousand holds is read and written thousands of times, and is half a megabyte. */
+const MOST_KEPT = 8 * 1024 * 1024
+
 export function openSubscriptions(database: Database): { side: Side; verbs: Pick<Store, Verbs> } {
   const find = database.prepare<Row>('SELECT version, record FROM subscriptions WHERE id = ?')
+  const findVersion = database.prepare<{ version: number }>('SELECT version FROM subscriptions WHERE id = ?')
+  const kept = openKept()
   const listing = (column: string) =>
     database.prepare<{ id: string }>(`SELECT id FROM subscriptions WHERE ${column} = 1 AND id > ? ORDER BY id LIMIT ?`)
   const listings = {
@@ -64,15 +69,25 @@ export function openSubscriptions(database: Database): { side: Side; verbs: Pick
     return row ? parse(row) : null
   }
 
+  /** For `changes`, which changes nothing in place. */
+  function current(id: string): Subscription | null {
+    const last = kept.get(id)
+    if (last && findVersion.get(id)?.version === last.version) return last
+    const row = find.get(id)
+    if (!row) return null
+    const record = parse(row)
+    kept.put(record, row.record.length)
+    return record
+  }
+
   return {
     side: {
       read: (id, known) =>
         database.read(() => {
-          const row = find.get(id)
-          if (!row) return null
-          return row.version === known ? 'unchanged' : parse(row)
+          const record = current(id)
+          return record && record.version === known ? 'unchanged' : record
         }),
-      replace: replacing(database),
+      replace: replacing(database, kept.put),
     },
     verbs: {
       subscription,
@@ -97,7 +112,24 @@ export function openSubscriptions(database: Database): { side: Side; verbs: Pick
   }
 }
 
-function replacing(database: Database): Side['replace'] {
+type Kept = { get(id: string): Subscription | undefined; put(record: Subscription, size: number): void }
+
+function openKept(): Kept {
+  let kept = new Map<string, { record: Subscription; size: number }>()
+  let total = 0
+  return {
+    get: (id) => kept.get(id)?.record,
+    put(record, size) {
+      total += size - (kept.get(record.id)?.size ?? 0)
+      if (total > MOST_KEPT) kept = new Map()
+      if (kept.size === 0) total = size
+      if (size <= MOST_KEPT) kept.set(record.id, { record, size })
+    },
+  }
+}
+
+/** `replaced` hears what was written, and how long its JSON is. */
+function replacing(database: Database, replaced: Kept['put']): Side['replace'] {
   const insert = database.prepare(
     `INSERT INTO subscriptions (version, has_plan, has_reservations, has_holds, has_past, record, id) VALUES (?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT DO NOTHING`,
@@ -109,17 +141,20 @@ function replacing(database: Database): Side['replace'] {
   const undue = database.prepare('DELETE FROM subscriptions_due WHERE subscription = ?')
   const due = database.prepare('INSERT INTO subscriptions_due (subscription, kind, ready_at, last_served_at) VALUES (?, ?, ?, ?)')
 
-  return (record, expected) => {
-    const columns = [record.version, ...flags(record), JSON.stringify(record), record.id]
-    return database.write(() => {
-      const replaced = expected === 0 ? insert.run(...columns) : update.run(...columns, expected)
-      if (replaced === 0) return 'conflict'
+  return async (record, expected) => {
+    const json = JSON.stringify(record)
+    const columns = [record.version, ...flags(record), json, record.id]
+    const outcome = await database.write(() => {
+      const changes = expected === 0 ? insert.run(...columns) : update.run(...columns, expected)
+      if (changes === 0) return 'conflict'
       if (record.media) {
         undue.run(record.id)
         for (const { kind, readyAt } of record.media.due) due.run(record.id, kind, readyAt, record.media.lastServedAt)
       }
       return 'replaced'
     })
+    if (outcome === 'replaced') replaced(record, json.length)
+    return outcome
   }
 }
 
