@@ -5,7 +5,7 @@ import fp from 'fastify-plugin'
 import type { Listening } from '../../src/broker/broker.ts'
 import { KINDS } from '../../src/generations.ts'
 import { oneLook } from '../../src/look.ts'
-import { claimNext } from '../../src/tasks/run.ts'
+import { claimDue } from '../../src/tasks/run.ts'
 import type { Task } from '../../src/tasks/task.ts'
 import { workerMetrics } from './metrics.ts'
 import { run, type RunDoors } from './run.ts'
@@ -30,16 +30,16 @@ async function worker(app: FastifyInstance, { verbs = KINDS }: WorkerOptions): P
   let stopping = false
   let bell: Listening | undefined
 
-  /** Fills the free slots, one claim after the other. */
+  /** Fills the free slots. */
   const look = oneLook(
     async () => {
       while (!slots.isFull() && !stopping) {
-        const next = await claimNext(tasks, slots.claimable(), doors.leaseMs)
-        if (!next.task) {
-          if (next.lookAgainAt !== null) setTimeout(() => void look(), Math.max(1, next.lookAgainAt - clock())).unref()
+        const claimed = await claimDue(tasks, slots.claimable(), slots.room(), doors.leaseMs)
+        if (claimed.tasks.length === 0) {
+          if (claimed.lookAgainAt !== null) setTimeout(() => void look(), Math.max(1, claimed.lookAgainAt - clock())).unref()
           return
         }
-        start(next.task)
+        for (const task of claimed.tasks) start(task)
       }
     },
     (err) => log.warn({ err }, 'work will be looked for again'),

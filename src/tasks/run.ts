@@ -15,29 +15,46 @@ export type Made =
 export type Concluded = { outcome: 'completed' | 'failed'; task: Task } | { outcome: 'retrying' | 'handed_back' | 'lost' }
 
 const SUBSCRIPTIONS_ASKED = 16
+/** Tasks of one subscription that are claimed side by side: one write takes them all. */
+const MOST_OF_ONE = 4
 /** How long a hold waits whose task could not be begun: a task that is not queued yet as long again as it is old, within bounds. */
 const WAIT_MS = { least: 20, most: 5_000, other: 1_000 }
 const RETRY_MS = { first: 2_000, longest: 60_000 }
 
-/** `lookAgainAt`: nothing could be begun, but something will be ready then. */
-export type Next = { task: Task; lookAgainAt: null } | { task: null; lookAgainAt: number | null }
+/** `lookAgainAt`: what was claimed could not be begun, but something will be ready then. */
+export type Claimed = { tasks: Task[]; lookAgainAt: number | null }
 
-/** Claims the next task of these verbs: the store names the subscriptions longest unserved, the record of each chooses its oldest. */
-export async function claimNext(doors: TaskDoors, verbs: string[], leaseMs: number): Promise<Next> {
-  const { store, clock } = doors
+type Begun = { task: Task | null; lookAgainAt: number | null }
+
+/**
+ * Claims tasks of these verbs, `most` or fewer, and none only when none could be begun: the store names the subscriptions longest unserved, the record of each chooses
+ * its oldest. Claims of one turn are made side by side, so that they share writes. Rejects when nothing was begun and a claim's outcome is not known.
+ */
+export async function claimDue(doors: TaskDoors, verbs: string[], most: number, leaseMs: number): Promise<Claimed> {
+  const due = await doors.store.subscriptionsDue(verbs, doors.clock(), SUBSCRIPTIONS_ASKED)
   let lookAgainAt: number | null = null
-  for (const subscription of await store.subscriptionsDue(verbs, clock(), SUBSCRIPTIONS_ASKED)) {
-    const claimed = await store.change(subscription, { op: 'claim', claim: doors.uuid(), kinds: verbs }, clock())
-    if (claimed.outcome === 'none') continue
-    const begun = await begin(doors, subscription, claimed.task, claimed.epoch, leaseMs)
-    if (begun.task) return begun
-    lookAgainAt = Math.min(lookAgainAt ?? begun.lookAgainAt, begun.lookAgainAt)
+  for (let asked = 0; asked < due.length; asked += most) {
+    const turn = due.slice(asked, asked + most)
+    const ofEach = Math.min(MOST_OF_ONE, Math.floor(most / turn.length))
+    const claims = turn.flatMap((subscription) => Array.from({ length: ofEach }, () => claimOne(doors, subscription, verbs, leaseMs)))
+    const settled = await Promise.allSettled(claims)
+    const begun = settled.flatMap((claim) => (claim.status === 'fulfilled' ? claim.value : []))
+    const tasks = begun.flatMap(({ task }) => task ?? [])
+    if (tasks.length > 0) return { tasks, lookAgainAt: null }
+    for (const claim of settled) if (claim.status === 'rejected') throw claim.reason
+    const times = begun.flatMap((one) => one.lookAgainAt ?? [])
+    if (times.length > 0) lookAgainAt = Math.min(lookAgainAt ?? Infinity, ...times)
   }
-  return { task: null, lookAgainAt }
+  return { tasks: [], lookAgainAt }
+}
+
+async function claimOne(doors: TaskDoors, subscription: string, verbs: string[], leaseMs: number): Promise<Begun> {
+  const claimed = await doors.store.change(subscription, { op: 'claim', claim: doors.uuid(), kinds: verbs }, doors.clock())
+  return claimed.outcome === 'none' ? { task: null, lookAgainAt: null } : begin(doors, subscription, claimed.task, claimed.epoch, leaseMs)
 }
 
 /** Brings the claim to the task: `queued` → `processing` under the claim's epoch, if that is above the task's own. */
-async function begin(doors: TaskDoors, subscription: string, id: string, epoch: number, leaseMs: number): Promise<{ task: Task; lookAgainAt: null } | { task: null; lookAgainAt: number }> {
+async function begin(doors: TaskDoors, subscription: string, id: string, epoch: number, leaseMs: number): Promise<Begun> {
   const { store, clock } = doors
   const tenant = subscription.slice(0, subscription.indexOf('/'))
   const task = await store.task(tenant, id)

@@ -8,7 +8,7 @@ import { openStore, type Store } from '../../src/store/store.ts'
 import type { Creating, Stale } from '../../src/subscription/operations.ts'
 import { createTask } from '../../src/tasks/create.ts'
 import type { TaskDoors } from '../../src/tasks/doors.ts'
-import { claimNext, conclude, type Made } from '../../src/tasks/run.ts'
+import { claimDue, conclude, type Made } from '../../src/tasks/run.ts'
 import { verifyStore, type Verified } from '../../src/verify/verify.ts'
 
 const NOW = Date.UTC(2026, 0, 5, 12)
@@ -63,7 +63,7 @@ async function create(doors: TaskDoors, n: number): Promise<void> {
 }
 
 async function run(doors: TaskDoors, outcome: 'made' | 'failed'): Promise<void> {
-  const { task } = await claimNext(doors, ['image'], HOUR_MS)
+  const [task] = (await claimDue(doors, ['image'], 1, HOUR_MS)).tasks
   if (!task) throw new Error('nothing to run')
   const result = { file: '1', contentType: 'image/png', bytes: 1, width: 1, height: 1, durationMs: null, expiresAt: NOW }
   const made: Made = outcome === 'made' ? { outcome, cost: 60, result } : { outcome, code: 'provider_rejected', retryable: false }
@@ -80,7 +80,7 @@ async function fill(store: Store): Promise<void> {
   for (let n = 1; n <= 4; n++) await create(doors, n)
   await run(doors, 'made')
   await run(doors, 'failed')
-  await claimNext(doors, ['image'], HOUR_MS)
+  await claimDue(doors, ['image'], 1, HOUR_MS)
   await store.beat('gateway-1', 1)
   const key = { keyId: 'key-2', keyCap: null, keysVersion: 1 }
   const admit = { op: 'admit', instance: 'gateway-1', ...key, promptBytes: 0, maxOutputTokens: 50 } as const

@@ -1,5 +1,5 @@
 /** How the story comes to rest: nothing goes wrong any more, and one machine looks after everything until nothing is left to do. */
-import { claimNext, conclude } from '../../../src/tasks/run.ts'
+import { claimDue, conclude } from '../../../src/tasks/run.ts'
 import { sweepSubscriptions, sweepTasks } from '../../../src/tasks/sweep.ts'
 import type { Machine, World } from '../world.ts'
 import { VERBS } from './accounts.ts'
@@ -23,7 +23,7 @@ async function round(world: World, machine: Machine, nth: number): Promise<void>
   if (nth < SWEEPS_ALONE) return
   if (nth === SWEEPS_ALONE) world.witness.noOrphans(machine.clock() - ORPHAN_MS)
   for (;;) {
-    const { task } = await claimNext(doors, VERBS, LEASE_MS)
+    const [task] = (await claimDue(doors, VERBS, 1, LEASE_MS)).tasks
     if (!task) break
     await conclude(machine.tasks(machine.actor('run', { task: task.id, epoch: task.epoch })), task, madeBy(world, task))
   }

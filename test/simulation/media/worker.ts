@@ -1,5 +1,5 @@
 /** A worker, as `plugins/worker`: looks, claims, runs, renews, concludes; and the sweeps. Its engine takes its time and has moods. */
-import { claimNext, conclude, type Made } from '../../../src/tasks/run.ts'
+import { claimDue, conclude, type Made } from '../../../src/tasks/run.ts'
 import { sweepSubscriptions, sweepTasks } from '../../../src/tasks/sweep.ts'
 import type { Task } from '../../../src/tasks/task.ts'
 import type { Machine, World } from '../world.ts'
@@ -19,11 +19,12 @@ export function worker(world: World, machine: Machine, slots: number): void {
     while (!world.calm) {
       try {
         while (running < slots && !world.calm) {
-          const next = await claimNext(doors, VERBS, LEASE_MS)
-          if (!next.task) break
-          const { task } = next
-          running++
-          machine.go('run', () => run(world, machine, task).finally(() => running--))
+          const { tasks } = await claimDue(doors, VERBS, slots - running, LEASE_MS)
+          if (tasks.length === 0) break
+          for (const task of tasks) {
+            running++
+            machine.go('run', () => run(world, machine, task).finally(() => running--))
+          }
         }
       } catch {
         // The store was away: look again.
