@@ -1,16 +1,18 @@
 /** Looking for work after a ring: never beside itself, and once more when it was rung for meanwhile. */
 
-/**
- * Makes one look at a time out of `look`. A call during a look returns at once and makes one more follow it. What `look` throws goes to `failed`,
- * and the next call looks again.
- */
-export function oneLook(look: () => Promise<void>, failed: (error: unknown) => void): () => Promise<void> {
-  let isLooking = false
+export type Look = {
+  /** Looks. A call during a look returns at once and makes one more follow it. */
+  (): Promise<void>
+  /** Resolves when no look is under way. */
+  done(): Promise<void>
+}
+
+/** Makes one look at a time out of `look`. What that throws goes to `failed`, and the next call looks again. */
+export function oneLook(look: () => Promise<void>, failed: (error: unknown) => void): Look {
+  let looking: Promise<void> | null = null
   let again = false
-  return async () => {
-    again = isLooking
-    if (isLooking) return
-    isLooking = true
+
+  async function lookOut(): Promise<void> {
     try {
       do {
         again = false
@@ -19,7 +21,13 @@ export function oneLook(look: () => Promise<void>, failed: (error: unknown) => v
     } catch (error) {
       failed(error)
     } finally {
-      isLooking = false
+      looking = null
     }
   }
+
+  const ring = async (): Promise<void> => {
+    again = looking !== null
+    await (looking === null ? (looking = lookOut()) : null)
+  }
+  return Object.assign(ring, { done: async () => looking ?? undefined })
 }

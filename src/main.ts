@@ -125,8 +125,8 @@ async function stop(app: FastifyInstance | null, delayMs: number, patienceMs: nu
   if (!app) return
   // A client that keeps its connections leaves with its next answer. One closed beneath a request that is on its way would fail that request.
   app.server.prependListener('request', (_request, response) => response.setHeader('connection', 'close'))
-  app.server.keepAliveTimeout = IDLE_MS
   await new Promise((resolve) => setTimeout(resolve, delayMs))
+  app.server.keepAliveTimeout = IDLE_MS
   const cut = setTimeout(() => app.server.closeAllConnections(), patienceMs)
   await app.close()
   clearTimeout(cut)

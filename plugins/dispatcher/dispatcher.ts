@@ -69,6 +69,7 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
     setTimeout(() => cut.abort(), config.SHUTDOWN_SECONDS).unref()
   })
   app.addHook('onClose', async () => {
+    await look.done()
     await Promise.allSettled(inFlight)
   })
 }

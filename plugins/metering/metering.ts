@@ -42,7 +42,7 @@ async function metering(app: FastifyInstance): Promise<void> {
   const waiting = openWaitingRoom(clock)
   const metrics = meteringMetrics(app.metrics.registry, app.config.METRICS_TENANT)
   const isAlone = !isDistributed(app.config)
-  const sweep = reservationSweep({ store, instance, inFlight: (id) => inFlight.has(id), isAlone })
+  const sweep = reservationSweep(store, instance, (id) => inFlight.has(id))
 
   app.decorateRequest('reservation', null)
 
@@ -160,7 +160,7 @@ async function metering(app: FastifyInstance): Promise<void> {
     // The first beat is written before the first reservation: an instance that nobody ever saw cannot be found dead.
     await store.beat(instance, ++beats)
     // What this program had admitted before it was killed takes nobody's room any longer.
-    if (isAlone) await runSweeps()
+    if (isAlone) metrics.swept({ expired: await sweep.expireOthers(clock()), released: 0 })
     timers.push(
       setInterval(() => void store.beat(instance, ++beats).catch((err: unknown) => app.log.warn({ err }, 'this process could not say that it lives')), BEAT_MS),
       setInterval(() => void runSweeps(), SWEEP_MS),
@@ -174,7 +174,7 @@ async function metering(app: FastifyInstance): Promise<void> {
     try {
       const now = clock()
       const released = await sweep.releaseOwn(now)
-      const isOurs = isAlone || (await store.takeLease('reservations', instance, now + LEASE_MS, now))
+      const isOurs = !isAlone && (await store.takeLease('reservations', instance, now + LEASE_MS, now))
       const expired = isOurs ? await sweep.expireDead(now) : 0
       metrics.swept({ expired, released })
       if (expired + released > 0) app.log.warn({ expired, released }, 'settled reservations that nobody would settle')

@@ -13,16 +13,15 @@ export type Sweep = {
   releaseOwn(now: number): Promise<number>
   /** Charges the reservations of dead gateways at their estimate. One process at a time. Returns how many. */
   expireDead(now: number): Promise<number>
+  /** Charges the reservations of all others at their estimate: of a process that is alone with its store, every other one has ended. Returns how many. */
+  expireOthers(now: number): Promise<number>
 }
 
 /** A gateway that reserved something and is not on the list of beats has this count. */
 const NO_BEAT = -1
 
-/** `isAlone`: no other process can have the store, so that every other instance is one that ended. */
-export type SweepOptions = { store: Store; instance: string; inFlight: (id: string) => boolean; isAlone: boolean }
-
 /** Makes the sweeps of one process. It judges by what it saw itself: an instance is dead when 45 s of successful looks saw the same beat, or none. */
-export function reservationSweep({ store, instance, inFlight, isAlone }: SweepOptions): Sweep {
+export function reservationSweep(store: Store, instance: string, inFlight: (id: string) => boolean): Sweep {
   const seen = new Map<string, { count: number; since: number }>()
   /** Instances with reservations that had no beat at the last look. */
   let silent = new Set<string>()
@@ -39,7 +38,6 @@ export function reservationSweep({ store, instance, inFlight, isAlone }: SweepOp
       const before = seen.get(beat.instance)
       if (!before || gap || before.count !== beat.count) seen.set(beat.instance, { count: beat.count, since: now })
       else if (beat.instance !== instance && now - before.since >= DEAD_MS) dead.add(beat.instance)
-      if (isAlone && beat.instance !== instance) dead.add(beat.instance)
     }
     return dead
   }
@@ -61,24 +59,38 @@ export function reservationSweep({ store, instance, inFlight, isAlone }: SweepOp
       const beats = await store.beats()
       const dead = observe(beats, now)
       const listed = new Set(beats.map((beat) => beat.instance))
-      const unlisted = new Set<string>()
-      let expired = 0
-      for await (const record of withReservations(store)) {
-        const owners = new Set(Object.values(record.coding?.reservations ?? {}).map((reservation) => reservation.instance))
-        for (const owner of owners) {
-          if (dead.has(owner) || (isAlone && owner !== instance)) {
-            const answer = await store.change(record.id, { op: 'expire', instance: owner }, now)
-            if (answer.outcome === 'settled') expired += answer.count
-          } else if (!listed.has(owner) && owner !== instance) unlisted.add(owner)
-        }
-      }
-      silent = unlisted
+      const { expired, others } = await expire((owner) => dead.has(owner), now)
+      silent = new Set(others.filter((owner) => !listed.has(owner)))
       for (const gone of dead) {
         await store.forgetInstance(gone)
         seen.delete(gone)
       }
       return expired
     },
+
+    async expireOthers(now) {
+      const { expired } = await expire(() => true, now)
+      for (const beat of await store.beats()) if (beat.instance !== instance) await store.forgetInstance(beat.instance)
+      return expired
+    },
+  }
+
+  /** `others`: whose reservations were left alone, beside our own. */
+  async function expire(isDead: (owner: string) => boolean, now: number): Promise<{ expired: number; others: string[] }> {
+    const others = new Set<string>()
+    let expired = 0
+    for await (const record of withReservations(store)) {
+      const owners = new Set(Object.values(record.coding?.reservations ?? {}).map((reservation) => reservation.instance))
+      owners.delete(instance)
+      for (const owner of owners) {
+        if (!isDead(owner)) others.add(owner)
+        else {
+          const answer = await store.change(record.id, { op: 'expire', instance: owner }, now)
+          if (answer.outcome === 'settled') expired += answer.count
+        }
+      }
+    }
+    return { expired, others: [...others] }
   }
 }
 

@@ -5,7 +5,7 @@ import fp from 'fastify-plugin'
 import type { Listening } from '../../src/broker/broker.ts'
 import { KINDS } from '../../src/generations.ts'
 import { oneLook } from '../../src/look.ts'
-import { claimDue } from '../../src/tasks/run.ts'
+import { claimDue, conclude } from '../../src/tasks/run.ts'
 import type { Task } from '../../src/tasks/task.ts'
 import { workerMetrics } from './metrics.ts'
 import { run, type RunDoors } from './run.ts'
@@ -34,12 +34,9 @@ async function worker(app: FastifyInstance, { verbs = KINDS }: WorkerOptions): P
   const look = oneLook(
     async () => {
       while (!slots.isFull() && !stopping) {
-        const claimed = await claimDue(tasks, slots.claimable(), slots.room(), doors.leaseMs)
-        if (claimed.tasks.length === 0) {
-          if (claimed.lookAgainAt !== null) setTimeout(() => void look(), Math.max(1, claimed.lookAgainAt - clock())).unref()
-          return
-        }
-        for (const task of claimed.tasks) start(task)
+        const { begun, lookAgainAt } = await claimDue(tasks, { verbs: slots.claimable(), most: slots.room(), leaseMs: doors.leaseMs, start })
+        if (lookAgainAt !== null) setTimeout(() => void look(), Math.max(1, lookAgainAt - clock())).unref()
+        if (begun === 0) return
       }
     },
     (err) => log.warn({ err }, 'work will be looked for again'),
@@ -47,7 +44,9 @@ async function worker(app: FastifyInstance, { verbs = KINDS }: WorkerOptions): P
 
   function start(task: Task): void {
     const unwritten = (err: unknown) => log.warn({ err, taskId: task.id }, 'a run could not be written down; its lease will run out')
-    slots.take(task.verb, (cut) => run(doors, task, cut).catch(unwritten), freed)
+    // What was being claimed when the stop began goes back at once.
+    const ends = (cut: AbortController): Promise<unknown> => (stopping ? conclude(tasks, task, { outcome: 'handed_back' }) : run(doors, task, cut))
+    slots.take(task.verb, async (cut) => void (await ends(cut).catch(unwritten)), freed)
     if (slots.isFull()) bell?.pause()
   }
 
@@ -72,6 +71,7 @@ async function worker(app: FastifyInstance, { verbs = KINDS }: WorkerOptions): P
     setTimeout(slots.cutAll, config.SHUTDOWN_SECONDS).unref()
   })
   app.addHook('onClose', async () => {
+    await look.done()
     await slots.empty()
     await stopSweeps()
   })

@@ -157,8 +157,8 @@ export type Resources = {
   going(ref: Ref): { uid: string } | null
   /** Declares an ApiKey. That and the next two are for people who act for a tenant; the controller does the rest, as with what others declare. Throw `Unavailable`. */
   issueKey(key: NewKey): Promise<IssuedKey>
-  /** Raises the revision of a key by one. */
-  rotateKey(key: KeyName): Promise<ChangedKey>
+  /** Sets the revision of a key, which is one more than it was. Asking twice rotates once; a lower one is refused. */
+  rotateKey(key: KeyName, revision: number): Promise<ChangedKey>
   /** Revokes a key for good; `changed` also if it was revoked before. */
   revokeKey(key: KeyName): Promise<ChangedKey>
   /**

@@ -1,5 +1,5 @@
 /** Opens the doors that a role needs, and no others. */
-import { mkdir, readFile } from 'node:fs/promises'
+import { mkdir, readFile, realpath } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Registry } from 'prom-client'
@@ -72,7 +72,7 @@ async function openAll({ config, log, registry, lost }: Surroundings, open: Open
   const retried = countRetries(registry)
   const store = observed('store', keep(await open('store', () => openStore(STORE_URL, { retried }), STORE_URL)), registry)
   // Whoever has the file believes to be alone with it.
-  if (!isDistributed(config)) keep(await lock(`${STORE_URL.slice('sqlite:'.length)}.lock`, 'STORE_URL', STORE_URL))
+  if (!isDistributed(config)) keep(await lock(`${await realpath(STORE_URL.slice('sqlite:'.length))}.lock`, 'STORE_URL', STORE_URL))
   const sealingKeys = await openSealingKeys(config, store)
   if (needs(config.ROLE, 'resources') && isDistributed(config) && RESOURCES_URL.startsWith('files:')) {
     keep(await open('turn of this controller', () => takeTurn(store, config.DATA_DIR, lost ?? (() => {}))))

@@ -44,7 +44,9 @@ export function claim(record: Subscription | null, input: In<'claim'>, now: numb
   if (!oldest) return { record, answer: { outcome: 'none' } }
   const [task, waiting] = oldest
   const epoch = waiting.epoch + 1
-  const holds = put(account.holds, task, { ...waiting, epoch, run: { claim: input.claim, at: now, servedBefore: account.lastServedAt } })
+  // Claims of one turn have one place in line.
+  const servedBefore = entries.find(([, { run }]) => run?.at === now)?.[1].run?.servedBefore ?? account.lastServedAt
+  const holds = put(account.holds, task, { ...waiting, epoch, run: { claim: input.claim, at: now, servedBefore } })
   return { record: withAccount(record, { ...account, holds, lastServedAt: now }), answer: { outcome: 'claimed', task, epoch } }
 }
 
@@ -54,9 +56,10 @@ export function wait(record: Subscription | null, input: In<'wait'>): Step<Answe
   const claimed = account?.holds[input.task]
   if (!record || !account || !claimed?.run || claimed.epoch !== input.epoch) return { record, answer: { outcome: 'none' } }
   const holds = put(account.holds, input.task, { ...claimed, run: null, readyAt: input.readyAt })
-  // Unless another claim was made since, which has the place.
-  const isLast = account.lastServedAt === claimed.run.at
-  const lastServedAt = isLast && !input.served ? claimed.run.servedBefore : account.lastServedAt
+  const { at, servedBefore } = claimed.run
+  // Unless another was served by then, or with it.
+  const isAlone = account.lastServedAt === at && !Object.values(holds).some(({ run }) => run?.at === at)
+  const lastServedAt = isAlone && !input.served ? servedBefore : account.lastServedAt
   return { record: withAccount(record, { ...account, holds, lastServedAt }), answer: { outcome: 'waiting' } }
 }
 

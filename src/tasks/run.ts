@@ -17,44 +17,51 @@ export type Concluded = { outcome: 'completed' | 'failed'; task: Task } | { outc
 const SUBSCRIPTIONS_ASKED = 16
 /** Tasks of one subscription that are claimed side by side: one write takes them all. */
 const MOST_OF_ONE = 4
-/** How long a hold waits whose task could not be begun: a task that is not queued yet as long again as it is old, within bounds. */
+/** How long a hold waits whose task could not be begun. One that is not queued yet is about to be, and looked at soon while it is young; after that as long again as it is old. */
 const WAIT_MS = { least: 20, most: 5_000, other: 1_000 }
+const YOUNG_MS = 1_000
 const RETRY_MS = { first: 2_000, longest: 60_000 }
 
-/** `lookAgainAt`: what was claimed could not be begun, but something will be ready then. */
-export type Claimed = { tasks: Task[]; lookAgainAt: number | null }
+/** What is looked for: tasks of these verbs, `most` of them or fewer. `start` takes each as soon as it is begun: its lease runs. */
+export type Wanted = { verbs: string[]; most: number; leaseMs: number; start(task: Task): void }
 
-type Begun = { task: Task | null; lookAgainAt: number | null }
+/** `lookAgainAt`: something that was claimed could not be begun, and will be ready then. */
+export type Claimed = { begun: number; lookAgainAt: number | null }
 
 /**
- * Claims tasks of these verbs, `most` or fewer, and none only when none could be begun: the store names the subscriptions longest unserved, the record of each chooses
- * its oldest. Claims of one turn are made side by side, so that they share writes. Rejects when nothing was begun and a claim's outcome is not known.
+ * Claims tasks, and begins none only when none is ready: the store names the subscriptions longest unserved, the record of each chooses its oldest. Claims of one
+ * turn are made side by side, so that they share writes. Rejects when nothing was begun and what became of a claim is not known.
  */
-export async function claimDue(doors: TaskDoors, verbs: string[], most: number, leaseMs: number): Promise<Claimed> {
+export async function claimDue(doors: TaskDoors, wanted: Wanted): Promise<Claimed> {
+  const { verbs, most } = wanted
   const due = await doors.store.subscriptionsDue(verbs, doors.clock(), SUBSCRIPTIONS_ASKED)
-  let lookAgainAt: number | null = null
-  for (let asked = 0; asked < due.length; asked += most) {
+  const claimed: Claimed = { begun: 0, lookAgainAt: null }
+  for (let asked = 0; asked < due.length && claimed.begun === 0; asked += most) {
     const turn = due.slice(asked, asked + most)
     const ofEach = Math.min(MOST_OF_ONE, Math.floor(most / turn.length))
-    const claims = turn.flatMap((subscription) => Array.from({ length: ofEach }, () => claimOne(doors, subscription, verbs, leaseMs)))
-    const settled = await Promise.allSettled(claims)
-    const begun = settled.flatMap((claim) => (claim.status === 'fulfilled' ? claim.value : []))
-    const tasks = begun.flatMap(({ task }) => task ?? [])
-    if (tasks.length > 0) return { tasks, lookAgainAt: null }
-    for (const claim of settled) if (claim.status === 'rejected') throw claim.reason
-    const times = begun.flatMap((one) => one.lookAgainAt ?? [])
-    if (times.length > 0) lookAgainAt = Math.min(lookAgainAt ?? Infinity, ...times)
+    const claims = turn.flatMap((subscription) => Array.from({ length: ofEach }, () => claimOne(doors, subscription, wanted, claimed)))
+    const failed = (await Promise.allSettled(claims)).flatMap((claim) => (claim.status === 'rejected' ? [claim.reason as Error] : []))
+    if (claimed.begun === 0 && failed[0]) throw failed[0]
+    for (const err of failed) doors.log.warn({ err }, 'a claim came to nothing; its task will be looked for again')
   }
-  return { tasks: [], lookAgainAt }
+  return claimed
 }
 
-async function claimOne(doors: TaskDoors, subscription: string, verbs: string[], leaseMs: number): Promise<Begun> {
-  const claimed = await doors.store.change(subscription, { op: 'claim', claim: doors.uuid(), kinds: verbs }, doors.clock())
-  return claimed.outcome === 'none' ? { task: null, lookAgainAt: null } : begin(doors, subscription, claimed.task, claimed.epoch, leaseMs)
+/** Claims one task of the subscription, and adds to `claimed` what came of it. */
+async function claimOne(doors: TaskDoors, subscription: string, { verbs, leaseMs, start }: Wanted, claimed: Claimed): Promise<void> {
+  const claim = await doors.store.change(subscription, { op: 'claim', claim: doors.uuid(), kinds: verbs }, doors.clock())
+  if (claim.outcome === 'none') return
+  const task = await begin(doors, subscription, claim.task, claim.epoch, leaseMs)
+  if (typeof task === 'number') {
+    claimed.lookAgainAt = Math.min(claimed.lookAgainAt ?? task, task)
+  } else {
+    claimed.begun++
+    start(task)
+  }
 }
 
-/** Brings the claim to the task: `queued` → `processing` under the claim's epoch, if that is above the task's own. */
-async function begin(doors: TaskDoors, subscription: string, id: string, epoch: number, leaseMs: number): Promise<Begun> {
+/** Brings the claim to the task: `queued` → `processing` under the claim's epoch, if that is above the task's own. When that is not to be: the time to look again. */
+async function begin(doors: TaskDoors, subscription: string, id: string, epoch: number, leaseMs: number): Promise<Task | number> {
   const { store, clock } = doors
   const tenant = subscription.slice(0, subscription.indexOf('/'))
   const task = await store.task(tenant, id)
@@ -62,9 +69,9 @@ async function begin(doors: TaskDoors, subscription: string, id: string, epoch: 
     const now = clock()
     const facts = { epoch, attempts: task.attempts + 1, startedAt: task.startedAt ?? now, sweepAt: now + leaseMs }
     const begun = await store.moveTask(id, { from: ['queued'], epochBelow: epoch }, 'processing', facts)
-    if (begun) return { task: begun, lookAgainAt: null }
+    if (begun) return begun
   }
-  return { task: null, lookAgainAt: await giveUp(doors, subscription, id, epoch, task) }
+  return giveUp(doors, subscription, id, epoch, task)
 }
 
 /** The claim lost its write on the task: what is done about the hold depends on how far the task is. Returns when to look again. */
@@ -79,7 +86,8 @@ async function giveUp(doors: TaskDoors, subscription: string, id: string, epoch:
     return now
   }
   // Never at once: the head of the queue must not be claimed in a hot loop. A pending task is about to be queued, or to be rejected by the sweep.
-  const waitMs = task.state === 'pending' ? Math.min(WAIT_MS.most, Math.max(WAIT_MS.least, now - task.createdAt)) : WAIT_MS.other
+  const pendingMs = now - task.createdAt
+  const waitMs = task.state !== 'pending' ? WAIT_MS.other : pendingMs < YOUNG_MS ? WAIT_MS.least : Math.min(WAIT_MS.most, pendingMs)
   await doors.store.change(subscription, { op: 'wait', task: id, epoch, readyAt: now + waitMs, served: false }, now)
   return now + waitMs
 }

@@ -156,6 +156,19 @@ t.test('a claim that came to nothing costs a subscription nothing of its place i
   t.equal(s.media().lastServedAt, START + 50, 'another was served since')
 })
 
+t.test('of claims of one turn, the place in line comes back when none of them ran', async (t) => {
+  const s = subject()
+  s.hold('a', 1)
+  s.hold('b', 1)
+  s.at(START + 10)
+  s.claim('w1')
+  s.claim('w2')
+  s.run({ op: 'wait', task: 'a', epoch: 1, readyAt: START + 20, served: false })
+  t.equal(s.media().lastServedAt, START + 10, 'the other runs')
+  s.run({ op: 'wait', task: 'b', epoch: 1, readyAt: START + 20, served: false })
+  t.equal(s.media().lastServedAt, 0)
+})
+
 t.test('the queue is bounded', async (t) => {
   const s = subject(mediaTerms({ maxQueuedTasks: 2 }))
   s.hold('a', 1)

@@ -7,6 +7,7 @@ import type { Terms } from '../../src/plans.ts'
 import { openStore, type Store } from '../../src/store/store.ts'
 import type { Creating, Stale } from '../../src/subscription/operations.ts'
 import { createTask } from '../../src/tasks/create.ts'
+import type { Task } from '../../src/tasks/task.ts'
 import type { TaskDoors } from '../../src/tasks/doors.ts'
 import { claimDue, conclude, type Made } from '../../src/tasks/run.ts'
 import { verifyStore, type Verified } from '../../src/verify/verify.ts'
@@ -62,8 +63,14 @@ async function create(doors: TaskDoors, n: number): Promise<void> {
   await createTask(doors, creating, { id: taskId(n), ...owner, ...asked, idempotency, price, estimatedCost: 100, maxAttempts: 3 })
 }
 
+async function claim(doors: TaskDoors): Promise<Task | undefined> {
+  const claimed: Task[] = []
+  await claimDue(doors, { verbs: ['image'], most: 1, leaseMs: HOUR_MS, start: (task) => claimed.push(task) })
+  return claimed[0]
+}
+
 async function run(doors: TaskDoors, outcome: 'made' | 'failed'): Promise<void> {
-  const [task] = (await claimDue(doors, ['image'], 1, HOUR_MS)).tasks
+  const task = await claim(doors)
   if (!task) throw new Error('nothing to run')
   const result = { file: '1', contentType: 'image/png', bytes: 1, width: 1, height: 1, durationMs: null, expiresAt: NOW }
   const made: Made = outcome === 'made' ? { outcome, cost: 60, result } : { outcome, code: 'provider_rejected', retryable: false }
@@ -80,7 +87,7 @@ async function fill(store: Store): Promise<void> {
   for (let n = 1; n <= 4; n++) await create(doors, n)
   await run(doors, 'made')
   await run(doors, 'failed')
-  await claimDue(doors, ['image'], 1, HOUR_MS)
+  await claim(doors)
   await store.beat('gateway-1', 1)
   const key = { keyId: 'key-2', keyCap: null, keysVersion: 1 }
   const admit = { op: 'admit', instance: 'gateway-1', ...key, promptBytes: 0, maxOutputTokens: 50 } as const

@@ -412,3 +412,25 @@ t.test('a delivery that fails is made again after 30 s, 2 min, 10 min and 1 h, a
   }
   t.match(await attempted(5), { status: 'failed', next_attempt_at: null })
 })
+
+t.test('a worker that stops in the midst of a claim hands the task back at once, and it costs no attempt', async (t) => {
+  const studio = await openStudio(t)
+  const claimed = Promise.withResolvers<void>()
+  const slow = Promise.withResolvers<void>()
+  const { change } = studio.store
+  studio.store.change = async (id, operation, now) => {
+    const answer = await change(id, operation, now)
+    if (answer.outcome !== 'claimed') return answer
+    claimed.resolve()
+    await slow.promise
+    return answer
+  }
+  const { id } = (await studio.create()).json()
+  await claimed.promise
+  const closed = studio.app.close()
+  await new Promise((resolve) => setImmediate(resolve))
+  slow.resolve()
+  await closed
+  t.match(await studio.store.task('acme', id), { state: 'queued', attempts: 0 })
+  t.equal((await studio.store.subscription(studio.subscription))?.media?.holds[id]?.run, null, 'another may claim it')
+})

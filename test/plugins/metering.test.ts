@@ -27,9 +27,6 @@ function door() {
 }
 const crowded = (answer: boolean) => !answer
 
-/** One process of several over a store. */
-const shared = { instance: 'me', isAlone: false }
-
 t.test('whoever finds room does not wait', async (t) => {
   const { attempt, unlock, tries } = door()
   unlock()
@@ -78,7 +75,7 @@ t.test('reservations of a gateway whose beat stood still are charged at their es
     gateway.store.change(id, { op: 'admit', id: name, instance, keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)
   await admit('a', 'dead')
   await admit('b', 'alive')
-  const sweep = reservationSweep({ ...shared, store: gateway.store, inFlight: () => true })
+  const sweep = reservationSweep(gateway.store, 'me', () => true)
   await gateway.store.beat('dead', 1)
   for (let ms = 0; ms < DEAD_MS; ms += 5_000) {
     await gateway.store.beat('alive', ms)
@@ -99,7 +96,7 @@ t.test('who is alone with the store charges at once what was reserved before it 
   }
   await gateway.store.beat('killed', 1)
   await gateway.store.beat('me', 1)
-  t.equal(await reservationSweep({ instance: 'me', isAlone: true, store: gateway.store, inFlight: () => true }).expireDead(START), 2)
+  t.equal(await reservationSweep(gateway.store, 'me', () => true).expireOthers(START), 2)
   t.same(Object.keys((await gateway.store.subscription(id))?.coding?.reservations ?? {}), ['me'])
   t.notOk((await gateway.store.beats()).some(({ instance }) => instance === 'killed'))
 })
@@ -108,7 +105,7 @@ t.test('a gateway that reserved without ever saying that it lives is dead after 
   const gateway = await openGateway(t, () => {})
   const id = await gateway.plan('coder', { product: 'Coding', coding: CODING })
   await gateway.store.change(id, { op: 'admit', id: 'a', instance: 'silent', keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)
-  const sweep = reservationSweep({ ...shared, store: gateway.store, inFlight: () => true })
+  const sweep = reservationSweep(gateway.store, 'me', () => true)
   let expired = 0
   for (let ms = 0; ms <= DEAD_MS + 5_000; ms += 5_000) {
     expired += await sweep.expireDead(START + ms)
@@ -122,7 +119,7 @@ t.test('a time in which the sweeper could not look proves nobody dead', async (t
   const id = await gateway.plan('coder', { product: 'Coding', coding: CODING })
   await gateway.store.change(id, { op: 'admit', id: 'a', instance: 'slow', keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)
   await gateway.store.beat('slow', 1)
-  const sweep = reservationSweep({ ...shared, store: gateway.store, inFlight: () => true })
+  const sweep = reservationSweep(gateway.store, 'me', () => true)
   await sweep.expireDead(START)
   t.equal(await sweep.expireDead(START + 10 * DEAD_MS), 0)
 })
@@ -133,7 +130,7 @@ t.test('an own reservation that nobody here knows is released after its time', a
   for (const name of ['known', 'lost']) {
     await gateway.store.change(id, { op: 'admit', id: name, instance: 'me', keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)
   }
-  const sweep = reservationSweep({ ...shared, store: gateway.store, inFlight: (name) => name === 'known' })
+  const sweep = reservationSweep(gateway.store, 'me', (name) => name === 'known')
   t.equal(await sweep.releaseOwn(START + UNKNOWN_MS - 1), 0)
   t.equal(await sweep.releaseOwn(START + UNKNOWN_MS), 1)
   t.same(Object.keys((await gateway.store.subscription(id))?.coding?.reservations ?? {}), ['known'])

@@ -24,8 +24,11 @@ t.test('an edit changes one field, and leaves every other byte as its author wro
     ['another document', raise, '# first\nmetadata: {name: other}\nspec: {rotationRevision: 4}\n---\n# ours\nmetadata: {name: ci}\nspec:\n  rotationRevision: 0\n...\n---\nmetadata: {name: third}\n', '# first\nmetadata: {name: other}\nspec: {rotationRevision: 4}\n---\n# ours\nmetadata: {name: ci}\nspec:\n  rotationRevision: 1\n...\n---\nmetadata: {name: third}\n'],
     ['an alias of something else', revoke, 'x: &s Active\nmetadata: {name: ci}\nspec:\n  state: *s\n', 'x: &s Active\nmetadata: {name: ci}\nspec:\n  state: Revoked\n'],
   ]
-  for (const [what, field, before, after] of rows) t.same(editSpec(before, isCi, field), { outcome: 'edited', text: after }, what)
-  t.same(editSpec('metadata: {name: ci}\nspec: {state: Revoked}\n', isCi, revoke), { outcome: 'unchanged' })
+  for (const [what, field, before, after] of rows) {
+    t.match(editSpec(before, isCi, field), { outcome: 'edited', document: { metadata: { name: 'ci' }, spec: { [field.name]: field.value } } }, what)
+    t.equal((editSpec(before, isCi, field) as { text?: string }).text, after, what)
+  }
+  t.same(editSpec('metadata: {name: ci}\nspec: {state: Revoked}\n', isCi, revoke), { outcome: 'unchanged', document: { metadata: { name: 'ci' }, spec: { state: 'Revoked' } } })
   const hopeless = ['metadata: {name: other}\nspec: {state: Active}\n', 'metadata: {name: ci}\nspec: &a\n  state: &s Active\nx: *s\n', 'y: &a {state: Active}\nmetadata: {name: ci}\nspec: *a\n', '']
   for (const text of hopeless) t.same(editSpec(text, isCi, revoke), { outcome: 'impossible' }, text)
   t.end()
@@ -52,7 +55,7 @@ t.test('a manifest behind a link keeps its place and its mode', async (t) => {
   await symlink(join(elsewhere, 'real'), join(folder.plans, 'a.yaml'))
   const resources = await folder.open()
   await resources.watch(() => {})
-  t.same(await resources.rotateKey({ namespace: 'acme', name: 'ci' }), { outcome: 'changed' })
+  t.same(await resources.rotateKey({ namespace: 'acme', name: 'ci' }, 1), { outcome: 'changed' })
   t.ok((await lstat(join(folder.plans, 'a.yaml'))).isSymbolicLink())
   t.equal((await lstat(join(elsewhere, 'real'))).mode & 0o777, 0o640)
   t.match(await readFile(join(elsewhere, 'real'), 'utf8'), /^# by hand\n[^]*\n {2}rotationRevision: 1\n {2}planRef: \{name: coder\}\n$/)
@@ -67,10 +70,23 @@ t.test('a key whose manifest is broken at the moment, or written with anchors, i
   await resources.watch(() => {})
   await writeFile(join(folder.plans, 'a.yaml'), 'half a {')
   await settle(resources, folder)
-  t.match(await resources.rotateKey({ namespace: 'acme', name: 'ci' }), { outcome: 'refused', faults: [/only its author/] })
+  t.match(await resources.rotateKey({ namespace: 'acme', name: 'ci' }, 1), { outcome: 'refused', faults: [/only its author/] })
   t.equal(await readFile(join(folder.plans, 'a.yaml'), 'utf8'), 'half a {')
   t.match(await resources.revokeKey({ namespace: 'acme', name: 'web' }), { outcome: 'changed' }, 'an anchor that nothing refers to stays')
   t.match(await readFile(join(folder.plans, 'b.yaml'), 'utf8'), /state: &s Revoked/)
+})
+
+t.test('a key whose manifest has a fault of its author\'s is not said to be changed while its last accepted spec goes on', async (t) => {
+  const folder = await openFolder(t)
+  await folder.write('a.yaml', apiKey('ci', 'coder'))
+  const resources = await folder.open()
+  await resources.watch(() => {})
+  const spoilt = `${HEAD}metadata: {name: ci, namespace: acme}\nspec: {planRef: {name: coder}, expirationTime: soon}\n`
+  await writeFile(join(folder.plans, 'a.yaml'), spoilt)
+  await settle(resources, folder)
+  t.match(await resources.revokeKey({ namespace: 'acme', name: 'ci' }), { outcome: 'refused', faults: [/^spec\.expirationTime: /] })
+  t.match(resources.get({ kind: 'ApiKey', namespace: 'acme', name: 'ci' }), { spec: { state: 'Active' } })
+  t.equal(await readFile(join(folder.plans, 'a.yaml'), 'utf8'), spoilt)
 })
 
 // Root may write everywhere.
@@ -83,6 +99,6 @@ if (process.getuid?.() !== 0) {
     await chmod(folder.plans, 0o500)
     t.teardown(() => chmod(folder.plans, 0o700))
     t.same(await resources.issueKey({ namespace: 'acme', name: 'web', spec: { planRef: { name: 'coder' } } }), { outcome: 'forbidden' })
-    t.same(await resources.rotateKey({ namespace: 'acme', name: 'ci' }), { outcome: 'forbidden' })
+    t.same(await resources.rotateKey({ namespace: 'acme', name: 'ci' }, 1), { outcome: 'forbidden' })
   })
 }

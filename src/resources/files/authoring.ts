@@ -1,12 +1,11 @@
 /** Keys that are issued, rotated and revoked from here, in the folder of manifests: beside what people write there, and without disturbing it. */
-import { randomUUID } from 'node:crypto'
-import { link, readFile, realpath, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { chmod, link, readFile, realpath, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { stringify } from 'yaml'
 import { Unavailable } from '../../errors.ts'
-import { API_VERSION, type ApiKeySpec, type ChangedKey, type IssuedKey, type KeyName, type Ref, type Resources } from '../resources.ts'
+import { API_VERSION, type ChangedKey, type IssuedKey, type KeyName, type Ref, type Resources } from '../resources.ts'
 import type { Validator } from '../validate.ts'
-import { TEMPORARY, temporaryBeside } from './atomic.ts'
+import { temporaryBeside } from './atomic.ts'
 import type { Declared } from './declared.ts'
 import { editSpec, type Field } from './edit.ts'
 
@@ -51,23 +50,22 @@ export function openAuthoring({ path, declared, validator, look }: Options): Aut
     return verdict.outcome === 'refused' ? verdict.faults : []
   }
 
-  async function change(name: KeyName, fieldOf: (spec: ApiKeySpec) => Field): Promise<ChangedKey> {
+  async function change(name: KeyName, field: Field): Promise<ChangedKey> {
     const ref: Ref = { kind: 'ApiKey', ...name }
     for (let tries = 0; tries < MOST_TRIES; tries++) {
-      const spec = specOf(ref) as ApiKeySpec | null
       const file = declared.fileOf(ref)
-      if (!spec) return null
-      const field = fieldOf(spec)
+      if (!specOf(ref)) return null
       const impossible: ChangedKey = { outcome: 'refused', faults: [`spec.${field.name}: the manifest is written in a way that only its author can change`] }
       if (file === null) return impossible
-      const faults = faultsOf(documentOf(name, { ...spec, [field.name]: field.value }))
-      if (faults.length > 0) return { outcome: 'refused', faults }
       const target = await realpath(join(path, file))
       const before = await signature(target)
       const text = await readFile(target, 'utf8')
       const edited = editSpec(text, (value) => isOf(value, name), field)
-      if (edited.outcome === 'unchanged') return { outcome: 'changed' }
       if (edited.outcome === 'impossible') return impossible
+      // The file as it would be, with what its author may have spoilt: the last accepted spec stays in force while there is any fault in it.
+      const faults = faultsOf(edited.document)
+      if (faults.length > 0) return { outcome: 'refused', faults }
+      if (edited.outcome === 'unchanged') return { outcome: 'changed' }
       if (await replace(target, edited.text, before)) return { outcome: 'changed' }
       await taken()
     }
@@ -84,8 +82,8 @@ export function openAuthoring({ path, declared, validator, look }: Options): Aut
         await create(path, `apikey.${namespace}.${name}`, stringify(document, { lineWidth: 0 }))
         return { outcome: 'created' }
       }),
-    rotateKey: (key) => inTurn(() => change(key, ({ rotationRevision }) => ({ name: 'rotationRevision', value: rotationRevision + 1 }))),
-    revokeKey: (key) => inTurn(() => change(key, () => ({ name: 'state', value: 'Revoked' }))),
+    rotateKey: (key, revision) => inTurn(() => change(key, { name: 'rotationRevision', value: revision })),
+    revokeKey: (key) => inTurn(() => change(key, { name: 'state', value: 'Revoked' })),
   }
 }
 
@@ -100,7 +98,7 @@ function isOf(value: unknown, { namespace, name }: KeyName): boolean {
 
 /** A new file of that name, or of one with a number where that is taken by something else. Whole or not at all. */
 async function create(folder: string, name: string, text: string): Promise<void> {
-  const temporary = join(folder, `${TEMPORARY}${randomUUID()}`)
+  const temporary = temporaryBeside(join(folder, name))
   try {
     await writeFile(temporary, text, { mode: 0o644, flag: 'wx' })
     for (let n = 1; ; n++) {
@@ -116,7 +114,8 @@ async function create(folder: string, name: string, text: string): Promise<void>
 async function replace(target: string, text: string, before: string): Promise<boolean> {
   const temporary = temporaryBeside(target)
   try {
-    await writeFile(temporary, text, { mode: (await stat(target)).mode, flag: 'wx' })
+    await writeFile(temporary, text, { mode: 0o600, flag: 'wx' })
+    await chmod(temporary, (await stat(target)).mode)
     if ((await signature(target)) !== before) return false
     await rename(temporary, target)
     return true

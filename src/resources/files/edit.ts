@@ -2,7 +2,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import { isMap, isNode, isScalar, parseAllDocuments, type Document, type YAMLMap } from 'yaml'
 
-export type Edited = { outcome: 'edited'; text: string } | { outcome: 'unchanged' } | { outcome: 'impossible' }
+/** `document` is what the text then declares there. */
+export type Edited = { outcome: 'edited'; text: string; document: unknown } | { outcome: 'unchanged'; document: unknown } | { outcome: 'impossible' }
 
 export type Field = { name: string; value: string | number }
 
@@ -19,11 +20,12 @@ export function editSpec(text: string, isIt: (value: unknown) => boolean, field:
   const spec = documents[at]?.get('spec', true)
   if (!isMap(spec)) return { outcome: 'impossible' }
   const wanted = values.map((value, n) => (n === at ? withField(value as Manifest, field) : value))
-  if (isDeepStrictEqual(wanted, values)) return { outcome: 'unchanged' }
+  const document = wanted[at]
+  if (isDeepStrictEqual(wanted, values)) return { outcome: 'unchanged', document }
   const edited = spliced(text, spec, field)
   // Whatever was overlooked shows here.
   if (edited === null || !isDeepStrictEqual(valuesOf(edited), wanted)) return { outcome: 'impossible' }
-  return { outcome: 'edited', text: edited }
+  return { outcome: 'edited', text: edited, document }
 }
 
 type Manifest = { spec: Record<string, unknown> }

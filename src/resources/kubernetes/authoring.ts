@@ -9,7 +9,7 @@ const FIELD_MANAGER = 'tollgate-api'
 const MOST_TRIES = 5
 
 export function openAuthoring(client: Client): Pick<Resources, 'issueKey' | 'rotateKey' | 'revokeKey'> {
-  async function change(key: KeyName, fieldsOf: (spec: ApiKeySpec) => Partial<ApiKeySpec>): Promise<ChangedKey> {
+  async function change(key: KeyName, fields: Partial<ApiKeySpec>): Promise<ChangedKey> {
     const path = resourcePath({ kind: 'ApiKey', ...key })
     for (let tries = 0; tries < MOST_TRIES; tries++) {
       const found = await client.request<KubeObject>('GET', path)
@@ -17,7 +17,7 @@ export function openAuthoring(client: Client): Pick<Resources, 'issueKey' | 'rot
       if (found.status === 404 || found.body.metadata?.deletionTimestamp !== undefined) return null
       if (found.status !== 200) throw unexpected('GET', path, found)
       const { uid, resourceVersion } = found.body.metadata
-      const body = { metadata: { uid, resourceVersion }, spec: fieldsOf(found.body.spec as ApiKeySpec) }
+      const body = { metadata: { uid, resourceVersion }, spec: fields }
       const answer = await client.request<object>('PATCH', path, { body, query: { fieldManager: FIELD_MANAGER }, contentType: 'application/merge-patch+json' })
       if (answer.status === 200) return { outcome: 'changed' }
       if (answer.status === 404) return null
@@ -37,8 +37,8 @@ export function openAuthoring(client: Client): Pick<Resources, 'issueKey' | 'rot
       if (answer.status === 404) return { outcome: 'refused', faults: ['metadata.namespace: it is not there'] }
       return declined('POST', path, answer)
     },
-    rotateKey: (key) => change(key, ({ rotationRevision }) => ({ rotationRevision: rotationRevision + 1 })),
-    revokeKey: (key) => change(key, () => ({ state: 'Revoked' })),
+    rotateKey: (key, rotationRevision) => change(key, { rotationRevision }),
+    revokeKey: (key) => change(key, { state: 'Revoked' }),
   }
 }
 

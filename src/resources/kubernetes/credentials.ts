@@ -47,8 +47,9 @@ export async function openCredentials(kubeconfig: string | null): Promise<Creden
     const tls = defined({ ca, cert, key, rejectUnauthorized, servername })
     const of = JSON.stringify(tls)
     if (agent?.of !== of) {
-      void agent?.dispatcher.close().catch(() => {})
+      const old = agent?.dispatcher
       agent = { of, dispatcher: dispatcherOf(tls, cluster?.proxyUrl) }
+      void old?.close().catch(() => {})
     }
     const basic = auth === undefined ? {} : { Authorization: `Basic ${Buffer.from(auth).toString('base64')}` }
     return { server: server as URL, dispatcher: agent.dispatcher, headers: { ...headers, ...basic } }
@@ -72,10 +73,12 @@ export async function openCredentials(kubeconfig: string | null): Promise<Creden
 
 /** One for all requests, so that connections are kept. HTTP/1.1: a watch holds a connection of its own and can neither starve requests nor be starved. */
 function dispatcherOf(tls: Tls, proxy: string | undefined): Dispatcher {
-  // Made once: with it certificates are not read again for each connection.
-  const secureContext = createSecureContext(tls)
-  const connect = { ...tls, secureContext, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_DELAY_MS, timeout: 10_000 } as NonNullable<Agent.Options['connect']>
-  if (proxy === undefined) return new Agent({ connect, allowH2: false, keepAliveTimeout: KEPT_MS })
+  if (proxy === undefined) {
+    // Made once: with it certificates are not read again for each connection.
+    const secureContext = createSecureContext(tls)
+    const connect = { ...tls, secureContext, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_DELAY_MS, timeout: 10_000 } as NonNullable<Agent.Options['connect']>
+    return new Agent({ connect, allowH2: false, keepAliveTimeout: KEPT_MS })
+  }
   if (!/^https?:/.test(proxy)) throw new Error(`RESOURCES_URL: the kubeconfig's proxy-url ${proxy} is of a kind that is not supported: it may be http or https.`)
   return new ProxyAgent({ uri: proxy, requestTls: tls as NonNullable<ProxyAgent.Options['requestTls']>, allowH2: false, keepAliveTimeout: KEPT_MS })
 }

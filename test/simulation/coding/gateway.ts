@@ -18,7 +18,7 @@ export function gateway(world: World, machine: Machine): void {
   const instance = world.uuid(machine.clock())
   const inFlight = new Set<string>()
   const store = machine.store(machine.actor('sweep'))
-  const sweep = reservationSweep({ store, instance, inFlight: (id) => inFlight.has(id), isAlone: false })
+  const sweep = reservationSweep(store, instance, (id) => inFlight.has(id))
   const running: Running = { inFlight, instance, beats: 0, keysVersion: 0, store, sweep }
   machine.process.onCrash.add(() => inFlight.forEach((id) => world.witness.inFlight.delete(id)))
 

@@ -1,5 +1,6 @@
 /** How the story comes to rest: nothing goes wrong any more, and one machine looks after everything until nothing is left to do. */
 import { claimDue, conclude } from '../../../src/tasks/run.ts'
+import type { Task } from '../../../src/tasks/task.ts'
 import { sweepSubscriptions, sweepTasks } from '../../../src/tasks/sweep.ts'
 import type { Machine, World } from '../world.ts'
 import { VERBS } from './accounts.ts'
@@ -23,9 +24,10 @@ async function round(world: World, machine: Machine, nth: number): Promise<void>
   if (nth < SWEEPS_ALONE) return
   if (nth === SWEEPS_ALONE) world.witness.noOrphans(machine.clock() - ORPHAN_MS)
   for (;;) {
-    const [task] = (await claimDue(doors, VERBS, 1, LEASE_MS)).tasks
-    if (!task) break
-    await conclude(machine.tasks(machine.actor('run', { task: task.id, epoch: task.epoch })), task, madeBy(world, task))
+    const claimed: Task[] = []
+    await claimDue(doors, { verbs: VERBS, most: 1, leaseMs: LEASE_MS, start: (task) => claimed.push(task) })
+    if (claimed.length === 0) break
+    for (const task of claimed) await conclude(machine.tasks(machine.actor('run', { task: task.id, epoch: task.epoch })), task, madeBy(world, task))
   }
   for (;;) {
     const now = machine.clock()

@@ -14,17 +14,18 @@ export function worker(world: World, machine: Machine, slots: number): void {
   const owner = machine.process.name
   let running = 0
 
+  function start(task: Task): void {
+    running++
+    machine.go('run', () => run(world, machine, task).finally(() => running--))
+  }
+
   async function look(): Promise<void> {
     const doors = machine.tasks(machine.actor('look'))
     while (!world.calm) {
       try {
         while (running < slots && !world.calm) {
-          const { tasks } = await claimDue(doors, VERBS, slots - running, LEASE_MS)
-          if (tasks.length === 0) break
-          for (const task of tasks) {
-            running++
-            machine.go('run', () => run(world, machine, task).finally(() => running--))
-          }
+          const { begun } = await claimDue(doors, { verbs: VERBS, most: slots - running, leaseMs: LEASE_MS, start })
+          if (begun === 0) break
         }
       } catch {
         // The store was away: look again.
