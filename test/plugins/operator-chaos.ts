@@ -26,7 +26,8 @@ export type OperatorChaos = {
 
 type Options = { kills: number; random: () => number; tell?: (line: string) => void }
 
-const LEASE = { durationMs: 2_000, renewDeadlineMs: 1_200, retryMs: 200 }
+/** Long enough to be kept on a machine where much else is waiting. */
+const LEASE = { durationMs: 5_000, renewDeadlineMs: 3_500, retryMs: 300 }
 /** Longer than any back-off after a failure. */
 const PATIENCE_MS = 90_000
 const MINUTE_MS = 60_000
@@ -65,7 +66,7 @@ export async function strikeOperator(t: Test, server: ControlPlane, { kills, ran
     await changing
   }
   const faults = await agreement(operator)
-  return { kills, struck, changes: load.changes(), faults: [...faults, ...(await leftovers(operator))], seconds: Math.round((performance.now() - sinceMs) / 1000) }
+  return { kills, struck, changes: load.changes(), faults: [...load.faults, ...faults, ...(await leftovers(operator))], seconds: Math.round((performance.now() - sinceMs) / 1000) }
 }
 
 /** As `strikeOperator`, for a command: on a control plane of its own. Rejects where that is not installed. */
@@ -109,16 +110,25 @@ async function absent(away: { isAway: boolean }, ms: number): Promise<void> {
   away.isAway = false
 }
 
-type Load = { run(): Promise<void>; stop(): void; changes(): number }
+type Load = { run(): Promise<void>; stop(): void; changes(): number; /** Changes that nobody took for too long. */ faults: string[] }
 
-/** One change after another; each is insisted on until the server has taken it. */
+/** One change after another; each is insisted on until the server has taken it, for as long as anything may take. */
 function openLoad(operator: Operator, random: () => number): Load {
   const revisions = Array.from({ length: KEYS }, () => 0)
+  const faults: string[] = []
   let changes = 0
   let isOver = false
 
   async function insist(work: () => Promise<unknown>): Promise<void> {
-    while (!(await work().then(() => true, () => false))) await pause(50)
+    for (const sinceMs = performance.now(); ; ) {
+      const failure = await work().then(() => null, (error: Error) => error.message)
+      if (failure === null) break
+      if (performance.now() - sinceMs > PATIENCE_MS) {
+        faults.push(`a change is not taken: ${failure}`)
+        throw new Error(failure)
+      }
+      await pause(50)
+    }
     changes++
   }
 
@@ -130,7 +140,7 @@ function openLoad(operator: Operator, random: () => number): Load {
     revisions[n] = 0
     // Its finalizer must go first: the controller comes to that whenever it can.
     await insist(async () => {
-      if (!(await isAnother())) throw new Error('it is still there')
+      if (!(await isAnother())) throw new Error(`${JSON.stringify((await operator.object(ref))?.metadata)} is still there`)
       await operator.declare(named(n))
     })
   }
@@ -154,6 +164,7 @@ function openLoad(operator: Operator, random: () => number): Load {
       isOver = true
     },
     changes: () => changes,
+    faults,
   }
 }
 
