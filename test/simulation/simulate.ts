@@ -10,6 +10,7 @@ import { BUGS } from './bugs.ts'
 import { MONGODB_BUGS } from './bugs-mongodb.ts'
 import { huntAll } from './planted.ts'
 import { storyOf, tell, type Told } from './seed.ts'
+import { MOMENTS } from './trouble.ts'
 
 const { values } = parseArgs({
   options: {
@@ -22,6 +23,14 @@ const { values } = parseArgs({
     brief: { type: 'boolean', default: false },
   },
 })
+
+const CHOICES = { story: Object.keys(MOMENTS), store: ['sqlite', 'mongodb'] }
+for (const name of ['story', 'store'] as const) {
+  const [value, choices] = [values[name], CHOICES[name]]
+  if (value === undefined || choices.includes(value)) continue
+  console.error(`--${name} is one of ${choices.join(', ')}, not ${value}.`)
+  process.exit(2)
+}
 
 function* seedsFrom(first: number, count: number): Generator<number> {
   for (let seed = first, found = 0; found < count; seed++) {

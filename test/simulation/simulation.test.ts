@@ -6,7 +6,7 @@ import { tell } from './seed.ts'
 /** More are for `npm run simulate`. */
 const SEEDS = 40
 /** Bugs that hide in more seeds than these are for `npm run simulate -- --bugs`. */
-const FEW = 200
+const FEW = 400
 
 t.test('every invariant holds after every step and at rest, whatever crashes, freezes, gets lost or comes late', async (t) => {
   for (let seed = 1; seed <= SEEDS; seed++) {
