@@ -3,7 +3,7 @@ import { Failure } from '../errors.ts'
 import { formatMoney } from '../money.ts'
 import { operate } from '../subscription/operate.ts'
 import type { Answer, Creating, Stale } from '../subscription/operations.ts'
-import { planInactive } from '../subscription/subscription.ts'
+import { planInactive, type Subscription } from '../subscription/subscription.ts'
 import { PENDING_MS, type TaskDoors } from './doors.ts'
 import { release } from './release.ts'
 import type { Task } from './task.ts'
@@ -26,11 +26,11 @@ export class KeyMoved extends Failure {
 export type Created = { outcome: 'created' | 'replayed'; task: Task }
 
 /**
- * Creates a task, or answers the one that another request made at the same time under its Idempotency-Key. Throws the failures of the access table (402, 403, 429, 422), or `KeyMoved`, with nothing held, and `Unavailable`
+ * Creates a task, or answers the one that another request made at the same time under its Idempotency-Key. `record` is the subscription's as it was just read. Throws the failures of the access table (402, 403, 429, 422), or `KeyMoved`, with nothing held, and `Unavailable`
  * when the store cannot be asked: a task that is not queued then is rejected by a sweep, which gives back the hold that may have been taken.
  */
-export async function createTask(doors: TaskDoors, creating: Creating, draft: NewTask): Promise<Created> {
-  await couldHold(doors, creating, draft)
+export async function createTask(doors: TaskDoors, creating: Creating, draft: NewTask, record: Subscription | null): Promise<Created> {
+  await couldHold(doors, creating, draft, record)
   const now = doors.clock()
   const { outcome, task } = await doors.store.createTask(pendingTask(draft, now))
   if (outcome === 'existing' && task.id !== draft.id) return carryOn(doors, creating, task, draft.idempotency)
@@ -50,12 +50,14 @@ async function carryOn(doors: TaskDoors, creating: Creating, task: Task, idempot
 }
 
 /** Asks the machine, without writing, whether the hold would be taken: what is refused here leaves no trace. */
-export async function couldHold(doors: Pick<TaskDoors, 'store' | 'clock'>, creating: Creating, draft: Pick<NewTask, 'id' | 'subscription' | 'verb' | 'estimatedCost'>): Promise<void> {
+async function couldHold({ store, clock }: TaskDoors, creating: Creating, draft: NewTask, known: Subscription | null): Promise<void> {
+  let tries = 0
   const answer = await creating(async (subscription, facts) => {
     if (subscription !== draft.subscription) return { outcome: 'moved' } as const
-    const record = await doors.store.subscription(subscription)
+    // Asked again, it has other facts than that record, and only a newer one can tell who is right.
+    const record = tries++ === 0 ? known : await store.subscription(subscription)
     const hold = { op: 'hold', task: draft.id, kind: draft.verb, amount: draft.estimatedCost, ...facts } as const
-    return operate<'hold'>(record, hold, doors.clock(), subscription).answer
+    return operate<'hold'>(record, hold, clock(), subscription).answer
   })
   refuse(answer, draft.estimatedCost)
 }

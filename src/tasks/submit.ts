@@ -10,7 +10,7 @@ import type { Price } from '../plans.ts'
 import type { Creating } from '../subscription/operations.ts'
 import { inactiveReason, planInactive, type Subscription } from '../subscription/subscription.ts'
 import { invalid } from '../validator.ts'
-import { createTask, KeyMoved, replay, type Created } from './create.ts'
+import { createTask, KeyMoved, replay, type Created, type NewTask } from './create.ts'
 import type { TaskDoors } from './doors.ts'
 
 export type SubmitDoors = TaskDoors & {
@@ -77,7 +77,7 @@ async function submitOnce(doors: SubmitDoors, submitter: Submitter, body: NewGen
   if (known) return known
   const { request, price, estimatedCost, record } = await quote(doors, submitter, body)
   const { verb, ...input } = request
-  return createTask(doors, creating, {
+  const draft: NewTask = {
     id: doors.uuid(),
     tenant: key.tenant,
     subscription: record.id,
@@ -92,7 +92,8 @@ async function submitOnce(doors: SubmitDoors, submitter: Submitter, body: NewGen
     price,
     estimatedCost,
     maxAttempts: record.terms.media?.attempts ?? 1,
-  })
+  }
+  return createTask(doors, creating, draft, record)
 }
 
 /** SHA-256 over the body with its members in order, so that another spelling of the same body is the same request. */

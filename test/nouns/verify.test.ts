@@ -60,7 +60,8 @@ async function create(doors: TaskDoors, n: number): Promise<void> {
   const owner = { tenant: 'acme', subscription: STUDIO, keyId: 'key-1', keyVersionId: 'key-1-1' }
   const asked = { object: 'generation' as const, verb: 'image', input: {}, webhookUrl: 'https://hooks.test/1', metadata: {} }
   const idempotency = { key: `key ${n}`, bodyHash: '' }
-  await createTask(doors, creating, { id: taskId(n), ...owner, ...asked, idempotency, price, estimatedCost: 100, maxAttempts: 3 })
+  const record = await doors.store.subscription(STUDIO)
+  await createTask(doors, creating, { id: taskId(n), ...owner, ...asked, idempotency, price, estimatedCost: 100, maxAttempts: 3 }, record)
 }
 
 async function claim(doors: TaskDoors): Promise<Task | undefined> {

@@ -5,7 +5,7 @@ import { operate } from '../../src/subscription/operate.ts'
 import type { Operation } from '../../src/subscription/operations.ts'
 import type { Subscription } from '../../src/subscription/subscription.ts'
 import { openChanges, type Side } from '../../src/store/changes.ts'
-import { gathered } from '../../src/store/mongodb/gathered.ts'
+import { gathered, gatheredTogether } from '../../src/store/mongodb/gathered.ts'
 import { admit, ID, plan, sessionOf, settle, T0 } from '../contracts/store/acme.ts'
 
 /** A side in memory that counts, and whose next steps a test may put in the way: each hook is called before the real step, once. */
@@ -296,4 +296,29 @@ t.test('who asks while a thing is being read shares the read after that with all
   await nextTurn()
   void read('a')
   t.equal(begun.length, 5)
+})
+
+t.test('what is asked for while a read is under way is read together afterwards, and a failure is of those who shared it', async (t) => {
+  const begun: { ids: string[]; end: PromiseWithResolvers<(id: string) => string> }[] = []
+  const read = gatheredTogether((ids: string[]) => {
+    const end = Promise.withResolvers<(id: string) => string>()
+    begun.push({ ids, end })
+    return end.promise
+  })
+  const first = read('a')
+  const others = [read('b'), read('c'), read('b'), read('a')]
+  t.same(begun.map(({ ids }) => ids), [['a']], 'who is alone waits for nobody')
+  begun[0]?.end.resolve((id) => `${id} 1`)
+  t.equal(await first, 'a 1')
+  await nextTurn()
+  t.same(begun[1]?.ids, ['b', 'c', 'a'], 'what was read before they asked is of no use to them')
+  const late = read('d')
+  begun[1]?.end.resolve((id) => `${id} 2`)
+  t.same(await Promise.all(others), ['b 2', 'c 2', 'b 2', 'a 2'])
+  await nextTurn()
+  begun[2]?.end.reject(new Unavailable('store', new Error('away')))
+  await t.rejects(late, Unavailable)
+  await nextTurn()
+  void read('a')
+  t.equal(begun.length, 4)
 })

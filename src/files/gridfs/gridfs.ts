@@ -78,7 +78,8 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
   async function commit(document: FileDocument): Promise<void> {
     const { _id, chunksId } = document
     for (let turn = 0; turn < CONTENDERS; turn++) {
-      const earlier = await patiently(() => files.findOne({ _id }, { projection: { chunksId: 1 } }))
+      // Almost every file is the first of its id: that is tried before anybody looks.
+      const earlier = turn === 0 ? null : await patiently(() => files.findOne({ _id }, { projection: { chunksId: 1 } }))
       if (earlier?.chunksId === chunksId) return
       if (earlier) await noteUnused([earlier.chunksId])
       const done = await (earlier ? files.replaceOne({ _id, chunksId: earlier.chunksId }, document).then((result) => result.matchedCount === 1) : files.insertOne(document).then(() => true)).catch(

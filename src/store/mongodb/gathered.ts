@@ -1,4 +1,4 @@
-/** Reading one thing for many who ask at once. */
+/** Reading one thing for many who ask at once, and many things for them in one go. */
 
 /**
  * Reads a thing at most once at a time: all who ask while it is being read share the one read that follows, which begins after each of them asked and thus tells
@@ -34,5 +34,38 @@ export function gathered<T>(read: (id: string) => Promise<T>): (id: string) => P
     })
     following.set(id, next)
     return next
+  }
+}
+
+/**
+ * As `gathered`, for many things of which each is asked for by its id: what is asked for while a read is under way is read together afterwards. Thousands of keys that
+ * are looked at after a start cost the server hundreds of commands. A read that fails fails all who share it.
+ */
+export function gatheredTogether<T>(read: (ids: string[]) => Promise<(id: string) => T>): (id: string) => Promise<T> {
+  let asked = new Map<string, PromiseWithResolvers<T>>()
+  let isReading = false
+
+  async function readOn(): Promise<void> {
+    while (asked.size > 0) {
+      const batch = asked
+      asked = new Map()
+      try {
+        const found = await read([...batch.keys()])
+        for (const [id, { resolve }] of batch) resolve(found(id))
+      } catch (error) {
+        for (const { reject } of batch.values()) reject(error)
+      }
+    }
+    isReading = false
+  }
+
+  return (id) => {
+    const one = asked.get(id) ?? Promise.withResolvers<T>()
+    asked.set(id, one)
+    if (!isReading) {
+      isReading = true
+      void readOn()
+    }
+    return one.promise
   }
 }

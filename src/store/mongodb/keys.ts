@@ -3,7 +3,7 @@ import { Unavailable } from '../../errors.ts'
 import type { KeyState, KeyVersion } from '../../keys.ts'
 import type { KeyChange, Store } from '../store.ts'
 import { add, nounOf, stored, type Database, type Stored } from './database.ts'
-import { gathered } from './gathered.ts'
+import { gathered, gatheredTogether } from './gathered.ts'
 import type { Indexes } from './indexes.ts'
 
 export const keyIndexes = {
@@ -47,6 +47,11 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
     return nounOrNull(changed || (await keys.findOne({ _id: id })))
   }
 
+  async function versionsOf(keyIds: string[]): Promise<(keyId: string) => KeyVersion[]> {
+    const found = Map.groupBy(await list(keys.find({ keyId: { $in: keyIds } }).sort({ keyId: 1, revision: -1 }).toArray()), ({ keyId }) => keyId)
+    return (keyId) => found.get(keyId) ?? []
+  }
+
   return {
     mintKey: (key) => database.ask(() => mintKey(key)),
     setKey: (id, change, tell) => database.ask(() => setKey(id, change, tell)),
@@ -55,7 +60,7 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
     },
     keysToTell: (limit) => database.ask(() => list(keys.find({ tell: { $gte: '' } }).limit(limit).toArray())),
     findKey: gathered((hash) => database.ask(async () => nounOrNull(await keys.findOne({ hash })))),
-    keyVersions: (keyId) => database.ask(() => list(keys.find({ keyId }).sort({ revision: -1 }).toArray())),
+    keyVersions: gatheredTogether((keyIds) => database.ask(() => versionsOf(keyIds))),
     keysAlive: (after, limit) =>
       database.ask(() => list(keys.find({ state: { $in: ALIVE }, _id: { $gt: after } }).sort({ _id: 1 }).limit(limit).toArray())),
     keysOf: (subscription) =>

@@ -10,7 +10,7 @@ export const subscriptionIndexes = {
   subscriptions: [
     // subscriptionsWith
     { name: 'listed', key: { listed: 1, _id: 1 } },
-    // subscriptionsDue. A kind at a time: among the records that wait for it those longest unserved come first.
+    // subscriptionsDue. Of each kind those longest unserved come first.
     { name: 'due', key: { 'media.due.kind': 1, 'media.lastServedAt': 1, waitingSince: 1, _id: 1, 'media.due.readyAt': 1 } },
   ],
   periods: [
@@ -23,7 +23,6 @@ type Listing = Parameters<Store['subscriptionsWith']>[0]
 /** Follows from the record. `waitingSince`: the earliest of `media.due`. */
 type Derived = { listed: Listing[]; waitingSince: number | null }
 type Kept = Stored<Subscription> & Derived
-type Due = { _id: string; waitingSince: number; media: { lastServedAt: number } }
 type Period = MediaPeriod & { _id: string; subscription: string }
 type Verbs = 'subscription' | 'subscriptionsWith' | 'subscriptionsDue' | 'archivePeriod' | 'periods'
 
@@ -48,12 +47,12 @@ export function openSubscriptions(database: Database): { side: Side; verbs: Pick
     return found
   }
 
-  const dueFor = (kind: string, now: number, limit: number): Promise<Due[]> =>
-    subscriptions
-      .find<Due>({ 'media.due': { $elemMatch: { kind, readyAt: { $lte: now } } } }, { projection: { waitingSince: 1, 'media.lastServedAt': 1 } })
-      .sort({ 'media.lastServedAt': 1, waitingSince: 1, _id: 1 })
-      .limit(limit)
-      .toArray()
+  /** Longest unserved first, then longest ready, then by id. */
+  async function subscriptionsDue(kinds: string[], now: number, limit: number): Promise<string[]> {
+    const due = { 'media.due': { $elemMatch: { kind: { $in: kinds }, readyAt: { $lte: now } } } }
+    const found = await subscriptions.find(due, { projection: { _id: 1 } }).sort({ 'media.lastServedAt': 1, waitingSince: 1, _id: 1 }).limit(limit).toArray()
+    return found.map(({ _id }) => _id)
+  }
 
   return {
     side: {
@@ -63,10 +62,7 @@ export function openSubscriptions(database: Database): { side: Side; verbs: Pick
     verbs: {
       subscription: gathered((id) => database.ask(() => subscription(id))),
       subscriptionsWith: (...page) => database.ask(() => subscriptionsWith(...page)),
-      subscriptionsDue: async (kinds, now, limit) => {
-        const due = await database.ask(() => Promise.all(kinds.map((kind) => dueFor(kind, now, limit))))
-        return [...new Set(due.flat().sort(byServing).map(({ _id }) => _id))].slice(0, limit)
-      },
+      subscriptionsDue: (...due) => database.ask(() => subscriptionsDue(...due)),
       archivePeriod: async (id, period) => {
         await database.ask(() => add(periods, { _id: `${id}/${period.n}`, subscription: id, ...period }))
       },
@@ -94,11 +90,6 @@ export function openSubscriptions(database: Database): { side: Side; verbs: Pick
     const { matchedCount } = await subscriptions.replaceOne({ _id: record.id, version: expected }, next)
     return matchedCount === 1 ? 'replaced' : 'conflict'
   }
-}
-
-/** Longest unserved first, then longest ready, then by id. */
-function byServing(a: Due, b: Due): number {
-  return a.media.lastServedAt - b.media.lastServedAt || a.waitingSince - b.waitingSince || (a._id < b._id ? -1 : 1)
 }
 
 function derived({ plan, coding, media }: Subscription): Derived {

@@ -60,7 +60,8 @@ export function clientOf(world: World): (name: string) => Promise<void> {
     const price = { verb: body.verb, micro: body.estimatedCost, per: 'Job' as const }
     const owner = { tenant, subscription, keyId, keyVersionId }
     const asked = { object: 'generation' as const, input: { prompt: 'a lighthouse' }, metadata: {}, price }
-    return createTask(doors, creating, { id: doors.uuid(), ...owner, ...asked, ...body, maxAttempts: account.terms.media?.attempts ?? 1 })
+    const record = await doors.store.subscription(subscription)
+    return createTask(doors, creating, { id: doors.uuid(), ...owner, ...asked, ...body, maxAttempts: account.terms.media?.attempts ?? 1 }, record)
   }
 
   /** Asks any gateway and waits so long. Null: no answer, or one that says to come again. */
