@@ -2,6 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Failure } from '../../src/errors.ts'
+import type { Subscription } from '../../src/subscription/subscription.ts'
 import { recordOf, untilFinal } from '../../src/tasks/read.ts'
 import { publicRecord } from '../../src/tasks/record.ts'
 import { publicQuote, quote, submit, type NewGeneration, type SubmitDoors } from '../../src/tasks/submit.ts'
@@ -35,8 +36,8 @@ export function creationRoutes(app: FastifyInstance): void {
     // The task is accepted: whatever the store does from here on, the client is told so.
     const subscription = await tasks.store.subscription(task.subscription).catch(() => null)
     reply.headers({ location: `${app.prefix}/generations/${task.id}`, ...rateHeaders(subscription, clock()) })
-    if (outcome === 'replayed') return reply.header('idempotency-replayed', 'true').code(200).send(await acceptedRecord(tasks, task))
-    return accepted(tasks, task, request, reply, () => stopping)
+    if (outcome === 'replayed') return reply.header('idempotency-replayed', 'true').code(200).send(await acceptedRecord(tasks, task, subscription))
+    return accepted(tasks, task, subscription, request, reply, () => stopping)
   })
 
   app.post('/operations', { config: CREATES, schema: { body: OperationRequest, querystring: CreateQuery } }, async () => {
@@ -45,18 +46,18 @@ export function creationRoutes(app: FastifyInstance): void {
 }
 
 /** 202 with the record; with `Prefer: wait`, 200 as soon as the task is final, 202 when the time is over first. */
-async function accepted(tasks: SubmitDoors, task: Task, request: FastifyRequest, reply: FastifyReply, stopping: () => boolean): Promise<FastifyReply> {
+async function accepted(tasks: SubmitDoors, task: Task, subscription: Subscription | null, request: FastifyRequest, reply: FastifyReply, stopping: () => boolean): Promise<FastifyReply> {
   const seconds = preferredWait(request.headers.prefer)
-  if (seconds === null) return reply.code(202).send(await acceptedRecord(tasks, task))
+  if (seconds === null) return reply.code(202).send(await acceptedRecord(tasks, task, subscription))
   const patience = { ms: seconds * 1000, gone: () => stopping() || reply.raw.destroyed, pause }
   const { task: later, final } = await untilFinal(tasks, task, patience).catch(() => ({ task, final: false }))
   return reply
     .header('preference-applied', `wait=${seconds}`)
     .code(final ? 200 : 202)
-    .send(await acceptedRecord(tasks, later))
+    .send(await acceptedRecord(tasks, later, null))
 }
 
 /** The record, without its place in the queue when the store cannot be asked for that. */
-function acceptedRecord(tasks: SubmitDoors, task: Task): Promise<Record<string, unknown>> {
-  return recordOf(tasks, task).catch(() => publicRecord(task, null, tasks.link))
+function acceptedRecord(tasks: SubmitDoors, task: Task, known: Subscription | null): Promise<Record<string, unknown>> {
+  return recordOf(tasks, task, known).catch(() => publicRecord(task, null, tasks.link))
 }

@@ -1,6 +1,7 @@
 /** Reading a task on a tenant's behalf: for the Media API and for MCP. */
 import { Failure } from '../errors.ts'
 import { queuePosition, queuePositions } from '../subscription/media.ts'
+import type { Subscription } from '../subscription/subscription.ts'
 import type { TaskDoors } from './doors.ts'
 import { publicRecord } from './record.ts'
 import { FINAL, type Task } from './task.ts'
@@ -12,9 +13,9 @@ export async function findTask({ store }: Pick<TaskDoors, 'store'>, tenant: stri
   return task
 }
 
-/** The record of a task with its place in the queue as it is now. */
-export async function recordOf({ store, link }: Pick<TaskDoors, 'store' | 'link'>, task: Task): Promise<Record<string, unknown>> {
-  const position = task.state === 'queued' ? queuePosition(await store.subscription(task.subscription), task.id) : null
+/** The record of a task with its place in the queue as it is now, or as its subscription's record has it that was just read. */
+export async function recordOf({ store, link }: Pick<TaskDoors, 'store' | 'link'>, task: Task, known: Subscription | null = null): Promise<Record<string, unknown>> {
+  const position = task.state === 'queued' ? queuePosition(known ?? (await store.subscription(task.subscription)), task.id) : null
   return publicRecord(task, position, link)
 }
 
