@@ -1,7 +1,7 @@
 /** Keys that are issued, rotated and revoked from here: ApiKeys as any other author would write them. The watch tells of them as of any others. */
 import { Unavailable } from '../../errors.ts'
 import { API_VERSION, type ApiKeySpec, type ChangedKey, type IssuedKey, type KeyName, type Resources } from '../resources.ts'
-import { unexpected, type Answer, type Client } from './client.ts'
+import { isNamespaceGoing, unexpected, type Answer, type Client } from './client.ts'
 import { collectionPath, COLLECTIONS, resourcePath, type KubeObject } from './objects.ts'
 
 /** The manager of the fields that are written for a tenant's person. */
@@ -35,6 +35,7 @@ export function openAuthoring(client: Client): Pick<Resources, 'issueKey' | 'rot
       if (answer.status === 201) return { outcome: 'created' }
       if (answer.status === 409) return { outcome: 'exists' }
       if (answer.status === 404) return { outcome: 'refused', faults: ['metadata.namespace: it is not there'] }
+      if (isNamespaceGoing(answer)) return { outcome: 'refused', faults: ['metadata.namespace: it is being deleted'] }
       return declined('POST', path, answer)
     },
     rotateKey: (key, rotationRevision) => change(key, { rotationRevision }),

@@ -123,3 +123,8 @@ export function failure(method: Method, path: string, { status, body }: Answer<o
 export function unexpected(method: Method, path: string, answer: Answer<object>): Unavailable {
   return new Unavailable('resources', failure(method, path, answer))
 }
+
+/** Nothing can be made in a namespace that is being deleted: a 403 that says nothing of rights. */
+export function isNamespaceGoing({ status, body }: Answer<object>): boolean {
+  return status === 403 && (body.details?.causes?.some(({ reason }) => reason === 'NamespaceTerminating') ?? false)
+}

@@ -6,7 +6,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { Unavailable } from '../../errors.ts'
 import { API_VERSION, type KeySecret, type Ref, type SecretOutcome } from '../resources.ts'
 import type { Cache, Change } from './cache.ts'
-import { unexpected, type Answer, type Client } from './client.ts'
+import { isNamespaceGoing, unexpected, type Client } from './client.ts'
 import { collectionPath, COLLECTIONS, kept, objectPath, type KubeObject, type OwnerReference } from './objects.ts'
 
 /** Names the ApiKey; there is no Secret of ours without it. */
@@ -180,8 +180,4 @@ function isRight(found: KubeObject, wanted: KubeObject): boolean {
 function secretOf({ data, metadata }: KubeObject): KeySecret {
   const text = (entry: string) => Buffer.from(data?.[entry] ?? '', 'base64').toString()
   return { apiKey: text('api-key'), keyId: text('key-id'), mac: metadata.annotations?.[MAC] ?? '' }
-}
-
-function isNamespaceGoing({ status, body }: Answer<object>): boolean {
-  return status === 403 && (body.details?.causes?.some(({ reason }) => reason === 'NamespaceTerminating') ?? false)
 }

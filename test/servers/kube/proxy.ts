@@ -9,7 +9,7 @@ import type { Test } from 'tap'
 import type { Api } from './api.ts'
 
 /** What becomes of a request: a status that is answered in the server's place, or `cut` without an answer. */
-export type Fate = 'passes' | 'cut' | { status: number; reason: string; message?: string; headers?: Record<string, string> }
+export type Fate = 'passes' | 'cut' | { status: number; reason: string; message?: string; details?: object; headers?: Record<string, string> }
 
 export type Proxy = {
   kubeconfig: string
@@ -48,9 +48,9 @@ export async function openProxy(t: Test, { server, ca, token }: Api): Promise<Pr
     const fate = proxy.fate(method, url)
     if (fate === 'cut') return void asked.socket.destroy()
     if (fate !== 'passes') {
-      const { status, reason, message = reason, headers = {} } = fate
+      const { status, reason, message = reason, details, headers = {} } = fate
       answer.writeHead(status, { 'content-type': 'application/json', ...headers })
-      return void answer.end(JSON.stringify({ kind: 'Status', status: 'Failure', reason, message, code: status }))
+      return void answer.end(JSON.stringify({ kind: 'Status', status: 'Failure', reason, message, details, code: status }))
     }
     const onward = request({ host: '127.0.0.1', port, path: url, method, headers: { ...asked.headers, host: `127.0.0.1:${port}` }, ca }, (from) => {
       answer.writeHead(from.statusCode ?? 502, from.headers)
