@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
+import { Unavailable } from '../../src/errors.ts'
 import { controllerMetrics } from './metrics.ts'
 import { openQueue, type Queue } from './queue.ts'
 import { openReconciler } from './reconciler.ts'
@@ -31,7 +32,7 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   const open = (name: string, queue: () => Queue): Queue => openQueue({ after, random: Math.random, observer: metrics.queue(name, queue) })
   const plans = open('plan', () => plans)
   const keys = open('apikey', () => keys)
-  const work = { store, resources, clock, sealing: app.sealingKeys, prefix: app.config.BRAND.toLowerCase(), limits: app.planLimits, servicePrice: (verb: string) => app.engines.offer(verb)?.route.price ?? null, random }
+  const work = { store, resources, assertLeading, clock, sealing: app.sealingKeys, prefix: app.config.BRAND.toLowerCase(), limits: app.planLimits, servicePrice: (verb: string) => app.engines.offer(verb)?.route.price ?? null, random }
   const reconciler = openReconciler({ work, plans, keys, after, keyReady: metrics.keyReady })
   let syncedAt: number | null = null
   let isFollowing = false
@@ -41,6 +42,10 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   let isStopping = false
   let running: Promise<void>[] = []
   let cancelTimer = () => {}
+
+  function assertLeading(): void {
+    if (!isLeading) throw new Unavailable('resources', new Error('this process no longer leads'))
+  }
 
   /** The first pass over everything is complete once both queues are empty for the first time. */
   function rested(): void {

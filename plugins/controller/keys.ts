@@ -9,6 +9,8 @@ import type { Store } from '../../src/store/store.ts'
 export type KeyWork = {
   store: Store
   resources: Resources
+  /** Throws `Unavailable` once another process leads: what was begun under the lease must not be written after it. */
+  assertLeading: () => void
   clock: () => number
   sealing: SealingKeys
   /** Before `_live_` in a key. */
@@ -43,6 +45,7 @@ export async function passKey(work: KeyWork, key: ApiKeyResource, siblings: Iter
       const ready = !isReady(status.conditions) ? 'not' : isReady(facts.status?.conditions) ? 'was' : 'became'
       return { requeueAt, touched: [...touched], ready }
     }
+    work.assertLeading()
     const next = await apply(work, decision.next, facts, now)
     if (next === 'gone') return { ...gone, touched: [...touched] }
     for (const version of [...facts.versions, ...next.versions]) touched.add(version.subscription)
@@ -56,6 +59,7 @@ export async function passGoneKey(work: KeyWork, ref: Ref, uid: string): Promise
   let versions = await work.store.keyVersions(uid)
   let hasSecrets = true
   for (let step = reconcileGoneKey(versions, hasSecrets); step; step = reconcileGoneKey(versions, hasSecrets)) {
+    work.assertLeading()
     if (step.step === 'removeSecrets') {
       await work.resources.removeSecrets({ ...ref, uid })
       hasSecrets = false

@@ -6,7 +6,7 @@ import { reconcilePlan, type GatheredPlan } from '../../src/reconcile/plan.ts'
 import type { PlanResource, Ref, Resources } from '../../src/resources/resources.ts'
 import type { Store } from '../../src/store/store.ts'
 
-export type PlanWork = { store: Store; resources: Resources; clock: () => number; limits: PlanLimits | null; servicePrice: ServicePrice }
+export type PlanWork = { store: Store; resources: Resources; assertLeading: () => void; clock: () => number; limits: PlanLimits | null; servicePrice: ServicePrice }
 
 /** What came of a pass. `isChanged`: the record was written, so the plan's keys must look again. */
 export type PlanPass = { requeueAt: number | null; isChanged: boolean }
@@ -15,7 +15,7 @@ export type PlanPass = { requeueAt: number | null; isChanged: boolean }
 const MOST_STEPS = 4
 
 /** One pass over a Plan, there or gone. Throws `Unavailable`. */
-export async function passPlan({ store, resources, clock, limits, servicePrice }: PlanWork, ref: Ref, plan: PlanResource | null): Promise<PlanPass> {
+export async function passPlan({ store, resources, assertLeading, clock, limits, servicePrice }: PlanWork, ref: Ref, plan: PlanResource | null): Promise<PlanPass> {
   const id = subscriptionId(ref.namespace, ref.name)
   const [record, keys, status] = await Promise.all([store.subscription(id), plan ? store.keysOf(id) : [], plan ? resources.status(ref) : null])
   let facts: GatheredPlan = {
@@ -33,6 +33,7 @@ export async function passPlan({ store, resources, clock, limits, servicePrice }
       if (decision.status) await resources.setStatus(ref, decision.status)
       return { requeueAt: decision.requeueAt, isChanged: facts.record?.version !== record?.version }
     }
+    assertLeading()
     const { next } = decision
     const answer = next.op === 'applyPlan' ? await store.change(id, next, now) : null
     if (next.op === 'removePlan') await store.change(id, next, now)

@@ -10,26 +10,30 @@ export const KEYS = 8
 export const named = (n: number, spec: Record<string, unknown> = {}) => apiKey(`k${n}`, 'coder', { secretName: `k${n}-key`, ...spec })
 export const coder = (spec: Record<string, unknown> = {}) => codingPlan('coder', { keyPolicy: { maxKeys: 100 }, ...spec })
 
-/** The hash that each version of a key was first seen with: one that changes was minted twice. */
-const minted = new WeakMap<Operator['store'], Map<string, string>>()
+/** The hash that each version of a key was first seen with, since one that changes was minted twice; and whether it was ever in use, and must then outlive its overlap of a day. */
+const minted = new WeakMap<Operator['store'], Map<string, { hash: string; wasUsed: boolean }>>()
 
 /** What is not as the specs say; empty when everything agrees. */
 async function disagreements(operator: Operator): Promise<string[]> {
   const namespace = operator.namespace('acme')
   const { body } = await operator.api.request('GET', pathOf({ kind: 'ApiKey', namespace }))
   const wrong: string[] = []
-  const known = minted.get(operator.store) ?? new Map<string, string>()
+  const known = minted.get(operator.store) ?? new Map<string, { hash: string; wasUsed: boolean }>()
   minted.set(operator.store, known)
   for (const { metadata, spec, status } of body.items) {
-    const wanted = spec.state === 'Active' ? (spec.rotationRevision > 0 ? 'True RotationInProgress' : 'True Issued') : `False Key${spec.state}`
+    const versions = await operator.store.keyVersions(metadata.uid)
+    // Whose revision was raised before anybody had made the first key of it has nothing that overlaps.
+    const isRotating = versions.some(({ revision, state }) => revision < spec.rotationRevision && state !== 'deleted')
+    const wanted = spec.state === 'Active' ? (isRotating ? 'True RotationInProgress' : 'True Issued') : `False Key${spec.state}`
     const ready = conditions(status)['Ready']
     if (ready !== wanted || status?.observedGeneration !== metadata.generation) wrong.push(`${metadata.name}: ${ready} of generation ${status?.observedGeneration}, wanted ${wanted} of ${metadata.generation}`)
-    const versions = await operator.store.keyVersions(metadata.uid)
     const revisions = versions.map(({ revision }) => revision)
     if (new Set(revisions).size < revisions.length || versions.some(({ tell }) => tell.length > 0)) wrong.push(`${metadata.name}: versions ${revisions.join(', ')}`)
-    for (const { id, hash } of versions) {
-      if ((known.get(id) ?? hash) !== hash) wrong.push(`${metadata.name}: ${id} was minted twice`)
-      known.set(id, hash)
+    for (const { id, hash, state } of versions) {
+      const before = known.get(id) ?? { hash, wasUsed: false }
+      if (before.hash !== hash) wrong.push(`${metadata.name}: ${id} was minted twice`)
+      if (before.wasUsed && state === 'deleted') wrong.push(`${metadata.name}: ${id} ended in the midst of its overlap`)
+      known.set(id, { hash, wasUsed: before.wasUsed || state === 'active' })
     }
     const entries = await operator.secretEntries(namespace, spec.secretName)
     const held = entries && (await operator.store.findKey(hashKey(entries['api-key'] ?? '')))

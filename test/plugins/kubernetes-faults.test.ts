@@ -1,6 +1,7 @@
 /** Whatever breaks between a controller, its API server and its store: at the end specs, status, Secrets and store agree, and no key was minted twice. */
 import t from 'tap'
 import { eventually } from '../flows/eventually.ts'
+import type { Store } from '../../src/store/store.ts'
 import { pathOf } from '../servers/kube/api.ts'
 import { openProxy, type Fate } from '../servers/kube/proxy.ts'
 import { kubernetes } from '../servers/kubernetes.ts'
@@ -54,6 +55,37 @@ if (kubeconfig !== null) {
     await agree(operator)
     await eventually('the key to be gone', async () => ((await operator.object(operator.ref('ApiKey', 'k3'))) === null ? true : null))
     t.same(await leftovers(operator), [])
+  })
+
+  t.test('what was begun under a lease is not written after it', async (t) => {
+    const operator = await openOperator(t, kubeconfig)
+    const proxy = await openProxy(t, operator.api)
+    const [asked, goOn] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    let isHeld = false
+    const keyVersions: Store['keyVersions'] = async (uid) => {
+      const versions = await operator.store.keyVersions(uid)
+      if (isHeld) await (asked.resolve(), goOn.promise)
+      return versions
+    }
+    await operator.declare(coder(), named(0))
+    const one = await operator.start({ lease: { durationMs: 2_000, renewDeadlineMs: 1_200, retryMs: 100 } }, proxy.kubeconfig, { store: { ...operator.store, keyVersions } })
+    await operator.becomes(operator.ref('ApiKey', 'k0'), { Ready: 'True Issued' })
+    const { uid } = (await operator.object(operator.ref('ApiKey', 'k0'))).metadata
+    const states = async () => (await operator.store.keyVersions(uid)).map(({ state }) => state)
+    isHeld = true
+    await operator.declare(named(0, { state: 'Suspended' }))
+    await asked.promise
+    proxy.fate = () => 'cut'
+    proxy.cut()
+    await eventually('the lease to be lost', async () => (one.resources.figures()?.isLeading ? null : true))
+    const isDone = eventually('its pass to end', async () => (/controller_runtime_reconcile_total\{[^}]*result="error"[^}]*\} [1-9]/.test(await one.registry.metrics()) ? true : null))
+    goOn.resolve()
+    await isDone
+    t.same(await states(), ['active'], 'another may lead by now')
+    isHeld = false
+    proxy.fate = () => 'passes'
+    await operator.becomes(operator.ref('ApiKey', 'k0'), { Ready: 'False KeySuspended' })
+    t.same(await states(), ['suspended'])
   })
 
   t.test('clocks that differ change nothing: neither do controllers that take turns write again, nor is anything minted again', async (t) => {
