@@ -26,8 +26,9 @@ export class KeyMoved extends Failure {
 export type Created = { outcome: 'created' | 'replayed'; task: Task }
 
 /**
- * Creates a task, or answers the one that another request made at the same time under its Idempotency-Key. `record` is the subscription's as it was just read. Throws the failures of the access table (402, 403, 429, 422), or `KeyMoved`, with nothing held, and `Unavailable`
- * when the store cannot be asked: a task that is not queued then is rejected by a sweep, which gives back the hold that may have been taken.
+ * Creates a task, or answers the one that another request made at the same time under its Idempotency-Key. `record` is the subscription's as it was just read.
+ * Throws the failures of the access table (402, 403, 429, 422), or `KeyMoved`, with nothing held, and `Unavailable` when the store cannot be asked: a task that is
+ * not queued then is rejected by a sweep, which gives back the hold that may have been taken.
  */
 export async function createTask(doors: TaskDoors, creating: Creating, draft: NewTask, record: Subscription | null): Promise<Created> {
   await couldHold(doors, creating, draft, record)

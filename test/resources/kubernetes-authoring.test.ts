@@ -4,6 +4,7 @@ import { Unavailable } from '../../src/errors.ts'
 import { openAuthoring } from '../../src/resources/kubernetes/authoring.ts'
 import { openClient } from '../../src/resources/kubernetes/client.ts'
 import { openCredentials } from '../../src/resources/kubernetes/credentials.ts'
+import { pathOf } from '../servers/kube/api.ts'
 import { openProxy } from '../servers/kube/proxy.ts'
 import { kubernetes } from '../servers/kubernetes.ts'
 import { openCluster } from './cluster.ts'
@@ -17,7 +18,7 @@ async function openDesk(t: Test, kubeconfig: string) {
   await cluster.declare(codingPlan('coder'), apiKey('ci', 'coder'))
   const key = { namespace: cluster.namespace('acme'), name: 'ci' }
   const fresh = (name: string) => ({ ...key, name, spec: { planRef: { name: 'coder' }, secretName: `${name}-key` } })
-  const specOf = async () => (await cluster.api.request('GET', `/apis/tollgate.dev/v1alpha1/namespaces/${key.namespace}/apikeys/ci`)).body.spec
+  const specOf = async () => (await cluster.api.request('GET', pathOf({ kind: 'ApiKey', ...key }))).body.spec
   return { proxy, authoring: openAuthoring(openClient(credentials)), key, fresh, specOf }
 }
 
