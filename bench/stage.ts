@@ -12,6 +12,8 @@ export type Stage = {
   /** Starts each in a process of its own; `close` stops those that still run. */
   model(): Promise<Process>
   passthrough(model: Process): Promise<Process>
+  /** What the work of a JSON request costs by hand. */
+  least(model: Process): Promise<Process>
   /** In its folder below `folder`; started there again, it finds what it left. `flags` are Node's, `plans` is how many Coding plans there are (1). */
   tollgate(name: string, model: Process, options?: { flags?: string[]; plans?: number }): Promise<Process>
   /** Tollgate with so many Media plans and the no-op engine; `slots` is WORKER_SLOTS. */
@@ -52,6 +54,7 @@ export async function openStage({ logLevel, pin }: StageOptions): Promise<Stage>
     folder,
     model: () => run({ name: 'model', script: 'bench/model.ts', env: {}, ready: answersRoot, core: 1 }),
     passthrough: (model) => run({ name: 'passthrough', script: 'bench/passthrough.ts', env: { MODEL_URL: model.url }, ready: answersRoot, core: 0 }),
+    least: (model) => run({ name: 'least', script: 'bench/least.ts', env: { MODEL_URL: model.url }, ready: answersRoot, core: 0 }),
     async tollgate(name, model, { flags = [], plans = 1 } = {}) {
       await declare(name, coding(plans, model.url))
       return run({ name, script: 'bin/tollgate.mjs', flags, env: { UPSTREAMS: 'upstreams.yaml', LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
