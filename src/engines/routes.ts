@@ -6,7 +6,7 @@ import { Type, type Static } from 'typebox'
 import { KINDS, readSize, unitsOf, type Terms } from '../generations.ts'
 import { parseMoney } from '../money.ts'
 import { PATTERNS } from '../patterns.ts'
-import type { Price } from '../plans.ts'
+import type { Price as PlanPrice } from '../plans.ts'
 import { readSettingsFile } from '../settings-file.ts'
 
 export const OPERATIONS = ['background_remove', 'upscale', 'ai_edit', 'inpaint', 'trim', 'merge'] as const
@@ -45,35 +45,57 @@ routes:
 `
 
 const closed = { additionalProperties: false }
-const Name = Type.String({ pattern: '^[a-z][a-z0-9-]{0,62}$' })
-const Seconds = Type.Number({ minimum: 0.1, maximum: 3600 })
-
-const RouteEntry = Type.Object(
-  {
-    kind: Type.Optional(Type.Enum([...KINDS])),
-    operation: Type.Optional(Type.Enum([...OPERATIONS])),
-    engine: Name,
-    model: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
-    price: Type.Object({ amount: Type.String({ pattern: PATTERNS.amount.pattern }), per: Type.Enum(['Job', 'Second', 'Megapixel']) }, closed),
-    max: Type.Optional(Type.Object({ seconds: Type.Optional(Seconds), megapixels: Type.Optional(Type.Number({ minimum: 0.001, maximum: 1000 })) }, closed)),
-    defaults: Type.Optional(
-      Type.Object({ size: Type.Optional(Type.String({ pattern: '^[1-9][0-9]{1,4}x[1-9][0-9]{1,4}$' })), seconds: Type.Optional(Seconds) }, closed),
-    ),
-    timeoutSeconds: Type.Optional(Type.Number({ minimum: 1, maximum: 86_400 })),
-    concurrency: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
-  },
-  closed,
-)
-
-const EnginesFile = Type.Object(
-  { engines: Type.Array(Type.Object({ name: Name, type: Name }), { minItems: 1 }), routes: Type.Array(RouteEntry) },
-  closed,
-)
+const name = (description: string) => Type.String({ pattern: '^[a-z][a-z0-9-]{0,62}$', description })
+const seconds = (description: string) => Type.Optional(Type.Number({ minimum: 0.1, maximum: 3600, description }))
 
 /** What a route has when the file does not say. */
 const UNSAID = { seconds: 600, megapixels: 16, timeoutSeconds: 600 }
 const DEFAULT_SIZE: Record<string, string> = { image: '1024x1024', video: '640x360' }
 const DEFAULT_SECONDS: Record<string, number> = { video: 4, music: 10 }
+
+const Price = Type.Object(
+  {
+    amount: Type.String({ pattern: PATTERNS.amount.pattern, description: 'Decimal, as text; `"0"` is free.' }),
+    per: Type.Enum(['Job', 'Second', 'Megapixel'], { description: 'Images and what is made of them are priced per `Job` or `Megapixel`, music per `Job` or `Second`, video per any of them.' }),
+  },
+  { ...closed, description: 'What one of it costs, unless the plan has a price of its own.' },
+)
+const Max = Type.Object(
+  {
+    seconds: seconds(`The longest that may be asked for; ${UNSAID.seconds} when left out.`),
+    megapixels: Type.Optional(Type.Number({ minimum: 0.001, maximum: 1000, description: `The largest that may be asked for; ${UNSAID.megapixels} when left out.` })),
+  },
+  { ...closed, description: 'What is above is refused with 400 before anything is held.' },
+)
+const Defaults = Type.Object(
+  {
+    size: Type.Optional(
+      Type.String({ pattern: '^[1-9][0-9]{1,4}x[1-9][0-9]{1,4}$', description: `Width and height in pixels: \`${DEFAULT_SIZE['image']}\` when left out, \`${DEFAULT_SIZE['video']}\` for video.` }),
+    ),
+    seconds: seconds(`${DEFAULT_SECONDS['video']} for video and ${DEFAULT_SECONDS['music']} for music when left out, or \`max.seconds\` if that is less.`),
+  },
+  { ...closed, description: 'What a request has that does not say.' },
+)
+
+const RouteEntry = Type.Object(
+  {
+    kind: Type.Optional(Type.Enum([...KINDS], { description: 'What is made. Each kind and operation has one route at most; what has none is `not_supported`.' })),
+    operation: Type.Optional(Type.Enum([...OPERATIONS], { description: 'What is done, instead of `kind`.' })),
+    engine: name('The engine that makes it, by its name above.'),
+    model: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'Handed to the engine, for those that have several.' })),
+    price: Price,
+    max: Type.Optional(Max),
+    defaults: Type.Optional(Defaults),
+    timeoutSeconds: Type.Optional(Type.Number({ minimum: 1, maximum: 86_400, description: `The longest that one run may take; ${UNSAID.timeoutSeconds} when left out.` })),
+    concurrency: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: 'Runs at once in one worker; as many as it has slots when left out.' })),
+  },
+  closed,
+)
+
+const EngineEntry = Type.Object({ name: name('Routes name it by this.'), type: name('`preview`, or one that a plugin adds. What else stands in the entry is for that type.') })
+
+/** The ENGINES file. The descriptions are what `docs/engines.md` says. */
+export const EnginesFile = Type.Object({ engines: Type.Array(EngineEntry, { minItems: 1 }), routes: Type.Array(RouteEntry) }, closed)
 
 /** Reads the text of an ENGINES file. Returns what it says, or the first thing that is wrong with it and where. */
 export function readEngines(text: string): { outcome: 'ok'; settings: EnginesSettings } | { outcome: 'refused'; refusal: Refusal } {
@@ -93,7 +115,7 @@ function routeOf(entry: Static<typeof RouteEntry>, line: number): Route {
     verb,
     engine: entry.engine,
     model: entry.model ?? null,
-    price: { verb, micro: parseMoney(entry.price.amount) ?? 0, per: entry.price.per as Price['per'] },
+    price: { verb, micro: parseMoney(entry.price.amount) ?? 0, per: entry.price.per as PlanPrice['per'] },
     max: { durationMs: Math.round(maxSeconds * 1000), pixels: Math.round((entry.max?.megapixels ?? UNSAID.megapixels) * 1_000_000) },
     defaults: {
       size: entry.defaults?.size ?? DEFAULT_SIZE[verb] ?? '1024x1024',
