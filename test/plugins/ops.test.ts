@@ -10,16 +10,16 @@ import { Unavailable } from '../../src/errors.ts'
 import type { Files } from '../../src/files/files.ts'
 import type { Store } from '../../src/store/store.ts'
 
-type Doors = { clock: () => Promise<number>; broker?: Pick<Broker, 'health'>; files?: Pick<Files, 'stat'> }
+type Doors = { clock: () => Promise<number>; takeLease?: () => Promise<boolean>; broker?: Pick<Broker, 'health'>; files?: Pick<Files, 'stat'> }
 
 /** The plugin over doors that answer as the test says, and the listener that asks it. */
-async function openFor(t: Test, { clock, broker, files }: Doors) {
+async function openFor(t: Test, { clock, takeLease = async () => true, broker, files }: Doors) {
   const lines: string[] = []
   const log = pino({ level: 'warn' }, { write: (line) => void lines.push(line) })
   const app: FastifyInstance = fastify({ loggerInstance: log as FastifyInstance['log'] })
   const registry = new Registry()
   app.decorate('clock', () => 1_000_000)
-  app.decorate('store', { clock } as Store)
+  app.decorate('store', { clock, takeLease: takeLease as Store['takeLease'] } as Store)
   if (broker) app.decorate('broker', broker as Broker)
   if (files) app.decorate('files', files as Files)
   await app.register(ops, { registry })
@@ -49,6 +49,13 @@ t.test('ready is said of the doors that a role has, each by its name', async (t)
 t.test('a store that is away makes a process not ready, and the reason is told', async (t) => {
   const { readyz } = await openFor(t, { clock: away })
   t.match(await readyz(), { status: 503, said: { status: 'not ready', checks: [{ name: 'store', ok: false, detail: 'connect ECONNREFUSED' }] } })
+})
+
+t.test('a store that can be read and not written is told: its disk may be full', async (t) => {
+  const full = () => Promise.reject(new Unavailable('store', new Error('database or disk is full')))
+  const { readyz, metrics } = await openFor(t, { clock: SAME, takeLease: full })
+  t.match(await readyz(), { status: 200, said: { status: 'degraded', checks: [{ name: 'store', ok: true, degraded: true, detail: 'it can be read, and not written: database or disk is full' }] } })
+  t.match(await metrics(), 'tollgate_check_ok{check="store"} 0')
 })
 
 t.test('a doorbell or a place for results that is away is told, and stops nothing', async (t) => {
