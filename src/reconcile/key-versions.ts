@@ -50,11 +50,22 @@ export function capOf({ key }: Pick<GatheredKey, 'key'>, product: Product): numb
   return amountPerPeriod === undefined ? null : parseMoney(amountPerPeriod)
 }
 
-/** A version is replaced once the wanted one was in use; from then on it has the plan's overlap to live. */
+/**
+ * A version is replaced once the wanted one was in use; from then on it has the plan's overlap to live, and what it had itself replaced ends. A plan that allows
+ * less meanwhile shortens what is left; one that is not there does not, since it may be missing by mistake.
+ */
 function overlapOf(version: KeyVersion, facts: GatheredKey, now: number): number | null {
-  if (version.overlapUntil !== null || !isReplaced(version, facts)) return version.overlapUntil
-  const overlapMs = facts.plan ? facts.plan.spec.keyPolicy.rotationOverlapSeconds * 1000 : (facts.record?.terms.rotationOverlapMs ?? 0)
-  return now + overlapMs
+  const { overlapUntil } = version
+  if (isReplaced(version, facts) && version !== formerOf(facts)) return Math.min(overlapUntil ?? now, now)
+  const allowedMs = facts.plan ? facts.plan.spec.keyPolicy.rotationOverlapSeconds * 1000 : null
+  if (overlapUntil !== null) return allowedMs === null ? overlapUntil : Math.min(overlapUntil, now + allowedMs)
+  return isReplaced(version, facts) ? now + (allowedMs ?? facts.record?.terms.rotationOverlapMs ?? 0) : null
+}
+
+/** The version that was in use before the wanted one. One that ended without ever being in use has no overlap. */
+function formerOf(facts: GatheredKey): KeyVersion | undefined {
+  const revision = wantedRevision(facts)
+  return facts.versions.find((other) => other.revision < revision && other.state !== 'pending' && (other.state !== 'deleted' || other.overlapUntil !== null))
 }
 
 function isReplaced(version: KeyVersion, facts: GatheredKey): boolean {

@@ -1,5 +1,6 @@
 /** What is decided about Plans and ApiKeys, as tables over plain data. */
 import t from 'tap'
+import { refusal } from '../../src/keys.ts'
 import { admittedKeys, isAdmitted, keyUnreachable, reconcileGoneKey, reconcileKey } from '../../src/reconcile/key.ts'
 import { planUnreachable, reconcilePlan, type GatheredPlan } from '../../src/reconcile/plan.ts'
 import type { PlanResource } from '../../src/resources/resources.ts'
@@ -160,19 +161,76 @@ t.test('a rotation issues a new version; the old one works on for the overlap an
   t.same(self.settle().done, [])
 })
 
-t.test('rotating twice within an overlap leaves each old version its own time', async (t) => {
+const livesOf = (self: ReturnType<typeof world>) => self.facts.versions.map(({ id, state, overlapUntil }) => [id, state, overlapUntil])
+
+t.test('rotating twice within an overlap leaves the former version its time, and ends what was before it', async (t) => {
   const self = issued()
   respec(self, { rotationRevision: 1 })
   self.settle()
   self.now = T0 + HOUR / 2
   respec(self, { rotationRevision: 5 })
-  self.settle()
-  t.same(self.facts.versions.map(({ id, state, overlapUntil }) => [id, state, overlapUntil]), [
+  t.same(self.settle().done, [
+    'mint 5', 'putSecret key-ci-5', 'set key-ci-5 state=active', 'set key-ci-1 overlapUntil=T0+5400s', 'tell acme/coder', 'set key-ci-0 state=deleted overlapUntil=T0+1800s', 'tell acme/coder',
+  ])
+  t.same(livesOf(self), [
     ['key-ci-5', 'active', null],
     ['key-ci-1', 'active', T0 + 1.5 * HOUR],
+    ['key-ci-0', 'deleted', T0 + HOUR / 2],
+  ])
+  t.equal(self.requeueAt, T0 + 1.5 * HOUR)
+})
+
+t.test('without an overlap a rotation leaves only the newest version, also while an earlier one still overlapped', async (t) => {
+  // By the plan alone, before the rotation; and in one go, so that the plan was never seen alone.
+  for (const isPlanFirst of [true, false]) {
+    const self = issued()
+    respec(self, { rotationRevision: 1 })
+    self.settle()
+    self.now = T0 + 1
+    edit(self, { keyPolicy: { maxKeys: 2, rotationOverlapSeconds: 0 } })
+    if (isPlanFirst) self.settle()
+    for (const rotationRevision of [2, 3]) {
+      respec(self, { rotationRevision })
+      self.settle()
+      t.same(self.facts.versions.filter((version) => refusal(version, self.now) === null).map(({ id }) => id), [`key-ci-${rotationRevision}`])
+    }
+    t.same(conditions(self.facts.status), ALL_GOOD)
+  }
+})
+
+t.test('a plan that allows a shorter overlap shortens one that runs; a longer one, or a plan that is gone, changes nothing of it', async (t) => {
+  const former = (self: ReturnType<typeof world>) => self.facts.versions.find(({ id }) => id === 'key-ci-0')
+  const allow = (self: ReturnType<typeof world>, rotationOverlapSeconds: number) => edit(self, { keyPolicy: { maxKeys: 2, rotationOverlapSeconds } })
+  const self = issued()
+  respec(self, { rotationRevision: 1 })
+  self.settle()
+  allow(self, 60)
+  t.same(self.settle().done, ['set key-ci-0 overlapUntil=T0+60s', 'tell acme/coder'])
+  allow(self, 7200)
+  t.same(self.settle().done, [])
+  const { plan: there } = self.facts
+  Object.assign(self.facts, { plan: null, record: null })
+  self.settle()
+  t.match(former(self), { state: 'active', overlapUntil: T0 + 60_000 })
+  self.facts.plan = there
+  self.facts.record = applied(there!)
+  allow(self, 0)
+  self.settle()
+  t.match(former(self), { state: 'deleted', overlapUntil: T0 })
+})
+
+t.test('what was never in use is not the former version', async (t) => {
+  const self = issued()
+  respec(self, { rotationRevision: 1 })
+  self.settle(1)
+  respec(self, { rotationRevision: 2 })
+  self.settle()
+  self.settle()
+  t.same(livesOf(self), [
+    ['key-ci-2', 'active', null],
+    ['key-ci-1', 'deleted', null],
     ['key-ci-0', 'active', T0 + HOUR],
   ])
-  t.equal(self.requeueAt, T0 + HOUR)
 })
 
 t.test('without an overlap the old version ends with the rotation', async (t) => {

@@ -10,7 +10,7 @@ export const KEYS = 8
 export const named = (n: number, spec: Record<string, unknown> = {}) => apiKey(`k${n}`, 'coder', { secretName: `k${n}-key`, ...spec })
 export const coder = (spec: Record<string, unknown> = {}) => codingPlan('coder', { keyPolicy: { maxKeys: 100 }, ...spec })
 
-/** The hash that each version of a key was first seen with, since one that changes was minted twice; and whether it was ever in use, and must then outlive its overlap of a day. */
+/** The hash that each version of a key was first seen with, since one that changes was minted twice; and whether it was ever in use. */
 const minted = new WeakMap<Operator['store'], Map<string, { hash: string; wasUsed: boolean }>>()
 
 /** What is not as the specs say; empty when everything agrees. */
@@ -29,10 +29,13 @@ async function disagreements(operator: Operator): Promise<string[]> {
     if (ready !== wanted || status?.observedGeneration !== metadata.generation) wrong.push(`${metadata.name}: ${ready} of generation ${status?.observedGeneration}, wanted ${wanted} of ${metadata.generation}`)
     const revisions = versions.map(({ revision }) => revision)
     if (new Set(revisions).size < revisions.length || versions.some(({ tell }) => tell.length > 0)) wrong.push(`${metadata.name}: versions ${revisions.join(', ')}`)
+    // The one before it outlives its overlap of an hour; what is older ended with the rotation.
+    const [inUse, former, ...older] = versions.filter((version) => version.state !== 'pending' && (version.state !== 'deleted' || version.overlapUntil !== null))
+    if (spec.state !== 'Revoked') for (const { id } of older.filter(({ state }) => state !== 'deleted')) wrong.push(`${metadata.name}: ${id} outlived ${former?.id}`)
     for (const { id, hash, state } of versions) {
       const before = known.get(id) ?? { hash, wasUsed: false }
       if (before.hash !== hash) wrong.push(`${metadata.name}: ${id} was minted twice`)
-      if (before.wasUsed && state === 'deleted') wrong.push(`${metadata.name}: ${id} ended in the midst of its overlap`)
+      if (before.wasUsed && state === 'deleted' && (id === inUse?.id || id === former?.id)) wrong.push(`${metadata.name}: ${id} ended in the midst of its overlap`)
       known.set(id, { hash, wasUsed: before.wasUsed || state === 'active' })
     }
     const entries = await operator.secretEntries(namespace, spec.secretName)

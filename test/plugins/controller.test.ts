@@ -93,6 +93,19 @@ t.test('times do what no edit does: a plan starts, a key expires, an overlap end
   t.equal(await tenant.secret('ci-key'), null)
 })
 
+t.test('a key that leaked is rotated at once: after the rotation only the newest secret works, whatever was rotated before', async (t) => {
+  const tenant = await openTenant(t)
+  const declare = (rotationRevision: number, rotationOverlapSeconds: number) => tenant.declare('a.yaml', codingPlan('coder', { keyPolicy: { rotationOverlapSeconds } }), ci({ rotationRevision }))
+  await declare(0, 3600)
+  const running = await tenant.start()
+  const working = async () => (await tenant.versions(running, 'ci')).filter((version) => refusal(version, tenant.time.now) === null).map(({ revision }) => revision)
+  for (const [revision, overlapSeconds, expected] of [[0, 3600, [0]], [1, 3600, [1, 0]], [1, 0, [1]], [2, 0, [2]], [3, 0, [3]], [4, 3600, [4, 3]], [5, 0, [5]]] as const) {
+    await declare(revision, overlapSeconds)
+    await running.settle()
+    t.same(await working(), expected, `revision ${revision}, overlap ${overlapSeconds}`)
+  }
+})
+
 t.test('a change of a key is told to every subscription that may remember it', async (t) => {
   const tenant = await openTenant(t)
   await tenant.declare('a.yaml', codingPlan('coder'), codingPlan('other'), ci())
