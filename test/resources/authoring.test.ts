@@ -1,6 +1,8 @@
 /** What becomes of the manifests of others when a key is issued, rotated or revoked in their folder. */
-import { chmod, lstat, mkdir, readdir, readFile, rename, symlink, writeFile } from 'node:fs/promises'
+import { execFile } from 'node:child_process'
+import { chmod, lstat, mkdir, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import t from 'tap'
 import { editSpec } from '../../src/resources/files/edit.ts'
 import { openFolder, settle } from './folder.ts'
@@ -72,6 +74,10 @@ t.test('a key whose manifest is broken at the moment, or written with anchors, i
   await settle(resources, folder)
   t.match(await resources.rotateKey({ namespace: 'acme', name: 'ci' }, 1), { outcome: 'refused', faults: [/only its author/] })
   t.equal(await readFile(join(folder.plans, 'a.yaml'), 'utf8'), 'half a {')
+  await rm(join(folder.plans, 'a.yaml'))
+  await promisify(execFile)('mkfifo', [join(folder.plans, 'a.yaml')])
+  await settle(resources, folder)
+  t.match(await resources.rotateKey({ namespace: 'acme', name: 'ci' }, 1), { outcome: 'refused', faults: [/only its author/] }, 'nor waited for where it became a pipe')
   t.match(await resources.revokeKey({ namespace: 'acme', name: 'web' }), { outcome: 'changed' }, 'an anchor that nothing refers to stays')
   t.match(await readFile(join(folder.plans, 'b.yaml'), 'utf8'), /state: &s Revoked/)
 })

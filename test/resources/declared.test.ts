@@ -1,6 +1,8 @@
 /** What a folder declares while people edit it, and while it is broken. */
+import { execFile } from 'node:child_process'
 import { chmod, mkdir, readFile, rename, rm, stat, symlink, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import t from 'tap'
 import { parse } from 'yaml'
 import { Unavailable } from '../../src/errors.ts'
@@ -191,6 +193,28 @@ t.test('a file that cannot be read, is too large or leads nowhere keeps its last
   await symlink('../linked.yaml', file)
   await look()
   t.match(resources.get(STUDIO), { spec: { displayName: 'Linked' } }, 'a link that leads somewhere is read')
+})
+
+t.test('only a regular file is opened: a pipe, a device or a folder keeps nobody waiting, fills no memory, and is named', async (t) => {
+  const folder = await openFolder(t)
+  const file = join(folder.plans, 'a.yaml')
+  await folder.write('a.yaml', mediaPlan('studio'))
+  await folder.write('b.yaml', mediaPlan('other'))
+  const { resources, look } = await open(folder)
+  const become: Record<string, [() => Promise<unknown>, RegExp]> = {
+    pipe: [() => promisify(execFile)('mkfifo', [file]), /^a\.yaml: not read: it is no regular file/],
+    device: [() => symlink('/dev/zero', file), /^a\.yaml: not read: it is no regular file/],
+    folder: [() => mkdir(file), /^a\.yaml: not read: it is no regular file/],
+  }
+  for (const [what, [make, said]] of Object.entries(become)) {
+    await rm(file, { recursive: true })
+    await make()
+    await folder.write('b.yaml', mediaPlan('other', { displayName: what }))
+    for (let i = 0; i < 3; i++) await look(5_000)
+    t.match(resources.health(), { ok: true, detail: said }, what)
+    t.ok(resources.get(STUDIO), 'its last good document stays')
+    t.match(resources.get(OTHER), { spec: { displayName: what } }, 'and the other files go on')
+  }
 })
 
 t.test('only manifests are read: other names, hidden files and folders are not', async (t) => {

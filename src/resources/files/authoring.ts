@@ -1,5 +1,5 @@
 /** Keys that are issued, rotated and revoked from here, in the folder of manifests: beside what people write there, and without disturbing it. */
-import { chmod, link, readFile, realpath, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { chmod, link, realpath, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { stringify } from 'yaml'
 import { Unavailable } from '../../errors.ts'
@@ -7,7 +7,9 @@ import { API_VERSION, type ChangedKey, type IssuedKey, type KeyName, type Ref, t
 import type { Validator } from '../validate.ts'
 import { temporaryBeside } from './atomic.ts'
 import type { Declared } from './declared.ts'
+import { LARGEST_FILE_BYTES } from './documents.ts'
 import { editSpec, type Field } from './edit.ts'
+import { readRegular } from './regular.ts'
 
 type Authoring = Pick<Resources, 'issueKey' | 'rotateKey' | 'revokeKey'>
 
@@ -59,8 +61,10 @@ export function openAuthoring({ path, declared, validator, look }: Options): Aut
       if (file === null) return impossible
       const target = await realpath(join(path, file))
       const before = await signature(target)
-      const text = await readFile(target, 'utf8')
-      const edited = editSpec(text, (value) => isOf(value, name), field)
+      // It may have become something else since it was looked at.
+      const found = await readRegular(target, LARGEST_FILE_BYTES)
+      if (found.outcome === 'refused') return impossible
+      const edited = editSpec(found.bytes.toString(), (value) => isOf(value, name), field)
       if (edited.outcome === 'impossible') return impossible
       // The file as it would be, with what its author may have spoilt: the last accepted spec stays in force while there is any fault in it.
       const faults = faultsOf(edited.document)

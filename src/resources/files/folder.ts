@@ -1,8 +1,9 @@
 /** A folder of manifest files, looked at again and again. A file is taken over when two looks in a row saw it the same: nobody is still writing it. */
 import type { BigIntStats } from 'node:fs'
-import { readdir, readFile, stat } from 'node:fs/promises'
+import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { LARGEST_FILE_BYTES, parseDocuments, type Parsed } from './documents.ts'
+import { readRegular } from './regular.ts'
 
 const MOST_FILES = 5_000
 const MANIFEST = /^[^.].*\.(ya?ml|json)$/i
@@ -67,9 +68,9 @@ async function signature(path: string): Promise<string> {
 
 async function read(path: string): Promise<Parsed> {
   try {
-    const { size } = await stat(path)
-    if (size > LARGEST_FILE_BYTES) return broken(`larger than ${LARGEST_FILE_BYTES} bytes`)
-    return parseDocuments(new TextDecoder('utf-8', { fatal: true }).decode(await readFile(path)))
+    const file = await readRegular(path, LARGEST_FILE_BYTES)
+    if (file.outcome === 'refused') return broken(file.reason === 'tooLarge' ? `larger than ${LARGEST_FILE_BYTES} bytes` : 'not read: it is no regular file')
+    return parseDocuments(new TextDecoder('utf-8', { fatal: true }).decode(file.bytes))
   } catch (error) {
     return broken(`cannot be read (${codeOf(error)})`)
   }
