@@ -73,7 +73,14 @@ async function run(config: Config): Promise<void> {
     throw new ConfigError('OPS_PORT', String(config.OPS_PORT), `a port that is free on ${config.OPS_HOST} (${error.code})`)
   })
 
-  const grace = closeWithGrace({ delay: config.DRAIN_DELAY_SECONDS + config.SHUTDOWN_SECONDS + 10_000, logger: { error: (m: unknown) => log.error(m) } }, async ({ signal, err }) => {
+  const leaving = {
+    onTimeout: (afterMs: number) => leave(() => log.error({ afterMs }, 'what hangs is left behind')),
+    onSecondSignal: (signal: string) => leave(() => log.error({ signal }, 'stopping at once')),
+    onSecondError: (err: unknown) => leave(() => log.error({ err }, 'stopping at once because of a second error')),
+  }
+  // Where the end itself hangs, only the kernel can still hear a signal.
+  process.once('exit', () => (['SIGTERM', 'SIGINT'] as const).forEach((signal) => process.removeAllListeners(signal)))
+  const grace = closeWithGrace({ ...leaving, delay: config.DRAIN_DELAY_SECONDS + config.SHUTDOWN_SECONDS + 10_000, logger: { error: (m: unknown) => log.error(m) } }, async ({ signal, err }) => {
     if (err) log.fatal({ err }, 'stopping because of an error that nobody handled')
     else log.info({ signal }, 'stopping')
     phase = 'stopping'
@@ -109,6 +116,16 @@ async function run(config: Config): Promise<void> {
     await ops.close()
     throw error
   }
+}
+
+/**
+ * Ends the process with exit code 1, whatever hangs. `process.exit` waits for calls of the operating system in other threads, and one that opens a pipe or asks a
+ * server of files may never return; a process that becomes another program leaves them behind. A signal to itself would do nothing where it is the first process of a container.
+ */
+function leave(say: () => void): void {
+  say()
+  process.execve?.(process.execPath, [process.execPath, '-e', 'process.exit(1)'])
+  process.exit(1)
 }
 
 function listen(app: FastifyInstance, { HOST: host, PORT: port }: Config): Promise<string> {
