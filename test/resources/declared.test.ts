@@ -38,8 +38,10 @@ t.test('a file that is no YAML changes nothing, is named once, and may stay so f
     await folder.write('a.yaml', broken)
     for (let i = 0; i < 3; i++) await look(5_000)
     t.ok(resources.get(STUDIO) && resources.get(CI), JSON.stringify(broken.slice(0, 20)))
-    t.equal(warned(folder).length, 1)
-    t.match(warned(folder)[0], /^manifest refused.*a\.yaml: /)
+    const [first, ...more] = warned(folder)
+    t.match(first, /^manifest refused.*a\.yaml: /)
+    t.match(`${first}${more}`, /until it is mended nothing of it is deleted: Plan\/acme\/studio, ApiKey\/acme\/ci$/)
+    t.ok(more.length <= 1, 'what is wrong, and what stays')
     t.match(resources.health(), { ok: true, detail: /a\.yaml/ })
   }
   await folder.write('a.yaml', mediaPlan('studio', { state: 'Suspended' }), apiKey('ci', 'studio'))
@@ -48,18 +50,48 @@ t.test('a file that is no YAML changes nothing, is named once, and may stay so f
   t.same(resources.health(), { ok: true, detail: 'the manifests are read' })
 })
 
-t.test('a refused document changes nothing; the other documents of its file go on, but none of them is deleted', async (t) => {
+t.test('a refused document changes nothing; the other documents of its file go on, and those that are gone are deleted', async (t) => {
   const folder = await openFolder(t)
-  await folder.write('a.yaml', mediaPlan('studio'), mediaPlan('other'), apiKey('ci', 'studio'))
+  await folder.write('a.yaml', mediaPlan('studio'), mediaPlan('other'), apiKey('ci', 'studio', { rotationRevision: 2 }), apiKey('leaked', 'studio'))
   const { resources, look } = await open(folder)
-  await folder.write('a.yaml', mediaPlan('studio', { requestsPerMinute: 0 }), mediaPlan('other', { state: 'Suspended' }))
+  await folder.write('a.yaml', mediaPlan('studio', { requestsPerMinute: 0 }), mediaPlan('other', { state: 'Suspended' }), apiKey('ci', 'studio', { rotationRevision: 1 }))
+  await look()
+  t.ok(resources.get({ ...CI, name: 'leaked' }), 'not at once')
   for (let i = 0; i < 3; i++) await look(5_000)
   t.match(resources.get(STUDIO), { metadata: { generation: 1 }, spec: { requestsPerMinute: 600 } })
   t.match(resources.get(OTHER), { metadata: { generation: 2 }, spec: { state: 'Suspended' } })
-  t.ok(resources.get(CI), 'it may be meant by the document that cannot be accepted')
-  await folder.write('a.yaml', mediaPlan('studio'), mediaPlan('other', { state: 'Suspended' }))
-  await settle(resources, folder)
-  t.equal(resources.get(CI), null)
+  t.match(resources.get(CI), { metadata: { generation: 1 }, spec: { rotationRevision: 2 } })
+  t.equal(resources.get({ ...CI, name: 'leaked' }), null)
+})
+
+t.test('a document that does not say which resource it means may mean any that its file held: none is deleted, and those that stay are named', async (t) => {
+  const folder = await openFolder(t)
+  for (const [illegible, why] of [
+    [{ ...mediaPlan('studio'), kind: 'Plam' }, 'line 3: kind: must be Plan or ApiKey'],
+    [apiKey('C I', 'studio'), /^line 3: metadata.name/],
+    [apiKey('', 'studio'), /^line 3: metadata.name/],
+    ['hello', 'line 3: kind: must be Plan or ApiKey'],
+  ] as const) {
+    await folder.write('a.yaml', mediaPlan('studio'), mediaPlan('other'), apiKey('ci', 'studio'))
+    const { resources, look } = await open(folder)
+    folder.log.length = 0
+    await folder.write('a.yaml', mediaPlan('other', { state: 'Suspended' }), illegible)
+    for (let i = 0; i < 3; i++) await look(5_000)
+    t.ok(resources.get(STUDIO) && resources.get(CI))
+    t.match(resources.get(OTHER), { spec: { state: 'Suspended' } }, 'the others go on')
+    const said = ['a.yaml: ', 'a.yaml: until it is mended nothing of it is deleted: Plan/acme/studio, ApiKey/acme/ci']
+    t.match(warned(folder).map((line) => line.replace('manifest refused, the last good one stays: a.yaml: ', '')), [why, said[1]!.slice('a.yaml: '.length)])
+    t.match(resources.health(), { ok: true, detail: new RegExp(said.join('.*; ')) })
+    await folder.write('b.yaml', apiKey('ci', 'studio'))
+    await look()
+    t.match(resources.health().detail, /is deleted: Plan\/acme\/studio$/, 'what another file declares needs no holding back')
+    await rm(join(folder.plans, 'b.yaml'))
+    await folder.write('a.yaml', mediaPlan('other', { state: 'Suspended' }))
+    await settle(resources, folder)
+    t.same([resources.get(STUDIO), resources.get(CI)], [null, null])
+    t.same(resources.health(), { ok: true, detail: 'the manifests are read' })
+    await resources.close()
+  }
 })
 
 t.test('why a document is refused stands in the status of its resource until it is mended', async (t) => {

@@ -1,8 +1,10 @@
-/** What the files of a folder claim, in the order of their names; and what must not be deleted because the file that held it is not wholly good now. */
+/** What the files of a folder claim, in the order of their names; and what must not be deleted because the file that held it is not legible now. */
 import type { Ref } from '../resources.ts'
 import type { Manifest } from '../validate.ts'
 import type { Document } from './documents.ts'
 import type { ManifestFile } from './folder.ts'
+
+const MOST_NAMED = 5
 
 /** A resource's place in a map. */
 export function keyOf({ kind, namespace, name }: Ref): string {
@@ -22,38 +24,46 @@ export type Judgement = { ref: Ref | null; manifest: Manifest | null; message: s
 
 /** Remembers what each file held. Returns what they claim at each look. */
 export function openClaims(judge: (document: Document) => Judgement): (files: ManifestFile[]) => Claimed {
-  /** What each file held when it was last wholly good, and since. One that never was, `isWhole` false, may be meant to hold anything. */
-  const heldBy = new Map<string, { keys: Set<string>; isWhole: boolean }>()
+  /** What each file held when it was last legible, and since. One that never was may be meant to hold anything. */
+  const heldBy = new Map<string, { keys: Set<string>; isLegible: boolean }>()
 
   return (files) => {
     const claims = new Map<string, Claim>()
     const troubles: Trouble[] = []
     const held = new Set<string>()
+    const illegible: { name: string; keys: Set<string> }[] = []
     let holdsAll = false
     for (const { name, parsed } of files) {
-      const before = heldBy.get(name) ?? { keys: new Set<string>(), isWhole: false }
+      const before = heldBy.get(name) ?? { keys: new Set<string>(), isLegible: false }
       const keys = new Set<string>()
       const trouble = (ref: Ref | null, message: string) => troubles.push({ file: name, ref, message })
-      if (parsed.outcome === 'broken') trouble(null, parsed.reason)
-      const isWhole = parsed.outcome === 'parsed' && parsed.documents.map((document) => enter(document, name, keys, claims, trouble)).every(Boolean)
-      if (isWhole) {
-        heldBy.set(name, { keys, isWhole })
+      const isLegible = parsed.outcome === 'parsed' && parsed.documents.map((document) => enter(document, name, keys, claims, trouble)).every(Boolean)
+      if (isLegible) {
+        heldBy.set(name, { keys, isLegible })
         continue
       }
       for (const key of before.keys) keys.add(key)
-      heldBy.set(name, { keys, isWhole: before.isWhole })
+      heldBy.set(name, { keys, isLegible: before.isLegible })
       for (const key of keys) held.add(key)
-      // The last good documents of a broken file still come before the same resources in a later file.
-      if (parsed.outcome === 'broken') for (const key of keys) if (!claims.has(key)) claims.set(key, { file: name, manifest: null })
-      if (before.isWhole) continue
+      if (parsed.outcome === 'broken') {
+        // The last good documents of a broken file still come before the same resources in a later file.
+        const stay = [...keys].filter((key) => !claims.has(key))
+        for (const key of stay) claims.set(key, { file: name, manifest: null })
+        trouble(null, stay.length === 0 ? parsed.reason : `${parsed.reason}; ${staying(stay)}`)
+      } else illegible.push({ name, keys })
+      if (before.isLegible) continue
       holdsAll = true
       trouble(null, 'until it is mended nothing is deleted')
+    }
+    for (const { name, keys } of illegible) {
+      const stay = [...keys].filter((key) => !claims.has(key))
+      if (stay.length > 0) troubles.push({ file: name, ref: null, message: staying(stay) })
     }
     for (const name of heldBy.keys()) if (!files.some((file) => file.name === name)) heldBy.delete(name)
     return { claims, held: holdsAll ? 'all' : held, troubles }
   }
 
-  /** Enters what a document claims. False when it cannot be accepted, or says nothing legible. */
+  /** Enters what a document claims. False when it does not say legibly which resource it means: it may be any that the file held. */
   function enter(document: Document, file: string, keys: Set<string>, claims: Map<string, Claim>, trouble: (ref: Ref | null, message: string) => void): boolean {
     const { ref, manifest, message } = judge(document)
     const at = `line ${document.line}`
@@ -70,6 +80,11 @@ export function openClaims(judge: (document: Document) => Judgement): (files: Ma
     keys.add(key)
     claims.set(key, { file, manifest })
     if (manifest === null) trouble(ref, `${at}: ${key}: ${message}`)
-    return manifest !== null
+    return true
   }
+}
+
+function staying(keys: string[]): string {
+  const more = keys.length - MOST_NAMED
+  return `until it is mended nothing of it is deleted: ${keys.slice(0, MOST_NAMED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`
 }
