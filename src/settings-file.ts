@@ -1,7 +1,7 @@
 /** A file that an operator writes (UPSTREAMS, ENGINES, PLAN_LIMITS), YAML or JSON, held against its schema. Pure: text in; what it says, or what is wrong with it and where, out. */
 import { Ajv } from 'ajv'
 import type { Static, TSchema } from 'typebox'
-import { isMap, LineCounter, parseDocument, type Document } from 'yaml'
+import { isMap, isScalar, LineCounter, parseDocument, type Document } from 'yaml'
 import { faultsOf } from './validator.ts'
 
 /** The way to a place in the file, from the top. */
@@ -50,17 +50,30 @@ export function shown(place: Place): string {
 }
 
 /** The steps of a JSON Pointer (RFC 6901). */
-function placeOf(pointer: string): Place {
+export function placeOf(pointer: string): Place {
   return pointer.split('/').slice(1).map((step) => (/^\d+$/.test(step) ? Number(step) : step.replaceAll('~1', '/').replaceAll('~0', '~')))
 }
 
-function lineAt(document: Document.Parsed, lines: LineCounter, place: Place): number {
+/** The line of a place, from 1; where it is not there, that of the nearest thing around it that is. */
+export function lineAt(document: Document.Parsed, lines: LineCounter, place: Place): number {
+  const name = nameAt(document, place)
+  if (name) return lines.linePos(name[0]).line
   for (let depth = place.length; depth >= 0; depth--) {
     const node = depth === 0 ? document.contents : document.getIn(place.slice(0, depth), true)
-    const range = (node as { range?: [number, number, number] | null } | null | undefined)?.range
+    const range = (node as { range?: Range | null } | null | undefined)?.range
     if (range && !(isMap(node) && node.items.length === 0)) return lines.linePos(range[0]).line
   }
   return 1
+}
+
+type Range = [number, number, number]
+
+/** Where the name of a member stands: what it names may begin on the next line. */
+function nameAt(document: Document.Parsed, place: Place): Range | null {
+  const around = place.length === 1 ? document.contents : document.getIn(place.slice(0, -1), true)
+  if (place.length === 0 || !isMap(around)) return null
+  const key = around.items.map((item) => item.key).find((candidate) => isScalar(candidate) && candidate.value === place.at(-1))
+  return isScalar(key) ? (key.range ?? null) : null
 }
 
 function firstSentence(message: string): string {

@@ -3,11 +3,12 @@
  * CEL ints and `date-time` strings as timestamps; a rule that names `oldSelf` is a transition rule and runs only where there is an old value to compare with.
  */
 import { Environment, type ParseResult } from '@marcbachmann/cel-js'
-import type { Schema } from './crd.ts'
+import { shown, type Place } from '../settings-file.ts'
+import type { Fault, Schema } from './crd.ts'
 
 export type Rules = {
-  /** Messages of the rules that `spec` breaks, each beginning with its place. `old` is the accepted spec before, or null. */
-  broken(spec: unknown, old: unknown): string[]
+  /** The rules that `spec` breaks. `old` is the accepted spec before, or null. */
+  broken(spec: unknown, old: unknown): Fault[]
 }
 
 type Rule = { message: string; isTransition: boolean; holds: ParseResult }
@@ -20,9 +21,9 @@ export function compileRules(schema: Schema): Rules {
   const root = compile(schema)
   return {
     broken(spec, old) {
-      const messages: string[] = []
-      check(root, 'spec', toCel(spec, schema), old === null ? undefined : toCel(old, schema), messages)
-      return messages
+      const faults: Fault[] = []
+      check(root, ['spec'], toCel(spec, schema), old === null ? undefined : toCel(old, schema), faults)
+      return faults
     },
   }
 }
@@ -39,18 +40,18 @@ function compile(schema: Schema): Node {
   }
 }
 
-function check(node: Node, place: string, self: unknown, oldSelf: unknown, messages: string[]): void {
+function check(node: Node, place: Place, self: unknown, oldSelf: unknown, faults: Fault[]): void {
   for (const { message, isTransition, holds } of node.rules) {
     if (isTransition && oldSelf === undefined) continue
-    if (!isTrue(holds, self, oldSelf)) messages.push(`${place}: ${message}`)
+    if (!isTrue(holds, self, oldSelf)) faults.push({ place, sentence: `${shown(place)}: ${message}` })
   }
   for (const [name, property] of node.properties) {
     const value = member(self, name)
-    if (value !== undefined) check(property, `${place}.${name}`, value, member(oldSelf, name), messages)
+    if (value !== undefined) check(property, [...place, name], value, member(oldSelf, name), faults)
   }
   const { items } = node
   // Items of an atomic list have no old selves.
-  if (items && Array.isArray(self)) self.forEach((item, i) => check(items, `${place}[${i}]`, item, undefined, messages))
+  if (items && Array.isArray(self)) self.forEach((item, i) => check(items, [...place, i], item, undefined, faults))
 }
 
 /** A rule that cannot be evaluated refuses, as in Kubernetes. */

@@ -5,6 +5,7 @@
 import { readFile } from 'node:fs/promises'
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv'
 import { parse } from 'yaml'
+import { placeOf, type Place } from '../settings-file.ts'
 import { compileRules, type Rules } from './cel.ts'
 import { API_VERSION, type Kind } from './resources.ts'
 
@@ -18,6 +19,9 @@ export type Schema = {
   'x-kubernetes-validations'?: { rule: string; message: string }[]
   [keyword: string]: unknown
 }
+
+/** What is wrong with a document: a sentence that begins with the place, such as `spec.media.allowance: must be string`. */
+export type Fault = { place: Place; sentence: string }
 
 export type Crd = {
   kind: Kind
@@ -93,9 +97,14 @@ function isDateTime(text: string): boolean {
   return date.getUTCMonth() === month - 1 && date.getUTCDate() === day && !Number.isNaN(Date.parse(text))
 }
 
-/** What is wrong in one sentence that begins with the place, such as `spec.media.allowance: must be string`. */
-export function sentence(error: ErrorObject): string {
-  const at = place(error.instancePath)
+/** What the schema finds wrong. */
+export function faultOf(error: ErrorObject): Fault {
+  const member: unknown = error.params['additionalProperty'] ?? error.params['missingProperty']
+  return { place: [...placeOf(error.instancePath), ...(typeof member === 'string' ? [member] : [])], sentence: sentence(error) }
+}
+
+function sentence(error: ErrorObject): string {
+  const at = shownAt(error.instancePath)
   const below = (field: string) => (at === '' ? field : `${at}.${field}`)
   switch (error.keyword) {
     case 'additionalProperties':
@@ -121,6 +130,6 @@ function shown(value: unknown): string {
 }
 
 /** `/spec/media/prices/0/amount` as `spec.media.prices[0].amount`. */
-function place(pointer: string): string {
+function shownAt(pointer: string): string {
   return pointer.split('/').slice(1).map((part, i) => (/^\d+$/.test(part) ? `[${part}]` : `${i === 0 ? '' : '.'}${part}`)).join('')
 }

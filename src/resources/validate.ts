@@ -1,5 +1,5 @@
 /** Is a document a Plan or an ApiKey that Kubernetes would accept? Judged by the CRDs alone; see `crd.ts` and `cel.ts`. */
-import { openCrds, sentence } from './crd.ts'
+import { faultOf, openCrds, type Fault } from './crd.ts'
 import type { ApiKeySpec, Kind, PlanSpec, Ref } from './resources.ts'
 
 /** A valid manifest with the defaults filled in, without what only Kubernetes writes into one. */
@@ -12,8 +12,8 @@ export type Manifest = {
 
 export type Verdict =
   | { outcome: 'accepted'; manifest: Manifest }
-  /** `ref` is null when the document does not say legibly which resource it is. `faults` are sentences that begin with the place. */
-  | { outcome: 'refused'; ref: Ref | null; faults: string[] }
+  /** `ref` is null when the document does not say legibly which resource it is. */
+  | { outcome: 'refused'; ref: Ref | null; faults: Fault[] }
 
 export type Validator = {
   /** Judges one parsed document, which is left as it is. `accepted` gives the last accepted spec of a resource, which transition rules compare with. */
@@ -28,11 +28,11 @@ export async function openValidator(): Promise<Validator> {
   return {
     validate(document, accepted) {
       const kind = kindOf(document)
-      if (kind === null) return { outcome: 'refused', ref: null, faults: ['kind: must be Plan or ApiKey'] }
+      if (kind === null) return { outcome: 'refused', ref: null, faults: [{ place: ['kind'], sentence: 'kind: must be Plan or ApiKey' }] }
       const copy = withoutNulls(document) as { metadata: { name: string; namespace: string } & Omit<Manifest, 'spec'>; spec: PlanSpec | ApiKeySpec }
       const { check, rules } = crds[kind]
       if (!check(copy)) {
-        const faults = (check.errors ?? []).slice(0, MOST_FAULTS).map(sentence)
+        const faults = (check.errors ?? []).slice(0, MOST_FAULTS).map(faultOf)
         return { outcome: 'refused', ref: refOf(kind, copy), faults }
       }
       const { name, namespace, labels, annotations } = copy.metadata

@@ -87,7 +87,7 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
       await eventually('the policies to be in force', async () => ((await outcomeOf(codingPlan('first'), 'nobody')).status === 201 ? null : true))
       for (const [namespace, document] of PLANS) {
         const judged = validator.validate({ ...document, metadata: { name: 'studio', namespace } }, () => null)
-        if (judged.outcome !== 'accepted') throw new Error(judged.faults.join())
+        if (judged.outcome !== 'accepted') throw new Error(judged.faults.map(({ sentence }) => sentence).join())
         const verdict = planVerdict(limits, { metadata: { namespace }, spec: judged.manifest.spec } as PlanResource, () => null)
         const { status, message } = await outcomeOf(document, namespace)
         t.equal(status, verdict === null ? 201 : 403, `${namespace}: ${JSON.stringify(document['spec'])}: ${verdict ?? 'allowed'}; ${message}`)

@@ -94,6 +94,42 @@ t.test('a document that does not say which resource it means may mean any that i
   }
 })
 
+t.test('what is wrong with a document is told with its own line, or that of what it is missing from', async (t) => {
+  const folder = await openFolder(t)
+  const lines = [
+    'apiVersion: tollgate.dev/v1alpha1', // 1
+    'kind: Plan',
+    'metadata: { name: other, namespace: acme }',
+    'spec: { product: Media, media: { allowance: "1" } }',
+    '---', // 5
+    '# the one that is wrong',
+    'apiVersion: tollgate.dev/v1alpha1',
+    'kind: Plan',
+    'metadata: { name: studio, namespace: acme }',
+    'spec:', // 10
+    '  product: Media',
+    '  requestsPerMinute: 600',
+    '  colour:',
+    '    red: 1',
+    '  media:', // 15
+    '    prices:',
+    '      - { kind: image, amount: "0.04", per: Job }',
+    '      - kind: video',
+    '        amount: 0.05',
+    '        per: Second', // 20
+    '...',
+  ]
+  await folder.write('a.yaml', lines.join('\n'))
+  const { resources, look } = await open(folder)
+  const said = () => resources.health().detail.replace(/known here: [^;]*/g, '…')
+  t.equal(said(), 'a.yaml: line 13: Plan/acme/studio: spec.colour: unknown field; …; line 16: spec.media.allowance: is required; line 19: spec.media.prices[1].amount: must be string')
+  lines[18] = '        amount: "0.05"'
+  lines.splice(12, 3, '  media:', '    allowance: "1"', '    periodDays: 1', '    periodMonths: 1')
+  await folder.write('a.yaml', lines.join('\n'))
+  await look()
+  t.match(said(), /^a\.yaml: line 13: Plan\/acme\/studio: spec\.media: /, 'a rule, where what it is about begins')
+})
+
 t.test('why a document is refused stands in the status of its resource until it is mended', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', mediaPlan('studio', { state: 'Retired' }))

@@ -8,15 +8,15 @@ const never = () => null
 
 function verdictOn({ document, before }: Row): Verdict {
   const accepted = before === undefined ? null : validator.validate(before, never)
-  if (accepted?.outcome === 'refused') throw new Error(`the manifest before is refused itself: ${accepted.faults.join('; ')}`)
+  if (accepted?.outcome === 'refused') throw new Error(`the manifest before is refused itself: ${accepted.faults.map(({ sentence }) => sentence).join('; ')}`)
   return validator.validate(document, () => accepted?.manifest.spec ?? null)
 }
 
 t.test('a manifest is accepted or refused by the rules of its CRD, and what is wrong is named by its place', async (t) => {
   for (const row of [...rows, ...documents]) {
     const verdict = verdictOn(row)
-    if (row.fault === null) t.equal(verdict.outcome, 'accepted', `${row.why}: ${verdict.outcome === 'refused' ? verdict.faults.join('; ') : ''}`)
-    else if (verdict.outcome === 'refused') t.ok(verdict.faults[0]?.startsWith(row.fault), `${row.why}: ${verdict.faults[0]}`)
+    if (row.fault === null) t.equal(verdict.outcome, 'accepted', `${row.why}: ${verdict.outcome === 'refused' ? verdict.faults.map(({ sentence }) => sentence).join('; ') : ''}`)
+    else if (verdict.outcome === 'refused') t.ok(verdict.faults[0]?.sentence.startsWith(row.fault), `${row.why}: ${verdict.faults[0]?.sentence}`)
     else t.fail(`${row.why}: was accepted`)
   }
 })

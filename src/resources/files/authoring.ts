@@ -49,7 +49,7 @@ export function openAuthoring({ path, declared, validator, look }: Options): Aut
 
   function faultsOf(document: unknown): string[] {
     const verdict = validator.validate(document, specOf)
-    return verdict.outcome === 'refused' ? verdict.faults : []
+    return verdict.outcome === 'refused' ? verdict.faults.map(({ sentence }) => sentence) : []
   }
 
   async function change(name: KeyName, field: Field): Promise<ChangedKey> {

@@ -1,7 +1,8 @@
 /** What the files of a folder claim, in the order of their names; and what must not be deleted because the file that held it is not legible now. */
+import type { Fault } from '../crd.ts'
 import type { Ref } from '../resources.ts'
 import type { Manifest } from '../validate.ts'
-import type { Document } from './documents.ts'
+import { lineIn, type Document } from './documents.ts'
 import type { ManifestFile } from './folder.ts'
 
 const MOST_NAMED = 5
@@ -19,8 +20,8 @@ export type Claim = { file: string; manifest: Manifest | null }
 
 export type Claimed = { claims: Map<string, Claim>; held: Set<string> | 'all'; troubles: Trouble[] }
 
-/** `ref` is null when the document does not say legibly which resource it means; `manifest` when it is not accepted, because of `message`. */
-export type Judgement = { ref: Ref | null; manifest: Manifest | null; message: string }
+/** `ref` is null when the document does not say legibly which resource it means; `manifest` when it is not accepted, because of `faults`. */
+export type Judgement = { ref: Ref | null; manifest: Manifest | null; faults: Fault[] }
 
 /** Remembers what each file held. Returns what they claim at each look. */
 export function openClaims(judge: (document: Document) => Judgement): (files: ManifestFile[]) => Claimed {
@@ -65,23 +66,33 @@ export function openClaims(judge: (document: Document) => Judgement): (files: Ma
 
   /** Enters what a document claims. False when it does not say legibly which resource it means: it may be any that the file held. */
   function enter(document: Document, file: string, keys: Set<string>, claims: Map<string, Claim>, trouble: (ref: Ref | null, message: string) => void): boolean {
-    const { ref, manifest, message } = judge(document)
-    const at = `line ${document.line}`
+    const { ref, manifest, faults } = judge(document)
     if (ref === null) {
-      trouble(null, `${at}: ${message}`)
+      trouble(null, inWords(document, '', faults))
       return false
     }
     const key = keyOf(ref)
     const first = claims.get(key)
     if (first) {
-      trouble(null, `${at}: ${key} is declared in ${first.file} already; that one counts`)
+      trouble(null, `line ${document.line}: ${key} is declared in ${first.file} already; that one counts`)
       return true
     }
     keys.add(key)
     claims.set(key, { file, manifest })
-    if (manifest === null) trouble(ref, `${at}: ${key}: ${message}`)
+    if (manifest === null) trouble(ref, inWords(document, `${key}: `, faults))
     return true
   }
+}
+
+/** Each fault, with its line where that is another than the one before. */
+function inWords(document: Document, prefix: string, faults: Fault[]): string {
+  let last = 0
+  return faults.map(({ place, sentence }, n) => {
+    const line = lineIn(document, place)
+    const at = line === last ? '' : `line ${line}: `
+    last = line
+    return `${at}${n === 0 ? prefix : ''}${sentence}`
+  }).join('; ')
 }
 
 function staying(keys: string[]): string {

@@ -57,11 +57,11 @@ export async function openDeclared(options: Options): Promise<Declared> {
   function judge({ value }: Document): Judgement {
     const known = typeof value === 'object' && value !== null ? judged.get(value) : undefined
     // What was accepted, and is still what is declared, need not be judged again.
-    if (known && entries.get(keyOf(known.ref))?.resource.spec === known.spec) return { ref: known.ref, manifest: known, message: '' }
+    if (known && entries.get(keyOf(known.ref))?.resource.spec === known.spec) return { ref: known.ref, manifest: known, faults: [] }
     const verdict = validator.validate(value, (ref) => entries.get(keyOf(ref))?.resource.spec ?? null)
-    if (verdict.outcome === 'refused') return { ref: verdict.ref, manifest: null, message: verdict.faults.join('; ') }
+    if (verdict.outcome === 'refused') return { ref: verdict.ref, manifest: null, faults: verdict.faults }
     judged.set(value as object, verdict.manifest)
-    return { ref: verdict.manifest.ref, manifest: verdict.manifest, message: '' }
+    return { ref: verdict.manifest.ref, manifest: verdict.manifest, faults: [] }
   }
 
   async function accept(manifest: Manifest, now: number): Promise<void> {

@@ -1,11 +1,12 @@
 /** The documents of one manifest file, YAML 1.2 or JSON. What is written in it is not trusted to be small or sane. */
-import { isScalar, LineCounter, parseAllDocuments, visit, type Document as YamlDocument } from 'yaml'
+import { isScalar, LineCounter, parseAllDocuments, parseDocument, visit, type Document as YamlDocument } from 'yaml'
+import { lineAt, type Place } from '../../settings-file.ts'
 
 export const LARGEST_FILE_BYTES = 1024 * 1024
 const MOST_ALIASES = 50
 
-/** `line` is where the document begins, counted from 1. */
-export type Document = { line: number; value: unknown }
+/** `line` is where the document begins, counted from 1; `source` its text, which begins on the line `sourceLine`. */
+export type Document = { line: number; value: unknown; source: string; sourceLine: number }
 export type Parsed = { outcome: 'parsed'; documents: Document[] } | { outcome: 'broken'; reason: string }
 
 type Fault = { message: string; offset: number }
@@ -23,13 +24,22 @@ export function parseDocuments(text: string): Parsed {
       const fault = faultOf(document)
       if (fault) return { outcome: 'broken', reason: `line ${lineOf(fault.offset)}: ${fault.message}` }
       const value: unknown = document.toJS({ maxAliasCount: MOST_ALIASES })
-      if (value !== null && value !== undefined) documents.push({ line: lineOf(document.contents?.range?.[0] ?? 0), value })
+      if (value === null || value === undefined) continue
+      const [start, , end] = document.range ?? [0, 0, text.length]
+      documents.push({ line: lineOf(document.contents?.range?.[0] ?? 0), value, source: text.slice(start, end), sourceLine: lineOf(start) })
     }
     return { outcome: 'parsed', documents }
   } catch (error) {
     // Too many aliases, or nested too deeply for the parser's stack.
     return { outcome: 'broken', reason: error instanceof Error ? error.message : String(error) }
   }
+}
+
+/** The line of a place in a document, or of the nearest thing around it. Few are ever asked for: the text is parsed once more for it, since nodes take many times the room of values. */
+export function lineIn({ line, source, sourceLine }: Document, place: Place): number {
+  if (place.length === 0) return line
+  const lineCounter = new LineCounter()
+  return sourceLine - 1 + lineAt(parseDocument(source, { ...OPTIONS, lineCounter }), lineCounter, place)
 }
 
 function faultOf(document: YamlDocument | YamlDocument.Parsed): Fault | null {
