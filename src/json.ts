@@ -25,6 +25,7 @@ export type Manner = 'faithful' | 'strict'
 type JsonWithSource = {
   parse(text: string, reviver: (this: unknown, key: string, value: unknown, context: { source?: string }) => unknown): unknown
   rawJSON(text: string): object
+  isRawJSON(value: unknown): boolean
 }
 
 /** Parses bytes as JSON. Throws `invalid_json` for whatever is not, with the place at fault as a JSON Pointer in `errors` where there is one. */
@@ -43,6 +44,11 @@ function keepDigits(_key: string, value: unknown, { source }: { source?: string 
   if (typeof value !== 'number' || source === undefined) return value
   const exact = Number.isFinite(value) && source.replaceAll(/\D/g, '').length <= EXACT_DIGITS
   return exact ? value : (JSON as unknown as JsonWithSource).rawJSON(source)
+}
+
+/** Whether a value of a faithful body is a number that keeps its digits: to JavaScript it is an object. */
+export function isLongNumber(value: unknown): boolean {
+  return (JSON as unknown as JsonWithSource).isRawJSON(value)
 }
 
 /** An object or list that is open at this place. */

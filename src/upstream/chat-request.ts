@@ -2,25 +2,57 @@
 import { BadAnswer, MODEL, type Call, type JsonAnswer } from './wire.ts'
 import { cleanCompletion, measure } from './chat.ts'
 import { openChatStream } from './chat-stream.ts'
-import { bodyWriter, invalid, own, readBody, readCount, readFlag, readList, restoreIds, type Draft } from './draft.ts'
+import { bodyWriter, own, readBody, readCount, readFlag, restoreIds, type Draft } from './draft.ts'
 import type { Ids } from './ids.ts'
+import { checkKinds, invalid, type Kinds } from './kinds.ts'
 import { openMeter } from './meter.ts'
 import { isMembers, type Members } from './shape.ts'
 import { readUsage } from './usage.ts'
 
 const MOST_CHOICES = 128
 
+const MEMBERS: Kinds = {
+  messages: 'objects',
+  stream_options: 'object',
+  tools: 'objects',
+  tool_choice: 'text or object',
+  parallel_tool_calls: 'flag',
+  functions: 'objects',
+  function_call: 'text or object',
+  response_format: 'object',
+  stop: 'text or texts',
+  temperature: 'number',
+  top_p: 'number',
+  presence_penalty: 'number',
+  frequency_penalty: 'number',
+  logit_bias: 'object',
+  logprobs: 'flag',
+  top_logprobs: 'number',
+  seed: 'number',
+  reasoning_effort: 'text',
+  modalities: 'texts',
+  audio: 'object',
+  prediction: 'object',
+  metadata: 'object',
+  store: 'flag',
+  user: 'text',
+}
+const MESSAGE: Kinds = { content: 'text or objects', tool_calls: 'objects', tool_call_id: 'text', function_call: 'object', audio: 'object' }
+const STREAM_OPTIONS: Kinds = { include_usage: 'flag' }
+
 /** Reads a parsed body. Throws `invalid_request` naming the parameter, or `model_not_found`. */
 export function readChat(value: unknown): Draft {
   const body = readBody(value)
-  const messages = readList(own(body, 'messages') ?? missing(), 'messages')
+  checkKinds(body, MEMBERS)
+  const messages = (own(body, 'messages') ?? missing()) as Members[]
   if (messages.length === 0) throw invalid('messages', 'messages must not be empty.')
   for (const [index, message] of messages.entries()) {
     if (typeof own(message, 'role') !== 'string') throw invalid(`messages[${index}].role`, `messages[${index}].role must be a string.`)
+    checkKinds(message, MESSAGE, `messages[${index}].`)
   }
   const stream = readFlag(body, 'stream')
-  const options = own(body, 'stream_options')
-  if (options !== undefined && options !== null && !isMembers(options)) throw invalid('stream_options', 'stream_options must be an object.')
+  const options = (own(body, 'stream_options') ?? {}) as Members
+  checkKinds(options, STREAM_OPTIONS, 'stream_options.')
   const choices = readCount(body, 'n', MOST_CHOICES) ?? 1
   const limits = [readCount(body, 'max_completion_tokens'), readCount(body, 'max_tokens')].filter((limit) => limit !== null)
   const perChoice = limits.length > 0 ? Math.min(...limits) : null
@@ -28,8 +60,7 @@ export function readChat(value: unknown): Draft {
     stream,
     choices,
     maxOutputTokens: perChoice === null ? null : Math.min(perChoice * choices, Number.MAX_SAFE_INTEGER),
-    call: (cap, ids, now) =>
-      chatCall({ body, messages, stream, options: isMembers(options) ? options : {}, perChoice, choices }, cap, ids, now),
+    call: (cap, ids, now) => chatCall({ body, messages, stream, options, perChoice, choices }, cap, ids, now),
   }
 }
 
@@ -43,10 +74,8 @@ function chatCall(request: Request, cap: number, ids: Ids, now: number): Call {
   const { messages, stream, options, perChoice, choices } = request
   for (const message of messages) {
     restoreIds(message, ['tool_call_id'], ids)
-    const calls = own(message, 'tool_calls')
-    if (Array.isArray(calls)) for (const call of calls as unknown[]) if (isMembers(call)) restoreIds(call, ['id'], ids)
-    const audio = own(message, 'audio')
-    if (isMembers(audio)) restoreIds(audio, ['id'], ids)
+    for (const call of (own(message, 'tool_calls') ?? []) as Members[]) restoreIds(call, ['id'], ids)
+    restoreIds((own(message, 'audio') ?? {}) as Members, ['id'], ids)
   }
   const {
     model: _model,

@@ -4,6 +4,7 @@
  */
 import { Failure } from '../errors.ts'
 import type { Ids } from './ids.ts'
+import { invalid } from './kinds.ts'
 import { isMembers, type Members } from './shape.ts'
 import { MODEL, type Call, type Target } from './wire.ts'
 
@@ -16,10 +17,6 @@ export type Draft = {
   choices: number
   /** `cap`: output tokens that the plan allows over all choices. `now`: epoch seconds. Uses the body up: it is changed in place. */
   call(cap: number, ids: Ids, now: number): Call
-}
-
-export function invalid(param: string, message: string): Failure {
-  return new Failure('invalid_request', { param, message })
 }
 
 /** The members of a body. Throws unless it is an object that names our model. */
@@ -55,14 +52,6 @@ export function readCount(body: Members, name: string, most = Number.MAX_SAFE_IN
     )
   }
   return value
-}
-
-/** A list of objects. Throws, naming the entry, when it is anything else. */
-export function readList(value: unknown, name: string): Members[] {
-  if (!Array.isArray(value)) throw invalid(name, `${name} must be a list.`)
-  for (const [index, entry] of value.entries())
-    if (!isMembers(entry)) throw invalid(`${name}[${index}]`, `${name}[${index}] must be an object.`)
-  return value as Members[]
 }
 
 /** Puts the upstream's own ids back into these members of an object, in place. */

@@ -11,11 +11,19 @@ import { responsesEvents, responsesJson, type ResponsesBody } from './echo/respo
 
 export type Echo = { url: string; token: string; close(): Promise<void> }
 
-/** Starts it on a free port of 127.0.0.1, with a key of its own that nobody else knows. */
-export async function openEcho(): Promise<Echo> {
+/**
+ * Starts it on a free port of 127.0.0.1, with a key of its own that nobody else knows. What it stumbles over is the request's fault, as
+ * everything else here is the same for everybody: it says so, and `log` is told why.
+ */
+export async function openEcho(log: { error(facts: object, message: string): void }): Promise<Echo> {
   const token = randomBytes(24).toString('base64url')
   const server = createServer((request, response) => {
-    respond(request, response, token).catch(() => response.destroy())
+    respond(request, response, token).catch((err: unknown) => {
+      if (request.errored || response.destroyed) return
+      log.error({ err }, 'the echo could not answer a request')
+      if (response.headersSent) response.destroy()
+      else json(response, 400, problem('invalid_value', 'Not a request of either wire.'))
+    })
   })
   server.keepAliveTimeout = 60_000
   server.listen(0, '127.0.0.1')
@@ -75,8 +83,9 @@ function json(response: ServerResponse, status: number, body: object): void {
 
 async function stream(response: ServerResponse, events: Iterable<{ event?: string; data: string; waitMs: number }>): Promise<void> {
   const left = once(response, 'close').catch(() => {})
-  response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' })
   for (const { event, data, waitMs } of events) {
+    // The request is read with the first event: from here on it is known to be of the wire.
+    if (!response.headersSent) response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' })
     if (waitMs > 0) await Promise.race([new Promise((resolve) => setTimeout(resolve, waitMs)), left])
     if (response.destroyed) return
     const room = response.write(`${event === undefined ? '' : `event: ${event}\n`}data: ${data}\n\n`)

@@ -1,7 +1,8 @@
 /** `POST /v1/responses`: a request, read; and as the responses wire of an upstream takes it. */
 import { Failure } from '../errors.ts'
-import { bodyWriter, invalid, own, readBody, readCount, readFlag, readList, restoreIds, type Draft } from './draft.ts'
+import { bodyWriter, own, readBody, readCount, readFlag, restoreIds, type Draft } from './draft.ts'
 import type { Ids } from './ids.ts'
+import { checkKinds, invalid, type Kinds } from './kinds.ts'
 import { openMeter } from './meter.ts'
 import { judgeError } from './refusal.ts'
 import { REPLAYED_IDS } from './response-items.ts'
@@ -11,17 +12,44 @@ import { isMembers, type Members } from './shape.ts'
 import { readUsage } from './usage.ts'
 import { BadAnswer, type Call, type JsonAnswer } from './wire.ts'
 
+const MEMBERS: Kinds = {
+  input: 'text or objects',
+  prompt: 'object',
+  instructions: 'text',
+  tools: 'objects',
+  tool_choice: 'text or object',
+  parallel_tool_calls: 'flag',
+  max_tool_calls: 'number',
+  text: 'object',
+  reasoning: 'object',
+  include: 'texts',
+  stream_options: 'object',
+  temperature: 'number',
+  top_p: 'number',
+  presence_penalty: 'number',
+  frequency_penalty: 'number',
+  top_logprobs: 'number',
+  metadata: 'object',
+  store: 'flag',
+  truncation: 'text',
+  prompt_cache_key: 'text',
+  safety_identifier: 'text',
+}
+const MESSAGE: Kinds = { content: 'text or objects' }
+
 /**
  * Reads a parsed body. Throws `invalid_request` naming the parameter, `model_not_found`, or `previous_response_not_found`: nothing is kept
  * between requests.
  */
 export function readResponses(value: unknown): Draft {
   const body = readBody(value)
-  const input = own(body, 'input')
-  if ((input === undefined || input === null) && !isMembers(own(body, 'prompt'))) throw invalid('input', 'input is required.')
-  if (input !== undefined && input !== null && typeof input !== 'string' && !Array.isArray(input))
-    throw invalid('input', 'input must be a string or a list of items.')
-  const items = Array.isArray(input) ? readList(input, 'input') : []
+  checkKinds(body, MEMBERS)
+  const input = own(body, 'input') ?? null
+  if (input === null && !isMembers(own(body, 'prompt'))) throw invalid('input', 'input is required.')
+  const items = Array.isArray(input) ? (input as Members[]) : []
+  // Items of other types are not ours to know.
+  for (const [index, item] of items.entries())
+    if ((own(item, 'type') ?? 'message') === 'message') checkKinds(item, MESSAGE, `input[${index}].`)
   const stream = readFlag(body, 'stream')
   for (const name of ['previous_response_id', 'conversation']) {
     const kept = own(body, name)

@@ -118,7 +118,7 @@ function openSet(log: UpstreamLog): UpstreamSet {
 
   async function start(declared: Declared): Promise<Running> {
     if (declared.baseUrl !== 'echo:') return run(declared, declared.baseUrl, declared.apiKey)
-    echo ??= import('./echo.ts').then(({ openEcho }) => openEcho())
+    echo ??= import('./echo.ts').then(({ openEcho }) => openEcho(log))
     const { url, token } = await echo
     return run(declared, url, token)
   }
