@@ -147,15 +147,16 @@ export type Verdict = {
 
 const PREFIX_CHARACTERS = 200
 
-function isSuccess(status: number | null): boolean {
-  return status !== null && status >= 200 && status < 300
+function isSuccess(status: number): boolean {
+  return status >= 200 && status < 300
 }
 
-/** Judges an attempt (section 6.4): any 2xx is a delivery; everything else, redirects included, is a failure. Returns what the delivery log keeps. */
+/**
+ * Judges an attempt (section 6.4): any 2xx is a delivery; everything else, redirects included, is a failure, also an answer that began with
+ * a 2xx and did not come to its end. Returns what the delivery log keeps.
+ */
 export function decide(exchange: Exchange): Verdict {
   if (exchange.outcome === 'refused') return { outcome: 'failed', statusCode: null, error: exchange.reason, responsePrefix: null }
-  // An answer that began with 2xx is an answer, however its body went on.
-  if (exchange.outcome === 'failed' && isSuccess(exchange.status)) return { outcome: 'delivered', statusCode: exchange.status, error: null, responsePrefix: null }
   if (exchange.outcome === 'failed') return { outcome: 'failed', statusCode: exchange.status, error: exchange.reason, responsePrefix: null }
   const { status } = exchange
   const facts = { statusCode: status, responsePrefix: prefixOf(exchange.body) }

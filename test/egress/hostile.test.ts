@@ -104,6 +104,11 @@ t.test('the caller can stop a request at any stage', async (t) => {
   t.equal(receiver.received.length, 2)
 })
 
+t.test('an answer whose body breaks off is none, and its status is told', async (t) => {
+  const short = await rawServer(t, (socket) => void socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nx')))
+  t.match(await egress.request({ url: `http://127.0.0.1:${short}/`, ...post }), { outcome: 'failed', reason: 'reset', status: 200 })
+})
+
 t.test('an endless answer to a webhook is cut and counts as an answer', async (t) => {
   const receiver = await receiverOf(t)
   receiver.always(() => (_request, response) => endless(response))

@@ -98,7 +98,13 @@ t.test('any 2xx is a delivery, everything else a failure', async (t) => {
   for (const status of [300, 301, 302, 304, 307, 308]) t.match(answered(status), { outcome: 'failed', statusCode: status, error: 'redirect' })
   for (const status of [199, 400, 401, 404, 410, 429, 500, 503, 599, 600]) t.match(answered(status), { outcome: 'failed', statusCode: status, error: 'status' })
   t.same(decide({ outcome: 'refused', reason: 'address_not_allowed' }), { outcome: 'failed', statusCode: null, error: 'address_not_allowed', responsePrefix: null })
-  t.same(decide({ outcome: 'failed', reason: 'timeout', status: 200 }), { outcome: 'delivered', statusCode: 200, error: null, responsePrefix: null })
+})
+
+t.test('an answer that does not end in time, or breaks off, is a failure whatever its status; its status is kept', async (t) => {
+  for (const reason of ['timeout', 'reset', 'protocol']) {
+    t.same(decide({ outcome: 'failed', reason, status: 200 }), { outcome: 'failed', statusCode: 200, error: reason, responsePrefix: null })
+  }
+  t.same(decide({ outcome: 'failed', reason: 'timeout', status: null }), { outcome: 'failed', statusCode: null, error: 'timeout', responsePrefix: null })
   t.same(decide({ outcome: 'failed', reason: 'timeout', status: 500 }), { outcome: 'failed', statusCode: 500, error: 'timeout', responsePrefix: null })
 })
 
