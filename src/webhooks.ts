@@ -111,11 +111,15 @@ export function signatureHeaders(signing: Signing): Record<string, string> {
   }
 }
 
-const JITTER = 0.05
+/** By how much of its delay an attempt may come later than that (`docs/webhooks.md`). */
+const LATENESS = 0.05
+/** A dispatcher looks for what is due at least this often: whichever of them still runs when an attempt is due, it is made within that time. */
+export const LOOK_MS = 1_000
 
 /**
  * When the attempt after a failed one is due (sections 6.4 and 8): the delay counts from the end of the attempt that failed; `jitter`
- * (0 to 1, random) makes it up to 5 % later, never earlier. Ask with `attempt` 0 for the first attempt, which has no jitter.
+ * (0 to 1, random) makes it later, never earlier, by as much as leaves time for the look that finds it: both together are at most 5 % of
+ * any delay of 20 s and more. Ask with `attempt` 0 for the first attempt, which has no jitter.
  *
  * @param from `attempt`: number of the attempt that failed, from 1. `endedAtMs`: when it ended (for 0: when the event happened).
  *   `delaysMs`: the delay before each attempt; their number is the number of attempts.
@@ -126,8 +130,8 @@ export function nextAttempt(from: { attempt: number; endedAtMs: number; delaysMs
   | { outcome: 'failed' } {
   const delayMs = from.delaysMs[from.attempt]
   if (delayMs === undefined) return { outcome: 'failed' }
-  const jitterMs = from.attempt === 0 ? 0 : Math.floor(delayMs * JITTER * from.jitter)
-  return { outcome: 'due', atMs: from.endedAtMs + delayMs + jitterMs }
+  const mostMs = from.attempt === 0 ? 0 : Math.max(0, delayMs * LATENESS - LOOK_MS)
+  return { outcome: 'due', atMs: from.endedAtMs + delayMs + Math.floor(mostMs * from.jitter) }
 }
 
 /** How a request to a receiver ended; the egress guard's replies have this shape. */

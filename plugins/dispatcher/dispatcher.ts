@@ -5,11 +5,11 @@ import { Counter, Histogram } from 'prom-client'
 import type { Listening } from '../../src/broker/broker.ts'
 import { oneLook } from '../../src/look.ts'
 import type { Delivery } from '../../src/tasks/task.ts'
+import { LOOK_MS } from '../../src/webhooks.ts'
 import { deliver, type Attempted } from './deliver.ts'
 
 /** Deliveries under way at once in this process, to one receiver, and for one tenant. */
 const CAPS = { limit: 1_000, perHost: 4, perTenant: 100 }
-const TICK_MS = 1_000
 /** Beyond an attempt's own time: reading the key, writing the attempt down. */
 const LEASE_SLACK_MS = 30_000
 
@@ -58,7 +58,7 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
   let bell: Listening | undefined
   app.addHook('onReady', async () => {
     bell = app.broker.listen(['webhook'], () => void look())
-    timer = setInterval(() => void look(), TICK_MS)
+    timer = setInterval(() => void look(), LOOK_MS)
     void look()
   })
   app.addHook('preClose', async () => {

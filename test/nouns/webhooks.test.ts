@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import t, { type Test } from 'tap'
 import {
-  completedData, decide, envelope, failedData, nextAttempt, refundedData, signatureHeaders, type Signing,
+  completedData, decide, envelope, failedData, LOOK_MS, nextAttempt, refundedData, signatureHeaders, type Signing,
 } from '../../src/webhooks.ts'
 import { openReceiver, verifies, verifiesStandard } from '../fakes/receiver.ts'
 
@@ -74,7 +74,7 @@ t.test('a receiver that knows the API key verifies the raw bytes, and nobody els
   t.notOk(await verifiesStandard({ ...received, headers: { ...received.headers, 'webhook-timestamp': '1' } }, secret), 'the time is signed')
 })
 
-t.test('attempts are 0 s, 30 s, 2 min, 10 min and 1 h after the end of the one before, never early, at most 5 % late', async (t) => {
+t.test('attempts are 0 s, 30 s, 2 min, 10 min and 1 h after the end of the one before, never early, and looked for in time to be at most 5 % late', async (t) => {
   const delaysMs = [0, 30_000, 120_000, 600_000, 3_600_000]
   t.same(nextAttempt({ attempt: 0, endedAtMs: at, delaysMs, jitter: 1 }), { outcome: 'due', atMs: at }, 'no jitter on the first')
   t.same(nextAttempt({ attempt: 0, endedAtMs: at, delaysMs: [1000], jitter: 1 }), { outcome: 'due', atMs: at + 1000 }, 'no jitter on the first')
@@ -84,9 +84,11 @@ t.test('attempts are 0 s, 30 s, 2 min, 10 min and 1 h after the end of the one b
     t.same(nextAttempt({ attempt, endedAtMs: at + cumulativeMs, delaysMs, jitter: 0 }), { outcome: 'due', atMs: at + (cumulativeMs += delayMs) })
     for (const jitter of [0, 0.001, 0.5, 0.999, 1]) {
       const next = nextAttempt({ attempt, endedAtMs: at, delaysMs, jitter })
-      t.ok(next.outcome === 'due' && next.atMs >= at + delayMs && next.atMs <= at + delayMs * 1.05 && Number.isInteger(next.atMs), `attempt ${attempt + 1}, jitter ${jitter}`)
+      t.ok(next.outcome === 'due' && next.atMs >= at + delayMs && next.atMs + LOOK_MS <= at + delayMs * 1.05 && Number.isInteger(next.atMs), `attempt ${attempt + 1}, jitter ${jitter}`)
     }
   }
+  t.match(nextAttempt({ attempt: 4, endedAtMs: at, delaysMs, jitter: 1 }), { atMs: at + 3_600_000 * 1.05 - LOOK_MS }, 'spread over the rest')
+  for (const delayMs of [1, 5_000, 20_000]) t.same(nextAttempt({ attempt: 1, endedAtMs: at, delaysMs: [0, delayMs], jitter: 1 }), { outcome: 'due', atMs: at + delayMs }, 'a short delay')
   t.equal(cumulativeMs, ((1 * 60 + 12) * 60 + 30) * 1000, '1 h 12 min 30 s in all')
   t.same(nextAttempt({ attempt: 5, endedAtMs: at, delaysMs, jitter: 0 }), { outcome: 'failed' })
   t.same(nextAttempt({ attempt: 1, endedAtMs: at, delaysMs: [0], jitter: 0 }), { outcome: 'failed' }, 'the number of delays is the number of attempts')
