@@ -173,7 +173,7 @@ function requestId(given: string | string[] | undefined): string {
 
 /** `tollgate verify`: reads the whole store, which may be in use, and says what is not as it must be. */
 export async function verify(config: Config, now: number): Promise<Verified> {
-  const store = await openStore(config.STORE_URL)
+  const store = await openStore(config.STORE_URL, { readOnly: true })
   try {
     return await verifyStore(store, { now, keptSince: now - config.TASK_DAYS })
   } finally {

@@ -74,12 +74,20 @@ export type Store = Declarations & TaskStore & {
   close(): Promise<void>
 }
 
+export type StoreOptions = ChangeOptions & {
+  /**
+   * Opens an SQLite file that is there and changes nothing: it is neither made nor brought up to date, and may be a copy that cannot be
+   * written. MongoDB is opened as ever.
+   */
+  readOnly?: boolean
+}
+
 /**
  * Opens the store named by `url`: `sqlite:<file>` or `mongodb://<host>/<database>`. Brings its schema up to date. Throws `Unavailable` if the
  * store cannot be reached now, and an Error whose sentence tells the operator what to do if trying again would not help: a damaged file, a
  * folder that cannot be written, credentials that are refused, a schema newer than this program.
  */
-export async function openStore(url: string, options: ChangeOptions = {}): Promise<Store> {
+export async function openStore(url: string, options: StoreOptions = {}): Promise<Store> {
   const scheme = url.split(':')[0] ?? ''
   switch (scheme) {
     case 'sqlite': {

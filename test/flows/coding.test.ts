@@ -1,5 +1,5 @@
 /** The Coding Plan API as its users see it: the program as a process, its manifests as files, and HTTP. */
-import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { Agent, request, type IncomingMessage } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -317,6 +317,14 @@ t.test('a start that cannot succeed says why in one sentence and exits with 1', 
   const nonsense = await run(process.execPath, [PROGRAM], { cwd: folder, env: { PORT: 'many', OPS_PORT: '0' } })
   t.match(nonsense.stderr, /^PORT was "many"; it may be .*\n$/)
   t.equal(nonsense.code, 1)
+})
+
+t.test('a store that is not there is not verified, and not made', async (t) => {
+  const folder = await folderFor(t)
+  const verified = await run(process.execPath, [PROGRAM, 'verify'], { cwd: folder, env: { DATA_DIR: join(folder, 'typo') } })
+  t.match(verified.stderr, /^There is no store at .*typo\/tollgate\.db: STORE_URL, .*\n$/)
+  t.same([verified.code, verified.stdout], [1, ''])
+  t.notOk((await readdir(folder)).includes('typo'))
 })
 
 t.test('a second program on the same folder is refused with a sentence, and the store can be verified beside the first', async (t) => {

@@ -1,7 +1,7 @@
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, mkdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { DatabaseSync } from 'node:sqlite'
 import t, { type Test } from 'tap'
@@ -198,6 +198,56 @@ t.test('a place where no file can be is named', async (t) => {
   await t.rejects(openStore('postgres://root:secret@db'), {
     message: 'STORE_URL has the unknown scheme postgres: it may be sqlite:<file> or mongodb://<host>/<database>.',
   })
+})
+
+t.test('a store that is opened to be read is neither made nor changed', async (t) => {
+  const dir = t.testdir({ 'empty.db': '' })
+  const read = (path: string) => openStore(`sqlite:${path}`, { readOnly: true })
+  for (const path of [`${dir}/nowhere/tollgate.db`, `${dir}/nothing.db`, `${dir}/empty.db`]) {
+    await t.rejects(read(path), { message: new RegExp(`^There is no store at ${path}: .+\\.$`) })
+  }
+  t.same(readdirSync(dir), ['empty.db'])
+  t.equal(statSync(`${dir}/empty.db`).size, 0)
+
+  const file = `${dir}/data/tollgate.db`
+  const store = await openStore(`sqlite:${file}`)
+  await store.change(ID, plan(), T0)
+  const beside = await read(file)
+  t.match(await beside.subscription(ID), { id: ID }, 'while it is in use')
+  await t.rejects(beside.beat('i1', 1), Unavailable, 'nothing is written')
+  await beside.close()
+  await store.close()
+  const before = readFileSync(file)
+  const alone = await read(file)
+  t.match(await alone.subscription(ID), { id: ID })
+  await alone.close()
+  t.same(readdirSync(dirname(file)), ['tollgate.db'])
+  t.ok(readFileSync(file).equals(before))
+  await openDatabase(`${dir}/older.db`, []).close()
+  await t.rejects(read(`${dir}/older.db`), { message: new RegExp(`^The store ${dir}/older.db has the older schema 0: .+\\.$`) })
+})
+
+/** Root may write everything: what it may not is tried by another user, where that one can read the tree. */
+const nobody = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {}
+const databaseModule = join(import.meta.dirname, '../../src/store/sqlite/database.ts')
+const isReadable = spawnSync(process.execPath, ['-e', 'fs.accessSync(process.argv[1])', databaseModule], nobody).status === 0
+
+t.test('a copy that cannot be written, in a folder that cannot be either, can be read', { skip: isReadable ? false : 'only root can read this tree' }, async (t) => {
+  const dir = t.testdir({ copy: {} })
+  const file = `${dir}/copy/tollgate.db`
+  const upgrades = ['CREATE TABLE a (x INTEGER); INSERT INTO a VALUES (7)']
+  await openDatabase(file, upgrades).close()
+  chmodSync(file, 0o444)
+  chmodSync(dirname(file), 0o555)
+  const program = `
+    const { openToRead } = await import(${JSON.stringify(databaseModule)})
+    const database = openToRead(${JSON.stringify(file)}, ${JSON.stringify(upgrades)})
+    console.log(JSON.stringify(database.prepare('SELECT x FROM a').all()))
+    await database.close()`
+  const child = spawnSync(process.execPath, ['--input-type=module', '-e', program], { ...nobody, encoding: 'utf8' })
+  chmodSync(dirname(file), 0o755)
+  t.equal(child.stdout, '[{"x":7}]\n', child.stderr)
+  t.same(readdirSync(dirname(file)), ['tollgate.db'])
 })
 
 t.test('while another process keeps the file locked the store is unavailable, and then it is not', async (t) => {

@@ -2,9 +2,10 @@
  * One SQLite file: how it is opened, brought up to date, read, and written in one transaction per turn of the event loop. Nothing else
  * imports node:sqlite.
  */
-import { chmodSync, closeSync, existsSync, mkdirSync, openSync } from 'node:fs'
+import { accessSync, chmodSync, closeSync, constants, existsSync, mkdirSync, openSync } from 'node:fs'
 import { dirname, resolve as absolute } from 'node:path'
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite'
+import { pathToFileURL } from 'node:url'
 import { Unavailable } from '../../errors.ts'
 
 /** A prepared statement whose rows have the shape `Row`. `run` returns how many rows it changed. */
@@ -43,20 +44,68 @@ const SQLITE_NOTADB = 26
  * if it cannot be opened or is damaged, holds something else, or has a newer schema.
  */
 export function openDatabase(file: string, upgrades: readonly string[]): Database {
+  return opened(file, (path) => {
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+    closeSync(openSync(path, 'a', 0o600))
+    const db = new DatabaseSync(path, { timeout: BUSY_MS })
+    const prepare = () => {
+      refuseForeign(db, path)
+      for (const name of [path, `${path}-wal`, `${path}-shm`]) if (existsSync(name)) chmodSync(name, 0o600)
+      db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA trusted_schema = OFF')
+      upgrade(db, path, upgrades)
+    }
+    return { db, prepare }
+  })
+}
+
+/**
+ * Opens a file that is there, of just this schema, and changes nothing of it: every write fails. It may be a copy that cannot be written,
+ * in a folder that cannot be written either. Throws as `openDatabase` does, and an Error whose sentence says that there is none.
+ */
+export function openToRead(file: string, upgrades: readonly string[]): Database {
+  return opened(file, (path) => {
+    if (!existsSync(path)) throw absent(path)
+    const isWritable = [path, dirname(path)].every(canWrite)
+    // Without a right to write, SQLite cannot make the files that readers of a WAL share; where there is no WAL, nobody writes it, and none are needed.
+    const place = isWritable || existsSync(`${path}-wal`) ? path : new URL('?immutable=1', pathToFileURL(path))
+    const db = new DatabaseSync(place, { timeout: BUSY_MS, readOnly: !isWritable })
+    const prepare = () => {
+      db.exec('PRAGMA query_only = ON; PRAGMA trusted_schema = OFF')
+      refuseForeign(db, path)
+      if (!db.prepare(`SELECT 1 FROM sqlite_schema WHERE name = 'meta'`).get()) throw absent(path)
+      const version = schemaOf(db)
+      refuseNewer(version, path, upgrades)
+      if (version < upgrades.length) throw new Error(`The store ${path} has the older schema ${version}: start this Tollgate on it once, which brings it up to date.`)
+    }
+    return { db, prepare }
+  })
+}
+
+/** Closes again what cannot be used, and says why in our words. */
+function opened(file: string, open: (path: string) => { db: DatabaseSync; prepare: () => void }): Database {
   const path = absolute(file)
   let db: DatabaseSync | undefined
   try {
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
-    closeSync(openSync(path, 'a', 0o600))
-    db = new DatabaseSync(path, { timeout: BUSY_MS })
-    refuseForeign(db, path)
-    for (const name of [path, `${path}-wal`, `${path}-shm`]) if (existsSync(name)) chmodSync(name, 0o600)
-    db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA trusted_schema = OFF')
-    upgrade(db, path, upgrades)
+    const found = open(path)
+    db = found.db
+    found.prepare()
     return operate(db)
   } catch (error) {
     db?.close()
     throw openingFailure(error, path)
+  }
+}
+
+function absent(path: string): Error {
+  return new Error(`There is no store at ${path}: STORE_URL, or DATA_DIR in which it lies without one, names another place.`)
+}
+
+function canWrite(path: string): boolean {
+  try {
+    accessSync(path, constants.W_OK)
+    return true
+  } catch {
+    return false
   }
 }
 
@@ -69,16 +118,23 @@ function refuseForeign(db: DatabaseSync, path: string): void {
 /** Whoever opens the file first brings it up to date; another process waits for that, and finds it done. */
 function upgrade(db: DatabaseSync, path: string, upgrades: readonly string[]): void {
   db.exec('BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT')
-  const version = Number(db.prepare(`SELECT value FROM meta WHERE name = 'schema'`).get()?.['value'] ?? 0)
-  if (version > upgrades.length) {
-    throw new Error(
-      `The store ${path} has schema ${version} and this Tollgate knows none newer than ${upgrades.length}: ` +
-        'start the newer Tollgate, or bring back a backup from before its upgrade.',
-    )
-  }
+  const version = schemaOf(db)
+  refuseNewer(version, path, upgrades)
   for (const sql of upgrades.slice(version)) db.exec(sql)
   db.prepare(`INSERT INTO meta VALUES ('schema', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value`).run(String(upgrades.length))
   db.exec('COMMIT')
+}
+
+function schemaOf(db: DatabaseSync): number {
+  return Number(db.prepare(`SELECT value FROM meta WHERE name = 'schema'`).get()?.['value'] ?? 0)
+}
+
+function refuseNewer(version: number, path: string, upgrades: readonly string[]): void {
+  if (version <= upgrades.length) return
+  throw new Error(
+    `The store ${path} has schema ${version} and this Tollgate knows none newer than ${upgrades.length}: ` +
+      'start the newer Tollgate, or bring back a backup from before its upgrade.',
+  )
 }
 
 function openingFailure(error: unknown, path: string): unknown {

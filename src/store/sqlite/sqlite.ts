@@ -2,9 +2,9 @@
  * The store in one SQLite file, for everything in one process. A `kill -9` loses nothing that was answered; a power cut may lose the last
  * moments.
  */
-import { openChanges, type ChangeOptions } from '../changes.ts'
-import type { Store } from '../store.ts'
-import { openDatabase } from './database.ts'
+import { openChanges } from '../changes.ts'
+import type { Store, StoreOptions } from '../store.ts'
+import { openDatabase, openToRead } from './database.ts'
 import { declarationTables, openDeclarations } from './declarations.ts'
 import { deliveryTables, openDeliveries } from './deliveries.ts'
 import { keyTables, openKeys } from './keys.ts'
@@ -17,9 +17,9 @@ import { openTasks, taskTables } from './tasks.ts'
 /** The schema's versions: each entry leads from the one before it. An entry that was released is never edited; a change is a new entry. */
 const UPGRADES = [subscriptionTables + keyTables + processTables + declarationTables + taskTables + deliveryTables + laneTables]
 
-/** Opens `file`; see `openDatabase` for how that fails. */
-export function openSqlite(file: string, options: ChangeOptions = {}): Store {
-  const database = openDatabase(file, UPGRADES)
+/** Opens `file`; see `openDatabase` and `openToRead` for how that fails. */
+export function openSqlite(file: string, options: StoreOptions = {}): Store {
+  const database = options.readOnly ? openToRead(file, UPGRADES) : openDatabase(file, UPGRADES)
   const subscriptions = openSubscriptions(database)
   const deliveries = openDeliveries(database)
   const changes = openChanges(subscriptions.side, options)
