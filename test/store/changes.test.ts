@@ -5,7 +5,6 @@ import { operate } from '../../src/subscription/operate.ts'
 import type { Operation } from '../../src/subscription/operations.ts'
 import type { Subscription } from '../../src/subscription/subscription.ts'
 import { openChanges, type Side } from '../../src/store/changes.ts'
-import { gathered, gatheredTogether } from '../../src/store/mongodb/gathered.ts'
 import { admit, ID, plan, sessionOf, settle, T0 } from '../contracts/store/acme.ts'
 
 /** A side in memory that counts, and whose next steps a test may put in the way: each hook is called before the real step, once. */
@@ -268,57 +267,4 @@ t.test('of two processes that never run out of work for one record, none is kept
   }
   t.same(late, [0, 0], 'nobody waited in vain')
   t.ok(Math.min(...written) * 2 > Math.max(...written), `${written.join(' and ')} were written`)
-})
-
-t.test('who asks while a thing is being read shares the read after that with all others; who is alone is answered at once, and a failed read ends nothing', async (t) => {
-  const begun: { id: string; end: PromiseWithResolvers<number> }[] = []
-  const read = gathered((id: string) => {
-    const end = Promise.withResolvers<number>()
-    begun.push({ id, end })
-    return end.promise
-  })
-  const first = read('a')
-  const [second, third, other] = [read('a'), read('a'), read('b')]
-  t.same(begun.map(({ id }) => id), ['a', 'b'], 'another thing waits for nobody')
-  begun[0]?.end.resolve(1)
-  t.equal(await first, 1)
-  await nextTurn()
-  const fourth = read('a')
-  t.equal(begun.length, 3)
-  begun[2]?.end.reject(new Unavailable('store', new Error('away')))
-  await t.rejects(second, Unavailable)
-  await t.rejects(third, Unavailable)
-  await nextTurn()
-  begun[3]?.end.resolve(3)
-  t.equal(await fourth, 3, 'it was asked for when the shared read had begun')
-  begun[1]?.end.resolve(2)
-  t.equal(await other, 2)
-  await nextTurn()
-  void read('a')
-  t.equal(begun.length, 5)
-})
-
-t.test('what is asked for while a read is under way is read together afterwards, and a failure is of those who shared it', async (t) => {
-  const begun: { ids: string[]; end: PromiseWithResolvers<(id: string) => string> }[] = []
-  const read = gatheredTogether((ids: string[]) => {
-    const end = Promise.withResolvers<(id: string) => string>()
-    begun.push({ ids, end })
-    return end.promise
-  })
-  const first = read('a')
-  const others = [read('b'), read('c'), read('b'), read('a')]
-  t.same(begun.map(({ ids }) => ids), [['a']], 'who is alone waits for nobody')
-  begun[0]?.end.resolve((id) => `${id} 1`)
-  t.equal(await first, 'a 1')
-  await nextTurn()
-  t.same(begun[1]?.ids, ['b', 'c', 'a'], 'what was read before they asked is of no use to them')
-  const late = read('d')
-  begun[1]?.end.resolve((id) => `${id} 2`)
-  t.same(await Promise.all(others), ['b 2', 'c 2', 'b 2', 'a 2'])
-  await nextTurn()
-  begun[2]?.end.reject(new Unavailable('store', new Error('away')))
-  await t.rejects(late, Unavailable)
-  await nextTurn()
-  void read('a')
-  t.equal(begun.length, 4)
 })

@@ -7,7 +7,7 @@ import { delivery, keyVersion, T0, task, taskId } from '../contracts/store/acme.
 import { mongodb } from '../servers/mongodb.ts'
 import { emptyDatabase, type Empty } from './empty.ts'
 
-const WRITES = ['insertOne', 'updateOne', 'replaceOne', 'findOneAndUpdate', 'deleteOne', 'deleteMany', 'updateMany'] as const
+const WRITES = ['bulkWrite', 'insertOne', 'updateOne', 'replaceOne', 'findOneAndUpdate', 'deleteOne', 'deleteMany', 'updateMany'] as const
 type Fate = { write: number; happens: boolean }
 
 /** Lets the `write`th write from now fail, having happened or not; tells how many there were, once it is put back. */

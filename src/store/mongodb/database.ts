@@ -1,10 +1,10 @@
 /**
- * One MongoDB database: how it is reached, asked and left, and what of its driver's errors passes the door: nothing. Every verb is one
- * document's write at a time; there is no transaction here.
+ * One MongoDB database: how it is reached, asked and left, and what of its driver's errors passes the door: nothing. Each
+ * document is written by itself, though a command may bring many; there is no transaction here.
  */
 import { MongoClient, MongoServerError, type Collection, type Document, type MongoClientOptions } from 'mongodb'
 import { Unavailable } from '../../errors.ts'
-import { outward } from './failures.ts'
+import { DUPLICATE, outward } from './failures.ts'
 
 /** A noun under its id: `_id` is its `id`. */
 export type Stored<Noun extends { id: string }> = Omit<Noun, 'id'> & { _id: string }
@@ -86,8 +86,6 @@ export function serve(client: MongoClient, name: string): Database {
 
   return { collection: (name) => db.collection(name), ask, clock, close: () => (closed ??= close()) }
 }
-
-const DUPLICATE = 11000
 
 /** Puts a document there unless one has its `_id`, or something else that is unique. */
 export async function add<D extends Document>(collection: Collection<D>, document: D): Promise<'added' | 'taken'> {

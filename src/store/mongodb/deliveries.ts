@@ -4,7 +4,8 @@
  */
 import type { Delivery } from '../../tasks/task.ts'
 import type { Store } from '../store.ts'
-import { add, nounOf, stored, type Database, type Stored } from './database.ts'
+import { insertsTogether } from './batches.ts'
+import { nounOf, stored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
 import type { Lanes } from './lanes.ts'
 
@@ -36,6 +37,7 @@ type Verbs = 'recordAttempt' | 'returnDelivery' | 'deliveries'
 
 export function openDeliveries(database: Database, lanes: Lanes): { deliveries: Deliveries; verbs: Pick<Store, Verbs> } {
   const collection = database.collection<StoredDelivery>('deliveries')
+  const insert = insertsTogether(collection, ({ _id }) => _id, ({ body }) => 1000 + body.length)
 
   const recordAttempt: Store['recordAttempt'] = async (id, epoch, attempt, next, release) => {
     const delivery = await collection.findOne({ _id: id })
@@ -71,7 +73,7 @@ export function openDeliveries(database: Database, lanes: Lanes): { deliveries: 
   return {
     deliveries: {
       add: async (made) => {
-        await Promise.all(made.map((delivery) => add(collection, { ...stored(delivery), claimableAt: claimableAt(delivery) })))
+        await Promise.all(made.map((delivery) => insert({ ...stored(delivery), claimableAt: claimableAt(delivery) })))
         await lanes.tell(made)
       },
       remove: async (taskIds) => void (await collection.deleteMany({ taskId: { $in: taskIds } })),

@@ -2,9 +2,10 @@
 import { Unavailable } from '../../errors.ts'
 import type { KeyState, KeyVersion } from '../../keys.ts'
 import type { KeyChange, Store } from '../store.ts'
+import { readsTogether } from './batches.ts'
 import { add, nounOf, stored, type Database, type Stored } from './database.ts'
-import { gathered, gatheredTogether } from './gathered.ts'
 import type { Indexes } from './indexes.ts'
+import { together } from './together.ts'
 
 export const keyIndexes = {
   keys: [
@@ -24,6 +25,9 @@ export const keyIndexes = {
 type Verbs = 'mintKey' | 'setKey' | 'told' | 'keysToTell' | 'findKey' | 'keyVersions' | 'keysAlive' | 'keysOf'
 
 const ALIVE: KeyState[] = ['pending', 'active', 'suspended', 'revoked']
+
+/** Keys whose versions are read in one command; each has a few. */
+const MOST_KEYS = 200
 
 export function openKeys(database: Database): Pick<Store, Verbs> {
   const keys = database.collection<Stored<KeyVersion>>('keys')
@@ -47,10 +51,18 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
     return nounOrNull(changed || (await keys.findOne({ _id: id })))
   }
 
-  async function versionsOf(keyIds: string[]): Promise<(keyId: string) => KeyVersion[]> {
-    const found = Map.groupBy(await list(keys.find({ keyId: { $in: keyIds } }).sort({ keyId: 1, revision: -1 }).toArray()), ({ keyId }) => keyId)
-    return (keyId) => found.get(keyId) ?? []
-  }
+  const keyOf = readsTogether(keys, 'hash')
+  // Thousands of keys that are looked at after a start would cost the server as many commands.
+  const versionsOf = together<string, KeyVersion[]>({
+    async send(keyIds) {
+      const found = await list(keys.find({ keyId: { $in: [...new Set(keyIds)] } }).sort({ keyId: 1, revision: -1 }).toArray())
+      const versions = Map.groupBy(found, ({ keyId }) => keyId)
+      return keyIds.map((keyId) => ({ answer: versions.get(keyId) ?? [] }))
+    },
+    idOf: (keyId) => keyId,
+    shares: true,
+    most: MOST_KEYS,
+  })
 
   return {
     mintKey: (key) => database.ask(() => mintKey(key)),
@@ -59,8 +71,8 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
       await database.ask(() => keys.updateOne({ _id: id }, { $pullAll: { tell: subscriptions } }))
     },
     keysToTell: (limit) => database.ask(() => list(keys.find({ tell: { $gte: '' } }).limit(limit).toArray())),
-    findKey: gathered((hash) => database.ask(async () => nounOrNull(await keys.findOne({ hash })))),
-    keyVersions: gatheredTogether((keyIds) => database.ask(() => versionsOf(keyIds))),
+    findKey: (hash) => database.ask(async () => nounOrNull(await keyOf(hash))),
+    keyVersions: (keyId) => database.ask(() => versionsOf(keyId)),
     keysAlive: (after, limit) =>
       database.ask(() => list(keys.find({ state: { $in: ALIVE }, _id: { $gt: after } }).sort({ _id: 1 }).limit(limit).toArray())),
     keysOf: (subscription) =>

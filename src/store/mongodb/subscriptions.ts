@@ -1,10 +1,12 @@
 /** Subscriptions in MongoDB: the record as it is, and beside it what it is looked up by; and the periods that left their records. */
+import { randomUUID } from 'node:crypto'
 import type { MediaPeriod, Subscription } from '../../subscription/subscription.ts'
 import type { Side } from '../changes.ts'
 import type { Store } from '../store.ts'
+import { insertsTogether, swapsTogether, type Written } from './batches.ts'
 import { add, nounOf, stored, type Database, type Stored } from './database.ts'
-import { gathered } from './gathered.ts'
 import type { Indexes } from './indexes.ts'
+import { together } from './together.ts'
 
 export const subscriptionIndexes = {
   subscriptions: [
@@ -22,19 +24,45 @@ export const subscriptionIndexes = {
 type Listing = Parameters<Store['subscriptionsWith']>[0]
 /** Follows from the record. `waitingSince`: the earliest of `media.due`. */
 type Derived = { listed: Listing[]; waitingSince: number | null }
-type Kept = Stored<Subscription> & Derived
+type Kept = Stored<Subscription> & Derived & Written
 type Period = MediaPeriod & { _id: string; subscription: string }
 type Verbs = 'subscription' | 'subscriptionsWith' | 'subscriptionsDue' | 'archivePeriod' | 'periods'
 
-const RECORD = { listed: 0, waitingSince: 0 } as const
+const RECORD = { listed: 0, waitingSince: 0, write: 0 } as const
+
+/** Records in one read: each may take half a megabyte. */
+const MOST_READ = 8
+
+type Unchanged = { _id: string; unchanged: true }
+type Asked = { id: string; known?: number | undefined }
+type Answer = Subscription | null | 'unchanged'
 
 export function openSubscriptions(database: Database): { side: Side; verbs: Pick<Store, Verbs> } {
   const subscriptions = database.collection<Kept>('subscriptions')
   const periods = database.collection<Period>('periods')
 
-  async function subscription(id: string): Promise<Subscription | null> {
-    const found = await subscriptions.findOne({ _id: id }, { projection: RECORD })
-    return found ? nounOf(found) : null
+  const insert = insertsTogether(subscriptions, ({ _id }) => _id, weigh)
+  const swap = swapsTogether(subscriptions, weigh)
+  const read = together<Asked, Answer>({
+    async send(asked) {
+      const found = new Map((await findAll(asked)).map((one) => [one._id, one]))
+      const records = new Map([...found].map(([id, one]) => [id, 'unchanged' in one ? 'unchanged' : nounOf<Subscription>(one)] as const))
+      return asked.map(({ id }) => ({ answer: records.get(id) ?? null }))
+    },
+    idOf: ({ id }) => id,
+    shares: true,
+    most: MOST_READ,
+  })
+
+  /** A record stays where it is when its version says that all who asked for it have it. */
+  async function findAll(asked: Asked[]): Promise<(Stored<Subscription> | Unchanged)[]> {
+    const wanted = Map.groupBy(asked, ({ id }) => id)
+    const known = [...wanted].flatMap(([id, [first, ...others]]) => (first?.known !== undefined && others.every((one) => one.known === first.known) ? [{ id, version: first.known }] : []))
+    const among = { _id: { $in: [...wanted.keys()] } }
+    if (known.length === 0) return subscriptions.find(among, { projection: RECORD }).toArray()
+    const isKnown = { $or: known.map(({ id, version }) => ({ $and: [{ $eq: ['$_id', id] }, { $eq: ['$version', version] }] })) }
+    const stages = [{ $match: among }, { $replaceWith: { $cond: [isKnown, { _id: '$_id', unchanged: true }, '$$ROOT'] } }, { $project: RECORD }]
+    return subscriptions.aggregate<Stored<Subscription> | Unchanged>(stages).toArray()
   }
 
   async function subscriptionsWith(what: Listing, after: string, limit: number): Promise<Subscription[]> {
@@ -56,11 +84,11 @@ export function openSubscriptions(database: Database): { side: Side; verbs: Pick
 
   return {
     side: {
-      read: (id, known) => database.ask(() => (known === undefined ? subscription(id) : readAgain(id, known))),
+      read: (id, known) => database.ask(() => read({ id, known })),
       replace: (record, expected) => database.ask(() => replace(record, expected)),
     },
     verbs: {
-      subscription: gathered((id) => database.ask(() => subscription(id))),
+      subscription: async (id) => (await database.ask(() => read({ id }))) as Subscription | null,
       subscriptionsWith: (...page) => database.ask(() => subscriptionsWith(...page)),
       subscriptionsDue: (...due) => database.ask(() => subscriptionsDue(...due)),
       archivePeriod: async (id, period) => {
@@ -71,25 +99,17 @@ export function openSubscriptions(database: Database): { side: Side; verbs: Pick
     },
   }
 
-  /** Half a megabyte stays where it is when the version says that we have it. */
-  async function readAgain(id: string, known: number): Promise<Subscription | null | 'unchanged'> {
-    const stages = [
-      { $match: { _id: id } },
-      { $replaceWith: { $cond: [{ $eq: ['$version', known] }, { unchanged: true }, '$$ROOT'] } },
-      { $project: RECORD },
-    ]
-    const [found] = await subscriptions.aggregate<Stored<Subscription> | { unchanged: true }>(stages).toArray()
-    if (!found) return null
-    return 'unchanged' in found ? 'unchanged' : nounOf(found)
-  }
-
   /** Compare-and-set by the version, which is no index's matter: one document has the id. */
   async function replace(record: Subscription, expected: number): Promise<'replaced' | 'conflict'> {
-    const next = { ...stored(record), ...derived(record) }
-    if (expected === 0) return (await add(subscriptions, next)) === 'added' ? 'replaced' : 'conflict'
-    const { matchedCount } = await subscriptions.replaceOne({ _id: record.id, version: expected }, next)
-    return matchedCount === 1 ? 'replaced' : 'conflict'
+    const next = { ...stored(record), ...derived(record), write: randomUUID() }
+    const isDone = expected === 0 ? (await insert(next)) === 'added' : (await swap({ next, when: { version: expected } })) === 'swapped'
+    return isDone ? 'replaced' : 'conflict'
   }
+}
+
+/** About how many bytes a record has: nearly all are of what is open. */
+function weigh({ media, coding }: Kept): number {
+  return 1000 + 250 * (Object.keys(media?.holds ?? {}).length + Object.keys(coding?.reservations ?? {}).length)
 }
 
 function derived({ plan, coding, media }: Subscription): Derived {

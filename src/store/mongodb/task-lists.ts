@@ -1,4 +1,4 @@
-/** Tasks as they are read from MongoDB: one, a tenant's list, those that are due for a look, and how many are open. */
+/** Tasks as they are listed from MongoDB: by Idempotency-Key, a tenant's list, those that are due for a look, and how many are open. */
 import type { TaskFilter, TaskState } from '../../tasks/task.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
@@ -17,7 +17,7 @@ export const taskListIndexes = {
   ],
 } satisfies Indexes
 
-type Verbs = 'task' | 'taskWithKey' | 'tasks' | 'tasksDue' | 'openTasks'
+type Verbs = 'taskWithKey' | 'tasks' | 'tasksDue' | 'openTasks'
 type Open = { state: TaskState; verb: string; count: number }
 
 const VISIBLE: readonly TaskState[] = ['queued', 'processing', 'settling', 'completed', 'failed', 'canceled']
@@ -38,7 +38,6 @@ export function openTaskLists(database: Database): Pick<Store, Verbs> {
       .toArray()
 
   return {
-    task: (tenant, id) => database.ask(async () => nounOrNull(await collection.findOne({ _id: id, tenant }))),
     taskWithKey: (tenant, key) => database.ask(async () => nounOrNull(await collection.findOne({ tenant, 'idempotency.key': key }))),
     tasks: (tenant, filter, before, limit) =>
       database.ask(() => list(collection.find(listing(tenant, filter, before)).sort({ _id: -1 }).limit(limit).toArray())),

@@ -1,13 +1,15 @@
-/** Tasks in MongoDB. How they are written; `task-lists.ts` reads them. */
+/** Tasks in MongoDB. How they are written; `task-lists.ts` lists them. */
+import { randomUUID } from 'node:crypto'
 import { Unavailable } from '../../errors.ts'
-import { FINAL, type Task, type TaskFacts, type TaskGuard, type TaskState } from '../../tasks/task.ts'
+import { FINAL, type Task, type TaskFacts, type TaskGuard } from '../../tasks/task.ts'
 import type { Store } from '../store.ts'
-import { add, nounOf, stored, type Database, type Stored } from './database.ts'
+import { insertsTogether, readsTogether, swapsTogether, type Written } from './batches.ts'
+import { nounOf, stored, type Database, type Stored } from './database.ts'
 import type { Deliveries } from './deliveries.ts'
 import type { Indexes } from './indexes.ts'
 
 /** What a tenant named goes as text: a field of a document may not have every name that a member of an object may. */
-export type StoredTask = Omit<Stored<Task>, 'input' | 'metadata'> & { input: string; metadata: string }
+export type StoredTask = Omit<Stored<Task>, 'input' | 'metadata'> & { input: string; metadata: string } & Written
 
 export const taskIndexes = {
   tasks: [
@@ -23,43 +25,80 @@ export const taskIndexes = {
   ],
 } satisfies Indexes
 
-type Verbs = 'createTask' | 'moveTask' | 'renewTask' | 'relay' | 'removeTasks'
+type Verbs = 'createTask' | 'moveTask' | 'renewTask' | 'relay' | 'removeTasks' | 'task'
+type Change = TaskFacts & { state?: Task['state'] }
 
-/** How often an Idempotency-Key may be taken and freed again while one request looks for whose it is. */
+/** How often a task may change, or an Idempotency-Key be taken and freed, under one who wants to write. */
 const MOST_TURNS = 5
+/** Tasks that are kept as they were last read or written here: most are written by one process from one state to the next. */
+const MOST_KEPT = 1000
 
 export function openTasks(database: Database, deliveries: Deliveries): Pick<Store, Verbs> {
   const tasks = database.collection<StoredTask>('tasks')
+  const read = readsTogether(tasks, '_id')
+  const insert = insertsTogether(tasks, byKey, weigh)
+  const swap = swapsTogether(tasks, weigh)
+  const kept = new Map<string, StoredTask>()
 
   async function createTask(task: Task): ReturnType<Store['createTask']> {
+    const made = { ...stored(task), input: JSON.stringify(task.input), metadata: JSON.stringify(task.metadata), write: randomUUID() }
     for (let turn = 0; turn < MOST_TURNS; turn++) {
-      if ((await add(tasks, { ...stored(task), input: JSON.stringify(task.input), metadata: JSON.stringify(task.metadata) })) === 'added') return { outcome: 'created', task }
+      if ((await insert(made)) === 'added') {
+        keep(made)
+        return { outcome: 'created', task }
+      }
       const key = task.idempotency?.key
-      const existing =
-        (await tasks.findOne({ _id: task.id })) ??
-        (key === undefined ? null : await tasks.findOne({ tenant: task.tenant, 'idempotency.key': key }))
+      const existing = (await read(task.id)) ?? (key === undefined ? null : await tasks.findOne({ tenant: task.tenant, 'idempotency.key': key }))
       // Else it was rejected meanwhile, and its key is free.
       if (existing) return { outcome: 'existing', task: taskOf(existing) }
     }
     throw new Unavailable('store', new Error('the Idempotency-Key is taken and freed all the time'))
   }
 
-  async function moveTask(id: string, guard: TaskGuard, to: TaskState, facts: TaskFacts): Promise<Task | null> {
-    const moved = await tasks.findOneAndUpdate(passing(id, guard), { $set: { ...facts, state: to } }, { returnDocument: 'after' })
-    return moved ? taskOf(moved) : null
+  /**
+   * Writes what `change` makes of a task, and answers the task as it is then; null when that is nothing, or it is not there. A task that was kept may only serve a
+   * write, which proves by its `write` that nothing has come between.
+   */
+  async function edit(id: string, change: (task: StoredTask) => Change | null): Promise<StoredTask | null> {
+    for (let turn = 0; turn < MOST_TURNS; turn++) {
+      const known = kept.get(id)
+      kept.delete(id)
+      const before = known && change(known) ? known : await read(id)
+      const changed = before && change(before)
+      if (!changed) return null
+      const after = { ...before, ...changed, write: randomUUID() }
+      // A process of a release before changes a task without its `write`; never without one of the others.
+      const { write = null, state, epoch, progress, sweepAt } = before
+      if ((await swap({ next: after, when: { write, state, epoch, progress, sweepAt } })) === 'swapped') {
+        keep(after)
+        return after
+      }
+    }
+    throw new Unavailable('store', new Error('the task changes all the time'))
   }
 
-  async function renewTask(id: string, epoch: number, progress: number, sweepAt: number): Promise<'ok' | 'lost'> {
-    const renewed = await tasks.updateOne(passing(id, { from: ['processing'], epoch }), { $set: { sweepAt }, $max: { progress } })
-    return renewed.matchedCount === 1 ? 'ok' : 'lost'
+  /** Keeps a task that is likely to be written by this process next. */
+  function keep(task: StoredTask): void {
+    kept.delete(task._id)
+    if (FINAL.includes(task.state) && task.outbox.length === 0) return
+    kept.set(task._id, task)
+    const oldest = kept.size > MOST_KEPT ? kept.keys().next().value : undefined
+    if (oldest !== undefined) kept.delete(oldest)
+  }
+
+  async function task(tenant: string, id: string): Promise<Task | null> {
+    const found = await read(id)
+    if (found?.tenant !== tenant) return null
+    if (!kept.has(id)) keep(found)
+    return taskOf(found)
   }
 
   /** The deliveries first: a crash before the outbox is cleared leaves the task due, and its relay is repeated. */
   async function relay(id: string, made: Parameters<Store['relay']>[1]): Promise<void> {
-    if (!(await tasks.findOne({ _id: id }, { projection: { _id: 1 } }))) return
+    if (!kept.has(id) && !(await read(id))) return
     await deliveries.add(made)
-    const cleared = await tasks.updateOne({ _id: id }, { $set: { outbox: [], sweepAt: null } })
-    if (cleared.matchedCount === 0) await deliveries.remove([id])
+    const cleared = await edit(id, () => ({ outbox: [], sweepAt: null }))
+    if (!cleared) await deliveries.remove([id])
   }
 
   /** The tasks last: a crash before leaves them to be found again. */
@@ -72,25 +111,41 @@ export function openTasks(database: Database, deliveries: Deliveries): Pick<Stor
     return (await tasks.deleteMany({ _id: { $in: ids } })).deletedCount
   }
 
+  const moveTask: Store['moveTask'] = async (id, guard, to, facts) => {
+    const moved = await edit(id, (task) => (passes(task, guard) ? { ...facts, state: to } : null))
+    return moved && taskOf(moved)
+  }
+
+  const renewTask: Store['renewTask'] = async (id, epoch, progress, sweepAt) => {
+    const guard: TaskGuard = { from: ['processing'], epoch }
+    const renewed = await edit(id, (task) => (passes(task, guard) ? { sweepAt, progress: Math.max(task.progress, progress) } : null))
+    return renewed ? 'ok' : 'lost'
+  }
+
   return {
     createTask: (task) => database.ask(() => createTask(task)),
     moveTask: (...move) => database.ask(() => moveTask(...move)),
     renewTask: (...renewal) => database.ask(() => renewTask(...renewal)),
+    task: (tenant, id) => database.ask(() => task(tenant, id)),
     relay: (id, made) => database.ask(() => relay(id, made)),
     removeTasks: (before, limit) => database.ask(() => removeTasks(before, limit)),
   }
 }
 
-export function taskOf({ input, metadata, ...facts }: StoredTask): Task {
+export function taskOf({ input, metadata, write: _write, ...facts }: StoredTask): Task {
   return { ...nounOf<Task>(facts), input: JSON.parse(input), metadata: JSON.parse(metadata) }
 }
 
-/** The task if it passes the guard. */
-function passing(id: string, { from, epoch, epochBelow }: TaskGuard) {
-  return {
-    _id: id,
-    state: { $in: [...from] },
-    ...(epoch !== undefined && { epoch }),
-    ...(epochBelow !== undefined && { $and: [{ epoch: { $lt: epochBelow } }] }),
-  }
+function passes(task: StoredTask, { from, epoch, epochBelow }: TaskGuard): boolean {
+  return from.includes(task.state) && (epoch === undefined || task.epoch === epoch) && (epochBelow === undefined || task.epoch < epochBelow)
+}
+
+/** Two requests under one Idempotency-Key wait for each other; their ids are their own. */
+function byKey({ _id, tenant, idempotency }: StoredTask): string {
+  return `${tenant} ${idempotency?.key ?? ''} ${_id}`
+}
+
+/** About how many bytes a task has. */
+function weigh({ input, metadata, outbox }: StoredTask): number {
+  return 1000 + input.length + metadata.length + outbox.reduce((sum, { body }) => sum + body.length, 0)
 }
