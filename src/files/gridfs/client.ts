@@ -93,7 +93,9 @@ export async function patiently<T>(action: () => Promise<T>): Promise<T> {
 }
 
 /** True when the server may not have heard the question, or have answered it: then only a look tells what happened. */
-export function mayPass(error: unknown): boolean {
+export function mayPass(thrown: unknown): boolean {
+  // Of several documents at once, the driver wraps what went wrong with all of them.
+  const error = thrown instanceof MongoBulkWriteError && thrown.errorResponse instanceof Error ? thrown.errorResponse : thrown
   if (error instanceof MongoNetworkError || error instanceof MongoServerSelectionError || isDuplicate(error)) return true
   return error instanceof MongoError && error.hasErrorLabel('RetryableWriteError')
 }

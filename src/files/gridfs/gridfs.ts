@@ -2,21 +2,23 @@
  * Files in MongoDB, for many processes. Chunks and files lie in two collections as in GridFS, but are written here and not through the driver's GridFSBucket, which cannot
  * do what the door promises: it replaces no file at one stroke, takes a removed file's chunks away from those who are reading it, reads through a cursor that the
  * server drops after ten minutes without a question (a paused video), and knows no expiry. So here
- * - `results.files` has one document an id, `_id` being the id, and that document is the commit: it names the chunks (`chunksId`), and is written after them;
+ * - `results.files` has one document an id, `_id` being the id, and that document is the commit: it names the chunks (`chunksId`), and is written after them, or has the
+ *   bytes of a small file itself (`data`), which then has no chunks;
  * - `results.chunks` has the bytes, as GridFS has: `files_id` (the `chunksId`), `n`, `data`;
  * - `results.unused` names chunks that no file may need: noted before they are written, before a file is removed, and before it is replaced; forgotten once a file needs
  *   them. A day later the sweep removes those that no file names: until then their writer or a reader may be at them.
  */
-import { createHash, randomUUID } from 'node:crypto'
+import { createHash, randomUUID, type Hash } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { Binary, type Collection, type Db } from 'mongodb'
 import { Unavailable } from '../../errors.ts'
-import { isFileId, type FileBody, type FileFacts, type Files } from '../files.ts'
+import { isFileId, type FileFacts, type Files } from '../files.ts'
+import { together } from '../../together.ts'
 import { partsOf } from '../parts.ts'
 import { connect, guard, isDuplicate, mayPass, patiently } from './client.ts'
 
 /** `length`, `chunkSize` and `uploadDate` as in GridFS. `expiresAt`: epoch milliseconds. */
-type FileDocument = { _id: string; chunksId: string; length: number; chunkSize: number; uploadDate: Date; contentType: string; expiresAt: number; etag: string }
+type FileDocument = { _id: string; chunksId: string; length: number; chunkSize: number; uploadDate: Date; contentType: string; expiresAt: number; etag: string; data?: Binary }
 type ChunkDocument = { files_id: string; n: number; data: Binary }
 /** `due`: epoch milliseconds. `note` tells one noting from the next, so that nobody takes back another's. */
 type UnusedDocument = { _id: string; due: number; note: string }
@@ -26,6 +28,9 @@ type Collections = { files: Collection<FileDocument>; chunks: Collection<ChunkDo
 const CHUNK_BYTES = 1024 * 1024
 /** Bytes that one insert carries, and one body holds in memory. */
 const BATCH_BYTES = 2 * CHUNK_BYTES
+/** A file this small is one document and one command, and is as cheap to look at as one without bytes. */
+const SMALL_BYTES = 64 * 1024
+const MOST_SMALL = 16
 const UNUSED_MS = 24 * 3600 * 1000
 const UNUSED_BATCH = 100
 const CONTENDERS = 20
@@ -74,6 +79,17 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
     return isFileId(id) ? guard(() => files.findOne({ _id: id })) : null
   }
 
+  // Where one fails, all of its command look at what became of them.
+  const insert = together<FileDocument, void>({
+    async send(documents) {
+      await files.insertMany(documents, { ordered: false })
+      return documents.map(() => ({ answer: undefined }))
+    },
+    idOf: ({ _id }) => _id,
+    shares: false,
+    most: MOST_SMALL,
+  })
+
   /** Makes the file appear, in place of an earlier one if there is one. A lost answer is cleared up by looking. */
   async function commit(document: FileDocument): Promise<void> {
     const { _id, chunksId } = document
@@ -82,7 +98,7 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
       const earlier = turn === 0 ? null : await patiently(() => files.findOne({ _id }, { projection: { chunksId: 1 } }))
       if (earlier?.chunksId === chunksId) return
       if (earlier) await noteUnused([earlier.chunksId])
-      const done = await (earlier ? files.replaceOne({ _id, chunksId: earlier.chunksId }, document).then((result) => result.matchedCount === 1) : files.insertOne(document).then(() => true)).catch(
+      const done = await (earlier ? files.replaceOne({ _id, chunksId: earlier.chunksId }, document).then((result) => result.matchedCount === 1) : insert(document).then(() => true)).catch(
         (error: unknown) => {
           if (mayPass(error)) return false
           throw new Unavailable('files', error)
@@ -109,22 +125,32 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
       assertOpen()
       if (!isFileId(id)) throw new RangeError('not the id of a file')
       const chunksId = randomUUID()
+      const commitAs = async ({ size, etag }: Content, data?: Binary): Promise<FileFacts> => {
+        assertOpen()
+        const document = { _id: id, chunksId, length: size, chunkSize: CHUNK_BYTES, uploadDate: new Date(), contentType, expiresAt, etag, ...(data && { data }) }
+        await commit(document)
+        return factsOf(document)
+      }
       const startedAt = Date.now()
+      const parts = partsOf(body, BATCH_BYTES)
       writing.add(chunksId)
       try {
+        const first = (await parts.next()).value ?? Buffer.alloc(0)
+        if (first.length <= SMALL_BYTES) return await commitAs({ size: first.length, etag: etagOf(createHash('sha256').update(first)) }, new Binary(first))
         const takeBack = await noteUnused([chunksId])
-        const { size, etag } = await writeChunks(chunks, chunksId, body).catch(async (error: unknown) => {
+        const content = await writeChunks(chunks, chunksId, first, parts).catch(async (error: unknown) => {
           // What the body threw says nothing of the server: the chunks can go at once. What this misses, the sweep finds.
           if (!(error instanceof Unavailable)) await guard(() => chunks.deleteMany({ files_id: chunksId })).then(takeBack).catch(() => undefined)
           throw error
         })
         if (Date.now() > startedAt + UNUSED_MS / 2) throw new Unavailable('files', new Error('the body took longer than chunks are kept'))
-        assertOpen()
-        await commit({ _id: id, chunksId, length: size, chunkSize: CHUNK_BYTES, uploadDate: new Date(), contentType, expiresAt, etag })
+        const facts = await commitAs(content)
         await takeBack().catch(() => undefined)
-        return { id, size, contentType, expiresAt, etag }
+        return facts
       } finally {
         writing.delete(chunksId)
+        // The body is let go of, however far it was read.
+        await parts.return(undefined)
       }
     },
 
@@ -138,7 +164,7 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
       if (!document) return null
       const { start, end } = range ?? { start: 0, end: document.length - 1 }
       if (range && !(start >= 0 && start <= end && end < document.length)) throw new RangeError('the range lies outside the file')
-      return { ...factsOf(document), stream: Readable.from(readChunks(chunks, document, start, end), { objectMode: false }) }
+      return { ...factsOf(document), stream: Readable.from(bytesOf(chunks, document, start, end), { objectMode: false }) }
     },
 
     async remove(id) {
@@ -175,10 +201,12 @@ function factsOf({ _id, length, contentType, expiresAt, etag }: FileDocument): F
   return { id: _id, size: length, contentType, expiresAt, etag }
 }
 
-async function writeChunks(chunks: Collection<ChunkDocument>, chunksId: string, body: FileBody): Promise<{ size: number; etag: string }> {
+type Content = { size: number; etag: string }
+
+async function writeChunks(chunks: Collection<ChunkDocument>, chunksId: string, first: Buffer, others: AsyncGenerator<Buffer>): Promise<Content> {
   const hash = createHash('sha256')
   let size = 0
-  for await (const part of partsOf(body, BATCH_BYTES)) {
+  for (let part: Buffer | undefined = first; part; part = (await others.next()).value) {
     const documents: ChunkDocument[] = []
     for (let at = 0; at < part.length; at += CHUNK_BYTES) {
       documents.push({ files_id: chunksId, n: (size + at) / CHUNK_BYTES, data: new Binary(part.subarray(at, at + CHUNK_BYTES)) })
@@ -188,7 +216,11 @@ async function writeChunks(chunks: Collection<ChunkDocument>, chunksId: string, 
     // Not in order, so that a second attempt brings what the first did not.
     await patiently(() => chunks.insertMany(documents, { ordered: false }).catch(unlessDuplicate))
   }
-  return { size, etag: hash.digest('base64url').slice(0, 32) }
+  return { size, etag: etagOf(hash) }
+}
+
+function etagOf(hash: Hash): string {
+  return hash.digest('base64url').slice(0, 32)
 }
 
 function unlessDuplicate(error: unknown): void {
@@ -196,7 +228,8 @@ function unlessDuplicate(error: unknown): void {
 }
 
 /** One question a chunk: nothing lies on the server while the reader pauses, and a server that went away and came back is not noticed. */
-async function* readChunks(chunks: Collection<ChunkDocument>, { chunksId, length }: FileDocument, start: number, end: number): AsyncGenerator<Uint8Array> {
+async function* bytesOf(chunks: Collection<ChunkDocument>, { chunksId, length, data }: FileDocument, start: number, end: number): AsyncGenerator<Uint8Array> {
+  if (data) return yield data.value().subarray(start, end + 1)
   for (let n = Math.floor(start / CHUNK_BYTES); n * CHUNK_BYTES <= end; n++) {
     const chunk = await patiently(() => chunks.findOne({ files_id: chunksId, n }))
     const from = n * CHUNK_BYTES

@@ -5,7 +5,7 @@
 import { MongoBulkWriteError, type AnyBulkWriteOperation, type Collection, type Document, type Filter } from 'mongodb'
 import { Unavailable } from '../../errors.ts'
 import { DUPLICATE } from './failures.ts'
-import { together, type Told } from './together.ts'
+import { together, type Told } from '../../together.ts'
 
 /** `write` is another after each write of the document: what tells ours from one of others. */
 export type Written = { _id: string; write?: string }

@@ -5,7 +5,7 @@ import type { KeyChange, Store } from '../store.ts'
 import { readsTogether } from './batches.ts'
 import { add, nounOf, stored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
-import { together } from './together.ts'
+import { together } from '../../together.ts'
 
 export const keyIndexes = {
   keys: [

@@ -6,7 +6,7 @@ import type { Store } from '../store.ts'
 import { insertsTogether, swapsTogether, type Written } from './batches.ts'
 import { add, nounOf, stored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
-import { together } from './together.ts'
+import { together } from '../../together.ts'
 
 export const subscriptionIndexes = {
   subscriptions: [

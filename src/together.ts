@@ -1,0 +1,89 @@
+/** Group commit across many things: what many ask for at once goes to a server in one command. */
+
+/** What became of one that was asked for: its answer, or why it has none. */
+export type Told<Answer> = { answer: Answer } | { failure: unknown }
+
+/** One kind of command. */
+export type Kind<Asked, Answer> = {
+  /** Sends one command for all that are given, and tells of each in their order. What it throws is the failure of each. */
+  send(asked: Asked[]): Promise<Told<Answer>[]>
+  /** What the command would name twice if two of the same id were in it. */
+  idOf(asked: Asked): string
+  /** Whether one command may serve several who ask for the same id, as a read may; else the second is in a later command. */
+  shares: boolean
+  /** Ids in one command. */
+  most: number
+  /** About how many bytes it adds to the command; none counts when absent. */
+  weigh?(asked: Asked): number
+}
+
+type Waiting<Asked, Answer> = { asked: Asked; resolve(answer: Answer): void; reject(failure: unknown): void }
+
+/** Commands of a kind that are under way at once: while the server has one, the next is made. */
+const MOST_UNDER_WAY = 2
+/** A command holds this much, or one that is larger: what takes long to write keeps the others of its kind waiting. */
+const MOST_BYTES = 2 * 1024 * 1024
+
+/**
+ * Sends what is asked for in commands of a kind. Who asks while few are under way is sent with all others of the same turn of the event loop; who asks later waits for
+ * the end of one, together with all who do. So nobody is told of what was read before they asked, and who is alone is not delayed. What a command throws is told to
+ * those whom it had no room for as well, though nothing was sent for them: nobody waits for more than one command before their own.
+ */
+export function together<Asked, Answer>(kind: Kind<Asked, Answer>): (asked: Asked) => Promise<Answer> {
+  let waiting: Waiting<Asked, Answer>[] = []
+  let underWay = 0
+
+  function begin(): void {
+    underWay++
+    // What this turn still brings goes with it.
+    setImmediate(() => void sendNext())
+  }
+
+  async function sendNext(): Promise<void> {
+    const { batch, rest } = next(waiting, kind)
+    waiting = rest
+    try {
+      if (batch.length > 0) answer(batch, await kind.send(batch.map(({ asked }) => asked)))
+    } catch (error) {
+      const failed = new Set([...batch, ...rest])
+      waiting = waiting.filter((one) => !failed.has(one))
+      for (const { reject } of failed) reject(error)
+    }
+    underWay--
+    if (waiting.length > 0) begin()
+  }
+
+  return (asked) =>
+    new Promise((resolve, reject) => {
+      waiting.push({ asked, resolve, reject })
+      if (underWay < MOST_UNDER_WAY) begin()
+    })
+}
+
+function answer<Asked, Answer>(batch: Waiting<Asked, Answer>[], told: Told<Answer>[]): void {
+  for (const [n, { resolve, reject }] of batch.entries()) {
+    const one = told[n] ?? { failure: new TypeError('a command told nothing of one that it was sent for') }
+    if ('answer' in one) resolve(one.answer)
+    else reject(one.failure)
+  }
+}
+
+/** Those who waited longest, as many as go into one command, and those who go on waiting. */
+function next<Asked, Answer>(waiting: Waiting<Asked, Answer>[], { idOf, shares, most, weigh = () => 0 }: Kind<Asked, Answer>) {
+  const batch: Waiting<Asked, Answer>[] = []
+  const rest: Waiting<Asked, Answer>[] = []
+  const ids = new Set<string>()
+  let bytes = 0
+  for (const one of waiting) {
+    const id = idOf(one.asked)
+    const isNew = !ids.has(id)
+    const weight = isNew ? weigh(one.asked) : 0
+    const hasRoom = isNew ? ids.size < most && (ids.size === 0 || bytes + weight <= MOST_BYTES) : shares
+    if (hasRoom) {
+      ids.add(id)
+      bytes += weight
+      batch.push(one)
+    } else rest.push(one)
+  }
+  return { batch, rest }
+}
