@@ -19,44 +19,42 @@ export type Kind<Asked, Answer> = {
 
 type Waiting<Asked, Answer> = { asked: Asked; resolve(answer: Answer): void; reject(failure: unknown): void }
 
-/** Commands of a kind that are under way at once: while the server has one, the next is made. */
-const MOST_UNDER_WAY = 2
 /** A command holds this much, or one that is larger: what takes long to write keeps the others of its kind waiting. */
 const MOST_BYTES = 2 * 1024 * 1024
 
 /**
- * Sends what is asked for in commands of a kind. Who asks while few are under way is sent with all others of the same turn of the event loop; who asks later waits for
- * the end of one, together with all who do. So nobody is told of what was read before they asked, and who is alone is not delayed. What a command throws is told to
+ * Sends what is asked for in commands of a kind, one at a time. Who asks while none is under way is sent with all others of the same turn of the event loop; who asks
+ * during one waits for its end, together with all who do. So nobody is told of what was read before they asked, and who is alone is not delayed. What a command throws is told to
  * those whom it had no room for as well, though nothing was sent for them: nobody waits for more than one command before their own.
  */
 export function together<Asked, Answer>(kind: Kind<Asked, Answer>): (asked: Asked) => Promise<Answer> {
   let waiting: Waiting<Asked, Answer>[] = []
-  let underWay = 0
+  let isBusy = false
 
   function begin(): void {
-    underWay++
+    isBusy = true
     // What this turn still brings goes with it.
     setImmediate(() => void sendNext())
   }
 
   async function sendNext(): Promise<void> {
     const { batch, rest } = next(waiting, kind)
-    waiting = rest
+    waiting = [...rest]
     try {
-      if (batch.length > 0) answer(batch, await kind.send(batch.map(({ asked }) => asked)))
+      answer(batch, await kind.send(batch.map(({ asked }) => asked)))
     } catch (error) {
       const failed = new Set([...batch, ...rest])
       waiting = waiting.filter((one) => !failed.has(one))
       for (const { reject } of failed) reject(error)
     }
-    underWay--
+    isBusy = false
     if (waiting.length > 0) begin()
   }
 
   return (asked) =>
     new Promise((resolve, reject) => {
       waiting.push({ asked, resolve, reject })
-      if (underWay < MOST_UNDER_WAY) begin()
+      if (!isBusy) begin()
     })
 }
 

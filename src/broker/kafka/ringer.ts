@@ -1,4 +1,5 @@
 /** Sends the rings of one kind. Each kind has a producer of its own: a topic that is missing or forbidden would fail the sends of all that share one. */
+import { setTimeout as pause } from 'node:timers/promises'
 import type { Kafka } from 'kafkajs'
 import type { BrokerSurroundings } from '../broker.ts'
 import type { Address } from './address.ts'
@@ -15,11 +16,13 @@ export type Ringer = { trouble: Trouble; ring(id: string): void; close(): Promis
 
 const MOST_AT_ONCE = 500
 const MOST_WAITING = 5000
+/** After a send: under load each would else wake every worker for one or two tasks, and Kafka would take as much of a machine as the work. */
+const REST_MS = 20
 /** How long the rings that wait get when the program stops. */
 const LAST_MS = 1000
 
 /**
- * One send is under way at a time, and takes along whatever was rung meanwhile. What a send that failed held is lost, but for one ring, which is tried until it gets
+ * One send is under way at a time, and takes along whatever was rung meanwhile and in the rest that follows it; a first ring waits for nothing. What a send that failed held is lost, but for one ring, which is tried until it gets
  * through: it wakes the workers after an outage, and is how we learn that there is none any more. `rung` and `lost` add up to what was rung.
  */
 export function openRinger({ kafka, address, log, counted }: Bell, kind: string): Ringer {
@@ -35,7 +38,10 @@ export function openRinger({ kafka, address, log, counted }: Bell, kind: string)
   let flushing = Promise.resolve()
 
   async function flush(): Promise<void> {
-    while (waiting.length > 0 && !closing.signal.aborted) await send(waiting.splice(0, MOST_AT_ONCE))
+    while (waiting.length > 0 && !closing.signal.aborted) {
+      await send(waiting.splice(0, MOST_AT_ONCE))
+      if (!stopped) await pause(REST_MS)
+    }
     busy = false
   }
 

@@ -30,16 +30,19 @@ export function readsTogether<D extends Document>(collection: Collection<D>, mem
   })
 }
 
-/** Puts documents there, each unless another has its `_id` or something else that is unique. `order`: by what they could wait for each other. */
-export function insertsTogether<D extends Written>(collection: Collection<D>, order: (document: D) => string, weigh: (document: D) => number): (document: D) => Promise<'added' | 'taken'> {
+/**
+ * Puts documents there, each unless another has its `_id` or something else that is unique. `nameOf` tells what others may want to be unique by as well: of those of
+ * one name a command has one. Two commands with several of them each would wait for each other, again and again.
+ */
+export function insertsTogether<D extends Written>(collection: Collection<D>, nameOf: (document: D) => string, weigh: (document: D) => number): (document: D) => Promise<'added' | 'taken'> {
   return together<D, 'added' | 'taken'>({
     async send(documents) {
-      const sorted = inOrder(documents, order)
+      const sorted = inOrder(documents, nameOf)
       const { failed } = await writeAll(collection, sorted.map((document) => ({ insertOne: { document } }) as AnyBulkWriteOperation<D>))
       const told = new Map(sorted.map((document, n) => [document, outcomeOf(failed.get(n))]))
       return documents.map((document) => told.get(document) ?? unknown(null))
     },
-    idOf: ({ _id }) => _id,
+    idOf: nameOf,
     shares: false,
     most: MOST_WRITTEN,
     weigh,

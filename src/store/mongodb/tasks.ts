@@ -36,7 +36,7 @@ const MOST_KEPT = 1000
 export function openTasks(database: Database, deliveries: Deliveries): Pick<Store, Verbs> {
   const tasks = database.collection<StoredTask>('tasks')
   const read = readsTogether(tasks, '_id')
-  const insert = insertsTogether(tasks, byKey, weigh)
+  const insert = insertsTogether(tasks, nameOf, weigh)
   const swap = swapsTogether(tasks, weigh)
   const kept = new Map<string, StoredTask>()
 
@@ -67,9 +67,10 @@ export function openTasks(database: Database, deliveries: Deliveries): Pick<Stor
       const changed = before && change(before)
       if (!changed) return null
       const after = { ...before, ...changed, write: randomUUID() }
-      // A process of a release before changes a task without its `write`; never without one of the others.
-      const { write = null, state, epoch, progress, sweepAt } = before
-      if ((await swap({ next: after, when: { write, state, epoch, progress, sweepAt } })) === 'swapped') {
+      // One without a `write` is of a time when nobody left one: what is written of a task since changes one of the others.
+      const { write, state, epoch, progress, sweepAt } = before
+      const when = write === undefined ? { write: null, state, epoch, progress, sweepAt } : { write }
+      if ((await swap({ next: after, when })) === 'swapped') {
         keep(after)
         return after
       }
@@ -140,9 +141,9 @@ function passes(task: StoredTask, { from, epoch, epochBelow }: TaskGuard): boole
   return from.includes(task.state) && (epoch === undefined || task.epoch === epoch) && (epochBelow === undefined || task.epoch < epochBelow)
 }
 
-/** Two requests under one Idempotency-Key wait for each other; their ids are their own. */
-function byKey({ _id, tenant, idempotency }: StoredTask): string {
-  return `${tenant} ${idempotency?.key ?? ''} ${_id}`
+/** Requests under one Idempotency-Key want the same; without one nobody else has the id. */
+function nameOf({ _id, tenant, idempotency }: StoredTask): string {
+  return idempotency ? `${tenant} ${idempotency.key}` : _id
 }
 
 /** About how many bytes a task has. */
