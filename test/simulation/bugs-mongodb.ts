@@ -7,14 +7,14 @@ export const MONGODB_BUGS: Bug[] = [
   {
     name: 'a document is replaced whatever its version',
     file: `${STORE}/subscriptions.ts`, story: 'media', within: 20,
-    from: '{ _id: record.id, version: expected }',
-    to: '{ _id: record.id }',
+    from: 'when: { version: expected }',
+    to: 'when: {}',
   },
   {
     name: 'a conflict is taken for a success',
-    file: `${STORE}/subscriptions.ts`, story: 'coding', within: 20,
-    from: `return matchedCount === 1 ? 'replaced' : 'conflict'`,
-    to: `return matchedCount >= 0 ? 'replaced' : 'conflict'`,
+    file: `${STORE}/batches.ts`, story: 'coding', within: 20,
+    from: `if (count === 0) return () => ({ answer: 'lost' })`,
+    to: `if (count === 0) return () => ({ answer: 'swapped' })`,
   },
   {
     name: 'two tasks may have one Idempotency-Key',
@@ -25,20 +25,20 @@ export const MONGODB_BUGS: Bug[] = [
   {
     name: 'the epoch of a guard is ignored',
     file: `${STORE}/tasks.ts`, story: 'media', within: 40,
-    from: '...(epoch !== undefined && { epoch }),',
+    from: ' && (epoch === undefined || task.epoch === epoch)',
     to: '',
   },
   {
     name: 'an outbox is cleared before its deliveries are there',
     file: `${STORE}/tasks.ts`, story: 'media', within: 100,
-    from: '    await deliveries.add(made)\n    const cleared = await tasks.updateOne({ _id: id }, { $set: { outbox: [], sweepAt: null } })\n',
-    to: '    const cleared = await tasks.updateOne({ _id: id }, { $set: { outbox: [], sweepAt: null } })\n    await deliveries.add(made)\n',
+    from: '    await deliveries.add(made)\n    const cleared = await edit(id, () => ({ outbox: [], sweepAt: null }))\n',
+    to: '    const cleared = await edit(id, () => ({ outbox: [], sweepAt: null }))\n    await deliveries.add(made)\n',
   },
   {
     name: 'deliveries that are there already are not told to their lanes again',
     file: `${STORE}/deliveries.ts`, story: 'media', within: 200,
-    from: '        await Promise.all(made.map((delivery) => add(collection, { ...stored(delivery), claimableAt: claimableAt(delivery) })))\n        await lanes.tell(made)\n',
-    to: `        const added = await Promise.all(made.map((delivery) => add(collection, { ...stored(delivery), claimableAt: claimableAt(delivery) })))
+    from: '        await Promise.all(made.map((delivery) => insert({ ...stored(delivery), claimableAt: claimableAt(delivery) })))\n        await lanes.tell(made)\n',
+    to: `        const added = await Promise.all(made.map((delivery) => insert({ ...stored(delivery), claimableAt: claimableAt(delivery) })))
         await lanes.tell(made.filter((_, n) => added[n] === 'added'))\n`,
   },
   {

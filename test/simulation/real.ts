@@ -69,7 +69,7 @@ async function open(url: string): Promise<Pick<Real, 'store' | 'side'>> {
   return { store, side: found }
 }
 
-const WRITES = ['insertOne', 'updateOne', 'replaceOne', 'findOneAndUpdate', 'deleteOne', 'deleteMany', 'updateMany'] as const
+const WRITES = ['bulkWrite', 'insertOne', 'updateOne', 'replaceOne', 'findOneAndUpdate', 'deleteOne', 'deleteMany', 'updateMany'] as const
 
 /** Puts trouble before the driver's writes. One verb is performed at a time, so that all writes meanwhile are those of this one. */
 async function tear<T>(verb: () => Promise<T>, { write, happens }: Tear): Promise<T> {
@@ -93,10 +93,10 @@ async function tear<T>(verb: () => Promise<T>, { write, happens }: Tear): Promis
     return await verb()
   } finally {
     // A verb that fails leaves behind what it did at the same time, and each of those may lead to the next.
-    while (underWay.size > 0) {
+    do {
       await Promise.allSettled(underWay)
       await nextTurn()
-    }
+    } while (underWay.size > 0)
     Object.assign(Collection.prototype, whole)
   }
 }
