@@ -67,10 +67,9 @@ export function openTasks(database: Database, deliveries: Deliveries): Pick<Stor
       const changed = before && change(before)
       if (!changed) return null
       const after = { ...before, ...changed, write: randomUUID() }
-      // One without a `write` is of a time when nobody left one: what is written of a task since changes one of the others.
-      const { write, state, epoch, progress, sweepAt } = before
-      const when = write === undefined ? { write: null, state, epoch, progress, sweepAt } : { write }
-      if ((await swap({ next: after, when })) === 'swapped') {
+      // An older program beside this one, as in a rolling upgrade, leaves `write` as it was; whatever it writes changes one of the others.
+      const { write = null, state, epoch, progress, sweepAt } = before
+      if ((await swap({ next: after, when: { write, state, epoch, progress, sweepAt } })) === 'swapped') {
         keep(after)
         return after
       }
