@@ -74,9 +74,9 @@ async function run(config: Config): Promise<void> {
   })
 
   const leaving = {
-    onTimeout: (afterMs: number) => leave(() => log.error({ afterMs }, 'what hangs is left behind')),
-    onSecondSignal: (signal: string) => leave(() => log.error({ signal }, 'stopping at once')),
-    onSecondError: (err: unknown) => leave(() => log.error({ err }, 'stopping at once because of a second error')),
+    onTimeout: (ms: number) => leave(`Not stopped after ${ms / 1000} s: what hangs is left behind.`),
+    onSecondSignal: (signal: string) => leave(`Stopping at once, by a second ${signal}.`),
+    onSecondError: (error: unknown) => leave(`Stopping at once, because of a second error: ${error instanceof Error ? error.stack : String(error)}`),
   }
   // Where the end itself hangs, only the kernel can still hear a signal.
   process.once('exit', () => (['SIGTERM', 'SIGINT'] as const).forEach((signal) => process.removeAllListeners(signal)))
@@ -122,8 +122,9 @@ async function run(config: Config): Promise<void> {
  * Ends the process with exit code 1, whatever hangs. `process.exit` waits for calls of the operating system in other threads, and one that opens a pipe or asks a
  * server of files may never return; a process that becomes another program leaves them behind. A signal to itself would do nothing where it is the first process of a container.
  */
-function leave(say: () => void): void {
-  say()
+function leave(why: string): void {
+  // Not by the log, which writes in such a thread too.
+  process.stderr.write(`${why}\n`)
   process.execve?.(process.execPath, [process.execPath, '-e', 'process.exit(1)'])
   process.exit(1)
 }

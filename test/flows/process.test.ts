@@ -1,4 +1,4 @@
-/** How the program ends when something in it hangs for good: a pipe that nobody writes to holds a thread, as a server of files that is gone does. */
+/** How the program begins and ends as a process: what it says of itself, and what becomes of it when something hangs for good, as a thread does that opens a pipe or asks a server of files that is gone. */
 import { execFile } from 'node:child_process'
 import { constants } from 'node:fs'
 import { open } from 'node:fs/promises'
@@ -23,9 +23,10 @@ async function openFolder(t: Test): Promise<string> {
 function start(t: Test, folder: string, env: Record<string, string>) {
   const program = launch({ folder, env })
   t.teardown(() => program.kill())
-  const says = (message: string) => eventually(message, async () => (program.log.some((line) => line.includes(`"msg":"${message}"`)) ? true : null))
+  const prints = (text: string) => eventually(text, async () => (program.log.some((line) => line.includes(text)) ? true : null))
+  const says = (message: string) => prints(`"msg":"${message}"`)
   let exit: Exit | null = null
-  return { ...program, says, signal: () => void program.stop().then((seen) => (exit = seen)), exit: () => eventually('the exit', async () => exit) }
+  return { ...program, prints, says, signal: () => void program.stop().then((seen) => (exit = seen)), exit: () => eventually('the exit', async () => exit) }
 }
 
 t.test('a second SIGTERM ends the program though its end hangs, with exit code 1', async (t) => {
@@ -35,7 +36,7 @@ t.test('a second SIGTERM ends the program though its end hangs, with exit code 1
   await program.says('stopping')
   program.signal()
   t.same(await program.exit(), { code: 1, signal: null })
-  await program.says('stopping at once')
+  await program.prints('Stopping at once, by a second SIGTERM.')
 })
 
 t.test('an end that hangs is left after its time, with exit code 1', async (t) => {
@@ -43,7 +44,7 @@ t.test('an end that hangs is left after its time, with exit code 1', async (t) =
   await program.ready
   program.signal()
   t.same(await program.exit(), { code: 1, signal: null })
-  await program.says('what hangs is left behind')
+  await program.prints('Not stopped after 10 s: what hangs is left behind.')
 })
 
 t.test('a second SIGTERM ends the program when all is closed and only a thread hangs, also while it starts', async (t) => {
