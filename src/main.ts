@@ -15,6 +15,11 @@ Settings are environment variables: docs/configuration.md
 /** Nothing of ours logs these; an error of a library might. No wildcards: they cost more than the rest of a line. */
 const REDACTED = ['authorization', 'headers.authorization', 'err.headers.authorization', 'apiKey', 'err.apiKey']
 
+/** How long a connection may do nothing once the program stops, from the end of its last answer; Node adds a second. */
+const IDLE_MS = 1_000
+/** After so many looks, a start that is not ready says so. */
+const MANY_LOOKS = 100
+
 const [argument, ...more] = process.argv.slice(2)
 try {
   if (more.length > 0) throw new ConfigError('The command line', [argument, ...more].join(' '), `one of ${[...ROLES, ...COMMANDS].join(', ')}`)
@@ -103,7 +108,8 @@ async function run(config: Config): Promise<void> {
     await app.ready()
     const url = serves(config.ROLE) ? await listen(app, config) : null
     phase = 'serving'
-    await settledStart(checks, stopping.signal)
+    await settledStart(checks, log, stopping.signal)
+    if (stopping.signal.aborted) return
     const hello = greeting({ url, publicUrl: publicUrl(app), opsUrl: ops.url }, doors.resources, config.DATA_DIR)
     if (process.stdout.isTTY) process.stdout.write(`\n${hello.text}\n`)
     else log.info(hello.facts, 'ready')
@@ -135,9 +141,6 @@ function listen(app: FastifyInstance, { HOST: host, PORT: port }: Config): Promi
   })
 }
 
-/** How long a connection may do nothing once the program stops, from the end of its last answer; Node adds a second. */
-const IDLE_MS = 1_000
-
 /** Not ready (the caller's phase) → normal service for the delay → no more connections → what is in flight gets its time → the rest is cut. Times in ms. */
 async function stop(app: FastifyInstance | null, delayMs: number, patienceMs: number): Promise<void> {
   if (!app) return
@@ -150,10 +153,12 @@ async function stop(app: FastifyInstance | null, delayMs: number, patienceMs: nu
   clearTimeout(cut)
 }
 
-/** The greeting waits until everything declared was seen once, so that the keys it names exist; for a few seconds at most. */
-async function settledStart(checks: () => Promise<Check[]>, stopping: AbortSignal): Promise<void> {
-  for (let tries = 0; tries < 100 && !stopping.aborted; tries++) {
-    if ((await checks()).every(({ ok }) => ok)) return
-    await new Promise((resolve) => setTimeout(resolve, 50))
+/** The greeting waits until /readyz would say so too: everything declared was seen once then, so that the keys it names exist. Says after a few seconds what is missing. */
+async function settledStart(checks: () => Promise<Check[]>, log: Logger, stopping: AbortSignal): Promise<void> {
+  for (let looks = 0; !stopping.aborted; looks++) {
+    const missing = (await checks()).filter(({ ok }) => !ok).map(({ name, detail }) => `${name}: ${detail}`)
+    if (missing.length === 0) return
+    if (looks === MANY_LOOKS) log.warn({ missing }, 'not ready yet')
+    await new Promise((resolve) => setTimeout(resolve, looks < MANY_LOOKS ? 50 : 1_000))
   }
 }

@@ -91,7 +91,10 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
     await reconciler.all()
     if (isStopping || !isLeading) return
     syncedAt ??= clock()
-    log.info({ plans: plans.depth(), keys: keys.depth() }, 'the controller knows everything that is declared')
+    const { ok, detail } = resources.health()
+    const waiting = { plans: plans.depth(), keys: keys.depth() }
+    if (ok) log.info(waiting, 'the controller knows everything that is declared')
+    else log.warn({ ...waiting, detail }, 'the controller begins with what was declared before, since it cannot be read now')
     plans.resume()
     keys.resume()
     if (running.length === 0) running = startAllWorkers()

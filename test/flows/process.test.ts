@@ -1,7 +1,7 @@
 /** How the program begins and ends as a process: what it says of itself, and what becomes of it when something hangs for good, as a thread does that opens a pipe or asks a server of files that is gone. */
 import { execFile } from 'node:child_process'
 import { constants } from 'node:fs'
-import { open } from 'node:fs/promises'
+import { mkdir, open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
@@ -28,6 +28,18 @@ function start(t: Test, folder: string, env: Record<string, string>) {
   let exit: Exit | null = null
   return { ...program, prints, says, signal: () => void program.stop().then((seen) => (exit = seen)), exit: () => eventually('the exit', async () => exit) }
 }
+
+t.test('a program whose folder of manifests is not there is not ready, says so, and is ready once it can be read', async (t) => {
+  const folder = t.testdir()
+  const program = start(t, folder, {})
+  await program.says('not ready yet')
+  t.match(program.log.join('\n'), /"missing":\["resources: the folder of manifests cannot be read \(ENOENT\)"\]/)
+  t.notMatch(program.log.join('\n'), /"msg":"ready"|everything that is declared/)
+  t.equal((await fetch(`${await program.opsUrl}/readyz`)).status, 503)
+  await mkdir(join(folder, 'plans'))
+  const { opsUrl } = await program.ready
+  t.equal((await fetch(`${opsUrl}/readyz`)).status, 200)
+})
 
 t.test('a second SIGTERM ends the program though its end hangs, with exit code 1', async (t) => {
   const program = start(t, await openFolder(t), { PLUGINS: 'hang-at-close.js' })
