@@ -1,4 +1,5 @@
 /** What a person needs once the program is ready: the addresses, where the keys lie, and a request of each product to paste. */
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { embeddedPaths } from '../config.ts'
 import { apiOf, type Api } from '../plans.ts'
@@ -15,7 +16,7 @@ const PASTE: Record<Api, { path: string; body: string }> = {
 /** `url` is where we listen, null for a role that does not; `publicUrl` how the world reaches that. */
 export type Addresses = { url: string | null; publicUrl: string; opsUrl: string }
 
-/** The same as a text for a terminal and as facts for a log. Keys are named where this process writes their Secrets. */
+/** The same as a text for a terminal and as facts for a log. Keys are named whose Secret lies where this process writes it: one whose plan is not active has none. */
 export function greeting({ url, publicUrl, opsUrl }: Addresses, resources: Resources | null, dataDir: string): { text: string; facts: Record<string, unknown> } {
   const keys = resources === null ? [] : keysOf(resources, dataDir)
   const curls = (['coding', 'media'] as const).flatMap((api) => {
@@ -34,12 +35,15 @@ export function greeting({ url, publicUrl, opsUrl }: Addresses, resources: Resou
 function keysOf(resources: Resources, dataDir: string): { name: string; api: Api | null; file: string }[] {
   return resources
     .list('ApiKey')
-    .filter(({ spec }) => spec.secretName !== undefined && spec.state === 'Active')
-    .slice(0, MOST_KEYS_NAMED)
+    .values()
+    .filter(({ spec }) => spec.secretName !== undefined)
     .map((key) => {
       const plan = resources.get({ kind: 'Plan', namespace: key.metadata.namespace, name: key.spec.planRef.name })
       const api = plan?.kind === 'Plan' ? apiOf(plan.spec.product) : null
       const file = join(embeddedPaths(dataDir).secrets, key.metadata.namespace, key.spec.secretName ?? '', 'api-key')
       return { name: `${key.metadata.namespace}/${key.metadata.name}`, api, file }
     })
+    .filter(({ file }) => existsSync(file))
+    .take(MOST_KEYS_NAMED)
+    .toArray()
 }

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { eventually } from './eventually.ts'
-import { launch, type Exit } from './program.ts'
+import { launch, REPOSITORY, type Exit } from './program.ts'
 
 /** A folder with a pipe, and a plugin that reads the pipe: once, and never to the end; or when the program closes, which waits for it. */
 async function openFolder(t: Test): Promise<string> {
@@ -39,6 +39,15 @@ t.test('a program whose folder of manifests is not there is not ready, says so, 
   await mkdir(join(folder, 'plans'))
   const { opsUrl } = await program.ready
   t.equal((await fetch(`${opsUrl}/readyz`)).status, 200)
+})
+
+t.test('the start names the keys that are there, and nothing to try with one that is not', async (t) => {
+  const limits = 'limits: [{ namespaces: ["*"], products: [Coding] }]'
+  const program = start(t, t.testdir({ 'limits.yaml': limits }), { PLAN_LIMITS: 'limits.yaml', RESOURCES_URL: `files:${join(REPOSITORY, 'plans')}` })
+  await program.ready
+  const said = program.log.filter((line) => line.includes('"msg":"ready"')).map((line) => JSON.parse(line))
+  t.match(said, [{ keys: [{ name: 'demo/coding' }], try: [/chat.completions/] }])
+  t.same([said[0].keys.length, said[0].try.length], [1, 1])
 })
 
 t.test('a second SIGTERM ends the program though its end hangs, with exit code 1', async (t) => {
