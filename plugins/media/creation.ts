@@ -36,7 +36,8 @@ export function creationRoutes(app: FastifyInstance): void {
     // The task is accepted: whatever the store does from here on, the client is told so.
     const subscription = await tasks.store.subscription(task.subscription).catch(() => null)
     reply.headers({ location: `${app.prefix}/generations/${task.id}`, ...rateHeaders(subscription, clock()) })
-    if (outcome === 'replayed') return reply.header('idempotency-replayed', 'true').code(200).send(await acceptedRecord(tasks, task, subscription))
+    if (outcome === 'replayed') reply.header('idempotency-replayed', 'true')
+    reply.code(outcome === 'replayed' ? 200 : 202)
     return accepted(tasks, task, subscription, request, reply, () => stopping)
   })
 
@@ -45,10 +46,10 @@ export function creationRoutes(app: FastifyInstance): void {
   })
 }
 
-/** 202 with the record; with `Prefer: wait`, 200 as soon as the task is final, 202 when the time is over first. */
+/** The record at once, under the status that is set; with `Prefer: wait`, 200 as soon as the task is final, 202 when the time is over first. */
 async function accepted(tasks: SubmitDoors, task: Task, subscription: Subscription | null, request: FastifyRequest, reply: FastifyReply, stopping: () => boolean): Promise<FastifyReply> {
   const seconds = preferredWait(request.headers.prefer)
-  if (seconds === null) return reply.code(202).send(await acceptedRecord(tasks, task, subscription))
+  if (seconds === null) return reply.send(await acceptedRecord(tasks, task, subscription))
   const patience = { ms: seconds * 1000, gone: () => stopping() || reply.raw.destroyed, pause }
   const { task: later, final } = await untilFinal(tasks, task, patience).catch(() => ({ task, final: false }))
   return reply

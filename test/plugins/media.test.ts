@@ -256,6 +256,21 @@ t.test('Prefer: wait holds the answer until the task is final', async (t) => {
   studio.engine.release()
 })
 
+t.test('Prefer: wait holds the answer to a request that is sent again as well', async (t) => {
+  const studio = await openStudio(t)
+  studio.engine.next('hang')
+  const again = (prefer?: string) => studio.create({}, { 'idempotency-key': 'k', ...(prefer === undefined ? {} : { prefer }) })
+  const { id } = (await again()).json()
+  const seen = ({ statusCode, headers, json }: Awaited<ReturnType<typeof again>>) => [statusCode, headers['idempotency-replayed'], headers['preference-applied'], json().id]
+  t.same(seen(await again()), [200, 'true', undefined, id])
+  t.same(seen(await again('wait=0')), [202, 'true', 'wait=0', id], 'the time is over first')
+  const waiting = again('wait=30')
+  await studio.engine.begun(1)
+  studio.engine.release()
+  const ended = await waiting
+  t.same([...seen(ended), ended.json().status], [200, 'true', 'wait=30', id, 'completed'])
+})
+
 t.test('the plan queues so many open tasks and no more, and its rate is told', async (t) => {
   const studio = await openStudio(t, { media: { maxQueuedTasks: 2 }, requestsPerMinute: 60, loops: false })
   const first = await studio.create()
