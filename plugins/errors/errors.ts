@@ -85,7 +85,11 @@ async function errors(app: FastifyInstance): Promise<void> {
     for (const name of [method].flat()) routes.push({ pattern, method: name })
   })
 
-  app.setErrorHandler(async (error, request, reply) => answerEarliest(failureOf(error), request, reply, isProblem(request)))
+  app.setErrorHandler(async (error, request, reply) => {
+    const failure = failureOf(error)
+    if (request.is404 && OF_BODIES.includes(failure.code)) return answer(unrouted(request), request, reply, false)
+    return answerEarliest(failure, request, reply, isProblem(request))
+  })
   app.setNotFoundHandler(async (request, reply) => answer(unrouted(request), request, reply, false))
 
   function own(scope: FastifyInstance, { api, problem = false }: Form): void {

@@ -233,10 +233,15 @@ t.test('only pages of our own may call, and on loopback only under a name of loo
 
 t.test('there are no sessions to open or to delete, no batches, and nothing but JSON of a bounded size', async (t) => {
   const endpoint = await openEndpoint(t, { loops: false })
-  for (const method of ['GET', 'DELETE']) {
-    const answer = await fetch(endpoint.url, { method, headers: bearer(endpoint.raw) })
-    t.same([answer.status, answer.headers.get('allow')], [405, 'POST'])
+  for (const method of ['GET', 'DELETE', 'OPTIONS', 'PUT']) {
+    for (const headers of [{}, { 'content-type': 'application/json' }, { 'content-type': 'text/plain' }]) {
+      const answer = await fetch(endpoint.url, { method, headers: { ...bearer(endpoint.raw), ...headers } })
+      t.same([answer.status, answer.headers.get('allow')], [405, 'POST'], `${method} ${JSON.stringify(headers)}`)
+      t.match(await answer.json(), { error: { code: 'method_not_allowed' } })
+    }
   }
+  const full = await fetch(endpoint.url, { method: 'DELETE', headers: { ...bearer(endpoint.raw), 'content-type': 'application/json' }, body: '{' })
+  t.equal(full.status, 405)
   const list = { jsonrpc: '2.0', id: 1, method: 'tools/list' }
   const rows: [unknown, Record<string, string>, number, string][] = [
     [[list, list], {}, 400, 'invalid_request'],
