@@ -1,6 +1,6 @@
 /**
  * `POST /mcp`: the Media API's verbs as tools of the Model Context Protocol, over Streamable HTTP without sessions (`docs/mcp.md`). Revision 2026-07-28 is served, and
- * those of 2025 that have a handshake. The key is checked by `auth`; Origin and Host are checked here, because the SDK looks at none of them.
+ * the earlier ones, which have a handshake. The key is checked by `auth`; Origin and Host are checked here, because the SDK looks at none of them.
  */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'

@@ -34,7 +34,7 @@ async function openEndpoint(t: Test, options: StudioOptions = {}): Promise<Endpo
   }
 }
 
-type Message = { id?: number; result?: CallToolResult; error?: { code: number } }
+type Message = { id?: number; result?: CallToolResult; error?: { code: number; message: string } }
 
 /** The message of an answer that came as JSON, or as the one event of a stream. */
 async function message(response: Response): Promise<Message> {
@@ -99,6 +99,45 @@ t.test('tools say what they take, what they answer and what they do', async (t) 
     t.match(annotations, { title, readOnlyHint: reads, openWorldHint: !reads, ...(reads ? {} : { destructiveHint: false, idempotentHint: false }) })
   }
 })
+
+t.test('what is wrong with a message is an error of JSON-RPC, as docs/mcp.md lists them; and so does it list the revisions that are served', async (t) => {
+  const endpoint = await openEndpoint(t, { loops: false })
+  const manual = readFileSync(join(import.meta.dirname, '../../docs/mcp.md'), 'utf8')
+  const rows = [...manual.matchAll(/^\| .* \| (\d{3}) \| (-\d+) \|$/gm)].map(([, status, code]) => `${status} ${code}`)
+  const list = { jsonrpc: '2.0', id: 1, method: 'tools/list' }
+  const unknownTool = { ...list, method: 'tools/call', params: { name: 'nope' } }
+  const modern = (message: object, revision = '2026-07-28') => {
+    const named = { 'io.modelcontextprotocol/protocolVersion': revision, 'io.modelcontextprotocol/clientInfo': { name: 'raw', version: '1' }, 'io.modelcontextprotocol/clientCapabilities': {} }
+    const { params = {} } = message as { params?: object }
+    return { ...message, params: { ...params, _meta: named } }
+  }
+  const says = (method: string, more = {}) => ({ 'mcp-protocol-version': '2026-07-28', 'mcp-method': method, ...more })
+  const cases: [unknown, Record<string, string>, string][] = [
+    [{ ...list, id: null }, {}, '400 -32600'],
+    [{ jsonrpc: '2.0' }, {}, '400 -32600'],
+    [list, { 'mcp-protocol-version': '1999-01-01' }, '400 -32000'],
+    [modern(list, '2099-01-01'), says('tools/list', { 'mcp-protocol-version': '2099-01-01' }), '400 -32022'],
+    [modern(list), {}, '400 -32020'],
+    [list, { accept: 'application/json' }, '406 -32000'],
+    [{ ...list, method: 'nope' }, {}, '200 -32601'],
+    [modern({ ...list, method: 'nope' }), says('nope'), '404 -32601'],
+    [unknownTool, {}, '200 -32602'],
+    [modern(unknownTool), says('tools/call', { 'mcp-name': 'nope' }), '200 -32602'],
+  ]
+  for (const [body, headers, expected] of cases) {
+    const answer = await endpoint.rpc(body, headers)
+    t.equal(`${answer.status} ${(await message(answer)).error?.code}`, expected)
+  }
+  t.same(new Set(rows), new Set(cases.map(([, , expected]) => expected)))
+
+  const refusal = await message(await endpoint.rpc(list, { 'mcp-protocol-version': '1999-01-01' }))
+  const discovered = await message(await endpoint.rpc(modern({ ...list, method: 'server/discover' }), says('server/discover')))
+  const { supportedVersions } = discovered.result as unknown as { supportedVersions: string[] }
+  const [, revisions = ''] = /^The protocol revisions (.*) are served/m.exec(manual) ?? []
+  t.same(datesIn(revisions), [...supportedVersions, ...datesIn(/supported versions: (.*)\)/.exec(refusal.error?.message ?? '')?.[1] ?? '')])
+})
+
+const datesIn = (text: string): string[] => text.match(/\d{4}-\d\d-\d\d/g) ?? []
 
 t.test('the key decides before anything of the protocol is read', async (t) => {
   const endpoint = await openEndpoint(t, { loops: false })
