@@ -1,5 +1,5 @@
 /** Opens the doors that a role needs, and no others. */
-import { mkdir, readFile, realpath } from 'node:fs/promises'
+import { readFile, realpath } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Registry } from 'prom-client'
@@ -12,6 +12,7 @@ import { parsePlanLimits, type PlanLimits } from '../plan-limits.ts'
 import { openResources, type Resources } from '../resources/resources.ts'
 import { openStore, type Store } from '../store/store.ts'
 import { openUpstreams, type Upstreams } from '../upstream/upstreams.ts'
+import { makeDataFolder } from './data-folder.ts'
 import { lock } from './lock.ts'
 import { countRetries, countRings, observed } from './observed.ts'
 import { openSealingKeys } from './sealing.ts'
@@ -46,7 +47,6 @@ type Closable = { close(): Promise<void> }
 
 /** Opens every door of the role. One that is away is tried again by `open` until the start is given up; nonsense throws at once. */
 export async function openDoors(surroundings: Surroundings, open: Opener): Promise<Doors> {
-  const { config } = surroundings
   const opened: Closable[] = []
   const keep = <T extends Closable>(door: T): T => {
     opened.unshift(door)
@@ -56,7 +56,7 @@ export async function openDoors(surroundings: Surroundings, open: Opener): Promi
     for (const door of opened.splice(0)) await door.close()
   }
   try {
-    await lockData(config, keep)
+    await lockData(surroundings, keep)
     return { ...(await openAll(surroundings, open, keep)), close }
   } catch (error) {
     await close()
@@ -87,14 +87,12 @@ async function openAll({ config, log, registry, lost }: Surroundings, open: Open
 }
 
 /** What of the data folder this process writes must be its own. A role that writes nothing there needs no such folder. */
-async function lockData(config: Config, keep: (door: Closable) => void): Promise<void> {
+async function lockData({ config, log }: Surroundings, keep: (door: Closable) => void): Promise<void> {
   const { ROLE, DATA_DIR, FILES_URL } = config
   const isEmbedded = !isDistributed(config)
   const writesSecrets = needs(ROLE, 'resources') && config.RESOURCES_URL.startsWith('files:')
   if (!isEmbedded && !writesSecrets && !(needs(ROLE, 'files') && FILES_URL.startsWith('disk:'))) return
-  await mkdir(DATA_DIR, { recursive: true, mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
-    throw new ConfigError('DATA_DIR', DATA_DIR, `a folder that can be made and written (${error.code})`)
-  })
+  await makeDataFolder(DATA_DIR, log)
   keep(await lock(join(DATA_DIR, 'lock'), 'DATA_DIR', DATA_DIR))
 }
 

@@ -1,12 +1,13 @@
 /** How the program begins and ends as a process: what it says of itself, and what becomes of it when something hangs for good, as a thread does that opens a pipe or asks a server of files that is gone. */
 import { execFile } from 'node:child_process'
 import { constants } from 'node:fs'
-import { mkdir, open } from 'node:fs/promises'
+import { chmod, mkdir, open, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { eventually } from './eventually.ts'
-import { launch, REPOSITORY, type Exit } from './program.ts'
+import { launch, PROGRAM, REPOSITORY, type Exit } from './program.ts'
+import { run } from './run.ts'
 
 /** A folder with a pipe, and a plugin that reads the pipe: once, and never to the end; or when the program closes, which waits for it. */
 async function openFolder(t: Test): Promise<string> {
@@ -39,6 +40,23 @@ t.test('a program whose folder of manifests is not there is not ready, says so, 
   await mkdir(join(folder, 'plans'))
   const { opsUrl } = await program.ready
   t.equal((await fetch(`${opsUrl}/readyz`)).status, 200)
+})
+
+t.test('a data folder that is open to others is closed to them at the start', async (t) => {
+  const folder = t.testdir({ plans: {}, data: {} })
+  await chmod(join(folder, 'data'), 0o755)
+  const program = start(t, folder, {})
+  await program.ready
+  t.equal((await stat(join(folder, 'data'))).mode & 0o7777, 0o700)
+})
+
+t.test('a data folder that cannot be made is refused with a sentence', async (t) => {
+  const folder = t.testdir({ plans: {}, file: '' })
+  for (const [path, code] of [['/proc/x', 'ENOENT'], ['/proc/x/y', 'ENOENT'], [join(folder, 'file'), 'EEXIST'], [join(folder, 'file/x'), 'ENOTDIR']] as const) {
+    const refused = await run(process.execPath, [PROGRAM], { cwd: folder, env: { PORT: '0', OPS_PORT: '0', DATA_DIR: path } })
+    t.equal(refused.code, 1)
+    t.equal(refused.stderr, `DATA_DIR was "${path}"; it may be a folder that can be made and written (${code}).\n`)
+  }
 })
 
 t.test('the start names the keys that are there, and nothing to try with one that is not', async (t) => {
