@@ -76,8 +76,8 @@ export type Store = Declarations & TaskStore & {
 
 export type StoreOptions = ChangeOptions & {
   /**
-   * Opens an SQLite file that is there and changes nothing: it is neither made nor brought up to date, and may be a copy that cannot be
-   * written. MongoDB is opened as ever.
+   * Opens a store that is there and changes nothing: it is neither made nor brought up to date, and may be a copy, or be reached by a user,
+   * that cannot write.
    */
   readOnly?: boolean
 }

@@ -161,4 +161,7 @@ t.test('wrong credentials, and a user who may only read, are refused in a senten
   await t.rejects(openStore(`${none}trouble`), { message: unheard })
   await t.rejects(openStore(`${server.readOnlyUrl}trouble?authSource=admin`), { message: unheard })
   await t.rejects(openStore(`${server.readOnlyUrl}nothing-there-yet?authSource=admin`), { message: unheard })
+  const reader = await openStore(`${server.readOnlyUrl}trouble?authSource=admin`, { readOnly: true })
+  t.same(await reader.subscriptionsWith('plan', '', 10), [], 'who only reads needs no more')
+  await reader.close()
 })

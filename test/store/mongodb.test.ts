@@ -39,6 +39,26 @@ t.test('a program opens what another is opening, and what is there already', asy
   t.same(await db.collection('meta').find().toArray(), [{ _id: 'schema', version: 1 }])
 })
 
+t.test('who only reads a store makes none where there is none, and upgrades none', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { url, db } = await emptyDatabase(t, server)
+  await t.rejects(openStore(url, { readOnly: true }), { message: /^There is no store at .*: STORE_URL names another server or database\.$/ })
+  t.same(await db.collections(), [])
+  const store = await openStore(url)
+  await store.change(ID, plan(), T0)
+  await store.close()
+  const reader = await openStore(url, { readOnly: true })
+  t.match(await reader.subscription(ID), { id: ID })
+  await reader.close()
+  const meta = db.collection<{ _id: string; version: number }>('meta')
+  await meta.updateOne({ _id: 'schema' }, { $set: { version: 0 } })
+  await t.rejects(openStore(url, { readOnly: true }), { message: /has the older schema 0: start this Tollgate on it once/ })
+  await meta.updateOne({ _id: 'schema' }, { $set: { version: 99 } })
+  await t.rejects(openStore(url, { readOnly: true }), { message: /has schema 99 and this Tollgate knows none newer/ })
+  t.same((await meta.findOne({ _id: 'schema' }))?.version, 99)
+})
+
 t.test('a newer schema is refused, and left as it is', async (t) => {
   const server = await mongodb(t)
   if (!server) return

@@ -3,8 +3,8 @@
  * for again. Needs nothing that a single server has not: no transaction, no change stream.
  */
 import type { MongoClient } from 'mongodb'
-import { openChanges, type ChangeOptions } from '../changes.ts'
-import type { Store } from '../store.ts'
+import { openChanges } from '../changes.ts'
+import type { Store, StoreOptions } from '../store.ts'
 import { claimIndexes, openClaims } from './claims.ts'
 import { clientOf, serve } from './database.ts'
 import { openDeclarations } from './declarations.ts'
@@ -14,7 +14,7 @@ import { makeIndexes, type Indexes } from './indexes.ts'
 import { keyIndexes, openKeys } from './keys.ts'
 import { laneIndexes, openLanes } from './lanes.ts'
 import { openProcesses } from './processes.ts'
-import { bringUpToDate, type Upgrade } from './schema.ts'
+import { assertUpToDate, bringUpToDate, type Upgrade } from './schema.ts'
 import { openSubscriptions, subscriptionIndexes } from './subscriptions.ts'
 import { openTaskLists, taskListIndexes } from './task-lists.ts'
 import { openTasks, taskIndexes } from './tasks.ts'
@@ -36,8 +36,8 @@ const DATABASE = 'tollgate'
  * Opens the database that `url` names, `tollgate` if it names none, and brings it up to date. Throws `Unavailable` if the server cannot be
  * reached now, and an Error with a sentence for what trying again does not mend.
  */
-export async function openMongodb(url: string, options: ChangeOptions = {}, upgrades = UPGRADES): Promise<Store> {
-  const { client, name } = await prepare(url, upgrades)
+export async function openMongodb(url: string, options: StoreOptions = {}, upgrades = UPGRADES): Promise<Store> {
+  const { client, name } = await prepare(url, upgrades, options.readOnly ?? false)
   const database = serve(client, name)
   const subscriptions = openSubscriptions(database)
   const lanes = openLanes(database)
@@ -60,7 +60,7 @@ export async function openMongodb(url: string, options: ChangeOptions = {}, upgr
   }
 }
 
-async function prepare(url: string, upgrades: readonly Upgrade[]): Promise<{ client: MongoClient; name: string }> {
+async function prepare(url: string, upgrades: readonly Upgrade[], readOnly: boolean): Promise<{ client: MongoClient; name: string }> {
   const name = databaseOf(url)
   const setup = make(url, name, 'upgrade')
   const client = make(url, name, 'request')
@@ -68,8 +68,11 @@ async function prepare(url: string, upgrades: readonly Upgrade[]): Promise<{ cli
   // A client whose first connection failed is of no use any more, also when the server is there later: the next try makes new ones.
   try {
     await setup.connect()
-    await bringUpToDate(setup.db(name), upgrades, place)
-    await makeIndexes(setup.db(name), INDEXES)
+    if (readOnly) await assertUpToDate(setup.db(name), upgrades, place)
+    else {
+      await bringUpToDate(setup.db(name), upgrades, place)
+      await makeIndexes(setup.db(name), INDEXES)
+    }
     await client.connect()
   } catch (error) {
     await client.close().catch(() => {})

@@ -21,18 +21,30 @@ export async function bringUpToDate(db: Db, upgrades: readonly Upgrade[], place:
   const meta = db.collection<Meta>('meta')
   const newest = FIRST + upgrades.length
   const version = await versionOf(meta, newest)
-  if (version > newest) {
-    throw new Error(
-      `The store ${place} has schema ${version} and this Tollgate knows none newer than ${newest}: ` +
-        'start the newer Tollgate, or bring back a backup from before its upgrade.',
-    )
-  }
+  refuseNewer(version, newest, place)
   // Changes nothing, and tells at the start what else the first request would: whether we may write.
   await meta.updateOne({ _id: 'schema' }, { $max: { version } })
   for (let from = version; from < newest; from++) {
     await upgrades[from - FIRST]?.(db)
     await meta.updateOne({ _id: 'schema', version: { $lt: from + 1 } }, { $set: { version: from + 1 } })
   }
+}
+
+/** Throws an Error with a sentence for the operator unless the store is there and has just this schema. Changes nothing. */
+export async function assertUpToDate(db: Db, upgrades: readonly Upgrade[], place: string): Promise<void> {
+  const newest = FIRST + upgrades.length
+  const known = await db.collection<Meta>('meta').findOne({ _id: 'schema' })
+  if (!known) throw new Error(`There is no store at ${place}: STORE_URL names another server or database.`)
+  refuseNewer(known.version, newest, place)
+  if (known.version < newest) throw new Error(`The store ${place} has the older schema ${known.version}: start this Tollgate on it once, which brings it up to date.`)
+}
+
+function refuseNewer(version: number, newest: number, place: string): void {
+  if (version <= newest) return
+  throw new Error(
+    `The store ${place} has schema ${version} and this Tollgate knows none newer than ${newest}: ` +
+      'start the newer Tollgate, or bring back a backup from before its upgrade.',
+  )
 }
 
 /** An empty store has the newest schema. It is written down before anything else is, by one of those who find it so. */
