@@ -1,10 +1,13 @@
 /** Group commit across many things: what many ask for at once goes to a server in one command. */
+import { Unavailable } from './errors.ts'
 
 /** What became of one that was asked for: its answer, or why it has none. */
 export type Told<Answer> = { answer: Answer } | { failure: unknown }
 
 /** One kind of command. */
 export type Kind<Asked, Answer> = {
+  /** Whose it is, for `Unavailable`. */
+  door: string
   /** Sends one command for all that are given, and tells of each in their order. What it throws is the failure of each. */
   send(asked: Asked[]): Promise<Told<Answer>[]>
   /** What the command would name twice if two of the same id were in it. */
@@ -15,17 +18,25 @@ export type Kind<Asked, Answer> = {
   most: number
   /** About how many bytes it adds to the command; none counts when absent. */
   weigh?(asked: Asked): number
+  /** How long one command is waited for; 15 s when absent. */
+  longestMs?: number
 }
 
 type Waiting<Asked, Answer> = { asked: Asked; resolve(answer: Answer): void; reject(failure: unknown): void }
 
+/**
+ * Longer than any limit of the clients below. MongoDB's driver (7.9) waits for ever when it writes to a connection that the server has ended and that is not closed
+ * yet: the others of its kind must not wait with it.
+ */
+const LONGEST_MS = 15_000
 /** A command holds this much, or one that is larger: what takes long to write keeps the others of its kind waiting. */
 const MOST_BYTES = 2 * 1024 * 1024
 
 /**
  * Sends what is asked for in commands of a kind, one at a time. Who asks while none is under way is sent with all others of the same turn of the event loop; who asks
  * during one waits for its end, together with all who do. So nobody is told of what was read before they asked, and who is alone is not delayed. What a command throws is told to
- * those whom it had no room for as well, though nothing was sent for them: nobody waits for more than one command before their own.
+ * those whom it had no room for as well, though nothing was sent for them: nobody waits for more than one command before their own. One that does not end in time is
+ * `Unavailable`, and the next goes.
  */
 export function together<Asked, Answer>(kind: Kind<Asked, Answer>): (asked: Asked) => Promise<Answer> {
   let waiting: Waiting<Asked, Answer>[] = []
@@ -41,7 +52,7 @@ export function together<Asked, Answer>(kind: Kind<Asked, Answer>): (asked: Aske
     const { batch, rest } = next(waiting, kind)
     waiting = [...rest]
     try {
-      answer(batch, await kind.send(batch.map(({ asked }) => asked)))
+      answer(batch, await inTime(kind, kind.send(batch.map(({ asked }) => asked))))
     } catch (error) {
       const failed = new Set([...batch, ...rest])
       waiting = waiting.filter((one) => !failed.has(one))
@@ -56,6 +67,16 @@ export function together<Asked, Answer>(kind: Kind<Asked, Answer>): (asked: Aske
       waiting.push({ asked, resolve, reject })
       if (!isBusy) begin()
     })
+}
+
+async function inTime<T>({ door, longestMs = LONGEST_MS }: { door: string; longestMs?: number }, command: Promise<T>): Promise<T> {
+  const late = Promise.withResolvers<never>()
+  const timer = setTimeout(() => late.reject(new Unavailable(door, new Error(`no answer within ${longestMs} ms`))), longestMs).unref()
+  try {
+    return await Promise.race([command, late.promise])
+  } finally {
+    clearTimeout(timer)
+  }
 }
 
 function answer<Asked, Answer>(batch: Waiting<Asked, Answer>[], told: Told<Answer>[]): void {

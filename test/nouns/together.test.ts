@@ -9,6 +9,7 @@ type Sent = { ids: string[]; told: PromiseWithResolvers<Told<string>[]> }
 function commands(kind: Partial<Kind<Asked, string>> = {}) {
   const sent: Sent[] = []
   const ask = together<Asked, string>({
+    door: 'store',
     send(asked) {
       const told = Promise.withResolvers<Told<string>[]>()
       sent.push({ ids: asked.map(({ id }) => id), told })
@@ -76,4 +77,17 @@ t.test('a failure of one is told to that one; a failure of the command to all of
   await nextTurn()
   sent[3]?.told.resolve([])
   await t.rejects(forgotten, TypeError)
+})
+
+t.test('a command that never ends is unavailable, and keeps nobody else of its kind', async (t) => {
+  const { sent, ask } = commands({ longestMs: 1, most: 1 })
+  const told = Promise.allSettled([ask('a'), ask('b')])
+  let isTold = false
+  void told.then(() => (isTold = true))
+  while (!isTold) await nextTurn()
+  const failed = { status: 'rejected', reason: { name: 'Unavailable', door: 'store', cause: { message: 'no answer within 1 ms' } } }
+  t.match(await told, [failed, failed])
+  ask('c').catch(() => {})
+  await nextTurn()
+  t.same(sent.map(({ ids }) => ids), [['a'], ['c']])
 })

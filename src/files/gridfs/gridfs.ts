@@ -81,6 +81,7 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
 
   // Where one fails, all of its command look at what became of them.
   const insert = together<FileDocument, void>({
+    door: 'files',
     async send(documents) {
       await files.insertMany(documents, { ordered: false })
       return documents.map(() => ({ answer: undefined }))

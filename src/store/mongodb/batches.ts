@@ -19,6 +19,7 @@ const MOST_WRITTEN = 32
 /** Reads by a member that is unique among the documents; answers null where none has the value. Readers of one value share a document, which none of them may change. */
 export function readsTogether<D extends Document>(collection: Collection<D>, member: string): (value: string) => Promise<D | null> {
   return together<string, D | null>({
+    door: 'store',
     async send(values) {
       const all = (await collection.find({ [member]: { $in: [...new Set(values)] } } as Filter<D>).toArray()) as D[]
       const found = new Map(all.map((document) => [document[member] as string, document]))
@@ -36,6 +37,7 @@ export function readsTogether<D extends Document>(collection: Collection<D>, mem
  */
 export function insertsTogether<D extends Written>(collection: Collection<D>, nameOf: (document: D) => string, weigh: (document: D) => number): (document: D) => Promise<'added' | 'taken'> {
   return together<D, 'added' | 'taken'>({
+    door: 'store',
     async send(documents) {
       const sorted = inOrder(documents, nameOf)
       const { failed } = await writeAll(collection, sorted.map((document) => ({ insertOne: { document } }) as AnyBulkWriteOperation<D>))
@@ -57,6 +59,7 @@ function outcomeOf(failure: Failed | undefined): Told<'added' | 'taken'> {
 /** Compare-and-set of whole documents. `lost`: the document was not as it should have been, or not there, and nothing happened. */
 export function swapsTogether<D extends Written>(collection: Collection<D>, weigh: (document: D) => number): (swap: Swap<D>) => Promise<'swapped' | 'lost'> {
   return together<Swap<D>, 'swapped' | 'lost'>({
+    door: 'store',
     async send(swaps) {
       const sorted = inOrder(swaps, ({ next }) => next._id)
       const written = await writeAll(collection, sorted.map(({ next, when }) => ({ replaceOne: { filter: { _id: next._id, ...when } as Filter<D>, replacement: next } })))

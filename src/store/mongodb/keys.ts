@@ -54,6 +54,7 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
   const keyOf = readsTogether(keys, 'hash')
   // Thousands of keys that are looked at after a start would cost the server as many commands.
   const versionsOf = together<string, KeyVersion[]>({
+    door: 'store',
     async send(keyIds) {
       const found = await list(keys.find({ keyId: { $in: [...new Set(keyIds)] } }).sort({ keyId: 1, revision: -1 }).toArray())
       const versions = Map.groupBy(found, ({ keyId }) => keyId)

@@ -44,6 +44,7 @@ export function openSubscriptions(database: Database): { side: Side; verbs: Pick
   const insert = insertsTogether(subscriptions, ({ _id }) => _id, weigh)
   const swap = swapsTogether(subscriptions, weigh)
   const read = together<Asked, Answer>({
+    door: 'store',
     async send(asked) {
       const found = new Map((await findAll(asked)).map((one) => [one._id, one]))
       const records = new Map([...found].map(([id, one]) => [id, 'unchanged' in one ? 'unchanged' : nounOf<Subscription>(one)] as const))
