@@ -1,4 +1,5 @@
 /** Group commit across many things: what many ask for at once goes to a server in one command. */
+import { clearTimeout, setTimeout as startTimer } from 'node:timers'
 import { Unavailable } from './errors.ts'
 
 /** What became of one that was asked for: its answer, or why it has none. */
@@ -52,7 +53,7 @@ export function together<Asked, Answer>(kind: Kind<Asked, Answer>): (asked: Aske
     const { batch, rest } = next(waiting, kind)
     waiting = [...rest]
     try {
-      answer(batch, await inTime(kind, kind.send(batch.map(({ asked }) => asked))))
+      answer(batch, await inTime(kind.door, kind.longestMs ?? LONGEST_MS, kind.send(batch.map(({ asked }) => asked))))
     } catch (error) {
       const failed = new Set([...batch, ...rest])
       waiting = waiting.filter((one) => !failed.has(one))
@@ -69,11 +70,12 @@ export function together<Asked, Answer>(kind: Kind<Asked, Answer>): (asked: Aske
     })
 }
 
-async function inTime<T>({ door, longestMs = LONGEST_MS }: { door: string; longestMs?: number }, command: Promise<T>): Promise<T> {
+/** What `work` comes to; `Unavailable` when that takes longer, whatever it comes to later. */
+export async function inTime<T>(door: string, longestMs: number, work: Promise<T>, after = startTimer): Promise<T> {
   const late = Promise.withResolvers<never>()
-  const timer = setTimeout(() => late.reject(new Unavailable(door, new Error(`no answer within ${longestMs} ms`))), longestMs).unref()
+  const timer = after(() => late.reject(new Unavailable(door, new Error(`no answer within ${longestMs} ms`))), longestMs).unref()
   try {
-    return await Promise.race([command, late.promise])
+    return await Promise.race([work, late.promise])
   } finally {
     clearTimeout(timer)
   }

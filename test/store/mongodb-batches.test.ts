@@ -1,9 +1,10 @@
 /** Many documents in one command: each asker learns exactly what became of their own, or that it cannot be known. */
 import { randomUUID } from 'node:crypto'
-import { Collection, MongoNetworkError, type MongoBulkWriteError, type AnyBulkWriteOperation, type Document } from 'mongodb'
+import { Collection, MongoClient, MongoNetworkError, type MongoBulkWriteError, type AnyBulkWriteOperation, type Document } from 'mongodb'
 import t, { type Test } from 'tap'
 import { Unavailable } from '../../src/errors.ts'
 import { insertsTogether, readsTogether, swapsTogether, type Swap } from '../../src/store/mongodb/batches.ts'
+import { serve } from '../../src/store/mongodb/database.ts'
 import { openStore } from '../../src/store/store.ts'
 import type { Subscription } from '../../src/subscription/subscription.ts'
 import { hold, mediaPlan, T0, task, taskId } from '../contracts/store/acme.ts'
@@ -169,4 +170,17 @@ t.test('records of several plans share a command; large ones go a few at a time'
   t.same(commands.reduce((sum, count) => sum + count, 0), 12)
   t.ok(Math.max(...commands) <= 5, `${commands.join(', ')} at once`)
   for (const record of await Promise.all(ids.map((id) => store.subscription(id)))) t.equal(Object.keys(record?.media?.holds ?? {}).length, 1901)
+})
+
+t.test('a verb that the driver never ends is unavailable, and does not keep the store from closing', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const client = await new MongoClient(server).connect()
+  const database = serve(client, 'nothing', 1)
+  const told = database.ask(() => new Promise(() => {})).catch((error: unknown) => error)
+  let isTold = false
+  void told.then(() => (isTold = true))
+  while (!isTold) await new Promise((resolve) => setImmediate(resolve))
+  t.match(await told, { name: 'Unavailable', cause: { message: 'no answer within 1 ms' } })
+  await database.close()
 })

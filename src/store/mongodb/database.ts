@@ -4,6 +4,7 @@
  */
 import { MongoClient, MongoServerError, type Collection, type Document, type MongoClientOptions } from 'mongodb'
 import { Unavailable } from '../../errors.ts'
+import { inTime } from '../../together.ts'
 import { DUPLICATE, outward } from './failures.ts'
 
 /** A noun under its id: `_id` is its `id`. */
@@ -19,6 +20,8 @@ export type Database = {
   close(): Promise<void>
 }
 
+/** Longest that a verb takes, whatever its steps wait for: see `together.ts` for what the driver never ends. */
+const LONGEST_MS = 60_000
 /** Longest that one step of a verb waits: for a server, for a connection to it, for its answer. */
 const SELECTION_MS = 3000
 const STEP_MS = 5000
@@ -55,15 +58,15 @@ export function clientOf(url: string, patience: 'upgrade' | 'request'): MongoCli
   })
 }
 
-/** Serves one database over a client that is connected. */
-export function serve(client: MongoClient, name: string): Database {
+/** Serves one database over a client that is connected. A verb that takes longer than `longestMs` is `Unavailable`. */
+export function serve(client: MongoClient, name: string, longestMs = LONGEST_MS): Database {
   const db = client.db(name)
   const underWay = new Set<Promise<unknown>>()
   let closed: Promise<void> | undefined
 
   async function ask<T>(work: () => Promise<T>): Promise<T> {
     if (closed) throw new Unavailable('store', new Error('the store is closed'))
-    const answer = work()
+    const answer = inTime('store', longestMs, work())
     underWay.add(answer)
     try {
       return await answer
