@@ -19,17 +19,17 @@ export type Kind<Asked, Answer> = {
   most: number
   /** About how many bytes it adds to the command; none counts when absent. */
   weigh?(asked: Asked): number
-  /** How long one command is waited for; 15 s when absent. */
+  /** How long one command is waited for; 8 s when absent. */
   longestMs?: number
 }
 
 type Waiting<Asked, Answer> = { asked: Asked; resolve(answer: Answer): void; reject(failure: unknown): void }
 
 /**
- * Longer than any limit of the clients below. MongoDB's driver (7.9) waits for ever when it writes to a connection that the server has ended and that is not closed
+ * Longer than a server is looked for (3 s) and then given to answer (5 s). MongoDB's driver (7.9) waits for ever when it writes to a connection that the server has ended and that is not closed
  * yet: the others of its kind must not wait with it.
  */
-const LONGEST_MS = 15_000
+const LONGEST_MS = 8_000
 /** A command holds this much, or one that is larger: what takes long to write keeps the others of its kind waiting. */
 const MOST_BYTES = 2 * 1024 * 1024
 
