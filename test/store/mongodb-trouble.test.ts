@@ -1,6 +1,6 @@
 /** A MongoDB server that is killed, frozen, and refuses us. */
 import { once } from 'node:events'
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { connect, createServer, Socket, type AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { Unavailable } from '../../src/errors.ts'
 import { openStore, type Store } from '../../src/store/store.ts'
@@ -107,6 +107,45 @@ t.test('a frozen server costs a bounded wait, is unavailable, and serves again o
   t.ok(Object.keys(coding?.reservations ?? {}).length <= 301)
   const again = await insist(() => store.createTask(task(1000)))
   t.match(again.task, { id: taskId(1000), state: 'pending' })
+})
+
+t.test('what is asked in the very turn in which the server ends its connections is answered or unavailable, and waits for no event that never comes', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { url } = await emptyDatabase(t, server)
+  const near = new Set<Socket>()
+  const proxy = createServer((socket) => {
+    near.add(socket)
+    const far = connect(Number(new URL(url).port), '127.0.0.1')
+    socket.on('error', () => {}).pipe(far.on('error', () => {})).pipe(socket)
+    socket.on('close', () => near.delete(socket))
+  })
+  await once(proxy.listen(0, '127.0.0.1'), 'listening')
+  const { port } = proxy.address() as AddressInfo
+  const ended = new URL(url)
+  ended.port = String(port)
+  const store = await openStore(ended.href)
+  t.teardown(async () => {
+    await store.close()
+    for (const socket of near) socket.destroy()
+    await new Promise((resolve) => proxy.close(resolve))
+  })
+  await store.beat('i', 1)
+
+  const asked: Promise<unknown>[] = []
+  const { destroy } = Socket.prototype
+  t.teardown(() => Object.assign(Socket.prototype, { destroy }))
+  Socket.prototype.destroy = function (this: Socket, ...why) {
+    // It is gone, and says so when this turn is over.
+    if (this.remotePort === port) setImmediate(() => asked.push(store.beat('i', 2 + asked.length).catch((error: unknown) => error)))
+    return destroy.apply(this, why)
+  }
+  for (const socket of near) socket.end()
+  while (asked.length === 0) await new Promise((resolve) => setImmediate(resolve))
+  Object.assign(Socket.prototype, { destroy })
+  for (const outcome of await Promise.all(asked)) t.ok(outcome === undefined || outcome instanceof Unavailable)
+  await insist(() => store.beat('i', 1000))
+  t.same(await store.beats(), [{ instance: 'i', count: 1000 }])
 })
 
 /** Passes everything on to `port`, later by `ms` each way. */

@@ -2,7 +2,8 @@
  * One MongoDB database: how it is reached, asked and left, and what of its driver's errors passes the door: nothing. Each
  * document is written by itself, though a command may bring many; there is no transaction here.
  */
-import { MongoClient, MongoServerError, type Collection, type Document, type MongoClientOptions } from 'mongodb'
+import { createRequire } from 'node:module'
+import { MongoClient, MongoNetworkError, MongoServerError, type Collection, type Document, type MongoClientOptions } from 'mongodb'
 import { Unavailable } from '../../errors.ts'
 import { inTime } from '../../together.ts'
 import { DUPLICATE, outward } from './failures.ts'
@@ -49,6 +50,7 @@ const UPGRADE_MS = 30 * 60_000
 
 /** Makes a client of `url`; throws the driver's error if that is none. `patience`: how long an answer may take. */
 export function clientOf(url: string, patience: 'upgrade' | 'request'): MongoClient {
+  mendWrites()
   const isUpgrade = patience === 'upgrade'
   const { wtimeoutMS, ...written } = OPTIONS.writeConcern
   return new MongoClient(url, {
@@ -56,6 +58,26 @@ export function clientOf(url: string, patience: 'upgrade' | 'request'): MongoCli
     socketTimeoutMS: isUpgrade ? UPGRADE_MS : STEP_MS,
     writeConcern: isUpgrade ? written : { ...written, wtimeoutMS },
   })
+}
+
+type Connection = { socket: { destroyed: boolean }; onError(error: Error): void; writeCommand(...command: unknown[]): Promise<void> }
+let mended = false
+
+/**
+ * The driver (7.9) waits for ever on a connection that the server has ended and whose 'close' is still to come: what is written there is neither sent nor refused, and
+ * none of its limits counts yet. That moment lasts until the turn of the event loop ends, which is when we send what the turn has brought. Now it is an error of the network.
+ */
+function mendWrites(): void {
+  if (mended) return
+  mended = true
+  const { Connection } = createRequire(import.meta.url)('mongodb/lib/cmap/connection.js') as { Connection: { prototype: Connection } }
+  const write = Connection.prototype.writeCommand
+  Connection.prototype.writeCommand = async function (this: Connection, ...command: unknown[]) {
+    if (!this.socket.destroyed) return write.apply(this, command)
+    const error = new MongoNetworkError('the server ended the connection')
+    this.onError(error)
+    throw error
+  }
 }
 
 /** Serves one database over a client that is connected. A verb that takes longer than `longestMs` is `Unavailable`. */
