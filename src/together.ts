@@ -26,8 +26,8 @@ export type Kind<Asked, Answer> = {
 type Waiting<Asked, Answer> = { asked: Asked; resolve(answer: Answer): void; reject(failure: unknown): void }
 
 /**
- * Longer than a server is looked for (3 s) and then given to answer (5 s). MongoDB's driver (7.9) waits for ever when it writes to a connection that the server has ended and that is not closed
- * yet: the others of its kind must not wait with it.
+ * Longer than a server is looked for (3 s) and then given to answer (5 s). What a client library never ends, as MongoDB's did (`mendWrites`), must not keep all others of
+ * its kind waiting.
  */
 const LONGEST_MS = 8_000
 /** A command holds this much, or one that is larger: what takes long to write keeps the others of its kind waiting. */

@@ -21,7 +21,7 @@ export type Database = {
   close(): Promise<void>
 }
 
-/** Longest that a verb takes, whatever its steps wait for: see `together.ts` for what the driver never ends. */
+/** Longest that a verb takes, should a step outlast its own limits. */
 const LONGEST_MS = 60_000
 /** Longest that one step of a verb waits: for a server, for a connection to it, for its answer. */
 const SELECTION_MS = 3000

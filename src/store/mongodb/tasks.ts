@@ -61,11 +61,14 @@ export function openTasks(database: Database, deliveries: Deliveries): Pick<Stor
    */
   async function edit(id: string, change: (task: StoredTask) => Change | null): Promise<StoredTask | null> {
     for (let turn = 0; turn < MOST_TURNS; turn++) {
-      const known = kept.get(id)
+      let before = kept.get(id) ?? null
       kept.delete(id)
-      const before = known && change(known) ? known : await read(id)
-      const changed = before && change(before)
-      if (!changed) return null
+      let changed = before && change(before)
+      if (!changed) {
+        before = await read(id)
+        changed = before && change(before)
+      }
+      if (!before || !changed) return null
       const after = { ...before, ...changed, write: randomUUID() }
       // An older program beside this one, as in a rolling upgrade, leaves `write` as it was; whatever it writes changes one of the others.
       const { write = null, state, epoch, progress, sweepAt } = before
