@@ -118,7 +118,9 @@ t.test('what is asked in the very turn in which the server ends its connections 
     near.add(socket)
     const far = connect(Number(new URL(url).port), '127.0.0.1')
     socket.on('error', () => {}).pipe(far.on('error', () => {})).pipe(socket)
-    socket.on('close', () => near.delete(socket))
+    far.on('close', () => socket.destroy())
+    // A way of which only one side is gone would keep this process alive.
+    socket.on('close', () => near.delete(socket) && far.destroy())
   })
   await once(proxy.listen(0, '127.0.0.1'), 'listening')
   const { port } = proxy.address() as AddressInfo
