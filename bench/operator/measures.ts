@@ -31,6 +31,8 @@ export async function issuing(field: Field, controller: Process, count: number):
     ['all keys Ready, since the first was sent', seconds(tookMs)],
     ['processor time of the controller for it', seconds(controller.cpuMs() - cpuMs)],
   ])
+  const { writes } = await figuresOf(controller).catch(() => ({ writes: {} }))
+  if (Object.keys(writes).length > 0) figures.set('its writes by then, by key', Object.entries(writes).map(([method, sent]) => `${method} ${(sent / count).toFixed(2)}`).join(', '))
   await pause(CALM_MS)
   return figures.set('memory of the controller then, and at most', `${(controller.rssBytes() / 1e6).toFixed(0)} / ${(controller.peakRssBytes() / 1e6).toFixed(0)} MB`)
 }

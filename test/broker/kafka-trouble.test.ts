@@ -50,16 +50,15 @@ t.test('an outage', async (t) => {
     t.ok(ringer.warnings.length <= 4 && hearer.warnings.length <= 4, `${ringer.warnings.length} and ${hearer.warnings.length} warnings`)
   })
 
-  await t.test('a broker that is frozen for eight seconds', async (t) => {
+  await t.test('a broker that is frozen, and thaws', async (t) => {
     const topicPrefix = prefix()
     const [ringer, hearer] = [await bells(t, brokers, { topicPrefix }), await bells(t, brokers, { topicPrefix })]
     hearer.listen(['image'], () => {})
     await ringUntilHeard(ringer, hearer)
     server.freeze()
     const ringing = setInterval(() => ringer.ring('image', 'task'), 20)
-    // Longer than any answer is waited for: the freeze itself is what is tried.
-    await new Promise((resolve) => setTimeout(resolve, 8000))
-    for (const broker of [ringer, hearer]) t.match(broker.health(), { ok: false, detail: /does not answer/ })
+    await until(() => !ringer.health().ok && !hearer.health().ok)
+    for (const broker of [ringer, hearer]) t.match(broker.health().detail, /does not answer/)
     server.thaw()
     clearInterval(ringing)
     await ringUntilHeard(ringer, hearer)
