@@ -32,7 +32,7 @@ export async function sweeping({ servers }: Apart, { finished }: Choice): Promis
     const empty = await measure(store)
     const fillMs = await fill(store, client, name, finished)
     const full = await measure(store)
-    full.set(`removing ${REMOVED} of the oldest`, await each(REMOVALS, () => store.removeTasks(Date.now() - AGE_MS / 2, REMOVED)))
+    full.set(`removing ${REMOVED} that are old enough`, await each(REMOVALS, () => store.removeTasks(Date.now() - AGE_MS / 2, REMOVED)))
     const both = (measured: Measured, what: string) => {
       const ms = measured.get(what)
       return ms ? `${median(ms).toFixed(1)} / ${percentile(ms, 1).toFixed(1)}` : ''

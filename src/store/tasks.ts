@@ -37,7 +37,7 @@ export type TaskStore = {
   tasksDue(now: number, limit: number): Promise<Task[]>
   /** How many tasks there are by state and verb, final ones left out. */
   openTasks(): Promise<{ state: TaskState; verb: string; count: number }[]>
-  /** Removes final tasks that ended before `before` and have nothing to relay, oldest first, with their deliveries. Answers how many. */
+  /** Removes final tasks that ended before `before` and have nothing to relay, in any order, with their deliveries. Answers how many. */
   removeTasks(before: number, limit: number): Promise<number>
 
   /**

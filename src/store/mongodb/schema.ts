@@ -1,5 +1,6 @@
 /** Which schema a MongoDB store has, and how a newer program brings it up to date. */
 import type { Collection, Db } from 'mongodb'
+import { refuseNewer, refuseOther } from '../schema-version.ts'
 import { add } from './database.ts'
 
 /**
@@ -35,16 +36,7 @@ export async function assertUpToDate(db: Db, upgrades: readonly Upgrade[], place
   const newest = FIRST + upgrades.length
   const known = await db.collection<Meta>('meta').findOne({ _id: 'schema' })
   if (!known) throw new Error(`There is no store at ${place}: STORE_URL names another server or database.`)
-  refuseNewer(known.version, newest, place)
-  if (known.version < newest) throw new Error(`The store ${place} has the older schema ${known.version}: start this Tollgate on it once, which brings it up to date.`)
-}
-
-function refuseNewer(version: number, newest: number, place: string): void {
-  if (version <= newest) return
-  throw new Error(
-    `The store ${place} has schema ${version} and this Tollgate knows none newer than ${newest}: ` +
-      'start the newer Tollgate, or bring back a backup from before its upgrade.',
-  )
+  refuseOther(known.version, newest, place)
 }
 
 /** An empty store has the newest schema. It is written down before anything else is, by one of those who find it so. */

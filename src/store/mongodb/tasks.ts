@@ -107,7 +107,7 @@ export function openTasks(database: Database, deliveries: Deliveries): Pick<Stor
   /** The tasks last: a crash before leaves them to be found again. */
   async function removeTasks(before: number, limit: number): Promise<number> {
     const done = { endedAt: { $gt: 0, $lt: before }, state: { $in: [...FINAL] }, outbox: { $size: 0 } }
-    const old = await tasks.find(done, { projection: { _id: 1 } }).sort({ endedAt: 1 }).limit(limit).toArray()
+    const old = await tasks.find(done, { projection: { _id: 1 } }).limit(limit).toArray()
     const ids = old.map(({ _id }) => _id)
     if (ids.length === 0) return 0
     await deliveries.remove(ids)

@@ -7,6 +7,7 @@ import { dirname, resolve as absolute } from 'node:path'
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite'
 import { pathToFileURL } from 'node:url'
 import { Unavailable } from '../../errors.ts'
+import { refuseNewer, refuseOther } from '../schema-version.ts'
 
 /** A prepared statement whose rows have the shape `Row`. `run` returns how many rows it changed. */
 export type Statement<Row> = {
@@ -73,9 +74,7 @@ export function openToRead(file: string, upgrades: readonly string[]): Database 
       db.exec('PRAGMA query_only = ON; PRAGMA trusted_schema = OFF')
       refuseForeign(db, path)
       if (!db.prepare(`SELECT 1 FROM sqlite_schema WHERE name = 'meta'`).get()) throw absent(path)
-      const version = schemaOf(db)
-      refuseNewer(version, path, upgrades)
-      if (version < upgrades.length) throw new Error(`The store ${path} has the older schema ${version}: start this Tollgate on it once, which brings it up to date.`)
+      refuseOther(schemaOf(db), upgrades.length, path)
     }
     return { db, prepare }
   })
@@ -119,7 +118,7 @@ function refuseForeign(db: DatabaseSync, path: string): void {
 function upgrade(db: DatabaseSync, path: string, upgrades: readonly string[]): void {
   db.exec('BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT')
   const version = schemaOf(db)
-  refuseNewer(version, path, upgrades)
+  refuseNewer(version, upgrades.length, path)
   for (const sql of upgrades.slice(version)) db.exec(sql)
   db.prepare(`INSERT INTO meta VALUES ('schema', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value`).run(String(upgrades.length))
   db.exec('COMMIT')
@@ -127,14 +126,6 @@ function upgrade(db: DatabaseSync, path: string, upgrades: readonly string[]): v
 
 function schemaOf(db: DatabaseSync): number {
   return Number(db.prepare(`SELECT value FROM meta WHERE name = 'schema'`).get()?.['value'] ?? 0)
-}
-
-function refuseNewer(version: number, path: string, upgrades: readonly string[]): void {
-  if (version <= upgrades.length) return
-  throw new Error(
-    `The store ${path} has schema ${version} and this Tollgate knows none newer than ${upgrades.length}: ` +
-      'start the newer Tollgate, or bring back a backup from before its upgrade.',
-  )
 }
 
 function openingFailure(error: unknown, path: string): unknown {
