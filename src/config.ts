@@ -93,12 +93,12 @@ export function readConfig(env: Record<string, string | undefined>, role?: strin
 }
 
 function given(env: Record<string, string | undefined>, name: string, entry: Setting<unknown>, fallback: string): { text: string; source: Source } {
-  const file = entry.orFile ? env[`${name}_FILE`] : undefined
-  const text = env[name]
+  // An empty variable counts as not given: compose files and charts pass those on.
+  const file = (entry.orFile && env[`${name}_FILE`]) || undefined
+  const text = env[name] || undefined
   if (file !== undefined && text !== undefined) throw new ConfigError(`${name}_FILE`, file, `left out when ${name} is given`)
   if (file !== undefined) return { text: readSetting(`${name}_FILE`, file), source: 'file' }
-  // An empty variable counts as not given: compose files and charts pass those on.
-  return text === undefined || text === '' ? { text: fallback, source: 'default' } : { text, source: 'environment' }
+  return text === undefined ? { text: fallback, source: 'default' } : { text, source: 'environment' }
 }
 
 function readSetting(name: string, file: string): string {

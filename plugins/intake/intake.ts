@@ -21,9 +21,12 @@ export type IntakeOptions = {
 const MIB = 1024 * 1024
 
 async function intake(app: FastifyInstance, { budgetBytes = 256 * MIB, keyBytes = 128 * MIB }: IntakeOptions): Promise<void> {
+  /** Says how many bytes a request holds. */
+  const holding = new WeakMap<FastifyRequest, (bytes: number) => void>()
   // A plugin that sends bodies on reads them in a way of its own.
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, async (request: FastifyRequest, bytes: Buffer) => {
     // Many clients name a type for a body that they do not send.
+    holding.get(request)?.(bytes.length)
     if (bytes.length === 0 && request.routeOptions.config.bodyless) return undefined
     return parseJson(bytes, 'strict')
   })
@@ -34,19 +37,24 @@ async function intake(app: FastifyInstance, { budgetBytes = 256 * MIB, keyBytes 
   app.addHook('preParsing', async (request, reply) => {
     const { headers, routeOptions, caller } = request
     if (!caller || (headers['content-length'] === undefined && headers['transfer-encoding'] === undefined)) return
-    // A body of unknown length may become as long as its route allows; what is longer is refused when it is parsed.
+    // A body of unknown length may become as long as its route allows, and counts so until it has arrived; what is longer is refused when it is parsed.
     const most = routeOptions.bodyLimit ?? MIB
-    const bytes = Math.min(Number(headers['content-length'] ?? most), most)
+    const asked = Math.min(Number(headers['content-length'] ?? most), most)
     const { keyId } = caller.key
-    const ofKey = heldByKey.get(keyId) ?? 0
-    if (held + bytes > budgetBytes || ofKey + bytes > keyBytes) throw new Failure('server_overloaded', { retryAfterSeconds: 1 })
-    held += bytes
-    heldByKey.set(keyId, ofKey + bytes)
-    reply.raw.once('close', () => {
-      held -= bytes
-      const left = (heldByKey.get(keyId) ?? 0) - bytes
-      if (left > 0) heldByKey.set(keyId, left)
+    if (held + asked > budgetBytes || (heldByKey.get(keyId) ?? 0) + asked > keyBytes) throw new Failure('server_overloaded', { retryAfterSeconds: 1 })
+    let ours = 0
+    const hold = (bytes: number) => {
+      held += bytes - ours
+      const ofKey = (heldByKey.get(keyId) ?? 0) + bytes - ours
+      if (ofKey > 0) heldByKey.set(keyId, ofKey)
       else heldByKey.delete(keyId)
+      ours = bytes
+    }
+    hold(asked)
+    holding.set(request, hold)
+    reply.raw.once('close', () => {
+      holding.delete(request)
+      hold(0)
     })
   })
 }

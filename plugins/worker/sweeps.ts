@@ -27,7 +27,8 @@ export function startSweeps({ tasks, files, owner, taskMs, swept, open, log }: S
     every('tasks', PERIODS.tasks, async () => {
       report(await sweepTasks(tasks))
       open(await store.openTasks())
-    }),
+      // Whoever sweeps tells how many there are; what this process knew of them is old.
+    }, () => open([])),
     every('subscriptions', PERIODS.subscriptions, async () => report(await sweepSubscriptions(tasks))),
     every('retention', PERIODS.retention, async () => {
       await untilDone(() => store.removeTasks(clock() - taskMs, BATCH))
@@ -48,11 +49,12 @@ export function startSweeps({ tasks, files, owner, taskMs, swept, open, log }: S
     if (Object.values(counts).some((count) => count > 0)) log.warn(counts, 'swept')
   }
 
-  function every(name: string, periodMs: number, sweep: () => Promise<void>): () => Promise<void> {
+  function every(name: string, periodMs: number, sweep: () => Promise<void>, notOurs = () => {}): () => Promise<void> {
     let running: Promise<void> | null = null
     const tick = async () => {
       const now = clock()
       if (await store.takeLease(`sweep-${name}`, owner, now + 5 * periodMs, now)) await sweep()
+      else notOurs()
     }
     const timer = setInterval(() => {
       running ??= tick()

@@ -108,5 +108,7 @@ t.test('an address may come from a file, and not from both', async (t) => {
   t.equal(config.STORE_URL, 'sqlite:/tmp/x.db')
   t.equal(explained.find(({ name }) => name === 'STORE_URL')?.source, 'file')
   t.throws(() => readConfig({ STORE_URL_FILE: join(folder, 'store'), STORE_URL: 'sqlite:x' }), { message: /^STORE_URL_FILE/ })
+  t.equal(readConfig({ STORE_URL_FILE: join(folder, 'store'), STORE_URL: '' }).config.STORE_URL, config.STORE_URL, 'what is empty was not given')
+  t.equal(readConfig({ STORE_URL_FILE: '', STORE_URL: 'sqlite:x' }).config.STORE_URL, 'sqlite:x')
   t.throws(() => readConfig({ STORE_URL_FILE: join(folder, 'missing') }), { message: /^STORE_URL_FILE was ".*missing"; it may be a file that can be read/ })
 })
