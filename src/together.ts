@@ -19,27 +19,29 @@ export type Kind<Asked, Answer> = {
   most: number
   /** About how many bytes it adds to the command; none counts when absent. */
   weigh?(asked: Asked): number
-  /** How long one command is waited for; 8 s when absent. */
+  /** How long one command is waited for; 15 s when absent. */
   longestMs?: number
 }
 
-type Waiting<Asked, Answer> = { asked: Asked; resolve(answer: Answer): void; reject(failure: unknown): void }
+type Waiting<Asked, Answer> = { asked: Asked; id: string; weight: number; sinceMs: number; resolve(answer: Answer): void; reject(failure: unknown): void }
 
 /**
- * Longer than a server is looked for (3 s) and then given to answer (5 s). What a client library never ends, as MongoDB's did (`mendWrites`), must not keep all others of
- * its kind waiting.
+ * Longer than a server is looked for (3 s), a connection to it waited for (5 s) and its answer (5 s). What a client library never ends, as MongoDB's did (`mendWrites`), must not
+ * keep all others of its kind waiting.
  */
-const LONGEST_MS = 8_000
+const LONGEST_MS = 15_000
+/** Who has waited so long for their command to be sent is not sent any more: a server that takes less than is asked of it would else do what nobody waits for. */
+const STALE_MS = 20_000
 /** A command holds this much, or one that is larger: what takes long to write keeps the others of its kind waiting. */
 const MOST_BYTES = 2 * 1024 * 1024
 
 /**
  * Sends what is asked for in commands of a kind, one at a time. Who asks while none is under way is sent with all others of the same turn of the event loop; who asks
  * during one waits for its end, together with all who do. So nobody is told of what was read before they asked, and who is alone is not delayed. What a command throws is told to
- * those whom it had no room for as well, though nothing was sent for them: nobody waits for more than one command before their own. One that does not end in time is
- * `Unavailable`, and the next goes.
+ * those whom it had no room for as well, though nothing was sent for them: nobody waits for a second one that fails. One that does not end in time is `Unavailable`, and the
+ * next goes; so is who has waited for their command for 20 s. `now`: milliseconds of a clock that only rises.
  */
-export function together<Asked, Answer>(kind: Kind<Asked, Answer>): (asked: Asked) => Promise<Answer> {
+export function together<Asked, Answer>(kind: Kind<Asked, Answer>, now: () => number = performance.now.bind(performance)): (asked: Asked) => Promise<Answer> {
   let waiting: Waiting<Asked, Answer>[] = []
   let isBusy = false
 
@@ -50,22 +52,31 @@ export function together<Asked, Answer>(kind: Kind<Asked, Answer>): (asked: Aske
   }
 
   async function sendNext(): Promise<void> {
-    const { batch, rest } = next(waiting, kind)
+    const { batch, rest } = next(freshOf(waiting), kind)
     waiting = [...rest]
     try {
+      if (batch.length === 0) return
       answer(batch, await inTime(kind.door, kind.longestMs ?? LONGEST_MS, kind.send(batch.map(({ asked }) => asked))))
     } catch (error) {
       const failed = new Set([...batch, ...rest])
       waiting = waiting.filter((one) => !failed.has(one))
       for (const { reject } of failed) reject(error)
+    } finally {
+      isBusy = false
+      if (waiting.length > 0) begin()
     }
-    isBusy = false
-    if (waiting.length > 0) begin()
+  }
+
+  /** Those who have not waited too long; the others are told. */
+  function freshOf(all: Waiting<Asked, Answer>[]): Waiting<Asked, Answer>[] {
+    const staleMs = now() - STALE_MS
+    for (const { sinceMs, reject } of all) if (sinceMs < staleMs) reject(new Unavailable(kind.door, new Error('too much was asked for before')))
+    return all.filter(({ sinceMs }) => sinceMs >= staleMs)
   }
 
   return (asked) =>
     new Promise((resolve, reject) => {
-      waiting.push({ asked, resolve, reject })
+      waiting.push({ asked, id: kind.idOf(asked), weight: kind.weigh?.(asked) ?? 0, sinceMs: now(), resolve, reject })
       if (!isBusy) begin()
     })
 }
@@ -90,15 +101,15 @@ function answer<Asked, Answer>(batch: Waiting<Asked, Answer>[], told: Told<Answe
 }
 
 /** Those who waited longest, as many as go into one command, and those who go on waiting. */
-function next<Asked, Answer>(waiting: Waiting<Asked, Answer>[], { idOf, shares, most, weigh = () => 0 }: Kind<Asked, Answer>) {
+function next<Asked, Answer>(waiting: Waiting<Asked, Answer>[], { shares, most }: Kind<Asked, Answer>) {
   const batch: Waiting<Asked, Answer>[] = []
   const rest: Waiting<Asked, Answer>[] = []
   const ids = new Set<string>()
   let bytes = 0
   for (const one of waiting) {
-    const id = idOf(one.asked)
+    const { id } = one
     const isNew = !ids.has(id)
-    const weight = isNew ? weigh(one.asked) : 0
+    const weight = isNew ? one.weight : 0
     const hasRoom = isNew ? ids.size < most && (ids.size === 0 || bytes + weight <= MOST_BYTES) : shares
     if (hasRoom) {
       ids.add(id)

@@ -6,7 +6,7 @@ type Asked = { id: string; bytes: number }
 type Sent = { ids: string[]; told: PromiseWithResolvers<Told<string>[]> }
 
 /** A kind whose commands a test ends by hand. */
-function commands(kind: Partial<Kind<Asked, string>> = {}) {
+function commands(kind: Partial<Kind<Asked, string>> = {}, now?: () => number) {
   const sent: Sent[] = []
   const ask = together<Asked, string>({
     door: 'store',
@@ -20,7 +20,7 @@ function commands(kind: Partial<Kind<Asked, string>> = {}) {
     most: 4,
     weigh: ({ bytes }) => bytes,
     ...kind,
-  })
+  }, now)
   return { sent, ask: (id: string, bytes = 1) => ask({ id, bytes }) }
 }
 
@@ -90,4 +90,30 @@ t.test('a command that never ends is unavailable, and keeps nobody else of its k
   ask('c').catch(() => {})
   await nextTurn()
   t.same(sent.map(({ ids }) => ids), [['a'], ['c']])
+})
+
+t.test('who is not sent for twenty seconds is unavailable, and a thing that cannot be weighed fails for who asked alone', async (t) => {
+  let ms = 0
+  const { sent, ask } = commands({ most: 1 }, () => ms)
+  const some = Promise.allSettled([ask('a'), ask('b'), ask('c')])
+  await nextTurn()
+  ms = 20_000
+  sent[0]?.told.resolve(answered(sent[0], 1))
+  await nextTurn()
+  await nextTurn()
+  ms = 20_001
+  const late = ask('d')
+  sent[1]?.told.resolve(answered(sent[1]!, 2))
+  t.match(await some, [{ value: 'a 1' }, { value: 'b 2' }, { reason: { name: 'Unavailable', cause: { message: 'too much was asked for before' } } }])
+  await nextTurn()
+  t.same(sent.map(({ ids }) => ids.join('')), ['a', 'b', 'd'])
+  ms = 60_000
+  const alone = ask('e')
+  sent[2]?.told.resolve(answered(sent[2]!, 3))
+  t.equal(await late, 'd 3')
+  await nextTurn()
+  sent[3]?.told.resolve(answered(sent[3]!, 4))
+  t.equal(await alone, 'e 4')
+  const strange = commands({ weigh: () => { throw new TypeError('no such thing') } })
+  await t.rejects(strange.ask('f'), TypeError)
 })

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { connect, createServer, Socket, type AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { Unavailable } from '../../src/errors.ts'
+import { clientOf } from '../../src/store/mongodb/database.ts'
 import { openStore, type Store } from '../../src/store/store.ts'
 import { admit, ID, plan, settle, sessionOf, T0, task, taskId } from '../contracts/store/acme.ts'
 import { mongodb, ownMongodb, type Mongodb } from '../servers/mongodb.ts'
@@ -109,10 +110,8 @@ t.test('a frozen server costs a bounded wait, is unavailable, and serves again o
   t.match(again.task, { id: taskId(1000), state: 'pending' })
 })
 
-t.test('what is asked in the very turn in which the server ends its connections is answered or unavailable, and waits for no event that never comes', async (t) => {
-  const server = await mongodb(t)
-  if (!server) return
-  const { url } = await emptyDatabase(t, server)
+/** A way to the server that a test cuts, or on which nothing is read any more. */
+async function way(t: Test, url: string): Promise<{ url: string; port: number; near: Set<Socket>; stopReading(): void }> {
   const near = new Set<Socket>()
   const proxy = createServer((socket) => {
     near.add(socket)
@@ -123,15 +122,29 @@ t.test('what is asked in the very turn in which the server ends its connections 
     socket.on('close', () => near.delete(socket) && far.destroy())
   })
   await once(proxy.listen(0, '127.0.0.1'), 'listening')
-  const { port } = proxy.address() as AddressInfo
-  const ended = new URL(url)
-  ended.port = String(port)
-  const store = await openStore(ended.href)
   t.teardown(async () => {
-    await store.close()
     for (const socket of near) socket.destroy()
     await new Promise((resolve) => proxy.close(resolve))
   })
+  const { port } = proxy.address() as AddressInfo
+  const through = new URL(url)
+  through.port = String(port)
+  return {
+    url: through.href,
+    port,
+    near,
+    stopReading() {
+      for (const socket of near) socket.unpipe().pause()
+    },
+  }
+}
+
+t.test('what is asked in the very turn in which the server ends its connections is answered or unavailable, and waits for no event that never comes', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { url, port, near } = await way(t, (await emptyDatabase(t, server)).url)
+  const store = await openStore(url)
+  t.teardown(() => store.close())
   await store.beat('i', 1)
 
   const asked: Promise<unknown>[] = []
@@ -148,6 +161,19 @@ t.test('what is asked in the very turn in which the server ends its connections 
   for (const outcome of await Promise.all(asked)) t.ok(outcome === undefined || outcome instanceof Unavailable)
   await insist(() => store.beat('i', 1000))
   t.same(await store.beats(), [{ instance: 'i', count: 1000 }])
+})
+
+t.test('a command that a server which stopped reading never took in fails once its time is over', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { url, stopReading } = await way(t, (await emptyDatabase(t, server)).url)
+  const client = clientOf(url, 'request')
+  t.teardown(() => client.close(true))
+  const collection = client.db().collection<{ _id: number; text: string }>('large')
+  await collection.insertOne({ _id: 1, text: '' })
+  stopReading()
+  // More than the buffers of both sides hold.
+  await t.rejects(collection.insertOne({ _id: 2, text: 'x'.repeat(14_000_000) }), { name: 'MongoNetworkTimeoutError' })
 })
 
 /** Passes everything on to `port`, later by `ms` each way. */

@@ -15,6 +15,8 @@ export type Swap<D extends Written> = { next: D & { write: string }; when: Docum
 
 const MOST_READ = 64
 const MOST_WRITTEN = 32
+/** Swaps may be followed by a look at what became of them, which is given as long again. */
+const SWAP_MS = 30_000
 
 /** Reads by a member that is unique among the documents; answers null where none has the value. Readers of one value share a document, which none of them may change. */
 export function readsTogether<D extends Document>(collection: Collection<D>, member: string): (value: string) => Promise<D | null> {
@@ -72,6 +74,7 @@ export function swapsTogether<D extends Written>(collection: Collection<D>, weig
     shares: false,
     most: MOST_WRITTEN,
     weigh: ({ next }) => weigh(next),
+    longestMs: SWAP_MS,
   })
 }
 

@@ -3,6 +3,7 @@
  * document is written by itself, though a command may bring many; there is no transaction here.
  */
 import { createRequire } from 'node:module'
+import type { Socket } from 'node:net'
 import { MongoClient, MongoNetworkError, MongoServerError, type Collection, type Document, type MongoClientOptions } from 'mongodb'
 import { Unavailable } from '../../errors.ts'
 import { inTime } from '../../together.ts'
@@ -60,12 +61,13 @@ export function clientOf(url: string, patience: 'upgrade' | 'request'): MongoCli
   })
 }
 
-type Connection = { socket: { destroyed: boolean }; onError(error: Error): void; writeCommand(...command: unknown[]): Promise<void> }
+type Connection = { socket: Socket; error: Error | null; onError(error: Error): void; writeCommand(...command: unknown[]): Promise<void> }
 let mended = false
 
 /**
- * The driver (7.9) waits for ever on a connection that the server has ended and whose 'close' is still to come: what is written there is neither sent nor refused, and
- * none of its limits counts yet. That moment lasts until the turn of the event loop ends, which is when we send what the turn has brought. Now it is an error of the network.
+ * The driver (7.9) waits for ever for a write to a connection that ends meanwhile: it listens for 'drain' and 'error', and the end of a connection is 'close' alone. So it is with what is written in
+ * the turn of the event loop in which the server ended it, which is when we send what the turn has brought; and with a command that is larger than the buffers of a server that
+ * has stopped reading, once its time is over. None of the driver's limits counts there. Now both are errors of the network.
  */
 function mendWrites(): void {
   if (mended) return
@@ -73,10 +75,20 @@ function mendWrites(): void {
   const { Connection } = createRequire(import.meta.url)('mongodb/lib/cmap/connection.js') as { Connection: { prototype: Connection } }
   const write = Connection.prototype.writeCommand
   Connection.prototype.writeCommand = async function (this: Connection, ...command: unknown[]) {
-    if (!this.socket.destroyed) return write.apply(this, command)
-    const error = new MongoNetworkError('the server ended the connection')
-    this.onError(error)
-    throw error
+    const { socket } = this
+    const ended = Promise.withResolvers<never>()
+    const end = () => {
+      const error = this.error ?? new MongoNetworkError('the connection ended')
+      this.onError(error)
+      ended.reject(error)
+    }
+    if (socket.destroyed) end()
+    else socket.once('close', end)
+    try {
+      await Promise.race([ended.promise, ...(socket.destroyed ? [] : [write.apply(this, command)])])
+    } finally {
+      socket.off('close', end)
+    }
   }
 }
 

@@ -5,7 +5,8 @@ import { add } from './database.ts'
 
 /**
  * One step, from a schema to the next. It changes only what still has the shape of before, so that it may be repeated after a crash, run
- * beside the same step of another process, and be late. The program of the schema before may still be at work until it is replaced.
+ * beside the same step of another process, and be late. The program of the schema before may still be at work until it is replaced: a step that
+ * changes tasks gives each another `write`, and one that changes records raises `version`, or that program would put back what it had read before.
  */
 export type Upgrade = (db: Db) => Promise<void>
 
