@@ -11,6 +11,12 @@ export const MONGODB_BUGS: Bug[] = [
     to: 'when: {}',
   },
   {
+    name: 'a task is replaced whatever was written since it was read',
+    file: `${STORE}/tasks.ts`, story: 'media', within: 20,
+    from: 'when: { write, state, epoch, progress, sweepAt }',
+    to: 'when: {}',
+  },
+  {
     name: 'a conflict is taken for a success',
     file: `${STORE}/batches.ts`, story: 'coding', within: 20,
     from: `if (count === 0) return () => ({ answer: 'lost' })`,

@@ -2,7 +2,7 @@
 import { openChanges, type Side } from '../../src/store/changes.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { Operation } from '../../src/subscription/operations.ts'
-import type { Real } from './real.ts'
+import type { Handle } from './real.ts'
 import { brief, type Actor, type Asked, type Process, type Scheduler, type Step } from './scheduler.ts'
 
 const READS = new Set<string>([
@@ -11,9 +11,9 @@ const READS = new Set<string>([
 ])
 
 /** Makes the doors of one process. `patienceMs`: how long its queues try again before they give up. */
-export function doorsOf(process: Process, real: Real, scheduler: Scheduler, patienceMs: number): (actor: Actor) => Store {
+export function doorsOf(process: Process, handle: Handle, scheduler: Scheduler, patienceMs: number): (actor: Actor) => Store {
   const queues: Actor = { process, name: 'queue', fence: null }
-  const changes = openChanges(real.side, {
+  const changes = openChanges(handle.side, {
     patienceMs,
     clock: scheduler.now,
     pause: (ms) => scheduler.sleep(process, ms).done,
@@ -34,7 +34,7 @@ export function doorsOf(process: Process, real: Real, scheduler: Scheduler, pati
   }
 
   return (actor) =>
-    new Proxy(real.store, {
+    new Proxy(handle.store, {
       get: (store, verb: keyof Store) => {
         if (verb === 'change') return (id: string, operation: Operation, now: number) => change(actor, id, operation, now)
         const perform = Reflect.get(store, verb) as (...args: unknown[]) => Promise<unknown>

@@ -13,10 +13,16 @@ import { openStore, type Store } from '../../src/store/store.ts'
 /** The `write`th write of a verb, the first being 1, fails after it happened, or instead. */
 export type Tear = { write: number; happens: boolean }
 
-export type Real = {
+/** The store as one program opened it. */
+export type Handle = {
   store: Store
   /** The adapter's side of it, over which every process opens queues of its own. */
   side: Side
+}
+
+export type Real = {
+  /** Processes take turns with them: what an adapter keeps in memory, another process may have made old. */
+  handles: [Handle, ...Handle[]]
   /** Lets a verb be torn, and what it began beside end. Null where a verb is one transaction. */
   tear: (<T>(verb: () => Promise<T>, tear: Tear) => Promise<T>) | null
   /** Closes it, and removes what it kept. */
@@ -35,12 +41,12 @@ export function openReal(server: string | null): Promise<Real> {
 
 async function openFile(): Promise<Real> {
   const folder = mkdtempSync(join(PLACE, 'tollgate-simulation-'))
-  const opened = await open(`sqlite:${join(folder, 'tollgate.db')}`)
+  const handle = await open(`sqlite:${join(folder, 'tollgate.db')}`)
   return {
-    ...opened,
+    handles: [handle],
     tear: null,
     async close() {
-      await opened.store.close()
+      await handle.store.close()
       rmSync(folder, { recursive: true })
     },
   }
@@ -49,12 +55,13 @@ async function openFile(): Promise<Real> {
 async function openDatabase(server: string): Promise<Real> {
   const name = `simulation-${randomUUID()}`
   const [base = '', query] = server.split('?')
-  const opened = await open(`${base.replace(/\/$/, '')}/${name}${query === undefined ? '' : `?${query}`}`)
+  const url = `${base.replace(/\/$/, '')}/${name}${query === undefined ? '' : `?${query}`}`
+  const handles: Real['handles'] = [await open(url), await open(url)]
   return {
-    ...opened,
+    handles,
     tear,
     async close() {
-      await opened.store.close()
+      for (const { store } of handles) await store.close()
       const client = await new MongoClient(server).connect()
       await client.db(name).dropDatabase()
       await client.close()
@@ -62,7 +69,7 @@ async function openDatabase(server: string): Promise<Real> {
   }
 }
 
-async function open(url: string): Promise<Pick<Real, 'store' | 'side'>> {
+async function open(url: string): Promise<Handle> {
   let found: Side | undefined
   const store = await openStore(url, { between: (side) => (found = side) })
   if (!found) throw new Error('the adapter has no side')

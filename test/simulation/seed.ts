@@ -39,7 +39,7 @@ export async function tell(seed: number, { traced = false, server = null }: Tell
   const real = await openReal(server)
   const lines: string[] = []
   try {
-    await prepare(real.store)
+    await prepare(real.handles[0].store)
     const world = openWorld({ seed, start, story, real, trace: traced ? (line) => void lines.push(line) : null })
     begin(world)
     if (world.dice.chance(0.2)) world.boot('operator', (machine) => machine.go('verify', () => verifyMeanwhile(world, machine)))
@@ -47,7 +47,7 @@ export async function tell(seed: number, { traced = false, server = null }: Tell
     if (fine(world)) await comeToRest(world, rest)
     if (fine(world)) {
       world.witness.atRest()
-      const { violations } = await verifyStore(real.store, { now: world.scheduler.now() })
+      const { violations } = await verifyStore(real.handles[0].store, { now: world.scheduler.now() })
       violations.forEach(world.witness.say)
     }
     const { witness, weather, scheduler } = world

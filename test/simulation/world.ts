@@ -55,7 +55,7 @@ export function openWorld({ seed, start, story, real, trace }: Setting): World {
   const dice = diceOf(seed)
   const trouble = openTrouble(seed, story, dice, { now: () => scheduler.now(), tears: real.tear !== null })
   const skewed = dice.chance(0.6)
-  const witness: Witness = openWitness(real.store, () => scheduler.now())
+  const witness: Witness = openWitness(real.handles[0].store, () => scheduler.now())
   const scheduler: Scheduler = openScheduler({
     dice,
     start,
@@ -68,6 +68,7 @@ export function openWorld({ seed, start, story, real, trace }: Setting): World {
   })
   const bells = new Map<string, Set<() => void>>()
   const booted = new Map<string, number>()
+  let made = 0
   let ids = 0
   let outsiders = 0
 
@@ -100,7 +101,8 @@ export function openWorld({ seed, start, story, real, trace }: Setting): World {
   }
 
   function machineOf(process: Process): Machine {
-    const open = doorsOf(process, real, scheduler, dice.pick([0, 300, 5_000]))
+    const handle = real.handles[made++ % real.handles.length] ?? real.handles[0]
+    const open = doorsOf(process, handle, scheduler, dice.pick([0, 300, 5_000]))
     const clock = () => scheduler.now() + process.skewMs
     const sleep = (ms: number) => scheduler.sleep(process, ms).done
     const error = ({ err }: { err?: unknown }, message: string) => surprised(`${process.name}: ${message}`, err)
