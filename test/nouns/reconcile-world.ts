@@ -157,3 +157,27 @@ function apply(self: World, step: KeyStep): void {
     facts.secret = null
   }
 }
+
+export const iso = (ms: number) => new Date(ms).toISOString()
+export const ALL_GOOD = { Ready: 'True Issued', PlanActive: 'True PlanActive', KeyActive: 'True Issued', SecretSynced: 'True Issued' }
+export const ISSUE = ['mint 0', 'putSecret key-ci-0', 'set key-ci-0 state=active']
+
+/** A key that is issued. */
+export function issued(facts: Parameters<typeof world>[0] = {}) {
+  const self = world(facts)
+  self.settle()
+  return self
+}
+
+/** The plan changes, and is applied to its record. */
+export function edit(self: ReturnType<typeof world>, spec: Partial<PlanResource['spec']>): void {
+  const { metadata } = self.facts.plan!
+  self.facts.plan = plan(metadata.name, spec, { generation: metadata.generation + 1 })
+  self.facts.record = applied(self.facts.plan, self.facts.record, null, self.now)
+}
+
+/** The key changes. */
+export function respec(self: ReturnType<typeof world>, spec: Parameters<typeof key>[1]): void {
+  const { metadata } = self.facts.key
+  self.facts.key = key(metadata.name, spec, { generation: metadata.generation + 1 })
+}

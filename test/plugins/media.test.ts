@@ -1,6 +1,5 @@
 import t from 'tap'
 import { MADE } from '../fakes/engine.ts'
-import { openReceiver, verifies, verifiesStandard } from '../fakes/receiver.ts'
 import { bearer, MEDIA } from './gateway.ts'
 import { isFinal, openStudio } from './studio.ts'
 
@@ -271,92 +270,6 @@ t.test('Prefer: wait holds the answer to a request that is sent again as well', 
   t.same([...seen(ended), ended.json().status], [200, 'true', 'wait=30', id, 'completed'])
 })
 
-t.test('the plan queues so many open tasks and no more, and its rate is told', async (t) => {
-  const studio = await openStudio(t, { media: { maxQueuedTasks: 2 }, requestsPerMinute: 60, loops: false })
-  const first = await studio.create()
-  t.equal(first.headers['ratelimit-policy'], '"plan";q=60;w=60;burst=10')
-  t.equal(first.headers.ratelimit, '"plan";r=9;t=1')
-  await studio.create()
-  const full = await studio.create()
-  t.equal(full.statusCode, 429)
-  t.ok(Number(full.headers['retry-after']) > 0)
-  t.match(full.json(), { error: { code: 'queue_full' } })
-})
-
-t.test('no more tasks of a plan run at once than it allows; the others wait in order', async (t) => {
-  const studio = await openStudio(t, { media: { maxConcurrentTasks: 2 } })
-  studio.engine.next('hang', 'hang', 'hang')
-  const ids = []
-  for (let i = 0; i < 3; i++) ids.push((await studio.create()).json().id)
-  await studio.engine.begun(2)
-  t.match(await studio.until(ids[2], ({ queue_position: position }) => position === 1), { status: 'queued' })
-  t.equal(studio.engine.runs.length, 2)
-  studio.engine.release()
-  await studio.engine.begun(3)
-  studio.engine.release()
-  for (const id of ids) t.match(await studio.until(id, isFinal), { status: 'completed' })
-})
-
-t.test('a key that moves in the midst of a creation creates on its new plan, by its prices and its money', async (t) => {
-  const studio = await openStudio(t, { loops: false })
-  const other = await studio.plan('studio2', { product: 'Media', media: { ...MEDIA, prices: [{ kind: 'image', amount: '0.07', per: 'Job' }] } })
-  const { store } = studio
-  const { createTask } = store
-  store.createTask = async (task) => {
-    store.createTask = createTask
-    await store.setKey(studio.keyVersionId, { subscription: other }, [studio.subscription, other])
-    for (const id of [studio.subscription, other]) await store.change(id, { op: 'keysChanged' }, studio.time.now)
-    return createTask(task)
-  }
-  const answer = await studio.create({}, { 'idempotency-key': 'k' })
-  t.match([answer.statusCode, answer.json()], [202, { status: 'queued', estimated_cost: '0.0700' }])
-  t.same(Object.keys((await store.subscription(studio.subscription))?.media?.holds ?? {}), [])
-  t.same(Object.keys((await store.subscription(other))?.media?.holds ?? {}), [answer.json().id])
-  t.match((await studio.create({}, { 'idempotency-key': 'k' })).json(), { id: answer.json().id })
-})
-
-t.test('money is counted when it is held, charged and given back, whoever ends the task', async (t) => {
-  const studio = await openStudio(t)
-  const moves = async () => {
-    const found = (await studio.app.metrics.registry.getSingleMetric('tollgate_money_micro_total')?.get())?.values ?? []
-    return Object.fromEntries(found.map(({ labels, value }) => [labels['move'], value]))
-  }
-  const run = async (...steps: Parameters<typeof studio.engine.next>) => {
-    studio.engine.next(...steps)
-    const { id } = (await studio.create()).json()
-    return studio.until(id, isFinal)
-  }
-  await run('make')
-  t.same(await moves(), { hold: 40_000, capture: 40_000, void: 0 })
-  await run({ fail: 'provider_rejected', retryable: false })
-  t.same(await moves(), { hold: 80_000, capture: 40_000, void: 40_000 })
-  studio.engine.next('hang')
-  const { id } = (await studio.create()).json()
-  await studio.post(`/api/v1/generations/${id}/cancel`)
-  t.same(await moves(), { hold: 120_000, capture: 40_000, void: 80_000 })
-  await studio.create({}, { 'idempotency-key': 'k' })
-  await studio.create({}, { 'idempotency-key': 'k' })
-  t.match(await moves(), { hold: 160_000 }, 'a replay holds nothing')
-})
-
-t.test('a key with a share of its own sees what it burned and holds of it in the running period', async (t) => {
-  const studio = await openStudio(t)
-  const capped = await studio.key(studio.subscription, { cap: 90_000 })
-  const headers = bearer(capped.raw)
-  const share = async () => (await studio.get('/api/v1/usage', headers)).json().key
-  t.same(await share(), { limit: '0.0900', available: '0.0900', held: '0.0000', burned: '0.0000' })
-  const { id } = (await studio.create({}, headers)).json()
-  await studio.until(id, isFinal)
-  studio.engine.next('hang')
-  await studio.create({}, headers)
-  await studio.create()
-  t.same(await share(), { limit: '0.0900', available: '0.0100', held: '0.0400', burned: '0.0400' })
-  t.match((await studio.create({}, headers, '?dry_run=true')).json(), { available: '0.0100', affordable: false })
-  t.notOk('key' in (await usage(studio)), 'a key without a share is not told one')
-  studio.time.now += 30 * 24 * 3_600_000
-  t.match(await share(), { limit: '0.0900', burned: '0.0000' }, 'the next period begins anew')
-})
-
 t.test('a suspended plan refuses what is new; what was accepted is finished and can be read', async (t) => {
   const studio = await openStudio(t)
   studio.engine.next('hang')
@@ -368,64 +281,6 @@ t.test('a suspended plan refuses what is new; what was accepted is finished and 
   studio.engine.release()
   t.match(await studio.until(id, isFinal), { status: 'completed' })
   t.equal((await studio.get('/api/v1/usage')).statusCode, 200)
-})
-
-t.test('a finished task is announced: signed with the key, by the contract and by Standard Webhooks', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
-  const studio = await openStudio(t)
-  const { id } = (await studio.create({ webhook_url: receiver.url })).json()
-  const [call] = await receiver.arrived(1)
-  const body = JSON.parse(String(call?.rawBody))
-  t.same(Object.keys(body), ['event', 'timestamp', 'data'])
-  t.same(Object.keys(body.data), ['task_id', 'status', 'result', 'estimated_cost', 'actual_cost', 'duration_seconds', 'created_at', 'completed_at'])
-  t.match(body, { event: 'task.completed', data: { task_id: id, status: 'completed', estimated_cost: '0.0400', actual_cost: '0.0400' } })
-  t.equal(call?.headers['x-svc-event'], 'task.completed')
-  t.equal(call?.headers['x-svc-key-id'], studio.keyVersionId)
-  if (call) {
-    t.ok(await verifies(call, studio.raw))
-    t.ok(await verifiesStandard(call, `whsec_${Buffer.from(studio.raw).toString('base64')}`))
-  }
-  const deliveries = async () => (await studio.get(`/api/v1/generations/${id}/deliveries`)).json().data
-  while ((await deliveries())[0]?.status !== 'delivered') await new Promise((resolve) => setTimeout(resolve, 5))
-  t.match(await deliveries(), [{ object: 'delivery', task_id: id, event: 'task.completed', status: 'delivered', attempts: [{ number: 1, status_code: 204, error: null }] }])
-})
-
-t.test('a failed task is announced by task.failed, and by task.refunded once that had its first attempt', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
-  const studio = await openStudio(t, { media: { attempts: 1 } })
-  studio.engine.next({ fail: 'provider_error', retryable: true })
-  receiver.next({ status: 500 })
-  const { id } = (await studio.create({ webhook_url: receiver.url })).json()
-  const [failed, refunded] = await receiver.arrived(2)
-  t.match(JSON.parse(String(failed?.rawBody)), { event: 'task.failed', data: { task_id: id, status: 'failed', error: { code: 'provider_error' }, estimated_cost: '0.0400', refund_amount: '0.0400', attempts: 1 } })
-  t.match(JSON.parse(String(refunded?.rawBody)), { event: 'task.refunded', data: { task_id: id, refund_amount: '0.0400', new_balance: '10.0000' } })
-  t.same(Object.keys(JSON.parse(String(refunded?.rawBody)).data), ['task_id', 'refund_amount', 'new_balance'])
-})
-
-t.test('a delivery that fails is made again after 30 s, 2 min, 10 min and 1 h, and then no more', async (t) => {
-  const receiver = await openReceiver()
-  t.teardown(() => receiver.close())
-  const studio = await openStudio(t)
-  for (let i = 0; i < 5; i++) receiver.next({ status: 503 })
-  const { id } = (await studio.create({ webhook_url: receiver.url })).json()
-  const delivery = async () => (await studio.get(`/api/v1/generations/${id}/deliveries`)).json().data[0]
-  const attempted = async (count: number) => {
-    for (;;) {
-      const now = await delivery()
-      if (now?.attempts.length === count) return now
-      await new Promise((resolve) => setTimeout(resolve, 5))
-    }
-  }
-  for (const [i, seconds] of [30, 120, 600, 3600].entries()) {
-    const { status, next_attempt_at: next, attempts } = await attempted(i + 1)
-    t.equal(status, 'pending')
-    const waitMs = Date.parse(next) - Date.parse(attempts[i].at) - attempts[i].duration_ms
-    t.ok(waitMs >= seconds * 1000 && waitMs <= seconds * 1050, `${waitMs} ms before attempt ${i + 2}`)
-    studio.time.now = Date.parse(next)
-  }
-  t.match(await attempted(5), { status: 'failed', next_attempt_at: null })
 })
 
 t.test('a worker that stops in the midst of a claim hands the task back at once, and it costs no attempt', async (t) => {

@@ -1,38 +1,17 @@
 /** What a folder declares while people edit it, and while it is broken. */
 import { execFile } from 'node:child_process'
-import { chmod, mkdir, readFile, rename, rm, stat, symlink, truncate, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readFile, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { parse } from 'yaml'
-import { Unavailable } from '../../src/errors.ts'
-import type { Declaration, Declarations, Ref } from '../../src/resources/resources.ts'
-import { entriesOf, openFolder, settle, type Folder } from './folder.ts'
+import { CI, follow, openFolder, OTHER, settle, STUDIO, warned } from './folder.ts'
 import { apiKey, mediaPlan } from './manifests.ts'
-
-const STUDIO: Ref = { kind: 'Plan', namespace: 'acme', name: 'studio' }
-const OTHER: Ref = { ...STUDIO, name: 'other' }
-const CI: Ref = { kind: 'ApiKey', namespace: 'acme', name: 'ci' }
-
-async function open(folder: Folder) {
-  const resources = await folder.open()
-  const told: string[] = []
-  await resources.watch(({ kind, name }) => told.push(`${kind} ${name}`))
-  /** Looks twice, `ms` apart: enough to take a change over, not to delete. */
-  const look = async (ms = 100) => {
-    await resources.look()
-    folder.time.now += ms
-    await resources.look()
-  }
-  return { resources, told, look }
-}
-
-const warned = ({ log }: Folder) => log.filter(({ level }) => level === 'warn').map(({ message }) => message)
 
 t.test('a file that is no YAML changes nothing, is named once, and may stay so for long', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', mediaPlan('studio'), apiKey('ci', 'studio'))
-  const { resources, look } = await open(folder)
+  const { resources, look } = await follow(folder)
   for (const broken of ['kind: Plan\n  metadata: [', 'a: *missing', 'a: 1\na: 2', 'a: &a [*a]', `a: &x [1]\nb: [${'*x,'.repeat(60)}]`, '['.repeat(5000), '\u0000', '!!js/function "x"']) {
     folder.log.length = 0
     await folder.write('a.yaml', broken)
@@ -53,7 +32,7 @@ t.test('a file that is no YAML changes nothing, is named once, and may stay so f
 t.test('a refused document changes nothing; the other documents of its file go on, and those that are gone are deleted', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', mediaPlan('studio'), mediaPlan('other'), apiKey('ci', 'studio', { rotationRevision: 2 }), apiKey('leaked', 'studio'))
-  const { resources, look } = await open(folder)
+  const { resources, look } = await follow(folder)
   await folder.write('a.yaml', mediaPlan('studio', { requestsPerMinute: 0 }), mediaPlan('other', { state: 'Suspended' }), apiKey('ci', 'studio', { rotationRevision: 1 }))
   await look()
   t.ok(resources.get({ ...CI, name: 'leaked' }), 'not at once')
@@ -73,7 +52,7 @@ t.test('a document that does not say which resource it means may mean any that i
     ['hello', 'line 3: kind: must be Plan or ApiKey'],
   ] as const) {
     await folder.write('a.yaml', mediaPlan('studio'), mediaPlan('other'), apiKey('ci', 'studio'))
-    const { resources, look } = await open(folder)
+    const { resources, look } = await follow(folder)
     folder.log.length = 0
     await folder.write('a.yaml', mediaPlan('other', { state: 'Suspended' }), illegible)
     for (let i = 0; i < 3; i++) await look(5_000)
@@ -120,7 +99,7 @@ t.test('what is wrong with a document is told with its own line, or that of what
     '...',
   ]
   await folder.write('a.yaml', lines.join('\n'))
-  const { resources, look } = await open(folder)
+  const { resources, look } = await follow(folder)
   const said = () => resources.health().detail.replace(/known here: [^;]*/g, '…')
   t.equal(said(), 'a.yaml: line 13: Plan/acme/studio: spec.colour: unknown field; …; line 16: spec.media.allowance: is required; line 19: spec.media.prices[1].amount: must be string')
   lines[18] = '        amount: "0.05"'
@@ -133,7 +112,7 @@ t.test('what is wrong with a document is told with its own line, or that of what
 t.test('why a document is refused stands in the status of its resource until it is mended', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', mediaPlan('studio', { state: 'Retired' }))
-  const { resources, look } = await open(folder)
+  const { resources, look } = await follow(folder)
   const status = { observedGeneration: 1, activeKeys: 0, conditions: [{ type: 'Ready', status: 'False' as const, reason: 'PlanRetired', message: 'x', observedGeneration: 1, lastTransitionTime: '2026-01-05T00:00:00.000Z' }] }
   const file = (name: string) => readFile(join(folder.status, 'acme', 'plan', `${name}.yaml`), 'utf8').then((text) => parse(text), () => null)
   await resources.setStatus(STUDIO, status)
@@ -155,7 +134,7 @@ t.test('a file that is still being written is not taken over', async (t) => {
   const folder = await openFolder(t)
   const file = join(folder.plans, 'a.yaml')
   await folder.write('a.yaml', mediaPlan('studio', { requestsPerMinute: 600 }))
-  const { resources, told } = await open(folder)
+  const { resources, told } = await follow(folder)
   told.length = 0
   const whole = JSON.stringify(mediaPlan('studio', { requestsPerMinute: 700 }))
   for (let length = 0; length < whole.length; length += 40) {
@@ -174,7 +153,7 @@ t.test('a file that is still being written is not taken over', async (t) => {
 t.test('a document that is gone for less than two seconds was never gone', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', mediaPlan('studio'), apiKey('ci', 'studio'))
-  const { resources, told } = await open(folder)
+  const { resources, told } = await follow(folder)
   told.length = 0
   const gone = async (act: () => Promise<void>, back: () => Promise<void>) => {
     await act()
@@ -200,7 +179,7 @@ t.test('a document that is gone for less than two seconds was never gone', async
 t.test('a document moves between files without being deleted, whichever is written first', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', mediaPlan('studio'), mediaPlan('other'))
-  const { resources, look } = await open(folder)
+  const { resources, look } = await follow(folder)
   await folder.write('b.yaml', mediaPlan('studio'))
   await look()
   t.match(warned(folder), [/b\.yaml: line 1: Plan\/acme\/studio is declared in a\.yaml already; that one counts/])
@@ -216,7 +195,7 @@ t.test('of two documents for one resource the one in the first file by name wins
   const folder = await openFolder(t)
   await folder.write('b.yaml', mediaPlan('studio', { displayName: 'second' }))
   await folder.write('a.yaml', mediaPlan('studio', { displayName: 'first' }), mediaPlan('studio', { displayName: 'twice' }))
-  const { resources, look } = await open(folder)
+  const { resources, look } = await follow(folder)
   t.match(resources.get(STUDIO), { spec: { displayName: 'first' } })
   t.match(warned(folder), [/a\.yaml: line 3: Plan.acme.studio is declared in a\.yaml already/, /b\.yaml: line 1: Plan.acme.studio is declared in a\.yaml already/])
   await folder.write('a.yaml', 'a: [')
@@ -227,7 +206,7 @@ t.test('of two documents for one resource the one in the first file by name wins
 t.test('a folder that cannot be read changes nothing, however long', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', mediaPlan('studio'))
-  const { resources, look } = await open(folder)
+  const { resources, look } = await follow(folder)
   await rename(folder.plans, `${folder.plans}.away`)
   for (let i = 0; i < 3; i++) await look(60_000)
   t.match(resources.health(), { ok: false, detail: 'the folder of manifests cannot be read (ENOENT)' })
@@ -247,7 +226,7 @@ t.test('a file that cannot be read, is too large or leads nowhere keeps its last
   const folder = await openFolder(t)
   const file = join(folder.plans, 'a.yaml')
   await folder.write('a.yaml', mediaPlan('studio'))
-  const { resources, look } = await open(folder)
+  const { resources, look } = await follow(folder)
   const spoil = [() => writeFile(file, `# ${'x'.repeat(1024 * 1024)}`), () => writeFile(file, Buffer.from([0xff, 0xfe, 0xfd])), () => rm(file).then(() => symlink('/nowhere', file))]
   if (process.getuid?.() !== 0) spoil.unshift(() => chmod(file, 0))
   for (const act of spoil) {
@@ -268,7 +247,7 @@ t.test('only a regular file is opened: a pipe, a device or a folder keeps nobody
   const file = join(folder.plans, 'a.yaml')
   await folder.write('a.yaml', mediaPlan('studio'))
   await folder.write('b.yaml', mediaPlan('other'))
-  const { resources, look } = await open(folder)
+  const { resources, look } = await follow(folder)
   const become: Record<string, [() => Promise<unknown>, RegExp]> = {
     pipe: [() => promisify(execFile)('mkfifo', [file]), /^a\.yaml: not read: it is no regular file/],
     device: [() => symlink('/dev/zero', file), /^a\.yaml: not read: it is no regular file/],
@@ -293,146 +272,7 @@ t.test('only manifests are read: other names, hidden files and folders are not',
   await folder.write('old/a.yaml', 'a: [')
   await folder.write('A.JSON', mediaPlan('studio'))
   await folder.write('empty.yml', '# nothing\n---\n')
-  const { resources } = await open(folder)
+  const { resources } = await follow(folder)
   t.ok(resources.get(STUDIO))
   t.same(resources.health(), { ok: true, detail: 'the manifests are read' })
-})
-
-t.test('after a restart a broken file still stands for what it last held, and nothing is deleted until it is mended', async (t) => {
-  const folder = await openFolder(t)
-  await folder.write('a.yaml', mediaPlan('studio'), apiKey('ci', 'studio'))
-  await folder.write('b.yaml', mediaPlan('other'))
-  const first = await open(folder)
-  await first.resources.close()
-  await folder.write('a.yaml', 'a: [')
-  await rm(join(folder.plans, 'b.yaml'))
-  const { resources, look } = await open(folder)
-  for (let i = 0; i < 3; i++) await look(5_000)
-  t.ok(resources.get(STUDIO) && resources.get(CI) && resources.get(OTHER))
-  await folder.write('a.yaml', mediaPlan('studio'))
-  await settle(resources, folder)
-  t.ok(resources.get(STUDIO))
-  t.equal(resources.get(CI), null)
-  t.equal(resources.get(OTHER), null)
-})
-
-t.test('after a restart an accepted spec still binds the next one', async (t) => {
-  const folder = await openFolder(t)
-  await folder.write('a.yaml', apiKey('ci', 'studio', { rotationRevision: 2, state: 'Revoked' }))
-  const first = await open(folder)
-  await first.resources.close()
-  await folder.write('a.yaml', apiKey('ci', 'studio', { rotationRevision: 1, state: 'Active' }))
-  const { resources } = await open(folder)
-  t.match(resources.get(CI), { metadata: { generation: 1 }, spec: { state: 'Revoked', rotationRevision: 2 } })
-  t.match(warned(folder)[0], /a Revoked key stays Revoked; spec\.rotationRevision: rotationRevision can only be raised/)
-})
-
-t.test('while the store is away nothing is taken over, and it is once the store is back', async (t) => {
-  const kept = new Map<string, Declaration>()
-  let isAway = false
-  const reach = async () => {
-    if (isAway) throw new Unavailable('store', new Error('away'))
-  }
-  const declarations: Declarations = {
-    declarations: async () => [...kept.values()],
-    declare: async (declaration) => reach().then(() => void kept.set(declaration.ref.name, declaration)),
-    undeclare: async (ref) => reach().then(() => void kept.delete(ref.name)),
-  }
-  const folder = await openFolder(t, declarations)
-  await folder.write('a.yaml', mediaPlan('studio'))
-  await folder.write('b.yaml', mediaPlan('other'))
-  const { resources, told, look } = await open(folder)
-  told.length = 0
-  isAway = true
-  await folder.write('a.yaml', mediaPlan('studio', { state: 'Suspended' }))
-  await rm(join(folder.plans, 'b.yaml'))
-  for (let i = 0; i < 3; i++) await look(5_000)
-  t.match(resources.get(STUDIO), { metadata: { generation: 1 }, spec: { state: 'Active' } })
-  t.ok(resources.get(OTHER))
-  t.match(resources.health(), { ok: false, detail: 'changes of the manifests wait: the store is unavailable' })
-  t.same(told, [])
-  isAway = false
-  await settle(resources, folder)
-  t.match(resources.get(STUDIO), { metadata: { generation: 2 }, spec: { state: 'Suspended' } })
-  t.equal(resources.get(OTHER), null)
-  t.match(resources.health(), { ok: true })
-  t.same([...kept.keys()], ['studio'])
-})
-
-t.test('Secrets and status are for the owner of the process alone, whatever lay there before', async (t) => {
-  const folder = await openFolder(t)
-  await folder.write('a.yaml', apiKey('ci', 'studio', { secretName: 'ci-key' }))
-  const { resources } = await open(folder)
-  const key = resources.list('ApiKey')[0]!
-  const secret = { apiKey: 'svc_live_x', keyId: 'uid-1-0', mac: 'aa' }
-  await resources.putSecret(key, 'ci-key', secret)
-  await resources.setStatus(CI, { observedGeneration: 1, conditions: [] })
-  const path = join(folder.secrets, 'acme', 'ci-key')
-  const modes = async () => Promise.all(['.', 'api-key', 'key-id', '.owner'].map(async (entry) => ((await stat(join(path, entry))).mode & 0o777).toString(8)))
-  t.same(await modes(), ['700', '600', '600', '600'])
-  t.equal((await stat(join(folder.status, 'acme', 'apikey', 'ci.yaml'))).mode & 0o777, 0o600)
-  await chmod(path, 0o755)
-  await chmod(join(path, 'api-key'), 0o644)
-  t.equal(await resources.putSecret(key, 'ci-key', secret), 'written')
-  t.same(await modes(), ['700', '600', '600', '600'])
-  t.equal(await readFile(join(path, 'api-key'), 'utf8'), 'svc_live_x', 'exactly the key, without a line end')
-})
-
-t.test('a link, a file or a folder without our mark is somebody else\'s, even with the right entries in it', async (t) => {
-  const folder = await openFolder(t)
-  await folder.write('a.yaml', apiKey('ci', 'studio', { secretName: 'ci-key' }))
-  const { resources } = await open(folder)
-  const key = resources.list('ApiKey')[0]!
-  const secret = { apiKey: 'svc_live_x', keyId: 'uid-1-0', mac: 'aa' }
-  const path = join(folder.secrets, 'acme', 'ci-key')
-  await mkdir(join(folder.secrets, 'acme', 'elsewhere'), { recursive: true })
-  const foreign = [
-    () => symlink('elsewhere', path),
-    () => writeFile(path, 'x'),
-    () => mkdir(path),
-    () => mkdir(path).then(() => writeFile(join(path, 'api-key'), secret.apiKey)),
-    () => mkdir(path).then(() => writeFile(join(path, '.owner'), '{"uid":"uid-1"}')),
-    () => mkdir(path).then(() => writeFile(join(path, '.owner'), JSON.stringify({ uid: 'uid-9', name: 'ci', createdAt: 1, mac: '' }))),
-  ]
-  for (const make of foreign) {
-    await make()
-    t.equal(await resources.putSecret(key, 'ci-key', secret), 'conflict')
-    t.equal(await resources.secret({ ...CI, uid: 'uid-1' }, 'ci-key'), null)
-    await rm(path, { recursive: true })
-  }
-  t.same(await entriesOf(join(folder.secrets, 'acme', 'elsewhere')), {})
-  t.equal(await resources.putSecret(key, 'ci-key', secret), 'written')
-})
-
-t.test('what an interrupted write or a missed deletion left behind goes at the next start', async (t) => {
-  const folder = await openFolder(t)
-  await folder.write('a.yaml', apiKey('ci', 'studio', { secretName: 'ci-key' }))
-  const first = await open(folder)
-  await first.resources.putSecret(first.resources.list('ApiKey')[0]!, 'ci-key', { apiKey: 'x', keyId: 'y', mac: 'z' })
-  await first.resources.setStatus(CI, { observedGeneration: 1, conditions: [] })
-  await first.resources.close()
-  const secrets = join(folder.secrets, 'acme')
-  await mkdir(join(secrets, '.tmp-1'))
-  await writeFile(join(secrets, 'ci-key', '.tmp-2'), 'half')
-  await mkdir(join(secrets, 'orphan'))
-  await writeFile(join(secrets, 'orphan', '.owner'), JSON.stringify({ uid: 'uid-7', name: 'gone', createdAt: 1, mac: '' }))
-  await writeFile(join(folder.status, 'acme', 'apikey', '.tmp-3'), 'half')
-  await writeFile(join(folder.status, 'acme', 'apikey', 'gone.yaml'), 'conditions: []')
-  await open(folder)
-  t.same(await Promise.all(['.tmp-1', 'ci-key/.tmp-2', 'orphan', 'ci-key/api-key'].map((name) => stat(join(secrets, name)).then(() => name, () => null))), [null, null, null, 'ci-key/api-key'])
-  t.same(await Promise.all(['.tmp-3', 'gone.yaml', 'ci.yaml'].map((name) => stat(join(folder.status, 'acme', 'apikey', name)).then(() => name, () => null))), [null, null, 'ci.yaml'])
-})
-
-t.test('a store restored from an older backup learns a key\'s identity again from its Secret', async (t) => {
-  const folder = await openFolder(t)
-  await folder.write('a.yaml', apiKey('ci', 'studio', { secretName: 'ci-key' }), mediaPlan('studio'))
-  const first = await open(folder)
-  const key = first.resources.list('ApiKey')[0]!
-  await first.resources.putSecret(key, 'ci-key', { apiKey: 'x', keyId: 'y', mac: 'z' })
-  await first.resources.close()
-  for (const ref of [CI, STUDIO]) await folder.declarations.undeclare(ref)
-  folder.time.now += 60_000
-  const { resources } = await open(folder)
-  t.match(resources.get(CI), { metadata: { uid: key.metadata.uid, creationTimestamp: key.metadata.creationTimestamp } })
-  t.same(await resources.secret({ ...CI, uid: key.metadata.uid }, 'ci-key'), { apiKey: 'x', keyId: 'y', mac: 'z' })
 })

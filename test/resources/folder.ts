@@ -3,7 +3,7 @@ import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { openFiles, type FilesResources } from '../../src/resources/files/files.ts'
-import type { Declarations } from '../../src/resources/resources.ts'
+import type { Declarations, Ref } from '../../src/resources/resources.ts'
 import { openStore } from '../../src/store/store.ts'
 
 export type Line = { level: 'info' | 'warn' | 'error'; facts: object; message: string }
@@ -70,3 +70,23 @@ export async function makeForeign(path: string): Promise<void> {
   await mkdir(path, { recursive: true })
   await writeFile(join(path, 'password'), 'hunter2')
 }
+
+export const STUDIO: Ref = { kind: 'Plan', namespace: 'acme', name: 'studio' }
+export const OTHER: Ref = { ...STUDIO, name: 'other' }
+export const CI: Ref = { kind: 'ApiKey', namespace: 'acme', name: 'ci' }
+
+/** Opens what a folder declares, and follows it. */
+export async function follow(folder: Folder) {
+  const resources = await folder.open()
+  const told: string[] = []
+  await resources.watch(({ kind, name }) => told.push(`${kind} ${name}`))
+  /** Looks twice, `ms` apart: enough to take a change over, not to delete. */
+  const look = async (ms = 100) => {
+    await resources.look()
+    folder.time.now += ms
+    await resources.look()
+  }
+  return { resources, told, look }
+}
+
+export const warned = ({ log }: Folder) => log.filter(({ level }) => level === 'warn').map(({ message }) => message)

@@ -1,0 +1,92 @@
+/** What a plan and a key may have, and where the money of tasks is counted. */
+import t from 'tap'
+import { bearer, MEDIA } from './gateway.ts'
+import { isFinal, openStudio } from './studio.ts'
+
+const usage = async ({ get }: Awaited<ReturnType<typeof openStudio>>) => (await get('/api/v1/usage')).json() as Record<string, string>
+
+t.test('the plan queues so many open tasks and no more, and its rate is told', async (t) => {
+  const studio = await openStudio(t, { media: { maxQueuedTasks: 2 }, requestsPerMinute: 60, loops: false })
+  const first = await studio.create()
+  t.equal(first.headers['ratelimit-policy'], '"plan";q=60;w=60;burst=10')
+  t.equal(first.headers.ratelimit, '"plan";r=9;t=1')
+  await studio.create()
+  const full = await studio.create()
+  t.equal(full.statusCode, 429)
+  t.ok(Number(full.headers['retry-after']) > 0)
+  t.match(full.json(), { error: { code: 'queue_full' } })
+})
+
+t.test('no more tasks of a plan run at once than it allows; the others wait in order', async (t) => {
+  const studio = await openStudio(t, { media: { maxConcurrentTasks: 2 } })
+  studio.engine.next('hang', 'hang', 'hang')
+  const ids = []
+  for (let i = 0; i < 3; i++) ids.push((await studio.create()).json().id)
+  await studio.engine.begun(2)
+  t.match(await studio.until(ids[2], ({ queue_position: position }) => position === 1), { status: 'queued' })
+  t.equal(studio.engine.runs.length, 2)
+  studio.engine.release()
+  await studio.engine.begun(3)
+  studio.engine.release()
+  for (const id of ids) t.match(await studio.until(id, isFinal), { status: 'completed' })
+})
+
+t.test('a key that moves in the midst of a creation creates on its new plan, by its prices and its money', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  const other = await studio.plan('studio2', { product: 'Media', media: { ...MEDIA, prices: [{ kind: 'image', amount: '0.07', per: 'Job' }] } })
+  const { store } = studio
+  const { createTask } = store
+  store.createTask = async (task) => {
+    store.createTask = createTask
+    await store.setKey(studio.keyVersionId, { subscription: other }, [studio.subscription, other])
+    for (const id of [studio.subscription, other]) await store.change(id, { op: 'keysChanged' }, studio.time.now)
+    return createTask(task)
+  }
+  const answer = await studio.create({}, { 'idempotency-key': 'k' })
+  t.match([answer.statusCode, answer.json()], [202, { status: 'queued', estimated_cost: '0.0700' }])
+  t.same(Object.keys((await store.subscription(studio.subscription))?.media?.holds ?? {}), [])
+  t.same(Object.keys((await store.subscription(other))?.media?.holds ?? {}), [answer.json().id])
+  t.match((await studio.create({}, { 'idempotency-key': 'k' })).json(), { id: answer.json().id })
+})
+
+t.test('money is counted when it is held, charged and given back, whoever ends the task', async (t) => {
+  const studio = await openStudio(t)
+  const moves = async () => {
+    const found = (await studio.app.metrics.registry.getSingleMetric('tollgate_money_micro_total')?.get())?.values ?? []
+    return Object.fromEntries(found.map(({ labels, value }) => [labels['move'], value]))
+  }
+  const run = async (...steps: Parameters<typeof studio.engine.next>) => {
+    studio.engine.next(...steps)
+    const { id } = (await studio.create()).json()
+    return studio.until(id, isFinal)
+  }
+  await run('make')
+  t.same(await moves(), { hold: 40_000, capture: 40_000, void: 0 })
+  await run({ fail: 'provider_rejected', retryable: false })
+  t.same(await moves(), { hold: 80_000, capture: 40_000, void: 40_000 })
+  studio.engine.next('hang')
+  const { id } = (await studio.create()).json()
+  await studio.post(`/api/v1/generations/${id}/cancel`)
+  t.same(await moves(), { hold: 120_000, capture: 40_000, void: 80_000 })
+  await studio.create({}, { 'idempotency-key': 'k' })
+  await studio.create({}, { 'idempotency-key': 'k' })
+  t.match(await moves(), { hold: 160_000 }, 'a replay holds nothing')
+})
+
+t.test('a key with a share of its own sees what it burned and holds of it in the running period', async (t) => {
+  const studio = await openStudio(t)
+  const capped = await studio.key(studio.subscription, { cap: 90_000 })
+  const headers = bearer(capped.raw)
+  const share = async () => (await studio.get('/api/v1/usage', headers)).json().key
+  t.same(await share(), { limit: '0.0900', available: '0.0900', held: '0.0000', burned: '0.0000' })
+  const { id } = (await studio.create({}, headers)).json()
+  await studio.until(id, isFinal)
+  studio.engine.next('hang')
+  await studio.create({}, headers)
+  await studio.create()
+  t.same(await share(), { limit: '0.0900', available: '0.0100', held: '0.0400', burned: '0.0400' })
+  t.match((await studio.create({}, headers, '?dry_run=true')).json(), { available: '0.0100', affordable: false })
+  t.notOk('key' in (await usage(studio)), 'a key without a share is not told one')
+  studio.time.now += 30 * 24 * 3_600_000
+  t.match(await share(), { limit: '0.0900', burned: '0.0000' }, 'the next period begins anew')
+})

@@ -1,0 +1,161 @@
+/** Streams of the Coding Plan API: that break, outgrow their reservation, fall silent, and whose client leaves. */
+import t from 'tap'
+import { stream, streams, type Script } from '../fakes/upstream.ts'
+import { chatStream, chunk, delta, DONE, responsesStream, USAGE } from '../fakes/upstream-wire.ts'
+import { chat, dataOf, MESSAGES, responses, startStream } from '../upstream/gateway.ts'
+import { setUp } from './vendor.ts'
+
+t.test('a stream that breaks in the middle says so, is not tried again, and charges what came', async (t) => {
+  const { upstream, gateway } = await setUp(t, () => {})
+  const middle = chatStream('one two', ' three').slice(0, 4)
+  const cut: Script = (answer) => {
+    stream(answer, ...middle)
+    setImmediate(() => answer.socket?.resetAndDestroy())
+  }
+  const error: Script = (answer) => {
+    stream(answer, ...middle)
+    setTimeout(() => answer.end('data: {"error":{}}\n\n'), 20)
+  }
+  for (const script of [cut, streams(...middle), error]) {
+    upstream.does(script)
+    const before = upstream.asked.length
+    const got = await chat(gateway, { stream: true })
+    t.equal(got.status, 200)
+    t.match(dataOf(got.text).at(-1), { error: { code: 'server_overloaded', type: 'server_error' } })
+    t.notOk(got.text.includes('[DONE]'))
+    t.equal(upstream.asked.length, before + 1)
+    t.match(await gateway.settled(), { usage: { output: 3 }, estimated: true })
+  }
+  upstream.does(streams(...responsesStream('one two', ' three').slice(0, 7)))
+  const events = dataOf((await responses(gateway, { stream: true })).text)
+  t.match(events.at(-1), {
+    type: 'response.failed',
+    sequence_number: events.length - 1,
+    response: { status: 'failed', error: { code: 'server_error' } },
+  })
+  t.match(await gateway.settled(), { usage: { output: 3 }, estimated: true })
+  upstream.does(streams(...responsesStream('x').slice(0, 1)))
+  t.match(dataOf((await responses(gateway, { stream: true })).text).at(-1), { type: 'response.failed' })
+  t.equal(await gateway.settled(), null, 'nothing of an answer had come')
+})
+
+t.test('an answer that outgrows its reservation extends it, and ends with a failure when the reservation is gone', async (t) => {
+  const many = [
+    chunk([delta({ role: 'assistant' })]),
+    ...Array.from({ length: 300 }, () => chunk([delta({ content: 'four'.repeat(10) })])),
+    chunk([delta({}, 'stop')]),
+    DONE,
+  ]
+  const slowly: Script = async (answer) => {
+    stream(answer)
+    for (const part of many) {
+      answer.write(part)
+      await new Promise(setImmediate)
+    }
+    answer.end()
+  }
+  const { gateway } = await setUp(t, slowly, { admitted: { reserved: 100 } })
+  t.ok((await chat(gateway, { stream: true })).text.endsWith(DONE))
+  t.ok(gateway.ensured.length > 1 && gateway.ensured.length < 15, `asked ${gateway.ensured.length} times`)
+  t.ok(gateway.ensured.every((tokens, n) => n === 0 || tokens >= gateway.ensured[n - 1]!))
+  const words = Array.from({ length: 300 }, () => 'four'.repeat(10))
+  for (const [call, events, last] of [
+    [chat, many.slice(0, -2), { error: {} }],
+    [responses, responsesStream(...words).slice(0, 200), { type: 'response.failed' }],
+  ] as const) {
+    const { gateway: gone, upstream } = await setUp(t, (answer) => stream(answer, ...events), {
+      admitted: { reserved: 100 },
+      ensure: () => 'gone',
+    })
+    const stopped = upstream.nextCutOff()
+    t.match(dataOf((await call(gone, { stream: true })).text).at(-1), last)
+    await stopped
+  }
+})
+
+t.test('a silent stream gets comments, before its first event as well, and other attempts are still made', async (t) => {
+  let tries = 0
+  const { gateway } = await setUp(
+    t,
+    (answer) => {
+      if (++tries === 1) return void setTimeout(() => answer.destroy(), 120)
+      stream(answer, ...chatStream('a').slice(0, 3))
+      setTimeout(() => answer.end(chatStream('a').slice(3).join('')), 120)
+    },
+    { keepAliveMs: 40 },
+  )
+  const { text } = await chat(gateway, { stream: true })
+  t.match(text, /^: keep-alive\n\n/)
+  t.ok((text.match(/: keep-alive/g) ?? []).length >= 3)
+  t.ok(text.endsWith(DONE))
+  const { gateway: failing } = await setUp(
+    t,
+    (answer) => void setTimeout(() => answer.destroy(), 100),
+    { keepAliveMs: 20 },
+    { retry: { attempts: 1 } },
+  )
+  t.match(dataOf((await chat(failing, { stream: true })).text), [{ error: { code: 'server_overloaded' } }])
+  t.match(dataOf((await responses(failing, { stream: true })).text), [
+    { type: 'response.failed', sequence_number: 0, response: { id: /^resp_/ } },
+  ])
+  t.equal(await failing.settled(), null)
+})
+
+t.test('a client that leaves stops the upstream at once, and is charged what had come', async (t) => {
+  const { upstream, gateway } = await setUp(t, (answer) => stream(answer, ...chatStream('one two', ' three').slice(0, 4)))
+  const answer = await startStream(gateway, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true })
+  let seen = ''
+  while (!seen.includes('three')) seen += String(await new Promise((resolve) => answer.once('data', resolve)))
+  const stopped = upstream.nextCutOff()
+  answer.destroy()
+  await stopped
+  t.match(await gateway.settled(), { usage: { output: 3 }, estimated: true })
+})
+
+t.test('a client that leaves before the answer began stops the upstream, too, and is charged its prompt', async (t) => {
+  for (const more of [{ stream: true }, {}]) {
+    const { upstream, gateway } = await setUp(t, () => {})
+    const left = new AbortController()
+    const asked = fetch(`${gateway.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'svc-code', messages: MESSAGES, ...more }),
+      signal: left.signal,
+    })
+    const stopped = upstream.nextCutOff()
+    while (upstream.asked.length === 0) await new Promise(setImmediate)
+    left.abort()
+    await t.rejects(asked)
+    await stopped
+    t.match(await gateway.settled(), { usage: { output: 0 }, estimated: true })
+  }
+})
+
+t.test('with Drain an upstream is read to its end after the client left, and its usage is charged', async (t) => {
+  let finish = () => {}
+  const { gateway } = await setUp(
+    t,
+    (answer) => {
+      stream(answer, ...chatStream('a').slice(0, 3))
+      finish = () => void answer.end(chatStream('a').slice(3).join(''))
+    },
+    { admitted: { onAbort: 'Drain' } },
+  )
+  const answer = await startStream(gateway, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true })
+  await new Promise((resolve) => answer.once('data', resolve))
+  answer.destroy()
+  await new Promise((resolve) => setTimeout(resolve, 20))
+  finish()
+  t.same(await gateway.settled(), { usage: { input: USAGE.prompt_tokens, cachedInput: 8, output: 5 }, estimated: false })
+
+  const { upstream, gateway: bounded } = await setUp(t, (hanging) => stream(hanging, ...chatStream('a').slice(0, 3)), {
+    admitted: { onAbort: 'Drain' },
+    drainMs: 30,
+  })
+  const other = await startStream(bounded, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true })
+  await new Promise((resolve) => other.once('data', resolve))
+  const stopped = upstream.nextCutOff()
+  other.destroy()
+  await stopped
+  t.match(await bounded.settled(), { estimated: true }, 'for a while only')
+})
