@@ -7,7 +7,7 @@ import type { Delivery } from '../../tasks/task.ts'
 import type { Store } from '../store.ts'
 import { inTime } from '../../together.ts'
 import { isDuplicate, nounOf, type Database } from './database.ts'
-import { DELIVERY, type StoredDelivery } from './deliveries.ts'
+import { DELIVERY, NO_SLOTS, type StoredDelivery } from './deliveries.ts'
 import type { Indexes } from './indexes.ts'
 import type { DueLane, Lanes } from './lanes.ts'
 import { openSlots, type Leased, type Slots } from './slots.ts'
@@ -63,11 +63,10 @@ export function openClaims(database: Database, lanes: Lanes): Pick<Store, 'claim
   /** The leases that are running. Those that ended give their slots back, but not their claim: its attempt may still be written down. */
   async function leased(now: number): Promise<Leased[]> {
     const projection = { tenant: 1, host: 1, hostSlot: 1, tenantSlot: 1, leaseUntil: 1 }
-    const all = await deliveries.find<Leased & { leaseUntil: number }>({ leaseUntil: { $gt: 0 } }, { projection }).toArray()
-    const ended = ({ leaseUntil, hostSlot }: (typeof all)[number]) => leaseUntil <= now && hostSlot !== undefined
-    if (all.some(ended)) {
-      await deliveries.updateMany({ leaseUntil: { $gt: 0, $lte: now } }, { $unset: { hostSlot: '', tenantSlot: '' } })
-    }
+    const all = await deliveries.find<Leased & { _id: string; leaseUntil: number }>({ leaseUntil: { $gt: 0 } }, { projection }).toArray()
+    const over = all.filter(({ leaseUntil, hostSlot }) => leaseUntil <= now && hostSlot !== undefined)
+    // One by one: FerretDB does a command in one transaction, and two that freed the same ones, or one and a claim that waits for a slot, would wait for each other.
+    await Promise.all(over.map(({ _id }) => deliveries.updateOne({ _id, leaseUntil: { $gt: 0, $lte: now } }, NO_SLOTS)))
     return all.filter(({ leaseUntil }) => leaseUntil > now)
   }
 

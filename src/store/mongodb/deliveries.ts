@@ -24,7 +24,7 @@ export type StoredDelivery = Stored<Delivery> & Derived & Slots
 
 /** What is left out when one is read. */
 export const DELIVERY = { claimableAt: 0, hostSlot: 0, tenantSlot: 0 } as const
-const NO_SLOTS = { $unset: { hostSlot: '', tenantSlot: '' } } as const
+export const NO_SLOTS = { $unset: { hostSlot: '', tenantSlot: '' } } as const
 
 /** What tasks need of their deliveries. */
 export type Deliveries = {
