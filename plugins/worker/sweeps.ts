@@ -24,17 +24,19 @@ const PERIODS = { tasks: 1_000, subscriptions: 15_000, retention: 60_000 }
 export function startSweeps({ tasks, files, owner, taskMs, swept, open, log }: Sweeping): () => Promise<void> {
   const { store, clock } = tasks
   const sweeps = [
-    every('tasks', PERIODS.tasks, async () => {
-      report(await sweepTasks(tasks))
-      open(await store.openTasks())
-      // Whoever sweeps tells how many there are; what this process knew of them is old.
-    }, () => open([])),
+    every('tasks', PERIODS.tasks, sweepOpen, () => open([])),
     every('subscriptions', PERIODS.subscriptions, async () => report(await sweepSubscriptions(tasks))),
     every('retention', PERIODS.retention, async () => {
       await untilDone(() => store.removeTasks(clock() - taskMs, BATCH))
       await untilDone(() => files.sweep(clock(), BATCH))
     }),
   ]
+
+  /** Whoever sweeps tells how many there are; what the others knew of them is old. */
+  async function sweepOpen(): Promise<void> {
+    report(await sweepTasks(tasks))
+    open(await store.openTasks())
+  }
 
   /** One batch after the other while they come back full, so that what is removed keeps up with what is made. */
   async function untilDone(batch: () => Promise<number>): Promise<void> {
@@ -49,6 +51,7 @@ export function startSweeps({ tasks, files, owner, taskMs, swept, open, log }: S
     if (Object.values(counts).some((count) => count > 0)) log.warn(counts, 'swept')
   }
 
+  /** `notOurs` is called instead of the sweep while another process does it. */
   function every(name: string, periodMs: number, sweep: () => Promise<void>, notOurs = () => {}): () => Promise<void> {
     let running: Promise<void> | null = null
     const tick = async () => {
