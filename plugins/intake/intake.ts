@@ -25,8 +25,8 @@ async function intake(app: FastifyInstance, { budgetBytes = 256 * MIB, keyBytes 
   const holding = new WeakMap<FastifyRequest, (bytes: number) => void>()
   // A plugin that sends bodies on reads them in a way of its own.
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, async (request: FastifyRequest, bytes: Buffer) => {
-    // Many clients name a type for a body that they do not send.
     holding.get(request)?.(bytes.length)
+    // Many clients name a type for a body that they do not send.
     if (bytes.length === 0 && request.routeOptions.config.bodyless) return undefined
     return parseJson(bytes, 'strict')
   })
@@ -53,6 +53,7 @@ async function intake(app: FastifyInstance, { budgetBytes = 256 * MIB, keyBytes 
     hold(asked)
     holding.set(request, hold)
     reply.raw.once('close', () => {
+      // A body that is parsed after its client left holds nothing any more.
       holding.delete(request)
       hold(0)
     })

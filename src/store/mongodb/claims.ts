@@ -6,7 +6,7 @@
 import type { Delivery } from '../../tasks/task.ts'
 import type { Store } from '../store.ts'
 import { inTime } from '../../together.ts'
-import { isDuplicate, nounOf, type Database } from './database.ts'
+import { isDuplicate, LONGEST_MS, nounOf, type Database } from './database.ts'
 import { DELIVERY, NO_SLOTS, type StoredDelivery } from './deliveries.ts'
 import type { Indexes } from './indexes.ts'
 import type { DueLane, Lanes } from './lanes.ts'
@@ -30,8 +30,6 @@ type Filled = { lane: DueLane; due: Delivery[] }
 
 /** Lanes of one tenant that one pass looks into. */
 const MOST_LANES = 16
-/** Nobody waits longer for the claim before theirs. Two at once only take from each other. */
-const LONGEST_MS = 60_000
 /** A pass in which another process took all that this one had chosen is followed by another; as many as that is a store at odds. */
 const MOST_PASSES = 100
 
@@ -98,7 +96,7 @@ export function openClaims(database: Database, lanes: Lanes): Pick<Store, 'claim
     await lanes.move(lane, first?.claimableAt ?? null)
   }
 
-  /** One claim at a time in this process: those of one store would only take from each other. */
+  /** One claim at a time in this process, unless it never ends: those of one store would only take from each other. */
   let last: Promise<unknown> = Promise.resolve()
   const inTurn = (...asked: Parameters<typeof claim>): Promise<Delivery[]> => {
     const claimed = last.then(() => claim(...asked))

@@ -23,7 +23,7 @@ export type Database = {
 }
 
 /** Longest that a verb takes, should a step outlast its own limits. */
-const LONGEST_MS = 60_000
+export const LONGEST_MS = 60_000
 /** Longest that one step of a verb waits: for a server, for a connection to it, for its answer. */
 const SELECTION_MS = 3000
 const STEP_MS = 5000
@@ -76,16 +76,17 @@ function mendWrites(): void {
   const write = Connection.prototype.writeCommand
   Connection.prototype.writeCommand = async function (this: Connection, ...command: unknown[]) {
     const { socket } = this
-    const ended = Promise.withResolvers<never>()
-    const end = () => {
+    const failure = () => {
       const error = this.error ?? new MongoNetworkError('the connection ended')
       this.onError(error)
-      ended.reject(error)
+      return error
     }
-    if (socket.destroyed) end()
-    else socket.once('close', end)
+    if (socket.destroyed) throw failure()
+    const ended = Promise.withResolvers<never>()
+    const end = () => ended.reject(failure())
+    socket.once('close', end)
     try {
-      await Promise.race([ended.promise, ...(socket.destroyed ? [] : [write.apply(this, command)])])
+      await Promise.race([ended.promise, write.apply(this, command)])
     } finally {
       socket.off('close', end)
     }
