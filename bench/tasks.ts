@@ -8,7 +8,7 @@ import type { Table } from './table.ts'
 
 export const TASKS = 1000
 export const WARM_TASKS = 400
-export const CONNECTIONS = 16
+export const CONNECTIONS = 64
 const LOOK_MS = 25
 const LONGEST_MS = 120_000
 /** As many runs at once as there are cores is for engines that take a core each; engines elsewhere are given more. */

@@ -20,7 +20,7 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** The product whose keys this route takes. */
     api?: Api
-    /** The route creates something: an inactive plan is told before anything about the request. */
+    /** The route creates something, by `creating` alone: a remembered key will do for it, and an inactive plan is told before anything about the request. */
     creates?: boolean
   }
 }
@@ -72,10 +72,10 @@ async function auth(app: FastifyInstance): Promise<void> {
 
   function callerOf(hash: string, first: KeyVersion, firstVersion: number, request: FastifyRequest): Caller {
     const { api, creates } = request.routeOptions.config
+    let keysVersion = firstVersion
     const caller: Caller = {
       key: first,
       async creating(run) {
-        let keysVersion = firstVersion
         for (let tries = 0; tries < STALE_TRIES; tries++) {
           const { key } = caller
           const answer = await run(key.subscription, { keyId: key.keyId, keyCap: key.cap, keysVersion })
@@ -104,13 +104,13 @@ async function auth(app: FastifyInstance): Promise<void> {
 
   app.decorateRequest('caller', null)
   app.addHook('onRequest', async (request) => {
-    const { api, creates, admits } = request.routeOptions.config
+    const { api, creates } = request.routeOptions.config
     const text = bearer(request.headers.authorization)
     if (text === null || !wellFormed(text)) throw new Failure('invalid_api_key')
     const hash = hashKey(text)
     const known = remembered.get(hash)
-    // A remembered key is good enough for what is admitted, which asks the record again; and only a key that was just read may be refused.
-    const usable = admits && known && refusal(known.key, app.clock()) === null && apiOf(known.key.product) === api
+    // A remembered key is good enough for what creates: the subscription's record proves it, and what is refused is told after another look at the key.
+    const usable = creates && known && refusal(known.key, app.clock()) === null && apiOf(known.key.product) === api
     const key = usable ? known.key : await readKey(hash, api)
     if (!creates) countRead(key.keyId)
     const keysVersion = known?.key.subscription === key.subscription ? known.keysVersion : 0

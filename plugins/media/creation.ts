@@ -5,7 +5,7 @@ import { Failure } from '../../src/errors.ts'
 import type { Subscription } from '../../src/subscription/subscription.ts'
 import { recordOf, untilFinal } from '../../src/tasks/read.ts'
 import { publicRecord } from '../../src/tasks/record.ts'
-import { publicQuote, quote, submit, type NewGeneration, type SubmitDoors } from '../../src/tasks/submit.ts'
+import { currentRecord, publicQuote, quote, submit, type NewGeneration, type SubmitDoors } from '../../src/tasks/submit.ts'
 import type { Task } from '../../src/tasks/task.ts'
 import { callerOf, CREATES } from './caller.ts'
 import { idempotencyKey, preferredWait, rateHeaders } from './headers.ts'
@@ -28,17 +28,15 @@ export function creationRoutes(app: FastifyInstance): void {
     const key = idempotencyKey(request.headers['idempotency-key'])
     if (request.query.dry_run) {
       caller.countRead()
-      const quoted = await quote(tasks, caller, request.body)
+      const quoted = quote(tasks, request.body, await currentRecord(tasks, caller))
       return publicQuote(quoted, caller, clock(), await expectedWaitSeconds(tasks.store, quoted))
     }
-    const { outcome, task } = await submit(tasks, caller, request.body, key)
+    const { outcome, task, record } = await submit(tasks, caller, request.body, key)
     if (outcome === 'replayed') caller.countRead()
-    // The task is accepted: whatever the store does from here on, the client is told so.
-    const subscription = await tasks.store.subscription(task.subscription).catch(() => null)
-    reply.headers({ location: `${app.prefix}/generations/${task.id}`, ...rateHeaders(subscription, clock()) })
+    reply.headers({ location: `${app.prefix}/generations/${task.id}`, ...rateHeaders(record, clock()) })
     if (outcome === 'replayed') reply.header('idempotency-replayed', 'true')
     reply.code(outcome === 'replayed' ? 200 : 202)
-    return accepted(tasks, task, subscription, request, reply, () => stopping)
+    return accepted(tasks, task, record, request, reply, () => stopping)
   })
 
   app.post('/operations', { config: CREATES, schema: { body: OperationRequest, querystring: CreateQuery } }, async () => {
@@ -46,10 +44,10 @@ export function creationRoutes(app: FastifyInstance): void {
   })
 }
 
-/** The record at once, under the status that is set; with `Prefer: wait`, 200 as soon as the task is final, 202 when the time is over first. */
-async function accepted(tasks: SubmitDoors, task: Task, subscription: Subscription | null, request: FastifyRequest, reply: FastifyReply, stopping: () => boolean): Promise<FastifyReply> {
+/** The task's record at once, under the status that is set; with `Prefer: wait`, 200 as soon as the task is final, 202 when the time is over first. */
+async function accepted(tasks: SubmitDoors, task: Task, record: Subscription | null, request: FastifyRequest, reply: FastifyReply, stopping: () => boolean): Promise<FastifyReply> {
   const seconds = preferredWait(request.headers.prefer)
-  if (seconds === null) return reply.send(await acceptedRecord(tasks, task, subscription))
+  if (seconds === null) return reply.send(await acceptedRecord(tasks, task, record))
   const patience = { ms: seconds * 1000, gone: () => stopping() || reply.raw.destroyed, pause }
   const { task: later, final } = await untilFinal(tasks, task, patience).catch(() => ({ task, final: false }))
   return reply
@@ -58,7 +56,7 @@ async function accepted(tasks: SubmitDoors, task: Task, subscription: Subscripti
     .send(await acceptedRecord(tasks, later, null))
 }
 
-/** The record, without its place in the queue when the store cannot be asked for that. */
+/** The task's record, without its place in the queue when the store cannot be asked for that: it is accepted, and the client is told so. */
 function acceptedRecord(tasks: SubmitDoors, task: Task, known: Subscription | null): Promise<Record<string, unknown>> {
   return recordOf(tasks, task, known).catch(() => publicRecord(task, null, tasks.link))
 }

@@ -11,7 +11,7 @@ type In<N extends Operation['op']> = Extract<Operation, { op: N }>
 
 /** Takes the quote of a task out of what is available, and puts the task at the end of the queue. Once per task id. */
 export function hold(record: Subscription | null, input: In<'hold'>, now: number): Step<Answer<'hold'>> {
-  if (record?.media?.holds[input.task]) return { record, answer: { outcome: 'already' } }
+  if (record?.media?.holds[input.task]) return { record, answer: { outcome: 'already', record } }
   if (record && input.keysVersion !== record.keysVersion) return { record, answer: { outcome: 'stale', keysVersion: record.keysVersion } }
   const reason = inactiveReason(record, now)
   const account = record && rolled(record, now)
@@ -27,7 +27,8 @@ export function hold(record: Subscription | null, input: In<'hold'>, now: number
   const epoch = record.version
   const taken: Hold = { period: account.period.n, amount: input.amount, kind: input.kind, keyId: input.keyId, epoch, run: null, readyAt: now, at: now }
   const next = { ...account, holds: put(account.holds, input.task, taken) }
-  return { record: withAccount({ ...record, rate: rate.rate }, next), answer: { outcome: 'held' } }
+  const held = withAccount({ ...record, rate: rate.rate }, next)
+  return { record: held, answer: { outcome: 'held', record: held } }
 }
 
 /** Gives the oldest ready task of these kinds to a worker, if fewer than the plan allows are running. The same claim id gets the same answer. */

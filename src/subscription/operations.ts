@@ -2,7 +2,7 @@
 import type { Usage, WindowsView } from '../windows.ts'
 import type { Terms } from '../plans.ts'
 import type { Product } from '../resources/resources.ts'
-import type { InactiveReason } from './subscription.ts'
+import type { InactiveReason, Subscription } from './subscription.ts'
 
 /** What a key brings along to an operation that creates: who it is, its own cap, and how new our knowledge of it is. */
 export type KeyFacts = {
@@ -72,13 +72,15 @@ export type Operations = {
   }
   expire: { in: { instance: string }; out: { outcome: 'settled'; count: number } | { outcome: 'already' } }
 
+  /** `record`: as it is with the hold. */
   hold: {
     in: KeyFacts & { task: string; kind: string; amount: number }
     out:
       | Stale
       | Inactive
       | RateExceeded
-      | { outcome: 'held' | 'already' }
+      | { outcome: 'held'; record: Subscription }
+      | { outcome: 'already'; record: Subscription }
       | { outcome: 'insufficient' | 'key_full'; available: number }
       | { outcome: 'queue_full' }
   }

@@ -23,10 +23,11 @@ export class KeyMoved extends Failure {
   }
 }
 
-export type Created = { outcome: 'created' | 'replayed'; task: Task }
+/** `record`: the subscription's, at least as new as the request. */
+export type Created = { outcome: 'created' | 'replayed'; task: Task; record: Subscription | null }
 
 /**
- * Creates a task, or answers the one that another request made at the same time under its Idempotency-Key. `record` is the subscription's as it was just read.
+ * Creates a task, or answers the one that another request made at the same time under its Idempotency-Key. `record` is the subscription's as `currentRecord` read it.
  * Throws the failures of the access table (402, 403, 429, 422), or `KeyMoved`, with nothing held, and `Unavailable` when the store cannot be asked: a task that is
  * not queued then is rejected by a sweep, which gives back the hold that may have been taken.
  */
@@ -34,20 +35,20 @@ export async function createTask(doors: TaskDoors, creating: Creating, draft: Ne
   await couldHold(doors, creating, draft, record)
   const now = doors.clock()
   const { outcome, task } = await doors.store.createTask(pendingTask(draft, now))
-  if (outcome === 'existing' && task.id !== draft.id) return carryOn(doors, creating, task, draft.idempotency)
-  return { outcome: 'created', task: await holdFor(doors, creating, task) }
+  if (outcome === 'existing' && task.id !== draft.id) return carryOn(doors, creating, task, draft.idempotency, record)
+  return { outcome: 'created', ...(await holdFor(doors, creating, task)) }
 }
 
 /** The task that an Idempotency-Key made before, whatever has become of prices and balance since; null when there is none. Throws `idempotency_key_reused`. */
-export async function replay(doors: TaskDoors, creating: Creating, tenant: string, idempotency: Task['idempotency']): Promise<Created | null> {
+export async function replay(doors: TaskDoors, creating: Creating, tenant: string, idempotency: Task['idempotency'], record: Subscription | null): Promise<Created | null> {
   const known = idempotency && (await doors.store.taskWithKey(tenant, idempotency.key))
-  return known && carryOn(doors, creating, known, idempotency)
+  return known && carryOn(doors, creating, known, idempotency, record)
 }
 
 /** The same key with the same body is the same task as it is now; one that is still `pending` is carried on. */
-async function carryOn(doors: TaskDoors, creating: Creating, task: Task, idempotency: Task['idempotency']): Promise<Created> {
+async function carryOn(doors: TaskDoors, creating: Creating, task: Task, idempotency: Task['idempotency'], record: Subscription | null): Promise<Created> {
   if (task.idempotency?.bodyHash !== idempotency?.bodyHash) throw new Failure('idempotency_key_reused')
-  return { outcome: 'replayed', task: task.state === 'pending' ? await holdFor(doors, creating, task) : task }
+  return { outcome: 'replayed', ...(task.state === 'pending' ? await holdFor(doors, creating, task) : { task, record }) }
 }
 
 /** Asks the machine, without writing, whether the hold would be taken: what is refused here leaves no trace. */
@@ -60,11 +61,11 @@ async function couldHold({ store, clock }: TaskDoors, creating: Creating, draft:
     const hold = { op: 'hold', task: draft.id, kind: draft.verb, amount: draft.estimatedCost, ...facts } as const
     return operate<'hold'>(record, hold, clock(), subscription).answer
   })
-  refuse(answer, draft.estimatedCost)
+  if (answer.outcome !== 'held' && answer.outcome !== 'already') throw refusalOf(answer, draft.estimatedCost)
 }
 
 /** Takes the hold and queues the task; refused, the task is rejected, which frees its Idempotency-Key in the same write. */
-async function holdFor(doors: TaskDoors, creating: Creating, task: Task): Promise<Task> {
+async function holdFor(doors: TaskDoors, creating: Creating, task: Task): Promise<{ task: Task; record: Subscription }> {
   const { store, clock } = doors
   const answer = await creating(async (subscription, facts) => {
     if (subscription !== task.subscription) return { outcome: 'moved' } as const
@@ -73,7 +74,7 @@ async function holdFor(doors: TaskDoors, creating: Creating, task: Task): Promis
   if (answer.outcome === 'held') doors.moved('hold', task.tenant, task.estimatedCost)
   if (answer.outcome !== 'held' && answer.outcome !== 'already') {
     await store.moveTask(task.id, { from: ['pending'] }, 'rejected', { idempotency: null, sweepAt: null, endedAt: clock() })
-    refuse(answer, task.estimatedCost)
+    throw refusalOf(answer, task.estimatedCost)
   }
   // Held is as good as accepted: an unknown outcome is looked up before the client is told that nothing was.
   const queued = await store
@@ -81,35 +82,32 @@ async function holdFor(doors: TaskDoors, creating: Creating, task: Task): Promis
     .catch(() => store.moveTask(task.id, { from: ['pending'] }, 'queued', { sweepAt: null }))
   if (queued) {
     doors.ring(queued.verb, queued.id)
-    return queued
+    return { task: queued, record: answer.record }
   }
   // Somebody else moved it: another request with its key, or the sweep, which rejected it and needs its hold closed.
   const moved = await store.task(task.tenant, task.id)
-  if (moved && moved.state !== 'rejected') return moved
+  if (moved && moved.state !== 'rejected') return { task: moved, record: answer.record }
   await release(doors, task.subscription, task.id, task.estimatedCost)
   throw new Failure('unavailable', { retryAfterSeconds: 1 })
 }
 
-function refuse(answer: HoldAnswer, required: number): void {
+function refusalOf(answer: Exclude<HoldAnswer, { outcome: 'held' | 'already' }>, required: number): Failure {
   switch (answer.outcome) {
-    case 'held':
-    case 'already':
-      return
     case 'key_full':
-      throw new Failure('insufficient_balance', {
+      return new Failure('insufficient_balance', {
         message: 'What is left of the share of this API key does not cover the estimated cost. Nothing was charged.',
         beside: { required: formatMoney(required), available: formatMoney(answer.available) },
       })
     case 'insufficient':
-      throw new Failure('insufficient_balance', { beside: { required: formatMoney(required), available: formatMoney(answer.available) } })
+      return new Failure('insufficient_balance', { beside: { required: formatMoney(required), available: formatMoney(answer.available) } })
     case 'inactive':
-      throw planInactive(answer.reason)
+      return planInactive(answer.reason)
     case 'queue_full':
-      throw new Failure('queue_full', { retryAfterSeconds: 5 })
+      return new Failure('queue_full', { retryAfterSeconds: 5 })
     case 'rate':
-      throw new Failure('rate_limited', { retryAfterSeconds: Math.max(1, Math.ceil(answer.retryAfterMs / 1000)) })
+      return new Failure('rate_limited', { retryAfterSeconds: Math.max(1, Math.ceil(answer.retryAfterMs / 1000)) })
     case 'moved':
-      throw new KeyMoved()
+      return new KeyMoved()
   }
 }
 

@@ -16,7 +16,7 @@ export type Concluded = { outcome: 'completed' | 'failed'; task: Task } | { outc
 
 const SUBSCRIPTIONS_ASKED = 16
 /** Tasks of one subscription that are claimed side by side: one write takes them all. */
-const MOST_OF_ONE = 4
+const MOST_OF_ONE = 16
 /** How long a hold waits whose task could not be begun. One that is not queued yet is about to be, and looked at soon while it is young; after that as long again as it is old. */
 const WAIT_MS = { least: 20, most: 5_000, other: 1_000 }
 const YOUNG_MS = 1_000

@@ -7,7 +7,7 @@ import { costOf, generationOf, priceOf, type GenerationBody, type GenerationRequ
 import type { KeyVersion } from '../keys.ts'
 import { formatMoney, parseMoney } from '../money.ts'
 import type { Price } from '../plans.ts'
-import type { Creating } from '../subscription/operations.ts'
+import type { Creating, Stale } from '../subscription/operations.ts'
 import { inactiveReason, planInactive, type Subscription } from '../subscription/subscription.ts'
 import { invalid } from '../validator.ts'
 import { createTask, KeyMoved, replay, type Created, type NewTask } from './create.ts'
@@ -28,10 +28,22 @@ export type NewGeneration = GenerationBody & { kind: Kind; webhook_url?: string;
 export type Quote = { request: GenerationRequest; price: Price; estimatedCost: number; record: Subscription }
 
 /**
- * Says what a generation would cost. Throws `not_supported` when no engine makes it, `invalid_request` with every faulty field, `url_not_allowed`, `plan_inactive`,
- * and `max_cost_exceeded`. Stores nothing.
+ * The record of the submitter's subscription as it is now; null when there is none. By its version it proves the key as well, which may have been remembered: a key
+ * that changed since is read anew, and its failure thrown.
  */
-export async function quote(doors: SubmitDoors, submitter: Submitter, body: NewGeneration): Promise<Quote> {
+export async function currentRecord({ store }: SubmitDoors, { creating }: Submitter): Promise<Subscription | null> {
+  const { record } = await creating(async (subscription, { keysVersion }): Promise<Stale | { outcome: 'current'; record: Subscription | null }> => {
+    const record = await store.subscription(subscription)
+    return record && record.keysVersion !== keysVersion ? { outcome: 'stale', keysVersion: record.keysVersion } : { outcome: 'current', record }
+  })
+  return record
+}
+
+/**
+ * Says what a generation would cost under `record`, which `currentRecord` read. Throws `not_supported` when no engine makes it, `invalid_request` with every faulty
+ * field, `url_not_allowed`, `plan_inactive`, and `max_cost_exceeded`. Stores nothing.
+ */
+export function quote(doors: SubmitDoors, body: NewGeneration, record: Subscription | null): Quote {
   const offer = doors.engines.offer(body.kind)
   if (!offer) throw new Failure('not_supported', { param: 'kind' })
   const asked = generationOf(body.kind, body, offer.route, offer.formats)
@@ -41,7 +53,6 @@ export async function quote(doors: SubmitDoors, submitter: Submitter, body: NewG
     throw invalid([{ path: '/max_cost', code: 'format', message: 'must be a decimal string with at most six decimals, such as "0.10"' }])
   }
   checkUrl(doors, 'webhook_url', body.webhook_url)
-  const record = await doors.store.subscription(submitter.key.subscription)
   const reason = inactiveReason(record, doors.clock())
   if (reason || !record?.terms.media) throw planInactive(reason ?? 'PlanNotActive')
   const price = priceOf(offer.route, record.terms.media.prices)
@@ -71,11 +82,12 @@ export async function submit(doors: SubmitDoors, submitter: Submitter, body: New
 }
 
 async function submitOnce(doors: SubmitDoors, submitter: Submitter, body: NewGeneration, idempotencyKey: string | null): Promise<Created> {
+  const current = await currentRecord(doors, submitter)
   const { key, creating } = submitter
   const idempotency = idempotencyKey === null ? null : { key: idempotencyKey, bodyHash: bodyHash(body) }
-  const known = await replay(doors, creating, key.tenant, idempotency)
+  const known = await replay(doors, creating, key.tenant, idempotency, current)
   if (known) return known
-  const { request, price, estimatedCost, record } = await quote(doors, submitter, body)
+  const { request, price, estimatedCost, record } = quote(doors, body, current)
   const { verb, ...input } = request
   const draft: NewTask = {
     id: doors.uuid(),

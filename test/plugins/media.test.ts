@@ -140,9 +140,25 @@ t.test('a revoked key is refused before a dry run, a replay or a fault of the bo
   const studio = await openStudio(t, { loops: false })
   await studio.create({}, { 'idempotency-key': 'k' })
   await studio.store.setKey(studio.keyVersionId, { state: 'revoked' }, [])
+  await studio.store.change(studio.subscription, { op: 'keysChanged' }, studio.time.now)
   t.equal((await studio.create({}, {}, '?dry_run=true')).statusCode, 401)
   t.equal((await studio.create({}, { 'idempotency-key': 'k' })).statusCode, 401)
   t.equal((await studio.create({ colour: 'red' })).statusCode, 401)
+})
+
+t.test('a key that is known by its subscription is not looked up to create, and the answer asks for nothing that the hold has told', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  await studio.create()
+  const asked: string[] = []
+  for (const verb of ['findKey', 'subscription', 'createTask', 'change', 'moveTask', 'task'] as const) {
+    const { [verb]: answer } = studio.store as unknown as Record<string, (...args: unknown[]) => unknown>
+    Object.assign(studio.store, { [verb]: (...args: unknown[]) => (asked.push(verb), answer?.(...args)) })
+  }
+  const { statusCode, headers, body } = await studio.create()
+  t.equal(statusCode, 202)
+  t.same(asked, ['subscription', 'createTask', 'change', 'moveTask'])
+  t.match(headers, { ratelimit: /^"plan";r=\d+;t=\d+$/ })
+  t.match(JSON.parse(body), { queue_position: 2 })
 })
 
 t.test('a key that moved off a suspended plan creates on its new one at once', async (t) => {

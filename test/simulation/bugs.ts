@@ -61,13 +61,13 @@ const creationBugs: Listed[] = [
   {
     name: 'a creation is answered before its task is queued',
     file: 'src/tasks/create.ts', within: 20,
-    from: `return { outcome: 'created', task: await holdFor(doors, creating, task) }`,
-    to: `void holdFor(doors, creating, task).catch(() => {})\n  return { outcome: 'created', task }`,
+    from: `return { outcome: 'created', ...(await holdFor(doors, creating, task)) }`,
+    to: `void holdFor(doors, creating, task).catch(() => {})\n  return { outcome: 'created', task, record }`,
   },
   {
     name: 'a hold asked for twice starts anew',
     file: 'src/subscription/media.ts', within: 100,
-    from: `if (record?.media?.holds[input.task]) return { record, answer: { outcome: 'already' } }`,
+    from: `if (record?.media?.holds[input.task]) return { record, answer: { outcome: 'already', record } }`,
     to: '',
   },
   {

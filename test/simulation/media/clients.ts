@@ -54,13 +54,13 @@ export function clientOf(world: World): (name: string) => Promise<void> {
   async function submit(machine: Machine, name: string, account: Account, body: Body): Promise<Created> {
     const doors = machine.tasks(machine.actor(name))
     const creating = creatingFor(machine, account)
-    const known = await replay(doors, creating, account.tenant, body.idempotency)
-    if (known) return known
     const { tenant, subscription, keyId, keyVersionId } = account
+    const record = await doors.store.subscription(subscription)
+    const known = await replay(doors, creating, tenant, body.idempotency, record)
+    if (known) return known
     const price = { verb: body.verb, micro: body.estimatedCost, per: 'Job' as const }
     const owner = { tenant, subscription, keyId, keyVersionId }
     const asked = { object: 'generation' as const, input: { prompt: 'a lighthouse' }, metadata: {}, price }
-    const record = await doors.store.subscription(subscription)
     return createTask(doors, creating, { id: doors.uuid(), ...owner, ...asked, ...body, maxAttempts: account.terms.media?.attempts ?? 1 }, record)
   }
 
