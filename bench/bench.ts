@@ -21,6 +21,7 @@ const USAGE = `npm run bench -- [options]
   --seconds n       length of a burst of coding requests (3)
   --finished n      finished tasks in the store beside which sweeps are measured on the distributed side (1000000)
   --keys n          API keys beside which the operator is measured (10000)
+  --finalizer-policy  the operator's API servers have the chart's policy of that name
   --log-level l     LOG_LEVEL of Tollgate (info); its log goes to a file
   --pin             gateways on the first core, the model and the clients on the second (needs taskset)
 `
@@ -35,13 +36,14 @@ const { values } = parseArgs({
     seconds: { type: 'string', default: '3' },
     finished: { type: 'string', default: '1000000' },
     keys: { type: 'string', default: '10000' },
+    'finalizer-policy': { type: 'boolean', default: false },
     'log-level': { type: 'string', default: 'info' },
     pin: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
 })
 const chosen = values.parts.split(',')
-const choice: Choice = { rounds: Number(values.rounds), seconds: Number(values.seconds), finished: Number(values.finished), keys: Number(values.keys) }
+const choice: Choice = { rounds: Number(values.rounds), seconds: Number(values.seconds), finished: Number(values.finished), keys: Number(values.keys), finalizerPolicy: values['finalizer-policy'] }
 const possible = chosen.every((part) => Object.hasOwn(PARTS, part)) && choice.rounds >= 1 && choice.rounds <= 50 && choice.seconds > 0 && choice.seconds <= 60 && choice.finished >= 1 && choice.finished <= 10_000_000 && choice.keys >= 100 && choice.keys <= 100_000
 
 if (values.help || !possible) {

@@ -12,7 +12,7 @@ import { lacking, openServers, type Servers } from './servers.ts'
 import type { Stage } from './stage.ts'
 import type { Table } from './table.ts'
 
-export type Choice = { rounds: number; seconds: number; finished: number; keys: number }
+export type Choice = { rounds: number; seconds: number; finished: number; keys: number; finalizerPolicy: boolean }
 
 /** What the parts of this side stand on. */
 export type Apart = {

@@ -24,7 +24,7 @@ const GOALS: [figure: RegExp, goal: string][] = [
 type Side = { name: string; open: (kubeconfig: string) => Promise<Programs>; isTollgate: boolean; hasStandby: boolean }
 
 /** Each side has an API server and an etcd of its own, on the same cores. Answers nothing, after a line that says so, where they are not installed. */
-export async function* operator(stage: Stage, { keys }: Choice): AsyncGenerator<Table> {
+export async function* operator(stage: Stage, choice: Choice): AsyncGenerator<Table> {
   const missing = KUBERNETES_NAMES.filter((name) => client(name) === null)
   if (missing.length > 0) {
     process.stdout.write(`The operator was not measured: its servers are not installed, \`npm run servers ${missing.join(' ')}\` has them.\n\n`)
@@ -39,22 +39,22 @@ export async function* operator(stage: Stage, { keys }: Choice): AsyncGenerator<
   if (mongodb) sides.push({ name: `Tollgate, a process for each role, ${mongodb.version}`, open: (kubeconfig) => openApart(stage, kubeconfig, model, mongodb.url), isTollgate: true, hasStandby: true })
   try {
     const columns: Figures[] = []
-    for (const side of sides) columns.push(await measure(side, keys))
-    yield tableOf(keys, sides, columns)
+    for (const side of sides) columns.push(await measure(side, choice))
+    yield tableOf(choice, sides, columns)
   } finally {
     await mongodb?.stop()
     await model.stop()
   }
 }
 
-async function measure(side: Side, keys: number): Promise<Figures> {
+async function measure(side: Side, choice: Choice): Promise<Figures> {
   process.stderr.write(`  ${side.name} …\n`)
   const server = await startKubernetes()
   try {
-    const field = await openField(server.kubeconfig, keys)
+    const field = await openField(server.kubeconfig, choice)
     const programs = await side.open(server.kubeconfig)
     try {
-      return await scenario(side, field, programs, keys)
+      return await scenario(side, field, programs, choice.keys)
     } finally {
       await programs.close()
       await field.close()
@@ -84,10 +84,10 @@ async function scenario({ isTollgate, hasStandby }: Side, field: Field, programs
   return all
 }
 
-function tableOf(keys: number, sides: Side[], columns: Figures[]): Table {
+function tableOf({ keys, finalizerPolicy }: Choice, sides: Side[], columns: Figures[]): Table {
   const names = [...new Set(columns.flatMap((column) => [...column.keys()]))]
   return {
-    title: `The operator beside ${keys.toLocaleString('en')} keys`,
+    title: `The operator beside ${keys.toLocaleString('en')} keys${finalizerPolicy ? ', with the finalizer policy' : ''}`,
     head: ['', ...sides.map(({ name }) => name), 'goal'],
     rows: names.map((name) => [name, ...columns.map((column) => column.get(name) ?? ''), GOALS.find(([figure]) => figure.test(name))?.[1] ?? '']),
   }

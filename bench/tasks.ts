@@ -11,12 +11,13 @@ export const WARM_TASKS = 400
 export const CONNECTIONS = 64
 const LOOK_MS = 25
 const LONGEST_MS = 120_000
-/** As many runs at once as there are cores is for engines that take a core each; engines elsewhere are given more. */
+/** As many runs at once as there are cores is for engines that take a core each; engines elsewhere are given more: as many here as one plan may have running. */
+export const SLOTS = '100'
 const SHAPES = [
   { subscriptions: 1, slots: 'cores' },
-  { subscriptions: 1, slots: '32' },
+  { subscriptions: 1, slots: SLOTS },
   { subscriptions: 20, slots: 'cores' },
-  { subscriptions: 20, slots: '32' },
+  { subscriptions: 20, slots: SLOTS },
 ]
 
 /** Each round is a program of its own on an empty store. The time runs from the first request to the last task's completion. */

@@ -11,10 +11,10 @@ import { imageBytes } from '../requests.ts'
 import type { Servers } from '../servers.ts'
 import { median, percentile, spread } from '../statistics.ts'
 import type { Table } from '../table.ts'
-import { complete, CONNECTIONS, TASKS, WARM_TASKS } from '../tasks.ts'
+import { complete, CONNECTIONS, SLOTS, TASKS, WARM_TASKS } from '../tasks.ts'
 
 const ROLES = ['controller', 'gateway', 'worker', 'dispatcher'] as const
-const SETTINGS = { PLUGINS: join(import.meta.dirname, '../noop.ts'), ENGINES: 'engines.yaml', WORKER_SLOTS: '32' }
+const SETTINGS = { PLUGINS: join(import.meta.dirname, '../noop.ts'), ENGINES: 'engines.yaml', WORKER_SLOTS: SLOTS }
 const TENANTS = [1, 20]
 /** A rate that leaves every process mostly idle. */
 const STEADY = { connections: 16, perSecond: 25, count: 500 }

@@ -1,12 +1,15 @@
 /** Many plans and keys on an API server, and what a watch sees of them. */
+import { readFile } from 'node:fs/promises'
 import { setTimeout as pause } from 'node:timers/promises'
+import { parseAllDocuments } from 'yaml'
 import { openCache, type Change } from '../../src/resources/kubernetes/cache.ts'
 import { openClient, type Client } from '../../src/resources/kubernetes/client.ts'
 import { openCredentials } from '../../src/resources/kubernetes/credentials.ts'
 import { COLLECTIONS, collectionPath, objectPath, type KubeObject } from '../../src/resources/kubernetes/objects.ts'
 import { openReflector } from '../../src/resources/kubernetes/reflector.ts'
 import { API_VERSION, type ApiKeyStatus, type Kind } from '../../src/resources/resources.ts'
-import { installCrds, makeNamespace, openApi } from '../../test/servers/kube/api.ts'
+import { installCrds, makeNamespace, openApi, type Api } from '../../test/servers/kube/api.ts'
+import type { Choice } from '../distributed.ts'
 
 /** As many as a plan may have. */
 export const KEYS_OF_A_PLAN = 100
@@ -40,10 +43,10 @@ export type Field = {
 const namespaceOf = (plan: number) => `bench-${plan % NAMESPACES}`
 const planOf = (key: number) => Math.floor(key / KEYS_OF_A_PLAN)
 
-/** Makes namespaces, plans for `count` keys and one more, and begins to watch. Whoever reconciles is started afterwards. */
-export async function openField(kubeconfig: string, count: number): Promise<Field> {
+/** Makes namespaces, plans for `keys` keys and one more, and begins to watch. Whoever reconciles is started afterwards. */
+export async function openField(kubeconfig: string, { keys: count, finalizerPolicy }: Pick<Choice, 'keys' | 'finalizerPolicy'>): Promise<Field> {
   const plans = Math.ceil(count / KEYS_OF_A_PLAN)
-  await prepare(kubeconfig, plans)
+  await prepare(kubeconfig, plans, finalizerPolicy)
   const credentials = await openCredentials(kubeconfig)
   const client = openClient(credentials, 'bench')
   const cache = openCache()
@@ -129,7 +132,7 @@ export async function openField(kubeconfig: string, count: number): Promise<Fiel
   }
 }
 
-async function prepare(kubeconfig: string, plans: number): Promise<void> {
+async function prepare(kubeconfig: string, plans: number, finalizerPolicy: boolean): Promise<void> {
   const api = await openApi(kubeconfig)
   await installCrds(api)
   for (let n = 0; n < NAMESPACES; n++) await makeNamespace(api, namespaceOf(n))
@@ -140,7 +143,20 @@ async function prepare(kubeconfig: string, plans: number): Promise<void> {
     const { status, body } = await api.request('POST', collectionPath(COLLECTIONS.Plan, namespaceOf(n)), plan)
     if (status !== 201) throw new Error(body.message)
   }
+  if (finalizerPolicy) await installFinalizerPolicy(api)
   await api.close()
+}
+
+/** As the chart has it. Resolves when it is in force. */
+async function installFinalizerPolicy({ apply, request }: Api): Promise<void> {
+  for (const document of parseAllDocuments(await readFile(new URL('../../charts/tollgate/files/finalizer-policy.yaml', import.meta.url), 'utf8'))) {
+    const object = document.toJS() as KubeObject & { kind: string }
+    const collection = object.kind.endsWith('Binding') ? 'mutatingadmissionpolicybindings' : 'mutatingadmissionpolicies'
+    const { status, body } = await apply(`/apis/${object.apiVersion}/${collection}/${object.metadata.name}`, object)
+    if (status !== 201) throw new Error(body.message)
+  }
+  const attempt = () => request('POST', `${collectionPath(COLLECTIONS.ApiKey, namespaceOf(0))}?dryRun=All`, keyOf(0, 0))
+  while (!(await attempt()).body.metadata?.finalizers) await pause(100)
 }
 
 function keyOf(n: number, plan: number): object {

@@ -15,7 +15,7 @@ export { CHART }
 export const NAMESPACE = 'gate'
 
 /** What the chart makes objects of only where a cluster knows it. */
-export const CAPABILITIES = ['keda.sh/v1alpha1', 'monitoring.coreos.com/v1', 'gateway.networking.k8s.io/v1']
+export const CAPABILITIES = ['admissionregistration.k8s.io/v1/MutatingAdmissionPolicy', 'keda.sh/v1alpha1', 'monitoring.coreos.com/v1', 'gateway.networking.k8s.io/v1']
 
 /** The names of the files in `values/`; `required` is beneath each of the others. */
 export const CASES = readdirSync(VALUES).map((file) => file.replace('.yaml', ''))

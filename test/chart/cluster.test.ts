@@ -6,6 +6,7 @@ import { promisify } from 'node:util'
 import t from 'tap'
 import { parse, stringify } from 'yaml'
 import { parsePlanLimits, planVerdict } from '../../src/plan-limits.ts'
+import { FINALIZER } from '../../src/resources/kubernetes/finalizer.ts'
 import type { PlanResource } from '../../src/resources/resources.ts'
 import { openValidator } from '../../src/resources/validate.ts'
 import { eventually } from '../flows/eventually.ts'
@@ -94,6 +95,22 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
         // The server tells the first fault.
         if (verdict !== null) t.ok(verdict.replace(/^.*?: |\.$/g, '').split('; ').some((fault) => message.includes(fault.replace(/(\.\d*?)0+$/, '$1'))), `${verdict} ${message}`)
       }
+    })
+
+    t.test('an ApiKey has the finalizer as soon as it is made, beside those of others, and no apply takes it off', async (t) => {
+      const path = pathOf({ kind: 'ApiKey', namespace: 'acme', name: 'mass' })
+      const apply = async (metadata: object) => {
+        const { status, body } = await api.apply(path, { ...apiKey('mass', 'coder'), metadata: { name: 'mass', ...metadata } })
+        return { status, finalizers: body.metadata?.finalizers }
+      }
+      const made = await eventually('the API server to have a schema for the policy', async () => {
+        const answer = await apply({ finalizers: ['example.com/mine'] })
+        return answer.status === 503 ? null : answer
+      })
+      t.same(made, { status: 201, finalizers: ['example.com/mine', FINALIZER] })
+      t.same(await apply({ labels: { seen: 'yes' } }), { status: 200, finalizers: [FINALIZER] })
+      await api.request('PATCH', path, { metadata: { finalizers: null } }, 'application/merge-patch+json')
+      await api.request('DELETE', path)
     })
 
     t.test('what was above the limits before can be suspended, labelled and removed, and is refused when it is edited', async (t) => {

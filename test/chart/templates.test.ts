@@ -140,7 +140,7 @@ if (!missing(t, ['helm'])) {
 
   t.test('a namespaced installation has rights in its namespaces and nowhere else', async (t) => {
     const all = await objects('namespaced')
-    t.same(all.filter(({ kind }) => /^Cluster|^Validating|^Custom|^PriorityClass/.test(kind)), [])
+    t.same(all.filter(({ kind }) => /^Cluster|^Validating|^Mutating|^Custom|^PriorityClass/.test(kind)), [])
     const bindings = all.filter(({ kind, metadata }) => kind === 'RoleBinding' && !metadata.name.endsWith('-test')).map(nameOf)
     t.same(bindings.sort(), ['acme', 'globex'].flatMap((of) => [`RoleBinding/gate-controller in ${of}`, `RoleBinding/gate-controller-secrets in ${of}`]).concat('RoleBinding/gate-lease').sort())
     const { env } = found(all, 'Deployment/gate-controller').spec.template.spec.containers[0]
@@ -172,8 +172,8 @@ if (!missing(t, ['helm'])) {
   t.test('objects of other projects are made only where the cluster knows them, and the notes tell which were not', async (t) => {
     const args = ['install', 'tollgate', CHART, '--namespace', 'gate', '--dry-run=client', ...['required', 'everything'].flatMap((file) => ['--values', join(import.meta.dirname, 'values', `${file}.yaml`)])]
     const text = await helm(args)
-    t.notMatch(text, /^kind: (ScaledObject|ServiceMonitor|HTTPRoute)$/m)
-    for (const kind of ['ScaledObject tollgate-worker-pictures', 'ServiceMonitor', 'HTTPRoute']) t.match(text, `NOT MADE: the ${kind}, because the cluster does not know`)
+    t.notMatch(text, /^kind: (ScaledObject|ServiceMonitor|HTTPRoute|MutatingAdmissionPolicy)$/m)
+    for (const kind of ['ScaledObject tollgate-worker-pictures', 'ServiceMonitor', 'HTTPRoute', 'MutatingAdmissionPolicy']) t.match(text, `NOT MADE: the ${kind}, because the cluster does not know`)
     t.match(text, 'helm test tollgate --namespace gate')
   })
 }
