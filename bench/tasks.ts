@@ -7,7 +7,7 @@ import { median, spread } from './statistics.ts'
 import type { Table } from './table.ts'
 
 export const TASKS = 1000
-export const WARM_TASKS = 400
+export const WARM_TASKS = 1000
 export const CONNECTIONS = 64
 const LOOK_MS = 25
 const LONGEST_MS = 120_000

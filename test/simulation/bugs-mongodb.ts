@@ -13,7 +13,7 @@ export const MONGODB_BUGS: Bug[] = [
   {
     name: 'a task is replaced whatever was written since it was read',
     file: `${STORE}/tasks.ts`, story: 'media', within: 20,
-    from: 'when: { write, state, epoch, progress, sweepAt }',
+    from: 'when: { write: before.write ?? null }',
     to: 'when: {}',
   },
   {

@@ -142,10 +142,6 @@ t.test('a task that was kept here and changed elsewhere is read again before it 
   t.match(await third.task('acme', taskId(1)), { state: 'queued' })
   t.match(await fourth.moveTask(taskId(1), { from: ['queued'] }, 'processing', { epoch: 5 }), { state: 'processing' })
   t.equal(await third.moveTask(taskId(1), { from: ['queued'] }, 'processing', { epoch: 5 }), null)
-  // A program of before knows no mark, and leaves it.
-  await found.db.collection<Document & { _id: string }>('tasks').updateOne({ _id: taskId(1) }, { $set: { state: 'canceled', endedAt: T0 } })
-  t.equal(await fourth.moveTask(taskId(1), { from: ['processing'], epoch: 5 }, 'settling', {}), null)
-  t.match(await fourth.task('acme', taskId(1)), { state: 'canceled', endedAt: T0 })
 })
 
 t.test('records of several plans share a command; large ones go a few at a time', async (t) => {

@@ -70,9 +70,8 @@ export function openTasks(database: Database, deliveries: Deliveries): Pick<Stor
       }
       if (!before || !changed) return null
       const after = { ...before, ...changed, write: randomUUID() }
-      // An older program beside this one, as in a rolling upgrade, leaves `write` as it was; whatever it writes changes one of the others.
-      const { write = null, state, epoch, progress, sweepAt } = before
-      if ((await swap({ next: after, when: { write, state, epoch, progress, sweepAt } })) === 'swapped') {
+      // Null, not undefined, which the driver would leave out: such a filter takes every document of the id.
+      if ((await swap({ next: after, when: { write: before.write ?? null } })) === 'swapped') {
         keep(after)
         return after
       }
