@@ -8,11 +8,12 @@ import type { Table } from './table.ts'
 
 export const TASKS = 1000
 export const WARM_TASKS = 1000
-export const CONNECTIONS = 64
+/** What is asked for at once shares commands to a store: with fewer clients and slots it takes more of them. */
+export const CONNECTIONS = 128
 const LOOK_MS = 25
 const LONGEST_MS = 120_000
-/** As many runs at once as there are cores is for engines that take a core each; engines elsewhere are given more: as many here as one plan may have running. */
-export const SLOTS = '100'
+/** As many runs at once as there are cores is for engines that take a core each; for engines elsewhere a worker only waits. */
+export const SLOTS = '200'
 const SHAPES = [
   { subscriptions: 1, slots: 'cores' },
   { subscriptions: 1, slots: SLOTS },

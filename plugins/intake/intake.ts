@@ -1,5 +1,6 @@
 /** Bodies: preParsing counts how many bytes of them this process holds at once, for a body is parsed whole and stays until its answer has ended; and JSON is read strictly. */
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { Transform } from 'node:stream'
+import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify'
 import fp from 'fastify-plugin'
 import { Failure } from '../../src/errors.ts'
 import { parseJson } from '../../src/json.ts'
@@ -21,11 +22,8 @@ export type IntakeOptions = {
 const MIB = 1024 * 1024
 
 async function intake(app: FastifyInstance, { budgetBytes = 256 * MIB, keyBytes = 128 * MIB }: IntakeOptions): Promise<void> {
-  /** Says how many bytes a request holds. */
-  const holding = new WeakMap<FastifyRequest, (bytes: number) => void>()
   // A plugin that sends bodies on reads them in a way of its own.
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, async (request: FastifyRequest, bytes: Buffer) => {
-    holding.get(request)?.(bytes.length)
     // Many clients name a type for a body that they do not send.
     if (bytes.length === 0 && request.routeOptions.config.bodyless) return undefined
     return parseJson(bytes, 'strict')
@@ -34,30 +32,54 @@ async function intake(app: FastifyInstance, { budgetBytes = 256 * MIB, keyBytes 
   let held = 0
   const heldByKey = new Map<string, number>()
 
-  app.addHook('preParsing', async (request, reply) => {
+  app.addHook('preParsing', async (request, reply, payload) => {
     const { headers, routeOptions, caller } = request
-    if (!caller || (headers['content-length'] === undefined && headers['transfer-encoding'] === undefined)) return
-    // A body of unknown length may become as long as its route allows, and counts so until it has arrived; what is longer is refused when it is parsed.
-    const most = routeOptions.bodyLimit ?? MIB
-    const asked = Math.min(Number(headers['content-length'] ?? most), most)
+    if (!caller || (headers['content-length'] === undefined && headers['transfer-encoding'] === undefined)) return payload
     const { keyId } = caller.key
-    if (held + asked > budgetBytes || (heldByKey.get(keyId) ?? 0) + asked > keyBytes) throw new Failure('server_overloaded', { retryAfterSeconds: 1 })
     let ours = 0
-    const hold = (bytes: number) => {
-      held += bytes - ours
-      const ofKey = (heldByKey.get(keyId) ?? 0) + bytes - ours
+    let isOver = false
+    const hold = (more: number) => {
+      // What arrives after the client left holds nothing any more.
+      if (isOver) return
+      const ofKey = (heldByKey.get(keyId) ?? 0) + more
+      if (more > 0 && (held + more > budgetBytes || ofKey > keyBytes)) throw new Failure('server_overloaded', { retryAfterSeconds: 1 })
+      held += more
       if (ofKey > 0) heldByKey.set(keyId, ofKey)
       else heldByKey.delete(keyId)
-      ours = bytes
+      ours += more
     }
-    hold(asked)
-    holding.set(request, hold)
     reply.raw.once('close', () => {
-      // A body that is parsed after its client left holds nothing any more.
-      holding.delete(request)
-      hold(0)
+      hold(-ours)
+      isOver = true
     })
+    if (headers['content-length'] === undefined) return counted(payload, hold)
+    // What is longer than its route allows is refused before any of it is read.
+    hold(Math.min(Number(headers['content-length']), routeOptions.bodyLimit ?? MIB))
+    return payload
   })
+}
+
+/**
+ * A body of unknown length, which holds what has arrived of it. Where `hold` throws, what still comes is passed over and the error is the body's end: a client that is
+ * answered while it sends may see no answer, but a broken connection.
+ */
+function counted(payload: RequestPayload, hold: (more: number) => void): Transform {
+  let failure: Error | null = null
+  const body = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      try {
+        if (!failure) hold(chunk.length)
+      } catch (error) {
+        failure = error as Error
+      }
+      done(null, failure ? undefined : chunk)
+    },
+    flush: (done) => done(failure),
+  })
+  payload.once('error', (error) => body.destroy(error))
+  // Nobody listens any more after the first that is too much for the route.
+  body.on('error', () => {})
+  return payload.pipe(body)
 }
 
 export default fp(intake, { name: 'intake', fastify: '5.x', dependencies: ['errors', 'auth'] })

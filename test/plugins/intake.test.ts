@@ -1,4 +1,5 @@
-import { Readable } from 'node:stream'
+import { once } from 'node:events'
+import { request, type IncomingMessage } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import t from 'tap'
 import { bearer, CODING, openGateway } from './gateway.ts'
@@ -36,32 +37,52 @@ t.test('bodies are held within a budget, for each key and for all, until their a
   t.equal((await again).statusCode, 200, 'what was held is free again')
 })
 
-t.test('a body of unknown length counts as the longest until it has arrived, and then as what it is', async (t) => {
+t.test('a body of unknown length counts by what has arrived of it; one that is too much is read to its end, and refused', async (t) => {
   const waiting: (() => void)[] = []
-  let arriving = 0
   const routes = (app: FastifyInstance) => {
-    app.addHook('preParsing', async () => void arriving++)
-    app.post('/v1/hold', { config: { api: 'coding' }, bodyLimit: 1_000 }, async () => {
+    app.post('/v1/hold', { config: { api: 'coding' }, bodyLimit: 1_500 }, async () => {
       await new Promise<void>((resolve) => waiting.push(resolve))
       return { done: true }
     })
   }
   const gateway = await openGateway(t, routes, () => {}, {}, { budgetBytes: 2_000, keyBytes: 2_000 })
   const { raw } = await gateway.key(await gateway.plan('coder', { product: 'Coding', coding: CODING }))
-  const hold = (payload: Readable) =>
-    gateway.app.inject({ method: 'POST', url: '/v1/hold', headers: { ...bearer(raw), 'content-type': 'application/json', 'transfer-encoding': 'chunked' }, payload })
-  const answers = []
-  for (let n = 1; n <= 10; n++) {
-    answers.push(hold(Readable.from([`"${'x'.repeat(98)}"`])))
-    while (waiting.length < n) await new Promise((resolve) => setImmediate(resolve))
+  const { port } = new URL(await gateway.app.listen({ host: '127.0.0.1', port: 0 }))
+  /** Sends the first part of a body. */
+  const begin = async (part: string) => {
+    const sent = request({ host: '127.0.0.1', port, path: '/v1/hold', method: 'POST', agent: false, headers: { ...bearer(raw), 'content-type': 'application/json' } })
+    const status = once(sent, 'response').then(([response]) => (response as IncomingMessage).resume().statusCode)
+    await new Promise<void>((resolve) => sent.write(part, () => resolve()))
+    return { sent, status }
   }
-  const body = new Readable({ read() {} })
-  const slow = hold(body)
-  while (arriving < 11) await new Promise((resolve) => setImmediate(resolve))
-  t.equal((await hold(Readable.from(['""']))).statusCode, 503, 'while one arrives that may become as long as is allowed, there is no room')
-  body.push('""')
-  body.push(null)
-  while (waiting.length < 11) await new Promise((resolve) => setImmediate(resolve))
+  const begun = async (count: number) => {
+    while (waiting.length < count) await new Promise((resolve) => setImmediate(resolve))
+  }
+
+  const slow = await Promise.all(Array.from({ length: 10 }, () => begin('"')))
+  for (const { sent } of slow) sent.end(`${'x'.repeat(98)}"`)
+  await begun(10)
+  const tooMuch = await begin(`"${'x'.repeat(1_099)}`)
+  tooMuch.sent.end('"')
+  t.equal(await tooMuch.status, 503, '1,000 bytes are held and 1,101 would come to them')
+  const fits = await begin(`"${'x'.repeat(900)}`)
+  fits.sent.end('"')
+  await begun(11)
   for (const answer of waiting) answer()
-  t.same((await Promise.all([...answers, slow])).map(({ statusCode }) => statusCode), Array(11).fill(200))
+  t.same(await Promise.all([...slow, fits].map(({ status }) => status)), Array(11).fill(200))
+
+  const long = await begin(`"${'x'.repeat(1_600)}"`)
+  t.equal(await long.status, 413)
+  const left = await begin(`"${'x'.repeat(1_400)}`)
+  left.status.catch(() => {})
+  left.sent.destroy()
+  // Until the server has heard of it.
+  for (let isTaken = false; !isTaken; ) {
+    const again = await begin(`"${'x'.repeat(1_398)}"`)
+    again.sent.end()
+    isTaken = await Promise.race([again.status.then(() => false), begun(12).then(() => true)])
+    if (!isTaken) continue
+    waiting[11]?.()
+    t.equal(await again.status, 200, 'what was refused or left holds nothing')
+  }
 })
