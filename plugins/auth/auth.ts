@@ -20,8 +20,10 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** The product whose keys this route takes. */
     api?: Api
-    /** The route creates something, by `creating` alone: a remembered key will do for it, and an inactive plan is told before anything about the request. */
+    /** The route creates something: an inactive plan is told before anything about the request. */
     creates?: boolean
+    /** Whatever the route does well it does by `creating`, which proves the key: one that is remembered will do. */
+    proves?: boolean
   }
 }
 
@@ -80,11 +82,10 @@ async function auth(app: FastifyInstance): Promise<void> {
           const { key } = caller
           const answer = await run(key.subscription, { keyId: key.keyId, keyCap: key.cap, keysVersion })
           if (answer.outcome !== 'stale') return answer as Exclude<typeof answer, Stale>
-          keysVersion = (answer as { outcome: string } as Stale).keysVersion
           remembered.delete(hash)
           caller.key = await readKey(hash, api)
           // A version says nothing about another subscription, to which the key may have moved.
-          if (caller.key.subscription !== key.subscription) keysVersion = 0
+          keysVersion = caller.key.subscription === key.subscription ? (answer as { outcome: string } as Stale).keysVersion : 0
           remember(hash, caller.key, keysVersion)
         }
         throw new Failure('unavailable', { retryAfterSeconds: 1, cause: new Error('the key changed at every try') })
@@ -92,9 +93,10 @@ async function auth(app: FastifyInstance): Promise<void> {
       countRead: () => countRead(caller.key.keyId),
       async earlierFailure() {
         if (!creates) return null
+        remembered.delete(hash)
+        caller.key = await readKey(hash, api)
         // Requests that are refused take nothing from the plan's rate.
         caller.countRead()
-        caller.key = await readKey(hash, api)
         const reason = inactiveReason(await app.store.subscription(caller.key.subscription), app.clock())
         return reason && planInactive(reason)
       },
@@ -104,13 +106,13 @@ async function auth(app: FastifyInstance): Promise<void> {
 
   app.decorateRequest('caller', null)
   app.addHook('onRequest', async (request) => {
-    const { api, creates } = request.routeOptions.config
+    const { api, creates, admits, proves } = request.routeOptions.config
     const text = bearer(request.headers.authorization)
     if (text === null || !wellFormed(text)) throw new Failure('invalid_api_key')
     const hash = hashKey(text)
     const known = remembered.get(hash)
-    // A remembered key is good enough for what creates: the subscription's record proves it, and what is refused is told after another look at the key.
-    const usable = creates && known && refusal(known.key, app.clock()) === null && apiOf(known.key.product) === api
+    // What is admitted is proved as well; and what is refused is told after another look at the key.
+    const usable = (proves || admits) && known && refusal(known.key, app.clock()) === null && apiOf(known.key.product) === api
     const key = usable ? known.key : await readKey(hash, api)
     if (!creates) countRead(key.keyId)
     const keysVersion = known?.key.subscription === key.subscription ? known.keysVersion : 0

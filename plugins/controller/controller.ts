@@ -21,6 +21,8 @@ export type ControllerOptions = {
   resyncMs?: number
 }
 
+/** Keys that are reconciled at once share commands to the store: thousands of them are looked at after a start. How much is asked of the source at once has its own limit. */
+const KEY_WORKERS = 64
 const START_RETRY_MS = 1_000
 const PATIENCE_MS = 5_000
 
@@ -57,7 +59,7 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
     const common = { metrics, clock, log, rested }
     return [
       startWorkers({ ...common, name: 'plan', queue: plans, count: 4, reconcile: reconciler.plan, unreachable: (name) => reconciler.unreachable('Plan', name) }),
-      startWorkers({ ...common, name: 'apikey', queue: keys, count: 16, reconcile: reconciler.key, unreachable: (name) => reconciler.unreachable('ApiKey', name) }),
+      startWorkers({ ...common, name: 'apikey', queue: keys, count: KEY_WORKERS, reconcile: reconciler.key, unreachable: (name) => reconciler.unreachable('ApiKey', name) }),
     ]
   }
 

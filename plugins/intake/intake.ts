@@ -1,4 +1,5 @@
 /** Bodies: preParsing counts how many bytes of them this process holds at once, for a body is parsed whole and stays until its answer has ended; and JSON is read strictly. */
+import type { ServerResponse } from 'node:http'
 import { Transform } from 'node:stream'
 import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify'
 import fp from 'fastify-plugin'
@@ -32,53 +33,83 @@ async function intake(app: FastifyInstance, { budgetBytes = 256 * MIB, keyBytes 
   let held = 0
   const heldByKey = new Map<string, number>()
 
+  /** What a request of that key holds. */
+  function openShare(keyId: string): Share {
+    let ours = 0
+    const change = (bytes: number) => {
+      held += bytes
+      ours += bytes
+      const ofKey = (heldByKey.get(keyId) ?? 0) + bytes
+      if (ofKey > 0) heldByKey.set(keyId, ofKey)
+      else heldByKey.delete(keyId)
+    }
+    return {
+      take(bytes) {
+        if (held + bytes > budgetBytes || (heldByKey.get(keyId) ?? 0) + bytes > keyBytes) throw new Failure('server_overloaded', { retryAfterSeconds: 1 })
+        change(bytes)
+      },
+      free: () => change(-ours),
+    }
+  }
+
   app.addHook('preParsing', async (request, reply, payload) => {
     const { headers, routeOptions, caller } = request
     if (!caller || (headers['content-length'] === undefined && headers['transfer-encoding'] === undefined)) return payload
-    const { keyId } = caller.key
-    let ours = 0
-    let isOver = false
-    const hold = (more: number) => {
-      // What arrives after the client left holds nothing any more.
-      if (isOver) return
-      const ofKey = (heldByKey.get(keyId) ?? 0) + more
-      if (more > 0 && (held + more > budgetBytes || ofKey > keyBytes)) throw new Failure('server_overloaded', { retryAfterSeconds: 1 })
-      held += more
-      if (ofKey > 0) heldByKey.set(keyId, ofKey)
-      else heldByKey.delete(keyId)
-      ours += more
-    }
-    reply.raw.once('close', () => {
-      hold(-ours)
-      isOver = true
-    })
-    if (headers['content-length'] === undefined) return counted(payload, hold)
+    // Of a client that left while its key was looked up nothing more is heard: what it holds would be held for ever.
+    if (reply.raw.closed || reply.raw.destroyed) return payload
+    const share = openShare(caller.key.keyId)
+    const most = routeOptions.bodyLimit ?? MIB
+    if (headers['content-length'] === undefined) return counted(payload, most, share, reply.raw)
     // What is longer than its route allows is refused before any of it is read.
-    hold(Math.min(Number(headers['content-length']), routeOptions.bodyLimit ?? MIB))
+    share.take(Math.min(Number(headers['content-length']), most))
+    reply.raw.once('close', share.free)
     return payload
   })
 }
 
+/** `take` throws when there is no room. */
+type Share = { take(bytes: number): void; free(): void }
+
 /**
- * A body of unknown length, which holds what has arrived of it. Where `hold` throws, what still comes is passed over and the error is the body's end: a client that is
- * answered while it sends may see no answer, but a broken connection.
+ * A body of unknown length, which holds what has arrived of it and is given on whole. Where there is no room, what is held goes, what still comes is passed over, and the
+ * error is the body's end: a client that is answered while it sends may see no answer, but a broken connection. What is longer than its route allows is given on at once, to be refused.
  */
-function counted(payload: RequestPayload, hold: (more: number) => void): Transform {
+function counted(payload: RequestPayload, most: number, share: Share, answer: ServerResponse): Transform {
+  let parts: Buffer[] = []
+  let arrived = 0
   let failure: Error | null = null
+  const give = () => {
+    for (const part of parts) body.push(part)
+    parts = []
+  }
   const body = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
+    transform(part: Buffer, _encoding, done) {
+      arrived += part.length
       try {
-        if (!failure) hold(chunk.length)
+        if (!failure && arrived <= most && !answer.closed) share.take(part.length)
+        if (!failure) parts.push(part)
       } catch (error) {
         failure = error as Error
+        parts = []
+        share.free()
       }
-      done(null, failure ? undefined : chunk)
+      if (arrived <= most) return done()
+      give()
+      done(failure)
     },
-    flush: (done) => done(failure),
+    flush(done) {
+      give()
+      done(failure)
+    },
   })
   payload.once('error', (error) => body.destroy(error))
   // Nobody listens any more after the first that is too much for the route.
   body.on('error', () => {})
+  answer.once('close', () => {
+    share.free()
+    // Of what nobody wanted to read, the connection gets rid for the next request.
+    body.resume()
+  })
   return payload.pipe(body)
 }
 

@@ -4,7 +4,7 @@ import { Failure } from '../../src/errors.ts'
 import type { Submitter } from '../../src/tasks/submit.ts'
 
 export const READS = { api: 'media', problem: true } as const
-export const CREATES = { ...READS, creates: true } as const
+export const CREATES = { ...READS, creates: true, proves: true } as const
 
 export function callerOf({ caller }: FastifyRequest): Submitter & { countRead(): void } {
   if (!caller) throw new Failure('invalid_api_key')

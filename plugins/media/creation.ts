@@ -45,7 +45,7 @@ export function creationRoutes(app: FastifyInstance): void {
 }
 
 /** The task's record at once, under the status that is set; with `Prefer: wait`, 200 as soon as the task is final, 202 when the time is over first. */
-async function accepted(tasks: SubmitDoors, task: Task, record: Subscription | null, request: FastifyRequest, reply: FastifyReply, stopping: () => boolean): Promise<FastifyReply> {
+async function accepted(tasks: SubmitDoors, task: Task, record: Subscription, request: FastifyRequest, reply: FastifyReply, stopping: () => boolean): Promise<FastifyReply> {
   const seconds = preferredWait(request.headers.prefer)
   if (seconds === null) return reply.send(await acceptedRecord(tasks, task, record))
   const patience = { ms: seconds * 1000, gone: () => stopping() || reply.raw.destroyed, pause }

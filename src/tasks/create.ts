@@ -23,15 +23,15 @@ export class KeyMoved extends Failure {
   }
 }
 
-/** `record`: the subscription's, at least as new as the request. */
-export type Created = { outcome: 'created' | 'replayed'; task: Task; record: Subscription | null }
+/** `record`: of the subscription whose key asks, at least as new as the request. */
+export type Created = { outcome: 'created' | 'replayed'; task: Task; record: Subscription }
 
 /**
  * Creates a task, or answers the one that another request made at the same time under its Idempotency-Key. `record` is the subscription's as `currentRecord` read it.
  * Throws the failures of the access table (402, 403, 429, 422), or `KeyMoved`, with nothing held, and `Unavailable` when the store cannot be asked: a task that is
  * not queued then is rejected by a sweep, which gives back the hold that may have been taken.
  */
-export async function createTask(doors: TaskDoors, creating: Creating, draft: NewTask, record: Subscription | null): Promise<Created> {
+export async function createTask(doors: TaskDoors, creating: Creating, draft: NewTask, record: Subscription): Promise<Created> {
   await couldHold(doors, creating, draft, record)
   const now = doors.clock()
   const { outcome, task } = await doors.store.createTask(pendingTask(draft, now))
@@ -40,19 +40,19 @@ export async function createTask(doors: TaskDoors, creating: Creating, draft: Ne
 }
 
 /** The task that an Idempotency-Key made before, whatever has become of prices and balance since; null when there is none. Throws `idempotency_key_reused`. */
-export async function replay(doors: TaskDoors, creating: Creating, tenant: string, idempotency: Task['idempotency'], record: Subscription | null): Promise<Created | null> {
+export async function replay(doors: TaskDoors, creating: Creating, tenant: string, idempotency: Task['idempotency'], record: Subscription): Promise<Created | null> {
   const known = idempotency && (await doors.store.taskWithKey(tenant, idempotency.key))
   return known && carryOn(doors, creating, known, idempotency, record)
 }
 
 /** The same key with the same body is the same task as it is now; one that is still `pending` is carried on. */
-async function carryOn(doors: TaskDoors, creating: Creating, task: Task, idempotency: Task['idempotency'], record: Subscription | null): Promise<Created> {
+async function carryOn(doors: TaskDoors, creating: Creating, task: Task, idempotency: Task['idempotency'], record: Subscription): Promise<Created> {
   if (task.idempotency?.bodyHash !== idempotency?.bodyHash) throw new Failure('idempotency_key_reused')
   return { outcome: 'replayed', ...(task.state === 'pending' ? await holdFor(doors, creating, task) : { task, record }) }
 }
 
 /** Asks the machine, without writing, whether the hold would be taken: what is refused here leaves no trace. */
-async function couldHold({ store, clock }: TaskDoors, creating: Creating, draft: NewTask, known: Subscription | null): Promise<void> {
+async function couldHold({ store, clock }: TaskDoors, creating: Creating, draft: NewTask, known: Subscription): Promise<void> {
   let tries = 0
   const answer = await creating(async (subscription, facts) => {
     if (subscription !== draft.subscription) return { outcome: 'moved' } as const

@@ -13,9 +13,10 @@ export async function findTask({ store }: Pick<TaskDoors, 'store'>, tenant: stri
   return task
 }
 
-/** The record of a task with its place in the queue as it is now, or as its subscription's record has it that was just read. */
+/** The record of a task with its place in the queue as it is now, or as `known` has it, a record that was just read, where the task is in it. */
 export async function recordOf({ store, link }: Pick<TaskDoors, 'store' | 'link'>, task: Task, known: Subscription | null = null): Promise<Record<string, unknown>> {
-  const position = task.state === 'queued' ? queuePosition(known ?? (await store.subscription(task.subscription)), task.id) : null
+  const isKnown = known?.media?.holds[task.id] !== undefined
+  const position = task.state === 'queued' ? queuePosition(isKnown ? known : await store.subscription(task.subscription), task.id) : null
   return publicRecord(task, position, link)
 }
 

@@ -28,13 +28,14 @@ export type NewGeneration = GenerationBody & { kind: Kind; webhook_url?: string;
 export type Quote = { request: GenerationRequest; price: Price; estimatedCost: number; record: Subscription }
 
 /**
- * The record of the submitter's subscription as it is now; null when there is none. By its version it proves the key as well, which may have been remembered: a key
- * that changed since is read anew, and its failure thrown.
+ * The record of the submitter's subscription as it is now. By its version it proves the key as well, which may have been remembered: a key that changed since is
+ * read anew, and its failure thrown. Throws `plan_inactive` when there is no record, and nothing that could prove a key.
  */
-export async function currentRecord({ store }: SubmitDoors, { creating }: Submitter): Promise<Subscription | null> {
-  const { record } = await creating(async (subscription, { keysVersion }): Promise<Stale | { outcome: 'current'; record: Subscription | null }> => {
+export async function currentRecord({ store }: SubmitDoors, { creating }: Submitter): Promise<Subscription> {
+  const { record } = await creating(async (subscription, { keysVersion }): Promise<Stale | { outcome: 'current'; record: Subscription }> => {
     const record = await store.subscription(subscription)
-    return record && record.keysVersion !== keysVersion ? { outcome: 'stale', keysVersion: record.keysVersion } : { outcome: 'current', record }
+    if (!record) throw planInactive('PlanNotActive')
+    return record.keysVersion === keysVersion ? { outcome: 'current', record } : { outcome: 'stale', keysVersion: record.keysVersion }
   })
   return record
 }
@@ -43,7 +44,7 @@ export async function currentRecord({ store }: SubmitDoors, { creating }: Submit
  * Says what a generation would cost under `record`, which `currentRecord` read. Throws `not_supported` when no engine makes it, `invalid_request` with every faulty
  * field, `url_not_allowed`, `plan_inactive`, and `max_cost_exceeded`. Stores nothing.
  */
-export function quote(doors: SubmitDoors, body: NewGeneration, record: Subscription | null): Quote {
+export function quote(doors: SubmitDoors, body: NewGeneration, record: Subscription): Quote {
   const offer = doors.engines.offer(body.kind)
   if (!offer) throw new Failure('not_supported', { param: 'kind' })
   const asked = generationOf(body.kind, body, offer.route, offer.formats)
@@ -54,7 +55,7 @@ export function quote(doors: SubmitDoors, body: NewGeneration, record: Subscript
   }
   checkUrl(doors, 'webhook_url', body.webhook_url)
   const reason = inactiveReason(record, doors.clock())
-  if (reason || !record?.terms.media) throw planInactive(reason ?? 'PlanNotActive')
+  if (reason || !record.terms.media) throw planInactive(reason ?? 'PlanNotActive')
   const price = priceOf(offer.route, record.terms.media.prices)
   const estimatedCost = costOf(price, offer.quote(asked.request))
   if (most !== null && estimatedCost > most) throw new Failure('max_cost_exceeded', { beside: { required: formatMoney(estimatedCost) } })

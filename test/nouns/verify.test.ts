@@ -61,6 +61,7 @@ async function create(doors: TaskDoors, n: number): Promise<void> {
   const asked = { object: 'generation' as const, verb: 'image', input: {}, webhookUrl: 'https://hooks.test/1', metadata: {} }
   const idempotency = { key: `key ${n}`, bodyHash: '' }
   const record = await doors.store.subscription(STUDIO)
+  if (!record) throw new Error('there is no plan')
   await createTask(doors, creating, { id: taskId(n), ...owner, ...asked, idempotency, price, estimatedCost: 100, maxAttempts: 3 }, record)
 }
 

@@ -60,6 +60,22 @@ t.test('a key that changed stops at its next request, also where it is remembere
   t.equal((await work(1)).statusCode, 401)
 })
 
+t.test('a route that does not prove the key by its subscription has it looked up each time, whatever it creates', async (t) => {
+  const gateway = await openGateway(t, (app) => {
+    app.post('/v1/made', { config: { api: 'coding', creates: true } }, async () => ({ made: true }))
+    app.post('/v1/proved', { config: { api: 'coding', creates: true, proves: true } }, async ({ caller }) => {
+      await caller?.creating(async () => ({ outcome: 'stale', keysVersion: 1 }) as { outcome: string }).catch(() => {})
+      return {}
+    })
+  })
+  const { raw, version } = await gateway.key(await gateway.plan('coder', { product: 'Coding', coding: CODING }))
+  const post = (url: string) => gateway.app.inject({ method: 'POST', url, headers: bearer(raw) })
+  t.equal((await post('/v1/proved')).statusCode, 200, 'which remembers the key')
+  t.equal((await post('/v1/made')).statusCode, 200)
+  await gateway.store.setKey(version.id, { state: 'revoked' }, [])
+  t.equal((await post('/v1/made')).statusCode, 401)
+})
+
 t.test('a key stops at its expiry and at the end of its overlap without anybody awake', async (t) => {
   const { key, subscription, work, time } = await coder(t)
   const expiring = await key(subscription, { expiresAt: START + 1000 })
@@ -159,7 +175,7 @@ t.test('requests above the rate are refused with the seconds to wait', async (t)
 
 t.test('a request that failed in its handler charges nothing and frees its reservation', async (t) => {
   const gateway = await openGateway(t, (app) => {
-    app.post('/v1/work', { config: { api: 'coding', creates: true, admits: () => ({ promptBytes: 0, maxOutputTokens: 100 }) } }, async () => {
+    app.post('/v1/work', { config: { api: 'coding', creates: true, proves: true, admits: () => ({ promptBytes: 0, maxOutputTokens: 100 }) } }, async () => {
       throw new Error('secret detail')
     })
   })

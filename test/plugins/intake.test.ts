@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { request, type IncomingMessage } from 'node:http'
+import { Agent, request, type IncomingMessage } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import t from 'tap'
 import { bearer, CODING, openGateway } from './gateway.ts'
@@ -85,4 +85,47 @@ t.test('a body of unknown length counts by what has arrived of it; one that is t
     waiting[11]?.()
     t.equal(await again.status, 200, 'what was refused or left holds nothing')
   }
+})
+
+t.test('a client that leaves while its key is looked up holds nothing afterwards', async (t) => {
+  const routes = (app: FastifyInstance) => {
+    app.post('/v1/hold', { config: { api: 'coding' } }, async () => ({ done: true }))
+  }
+  const gateway = await openGateway(t, routes, () => {}, {}, { budgetBytes: 2_000, keyBytes: 2_000 })
+  const { raw } = await gateway.key(await gateway.plan('coder', { product: 'Coding', coding: CODING }))
+  const headers = { ...bearer(raw), 'content-type': 'application/json' }
+  const { port } = new URL(await gateway.app.listen({ host: '127.0.0.1', port: 0 }))
+  const { findKey } = gateway.store
+  const [asked, left] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  gateway.store.findKey = async (hash) => {
+    asked.resolve()
+    await left.promise
+    return findKey(hash)
+  }
+  gateway.app.server.on('connection', (socket) => socket.once('close', () => setImmediate(left.resolve)))
+  const sent = request({ host: '127.0.0.1', port, path: '/v1/hold', method: 'POST', agent: false, headers: { ...headers, 'content-length': 1_500 } }).on('error', () => {})
+  sent.write('"')
+  await asked.promise
+  sent.destroy()
+  await left.promise
+  for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve))
+  t.equal((await gateway.app.inject({ method: 'POST', url: '/v1/hold', headers, payload: `"${'x'.repeat(1_900)}"` })).statusCode, 200)
+})
+
+t.test('a body of unknown length that nobody reads does not stop its connection', async (t) => {
+  const routes = (app: FastifyInstance) => {
+    app.post('/v1/hold', { config: { api: 'coding' } }, async ({ body }) => ({ body }))
+  }
+  const gateway = await openGateway(t, routes)
+  const { raw } = await gateway.key(await gateway.plan('coder', { product: 'Coding', coding: CODING }))
+  const { port } = new URL(await gateway.app.listen({ host: '127.0.0.1', port: 0 }))
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+  t.teardown(() => agent.destroy())
+  const post = (type: string, body: string) => {
+    const sent = request({ host: '127.0.0.1', port, path: '/v1/hold', method: 'POST', agent, headers: { ...bearer(raw), 'content-type': type, 'transfer-encoding': 'chunked' } })
+    sent.end(body)
+    return once(sent, 'response').then(([response]) => (response as IncomingMessage).resume().statusCode)
+  }
+  t.equal(await post('text/plain', 'x'.repeat(3_000_000)), 415)
+  t.equal(await post('application/json', '"seen"'), 200)
 })

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { MADE } from '../fakes/engine.ts'
 import { bearer, MEDIA } from './gateway.ts'
-import { isFinal, openStudio } from './studio.ts'
+import { isFinal, openStudio, type Studio } from './studio.ts'
 
 const usage = async ({ get }: Awaited<ReturnType<typeof openStudio>>) => (await get('/api/v1/usage')).json() as Record<string, string>
 
@@ -137,13 +137,32 @@ t.test('every faulty field of a body is named, and nothing is created', async (t
 })
 
 t.test('a revoked key is refused before a dry run, a replay or a fault of the body is looked at', async (t) => {
+  const asks: ((studio: Studio) => ReturnType<Studio['create']>)[] = [
+    (studio) => studio.create({}, {}, '?dry_run=true'),
+    (studio) => studio.create({}, { 'idempotency-key': 'k' }),
+    (studio) => studio.create({ colour: 'red' }),
+  ]
+  for (const ask of asks) {
+    const studio = await openStudio(t, { loops: false })
+    // From here on the key is remembered.
+    await studio.create({}, { 'idempotency-key': 'k' })
+    await studio.store.setKey(studio.keyVersionId, { state: 'revoked' }, [])
+    await studio.store.change(studio.subscription, { op: 'keysChanged' }, studio.time.now)
+    t.equal((await ask(studio)).statusCode, 401)
+    t.equal((await studio.create()).statusCode, 401)
+  }
+})
+
+t.test('a task that is asked for again has its place in the queue, though its key has moved to another plan since', async (t) => {
   const studio = await openStudio(t, { loops: false })
+  const other = await studio.plan('other', { product: 'Media', media: MEDIA })
+  await studio.create()
   await studio.create({}, { 'idempotency-key': 'k' })
-  await studio.store.setKey(studio.keyVersionId, { state: 'revoked' }, [])
-  await studio.store.change(studio.subscription, { op: 'keysChanged' }, studio.time.now)
-  t.equal((await studio.create({}, {}, '?dry_run=true')).statusCode, 401)
-  t.equal((await studio.create({}, { 'idempotency-key': 'k' })).statusCode, 401)
-  t.equal((await studio.create({ colour: 'red' })).statusCode, 401)
+  await studio.store.setKey(studio.keyVersionId, { subscription: other }, [])
+  for (const id of [studio.subscription, other]) await studio.store.change(id, { op: 'keysChanged' }, studio.time.now)
+  const { statusCode, body } = await studio.create({}, { 'idempotency-key': 'k' })
+  t.equal(statusCode, 200)
+  t.match(JSON.parse(body), { status: 'queued', queue_position: 2 })
 })
 
 t.test('a key that is known by its subscription is not looked up to create, and the answer asks for nothing that the hold has told', async (t) => {
