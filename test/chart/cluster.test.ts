@@ -97,20 +97,26 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
       }
     })
 
-    t.test('an ApiKey has the finalizer as soon as it is made, beside those of others, and no apply takes it off', async (t) => {
-      const path = pathOf({ kind: 'ApiKey', namespace: 'acme', name: 'mass' })
-      const apply = async (metadata: object) => {
-        const { status, body } = await api.apply(path, { ...apiKey('mass', 'coder'), metadata: { name: 'mass', ...metadata } })
+    t.test('an ApiKey has the finalizer as soon as it is made, also beside those of others, and no later apply takes it off', async (t) => {
+      const apply = async (name: string, metadata: object) => {
+        const { status, body } = await api.apply(pathOf({ kind: 'ApiKey', namespace: 'acme', name }), { ...apiKey(name, 'coder'), metadata: { name, ...metadata } })
         return { status, finalizers: body.metadata?.finalizers }
       }
       const made = await eventually('the API server to have a schema for the policy', async () => {
-        const answer = await apply({ finalizers: ['example.com/mine'] })
+        const answer = await apply('mass', {})
         return answer.status === 503 ? null : answer
       })
-      t.same(made, { status: 201, finalizers: ['example.com/mine', FINALIZER] })
-      t.same(await apply({ labels: { seen: 'yes' } }), { status: 200, finalizers: [FINALIZER] })
-      await api.request('PATCH', path, { metadata: { finalizers: null } }, 'application/merge-patch+json')
-      await api.request('DELETE', path)
+      t.same(made, { status: 201, finalizers: [FINALIZER] })
+      t.same(await apply('mass', { labels: { seen: 'yes' } }), { status: 200, finalizers: [FINALIZER] })
+      t.same(await apply('mass', {}), { status: 200, finalizers: [FINALIZER] })
+      const both = ['example.com/mine', FINALIZER]
+      t.same(await apply('beside', { finalizers: ['example.com/mine'] }), { status: 201, finalizers: both })
+      t.same(await apply('beside', { finalizers: ['example.com/mine'], labels: { seen: 'yes' } }), { status: 200, finalizers: both })
+      for (const name of ['mass', 'beside']) {
+        const path = pathOf({ kind: 'ApiKey', namespace: 'acme', name })
+        await api.request('PATCH', path, { metadata: { finalizers: null } }, 'application/merge-patch+json')
+        await api.request('DELETE', path)
+      }
     })
 
     t.test('what was above the limits before can be suspended, labelled and removed, and is refused when it is edited', async (t) => {
