@@ -24,8 +24,7 @@ export function preferredWait(header: string | string[] | undefined): number | n
 }
 
 /** `RateLimit` and `RateLimit-Policy` of the plan's rate, after the request that is answered. */
-export function rateHeaders(record: Subscription | null, now: number): Record<string, string> {
-  if (!record) return {}
+export function rateHeaders(record: Subscription, now: number): Record<string, string> {
   const perMinute = record.terms.requestsPerMinute
   const { remaining, resetSeconds } = rateLeft(record.rate, perMinute, now)
   return {
