@@ -1,5 +1,6 @@
 /** Three gateways and one record that all of them write: limits hold to the last request, whichever gateway it came through. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import type { ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -61,43 +62,66 @@ t.test('of 5,000 creations over three gateways exactly those are accepted that t
   t.match((await get(program, key, '/api/v1/usage')).body, { available: '0.0000', held: '900.0000', burned: '0.0000' })
 })
 
-t.test('of 2,000 coding requests at once over three gateways, what is used passes a limit by no more than the published bound', async (t) => {
-  const OUTPUT = 100
-  const BEYOND = 7
-  let inFlight = 0
-  let mostInFlight = 0
-  const upstream = await openUpstream(async (response) => {
-    mostInFlight = Math.max(mostInFlight, ++inFlight)
-    response.once('close', () => inFlight--)
-    await pause(100)
+t.test('2,000 coding requests at once over three gateways: what is used passes a limit by no more than the published bound', async (t) => {
+  const [AT_ONCE, OUTPUT, LIMIT] = [2000, 100, 50_000]
+  const upstream = await openUpstream()
+  t.teardown(() => upstream.close())
+  const uses = (response: ServerResponse, tokens: number): void =>
     respond(response, 200, {
       id: 'x',
       object: 'chat.completion',
       created: 1,
       model: 'fake-1',
       choices: [{ index: 0, message: { role: 'assistant', content: 'Hello' }, finish_reason: 'stop' }],
-      usage: { prompt_tokens: 0, completion_tokens: OUTPUT + BEYOND, total_tokens: OUTPUT + BEYOND },
+      usage: { prompt_tokens: 0, completion_tokens: tokens, total_tokens: tokens },
     })
-  })
-  t.teardown(() => upstream.close())
-  const LIMIT = 100_000
   const windows = { sessionWindow: { tokens: LIMIT, durationSeconds: 18_000 }, weeklyWindow: { tokens: 10 * LIMIT }, maxConcurrentRequests: 1000 }
   const upstreams = `upstreams: [{ name: fake, baseUrl: "${upstream.url}", model: fake-1, apiKey: none, wire: chat }]\n`
   const three = await startThree(t, codingPlan('plan', { requestsPerMinute: 1_000_000 }, windows), upstreams)
   if (!three) return
   const { program, gateways, key } = three
   const body = { model: 'svc-code', max_tokens: OUTPUT, messages: [{ role: 'user', content: 'Hello' }] }
-  const answers = await burst(2000, 2000, (index) => untilServed(gateways[index % gateways.length] as Program, key, '/v1/chat/completions', body))
+  const ask = (index: number): ReturnType<typeof outcome> => untilServed(gateways[index % gateways.length] as Program, key, '/v1/chat/completions', body)
+
+  // None is answered before each of the others is in flight or refused, so that all reservations stand at once.
+  const allKnown = Promise.withResolvers<void>()
+  let known = 0
+  const another = (): void => {
+    if (++known === AT_ONCE) allKnown.resolve()
+  }
+  upstream.does(async (response) => {
+    another()
+    await allKnown.promise
+    uses(response, 60)
+  })
+  const first = await burst(AT_ONCE, AT_ONCE, async (index) => {
+    const answered = await ask(index)
+    if (answered.status !== 200) another()
+    return answered
+  })
+  const reserved = tallied(first)['200'] ?? 0
+  t.same(tallied(first), { '200': reserved, '429 window_reserved': AT_ONCE - reserved })
+  t.ok(reserved * OUTPUT <= LIMIT && (reserved + 1) * (OUTPUT + 30) > LIMIT, `${reserved} reserved their output and a little for the prompt`)
+  const settled = (await used(program, key)).session
+  t.equal(settled, reserved * 60)
+
+  // Now some settle, with more than they reserved, while others ask.
+  const BEYOND = 7
+  upstream.does(async (response) => {
+    await pause(100)
+    uses(response, OUTPUT + BEYOND)
+  })
+  const second = await burst(AT_ONCE, AT_ONCE, ask)
+  const answered = tallied(second)['200'] ?? 0
   const { session } = await used(program, key)
-  const answered = answers.filter(({ status }) => status === 200).length
-  const seen = `${session} used by ${answered} of ${JSON.stringify(tallied(answers))}, ${mostInFlight} in flight at most`
-  t.equal(session, answered * (OUTPUT + BEYOND), seen)
-  // Each reserves its whole output and a little for its prompt, and goes beyond that by no more than this.
-  t.ok(session <= LIMIT + mostInFlight * BEYOND, seen)
-  t.ok(mostInFlight <= 1000, seen)
-  // What the burst was refused for was reserved, not used: with all of it settled, one after the other reaches the limit, so that no reservation was left behind.
-  while ((await outcome(gateways[0] as Program, key, '/v1/chat/completions', body)).status === 200);
+  const seen = `${session} used, ${settled} of it before ${JSON.stringify(tallied(second))}`
+  t.equal(session, settled + answered * (OUTPUT + BEYOND), seen)
+  // Whatever was in flight when the last of them was admitted is among those.
+  t.ok(session <= LIMIT + answered * BEYOND, seen)
+
+  // With all of it settled, one after the other reaches the limit: no reservation was left behind.
+  while ((await ask(0)).status === 200);
   const reached = (await used(program, key)).session
-  t.ok(reached > LIMIT - 2 * OUTPUT, `the limit was reached: ${reached} after ${seen}`)
+  t.ok(reached > LIMIT - 2 * OUTPUT, `${reached} after ${seen}`)
   t.ok(reached <= Math.max(session, LIMIT + BEYOND), `${reached} after ${seen}`)
 })
