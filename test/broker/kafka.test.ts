@@ -81,10 +81,10 @@ t.test('over Kafka', async (t) => {
     free.listen(['image'], () => {})
     await Promise.all([inOrder(full), inOrder(free)])
     for (let id = 0; id < 50; id++) ringer.ring('image', `task-${id}`)
-    await until(() => free.count('heard') === 50)
+    await until(() => free.count('heard') >= 50)
     t.equal(full.count('heard'), 0)
     listening.resume()
-    await until(() => full.count('heard') === 50)
+    await until(() => full.count('heard') >= 50)
   })
 
   await t.test('a topic with fewer partitions than members is told once, and every ring is heard', async (t) => {

@@ -27,15 +27,22 @@ export async function openUpstream(script: Script = (response) => respond(respon
   let waiting: (() => void)[] = []
   const server = createServer(async (request, response) => {
     const chunks: Buffer[] = []
-    for await (const chunk of request) chunks.push(chunk as Buffer)
+    response.on('error', () => {})
+    try {
+      for await (const chunk of request) chunks.push(chunk as Buffer)
+    } catch {
+      // Who asked gave up before all of it was here.
+      return
+    }
     const text = Buffer.concat(chunks).toString('utf8')
-    response.on('close', () => {
+    const closed = (): void => {
       if (response.writableFinished) return
       fake.cutOff++
       for (const wake of waiting) wake()
       waiting = []
-    })
-    response.on('error', () => {})
+    }
+    if (response.closed) closed()
+    else response.once('close', closed)
     const asked = { path: request.url ?? '', headers: request.headers, text, body: JSON.parse(text) as Record<string, unknown> }
     fake.asked.push(asked)
     await doing(response, asked)

@@ -126,7 +126,8 @@ export async function chaos({ open, kills, random, tell = () => {} }: Options): 
   }
 }
 
-const PATIENCE_MS = 60_000
+/** What a killed worker had claimed is found a minute later, by whoever takes over the sweep's lease of 75 seconds. */
+const PATIENCE_MS = 180_000
 
 /** Looks until `wanted` is seen. Rejects when nothing has changed for so long that nothing will. */
 async function restless<T>(what: string, look: () => Promise<T>, wanted: T): Promise<void> {

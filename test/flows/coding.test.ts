@@ -262,7 +262,7 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
   })
 
   t.test('a program that stops sends clients elsewhere with its answers, and closes no connection beneath a request', async (t) => {
-    const { slow, upstream, key } = await startSlow(t, { DRAIN_DELAY_SECONDS: '3' })
+    const { slow, upstream, key } = await startSlow(t, { DRAIN_DELAY_SECONDS: '10' })
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     const ask = (path: string, body?: object) =>
       new Promise<IncomingMessage>((resolve, reject) => {
@@ -278,7 +278,7 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     upstream.finish()
     t.match(String(await stream.toArray()), /\[DONE\]/)
     // As long as a client may take to see that the stream has ended.
-    await pause(300)
+    await pause(50)
     const next = await ask('/v1/usage')
     t.same([next.statusCode, next.headers.connection], [200, 'close'], 'on the connection of the stream')
     next.resume()

@@ -70,7 +70,8 @@ export function openSite({ mongodb, brokers }: Servers): Site {
     async start({ folder, env = {}, roles = ROLES_APART, root }) {
       // Only the first gateway has the known address.
       const isFirst = (role: Role, index: number) => role !== 'gateway' || roles.indexOf('gateway') === index
-      const started = await Promise.allSettled(roles.map((role, index) => joinAs(folder, role, isFirst(role, index) ? env : { ...env, PORT: '0' }, root)))
+      const envOf = async (role: Role, index: number) => (isFirst(role, index) ? env : { ...env, PORT: String(await freePort()) })
+      const started = await Promise.allSettled(roles.map(async (role, index) => joinAs(folder, role, await envOf(role, index), root)))
       const processes = started.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
       const failed = started.find((one) => one.status === 'rejected')
       if (!failed) return programOf(processes, folder)

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 
 const EVERY_MS = 20
-const WITHIN_MS = 15_000
+const WITHIN_MS = 60_000
 /** A look that took longer says nothing of what was looked at: the machine slept. */
 const LONGEST_LOOK_MS = 1_000
 

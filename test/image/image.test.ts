@@ -13,7 +13,7 @@ import { kafka } from '../servers/kafka.ts'
 import { mongodb } from '../servers/mongodb.ts'
 import { canBox, startBoxed } from './boxed.ts'
 
-t.setTimeout(600_000)
+t.setTimeout(1_800_000)
 
 const scratch = await mkdtemp(join(tmpdir(), 'tollgate-image-'))
 t.teardown(() => rm(scratch, { recursive: true, force: true }))

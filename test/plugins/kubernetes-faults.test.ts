@@ -8,7 +8,11 @@ import { openProxy, type Fate } from '../servers/kube/proxy.ts'
 import { kubernetes } from '../servers/kubernetes.ts'
 import { agree, coder, KEYS, leftovers, named } from './agreement.ts'
 import { openAway } from './away.ts'
+import { LEASE } from './operator-chaos.ts'
 import { openOperator } from './operator.ts'
+
+/** None of what goes wrong here takes it away. */
+const LASTING = { durationMs: 60_000, renewDeadlineMs: 40_000, retryMs: 100 }
 
 const kubeconfig = await kubernetes(t)
 if (kubeconfig !== null) {
@@ -29,7 +33,7 @@ if (kubeconfig !== null) {
         return fate(method, path, counts.get(key) ?? 0)
       }
       await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
-      await operator.start({ lease: { durationMs: 2_000, renewDeadlineMs: 1_200, retryMs: 100 } }, proxy.kubeconfig)
+      await operator.start({ lease: LASTING }, proxy.kubeconfig)
       await agree(operator)
       await operator.declare(named(0, { state: 'Suspended' }), named(1, { rotationRevision: 1 }), named(2, { state: 'Revoked' }))
       proxy.cut()
@@ -73,7 +77,7 @@ if (kubeconfig !== null) {
       return versions
     }
     await operator.declare(coder(), named(0))
-    const one = await operator.start({ lease: { durationMs: 2_000, renewDeadlineMs: 1_200, retryMs: 100 } }, proxy.kubeconfig, { store: { ...operator.store, keyVersions } })
+    const one = await operator.start({ lease: LEASE }, proxy.kubeconfig, { store: { ...operator.store, keyVersions } })
     source = one.resources
     await operator.becomes(ref, { Ready: 'True Issued' })
     const { uid } = (await operator.object(ref)).metadata
@@ -95,7 +99,7 @@ if (kubeconfig !== null) {
 
   t.test('clocks that differ change nothing: neither do controllers that take turns write again, nor is anything minted again', async (t) => {
     const operator = await openOperator(t, kubeconfig)
-    const skewed = (minutes: number) => operator.start({}, undefined, { clock: () => Date.now() + minutes * 60_000 })
+    const skewed = (minutes: number) => operator.start({ lease: { ...LASTING, retryMs: 30_000 } }, undefined, { clock: () => Date.now() + minutes * 60_000 })
     await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
     const first = await skewed(-20)
     await agree(operator)

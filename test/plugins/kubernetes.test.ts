@@ -208,7 +208,7 @@ if (kubeconfig !== null) {
     await operator.becomes(operator.ref('ApiKey', 'lost'), { Ready: 'False PlanNotFound' })
     await eventually('the plan to count both', async () => ((await operator.object(operator.ref('Plan', 'coder'))).status?.activeKeys === 2 ? true : null))
     await first.close()
-    const second = await operator.start()
+    const second = await operator.start({ lease: { durationMs: 60_000, renewDeadlineMs: 40_000, retryMs: 30_000 } })
     await eventually('the first pass', async () => ((await Promise.all(second.app.checks.map((check) => check()))).every(({ ok, detail }) => ok && !/not complete|another/.test(detail)) ? true : null))
     t.same((second.resources.figures()?.requests ?? []).filter(({ method }) => method !== 'GET' && method !== 'PUT'), [], 'a Lease is taken by PUT')
     t.match(second.resources.figures()?.requests.find(({ method }) => method === 'PUT'), { count: 1 })

@@ -1,5 +1,6 @@
 /** Streams of the Coding Plan API: that break, outgrow their reservation, fall silent, and whose client leaves. */
 import t from 'tap'
+import { eventually } from '../flows/eventually.ts'
 import { stream, streams, type Script } from '../fakes/upstream.ts'
 import { chatStream, chunk, delta, DONE, responsesStream, USAGE } from '../fakes/upstream-wire.ts'
 import { chat, dataOf, MESSAGES, responses, startStream } from '../upstream/gateway.ts'
@@ -75,18 +76,20 @@ t.test('an answer that outgrows its reservation extends it, and ends with a fail
 
 t.test('a silent stream gets comments, before its first event as well, and other attempts are still made', async (t) => {
   let tries = 0
+  let text = ''
+  const heard = (comments: number) => eventually(`${comments} comments`, async () => ((text.match(/: keep-alive\n\n/g) ?? []).length >= comments ? true : null))
   const { gateway } = await setUp(
     t,
-    (answer) => {
-      if (++tries === 1) return void setTimeout(() => answer.destroy(), 120)
+    async (answer) => {
+      if (++tries === 1) return void heard(1).then(() => answer.destroy())
       stream(answer, ...chatStream('a').slice(0, 3))
-      setTimeout(() => answer.end(chatStream('a').slice(3).join('')), 120)
+      await heard(3)
+      answer.end(chatStream('a').slice(3).join(''))
     },
     { keepAliveMs: 40 },
   )
-  const { text } = await chat(gateway, { stream: true })
+  for await (const part of await startStream(gateway, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true })) text += String(part)
   t.match(text, /^: keep-alive\n\n/)
-  t.ok((text.match(/: keep-alive/g) ?? []).length >= 3)
   t.ok(text.endsWith(DONE))
   const { gateway: failing } = await setUp(
     t,

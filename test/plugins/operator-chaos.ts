@@ -27,7 +27,7 @@ export type OperatorChaos = {
 type Options = { kills: number; random: () => number; tell?: (line: string) => void }
 
 /** Long enough to be kept on a machine where much else is waiting. */
-const LEASE = { durationMs: 5_000, renewDeadlineMs: 3_500, retryMs: 300 }
+export const LEASE = { durationMs: 5_000, renewDeadlineMs: 3_500, retryMs: 300 }
 /** Longer than any back-off after a failure. */
 const PATIENCE_MS = 90_000
 const MINUTE_MS = 60_000
@@ -134,7 +134,8 @@ function openLoad(operator: Operator, random: () => number): Load {
 
   async function renew(n: number): Promise<void> {
     const ref = operator.ref('ApiKey', `k${n}`)
-    const uid = (await operator.object(ref)).metadata.uid
+    let uid = ''
+    await insist(async () => (uid = (await operator.object(ref)).metadata.uid))
     const isAnother = async () => (await operator.object(ref))?.metadata.uid !== uid
     await insist(async () => (await isAnother()) || operator.withdraw(ref))
     revisions[n] = 0

@@ -31,7 +31,7 @@ export type World = { clock?: () => number; store?: Store }
 export type Operator = Cluster & {
   store: Store
   start(options?: KubernetesOptions, kubeconfig?: string, world?: World): Promise<Controller>
-  /** An object as the server has it, or null. */
+  /** An object as the server has it, or null. Rejects when it says neither. */
   object(ref: Ref): Promise<Answered>
   /** Waits until the conditions of a resource are these. */
   becomes(ref: Ref, wanted: Record<string, string>): Promise<void>
@@ -53,6 +53,7 @@ export async function openOperator(t: Test, kubeconfig: string): Promise<Operato
   const namespace = cluster.namespace('acme')
   const object = async (ref: Ref) => {
     const { status, body } = await cluster.api.request('GET', pathOf(ref))
+    if (status !== 200 && status !== 404) throw new Error(`${ref.name} was answered ${status}: ${body.message}`)
     return status === 200 ? body : null
   }
 

@@ -99,7 +99,7 @@ export function values({ model }: Site, tag: string): object {
     sealingKey: { existingSecret: 'tollgate-sealing' },
     store: { existingSecret: 'tollgate-store' },
     broker: { existingSecret: 'tollgate-broker' },
-    upstreams: { keysSecret: 'upstream-keys', file: { upstreams: [{ name: 'main', baseUrl: model.url, apiKeyFile: 'main', model: 'the-model', wire: 'chat' }] } },
+    upstreams: { keysSecret: 'upstream-keys', file: { upstreams: [{ name: 'main', baseUrl: model.url, apiKeyFile: 'main', model: 'the-model', wire: 'chat', timeouts: { idleMs: 1_800_000 } }] } },
     allowFakes: true,
     engines: {
       file: {
@@ -113,7 +113,8 @@ export function values({ model }: Site, tag: string): object {
     planLimits: { limits: [{ namespaces: [TENANT], requestsPerMinute: 1_000_000, media: { maxAllowance: '1000' } }, { namespaces: [GATE] }, { namespaces: ['*'], products: [] }] },
     tenantRoles: { tenantsWritePlans: true },
     settings: { TASK_LEASE_SECONDS: 3 },
-    gateway: { resources: { requests } },
+    // A node that is busy with starting pods takes a while to send nobody to one that stops.
+    gateway: { drainDelaySeconds: 15, resources: { requests } },
     dispatcher: { replicas: 1, resources: { requests } },
     controller: { resources: { requests } },
     worker: { resources: { requests } },

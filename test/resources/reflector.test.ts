@@ -124,11 +124,11 @@ if (kubeconfig !== null) {
     const credentials = await openCredentials(kubeconfig)
     const other = openClient(credentials)
     const told: string[] = []
-    const open = (of: typeof client, identity: string) =>
-      openLeader({ client: of, namespace: cluster.namespace('acme'), name: 'lease', identity, changed: (is) => told.push(`${identity} ${is ? 'leads' : 'stops'}`), log: quiet, durationMs: 2_000, renewDeadlineMs: 1_200, retryMs: 200 })
+    const open = (of: typeof client, identity: string, durationMs = 2_000) =>
+      openLeader({ client: of, namespace: cluster.namespace('acme'), name: 'lease', identity, changed: (is) => told.push(`${identity} ${is ? 'leads' : 'stops'}`), log: quiet, durationMs, renewDeadlineMs: 1_200, retryMs: 200 })
     const first = open(client, 'first')
     await eventually('the first to lead', async () => (first.isLeading() ? true : null))
-    const second = open(other, 'second')
+    const second = open(other, 'second', 60_000)
     t.teardown(async () => {
       await first.resign()
       await second.resign()
@@ -143,7 +143,7 @@ if (kubeconfig !== null) {
     const resignedAt = performance.now()
     await second.resign()
     await eventually('the first to lead again', async () => (first.isLeading() ? true : null))
-    t.ok(performance.now() - resignedAt < 2_000, 'a lease that was given up is taken at once')
+    t.ok(performance.now() - resignedAt < 30_000, 'a lease of a minute that was given up is taken at once')
   })
 
   t.test('a lease is over when it was not renewed for its duration, whatever the clocks of its holder say', async (t) => {

@@ -61,6 +61,9 @@ export function accepts(port: number): Promise<boolean> {
   })
 }
 
+/** Ports that were handed out here: whoever got one may not listen there yet. */
+const given = new Set<number>()
+
 /**
  * A loopback port that nothing listens on, below those that systems give to outgoing connections: a client that keeps calling a
  * server that is down for a while would at last be given the server's own port, and be connected to itself.
@@ -68,6 +71,8 @@ export function accepts(port: number): Promise<boolean> {
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = 15_000 + Math.floor(Math.random() * 15_000)
+    if (given.has(port)) continue
+    given.add(port)
     const listener = createServer()
     const free = await new Promise<boolean>((resolve) => listener.on('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true)))
     if (!free) continue
