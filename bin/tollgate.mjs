@@ -12,7 +12,8 @@ if (major < 24 || (major === 24 && minor < 15)) {
 }
 // A start makes much garbage and keeps little of it. For that V8 would let its young generation grow to 32 MB, and not take them back from a process that is idle.
 setFlagsFromString('--semi-space-growth-factor=1')
-await import('../src/main.ts')
 // A controller waits for its API server and not for its garbage: beside ten thousand keys it stays 150 MB smaller with a young generation as small as this, and an old one that grows by half.
 const isController = (process.argv[2] ?? process.env['ROLE']) === 'controller'
-setFlagsFromString(isController ? '--heap-growing-percent=50' : '--semi-space-growth-factor=2')
+if (isController) setFlagsFromString('--heap-growing-percent=50')
+await import('../src/main.ts')
+if (!isController) setFlagsFromString('--semi-space-growth-factor=2')
