@@ -9,10 +9,8 @@ import { tasksApart } from './distributed/tasks.ts'
 import type { Declared } from './plans.ts'
 import type { Process } from './processes.ts'
 import { lacking, openServers, type Servers } from './servers.ts'
-import type { Stage } from './stage.ts'
+import type { Choice, Stage } from './stage.ts'
 import type { Table } from './table.ts'
-
-export type Choice = { rounds: number; seconds: number; finished: number; keys: number; finalizerPolicy: boolean }
 
 /** What the parts of this side stand on. */
 export type Apart = {

@@ -2,11 +2,10 @@
 import { client } from '../test/servers/client.ts'
 import { KUBERNETES_NAMES, startKubernetes } from '../test/servers/kubernetes.ts'
 import { MONGODB_NAMES, startMongodb } from '../test/servers/mongodb.ts'
-import type { Choice } from './distributed.ts'
 import { openField, type Field } from './operator/field.ts'
 import { changing, failing, issuing, restarting, suspending, type Figures } from './operator/measures.ts'
 import { openApart, openEmbedded, openNaive, type Programs } from './operator/programs.ts'
-import type { Stage } from './stage.ts'
+import type { Choice, Stage } from './stage.ts'
 import type { Table } from './table.ts'
 
 const GOALS: [figure: RegExp, goal: string][] = [

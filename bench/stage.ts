@@ -25,6 +25,9 @@ export type Stage = {
   close(): Promise<void>
 }
 
+/** How much is measured: rounds, seconds of a burst, finished tasks in the store, ApiKeys, and whether admission puts on their finalizers. */
+export type Choice = { rounds: number; seconds: number; finished: number; keys: number; finalizerPolicy: boolean }
+
 export type StageOptions = { logLevel: string; pin: boolean }
 
 const LONGEST_KEY_MS = 10_000

@@ -1,7 +1,8 @@
 /** Coding requests per second, each with an admission and a settlement in MongoDB, by one gateway and by three, against the embedded side. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { WORKLOADS } from '../coding.ts'
-import type { Apart, Choice } from '../distributed.ts'
+import type { Apart } from '../distributed.ts'
+import type { Choice } from '../stage.ts'
 import { asFastAsPossible, type Target } from '../load.ts'
 import { coding } from '../plans.ts'
 import type { Process } from '../processes.ts'

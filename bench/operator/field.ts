@@ -9,7 +9,7 @@ import { COLLECTIONS, collectionPath, objectPath, type KubeObject } from '../../
 import { openReflector } from '../../src/resources/kubernetes/reflector.ts'
 import { API_VERSION, type ApiKeyStatus, type Kind } from '../../src/resources/resources.ts'
 import { installCrds, makeNamespace, openApi, type Api } from '../../test/servers/kube/api.ts'
-import type { Choice } from '../distributed.ts'
+import type { Choice } from '../stage.ts'
 
 /** As many as a plan may have. */
 export const KEYS_OF_A_PLAN = 100
