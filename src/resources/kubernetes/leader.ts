@@ -52,18 +52,22 @@ export function openLeader(options: LeaderOptions): Leader {
     changed(next)
   }
 
+  /** How long a leader may still go without renewing. */
+  function leftMs(): number {
+    return Math.max(0, renewedAt + renewDeadlineMs - performance.now())
+  }
+
   async function run(): Promise<void> {
     while (!stopping.signal.aborted) {
       const startedAt = performance.now()
       const isOurs = await tryOnce().catch((error: unknown) => {
         log.warn({ err: error instanceof Unavailable ? error.cause : error }, 'the lease could not be read or written')
-        return isLeading && performance.now() - renewedAt < renewDeadlineMs
+        return isLeading && leftMs() > 0
       })
       if (stopping.signal.aborted) return
       if (isOurs === 'renewed') renewedAt = startedAt
       become(isOurs !== false)
-      // A leader whose server hangs must notice in time: the request itself may take longer than the deadline.
-      const ms = retryMs * (isLeading ? 1 : 1 + random() / 5)
+      const ms = isLeading ? Math.min(retryMs, leftMs()) : retryMs * (1 + random() / 5)
       await pause(ms, undefined, { signal: stopping.signal }).catch(() => {})
     }
   }
@@ -101,10 +105,11 @@ export function openLeader(options: LeaderOptions): Leader {
     return 'renewed'
   }
 
-  /** Not longer than a leader may go without renewing. */
+  /** A server that hangs must not keep a leader beyond its deadline. */
   async function within<T>(work: Promise<T>): Promise<T> {
     const timer = new AbortController()
-    const late = pause(renewDeadlineMs / 2, undefined, { signal: timer.signal }).then(() => {
+    const longestMs = isLeading ? Math.min(renewDeadlineMs / 2, leftMs()) : renewDeadlineMs / 2
+    const late = pause(longestMs, undefined, { signal: timer.signal }).then(() => {
       throw new Unavailable('resources', new Error('the API server does not answer in time'))
     })
     try {
