@@ -24,6 +24,8 @@ export type Store = Declarations & TaskStore & {
   forgetInstance(instance: string): Promise<void>
   /** True if `owner` has the lease until `until`: it was free, past its time at `now`, or already the owner's. */
   takeLease(name: string, owner: string, until: number, now: number): Promise<boolean>
+  /** Ends the owner's lease before its time; another's stays. */
+  releaseLease(name: string, owner: string): Promise<void>
 
   /**
    * Applies one operation to the record of a subscription by compare-and-set, together with whatever else waits for the same record. An

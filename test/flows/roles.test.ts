@@ -63,13 +63,12 @@ const FILM = { kind: 'video', prompt: 'a lighthouse', size: '1280x720', duration
 t.test('a role that waits for its store is alive and not ready, says for what it waits without the password, and serves once the store is there', async (t) => {
   const store = await ownMongodb(t)
   if (store === null) return
-  const { site, folder } = (await siteFor(t, store.url.replace('//', '//keeper:hunter2@'))) ?? {}
+  const { site, folder } = (await siteFor(t, store.url)) ?? {}
   if (!site || !folder) return
   const settings = await site.settings(folder)
   await store.kill()
   const starting = (['gateway', 'worker', 'dispatcher', 'controller'] as const).map((role) => {
-    // The server asks nobody for a password.
-    const one = launch({ folder, role, env: { ...settings, STORE_URL: settings['STORE_URL']?.replace('keeper:hunter2@', '') ?? '' } })
+    const one = launch({ folder, role, env: settings })
     t.teardown(() => one.kill())
     return one
   })
@@ -84,6 +83,15 @@ t.test('a role that waits for its store is alive and not ready, says for what it
     t.match(check('store'), { ok: false, detail: /ECONNREFUSED/ })
     await eventually('the log to say so', async () => (one.log.some((line) => line.includes('"msg":"waiting for the store at mongodb://')) ? true : null))
   }
+  const named = launch({ folder, role: 'gateway', env: { ...settings, STORE_URL: settings['STORE_URL']?.replace('//', '//keeper:hunter2@') ?? '' } })
+  t.teardown(() => named.kill())
+  const opsUrl = await named.opsUrl
+  const { said } = await eventually('what it waits for', async () => {
+    const seen = await readiness(opsUrl)
+    return String(at(seen.check('store'), 'detail')).startsWith('waiting') && named.log.some((line) => line.includes('"msg":"waiting for the store at mongodb://')) ? seen : null
+  })
+  t.notMatch([JSON.stringify(said), ...named.log].join('\n'), /hunter2/)
+  await named.kill()
   await store.start()
   for (const { ready } of starting) t.equal((await readiness((await ready).opsUrl)).status, 200)
 })

@@ -5,7 +5,7 @@ import { add, type Database } from './database.ts'
 type Beat = { _id: string; count: number }
 type Lease = { _id: string; owner: string; until: number }
 
-export function openProcesses(database: Database): Pick<Store, 'clock' | 'beat' | 'beats' | 'forgetInstance' | 'takeLease'> {
+export function openProcesses(database: Database): Pick<Store, 'clock' | 'beat' | 'beats' | 'forgetInstance' | 'takeLease' | 'releaseLease'> {
   const beats = database.collection<Beat>('beats')
   const leases = database.collection<Lease>('leases')
 
@@ -31,5 +31,6 @@ export function openProcesses(database: Database): Pick<Store, 'clock' | 'beat' 
       database.ask(async () => (await beats.find().sort({ _id: 1 }).toArray()).map(({ _id, count }) => ({ instance: _id, count }))),
     forgetInstance: async (instance) => void (await database.ask(() => beats.deleteOne({ _id: instance }))),
     takeLease: (...lease) => database.ask(() => takeLease(...lease)),
+    releaseLease: async (name, owner) => void (await database.ask(() => leases.deleteOne({ _id: name, owner }))),
   }
 }

@@ -7,7 +7,7 @@ export const processTables = `
   CREATE TABLE leases (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until INTEGER NOT NULL) STRICT;
 `
 
-export function openProcesses(database: Database): Pick<Store, 'clock' | 'beat' | 'beats' | 'forgetInstance' | 'takeLease'> {
+export function openProcesses(database: Database): Pick<Store, 'clock' | 'beat' | 'beats' | 'forgetInstance' | 'takeLease' | 'releaseLease'> {
   // A beat that lands late must not look like a change.
   const beat = database.prepare(
     'INSERT INTO beats VALUES (?, ?) ON CONFLICT (instance) DO UPDATE SET count = excluded.count WHERE excluded.count > count',
@@ -18,6 +18,7 @@ export function openProcesses(database: Database): Pick<Store, 'clock' | 'beat' 
     `INSERT INTO leases VALUES (?, ?, ?)
      ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until WHERE owner = excluded.owner OR until <= ?`,
   )
+  const release = database.prepare('DELETE FROM leases WHERE name = ? AND owner = ?')
 
   return {
     clock: async () => Date.now(),
@@ -25,5 +26,6 @@ export function openProcesses(database: Database): Pick<Store, 'clock' | 'beat' 
     beats: () => database.read(() => beats.all().map(({ instance, count }) => ({ instance, count }))),
     forgetInstance: async (instance) => void (await database.write(() => forget.run(instance))),
     takeLease: (name, owner, until, now) => database.write(() => lease.run(name, owner, until, now) === 1),
+    releaseLease: async (name, owner) => void (await database.write(() => release.run(name, owner))),
   }
 }

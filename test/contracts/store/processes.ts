@@ -38,6 +38,16 @@ export const processPromises: Promises<Place> = {
     t.equal(await store.takeLease('sweep', 'i1', T0 + 40, T0 + 21), false)
   },
 
+  'a lease that its owner releases is free at once, and nobody else can release it': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    t.equal(await store.takeLease('sweep', 'i1', T0 + 10, T0), true)
+    await other.releaseLease('sweep', 'i2')
+    t.equal(await other.takeLease('sweep', 'i2', T0 + 15, T0 + 5), false)
+    await store.releaseLease('sweep', 'i1')
+    await store.releaseLease('sweep', 'i1')
+    t.equal(await other.takeLease('sweep', 'i2', T0 + 15, T0 + 5), true)
+  },
+
   'of many that ask for a free lease at once exactly one gets it': async (t, place) => {
     const handles = [await place.open(), await place.open()]
     const taken = await Promise.all(Array.from({ length: 50 }, (_, i) => handles[i % 2]!.takeLease('sweep', `i${i}`, T0 + 10, T0)))
