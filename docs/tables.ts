@@ -1,30 +1,19 @@
 /** Writes the tables of the documentation that follow from the code: `npm run docs`. `test/docs.test.ts` holds the pages against them. */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { TObject, TSchema } from 'typebox'
 import { SETTINGS } from '../src/config.ts'
 import { DEFAULT_ENGINES, EnginesFile } from '../src/engines/routes.ts'
 import { FAILURES } from '../src/errors.ts'
 import { TASK_ERRORS } from '../src/tasks/task.ts'
+import { crdParts } from './crds.ts'
+import { boundsOf, fieldsOf, type Schema } from './fields.ts'
+import { code, table } from './markdown.ts'
 
-function table(head: string[], rows: string[][]): string {
-  const line = (cells: string[]) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`
-  return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n')
-}
-
-const code = (text: string) => (text === '' ? 'empty' : `\`${text}\``)
-
-type Described = TSchema & { description?: string; minimum?: number; maximum?: number; enum?: string[]; items?: TSchema; properties?: Record<string, TSchema>; '~optional'?: true }
-
-/** A row for each member of a schema, those within it after it. */
-function members(schema: TObject, within = ''): string[][] {
-  return Object.entries(schema.properties as Record<string, Described>).flatMap(([name, member]) => {
-    const [path, inner] = [`${within}${name}`, member.items ?? member]
-    const bounds = member.enum ? member.enum.map(code).join(', ') : member.minimum === undefined ? '' : `${member.minimum} to ${member.maximum}`
-    const own = member.items ? [] : [[code(path), (schema.required ?? []).includes(name) ? 'yes' : '', bounds, member.description ?? '']]
-    return [...own, ...('properties' in inner ? members(inner as TObject, `${path}${member.items ? '[]' : ''}.`) : [])]
-  })
-}
+/** A row for each member of a file's schema; its lists have none of their own. */
+const memberRows = (schema: Schema) =>
+  fieldsOf('', schema).flatMap(({ path, schema, needed }) =>
+    path === '' || path.endsWith('[]') || schema.items ? [] : [[code(path), needed ? 'yes' : '', boundsOf(schema).join('; '), schema.description ?? '']],
+  )
 
 /** Each generated part: the page it stands on, its name in the page's markers, and its text. */
 export const PARTS = [
@@ -39,7 +28,7 @@ export const PARTS = [
     text: table(['error.code', 'message'], Object.entries(TASK_ERRORS).map(([name, sentence]) => [code(name), sentence])),
   },
   { page: 'engines.md', name: 'default', text: `\`\`\`yaml\n${DEFAULT_ENGINES}\`\`\`` },
-  { page: 'engines.md', name: 'members', text: table(['member', 'needed', 'may be', 'meaning'], members(EnginesFile)) },
+  { page: 'engines.md', name: 'members', text: table(['member', 'needed', 'may be', 'meaning'], memberRows(EnginesFile as Schema)) },
   {
     page: 'configuration.md',
     name: 'settings',
@@ -48,6 +37,7 @@ export const PARTS = [
       Object.entries(SETTINGS).map(([name, { default: fallback, parse, meaning }]) => [code(name), code(fallback), parse.mayBe, meaning]),
     ),
   },
+  ...crdParts(),
 ]
 
 /** The page with its part between the markers replaced. Throws if the page lacks the markers. */
