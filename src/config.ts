@@ -33,7 +33,7 @@ export const SETTINGS = {
   TRUST_PROXY: setting('', networks, 'Proxies whose X-Forwarded-* headers are believed.'),
   DATA_DIR: setting('./data', path, 'The folder for everything that the embedded side writes, mode 0700.'),
   STORE_URL: setting('sqlite:DATA_DIR/tollgate.db', address('sqlite:<path>', 'mongodb://<host>', 'mongodb+srv://<host>'), 'Where state lives.', { orFile: true, secret: true }),
-  RESOURCES_URL: setting('files:./plans', address('files:<path>', 'kubernetes:', 'kubernetes:?<parameters>'), 'Where Plans and ApiKeys are declared.'),
+  RESOURCES_URL: setting('files:./plans', address('files:<path>', 'kubernetes:', 'kubernetes:?<parameters>'), 'Where Plans and ApiKeys are declared. Parameters, joined by &: namespace, a list with commas (all without it); kubeconfig, a path (a pod needs none); lease and leaseNamespace, by which controllers agree on one of them.'),
   SEALING_KEY_FILE: setting('DATA_DIR/sealing.key', path, 'Keys that seal API keys: 32 bytes in base64, one per line; the first seals, all open. Made at the first start of the embedded side, must be given where processes share a store.'),
   BRAND: setting('SVC', brand, 'Brand in header names (X-SVC-Signature) and, in lower case, in key prefixes (svc_live_).'),
   UPSTREAMS: setting('', optionalPath, 'File of the model upstreams of the Coding Plan API; the built-in echo when empty, which only the embedded side lets pass.'),

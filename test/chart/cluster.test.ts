@@ -39,7 +39,9 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
     })
 
     t.test('a release is installed, upgraded from an older one, rolled back and removed; CRDs, Plans, keys and Secrets stay', async (t) => {
-      await helm(['install', 'tollgate', olderChart(t.testdir()), '--namespace', NAMESPACE, ...valuesOf('required')], cluster.kubeconfig)
+      const older = olderChart(t.testdir())
+      await helm(['package', older, '--destination', older])
+      await helm(['install', 'tollgate', join(older, 'tollgate-0.0.1.tgz'), '--namespace', NAMESPACE, ...valuesOf('required')], cluster.kubeconfig)
       const limitOf = async () => (await api.request('GET', `${CRDS}/apikeys.tollgate.dev`)).body.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.limit
       t.equal(await limitOf(), undefined)
       await eventually('the API to take Plans', async () => ((await api.request('GET', '/apis/tollgate.dev/v1alpha1/plans')).status === 200 ? true : null))

@@ -164,7 +164,7 @@ async function verify(folder: string, settings: Record<string, string>): Promise
 }
 
 if (import.meta.main) {
-  const { values } = parseArgs({ options: { kills: { type: 'string', default: '50' }, side: { type: 'string', default: 'embedded' }, seed: { type: 'string', default: '1' } } })
+  const { values } = parseArgs({ options: { kills: { type: 'string', default: '100' }, side: { type: 'string', default: 'embedded' }, seed: { type: 'string', default: '1' } } })
   const options = { kills: Number(values.kills), random: seeded(Number(values.seed)), tell: (line: string) => console.log(line) }
   const open = { embedded: openEmbedded, distributed: openDistributed }[values.side]
   if (!open && values.side !== 'kubernetes') throw new Error(`--side is embedded, distributed or kubernetes, not ${values.side}`)

@@ -116,17 +116,17 @@ if (kubeconfig !== null) {
 
   t.test('while the store is away a deleted key stays, and goes once the store is back; one that is let go by hand is unusable then', async (t) => {
     const operator = await openOperator(t, kubeconfig)
+    const away = openAway(operator.store, 'store')
     await operator.declare(coder(), named(0), named(1))
-    const first = await operator.start()
+    await operator.start({}, undefined, { store: away.door })
     await agree(operator)
     const ids = await Promise.all(['k0-key', 'k1-key'].map(async (name) => (await operator.usableBySecret(name))!.keyId))
-    await first.close()
-    // Nobody acts on it now: so it is for as long as the store cannot be reached.
+    away.isAway = true
     for (const name of ['k0', 'k1']) await operator.withdraw(operator.ref('ApiKey', name))
     t.ok((await operator.object(operator.ref('ApiKey', 'k0'))).metadata.deletionTimestamp)
     await operator.api.request('PATCH', pathOf(operator.ref('ApiKey', 'k1')), { metadata: { finalizers: null } }, 'application/merge-patch+json')
     t.equal(await operator.object(operator.ref('ApiKey', 'k1')), null, 'the documented way out')
-    await operator.start()
+    away.isAway = false
     await eventually('both to be gone', async () => ((await operator.object(operator.ref('ApiKey', 'k0'))) === null ? true : null))
     for (const id of ids) await eventually('it to be unusable', async () => ((await operator.store.keyVersions(id)).every(({ state }) => state === 'deleted') ? true : null))
   })
