@@ -1,0 +1,34 @@
+import t from 'tap'
+import type { Broker } from '../../src/broker/broker.ts'
+import { openStudio } from './studio.ts'
+
+t.test('a worker whose slots are taken leaves rings to others until one is free', async (t) => {
+  const said: string[] = []
+  const studio = await openStudio(t, {
+    env: { WORKER_SLOTS: '2' },
+    also(app) {
+      const broker = app.broker as Broker
+      const { listen } = broker
+      broker.listen = (...args) => {
+        const { pause, resume, stop } = listen(...args)
+        const say = (word: string, then: () => void) => () => {
+          said.push(word)
+          then()
+        }
+        return { pause: say('pause', pause), resume: say('resume', resume), stop }
+      }
+    },
+  })
+  studio.engine.next('hang', 'hang', 'hang')
+  await studio.create()
+  await studio.engine.begun(1)
+  t.same(said, [], 'one slot is free')
+  await studio.create()
+  await studio.engine.begun(2)
+  t.same(said, ['pause'])
+  await studio.create()
+  studio.engine.release()
+  await studio.engine.begun(3)
+  t.equal(said[1], 'resume')
+  studio.engine.release()
+})
