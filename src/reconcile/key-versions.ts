@@ -51,26 +51,26 @@ export function capOf({ key }: Pick<GatheredKey, 'key'>, product: Product): numb
 }
 
 /**
- * A version is replaced once the wanted one was in use; from then on it has the plan's overlap to live, and what it had itself replaced ends. A plan that allows
+ * A version is replaced once a later one was in use; from then on it has the plan's overlap to live, and what it had itself replaced ends. A plan that allows
  * less meanwhile shortens what is left; one that is not there does not, since it may be missing by mistake.
  */
 function overlapOf(version: KeyVersion, facts: GatheredKey, now: number): number | null {
   const { overlapUntil } = version
-  if (isReplaced(version, facts) && version !== formerOf(facts)) return Math.min(overlapUntil ?? now, now)
+  if (isReplaced(version, facts) && version !== usedOf(facts)[1]) return Math.min(overlapUntil ?? now, now)
   const allowedMs = facts.plan ? facts.plan.spec.keyPolicy.rotationOverlapSeconds * 1000 : null
   if (overlapUntil !== null) return allowedMs === null ? overlapUntil : Math.min(overlapUntil, now + allowedMs)
   return isReplaced(version, facts) ? now + (allowedMs ?? facts.record?.terms.rotationOverlapMs ?? 0) : null
 }
 
-/** The version that was in use before the wanted one. One that ended without ever being in use has no overlap. */
-function formerOf(facts: GatheredKey): KeyVersion | undefined {
-  const revision = wantedRevision(facts)
-  return facts.versions.find((other) => other.revision < revision && other.state !== 'pending' && (other.state !== 'deleted' || other.overlapUntil !== null))
+/** Versions that were or are in use, the newest first. One that ended without ever being in use has no overlap. */
+function usedOf({ versions }: GatheredKey): KeyVersion[] {
+  return versions.filter(({ state, overlapUntil }) => state !== 'pending' && (state !== 'deleted' || overlapUntil !== null))
 }
 
+/** Whether a later one was in use, which need not be the wanted one: what a pass could not end is ended by the next, also when that finds a suspended key and a revision that nobody made yet. */
 function isReplaced(version: KeyVersion, facts: GatheredKey): boolean {
-  const revision = wantedRevision(facts)
-  return version.revision < revision && facts.versions.some((other) => other.revision === revision && other.state !== 'pending')
+  const newest = usedOf(facts)[0]
+  return newest !== undefined && version.revision < newest.revision
 }
 
 function stateOf(version: KeyVersion, facts: GatheredKey, own: Reason | null, overlapUntil: number | null, now: number): KeyVersion['state'] {

@@ -129,3 +129,22 @@ t.test('a rotation that was overtaken before anybody could use it leaves no live
   self.settle()
   t.same(self.facts.versions.map(({ id, state }) => `${id} ${state}`), ['key-ci-2 active', 'key-ci-1 deleted', 'key-ci-0 active'])
 })
+
+t.test('what a rotation was kept from ending is ended by the next pass, also when that finds the key suspended and rotated once more', async (t) => {
+  const self = issued()
+  respec(self, { rotationRevision: 1 })
+  self.settle()
+  respec(self, { rotationRevision: 2 })
+  t.same(self.settle(3).done, ['mint 2', 'putSecret key-ci-2', 'set key-ci-2 state=active'])
+  respec(self, { rotationRevision: 3, state: 'Suspended' })
+  self.settle()
+  const ended = [
+    ['key-ci-2', 'suspended', null],
+    ['key-ci-1', 'suspended', T0 + HOUR],
+    ['key-ci-0', 'deleted', T0],
+  ]
+  t.same(livesOf(self), ended)
+  respec(self, { rotationRevision: 3, state: 'Active' })
+  self.settle()
+  t.same(livesOf(self), [['key-ci-3', 'active', null], ['key-ci-2', 'active', T0 + HOUR], ['key-ci-1', 'deleted', T0], ['key-ci-0', 'deleted', T0]])
+})
