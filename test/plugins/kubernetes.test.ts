@@ -47,6 +47,17 @@ if (kubeconfig !== null) {
     t.match(told, { type: 'Normal', action: 'Reconcile', reportingController: 'tollgate.dev/controller', regarding: { kind: 'ApiKey', uid: key.metadata.uid } })
   })
 
+  t.test('whoever waits by kstatus waits until the controller has looked', async (t) => {
+    const operator = await openOperator(t, kubeconfig)
+    await operator.declare(codingPlan('coder'), ci())
+    const refs = [operator.ref('Plan', 'coder'), operator.ref('ApiKey', 'ci')]
+    const seen = () => Promise.all(refs.map(async (ref) => (await operator.object(ref)).status))
+    t.same(await seen(), [{ observedGeneration: -1 }, { observedGeneration: -1 }])
+    await operator.start()
+    await operator.becomes(operator.ref('ApiKey', 'ci'), ALL_GOOD)
+    t.match(await seen(), [{ observedGeneration: 1 }, { observedGeneration: 1 }])
+  })
+
   t.test('a plan that is suspended takes the Secrets away, and gives the same keys back; a key is rotated, suspended and revoked', async (t) => {
     const operator = await issued(t, kubeconfig)
     const key = operator.ref('ApiKey', 'ci')
