@@ -6,6 +6,7 @@ import { parse } from 'yaml'
 import { command } from '../servers/command.ts'
 import { installCrds, makeNamespace, openApi, pathOf, type Answered } from '../servers/kube/api.ts'
 import { kubectl, kubernetes } from '../servers/kubernetes.ts'
+import { readBounds } from './bounds.ts'
 import { apiKey, codingPlan, mediaPlan, rows, type Row } from './manifests.ts'
 
 const kubeconfig = await kubernetes(t)
@@ -20,21 +21,21 @@ if (kubeconfig !== null) {
   })
   const here = (document: Answered) => ({ ...document, metadata: { ...document.metadata, namespace } })
 
+  type Said = { status: number; message: string; causes: { field?: string; message?: string }[] }
+
   /** What the server would say of a document; nothing is kept of it. An unknown field is refused as kubectl asks for it. */
-  async function verdictOn({ document, before }: Row): Promise<{ status: number; message: string }> {
+  async function verdictOn({ document, before }: Row): Promise<Said> {
     const manifest = here(document as Answered)
     const path = pathOf({ kind: manifest.kind, namespace })
     const ask = 'dryRun=All&fieldValidation=Strict'
-    if (!before) {
-      const { status, body } = await api.request('POST', `${path}?${ask}`, manifest)
-      return { status, message: body.message ?? '' }
-    }
+    const said = ({ status, body }: { status: number; body: Answered }): Said => ({ status, message: body.message ?? '', causes: body.details?.causes ?? [] })
+    if (!before) return said(await api.request('POST', `${path}?${ask}`, manifest))
     const made = await api.request('POST', path, here(before))
     if (made.status !== 201) throw new Error(`the manifest before is refused itself: ${made.body.message}`)
     const own = `${path}/${made.body.metadata.name}`
-    const { status, body } = await api.request('PUT', `${own}?${ask}`, { ...manifest, metadata: { ...manifest.metadata, resourceVersion: made.body.metadata.resourceVersion } })
+    const answer = await api.request('PUT', `${own}?${ask}`, { ...manifest, metadata: { ...manifest.metadata, resourceVersion: made.body.metadata.resourceVersion } })
     await api.request('DELETE', own)
-    return { status, message: body.message ?? '' }
+    return said(answer)
   }
 
   t.test('the API server accepts and refuses the same manifests as the folder, for the same place', async (t) => {
@@ -43,6 +44,15 @@ if (kubeconfig !== null) {
       const { status, message } = await verdictOn(row)
       if (row.fault === null) t.ok(status === 200 || status === 201, `${row.why}: ${message}`)
       else t.ok((status === 422 || status === 400) && message.includes(placeOf(row.fault)), `${row.why}: ${status} ${message}, wanted ${row.fault}`)
+    }
+  })
+
+  t.test('the API server reads every bound of the CRDs as the folder does', async (t) => {
+    for (const row of [...(await readBounds('Plan')).rows, ...(await readBounds('ApiKey')).rows]) {
+      const { status, message, causes } = await verdictOn(row)
+      const isOfTheBound = ({ field, message = '' }: Said['causes'][0]) => field === row.field && message.includes(row.words.server)
+      if (row.fault === null) t.equal(status, 201, `${row.why}: ${message}`)
+      else t.ok(status === 422 && causes.some(isOfTheBound), `${row.why}: ${status} ${message}, wanted ${row.fault}${row.words.server}`)
     }
   })
 

@@ -46,6 +46,7 @@ const shape: Row[] = [
   bad('a name that leads elsewhere', manifest('Plan', '../studio', mediaPlan('x')['spec'] as Spec), 'metadata.name: "../studio" must match'),
   bad('an unknown field of the spec', plan({ prise: '1' }), 'spec.prise: unknown field; known here: product, state'),
   bad('an unknown field further down', media({ alowance: '1' }), 'spec.media.alowance: unknown field'),
+  bad('no spec', { ...plan({}), spec: undefined }, 'spec: is required'),
   bad('no product', manifest('Plan', 'studio', { media: { allowance: '1' } }), 'spec.product: is required'),
   bad('an unknown product', plan({ product: 'Video' }), 'spec.product: must be one of Room, Media, Coding'),
   bad('a state of the other kind', plan({ state: 'Revoked' }), 'spec.state: must be one of Active, Suspended, Retired'),
@@ -118,6 +119,7 @@ const windows: Row[] = [
 const keys: Row[] = [
   good('a key with nothing but its plan', key({})),
   good('a key with everything', key({ secretName: 'ci.key-1', state: 'Suspended', rotationRevision: 7, expirationTime: '2027-01-01T00:00:00Z', limit: { amountPerPeriod: '10.00' } })),
+  bad('a key without a spec', { ...key({}), spec: undefined }, 'spec: is required'),
   bad('a key without a plan', manifest('ApiKey', 'ci', {}), 'spec.planRef: is required'),
   bad('a key for a plan of another namespace', key({ planRef: { name: 'other/studio' } }), 'spec.planRef.name: "other/studio" must match'),
   bad('a Secret that leads elsewhere', key({ secretName: '../../etc' }), 'spec.secretName: "../../etc" must match'),

@@ -1,9 +1,11 @@
 import t from 'tap'
 import type { ApiKeySpec, PlanSpec, Ref } from '../../src/resources/resources.ts'
 import { openValidator, type Verdict } from '../../src/resources/validate.ts'
+import { readBounds } from './bounds.ts'
 import { apiKey, codingPlan, documents, mediaPlan, rows, type Row } from './manifests.ts'
 
 const validator = await openValidator()
+const bounds = { Plan: await readBounds('Plan'), ApiKey: await readBounds('ApiKey') }
 const never = () => null
 
 function verdictOn({ document, before }: Row): Verdict {
@@ -18,6 +20,26 @@ t.test('a manifest is accepted or refused by the rules of its CRD, and what is w
     if (row.fault === null) t.equal(verdict.outcome, 'accepted', `${row.why}: ${verdict.outcome === 'refused' ? verdict.faults.map(({ sentence }) => sentence).join('; ') : ''}`)
     else if (verdict.outcome === 'refused') t.ok(verdict.faults[0]?.sentence.startsWith(row.fault), `${row.why}: ${verdict.faults[0]?.sentence}`)
     else t.fail(`${row.why}: was accepted`)
+  }
+})
+
+t.test('what is just inside a bound of a CRD is accepted, what is just outside is refused for that bound', async (t) => {
+  for (const row of Object.values(bounds).flatMap(({ rows }) => rows)) {
+    const verdict = verdictOn(row)
+    const said = verdict.outcome === 'refused' ? verdict.faults.map(({ sentence }) => sentence) : []
+    const { fault } = row
+    if (fault === null) t.equal(verdict.outcome, 'accepted', `${row.why}: ${said.join('; ')}`)
+    else t.ok(said.some((sentence) => sentence.startsWith(fault) && sentence.includes(row.words.files)), `${row.why}: ${said.join('; ')}, wanted ${fault}${row.words.files}`)
+  }
+})
+
+t.test('no bound and no rule of a CRD is without rows', async (t) => {
+  for (const [kind, { rows: derived, count, messages }] of Object.entries(bounds)) {
+    t.equal(new Set(derived.filter(({ fault }) => fault !== null).map(({ field, keyword }) => `${field} ${keyword}`)).size, count, `the refused rows are of all ${count} bounds of ${kind}`)
+    const fields = [...new Set(derived.map(({ field }) => field))]
+    const values = fields.filter((field) => !fields.some((other) => other.startsWith(`${field}.`)))
+    t.same(values.filter((field) => !derived.some((row) => row.field === field && row.fault === null)), [], `fields of ${kind} of which nothing is accepted`)
+    t.same(messages.filter((message) => !rows.some(({ fault }) => isOf(fault, message))), [], `rules of ${kind} that no row of the table breaks`)
   }
 })
 
@@ -67,3 +89,9 @@ t.test('a document is judged, never changed', async (t) => {
   validator.validate(document, never)
   t.same(document, before)
 })
+
+/** Whether a row is refused by the rule with that message; it gives its beginning, after the place. */
+function isOf(fault: string | null, message: string): boolean {
+  const said = fault?.slice(fault.indexOf(': ') + 2) ?? ''
+  return said !== '' && message.startsWith(said)
+}
