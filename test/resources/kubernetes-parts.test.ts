@@ -1,10 +1,14 @@
 /** The small pieces below `kubernetes:`, each by itself. */
-import t from 'tap'
+import { setImmediate as turn } from 'node:timers/promises'
+import t, { type Test } from 'tap'
 import { readAddress } from '../../src/resources/kubernetes/address.ts'
 import { openCache } from '../../src/resources/kubernetes/cache.ts'
+import type { Client } from '../../src/resources/kubernetes/client.ts'
 import { openGate } from '../../src/resources/kubernetes/gate.ts'
-import { isLater, type KubeObject } from '../../src/resources/kubernetes/objects.ts'
+import { COLLECTIONS, isLater, type KubeObject } from '../../src/resources/kubernetes/objects.ts'
+import { openReflector } from '../../src/resources/kubernetes/reflector.ts'
 import { lines } from '../../src/resources/kubernetes/watch.ts'
+import { eventually } from '../flows/eventually.ts'
 
 function object(name: string, version: string, uid = `uid-${name}`, namespace = 'acme'): KubeObject {
   return { metadata: { name, namespace, uid, resourceVersion: version, creationTimestamp: '2026-01-05T00:00:00Z' } }
@@ -98,4 +102,63 @@ t.test('so many are inside at once, in the order in which they came, and a failu
     await new Promise((resolve) => setImmediate(resolve))
   }
   t.same(await Promise.all(all), ['failed', undefined, undefined, undefined])
+})
+
+/** A reflector of a server that lists nothing and answers each watch with 410 Gone, once `beforeList` and `beforeWatch` let it. */
+function forgotten(t: Test, { beforeList = () => {}, beforeWatch = turn }: { beforeList?: () => void; beforeWatch?: () => Promise<unknown> }) {
+  const listedAt: number[] = []
+  const client = {
+    async request() {
+      beforeList()
+      listedAt.push(Date.now())
+      return { status: 200, body: { metadata: { resourceVersion: '1' }, items: [] } }
+    },
+    async stream() {
+      await beforeWatch()
+      return { status: 410, body: {} }
+    },
+  }
+  const log = { warn: () => {} }
+  const reflector = openReflector({ client: client as unknown as Client, collection: COLLECTIONS.Plan, scope: 'acme', cache: openCache(), changed: () => {}, log, random: () => 0 })
+  t.teardown(() => reflector.stop())
+  const lists = (count: number) => eventually(`list ${count}`, async () => (listedAt.length >= count ? true : null))
+  return { reflector, listedAt, lists }
+}
+
+/** Lets so much time go by, for whoever asks how long something took. */
+function skipping(t: Test): (ms: number) => void {
+  const now = performance.now.bind(performance)
+  let skippedMs = 0
+  t.intercept(performance, 'now', { value: () => now() + skippedMs })
+  return (ms) => void (skippedMs += ms)
+}
+
+t.test('a server that forgets again and again what it has just listed is left alone for longer and longer, however long its lists take', async (t) => {
+  const skip = skipping(t)
+  for (const beforeList of [() => {}, () => skip(15_000)]) {
+    const { reflector, listedAt, lists } = forgotten(t, { beforeList })
+    await reflector.start()
+    await lists(4)
+    t.ok(listedAt[3]! - listedAt[0]! > 650, 'after 100, 200 and 400 ms')
+    t.ok(reflector.figures().failures >= 3, 'and each is counted')
+    await reflector.stop()
+  }
+})
+
+t.test('what was listed long ago may be forgotten: it is listed again at once, and counted', async (t) => {
+  const skip = skipping(t)
+  let watches = 0
+  const held = Promise.withResolvers<void>()
+  const beforeWatch = () => {
+    if (++watches > 4) return held.promise
+    skip(15_000)
+    return turn()
+  }
+  const { reflector, listedAt, lists } = forgotten(t, { beforeWatch })
+  await reflector.start()
+  await lists(5)
+  t.equal(reflector.figures().failures, 4)
+  t.ok(listedAt[4]! - listedAt[0]! < 1_400, 'four back-offs would take longer')
+  t.equal(reflector.trouble(), null)
+  held.resolve()
 })

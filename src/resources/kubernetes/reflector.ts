@@ -27,7 +27,7 @@ export type Figures = {
   lists: number
   /** Watches that were begun. */
   watches: number
-  /** Failures of a list or a watch. */
+  /** Failures of a list or a watch, one that ended because the server forgot its version included. */
   failures: number
   /** Changes that only a list told, although the watch had passed them. */
   missed: number
@@ -126,20 +126,29 @@ export function openReflector(options: ReflectorOptions): Reflector {
 
   async function run(): Promise<void> {
     let version: string | null = null
+    let listedAtMs = 0
     let relistAtMs = 0
     let failures = 0
     while (!stopping.signal.aborted) {
-      const startMs = performance.now()
+      let watchedAtMs = Infinity
       try {
         if (version === null || performance.now() >= relistAtMs) {
           version = await list()
-          relistAtMs = performance.now() + relistMs * (1 + random() / 5)
+          listedAtMs = performance.now()
+          relistAtMs = listedAtMs + relistMs * (1 + random() / 5)
         }
+        watchedAtMs = performance.now()
         version = await watchFrom(version, relistAtMs)
-        failures = 0
+        if (version === null) {
+          const gone = new Unavailable('resources', new Error(`the server does not know any more from where ${path} was watched`))
+          // What was listed long ago is forgotten in time, and listed again at once. A server that forgets what it has just said would be asked for lists without end.
+          if (performance.now() - listedAtMs < LONGEST_RETRY_MS) throw gone
+          note(gone)
+        } else failures = 0
       } catch (error) {
         note(error)
-        if (performance.now() - startMs > LONGEST_RETRY_MS) failures = 0
+        // Only of a watch: a list that takes long is no sign that things are well.
+        if (performance.now() - watchedAtMs > LONGEST_RETRY_MS) failures = 0
         const ms = Math.min(FIRST_RETRY_MS * 2 ** failures++, LONGEST_RETRY_MS) * (1 - random() / 2)
         await pause(ms, undefined, { signal: stopping.signal }).catch(() => {})
       }
