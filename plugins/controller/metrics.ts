@@ -7,8 +7,8 @@ export type Result = 'success' | 'requeue_after' | 'error'
 export type ControllerMetrics = {
   /** Metrics of one queue; `depth` is asked at each scrape. */
   queue(name: string, depth: () => Pick<Queue, 'depth'> | null): QueueObserver
-  began(controller: string): void
-  ended(controller: string, result: Result, seconds: number): void
+  /** A reconciliation began; what is returned tells that it ended. */
+  began(controller: string): (result: Result) => void
   keyReady(seconds: number): void
 }
 
@@ -39,6 +39,7 @@ export function controllerMetrics(registry: Registry): ControllerMetrics {
     },
   })
   const queues = new Map<string, () => Pick<Queue, 'depth'> | null>()
+  const underWay = workUnderWay(labelNames, registers)
   const adds = new Counter({ name: 'workqueue_adds_total', help: 'Names added.', labelNames, registers })
   const waits = new Histogram({ name: 'workqueue_queue_duration_seconds', help: 'How long a name waited.', labelNames, buckets: QUEUE_BUCKETS, registers })
   const works = new Histogram({ name: 'workqueue_work_duration_seconds', help: 'How long work on a name took.', labelNames, buckets: QUEUE_BUCKETS, registers })
@@ -53,17 +54,51 @@ export function controllerMetrics(registry: Registry): ControllerMetrics {
     queue(name, depth) {
       const labels = { name, controller: name }
       queues.set(name, depth)
+      underWay.open(name)
       depths.set(labels, 0)
       return { added: () => adds.inc(labels), taken: (seconds) => waits.observe(labels, seconds), retried: () => retries.inc(labels) }
     },
-    began: (name) => active.inc({ controller: name }),
-    ended(name, result, seconds) {
-      active.dec({ controller: name })
-      reconciles.inc({ controller: name, result })
-      if (result === 'error') errors.inc({ controller: name })
-      times.observe({ controller: name }, seconds)
-      works.observe({ name, controller: name }, seconds)
+    began(name) {
+      const finish = underWay.begin(name)
+      active.inc({ controller: name })
+      return (result) => {
+        const seconds = finish()
+        active.dec({ controller: name })
+        reconciles.inc({ controller: name, result })
+        if (result === 'error') errors.inc({ controller: name })
+        times.observe({ controller: name }, seconds)
+        works.observe({ name, controller: name }, seconds)
+      }
     },
     keyReady: (seconds) => ready.observe(seconds),
+  }
+}
+
+/** Gauges of the work that has begun and not ended, computed at each scrape. `begin` returns what ends a piece of it and gives its seconds. */
+function workUnderWay(labelNames: string[], registers: Registry[]): { open(queue: string): void; begin(queue: string): () => number } {
+  const pieces = new Map<string, Set<() => number>>()
+  const gauge = (name: string, help: string, of: (seconds: number[]) => number) =>
+    new Gauge({
+      name,
+      help,
+      labelNames,
+      registers,
+      collect() {
+        for (const [queue, ages] of pieces) this.set({ name: queue, controller: queue }, of([...ages].map((age) => age())))
+      },
+    })
+  gauge('workqueue_unfinished_work_seconds', 'How long all work under way has taken so far, added up.', (seconds) => seconds.reduce((sum, one) => sum + one, 0))
+  gauge('workqueue_longest_running_processor_seconds', 'How long the oldest work under way has taken so far.', (seconds) => Math.max(0, ...seconds))
+  return {
+    open: (queue) => void pieces.set(queue, new Set()),
+    begin(queue) {
+      const startMs = performance.now()
+      const age = () => (performance.now() - startMs) / 1000
+      pieces.get(queue)?.add(age)
+      return () => {
+        pieces.get(queue)?.delete(age)
+        return age()
+      }
+    },
   }
 }

@@ -34,9 +34,8 @@ async function run(working: Working): Promise<void> {
 }
 
 async function pass(name: string, { name: controller, queue, reconcile, unreachable, metrics, clock, log }: Working): Promise<boolean> {
-  const startMs = performance.now()
   let result: Result = 'success'
-  metrics.began(controller)
+  const ended = metrics.began(controller)
   try {
     const requeueAt = await reconcile(name)
     if (requeueAt === null) return true
@@ -51,6 +50,6 @@ async function pass(name: string, { name: controller, queue, reconcile, unreacha
     if (err instanceof Unavailable && err.door === 'store') await unreachable(name).catch(() => {})
     return false
   } finally {
-    metrics.ended(controller, result, (performance.now() - startMs) / 1000)
+    ended(result)
   }
 }

@@ -1,9 +1,14 @@
 /** docs/metrics.md names every metric that there is, with its type and its labels, and no other. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setImmediate as turn } from 'node:timers/promises'
+import type { FastifyBaseLogger } from 'fastify'
 import { Registry } from 'prom-client'
 import t from 'tap'
+import { controllerMetrics } from '../../plugins/controller/metrics.ts'
+import { openQueue, type Queue } from '../../plugins/controller/queue.ts'
 import { sourceMetrics } from '../../plugins/controller/source-metrics.ts'
+import { startWorkers } from '../../plugins/controller/workers.ts'
 import { openWhole } from './whole.ts'
 
 type Told = Record<string, { type: string; labels: string[] }>
@@ -51,4 +56,39 @@ t.test('names follow the conventions of Prometheus: counters end in _total, dura
     t.equal(name.endsWith('_total'), type === 'counter', name)
     if (type === 'histogram') t.match(name, /_seconds$/)
   }
+})
+
+t.test('work that does not end shows while it is under way: how old the oldest is, and all of it together', async (t) => {
+  let nowMs = 0
+  t.intercept(performance, 'now', { value: () => nowMs })
+  const registry = new Registry()
+  const metrics = controllerMetrics(registry)
+  metrics.queue('idle', () => null)
+  const queue: Queue = openQueue({ after: () => () => {}, random: () => 0, observer: metrics.queue('plan', () => queue) })
+  const ends = new Map<string, () => void>()
+  const reconcile = (name: string) => new Promise<null>((resolve) => ends.set(name, () => resolve(null)))
+  const common = { unreachable: async () => {}, rested: () => {}, clock: () => 0, log: {} as FastifyBaseLogger }
+  const working = startWorkers({ ...common, name: 'plan', queue, count: 2, reconcile, metrics })
+  const shown = async (name: string) => {
+    const { values } = (await registry.getSingleMetric(`workqueue_${name}_seconds`)?.get()) ?? { values: [] }
+    return Object.fromEntries(values.map(({ labels, value }) => [`${labels['name']} ${labels['controller']}`, value]))
+  }
+  const figures = async () => ({ sum: await shown('unfinished_work'), longest: await shown('longest_running_processor') })
+  const none = { 'plan plan': 0, 'idle idle': 0 }
+  t.same(await figures(), { sum: none, longest: none })
+
+  queue.add('stuck', 'urgent')
+  await turn()
+  nowMs = 2_000
+  queue.add('other', 'urgent')
+  await turn()
+  nowMs = 3_000
+  t.same(await figures(), { sum: { ...none, 'plan plan': 4 }, longest: { ...none, 'plan plan': 3 } })
+  ends.get('stuck')?.()
+  await turn()
+  t.same(await figures(), { sum: { ...none, 'plan plan': 1 }, longest: { ...none, 'plan plan': 1 } })
+  ends.get('other')?.()
+  queue.stop()
+  await working
+  t.same(await figures(), { sum: none, longest: none })
 })
