@@ -33,7 +33,7 @@ export function sourceMetrics(registry: Registry, figures: () => SourceFigures |
   })
   new Gauge({
     name: 'tollgate_watch_last_event_age_seconds',
-    help: 'Since a watch of the API server last said anything.',
+    help: 'Since the watch of the API server that is silent longest last said anything.',
     registers,
     collect() {
       const age = figures()?.lastEventAgeMs ?? null

@@ -1,4 +1,5 @@
 /** How a source of Kubernetes follows what is declared through everything that can break between it and the server. */
+import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { openCache } from '../../src/resources/kubernetes/cache.ts'
 import { openClient } from '../../src/resources/kubernetes/client.ts'
@@ -108,6 +109,19 @@ if (kubeconfig !== null) {
     await shows('p1 1', 'p2 2')
     await eventually('a second list', async () => (reflector.figures().lists >= 2 ? true : null))
     t.equal(reflector.figures().missed, 0, 'a list that finds nothing new counts nothing')
+  })
+
+  t.test('a watch that says nothing does not hide behind one that does', async (t) => {
+    const cluster = await openCluster(t, kubeconfig)
+    const resources = await cluster.open()
+    t.equal(resources.figures()?.lastEventAgeMs, null)
+    await resources.watch(() => {})
+    const listedAt = performance.now()
+    await pause(300)
+    await cluster.declare(plan(1))
+    await eventually('the plan to be told', async () => resources.list('Plan')[0] ?? null)
+    const waitedMs = performance.now() - listedAt
+    t.ok(resources.figures()!.lastEventAgeMs! >= waitedMs, 'nothing was said of keys and Secrets, nor in the other namespaces')
   })
 
   t.test('a server that asks for patience is given it', async (t) => {

@@ -149,7 +149,8 @@ function figuresOf(client: Client, reflectors: Reflector[], leader: Leader | nul
     watches: sum(({ watches }) => watches),
     failures: sum(({ failures }) => failures),
     missed: sum(({ missed }) => missed),
-    lastEventAgeMs: ages.length === 0 ? null : Math.min(...ages),
+    // Of the one that is silent longest, which the others would hide.
+    lastEventAgeMs: ages.length === 0 ? null : Math.max(...ages),
     isLeading: leader?.isLeading() ?? false,
   }
 }

@@ -31,7 +31,7 @@ export type Figures = {
   failures: number
   /** Changes that only a list told, although the watch had passed them. */
   missed: number
-  /** Since the watch last said anything, a bookmark included; null before the first. */
+  /** Since the watch last said anything, a bookmark included; since the first list while it has said nothing, and null before that. */
   lastEventAgeMs: number | null
 }
 
@@ -78,6 +78,7 @@ export function openReflector(options: ReflectorOptions): Reflector {
       if (missed > 0) log.warn({ path, missed }, 'the watch had missed changes, which a list has found')
       for (const change of changes) changed(change)
       trouble = null
+      lastEventAt ??= performance.now()
       synced.resolve()
       return metadata.resourceVersion
     }
