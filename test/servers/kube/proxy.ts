@@ -5,7 +5,9 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { request } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import { pipeline } from 'node:stream'
 import type { Test } from 'tap'
+import { lines } from '../../../src/resources/kubernetes/watch.ts'
 import type { Api } from './api.ts'
 
 /** What becomes of a request: a status that is answered in the server's place, or `cut` without an answer. */
@@ -15,6 +17,8 @@ export type Proxy = {
   kubeconfig: string
   /** Decides on each request; the test may replace it at any time. */
   fate: (method: string, path: string) => Fate
+  /** Decides on each event of a watch, a line of JSON, whether it is told. */
+  tells: (event: string) => boolean
   /** Requests that came, as `METHOD path?query`. */
   seen: string[]
   /** Cuts every connection that is open. */
@@ -40,7 +44,11 @@ export async function openProxy(t: Test, { server, ca, token }: Api): Promise<Pr
       'current-context': 'proxy',
     }),
   )
-  const proxy: Proxy = { kubeconfig, fate: () => 'passes', seen: [], cut: () => http.closeAllConnections() }
+  const proxy: Proxy = { kubeconfig, fate: () => 'passes', tells: () => true, seen: [], cut: () => http.closeAllConnections() }
+
+  async function* chosen(events: IncomingMessage): AsyncGenerator<string> {
+    for await (const event of lines(events)) if (proxy.tells(event)) yield `${event}\n`
+  }
 
   function handle(asked: IncomingMessage, answer: ServerResponse): void {
     const { method = 'GET', url = '/' } = asked
@@ -56,8 +64,8 @@ export async function openProxy(t: Test, { server, ca, token }: Api): Promise<Pr
       answer.writeHead(from.statusCode ?? 502, from.headers)
       // A watch sends its headers long before its first event.
       answer.flushHeaders()
-      from.pipe(answer)
-      from.on('error', () => answer.destroy())
+      const told = url.includes('watch=true') ? chosen(from) : from
+      pipeline(told, answer, () => {})
     })
     onward.on('error', () => answer.destroy())
     answer.on('close', () => onward.destroy())
