@@ -183,7 +183,7 @@ export type SourceFigures = {
   failures: number
   /** Changes that a watch had passed without telling, and a list found. */
   missed: number
-  /** Since a watch last said anything; null before the first. */
+  /** Since the watch that is silent longest last said anything, or its first list; null before that. */
   lastEventAgeMs: number | null
   isLeading: boolean
 }
