@@ -31,7 +31,7 @@ export type Quote = { request: GenerationRequest; price: Price; estimatedCost: n
  * The record of the submitter's subscription as it is now. By its version it proves the key as well, which may have been remembered: a key that changed since is
  * read anew, and its failure thrown. Throws `plan_inactive` when there is no record, and nothing that could prove a key.
  */
-export async function currentRecord({ store }: TaskDoors, { creating }: Pick<Submitter, 'creating'>): Promise<Subscription> {
+export async function currentRecord({ store }: SubmitDoors, { creating }: Submitter): Promise<Subscription> {
   const { record } = await creating(async (subscription, { keysVersion }): Promise<Stale | { outcome: 'current'; record: Subscription }> => {
     const record = await store.subscription(subscription)
     if (!record) throw planInactive('PlanNotActive')

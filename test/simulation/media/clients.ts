@@ -1,9 +1,9 @@
 /** Clients of the Media API: impatient, with Idempotency-Keys that they use again, at whichever gateway answers. */
 import { Failure, Unavailable } from '../../../src/errors.ts'
 import type { Creating, Stale } from '../../../src/subscription/operations.ts'
+import { planInactive } from '../../../src/subscription/subscription.ts'
 import { createTask, replay, type Created, type NewTask } from '../../../src/tasks/create.ts'
 import { cancel } from '../../../src/tasks/settle.ts'
-import { currentRecord } from '../../../src/tasks/submit.ts'
 import type { Task } from '../../../src/tasks/task.ts'
 import { Gone, type Machine, type World } from '../world.ts'
 import { ACCOUNTS, VERBS, type Account } from './accounts.ts'
@@ -56,7 +56,8 @@ export function clientOf(world: World): (name: string) => Promise<void> {
     const doors = machine.tasks(machine.actor(name))
     const creating = creatingFor(machine, account)
     const { tenant, subscription, keyId, keyVersionId } = account
-    const record = await currentRecord(doors, { creating })
+    const record = await doors.store.subscription(subscription)
+    if (!record) throw planInactive('PlanNotActive')
     const known = await replay(doors, creating, tenant, body.idempotency, record)
     if (known) return known
     const price = { verb: body.verb, micro: body.estimatedCost, per: 'Job' as const }
