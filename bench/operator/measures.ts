@@ -75,9 +75,9 @@ export async function restarting(field: Field, programs: Programs, controller: P
   await settled(next)
   const tookMs = performance.now() - sinceMs
   const { writes } = await figuresOf(next)
-  const { PUT: _, ...others } = writes
+  const { PUT = 0, ...others } = writes
   const wrote = Object.values(others).reduce((sum, count) => sum + count, 0)
-  return { controller: next, figures: new Map([['started again → the first pass is complete', seconds(tookMs)], ['writes by that, its Lease apart', `${wrote}; ${field.events() - before} changes seen`], ['memory of the controller then', `${(next.rssBytes() / 1e6).toFixed(0)} MB`]]) }
+  return { controller: next, figures: new Map([['started again → the first pass is complete', seconds(tookMs)], ['writes by that: POST, PATCH and DELETE; PUT, which its Lease is renewed by every 2 s', `${wrote}; ${PUT} PUT; ${field.events() - before} changes seen`], ['memory of the controller then', `${(next.rssBytes() / 1e6).toFixed(0)} MB`]]) }
 }
 
 /** Ends the controller that leads while another one follows; until a change that is made from then on is Ready. */
