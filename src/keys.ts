@@ -21,8 +21,8 @@ export type KeyVersion = {
   product: Product
   /** SHA-256 of the key, lower-case hex. */
   hash: string
-  /** The key, sealed; see `seal`. */
-  sealed: string
+  /** The key, sealed; see `seal`. Null once nothing can be signed with it any more. */
+  sealed: string | null
   /** The first characters, to recognise a key by. */
   prefix: string
   state: KeyState
@@ -30,6 +30,8 @@ export type KeyVersion = {
   cap: number | null
   issuedAt: number
   expiresAt: number | null
+  /** When it was revoked or deleted. */
+  endedAt: number | null
   /** A newer version is in use: this one works until then. Null while it is the newest. */
   overlapUntil: number | null
   /** The Secret that holds it, or null when none does. */
@@ -102,9 +104,9 @@ export function seal(key: string, versionId: string, sealing: SealingKeys, iv: U
   return ['v1', sealingKeyId(sealing[0]), Buffer.from(iv).toString('base64url'), body.toString('base64url')].join('.')
 }
 
-/** Opens what `seal` made. Returns null if none of the sealing keys fits, or the text is not what was sealed for that version. */
-export function open(sealed: string, versionId: string, sealing: SealingKeys): string | null {
-  const [version, id, iv, body] = sealed.split('.')
+/** Opens what `seal` made. Returns null if none of the sealing keys fits, the text is not what was sealed for that version, or there is none any more. */
+export function open(sealed: string | null, versionId: string, sealing: SealingKeys): string | null {
+  const [version, id, iv, body] = (sealed ?? '').split('.')
   const key = sealing.find((candidate) => sealingKeyId(candidate) === id)
   if (version !== 'v1' || !key || !iv || !body) return null
   const bytes = Buffer.from(body, 'base64url')

@@ -2,7 +2,7 @@
 import type { FastifyBaseLogger } from 'fastify'
 import type { Files } from '../../src/files/files.ts'
 import type { TaskDoors } from '../../src/tasks/doors.ts'
-import { sweepSubscriptions, sweepTasks, type Swept } from '../../src/tasks/sweep.ts'
+import { sweepKeys, sweepSubscriptions, sweepTasks, type Swept } from '../../src/tasks/sweep.ts'
 import type { TaskState } from '../../src/tasks/task.ts'
 
 type Sweeping = {
@@ -28,6 +28,7 @@ export function startSweeps({ tasks, files, owner, taskMs, swept, open, log }: S
     every('subscriptions', PERIODS.subscriptions, async () => report(await sweepSubscriptions(tasks))),
     every('retention', PERIODS.retention, async () => {
       await untilDone(() => store.removeTasks(clock() - taskMs, BATCH))
+      await untilDone(() => sweepKeys(store, clock() - taskMs, BATCH))
       await untilDone(() => files.sweep(clock(), BATCH))
     }),
   ]

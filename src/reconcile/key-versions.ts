@@ -7,7 +7,7 @@ import type { Product } from '../resources/resources.ts'
 import type { Reason } from './conditions.ts'
 import type { GatheredKey } from './key.ts'
 
-export type KeyChange = Partial<Pick<KeyVersion, 'state' | 'subscription' | 'product' | 'cap' | 'expiresAt' | 'overlapUntil'>>
+export type KeyChange = Partial<Pick<KeyVersion, 'state' | 'subscription' | 'product' | 'cap' | 'expiresAt' | 'endedAt' | 'overlapUntil'>>
 
 /** The revision that is to be in use. A store that knows a later one than the manifest wins. */
 export function wantedRevision({ key, versions }: GatheredKey): number {
@@ -33,8 +33,10 @@ function wantedVersion(version: KeyVersion, facts: GatheredKey, own: Reason | nu
   const isMoving = own !== 'ProductChanged' || version.state === 'pending'
   const product = isMoving && plan ? plan.spec.product : version.product
   const overlapUntil = overlapOf(version, facts, now)
+  const state = stateOf(version, facts, own, overlapUntil, now)
   return {
-    state: stateOf(version, facts, own, overlapUntil, now),
+    state,
+    endedAt: state === 'revoked' || state === 'deleted' ? now : null,
     subscription: isMoving ? subscriptionId(key.metadata.namespace, key.spec.planRef.name) : version.subscription,
     product,
     cap: capOf(facts, product),

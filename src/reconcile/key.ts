@@ -135,11 +135,11 @@ function lostRevision({ key, versions, secret }: GatheredKey): number | null {
 }
 
 /** The next step for an ApiKey that is gone: unusable first, then its Secrets go; null when nothing is left to do. `hasSecrets` until they were removed. */
-export function reconcileGoneKey(versions: KeyVersion[], hasSecrets: boolean): KeyStep | null {
+export function reconcileGoneKey(versions: KeyVersion[], hasSecrets: boolean, now: number): KeyStep | null {
   const untold = versions.find(({ tell }) => tell.length > 0)
   if (untold) return { step: 'tell', version: untold }
   const alive = versions.find(({ state }) => state !== 'deleted')
-  if (alive) return { step: 'set', id: alive.id, change: { state: 'deleted' }, tell: alive.state === 'active' ? [alive.subscription] : [] }
+  if (alive) return { step: 'set', id: alive.id, change: { state: 'deleted', endedAt: alive.endedAt ?? now }, tell: alive.state === 'active' ? [alive.subscription] : [] }
   return hasSecrets ? { step: 'removeSecrets' } : null
 }
 

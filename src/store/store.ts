@@ -11,7 +11,7 @@ import type { TaskStore } from './tasks.ts'
 
 /** What may change of a version of a key. */
 export type KeyChange = Partial<
-  Pick<KeyVersion, 'state' | 'subscription' | 'product' | 'cap' | 'expiresAt' | 'overlapUntil' | 'secretName'>
+  Pick<KeyVersion, 'state' | 'subscription' | 'product' | 'cap' | 'expiresAt' | 'endedAt' | 'overlapUntil' | 'secretName'>
 >
 
 export type Store = Declarations & TaskStore & {
@@ -68,6 +68,8 @@ export type Store = Declarations & TaskStore & {
   keysAlive(after: string, limit: number): Promise<KeyVersion[]>
   /** All versions of the keys that belong to a subscription and are not deleted. */
   keysOf(subscription: string): Promise<KeyVersion[]>
+  /** Forgets the sealed keys of versions whose `endedAt` is before `before`; the versions stay. Answers how many had one. */
+  forgetSealed(before: number, limit: number): Promise<number>
 
   /**
    * Answers what was asked before, as far as the store can be reached; from then on every verb throws `Unavailable`. Closing again is

@@ -35,6 +35,8 @@ export type TaskStore = {
   tasks(tenant: string, filter: TaskFilter, before: string | null, limit: number): Promise<Task[]>
   /** Tasks whose `sweepAt` has come, earliest first. */
   tasksDue(now: number, limit: number): Promise<Task[]>
+  /** When the oldest task that is there was created; null when there is none. */
+  oldestTask(): Promise<number | null>
   /** How many tasks there are by state and verb, final ones left out. */
   openTasks(): Promise<{ state: TaskState; verb: string; count: number }[]>
   /** Removes final tasks that ended before `before` and have nothing to relay, in any order, with their deliveries. Answers how many. */

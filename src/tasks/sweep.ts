@@ -1,5 +1,6 @@
 /** Finds every gap that a crash can leave between two writes of a task's story, and closes it. Each step may run twice, or beside the worker that it doubts. */
 import { Unavailable } from '../errors.ts'
+import type { Store } from '../store/store.ts'
 import type { Subscription } from '../subscription/subscription.ts'
 import { PENDING_MS, type TaskDoors } from './doors.ts'
 import { relay } from './relay.ts'
@@ -12,6 +13,8 @@ const BATCH = 100
 const MOST_LOST_LEASES = 3
 /** A claim older than this whose task never began belongs to a worker that died in between, or that will be refused. */
 const CLAIM_MS = 60_000
+/** No request takes as long, nor do the clocks of two machines differ by as much. */
+const REQUEST_MS = 10 * 60_000
 
 export type Swept = Record<'rejected' | 'settled' | 'relayed' | 'lost_lease' | 'orphan_hold' | 'unused_claim' | 'archived', number>
 
@@ -39,6 +42,15 @@ export async function sweepSubscriptions(doors: TaskDoors): Promise<Swept> {
   for await (const record of subscriptionsWith(doors, 'holds')) await sweepHolds(doors, record, swept)
   for await (const record of subscriptionsWith(doors, 'past')) swept.archived += await archive(doors, record)
   return swept
+}
+
+/**
+ * Forgets sealed keys that ended before `before` once no task is left that was created with them, whose webhooks they would sign. A request may have been under way
+ * when its key ended. Returns how many, `limit` at most.
+ */
+export async function sweepKeys(store: Store, before: number, limit: number): Promise<number> {
+  const oldest = await store.oldestTask()
+  return store.forgetSealed(Math.min(before, (oldest ?? before) - REQUEST_MS), limit)
 }
 
 async function sweepTask(doors: TaskDoors, task: Task): Promise<keyof Swept | null> {

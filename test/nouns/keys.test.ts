@@ -49,7 +49,7 @@ t.test('a sealing key file holds 32 bytes in base64 on each line, or nothing is 
 t.test('a version of a key is refused by its state and its times', async (t) => {
   const key: KeyVersion = {
     id: 'u-0', keyId: 'u', revision: 0, tenant: 'demo', name: 'k', subscription: 'demo/p', product: 'Coding', hash: hashKey('x'), sealed: '',
-    prefix: shownPrefix(mint('svc', random(1))), state: 'active', cap: null, issuedAt: 0, expiresAt: null, overlapUntil: null, secretName: null, tell: [],
+    prefix: shownPrefix(mint('svc', random(1))), state: 'active', cap: null, issuedAt: 0, expiresAt: null, endedAt: null, overlapUntil: null, secretName: null, tell: [],
   }
   t.equal(refusal(key, 10), null)
   t.equal(refusal({ ...key, state: 'pending' }, 10), 'invalid_api_key')

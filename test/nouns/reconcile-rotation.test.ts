@@ -13,7 +13,7 @@ t.test('a rotation issues a new version; the old one works on for the overlap an
   t.equal(self.requeueAt, T0 + 2 * HOUR)
   t.equal(self.facts.status?.conditions[0]?.lastTransitionTime, iso(T0), 'it was ready all the time')
   self.now = T0 + 2 * HOUR
-  t.same(self.settle(), { done: ['set key-ci-0 state=deleted'], conditions: ALL_GOOD })
+  t.same(self.settle(), { done: ['set key-ci-0 state=deleted endedAt=T0+7200s'], conditions: ALL_GOOD })
   t.same(self.settle().done, [])
 })
 
@@ -26,7 +26,7 @@ t.test('rotating twice within an overlap leaves the former version its time, and
   self.now = T0 + HOUR / 2
   respec(self, { rotationRevision: 5 })
   t.same(self.settle().done, [
-    'mint 5', 'putSecret key-ci-5', 'set key-ci-5 state=active', 'set key-ci-1 overlapUntil=T0+5400s', 'tell acme/coder', 'set key-ci-0 state=deleted overlapUntil=T0+1800s', 'tell acme/coder',
+    'mint 5', 'putSecret key-ci-5', 'set key-ci-5 state=active', 'set key-ci-1 overlapUntil=T0+5400s', 'tell acme/coder', 'set key-ci-0 state=deleted endedAt=T0+1800s overlapUntil=T0+1800s', 'tell acme/coder',
   ])
   t.same(livesOf(self), [
     ['key-ci-5', 'active', null],
@@ -92,7 +92,7 @@ t.test('what was never in use is not the former version', async (t) => {
 t.test('without an overlap the old version ends with the rotation', async (t) => {
   const self = issued({ plan: plan('coder', { keyPolicy: { maxKeys: 1, rotationOverlapSeconds: 0 } }) })
   respec(self, { rotationRevision: 1 })
-  t.same(self.settle().done, ['mint 1', 'putSecret key-ci-1', 'set key-ci-1 state=active', 'set key-ci-0 state=deleted overlapUntil=T0+0s', 'tell acme/coder'])
+  t.same(self.settle().done, ['mint 1', 'putSecret key-ci-1', 'set key-ci-1 state=active', 'set key-ci-0 state=deleted endedAt=T0+0s overlapUntil=T0+0s', 'tell acme/coder'])
   t.same(self.facts.versions.map(({ state }) => state), ['active', 'deleted'])
 })
 

@@ -123,6 +123,7 @@ export function version(resource: ApiKeyResource, revision: number, facts: Parti
     cap: null,
     issuedAt: T0,
     expiresAt: null,
+    endedAt: null,
     overlapUntil: null,
     secretName: null,
     tell: [],

@@ -120,7 +120,7 @@ t.test('what is over does not wait for a plan that is not applied yet', async (t
   const self = issued()
   self.facts.plan = plan('coder', {}, { generation: 5 })
   respec(self, { state: 'Revoked' })
-  t.same(self.settle().done, ['set key-ci-0 state=revoked', 'tell acme/coder', 'waiting'])
+  t.same(self.settle().done, ['set key-ci-0 state=revoked endedAt=T0+0s', 'tell acme/coder', 'waiting'])
 })
 
 t.test('a revoked key is over for good, also under an older manifest', async (t) => {
@@ -130,7 +130,7 @@ t.test('a revoked key is over for good, also under an older manifest', async (t)
   self.told.length = 0
   respec(self, { rotationRevision: 1, state: 'Revoked' })
   const { done, conditions: seen } = self.settle()
-  t.same(done, ['set key-ci-1 state=revoked', 'tell acme/coder', 'set key-ci-0 state=revoked', 'tell acme/coder', 'removeSecrets'])
+  t.same(done, ['set key-ci-1 state=revoked endedAt=T0+0s', 'tell acme/coder', 'set key-ci-0 state=revoked endedAt=T0+0s', 'tell acme/coder', 'removeSecrets'])
   t.same(seen, { Ready: 'False KeyRevoked', PlanActive: 'True PlanActive', KeyActive: 'False KeyRevoked', SecretSynced: 'False KeyRevoked' })
   respec(self, { rotationRevision: 1, state: 'Active' })
   t.same(self.settle(), { done: [], conditions: seen })
@@ -184,7 +184,7 @@ t.test('what was to be told is told first', async (t) => {
   const ci = key('ci')
   const self = world({ key: ci, versions: [version(ci, 0, { tell: ['acme/old', 'acme/coder'] })] })
   t.same(self.settle().done, ['tell acme/old acme/coder', 'putSecret key-ci-0'])
-  const gone = reconcileGoneKey([version(ci, 0, { state: 'deleted', tell: ['acme/old'] })], true)
+  const gone = reconcileGoneKey([version(ci, 0, { state: 'deleted', tell: ['acme/old'] })], true, T0)
   t.match(gone, { step: 'tell' })
 })
 
@@ -241,10 +241,10 @@ t.test('a manifest older than the store does not rotate back', async (t) => {
 
 t.test('a key that is gone is unusable first, then told, then its Secrets go', async (t) => {
   const ci = key('ci')
-  let versions = [version(ci, 2, { state: 'pending' }), version(ci, 1), version(ci, 0, { state: 'suspended', subscription: 'acme/old' })]
+  let versions = [version(ci, 2, { state: 'pending' }), version(ci, 1), version(ci, 0, { state: 'revoked', endedAt: T0, subscription: 'acme/old' })]
   const done: string[] = []
   let hasSecrets = true
-  for (let step = reconcileGoneKey(versions, hasSecrets); step; step = reconcileGoneKey(versions, hasSecrets)) {
+  for (let step = reconcileGoneKey(versions, hasSecrets, T0 + 7); step; step = reconcileGoneKey(versions, hasSecrets, T0 + 7)) {
     done.push(step.step === 'set' ? `${step.id} ${step.change.state} ${step.tell.join()}` : step.step)
     if (step.step === 'removeSecrets') hasSecrets = false
     const { step: name } = step
@@ -254,7 +254,8 @@ t.test('a key that is gone is unusable first, then told, then its Secrets go', a
     })
   }
   t.same(done, ['key-ci-2 deleted ', 'key-ci-1 deleted acme/coder', 'tell', 'key-ci-0 deleted ', 'removeSecrets'])
-  t.equal(reconcileGoneKey([], false), null)
+  t.same(versions.map(({ endedAt }) => endedAt), [T0 + 7, T0 + 7, T0], 'when one ended is told once')
+  t.equal(reconcileGoneKey([], false, T0), null)
 })
 
 t.test('the keys created first are admitted; revoked and expired ones take no place', async (t) => {

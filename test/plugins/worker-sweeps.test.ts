@@ -3,8 +3,9 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { startSweeps } from '../../plugins/worker/sweeps.ts'
 import type { Files } from '../../src/files/files.ts'
-import type { Store } from '../../src/store/store.ts'
+import { openStore, type Store } from '../../src/store/store.ts'
 import type { TaskDoors } from '../../src/tasks/doors.ts'
+import { keyVersion, T0, task } from '../contracts/store/acme.ts'
 
 const COUNTS = [{ state: 'queued', verb: 'image', count: 3 } as const]
 const SILENT = { info() {}, warn() {}, error() {} }
@@ -28,4 +29,36 @@ t.test('how many tasks wait is told by the worker whose turn it is to sweep; the
   }
   await stop()
   t.same(told, [COUNTS, [], COUNTS])
+})
+
+t.test('the sealed key of one that ended goes once the tasks are gone whose webhooks it would sign', async (t) => {
+  mock.timers.enable({ apis: ['setInterval'] })
+  t.teardown(() => mock.timers.reset())
+  const minute = 60_000
+  const store = await openStore(`sqlite:${t.testdir()}/tollgate.db`)
+  t.teardown(() => store.close())
+  let now = T0
+  let swept = 0
+  const files = { sweep: async () => (swept++, 0) } as unknown as Files
+  const tasks = { store, clock: () => now, log: SILENT } as unknown as TaskDoors
+  const stop = startSweeps({ tasks, files, owner: 'one', taskMs: 60 * minute, swept() {}, open() {}, log: SILENT as never })
+  t.teardown(stop)
+  const isSealed = async (): Promise<boolean> => {
+    const before = swept
+    mock.timers.tick(minute)
+    while (swept === before) await nextTurn()
+    return (await store.keyVersions('k1'))[0]?.sealed !== null
+  }
+  await store.mintKey(keyVersion('k1', 0, { state: 'active' }))
+  await store.createTask(task(1, { state: 'queued', createdAt: T0 + 8 * minute }))
+  await store.setKey('k1-0', { state: 'deleted', endedAt: T0 }, [])
+  for (const passed of [30, 90]) {
+    now = T0 + passed * minute
+    t.ok(await isSealed(), `a task that may have been asked for with it is there after ${passed} minutes`)
+  }
+  await store.moveTask(task(1).id, { from: ['queued'] }, 'failed', { endedAt: now })
+  now += 59 * minute
+  t.ok(await isSealed(), 'its webhook may be sent again')
+  now += 2 * minute
+  t.notOk(await isSealed())
 })

@@ -7,7 +7,7 @@ import { brief, type Actor, type Asked, type Process, type Scheduler, type Step 
 
 const READS = new Set<string>([
   'clock', 'beats', 'subscription', 'subscriptionsWith', 'subscriptionsDue', 'periods', 'keysToTell', 'findKey', 'keyVersions', 'keysAlive',
-  'keysOf', 'task', 'taskWithKey', 'tasks', 'tasksDue', 'openTasks', 'deliveries', 'declarations',
+  'keysOf', 'task', 'taskWithKey', 'tasks', 'tasksDue', 'oldestTask', 'openTasks', 'deliveries', 'declarations',
 ])
 
 /** Makes the doors of one process. `patienceMs`: how long its queues try again before they give up. */

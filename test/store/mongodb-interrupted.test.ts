@@ -89,6 +89,13 @@ const STORIES: Record<string, Story> = {
     },
     after: (store) => store.keysToTell(10),
   },
+  'a sealed key forgotten': {
+    before: async (store) => {
+      await store.mintKey(keyVersion('k1', 0, { state: 'revoked', endedAt: T0 }))
+    },
+    verb: async (store) => void (await store.forgetSealed(T0 + 1, 10)),
+    after: (store) => store.keyVersions('k1'),
+  },
   'a declaration, a beat, a lease': {
     before: async () => {},
     verb: async (store) => {

@@ -7,7 +7,7 @@ import { bringUpToDate, type Upgrade } from '../../src/store/mongodb/schema.ts'
 import { openStore } from '../../src/store/store.ts'
 import { keepsPromises } from '../contracts/promises.ts'
 import { storePromises } from '../contracts/store.ts'
-import { ID, plan, T0, task } from '../contracts/store/acme.ts'
+import { ID, keyVersion, plan, T0, task } from '../contracts/store/acme.ts'
 import { mongodb } from '../servers/mongodb.ts'
 import { freePort } from '../servers/process.ts'
 import { emptyDatabase } from './empty.ts'
@@ -36,7 +36,7 @@ t.test('a program opens what another is opening, and what is there already', asy
   t.match(await later.subscription(ID), { id: ID })
   await later.close()
   t.same(await indexes(), made)
-  t.same(await db.collection('meta').find().toArray(), [{ _id: 'schema', version: 1 }])
+  t.same(await db.collection('meta').find().toArray(), [{ _id: 'schema', version: 2 }])
 })
 
 t.test('who only reads a store makes none where there is none, and upgrades none', async (t) => {
@@ -52,8 +52,8 @@ t.test('who only reads a store makes none where there is none, and upgrades none
   t.match(await reader.subscription(ID), { id: ID })
   await reader.close()
   const meta = db.collection<{ _id: string; version: number }>('meta')
-  await meta.updateOne({ _id: 'schema' }, { $set: { version: 0 } })
-  await t.rejects(openStore(url, { readOnly: true }), { message: /has the older schema 0: start this Tollgate on it once/ })
+  await meta.updateOne({ _id: 'schema' }, { $set: { version: 1 } })
+  await t.rejects(openStore(url, { readOnly: true }), { message: /has the older schema 1: start this Tollgate on it once/ })
   await meta.updateOne({ _id: 'schema' }, { $set: { version: 99 } })
   await t.rejects(openStore(url, { readOnly: true }), { message: /has schema 99 and this Tollgate knows none newer/ })
   t.same((await meta.findOne({ _id: 'schema' }))?.version, 99)
@@ -66,8 +66,23 @@ t.test('a newer schema is refused, and left as it is', async (t) => {
   await (await openStore(url)).close()
   await db.collection<{ _id: string }>('meta').updateOne({ _id: 'schema' }, { $set: { version: 1000 } })
   const place = url.replace('mongodb://', '')
-  await t.rejects(openStore(url), { message: `The store ${place} has schema 1000 and this Tollgate knows none newer than 1: start the newer Tollgate, or bring back a backup from before its upgrade.` })
+  await t.rejects(openStore(url), { message: `The store ${place} has schema 1000 and this Tollgate knows none newer than 2: start the newer Tollgate, or bring back a backup from before its upgrade.` })
   t.same(await db.collection('meta').find().toArray(), [{ _id: 'schema', version: 1000 }])
+})
+
+t.test('versions of keys from before their end was written down are brought up to date: those that ended did so now', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { url, db } = await emptyDatabase(t, server)
+  const [alive, over] = [keyVersion('k1', 0, { state: 'active' }), keyVersion('k2', 0, { state: 'revoked' })].map(({ endedAt: _later, id, ...key }) => ({ _id: id, ...key }))
+  await db.collection<{ _id: string }>('keys').insertMany([alive!, over!])
+  await db.collection<{ _id: string; version: number }>('meta').insertOne({ _id: 'schema', version: 1 })
+  const store = await openStore(url)
+  t.same(await store.keyVersions('k1'), [keyVersion('k1', 0, { state: 'active' })])
+  t.equal(await store.forgetSealed(Date.now() - 60_000, 10), 0)
+  t.equal(await store.forgetSealed(Date.now() + 60_000, 10), 1)
+  t.match(await store.keyVersions('k2'), [{ state: 'revoked', sealed: null }])
+  await store.close()
 })
 
 /** Two steps as a release may bring them: a member that is split in two, then one that goes. */
@@ -77,11 +92,13 @@ const STEPS: Upgrade[] = [
 ]
 const AFTER = [{ _id: 'i1', first: 1, last: 1 }, { _id: 'i2', first: 2, last: 2 }]
 
-async function oldStore(url: string): Promise<void> {
+/** A store of the first schema. */
+async function oldStore(url: string, db: Db): Promise<void> {
   const old = await openStore(url)
   await old.beat('i1', 1)
   await old.beat('i2', 2)
   await old.close()
+  await db.collection('meta').updateOne({}, { $set: { version: 1 } })
 }
 
 const state = async (db: Db) => ({ schema: (await db.collection('meta').findOne())?.['version'], beats: await db.collection('beats').find().sort({ _id: 1 }).toArray() })
@@ -90,13 +107,13 @@ t.test('each upgrade is applied to an older store, and none to an empty one', as
   const server = await mongodb(t)
   if (!server) return
   const { url, db } = await emptyDatabase(t, server)
-  await oldStore(url)
+  await oldStore(url, db)
   await bringUpToDate(db, STEPS.slice(0, 1), 'here')
   t.match(await state(db), { schema: 2, beats: [{ count: 1, first: 1 }, { count: 2, first: 2 }] })
   await bringUpToDate(db, STEPS, 'here')
   await bringUpToDate(db, STEPS, 'here')
   t.same(await state(db), { schema: 3, beats: AFTER })
-  await t.rejects(openStore(url), /has schema 3 and this Tollgate knows none newer than 1/)
+  await t.rejects(openStore(url), /has schema 3 and this Tollgate knows none newer than 2/)
 
   const fresh = await emptyDatabase(t, server)
   const never: Upgrade = () => Promise.reject(new Error('there is nothing to upgrade'))
@@ -108,7 +125,7 @@ t.test('an upgrade that ended half-way is ended by the next start, also when sev
   const server = await mongodb(t)
   if (!server) return
   const { url, db } = await emptyDatabase(t, server)
-  await oldStore(url)
+  await oldStore(url, db)
   const killed: Upgrade = async (db) => {
     await db.collection<{ _id: string }>('beats').updateOne({ _id: 'i1' }, { $set: { first: 1, last: 1 } })
     throw new Error('killed')

@@ -7,6 +7,7 @@ import { DatabaseSync } from 'node:sqlite'
 import t, { type Test } from 'tap'
 import { Unavailable } from '../../src/errors.ts'
 import { openDatabase } from '../../src/store/sqlite/database.ts'
+import { UPGRADES } from '../../src/store/sqlite/sqlite.ts'
 import { openStore, type Store } from '../../src/store/store.ts'
 import { keepsPromises } from '../contracts/promises.ts'
 import { storePromises, type Place } from '../contracts/store.ts'
@@ -94,10 +95,10 @@ t.test('a newer schema is refused, and left as it is', async (t) => {
   await store.beat('i1', 1)
   await store.close()
   const raw = new DatabaseSync(place.file)
-  t.same({ ...raw.prepare('SELECT * FROM meta').get() }, { name: 'schema', value: '1' })
+  t.same({ ...raw.prepare('SELECT * FROM meta').get() }, { name: 'schema', value: '2' })
   raw.exec(`UPDATE meta SET value = '1000'`)
   raw.close()
-  const sentence = new RegExp(`^The store ${place.file} has schema 1000 and this Tollgate knows none newer than 1: .+\\.$`)
+  const sentence = new RegExp(`^The store ${place.file} has schema 1000 and this Tollgate knows none newer than 2: .+\\.$`)
   await t.rejects(place.open(), { message: sentence })
   const again = new DatabaseSync(place.file)
   t.same({ ...again.prepare('SELECT count FROM beats').get() }, { count: 1 })
@@ -115,6 +116,22 @@ t.test('each upgrade is applied once, and all of them or none', async (t) => {
   const database = openDatabase(file, [first, second])
   t.same(database.prepare<{ x: number }>('SELECT x FROM a').all().map(({ x }) => x), [1, 2])
   await database.close()
+})
+
+t.test('versions of keys from before their end was written down are brought up to date: those that ended did so now', async (t) => {
+  const file = `${t.testdir()}/tollgate.db`
+  const older = openDatabase(file, UPGRADES.slice(0, 1))
+  const insert = older.prepare('INSERT INTO keys (id, key_id, revision, hash, subscription, alive, to_tell, record) VALUES (?, ?, 0, ?, ?, ?, 0, ?)')
+  for (const { endedAt: _later, ...key } of [keyVersion('k1', 0, { state: 'active' }), keyVersion('k2', 0, { state: 'deleted' })]) {
+    await older.write(() => insert.run(key.id, key.keyId, key.hash, key.subscription, Number(key.state === 'active'), JSON.stringify(key)))
+  }
+  await older.close()
+  const store = await openStore(`sqlite:${file}`)
+  t.same(await store.keyVersions('k1'), [keyVersion('k1', 0, { state: 'active' })])
+  t.equal(await store.forgetSealed(Date.now() - 60_000, 10), 0)
+  t.equal(await store.forgetSealed(Date.now() + 60_000, 10), 1)
+  t.match(await store.keyVersions('k2'), [{ state: 'deleted', sealed: null }])
+  await store.close()
 })
 
 t.test('several processes that start at once upgrade an older store once, also after one that was killed half-way', async (t) => {

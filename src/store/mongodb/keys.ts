@@ -5,6 +5,7 @@ import type { KeyChange, Store } from '../store.ts'
 import { readsTogether } from './batches.ts'
 import { add, nounOf, stored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
+import type { Upgrade } from './schema.ts'
 import { together } from '../../together.ts'
 
 export const keyIndexes = {
@@ -19,10 +20,19 @@ export const keyIndexes = {
     { name: 'of_subscription', key: { subscription: 1, state: 1, _id: 1 } },
     // keysToTell
     { name: 'to_tell', key: { tell: 1 } },
+    // forgetSealed
+    { name: 'ended', key: { endedAt: 1 }, partialFilterExpression: { sealed: { $gt: '' } } },
   ],
 } satisfies Indexes
 
-type Verbs = 'mintKey' | 'setKey' | 'told' | 'keysToTell' | 'findKey' | 'keyVersions' | 'keysAlive' | 'keysOf'
+/** Versions that ended before it was written down ended now. */
+export const keyEnds: Upgrade = async (db) => {
+  const keys = db.collection('keys')
+  await keys.updateMany({ state: { $in: ['revoked', 'deleted'] }, endedAt: null }, { $set: { endedAt: Date.now() } })
+  await keys.updateMany({ endedAt: { $exists: false } }, { $set: { endedAt: null } })
+}
+
+type Verbs = 'mintKey' | 'setKey' | 'told' | 'keysToTell' | 'findKey' | 'keyVersions' | 'keysAlive' | 'keysOf' | 'forgetSealed'
 
 const ALIVE: KeyState[] = ['pending', 'active', 'suspended', 'revoked']
 
@@ -49,6 +59,12 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
     }
     const changed = Object.keys(update).length > 0 && (await keys.findOneAndUpdate({ _id: id, ...from }, update, { returnDocument: 'after' }))
     return nounOrNull(changed || (await keys.findOne({ _id: id })))
+  }
+
+  async function forgetSealed(before: number, limit: number): Promise<number> {
+    const ended = await keys.find({ endedAt: { $gt: 0, $lt: before }, sealed: { $gt: '' } }, { projection: { _id: 1 } }).sort({ endedAt: 1 }).limit(limit).toArray()
+    if (ended.length > 0) await keys.updateMany({ _id: { $in: ended.map(({ _id }) => _id) } }, { $set: { sealed: null } })
+    return ended.length
   }
 
   const keyOf = readsTogether(keys, 'hash')
@@ -78,6 +94,7 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
       database.ask(() => list(keys.find({ state: { $in: ALIVE }, _id: { $gt: after } }).sort({ _id: 1 }).limit(limit).toArray())),
     keysOf: (subscription) =>
       database.ask(() => list(keys.find({ subscription, state: { $in: ALIVE } }).sort({ _id: 1 }).toArray())),
+    forgetSealed: (before, limit) => database.ask(() => forgetSealed(before, limit)),
   }
 }
 

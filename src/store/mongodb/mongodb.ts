@@ -11,7 +11,7 @@ import { openDeclarations } from './declarations.ts'
 import { deliveryIndexes, openDeliveries } from './deliveries.ts'
 import { malformed, openingFailure } from './failures.ts'
 import { makeIndexes, type Indexes } from './indexes.ts'
-import { keyIndexes, openKeys } from './keys.ts'
+import { keyEnds, keyIndexes, openKeys } from './keys.ts'
 import { laneIndexes, openLanes } from './lanes.ts'
 import { openProcesses } from './processes.ts'
 import { assertUpToDate, bringUpToDate, type Upgrade } from './schema.ts'
@@ -20,7 +20,7 @@ import { openTaskLists, taskListIndexes } from './task-lists.ts'
 import { openTasks, taskIndexes } from './tasks.ts'
 
 /** Each entry leads from the schema before it. An entry that was released is never edited; a change is a new entry. */
-const UPGRADES: readonly Upgrade[] = []
+const UPGRADES: readonly Upgrade[] = [keyEnds]
 
 export const INDEXES: Indexes = {
   ...subscriptionIndexes,

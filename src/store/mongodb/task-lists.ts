@@ -17,7 +17,7 @@ export const taskListIndexes = {
   ],
 } satisfies Indexes
 
-type Verbs = 'taskWithKey' | 'tasks' | 'tasksDue' | 'openTasks'
+type Verbs = 'taskWithKey' | 'tasks' | 'tasksDue' | 'oldestTask' | 'openTasks'
 type Open = { state: TaskState; verb: string; count: number }
 
 const VISIBLE: readonly TaskState[] = ['queued', 'processing', 'settling', 'completed', 'failed', 'canceled']
@@ -43,6 +43,7 @@ export function openTaskLists(database: Database): Pick<Store, Verbs> {
       database.ask(() => list(collection.find(listing(tenant, filter, before)).sort({ _id: -1 }).limit(limit).toArray())),
     tasksDue: (now, limit) =>
       database.ask(() => list(collection.find({ sweepAt: { $gt: 0, $lte: now } }).sort({ sweepAt: 1 }).limit(limit).toArray())),
+    oldestTask: () => database.ask(async () => (await collection.find({ _id: { $gt: '' } }, { projection: { createdAt: 1 } }).sort({ _id: 1 }).limit(1).next())?.createdAt ?? null),
     openTasks: () => database.ask(openTasks),
   }
 }

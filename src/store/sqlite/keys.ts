@@ -20,21 +20,31 @@ export const keyTables = `
   CREATE INDEX keys_to_tell ON keys (id) WHERE to_tell = 1;
 `
 
+/** Versions that ended before it was written down ended now. */
+export const keyEnds = `
+  -- When it ended, while its sealed key is there.
+  ALTER TABLE keys ADD COLUMN ended_at INTEGER;
+  UPDATE keys SET ended_at = unixepoch() * 1000 WHERE json_extract(record, '$.state') IN ('revoked', 'deleted');
+  UPDATE keys SET record = json_set(record, '$.endedAt', ended_at);
+  CREATE INDEX keys_ended ON keys (ended_at) WHERE ended_at IS NOT NULL;
+`
+
 type Row = { record: string }
-type Verbs = 'mintKey' | 'setKey' | 'told' | 'keysToTell' | 'findKey' | 'keyVersions' | 'keysAlive' | 'keysOf'
+type Verbs = 'mintKey' | 'setKey' | 'told' | 'keysToTell' | 'findKey' | 'keyVersions' | 'keysAlive' | 'keysOf' | 'forgetSealed'
 
 export function openKeys(database: Database): Pick<Store, Verbs> {
   const insert = database.prepare(
-    `INSERT INTO keys (key_id, revision, hash, subscription, alive, to_tell, record, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    `INSERT INTO keys (key_id, revision, hash, subscription, alive, to_tell, ended_at, record, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT (key_id, revision) DO NOTHING`,
   )
-  const update = database.prepare('UPDATE keys SET subscription = ?, alive = ?, to_tell = ?, record = ? WHERE id = ?')
+  const update = database.prepare('UPDATE keys SET subscription = ?, alive = ?, to_tell = ?, ended_at = ?, record = ? WHERE id = ?')
   const byId = database.prepare<Row>('SELECT record FROM keys WHERE id = ?')
   const byRevision = database.prepare<Row>('SELECT record FROM keys WHERE key_id = ? AND revision = ?')
   const byHash = database.prepare<Row>('SELECT record FROM keys WHERE hash = ?')
   const toTell = database.prepare<Row>('SELECT record FROM keys WHERE to_tell = 1 ORDER BY id LIMIT ?')
   const versions = database.prepare<Row>('SELECT record FROM keys WHERE key_id = ? ORDER BY revision DESC')
   const alive = database.prepare<Row>('SELECT record FROM keys WHERE alive = 1 AND id > ? ORDER BY id LIMIT ?')
+  const ended = database.prepare<{ id: string }>('SELECT id FROM keys WHERE ended_at < ? ORDER BY ended_at LIMIT ?')
   const ofSubscription = database.prepare<Row>('SELECT record FROM keys WHERE alive = 1 AND subscription = ? ORDER BY id')
 
   /** Reads a version, makes the next one of it and writes that, which nothing can come between inside a transaction. */
@@ -72,6 +82,11 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
     keyVersions: (keyId) => database.read(() => versions.all(keyId).map(parse)),
     keysAlive: (after, limit) => database.read(() => alive.all(after, limit).map(parse)),
     keysOf: (subscription) => database.read(() => ofSubscription.all(subscription).map(parse)),
+    forgetSealed: async (before, limit) => {
+      const ids = await database.read(() => ended.all(before, limit))
+      for (const { id } of ids) await edit(id, (key) => ({ ...key, sealed: null }))
+      return ids.length
+    },
   }
 }
 
@@ -81,9 +96,9 @@ function finality(state: KeyState): number {
   return state === 'revoked' ? 1 : 0
 }
 
-/** `alive` and `to_tell`. */
-function flags(key: KeyVersion): [number, number] {
-  return [Number(key.state !== 'deleted'), Number(key.tell.length > 0)]
+/** `alive`, `to_tell` and `ended_at`. */
+function flags({ state, tell, endedAt, sealed }: KeyVersion): [number, number, number | null] {
+  return [Number(state !== 'deleted'), Number(tell.length > 0), sealed === null ? null : endedAt]
 }
 
 function parse(row: Row): KeyVersion {

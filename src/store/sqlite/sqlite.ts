@@ -7,7 +7,7 @@ import type { Store, StoreOptions } from '../store.ts'
 import { openDatabase, openToRead } from './database.ts'
 import { declarationTables, openDeclarations } from './declarations.ts'
 import { deliveryTables, openDeliveries } from './deliveries.ts'
-import { keyTables, openKeys } from './keys.ts'
+import { keyEnds, keyTables, openKeys } from './keys.ts'
 import { laneTables } from './lanes.ts'
 import { openProcesses, processTables } from './processes.ts'
 import { openSubscriptions, subscriptionTables } from './subscriptions.ts'
@@ -15,7 +15,7 @@ import { openTaskLists } from './task-lists.ts'
 import { openTasks, taskTables } from './tasks.ts'
 
 /** The schema's versions: each entry leads from the one before it. An entry that was released is never edited; a change is a new entry. */
-const UPGRADES = [subscriptionTables + keyTables + processTables + declarationTables + taskTables + deliveryTables + laneTables]
+export const UPGRADES = [subscriptionTables + keyTables + processTables + declarationTables + taskTables + deliveryTables + laneTables, keyEnds]
 
 /** Opens `file`; see `openDatabase` and `openToRead` for how that fails. */
 export function openSqlite(file: string, options: StoreOptions = {}): Store {

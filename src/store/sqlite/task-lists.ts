@@ -4,7 +4,7 @@ import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
 import { parseTask, type TaskRow } from './tasks.ts'
 
-type Verbs = 'task' | 'taskWithKey' | 'tasks' | 'tasksDue' | 'openTasks'
+type Verbs = 'task' | 'taskWithKey' | 'tasks' | 'tasksDue' | 'oldestTask' | 'openTasks'
 
 export function openTaskLists(database: Database): Pick<Store, Verbs> {
   const byId = database.prepare<TaskRow>('SELECT record FROM tasks WHERE id = ?')
@@ -14,6 +14,7 @@ export function openTaskLists(database: Database): Pick<Store, Verbs> {
   const open = database.prepare<{ state: TaskState; verb: string; count: number }>(
     `SELECT state, verb, count(*) AS count FROM tasks WHERE state IN ('pending', 'queued', 'processing', 'settling') GROUP BY state, verb`,
   )
+  const oldest = database.prepare<TaskRow>("SELECT record FROM tasks WHERE id > '' ORDER BY id LIMIT 1")
   const page = paging(database)
 
   return {
@@ -28,6 +29,11 @@ export function openTaskLists(database: Database): Pick<Store, Verbs> {
     tasks: (tenant, filter, before, limit) =>
       database.read(() => page(tenant, filter, before, limit).flatMap((id) => byId.all(id).map(parseTask))),
     tasksDue: (now, limit) => database.read(() => due.all(now, limit).map(parseTask)),
+    oldestTask: () =>
+      database.read(() => {
+        const row = oldest.get()
+        return row ? parseTask(row).createdAt : null
+      }),
     openTasks: () => database.read(() => open.all().map(({ state, verb, count }) => ({ state, verb, count }))),
   }
 }

@@ -146,6 +146,7 @@ export function keyVersion(keyId: string, revision: number, facts: Partial<KeyVe
     cap: null,
     issuedAt: T0,
     expiresAt: null,
+    endedAt: null,
     overlapUntil: null,
     secretName: null,
     tell: [],

@@ -1,6 +1,6 @@
 import type { Promises } from '../promises.ts'
 import type { Place } from '../store.ts'
-import { ID, keyVersion } from './acme.ts'
+import { ID, keyVersion, T0 } from './acme.ts'
 
 export const keyPromises: Promises<Place> = {
   'one version of a key is minted once, whoever mints it': async (t, place) => {
@@ -94,5 +94,23 @@ export const keyPromises: Promises<Place> = {
     t.same((await store.keysOf(ID)).map(({ id }) => id).toSorted(), ['k1-0', 'k3-0', 'k5-0'])
     t.same((await store.keysOf('acme/other')).map(({ id }) => id), ['k4-0'])
     t.same(await store.keysOf('acme/none'), [])
+  },
+
+  'a version that ended forgets its sealed key when it is told to, those that ended first before others, and stays': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    await Promise.all(['k1', 'k2', 'k3', 'k4'].map((keyId) => store.mintKey(keyVersion(keyId, 0, { state: 'active' }))))
+    t.equal(await store.forgetSealed(T0 + 1_000_000, 10), 0, 'none ended')
+    await store.setKey('k1-0', { state: 'deleted', endedAt: T0 + 30 }, [])
+    await store.setKey('k2-0', { state: 'revoked', endedAt: T0 + 10 }, [])
+    const deleted = await store.setKey('k3-0', { state: 'deleted', endedAt: T0 + 20 }, [])
+    t.equal(await other.forgetSealed(T0 + 10, 10), 0, 'who ended then is not before then')
+    t.equal(await other.forgetSealed(T0 + 30, 1), 1)
+    const sealed = async () => (await Promise.all(['k1', 'k2', 'k3', 'k4'].map((keyId) => store.keyVersions(keyId)))).flat().filter((key) => key.sealed !== null).map(({ id }) => id)
+    t.same(await sealed(), ['k1-0', 'k3-0', 'k4-0'])
+    t.equal(await other.forgetSealed(T0 + 30, 10), 1)
+    t.same(await store.findKey(keyVersion('k3', 0).hash), { ...deleted, sealed: null })
+    t.match(await store.setKey('k2-0', { state: 'deleted' }, [ID]), { state: 'deleted', endedAt: T0 + 10, sealed: null, tell: [ID] })
+    t.equal(await other.forgetSealed(T0 + 30, 10), 0, 'and once')
+    t.same(await sealed(), ['k1-0', 'k4-0'])
   },
 }

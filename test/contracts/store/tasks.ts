@@ -201,6 +201,16 @@ export const taskPromises: Promises<Place> = {
     t.same(counts.toSorted(), ['pending image 1', 'processing image 1', 'queued image 3', 'queued upscale 1', 'settling image 1'])
   },
 
+  'the oldest task is known by when it was created, in whatever state it is': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    t.equal(await store.oldestTask(), null)
+    await taskIn(store, 'queued', task(3))
+    await taskIn(store, 'completed', task(2, { tenant: 'globex', createdAt: T0 + 2 }), { endedAt: T0 + 10 })
+    t.equal(await other.oldestTask(), T0 + 2)
+    await other.removeTasks(T0 + 11, 10)
+    t.equal(await store.oldestTask(), task(3).createdAt)
+  },
+
   'final tasks are removed with their deliveries when they ended long ago, unless they have something to relay': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     const outbox = [{ event: 'task.completed' as const, body: '{}' }]

@@ -19,7 +19,7 @@ export const DELIVERY_LEASE_MS = 60_000
 export async function mintKeys(store: Store, accounts: Account[]): Promise<void> {
   for (const { tenant, subscription, keyId, keyVersionId: id, cap } of accounts) {
     const sealed = seal(`svc_live_${tenant}`, id, SEALING, Buffer.alloc(12, 2))
-    const times = { issuedAt: 0, expiresAt: null, overlapUntil: null }
+    const times = { issuedAt: 0, expiresAt: null, endedAt: null, overlapUntil: null }
     const key = { hash: `hash-${tenant}`, sealed, prefix: 'svc_live_', state: 'active' as const, cap, secretName: null, tell: [] }
     await store.mintKey({ id, keyId, revision: 1, tenant, name: 'ci', subscription, product: 'Media', ...key, ...times })
   }
