@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import { Unavailable } from '../../src/errors.ts'
 import { openAuthoring } from '../../src/resources/kubernetes/authoring.ts'
 import { openClient } from '../../src/resources/kubernetes/client.ts'
-import { openCredentials } from '../../src/resources/kubernetes/credentials.ts'
+import { openCredentials } from '../../src/resources/kubernetes/credentials/credentials.ts'
 import { pathOf } from '../servers/kube/api.ts'
 import { openProxy } from '../servers/kube/proxy.ts'
 import { kubernetes } from '../servers/kubernetes.ts'
@@ -13,7 +13,7 @@ import { apiKey, codingPlan } from './manifests.ts'
 async function openDesk(t: Test, kubeconfig: string) {
   const cluster = await openCluster(t, kubeconfig)
   const proxy = await openProxy(t, cluster.api)
-  const credentials = await openCredentials(proxy.kubeconfig)
+  const credentials = await openCredentials(proxy.kubeconfig, {})
   t.teardown(() => credentials.close())
   await cluster.declare(codingPlan('coder'), apiKey('ci', 'coder'))
   const key = { namespace: cluster.namespace('acme'), name: 'ci' }

@@ -2,7 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Dispatcher } from 'undici'
 import { Unavailable } from '../../errors.ts'
-import type { Credentials } from './credentials.ts'
+import type { Credentials } from './credentials/credentials.ts'
 import { openGate } from './gate.ts'
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
