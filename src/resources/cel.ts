@@ -1,6 +1,7 @@
 /**
  * The CEL rules of a structural schema (`x-kubernetes-validations`), run as Kubernetes runs them: `self` is the value at the rule's place with integers as
- * CEL ints and `date-time` strings as timestamps; a rule that names `oldSelf` is a transition rule and runs only where there is an old value to compare with.
+ * CEL ints and `date-time` strings as ints that compare like timestamps; a rule that names `oldSelf` is a transition rule and runs only where there is an old
+ * value to compare with.
  */
 import { Environment, type ParseResult } from '@marcbachmann/cel-js'
 import { shown, type Place } from '../settings-file.ts'
@@ -69,11 +70,20 @@ function member(value: unknown, name: string): unknown {
 
 function toCel(value: unknown, schema: Schema): unknown {
   if (schema.type === 'integer' && typeof value === 'number') return BigInt(value)
-  if (schema.format === 'date-time' && typeof value === 'string') return new Date(value)
+  if (schema.format === 'date-time' && typeof value === 'string') return nanosecondsOf(value)
   const { items, properties } = schema
   if (items && Array.isArray(value)) return value.map((item) => toCel(item, items))
   if (properties && typeof value === 'object' && value !== null) {
     return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, toCel(inner, properties[name] ?? {})]))
   }
   return value
+}
+
+/**
+ * Since 1970, of an RFC 3339 time: the library's timestamps are `Date`s, which are too coarse to be compared. A rule that wants more of a time than its order
+ * cannot be evaluated.
+ */
+function nanosecondsOf(time: string): bigint {
+  const [, fraction = ''] = /\.(\d+)/.exec(time) ?? []
+  return BigInt(Date.parse(time.replace(`.${fraction}`, ''))) * 1_000_000n + BigInt(fraction.padEnd(9, '0'))
 }

@@ -1,5 +1,6 @@
-/** Is a document a Plan or an ApiKey that Kubernetes would accept? Judged by the CRDs alone; see `crd.ts` and `cel.ts`. */
-import { faultOf, openCrds, type Fault } from './crd.ts'
+/** Is a document a Plan or an ApiKey that Kubernetes would accept? Judged by the CRDs (`crd.ts`, `cel.ts`) and by what Kubernetes asks of any object (`metadata.ts`). */
+import { faultOf, openCrds, type Fault, type Schema } from './crd.ts'
+import { metadataFaults } from './metadata.ts'
 import type { ApiKeySpec, Kind, PlanSpec, Ref } from './resources.ts'
 
 /** A valid manifest with the defaults filled in, without what only Kubernetes writes into one. */
@@ -29,26 +30,36 @@ export async function openValidator(): Promise<Validator> {
     validate(document, accepted) {
       const kind = kindOf(document)
       if (kind === null) return { outcome: 'refused', ref: null, faults: [{ place: ['kind'], sentence: 'kind: must be Plan or ApiKey' }] }
-      const copy = withoutNulls(document) as { metadata: { name: string; namespace: string } & Omit<Manifest, 'spec'>; spec: PlanSpec | ApiKeySpec }
-      const { check, rules } = crds[kind]
+      const { schema, check, rules } = crds[kind]
+      const copy = asRead(document, schema) as { metadata: { name: string; namespace: string } & Omit<Manifest, 'spec'>; spec: PlanSpec | ApiKeySpec }
       if (!check(copy)) {
         const faults = (check.errors ?? []).slice(0, MOST_FAULTS).map(faultOf)
         return { outcome: 'refused', ref: refOf(kind, copy), faults }
       }
       const { name, namespace, labels, annotations } = copy.metadata
       const ref: Ref = { kind, namespace, name }
-      const faults = rules.broken(copy.spec, accepted(ref))
-      if (faults.length > 0) return { outcome: 'refused', ref, faults }
+      const faults = [...metadataFaults(copy.metadata), ...rules.broken(copy.spec, accepted(ref))]
+      if (faults.length > 0) return { outcome: 'refused', ref, faults: faults.slice(0, MOST_FAULTS) }
       return { outcome: 'accepted', manifest: { ref, spec: copy.spec, ...(labels && { labels }), ...(annotations && { annotations }) } }
     },
   }
 }
 
-/** A copy in which a member that is null is not there, as Kubernetes reads it. */
-function withoutNulls(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(withoutNulls)
+/**
+ * A copy as Kubernetes reads it. A member that is null and that the schema knows has its default, or is not there; one that the schema does not know stays, to
+ * be refused like any other. There is no minus zero, and no half of a character.
+ */
+function asRead(value: unknown, { properties = {}, additionalProperties, items = {} }: Schema): unknown {
+  if (value === 0) return 0
+  if (typeof value === 'string') return value.toWellFormed()
+  if (Array.isArray(value)) return value.map((item) => asRead(item, items))
   if (typeof value !== 'object' || value === null) return value
-  return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== null).map(([name, member]) => [name, withoutNulls(member)]))
+  const members = Object.entries(value).flatMap(([name, member]): [string, unknown][] => {
+    const known = Object.hasOwn(properties, name) ? properties[name] : additionalProperties
+    if (member !== null || !known) return [[name, asRead(member, known || {})]]
+    return 'default' in known ? [[name, structuredClone(known['default'])]] : []
+  })
+  return Object.fromEntries(members)
 }
 
 function kindOf(document: unknown): Kind | null {

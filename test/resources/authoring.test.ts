@@ -47,6 +47,14 @@ t.test('a key that is issued has a file of its own, and takes no other one away'
   t.ok(resources.get({ kind: 'ApiKey', namespace: 'acme', name: 'web' }), 'it is declared by then')
 })
 
+t.test('a name that YAML reads as something else is written in quotes', async (t) => {
+  const folder = await openFolder(t)
+  const resources = await folder.open()
+  await resources.watch(() => {})
+  t.same(await resources.issueKey({ namespace: '0600', name: 'no', spec: { planRef: { name: 'y' } } }), { outcome: 'created' })
+  t.match(resources.get({ kind: 'ApiKey', namespace: '0600', name: 'no' }), { spec: { planRef: { name: 'y' } } })
+})
+
 t.test('a manifest behind a link keeps its place and its mode', async (t) => {
   const folder = await openFolder(t)
   const elsewhere = join(folder.plans, '..', 'elsewhere')

@@ -37,10 +37,13 @@ const BASES: Record<Kind, Record<string, unknown>> = {
 type Samples = { inside: string[]; outside: string[] }
 
 const TIME: Samples = {
-  inside: ['2027-01-01T00:00:00Z', '2027-12-31T23:59:59.1+23:59', '2027-01-01T00:00:00.123456789-02:00'],
+  inside: ['2027-01-01T00:00:00Z', '2027-12-31T23:59:59.1+23:59', '2027-01-01T00:00:00.123456789-02:00', '2027-01-01T00:00:00-00:00', '0000-01-01T00:00:00+23:59'],
   outside: [
     '', '2027-01-01', '27-01-01T00:00:00Z', '2027-01-01T00:00:00', '2027-01-01 00:00:00Z', '2027-01-01t00:00:00z', '2027-01-01T00:00:00Z\n',
-    '2027-01-01T24:00:00Z', '2027-01-01T00:60:00Z', '2027-01-01T00:00:60Z', '2027-01-01T00:00:00.Z', '2027-01-01T00:00:00+24:00',
+    '2027-01-01t00:00:00Z', '2027-01-01T00:00:00z', '+002027-01-01T00:00:00Z', '-0001-01-01T00:00:00Z', '2027-W01-1T00:00:00Z',
+    '2027-01-01T24:00:00Z', '2027-01-01T00:60:00Z', '2027-01-01T00:00:60Z', '2026-12-31T23:59:60Z', '2027-01-01T00:00Z',
+    '2027-01-01T00:00:00.Z', '2027-01-01T00:00:00,5Z', '2027-01-01T00:00:00.1234567890Z',
+    '2027-01-01T00:00:00+24:00', '2027-01-01T00:00:00+00:60', '2027-01-01T00:00:00+0200', '2027-01-01T00:00:00+02', '2027-01-01T00:00:00ZZ',
   ],
 }
 const AMOUNT: Samples = {
@@ -65,9 +68,16 @@ const SAMPLES: Record<string, Samples> = {
 /** No bounds of a single value: `required` is walked with the members, the rules are broken by rows of `manifests.ts`. Any other keyword without sides is an error. */
 const NO_BOUND = new Set(['description', 'default', 'properties', 'items', 'required', 'x-kubernetes-validations', 'x-kubernetes-list-type'])
 
+const OTHERS = {
+  string: [7, true, [], ['text'], {}],
+  integer: ['7', true, [], [7], {}],
+  object: ['text', 7, true, []],
+  array: ['text', 7, true, {}],
+}
+
 const SIDES: Record<string, (schema: Schema, field: string) => Sides> = {
   // Inside it are the other rows of the field.
-  type: ({ type }) => ({ outside: [type === 'string' ? 7 : 'text'], words: { files: `must be ${type}`, server: 'must be of type' } }),
+  type: ({ type }) => ({ outside: OTHERS[type as keyof typeof OTHERS], words: { files: `must be ${type}`, server: 'must be ' } }),
   minimum: ({ minimum }) => ({ inside: [minimum], outside: [minimum - 1], words: { files: `must be >= ${minimum}`, server: `greater than or equal to ${minimum}` } }),
   maximum: ({ maximum }) => ({ inside: [maximum], outside: [maximum + 1], words: { files: `must be <= ${maximum}`, server: 'less than or equal to' } }),
   minLength: ({ minLength }) => ({ inside: ['a'.repeat(minLength)], outside: ['a'.repeat(minLength - 1)], words: { files: `fewer than ${minLength} characters`, server: `at least ${minLength} chars` } }),
@@ -78,11 +88,16 @@ const SIDES: Record<string, (schema: Schema, field: string) => Sides> = {
   format: ({ format }) => FORMATS[format]!,
 }
 
+const DAYS: Samples = {
+  inside: ['2028-02-29T00:00:00Z', '2000-02-29T00:00:00Z', '0000-02-29T00:00:00Z', '0099-12-31T00:00:00Z'],
+  outside: ['2027-02-29T00:00:00Z', '1900-02-29T00:00:00Z', '0000-02-30T00:00:00Z', '2027-04-31T00:00:00Z', '2027-13-01T00:00:00Z', '2027-00-01T00:00:00Z', '2027-01-00T00:00:00Z'],
+}
+
 // An integer has a maximum that is narrower than its format, so that it is what the refusal names.
 const FORMATS: Record<string, Sides> = {
   int32: { outside: [2 ** 31, -(2 ** 31) - 1], words: { files: 'must be', server: '' } },
   int64: { outside: [2 ** 63, -(2 ** 64)], words: { files: 'must be', server: '' } },
-  'date-time': { inside: ['2028-02-29T00:00:00Z'], outside: ['2027-02-29T00:00:00Z', '2027-13-01T00:00:00Z', '2027-04-31T00:00:00Z'], words: { files: 'is no date-time', server: 'date-time' } },
+  'date-time': { ...DAYS, words: { files: 'is no date-time', server: 'date-time' } },
 }
 
 /** A character counts once, however many units and bytes it has. The names of an enum are all shorter: there, nothing is just inside. */

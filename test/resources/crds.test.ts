@@ -3,11 +3,13 @@ import { randomUUID } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
 import { parse } from 'yaml'
+import { openValidator } from '../../src/resources/validate.ts'
 import { command } from '../servers/command.ts'
 import { installCrds, makeNamespace, openApi, pathOf, type Answered } from '../servers/kube/api.ts'
 import { kubectl, kubernetes } from '../servers/kubernetes.ts'
 import { readBounds } from './bounds.ts'
 import { apiKey, codingPlan, mediaPlan, rows, type Row } from './manifests.ts'
+import { scalars } from './scalars.ts'
 
 const kubeconfig = await kubernetes(t)
 if (kubeconfig !== null) {
@@ -56,6 +58,31 @@ if (kubeconfig !== null) {
     }
   })
 
+  t.test('the API server reads what it accepts as the folder does', async (t) => {
+    const { validate } = await openValidator()
+    for (const { why, document } of rows.filter(({ fault, before }) => fault === null && !before)) {
+      const verdict = validate(document, () => null)
+      const { body } = await api.request('POST', `${pathOf({ kind: (document as Answered).kind, namespace })}?dryRun=All`, here(document as Answered))
+      const read = ({ labels = {}, annotations = {}, spec }: Answered) => ({ labels, annotations, spec })
+      t.strictSame(verdict.outcome === 'accepted' && read(verdict.manifest), read({ ...body.metadata, spec: body.spec }), why)
+    }
+  })
+
+  t.test('the API server reads YAML as the folder does', async (t) => {
+    const takes = {
+      displayName: (value: unknown) => value === null || typeof value === 'string',
+      requestsPerMinute: (value: unknown) => value === null || (Number.isInteger(value) && Number(value) >= 1 && Number(value) <= 1_000_000),
+    }
+    for (const [written, value] of scalars) {
+      for (const field of ['displayName', 'requestsPerMinute'] as const) {
+        const plan = `${JSON.stringify(here(mediaPlan('studio'))).slice(0, -2)}, ${field}: ${written} }}`
+        const { status, body } = await api.request('POST', `${pathOf({ kind: 'Plan', namespace })}?dryRun=All`, plan, 'application/yaml')
+        t.equal(status, takes[field](value) ? 201 : 422, `${field}: ${written}: ${body.message}`)
+        if (status === 201 && value !== null) t.equal(body.spec[field], value, `${field}: ${written}`)
+      }
+    }
+  })
+
   t.test('the API server fills the same defaults in as the folder', async (t) => {
     const spec = async (document: Answered) => (await api.request('POST', `${pathOf({ kind: document.kind, namespace })}?dryRun=All`, here(document))).body.spec
     t.same(await spec(mediaPlan('studio')), {
@@ -97,8 +124,12 @@ function undescribed(place: string, schema: Answered): string[] {
   return [...(schema.description ? [] : [place]), ...below, ...(schema.items?.properties ? undescribed(`${place}[]`, schema.items) : [])]
 }
 
-/** What both name: the field, or the message of a CEL rule. */
+/** What both say: the field, and of a label or an annotation also what is wrong with it. */
 function placeOf(fault: string): string {
-  const [place = '', rest = ''] = [fault.slice(0, fault.indexOf(':')), fault.slice(fault.indexOf(':') + 2)]
-  return rest.startsWith('unknown field') ? `unknown field "${place}"` : place
+  const [, place = '', why = ''] = /^(.*?): (.*)$/s.exec(fault) ?? []
+  if (why.startsWith('unknown field')) return `unknown field "${place}"`
+  // Its type is found to be wrong when it is decoded, which Go tells by its own names.
+  if (/^metadata\.(labels|annotations)/.test(place) && why.startsWith('must be ')) return place.replace(/^metadata(\.\w+).*/, 'ObjectMeta$1')
+  const [, text, words] = /^(".*"): (.*)$/.exec(why) ?? []
+  return text === undefined ? place : `${place}: Invalid value: ${text}: ${words}`
 }

@@ -101,7 +101,7 @@ t.test('what is wrong with a document is told with its own line, or that of what
   await folder.write('a.yaml', lines.join('\n'))
   const { resources, look } = await follow(folder)
   const said = () => resources.health().detail.replace(/known here: [^;]*/g, '…')
-  t.equal(said(), 'a.yaml: line 13: Plan/acme/studio: spec.colour: unknown field; …; line 16: spec.media.allowance: is required; line 19: spec.media.prices[1].amount: must be string')
+  t.equal(said(), 'a.yaml: line 13: Plan/acme/studio: spec.colour: unknown field; …; line 16: spec.media.allowance: is required; line 19: spec.media.prices[1].amount: must be string, not 0.05')
   lines[18] = '        amount: "0.05"'
   lines.splice(12, 3, '  media:', '    allowance: "1"', '    periodDays: 1', '    periodMonths: 1')
   await folder.write('a.yaml', lines.join('\n'))

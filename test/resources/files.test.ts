@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -27,6 +28,7 @@ async function place(t: Test): Promise<Place> {
       }
     },
     withdraw: ({ kind, namespace, name }) => rm(join(folder.plans, fileOf(kind, namespace, name))),
+    isThere: async ({ kind, namespace, name }) => existsSync(join(folder.plans, fileOf(kind, namespace, name))),
     async settle() {
       if (last) await settle(last, folder)
     },
@@ -36,7 +38,13 @@ async function place(t: Test): Promise<Place> {
   }
 }
 
-t.test('a folder keeps the promises of a source of resources', (t) => keepsPromises(t, resourcesPromises, place))
+t.test('a folder keeps the promises of a source of resources', (t) =>
+  keepsPromises(t, resourcesPromises, place, {
+    'a key that was retained stays when it is deleted, also for whoever comes later, until it is released': 'what its author removes from a folder is gone',
+    'of two that follow one source one leads, until it resigns': 'a folder is ours alone',
+    'what was declared, edited or deleted since its status was written is not observed': 'a status in a folder is a file, which would have to be read',
+  }),
+)
 
 t.test('left alone it sees by itself what is written, also in a folder that comes later', async (t) => {
   const root = t.testdir({})

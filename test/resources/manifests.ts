@@ -57,8 +57,19 @@ const shape: Row[] = [
   bad('a display name of 101 characters', plan({ displayName: long(101) }), 'spec.displayName: must NOT have more than 100 characters'),
   bad('an empty display name', plan({ displayName: '' }), 'spec.displayName: must NOT have fewer than 1 characters'),
   good('an empty field is one that is not there', plan({ displayName: null, expirationTime: null })),
+  good('an empty field with a default has it', plan({ state: null, requestsPerMinute: null, keyPolicy: null })),
+  bad('an empty field that is needed', media({ allowance: null }), 'spec.media.allowance: is required'),
+  bad('an empty field that is unknown', plan({ prise: null }), 'spec.prise: unknown field; known here: product, state'),
+  bad('an empty field that is unknown, further down', media({ alowance: null }), 'spec.media.alowance: unknown field'),
+  bad('an empty field that is unknown, beside the spec', { ...plan({}), specs: null }, 'specs: unknown field; known here: apiVersion'),
+  bad('an empty price', media({ prices: [null] }), 'spec.media.prices[0]: must be object'),
+  bad('an empty spec', { ...plan({}), spec: null }, 'spec: is required'),
+  bad('a spec that is a list', { ...plan({}), spec: [] }, 'spec: must be object'),
   bad('a number that is a string', plan({ requestsPerMinute: '600' }), 'spec.requestsPerMinute: must be integer'),
   bad('a fraction', plan({ requestsPerMinute: 1.5 }), 'spec.requestsPerMinute: must be integer'),
+  good('a zero that is minus zero', plan({ keyPolicy: { rotationOverlapSeconds: -0 } })),
+  good('a display name of any characters', plan({ displayName: '\u0000\u001b\u2028\u{1f600}\n' })),
+  good('a display name that ends within a character', plan({ displayName: 'a\ud83d' })),
   good('the fewest requests per minute', plan({ requestsPerMinute: 1 })),
   bad('no requests per minute', plan({ requestsPerMinute: 0 }), 'spec.requestsPerMinute: must be >= 1'),
   bad('too many requests per minute', plan({ requestsPerMinute: 1_000_001 }), 'spec.requestsPerMinute: must be <= 1000000'),
@@ -67,16 +78,28 @@ const shape: Row[] = [
   bad('an overlap of more than a week', plan({ keyPolicy: { rotationOverlapSeconds: 604_801 } }), 'spec.keyPolicy.rotationOverlapSeconds: must be <= 604800'),
 ]
 
+const span = (from: string, until: string) => ({ startTime: `2027-01-01T00:00:${from}`, expirationTime: `2027-01-01T00:00:${until}` })
+
 const times: Row[] = [
   good('a plan from then until then', plan({ startTime: '2027-01-01T00:00:00Z', expirationTime: '2027-02-01T00:00:00.123Z' })),
   good('a time with an offset', plan({ startTime: '2027-01-01T02:00:00+02:00', expirationTime: '2027-01-01T00:00:01Z' })),
   bad('a plan that ends when it starts', plan({ startTime: '2027-01-01T02:00:00+02:00', expirationTime: '2027-01-01T00:00:00Z' }), 'spec: expirationTime must be later'),
+  bad('a start that is a list', plan({ startTime: ['2027-01-01T00:00:00Z'] }), 'spec.startTime: must be string'),
+  bad('an end that is an empty list', plan({ expirationTime: [] }), 'spec.expirationTime: must be string'),
   bad('a date without a time', plan({ startTime: '2027-01-01' }), 'spec.startTime: "2027-01-01" must match'),
   bad('a time without a zone', plan({ startTime: '2027-01-01T00:00:00' }), 'spec.startTime: "2027-01-01T00:00:00" must match'),
   bad('a day that there is not', plan({ startTime: '2027-02-30T00:00:00Z' }), 'spec.startTime: "2027-02-30T00:00:00Z" is no date-time'),
   bad('a month that there is not', plan({ startTime: '2027-13-01T00:00:00Z' }), 'spec.startTime: "2027-13-01T00:00:00Z" is no date-time'),
   bad('an hour that there is not', plan({ startTime: '2027-01-01T24:00:00Z' }), 'spec.startTime: "2027-01-01T24:00:00Z" must match'),
   good('the day before the first of March of a leap year', plan({ startTime: '2028-02-29T00:00:00Z' })),
+  good('the same of the year 0, which is a leap year', plan({ startTime: '0000-02-29T00:00:00Z' })),
+  good('a plan of a tenth of a millisecond', plan(span('00.0001Z', '00.0002Z'))),
+  good('a plan of a nanosecond', plan(span('00Z', '00.000000001Z'))),
+  good('a plan of a nanosecond over the turn of a second', plan(span('00.999999999Z', '01Z'))),
+  good('a plan of a nanosecond, before 1970', plan({ startTime: '1969-12-31T23:59:58.999999998Z', expirationTime: '1969-12-31T23:59:58.999999999Z' })),
+  good('a plan of all times that can be written', plan({ startTime: '0000-01-01T00:00:00+23:59', expirationTime: '9999-12-31T23:59:59.999999999-23:59' })),
+  bad('a plan of minus a nanosecond', plan(span('00.000000002Z', '00.000000001Z')), 'spec: expirationTime must be later'),
+  bad('a plan that ends when it starts, written otherwise', plan(span('00.5Z', '00.500000000Z')), 'spec: expirationTime must be later'),
 ]
 
 const money: Row[] = [
@@ -126,10 +149,66 @@ const keys: Row[] = [
   bad('a Secret that is a dot', key({ secretName: '.owner' }), 'spec.secretName: ".owner" must match'),
   bad('a Secret with two dots in a row', key({ secretName: 'a..b' }), 'spec.secretName: "a..b" must match'),
   bad('a Secret name of 254 characters', key({ secretName: long(254) }), 'spec.secretName: must NOT have more than 253 characters'),
+  bad('an end that is a list', key({ expirationTime: [] }), 'spec.expirationTime: must be string'),
   bad('a negative revision', key({ rotationRevision: -1 }), 'spec.rotationRevision: must be >= 0'),
   bad('an empty limit', key({ limit: {} }), 'spec.limit: a limit is weeklyTokens'),
   bad('a limit in both units', key({ limit: { weeklyTokens: 1, amountPerPeriod: '1' } }), 'spec.limit: a limit is weeklyTokens'),
   good('a limit of nothing', key({ limit: { weeklyTokens: 0 } })),
+]
+
+const about = (metadata: Spec) => manifest('ApiKey', 'ci', { planRef: { name: 'studio' } }, metadata)
+const labelled = (labels: unknown) => about({ labels })
+const annotated = (annotations: unknown) => about({ annotations })
+const NAME_PART = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+const PREFIX_PART = "prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
+/** What the names and the values of annotations may hold together, in bytes. */
+const ANNOTATIONS = 262_144
+
+const metadata: Row[] = [
+  good('labels and annotations', about({ labels: { app: 'shop', 'example.com/tier': 'Front_End.1' }, annotations: { 'Example.com/Why': '…\n' } })),
+  good('no labels', labelled({})),
+  good('labels that are empty', labelled(null)),
+  good('more labels than anybody has', labelled(Object.fromEntries(Array.from({ length: 100 }, (_, n) => [`n${n}`, ''])))),
+  good('a label without a value', labelled({ a: '' })),
+  good('a label that is empty', labelled({ a: null })),
+  good('a label of 63 characters, its prefix of 253', labelled({ [`${long(253)}/${long(63)}`]: long(63) })),
+  bad('a label of 64 characters', labelled({ a: long(64) }), 'metadata.labels: "aaaa'),
+  bad('a label whose name has 64 characters', labelled({ [`x/${long(64)}`]: '' }), 'metadata.labels: "x/aaaa'),
+  ...['a b', '-a', 'a-', '.', 'é', 'a/b', 'a\n', ' '].flatMap((text) => [
+    bad(`a label of ${JSON.stringify(text)}`, labelled({ a: text }), `metadata.labels: ${JSON.stringify(text)}: a valid label must be an empty string or ${NAME_PART.slice(5)}`),
+    ...(text === 'a/b' ? [] : [bad(`a label whose name is ${JSON.stringify(text)}`, labelled({ [text]: 'a' }), `metadata.labels: ${JSON.stringify(text)}: name part ${NAME_PART}`)]),
+  ]),
+  bad('a label without a name', labelled({ '': 'a' }), 'metadata.labels: "": name part must be non-empty'),
+  bad('a label without a name behind its prefix', labelled({ 'a/': 'a' }), 'metadata.labels: "a/": name part must be non-empty'),
+  bad('a label without its prefix', labelled({ '/a': 'a' }), 'metadata.labels: "/a": prefix part must be non-empty'),
+  bad('a label whose prefix has capitals', labelled({ 'Example.com/a': 'a' }), `metadata.labels: "Example.com/a": ${PREFIX_PART}`),
+  bad('a label whose prefix has 254 characters', labelled({ [`${long(254)}/a`]: 'a' }), 'metadata.labels: "aaaa'),
+  bad('a label with two prefixes', labelled({ 'a/b/c': 'a' }), `metadata.labels: "a/b/c": a valid label key ${NAME_PART}`),
+  bad('labels that are a list', labelled(['a']), 'metadata.labels: must be object'),
+  good('an annotation of any text', annotated({ a: '\u0000 \u001b \u{1f600}\n'.repeat(1_000) })),
+  good('an annotation that is empty', annotated({ a: null })),
+  good('more annotations than anybody has', annotated(Object.fromEntries(Array.from({ length: 100 }, (_, n) => [`n${n}`, ''])))),
+  good('annotations of 256 KiB', annotated({ a: long(ANNOTATIONS - 1) })),
+  bad('annotations of more than 256 KiB', annotated({ a: long(ANNOTATIONS - 3), b: 'a', c: '' }), 'metadata.annotations: may not be more than 262144 bytes'),
+  bad('annotations of more than 256 KiB, in fewer characters', annotated({ a: 'é'.repeat(ANNOTATIONS / 2) }), 'metadata.annotations: may not be more than'),
+  bad('an annotation whose name is a sentence', annotated({ 'a b': '' }), `metadata.annotations: "a b": name part ${NAME_PART}`),
+  bad('an annotation with two prefixes', annotated({ 'a/b/c': '' }), `metadata.annotations: "a/b/c": a valid label key ${NAME_PART}`),
+  bad('an annotation that is a number', annotated({ a: 1 }), 'metadata.annotations.a: must be string'),
+  bad('a label that is a truth', labelled({ a: true }), 'metadata.labels.a: must be string'),
+  bad('an unknown field of the metadata', about({ lables: {} }), 'metadata.lables: unknown field'),
+  bad('an empty field of the metadata that is unknown', about({ lables: null }), 'metadata.lables: unknown field'),
+  good('empty fields of the metadata that are known', about({ creationTimestamp: null, deletionTimestamp: null, generateName: null })),
+  good('fields of the metadata that mean nothing here', about({ generateName: 'ci-', deletionTimestamp: '2027-01-01T00:00:00Z', deletionGracePeriodSeconds: 0 })),
+]
+
+const statuses: Row[] = [
+  good('a status, which nobody may give and which means nothing', { ...key({}), status: { keyID: 7, conditions: [{ type: 'Ready' }] } }),
+  good('a status that is none', { ...key({}), status: 'Ready' }),
+  good('an empty status', { ...key({}), status: null }),
+  bad('an unknown field of a status', { ...key({}), status: { keyId: 'x' } }, 'status.keyId: unknown field; known here: observedGeneration'),
+  bad('a field of what has none', { ...key({}), status: { keyID: { name: null } } }, 'status.keyID.name: unknown field'),
+  bad('a field in a status that is a list', { ...key({}), status: [{ keyID: 'x' }] }, 'status[0].keyID: unknown field'),
+  bad('an unknown field of a condition', { ...plan({}), status: { conditions: [{ reasons: null }] } }, 'status.conditions[0].reasons: unknown field'),
 ]
 
 const transitions: Row[] = [
@@ -158,8 +237,6 @@ export const documents: Row[] = [
     status: { conditions: [] },
   }),
   bad('a namespace that leads elsewhere', { ...key({}), metadata: { name: 'ci', namespace: '..' } }, 'metadata.namespace: ".." must match'),
-  bad('an unknown field of the metadata', { ...key({}), metadata: { name: 'ci', lables: {} } }, 'metadata.lables: unknown field'),
-  bad('a label that is a number', { ...key({}), metadata: { name: 'ci', labels: { a: 1 } } }, 'metadata.labels.a: must be string'),
   bad('no name', { ...key({}), metadata: {} }, 'metadata.name: is required'),
   bad('another API version', { ...key({}), apiVersion: 'tollgate.dev/v2' }, 'apiVersion: must be tollgate.dev/v1alpha1'),
   bad('another kind', { ...key({}), kind: 'Secret' }, 'kind: must be Plan or ApiKey'),
@@ -168,4 +245,4 @@ export const documents: Row[] = [
   bad('a prototype', JSON.parse('{"kind":"Plan","__proto__":{"polluted":true}}'), 'apiVersion: is required'),
 ]
 
-export const rows: Row[] = [...shape, ...times, ...money, ...windows, ...keys, ...transitions]
+export const rows: Row[] = [...shape, ...times, ...money, ...windows, ...keys, ...metadata, ...statuses, ...transitions]

@@ -1,8 +1,11 @@
+import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
 import type { ApiKeySpec, PlanSpec, Ref } from '../../src/resources/resources.ts'
+import { parseDocuments } from '../../src/resources/files/documents.ts'
 import { openValidator, type Verdict } from '../../src/resources/validate.ts'
 import { readBounds } from './bounds.ts'
 import { apiKey, codingPlan, documents, mediaPlan, rows, type Row } from './manifests.ts'
+import { scalars } from './scalars.ts'
 
 const validator = await openValidator()
 const bounds = { Plan: await readBounds('Plan'), ApiKey: await readBounds('ApiKey') }
@@ -70,6 +73,21 @@ t.test('every default of the CRD is filled in', async (t) => {
     keyPolicy: { maxKeys: 1, rotationOverlapSeconds: 3600 },
   } satisfies PlanSpec)
   t.same(spec(apiKey('ci', 'coder')), { planRef: { name: 'coder' }, state: 'Active', rotationRevision: 0 } satisfies ApiKeySpec)
+})
+
+t.test('what is accepted is the same once it was kept, so that a restart finds no change', async (t) => {
+  for (const row of rows.filter(({ fault }) => fault === null)) {
+    const verdict = verdictOn(row)
+    const { spec } = verdict.outcome === 'accepted' ? verdict.manifest : { spec: null }
+    t.ok(isDeepStrictEqual(JSON.parse(JSON.stringify(spec)), spec), row.why)
+  }
+})
+
+t.test('YAML is read as an API server reads it, so that a manifest means the same here', async (t) => {
+  for (const [written, value] of scalars) {
+    const parsed = parseDocuments(`{ value: ${written} }`)
+    t.same(parsed.outcome === 'parsed' && parsed.documents[0]?.value, { value }, written)
+  }
 })
 
 t.test('a refused document still says which resource it means, if that is legible', async (t) => {

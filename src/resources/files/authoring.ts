@@ -9,7 +9,8 @@ import { temporaryBeside } from './atomic.ts'
 import type { Declared } from './declared.ts'
 import { LARGEST_FILE_BYTES } from './documents.ts'
 import { editSpec, type Field } from './edit.ts'
-import { readRegular } from './regular.ts'
+import { readRegular } from '../regular.ts'
+import { YAML } from '../yaml.ts'
 
 type Authoring = Pick<Resources, 'issueKey' | 'rotateKey' | 'revokeKey'>
 
@@ -83,7 +84,7 @@ export function openAuthoring({ path, declared, validator, look }: Options): Aut
         if (declared.get({ kind: 'ApiKey', namespace, name })) return { outcome: 'exists' }
         const faults = faultsOf(document)
         if (faults.length > 0) return { outcome: 'refused', faults }
-        await create(path, `apikey.${namespace}.${name}`, stringify(document, { lineWidth: 0 }))
+        await create(path, `apikey.${namespace}.${name}`, stringify(document, { ...YAML, lineWidth: 0 }))
         return { outcome: 'created' }
       }),
     rotateKey: (key, revision) => inTurn(() => change(key, { name: 'rotationRevision', value: revision })),

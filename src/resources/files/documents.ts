@@ -1,6 +1,7 @@
 /** The documents of one manifest file, YAML 1.2 or JSON. What is written in it is not trusted to be small or sane. */
 import { isScalar, LineCounter, parseAllDocuments, parseDocument, visit, type Document as YamlDocument } from 'yaml'
 import { lineAt, type Place } from '../../settings-file.ts'
+import { YAML } from '../yaml.ts'
 
 export const LARGEST_FILE_BYTES = 1024 * 1024
 const MOST_ALIASES = 50
@@ -11,16 +12,13 @@ export type Parsed = { outcome: 'parsed'; documents: Document[] } | { outcome: '
 
 type Fault = { message: string; offset: number }
 
-// The library's own check for repeated keys and its own messages take quadratic time on hostile files: both are done here.
-const OPTIONS = { logLevel: 'silent', uniqueKeys: false, prettyErrors: false } as const
-
 /** Parses a file of any number of documents; empty ones are left out. One that cannot be parsed makes the whole file broken. */
 export function parseDocuments(text: string): Parsed {
   const lineCounter = new LineCounter()
   const lineOf = (offset: number) => lineCounter.linePos(offset).line
   try {
     const documents: Document[] = []
-    for (const document of parseAllDocuments(text, { ...OPTIONS, lineCounter })) {
+    for (const document of parseAllDocuments(text, { ...YAML, lineCounter })) {
       const fault = faultOf(document)
       if (fault) return { outcome: 'broken', reason: `line ${lineOf(fault.offset)}: ${fault.message}` }
       const value: unknown = document.toJS({ maxAliasCount: MOST_ALIASES })
@@ -39,7 +37,7 @@ export function parseDocuments(text: string): Parsed {
 export function lineIn({ line, source, sourceLine }: Document, place: Place): number {
   if (place.length === 0) return line
   const lineCounter = new LineCounter()
-  return sourceLine - 1 + lineAt(parseDocument(source, { ...OPTIONS, lineCounter }), lineCounter, place)
+  return sourceLine - 1 + lineAt(parseDocument(source, { ...YAML, lineCounter }), lineCounter, place)
 }
 
 function faultOf(document: YamlDocument | YamlDocument.Parsed): Fault | null {

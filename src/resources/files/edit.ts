@@ -1,13 +1,12 @@
 /** Changes one field of a document in the text of a manifest file, and nothing else: comments, order, quotes and spaces stay as their author has put them. Pure. */
 import { isDeepStrictEqual } from 'node:util'
 import { isMap, isNode, isScalar, parseAllDocuments, type Document, type YAMLMap } from 'yaml'
+import { YAML } from '../yaml.ts'
 
 /** `document` is what the text then declares there. */
 export type Edited = { outcome: 'edited'; text: string; document: unknown } | { outcome: 'unchanged'; document: unknown } | { outcome: 'impossible' }
 
 export type Field = { name: string; value: string | number }
-
-const OPTIONS = { logLevel: 'silent', uniqueKeys: false, prettyErrors: false } as const
 
 /**
  * Sets a field of `spec` in the document that `isIt` recognises. `impossible`: there is no such document, or its author has written it so that the change
@@ -35,7 +34,7 @@ function withField(value: Manifest, { name, value: wanted }: Field): Manifest {
 }
 
 function parse(text: string): Document[] {
-  return [...parseAllDocuments(text, OPTIONS)] as Document[]
+  return [...parseAllDocuments(text, YAML)] as Document[]
 }
 
 function valuesOf(text: string): unknown[] | null {

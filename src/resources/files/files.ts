@@ -29,7 +29,7 @@ export type FilesResources = Resources & {
 }
 
 /** Opens the adapter. Throws `Unavailable` if the declarations cannot be read. */
-export async function openFiles(config: ResourcesConfig, options: FilesOptions = {}): Promise<FilesResources> {
+export async function openFiles(config: Omit<ResourcesConfig, 'environment'>, options: FilesOptions = {}): Promise<FilesResources> {
   const { clock = Date.now, newUid = randomUUID, isAutomatic = true } = options
   const path = config.url.slice('files:'.length)
   const statuses = openStatuses(join(config.dataDir, 'status'))
@@ -70,9 +70,10 @@ export async function openFiles(config: ResourcesConfig, options: FilesOptions =
     ...written(declared, statuses, secrets, refusals),
     ...openAuthoring({ path, declared, validator, look: pulse.now }),
     // A folder tells nobody beforehand what goes, and is ours alone.
-    retain: async () => 'retained',
+    retain: async (owner) => (isThere(declared, owner) ? 'retained' : 'gone'),
     release: async () => {},
     going: () => null,
+    isObserved: () => true,
     lead: async (told) => told(true),
     resign: async () => {},
     figures: () => null,
@@ -96,16 +97,21 @@ function written(declared: Declared, statuses: Statuses, secrets: Secrets, refus
     status: (ref) => guarded(() => statuses.get(ref)),
     putSecret: (owner, name, secret) =>
       guarded(async () => {
-        const isThere = () => declared.isStaying(refOf(owner)) && declared.get(refOf(owner))?.metadata.uid === owner.metadata.uid
-        if (!isThere()) return 'gone'
+        const staying = { ...refOf(owner), uid: owner.metadata.uid }
+        if (!isThere(declared, staying)) return 'gone'
         const outcome = await secrets.put(ownerOf(owner), name, secret)
-        if (isThere()) return outcome
+        if (isThere(declared, staying)) return outcome
         await secrets.remove(owner.metadata.uid)
         return 'gone'
       }),
     secret: ({ uid, namespace }, name) => guarded(() => secrets.get(uid, namespace, name)),
     removeSecrets: ({ uid }) => guarded(() => secrets.remove(uid)),
   }
+}
+
+/** Whether it, and not another one of its name, is there and not about to go. */
+function isThere(declared: Declared, { uid, ...ref }: Ref & { uid: string }): boolean {
+  return declared.isStaying(ref) && declared.get(ref)?.metadata.uid === uid
 }
 
 /** Runs one verb; what the file system says never passes the door. */

@@ -3,7 +3,7 @@ import type { BigIntStats } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { LARGEST_FILE_BYTES, parseDocuments, type Parsed } from './documents.ts'
-import { readRegular } from './regular.ts'
+import { readRegular } from '../regular.ts'
 
 const MOST_FILES = 5_000
 const MANIFEST = /^[^.].*\.(ya?ml|json)$/i
