@@ -61,8 +61,8 @@ type ValueOf<N extends SettingName> = (typeof SETTINGS)[N] extends Setting<infer
 
 /** The values in force, by the names that operators know. What is a time (`…_SECONDS`, `…_DAYS`) is in milliseconds here. */
 export type Config = { [N in SettingName]: ValueOf<N> } & {
-  /** Environment variables that an upstream's `apiKeyEnv` may name. */
-  env: (name: string) => string | undefined
+  /** All variables: an upstream's `apiKeyEnv` may name any, those of S3 clients, of kubectl and of pods lead to servers, and a credential plugin inherits them. */
+  environment: Record<string, string | undefined>
   /** What is to be told to whoever started the program: variables that were probably meant to be settings. */
   warnings: string[]
 }
@@ -87,7 +87,7 @@ export function readConfig(env: Record<string, string | undefined>, role?: strin
     explained.push({ name: name as SettingName, value: entry.secret ? withoutPassword(text) : text, default: entry.default, source, meaning: entry.meaning })
   }
   const warnings = misspelt(Object.keys(env), Object.keys(SETTINGS).flatMap((name) => [name, `${name}_FILE`]))
-  const config = { ...values, env: (name: string) => env[name], warnings } as Config
+  const config = { ...values, environment: env, warnings } as Config
   if (to === 'run') refuseNonsense(config, (name) => explained.some((entry) => entry.name === name && entry.source !== 'default'))
   return { config, explained }
 }

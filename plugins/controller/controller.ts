@@ -75,7 +75,7 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   }
 
   async function start(): Promise<void> {
-    await resources.watch((ref) => reconciler.changed(ref, syncedAt === null ? 'background' : 'urgent'))
+    await resources.watch((ref) => reconciler.changed(ref, isLeading ? 'urgent' : 'background'))
     isFollowing = true
     if (!isStopping) await resources.lead(turn)
   }
@@ -117,7 +117,7 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   })
   // Ready once everything was looked at, so that the keys of a fresh start exist; but a long backlog keeps nobody waiting whose key works already.
   app.checks.push(() => {
-    if (isFollowing && !isLeading) return { name: 'controller', ok: true, detail: 'another process leads' }
+    if (isFollowing && !isLeading) return { name: 'controller', ok: true, detail: 'this process does not lead' }
     const isPatient = syncedAt === null || clock() - syncedAt < PATIENCE_MS
     const waiting = `${plans.depth()} plans and ${keys.depth()} keys wait`
     return { name: 'controller', ok: isSettled || !isPatient, detail: isSettled ? waiting : `the first pass is not complete: ${waiting}` }

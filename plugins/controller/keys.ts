@@ -58,7 +58,7 @@ export async function passKey(work: KeyWork, key: ApiKeyResource, siblings: Iter
 export async function passGoneKey(work: KeyWork, ref: Ref, uid: string): Promise<string[]> {
   let versions = await work.store.keyVersions(uid)
   let hasSecrets = true
-  for (let step = reconcileGoneKey(versions, hasSecrets); step; step = reconcileGoneKey(versions, hasSecrets)) {
+  for (let step = reconcileGoneKey(versions, hasSecrets, work.clock()); step; step = reconcileGoneKey(versions, hasSecrets, work.clock())) {
     work.assertLeading()
     if (step.step === 'removeSecrets') {
       await work.resources.removeSecrets({ ...ref, uid })
@@ -145,6 +145,7 @@ async function keep({ store, sealing, random }: KeyWork, apiKey: string, revisio
     cap: capOf(facts, product),
     issuedAt: now,
     expiresAt: spec.expirationTime === undefined ? null : Date.parse(spec.expirationTime),
+    endedAt: null,
     overlapUntil: null,
     secretName: spec.secretName ?? null,
     tell: [],

@@ -24,8 +24,8 @@ export type Reconciler = {
 }
 
 const BATCH = 500
-/** While many keys change, their plans count them that often. */
-const RECOUNT_MS = 250
+/** While many keys change, their plans count them that often: each time all keys of a plan are read and its status is written. */
+const RECOUNT_MS = 2_000
 
 export type ReconcilerOptions = {
   work: KeyWork & PlanWork
@@ -84,9 +84,15 @@ export function openReconciler({ work, plans, keys, after, keyReady }: Reconcile
     for (const key of new Set([...before, ...now])) if (before.has(key) !== now.has(key)) keys.add(`${namespace}/${key}`, 'urgent')
   }
 
-  function found({ tenant, name, keyId }: KeyVersion): void {
-    known.noteUid(subscriptionId(tenant, name), keyId)
-    keys.add(subscriptionId(tenant, name), 'background')
+  /** Whoever begins to lead finds what changed while nobody did among all that is as it was: a change does not wait for that. */
+  function priorityOf(kind: Ref['kind'], name: string): Priority {
+    return resources.isObserved(refOf(kind, name)) ? 'background' : 'urgent'
+  }
+
+  function found({ tenant, name: of, keyId, tell }: KeyVersion): void {
+    const name = subscriptionId(tenant, of)
+    known.noteUid(name, keyId)
+    keys.add(name, tell.length > 0 ? 'urgent' : priorityOf('ApiKey', name))
   }
 
   return {
@@ -150,13 +156,16 @@ export function openReconciler({ work, plans, keys, after, keyReady }: Reconcile
       await resources.setStatus(ref, said)
     },
     async all() {
-      for (const { metadata } of resources.list('Plan')) plans.add(subscriptionId(metadata.namespace, metadata.name), 'background')
+      for (const { metadata } of resources.list('Plan')) {
+        const name = subscriptionId(metadata.namespace, metadata.name)
+        plans.add(name, priorityOf('Plan', name))
+      }
       for (const key of resources.list('ApiKey')) {
         const name = subscriptionId(key.metadata.namespace, key.metadata.name)
         known.note(name, key)
-        keys.add(name, 'background')
+        keys.add(name, priorityOf('ApiKey', name))
       }
-      await pages(BATCH, (after) => store.subscriptionsWith('plan', after, BATCH), ({ id }) => plans.add(id, 'background'))
+      await pages(BATCH, (after) => store.subscriptionsWith('plan', after, BATCH), ({ id }) => plans.add(id, priorityOf('Plan', id)))
       await pages(BATCH, (after) => store.keysAlive(after, BATCH), found)
       for (const version of await store.keysToTell(BATCH)) found(version)
     },

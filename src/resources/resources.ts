@@ -143,13 +143,18 @@ export type Resources = {
   /** Writes the status if it differs from what is there. False when the resource is gone. */
   setStatus(ref: Ref, status: PlanStatus | ApiKeyStatus): Promise<boolean>
   status(ref: Ref): Promise<PlanStatus | ApiKeyStatus | null>
+  /** False for a resource that was declared, edited or deleted since its status was written. A source that would have to look for it says true. */
+  isObserved(ref: Ref): boolean
   /** Writes the key's Secret of that name if it differs from what is there. */
   putSecret(owner: ApiKeyResource, name: string, secret: KeySecret): Promise<SecretOutcome>
   /** The Secret of that name if `owner` owns it. `isSpoiled`: something beside what it holds is not as `putSecret` writes it. */
   secret(owner: Ref & { uid: string }, name: string): Promise<(KeySecret & { isSpoiled?: true }) | null>
   /** Removes every Secret owned by that ApiKey. */
   removeSecrets(owner: Ref & { uid: string }): Promise<void>
-  /** From now on the ApiKey, once deleted, stays until `release`; `get` and `list` no longer show it then. Do so before anything of it exists. `gone`: too late. */
+  /**
+   * From now on the ApiKey, once deleted, stays until `release`; `get` and `list` no longer show it then. Do so before anything of it exists. `gone`: too late. A folder
+   * keeps nothing that its author removes: there it is gone when that is told, and `going` knows of none.
+   */
   retain(owner: Ref & { uid: string }): Promise<'retained' | 'gone'>
   /** Nothing of a deleted ApiKey is left, it may go. */
   release(owner: Ref & { uid: string }): Promise<void>
@@ -166,7 +171,7 @@ export type Resources = {
    * so at once.
    */
   lead(changed: (isLeading: boolean) => void): Promise<void>
-  /** Lets another one lead, once nothing is under way here. */
+  /** Lets another one lead, once nothing is under way here. `changed` hears no more. */
   resign(): Promise<void>
   /** What happened between us and a server; null where there is none. */
   figures(): SourceFigures | null
@@ -192,6 +197,8 @@ export type ResourcesConfig = {
   url: string
   /** Folder that holds `secrets/` and `status/` on the `files:` side. */
   dataDir: string
+  /** The variables by which kubectl and pods find a cluster, on the `kubernetes:` side; a credential plugin inherits them. */
+  environment: Record<string, string | undefined>
   declarations: Declarations
   log: { info(o: object, m: string): void; warn(o: object, m: string): void; error(o: object, m: string): void }
 }

@@ -77,8 +77,8 @@ async function openAll({ config, log, registry, lost }: Surroundings, open: Open
   if (needs(config.ROLE, 'resources') && isDistributed(config) && RESOURCES_URL.startsWith('files:')) {
     keep(await open('turn of this controller', () => takeTurn(store, config.DATA_DIR, lost ?? (() => {}))))
   }
-  const resources = await when('resources', RESOURCES_URL, () => openResources({ url: RESOURCES_URL, dataDir: config.DATA_DIR, declarations: store, log }))
-  const upstreams = await when('upstreams', UPSTREAMS ?? '', () => openUpstreams({ file: UPSTREAMS, env: config.env, log }))
+  const resources = await when('resources', RESOURCES_URL, () => openResources({ url: RESOURCES_URL, dataDir: config.DATA_DIR, environment: config.environment, declarations: store, log }))
+  const upstreams = await when('upstreams', UPSTREAMS ?? '', () => openUpstreams({ file: UPSTREAMS, env: (name) => config.environment[name], log }))
   const counted = countRings(registry)
   const broker = await when('broker', BROKER_URL, () => openBroker(BROKER_URL, { log, counted }))
   const files = await when('files', FILES_URL, () => openFiles(FILES_URL, { storeUrl: STORE_URL, credentials: credentialsOf(config) }))
@@ -97,10 +97,8 @@ async function lockData({ config, log }: Surroundings, keep: (door: Closable) =>
 }
 
 /** By the names that every S3 client knows. */
-function credentialsOf({ env }: Config): { accessKeyId: string; secretAccessKey: string; sessionToken?: string } | undefined {
-  const accessKeyId = env('AWS_ACCESS_KEY_ID')
-  const secretAccessKey = env('AWS_SECRET_ACCESS_KEY')
-  const sessionToken = env('AWS_SESSION_TOKEN')
+function credentialsOf({ environment }: Config): { accessKeyId: string; secretAccessKey: string; sessionToken?: string } | undefined {
+  const { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey, AWS_SESSION_TOKEN: sessionToken } = environment
   return accessKeyId && secretAccessKey ? { accessKeyId, secretAccessKey, ...(sessionToken ? { sessionToken } : {}) } : undefined
 }
 

@@ -1,7 +1,10 @@
 /** What every source of declared resources promises. */
-import type { ApiKeyResource, ApiKeyStatus, KeySecret, Ref, Resources } from '../../src/resources/resources.ts'
+import type { ApiKeyStatus, Ref, Resources } from '../../src/resources/resources.ts'
 import { apiKey, codingPlan, mediaPlan } from '../resources/manifests.ts'
 import type { Promises } from './promises.ts'
+import { ci, keyOf, ownerOf, SECRET, studio, watching } from './resources/acme.ts'
+import { leadingPromises } from './resources/leading.ts'
+import { retainingPromises } from './resources/retaining.ts'
 
 type Document = Record<string, unknown>
 
@@ -13,6 +16,8 @@ export type Place = {
   /** Those of the namespace `acme` go to what that is really called. Declares these, in place of earlier ones of the same names. May reject if the source refuses at once. */
   declare(...documents: Document[]): Promise<void>
   withdraw(ref: Ref): Promise<void>
+  /** Whether somebody who looks past the source finds the resource. */
+  isThere(ref: Ref): Promise<boolean>
   /** Resolves when the source has seen everything that was done so far. */
   settle(): Promise<void>
   /** A Secret that somebody else made. */
@@ -21,29 +26,6 @@ export type Place = {
   secretEntries(namespace: string, name: string): Promise<Record<string, string> | null>
   /** Somebody changes our Secret by hand. */
   tamper(namespace: string, name: string): Promise<void>
-}
-
-const studio = (place: Place): Ref => ({ kind: 'Plan', namespace: place.namespace('acme'), name: 'studio' })
-const ci = (place: Place, name = 'ci'): Ref => ({ kind: 'ApiKey', namespace: place.namespace('acme'), name })
-const SECRET: KeySecret = { apiKey: 'svc_live_first', keyId: 'uid-0', mac: 'aa' }
-
-/** Opened and watching, with everything that was told so far. */
-async function watching(place: Place): Promise<{ resources: Resources; told: string[] }> {
-  const resources = await place.open()
-  const told: string[] = []
-  const acme = place.namespace('acme')
-  await resources.watch(({ kind, namespace, name }) => told.push(`${kind} ${namespace === acme ? 'acme' : namespace}/${name}`))
-  return { resources, told }
-}
-
-function keyOf(resources: Resources, ref: Ref): ApiKeyResource {
-  const resource = resources.get(ref)
-  if (resource?.kind !== 'ApiKey') throw new Error(`${ref.name} is no ApiKey`)
-  return resource
-}
-
-function ownerOf({ kind, metadata: { namespace, name, uid } }: ApiKeyResource): Ref & { uid: string } {
-  return { kind, namespace, name, uid }
 }
 
 function ready(message: string): ApiKeyStatus {
@@ -140,11 +122,24 @@ const writing: Promises<Place> = {
     t.same(await resources.status(ci(place)), ready('one'))
     t.equal(await resources.setStatus(ci(place), ready('two')), true)
     t.same(await resources.status(ci(place)), ready('two'))
+    t.equal(resources.isObserved(ci(place)), true)
     t.equal(resources.get(ci(place))?.metadata.generation, 1, 'a status is no change')
     await place.withdraw(ci(place))
     await place.settle()
     t.equal(await resources.setStatus(ci(place), ready('late')), false)
     t.equal(await resources.status(ci(place)), null)
+  },
+
+  'what was declared, edited or deleted since its status was written is not observed': async (t, place) => {
+    await place.declare(apiKey('ci', 'studio'), apiKey('web', 'studio'))
+    const { resources } = await watching(place)
+    t.equal(resources.isObserved(ci(place)), false)
+    for (const name of ['ci', 'web']) await resources.setStatus(ci(place, name), ready('one'))
+    t.equal(resources.isObserved(ci(place)), true)
+    await place.declare(apiKey('ci', 'studio', { limit: { amountPerPeriod: '1' } }))
+    await place.withdraw(ci(place, 'web'))
+    await place.settle()
+    t.same(['ci', 'web', 'never'].map((name) => resources.isObserved(ci(place, name))), [false, false, false])
   },
 
   'a Secret is written once, read back, and removed with all that the key owns': async (t, place) => {
@@ -279,5 +274,5 @@ const authoring: Promises<Place> = {
   },
 }
 
-export const resourcesPromises: Promises<Place> = { ...declaring, ...writing, ...authoring }
+export const resourcesPromises: Promises<Place> = { ...declaring, ...writing, ...authoring, ...retainingPromises, ...leadingPromises }
 

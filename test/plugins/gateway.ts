@@ -103,7 +103,7 @@ export async function openGateway(t: Test, routes: Routes, outside: Routes = () 
       const id = keyVersionId(keyId, 0)
       const version: KeyVersion = {
         id, keyId, revision: 0, tenant: 'acme', name: keyId, subscription, product: subscription.includes('coder') ? 'Coding' : 'Media', hash: hashKey(raw),
-        sealed: seal(raw, id, SEALING, new Uint8Array(12)), prefix: shownPrefix(raw), state: 'active', cap: null, issuedAt: time.now, expiresAt: null,
+        sealed: seal(raw, id, SEALING, new Uint8Array(12)), prefix: shownPrefix(raw), state: 'active', cap: null, issuedAt: time.now, expiresAt: null, endedAt: null,
         overlapUntil: null, secretName: null, tell: [], ...more,
       }
       await store.mintKey(version)

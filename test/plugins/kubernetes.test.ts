@@ -2,6 +2,7 @@
 import t from 'tap'
 import { refusal } from '../../src/keys.ts'
 import { FINALIZER } from '../../src/resources/kubernetes/finalizer.ts'
+import type { Store } from '../../src/store/store.ts'
 import { inactiveReason } from '../../src/subscription/subscription.ts'
 import { eventually } from '../flows/eventually.ts'
 import { apiKey, codingPlan } from '../resources/manifests.ts'
@@ -118,6 +119,39 @@ if (kubeconfig !== null) {
     t.equal(await operator.secretEntries(operator.namespace('acme'), 'ci-key'), null)
   })
 
+  t.test('a plan that grants more than PLAN_LIMITS allows serves no key and keeps no Secret; mended by an edit, it gives the same key back', async (t) => {
+    const operator = await openOperator(t, kubeconfig)
+    const [key, plan] = [operator.ref('ApiKey', 'ci'), operator.ref('Plan', 'coder')]
+    const secret = () => operator.secretEntries(operator.namespace('acme'), 'ci-key')
+    const refused = async () => inactiveReason(await operator.store.subscription(`${operator.namespace('acme')}/coder`), Date.now())
+    const notAllowed = async () => {
+      await operator.becomes(plan, { Ready: 'False PlanNotAllowed' })
+      await operator.becomes(key, { Ready: 'False PlanNotAllowed', PlanActive: 'False PlanNotAllowed' })
+      t.match((await operator.object(plan)).status.conditions, [{ message: 'Not allowed in this namespace: coding.weeklyWindow.tokens may be at most 10000.' }])
+      t.same([await secret(), await refused()], [null, 'PlanNotAllowed'])
+    }
+    const beyond = codingPlan('coder', {}, { weeklyWindow: { tokens: 10_001 } })
+    await operator.declare(beyond, ci(), { ...beyond, metadata: { name: 'coder', namespace: operator.namespace('globex') } })
+    // The first entry that matches counts, whatever a later one says.
+    const limits = { limits: [{ namespaces: ['globex-*'] }, { namespaces: ['*'], coding: { maxWeeklyTokens: 10_000 } }] }
+    await operator.start({}, undefined, { limits })
+    await notAllowed()
+    await operator.becomes({ ...plan, namespace: operator.namespace('globex') }, { Ready: 'True PlanActive' })
+
+    await operator.declare(codingPlan('coder'))
+    await operator.becomes(plan, { Ready: 'True PlanActive' })
+    await operator.becomes(key, ALL_GOOD)
+    const [entries, version] = [await secret(), await operator.usableBySecret('ci-key')]
+    t.match(version, { keyId: (await operator.object(key)).metadata.uid, state: 'active' })
+    t.equal(await refused(), null)
+
+    await operator.declare(beyond)
+    await notAllowed()
+    await operator.declare(codingPlan('coder'))
+    await operator.becomes(key, ALL_GOOD)
+    t.same([await secret(), await operator.usableBySecret('ci-key'), await refused()], [entries, version, null], 'the same key works again')
+  })
+
   t.test('a plan has places for so many keys, and one that goes makes room', async (t) => {
     const operator = await openOperator(t, kubeconfig)
     await operator.declare(codingPlan('coder', { keyPolicy: { maxKeys: 1 } }), apiKey('a', 'coder'))
@@ -220,8 +254,25 @@ if (kubeconfig !== null) {
     await eventually('the plan to count both', async () => ((await operator.object(operator.ref('Plan', 'coder'))).status?.activeKeys === 2 ? true : null))
     await first.close()
     const second = await operator.start({ lease: { durationMs: 60_000, renewDeadlineMs: 40_000, retryMs: 30_000 } })
-    await eventually('the first pass', async () => ((await Promise.all(second.app.checks.map((check) => check()))).every(({ ok, detail }) => ok && !/not complete|another/.test(detail)) ? true : null))
+    await eventually('the first pass', async () => ((await Promise.all(second.app.checks.map((check) => check()))).every(({ ok, detail }) => ok && !/not complete|not lead/.test(detail)) ? true : null))
     t.same((second.resources.figures()?.requests ?? []).filter(({ method }) => method !== 'GET' && method !== 'PUT'), [], 'a Lease is taken by PUT')
     t.match(second.resources.figures()?.requests.find(({ method }) => method === 'PUT'), { count: 1 })
+  })
+
+  t.test('what changed while nobody led is done before all is looked at that is as it was', async (t) => {
+    const operator = await openOperator(t, kubeconfig)
+    const names = ['a', 'b', 'c', 'd', 'e']
+    await operator.declare(codingPlan('coder'), ...names.map((name) => apiKey(name, 'coder')))
+    const first = await operator.start()
+    for (const name of names) await operator.becomes(operator.ref('ApiKey', name), { Ready: 'True Issued' })
+    await first.close()
+    const [edited, deleted] = [await operator.object(operator.ref('ApiKey', 'd')), await operator.object(operator.ref('ApiKey', 'e'))]
+    await operator.declare(apiKey('d', 'coder', { limit: { weeklyTokens: 5 } }))
+    await operator.withdraw(operator.ref('ApiKey', 'e'))
+    const asked: string[] = []
+    const store: Store = { ...operator.store, keyVersions: (uid) => (asked.push(uid), operator.store.keyVersions(uid)) }
+    await operator.start({}, undefined, { store })
+    await eventually('all to be looked at', async () => (new Set(asked).size === names.length ? true : null))
+    t.same(asked.slice(0, 2).toSorted(), [edited.metadata.uid, deleted.metadata.uid].toSorted())
   })
 }

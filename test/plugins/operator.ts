@@ -7,13 +7,13 @@ import { Registry } from 'prom-client'
 import type { Test } from 'tap'
 import controller from '../../plugins/controller/controller.ts'
 import { hashKey, type KeyVersion } from '../../src/keys.ts'
+import type { PlanLimits } from '../../src/plan-limits.ts'
 import type { KubernetesOptions } from '../../src/resources/kubernetes/kubernetes.ts'
 import type { Ref, Resources } from '../../src/resources/resources.ts'
 import { openStore, type Store } from '../../src/store/store.ts'
 import { eventually } from '../flows/eventually.ts'
 import { conditions } from '../nouns/reconcile-world.ts'
 import { openCluster, type Cluster } from '../resources/cluster.ts'
-import { pathOf, type Answered } from '../servers/kube/api.ts'
 import { SEALING } from './tenant.ts'
 
 export type Controller = {
@@ -25,14 +25,12 @@ export type Controller = {
   close(): Promise<void>
 }
 
-/** What a controller has of its own: the machine's time and the operator's store by default. */
-export type World = { clock?: () => number; store?: Store }
+/** What a controller has of its own: by default the machine's time and the operator's store, and plans that nothing bounds. */
+export type World = { clock?: () => number; store?: Store; limits?: PlanLimits }
 
 export type Operator = Cluster & {
   store: Store
   start(options?: KubernetesOptions, kubeconfig?: string, world?: World): Promise<Controller>
-  /** An object as the server has it, or null. Rejects when it says neither. */
-  object(ref: Ref): Promise<Answered>
   /** Waits until the conditions of a resource are these. */
   becomes(ref: Ref, wanted: Record<string, string>): Promise<void>
   /** The version of a key that the key in a Secret gives access to. */
@@ -51,16 +49,10 @@ export async function openOperator(t: Test, kubeconfig: string): Promise<Operato
     await rm(root, { recursive: true })
   })
   const namespace = cluster.namespace('acme')
-  const object = async (ref: Ref) => {
-    const { status, body } = await cluster.api.request('GET', pathOf(ref))
-    if (status !== 200 && status !== 404) throw new Error(`${ref.name} was answered ${status}: ${body.message}`)
-    return status === 200 ? body : null
-  }
 
   return {
     ...cluster,
     store,
-    object,
     ref: (kind, name) => ({ kind, namespace, name }),
     async start(options, config, world = {}) {
       const resources = await cluster.open(options, config)
@@ -70,7 +62,7 @@ export async function openOperator(t: Test, kubeconfig: string): Promise<Operato
       app.decorate('store', world.store ?? store)
       app.decorate('resources', resources)
       app.decorate('sealingKeys', SEALING)
-      app.decorate('planLimits', null)
+      app.decorate('planLimits', world.limits ?? null)
       app.decorate('engines', { offer: () => null } as never)
       app.decorate('config', { BRAND: 'SVC' } as FastifyInstance['config'])
       app.decorate('metrics', { registry })
@@ -93,7 +85,7 @@ export async function openOperator(t: Test, kubeconfig: string): Promise<Operato
     async becomes(ref, wanted) {
       let last: unknown = null
       await eventually(`${ref.name} to become ${JSON.stringify(wanted)}`, async () => {
-        const found = await object(ref)
+        const found = await cluster.object(ref)
         last = found && conditions(found.status)
         return found && Object.entries(wanted).every(([type, text]) => (last as Record<string, string>)[type] === text) ? true : null
       }).catch((error: Error) => {

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { Test } from 'tap'
 import { openKubernetes, type KubernetesOptions } from '../../src/resources/kubernetes/kubernetes.ts'
-import type { ApiKeyResource, Kind, Resources } from '../../src/resources/resources.ts'
+import type { ApiKeyResource, Kind, Ref, Resources } from '../../src/resources/resources.ts'
 import type { Place } from '../contracts/resources.ts'
 import { eventually } from '../flows/eventually.ts'
 import { installCrds, makeNamespace, openApi, pathOf, type Answered, type Api } from '../servers/kube/api.ts'
@@ -16,6 +16,8 @@ export type Cluster = Omit<Place, 'open'> & {
   /** `kubernetes:` with the namespaces of this place. */
   url: string
   open(options?: KubernetesOptions, kubeconfig?: string): Promise<Resources>
+  /** An object as the server has it, or null. Rejects when it says neither. */
+  object(ref: Ref): Promise<Answered>
   secretPath(name: string): string
 }
 
@@ -37,6 +39,11 @@ export async function openCluster(t: Test, kubeconfig: string): Promise<Cluster>
     await discard(api, NAMES.map(namespace))
     await api.close()
   })
+  const object = async (ref: Ref) => {
+    const { status, body } = await api.request('GET', pathOf(ref))
+    if (status !== 200 && status !== 404) throw new Error(`${ref.name} was answered ${status}: ${body.message}`)
+    return status === 200 ? body : null
+  }
   const secretPath = (name: string, of = namespace('acme')) => `/api/v1/namespaces/${of}/secrets/${name}`
 
   return {
@@ -48,7 +55,7 @@ export async function openCluster(t: Test, kubeconfig: string): Promise<Cluster>
     secretPath,
     async open(options, config = kubeconfig) {
       const declarations = { declarations: async () => [], declare: async () => {}, undeclare: async () => {} }
-      const resources = await openKubernetes({ url: urlFor(config), dataDir: '', declarations, log: { info: say('info'), warn: say('warn'), error: say('error') } }, options)
+      const resources = await openKubernetes({ url: urlFor(config), dataDir: '', environment: {}, declarations, log: { info: say('info'), warn: say('warn'), error: say('error') } }, options)
       opened.push(resources)
       return resources
     },
@@ -64,6 +71,8 @@ export async function openCluster(t: Test, kubeconfig: string): Promise<Cluster>
       const { status, body } = await api.request('DELETE', pathOf(ref))
       if (status !== 200) throw new Error(body.message)
     },
+    object,
+    isThere: async (ref) => (await object(ref)) !== null,
     async settle() {
       await eventually('the source to have seen everything', async () => ((await hasSeen(api, opened.at(-1), NAMES.map(namespace))) ? true : null))
     },

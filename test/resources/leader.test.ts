@@ -1,8 +1,8 @@
 /** Leader election over a Lease of memory whose server fails, is slow and hangs for one of two. */
 import { setTimeout as pause } from 'node:timers/promises'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import type { Answer, Client } from '../../src/resources/kubernetes/client.ts'
-import { openLeader } from '../../src/resources/kubernetes/leader.ts'
+import { openLeader, type Leader } from '../../src/resources/kubernetes/leader.ts'
 import { eventually } from '../flows/eventually.ts'
 
 const TIMES = { durationMs: 1_000, renewDeadlineMs: 700, retryMs: 20 }
@@ -40,19 +40,42 @@ function openServer(): (fateOf: (method: string) => ReturnType<Trouble>) => Clie
   }
 }
 
+type Times = { durationMs: number; renewDeadlineMs: number; retryMs: number }
+
+function enter(t: Test, identity: string, client: Client, told: string[], times: Times): Leader {
+  const leader = openLeader({ client, namespace: 'gate', name: 'tollgate', identity, changed: (is) => told.push(`${identity} ${is ? 'leads' : 'stops'}`), log: { info() {}, warn() {} }, ...times })
+  t.teardown(leader.resign)
+  return leader
+}
+
 for (const [what, trouble] of Object.entries(TROUBLES)) {
   t.test(`a leader whose server ${what} stops before another may lead`, async (t) => {
     const clientOf = openServer()
     const told: string[] = []
-    const open = (identity: string, client: Client) =>
-      openLeader({ client, namespace: 'gate', name: 'tollgate', identity, changed: (is) => told.push(`${identity} ${is ? 'leads' : 'stops'}`), log: { info() {}, warn() {} }, ...TIMES })
     let since = Infinity
-    const first = open('first', clientOf((method) => (since === Infinity ? 'answers' : trouble(method, performance.now() - since))))
+    const first = enter(t, 'first', clientOf((method) => (since === Infinity ? 'answers' : trouble(method, performance.now() - since))), told, TIMES)
     await eventually('the first to lead', async () => (first.isLeading() ? true : null))
-    const second = open('second', clientOf(() => 'answers'))
+    const second = enter(t, 'second', clientOf(() => 'answers'), told, TIMES)
     since = performance.now()
     await eventually('the second to lead', async () => (second.isLeading() ? true : null))
     t.same(told, ['first leads', 'first stops', 'second leads'])
     await Promise.all([first.resign(), second.resign()])
   })
 }
+
+t.test('whoever resigns while it takes the lease gives it up all the same', async (t) => {
+  // Nobody gets it by waiting.
+  const lasting = { durationMs: 600_000, renewDeadlineMs: 400_000, retryMs: 20 }
+  for (const last of ['GET', 'POST']) {
+    const clientOf = openServer()
+    const asked = Promise.withResolvers<void>()
+    const told: string[] = []
+    const first = enter(t, 'first', clientOf((method) => (method === last && asked.resolve(), 'answers')), told, lasting)
+    await asked.promise
+    await first.resign()
+    t.same(told, [], last)
+    const second = enter(t, 'second', clientOf(() => 'answers'), told, lasting)
+    await eventually('the second to lead', async () => (second.isLeading() ? true : null))
+    await second.resign()
+  }
+})

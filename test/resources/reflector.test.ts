@@ -3,7 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { openCache } from '../../src/resources/kubernetes/cache.ts'
 import { openClient } from '../../src/resources/kubernetes/client.ts'
-import { openCredentials } from '../../src/resources/kubernetes/credentials.ts'
+import { openCredentials } from '../../src/resources/kubernetes/credentials/credentials.ts'
 import { openLeader } from '../../src/resources/kubernetes/leader.ts'
 import { COLLECTIONS } from '../../src/resources/kubernetes/objects.ts'
 import { openReflector, type ReflectorOptions } from '../../src/resources/kubernetes/reflector.ts'
@@ -20,7 +20,7 @@ const plan = (n: number, displayName = `${n}`) => codingPlan(`p${n}`, { displayN
 async function followed(t: Test, kubeconfig: string, options: Partial<ReflectorOptions> = {}) {
   const cluster = await openCluster(t, kubeconfig)
   const proxy = await openProxy(t, cluster.api)
-  const credentials = await openCredentials(proxy.kubeconfig)
+  const credentials = await openCredentials(proxy.kubeconfig, {})
   const client = openClient(credentials)
   const cache = openCache()
   const told: string[] = []
@@ -155,7 +155,7 @@ if (kubeconfig !== null) {
 
   t.test('whoever leads renews; who cannot stops leading before another begins', async (t) => {
     const { cluster, proxy, client } = await followed(t, kubeconfig)
-    const credentials = await openCredentials(kubeconfig)
+    const credentials = await openCredentials(kubeconfig, {})
     const other = openClient(credentials)
     const told: string[] = []
     const open = (of: typeof client, identity: string, durationMs = 2_000) =>

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
 import { API_VERSION, type ApiKeyStatus, type Condition, type Kind, type PlanStatus } from '../resources.ts'
-import type { Client } from './client.ts'
+import { failure, isNamespaceGoing, type Client } from './client.ts'
 import type { KubeObject } from './objects.ts'
 
 export type Events = {
@@ -16,8 +16,10 @@ const BURST = 100
 const PER_SECOND = 5
 const MOST_IN_FLIGHT = 4
 
-export function openEvents(client: Client, now: () => number = Date.now): Events {
+export function openEvents(client: Client, log: { warn(o: object, m: string): void }, now: () => number = Date.now): Events {
   const instance = hostname()
+  /** Namespaces in which we lack the right to write them: said once for each, since nothing else would tell why there are none. */
+  const refused = new Set<string>()
   let tokens = BURST
   let refilledAt = now()
   let inFlight = 0
@@ -31,10 +33,15 @@ export function openEvents(client: Client, now: () => number = Date.now): Events
     return true
   }
 
-  async function send(path: string, event: object): Promise<void> {
+  async function send(namespace: string, event: object): Promise<void> {
+    const path = `/apis/events.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/events`
     inFlight++
     try {
-      await client.request('POST', path, { body: event })
+      const answer = await client.request<object>('POST', path, { body: event })
+      if (answer.status === 201) refused.delete(namespace)
+      if (answer.status !== 403 || isNamespaceGoing(answer) || refused.has(namespace)) return
+      refused.add(namespace)
+      log.warn({ err: failure('POST', path, answer) }, 'Events cannot be written')
     } catch {
       // The status says the same.
     } finally {
@@ -61,8 +68,7 @@ export function openEvents(client: Client, now: () => number = Date.now): Events
         type: is.status === 'True' ? 'Normal' : 'Warning',
         regarding: { apiVersion: API_VERSION, kind, namespace, name, uid, resourceVersion },
       }
-      const path = `/apis/events.k8s.io/v1/namespaces/${namespace}/events`
-      void send(path, event)
+      void send(namespace, event)
     },
   }
 }

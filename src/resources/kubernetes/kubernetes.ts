@@ -10,7 +10,7 @@ import { readAddress } from './address.ts'
 import { openAuthoring } from './authoring.ts'
 import { openCache, type Cache, type Change } from './cache.ts'
 import { openClient, type Client } from './client.ts'
-import { openCredentials } from './credentials.ts'
+import { openCredentials } from './credentials/credentials.ts'
 import { openEvents } from './events.ts'
 import { addFinalizer, removeFinalizer } from './finalizer.ts'
 import { openLeader, type Leader } from './leader.ts'
@@ -29,12 +29,12 @@ type Caches = Record<Kind | 'Secret', Cache>
 export async function openKubernetes(config: ResourcesConfig, options: KubernetesOptions = {}): Promise<Resources> {
   const { lease: leaseTimes, ...reflectorOptions } = options
   const address = readAddress(config.url)
-  const credentials = await openCredentials(address.kubeconfig)
+  const credentials = await openCredentials(address.kubeconfig, config.environment)
   const client = openClient(credentials)
   const caches: Caches = { Plan: openCache(), ApiKey: openCache(), Secret: openCache() }
   const staying = (ref: Ref) => present(caches[ref.kind].get(ref.namespace, ref.name))
   const secrets = openSecrets(client, caches.Secret, (owner) => staying(owner)?.metadata.uid === owner.uid)
-  const events = openEvents(client)
+  const events = openEvents(client, config.log)
   const follow = (kind: Kind | 'Secret', scope: string | null, changed: (change: Change) => void): Reflector =>
     openReflector({
       ...reflectorOptions,
@@ -64,7 +64,8 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
     health() {
       const troubles = reflectors.map((reflector) => reflector.trouble()).filter((trouble) => trouble !== null)
       if (reflectors.length === 0) return { ok: false, detail: 'the API server was not asked yet' }
-      return { ok: troubles.length === 0, detail: troubles[0] ?? 'the API server is followed' }
+      // Without the lease everything is followed all the same.
+      return { ok: troubles.length === 0, detail: troubles[0] ?? leader?.trouble() ?? 'the API server is followed' }
     },
     get: (ref) => resourceOf(ref.kind, staying(ref)),
     list: ((kind: Kind, namespace?: string) =>
@@ -86,6 +87,10 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
       const status = caches[kind].get(namespace, name)?.status as { conditions?: unknown } | undefined
       // One that somebody else wrote in part is none.
       return Array.isArray(status?.conditions) ? (status as never) : null
+    },
+    isObserved(ref) {
+      const object = staying(ref)
+      return object !== null && (object.status as { observedGeneration?: number } | undefined)?.observedGeneration === object.metadata.generation
     },
     putSecret: (owner, name, secret) => secrets.put(ownerOf(owner), name, secret),
     secret: async (owner, name) => secrets.get(owner, name),

@@ -24,6 +24,8 @@ export type LeaderOptions = {
 
 export type Leader = {
   isLeading(): boolean
+  /** What kept the last try from telling whose lease it is, or null. */
+  trouble(): string | null
   /** Gives the lease up, so that another takes over at once, and tries no more. */
   resign(): Promise<void>
 }
@@ -42,6 +44,9 @@ export function openLeader(options: LeaderOptions): Leader {
   /** The lease as it was last seen to change, and when that was. */
   let observed: { version: string; at: number } | null = null
   let isLeading = false
+  let trouble: string | null = null
+  /** A write of ours may have made the lease ours, also one whose answer nobody waits for any more. */
+  let mayHold = false
   let renewedAt = 0
   const running = run()
 
@@ -60,16 +65,21 @@ export function openLeader(options: LeaderOptions): Leader {
   async function run(): Promise<void> {
     while (!stopping.signal.aborted) {
       const startedAt = performance.now()
-      const isOurs = await tryOnce().catch((error: unknown) => {
-        log.warn({ err: error instanceof Unavailable ? error.cause : error }, 'the lease could not be read or written')
-        return isLeading && leftMs() > 0
-      })
+      const tried = await tryOnce().catch(note)
       if (stopping.signal.aborted) return
-      if (isOurs === 'renewed') renewedAt = startedAt
-      become(isOurs !== false)
+      if (tried !== 'failed') trouble = null
+      if (tried === 'renewed') renewedAt = startedAt
+      become(tried === 'renewed' || (tried === 'failed' && isLeading && leftMs() > 0))
       const ms = isLeading ? Math.min(retryMs, leftMs()) : retryMs * (1 + random() / 5)
       await pause(ms, undefined, { signal: stopping.signal }).catch(() => {})
     }
+  }
+
+  function note(error: unknown): 'failed' {
+    const err = error instanceof Unavailable ? error.cause : error
+    trouble = `lease: ${err instanceof Error ? err.message : 'it could not be read or written'}`
+    log.warn({ err }, 'the lease could not be read or written')
+    return 'failed'
   }
 
   /** Resolves to `renewed` if the lease is ours now. */
@@ -97,10 +107,12 @@ export function openLeader(options: LeaderOptions): Leader {
       leaseTransitions: (lease?.spec.leaseTransitions ?? -1) + (isRenewal ? 0 : 1),
     }
     const body = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: lease?.metadata ?? { name, namespace }, spec }
-    const answer = await within(client.request<Lease>(method, method === 'POST' ? collection : path, { body }))
+    mayHold = true
+    const target = method === 'POST' ? collection : path
+    const answer = await within(client.request<Lease>(method, target, { body }))
     // Somebody else was faster; but one who changed our own lease need not have taken it.
     if (answer.status === 409 && !isRenewal) return false
-    if (answer.status !== 200 && answer.status !== 201) throw unexpected(method, path, answer)
+    if (answer.status !== 200 && answer.status !== 201) throw unexpected(method, target, answer)
     observed = { version: answer.body.metadata.resourceVersion ?? '', at: performance.now() }
     return 'renewed'
   }
@@ -122,20 +134,24 @@ export function openLeader(options: LeaderOptions): Leader {
 
   async function release(): Promise<void> {
     const answer = await within(client.request<Lease>('GET', path))
-    if (answer.status !== 200 || answer.body.spec.holderIdentity !== identity) return
+    if (answer.status === 404) return
+    if (answer.status !== 200) throw unexpected('GET', path, answer)
+    if (answer.body.spec.holderIdentity !== identity) return
     const { metadata, spec } = answer.body
     const body = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata, spec: { ...spec, holderIdentity: '', leaseDurationSeconds: 1, renewTime: microTime(Date.now()) } }
-    await within(client.request('PUT', path, { body }))
+    const released = await within(client.request<Lease>('PUT', path, { body }))
+    if (released.status !== 200) throw unexpected('PUT', path, released)
   }
 
   return {
     isLeading: () => isLeading,
+    trouble: () => trouble,
     async resign() {
       if (stopping.signal.aborted) return
       stopping.abort()
       await running
-      if (!isLeading) return
       isLeading = false
+      if (!mayHold) return
       await release().catch((error: unknown) => log.warn({ err: error }, 'the lease was not given up; it ends by itself'))
     },
   }

@@ -5,7 +5,7 @@ import { Agent } from 'undici'
 import { parse } from 'yaml'
 
 export type Api = {
-  /** Rejects when there is no answer. */
+  /** A body that is a text is sent as it is. Rejects when there is no answer. */
   request(method: string, path: string, body?: unknown, contentType?: string): Promise<{ status: number; body: Answered }>
   /** Server-side apply. */
   apply(path: string, body: unknown): Promise<{ status: number; body: Answered }>
@@ -32,7 +32,7 @@ export async function openApi(kubeconfig: string, asToken?: string): Promise<Api
       path,
       method: method as 'GET',
       headers: { authorization: `Bearer ${token}`, accept: 'application/json', ...(body !== undefined && { 'content-type': contentType }) },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
+      ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
     })
     const text = await answer.body.text()
     return { status: answer.statusCode, body: text.startsWith('{') ? JSON.parse(text) : text }

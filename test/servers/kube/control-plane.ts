@@ -24,6 +24,7 @@ const NAMES = ['DNS:localhost', 'DNS:kubernetes', 'DNS:kubernetes.default', 'DNS
 async function prepare(folder: string, port: number): Promise<void> {
   const [authority] = await Promise.all([openAuthority(folder), mkdir(join(folder, 'etcd'), { mode: 0o700 })])
   await authority.certificate('api', '/CN=kube-apiserver', `subjectAltName=${NAMES.join(',')}`, 'extendedKeyUsage=serverAuth')
+  await authority.certificate('admin', '/O=system:masters/CN=admin-by-certificate', 'extendedKeyUsage=clientAuth')
   const server = `https://127.0.0.1:${port}`
   await authority.user('kubeconfig', server, 'admin', 'system:masters')
   await authority.user('manager.kubeconfig', server, 'system:kube-controller-manager')
