@@ -9,7 +9,7 @@ import { parsePlanLimits } from '../../src/plan-limits.ts'
 import { readAddress } from '../../src/resources/kubernetes/address.ts'
 import { missing } from '../servers/client.ts'
 import type { Answered } from '../servers/kube/api.ts'
-import { CASES, CHART, found, helm, nameOf, objects, pods, rendered } from './chart.ts'
+import { CASES, CHART, found, helm, nameOf, objects, parsed, pods, rendered, valuesOf } from './chart.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
@@ -116,7 +116,13 @@ if (!missing(t, ['helm'])) {
       for (const one of all) {
         const selector = one.kind === 'Service' ? one.spec.selector : (one.spec?.podSelector ?? one.spec?.selector)?.matchLabels
         if (!selector || one.kind === 'ServiceMonitor') continue
-        t.ok(labels.some((have) => Object.entries(selector).every(([label, value]) => have[label] === value)), nameOf(one))
+        const more: Answered[] = one.spec.podSelector?.matchExpressions ?? []
+        const chosen = labels.filter((have) => Object.entries(selector).every(([label, value]) => have[label] === value) && more.every(({ key, values }) => values.includes(have[key])))
+        t.ok(chosen.length > 0, nameOf(one))
+        if (one.kind !== 'NetworkPolicy') continue
+        // As Polaris wants it, so that it sees whose policy it is.
+        t.equal(Object.keys(selector).length, 1, nameOf(one))
+        t.ok(one.spec.ingress.length > 0 && one.spec.egress.length > 0, nameOf(one))
       }
     })
   }
@@ -162,6 +168,12 @@ if (!missing(t, ['helm'])) {
     t.same([replicas('gateway'), replicas('worker-pictures'), replicas('worker-film')], [undefined, 2, 3])
     const { query } = found(all, 'ScaledObject/tollgate-worker-pictures').spec.triggers[0].metadata
     t.equal(query, 'sum(max by (kind) (tollgate_tasks{state="queued",namespace="gate",kind=~"image"})) or vector(0)')
+  })
+
+  t.test('a release may have a number for its name', async (t) => {
+    const all = parsed(await helm(['template', '123', CHART, ...valuesOf('everything')]))
+    const labels = all.flatMap(({ metadata, spec }) => [metadata.labels, spec?.selector?.matchLabels ?? spec?.selector, spec?.template?.metadata.labels]).map((some) => some?.['app.kubernetes.io/instance'])
+    t.same([...new Set(labels.filter((label) => label !== undefined))], ['123'])
   })
 
   t.test('the CRDs outlive the release unless that is refused', async (t) => {

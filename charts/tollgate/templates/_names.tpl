@@ -16,7 +16,17 @@
 {{/* Of every pod of the release, and never changed: selectors are immutable. */}}
 {{- define "tollgate.selector" -}}
 app.kubernetes.io/name: {{ include "tollgate.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end -}}
+
+{{/* As `tollgate.selector` with a role, for NetworkPolicies: Polaris takes one of whose labels exactly one is among `matchLabels`. Takes `root` and `role`. */}}
+{{- define "tollgate.policySelector" -}}
+matchLabels:
+  app.kubernetes.io/component: {{ .role }}
+matchExpressions:
+{{- range $label, $value := include "tollgate.selector" .root | fromYaml }}
+  - { key: {{ $label }}, operator: In, values: [{{ $value | quote }}] }
+{{- end }}
 {{- end -}}
 
 {{- define "tollgate.labels" -}}
