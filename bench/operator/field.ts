@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { parseAllDocuments } from 'yaml'
 import { openCache, type Change } from '../../src/resources/kubernetes/cache.ts'
 import { openClient, type Client } from '../../src/resources/kubernetes/client.ts'
-import { openCredentials } from '../../src/resources/kubernetes/credentials.ts'
+import { openCredentials } from '../../src/resources/kubernetes/credentials/credentials.ts'
 import { COLLECTIONS, collectionPath, objectPath, type KubeObject } from '../../src/resources/kubernetes/objects.ts'
 import { openReflector } from '../../src/resources/kubernetes/reflector.ts'
 import { API_VERSION, type ApiKeyStatus, type Kind } from '../../src/resources/resources.ts'
@@ -47,7 +47,7 @@ const planOf = (key: number) => Math.floor(key / KEYS_OF_A_PLAN)
 export async function openField(kubeconfig: string, { keys: count, finalizerPolicy }: Pick<Choice, 'keys' | 'finalizerPolicy'>): Promise<Field> {
   const plans = Math.ceil(count / KEYS_OF_A_PLAN)
   await prepare(kubeconfig, plans, finalizerPolicy)
-  const credentials = await openCredentials(kubeconfig)
+  const credentials = await openCredentials(kubeconfig, {})
   const client = openClient(credentials, 'bench')
   const cache = openCache()
   const isReady = new Set<string>()

@@ -92,7 +92,9 @@ export async function failing(field: Field, programs: Programs, controller: Proc
       const sinceMs = performance.now()
       const ended = how === 'SIGTERM' ? leader.stop() : leader.kill()
       while (!(await figuresOf(next)).isLeading) await pause(10)
-      await field.edit(n, { limit: { weeklyTokens: 2_000_000 + performance.now() | 0 } })
+      // The last of those that were not suspended: whoever takes over would look at the first keys soon in any case.
+      const key = Math.max(field.plans - SUSPENDED, 1) * KEYS_OF_A_PLAN - 1 - n
+      await field.edit(key, { limit: { weeklyTokens: 2_000_000 + performance.now() | 0 } })
       taken.push(performance.now() - sinceMs)
       await ended
       leader = next
