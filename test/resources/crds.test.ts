@@ -96,7 +96,7 @@ if (kubeconfig !== null) {
     t.same(await spec(apiKey('ci', 'coder')), { planRef: { name: 'coder' }, state: 'Active', rotationRevision: 0 })
   })
 
-  t.test('kubectl finds the resources by their short names, their category and their fields, and explains each field', async (t) => {
+  t.test('kubectl finds the resources by their short names, their category and their fields, and tells of what is to come', async (t) => {
     const run = (...args: string[]) => command(kubectl(), ['--kubeconfig', kubeconfig, '-n', namespace, ...args])
     for (const document of [codingPlan('coder'), codingPlan('paused', { state: 'Suspended' }), apiKey('ci', 'coder'), apiKey('other', 'paused')]) {
       await api.request('POST', pathOf({ kind: document['kind'] as 'Plan', namespace }), here(document))
@@ -107,17 +107,34 @@ if (kubeconfig !== null) {
     t.same((await run('get', 'tollgate', '-o', 'name')).trim().split('\n').sort(), all)
     t.equal((await run('get', 'tgkey', '--field-selector', 'spec.planRef.name=coder', '-o', 'name')).trim(), 'apikey.tollgate.dev/ci')
     t.equal((await run('get', 'tgplan', '--field-selector', 'spec.state=Suspended', '-o', 'name')).trim(), 'plan.tollgate.dev/paused')
+    await api.request('POST', pathOf({ kind: 'ApiKey', namespace }), here(apiKey('brief', 'coder', { expirationTime: '2099-01-01T00:00:00Z' })))
+    const ofPlan = `${pathOf({ kind: 'Plan', namespace, name: 'coder' })}/status`
+    t.equal((await api.request('PATCH', ofPlan, { status: { periodEndTime: '2098-01-01T00:00:00Z' } }, 'application/merge-patch+json')).status, 200)
+    t.match(await run('get', 'tgkey', 'brief', '-o', 'wide'), / 2099-01-01T00:00:00Z +\d+s\s*$/)
+    t.match(await run('get', 'tgplan', 'coder', '-o', 'wide'), / 2098-01-01T00:00:00Z +\d+s\s*$/)
     t.match(await run('explain', 'plan.spec.media.allowance'), /Amount granted per period/)
+    for (const kind of ['plan', 'apikey'] as const) {
+      const explained = await run('explain', kind, '--recursive')
+      const { spec, status } = (await crdOf(kind)).spec.versions[0].schema.openAPIV3Schema.properties
+      t.same(namesOf([spec, status]).filter((name) => !new RegExp(`^ +${name}\\t<`, 'm').test(explained)), [], kind)
+    }
   })
 }
 
 t.test('every field of both CRDs has a description', async (t) => {
-  for (const file of ['plan.yaml', 'apikey.yaml']) {
-    const crd = parse(await readFile(new URL(`../../crds/${file}`, import.meta.url), 'utf8'))
-    const { spec, status } = crd.spec.versions[0].schema.openAPIV3Schema.properties
-    t.same([...undescribed('spec', spec), ...undescribed('status', status)], [], file)
+  for (const kind of ['plan', 'apikey'] as const) {
+    const { spec, status } = (await crdOf(kind)).spec.versions[0].schema.openAPIV3Schema.properties
+    t.same([...undescribed('spec', spec), ...undescribed('status', status)], [], kind)
   }
 })
+
+async function crdOf(kind: 'plan' | 'apikey'): Promise<Answered> {
+  return parse(await readFile(new URL(`../../crds/${kind}.yaml`, import.meta.url), 'utf8'))
+}
+
+function namesOf(schemas: Answered[]): string[] {
+  return schemas.flatMap(({ properties = {}, items }) => [...Object.keys(properties), ...namesOf([...Object.values<Answered>(properties), ...(items ? [items] : [])])])
+}
 
 function undescribed(place: string, schema: Answered): string[] {
   const below = Object.entries<Answered>(schema.properties ?? {}).flatMap(([name, property]) => undescribed(`${place}.${name}`, property))
