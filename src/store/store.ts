@@ -68,7 +68,7 @@ export type Store = Declarations & TaskStore & {
   keysAlive(after: string, limit: number): Promise<KeyVersion[]>
   /** All versions of the keys that belong to a subscription and are not deleted. */
   keysOf(subscription: string): Promise<KeyVersion[]>
-  /** Forgets the sealed keys of versions whose `endedAt` is before `before`; the versions stay. Answers how many had one. */
+  /** Forgets the sealed keys of versions whose `endedAt` is before `before`, once all who must know have learnt of it; the versions stay. Answers how many had one. */
   forgetSealed(before: number, limit: number): Promise<number>
 
   /**

@@ -8,11 +8,13 @@ import { parse } from 'yaml'
 import { CI, follow, openFolder, OTHER, settle, STUDIO, warned } from './folder.ts'
 import { apiKey, mediaPlan } from './manifests.ts'
 
+const WITHIN_ITSELF = 'apiVersion: tollgate.dev/v1alpha1\nkind: Plan\nmetadata: { name: studio, namespace: acme }\nspec: &a\n  product: *a\n'
+
 t.test('a file that is no YAML changes nothing, is named once, and may stay so for long', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', mediaPlan('studio'), apiKey('ci', 'studio'))
   const { resources, look } = await follow(folder)
-  for (const broken of ['kind: Plan\n  metadata: [', 'a: *missing', 'a: 1\na: 2', 'a: &a [*a]', `a: &x [1]\nb: [${'*x,'.repeat(60)}]`, '['.repeat(5000), '\u0000', '!!js/function "x"']) {
+  for (const broken of ['kind: Plan\n  metadata: [', 'a: *missing', 'a: 1\na: 2', WITHIN_ITSELF, `a: &x [1]\nb: [${'*x,'.repeat(60)}]`, '['.repeat(5000), '\u0000', '!!js/function "x"']) {
     folder.log.length = 0
     await folder.write('a.yaml', broken)
     for (let i = 0; i < 3; i++) await look(5_000)

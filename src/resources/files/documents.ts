@@ -23,6 +23,7 @@ export function parseDocuments(text: string): Parsed {
       if (fault) return { outcome: 'broken', reason: `line ${lineOf(fault.offset)}: ${fault.message}` }
       const value: unknown = document.toJS({ maxAliasCount: MOST_ALIASES })
       if (value === null || value === undefined) continue
+      if (isWithinItself(value)) return { outcome: 'broken', reason: `line ${lineOf(document.contents?.range?.[0] ?? 0)}: an alias stands within what it stands for` }
       const [start, , end] = document.range ?? [0, 0, text.length]
       documents.push({ line: lineOf(document.contents?.range?.[0] ?? 0), value, source: text.slice(start, end), sourceLine: lineOf(start) })
     }
@@ -38,6 +39,17 @@ export function lineIn({ line, source, sourceLine }: Document, place: Place): nu
   if (place.length === 0) return line
   const lineCounter = new LineCounter()
   return sourceLine - 1 + lineAt(parseDocument(source, { ...YAML, lineCounter }), lineCounter, place)
+}
+
+/** No JSON could say it, and who walks through it would never end. `above` are what it is within, `whole` what was looked at. */
+function isWithinItself(value: unknown, above = new Set<unknown>(), whole = new Set<unknown>()): boolean {
+  if (typeof value !== 'object' || value === null || whole.has(value)) return false
+  if (above.has(value)) return true
+  above.add(value)
+  const isCyclic = Object.values(value).some((one) => isWithinItself(one, above, whole))
+  above.delete(value)
+  whole.add(value)
+  return isCyclic
 }
 
 function faultOf(document: YamlDocument | YamlDocument.Parsed): Fault | null {

@@ -21,16 +21,19 @@ export const keyIndexes = {
     // keysToTell
     { name: 'to_tell', key: { tell: 1 } },
     // forgetSealed
-    { name: 'ended', key: { endedAt: 1 }, partialFilterExpression: { sealed: { $gt: '' } } },
+    { name: 'ended', key: { endedAt: 1, state: 1 }, partialFilterExpression: { sealed: { $gt: '' } } },
   ],
 } satisfies Indexes
 
 /** Versions that ended before it was written down ended now. */
 export const keyEnds: Upgrade = async (db) => {
   const keys = db.collection('keys')
-  await keys.updateMany({ state: { $in: ['revoked', 'deleted'] }, endedAt: null }, { $set: { endedAt: Date.now() } })
+  await keys.updateMany(UNTOLD, { $set: { endedAt: Date.now() } })
   await keys.updateMany({ endedAt: { $exists: false } }, { $set: { endedAt: null } })
 }
+
+/** Whose end was not written down. */
+const UNTOLD = { endedAt: null, state: { $in: ['revoked', 'deleted'] satisfies KeyState[] } }
 
 type Verbs = 'mintKey' | 'setKey' | 'told' | 'keysToTell' | 'findKey' | 'keyVersions' | 'keysAlive' | 'keysOf' | 'forgetSealed'
 
@@ -62,7 +65,9 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
   }
 
   async function forgetSealed(before: number, limit: number): Promise<number> {
-    const ended = await keys.find({ endedAt: { $gt: 0, $lt: before }, sealed: { $gt: '' } }, { projection: { _id: 1 } }).sort({ endedAt: 1 }).limit(limit).toArray()
+    // By a controller of the release before, which goes on until that of the next one is ready.
+    await keys.updateMany({ ...UNTOLD, sealed: { $gt: '' } }, { $set: { endedAt: Date.now() } })
+    const ended = await keys.find({ endedAt: { $gt: 0, $lt: before }, sealed: { $gt: '' }, tell: { $size: 0 } }, { projection: { _id: 1 } }).sort({ endedAt: 1 }).limit(limit).toArray()
     if (ended.length > 0) await keys.updateMany({ _id: { $in: ended.map(({ _id }) => _id) } }, { $set: { sealed: null } })
     return ended.length
   }

@@ -22,10 +22,11 @@ export const keyTables = `
 
 /** Versions that ended before it was written down ended now. */
 export const keyEnds = `
-  -- When it ended, while its sealed key is there.
+  -- When it ended, while its sealed key is there and nobody must still learn of it.
   ALTER TABLE keys ADD COLUMN ended_at INTEGER;
   UPDATE keys SET ended_at = unixepoch() * 1000 WHERE json_extract(record, '$.state') IN ('revoked', 'deleted');
   UPDATE keys SET record = json_set(record, '$.endedAt', ended_at);
+  UPDATE keys SET ended_at = NULL WHERE to_tell = 1;
   CREATE INDEX keys_ended ON keys (ended_at) WHERE ended_at IS NOT NULL;
 `
 
@@ -98,7 +99,7 @@ function finality(state: KeyState): number {
 
 /** `alive`, `to_tell` and `ended_at`. */
 function flags({ state, tell, endedAt, sealed }: KeyVersion): [number, number, number | null] {
-  return [Number(state !== 'deleted'), Number(tell.length > 0), sealed === null ? null : endedAt]
+  return [Number(state !== 'deleted'), Number(tell.length > 0), sealed === null || tell.length > 0 ? null : endedAt]
 }
 
 function parse(row: Row): KeyVersion {

@@ -101,6 +101,7 @@ export const keyPromises: Promises<Place> = {
     await Promise.all(['k1', 'k2', 'k3', 'k4'].map((keyId) => store.mintKey(keyVersion(keyId, 0, { state: 'active' }))))
     t.equal(await store.forgetSealed(T0 + 1_000_000, 10), 0, 'none ended')
     await store.setKey('k1-0', { state: 'deleted', endedAt: T0 + 30 }, [])
+    await store.setKey('k4-0', { state: 'deleted', endedAt: T0 + 5 }, [ID])
     await store.setKey('k2-0', { state: 'revoked', endedAt: T0 + 10 }, [])
     const deleted = await store.setKey('k3-0', { state: 'deleted', endedAt: T0 + 20 }, [])
     t.equal(await other.forgetSealed(T0 + 10, 10), 0, 'who ended then is not before then')
@@ -111,6 +112,9 @@ export const keyPromises: Promises<Place> = {
     t.same(await store.findKey(keyVersion('k3', 0).hash), { ...deleted, sealed: null })
     t.match(await store.setKey('k2-0', { state: 'deleted' }, [ID]), { state: 'deleted', endedAt: T0 + 10, sealed: null, tell: [ID] })
     t.equal(await other.forgetSealed(T0 + 30, 10), 0, 'and once')
-    t.same(await sealed(), ['k1-0', 'k4-0'])
+    t.same(await sealed(), ['k1-0', 'k4-0'], 'while somebody must learn of its end it may be used')
+    await store.told('k4-0', [ID])
+    t.equal(await other.forgetSealed(T0 + 30, 10), 1)
+    t.same(await sealed(), ['k1-0'])
   },
 }
