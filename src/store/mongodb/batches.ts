@@ -2,9 +2,10 @@
  * Reads and writes of single documents, many in one command. Each write has an outcome of its own, which is known or `Unavailable`: never guessed.
  * A command names its documents in one order, whoever sends it. A server that does all of a command in one transaction would else let two of them wait for each other.
  */
+import { setTimeout as pause } from 'node:timers/promises'
 import { MongoBulkWriteError, type AnyBulkWriteOperation, type Collection, type Document, type Filter } from 'mongodb'
 import { Unavailable } from '../../errors.ts'
-import { DUPLICATE } from './failures.ts'
+import { DEADLOCK, DUPLICATE } from './failures.ts'
 import { together, type Told } from '../../together.ts'
 
 /** `write` is another after each write of the document: what tells ours from one of others. */
@@ -15,6 +16,9 @@ export type Swap<D extends Written> = { next: D & { write: string }; when: Docum
 
 const MOST_READ = 64
 const MOST_WRITTEN = 32
+/** Of a write that gave way; a deadlock is found after a second. Who comes back at once is in the way of the one who was let through. */
+const MOST_TRIES = 4
+const GIVE_WAY_MS = 100
 /** Swaps may be followed by a look at what became of them, which is given as long again. */
 const SWAP_MS = 30_000
 
@@ -94,9 +98,23 @@ async function swappedOf<D extends Written>(collection: Collection<D>, swaps: Sw
 }
 
 type Failed = { code?: number | string | undefined; errmsg?: string | undefined }
+type Outcome = { matched: number; failed: Map<number, Failed> }
 
-/** Sends all in one command, none of which keeps another from happening. `failed`, by place: those that the server says did not happen, and why. Throws when no more is known. */
-async function writeAll<D extends Document>(collection: Collection<D>, operations: AnyBulkWriteOperation<D>[]): Promise<{ matched: number; failed: Map<number, Failed> }> {
+/**
+ * Sends all in one command, none of which keeps another from happening, and again what gave way to others: one of those who are in a deadlock always gets on.
+ * `failed`, by place: those that the server says did not happen, and why. Throws when no more is known.
+ */
+async function writeAll<D extends Document>(collection: Collection<D>, operations: AnyBulkWriteOperation<D>[], tries = MOST_TRIES): Promise<Outcome> {
+  const { matched, failed } = await writeOnce(collection, operations)
+  const places = [...failed].flatMap(([place, { code }]) => (code === DEADLOCK ? [place] : []))
+  if (places.length === 0 || tries === 1) return { matched, failed }
+  await pause(GIVE_WAY_MS)
+  const again = await writeAll(collection, places.map((place) => operations[place]!), tries - 1)
+  const others = [...failed].filter(([place]) => !places.includes(place))
+  return { matched: matched + again.matched, failed: new Map([...others, ...[...again.failed].map(([n, failure]) => [places[n]!, failure] as const)]) }
+}
+
+async function writeOnce<D extends Document>(collection: Collection<D>, operations: AnyBulkWriteOperation<D>[]): Promise<Outcome> {
   try {
     const { matchedCount } = await collection.bulkWrite(operations, { ordered: false })
     return { matched: matchedCount, failed: new Map() }

@@ -11,6 +11,8 @@ const AUTHENTICATION_FAILED = 18
 const INDEX_OPTIONS_CONFLICT = 85
 const INDEX_KEY_SPECS_CONFLICT = 86
 export const DUPLICATE = 11000
+/** FerretDB's number for PostgreSQL's 40P01: two wrote what only one of them may have, each waited for the other, and this one was chosen to give way. */
+export const DEADLOCK = 16_908_292
 /** Of MongoDB Atlas. */
 const ATLAS_ERROR = 8000
 
