@@ -67,6 +67,76 @@ t.test('a list tells what changed and what went in its namespace, keeps what is 
   t.same([...cache.all()].map(({ metadata }) => `${metadata.namespace}/${metadata.name}`).sort(), ['acme/a', 'acme/b', 'acme/d', 'acme/new', 'globex/a'])
 })
 
+/** Objects as `name@version`, and as `name@version/content` where the same version may say something else. */
+function objects(listed: string): KubeObject[] {
+  return listed.split(' ').filter(Boolean).map((text) => {
+    const [, name = '', version = '', content] = /^(\w+)@(\d+)(?:\/(\w+))?$/.exec(text) ?? []
+    return { ...object(name, version), ...(content !== undefined && { spec: content }) }
+  })
+}
+
+function shown({ metadata, spec }: KubeObject): string {
+  return `${metadata.name}@${metadata.resourceVersion}${spec === undefined ? '' : `/${spec}`}`
+}
+
+/** What is cached by a list or a watch that has come to `position`, and what we wrote ourselves; then what a list shows at its version `at`. */
+const LISTS = [
+  { what: 'nothing happened', cached: 'a@5 b@6', position: '10', listed: 'a@5 b@6', at: '20', kept: 'a@5 b@6', changes: '', missed: 0 },
+  { what: 'changes after the position of the watch', cached: 'a@5 b@6', position: '10', listed: 'a@15 c@16', at: '20', kept: 'a@15 c@16', changes: 'a@5>a@15 >c@16 b@6>', missed: 0 },
+  { what: 'changes that the watch has passed', cached: 'a@5 b@6', position: '20', listed: 'a@15 c@16', at: '20', kept: 'a@15 c@16', changes: 'a@5>a@15 >c@16 b@6>', missed: 3 },
+  { what: 'a write of ours that came after the list', cached: 'a@5', position: '10', learned: 'a@25 new@26', listed: 'a@5', at: '20', kept: 'a@25 new@26', changes: '', missed: 0 },
+  { what: 'a write of ours that the list shows', cached: 'a@5', position: '10', learned: 'a@15', listed: 'a@15', at: '20', kept: 'a@15', changes: '', missed: 0 },
+  { what: 'a write of ours that was overwritten before the list', cached: 'a@5', position: '10', learned: 'a@15 b@16', listed: 'a@18', at: '20', kept: 'a@18', changes: 'a@15>a@18 b@16>', missed: 0 },
+  { what: 'history went back', cached: 'a@5 b@80 lost@90', position: '100', listed: 'a@5 b@6', at: '20', kept: 'a@5 b@6', changes: 'b@80>b@6 lost@90>', missed: 2 },
+  { what: 'history went back, and what we wrote with it', cached: 'a@5', position: '100', learned: 'a@120 new@121', listed: 'a@5', at: '20', kept: 'a@5', changes: 'a@120>a@5 new@121>', missed: 2 },
+  { what: 'history went back, and the same version says something else now', cached: 'a@15/old b@16/old', position: '100', listed: 'a@15/new b@16/old', at: '20', kept: 'a@15/new b@16/old', changes: 'a@15/old>a@15/new', missed: 1 },
+  { what: 'history went back to nothing', cached: 'a@5', position: '100', listed: '', at: '9', kept: '', changes: 'a@5>', missed: 1 },
+  { what: 'history went back and came further than it was', cached: 'a@50 b@80 lost@90', position: '100', listed: 'a@110 b@6', at: '120', kept: 'a@110 b@6', changes: 'a@50>a@110 b@80>b@6 lost@90>', missed: 1 },
+]
+
+for (const { what, cached, position, learned = '', listed, at, kept, changes, missed } of LISTS) {
+  t.test(`a list is the truth up to its version: ${what}`, async (t) => {
+    const cache = openCache()
+    cache.replace('acme', objects(cached), position)
+    for (const one of objects(learned)) cache.learn(one)
+    const elsewhere = object('a', '99', 'uid-g', 'globex')
+    cache.replace('globex', [elsewhere], '100')
+    const told = cache.replace('acme', objects(listed), at)
+    t.equal(told.changes.map(({ before, after }) => `${before ? shown(before) : ''}>${after ? shown(after) : ''}`).join(' '), changes)
+    t.equal(told.missed, missed)
+    t.equal([...cache.all()].filter((one) => one !== elsewhere).map(shown).sort().join(' '), kept)
+    t.equal(cache.get('globex', 'a'), elsewhere, 'what is listed in another namespace stays')
+    t.same(cache.replace('acme', objects(kept), at), { changes: [], missed: 0 }, 'the same again is no news')
+  })
+}
+
+t.test('after history went back the watch goes on from the list, and answers to writes are learned and forgotten by the new versions', async (t) => {
+  const cache = openCache()
+  cache.replace(null, objects('a@80 b@81 c@82'), '100')
+  cache.replace(null, objects('a@5 b@6 c@7'), '20')
+  cache.learn(object('a', '21'))
+  t.match(cache.get('acme', 'a'), { metadata: { resourceVersion: '21' } })
+  t.ok(cache.put(null, object('b', '22')))
+  t.ok(cache.remove(null, object('c', '23')))
+  cache.learn(object('c', '22'))
+  t.equal(cache.get('acme', 'c'), null, 'the watch has seen it going')
+  cache.learn(object('new', '24'))
+  t.ok(cache.get('acme', 'new'), 'it is none that the watch of before has seen going')
+  cache.forget(object('new', '24'))
+  t.equal(cache.get('acme', 'new'), null)
+})
+
+t.test('until history is seen to have gone back, by a list, the answer to a write does not take back what is known; a removal counts at once', async (t) => {
+  const cache = openCache()
+  cache.replace(null, objects('a@80 b@81'), '100')
+  cache.learn(object('a', '21'))
+  t.match(cache.get('acme', 'a'), { metadata: { resourceVersion: '80' } }, 'it may as well be an answer that came late')
+  cache.forget(object('b', '6'))
+  t.equal(cache.get('acme', 'b'), null)
+  cache.replace(null, objects('a@21'), '30')
+  t.match(cache.get('acme', 'a'), { metadata: { resourceVersion: '21' } })
+})
+
 t.test('lines are put together again however they were cut, and half a line is none', async (t) => {
   const bytes = new TextEncoder().encode('{"a":"ä€"}\n\n{"b":2}\n{"half')
   for (const size of [1, 2, 3, 7, 100]) {

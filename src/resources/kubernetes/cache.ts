@@ -1,7 +1,8 @@
 /**
  * The objects of one collection as last seen, by watch and by the answers to our own writes. Both may be late: an object never becomes older than it was, and one
- * that the watch has seen going does not come back.
+ * that the watch has seen going does not come back. Only a list takes something back: an etcd that was restored from a backup gives lower versions again.
  */
+import { isDeepStrictEqual } from 'node:util'
 import { isLater, type KubeObject } from './objects.ts'
 
 export type Change = { before: KubeObject | null; after: KubeObject | null }
@@ -14,7 +15,7 @@ export type Cache = {
   remove(scope: string | null, object: KubeObject): Change | null
   /** The watch over `scope` has seen everything up to that version. */
   passed(scope: string | null, version: string): void
-  /** Everything there is in `scope` at that version. `missed` are changes that the watch had passed without telling. */
+  /** Everything there is in `scope` at that version, from which the watch goes on, be it a lower one. `missed` are changes that the watch had passed without telling. */
   replace(scope: string | null, objects: KubeObject[], version: string): { changes: Change[]; missed: number }
   /** The answer to a write of ours. */
   learn(object: KubeObject): void
@@ -60,24 +61,32 @@ export function openCache(): Cache {
     },
     replace(scope, listed, version) {
       const position = positions.get(scope)
+      // Then nothing that is cached can be compared by its version: it belongs to a history that was taken back.
+      const isRewound = position !== undefined && isLater(position, version)
       const isMissed = (at: string) => position !== undefined && !isLater(at, position)
+      // It can only be by a write of ours that was answered after the list. Up to the list's version the list is right, also where it shows an older one: a history that was taken back has come as far again.
+      const isNewer = ({ metadata }: KubeObject) => !isRewound && isLater(metadata.resourceVersion, version)
+      const isSame = (before: KubeObject, object: KubeObject) =>
+        isRewound ? isDeepStrictEqual(before, object) : before.metadata.resourceVersion === object.metadata.resourceVersion
       const names = new Set(listed.map(keyOf))
       const changes: Change[] = []
       let missed = 0
       for (const object of listed) {
-        const change = put(object)
-        if (!change) continue
-        changes.push(change)
+        const key = keyOf(object)
+        const before = objects.get(key) ?? null
+        if (before && (isNewer(before) || isSame(before, object))) continue
+        objects.set(key, object)
+        changes.push({ before, after: object })
         if (isMissed(object.metadata.resourceVersion)) missed++
       }
       for (const [key, before] of objects) {
         const isInScope = scope === null || before.metadata.namespace === scope
-        if (!isInScope || names.has(key) || isLater(before.metadata.resourceVersion, version)) continue
+        if (!isInScope || names.has(key) || isNewer(before)) continue
         objects.delete(key)
         changes.push({ before, after: null })
         if (isMissed(version)) missed++
       }
-      passed(scope, version)
+      positions.set(scope, version)
       return { changes, missed }
     },
     learn(object) {
