@@ -1,7 +1,9 @@
 /** The small pieces below `kubernetes:`, each by itself. */
+import { PassThrough } from 'node:stream'
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { readAddress } from '../../src/resources/kubernetes/address.ts'
+import { Unavailable } from '../../src/errors.ts'
 import { openCache } from '../../src/resources/kubernetes/cache.ts'
 import type { Client } from '../../src/resources/kubernetes/client.ts'
 import { openGate } from '../../src/resources/kubernetes/gate.ts'
@@ -231,4 +233,83 @@ t.test('what was listed long ago may be forgotten: it is listed again at once, a
   t.ok(listedAt[4]! - listedAt[0]! < 1_400, 'four back-offs would take longer')
   t.equal(reflector.trouble(), null)
   held.resolve()
+})
+
+/** A reflector of a server that lists at the versions that are in `lists`, refuses to while there is none, and takes on every watch. */
+function refusing(t: Test) {
+  const lists: string[] = []
+  const watches: { version: string; body: PassThrough }[] = []
+  const told: string[] = []
+  let refused = 0
+  const client = {
+    async request() {
+      const resourceVersion = lists.shift()
+      if (resourceVersion !== undefined) return { status: 200, body: { metadata: { resourceVersion }, items: [] } }
+      refused++
+      throw new Unavailable('resources', new Error('no list today'))
+    },
+    async stream(_path: string, { resourceVersion: version = '' }: Record<string, string>) {
+      const body = new PassThrough()
+      watches.push({ version, body })
+      return body
+    },
+  }
+  const reflector = openReflector({
+    client: client as unknown as Client,
+    collection: COLLECTIONS.Plan,
+    scope: 'acme',
+    cache: openCache(),
+    changed: ({ before, after }) => told.push(shown((after ?? before)!)),
+    log: { warn: () => {} },
+    random: () => 0,
+    relistMs: 100_000,
+  })
+  t.teardown(async () => {
+    watches.at(-1)?.body.destroy()
+    await reflector.stop()
+  })
+  const watch = (count: number) => eventually(`watch ${count}`, async () => watches[count - 1] ?? null)
+  /** Tells one change, and ends. */
+  const tell = (body: PassThrough, change: string) => body.end(objects(change).map((one) => `${JSON.stringify({ type: 'MODIFIED', object: one })}\n`).join(''))
+  return { reflector, lists, told, watch, tell, refused: () => refused }
+}
+
+t.test('a server that refuses the list that is due, but tells changes, is watched on from where it was, and asked for the list again later', async (t) => {
+  const skip = skipping(t)
+  const { reflector, lists, told, watch, tell, refused } = refusing(t)
+  lists.push('10')
+  await reflector.start()
+  const first = await watch(1)
+  skip(100_000)
+  tell(first.body, 'a@15')
+  const second = await watch(2)
+  t.equal(refused(), 1)
+  t.equal(second.version, '15')
+  t.equal(reflector.figures().failures, 1)
+  tell(second.body, 'a@16')
+  const third = await watch(3)
+  t.same(told, ['a@15', 'a@16'])
+  await eventually('it to be content, since it is followed', async () => (reflector.trouble() === null ? true : null))
+  t.equal(refused(), 1, 'the list has time')
+  skip(25_000)
+  lists.push('20')
+  tell(third.body, 'a@17')
+  t.equal((await watch(4)).version, '20')
+  t.equal(reflector.figures().lists, 2)
+})
+
+t.test('a server that refuses the list that is due, and does not know any more from where it was watched, is in trouble until it lists', async (t) => {
+  const skip = skipping(t)
+  const { reflector, lists, watch, tell, refused } = refusing(t)
+  lists.push('10')
+  await reflector.start()
+  const first = await watch(1)
+  skip(100_000)
+  tell(first.body, 'a@15')
+  const second = await watch(2)
+  second.body.end(`${JSON.stringify({ type: 'ERROR', object: { code: 410 } })}\n`)
+  await eventually('it to ask for a list again', async () => (refused() > 1 && reflector.trouble()?.includes('no list today') ? true : null))
+  lists.push('20')
+  t.equal((await watch(3)).version, '20')
+  t.equal(reflector.trouble(), null)
 })

@@ -49,6 +49,8 @@ const LONGEST_RETRY_MS = 10_000
 /** A watch that ends sooner, without a word, is a sign of trouble and not repeated at once. */
 const SHORT_MS = 1_000
 const MOST_PAGES = 10_000
+/** A list that is due and fails is tried again so many times in the time until the next would be. */
+const RELIST_TRIES = 4
 
 export function openReflector(options: ReflectorOptions): Reflector {
   const { client, collection, scope, cache, changed, log, random = Math.random, relistMs = 600_000, watchSeconds = 300, pageSize = 500 } = options
@@ -60,6 +62,8 @@ export function openReflector(options: ReflectorOptions): Reflector {
   let lastEventAt: number | null = null
   let trouble: string | null = `${collection.plural} were not listed yet`
   let running: Promise<void> | null = null
+  let listedAtMs = 0
+  let relistAtMs = 0
 
   /** Lists everything, page by page. Returns the version from which a watch goes on. */
   async function list(): Promise<string> {
@@ -78,7 +82,9 @@ export function openReflector(options: ReflectorOptions): Reflector {
       if (missed > 0) log.warn({ path, missed }, 'the watch had missed changes, which a list has found')
       for (const change of changes) changed(change)
       trouble = null
-      lastEventAt ??= performance.now()
+      listedAtMs = performance.now()
+      relistAtMs = listedAtMs + jittered(relistMs)
+      lastEventAt ??= listedAtMs
       synced.resolve()
       return metadata.resourceVersion
     }
@@ -117,27 +123,39 @@ export function openReflector(options: ReflectorOptions): Reflector {
     return position
   }
 
-  function note(error: unknown): void {
+  /** The version itself, or that of a list if there is none or a list is due. */
+  async function versionToWatch(version: string | null): Promise<string> {
+    if (version === null) return list()
+    if (performance.now() < relistAtMs) return version
+    try {
+      return await list()
+    } catch (error) {
+      // A server under load may refuse lists, and yet tell changes. Whether it still knows that version, the watch will hear.
+      note(error, 'a collection could not be listed again; it is watched all the same')
+      relistAtMs = performance.now() + jittered(relistMs / RELIST_TRIES)
+      return version
+    }
+  }
+
+  function jittered(ms: number): number {
+    return ms * (1 + random() / 5)
+  }
+
+  function note(error: unknown, message = 'a collection cannot be followed at the moment'): void {
     if (stopping.signal.aborted) return
     figures.failures++
     const cause = error instanceof Unavailable ? error.cause : error
     trouble = cause instanceof Error ? `${collection.plural}: ${cause.message}` : collection.plural
-    log.warn({ err: cause, path }, 'a collection cannot be followed at the moment')
+    log.warn({ err: cause, path }, message)
   }
 
   async function run(): Promise<void> {
     let version: string | null = null
-    let listedAtMs = 0
-    let relistAtMs = 0
     let failures = 0
     while (!stopping.signal.aborted) {
       let watchedAtMs = Infinity
       try {
-        if (version === null || performance.now() >= relistAtMs) {
-          version = await list()
-          listedAtMs = performance.now()
-          relistAtMs = listedAtMs + relistMs * (1 + random() / 5)
-        }
+        version = await versionToWatch(version)
         watchedAtMs = performance.now()
         version = await watchFrom(version, relistAtMs)
         if (version === null) {
