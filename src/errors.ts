@@ -96,3 +96,6 @@ export class Unavailable extends Error {
     this.door = door
   }
 }
+
+/** The cause of an `Unavailable` whose server answered and refuses what was asked: it will say the same until somebody changes something there. */
+export class Refused extends Error {}

@@ -1,6 +1,8 @@
 /** Carries out what `reconcileKey` decides for one ApiKey: gather, ask, apply, ask again, write the status. */
 import { hashKey, keyVersionId, mint, open, seal, secretMac, shownPrefix, verifySecretMac, type KeyVersion, type SealingKeys } from '../../src/keys.ts'
+import { Refused, Unavailable } from '../../src/errors.ts'
 import { subscriptionId } from '../../src/plans.ts'
+import { clusterRefused } from '../../src/reconcile/conditions.ts'
 import { capOf } from '../../src/reconcile/key-versions.ts'
 import { isAdmitted, reconcileGoneKey, reconcileKey, type FoundSecret, type GatheredKey, type KeyStep } from '../../src/reconcile/key.ts'
 import type { ApiKeyResource, KeySecret, PlanResource, Ref, Resources } from '../../src/resources/resources.ts'
@@ -19,8 +21,8 @@ export type KeyWork = {
   random: (bytes: number) => Uint8Array
 }
 
-/** What came of a pass. `touched` are the plans whose keys changed; `waits`: nothing can be said before the plan's own pass. */
-export type KeyPass = { requeueAt: number | null; touched: string[]; ready: 'became' | 'was' | 'not' | 'waits' }
+/** What came of a pass. `touched` are the plans whose keys changed; `waits`: nothing can be said before the plan's own pass. `refusal`: not all was done, and the status says so. */
+export type KeyPass = { requeueAt: number | null; touched: string[]; ready: 'became' | 'was' | 'not' | 'waits'; refusal: Unavailable | null }
 
 /** A decision that never settles is a mistake of ours; it must not spin. */
 const MOST_STEPS = 400
@@ -31,22 +33,32 @@ type Facts = GatheredKey & { found: KeySecret | null }
 export async function passKey(work: KeyWork, key: ApiKeyResource, siblings: Iterable<ApiKeyResource>): Promise<KeyPass> {
   const ref = refOf(key)
   const touched = new Set<string>()
-  const gone: KeyPass = { requeueAt: null, touched: [], ready: 'not' }
+  const gone: KeyPass = { requeueAt: null, touched: [], ready: 'not', refusal: null }
   let facts = await gather(work, key, siblings)
-  // Somebody may have taken it off.
-  if (facts.versions.some(({ state }) => state !== 'deleted') && (await work.resources.retain(ownerOf(key))) === 'gone') return gone
+  let refusal: Unavailable | null = null
+  const refused = (error: unknown): Facts => {
+    if (!(error instanceof Unavailable && error.cause instanceof Refused)) throw error
+    refusal = error
+    return { ...facts, obstacle: clusterRefused(error.cause.message) }
+  }
+  if (facts.versions.some(({ state }) => state !== 'deleted')) {
+    // Somebody may have taken it off.
+    const retained = await work.resources.retain(ownerOf(key)).catch(refused)
+    if (retained === 'gone') return gone
+    if (retained !== 'retained') facts = retained
+  }
   for (let steps = 0; steps < MOST_STEPS; steps++) {
     const now = work.clock()
     const decision = reconcileKey(facts, now)
-    if (decision.outcome === 'waiting') return { requeueAt: null, touched: [...touched], ready: 'waits' }
+    if (decision.outcome === 'waiting') return { requeueAt: null, touched: [...touched], ready: 'waits', refusal }
     if (decision.outcome === 'steady') {
       const { status, requeueAt } = decision
       await work.resources.setStatus(ref, status)
       const ready = !isReady(status.conditions) ? 'not' : isReady(facts.status?.conditions) ? 'was' : 'became'
-      return { requeueAt, touched: [...touched], ready }
+      return { requeueAt, touched: [...touched], ready, refusal }
     }
     work.assertLeading()
-    const next = await apply(work, decision.next, facts, now)
+    const next = await apply(work, decision.next, facts, now).catch(refused)
     if (next === 'gone') return { ...gone, touched: [...touched] }
     for (const version of [...facts.versions, ...next.versions]) touched.add(version.subscription)
     facts = next
@@ -155,11 +167,11 @@ async function keep({ store, sealing, random }: KeyWork, apiKey: string, revisio
 
 async function putSecret({ resources, sealing }: KeyWork, name: string, version: KeyVersion, facts: Facts): Promise<Facts | 'gone'> {
   const apiKey = open(version.sealed, version.id, sealing)
-  if (apiKey === null) return { ...facts, obstacle: 'SealingKeyMissing' }
+  if (apiKey === null) return { ...facts, obstacle: { reason: 'SealingKeyMissing' } }
   const secret: KeySecret = { apiKey, keyId: version.id, mac: secretMac(version.id, apiKey, sealing) }
   const outcome = await resources.putSecret(facts.key, name, secret)
   if (outcome === 'gone') return 'gone'
-  if (outcome === 'conflict') return { ...facts, obstacle: 'SecretConflict', found: null, secret: null }
+  if (outcome === 'conflict') return { ...facts, obstacle: { reason: 'SecretConflict' }, found: null, secret: null }
   return { ...facts, found: secret, secret: foundOf(secret, sealing) }
 }
 

@@ -140,6 +140,7 @@ export function openReconciler({ work, plans, keys, after, keyReady }: Reconcile
       for (const plan of pass.touched) recount(plan)
       if (ready === 'became' && since !== undefined) keyReady((performance.now() - since) / 1000)
       if (ready !== 'waits') declaredAt.delete(name)
+      if (pass.refusal) throw pass.refusal
       return requeueAt
     },
     rested() {

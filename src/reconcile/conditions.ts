@@ -21,6 +21,7 @@ export type Reason =
   | 'KeyExpired'
   | 'SecretConflict'
   | 'SealingKeyMissing'
+  | 'ClusterRefused'
   | 'StoreUnavailable'
 
 const SENTENCES: Record<Reason, string> = {
@@ -43,10 +44,22 @@ const SENTENCES: Record<Reason, string> = {
   KeyExpired: 'The key has expired.',
   SecretConflict: 'A Secret of that name exists and belongs to somebody else; it was left alone.',
   SealingKeyMissing: 'The key cannot be opened: the sealing key that it was sealed under is not among those of this installation.',
+  ClusterRefused: 'The API server refuses what the key needs; it is asked again.',
   StoreUnavailable: 'The store cannot be reached; this is tried again.',
 }
 
-export type Finding = { type: string; status: Condition['status']; reason: Reason; message?: string }
+/** Why something is not as it should be. Without a message the reason's own sentence says it. */
+export type Problem = { reason: Reason; message?: string }
+export type Finding = Problem & { type: string; status: Condition['status'] }
+
+/** The note of an Event may have 1,024. */
+const REFUSAL_BYTES_MAX = 900
+
+/** What a server said when it refused a request. */
+export function clusterRefused(sentence: string): Problem {
+  const bounded = Buffer.from(sentence).subarray(0, REFUSAL_BYTES_MAX).toString()
+  return { reason: 'ClusterRefused', message: `${SENTENCES.ClusterRefused} ${bounded}` }
+}
 
 /** The conditions that say this, in place of those before. `lastTransitionTime` moves only where the status changes. */
 export function conditionsOf(findings: Finding[], before: Condition[], observedGeneration: number, now: number): Condition[] {

@@ -1,7 +1,7 @@
 /** The status of an ApiKey once nothing is left to do. Pure. */
 import { refusal, type KeyVersion } from '../keys.ts'
 import type { ApiKeyStatus } from '../resources/resources.ts'
-import { conditionsOf, nextTime, type Finding, type Reason } from './conditions.ts'
+import { conditionsOf, nextTime, type Finding, type Problem, type Reason } from './conditions.ts'
 import type { GatheredKey } from './key.ts'
 
 /** A foreign Secret may go without anybody telling us. */
@@ -29,22 +29,21 @@ function findingsOf(facts: GatheredKey, { own, plan, isSynced }: Verdicts, now: 
   const isActive = own === null && versions.some((version) => refusal(version, now) === null)
   const isRotating = versions.some((version) => isOverlapping(version, now))
   const works: Reason = isRotating ? 'RotationInProgress' : 'Issued'
-  const problem: Reason = own ?? plan ?? obstacle ?? 'RotationInProgress'
-  const planMessage = plan === 'PlanNotAllowed' && record?.verdict ? { message: record.verdict } : {}
-  const planActive = condition('PlanActive', plan, 'PlanActive', planMessage)
+  const ofPlan: Problem | null = plan && { reason: plan, ...(plan === 'PlanNotAllowed' && record?.verdict && { message: record.verdict }) }
+  const problem: Problem = (own && { reason: own }) ?? ofPlan ?? obstacle ?? { reason: 'RotationInProgress' }
+  const planActive = condition('PlanActive', ofPlan, 'PlanActive')
   const keyActive = condition('KeyActive', isActive ? null : problem, works)
-  const holds = isSynced ? { message: 'The Secret holds the key.' } : {}
   const secretSynced =
     key.spec.secretName === undefined
       ? condition('SecretSynced', null, 'NoSecretRequested')
-      : condition('SecretSynced', isSynced ? null : problem, 'Issued', holds)
+      : condition('SecretSynced', isSynced ? null : (obstacle ?? problem), 'Issued', 'The Secret holds the key.')
   const failed = [own === null ? null : keyActive, planActive, keyActive, secretSynced].find((finding) => finding?.status === 'False')
   const ready: Finding = failed ? { ...failed, type: 'Ready' } : condition('Ready', null, works)
   return [ready, planActive, keyActive, secretSynced]
 }
 
-function condition(type: string, problem: Reason | null, fine: Reason, more: { message?: string } = {}): Finding {
-  return problem === null ? { type, status: 'True', reason: fine, ...more } : { type, status: 'False', reason: problem, ...more }
+function condition(type: string, problem: Problem | null, fine: Reason, message?: string): Finding {
+  return problem === null ? { type, status: 'True', reason: fine, ...(message !== undefined && { message }) } : { type, status: 'False', ...problem }
 }
 
 function isOverlapping(version: KeyVersion, now: number): boolean {

@@ -3,7 +3,7 @@ import type { KeyVersion } from '../keys.ts'
 import { apiOf } from '../plans.ts'
 import type { ApiKeyResource, ApiKeyStatus, PlanResource } from '../resources/resources.ts'
 import type { Subscription } from '../subscription/subscription.ts'
-import { unreachable, type Reason } from './conditions.ts'
+import { unreachable, type Problem, type Reason } from './conditions.ts'
 import { statusOf } from './key-status.ts'
 import { changeOf, wantedRevision, type KeyChange } from './key-versions.ts'
 import { planReason } from './plan.ts'
@@ -31,8 +31,8 @@ export type GatheredKey = {
   versions: KeyVersion[]
   /** The Secret of its `secretName`, if it is ours. */
   secret: FoundSecret | null
-  /** What kept the last step of this pass from being done. */
-  obstacle: 'SecretConflict' | 'SealingKeyMissing' | null
+  /** What kept a step of this pass from being done: `SecretConflict`, `SealingKeyMissing` or `ClusterRefused`. */
+  obstacle: Problem | null
   status: ApiKeyStatus | null
 }
 
@@ -60,7 +60,9 @@ export function reconcileKey(facts: GatheredKey, now: number): KeyDecision {
   const next = (step: KeyStep): KeyDecision => ({ outcome: 'next', next: step })
   const untold = versions.find(({ tell }) => tell.length > 0)
   if (untold) return next({ step: 'tell', version: untold })
-  const lost = lostRevision(facts)
+  // Who was refused asks for nothing more in this pass; what the store has to know it is told all the same.
+  const isRefused = obstacle?.reason === 'ClusterRefused'
+  const lost = isRefused ? null : lostRevision(facts)
   if (lost !== null) return next({ step: 'takeBack', revision: lost })
 
   const own = ownReason(facts, now)
@@ -74,14 +76,16 @@ export function reconcileKey(facts: GatheredKey, now: number): KeyDecision {
   const isUsable = own === null && plan === null
   const revision = wantedRevision(facts)
   const current = versions.find((version) => version.revision === revision)
-  if (isUsable && !current) return next({ step: 'mint', revision })
+  if (isUsable && !current && !isRefused) return next({ step: 'mint', revision })
   const { secretName } = key.spec
-  const isSynced = isUsable && current !== undefined && secret?.keyId === current.id && secret.hash === current.hash && secret.isProven && !secret.isSpoiled
+  const holds = isUsable && current !== undefined && secret?.keyId === current.id && secret.hash === current.hash && secret.isProven
+  // A Secret that may not be put right holds the key all the same.
+  const isSynced = holds && (!secret.isSpoiled || isRefused)
   if (isUsable && current && secretName !== undefined && !isSynced && obstacle === null) return next({ step: 'putSecret', name: secretName, version: current })
   if (isUsable && current?.state === 'pending' && (isSynced || secretName === undefined)) {
     return next({ step: 'set', id: current.id, change: { state: 'active' }, tell: [] })
   }
-  if (!isUsable && secret !== null) return next({ step: 'removeSecrets' })
+  if (!isUsable && secret !== null && !isRefused) return next({ step: 'removeSecrets' })
   return { outcome: 'steady', ...statusOf(facts, { own, plan, isSynced }, now) }
 }
 

@@ -8,6 +8,7 @@ import { Registry } from 'prom-client'
 import t, { type Test } from 'tap'
 import controller from '../../plugins/controller/controller.ts'
 import { openKubernetes } from '../../src/resources/kubernetes/kubernetes.ts'
+import type { Condition } from '../../src/resources/resources.ts'
 import { openStore } from '../../src/store/store.ts'
 import { eventually } from '../flows/eventually.ts'
 import { openOperator, type Operator } from '../plugins/operator.ts'
@@ -21,6 +22,8 @@ import { found, objects } from './chart.ts'
 
 /** The rights without which a controller does nothing at all: they are missing where somebody looks first, in /readyz. */
 const SHOWN = /^(list|watch) | leases$/
+/** Those without which no new key comes about: its status says so to whoever declared it. */
+const TOLD = /^(create secrets|patch apikeys)$/
 const RBAC = '/apis/rbac.authorization.k8s.io/v1/namespaces'
 
 /** A right as RBAC names it, such as `patch apikeys/status`. */
@@ -200,7 +203,12 @@ if (kubeconfig !== null) {
         await site.grant(right)
         const lived = live(site, `less-${i}`).then(() => 'lived', (error: Error) => error)
         const { said, shown, close } = await startController(t, site.url)
-        const isTold = async () => said().includes(site.refusal(right)) && (!SHOWN.test(right) || (await shown()).includes(site.refusal(right)))
+        const isShown = async () => {
+          const { conditions = [] } = (await site.operator.object(site.operator.ref('ApiKey', `less-${i}`)))?.status ?? {}
+          return conditions.some(({ type, status, reason, message }: Condition) => type === 'Ready' && status === 'False' && reason === 'ClusterRefused' && message.includes(site.refusal(right)))
+        }
+        const isSaid = async () => said().includes(site.refusal(right)) && (!SHOWN.test(right) || (await shown()).includes(site.refusal(right)))
+        const isTold = async () => (await isSaid()) && (!TOLD.test(right) || (await isShown()))
         const told = await eventually(`the controller to tell of ${right}`, async () => ((await isTold()) ? 'told' : null)).catch(() => null)
         t.equal(told, 'told', { controller: said().slice(-4000) })
         await site.grant(null)

@@ -152,7 +152,7 @@ function apply(self: World, step: KeyStep): void {
     const minted = version(resource, step.revision, { state: 'pending', product, cap: capOf(facts, product), issuedAt: self.now })
     facts.versions = [minted, ...facts.versions].sort((a, b) => b.revision - a.revision)
   } else if (step.step === 'putSecret') {
-    if (self.isForeign) facts.obstacle = 'SecretConflict'
+    if (self.isForeign) facts.obstacle = { reason: 'SecretConflict' }
     else facts.secret = secretOf(step.version)
   } else {
     facts.secret = null

@@ -1,5 +1,6 @@
 /** What is decided about ApiKeys, as tables over plain data. Rotation and Plans have files of their own. */
 import t from 'tap'
+import { clusterRefused } from '../../src/reconcile/conditions.ts'
 import { isAdmitted, keyUnreachable, reconcileGoneKey, reconcileKey, admittedKeys } from '../../src/reconcile/key.ts'
 import { planUnreachable } from '../../src/reconcile/plan.ts'
 import { ALL_GOOD, applied, conditions, edit, HOUR, iso, ISSUE, issued, key, plan, respec, secretOf, T0, version, world } from './reconcile-world.ts'
@@ -277,6 +278,48 @@ t.test('while the store is away a new key is Unknown, and an old one says so in 
   t.same(later.conditions.map(({ lastTransitionTime }) => lastTransitionTime), [iso(T0 + HOUR), iso(T0), iso(T0), iso(T0)])
   t.same({ ...later, conditions: [] }, { ...self.facts.status, conditions: [] })
   t.same(conditions(planUnreachable(plan('coder'), null, T0)), { Ready: 'Unknown StoreUnavailable' })
+})
+
+t.test('what the API server refuses is told of what it keeps from being, a key that works is not shown as broken for it, and nothing more is asked', async (t) => {
+  const obstacle = clusterRefused('POST /secrets was answered 403: exceeded quota')
+  const after = (self: ReturnType<typeof world>, now = T0) => {
+    const decision = reconcileKey({ ...self.facts, obstacle }, now)
+    return decision.outcome === 'steady' ? conditions(decision.status) : decision
+  }
+  const told = 'False ClusterRefused'
+  const fresh = world()
+  t.same(after(fresh), { ...ALL_GOOD, Ready: told, KeyActive: told, SecretSynced: told })
+  fresh.settle(1)
+  t.same(after(fresh), { ...ALL_GOOD, Ready: told, KeyActive: told, SecretSynced: told }, 'nor is one usable that is minted')
+  t.same(after(issued()), ALL_GOOD)
+  const spoiled = issued()
+  spoiled.facts.secret = { ...spoiled.facts.secret!, isSpoiled: true }
+  t.same(after(spoiled), ALL_GOOD, 'the Secret holds the key')
+  const bare = issued()
+  bare.facts.secret = null
+  t.same(after(bare), { ...ALL_GOOD, Ready: told, SecretSynced: told })
+  const rotated = issued()
+  respec(rotated, { rotationRevision: 1 })
+  t.same(after(rotated), { ...ALL_GOOD, Ready: told, SecretSynced: told }, 'the former secret works')
+  const lost = world({ secret: { keyId: 'key-ci-3', hash: 'x', isProven: true } })
+  t.same(after(lost), { ...ALL_GOOD, Ready: told, KeyActive: told, SecretSynced: told })
+  const suspended = issued()
+  respec(suspended, { state: 'Suspended' })
+  t.match(after(suspended), { next: { step: 'set', change: { state: 'suspended' } } }, 'the store has to know')
+  suspended.settle(2)
+  t.same(after(suspended), { Ready: 'False KeySuspended', PlanActive: 'True PlanActive', KeyActive: 'False KeySuspended', SecretSynced: told }, 'its Secret is still there')
+  const stopped = issued()
+  edit(stopped, { state: 'Suspended' })
+  t.same(after(stopped), { Ready: 'False PlanSuspended', PlanActive: 'False PlanSuspended', KeyActive: 'True Issued', SecretSynced: told })
+})
+
+t.test('what a server says is told as far as an Event has room, and never half a character', async (t) => {
+  t.equal(clusterRefused('no').message, 'The API server refuses what the key needs; it is asked again. no')
+  for (const text of ['x', 'é', '€', '\u{1f600}']) {
+    const { message = '' } = clusterRefused(`a${text.repeat(1_000)}`)
+    t.ok(Buffer.byteLength(message) <= 1_024 && message.length > 250, text)
+    t.ok(message.isWellFormed())
+  }
 })
 
 t.test('no status says Unknown once a pass ended, and no decision depends on anything but its facts', async (t) => {

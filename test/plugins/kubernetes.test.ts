@@ -6,6 +6,8 @@ import type { Store } from '../../src/store/store.ts'
 import { inactiveReason } from '../../src/subscription/subscription.ts'
 import { eventually } from '../flows/eventually.ts'
 import { apiKey, codingPlan } from '../resources/manifests.ts'
+import { pathOf } from '../servers/kube/api.ts'
+import { openProxy } from '../servers/kube/proxy.ts'
 import { kubernetes } from '../servers/kubernetes.ts'
 import { openOperator, type Operator } from './operator.ts'
 
@@ -203,6 +205,59 @@ if (kubeconfig !== null) {
     await operator.becomes(key, ALL_GOOD)
     await operator.api.request('PATCH', `/apis/tollgate.dev/v1alpha1/namespaces/${key.namespace}/apikeys/ci`, { metadata: { finalizers: null } }, MERGE)
     await eventually('the finalizer to be back', async () => ((await operator.object(key)).metadata.finalizers?.includes(FINALIZER) ? true : null))
+  })
+
+  t.test('what the cluster refuses is told in the status and by an Event, asked for again with back-off, and done once it is allowed', async (t) => {
+    const operator = await openOperator(t, kubeconfig)
+    const namespace = operator.namespace('acme')
+    const quota = `/api/v1/namespaces/${namespace}/resourcequotas/none`
+    await operator.api.apply(quota, { apiVersion: 'v1', kind: 'ResourceQuota', metadata: { name: 'none', namespace }, spec: { hard: { 'count/secrets': '0' } } })
+    await eventually('the quota to be in force', async () => ((await operator.api.request('GET', quota)).body.status.hard?.['count/secrets'] === '0' ? true : null))
+    await operator.declare(codingPlan('coder'), ci(), apiKey('web', 'coder'))
+    const startedAtMs = performance.now()
+    const { resources } = await operator.start()
+    const [key, told] = [operator.ref('ApiKey', 'ci'), 'False ClusterRefused']
+    await operator.becomes(key, { Ready: told, PlanActive: 'True PlanActive', KeyActive: told, SecretSynced: told })
+    await operator.becomes(operator.ref('ApiKey', 'web'), { Ready: 'True Issued', SecretSynced: 'True NoSecretRequested' })
+    const { metadata, status } = await operator.object(key)
+    const says = /^The API server refuses what the key needs; it is asked again\. POST \S+\/secrets was answered 403: secrets "ci-key" is forbidden: exceeded quota: none/
+    t.match(status, { observedGeneration: 1, conditions: [{ type: 'Ready', message: says }, {}, {}, { type: 'SecretSynced', message: says }] })
+    const event = await eventually('an Event', async () => {
+      const { body } = await operator.api.request('GET', `/apis/events.k8s.io/v1/namespaces/${namespace}/events`)
+      return body.items.find(({ regarding, reason }: { regarding: { name: string }; reason: string }) => regarding.name === 'ci' && reason === 'ClusterRefused') ?? null
+    })
+    t.match(event, { type: 'Warning', note: says })
+
+    const refusals = () => resources.figures()?.requests.find(({ method, code }) => method === 'POST' && code === '403')?.count ?? 0
+    const before = refusals()
+    await eventually('more tries', async () => (refusals() >= before + 3 ? true : null))
+    const most = Math.log2((performance.now() - startedAtMs) / 37.5 + 1) + 4
+    t.ok(refusals() <= most, `${refusals()} tries, each after twice as long as the one before, and a few for what changed`)
+    t.equal((await operator.object(key)).metadata.resourceVersion, metadata.resourceVersion, 'a status that says so already is not written again')
+    await operator.api.request('DELETE', quota)
+    await operator.becomes(key, ALL_GOOD)
+    t.match(await operator.usableBySecret('ci-key'), { keyId: metadata.uid, state: 'active' })
+  })
+
+  t.test('a key that works is not shown as broken for a write that does not concern its use, and what it may not do any more is refused all the same', async (t) => {
+    const operator = await openOperator(t, kubeconfig)
+    const proxy = await openProxy(t, operator.api)
+    await operator.declare(codingPlan('coder'), ci())
+    const { registry } = await operator.start({}, proxy.kubeconfig)
+    const key = operator.ref('ApiKey', 'ci')
+    await operator.becomes(key, ALL_GOOD)
+    const failures = async () => Number(/controller_runtime_reconcile_errors_total\{controller="apikey"\} (\d+)/.exec(await registry.metrics())?.[1] ?? 0)
+    proxy.fate = (method, path) => (method === 'PATCH' && path.endsWith('/apikeys/ci') ? { status: 403, reason: 'Forbidden' } : 'passes')
+    const before = await failures()
+    await operator.api.request('PATCH', pathOf(key), { metadata: { finalizers: null } }, MERGE)
+    await eventually('the refusal', async () => ((await failures()) >= before + 3 ? true : null))
+    await operator.becomes(key, ALL_GOOD)
+    await operator.declare(ci({ state: 'Suspended' }))
+    await operator.becomes(key, { Ready: 'False KeySuspended', SecretSynced: 'False ClusterRefused' })
+    t.match(await operator.usableBySecret('ci-key'), { state: 'suspended' })
+    proxy.fate = () => 'passes'
+    await operator.becomes(key, { SecretSynced: 'False KeySuspended' })
+    t.equal(await operator.secretEntries(operator.namespace('acme'), 'ci-key'), null)
   })
 
   t.test('a status that somebody else wrote is put right', async (t) => {

@@ -1,7 +1,7 @@
 /** Requests to the API server: a bounded number in flight, over kept connections. Whatever keeps an answer from being one is `Unavailable`. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Dispatcher } from 'undici'
-import { Unavailable } from '../../errors.ts'
+import { Refused, Unavailable } from '../../errors.ts'
 import type { Credentials } from './credentials/credentials.ts'
 import { openGate } from './gate.ts'
 
@@ -33,6 +33,8 @@ const MOST_IN_FLIGHT = 32
 const TIMEOUT_MS = 30_000
 const MOST_WAITS = 3
 const LONGEST_WAIT_MS = 10_000
+/** Of what is the asker's fault by its number: credentials that ran out, somebody who was faster, too many at once. */
+const PASSING = [401, 409, 429]
 
 export function openClient(credentials: Credentials, userAgent = 'tollgate'): Client {
   const gate = openGate(MOST_IN_FLIGHT)
@@ -116,7 +118,8 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate'): Cl
 
 /** An answer that a caller has no use for, as an error whose sentence names the request and what the server said. */
 export function failure(method: Method, path: string, { status, body }: Answer<object>): Error {
-  return new Error(`${method} ${path} was answered ${status}: ${body.message ?? body.reason ?? 'without a reason'}`)
+  const sentence = `${method} ${path} was answered ${status}: ${body.message ?? body.reason ?? 'without a reason'}`
+  return status >= 400 && status < 500 && !PASSING.includes(status) ? new Refused(sentence) : new Error(sentence)
 }
 
 /** As `failure`, thrown as the door says it. */

@@ -6,7 +6,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { Unavailable } from '../../errors.ts'
 import { API_VERSION, type KeySecret, type Ref, type SecretOutcome } from '../resources.ts'
 import type { Cache, Change } from './cache.ts'
-import { isNamespaceGoing, unexpected, type Client } from './client.ts'
+import { isNamespaceGoing, unexpected, type Answer, type Client } from './client.ts'
 import { collectionPath, COLLECTIONS, kept, objectPath, type KubeObject, type OwnerReference } from './objects.ts'
 
 /** Names the ApiKey; there is no Secret of ours without it. */
@@ -25,6 +25,8 @@ export type Secrets = {
   changed(change: Change): Ref[]
 }
 
+/** So much of a key, as it is or in base64, is no accident. */
+const QUOTE_LENGTH = 12
 /** Others write at the same time; after so many times they are left to it for a while. */
 const MOST_TRIES = 4
 
@@ -78,7 +80,7 @@ export function openSecrets(client: Client, cache: Cache, isStaying: (owner: Own
     }
     if (answer.status === 409) return 'again'
     if (answer.status === 404 || isNamespaceGoing(answer)) return 'gone'
-    throw unexpected('POST', path, answer)
+    throw unexpected('POST', path, discreet(answer, wanted))
   }
 
   async function replace(wanted: KubeObject, found: KubeObject): Promise<SecretOutcome | 'again'> {
@@ -94,7 +96,7 @@ export function openSecrets(client: Client, cache: Cache, isStaying: (owner: Own
       return 'written'
     }
     if (answer.status === 409 || answer.status === 404) return 'again'
-    throw unexpected('PUT', path, answer)
+    throw unexpected('PUT', path, discreet(answer, wanted))
   }
 
   async function discard(object: KubeObject): Promise<void> {
@@ -175,6 +177,17 @@ function isRight(found: KubeObject, wanted: KubeObject): boolean {
     isDeepStrictEqual(found.metadata.annotations, annotations) &&
     ownerReferences?.[0]?.name === controllerOf(found)?.name
   )
+}
+
+/** What the server says of a Secret, unless that is what the Secret holds: an admission webhook is shown it, and what it says is told to people who may not read Secrets. */
+function discreet(answer: Answer<object>, { data }: KubeObject): Answer<object> {
+  const { message = '' } = answer.body
+  const encoded = data?.['api-key'] ?? ''
+  const held = `${encoded} ${Buffer.from(encoded, 'base64')}`
+  for (let at = 0; at + QUOTE_LENGTH <= message.length; at++) {
+    if (held.includes(message.slice(at, at + QUOTE_LENGTH))) return { status: answer.status, body: { message: 'its reason quotes the key, and is not repeated' } }
+  }
+  return answer
 }
 
 function secretOf({ data, metadata }: KubeObject): KeySecret {
