@@ -50,6 +50,9 @@ if (kubeconfig !== null) {
     t.match(all, /apikey\.tollgate\.dev\/backend +coder +Active +True +Issued +svc_live_/)
     t.match(all, /^svc_live_[0-9A-Za-z]{49}/m)
     t.match(all, /^Ready True RotationInProgress: The key was rotated/m)
+    // What describe prints, with its Events, of the key that was suspended and is active again.
+    t.match(all, /^Events:\n(?:.*\n)*? +Warning +KeySuspended +.*tollgate\.dev\/controller +The key is suspended\.\n/m)
+    t.match(all, /^ +Normal +Issued +.*tollgate\.dev\/controller +The key is issued and may be used\.$/m)
     t.match(all, /^apikey\.tollgate\.dev "backend" deleted/m)
   })
 }

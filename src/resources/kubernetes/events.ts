@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
 import { API_VERSION, type ApiKeyStatus, type Condition, type Kind, type PlanStatus } from '../resources.ts'
 import { failure, isNamespaceGoing, type Client } from './client.ts'
+import { openGate } from './gate.ts'
 import type { KubeObject } from './objects.ts'
 
 export type Events = {
@@ -18,24 +19,23 @@ const MOST_IN_FLIGHT = 4
 
 export function openEvents(client: Client, log: { warn(o: object, m: string): void }, now: () => number = Date.now): Events {
   const instance = hostname()
+  const gate = openGate(MOST_IN_FLIGHT)
   /** Namespaces in which we lack the right to write them: said once for each, since nothing else would tell why there are none. */
   const refused = new Set<string>()
   let tokens = BURST
   let refilledAt = now()
-  let inFlight = 0
 
   function isAllowed(): boolean {
     const at = now()
     tokens = Math.min(BURST, tokens + (Math.max(0, at - refilledAt) / 1000) * PER_SECOND)
     refilledAt = at
-    if (tokens < 1 || inFlight >= MOST_IN_FLIGHT) return false
+    if (tokens < 1) return false
     tokens--
     return true
   }
 
   async function send(namespace: string, event: object): Promise<void> {
     const path = `/apis/events.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/events`
-    inFlight++
     try {
       const answer = await client.request<object>('POST', path, { body: event })
       if (answer.status === 201) refused.delete(namespace)
@@ -44,8 +44,6 @@ export function openEvents(client: Client, log: { warn(o: object, m: string): vo
       log.warn({ err: failure('POST', path, answer) }, 'Events cannot be written')
     } catch {
       // The status says the same.
-    } finally {
-      inFlight--
     }
   }
 
@@ -68,7 +66,7 @@ export function openEvents(client: Client, log: { warn(o: object, m: string): vo
         type: is.status === 'True' ? 'Normal' : 'Warning',
         regarding: { apiVersion: API_VERSION, kind, namespace, name, uid, resourceVersion },
       }
-      void send(namespace, event)
+      void gate(() => send(namespace, event))
     },
   }
 }
