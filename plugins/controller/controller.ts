@@ -30,7 +30,7 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   const { store, resources, clock, log } = app
   const { random = randomBytes, after = afterTimeout, resyncMs = 600_000 } = options
   const metrics = controllerMetrics(app.metrics.registry)
-  sourceMetrics(app.metrics.registry, resources.figures)
+  sourceMetrics(app.metrics.registry, resources)
   const open = (name: string, queue: () => Queue): Queue => openQueue({ after, random: Math.random, observer: metrics.queue(name, queue) })
   const plans = open('plan', () => plans)
   const keys = open('apikey', () => keys)

@@ -7,6 +7,8 @@ export type Result = 'success' | 'requeue_after' | 'error'
 export type ControllerMetrics = {
   /** Metrics of one queue; `depth` is asked at each scrape. */
   queue(name: string, depth: () => Pick<Queue, 'depth'> | null): QueueObserver
+  /** So many of a controller may be under way at once. */
+  workers(controller: string, count: number): void
   /** A reconciliation began; what is returned tells that it ended. */
   began(controller: string): (result: Result) => void
   keyReady(seconds: number): void
@@ -28,6 +30,7 @@ export function controllerMetrics(registry: Registry): ControllerMetrics {
     registers,
   })
   const active = new Gauge({ name: 'controller_runtime_active_workers', help: 'Reconciliations under way.', labelNames: controller, registers })
+  const most = new Gauge({ name: 'controller_runtime_max_concurrent_reconciles', help: 'Reconciliations that may be under way at once.', labelNames: controller, registers })
   const labelNames = ['name', 'controller']
   const depths = new Gauge({
     name: 'workqueue_depth',
@@ -58,6 +61,7 @@ export function controllerMetrics(registry: Registry): ControllerMetrics {
       depths.set(labels, 0)
       return { added: () => adds.inc(labels), taken: (seconds) => waits.observe(labels, seconds), retried: () => retries.inc(labels) }
     },
+    workers: (name, count) => most.set({ controller: name }, count),
     began(name) {
       const finish = underWay.begin(name)
       active.inc({ controller: name })

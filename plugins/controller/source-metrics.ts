@@ -1,10 +1,15 @@
 /** Metrics of the connection to a server of resources, under the names of client-go and controller-runtime where they have one. Nothing is shown where there is no server. */
-import { Counter, Gauge, type Registry } from 'prom-client'
-import type { SourceFigures } from '../../src/resources/resources.ts'
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import type { Resources, SourceFigures } from '../../src/resources/resources.ts'
+
+/** Those of client-go. */
+const REQUEST_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60]
 
 /** `figures` is asked at each scrape. */
-export function sourceMetrics(registry: Registry, figures: () => SourceFigures | null): void {
-  if (figures() === null) return
+export function sourceMetrics(registry: Registry, { figures, observe }: Pick<Resources, 'figures' | 'observe'>): void {
+  const source = figures()
+  if (source === null) return
+  const { host, lease } = source
   const registers = [registry]
   const counter = (name: string, help: string, of: (figures: SourceFigures) => number) =>
     new Counter({
@@ -24,13 +29,21 @@ export function sourceMetrics(registry: Registry, figures: () => SourceFigures |
   new Counter({
     name: 'rest_client_requests_total',
     help: 'Requests to the API server.',
-    labelNames: ['method', 'code'],
+    labelNames: ['code', 'method', 'host'],
     registers,
     collect() {
       this.reset()
-      for (const { method, code, count } of figures()?.requests ?? []) this.inc({ method, code }, count)
+      for (const { method, code, count } of figures()?.requests ?? []) this.inc({ code, method, host }, count)
     },
   })
+  const durations = new Histogram({
+    name: 'rest_client_request_duration_seconds',
+    help: 'How long requests to the API server took, watches excepted.',
+    labelNames: ['verb', 'host'],
+    buckets: REQUEST_BUCKETS,
+    registers,
+  })
+  observe?.((verb, seconds) => durations.observe({ verb, host }, seconds))
   new Gauge({
     name: 'tollgate_watch_last_event_age_seconds',
     help: 'Since the watch of the API server that is silent longest last said anything.',
@@ -46,7 +59,7 @@ export function sourceMetrics(registry: Registry, figures: () => SourceFigures |
     labelNames: ['name'],
     registers,
     collect() {
-      this.set({ name: 'tollgate-controller' }, figures()?.isLeading === true ? 1 : 0)
+      this.set({ name: lease }, figures()?.isLeading === true ? 1 : 0)
     },
   })
 }

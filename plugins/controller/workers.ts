@@ -21,6 +21,7 @@ type Working = {
 
 /** Starts `count` workers. Resolves when the queue was stopped and the last pass ended. */
 export async function startWorkers(working: Working): Promise<void> {
+  working.metrics.workers(working.name, working.count)
   await Promise.all(Array.from({ length: working.count }, () => run(working)))
 }
 

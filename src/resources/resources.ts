@@ -175,11 +175,17 @@ export type Resources = {
   resign(): Promise<void>
   /** What happened between us and a server; null where there is none. */
   figures(): SourceFigures | null
+  /** Tells `observer` of each request to a server when it has ended, watches excepted. Left out where there is none. */
+  observe?(observer: (method: string, seconds: number) => void): void
   close(): Promise<void>
 }
 
 /** Counts since the start. */
 export type SourceFigures = {
+  /** The server, with its port unless that goes without saying. */
+  host: string
+  /** The name of the Lease by which one leads. */
+  lease: string
   requests: { method: string; code: string; count: number }[]
   lists: number
   /** Watches begun. */

@@ -296,7 +296,7 @@ if (kubeconfig !== null) {
     t.comment(`took over after ${Math.round(performance.now() - stoppedAt)} ms`)
     await operator.declare(ci())
     await operator.becomes(operator.ref('ApiKey', 'ci'), ALL_GOOD)
-    t.match(await second.registry.getSingleMetric('leader_election_master_status')?.get(), { values: [{ value: 1 }] })
+    t.match(await second.registry.getSingleMetric('leader_election_master_status')?.get(), { values: [{ labels: { name: 'tollgate' }, value: 1 }] })
   })
 
   t.test('a restart with nothing to do writes nothing but its lease', async (t) => {
@@ -312,6 +312,25 @@ if (kubeconfig !== null) {
     await eventually('the first pass', async () => ((await Promise.all(second.app.checks.map((check) => check()))).every(({ ok, detail }) => ok && !/not complete|not lead/.test(detail)) ? true : null))
     t.same((second.resources.figures()?.requests ?? []).filter(({ method }) => method !== 'GET' && method !== 'PUT'), [], 'a Lease is taken by PUT')
     t.match(second.resources.figures()?.requests.find(({ method }) => method === 'PUT'), { count: 1 })
+  })
+
+  t.test('requests are counted and timed by the names of client-go, and a watch has no duration', async (t) => {
+    const operator = await openOperator(t, kubeconfig)
+    const { resources, registry } = await operator.start()
+    const { host } = new URL(operator.api.server)
+    const shown = async (name: string, of: Record<string, string>) => {
+      const values = ((await registry.getSingleMetric(name)?.get())?.values ?? []) as { labels: Record<string, string>; value: number; metricName?: string }[]
+      return values.filter(({ labels }) => Object.entries(of).every(([label, value]) => labels[label] === value))
+    }
+    const gets = () => shown('rest_client_request_duration_seconds', { verb: 'GET', host })
+    await eventually('as many durations as answers that are no watch', async () => {
+      const answers = (await shown('rest_client_requests_total', { method: 'GET', host })).reduce((sum, { value }) => sum + value, 0)
+      const { lists = 0, watches = 0 } = resources.figures() ?? {}
+      return lists === 9 && watches === 9 && (await gets()).at(-1)?.value === answers - watches ? true : null
+    })
+    const [buckets, sums] = [(await gets()).slice(0, -2), (await gets()).slice(-2)]
+    t.same(buckets.map(({ labels }) => labels['le']), [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, '+Inf'])
+    t.match(sums, [{ metricName: /_sum$/ }, { metricName: /_count$/ }])
   })
 
   t.test('what changed while nobody led is done before all is looked at that is as it was', async (t) => {

@@ -47,7 +47,7 @@ t.test('METRICS_TENANT adds the tenant to what counts usage, and to nothing else
 
 t.test('a connection to an API server has the metrics of the second table', async (t) => {
   const registry = new Registry()
-  sourceMetrics(registry, () => ({}) as never)
+  sourceMetrics(registry, { figures: () => ({}) as never })
   t.same(registered(registry), tables[1])
 })
 
@@ -76,6 +76,7 @@ t.test('work that does not end shows while it is under way: how old the oldest i
   const figures = async () => ({ sum: await shown('unfinished_work'), longest: await shown('longest_running_processor') })
   const none = { 'plan plan': 0, 'idle idle': 0 }
   t.same(await figures(), { sum: none, longest: none })
+  t.match(await registry.getSingleMetric('controller_runtime_max_concurrent_reconciles')?.get(), { values: [{ labels: { controller: 'plan' }, value: 2 }] })
 
   queue.add('stuck', 'urgent')
   await turn()

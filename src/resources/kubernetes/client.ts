@@ -27,6 +27,8 @@ export type Client = {
   stream(path: string, query: Record<string, string>, signal: AbortSignal, idleMs: number): Promise<AsyncIterable<Uint8Array> | Answer<object>>
   /** Requests by method and status code, with `<error>` where no answer came. */
   counts(): { method: Method; code: string; count: number }[]
+  /** Tells from now on of each `request` how long it took, with the wait for its place. */
+  observe(observer: (method: Method, seconds: number) => void): void
 }
 
 const MOST_IN_FLIGHT = 32
@@ -39,6 +41,7 @@ const PASSING = [401, 409, 429]
 export function openClient(credentials: Credentials, userAgent = 'tollgate'): Client {
   const gate = openGate(MOST_IN_FLIGHT)
   const counted = new Map<string, { method: Method; code: string; count: number }>()
+  let observer: (method: Method, seconds: number) => void = () => {}
 
   function count(method: Method, code: string): void {
     const entry = counted.get(`${method} ${code}`) ?? { method, code, count: 0 }
@@ -100,19 +103,24 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate'): Cl
   }
 
   return {
-    request: (method, path, { body, contentType, query = {} } = {}) =>
-      gate(() =>
+    request(method, path, { body, contentType, query = {} } = {}) {
+      const startMs = performance.now()
+      return gate(() =>
         tried(method, async () => {
           const sent = { method, path, query, idleMs: TIMEOUT_MS, ...(body !== undefined && { body: JSON.stringify(body) }), ...(contentType !== undefined && { contentType }) }
           return read(method, path, await answered(sent))
         }),
-      ),
+      ).finally(() => observer(method, (performance.now() - startMs) / 1000))
+    },
     stream: (path, query, signal, idleMs) =>
       tried('GET', async () => {
         const response = await answered({ method: 'GET', path, query, signal, idleMs })
         return response.statusCode === 200 ? response.body : read('GET', path, response)
       }),
     counts: () => [...counted.values()],
+    observe(next) {
+      observer = next
+    },
   }
 }
 

@@ -102,7 +102,8 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
       leader = openLeader({ client, namespace, name: address.lease, identity: `${hostname()}_${randomUUID()}`, changed, log: config.log, ...leaseTimes })
     },
     resign: async () => leader?.resign(),
-    figures: () => figuresOf(client, reflectors, leader),
+    figures: () => ({ host: credentials.host, lease: address.lease, ...figuresOf(client, reflectors, leader) }),
+    observe: client.observe,
     async close() {
       if (isClosed) return
       isClosed = true
@@ -144,7 +145,7 @@ function resourceOf(kind: Kind, object: KubeObject | null): Resource | null {
   return { apiVersion: API_VERSION, kind, metadata, spec: object.spec } as Resource
 }
 
-function figuresOf(client: Client, reflectors: Reflector[], leader: Leader | null): SourceFigures {
+function figuresOf(client: Client, reflectors: Reflector[], leader: Leader | null): Omit<SourceFigures, 'host' | 'lease'> {
   const figures = reflectors.map((reflector) => reflector.figures())
   const sum = (of: (one: (typeof figures)[number]) => number) => figures.reduce((total, one) => total + of(one), 0)
   const ages = figures.map(({ lastEventAgeMs }) => lastEventAgeMs).filter((age) => age !== null)

@@ -15,6 +15,8 @@ export type Connection = {
 }
 
 export type Credentials = {
+  /** The API server, with its port unless that goes without saying. */
+  host: string
   /** The namespace of the context, which is the pod's own inside a cluster. */
   namespace: string | null
   /** How to reach the API server now. Tokens and certificates are read again every half minute, and at once when `isRefused`. */
@@ -52,6 +54,7 @@ export async function openCredentials(kubeconfig: string | null, environment: Re
   }
 
   return {
+    host: cluster.server.host,
     namespace,
     async connection(isRefused = false) {
       if (isRefused || !fresh || performance.now() - fresh.at > REFRESH_MS) fresh = { at: performance.now(), connection: read(isRefused) }
