@@ -60,7 +60,6 @@ export function reconcileKey(facts: GatheredKey, now: number): KeyDecision {
   const next = (step: KeyStep): KeyDecision => ({ outcome: 'next', next: step })
   const untold = versions.find(({ tell }) => tell.length > 0)
   if (untold) return next({ step: 'tell', version: untold })
-  // Who was refused asks for nothing more in this pass; what the store has to know it is told all the same.
   const isRefused = obstacle?.reason === 'ClusterRefused'
   const lost = isRefused ? null : lostRevision(facts)
   if (lost !== null) return next({ step: 'takeBack', revision: lost })
@@ -76,17 +75,21 @@ export function reconcileKey(facts: GatheredKey, now: number): KeyDecision {
   const isUsable = own === null && plan === null
   const revision = wantedRevision(facts)
   const current = versions.find((version) => version.revision === revision)
-  if (isUsable && !current && !isRefused) return next({ step: 'mint', revision })
   const { secretName } = key.spec
   const holds = isUsable && current !== undefined && secret?.keyId === current.id && secret.hash === current.hash && secret.isProven
   // A Secret that may not be put right holds the key all the same.
   const isSynced = holds && (!secret.isSpoiled || isRefused)
+  const steady = (): KeyDecision => ({ outcome: 'steady', ...statusOf(facts, { own, plan, isSynced }, now) })
+  // What the store has to know it was told; nothing more is asked for, nor made usable, in this pass.
+  if (isRefused) return steady()
+
+  if (isUsable && !current) return next({ step: 'mint', revision })
   if (isUsable && current && secretName !== undefined && !isSynced && obstacle === null) return next({ step: 'putSecret', name: secretName, version: current })
   if (isUsable && current?.state === 'pending' && (isSynced || secretName === undefined)) {
     return next({ step: 'set', id: current.id, change: { state: 'active' }, tell: [] })
   }
-  if (!isUsable && secret !== null && !isRefused) return next({ step: 'removeSecrets' })
-  return { outcome: 'steady', ...statusOf(facts, { own, plan, isSynced }, now) }
+  if (!isUsable && secret !== null) return next({ step: 'removeSecrets' })
+  return steady()
 }
 
 /** Why the key itself may not be used, whatever its plan; or null. What the store knows to be over stays over, also under an older manifest. */

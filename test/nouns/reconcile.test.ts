@@ -301,6 +301,10 @@ t.test('what the API server refuses is told of what it keeps from being, a key t
   const rotated = issued()
   respec(rotated, { rotationRevision: 1 })
   t.same(after(rotated), { ...ALL_GOOD, Ready: told, SecretSynced: told }, 'the former secret works')
+  const { secretName: _, ...spec } = key('ci').spec
+  const bound = world({ key: { ...key('ci'), spec } })
+  bound.settle(1)
+  t.match(after(bound), { Ready: told, KeyActive: told, SecretSynced: 'True NoSecretRequested' }, 'what keeps it from being deleted unseen may be missing')
   const lost = world({ secret: { keyId: 'key-ci-3', hash: 'x', isProven: true } })
   t.same(after(lost), { ...ALL_GOOD, Ready: told, KeyActive: told, SecretSynced: told })
   const suspended = issued()
