@@ -41,6 +41,8 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   let wasRead = false
   let isSettled = false
   let isLeading = false
+  /** Counts the turns, so that what one began ends with it. */
+  let turns = 0
   let isStopping = false
   let running: Promise<void>[] = []
   let cancelTimer = () => {}
@@ -75,23 +77,38 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   }
 
   async function start(): Promise<void> {
-    await resources.watch((ref) => reconciler.changed(ref, isLeading ? 'urgent' : 'background'))
+    // First, so that who leads from the start has looked since, and need not look again.
+    await resources.lead(turn)
+    if (isStopping) return
+    const before = turns
+    await resources.watch((ref) => reconciler.changed(ref, isLeading && isFollowing ? 'urgent' : 'background'))
     isFollowing = true
-    if (!isStopping) await resources.lead(turn)
+    if (isLeading) take({ isFresh: turns === before })
   }
 
   /** Whoever does not lead follows what is declared all the same, so that it can take over at once. */
   function turn(next: boolean): void {
     isLeading = next
-    if (next) return void persist('the controller cannot begin yet', begin, () => isLeading && !isStopping)
+    turns++
     cancelTimer()
-    plans.pause()
-    keys.pause()
+    if (!next) {
+      plans.pause()
+      keys.pause()
+    } else if (isFollowing) take({ isFresh: false })
   }
 
-  async function begin(): Promise<void> {
+  /** `isFresh`: everything was looked at under this lease. */
+  function take({ isFresh }: { isFresh: boolean }): void {
+    const now = turns
+    const isOurs = () => turns === now && isLeading && !isStopping
+    void persist('the controller cannot begin yet', () => begin(isFresh, isOurs), isOurs)
+  }
+
+  async function begin(isFresh: boolean, isOurs: () => boolean): Promise<void> {
+    // Who led before may have acted on what was not heard of here: a key that it made would be taken for one that went.
+    if (!isFresh) await resources.refresh()
     await reconciler.all()
-    if (isStopping || !isLeading) return
+    if (!isOurs()) return
     syncedAt ??= clock()
     const { ok, detail } = resources.health()
     const waiting = { plans: plans.depth(), keys: keys.depth() }
@@ -101,12 +118,12 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
     keys.resume()
     if (running.length === 0) running = startAllWorkers()
     rested()
-    cancelTimer = after(resyncMs, () => void resync())
+    cancelTimer = after(resyncMs, () => void resync(isOurs))
   }
 
-  async function resync(): Promise<void> {
+  async function resync(isOurs: () => boolean): Promise<void> {
     await reconciler.all().catch((err: unknown) => log.warn({ err }, 'not everything could be enqueued; the next resync tries again'))
-    if (!isStopping && isLeading) cancelTimer = after(resyncMs, () => void resync())
+    if (isOurs()) cancelTimer = after(resyncMs, () => void resync(isOurs))
   }
 
   // Ready once the source was read: when it is away later, requests go on by what the store knows.

@@ -3,7 +3,7 @@ import { hashKey, keyVersionId, mint, open, seal, secretMac, shownPrefix, verify
 import { Refused, Unavailable } from '../../src/errors.ts'
 import { subscriptionId } from '../../src/plans.ts'
 import { clusterRefused } from '../../src/reconcile/conditions.ts'
-import { capOf } from '../../src/reconcile/key-versions.ts'
+import { capOf, expiryOf } from '../../src/reconcile/key-versions.ts'
 import { isAdmitted, reconcileGoneKey, reconcileKey, type FoundSecret, type GatheredKey, type KeyStep } from '../../src/reconcile/key.ts'
 import type { ApiKeyResource, KeySecret, PlanResource, Ref, Resources } from '../../src/resources/resources.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -156,7 +156,7 @@ async function keep({ store, sealing, random }: KeyWork, apiKey: string, revisio
     state: 'pending',
     cap: capOf(facts, product),
     issuedAt: now,
-    expiresAt: spec.expirationTime === undefined ? null : Date.parse(spec.expirationTime),
+    expiresAt: expiryOf(key),
     endedAt: null,
     overlapUntil: null,
     secretName: spec.secretName ?? null,

@@ -10,6 +10,8 @@ export type Known = {
   /** Uids of that name other than `present`. */
   gone(name: string, present: string | null): string[]
   forgetUid(name: string, uid: string): void
+  /** All of that name. */
+  forget(name: string): void
   /** Names of the keys of a plan, both as `namespace/name`. */
   keysOf(plan: string): ReadonlySet<string>
 }
@@ -26,27 +28,33 @@ export function openKnown(): Known {
     uids.set(name, known.add(uid))
   }
 
+  function note(name: string, key: ApiKeyResource | null): string[] {
+    const before = planOf.get(name)
+    const now = key ? subscriptionId(key.metadata.namespace, key.spec.planRef.name) : undefined
+    if (before !== undefined && before !== now) {
+      keys.get(before)?.delete(name)
+      if (keys.get(before)?.size === 0) keys.delete(before)
+      planOf.delete(name)
+    }
+    if (now !== undefined) {
+      planOf.set(name, now)
+      keys.set(now, (keys.get(now) ?? new Set()).add(name))
+    }
+    if (key) noteUid(name, key.metadata.uid)
+    return [...new Set([before, now].filter((plan) => plan !== undefined))]
+  }
+
   return {
-    note(name, key) {
-      const before = planOf.get(name)
-      const now = key ? subscriptionId(key.metadata.namespace, key.spec.planRef.name) : undefined
-      if (before !== undefined && before !== now) {
-        keys.get(before)?.delete(name)
-        if (keys.get(before)?.size === 0) keys.delete(before)
-        planOf.delete(name)
-      }
-      if (now !== undefined) {
-        planOf.set(name, now)
-        keys.set(now, (keys.get(now) ?? new Set()).add(name))
-      }
-      if (key) noteUid(name, key.metadata.uid)
-      return [...new Set([before, now].filter((plan) => plan !== undefined))]
-    },
+    note,
     noteUid,
     gone: (name, present) => [...(uids.get(name) ?? [])].filter((uid) => uid !== present),
     forgetUid(name, uid) {
       uids.get(name)?.delete(uid)
       if (uids.get(name)?.size === 0) uids.delete(name)
+    },
+    forget(name) {
+      note(name, null)
+      uids.delete(name)
     },
     keysOf: (plan) => keys.get(plan) ?? NONE,
   }

@@ -16,6 +16,8 @@ export type Queue = {
   add(name: string, priority: Priority): void
   /** Adds the name after that long, in place of an earlier such order. */
   addAfter(name: string, ms: number): void
+  /** The name need not be worked on any more: forgets that it waits. */
+  drop(name: string): void
   /** Adds the name again after its back-off, and returns that in ms. */
   retry(name: string): number
   /** The next name; null once the queue is stopped. `done` must follow. */
@@ -102,6 +104,10 @@ export function openQueue({ after, random, observer }: QueueOptions): Queue {
   return {
     add,
     addAfter,
+    drop(name) {
+      timers.get(name)?.()
+      for (const names of [waiting.urgent, waiting.background, again, failures, timers]) names.delete(name)
+    },
     retry(name) {
       const failed = failures.get(name) ?? 0
       failures.set(name, failed + 1)

@@ -1,7 +1,9 @@
 /** One pass over a name of either queue, and whom else it concerns: a plan its keys, a key its plan, a key that went those that waited for its place. */
 import type { KeyVersion } from '../../src/keys.ts'
 import { subscriptionId } from '../../src/plans.ts'
+import { nextTime } from '../../src/reconcile/conditions.ts'
 import { admittedKeys, keyUnreachable } from '../../src/reconcile/key.ts'
+import { expiryOf } from '../../src/reconcile/key-versions.ts'
 import { planUnreachable } from '../../src/reconcile/plan.ts'
 import type { ApiKeyResource, ApiKeyStatus, PlanResource, PlanStatus, Ref } from '../../src/resources/resources.ts'
 import { passGoneKey, passKey, type KeyWork } from './keys.ts'
@@ -84,12 +86,25 @@ export function openReconciler({ work, plans, keys, after, keyReady }: Reconcile
     for (const key of new Set([...before, ...now])) if (before.has(key) !== now.has(key)) keys.add(`${namespace}/${key}`, 'urgent')
   }
 
+  function forget(kind: Ref['kind'], name: string): void {
+    if (kind === 'Plan') return plans.drop(name)
+    keys.drop(name)
+    known.forget(name)
+  }
+
+  /** When the first of a plan's keys expires, which makes room for another. */
+  function nextExpiry(plan: string): number | null {
+    return nextTime([...siblingsOf(plan)].map(expiryOf), clock())
+  }
+
   /** Whoever begins to lead finds what changed while nobody did among all that is as it was: a change does not wait for that. */
   function priorityOf(kind: Ref['kind'], name: string): Priority {
     return resources.isObserved(refOf(kind, name)) ? 'background' : 'urgent'
   }
 
+  /** The store may know of namespaces that are looked after by others, or not at the moment: there nobody can say what went. */
   function found({ tenant, name: of, keyId, tell }: KeyVersion): void {
+    if (!resources.serves(tenant)) return
     const name = subscriptionId(tenant, of)
     known.noteUid(name, keyId)
     keys.add(name, tell.length > 0 ? 'urgent' : priorityOf('ApiKey', name))
@@ -98,6 +113,8 @@ export function openReconciler({ work, plans, keys, after, keyReady }: Reconcile
   return {
     changed(ref, priority) {
       const name = subscriptionId(ref.namespace, ref.name)
+      // Who does not lead finds in the store, once it does, what went without having been looked at.
+      if (priority === 'background' && !resources.get(ref) && !resources.going(ref)) return forget(ref.kind, name)
       if (ref.kind === 'Plan') {
         if (priority === 'urgent') edited.add(name)
         plans.add(name, priority)
@@ -114,7 +131,7 @@ export function openReconciler({ work, plans, keys, after, keyReady }: Reconcile
         const { requeueAt, isChanged } = await passPlan(work, refOf('Plan', name), plan)
         if (isChanged || isEdited) for (const key of known.keysOf(name)) keys.add(key, 'urgent')
         readmit(name, plan)
-        return requeueAt
+        return nextTime([requeueAt, nextExpiry(name)], clock())
       } catch (error) {
         // The record may be written although the pass failed, and the next one would find nothing changed.
         edited.add(name)
@@ -166,7 +183,7 @@ export function openReconciler({ work, plans, keys, after, keyReady }: Reconcile
         known.note(name, key)
         keys.add(name, priorityOf('ApiKey', name))
       }
-      await pages(BATCH, (after) => store.subscriptionsWith('plan', after, BATCH), ({ id }) => plans.add(id, priorityOf('Plan', id)))
+      await pages(BATCH, (after) => store.subscriptionsWith('plan', after, BATCH), ({ id, tenant }) => resources.serves(tenant) && plans.add(id, priorityOf('Plan', id)))
       await pages(BATCH, (after) => store.keysAlive(after, BATCH), found)
       for (const version of await store.keysToTell(BATCH)) found(version)
     },

@@ -3,6 +3,7 @@ import { refusal, type KeyVersion } from '../keys.ts'
 import type { ApiKeyStatus } from '../resources/resources.ts'
 import { conditionsOf, nextTime, type Finding, type Problem, type Reason } from './conditions.ts'
 import type { GatheredKey } from './key.ts'
+import { expiryOf } from './key-versions.ts'
 
 /** A foreign Secret may go without anybody telling us. */
 const OBSTACLE_RETRY_MS = 30_000
@@ -20,7 +21,7 @@ export function statusOf(facts: GatheredKey, verdicts: Verdicts, now: number): {
     ...(verdicts.isSynced && secretName !== undefined && { secretRef: { name: secretName } }),
     conditions: conditionsOf(findingsOf(facts, verdicts, now), facts.status?.conditions ?? [], generation, now),
   }
-  const times = [record?.activeFrom, record?.activeUntil, ...versions.flatMap(({ expiresAt, overlapUntil }) => [expiresAt, overlapUntil])]
+  const times = [expiryOf(key), record?.activeFrom, record?.activeUntil, ...versions.flatMap(({ expiresAt, overlapUntil }) => [expiresAt, overlapUntil])]
   return { status, requeueAt: nextTime([...times, obstacle && now + OBSTACLE_RETRY_MS], now) }
 }
 

@@ -3,11 +3,16 @@ import { isDeepStrictEqual } from 'node:util'
 import { parseMoney } from '../money.ts'
 import type { KeyVersion } from '../keys.ts'
 import { apiOf, subscriptionId } from '../plans.ts'
-import type { Product } from '../resources/resources.ts'
+import type { ApiKeyResource, Product } from '../resources/resources.ts'
 import type { Reason } from './conditions.ts'
 import type { GatheredKey } from './key.ts'
 
 export type KeyChange = Partial<Pick<KeyVersion, 'state' | 'subscription' | 'product' | 'cap' | 'expiresAt' | 'endedAt' | 'overlapUntil'>>
+
+/** When it expires, epoch milliseconds; null if it does not. */
+export function expiryOf({ spec }: ApiKeyResource): number | null {
+  return spec.expirationTime === undefined ? null : Date.parse(spec.expirationTime)
+}
 
 /** The revision that is to be in use. A store that knows a later one than the manifest wins. */
 export function wantedRevision({ key, versions }: GatheredKey): number {
@@ -40,7 +45,7 @@ function wantedVersion(version: KeyVersion, facts: GatheredKey, own: Reason | nu
     subscription: isMoving ? subscriptionId(key.metadata.namespace, key.spec.planRef.name) : version.subscription,
     product,
     cap: capOf(facts, product),
-    expiresAt: key.spec.expirationTime === undefined ? null : Date.parse(key.spec.expirationTime),
+    expiresAt: expiryOf(key),
     overlapUntil,
   }
 }

@@ -5,7 +5,7 @@ import type { ApiKeyResource, ApiKeyStatus, PlanResource } from '../resources/re
 import type { Subscription } from '../subscription/subscription.ts'
 import { unreachable, type Problem, type Reason } from './conditions.ts'
 import { statusOf } from './key-status.ts'
-import { changeOf, wantedRevision, type KeyChange } from './key-versions.ts'
+import { changeOf, expiryOf, wantedRevision, type KeyChange } from './key-versions.ts'
 import { planReason } from './plan.ts'
 
 /** What a Secret of ours holds. */
@@ -98,7 +98,7 @@ export function ownReason({ key, plan, versions, isAdmitted: isWithin }: Gathere
   const newest = versions[0]
   const isOver = newest !== undefined && newest.revision >= spec.rotationRevision && (newest.state === 'revoked' || newest.state === 'deleted')
   if (spec.state === 'Revoked' || isOver) return 'KeyRevoked'
-  if (spec.expirationTime !== undefined && now >= Date.parse(spec.expirationTime)) return 'KeyExpired'
+  if (isExpired(key, now)) return 'KeyExpired'
   // A version that was never in use is bound to no product yet.
   const used = versions.find(({ state }) => state !== 'pending')
   const api = plan ? apiOf(plan.spec.product) : used && apiOf(used.product)
@@ -122,8 +122,12 @@ export function admittedKeys(siblings: Iterable<ApiKeyResource>, plan: PlanResou
   return new Set(placed.slice(0, plan?.spec.keyPolicy.maxKeys).map(({ metadata }) => metadata.name))
 }
 
-function takesPlace({ spec }: ApiKeyResource, now: number): boolean {
-  return spec.state !== 'Revoked' && (spec.expirationTime === undefined || now < Date.parse(spec.expirationTime))
+function takesPlace(key: ApiKeyResource, now: number): boolean {
+  return key.spec.state !== 'Revoked' && !isExpired(key, now)
+}
+
+function isExpired(key: ApiKeyResource, now: number): boolean {
+  return now >= (expiryOf(key) ?? Infinity)
 }
 
 function compare(a: ApiKeyResource, b: ApiKeyResource): number {

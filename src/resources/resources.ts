@@ -135,7 +135,13 @@ export type Resources = {
    * somebody else; possibly more often than needed. Read the present with `get`. Resolves when the first look is complete.
    */
   watch(changed: (ref: Ref) => void): Promise<void>
-  /** True once the first look is complete and while the source can be read. `detail` says what is wrong, in public words. */
+  /**
+   * Looks again at everything, so that what is known is no older than this call: who takes over from another may have heard nothing for a while. Throws `Unavailable`.
+   */
+  refresh(): Promise<void>
+  /** Whether this source is asked about that namespace and knows what is declared there. Only then is what it does not name gone. */
+  serves(namespace: string): boolean
+  /** True once the first look is complete and while the source, or some part of it, can be read. `detail` says what is wrong, in public words. */
   health(): { ok: boolean; detail: string }
   get(ref: Ref): Resource | null
   list(kind: 'Plan', namespace?: string): PlanResource[]
@@ -168,7 +174,7 @@ export type Resources = {
   revokeKey(key: KeyName): Promise<ChangedKey>
   /**
    * Begins to try to become the one controller that acts on this source; `changed` tells each time that it became or ceased to be. A source that is ours alone says
-   * so at once.
+   * so at once. Resolves when the first try has ended, however it did.
    */
   lead(changed: (isLeading: boolean) => void): Promise<void>
   /** Lets another one lead, once nothing is under way here. `changed` hears no more. */

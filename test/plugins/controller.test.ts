@@ -143,6 +143,22 @@ t.test('the keys created first get the plan\'s places; one that goes makes room 
   t.match(await tenant.status(running, 'Plan', 'coder'), { activeKeys: 1 })
 })
 
+t.test('a key that expires makes room at that moment, also if it has no Secret, and one that was never made says that its time is over', async (t) => {
+  const tenant = await openTenant(t)
+  const expiry = tenant.time.now + 150_000
+  const expirationTime = new Date(expiry).toISOString()
+  await tenant.declare('a.yaml', codingPlan('coder', { keyPolicy: { maxKeys: 1 } }), apiKey('a', 'coder', { expirationTime }))
+  const running = await tenant.start()
+  await running.settle()
+  await tenant.declare('b.yaml', apiKey('b', 'coder'), apiKey('c', 'coder', { expirationTime }))
+  await running.settle()
+  const ready = async (name: string) => (await tenant.conditions(running, 'ApiKey', name))['Ready']
+  t.same(await Promise.all(['a', 'b', 'c'].map(ready)), ['True Issued', 'False PlanKeyLimitReached', 'False PlanKeyLimitReached'])
+  await tenant.pass(running, expiry - tenant.time.now)
+  t.same(await Promise.all(['a', 'b', 'c'].map(ready)), ['False KeyExpired', 'True Issued', 'False KeyExpired'])
+  t.match(await tenant.status(running, 'Plan', 'coder'), { activeKeys: 1 })
+})
+
 t.test('a key that is gone is unusable and its Secret is gone, also when it went while nobody looked', async (t) => {
   for (const isAway of [false, true]) {
     const tenant = await openTenant(t)

@@ -205,6 +205,25 @@ t.test('of two documents for one resource the one in the first file by name wins
   t.match(resources.get(STUDIO), { spec: { displayName: 'first' } }, 'also while its file is broken')
 })
 
+t.test('a time of day that is set deletes nothing early, and keeps nothing long', async (t) => {
+  const folder = await openFolder(t)
+  await folder.write('a.yaml', mediaPlan('studio'))
+  const { resources, look } = await follow(folder)
+  const { uid } = resources.get(STUDIO)!.metadata
+  await rm(join(folder.plans, 'a.yaml'))
+  await look()
+  folder.time.setBy += 10_000
+  await look()
+  await folder.write('a.yaml', mediaPlan('studio'))
+  await look()
+  t.equal(resources.get(STUDIO)?.metadata.uid, uid)
+  await rm(join(folder.plans, 'a.yaml'))
+  await look()
+  folder.time.setBy -= 3_600_000
+  await look(5_000)
+  t.equal(resources.get(STUDIO), null)
+})
+
 t.test('a folder that cannot be read changes nothing, however long', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', mediaPlan('studio'))

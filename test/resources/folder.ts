@@ -12,8 +12,8 @@ export type Folder = {
   plans: string
   secrets: string
   status: string
-  /** Epoch milliseconds; the test moves it. */
-  time: { now: number }
+  /** Epoch milliseconds, and by how much somebody set the time of day; the test moves both. */
+  time: { now: number; setBy: number }
   log: Line[]
   declarations: Declarations
   open(): Promise<FilesResources>
@@ -32,7 +32,7 @@ export async function openFolder(t: Test, declarations?: Declarations): Promise<
   const root = t.testdir({ plans: {} })
   const plans = join(root, 'plans')
   const dataDir = join(root, 'data')
-  const time = { now: Date.UTC(2026, 0, 5) }
+  const time = { now: Date.UTC(2026, 0, 5), setBy: 0 }
   const log: Line[] = []
   const say = (level: Line['level']) => (facts: object, message: string) => void log.push({ level, facts, message })
   const opened: FilesResources[] = []
@@ -51,7 +51,7 @@ export async function openFolder(t: Test, declarations?: Declarations): Promise<
     declarations: store,
     async open() {
       const config = { url: `files:${plans}`, dataDir, declarations: store, log: { info: say('info'), warn: say('warn'), error: say('error') } }
-      const resources = await openFiles(config, { clock: () => time.now, newUid: () => `uid-${++uids}`, isAutomatic: false })
+      const resources = await openFiles(config, { clock: () => time.now + time.setBy, uptime: () => time.now, newUid: () => `uid-${++uids}`, isAutomatic: false })
       opened.push(resources)
       return resources
     },

@@ -24,8 +24,11 @@ export type Declared = {
   isWaiting(): boolean
   /** The folder cannot be read: time in which a document was not seen does not count. */
   pause(): void
-  /** Takes a look at the folder over. Throws `Unavailable` if the store cannot be written; what was not taken over is taken over by the next call. */
-  take(files: ManifestFile[], now: number): Promise<void>
+  /**
+   * Takes a look at the folder over, at `now`, which is `uptime` by a clock that only rises (ms). Throws `Unavailable` if the store cannot be written; what was not taken
+   * over is taken over by the next call.
+   */
+  take(files: ManifestFile[], now: number, uptime: number): Promise<void>
 }
 
 type Options = {
@@ -39,6 +42,7 @@ type Options = {
   changed: (ref: Ref) => void
 }
 
+/** `missingSince` is of a clock that only rises. */
 type Entry = { resource: Resource; createdAt: number; missingSince: number | null }
 
 /** Starts from what the store knows to be declared. Throws `Unavailable`. */
@@ -102,15 +106,15 @@ export async function openDeclared(options: Options): Promise<Declared> {
     pause() {
       for (const entry of entries.values()) entry.missingSince = null
     },
-    async take(looked, now) {
+    async take(looked, now, uptime) {
       const { claims, held, troubles: found } = claimsOf(looked)
       files = new Map([...claims].map(([key, { file }]) => [key, file]))
       troubles = found
       for (const { manifest } of claims.values()) if (manifest) await accept(manifest, now)
       for (const [key, entry] of entries) {
         if (claims.has(key) || held === 'all' || held.has(key)) entry.missingSince = null
-        else if (entry.missingSince === null) entry.missingSince = now
-        else if (now - entry.missingSince >= GONE_MS) await remove(key, entry)
+        else if (entry.missingSince === null) entry.missingSince = uptime
+        else if (uptime - entry.missingSince >= GONE_MS) await remove(key, entry)
       }
     },
   }

@@ -18,6 +18,8 @@ import { openStatuses, type Statuses } from './statuses.ts'
 
 export type FilesOptions = {
   clock?: () => number
+  /** Milliseconds of a clock that only rises: how long something was missing is no matter of the time of day, which may be set. */
+  uptime?: () => number
   newUid?: () => string
   /** False: the folder is looked at when `look` is called, and not otherwise. */
   isAutomatic?: boolean
@@ -30,7 +32,7 @@ export type FilesResources = Resources & {
 
 /** Opens the adapter. Throws `Unavailable` if the declarations cannot be read. */
 export async function openFiles(config: Omit<ResourcesConfig, 'environment'>, options: FilesOptions = {}): Promise<FilesResources> {
-  const { clock = Date.now, newUid = randomUUID, isAutomatic = true } = options
+  const { clock = Date.now, uptime = performance.now.bind(performance), newUid = randomUUID, isAutomatic = true } = options
   const path = config.url.slice('files:'.length)
   const statuses = openStatuses(join(config.dataDir, 'status'))
   const secrets = openSecrets(join(config.dataDir, 'secrets'))
@@ -52,7 +54,7 @@ export async function openFiles(config: Omit<ResourcesConfig, 'environment'>, op
     },
     changed: (ref) => changed(ref),
   })
-  const looking = openLooking({ path, declared, secrets, statuses, refusals, clock, log: config.log, changed: (ref) => changed(ref) })
+  const looking = openLooking({ path, declared, secrets, statuses, refusals, clock, uptime, log: config.log, changed: (ref) => changed(ref) })
   const pulse = openPulse(path, looking.look)
 
   return {
@@ -63,6 +65,9 @@ export async function openFiles(config: Omit<ResourcesConfig, 'environment'>, op
       for (const resource of declared.all()) changed(refOf(resource))
       if (isAutomatic) pulse.start()
     },
+    // It is looked at twice a second.
+    refresh: async () => {},
+    serves: () => true,
     health: looking.health,
     get: (ref) => declared.get(ref),
     list: ((kind: Resource['kind'], namespace?: string) =>

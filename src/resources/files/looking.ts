@@ -20,6 +20,7 @@ type Options = {
   statuses: Statuses
   refusals: Refusals
   clock: () => number
+  uptime: () => number
   log: ResourcesConfig['log']
   changed: (ref: Ref) => void
 }
@@ -29,7 +30,7 @@ const POLL_MS = 500
 const SOON_MS = 50
 const SHOWN_PROBLEMS = 3
 
-export function openLooking({ path, declared, secrets, statuses, refusals, clock, log, changed }: Options): Looking {
+export function openLooking({ path, declared, secrets, statuses, refusals, clock, uptime, log, changed }: Options): Looking {
   const folder = openFolder(path)
   let taken: ManifestFile[] | null = null
   let problem: string | null = null
@@ -44,12 +45,12 @@ export function openLooking({ path, declared, secrets, statuses, refusals, clock
     }
     if (!isSameAs(taken, seen.files) || declared.isWaiting()) {
       taken = null
-      await declared.take(seen.files, clock())
+      await declared.take(seen.files, clock(), uptime())
       await refusals.show(declared.troubles(), (ref) => declared.get(ref) !== null, clock())
       taken = seen.files
     }
     if (!isCleaned && !declared.isWaiting() && declared.troubles().length === 0) await clean()
-    for (const ref of secrets.tampered(clock())) changed(ref)
+    for (const ref of secrets.tampered(uptime())) changed(ref)
     return { problem: null, nextMs: seen.isSettled && !declared.isWaiting() ? POLL_MS : SOON_MS }
   }
 

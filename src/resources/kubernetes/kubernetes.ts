@@ -46,26 +46,33 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
       log: config.log,
       ...(kind === 'Secret' && { labelSelector: SECRET_LABEL }),
     })
-  let reflectors: Reflector[] = []
+  let followed: { scope: string | null; reflectors: Reflector[] }[] = []
   let leader: Leader | null = null
   let isClosed = false
+  const reflectors = () => followed.flatMap((one) => one.reflectors)
 
   return {
     async watch(changed) {
-      if (reflectors.length === 0) {
-        reflectors = (address.namespaces ?? [null]).flatMap((scope) => [
-          follow('Plan', scope, (change) => isNews(change) && changed(refOf('Plan', change))),
-          follow('ApiKey', scope, (change) => isNews(change) && changed(refOf('ApiKey', change))),
-          follow('Secret', scope, (change) => secrets.changed(change).forEach(changed)),
-        ])
+      if (followed.length === 0) {
+        followed = (address.namespaces ?? [null]).map((scope) => ({
+          scope,
+          reflectors: [
+            follow('Plan', scope, (change) => isNews(change) && changed(refOf('Plan', change))),
+            follow('ApiKey', scope, (change) => isNews(change) && changed(refOf('ApiKey', change))),
+            follow('Secret', scope, (change) => secrets.changed(change).forEach(changed)),
+          ],
+        }))
       }
-      await Promise.all(reflectors.map((reflector) => reflector.start()))
+      await Promise.all(reflectors().map((reflector) => reflector.start()))
     },
+    // One that never listed does so as soon as it may, and until then its namespace is not served.
+    refresh: async () => void (await Promise.all(reflectors().map((reflector) => reflector.isSynced() && reflector.refresh()))),
+    serves: (namespace) => followed.some(({ scope, reflectors }) => (scope ?? namespace) === namespace && reflectors.every((reflector) => reflector.isSynced())),
     health() {
-      const troubles = reflectors.map((reflector) => reflector.trouble()).filter((trouble) => trouble !== null)
-      if (reflectors.length === 0) return { ok: false, detail: 'the API server was not asked yet' }
-      // Without the lease everything is followed all the same.
-      return { ok: troubles.length === 0, detail: troubles[0] ?? leader?.trouble() ?? 'the API server is followed' }
+      if (followed.length === 0) return { ok: false, detail: 'the API server was not asked yet' }
+      const troubles = followed.map(({ reflectors }) => reflectors.map((reflector) => reflector.trouble()).find((trouble) => trouble !== null) ?? null)
+      // Without the lease everything is followed all the same, and one namespace that may not be read keeps nobody from the others.
+      return { ok: troubles.includes(null), detail: troubles.find((trouble) => trouble !== null) ?? leader?.trouble() ?? 'the API server is followed' }
     },
     get: (ref) => resourceOf(ref.kind, staying(ref)),
     list: ((kind: Kind, namespace?: string) =>
@@ -97,18 +104,19 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
     removeSecrets: (owner) => secrets.remove(owner),
     ...openAuthoring(client),
     async lead(changed) {
-      if (leader || isClosed) return
+      if (isClosed || leader) return leader?.tried
       const namespace = address.leaseNamespace ?? credentials.namespace ?? address.namespaces?.[0] ?? 'default'
       leader = openLeader({ client, namespace, name: address.lease, identity: `${hostname()}_${randomUUID()}`, changed, log: config.log, ...leaseTimes })
+      await leader.tried
     },
     resign: async () => leader?.resign(),
-    figures: () => ({ host: credentials.host, lease: address.lease, ...figuresOf(client, reflectors, leader) }),
+    figures: () => ({ host: credentials.host, lease: address.lease, ...figuresOf(client, reflectors(), leader) }),
     observe: client.observe,
     async close() {
       if (isClosed) return
       isClosed = true
       await leader?.resign()
-      await Promise.all(reflectors.map((reflector) => reflector.stop()))
+      await Promise.all(reflectors().map((reflector) => reflector.stop()))
       await credentials.close()
     },
   }

@@ -23,6 +23,8 @@ export type LeaderOptions = {
 }
 
 export type Leader = {
+  /** Resolves when the first try has ended, however it did. */
+  tried: Promise<void>
   isLeading(): boolean
   /** What kept the last try from telling whose lease it is, or null. */
   trouble(): string | null
@@ -48,7 +50,8 @@ export function openLeader(options: LeaderOptions): Leader {
   /** A write of ours may have made the lease ours, also one whose answer nobody waits for any more. */
   let mayHold = false
   let renewedAt = 0
-  const running = run()
+  const first = Promise.withResolvers<void>()
+  const running = run().finally(() => first.resolve())
 
   function become(next: boolean): void {
     if (isLeading === next) return
@@ -70,6 +73,7 @@ export function openLeader(options: LeaderOptions): Leader {
       if (tried !== 'failed') trouble = null
       if (tried === 'renewed') renewedAt = startedAt
       become(tried === 'renewed' || (tried === 'failed' && isLeading && leftMs() > 0))
+      first.resolve()
       const ms = isLeading ? Math.min(retryMs, leftMs()) : retryMs * (1 + random() / 5)
       await pause(ms, undefined, { signal: stopping.signal }).catch(() => {})
     }
@@ -144,6 +148,7 @@ export function openLeader(options: LeaderOptions): Leader {
   }
 
   return {
+    tried: first.promise,
     isLeading: () => isLeading,
     trouble: () => trouble,
     async resign() {

@@ -36,8 +36,12 @@ export type Figures = {
 }
 
 export type Reflector = {
-  /** Resolves when everything was listed once; rejects if it is stopped before. */
+  /** Resolves when everything was listed once, or the server refused it for want of a right or of the namespace; rejects if it is stopped before. */
   start(): Promise<void>
+  /** Lists everything again, now: what is cached afterwards is no older than this call. Rejects with `Unavailable` when that fails. */
+  refresh(): Promise<void>
+  /** Everything was listed, at least once. */
+  isSynced(): boolean
   /** What is wrong, null while the collection can be read. */
   trouble(): string | null
   figures(): Figures
@@ -59,18 +63,39 @@ export function openReflector(options: ReflectorOptions): Reflector {
   const stopping = new AbortController()
   const figures = { lists: 0, watches: 0, failures: 0, missed: 0 }
   const synced = Promise.withResolvers<void>()
+  let isSynced = false
+  /** Who waits for the next list. */
+  let asked: PromiseWithResolvers<void>[] = []
+  let interrupt = new AbortController()
   let lastEventAt: number | null = null
   let trouble: string | null = `${collection.plural} were not listed yet`
   let running: Promise<void> | null = null
   let listedAtMs = 0
   let relistAtMs = 0
 
-  /** Lists everything, page by page. Returns the version from which a watch goes on. */
+  /** Lists for all who had asked by then. */
   async function list(): Promise<string> {
+    const askers = asked
+    asked = []
+    interrupt = new AbortController()
+    try {
+      const version = await listAll()
+      for (const asker of askers) asker.resolve()
+      return version
+    } catch (error) {
+      for (const asker of askers) asker.reject(error)
+      throw error
+    }
+  }
+
+  /** Lists everything, page by page. Returns the version from which a watch goes on. */
+  async function listAll(): Promise<string> {
     const items: KubeObject[] = []
     let next: string | undefined
     for (let pages = 0; pages < MOST_PAGES; pages++) {
       const answer = await client.request<List>('GET', path, { query: { ...query, limit: String(pageSize), ...(next !== undefined && { continue: next }) } })
+      // There may be others who can be served.
+      if (answer.status === 403 || answer.status === 404) synced.resolve()
       if (answer.status !== 200) throw unexpected('GET', path, answer)
       const { metadata, items: page } = answer.body
       for (const item of page) items.push(kept(item))
@@ -85,6 +110,7 @@ export function openReflector(options: ReflectorOptions): Reflector {
       listedAtMs = performance.now()
       relistAtMs = listedAtMs + jittered(relistMs)
       lastEventAt ??= listedAtMs
+      isSynced = true
       synced.resolve()
       return metadata.resourceVersion
     }
@@ -101,7 +127,7 @@ export function openReflector(options: ReflectorOptions): Reflector {
       query,
       version,
       timeoutSeconds: Math.round(seconds),
-      signal: stopping.signal,
+      signal: untilInterrupted(),
       opened() {
         trouble = null
       },
@@ -113,20 +139,21 @@ export function openReflector(options: ReflectorOptions): Reflector {
         if (change) changed(change)
       },
     }).catch((error: unknown) => {
+      if (interrupt.signal.aborted) return 'ended' as const
       // What was seen before it broke was seen.
       if (position === version) throw error
       note(error)
       return 'ended' as const
     })
     if (end === 'expired') return null
-    if (position === version && performance.now() - startMs < SHORT_MS) throw new Unavailable('resources', new Error(`the watch of ${path} ended at once`))
+    if (position === version && performance.now() - startMs < SHORT_MS && !interrupt.signal.aborted) throw new Unavailable('resources', new Error(`the watch of ${path} ended at once`))
     return position
   }
 
   /** The version itself, or that of a list if there is none or a list is due. */
   async function versionToWatch(version: string | null): Promise<string> {
     if (version === null) return list()
-    if (performance.now() < relistAtMs) return version
+    if (performance.now() < relistAtMs && asked.length === 0) return version
     try {
       return await list()
     } catch (error) {
@@ -135,6 +162,10 @@ export function openReflector(options: ReflectorOptions): Reflector {
       relistAtMs = performance.now() + jittered(relistMs / RELIST_TRIES)
       return version
     }
+  }
+
+  function untilInterrupted(): AbortSignal {
+    return AbortSignal.any([stopping.signal, interrupt.signal])
   }
 
   function jittered(ms: number): number {
@@ -169,7 +200,7 @@ export function openReflector(options: ReflectorOptions): Reflector {
         // Only of a watch: a list that takes long is no sign that things are well.
         if (performance.now() - watchedAtMs > LONGEST_RETRY_MS) failures = 0
         const ms = Math.min(FIRST_RETRY_MS * 2 ** failures++, LONGEST_RETRY_MS) * (1 - random() / 2)
-        await pause(ms, undefined, { signal: stopping.signal }).catch(() => {})
+        await pause(ms, undefined, { signal: untilInterrupted() }).catch(() => {})
       }
     }
   }
@@ -179,13 +210,26 @@ export function openReflector(options: ReflectorOptions): Reflector {
       running ??= run()
       return synced.promise
     },
+    refresh() {
+      const asker = Promise.withResolvers<void>()
+      if (stopping.signal.aborted) asker.reject(closed())
+      else asked.push(asker)
+      interrupt.abort()
+      return asker.promise
+    },
+    isSynced: () => isSynced,
     trouble: () => trouble,
     figures: () => ({ ...figures, lastEventAgeMs: lastEventAt === null ? null : performance.now() - lastEventAt }),
     async stop() {
       stopping.abort()
       synced.promise.catch(() => {})
-      synced.reject(new Unavailable('resources', new Error('it was closed')))
+      synced.reject(closed())
+      for (const asker of asked.splice(0)) asker.reject(closed())
       await running
     },
   }
+}
+
+function closed(): Unavailable {
+  return new Unavailable('resources', new Error('it was closed'))
 }
