@@ -7,8 +7,9 @@ import { openCredentials } from '../../src/resources/kubernetes/credentials/cred
 import { openLeader } from '../../src/resources/kubernetes/leader.ts'
 import { COLLECTIONS } from '../../src/resources/kubernetes/objects.ts'
 import { openReflector, type ReflectorOptions } from '../../src/resources/kubernetes/reflector.ts'
+import { seeded } from '../contracts/store/acme.ts'
 import { eventually } from '../flows/eventually.ts'
-import { openProxy } from '../servers/kube/proxy.ts'
+import { openProxy, type Fate } from '../servers/kube/proxy.ts'
 import { kubernetes, ownKubernetes } from '../servers/kubernetes.ts'
 import { openCluster } from './cluster.ts'
 import { compact } from './compaction.ts'
@@ -98,6 +99,70 @@ if (kubeconfig !== null) {
     await cluster.withdraw(ref(2))
     await shows('p1 new', 'p3 3')
     t.same([...new Set(told)].sort(), ['p1', 'p2'], 'what did not change is not told')
+  })
+
+  t.test('a list that fails amid its pages begins again, and shows nothing of its first try', async (t) => {
+    const { cluster, proxy, reflector, shown, shows, ref } = await followed(t, kubeconfig, { pageSize: 2 })
+    await cluster.declare(...[1, 2, 3, 4, 5].map((n) => plan(n)))
+    const isNext = (path: string) => path.includes('continue=')
+    // The third page fails, then the second; and what the first pages showed goes meanwhile.
+    let nexts = 0
+    const fates: Fate[] = ['passes', { status: 500, reason: 'InternalError' }, { status: 410, reason: 'Expired' }, 'halved']
+    proxy.fate = async (_, path) => {
+      const fate = isNext(path) ? (fates[nexts++] ?? 'passes') : 'passes'
+      if (fate !== 'passes') {
+        t.same(shown(), [])
+        await cluster.declare(plan(2, `after ${nexts}`))
+        if (nexts === 2) await cluster.withdraw(ref(1))
+      }
+      return fate
+    }
+    await reflector.start()
+    await shows('p2 after 4', 'p3 3', 'p4 4', 'p5 5')
+    t.match(reflector.figures(), { lists: 1, failures: 3, missed: 0 })
+  })
+
+  t.test('a list that fails after a version was forgotten is tried until it tells what changed and what went', async (t) => {
+    const { cluster, proxy, reflector, told, shown, shows, ref } = await followed(t, kubeconfig, { pageSize: 2 })
+    await cluster.declare(...[1, 2, 3, 4, 5].map((n) => plan(n)))
+    await reflector.start()
+    await shows('p1 1', 'p2 2', 'p3 3', 'p4 4', 'p5 5')
+    let asked = 0
+    const fates: Fate[] = [{ status: 500, reason: 'InternalError' }, 'passes', { status: 410, reason: 'Expired' }, 'cut', 'passes', 'halved']
+    proxy.fate = (_, path) => {
+      if (isWatch(path)) return asked === 0 ? { status: 410, reason: 'Expired' } : 'passes'
+      if (asked < fates.length) t.equal(shown().length, 5, 'what was known is known until a list is complete')
+      return fates[asked++] ?? 'passes'
+    }
+    told.length = 0
+    proxy.cut()
+    await cluster.declare(plan(1, 'new'))
+    await cluster.withdraw(ref(2))
+    await shows('p1 new', 'p3 3', 'p4 4', 'p5 5')
+    t.ok(asked > fates.length, 'each of these lists and pages was asked for')
+    t.same([...new Set(told)].sort(), ['p1', 'p2'], 'what did not change is not told')
+  })
+
+  t.test('a watch that ends amid an event, by its connection or by itself, goes on with that event', async (t) => {
+    const { cluster, proxy, reflector, told, shows } = await followed(t, kubeconfig)
+    await cluster.declare(plan(0))
+    await reflector.start()
+    const random = seeded(11)
+    let ended = 0
+    // Each event is the last of its watch when it comes for the first time, whole or cut anywhere, also within a character.
+    const seen = new Set<string>()
+    proxy.tells = (event) => {
+      if (seen.has(event)) return true
+      seen.add(event)
+      ended++
+      return { bytes: Math.floor(random() * (Buffer.byteLength(event) + 2)), isBroken: random() < 0.5 }
+    }
+    const name = '€😀'.repeat(20)
+    for (let n = 1; n <= 12; n++) await cluster.declare(plan(1, `${name}${n}`))
+    await shows(`p1 ${name}12`, 'p0 0')
+    t.ok(ended >= 12)
+    t.equal(told.filter((which) => which === 'p1').length, 12, 'each change is told, and told once')
+    t.match(reflector.figures(), { lists: 1, missed: 0 })
   })
 
   t.test('what a watch passes without telling is found by the next list, and counted', async (t) => {

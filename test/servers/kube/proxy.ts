@@ -6,19 +6,26 @@ import { request } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream'
+import { buffer, text } from 'node:stream/consumers'
 import type { Test } from 'tap'
 import { lines } from '../../../src/resources/kubernetes/watch.ts'
 import type { Api } from './api.ts'
 
-/** What becomes of a request: a status that is answered in the server's place, or `cut` without an answer. */
-export type Fate = 'passes' | 'cut' | { status: number; reason: string; message?: string; details?: object; headers?: Record<string, string> }
+/**
+ * What becomes of a request: a status that is answered in the server's place, or `cut` without an answer; what is `unanswered` the server has done, and what is `halved` it has
+ * answered as well, of which half arrives.
+ */
+export type Fate = 'passes' | 'cut' | 'unanswered' | 'halved' | { status: number; reason: string; message?: string; details?: object; headers?: Record<string, string> }
+
+/** What becomes of an event of a watch: it is told or not, or it is the last of its watch, which ends after that many bytes of it: with its connection, or as if it were complete. */
+export type Telling = boolean | { bytes: number; isBroken: boolean }
 
 export type Proxy = {
   kubeconfig: string
-  /** Decides on each request; the test may replace it at any time. */
-  fate: (method: string, path: string) => Fate
-  /** Decides on each event of a watch, a line of JSON, whether it is told. */
-  tells: (event: string) => boolean
+  /** Decides on each request, whose body is '' where it has none; the test may replace it at any time. */
+  fate: (method: string, path: string, body: string) => Fate | Promise<Fate>
+  /** Decides on each event of a watch, a line of JSON without its end. */
+  tells: (event: string) => Telling
   /** Requests that came, as `METHOD path?query`. */
   seen: string[]
   /** Cuts every connection that is open. */
@@ -27,7 +34,7 @@ export type Proxy = {
 
 export async function openProxy(t: Test, { server, ca, token }: Api): Promise<Proxy> {
   const { port } = new URL(server)
-  const http = createServer((asked, answer) => handle(asked, answer))
+  const http = createServer((asked, answer) => void handle(asked, answer).catch(() => asked.socket.destroy()))
   http.listen(0, '127.0.0.1')
   await once(http, 'listening')
   t.teardown(async () => {
@@ -46,30 +53,51 @@ export async function openProxy(t: Test, { server, ca, token }: Api): Promise<Pr
   )
   const proxy: Proxy = { kubeconfig, fate: () => 'passes', tells: () => true, seen: [], cut: () => http.closeAllConnections() }
 
-  async function* chosen(events: IncomingMessage): AsyncGenerator<string> {
-    for await (const event of lines(events)) if (proxy.tells(event)) yield `${event}\n`
+  async function tell(events: IncomingMessage, answer: ServerResponse): Promise<void> {
+    for await (const event of lines(events)) {
+      const telling = proxy.tells(event)
+      const line = Buffer.from(`${event}\n`)
+      if (telling === true) answer.write(line)
+      if (typeof telling === 'boolean') continue
+      if (telling.isBroken) return breakOff(answer, line.subarray(0, telling.bytes))
+      return void answer.end(line.subarray(0, telling.bytes))
+    }
+    answer.end()
   }
 
-  function handle(asked: IncomingMessage, answer: ServerResponse): void {
-    const { method = 'GET', url = '/' } = asked
-    proxy.seen.push(`${method} ${url}`)
-    const fate = proxy.fate(method, url)
-    if (fate === 'cut') return void asked.socket.destroy()
-    if (fate !== 'passes') {
-      const { status, reason, message = reason, details, headers = {} } = fate
-      answer.writeHead(status, { 'content-type': 'application/json', ...headers })
-      return void answer.end(JSON.stringify({ kind: 'Status', status: 'Failure', reason, message, details, code: status }))
-    }
-    const onward = request({ host: '127.0.0.1', port, path: url, method, headers: { ...asked.headers, host: `127.0.0.1:${port}` }, ca }, (from) => {
-      answer.writeHead(from.statusCode ?? 502, from.headers)
-      // A watch sends its headers long before its first event.
-      answer.flushHeaders()
-      const told = url.includes('watch=true') ? chosen(from) : from
-      pipeline(told, answer, () => {})
-    })
+  async function pass({ method = 'GET', url = '/', headers }: IncomingMessage, body: string, answer: ServerResponse, fate: 'passes' | 'unanswered' | 'halved'): Promise<void> {
+    const onward = request({ host: '127.0.0.1', port, path: url, method, headers: { ...headers, host: `127.0.0.1:${port}` }, ca })
     onward.on('error', () => answer.destroy())
     answer.on('close', () => onward.destroy())
-    asked.pipe(onward)
+    onward.end(body)
+    const [from] = (await once(onward, 'response')) as [IncomingMessage]
+    from.on('error', () => answer.destroy())
+    if (fate === 'unanswered') return void answer.destroy()
+    answer.writeHead(from.statusCode ?? 502, from.headers)
+    // A watch sends its headers long before its first event.
+    answer.flushHeaders()
+    if (url.includes('watch=true')) return tell(from, answer)
+    if (fate === 'passes') return void pipeline(from, answer, () => {})
+    const whole = await buffer(from)
+    breakOff(answer, whole.subarray(0, whole.length / 2))
+  }
+
+  async function handle(asked: IncomingMessage, answer: ServerResponse): Promise<void> {
+    const { method = 'GET', url = '/' } = asked
+    const body = await text(asked)
+    proxy.seen.push(`${method} ${url}`)
+    const fate = await proxy.fate(method, url, body)
+    if (fate === 'cut') return void asked.socket.destroy()
+    if (typeof fate === 'string') return pass(asked, body, answer, fate)
+    const { status, reason, message = reason, details, headers = {} } = fate
+    answer.writeHead(status, { 'content-type': 'application/json', ...headers })
+    answer.end(JSON.stringify({ kind: 'Status', status: 'Failure', reason, message, details, code: status }))
   }
   return proxy
+}
+
+/** The connection ends once these bytes are on their way. */
+function breakOff(answer: ServerResponse, last: Buffer): void {
+  if (last.length === 0) answer.destroy()
+  else answer.write(last, () => answer.destroy())
 }
