@@ -1,47 +1,61 @@
 /** Whatever breaks between a controller, its API server and its store: at the end specs, status, Secrets and store agree, and no key was minted twice. */
-import t from 'tap'
+import t, { type Test } from 'tap'
+import { seeded } from '../contracts/store/acme.ts'
 import { eventually } from '../flows/eventually.ts'
 import type { ApiKeyResource, Resources } from '../../src/resources/resources.ts'
 import type { Store } from '../../src/store/store.ts'
 import { pathOf } from '../servers/kube/api.ts'
-import { openProxy, type Fate } from '../servers/kube/proxy.ts'
+import { openProxy } from '../servers/kube/proxy.ts'
 import { kubernetes } from '../servers/kubernetes.ts'
+import { mongodb } from '../servers/mongodb.ts'
+import { emptyDatabase } from '../store/empty.ts'
 import { agree, coder, KEYS, leftovers, named } from './agreement.ts'
 import { openAway } from './away.ts'
 import { LEASE } from './operator-chaos.ts'
-import { openOperator } from './operator.ts'
+import { openOperator, type Operator } from './operator.ts'
+import { trouble, TROUBLES } from './troubles.ts'
 
 /** None of what goes wrong here takes it away. */
 const LASTING = { durationMs: 60_000, renewDeadlineMs: 40_000, retryMs: 100 }
 
+const gone = (operator: Operator, name: string) => eventually(`${name} to be gone`, async () => ((await operator.object(operator.ref('ApiKey', name))) === null ? true : null))
+
+const STORES: Record<string, (t: Test) => Promise<string | null | undefined>> = {
+  'SQLite': async () => undefined,
+  "MongoDB's protocol": async (t) => {
+    const server = await mongodb(t)
+    return server && (await emptyDatabase(t, server)).url
+  },
+}
+
 const kubeconfig = await kubernetes(t)
 if (kubeconfig !== null) {
-  const troubles: Record<string, (method: string, path: string, count: number) => Fate> = {
-    'a conflict on the first tries of every write': (method, _, count) => (method !== 'GET' && count < 3 ? { status: 409, reason: 'Conflict' } : 'passes'),
-    'a server that fails every second request': (_, __, count) => (count % 2 === 0 ? { status: 500, reason: 'InternalError' } : 'passes'),
-    'a server that has forgotten where every other watch was': (_, path, count) => (path.includes('watch=true') && count % 2 === 0 ? { status: 410, reason: 'Expired' } : 'passes'),
-    'connections that are cut off at random': (_, __, count) => ((count * 7919) % 5 < 2 ? 'cut' : 'passes'),
-  }
-  for (const [trouble, fate] of Object.entries(troubles)) {
-    t.test(`${trouble} costs time, and nothing else`, async (t) => {
-      const operator = await openOperator(t, kubeconfig)
-      const proxy = await openProxy(t, operator.api)
-      const counts = new Map<string, number>()
-      proxy.fate = (method, path) => {
-        const key = `${method} ${path.replace(/\?.*/, '')}`
-        counts.set(key, (counts.get(key) ?? 0) + 1)
-        return fate(method, path, counts.get(key) ?? 0)
-      }
-      await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
-      await operator.start({ lease: LASTING }, proxy.kubeconfig)
-      await agree(operator)
-      await operator.declare(named(0, { state: 'Suspended' }), named(1, { rotationRevision: 1 }), named(2, { state: 'Revoked' }))
-      proxy.cut()
-      await agree(operator)
-      await operator.withdraw(operator.ref('ApiKey', 'k3'))
-      await eventually('the key to be gone', async () => ((await operator.object(operator.ref('ApiKey', 'k3'))) === null ? true : null))
-      t.equal(await operator.secretEntries(operator.namespace('acme'), 'k3-key'), null)
-    })
+  for (const [name, storeUrl] of Object.entries(STORES)) {
+    for (const [what, make] of Object.entries(TROUBLES)) {
+      t.test(`${what}: it costs time, and nothing else, over ${name}`, async (t) => {
+        const url = await storeUrl(t)
+        if (url === null) return
+        const operator = await openOperator(t, kubeconfig, url)
+        const proxy = await openProxy(t, operator.api)
+        const made = make({ api: operator.api, random: seeded(7) })
+        const struck = trouble(proxy, made)
+        await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
+        // So that the keys are two pages.
+        const one = await operator.start({ lease: LASTING, pageSize: KEYS / 2 }, proxy.kubeconfig)
+        await agree(operator)
+        await operator.declare(named(0, { state: 'Suspended' }), named(1, { rotationRevision: 1 }), named(2, { state: 'Revoked' }))
+        proxy.cut()
+        await agree(operator)
+        await operator.withdraw(operator.ref('ApiKey', 'k3'))
+        await operator.declare(named(0), named(4, { rotationRevision: 1 }))
+        await gone(operator, 'k3')
+        await agree(operator)
+        t.same(await leftovers(operator), [])
+        t.same(made.strikes.filter((sort) => !struck().has(sort)), [], 'all that the trouble is made for was struck')
+        const answered = new Set(one.resources.figures()?.requests.map(({ method, code }) => `${method} ${code}`))
+        t.same((made.answers ?? []).filter((answer) => !answered.has(answer)), [])
+      })
+    }
   }
 
   t.test('a store that is away is told in the status, and what was changed meanwhile is done once it is back', async (t) => {
@@ -58,7 +72,7 @@ if (kubeconfig !== null) {
     t.ok((await operator.object(operator.ref('ApiKey', 'k3'))).metadata.deletionTimestamp, 'it cannot go before its key is unusable')
     away.isAway = false
     await agree(operator)
-    await eventually('the key to be gone', async () => ((await operator.object(operator.ref('ApiKey', 'k3'))) === null ? true : null))
+    await gone(operator, 'k3')
     t.same(await leftovers(operator), [])
   })
 
@@ -127,7 +141,7 @@ if (kubeconfig !== null) {
     await operator.api.request('PATCH', pathOf(operator.ref('ApiKey', 'k1')), { metadata: { finalizers: null } }, 'application/merge-patch+json')
     t.equal(await operator.object(operator.ref('ApiKey', 'k1')), null, 'the documented way out')
     away.isAway = false
-    await eventually('both to be gone', async () => ((await operator.object(operator.ref('ApiKey', 'k0'))) === null ? true : null))
+    await gone(operator, 'k0')
     for (const id of ids) await eventually('it to be unusable', async () => ((await operator.store.keyVersions(id)).every(({ state }) => state === 'deleted') ? true : null))
   })
 }

@@ -25,8 +25,8 @@ export type Controller = {
   close(): Promise<void>
 }
 
-/** What a controller has of its own: by default the machine's time and the operator's store, and plans that nothing bounds. */
-export type World = { clock?: () => number; store?: Store; limits?: PlanLimits }
+/** What a controller has of its own: by default the machine's time and timers, the operator's store, and plans that nothing bounds. */
+export type World = { clock?: () => number; after?: (ms: number, run: () => void) => () => void; store?: Store; limits?: PlanLimits }
 
 export type Operator = Cluster & {
   store: Store
@@ -38,10 +38,11 @@ export type Operator = Cluster & {
   ref(kind: Ref['kind'], name: string): Ref
 }
 
-export async function openOperator(t: Test, kubeconfig: string): Promise<Operator> {
+/** `storeUrl` is that of an empty store; a database file of the operator's own if absent. */
+export async function openOperator(t: Test, kubeconfig: string, storeUrl?: string): Promise<Operator> {
   const cluster = await openCluster(t, kubeconfig)
   const root = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  const store = await openStore(`sqlite:${join(root, 'tollgate.db')}`)
+  const store = await openStore(storeUrl ?? `sqlite:${join(root, 'tollgate.db')}`)
   const started: Controller[] = []
   t.teardown(async () => {
     for (const one of started) await one.close()
@@ -67,7 +68,7 @@ export async function openOperator(t: Test, kubeconfig: string): Promise<Operato
       app.decorate('config', { BRAND: 'SVC' } as FastifyInstance['config'])
       app.decorate('metrics', { registry })
       app.decorate('checks', [])
-      await app.register(controller)
+      await app.register(controller, world.after ? { after: world.after } : {})
       await app.ready()
       const one: Controller = {
         app: app as unknown as FastifyInstance,
