@@ -13,8 +13,16 @@ export const coder = (spec: Record<string, unknown> = {}) => codingPlan('coder',
 /** The hash that each version of a key was first seen with, since one that changes was minted twice; and whether it was ever in use. */
 const minted = new WeakMap<Operator['store'], Map<string, { hash: string; wasUsed: boolean }>>()
 
+/** The reason why a key does not work, or null. */
+function unusable(spec: Answered, now: number): string | null {
+  // What is over for good is said before what may come back.
+  if (spec.state === 'Revoked') return 'KeyRevoked'
+  if (spec.expirationTime !== undefined && now >= Date.parse(spec.expirationTime)) return 'KeyExpired'
+  return spec.state === 'Active' ? null : `Key${spec.state}`
+}
+
 /** What is not as the specs say; empty when everything agrees. */
-async function disagreements(operator: Operator): Promise<string[]> {
+async function disagreements(operator: Operator, now: number): Promise<string[]> {
   const namespace = operator.namespace('acme')
   const { body } = await operator.api.request('GET', pathOf({ kind: 'ApiKey', namespace }))
   const wrong: string[] = []
@@ -24,7 +32,8 @@ async function disagreements(operator: Operator): Promise<string[]> {
     const versions = await operator.store.keyVersions(metadata.uid)
     // Whose revision was raised before anybody had made the first key of it has nothing that overlaps.
     const isRotating = versions.some(({ revision, state }) => revision < spec.rotationRevision && state !== 'deleted')
-    const wanted = spec.state === 'Active' ? (isRotating ? 'True RotationInProgress' : 'True Issued') : `False Key${spec.state}`
+    const reason = unusable(spec, now)
+    const wanted = reason === null ? (isRotating ? 'True RotationInProgress' : 'True Issued') : `False ${reason}`
     const ready = conditions(status)['Ready']
     if (ready !== wanted || status?.observedGeneration !== metadata.generation) wrong.push(`${metadata.name}: ${ready} of generation ${status?.observedGeneration}, wanted ${wanted} of ${metadata.generation}`)
     const revisions = versions.map(({ revision }) => revision)
@@ -40,8 +49,8 @@ async function disagreements(operator: Operator): Promise<string[]> {
     }
     const entries = await operator.secretEntries(namespace, spec.secretName)
     const held = entries && (await operator.store.findKey(hashKey(entries['api-key'] ?? '')))
-    const isHeld = held !== null && held.keyId === metadata.uid && held.revision === spec.rotationRevision && refusal(held, Date.now()) === null
-    const isRight = spec.state === 'Active' ? isHeld : entries === null
+    const isHeld = held !== null && held.keyId === metadata.uid && held.revision === spec.rotationRevision && refusal(held, now) === null
+    const isRight = reason === null ? isHeld : entries === null
     if (!isRight) wrong.push(`${metadata.name}: its Secret holds ${held?.id ?? (entries ? 'something unknown' : 'nothing')}`)
   }
   return wrong
@@ -61,11 +70,11 @@ export async function leftovers(operator: Operator): Promise<string[]> {
   ]
 }
 
-/** Waits until specs, status, Secrets and store agree. */
-export async function agree(operator: Operator): Promise<void> {
+/** Waits until specs, status, Secrets and store agree, by the clock of the controllers. */
+export async function agree(operator: Operator, clock: () => number = Date.now): Promise<void> {
   let last: string[] = []
   await eventually('everything to agree', async () => {
-    last = await disagreements(operator)
+    last = await disagreements(operator, clock())
     return last.length === 0 ? true : null
   }).catch((error: Error) => {
     throw new Error(`${error.message}: ${last.join('; ')}`)

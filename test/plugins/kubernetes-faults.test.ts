@@ -7,16 +7,19 @@ import type { Store } from '../../src/store/store.ts'
 import { pathOf } from '../servers/kube/api.ts'
 import { openProxy } from '../servers/kube/proxy.ts'
 import { kubernetes } from '../servers/kubernetes.ts'
-import { mongodb } from '../servers/mongodb.ts'
+import { mongodb, ownMongodb } from '../servers/mongodb.ts'
 import { emptyDatabase } from '../store/empty.ts'
 import { agree, coder, KEYS, leftovers, named } from './agreement.ts'
 import { openAway } from './away.ts'
+import { openTime } from './moved-time.ts'
 import { LEASE } from './operator-chaos.ts'
 import { openOperator, type Operator } from './operator.ts'
 import { trouble, TROUBLES } from './troubles.ts'
 
 /** None of what goes wrong here takes it away. */
 const LASTING = { durationMs: 60_000, renewDeadlineMs: 40_000, retryMs: 100 }
+
+const MINUTE_MS = 60_000
 
 const gone = (operator: Operator, name: string) => eventually(`${name} to be gone`, async () => ((await operator.object(operator.ref('ApiKey', name))) === null ? true : null))
 
@@ -73,6 +76,55 @@ if (kubeconfig !== null) {
     away.isAway = false
     await agree(operator)
     await gone(operator, 'k3')
+    t.same(await leftovers(operator), [])
+  })
+
+  t.test("a store whose server is killed under change, the last time for a minute by the controller's clock and some seconds by the machine's, costs time: no update is lost, and what came due meanwhile is done", async (t) => {
+    const server = await ownMongodb(t)
+    if (!server) return
+    const time = openTime()
+    const operator = await openOperator(t, kubeconfig, `${server.url}operator`)
+    const random = seeded(3)
+    await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
+    const one = await operator.start({}, undefined, { clock: time.clock, after: time.after })
+    await agree(operator, time.clock)
+    const specs = Array.from({ length: KEYS }, () => ({ rotationRevision: 0, state: 'Active' }))
+    // Each key changes, and the server is killed after some of the changes, while the controller works on them.
+    async function strike(): Promise<void> {
+      const after = Math.floor(random() * KEYS)
+      let killed = Promise.resolve()
+      for (const [n, spec] of specs.entries()) {
+        if (random() < 0.5) spec.rotationRevision++
+        else spec.state = spec.state === 'Active' ? 'Suspended' : 'Active'
+        await operator.declare(named(n, spec))
+        if (n === after) killed = server!.kill()
+      }
+      await killed
+      await operator.declare(named(KEYS, { state: specs[0]!.state === 'Active' ? 'Suspended' : 'Active' }))
+    }
+    for (let kills = 1; kills <= 2; kills++) {
+      await strike()
+      await server.start()
+      time.pass(MINUTE_MS / 2)
+      await agree(operator, time.clock)
+    }
+
+    await strike()
+    const failures = async () => Number(/controller_runtime_reconcile_errors_total\{controller="apikey"\} (\d+)/.exec(await one.registry.metrics())?.[1] ?? 0)
+    const expirationTime = new Date(time.clock() + MINUTE_MS / 2).toISOString()
+    await operator.declare(named(KEYS + 1), named(4, { ...specs[4], state: 'Active', expirationTime }))
+    await operator.becomes(operator.ref('ApiKey', `k${KEYS + 1}`), { Ready: 'Unknown StoreUnavailable' })
+    for (let passed = 0; passed < MINUTE_MS; passed += MINUTE_MS / 4) {
+      const before = await failures()
+      time.pass(MINUTE_MS / 4)
+      await eventually('it to be tried again', async () => ((await failures()) > before ? true : null))
+    }
+    await operator.becomes(operator.ref('ApiKey', 'k4'), { Ready: 'False StoreUnavailable' })
+    await server.start()
+    // Longer than any back-off.
+    time.pass(MINUTE_MS / 2)
+    await agree(operator, time.clock)
+    await operator.becomes(operator.ref('ApiKey', 'k4'), { Ready: 'False KeyExpired' })
     t.same(await leftovers(operator), [])
   })
 
