@@ -1,0 +1,101 @@
+/** Two controllers as the chart runs them, each a process of its own, over one API server and one store of MongoDB's protocol. Their lease lasts 15 s, which no setting shortens. */
+import { randomBytes } from 'node:crypto'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { DEFAULT_ENGINES } from '../../src/engines/routes.ts'
+import { seeded } from '../contracts/store/acme.ts'
+import { eventually } from '../flows/eventually.ts'
+import { startProcess, type Process } from '../flows/program.ts'
+import { kubernetes } from '../servers/kubernetes.ts'
+import { mongodb } from '../servers/mongodb.ts'
+import { emptyDatabase } from '../store/empty.ts'
+import { agree, coder, KEYS, leftovers, named } from './agreement.ts'
+import { openOperator, type Operator } from './operator.ts'
+
+const metricsOf = async ({ opsUrl }: Process) => (await fetch(`${opsUrl}/metrics`)).text()
+const leads = async (one: Process) => /^leader_election_master_status\{[^}]*\} 1$/m.test(await metricsOf(one))
+/** Requests to the API server that change something. */
+const writes = async (one: Process) =>
+  [...(await metricsOf(one)).matchAll(/^rest_client_requests_total\{[^}]*method="(\w+)"[^}]*\} (\d+)/gm)].filter(([, method]) => method !== 'GET').reduce((sum, [, , count]) => sum + Number(count), 0)
+
+async function openControllers(t: Test, kubeconfig: string, storeUrl: string): Promise<{ operator: Operator; start(): Promise<Process> }> {
+  const operator = await openOperator(t, kubeconfig, storeUrl)
+  const folder = t.testdir({ 'engines.yaml': DEFAULT_ENGINES })
+  await writeFile(join(folder, 'sealing.key'), `${randomBytes(32).toString('base64')}\n`, { mode: 0o600 })
+  const env = { STORE_URL: storeUrl, RESOURCES_URL: operator.url, SEALING_KEY_FILE: join(folder, 'sealing.key'), ENGINES: join(folder, 'engines.yaml') }
+  return {
+    operator,
+    async start() {
+      const one = await startProcess({ folder, role: 'controller', env })
+      t.teardown(() => one.kill())
+      return one
+    },
+  }
+}
+
+/** Changes of the keys, one after the other, until they are stopped; `after` resolves when so many more were made. */
+function openChanges(operator: Operator, random: () => number): { after(count: number): Promise<void>; revision(n: number): number; stop(): Promise<void> } {
+  const revisions = Array.from({ length: KEYS }, () => 0)
+  let changes = 0
+  let isOver = false
+  async function run(): Promise<void> {
+    while (!isOver) {
+      const n = Math.floor(random() * KEYS)
+      if (random() < 0.5) revisions[n] = (revisions[n] ?? 0) + 1
+      await operator.declare(named(n, { rotationRevision: revisions[n], state: random() < 0.3 ? 'Suspended' : 'Active' }))
+      changes++
+    }
+  }
+  const running = run()
+  return {
+    async after(count) {
+      const until = changes + count
+      await eventually(`${count} changes`, async () => (changes >= until ? true : null))
+    },
+    revision: (n) => revisions[n] ?? 0,
+    async stop() {
+      isOver = true
+      await running
+    },
+  }
+}
+
+const kubeconfig = await kubernetes(t)
+const server = kubeconfig === null ? null : await mongodb(t)
+if (kubeconfig !== null && server !== null) {
+  t.test('of two controller processes one leads; it is killed under change, the other takes over and brings everything to its end, and no key is minted twice', async (t) => {
+    const { operator, start } = await openControllers(t, kubeconfig, (await emptyDatabase(t, server)).url)
+    await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
+    const processes = await Promise.all([start(), start()])
+    await agree(operator)
+    const leading = await Promise.all(processes.map(leads))
+    t.same(leading.toSorted(), [false, true], 'exactly one leads')
+    const [leader, follower] = leading[0] ? processes : processes.toReversed()
+    if (!leader || !follower) throw new Error('there are two')
+    t.equal(await writes(follower), 0)
+
+    const changing = openChanges(operator, seeded(9))
+    await changing.after(40)
+    await eventually('the leader to work on changes', async () => ((await writes(leader)) > 3 * KEYS ? true : null))
+    t.same([await leads(leader), await leads(follower), await writes(follower)], [true, false, 0])
+    t.match(await leader.kill(), { signal: 'SIGKILL' })
+    const killedAt = performance.now()
+    await changing.after(40)
+    await eventually('the other to lead', async () => ((await leads(follower)) ? true : null))
+    t.comment(`took over after ${Math.round(performance.now() - killedAt)} ms`)
+    await changing.after(40)
+    await changing.stop()
+    await agree(operator)
+
+    const again = await start()
+    t.same([await leads(follower), await leads(again)], [true, false], 'who comes back does not lead')
+    await operator.withdraw(operator.ref('ApiKey', 'k0'))
+    await operator.declare(named(1, { rotationRevision: changing.revision(1), state: 'Revoked' }), named(KEYS))
+    await eventually('the key to be gone', async () => ((await operator.object(operator.ref('ApiKey', 'k0'))) === null ? true : null))
+    await agree(operator)
+    t.same(await leftovers(operator), [])
+    t.equal(await writes(again), 0)
+    for (const one of [again, follower]) t.match(await one.stop(), { code: 0 })
+  })
+}
