@@ -28,14 +28,46 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
     const installCommand = (name: string, ...more: string[]) => helm(['install', 'tollgate', CHART, '--namespace', NAMESPACE, ...valuesOf(name), ...more], cluster.kubeconfig)
     for (const name of [NAMESPACE, 'acme', 'globex', 'team-a', 'nobody']) await makeNamespace(api, name)
 
-    t.test('it looks into the Secrets that are there, and refuses what pods cannot share', async (t) => {
-      const secret = (name: string, entries: Record<string, string>) => api.apply(`/api/v1/namespaces/${NAMESPACE}/secrets/${name}`, { apiVersion: 'v1', kind: 'Secret', metadata: { name }, stringData: entries })
-      await secret('tollgate-store', { url: 'sqlite:/data/tollgate.db' })
-      await t.rejects(installCommand('required'), { message: /The entry url of the Secret tollgate-store begins with none of mongodb:\/\/, mongodb\+srv:\/\/: pods share nothing else\./ })
-      await secret('tollgate-store', { url: 'mongodb://mongodb' })
-      await secret('tollgate-sealing', { key: 'something else' })
-      await t.rejects(installCommand('required'), { message: /sealingKey\.existingSecret names the Secret tollgate-sealing, which has no entry sealing\.key\./ })
-      await secret('tollgate-sealing', { 'sealing.key': Buffer.alloc(32, 7).toString('base64') })
+    t.test('it looks into the Secrets and ConfigMaps that are there, and refuses what no pod starts with, what pods cannot share and what nobody sells', async (t) => {
+      const made = async (kind: 'Secret' | 'ConfigMap', name: string, entries: object) => {
+        const { status, body } = await api.apply(`/api/v1/namespaces/${NAMESPACE}/${kind.toLowerCase()}s/${name}`, { apiVersion: 'v1', kind, metadata: { name }, ...entries })
+        if (status >= 300) throw new Error(body.message)
+      }
+      const secret = (name: string, key: string, entry: string) => made('Secret', name, { data: { [key]: Buffer.from(entry).toString('base64') } })
+      const sealing = (entry: string) => secret('tollgate-sealing', 'sealing.key', entry)
+      const engines = (entries: object) => made('ConfigMap', 'engines', entries)
+      const key = Buffer.alloc(32, 7).toString('base64')
+      const fake = 'engines: [{ name: draw, type: preview }]'
+      const echo = 'upstreams: [{ name: real, baseUrl: "https://models" }, { name: words, baseUrl: "echo:" }]'
+      const refusals: [() => Promise<void>, RegExp][] = [
+        [() => secret('tollgate-store', 'url', 'sqlite:/data/tollgate.db'), /The entry url of the Secret tollgate-store begins with none of mongodb:\/\/, mongodb\+srv:\/\/: pods share nothing else\./],
+        [() => secret('tollgate-sealing', 'key', key), /sealingKey\.existingSecret names the Secret tollgate-sealing, which has no entry sealing\.key\./],
+        ...['secret', Buffer.alloc(31).toString('base64'), Buffer.alloc(33).toString('base64'), `${key}\nsecret`].map((entry): [() => Promise<void>, RegExp] => [
+          () => sealing(entry),
+          /The entry sealing\.key of the Secret tollgate-sealing has a line that is not 32 bytes in base64/,
+        ]),
+        [() => engines({ data: { 'mine.yaml': fake } }), /engines\.existingConfigMap names the ConfigMap engines, which has no entry engines\.yaml\./],
+        [() => engines({ data: { 'engines.yaml': fake } }), /The entry engines\.yaml of the ConfigMap engines names draw, the preview engine, which draws placeholders; allowFakes: true installs it/],
+        [() => engines({ binaryData: { 'engines.yaml': Buffer.from(fake).toString('base64') } }), /The entry engines\.yaml of the ConfigMap engines names draw, the preview engine/],
+        [() => engines({ data: { 'engines.yaml': `${fake}]` } }), /The entry engines\.yaml of the ConfigMap engines is not YAML: /],
+        [() => made('ConfigMap', 'models', { data: { 'upstreams.yaml': echo } }), /The entry upstreams\.yaml of the ConfigMap models names words, the built-in echo, which answers without a model/],
+      ]
+      const mended = async () => {
+        await secret('tollgate-store', 'url', 'mongodb://mongodb')
+        await sealing(`${key}\r\n\n${Buffer.alloc(32, 255).toString('base64url')}\n`)
+        await engines({ data: { 'engines.yaml': fake.replace('preview', 'preview-of-ours') } })
+        await made('ConfigMap', 'models', { data: { 'upstreams.yaml': 'upstreams: [{ name: main, baseUrl: "https://models" }]' } })
+      }
+      const models = ['--set-json', 'upstreams={"file":null,"existingConfigMap":"models"}']
+      for (const [make, message] of refusals) {
+        await mended()
+        await make()
+        await t.rejects(installCommand('required', '--dry-run=server', ...models), { message })
+      }
+      await t.resolves(installCommand('required', '--dry-run=server', ...models, '--set', 'allowFakes=true'), 'fakes are installed where that is asked for')
+      await mended()
+      await t.resolves(installCommand('required', '--dry-run=server', ...models))
+      for (const name of ['engines', 'models']) await api.request('DELETE', `/api/v1/namespaces/${NAMESPACE}/configmaps/${name}`)
     })
 
     t.test('a release is installed, upgraded from an older one, rolled back and removed; CRDs, Plans, keys and Secrets stay', async (t) => {

@@ -16,17 +16,36 @@
 {{- if not (or $source.file $source.existingConfigMap) }}{{ fail (printf "%s.file or %s.existingConfigMap must name the real ones: nothing that is made up is served to customers." $name $name) }}{{ end -}}
 {{- end -}}
 {{- if not $values.allowFakes -}}
-{{- range $values.upstreams.file.upstreams -}}
-{{- if hasPrefix "echo:" (toString .baseUrl) }}{{ fail (printf "upstreams.file names %s, the built-in echo, which answers without a model; allowFakes: true installs it nonetheless, for trying out." .name) }}{{ end -}}
-{{- end -}}
-{{- range $values.engines.file.engines -}}
-{{- if eq (toString .type) "preview" }}{{ fail (printf "engines.file names %s, the preview engine, which draws placeholders; allowFakes: true installs it nonetheless, for trying out." .name) }}{{ end -}}
-{{- end -}}
+{{- include "tollgate.refuseFakes" (dict "root" . "name" "upstreams" "member" "baseUrl" "fake" "echo:" "what" "the built-in echo, which answers without a model") -}}
+{{- include "tollgate.refuseFakes" (dict "root" . "name" "engines" "member" "type" "fake" "preview" "what" "the preview engine, which draws placeholders") -}}
 {{- end -}}
 {{- $names := list -}}
 {{- range $values.workerPools -}}
 {{- if has .name $names }}{{ fail (printf "workerPools has two pools named %s." .name) }}{{ end -}}
 {{- $names = append $names .name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Looks into the file of `name`, also where it lies in a ConfigMap that is there already. A file that nobody can read might name a fake. */}}
+{{- define "tollgate.refuseFakes" -}}
+{{- $source := index .root.Values .name -}}
+{{- $file := $source.file -}}
+{{- $where := printf "%s.file" .name -}}
+{{- with $source.existingConfigMap -}}
+{{- $found := lookup "v1" "ConfigMap" $.root.Release.Namespace . -}}
+{{- if $found -}}
+{{- $where = printf "The entry %s of the ConfigMap %s" $source.key . -}}
+{{- $entry := index ($found.data | default dict) $source.key | default (index ($found.binaryData | default dict) $source.key | default "" | b64dec) -}}
+{{- if not (trim $entry) }}{{ fail (printf "%s.existingConfigMap names the ConfigMap %s, which has no entry %s." $.name . $source.key) }}{{ end -}}
+{{- $file = fromYaml $entry -}}
+{{- if $file.Error }}{{ fail (printf "%s is not YAML: %s." $where $file.Error) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- $entries := index ($file | default dict) .name -}}
+{{- range kindIs "slice" $entries | ternary $entries list -}}
+{{- if kindIs "map" . -}}
+{{- if eq $.fake (index . $.member | toString) }}{{ fail (printf "%s names %s, %s; allowFakes: true installs it nonetheless, for trying out." $where (toString .name) $.what) }}{{ end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -36,8 +55,12 @@
 {{- if $found -}}
 {{- $entry := index ($found.data | default dict) .secret.key | default "" | b64dec | trim -}}
 {{- if not $entry }}{{ fail (printf "%s.existingSecret names the Secret %s, which has no entry %s." .value .secret.existingSecret .secret.key) }}{{ end -}}
-{{- $isOne := not .schemes -}}
+{{- if .schemes -}}
+{{- $isOne := false -}}
 {{- range .schemes }}{{ if hasPrefix . $entry }}{{ $isOne = true }}{{ end }}{{ end -}}
 {{- if not $isOne }}{{ fail (printf "The entry %s of the Secret %s begins with none of %s: pods share nothing else." .secret.key .secret.existingSecret (join ", " .schemes)) }}{{ end -}}
+{{- else -}}
+{{- range splitList "\n" $entry }}{{ if and (trim .) (not (regexMatch "^[A-Za-z0-9+/_-]{43}=?$" (trim .))) }}{{ fail (printf "The entry %s of the Secret %s has a line that is not 32 bytes in base64: no pod starts with it." $.secret.key $.secret.existingSecret) }}{{ end }}{{ end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
