@@ -27,6 +27,21 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
     t.teardown(() => api.close())
     const installCommand = (name: string, ...more: string[]) => helm(['install', 'tollgate', CHART, '--namespace', NAMESPACE, ...valuesOf(name), ...more], cluster.kubeconfig)
     for (const name of [NAMESPACE, 'acme', 'globex', 'team-a', 'nobody']) await makeNamespace(api, name)
+    const bind = (user: string, role: string) =>
+      api.apply(`/apis/rbac.authorization.k8s.io/v1/namespaces/acme/rolebindings/${user}`, {
+        apiVersion: 'rbac.authorization.k8s.io/v1',
+        kind: 'RoleBinding',
+        metadata: { name: user },
+        roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: role },
+        subjects: [{ apiGroup: 'rbac.authorization.k8s.io', kind: 'User', name: user }],
+      })
+    const may = async (user: string, verb: string, resource: string, namespace = 'acme', name?: string) => {
+      const group = resource === 'secrets' ? '' : resource === 'leases' ? 'coordination.k8s.io' : 'tollgate.dev'
+      const [of, subresource] = resource.split('/')
+      const spec = { user, resourceAttributes: { verb, resource: of, subresource, group, namespace, name } }
+      const { body } = await api.request('POST', '/apis/authorization.k8s.io/v1/subjectaccessreviews', { apiVersion: 'authorization.k8s.io/v1', kind: 'SubjectAccessReview', spec })
+      return body.status.allowed as boolean
+    }
 
     t.test('it looks into the Secrets and ConfigMaps that are there, and refuses what no pod starts with, what pods cannot share and what nobody sells', async (t) => {
       const made = async (kind: 'Secret' | 'ConfigMap', name: string, entries: object) => {
@@ -110,6 +125,20 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
       })
     })
 
+    t.test('tenants edit ApiKeys and read Plans, and write no Plan unless that is given', async (t) => {
+      await installCommand('required')
+      t.equal((await bind('buyer', 'edit')).status, 201)
+      await eventually('the roles to be taken in', async () => ((await may('buyer', 'create', 'apikeys')) && (await may('buyer', 'get', 'plans')) ? true : null))
+      const allowed: string[] = []
+      for (const resource of ['plans', 'apikeys', 'plans/status', 'apikeys/status']) {
+        for (const verb of ['get', 'list', 'watch', 'create', 'update', 'patch', 'delete', 'deletecollection']) if (await may('buyer', verb, resource)) allowed.push(`${verb} ${resource}`)
+      }
+      const read = ['get', 'list', 'watch']
+      const all = [...read, 'create', 'update', 'patch', 'delete', 'deletecollection']
+      t.same(allowed, [...read.map((verb) => `${verb} plans`), ...all.map((verb) => `${verb} apikeys`)])
+      await helm(['uninstall', 'tollgate', '--namespace', NAMESPACE], cluster.kubeconfig)
+    })
+
     t.test('the admission policies refuse the very Plans that the controller would not serve, with its sentences', async (t) => {
       await installCommand('everything', '--set', 'ingress.enabled=false')
       const read = parsePlanLimits(found(await objects('everything'), 'ConfigMap/tollgate-plan-limits').data['plan-limits.yaml'])
@@ -167,21 +196,7 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
     })
 
     t.test('tenants edit ApiKeys and, because that is given, Plans; viewers see; no account of ours but the controller may read a Secret', async (t) => {
-      const bind = (user: string, role: string) =>
-        api.apply(`/apis/rbac.authorization.k8s.io/v1/namespaces/acme/rolebindings/${user}`, {
-          apiVersion: 'rbac.authorization.k8s.io/v1',
-          kind: 'RoleBinding',
-          metadata: { name: user },
-          roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: role },
-          subjects: [{ apiGroup: 'rbac.authorization.k8s.io', kind: 'User', name: user }],
-        })
       for (const [user, role] of [['tenant', 'edit'], ['viewer', 'view'], ['seller', 'tollgate-plan-admin']] as const) t.equal((await bind(user, role)).status, 201)
-      const may = async (user: string, verb: string, resource: string, namespace = 'acme', name?: string) => {
-        const group = resource === 'secrets' ? '' : resource === 'leases' ? 'coordination.k8s.io' : 'tollgate.dev'
-        const spec = { user, resourceAttributes: { verb, resource, group, namespace, name } }
-        const { body } = await api.request('POST', '/apis/authorization.k8s.io/v1/subjectaccessreviews', { apiVersion: 'authorization.k8s.io/v1', kind: 'SubjectAccessReview', spec })
-        return body.status.allowed as boolean
-      }
       await eventually('the roles to be taken in', async () => ((await may('tenant', 'create', 'apikeys')) && (await may('viewer', 'list', 'plans')) ? true : null))
       t.same([await may('tenant', 'create', 'plans'), await may('tenant', 'get', 'plans'), await may('tenant', 'create', 'apikeys', 'globex')], [true, true, false])
       t.same([await may('viewer', 'watch', 'apikeys'), await may('viewer', 'create', 'apikeys'), await may('viewer', 'get', 'secrets')], [true, false, false])

@@ -155,6 +155,26 @@ if (!missing(t, ['helm'])) {
     t.same(found(all, 'Role/gate-lease').rules[1].resourceNames, ['gate-controller'])
   })
 
+  for (const [values, isGiven, roles] of [
+    ['required', false, ['ClusterRole/tollgate-edit']],
+    ['required', true, ['ClusterRole/tollgate-edit']],
+    ['namespaced', false, ['Role/gate-edit in acme', 'Role/gate-edit in globex']],
+    ['namespaced', true, ['Role/gate-edit in acme', 'Role/gate-edit in globex']],
+  ] as const) {
+    t.test(`${values}: who edits ${isGiven ? 'writes Plans where that is given' : 'writes ApiKeys and no Plans by default'}`, async (t) => {
+      const all = await objects(values, isGiven ? ['--set', 'tenantRoles.tenantsWritePlans=true'] : [])
+      const written = (name: string) => {
+        const writing = found(all, name).rules.filter(({ verbs }: Answered) => verbs.some((verb: string) => !['get', 'list', 'watch'].includes(verb)))
+        return writing.map(({ apiGroups, resources, resourceNames }: Answered) => [apiGroups, resources, resourceNames])
+      }
+      for (const role of roles) t.same(written(role), [[['tollgate.dev'], isGiven ? ['apikeys', 'plans'] : ['apikeys'], undefined]], role)
+      for (const role of roles) t.same(written(role.replace('edit', 'view')), [], role)
+      // What Kubernetes takes into its own roles beside these would be given to the same people.
+      const into = all.filter(({ metadata }) => metadata.labels['rbac.authorization.k8s.io/aggregate-to-edit'] === 'true').map(nameOf)
+      t.same(into, values === 'required' ? ['ClusterRole/tollgate-edit', 'ClusterRole/tollgate-view'] : [])
+    })
+  }
+
   t.test('the program takes the address of a namespaced installation', async (t) => {
     const { env } = found(await objects('namespaced'), 'Deployment/gate-controller').spec.template.spec.containers[0]
     const { value } = env.find(({ name }: Answered) => name === 'RESOURCES_URL')
