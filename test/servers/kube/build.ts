@@ -59,6 +59,7 @@ const kubernetes: Entry = {
 export const KUBERNETES: readonly Entry[] = [
   kubernetes,
   goProgram('helm', 'helm.sh/helm/v4/cmd/helm', '4.3.1'),
+  goProgram('helm3', 'helm.sh/helm/v3/cmd/helm', '3.22.0'),
   goProgram('kubeconform', 'github.com/yannh/kubeconform/cmd/kubeconform', '0.8.0'),
   goProgram('kube-score', 'github.com/zegl/kube-score/cmd/kube-score', '1.20.0'),
 ]
