@@ -7,6 +7,7 @@ import { parseAllDocuments } from 'yaml'
 import { CHART } from '../../charts/generate.ts'
 import { installed } from '../servers/client.ts'
 import type { Answered } from '../servers/kube/api.ts'
+import { VERSION } from '../servers/kube/build.ts'
 
 const run = promisify(execFile)
 const VALUES = join(import.meta.dirname, 'values')
@@ -24,23 +25,28 @@ export function valuesOf(name: string): string[] {
   return ['required', ...(name === 'required' ? [] : [name])].flatMap((file) => ['--values', join(VALUES, `${file}.yaml`)])
 }
 
+/** By their names in test/servers/list.ts, the one that most suites run first. */
+export const HELMS = ['helm', 'helm3'] as const
+export type Helm = (typeof HELMS)[number]
+
 /** Runs Helm. Rejects with what it said on its error output. */
-export async function helm(args: string[], kubeconfig?: string): Promise<string> {
+export async function helm(args: string[], kubeconfig?: string, which: Helm = 'helm'): Promise<string> {
   const env = { ...process.env, KUBECONFIG: kubeconfig ?? '/nowhere' }
-  const { stdout } = await run(installed('helm'), args, { env, maxBuffer: 1 << 26 }).catch((error: { stderr?: string }) => {
+  const { stdout } = await run(installed(which), args, { env, maxBuffer: 1 << 26 }).catch((error: { stderr?: string }) => {
     throw new Error(error.stderr ?? String(error), { cause: error })
   })
   return stdout
 }
 
 /** The chart's objects as text. `more` are further arguments, such as `--set`. */
-export function rendered(name: string, more: string[] = []): Promise<string> {
+export function rendered(name: string, more: string[] = [], which?: Helm): Promise<string> {
   const known = CAPABILITIES.flatMap((version) => ['--api-versions', version])
-  return helm(['template', 'tollgate', CHART, '--namespace', NAMESPACE, ...valuesOf(name), ...known, ...more])
+  // A Helm that was not built by its own Makefile takes the cluster for an old one.
+  return helm(['template', 'tollgate', CHART, '--namespace', NAMESPACE, '--kube-version', VERSION, ...valuesOf(name), ...known, ...more], undefined, which)
 }
 
-export async function objects(name: string, more: string[] = []): Promise<Answered[]> {
-  return parsed(await rendered(name, more))
+export async function objects(name: string, more: string[] = [], which?: Helm): Promise<Answered[]> {
+  return parsed(await rendered(name, more, which))
 }
 
 export function parsed(text: string): Answered[] {

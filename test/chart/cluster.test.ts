@@ -1,10 +1,9 @@
 /** The chart on a real API server: what it makes is accepted, and a release is installed, upgraded, rolled back and removed. */
 import { execFile } from 'node:child_process'
-import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
-import { parse, stringify } from 'yaml'
 import { parsePlanLimits, planVerdict } from '../../src/plan-limits.ts'
 import { FINALIZER } from '../../src/resources/kubernetes/finalizer.ts'
 import type { PlanResource } from '../../src/resources/resources.ts'
@@ -14,10 +13,16 @@ import { apiKey, codingPlan, mediaPlan } from '../resources/manifests.ts'
 import { installed, missing } from '../servers/client.ts'
 import { makeNamespace, openApi, pathOf, type Answered, type Api } from '../servers/kube/api.ts'
 import { kubectl, ownKubernetes } from '../servers/kubernetes.ts'
-import { CASES, CHART, found, helm, NAMESPACE, objects, rendered, valuesOf } from './chart.ts'
+import { CASES, CHART, found, helm, HELMS, NAMESPACE, objects, rendered, valuesOf } from './chart.ts'
 
 const run = promisify(execFile)
 const CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
+const LEASE = `/apis/coordination.k8s.io/v1/namespaces/${NAMESPACE}/leases/tollgate-controller`
+/**
+ * The chart as it once was, never to be made anew: what upgrades from it will always upgrade from what people had. It is `helm package --version 0.1.0-2941a3d` of charts/tollgate in
+ * the commit 2941a3d of 2026-11-21, "Keep records in MongoDB: … the chart's first templates", the first that has all of it. Its CRDs have no default status, and it has no Lease.
+ */
+const OLDER = join(import.meta.dirname, 'older/tollgate-0.1.0-2941a3d.tgz')
 const DEPLOYMENTS = `/apis/apps/v1/namespaces/${NAMESPACE}/deployments`
 
 if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
@@ -85,45 +90,56 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
       for (const name of ['engines', 'models']) await api.request('DELETE', `/api/v1/namespaces/${NAMESPACE}/configmaps/${name}`)
     })
 
-    t.test('a release is installed, upgraded from an older one, rolled back and removed; CRDs, Plans, keys and Secrets stay', async (t) => {
-      const older = olderChart(t.testdir())
-      await helm(['package', older, '--destination', older])
-      await helm(['install', 'tollgate', join(older, 'tollgate-0.0.1.tgz'), '--namespace', NAMESPACE, ...valuesOf('required')], cluster.kubeconfig)
-      const limitOf = async () => (await api.request('GET', `${CRDS}/apikeys.tollgate.dev`)).body.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.limit
-      t.equal(await limitOf(), undefined)
-      await eventually('the API to take Plans', async () => ((await api.request('GET', '/apis/tollgate.dev/v1alpha1/plans')).status === 200 ? true : null))
-      for (const resource of [codingPlan('coder'), apiKey('ci', 'coder')] as Answered[]) {
-        const { status, body } = await api.apply(pathOf({ kind: resource.kind, namespace: 'acme', name: resource.metadata.name }), { ...resource, metadata: { name: resource.metadata.name, namespace: 'acme' } })
-        t.equal(status, 201, body.message)
-      }
-      const key = await uidOf(api, pathOf({ kind: 'ApiKey', namespace: 'acme', name: 'ci' }))
-      const sealing = (await api.request('GET', `/api/v1/namespaces/${NAMESPACE}/secrets/tollgate-sealing`)).body
-      const gateway = await uidOf(api, `${DEPLOYMENTS}/tollgate-gateway`)
+    for (const which of HELMS) {
+      t.test(`a release is installed by ${which}, upgraded from an older one, rolled back and removed; CRDs, Plans, keys and Secrets stay`, async (t) => {
+        if (missing(t, [which])) return
+        const helmed = (verb: string, ...args: string[]) => helm([verb, 'tollgate', ...args, '--namespace', NAMESPACE], cluster.kubeconfig, which)
+        const statusOf = async () => (await api.request('GET', `${CRDS}/apikeys.tollgate.dev`)).body.spec.versions[0].schema.openAPIV3Schema.properties.status.default
+        const lease = async () => (await api.request('GET', LEASE)).body.metadata?.annotations
+        await helmed('install', OLDER, ...valuesOf('required'))
+        t.same([await statusOf(), await lease()], [undefined, undefined])
+        await eventually('the API to take Plans', async () => ((await api.request('GET', '/apis/tollgate.dev/v1alpha1/plans')).status === 200 ? true : null))
+        for (const resource of [codingPlan('coder'), apiKey('ci', 'coder')] as Answered[]) {
+          const { status, body } = await api.apply(pathOf({ kind: resource.kind, namespace: 'acme', name: resource.metadata.name }), { ...resource, metadata: { name: resource.metadata.name, namespace: 'acme' } })
+          t.equal(status, 201, body.message)
+        }
+        const key = await uidOf(api, pathOf({ kind: 'ApiKey', namespace: 'acme', name: 'ci' }))
+        const sealing = (await api.request('GET', `/api/v1/namespaces/${NAMESPACE}/secrets/tollgate-sealing`)).body
+        const gateway = await uidOf(api, `${DEPLOYMENTS}/tollgate-gateway`)
+        // The controllers of that release made theirs by themselves, as one does whose Lease somebody deleted.
+        await api.apply(LEASE, { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: { name: 'tollgate-controller' }, spec: { holderIdentity: 'one' } })
 
-      await helm(['upgrade', 'tollgate', CHART, '--namespace', NAMESPACE, ...valuesOf('required')], cluster.kubeconfig)
-      t.type(await limitOf(), 'object', 'the upgrade upgrades the CRDs')
-      t.equal(await uidOf(api, `${DEPLOYMENTS}/tollgate-gateway`), gateway, 'Deployments are the same, so that pods roll')
-      t.equal((await api.request('GET', `/apis/policy/v1/namespaces/${NAMESPACE}/poddisruptionbudgets/tollgate-gateway`)).status, 200)
+        await helmed('upgrade', CHART, ...valuesOf('required'))
+        t.same(await statusOf(), { observedGeneration: -1 }, 'the upgrade upgrades the CRDs')
+        t.equal(await uidOf(api, `${DEPLOYMENTS}/tollgate-gateway`), gateway, 'Deployments are the same, so that pods roll')
+        t.equal(await lease(), undefined, 'what is there already is left alone')
+        await api.request('DELETE', LEASE)
+        for (const nth of ['first', 'second']) {
+          await helmed('upgrade', CHART, ...valuesOf('required'))
+          t.match(await lease(), { 'meta.helm.sh/release-name': 'tollgate' }, `without it the ${nth} upgrade makes or keeps one that goes with the release`)
+        }
 
-      await helm(['rollback', 'tollgate', '1', '--namespace', NAMESPACE], cluster.kubeconfig)
-      t.equal((await api.request('GET', `/apis/policy/v1/namespaces/${NAMESPACE}/poddisruptionbudgets/tollgate-gateway`)).status, 404)
-      await helm(['upgrade', 'tollgate', CHART, '--namespace', NAMESPACE, ...valuesOf('required')], cluster.kubeconfig)
+        await helmed('rollback', '1')
+        t.same([await statusOf(), await lease()], [undefined, undefined])
+        t.equal(await uidOf(api, pathOf({ kind: 'ApiKey', namespace: 'acme', name: 'ci' })), key)
+        await helmed('upgrade', CHART, ...valuesOf('required'))
 
-      await helm(['uninstall', 'tollgate', '--namespace', NAMESPACE], cluster.kubeconfig)
-      await eventually('nothing of the release to be left', async () => ((await labelled(api, 'tollgate')).every((name) => name.startsWith('customresourcedefinitions/')) ? true : null))
-      t.equal(await uidOf(api, pathOf({ kind: 'ApiKey', namespace: 'acme', name: 'ci' })), key)
-      const { body } = await api.request('GET', `/api/v1/namespaces/${NAMESPACE}/secrets/tollgate-sealing`)
-      t.same([body.metadata.uid, body.data], [sealing.metadata.uid, sealing.data])
+        await helmed('uninstall')
+        await eventually('nothing of the release to be left', async () => ((await labelled(api, 'tollgate')).every((name) => name.startsWith('customresourcedefinitions/')) ? true : null))
+        t.equal(await uidOf(api, pathOf({ kind: 'ApiKey', namespace: 'acme', name: 'ci' })), key)
+        const { body } = await api.request('GET', `/api/v1/namespaces/${NAMESPACE}/secrets/tollgate-sealing`)
+        t.same([body.metadata.uid, body.data], [sealing.metadata.uid, sealing.data])
 
-      await installCommand('required')
-      t.equal(await uidOf(api, pathOf({ kind: 'ApiKey', namespace: 'acme', name: 'ci' })), key, 'a release of the same name takes the CRDs over')
-      await helm(['upgrade', 'tollgate', CHART, '--namespace', NAMESPACE, ...valuesOf('required'), '--set', 'crds.keep=false'], cluster.kubeconfig)
-      await helm(['uninstall', 'tollgate', '--namespace', NAMESPACE], cluster.kubeconfig)
-      await eventually('the CRDs to go where keeping them was refused', async () => {
-        const answers = await Promise.all(['plans', 'apikeys'].map((plural) => api.request('GET', `${CRDS}/${plural}.tollgate.dev`)))
-        return answers.every(({ status }) => status === 404) ? true : null
+        await helmed('install', CHART, ...valuesOf('required'))
+        t.equal(await uidOf(api, pathOf({ kind: 'ApiKey', namespace: 'acme', name: 'ci' })), key, 'a release of the same name takes the CRDs over')
+        await helmed('upgrade', CHART, ...valuesOf('required'), '--set', 'crds.keep=false')
+        await helmed('uninstall')
+        await eventually('the CRDs to go where keeping them was refused', async () => {
+          const answers = await Promise.all(['plans', 'apikeys'].map((plural) => api.request('GET', `${CRDS}/${plural}.tollgate.dev`)))
+          return answers.every(({ status }) => status === 404) ? true : null
+        })
       })
-    })
+    }
 
     t.test('tenants edit ApiKeys and read Plans, and write no Plan unless that is given', async (t) => {
       await installCommand('required')
@@ -283,22 +299,4 @@ async function labelled({ request }: Api, release: string): Promise<string[]> {
     }
   }
   return found
-}
-
-/** The chart as an older release had it: of a version before, without limits of keys, and without an object that came since. Answers its folder. */
-function olderChart(folder: string): string {
-  cpSync(CHART, folder, { recursive: true })
-  const edited = (file: string, edit: (document: Answered) => void) => {
-    const document = parse(readFileSync(join(folder, file), 'utf8'))
-    edit(document)
-    writeFileSync(join(folder, file), stringify(document))
-  }
-  edited('Chart.yaml', (chart) => {
-    chart['version'] = '0.0.1'
-  })
-  edited('files/crds/apikey.yaml', (crd) => {
-    delete crd['spec'].versions[0].schema.openAPIV3Schema.properties.spec.properties.limit
-  })
-  rmSync(join(folder, 'templates/poddisruptionbudgets.yaml'))
-  return folder
 }

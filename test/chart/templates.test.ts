@@ -9,7 +9,7 @@ import { parsePlanLimits } from '../../src/plan-limits.ts'
 import { readAddress } from '../../src/resources/kubernetes/address.ts'
 import { missing } from '../servers/client.ts'
 import type { Answered } from '../servers/kube/api.ts'
-import { CASES, CHART, found, helm, nameOf, objects, parsed, pods, rendered, valuesOf } from './chart.ts'
+import { CASES, CHART, found, helm, HELMS, nameOf, objects, parsed, pods, rendered, valuesOf } from './chart.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
@@ -30,12 +30,16 @@ t.test('every value has a description, a default that the schema takes, and no n
 })
 
 if (!missing(t, ['helm'])) {
-  t.test('helm lint finds nothing', async (t) => {
-    for (const name of CASES) {
-      const values = ['required', name].flatMap((file) => ['--values', join(import.meta.dirname, 'values', `${file}.yaml`)])
-      t.match(await helm(['lint', CHART, '--strict', ...values]), '1 chart(s) linted, 0 chart(s) failed', name)
-    }
-  })
+  for (const which of HELMS) {
+    t.test(`${which} lint finds nothing, and ${which} template makes the same as Helm 4`, async (t) => {
+      if (missing(t, [which])) return
+      for (const name of CASES) {
+        t.match(await helm(['lint', CHART, '--strict', ...valuesOf(name)], undefined, which), '1 chart(s) linted, 0 chart(s) failed', name)
+        const byName = (all: Answered[]) => Object.fromEntries(all.map((one) => [`${nameOf(one)} ${one.metadata.namespace}`, one]))
+        if (which !== 'helm') t.same(byName(await objects(name, [], which)), byName(await objects(name)), name)
+      }
+    })
+  }
 
   const refusals: [string, string[], RegExp][] = [
     ['no address', ['--set', 'publicUrl='], /publicUrl must say how the world reaches the gateways/],
