@@ -1,6 +1,6 @@
 /** The chart on a real API server: what it makes is accepted, and a release is installed, upgraded, rolled back and removed. */
 import { execFile } from 'node:child_process'
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
@@ -14,6 +14,7 @@ import { installed, missing } from '../servers/client.ts'
 import { makeNamespace, openApi, pathOf, type Answered, type Api } from '../servers/kube/api.ts'
 import { kubectl, ownKubernetes } from '../servers/kubernetes.ts'
 import { CASES, CHART, found, helm, HELMS, NAMESPACE, objects, rendered, valuesOf } from './chart.ts'
+import { startController } from './controller.ts'
 
 const run = promisify(execFile)
 const CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
@@ -140,6 +141,47 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
         })
       })
     }
+
+    t.test('uninstalled by the commands of docs/chart.md, a release leaves no key, no Secret and no CRD where that is wanted, and what was uninstalled without them is let go', async (t) => {
+      const [ending, letGo] = commandsOf('Uninstall')
+      const sh = (commands = '') => {
+        const PATH = [dirname(kubectl()), dirname(installed('helm')), process.env['PATH']].join(':')
+        return run('sh', ['-ec', commands.replaceAll('--namespace tollgate', `--namespace ${NAMESPACE}`)], { env: { ...process.env, PATH, KUBECONFIG: cluster.kubeconfig } })
+      }
+      const key = pathOf({ kind: 'ApiKey', namespace: 'leaving', name: 'ci' })
+      const secret = '/api/v1/namespaces/leaving/secrets/ci-key'
+      const answers = (...paths: string[]) => Promise.all(paths.map(async (path) => (await api.request('GET', path)).status))
+      const crds = ['plans', 'apikeys'].map((plural) => `${CRDS}/${plural}.tollgate.dev`)
+      const gone = (what: string, ...paths: string[]) => eventually(what, async () => ((await answers(...paths)).every((status) => status === 404) ? true : null))
+      const declare = async (metadata: object = {}) => {
+        await eventually('the API to take ApiKeys', async () => ((await answers(pathOf({ kind: 'ApiKey', namespace: 'leaving' })))[0] === 200 ? true : null))
+        await api.apply(pathOf({ kind: 'Plan', namespace: 'leaving', name: 'coder' }), { ...codingPlan('coder'), metadata: { name: 'coder' } })
+        const { status, body } = await api.apply(key, { ...apiKey('ci', 'coder', { secretName: 'ci-key' }), metadata: { name: 'ci', ...metadata } })
+        t.equal(status, 201, body.message)
+      }
+
+      await makeNamespace(api, 'leaving')
+      await installCommand('required', '--set', 'crds.keep=false')
+      await declare()
+      const controller = await startController(t, `kubernetes:?kubeconfig=${cluster.kubeconfig}&leaseNamespace=${NAMESPACE}`)
+      await eventually('the key to be in its Secret', async () => ((await answers(secret))[0] === 200 ? true : null))
+      t.same((await api.request('GET', key)).body.metadata.finalizers, [FINALIZER])
+      await sh(ending)
+      await gone('CRDs and Secret to go', ...crds, secret)
+      await controller.close()
+
+      await installCommand('required', '--set', 'crds.keep=false')
+      await declare({ finalizers: [FINALIZER] })
+      await helm(['uninstall', 'tollgate', '--namespace', NAMESPACE], cluster.kubeconfig)
+      await api.request('DELETE', '/api/v1/namespaces/leaving')
+      await eventually('CRD and namespace to wait for a controller', async () => {
+        const { conditions } = (await api.request('GET', '/api/v1/namespaces/leaving')).body.status
+        const isWaiting = conditions?.some(({ type, status }: Answered) => type === 'NamespaceFinalizersRemaining' && status === 'True')
+        return isWaiting && (await api.request('GET', `${CRDS}/apikeys.tollgate.dev`)).body.metadata.deletionTimestamp ? true : null
+      })
+      await sh(letGo)
+      await gone('CRDs and namespace to go', ...crds, '/api/v1/namespaces/leaving')
+    })
 
     t.test('tenants edit ApiKeys and read Plans, and write no Plan unless that is given', async (t) => {
       await installCommand('required')
@@ -278,6 +320,12 @@ const PLANS: [string, Answered][] = [
   ['globex', codingPlan('coder')],
   ['nobody', mediaPlan('studio')],
 ]
+
+/** The blocks of commands in a section of docs/chart.md. */
+function commandsOf(title: string): string[] {
+  const [, section = ''] = readFileSync(join(CHART, '../../docs/chart.md'), 'utf8').split(`\n## ${title}\n`)
+  return [...(section.split('\n## ')[0] ?? '').matchAll(/^```sh\n([^]*?)^```$/gm)].map(([, commands = '']) => commands)
+}
 
 async function uidOf({ request }: Api, path: string): Promise<string> {
   const { status, body } = await request('GET', path)

@@ -1,24 +1,15 @@
 /** The controller with the rights that the chart gives it: they suffice, each is used, and without any one of them it says what it lacks. */
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import fastify, { type FastifyInstance } from 'fastify'
-import pino from 'pino'
-import { Registry } from 'prom-client'
 import t, { type Test } from 'tap'
-import controller from '../../plugins/controller/controller.ts'
-import { openKubernetes } from '../../src/resources/kubernetes/kubernetes.ts'
 import type { Condition } from '../../src/resources/resources.ts'
-import { openStore } from '../../src/store/store.ts'
 import { eventually } from '../flows/eventually.ts'
 import { openOperator, type Operator } from '../plugins/operator.ts'
-import { SEALING } from '../plugins/tenant.ts'
 import { apiKey, codingPlan } from '../resources/manifests.ts'
 import { missing } from '../servers/client.ts'
 import type { Answered, Api } from '../servers/kube/api.ts'
 import { openProxy, type Fate, type Proxy } from '../servers/kube/proxy.ts'
 import { kubernetes } from '../servers/kubernetes.ts'
 import { found, objects } from './chart.ts'
+import { startController } from './controller.ts'
 
 /** The rights without which a controller does nothing at all: they are missing where somebody looks first, in /readyz. */
 const SHOWN = /^(list|watch) | leases$/
@@ -114,43 +105,6 @@ async function isGranted({ request }: Api, namespace: string, { apiGroups: [grou
 async function done({ apply }: Api, path: string, object: Answered): Promise<void> {
   const { status, body } = await apply(path, object)
   if (status !== 200 && status !== 201) throw new Error(`${path} was answered ${status}: ${body.message}`)
-}
-
-type Started = {
-  /** What its log has of trouble. */
-  said(): string
-  /** What /readyz shows. */
-  shown(): Promise<string>
-  close(): Promise<void>
-}
-
-async function startController(t: Test, url: string): Promise<Started> {
-  const troubles: string[] = []
-  const write = (line: string) => {
-    const { msg, err } = JSON.parse(line)
-    troubles.push(`${msg}: ${err?.message}`)
-  }
-  const log = pino({ level: 'warn' }, { write })
-  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  const store = await openStore(`sqlite:${folder}/tollgate.db`)
-  const resources = await openKubernetes({ url, dataDir: '', environment: {}, declarations: store, log })
-  const app = fastify({ loggerInstance: log }) as unknown as FastifyInstance
-  const parts = { clock: Date.now, store, resources, sealingKeys: SEALING, planLimits: null, engines: { offer: () => null }, config: { BRAND: 'SVC' }, metrics: { registry: new Registry() }, checks: [] }
-  for (const [name, part] of Object.entries(parts)) app.decorate(name, part as never)
-  await app.register(controller)
-  await app.ready()
-  let isClosed = false
-  const close = async () => {
-    if (isClosed) return
-    isClosed = true
-    await app.close()
-    await resources.close()
-    await store.close()
-    await rm(folder, { recursive: true })
-  }
-  t.teardown(close)
-  const shown = async () => (await Promise.all(app.checks.map((check) => check()))).map(({ detail }) => detail).join('\n')
-  return { said: () => troubles.join('\n'), shown, close }
 }
 
 /**

@@ -205,6 +205,12 @@ if (!missing(t, ['helm'])) {
     t.same([await kept('required'), await kept('bare'), await kept('namespaced')], [['keep', 'keep'], [undefined, undefined], []])
   })
 
+  t.test('whoever has the CRDs go with the release is told what to do before', async (t) => {
+    const told = (name: string) => helm(['install', 'tollgate', CHART, '--namespace', 'gate', '--dry-run=client', ...valuesOf(name)])
+    t.match(await told('bare'), 'kubectl delete apikeys --all --all-namespaces')
+    t.notMatch(await told('required'), 'kubectl delete apikeys')
+  })
+
   t.test('objects of other projects are made only where the cluster knows them, and the notes tell which were not', async (t) => {
     const args = ['install', 'tollgate', CHART, '--namespace', 'gate', '--dry-run=client', ...['required', 'everything'].flatMap((file) => ['--values', join(import.meta.dirname, 'values', `${file}.yaml`)])]
     const text = await helm(args)
