@@ -197,6 +197,26 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
       await helm(['uninstall', 'tollgate', '--namespace', NAMESPACE], cluster.kubeconfig)
     })
 
+    t.test('gateways that somebody else scales keep their number: as autoscaling is switched on, at upgrades, and when one is rolled back', async (t) => {
+      const helmed = (verb: string, ...args: string[]) => helm([verb, 'tollgate', ...args, '--namespace', NAMESPACE], cluster.kubeconfig)
+      const autoscaled = [...valuesOf('required'), '--set', 'gateway.autoscaling.enabled=true']
+      const scale = (replicas: number) => run(kubectl(), ['--kubeconfig', cluster.kubeconfig, '--namespace', NAMESPACE, 'scale', 'deployment', 'tollgate-gateway', `--replicas=${replicas}`])
+      const replicas = async () => (await api.request('GET', `${DEPLOYMENTS}/tollgate-gateway`)).body.spec.replicas
+      await installCommand('required')
+      t.equal(await replicas(), 2)
+      await scale(3)
+      await helmed('upgrade', CHART, ...autoscaled)
+      t.equal(await replicas(), 3)
+      // As the HorizontalPodAutoscaler does, through the same door.
+      await scale(5)
+      await helmed('upgrade', CHART, ...autoscaled)
+      t.equal(await replicas(), 5)
+      await scale(7)
+      await helmed('rollback', '2')
+      t.equal(await replicas(), 7)
+      await helmed('uninstall')
+    })
+
     t.test('the admission policies refuse the very Plans that the controller would not serve, with its sentences', async (t) => {
       await installCommand('everything', '--set', 'ingress.enabled=false')
       const read = parsePlanLimits(found(await objects('everything'), 'ConfigMap/tollgate-plan-limits').data['plan-limits.yaml'])
