@@ -48,6 +48,11 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
       const { body } = await api.request('POST', '/apis/authorization.k8s.io/v1/subjectaccessreviews', { apiVersion: 'authorization.k8s.io/v1', kind: 'SubjectAccessReview', spec })
       return body.status.allowed as boolean
     }
+    /** Runs commands of docs/chart.md. */
+    const sh = (commands = '') => {
+      const PATH = [dirname(kubectl()), dirname(installed('helm')), process.env['PATH']].join(':')
+      return run('sh', ['-ec', commands.replaceAll('--namespace tollgate', `--namespace ${NAMESPACE}`)], { env: { ...process.env, PATH, KUBECONFIG: cluster.kubeconfig } })
+    }
 
     t.test('it looks into the Secrets and ConfigMaps that are there, and refuses what no pod starts with, what pods cannot share and what nobody sells', async (t) => {
       const made = async (kind: 'Secret' | 'ConfigMap', name: string, entries: object) => {
@@ -88,6 +93,12 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
       await t.resolves(installCommand('required', '--dry-run=server', ...models, '--set', 'allowFakes=true'), 'fakes are installed where that is asked for')
       await mended()
       await t.resolves(installCommand('required', '--dry-run=server', ...models))
+      await sh(commandsOf('Stop and upgrade').find((block) => block.includes('write "$old" "$new"')))
+      const { data } = (await api.request('GET', `/api/v1/namespaces/${NAMESPACE}/secrets/tollgate-sealing`)).body
+      const [first, ...others] = Buffer.from(data['sealing.key'], 'base64').toString().split('\n').filter((line) => line.trim() !== '')
+      t.equal(Buffer.from(first ?? '', 'base64').length, 32)
+      t.equal(others[0]?.trim(), key, 'the line of before is the second')
+      await t.resolves(installCommand('required', '--dry-run=server', ...models), 'what the commands for another sealing key wrote is one')
       for (const name of ['engines', 'models']) await api.request('DELETE', `/api/v1/namespaces/${NAMESPACE}/configmaps/${name}`)
     })
 
@@ -144,10 +155,6 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
 
     t.test('uninstalled by the commands of docs/chart.md, a release leaves no key, no Secret and no CRD where that is wanted, and what was uninstalled without them is let go', async (t) => {
       const [ending, letGo] = commandsOf('Uninstall')
-      const sh = (commands = '') => {
-        const PATH = [dirname(kubectl()), dirname(installed('helm')), process.env['PATH']].join(':')
-        return run('sh', ['-ec', commands.replaceAll('--namespace tollgate', `--namespace ${NAMESPACE}`)], { env: { ...process.env, PATH, KUBECONFIG: cluster.kubeconfig } })
-      }
       const key = pathOf({ kind: 'ApiKey', namespace: 'leaving', name: 'ci' })
       const secret = '/api/v1/namespaces/leaving/secrets/ci-key'
       const answers = (...paths: string[]) => Promise.all(paths.map(async (path) => (await api.request('GET', path)).status))
