@@ -147,6 +147,26 @@ if (kubeconfig !== null) {
     t.same(rightsOf(rules), site.rights)
   })
 
+  t.test('with these rights a controller whose store was restored from before a key was issued takes the key back from its Secret', async (t) => {
+    const site = await openSite(t, kubeconfig)
+    const { operator } = site
+    const entries = () => operator.secretEntries(operator.namespace('acme'), 'ci-key')
+    await site.grant(null)
+    const before = await startController(t, site.url)
+    await operator.declare(codingPlan('coder'), apiKey('ci', 'coder', { secretName: 'ci-key' }))
+    await operator.becomes(operator.ref('ApiKey', 'ci'), { Ready: 'True Issued' })
+    const issued = await entries()
+    await before.close()
+    // Its store is another, and empty.
+    await startController(t, site.url)
+    await operator.declare(apiKey('ci', 'coder', { secretName: 'ci-key', state: 'Suspended' }))
+    await operator.becomes(operator.ref('ApiKey', 'ci'), { Ready: 'False KeySuspended' })
+    t.equal(await entries(), null)
+    await operator.declare(apiKey('ci', 'coder', { secretName: 'ci-key', state: 'Active' }))
+    await operator.becomes(operator.ref('ApiKey', 'ci'), { Ready: 'True Issued' })
+    t.same(await entries(), issued)
+  })
+
   t.test('with one right less the controller says which one it lacks, and goes on once it has it', async (t) => {
     const site = await openSite(t, kubeconfig)
     for (const [i, right] of site.rights.entries()) {
