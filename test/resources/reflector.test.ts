@@ -57,15 +57,20 @@ if (kubeconfig !== null) {
   t.test('whatever is cut off or refused, it catches up with what happened meanwhile', async (t) => {
     const { cluster, proxy, reflector, shows, ref } = await followed(t, kubeconfig)
     proxy.fate = () => 'cut'
-    const started = reflector.start()
+    let isStarted = false
+    const started = reflector.start().then(() => (isStarted = true))
     await eventually('it to fail', async () => (reflector.figures().failures > 1 ? true : null))
     t.ok(reflector.trouble())
     proxy.fate = () => ({ status: 500, reason: 'InternalError', message: 'no list today' })
     await eventually('it to say why', async () => (reflector.trouble()?.includes('no list today') ? true : null))
+    t.equal(isStarted, false)
     proxy.fate = () => ({ status: 403, reason: 'Forbidden', message: 'plans is forbidden' })
     await eventually('it to say why', async () => (reflector.trouble()?.includes('plans is forbidden') ? true : null))
-    proxy.fate = () => 'passes'
+    // Whoever waited for it may begin with what there is beside it.
     await started
+    t.equal(reflector.isSynced(), false)
+    proxy.fate = () => 'passes'
+    await eventually('it to be listed', async () => (reflector.isSynced() ? true : null))
     t.equal(reflector.trouble(), null)
     const breakages = [() => {}, () => (proxy.fate = (_, path) => (isWatch(path) ? 'cut' : 'passes')), () => (proxy.fate = () => ({ status: 503, reason: 'ServiceUnavailable' }))]
     let n = 0
