@@ -1,8 +1,8 @@
 /** Leader election over a Lease of memory whose server fails, is slow and hangs for one of two. */
-import { setTimeout as pause } from 'node:timers/promises'
+import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import type { Answer, Client } from '../../src/resources/kubernetes/client.ts'
-import { openLeader, type Leader } from '../../src/resources/kubernetes/leader.ts'
+import type { Answer, Client, Method } from '../../src/resources/kubernetes/client.ts'
+import { openLeader, type Leader, type LeaderOptions } from '../../src/resources/kubernetes/leader.ts'
 import { eventually } from '../flows/eventually.ts'
 
 const TIMES = { durationMs: 1_000, renewDeadlineMs: 700, retryMs: 20 }
@@ -40,7 +40,7 @@ function openServer(): (fateOf: (method: string) => ReturnType<Trouble>) => Clie
   }
 }
 
-type Times = { durationMs: number; renewDeadlineMs: number; retryMs: number }
+type Times = Pick<LeaderOptions, 'durationMs' | 'renewDeadlineMs' | 'retryMs' | 'random' | 'time'>
 
 function enter(t: Test, identity: string, client: Client, told: string[], times: Times): Leader {
   const leader = openLeader({ client, namespace: 'gate', name: 'tollgate', identity, changed: (is) => told.push(`${identity} ${is ? 'leads' : 'stops'}`), log: { info() {}, warn() {} }, ...times })
@@ -78,4 +78,78 @@ t.test('whoever resigns while it takes the lease gives it up all the same', asyn
     await eventually('the second to lead', async () => (second.isLeading() ? true : null))
     await second.resign()
   }
+})
+
+/** A clock that stands until it is moved. */
+function openTime() {
+  const alarms = new Set<{ at: number; ring: () => void }>()
+  let nowMs = 0
+  return {
+    now: () => nowMs,
+    async pause(ms: number, signal: AbortSignal) {
+      const { promise, resolve, reject } = Promise.withResolvers<void>()
+      const alarm = { at: nowMs + ms, ring: resolve }
+      alarms.add(alarm)
+      signal.addEventListener('abort', () => reject(signal.reason))
+      if (signal.aborted) reject(signal.reason)
+      await promise.finally(() => alarms.delete(alarm))
+    },
+    /** As for a process that stands still: no alarm rings. */
+    skip: (ms: number) => void (nowMs += ms),
+    /** Lets the alarms ring that are due until then, each at its time, and what they woke come to rest. */
+    async forward(ms: number) {
+      const untilMs = nowMs + ms
+      for (;;) {
+        await turn()
+        const next = [...alarms].sort((a, b) => a.at - b.at)[0]
+        if (!next || next.at > untilMs) break
+        nowMs = Math.max(nowMs, next.at)
+        alarms.delete(next)
+        next.ring()
+      }
+      nowMs = untilMs
+    },
+  }
+}
+
+const TEN_SECONDS = { durationMs: 15_000, renewDeadlineMs: 10_000, retryMs: 2_000, random: () => 0.5 }
+
+t.test('whoever stood still until its time was over does not lead from that moment on, and is told so before it tries again', async (t) => {
+  const time = openTime()
+  const told: string[] = []
+  const leader = enter(t, 'first', openServer()(() => 'answers'), told, { ...TEN_SECONDS, time })
+  await time.forward(5_000)
+  t.ok(leader.isLeading())
+  time.skip(8_999)
+  t.ok(leader.isLeading(), 'it renewed a second ago')
+  time.skip(1)
+  t.notOk(leader.isLeading(), 'although no timer rang')
+  t.same(told, ['first leads'])
+  await time.forward(0)
+  t.same(told, ['first leads', 'first stops', 'first leads'])
+  t.ok(leader.isLeading())
+})
+
+t.test('a renewal whose answer is read when its time is over makes nobody lead', async (t) => {
+  const time = openTime()
+  const told: string[] = []
+  const server = openServer()(() => 'answers')
+  const written = Promise.withResolvers<void>()
+  const slow = {
+    async request(method: Method, path: string, options?: object) {
+      const answer = await server.request(method, path, options)
+      if (method === 'PUT') await written.promise
+      return answer
+    },
+  }
+  const leader = enter(t, 'first', slow as Client, told, { ...TEN_SECONDS, time })
+  await time.forward(2_000)
+  t.ok(leader.isLeading())
+  time.skip(60_000)
+  written.resolve()
+  await turn()
+  t.notOk(leader.isLeading())
+  t.same(told, ['first leads', 'first stops'])
+  await time.forward(2_200)
+  t.same(told, ['first leads', 'first stops', 'first leads'])
 })

@@ -16,15 +16,26 @@ export type LeaderOptions = {
   changed: (isLeading: boolean) => void
   log: { info(o: object, m: string): void; warn(o: object, m: string): void }
   random?: () => number
+  time?: Time
   durationMs?: number
   /** A leader that could not renew for so long stops leading, before anybody else may begin. */
   renewDeadlineMs?: number
   retryMs?: number
 }
 
+/** A clock that only goes forward, also while the process stands still, and what wakes us by it. */
+type Time = {
+  now(): number
+  /** Rejects when it is aborted. */
+  pause(ms: number, signal: AbortSignal): Promise<unknown>
+}
+
+const MONOTONIC: Time = { now: () => performance.now(), pause: (ms, signal) => pause(ms, undefined, { signal }) }
+
 export type Leader = {
   /** Resolves when the first try has ended, however it did. */
   tried: Promise<void>
+  /** False as soon as the time to renew is over, even if the process stood still and `changed` was not called yet: ask before each act. */
   isLeading(): boolean
   /** What kept the last try from telling whose lease it is, or null. */
   trouble(): string | null
@@ -39,7 +50,7 @@ type Lease = {
 
 /** Begins to try. */
 export function openLeader(options: LeaderOptions): Leader {
-  const { client, namespace, name, identity, changed, log, random = Math.random, durationMs = 15_000, renewDeadlineMs = 10_000, retryMs = 2_000 } = options
+  const { client, namespace, name, identity, changed, log, random = Math.random, time = MONOTONIC, durationMs = 15_000, renewDeadlineMs = 10_000, retryMs = 2_000 } = options
   const collection = `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases`
   const path = `${collection}/${name}`
   const stopping = new AbortController()
@@ -62,20 +73,23 @@ export function openLeader(options: LeaderOptions): Leader {
 
   /** How long a leader may still go without renewing. */
   function leftMs(): number {
-    return Math.max(0, renewedAt + renewDeadlineMs - performance.now())
+    return Math.max(0, renewedAt + renewDeadlineMs - time.now())
   }
 
   async function run(): Promise<void> {
     while (!stopping.signal.aborted) {
-      const startedAt = performance.now()
+      // Others may have led since, even if the lease is free again.
+      if (leftMs() === 0) become(false)
+      const startedAt = time.now()
       const tried = await tryOnce().catch(note)
       if (stopping.signal.aborted) return
       if (tried !== 'failed') trouble = null
       if (tried === 'renewed') renewedAt = startedAt
-      become(tried === 'renewed' || (tried === 'failed' && isLeading && leftMs() > 0))
+      // A renewal that took so long that its time is over is none.
+      become((tried === 'renewed' || (tried === 'failed' && isLeading)) && leftMs() > 0)
       first.resolve()
       const ms = isLeading ? Math.min(retryMs, leftMs()) : retryMs * (1 + random() / 5)
-      await pause(ms, undefined, { signal: stopping.signal }).catch(() => {})
+      await time.pause(ms, stopping.signal).catch(() => {})
     }
   }
 
@@ -94,8 +108,8 @@ export function openLeader(options: LeaderOptions): Leader {
     const lease = answer.body
     const { holderIdentity, leaseDurationSeconds } = lease.spec
     const version = lease.metadata.resourceVersion ?? ''
-    if (observed?.version !== version) observed = { version, at: performance.now() }
-    const isOver = !holderIdentity || performance.now() - observed.at >= (leaseDurationSeconds ?? durationMs / 1000) * 1000
+    if (observed?.version !== version) observed = { version, at: time.now() }
+    const isOver = !holderIdentity || time.now() - observed.at >= (leaseDurationSeconds ?? durationMs / 1000) * 1000
     if (holderIdentity !== identity && !isOver) return false
     return write('PUT', lease)
   }
@@ -117,7 +131,7 @@ export function openLeader(options: LeaderOptions): Leader {
     // Somebody else was faster; but one who changed our own lease need not have taken it.
     if (answer.status === 409 && !isRenewal) return false
     if (answer.status !== 200 && answer.status !== 201) throw unexpected(method, target, answer)
-    observed = { version: answer.body.metadata.resourceVersion ?? '', at: performance.now() }
+    observed = { version: answer.body.metadata.resourceVersion ?? '', at: time.now() }
     return 'renewed'
   }
 
@@ -125,7 +139,7 @@ export function openLeader(options: LeaderOptions): Leader {
   async function within<T>(work: Promise<T>): Promise<T> {
     const timer = new AbortController()
     const longestMs = isLeading ? Math.min(renewDeadlineMs / 2, leftMs()) : renewDeadlineMs / 2
-    const late = pause(longestMs, undefined, { signal: timer.signal }).then(() => {
+    const late = time.pause(longestMs, timer.signal).then(() => {
       throw new Unavailable('resources', new Error('the API server does not answer in time'))
     })
     try {
@@ -149,7 +163,7 @@ export function openLeader(options: LeaderOptions): Leader {
 
   return {
     tried: first.promise,
-    isLeading: () => isLeading,
+    isLeading: () => isLeading && leftMs() > 0,
     trouble: () => trouble,
     async resign() {
       if (stopping.signal.aborted) return
