@@ -153,3 +153,45 @@ t.test('a renewal whose answer is read when its time is over makes nobody lead',
   await time.forward(2_200)
   t.same(told, ['first leads', 'first stops', 'first leads'])
 })
+
+/** Who holds the lease says for how long; a follower looks at it by its own rhythm until then. */
+const ENDS = [
+  { leaseDurationSeconds: 15, random: 0, tries: [0, 2000, 4000, 6000, 8000, 10000, 12000, 14000, 15000] },
+  { leaseDurationSeconds: 15, random: 0.5, tries: [0, 2200, 4400, 6600, 8800, 11000, 13200, 15000] },
+  { leaseDurationSeconds: 1, random: 0.5, tries: [0, 1000] },
+]
+
+for (const { leaseDurationSeconds, random, tries } of ENDS) {
+  t.test(`a follower takes a lease of ${leaseDurationSeconds} s in the moment when it is over, by chance ${random}`, async (t) => {
+    const time = openTime()
+    const server = openServer()(() => 'answers')
+    await server.request('POST', '', { body: { spec: { holderIdentity: 'killed', leaseDurationSeconds } } })
+    const tried: number[] = []
+    const client = {
+      request(method: Method, path: string, options?: object) {
+        if (method === 'GET') tried.push(Math.round(time.now()))
+        return server.request(method, path, options)
+      },
+    }
+    const leader = enter(t, 'follower', client as Client, [], { ...TEN_SECONDS, random: () => random, time })
+    await time.forward(leaseDurationSeconds * 1_000 - 1)
+    t.notOk(leader.isLeading())
+    await time.forward(1)
+    t.ok(leader.isLeading())
+    t.same(tried, tries)
+  })
+}
+
+t.test('a follower that cannot take the lease that is over goes on by its own rhythm', async (t) => {
+  const time = openTime()
+  const server = openServer()
+  await server(() => 'answers').request('POST', '', { body: { spec: { holderIdentity: 'killed', leaseDurationSeconds: 3 } } })
+  const tried: number[] = []
+  const client = server((method) => {
+    if (method === 'GET') tried.push(Math.round(time.now()))
+    return method === 'GET' ? 'answers' : 'fails'
+  })
+  enter(t, 'follower', client, [], { ...TEN_SECONDS, time })
+  await time.forward(8_000)
+  t.same(tried, [0, 2200, 3000, 5200, 7400])
+})

@@ -54,8 +54,8 @@ export function openLeader(options: LeaderOptions): Leader {
   const collection = `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases`
   const path = `${collection}/${name}`
   const stopping = new AbortController()
-  /** The lease as it was last seen to change, and when that was. */
-  let observed: { version: string; at: number } | null = null
+  /** The lease as it was last seen to change, and until when nobody else may take it. */
+  let observed: { version: string; overAt: number } | null = null
   let isLeading = false
   let trouble: string | null = null
   /** A write of ours may have made the lease ours, also one whose answer nobody waits for any more. */
@@ -76,6 +76,13 @@ export function openLeader(options: LeaderOptions): Leader {
     return Math.max(0, renewedAt + renewDeadlineMs - time.now())
   }
 
+  /** Until the next try: for a follower no later than the end of the lease that it sees. Chance keeps followers apart; so does that end, since each saw the lease change at a time of its own. */
+  function waitMs(): number {
+    if (isLeading) return Math.min(retryMs, leftMs())
+    const untilOverMs = (observed?.overAt ?? 0) - time.now()
+    return Math.min(retryMs * (1 + random() / 5), untilOverMs > 0 ? untilOverMs : Infinity)
+  }
+
   async function run(): Promise<void> {
     while (!stopping.signal.aborted) {
       // Others may have led since, even if the lease is free again.
@@ -88,8 +95,7 @@ export function openLeader(options: LeaderOptions): Leader {
       // A renewal that took so long that its time is over is none.
       become((tried === 'renewed' || (tried === 'failed' && isLeading)) && leftMs() > 0)
       first.resolve()
-      const ms = isLeading ? Math.min(retryMs, leftMs()) : retryMs * (1 + random() / 5)
-      await time.pause(ms, stopping.signal).catch(() => {})
+      await time.pause(waitMs(), stopping.signal).catch(() => {})
     }
   }
 
@@ -108,8 +114,8 @@ export function openLeader(options: LeaderOptions): Leader {
     const lease = answer.body
     const { holderIdentity, leaseDurationSeconds } = lease.spec
     const version = lease.metadata.resourceVersion ?? ''
-    if (observed?.version !== version) observed = { version, at: time.now() }
-    const isOver = !holderIdentity || time.now() - observed.at >= (leaseDurationSeconds ?? durationMs / 1000) * 1000
+    if (observed?.version !== version) observed = { version, overAt: time.now() + (leaseDurationSeconds ?? durationMs / 1000) * 1000 }
+    const isOver = !holderIdentity || time.now() >= observed.overAt
     if (holderIdentity !== identity && !isOver) return false
     return write('PUT', lease)
   }
@@ -131,7 +137,7 @@ export function openLeader(options: LeaderOptions): Leader {
     // Somebody else was faster; but one who changed our own lease need not have taken it.
     if (answer.status === 409 && !isRenewal) return false
     if (answer.status !== 200 && answer.status !== 201) throw unexpected(method, target, answer)
-    observed = { version: answer.body.metadata.resourceVersion ?? '', at: time.now() }
+    observed = { version: answer.body.metadata.resourceVersion ?? '', overAt: time.now() + spec.leaseDurationSeconds * 1000 }
     return 'renewed'
   }
 
