@@ -1,7 +1,12 @@
 /** Leader election over a Lease of memory whose server fails, is slow and hangs for one of two. */
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { json } from 'node:stream/consumers'
 import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { Answer, Client, Method } from '../../src/resources/kubernetes/client.ts'
+import { openKubernetes } from '../../src/resources/kubernetes/kubernetes.ts'
 import { openLeader, type Leader, type LeaderOptions } from '../../src/resources/kubernetes/leader.ts'
 import { eventually } from '../flows/eventually.ts'
 
@@ -194,4 +199,41 @@ t.test('a follower that cannot take the lease that is over goes on by its own rh
   enter(t, 'follower', client, [], { ...TEN_SECONDS, time })
   await time.forward(8_000)
   t.same(tried, [0, 2200, 3000, 5200, 7400])
+})
+
+t.test('the lease is renewed while as many other requests hang as may be in flight', async (t) => {
+  const lease = openServer()(() => 'answers')
+  let hanging = 0
+  let renewals = 0
+  const api = createServer(async (request, response) => {
+    const { method = '', url = '' } = request
+    if (!url.includes('/leases')) return void hanging++
+    const body = method === 'GET' ? {} : await json(request)
+    const answer = await lease.request(method as Method, url, { body })
+    if (method === 'PUT') renewals++
+    response.writeHead(answer.status, { 'content-type': 'application/json' }).end(JSON.stringify(answer.body))
+  })
+  await once(api.listen(0, '127.0.0.1'), 'listening')
+  t.teardown(() => {
+    api.closeAllConnections()
+    api.close()
+  })
+  const cluster = { 'server': `http://127.0.0.1:${(api.address() as AddressInfo).port}`, 'insecure-skip-tls-verify': true }
+  const kubeconfig = { 'current-context': 'c', 'contexts': [{ name: 'c', context: { cluster: 'c', user: 'u' } }], 'clusters': [{ name: 'c', cluster }], 'users': [{ name: 'u', user: {} }] }
+  const folder = t.testdir({ config: JSON.stringify(kubeconfig) })
+  const log = { info() {}, warn() {}, error() {} }
+  const resources = await openKubernetes({ url: `kubernetes:?kubeconfig=${folder}/config`, dataDir: '', environment: {}, declarations: null as never, log }, { lease: { ...TEN_SECONDS, retryMs: 20 } })
+  const writes = Array.from({ length: 40 }, (_, n) => resources.issueKey({ namespace: 'acme', name: `k${n}`, spec: { planRef: { name: 'coder' } } }).catch(() => 'away'))
+  t.teardown(async () => {
+    await resources.close()
+    await Promise.all(writes)
+  })
+  await eventually('as many requests as may be in flight', async () => (hanging === 32 ? true : null))
+  const told: boolean[] = []
+  await resources.lead((isLeading) => told.push(isLeading))
+  await eventually('the lease to be renewed', async () => (renewals > 2 ? true : null))
+  t.same(told, [true])
+  t.equal(hanging, 32, 'and all of them still hang')
+  const counted = resources.figures()?.requests ?? []
+  t.same(counted.map(({ method, code }) => `${method} ${code}`), ['GET 404', 'POST 201', 'GET 200', 'PUT 200'], 'its requests are counted with the others')
 })

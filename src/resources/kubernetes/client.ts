@@ -31,6 +31,9 @@ export type Client = {
   observe(observer: (method: Method, seconds: number) => void): void
 }
 
+/** Requests by method and status code, of all clients that share it. */
+export type Counts = Map<string, { method: Method; code: string; count: number }>
+
 const MOST_IN_FLIGHT = 32
 const TIMEOUT_MS = 30_000
 const MOST_WAITS = 3
@@ -38,9 +41,8 @@ const LONGEST_WAIT_MS = 10_000
 /** Of what is the asker's fault by its number: credentials that ran out, somebody who was faster, too many at once. */
 const PASSING = [401, 409, 429]
 
-export function openClient(credentials: Credentials, userAgent = 'tollgate'): Client {
+export function openClient(credentials: Credentials, userAgent = 'tollgate', counted: Counts = new Map()): Client {
   const gate = openGate(MOST_IN_FLIGHT)
-  const counted = new Map<string, { method: Method; code: string; count: number }>()
   let observer: (method: Method, seconds: number) => void = () => {}
 
   function count(method: Method, code: string): void {

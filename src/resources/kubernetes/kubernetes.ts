@@ -9,7 +9,7 @@ import { API_VERSION, type ApiKeyResource, type Kind, type Ref, type Resource, t
 import { readAddress } from './address.ts'
 import { openAuthoring } from './authoring.ts'
 import { openCache, type Cache, type Change } from './cache.ts'
-import { openClient, type Client } from './client.ts'
+import { openClient, type Client, type Counts } from './client.ts'
 import { openCredentials } from './credentials/credentials.ts'
 import { openEvents } from './events.ts'
 import { addFinalizer, removeFinalizer } from './finalizer.ts'
@@ -30,7 +30,10 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
   const { lease: leaseTimes, ...reflectorOptions } = options
   const address = readAddress(config.url)
   const credentials = await openCredentials(address.kubeconfig, config.environment)
-  const client = openClient(credentials)
+  const counts: Counts = new Map()
+  const client = openClient(credentials, 'tollgate', counts)
+  // The Lease must not wait behind writes that hang: whoever is late with it stops leading.
+  const leaseClient = openClient(credentials, 'tollgate/leader-election', counts)
   const caches: Caches = { Plan: openCache(), ApiKey: openCache(), Secret: openCache() }
   const staying = (ref: Ref) => present(caches[ref.kind].get(ref.namespace, ref.name))
   const secrets = openSecrets(client, caches.Secret, (owner) => staying(owner)?.metadata.uid === owner.uid)
@@ -106,12 +109,12 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
     async lead(changed) {
       if (isClosed || leader) return leader?.tried
       const namespace = address.leaseNamespace ?? credentials.namespace ?? address.namespaces?.[0] ?? 'default'
-      leader = openLeader({ client, namespace, name: address.lease, identity: `${hostname()}_${randomUUID()}`, changed, log: config.log, ...leaseTimes })
+      leader = openLeader({ client: leaseClient, namespace, name: address.lease, identity: `${hostname()}_${randomUUID()}`, changed, log: config.log, ...leaseTimes })
       await leader.tried
     },
     resign: async () => leader?.resign(),
     figures: () => ({ host: credentials.host, lease: address.lease, ...figuresOf(client, reflectors(), leader) }),
-    observe: client.observe,
+    observe: (observer) => [client, leaseClient].forEach((one) => one.observe(observer)),
     async close() {
       if (isClosed) return
       isClosed = true
