@@ -48,7 +48,7 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   let cancelTimer = () => {}
 
   function assertLeading(): void {
-    if (!isLeading) throw new Unavailable('resources', new Error('this process no longer leads'))
+    if (!isLeading || !resources.isLeading()) throw new Unavailable('resources', new Error('this process no longer leads'))
   }
 
   /** The first pass over everything is complete once both queues are empty for the first time. */

@@ -6,7 +6,7 @@ import type { Resources, SourceFigures } from '../../src/resources/resources.ts'
 const REQUEST_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60]
 
 /** `figures` is asked at each scrape. */
-export function sourceMetrics(registry: Registry, { figures, observe }: Pick<Resources, 'figures' | 'observe'>): void {
+export function sourceMetrics(registry: Registry, { figures, observe, isLeading }: Pick<Resources, 'figures' | 'observe' | 'isLeading'>): void {
   const source = figures()
   if (source === null) return
   const { host, lease } = source
@@ -59,7 +59,7 @@ export function sourceMetrics(registry: Registry, { figures, observe }: Pick<Res
     labelNames: ['name'],
     registers,
     collect() {
-      this.set({ name: lease }, figures()?.isLeading === true ? 1 : 0)
+      this.set({ name: lease }, isLeading() ? 1 : 0)
     },
   })
 }

@@ -177,6 +177,8 @@ export type Resources = {
    * so at once. Resolves when the first try has ended, however it did.
    */
   lead(changed: (isLeading: boolean) => void): Promise<void>
+  /** Whether this process may act on the source now, by its own clock; `changed` may be told later. To be asked before each act. */
+  isLeading(): boolean
   /** Lets another one lead, once nothing is under way here. `changed` hears no more. */
   resign(): Promise<void>
   /** What happened between us and a server; null where there is none. */
@@ -202,7 +204,6 @@ export type SourceFigures = {
   missed: number
   /** Since the watch that is silent longest last said anything, or its first list; null before that. */
   lastEventAgeMs: number | null
-  isLeading: boolean
 }
 
 export type ResourcesConfig = {

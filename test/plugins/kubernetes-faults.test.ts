@@ -153,7 +153,7 @@ if (kubeconfig !== null) {
     await asked.promise
     proxy.fate = () => 'cut'
     proxy.cut()
-    await eventually('the lease to be lost', async () => (one.resources.figures()?.isLeading ? null : true))
+    await eventually('the lease to be lost', async () => (one.resources.isLeading() ? null : true))
     const before = await failures()
     goOn.resolve()
     await eventually('its pass to end', async () => ((await failures()) > before ? true : null))

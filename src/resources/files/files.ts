@@ -65,8 +65,7 @@ export async function openFiles(config: Omit<ResourcesConfig, 'environment'>, op
       for (const resource of declared.all()) changed(refOf(resource))
       if (isAutomatic) pulse.start()
     },
-    // It is looked at twice a second.
-    refresh: async () => {},
+    refresh: pulse.now,
     serves: () => true,
     health: looking.health,
     get: (ref) => declared.get(ref),
@@ -80,6 +79,7 @@ export async function openFiles(config: Omit<ResourcesConfig, 'environment'>, op
     going: () => null,
     isObserved: () => true,
     lead: async (told) => told(true),
+    isLeading: () => true,
     resign: async () => {},
     figures: () => null,
     close: pulse.stop,

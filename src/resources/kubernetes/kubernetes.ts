@@ -112,8 +112,9 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
       leader = openLeader({ client: leaseClient, namespace, name: address.lease, identity: `${hostname()}_${randomUUID()}`, changed, log: config.log, ...leaseTimes })
       await leader.tried
     },
+    isLeading: () => leader?.isLeading() ?? false,
     resign: async () => leader?.resign(),
-    figures: () => ({ host: credentials.host, lease: address.lease, ...figuresOf(client, reflectors(), leader) }),
+    figures: () => ({ host: credentials.host, lease: address.lease, ...figuresOf(client, reflectors()) }),
     observe: (observer) => [client, leaseClient].forEach((one) => one.observe(observer)),
     async close() {
       if (isClosed) return
@@ -156,7 +157,7 @@ function resourceOf(kind: Kind, object: KubeObject | null): Resource | null {
   return { apiVersion: API_VERSION, kind, metadata, spec: object.spec } as Resource
 }
 
-function figuresOf(client: Client, reflectors: Reflector[], leader: Leader | null): Omit<SourceFigures, 'host' | 'lease'> {
+function figuresOf(client: Client, reflectors: Reflector[]): Omit<SourceFigures, 'host' | 'lease'> {
   const figures = reflectors.map((reflector) => reflector.figures())
   const sum = (of: (one: (typeof figures)[number]) => number) => figures.reduce((total, one) => total + of(one), 0)
   const ages = figures.map(({ lastEventAgeMs }) => lastEventAgeMs).filter((age) => age !== null)
@@ -168,6 +169,5 @@ function figuresOf(client: Client, reflectors: Reflector[], leader: Leader | nul
     missed: sum(({ missed }) => missed),
     // Of the one that is silent longest, which the others would hide.
     lastEventAgeMs: ages.length === 0 ? null : Math.max(...ages),
-    isLeading: leader?.isLeading() ?? false,
   }
 }

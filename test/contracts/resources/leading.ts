@@ -18,16 +18,12 @@ function candidates(place: Place): { told: string[]; enter(name: string): Promis
   }
 }
 
-/** How often a source has asked its server for something. */
-function asked(resources: Resources): number {
-  return (resources.figures()?.requests ?? []).reduce((sum, { count }) => sum + count, 0)
-}
-
 export const leadingPromises: Promises<Place> = {
   'whoever is alone leads, is told so once, and hears nothing more of it once it resigned': async (t, place) => {
     const { told, enter, toLead } = candidates(place)
     const first = await enter('first')
     await toLead('first')
+    t.equal(first.isLeading(), true)
     for (const _ of ['first', 'again']) await first.resign()
     await first.close()
     t.same(told, ['first leads'])
@@ -37,8 +33,10 @@ export const leadingPromises: Promises<Place> = {
     const { told, enter, toLead } = candidates(place)
     const never = await place.open()
     await never.resign()
-    const hasty = await enter('hasty')
+    const hasty = await place.open()
+    const trying = hasty.lead((isLeading) => told.push(`hasty ${isLeading ? 'leads' : 'stops'}`))
     await hasty.resign()
+    await trying
     const first = await enter('first')
     await toLead('first')
     await first.resign()
@@ -52,8 +50,7 @@ export const leadingPromises: Promises<Place> = {
     const first = await enter('first')
     await toLead('first')
     const second = await enter('second')
-    await eventually('the second to have tried', async () => (asked(second) > 1 ? true : null))
-    t.same(told, ['first leads'])
+    t.same([told, first.isLeading(), second.isLeading()], [['first leads'], true, false], 'it has tried')
     told.push('first resigns')
     await first.resign()
     await toLead('second')
