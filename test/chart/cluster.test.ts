@@ -144,8 +144,9 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
 
         await helmed('install', CHART, ...valuesOf('required'))
         t.equal(await uidOf(api, pathOf({ kind: 'ApiKey', namespace: 'acme', name: 'ci' })), key, 'a release of the same name takes the CRDs over')
-        await helmed('upgrade', CHART, ...valuesOf('required'), '--set', 'crds.keep=false')
-        await helmed('uninstall')
+        // What Helm 3 has begun, Helm 4 goes on with.
+        await helm(['upgrade', 'tollgate', CHART, '--namespace', NAMESPACE, ...valuesOf('required'), '--set', 'crds.keep=false'], cluster.kubeconfig)
+        await helm(['uninstall', 'tollgate', '--namespace', NAMESPACE], cluster.kubeconfig)
         await eventually('the CRDs to go where keeping them was refused', async () => {
           const answers = await Promise.all(['plans', 'apikeys'].map((plural) => api.request('GET', `${CRDS}/${plural}.tollgate.dev`)))
           return answers.every(({ status }) => status === 404) ? true : null
