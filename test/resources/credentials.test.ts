@@ -93,6 +93,7 @@ t.test('what cannot be used is refused in one sentence that says what to do and 
     ['a user that is not there', kubeconfig({}, {}, { user: 'other' }), /names the user other and does not have it/],
     ['no server', kubeconfig({ server: '' }, { token: SECRET }), /cluster c of the kubeconfig has no server: add it/],
     ['a server without a scheme', kubeconfig({ server: 'host:6443' }, {}), /has to begin with https/],
+    ['an authority that is not to be asked', kubeconfig({ 'insecure-skip-tls-verify': true, 'certificate-authority': 'ca.crt' }, { token: SECRET }), /has both insecure-skip-tls-verify and a certificate-authority/],
     ['plain HTTP', kubeconfig({ server: 'http://host' }, { token: SECRET }), /has a server without TLS/],
     ['SOCKS', kubeconfig({ 'proxy-url': `socks5://u:${SECRET}@p` }, {}), /proxy-url that is not supported: it may be http or https/],
     ['a number for a token', kubeconfig({}, { token: 42 }), /user u of the kubeconfig has a token that is no text: put it in quotes/],
@@ -197,7 +198,7 @@ t.test('a plugin that fails is named, with its exit code, and nothing that it wa
     [shell('', { command: '/etc' }), /plugin \/etc could not run \(EACCES\)\.$/],
     [shell('', { args: [`${SECRET}\0`] }), /plugin sh could not run \(ERR_INVALID_ARG_VALUE\)\.$/],
     [shell('kill -9 $$'), /could not run \(SIGKILL\)\.$/],
-    [shell(`echo ${SECRET}; sleep 600 & sleep 600`), /had not ended after 0\.3 s\.$/],
+    [shell(`echo ${SECRET}; sleep 5 & sleep 5`), /had not ended after 0\.3 s\.$/],
     [shell('yes hunter2'), /printed more than 1 MiB\.$/],
     [shell(`echo ${SECRET}`), /printed no JSON\.$/],
     [shell('echo null'), /another version/],
@@ -211,6 +212,32 @@ t.test('a plugin that fails is named, with its exit code, and nothing that it wa
     t.match(message, wanted)
     t.notMatch(`${message} ${String(cause)}`, SECRET)
   }
+})
+
+t.test('of many requests whose credentials are refused, one after the other, the first runs the plugin, and a plugin that then fails takes nothing from the others', async (t) => {
+  const now = performance.now.bind(performance)
+  let skippedMs = 0
+  t.intercept(performance, 'now', { value: () => now() + skippedMs })
+  const answer = (token: string) => JSON.stringify({ apiVersion: V1, status: { token, expirationTimestamp: new Date(Date.now() + 10_000).toISOString() } })
+  const exec = { apiVersion: V1, command: './plugin', interactiveMode: 'Never' }
+  const folder = t.testdir({ config: JSON.stringify(kubeconfig({}, { exec })), plugin: '#!/bin/sh\ncd "$(dirname "$0")" && echo run >>runs && cat answer\n', answer: answer('one') })
+  chmodSync(join(folder, 'plugin'), 0o755)
+  const runs = () => readFileSync(join(folder, 'runs'), 'utf8').trim().split('\n').length
+  const credentials = await openCredentials(join(folder, 'config'), { PATH })
+  t.teardown(() => credentials.close())
+  const first = await credentials.connection()
+  writeFileSync(join(folder, 'answer'), answer('two'))
+  for (const _ of ['at first', 'late', 'very late']) t.same((await credentials.connection(first)).headers, { authorization: 'Bearer two' })
+  t.equal(runs(), 2)
+  // It expires soon, so that another is asked for; this one is good meanwhile.
+  writeFileSync(join(folder, 'answer'), 'no answer')
+  skippedMs += 31_000
+  const held = await credentials.connection()
+  t.same(held.headers, { authorization: 'Bearer two' })
+  t.equal(runs(), 3)
+  await t.rejects(credentials.connection(held), { message: /printed no JSON/ })
+  writeFileSync(join(folder, 'answer'), answer('three'))
+  t.same((await credentials.connection(held)).headers, { authorization: 'Bearer three' })
 })
 
 t.test('tokens and certificates are read again after half a minute, and at once when they were refused; connections are kept while certificates are the same', async (t) => {
@@ -229,9 +256,11 @@ t.test('tokens and certificates are read again after half a minute, and at once 
   t.same(first.headers, { authorization: 'Bearer one' })
   put('token', 'two\n')
   t.same((await credentials.connection()).headers, { authorization: 'Bearer one' })
-  const refused = await credentials.connection(true)
-  t.same(refused.headers, { authorization: 'Bearer two' })
-  t.equal(refused.dispatcher, first.dispatcher)
+  const second = await credentials.connection(first)
+  t.same(second.headers, { authorization: 'Bearer two' })
+  t.equal(second.dispatcher, first.dispatcher)
+  put('token', 'another')
+  t.equal(await credentials.connection(first), second, 'whose refusal comes later has what was read since')
   put('token', 'three\n')
   put('ca.crt', two.cert)
   t.equal((await credentials.connection()).dispatcher, first.dispatcher)
@@ -240,7 +269,10 @@ t.test('tokens and certificates are read again after half a minute, and at once 
   t.same(later.headers, { authorization: 'Bearer three' })
   t.not(later.dispatcher, first.dispatcher)
   put('token', '\n')
-  await t.rejects(credentials.connection(true), { message: /token is empty: it has to hold a token\.$/ })
+  skippedMs += 31_000
+  t.equal(await credentials.connection(), later, 'what was not refused is good until another is there')
+  await t.rejects(credentials.connection(later), { message: /token is empty: it has to hold a token\.$/ })
+  await t.rejects(credentials.connection(), { message: /token is empty/ }, 'what was refused is not used again')
   put('token', 'four')
   t.same((await credentials.connection()).headers, { authorization: 'Bearer four' }, 'a failure is not kept')
 })

@@ -2,7 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Dispatcher } from 'undici'
 import { Refused, Unavailable } from '../../errors.ts'
-import type { Credentials } from './credentials/credentials.ts'
+import type { Connection, Credentials } from './credentials/credentials.ts'
 import { openGate } from './gate.ts'
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
@@ -54,8 +54,9 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate', cou
   type Sent = { method: Method; path: string; query: Record<string, string>; body?: string; contentType?: string; signal?: AbortSignal; idleMs: number }
 
   /** Sends once, and once more with fresh credentials when they were refused. */
-  async function send({ method, path, query, body, contentType, signal, idleMs }: Sent, isRefused = false): Promise<Dispatcher.ResponseData> {
-    const { server, dispatcher, headers } = await credentials.connection(isRefused)
+  async function send({ method, path, query, body, contentType, signal, idleMs }: Sent, refused?: Connection): Promise<Dispatcher.ResponseData> {
+    const connection = await credentials.connection(refused)
+    const { server, dispatcher, headers } = connection
     const base = server.pathname.replace(/\/$/, '')
     const search = new URLSearchParams(query).toString()
     const response = await dispatcher.request({
@@ -71,9 +72,9 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate', cou
       ...(signal && { signal }),
     })
     count(method, String(response.statusCode))
-    if (response.statusCode !== 401 || isRefused) return response
+    if (response.statusCode !== 401 || refused) return response
     await response.body.dump()
-    return send({ method, path, query, idleMs, ...(body !== undefined && { body }), ...(contentType !== undefined && { contentType }), ...(signal && { signal }) }, true)
+    return send({ method, path, query, idleMs, ...(body !== undefined && { body }), ...(contentType !== undefined && { contentType }), ...(signal && { signal }) }, connection)
   }
 
   /** The server did not begin with what it answers 429, so that it may be asked again after the time that it names. */

@@ -42,10 +42,13 @@ function clusterOf(entry: Entry): Cluster {
   if (!server || !/^https?:$/.test(server.protocol)) throw refused(entry, 'has a server that is no address: it has to begin with https://')
   // Whoever is on the way would read the token.
   if (server.protocol === 'http:' && !isInsecure) throw refused(entry, 'has a server without TLS: give it https://, or say insecure-skip-tls-verify: true')
+  const ca = pem(entry, 'certificate-authority')
+  // One of them is a mistake, and nobody can say which.
+  if (isInsecure && ca !== null) throw refused(entry, 'has both insecure-skip-tls-verify and a certificate-authority: leave one of them out')
   const proxy = text(entry, 'proxy-url')
   // Not shown: a proxy's address may hold a password.
   if (proxy !== null && !/^https?:$/.test(URL.parse(proxy)?.protocol ?? '')) throw refused(entry, 'has a proxy-url that is not supported: it may be http or https')
-  return { server, ca: pem(entry, 'certificate-authority'), isInsecure, serverName: text(entry, 'tls-server-name'), proxy }
+  return { server, ca, isInsecure, serverName: text(entry, 'tls-server-name'), proxy }
 }
 
 const REFUSED = { 'auth-provider': 'kubectl knows none since 1.26: use exec', 'as-uid': 'it may be as alone', 'as-groups': 'it may be as alone', 'as-user-extra': 'it may be as alone' }

@@ -19,10 +19,15 @@ export type Credentials = {
   host: string
   /** The namespace of the context, which is the pod's own inside a cluster. */
   namespace: string | null
-  /** How to reach the API server now. Tokens and certificates are read again every half minute, and at once when `isRefused`. */
-  connection(isRefused?: boolean): Promise<Connection>
+  /**
+   * How to reach the API server now. Tokens and certificates are read again every half minute, and at once when the server `refused` those of an earlier answer of
+   * this. While that fails those that were not refused are used further.
+   */
+  connection(refused?: Connection): Promise<Connection>
   close(): Promise<void>
 }
+
+type Renewal = { at: number; connection: Promise<Connection> }
 
 type Tls = Pick<ConnectionOptions, 'ca' | 'cert' | 'key' | 'rejectUnauthorized' | 'servername'>
 
@@ -36,7 +41,9 @@ const NOTHING: Issued = { token: null, cert: null, key: null }
 export async function openCredentials(kubeconfig: string | null, environment: ResourcesConfig['environment'], accountFolder = ACCOUNT_FOLDER): Promise<Credentials> {
   const { cluster, user, namespace } = await findContext(kubeconfig, environment, accountFolder)
   const issue = user.plugin ? openExecCredential(user.plugin, environment) : async () => NOTHING
-  let fresh: { at: number; connection: Promise<Connection> } | null = null
+  let fresh: Renewal | null = null
+  /** The last that was read, and not refused. */
+  let good: Connection | null = null
   let agent: { of: string; dispatcher: Dispatcher } | null = null
 
   async function read(isRefused: boolean): Promise<Connection> {
@@ -53,21 +60,42 @@ export async function openCredentials(kubeconfig: string | null, environment: Re
     return { server: cluster.server, dispatcher: agent.dispatcher, headers: { ...user.headers, ...(token !== null && { authorization: `Bearer ${token}` }) } }
   }
 
+  function renew(isRefused: boolean): Renewal {
+    const renewal: Renewal = {
+      at: performance.now(),
+      connection: read(isRefused).then(
+        (connection) => {
+          if (fresh === renewal) good = connection
+          return connection
+        },
+        (error: unknown) => {
+          if (good) return good
+          if (fresh === renewal) fresh = null
+          throw error
+        },
+      ),
+    }
+    return renewal
+  }
+
   return {
     host: cluster.server.host,
     namespace,
-    async connection(isRefused = false) {
-      if (isRefused || !fresh || performance.now() - fresh.at > REFRESH_MS) fresh = { at: performance.now(), connection: read(isRefused) }
-      const { connection } = fresh
-      return connection.catch((error: unknown) => {
-        if (fresh?.connection === connection) fresh = null
-        throw error
-      })
+    connection(refused) {
+      // Of many that are refused at a time the first asks for others, and the rest have those.
+      const isNew = refused !== undefined && good !== null && isSame(refused, good)
+      if (isNew) good = null
+      if (isNew || !fresh || performance.now() - fresh.at > REFRESH_MS) fresh = renew(isNew)
+      return fresh.connection
     },
     async close() {
       await agent?.dispatcher.destroy()
     },
   }
+}
+
+function isSame(one: Connection, other: Connection): boolean {
+  return one.dispatcher === other.dispatcher && one.headers['authorization'] === other.headers['authorization']
 }
 
 async function findContext(kubeconfig: string | null, environment: ResourcesConfig['environment'], accountFolder: string): Promise<Context> {

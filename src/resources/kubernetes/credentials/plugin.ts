@@ -39,8 +39,8 @@ export function openExecCredential(plugin: Plugin, environment: ResourcesConfig[
   }
 
   return (ca, isRefused) => {
-    if (held && !isRefused && Date.now() < held.expiresAt - EARLY_MS) return Promise.resolve(held.issued)
-    // Requests are refused many at a time.
+    if (isRefused) held = null
+    if (held && Date.now() < held.expiresAt - EARLY_MS) return Promise.resolve(held.issued)
     running ??= ask(ca).finally(() => (running = null))
     return running
   }
