@@ -51,6 +51,7 @@ async function disagreements(operator: Operator, now: number): Promise<string[]>
     const held = entries && (await operator.store.findKey(hashKey(entries['api-key'] ?? '')))
     const isHeld = held !== null && held.keyId === metadata.uid && held.revision === spec.rotationRevision && refusal(held, now) === null
     const isRight = reason === null ? isHeld : entries === null
+    if (reason !== null) for (const { id } of versions.filter((version) => refusal(version, now) === null)) wrong.push(`${metadata.name}: ${id} is usable`)
     if (!isRight) wrong.push(`${metadata.name}: its Secret holds ${held?.id ?? (entries ? 'something unknown' : 'nothing')}`)
   }
   return wrong
