@@ -1,12 +1,14 @@
 /** Two controllers as the chart runs them, each a process of its own, over one API server and one store of MongoDB's protocol. Their lease lasts 15 s, which no setting shortens. */
 import { randomBytes } from 'node:crypto'
-import { writeFile } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { DEFAULT_ENGINES } from '../../src/engines/routes.ts'
 import { seeded } from '../contracts/store/acme.ts'
 import { eventually } from '../flows/eventually.ts'
 import { startProcess, type Process } from '../flows/program.ts'
+import { openProxy, type Fate } from '../servers/kube/proxy.ts'
 import { kubernetes } from '../servers/kubernetes.ts'
 import { mongodb } from '../servers/mongodb.ts'
 import { emptyDatabase } from '../store/empty.ts'
@@ -19,15 +21,17 @@ const leads = async (one: Process) => /^leader_election_master_status\{[^}]*\} 1
 const writes = async (one: Process) =>
   [...(await metricsOf(one)).matchAll(/^rest_client_requests_total\{[^}]*method="(\w+)"[^}]*\} (\d+)/gm)].filter(([, method]) => method !== 'GET').reduce((sum, [, , count]) => sum + Number(count), 0)
 
-async function openControllers(t: Test, kubeconfig: string, storeUrl: string): Promise<{ operator: Operator; start(): Promise<Process> }> {
+async function openControllers(t: Test, kubeconfig: string, storeUrl: string): Promise<{ operator: Operator; start(kubeconfig?: string): Promise<Process> }> {
   const operator = await openOperator(t, kubeconfig, storeUrl)
-  const folder = t.testdir({ 'engines.yaml': DEFAULT_ENGINES })
+  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  t.teardown(() => rm(folder, { recursive: true }))
+  await writeFile(join(folder, 'engines.yaml'), DEFAULT_ENGINES)
   await writeFile(join(folder, 'sealing.key'), `${randomBytes(32).toString('base64')}\n`, { mode: 0o600 })
-  const env = { STORE_URL: storeUrl, RESOURCES_URL: operator.url, SEALING_KEY_FILE: join(folder, 'sealing.key'), ENGINES: join(folder, 'engines.yaml') }
+  const env = { STORE_URL: storeUrl, SEALING_KEY_FILE: join(folder, 'sealing.key'), ENGINES: join(folder, 'engines.yaml') }
   return {
     operator,
-    async start() {
-      const one = await startProcess({ folder, role: 'controller', env })
+    async start(through = kubeconfig) {
+      const one = await startProcess({ folder, role: 'controller', env: { ...env, RESOURCES_URL: operator.url.replace(kubeconfig, through) } })
       t.teardown(() => one.kill())
       return one
     },
@@ -97,5 +101,37 @@ if (kubeconfig !== null && server !== null) {
     t.same(await leftovers(operator), [])
     t.equal(await writes(again), 0)
     for (const one of [again, follower]) t.match(await one.stop(), { code: 0 })
+  })
+
+  t.test('a leader that stood still for longer than its lease, as its machine may, writes nothing of what it had begun', async (t) => {
+    const { operator, start } = await openControllers(t, kubeconfig, (await emptyDatabase(t, server)).url)
+    const proxy = await openProxy(t, operator.api)
+    const [asked, goOn] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    proxy.fate = async (method, path): Promise<Fate> => {
+      if (method === 'POST' && path.endsWith('/secrets')) await (asked.resolve(), goOn.promise)
+      return 'passes'
+    }
+    const ref = operator.ref('ApiKey', 'k0')
+    await operator.declare(coder())
+    const first = await start(proxy.kubeconfig)
+    await eventually('it to lead', async () => ((await leads(first)) ? true : null))
+    const second = await start()
+    await operator.declare(named(0))
+    await asked.promise
+    process.kill(first.pid, 'SIGSTOP')
+    // The server does what it was asked for, and the answer waits for who asked.
+    goOn.resolve()
+    await operator.becomes(ref, { Ready: 'True Issued' })
+    t.equal(await leads(second), true)
+    await operator.declare(named(0, { state: 'Suspended' }))
+    await agree(operator)
+    // Nor can it say anything by which the other would learn what it does.
+    proxy.fate = () => 'cut'
+    process.kill(first.pid, 'SIGCONT')
+    await eventually('it to know', async () => ((await leads(first)) ? null : true))
+    await eventually('its passes to end', async () => (/^controller_runtime_active_workers\{controller="apikey"\} 0$/m.test(await metricsOf(first)) ? true : null))
+    await agree(operator)
+    t.same((await operator.store.keyVersions((await operator.object(ref)).metadata.uid)).map(({ state }) => state), ['suspended'])
+    t.equal(await leads(second), true)
   })
 }
