@@ -59,7 +59,7 @@ async function openSite(t: Test, kubeconfig: string): Promise<Site> {
   const operator = await openOperator(t, kubeconfig)
   const release = operator.namespace('acme')
   const namespaces = (['acme', 'globex', 'other'] as const).map((name) => operator.namespace(name))
-  const all = await objects('required', ['--namespace', release, '--set', `namespaces={${namespaces.join(',')}}`, '--set', 'crds.install=false'])
+  const all = await objects('required', ['--namespace', release, '--set', `namespaces={${namespaces.join(',')}}`, '--set', 'crds.enabled=false'])
   for (const [kind, plural] of [['Role', 'roles'], ['RoleBinding', 'rolebindings']] as const) {
     for (const one of all.filter((object) => object.kind === kind && isOurs(object))) {
       await done(operator.api, `${RBAC}/${one.metadata.namespace}/${plural}/${one.metadata.name}`, one)
