@@ -2,7 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { Unavailable } from '../../errors.ts'
 import type { Cache, Change } from './cache.ts'
-import { unexpected, type Client } from './client.ts'
+import { unexpected, type Answer, type Client } from './client.ts'
 import { collectionPath, kept, type Collection, type KubeObject, type List } from './objects.ts'
 import { watch } from './watch.ts'
 
@@ -65,18 +65,19 @@ export function openReflector(options: ReflectorOptions): Reflector {
   const synced = Promise.withResolvers<void>()
   let isSynced = false
   /** Who waits for the next list. */
-  let asked: PromiseWithResolvers<void>[] = []
+  const asked: PromiseWithResolvers<void>[] = []
   let interrupt = new AbortController()
   let lastEventAt: number | null = null
   let trouble: string | null = `${collection.plural} were not listed yet`
   let running: Promise<void> | null = null
   let listedAtMs = 0
   let relistAtMs = 0
+  const untilInterrupted = () => AbortSignal.any([stopping.signal, interrupt.signal])
+  const jittered = (ms: number) => ms * (1 + random() / 5)
 
   /** Lists for all who had asked by then. */
   async function list(): Promise<string> {
-    const askers = asked
-    asked = []
+    const askers = asked.splice(0)
     interrupt = new AbortController()
     try {
       const version = await listAll()
@@ -88,33 +89,26 @@ export function openReflector(options: ReflectorOptions): Reflector {
     }
   }
 
-  /** Lists everything, page by page. Returns the version from which a watch goes on. */
+  /** Takes over everything there is. Returns the version from which a watch goes on. */
   async function listAll(): Promise<string> {
-    const items: KubeObject[] = []
-    let next: string | undefined
-    for (let pages = 0; pages < MOST_PAGES; pages++) {
-      const answer = await client.request<List>('GET', path, { query: { ...query, limit: String(pageSize), ...(next !== undefined && { continue: next }) } })
+    const found = await everything(client, path, { ...query, limit: String(pageSize) })
+    if ('status' in found) {
       // There may be others who can be served.
-      if (answer.status === 403 || answer.status === 404) synced.resolve()
-      if (answer.status !== 200) throw unexpected('GET', path, answer)
-      const { metadata, items: page } = answer.body
-      for (const item of page) items.push(kept(item))
-      next = metadata.continue || undefined
-      if (next !== undefined) continue
-      const { changes, missed } = cache.replace(scope, items, metadata.resourceVersion)
-      figures.lists++
-      figures.missed += missed
-      if (missed > 0) log.warn({ path, missed }, 'the watch had missed changes, which a list has found')
-      for (const change of changes) changed(change)
-      trouble = null
-      listedAtMs = performance.now()
-      relistAtMs = listedAtMs + jittered(relistMs)
-      lastEventAt ??= listedAtMs
-      isSynced = true
-      synced.resolve()
-      return metadata.resourceVersion
+      if (found.status === 403 || found.status === 404) synced.resolve()
+      throw unexpected('GET', path, found)
     }
-    throw new Unavailable('resources', new Error(`${path} has more than ${MOST_PAGES} pages`))
+    const { changes, missed } = cache.replace(scope, found.items, found.version)
+    figures.lists++
+    figures.missed += missed
+    if (missed > 0) log.warn({ path, missed }, 'the watch had missed changes, which a list has found')
+    for (const change of changes) changed(change)
+    trouble = null
+    listedAtMs = performance.now()
+    relistAtMs = listedAtMs + jittered(relistMs)
+    lastEventAt ??= listedAtMs
+    isSynced = true
+    synced.resolve()
+    return found.version
   }
 
   async function watchFrom(version: string, untilMs: number): Promise<string | null> {
@@ -162,14 +156,6 @@ export function openReflector(options: ReflectorOptions): Reflector {
       relistAtMs = performance.now() + jittered(relistMs / RELIST_TRIES)
       return version
     }
-  }
-
-  function untilInterrupted(): AbortSignal {
-    return AbortSignal.any([stopping.signal, interrupt.signal])
-  }
-
-  function jittered(ms: number): number {
-    return ms * (1 + random() / 5)
   }
 
   function note(error: unknown, message = 'a collection cannot be followed at the moment'): void {
@@ -228,6 +214,21 @@ export function openReflector(options: ReflectorOptions): Reflector {
       await running
     },
   }
+}
+
+/** All pages of a list, or the first answer that is none. */
+async function everything(client: Client, path: string, query: Record<string, string>): Promise<{ items: KubeObject[]; version: string } | Answer<object>> {
+  const items: KubeObject[] = []
+  let next: string | undefined
+  for (let pages = 0; pages < MOST_PAGES; pages++) {
+    const answer = await client.request<List>('GET', path, { query: { ...query, ...(next !== undefined && { continue: next }) } })
+    if (answer.status !== 200) return answer
+    const { metadata, items: page } = answer.body
+    for (const item of page) items.push(kept(item))
+    next = metadata.continue || undefined
+    if (next === undefined) return { items, version: metadata.resourceVersion }
+  }
+  throw new Unavailable('resources', new Error(`${path} has more than ${MOST_PAGES} pages`))
 }
 
 function closed(): Unavailable {
