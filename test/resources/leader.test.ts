@@ -230,10 +230,13 @@ t.test('the lease is renewed while as many other requests hang as may be in flig
   })
   await eventually('as many requests as may be in flight', async () => (hanging === 32 ? true : null))
   const told: boolean[] = []
+  const timed = new Set<string>()
+  resources.observe?.((method) => timed.add(method))
   await resources.lead((isLeading) => told.push(isLeading))
   await eventually('the lease to be renewed', async () => (renewals > 2 ? true : null))
   t.same(told, [true])
   t.equal(hanging, 32, 'and all of them still hang')
   const counted = resources.figures()?.requests ?? []
   t.same(counted.map(({ method, code }) => `${method} ${code}`), ['GET 404', 'POST 201', 'GET 200', 'PUT 200'], 'its requests are counted with the others')
+  t.same([...timed], ['GET', 'POST', 'PUT'], 'and timed')
 })
