@@ -52,6 +52,8 @@ const FIRST_RETRY_MS = 100
 const LONGEST_RETRY_MS = 10_000
 /** A watch that ends sooner, without a word, is a sign of trouble and not repeated at once. */
 const SHORT_MS = 1_000
+/** A server tells at least a bookmark every minute; of a version that it has not reached yet, as after a restore from a backup, it tells nothing at all. */
+const SILENT_MS = 90_000
 const MOST_PAGES = 10_000
 /** A list that is due and fails is tried again so many times in the time until the next would be. */
 const RELIST_TRIES = 4
@@ -184,7 +186,9 @@ export function openReflector(options: ReflectorOptions): Reflector {
       } catch (error) {
         note(error)
         // Only of a watch: a list that takes long is no sign that things are well.
-        if (performance.now() - watchedAtMs > LONGEST_RETRY_MS) failures = 0
+        const watchedMs = performance.now() - watchedAtMs
+        if (watchedMs > LONGEST_RETRY_MS) failures = 0
+        if (watchedMs > SILENT_MS) relistAtMs = 0
         const ms = Math.min(FIRST_RETRY_MS * 2 ** failures++, LONGEST_RETRY_MS) * (1 - random() / 2)
         await pause(ms, undefined, { signal: untilInterrupted() }).catch(() => {})
       }
