@@ -67,26 +67,23 @@ export function openReflector(options: ReflectorOptions): Reflector {
   const synced = Promise.withResolvers<void>()
   let isSynced = false
   /** Who waits for the next list. */
-  const asked: PromiseWithResolvers<void>[] = []
-  let interrupt = new AbortController()
+  const askers = openAskers(stopping.signal)
   let lastEventAt: number | null = null
   let trouble: string | null = `${collection.plural} were not listed yet`
   let running: Promise<void> | null = null
   let listedAtMs = 0
   let relistAtMs = 0
-  const untilInterrupted = () => AbortSignal.any([stopping.signal, interrupt.signal])
   const jittered = (ms: number) => ms * (1 + random() / 5)
 
   /** Lists for all who had asked by then. */
   async function list(): Promise<string> {
-    const askers = asked.splice(0)
-    interrupt = new AbortController()
+    const asked = askers.take()
     try {
       const version = await listAll()
-      for (const asker of askers) asker.resolve()
+      for (const { resolve } of asked) resolve()
       return version
     } catch (error) {
-      for (const asker of askers) asker.reject(error)
+      for (const { reject } of asked) reject(error)
       throw error
     }
   }
@@ -123,7 +120,7 @@ export function openReflector(options: ReflectorOptions): Reflector {
       query,
       version,
       timeoutSeconds: Math.round(seconds),
-      signal: untilInterrupted(),
+      signal: askers.interrupt(),
       opened() {
         trouble = null
       },
@@ -135,21 +132,21 @@ export function openReflector(options: ReflectorOptions): Reflector {
         if (change) changed(change)
       },
     }).catch((error: unknown) => {
-      if (interrupt.signal.aborted) return 'ended' as const
+      if (askers.areWaiting()) return 'ended' as const
       // What was seen before it broke was seen.
       if (position === version) throw error
       note(error)
       return 'ended' as const
     })
     if (end === 'expired') return null
-    if (position === version && performance.now() - startMs < SHORT_MS && !interrupt.signal.aborted) throw new Unavailable('resources', new Error(`the watch of ${path} ended at once`))
+    if (position === version && performance.now() - startMs < SHORT_MS && !askers.areWaiting()) throw new Unavailable('resources', new Error(`the watch of ${path} ended at once`))
     return position
   }
 
   /** The version itself, or that of a list if there is none or a list is due. */
   async function versionToWatch(version: string | null): Promise<string> {
     if (version === null) return list()
-    if (performance.now() < relistAtMs && asked.length === 0) return version
+    if (performance.now() < relistAtMs && !askers.areWaiting()) return version
     try {
       return await list()
     } catch (error) {
@@ -190,7 +187,7 @@ export function openReflector(options: ReflectorOptions): Reflector {
         if (watchedMs > LONGEST_RETRY_MS) failures = 0
         if (watchedMs > SILENT_MS) relistAtMs = 0
         const ms = Math.min(FIRST_RETRY_MS * 2 ** failures++, LONGEST_RETRY_MS) * (1 - random() / 2)
-        await pause(ms, undefined, { signal: untilInterrupted() }).catch(() => {})
+        await pause(ms, undefined, { signal: askers.interrupt() }).catch(() => {})
       }
     }
   }
@@ -200,13 +197,7 @@ export function openReflector(options: ReflectorOptions): Reflector {
       running ??= run()
       return synced.promise
     },
-    refresh() {
-      const asker = Promise.withResolvers<void>()
-      if (stopping.signal.aborted) asker.reject(closed())
-      else asked.push(asker)
-      interrupt.abort()
-      return asker.promise
-    },
+    refresh: askers.ask,
     isSynced: () => isSynced,
     trouble: () => trouble,
     figures: () => ({ ...figures, lastEventAgeMs: lastEventAt === null ? null : performance.now() - lastEventAt }),
@@ -214,8 +205,33 @@ export function openReflector(options: ReflectorOptions): Reflector {
       stopping.abort()
       synced.promise.catch(() => {})
       synced.reject(closed())
-      for (const asker of asked.splice(0)) asker.reject(closed())
+      for (const { reject } of askers.take()) reject(closed())
       await running
+    },
+  }
+}
+
+/** Those who wait for the next list, and what their asking interrupts. */
+function openAskers(stopping: AbortSignal) {
+  let asked: PromiseWithResolvers<void>[] = []
+  let interrupt = new AbortController()
+  return {
+    areWaiting: () => asked.length > 0,
+    /** Aborted once somebody asks, and at the stop. */
+    interrupt: () => AbortSignal.any([stopping, interrupt.signal]),
+    ask(): Promise<void> {
+      const asker = Promise.withResolvers<void>()
+      if (stopping.aborted) asker.reject(closed())
+      else asked.push(asker)
+      interrupt.abort()
+      return asker.promise
+    },
+    /** Who asks from now on waits for the list after the next. */
+    take(): PromiseWithResolvers<void>[] {
+      const taken = asked
+      asked = []
+      interrupt = new AbortController()
+      return taken
     },
   }
 }
