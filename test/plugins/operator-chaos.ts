@@ -87,16 +87,18 @@ type Trouble = [what: string, strike: () => Promise<void>]
 
 /** What goes wrong while the server is away; each resolves when it is over. */
 function troublesOf(proxies: Proxy[], away: { isAway: boolean }, random: () => number): Trouble[] {
-  const bad = async (which: Proxy[], fate: Proxy['fate'], ms: number) => {
-    for (const proxy of which) proxy.fate = fate
+  const bad = async (which: Proxy[], fate: Proxy['fate'], ms: number, tells: Proxy['tells'] = () => true) => {
+    for (const proxy of which) Object.assign(proxy, { fate, tells })
     await pause(ms)
-    for (const proxy of which) proxy.fate = () => 'passes'
+    for (const proxy of which) Object.assign(proxy, { fate: () => 'passes', tells: () => true })
   }
   return [
     ['nothing else', async () => {}],
     // The next start of the server follows.
     ['versions forgotten', async () => {}],
     ['connections cut at random', () => bad(proxies, () => (random() < 0.3 ? 'cut' : 'passes'), 3_000)],
+    ['answers lost at random', () => bad(proxies, () => (random() < 0.3 ? 'unanswered' : 'passes'), 3_000)],
+    ['watches that end amid an event', () => bad(proxies, () => 'passes', 3_000, (event) => random() > 0.3 || { bytes: Math.floor(random() * event.length), isBroken: random() < 0.5 })],
     ['conflicts', () => bad(proxies, (method) => (method !== 'GET' && random() < 0.5 ? { status: 409, reason: 'Conflict' } : 'passes'), 3_000)],
     ['lists that fail', () => bad(proxies, (method, path) => (method === 'GET' && path.includes('limit=') ? { status: 500, reason: 'InternalError' } : 'passes'), 2_000)],
     ['one controller cut off', () => bad([proxies[Math.floor(random() * proxies.length)] as Proxy], () => 'cut', 2 * LEASE.durationMs)],
