@@ -6,15 +6,21 @@ import { startProcess } from '../flows/program.ts'
 import { openCluster } from '../resources/cluster.ts'
 import { apiKey, codingPlan, mediaPlan } from '../resources/manifests.ts'
 import { ownKubernetes } from '../servers/kubernetes.ts'
+import { mongodb } from '../servers/mongodb.ts'
+import { emptyDatabase } from '../store/empty.ts'
 import { strikeOperator } from './operator-chaos.ts'
 
-t.test('an API server that is killed five times under change, and whatever breaks beside it, loses no update and mints nothing twice', async (t) => {
-  const server = await ownKubernetes(t)
-  if (!server) return
-  const { faults, ...report } = await strikeOperator(t, server, { kills: 5, random: seeded(5), tell: (line) => t.comment(line) })
-  t.comment(report)
-  t.same(faults, [])
-})
+for (const [seed, name] of ['SQLite', "MongoDB's protocol"].entries()) {
+  t.test(`an API server that is killed five times under change, and whatever breaks beside it, loses no update and mints nothing twice, over ${name}`, async (t) => {
+    const store = name === 'SQLite' ? undefined : await mongodb(t)
+    const server = store === null ? null : await ownKubernetes(t)
+    if (store === null || !server) return
+    const on = store === undefined ? {} : { storeUrl: (await emptyDatabase(t, store)).url }
+    const { faults, ...report } = await strikeOperator(t, server, { kills: 5, random: seeded(5 + seed), tell: (line) => t.comment(line), ...on })
+    t.comment(report)
+    t.same(faults, [])
+  })
+}
 
 t.test('while the API server is away, issued keys are served and the process is ready: when it is noticed, when the lease is lost, and until it is back', async (t) => {
   const server = await ownKubernetes(t)

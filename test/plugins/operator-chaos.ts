@@ -24,7 +24,8 @@ export type OperatorChaos = {
   seconds: number
 }
 
-type Options = { kills: number; random: () => number; tell?: (line: string) => void }
+/** `storeUrl` as `openOperator` takes it. */
+type Options = { kills: number; random: () => number; tell?: (line: string) => void; storeUrl?: string }
 
 /** Long enough to be kept on a machine where much else is waiting. */
 export const LEASE = { durationMs: 5_000, renewDeadlineMs: 3_500, retryMs: 300 }
@@ -37,9 +38,9 @@ const LONGEST_MS = 4 * 3_600_000
 const LONG_RUN = 50
 
 /** Kills `kills` times at what `random` (0 up to 1) draws. The test owns the server. */
-export async function strikeOperator(t: Test, server: ControlPlane, { kills, random, tell = () => {} }: Options): Promise<OperatorChaos> {
+export async function strikeOperator(t: Test, server: ControlPlane, { kills, random, tell = () => {}, storeUrl }: Options): Promise<OperatorChaos> {
   const sinceMs = performance.now()
-  const operator = await openOperator(t, server.kubeconfig)
+  const operator = await openOperator(t, server.kubeconfig, storeUrl)
   const away = openAway(operator.store, 'store')
   const proxies = [await openProxy(t, operator.api), await openProxy(t, operator.api)]
   await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
