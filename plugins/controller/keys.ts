@@ -53,6 +53,7 @@ export async function passKey(work: KeyWork, key: ApiKeyResource, siblings: Iter
     if (decision.outcome === 'waiting') return { requeueAt: null, touched: [...touched], ready: 'waits', refusal }
     if (decision.outcome === 'steady') {
       const { status, requeueAt } = decision
+      work.assertLeading()
       await work.resources.setStatus(ref, status)
       const ready = !isReady(status.conditions) ? 'not' : isReady(facts.status?.conditions) ? 'was' : 'became'
       return { requeueAt, touched: [...touched], ready, refusal }

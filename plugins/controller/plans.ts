@@ -29,11 +29,11 @@ export async function passPlan({ store, resources, assertLeading, clock, limits,
   for (let steps = 0; steps < MOST_STEPS; steps++) {
     const now = clock()
     const decision = reconcilePlan(facts, now)
+    assertLeading()
     if (decision.next === null) {
       if (decision.status) await resources.setStatus(ref, decision.status)
       return { requeueAt: decision.requeueAt, isChanged: facts.record?.version !== record?.version }
     }
-    assertLeading()
     const { next } = decision
     const answer = next.op === 'applyPlan' ? await store.change(id, next, now) : null
     if (next.op === 'removePlan') await store.change(id, next, now)

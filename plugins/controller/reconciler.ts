@@ -171,6 +171,7 @@ export function openReconciler({ work, plans, keys, after, keyReady }: Reconcile
       const now = clock()
       const isPlan = resource.kind === 'Plan'
       const said = isPlan ? planUnreachable(resource, status as PlanStatus | null, now) : keyUnreachable(resource, status as ApiKeyStatus | null, now)
+      work.assertLeading()
       await resources.setStatus(ref, said)
     },
     async all() {

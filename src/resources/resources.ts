@@ -136,7 +136,8 @@ export type Resources = {
    */
   watch(changed: (ref: Ref) => void): Promise<void>
   /**
-   * Looks again at everything, so that what is known is no older than this call: who takes over from another may have heard nothing for a while. Throws `Unavailable`.
+   * Looks again at everything, so that what is known is no older than this call: who takes over from another may have heard nothing for a while. What cannot be looked
+   * at is tried again until it can. Throws `Unavailable` once it is closed.
    */
   refresh(): Promise<void>
   /** Whether this source is asked about that namespace and knows what is declared there. Only then is what it does not name gone. */

@@ -86,9 +86,7 @@ export const TROUBLES: Record<string, (making: Making) => Trouble> = {
   },
   'connections that are cut off at random, before the server was asked, after it has done it, and amid its answer'({ random }) {
     const fates = ['cut', 'unanswered', 'halved'] as const
-    // One of three; of lists fewer, since who takes over begins once all collections could be listed in one go.
-    const outOf = (sort: Asked['sort']) => fates.length * (sort === 'list' || sort === 'next page' ? 10 : 3)
-    return { fate: ({ sort }) => fates[Math.floor(random() * outOf(sort))] ?? 'passes', strikes: ['cut', 'unanswered', 'halved'] }
+    return { fate: () => fates[Math.floor(random() * 3 * fates.length)] ?? 'passes', strikes: ['cut', 'unanswered', 'halved'] }
   },
   'open watches that break off or end at random, also amid an event'({ random }) {
     return { tells: (event) => random() > 0.4 || { bytes: Math.floor(random() * (event.length + 2)), isBroken: random() < 0.5 }, strikes: ['event'] }

@@ -248,8 +248,9 @@ function refusing(t: Test) {
       refused++
       throw new Unavailable('resources', new Error('no list today'))
     },
-    async stream(_path: string, { resourceVersion: version = '' }: Record<string, string>) {
+    async stream(_path: string, { resourceVersion: version = '' }: Record<string, string>, signal: AbortSignal) {
       const body = new PassThrough()
+      signal.addEventListener('abort', () => body.destroy(new Error('aborted')))
       watches.push({ version, body })
       return body
     },
@@ -328,4 +329,21 @@ t.test('a watch that broke without having said anything for longer than a server
   skip(91_000)
   second.body.destroy(new Error('idle'))
   t.equal((await watch(3)).version, '5')
+})
+
+t.test('who asks for a list has it once there is one, however often it fails, and no watch hides that it did; at the stop nobody waits further', async (t) => {
+  const { reflector, lists, watch, refused } = refusing(t)
+  lists.push('10')
+  await reflector.start()
+  await watch(1)
+  const asked = Promise.all([reflector.refresh(), reflector.refresh()])
+  await eventually('it to fail', async () => (refused() >= 3 ? true : null))
+  t.match(reflector.trouble(), /no list today/)
+  lists.push('20')
+  await asked
+  t.equal((await watch(2)).version, '20')
+  const late = t.rejects(reflector.refresh(), Unavailable)
+  await reflector.stop()
+  await late
+  await t.rejects(reflector.refresh(), Unavailable)
 })

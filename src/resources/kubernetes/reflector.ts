@@ -38,7 +38,7 @@ export type Figures = {
 export type Reflector = {
   /** Resolves when everything was listed once, or the server refused it for want of a right or of the namespace; rejects if it is stopped before. */
   start(): Promise<void>
-  /** Lists everything again, now: what is cached afterwards is no older than this call. Rejects with `Unavailable` when that fails. */
+  /** Lists everything again, now, and while that fails later: what is cached afterwards is no older than this call. Rejects if it is stopped before. */
   refresh(): Promise<void>
   /** Everything was listed, at least once. */
   isSynced(): boolean
@@ -83,7 +83,7 @@ export function openReflector(options: ReflectorOptions): Reflector {
       for (const { resolve } of asked) resolve()
       return version
     } catch (error) {
-      for (const { reject } of asked) reject(error)
+      askers.putBack(asked)
       throw error
     }
   }
@@ -150,6 +150,7 @@ export function openReflector(options: ReflectorOptions): Reflector {
     try {
       return await list()
     } catch (error) {
+      if (askers.areWaiting()) throw error
       // A server under load may refuse lists, and yet tell changes. Whether it still knows that version, the watch will hear.
       note(error, 'a collection could not be listed again; it is watched all the same')
       relistAtMs = performance.now() + jittered(relistMs / RELIST_TRIES)
@@ -232,6 +233,10 @@ function openAskers(stopping: AbortSignal) {
       asked = []
       interrupt = new AbortController()
       return taken
+    },
+    /** They wait for the next list, which comes when it comes. */
+    putBack(taken: PromiseWithResolvers<void>[]): void {
+      asked = [...taken, ...asked]
     },
   }
 }
