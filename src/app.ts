@@ -31,6 +31,7 @@ import type { Doors, Surroundings } from './start/doors.ts'
 import { countMoney } from './start/observed.ts'
 import { openStore, type Store } from './store/store.ts'
 import type { SubmitDoors } from './tasks/submit.ts'
+import { risingUuids } from './tasks/uuids.ts'
 import { verifyStore, type Verified } from './verify/verify.ts'
 import type { Upstreams } from './upstream/upstreams.ts'
 
@@ -150,7 +151,7 @@ function taskDoors(app: FastifyInstance, { store, broker, engines, sealingKeys, 
     engines,
     refusedUrl,
     clock: app.clock,
-    uuid: randomUUIDv7,
+    uuid: risingUuids(randomUUIDv7),
     random: Math.random,
     ring: broker.ring,
     moved,

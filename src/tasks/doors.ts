@@ -6,7 +6,7 @@ export type TaskDoors = {
   store: Store
   /** Epoch milliseconds. */
   clock: () => number
-  /** A random id: UUID v4 or v7. */
+  /** An id of a new task, or of a claim: a UUID v7, later than the one before. */
   uuid: () => string
   /** A number from 0 up to 1. */
   random: () => number

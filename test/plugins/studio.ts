@@ -12,6 +12,7 @@ import { openFiles } from '../../src/files/files.ts'
 import { fileLink } from '../../src/links.ts'
 import { countMoney } from '../../src/start/observed.ts'
 import type { SubmitDoors } from '../../src/tasks/submit.ts'
+import { risingUuids } from '../../src/tasks/uuids.ts'
 import type { PlanSpec } from '../../src/resources/resources.ts'
 import { fakeEngine, openFakeEngines, type FakeEngine } from '../fakes/engine.ts'
 import { bearer, MEDIA, openGateway, SEALING, type Gateway } from './gateway.ts'
@@ -47,7 +48,7 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
         return refusal && REFUSALS[refusal]
       }
       const tasks: SubmitDoors = {
-        store: app.store, engines, refusedUrl, clock: app.clock, uuid: randomUUIDv7, random: () => 0, ring: app.broker.ring, moved: countMoney(app.metrics.registry, false), log: app.log,
+        store: app.store, engines, refusedUrl, clock: app.clock, uuid: risingUuids(randomUUIDv7), random: () => 0, ring: app.broker.ring, moved: countMoney(app.metrics.registry, false), log: app.log,
         link: ({ file, expiresAt }) => `http://tollgate.test${fileLink(file, expiresAt, SEALING)}`,
       }
       Object.assign(opened, { files, engines, egress, sealingKeys: SEALING, tasks })
