@@ -48,7 +48,7 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   let cancelTimer = () => {}
 
   function assertLeading(): void {
-    if (!isLeading || !resources.isLeading()) throw new Unavailable('resources', new Error('this process no longer leads'))
+    if (!resources.isLeading()) throw new Unavailable('resources', new Error('this process no longer leads'))
   }
 
   /** The first pass over everything is complete once both queues are empty for the first time. */
@@ -100,7 +100,7 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   /** `isFresh`: everything was looked at under this lease. */
   function take({ isFresh }: { isFresh: boolean }): void {
     const now = turns
-    const isOurs = () => turns === now && isLeading && !isStopping
+    const isOurs = () => turns === now && !isStopping
     void persist('the controller cannot begin yet', () => begin(isFresh, isOurs), isOurs)
   }
 

@@ -51,14 +51,13 @@ export async function passKey(work: KeyWork, key: ApiKeyResource, siblings: Iter
     const now = work.clock()
     const decision = reconcileKey(facts, now)
     if (decision.outcome === 'waiting') return { requeueAt: null, touched: [...touched], ready: 'waits', refusal }
+    work.assertLeading()
     if (decision.outcome === 'steady') {
       const { status, requeueAt } = decision
-      work.assertLeading()
       await work.resources.setStatus(ref, status)
       const ready = !isReady(status.conditions) ? 'not' : isReady(facts.status?.conditions) ? 'was' : 'became'
       return { requeueAt, touched: [...touched], ready, refusal }
     }
-    work.assertLeading()
     const next = await apply(work, decision.next, facts, now).catch(refused)
     if (next === 'gone') return { ...gone, touched: [...touched] }
     for (const version of [...facts.versions, ...next.versions]) touched.add(version.subscription)

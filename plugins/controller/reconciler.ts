@@ -77,8 +77,8 @@ export function openReconciler({ work, plans, keys, after, keyReady }: Reconcile
     touched.clear()
   }
 
-  function readmit(name: string, plan: PlanResource | null): void {
-    const now = admittedKeys(siblingsOf(name), plan, clock())
+  function readmit(name: string, plan: PlanResource | null, siblings: ApiKeyResource[]): void {
+    const now = admittedKeys(siblings, plan, clock())
     const before = admitted.get(name) ?? now
     if (plan) admitted.set(name, now)
     else admitted.delete(name)
@@ -90,11 +90,6 @@ export function openReconciler({ work, plans, keys, after, keyReady }: Reconcile
     if (kind === 'Plan') return plans.drop(name)
     keys.drop(name)
     known.forget(name)
-  }
-
-  /** When the first of a plan's keys expires, which makes room for another. */
-  function nextExpiry(plan: string): number | null {
-    return nextTime([...siblingsOf(plan)].map(expiryOf), clock())
   }
 
   /** Whoever begins to lead finds what changed while nobody did among all that is as it was: a change does not wait for that. */
@@ -130,8 +125,10 @@ export function openReconciler({ work, plans, keys, after, keyReady }: Reconcile
       try {
         const { requeueAt, isChanged } = await passPlan(work, refOf('Plan', name), plan)
         if (isChanged || isEdited) for (const key of known.keysOf(name)) keys.add(key, 'urgent')
-        readmit(name, plan)
-        return nextTime([requeueAt, nextExpiry(name)], clock())
+        const siblings = [...siblingsOf(name)]
+        readmit(name, plan, siblings)
+        // One that expires makes room for another.
+        return nextTime([requeueAt, ...siblings.map(expiryOf)], clock())
       } catch (error) {
         // The record may be written although the pass failed, and the next one would find nothing changed.
         edited.add(name)

@@ -43,7 +43,7 @@ export function sourceMetrics(registry: Registry, { figures, observe, isLeading 
     buckets: REQUEST_BUCKETS,
     registers,
   })
-  observe?.((verb, seconds) => durations.observe({ verb, host }, seconds))
+  observe((verb, seconds) => durations.observe({ verb, host }, seconds))
   new Gauge({
     name: 'tollgate_watch_last_event_age_seconds',
     help: 'Since the watch of the API server that is silent longest last said anything.',

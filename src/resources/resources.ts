@@ -184,8 +184,8 @@ export type Resources = {
   resign(): Promise<void>
   /** What happened between us and a server; null where there is none. */
   figures(): SourceFigures | null
-  /** Tells `observer` of each request to a server when it has ended, watches excepted. Left out where there is none. */
-  observe?(observer: (method: string, seconds: number) => void): void
+  /** Tells `observer` of each request to a server when it has ended, watches excepted. */
+  observe(observer: (method: string, seconds: number) => void): void
   close(): Promise<void>
 }
 

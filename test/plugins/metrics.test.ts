@@ -47,7 +47,7 @@ t.test('METRICS_TENANT adds the tenant to what counts usage, and to nothing else
 
 t.test('a connection to an API server has the metrics of the second table', async (t) => {
   const registry = new Registry()
-  sourceMetrics(registry, { figures: () => ({}) as never, isLeading: () => true })
+  sourceMetrics(registry, { figures: () => ({}) as never, observe: () => {}, isLeading: () => true })
   t.same(registered(registry), tables[1])
 })
 

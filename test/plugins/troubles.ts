@@ -31,7 +31,7 @@ function sortOf(method: string, path: string, query: URLSearchParams, body: stri
   return { sort: query.has('continue') ? 'next page' : query.has('limit') ? 'list' : 'get' }
 }
 
-/** After so many of a kind nothing is struck any more: what needs several lists at once would else never have them all, by this pattern alone. */
+/** After so many of a kind nothing is struck any more, so that nobody whose requests fall in step with the turns fails for ever. */
 const LAST_TURN = 10
 
 /** Tells the first, the third and so on of each kind from the others. */

@@ -235,9 +235,9 @@ t.test('what was listed long ago may be forgotten: it is listed again at once, a
   held.resolve()
 })
 
-/** A reflector of a server that lists at the versions that are in `lists`, refuses to while there is none, and takes on every watch. */
-function refusing(t: Test) {
-  const lists: string[] = []
+/** A reflector of a server that lists at the versions that are in `lists`, refuses to while there is none, and takes on every watch. It has listed at 10, and watches `first`. */
+async function refusing(t: Test) {
+  const lists = ['10']
   const watches: { version: string; body: PassThrough }[] = []
   const told: string[] = []
   let refused = 0
@@ -272,15 +272,13 @@ function refusing(t: Test) {
   const watch = (count: number) => eventually(`watch ${count}`, async () => watches[count - 1] ?? null)
   /** Tells one change, and ends. */
   const tell = (body: PassThrough, change: string) => body.end(objects(change).map((one) => `${JSON.stringify({ type: 'MODIFIED', object: one })}\n`).join(''))
-  return { reflector, lists, told, watch, tell, refused: () => refused }
+  await reflector.start()
+  return { reflector, lists, told, first: await watch(1), watch, tell, refused: () => refused }
 }
 
 t.test('a server that refuses the list that is due, but tells changes, is watched on from where it was, and asked for the list again later', async (t) => {
   const skip = skipping(t)
-  const { reflector, lists, told, watch, tell, refused } = refusing(t)
-  lists.push('10')
-  await reflector.start()
-  const first = await watch(1)
+  const { reflector, lists, told, first, watch, tell, refused } = await refusing(t)
   skip(100_000)
   tell(first.body, 'a@15')
   const second = await watch(2)
@@ -301,10 +299,7 @@ t.test('a server that refuses the list that is due, but tells changes, is watche
 
 t.test('a server that refuses the list that is due, and does not know any more from where it was watched, is in trouble until it lists', async (t) => {
   const skip = skipping(t)
-  const { reflector, lists, watch, tell, refused } = refusing(t)
-  lists.push('10')
-  await reflector.start()
-  const first = await watch(1)
+  const { reflector, lists, first, watch, tell, refused } = await refusing(t)
   skip(100_000)
   tell(first.body, 'a@15')
   const second = await watch(2)
@@ -317,10 +312,7 @@ t.test('a server that refuses the list that is due, and does not know any more f
 
 t.test('a watch that broke without having said anything for longer than a server is silent is followed by a list: the server may be behind its version', async (t) => {
   const skip = skipping(t)
-  const { reflector, lists, watch } = refusing(t)
-  lists.push('10')
-  await reflector.start()
-  const first = await watch(1)
+  const { lists, first, watch } = await refusing(t)
   skip(5_000)
   first.body.destroy(new Error('broken'))
   const second = await watch(2)
@@ -332,10 +324,7 @@ t.test('a watch that broke without having said anything for longer than a server
 })
 
 t.test('who asks for a list has it once there is one, however often it fails, and no watch hides that it did; at the stop nobody waits further', async (t) => {
-  const { reflector, lists, watch, refused } = refusing(t)
-  lists.push('10')
-  await reflector.start()
-  await watch(1)
+  const { reflector, lists, watch, refused } = await refusing(t)
   const asked = Promise.all([reflector.refresh(), reflector.refresh()])
   await eventually('it to fail', async () => (refused() >= 3 ? true : null))
   t.match(reflector.trouble(), /no list today/)

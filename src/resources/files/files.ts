@@ -82,6 +82,7 @@ export async function openFiles(config: Omit<ResourcesConfig, 'environment'>, op
     isLeading: () => true,
     resign: async () => {},
     figures: () => null,
+    observe: () => {},
     close: pulse.stop,
   }
 }

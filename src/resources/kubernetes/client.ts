@@ -54,7 +54,8 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate', cou
   type Sent = { method: Method; path: string; query: Record<string, string>; body?: string; contentType?: string; signal?: AbortSignal; idleMs: number }
 
   /** Sends once, and once more with fresh credentials when they were refused. */
-  async function send({ method, path, query, body, contentType, signal, idleMs }: Sent, refused?: Connection): Promise<Dispatcher.ResponseData> {
+  async function send(sent: Sent, refused?: Connection): Promise<Dispatcher.ResponseData> {
+    const { method, path, query, body, contentType, signal, idleMs } = sent
     const connection = await credentials.connection(refused)
     const { server, dispatcher, headers } = connection
     const base = server.pathname.replace(/\/$/, '')
@@ -74,7 +75,7 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate', cou
     count(method, String(response.statusCode))
     if (response.statusCode !== 401 || refused) return response
     await response.body.dump()
-    return send({ method, path, query, idleMs, ...(body !== undefined && { body }), ...(contentType !== undefined && { contentType }), ...(signal && { signal }) }, connection)
+    return send(sent, connection)
   }
 
   /** The server did not begin with what it answers 429, so that it may be asked again after the time that it names. */
