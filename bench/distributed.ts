@@ -1,7 +1,7 @@
 /** The distributed side: the same work as on the embedded one, done by a process for each role over a MongoDB and a Kafka on the same cores. */
 import { randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
-import type { Role } from '../src/config.ts'
+import type { Role } from '../src/config/config.ts'
 import { openSite, type Site } from '../test/flows/deployment.ts'
 import { codingApart } from './distributed/coding.ts'
 import { sweeping } from './distributed/sweeping.ts'

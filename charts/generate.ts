@@ -1,11 +1,11 @@
 /**
- * What the chart takes from the rest of the tree: `node charts/generate.ts`. The CRDs of crds/, the settings of src/config.ts in the schema of the values, and from that
+ * What the chart takes from the rest of the tree: `node charts/generate.ts`. The CRDs of crds/, the settings of src/config/config.ts in the schema of the values, and from that
  * schema the table in docs/chart.md. `test/chart` holds the files against this.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parse } from 'yaml'
-import { SETTINGS } from '../src/config.ts'
+import { SETTINGS } from '../src/config/config.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 export const CHART = join(import.meta.dirname, 'tollgate')
@@ -31,7 +31,7 @@ export function generated(): Record<string, string> {
   }
 }
 
-/** The schema with `settings` as src/config.ts has them, and `env` closed to their names. */
+/** The schema with `settings` as src/config/config.ts has them, and `env` closed to their names. */
 function withSettings(schema: Schema): Schema {
   const names = Object.keys(SETTINGS)
   const given = Object.entries(SETTINGS).filter(([name]) => !NOT_GIVEN.includes(name))

@@ -1,9 +1,9 @@
 /** Writes the tables of the documentation that follow from the code: `npm run docs`. `test/docs.test.ts` holds the pages against them. */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { SETTINGS } from '../src/config.ts'
-import { DEFAULT_ENGINES, EnginesFile } from '../src/engines/routes.ts'
-import { FAILURES } from '../src/errors.ts'
+import { SETTINGS } from '../src/config/config.ts'
+import { DEFAULT_ENGINES, EnginesFile } from '../src/backends/engines/engines-file.ts'
+import { FAILURES } from '../src/domain/errors.ts'
 import { TASK_ERRORS } from '../src/tasks/task.ts'
 import { crdParts } from './crds.ts'
 import { boundsOf, fieldsOf, type Schema } from './fields.ts'

@@ -3,7 +3,7 @@ import closeWithGrace from 'close-with-grace'
 import type { FastifyInstance } from 'fastify'
 import pino, { type Logger } from 'pino'
 import { buildApp, greeting, openDoors, openOps, openWaiting, publicUrl, verify, type Check, type Doors } from './app.ts'
-import { ConfigError, readConfig, ROLES, serves, type Config, type Explained } from './config.ts'
+import { ConfigError, readConfig, ROLES, serves, type Config, type Explained } from './config/config.ts'
 
 const COMMANDS = ['config', 'verify', '--help', '-h'] as const
 const USAGE = `tollgate [role]   runs a role: ${ROLES.join(', ')}; all of them without one

@@ -1,7 +1,7 @@
 /** The rules of ARCHITECTURE.md, held against the tree itself. */
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, normalize, relative } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 
 const root = join(import.meta.dirname, '..')
 
@@ -31,33 +31,35 @@ function resolveFrom(file: string, specifier: string): string {
   return specifier.startsWith('.') ? normalize(join(dirname(file), specifier)) : specifier
 }
 
-const DOORS = ['store', 'broker', 'resources', 'files', 'engines']
-const SERVICES = ['upstream', 'egress']
+type Room = 'main' | 'app' | 'bootstrap' | 'config' | 'plugin' | 'interface' | 'adapter' | 'service' | 'domain' | 'tasks' | 'verify' | 'concurrency'
 
-type Room = 'main' | 'app' | 'config' | 'plugin' | 'door' | 'adapter' | 'service' | 'noun'
-
-/** The room that a source file lies in. A door's own file is named like its folder, or is marked as part of the door below. */
-function roomOf(file: string): Room {
-  if (file === 'src/main.ts') return 'main'
-  if (file === 'src/app.ts' || file.startsWith('src/start/')) return 'app'
-  if (file === 'src/config.ts' || file.startsWith('src/config/')) return 'config'
-  if (file.startsWith('plugins/')) return 'plugin'
-  const [, folder = ''] = file.split('/')
-  if (DOORS.includes(folder)) return DOOR_FILES.has(file) ? 'door' : 'adapter'
-  return SERVICES.includes(folder) ? 'service' : 'noun'
+const ROOMS: Record<string, Room> = {
+  bootstrap: 'bootstrap', config: 'config', domain: 'domain', tasks: 'tasks', verify: 'verify', concurrency: 'concurrency', upstream: 'service', egress: 'service',
 }
 
-/** What of a door's folder is the door: its interface, and what all its adapters share. */
-const DOOR_FILES = new Set([
-  'src/store/store.ts',
-  'src/store/tasks.ts',
-  'src/store/changes.ts',
-  'src/broker/broker.ts',
-  'src/resources/resources.ts',
-  'src/files/files.ts',
-  'src/engines/engine.ts',
-  'src/engines/routes.ts',
-  'src/engines/table.ts',
+/** The room of a source file. Throws for a folder of `src/` that the table of ARCHITECTURE.md does not name. */
+function roomOf(file: string): Room {
+  if (file === 'src/main.ts') return 'main'
+  if (file === 'src/app.ts') return 'app'
+  if (file.startsWith('plugins/')) return 'plugin'
+  const [, folder = ''] = file.split('/')
+  if (folder === 'backends') return INTERFACE_FILES.has(file) ? 'interface' : 'adapter'
+  const room = ROOMS[folder]
+  if (!room) throw new Error(`${file} lies in no room of ARCHITECTURE.md`)
+  return room
+}
+
+/** What all adapters of a backend share: the interface, and the code above it. */
+const INTERFACE_FILES = new Set([
+  'src/backends/store/store.ts',
+  'src/backends/store/task-store.ts',
+  'src/backends/store/group-commit.ts',
+  'src/backends/broker/broker.ts',
+  'src/backends/resources/resources.ts',
+  'src/backends/files/files.ts',
+  'src/backends/engines/engine.ts',
+  'src/backends/engines/engines-file.ts',
+  'src/backends/engines/routing-table.ts',
 ])
 
 const sources = [...filesUnder('src'), ...filesUnder('plugins')]
@@ -65,78 +67,99 @@ const imports = sources.flatMap(importsOf)
 const ours = (path: string) => path.startsWith('src/') || path.startsWith('plugins/')
 const broken = (rule: (found: Import) => boolean) => imports.filter(rule).map(({ from, to }) => `${from} imports ${to}`)
 const pluginOf = (file: string) => file.split('/').slice(0, 2).join('/')
-const sameFolder = (a: string, b: string) => a.split('/')[1] === b.split('/')[1]
+/** `src/backends/store/sqlite/tasks.ts` → `src/backends/store`; `src/upstream/sse/sse-parser.ts` → `src/upstream`. */
+const roomFolder = (file: string) => file.split('/').slice(0, file.startsWith('src/backends/') ? 3 : 2).join('/')
+const sameFolder = (a: string, b: string) => roomFolder(a) === roomFolder(b)
 
-t.test('only config.ts reads the environment, and main.ts hands it over', async (t) => {
+/** Holds the imports of a room against what it may import; `types` are rooms of which it may import types only. */
+function mayImport(t: Test, from: Room, rooms: Room[], types: Room[] = []): void {
+  t.same(
+    broken((found) => {
+      if (roomOf(found.from) !== from || !ours(found.to) || sameFolder(found.from, found.to)) return false
+      const to = roomOf(found.to)
+      return !rooms.includes(to) && !(found.typeOnly && types.includes(to))
+    }),
+    [],
+  )
+}
+
+t.test('only config/config.ts reads the environment, and main.ts hands it over', async (t) => {
   const readers = sources.filter((file) => /process\.env|\benv\.[A-Z_]+\b/.test(readFileSync(join(root, file), 'utf8')))
-  t.same(readers.filter((file) => !['src/config.ts', 'src/main.ts'].includes(file)), [])
+  t.same(readers.filter((file) => !['src/config/config.ts', 'src/main.ts'].includes(file)), [])
 })
 
-t.test('the business knows nothing of HTTP: in src only app.ts, what it starts with, and main.ts import Fastify', async (t) => {
+t.test('the business knows nothing of HTTP: in src only app.ts, bootstrap and main.ts import Fastify', async (t) => {
   const http = (to: string) => to === 'fastify' || to.startsWith('@fastify/') || to === 'fastify-plugin'
-  t.same(broken(({ from, to }) => http(to) && from.startsWith('src/') && roomOf(from) !== 'app' && from !== 'src/main.ts'), [])
+  t.same(broken(({ from, to }) => http(to) && from.startsWith('src/') && !['app', 'bootstrap', 'main'].includes(roomOf(from))), [])
 })
 
 t.test('main.ts starts app.ts and config.ts, and nothing else of ours', async (t) => {
-  t.same(broken(({ from, to }) => from === 'src/main.ts' && ours(to) && to !== 'src/app.ts' && to !== 'src/config.ts'), [])
+  t.same(broken(({ from, to }) => from === 'src/main.ts' && ours(to) && to !== 'src/app.ts' && to !== 'src/config/config.ts'), [])
 })
 
-t.test('config.ts and its parts import nothing else of ours', async (t) => {
-  t.same(broken(({ from, to }) => roomOf(from) === 'config' && ours(to) && roomOf(to) !== 'config'), [])
+t.test('config imports nothing else of ours', async (t) => {
+  mayImport(t, 'config', [])
+})
+
+t.test('bootstrap opens backends and services, and imports no plugin', async (t) => {
+  mayImport(t, 'bootstrap', ['config', 'domain', 'interface', 'service', 'tasks'])
 })
 
 t.test('a plugin imports its own files and src, never another plugin', async (t) => {
   t.same(broken(({ from, to }) => roomOf(from) === 'plugin' && to.startsWith('plugins/') && pluginOf(from) !== pluginOf(to)), [])
 })
 
-t.test('a plugin knows doors by their type or their shared verbs, never an adapter', async (t) => {
-  t.same(broken(({ from, to }) => roomOf(from) === 'plugin' && to.startsWith('src/') && roomOf(to) === 'adapter'), [])
+t.test('a plugin knows backends by their interface, never an adapter, and never how they are opened', async (t) => {
+  t.same(broken(({ from, to }) => roomOf(from) === 'plugin' && to.startsWith('src/') && ['adapter', 'bootstrap'].includes(roomOf(to))), [])
 })
 
 t.test('src imports no plugin; app.ts is the list', async (t) => {
   t.same(broken(({ from, to }) => from.startsWith('src/') && from !== 'src/app.ts' && to.startsWith('plugins/')), [])
 })
 
-t.test('nouns import nouns and the types of doors', async (t) => {
-  t.same(
-    broken(({ from, to, typeOnly }) => {
-      if (roomOf(from) !== 'noun' || !ours(to)) return false
-      const room = roomOf(to)
-      return room !== 'noun' && !(typeOnly && (room === 'door' || room === 'service'))
-    }),
-    [],
-  )
+t.test('domain imports domain and the types of backends', async (t) => {
+  mayImport(t, 'domain', [], ['interface', 'service', 'tasks'])
 })
 
-t.test('nouns have no clock, no randomness and no I/O of their own', async (t) => {
+t.test('tasks and verify import domain and the types of backends', async (t) => {
+  mayImport(t, 'tasks', ['domain'], ['interface', 'service'])
+  mayImport(t, 'verify', ['domain', 'tasks'], ['interface', 'service'])
+})
+
+t.test('concurrency imports the errors of the domain', async (t) => {
+  t.same(broken(({ from, to }) => roomOf(from) === 'concurrency' && ours(to) && to !== 'src/domain/errors.ts' && !sameFolder(from, to)), [])
+})
+
+t.test('domain, tasks and verify have no clock, no randomness and no I/O of their own', async (t) => {
   const impure = /\bDate\.now\(|\bnew Date\(\)|\bMath\.random\(|\brandomUUID|\brandomBytes\(|performance\.now\(|\bsetTimeout\(|\bfetch\(/
   const io = /^(node:)?(fs|net|http|https|child_process|worker_threads|dgram|tls|dns)(\/|$)/
-  const nouns = sources.filter((file) => roomOf(file) === 'noun')
-  t.same(nouns.filter((file) => impure.test(readFileSync(join(root, file), 'utf8'))), [])
-  t.same(broken(({ from, to }) => roomOf(from) === 'noun' && io.test(to)), [])
+  const isPure = (file: string) => ['domain', 'tasks', 'verify', 'concurrency'].includes(roomOf(file))
+  t.same(sources.filter(isPure).filter((file) => impure.test(readFileSync(join(root, file), 'utf8'))), [])
+  t.same(broken(({ from, to }) => isPure(from) && io.test(to)), [])
 })
 
-t.test('services import nouns and the types of doors', async (t) => {
-  t.same(broken(({ from, to, typeOnly }) => roomOf(from) === 'service' && ours(to) && !sameFolder(from, to) && roomOf(to) !== 'noun' && !(typeOnly && roomOf(to) === 'door')), [])
+t.test('services import domain and the types of backends', async (t) => {
+  mayImport(t, 'service', ['domain', 'concurrency'], ['interface'])
 })
 
-t.test('an adapter is loaded by its door alone, when its address chose it', async (t) => {
+t.test('an adapter is loaded by its interface alone, when its address chose it', async (t) => {
   const foreign = imports.filter(({ from, to }) => ours(to) && roomOf(to) === 'adapter' && !sameFolder(from, to))
   t.same(foreign.map(({ from, to }) => `${from} imports ${to}`), [])
-  const eager = imports.filter(({ from, to, typeOnly }) => ours(to) && roomOf(from) === 'door' && roomOf(to) === 'adapter' && !typeOnly)
+  const eager = imports.filter(({ from, to, typeOnly }) => ours(to) && roomOf(from) === 'interface' && roomOf(to) === 'adapter' && !typeOnly)
   const dynamic = eager.filter(({ from, to }) => !readFileSync(join(root, from), 'utf8').includes(`import('./${relative(dirname(from), to)}')`))
   t.same(dynamic.map(({ from, to }) => `${from} imports ${to}`), [])
 })
 
-t.test('an adapter knows its own door, nouns and its client library', async (t) => {
-  t.same(broken(({ from, to, typeOnly }) => roomOf(from) === 'adapter' && ours(to) && !sameFolder(from, to) && roomOf(to) !== 'noun' && !(typeOnly && roomOf(to) === 'door')), [])
+t.test('an interface imports domain and types; an adapter its own interface, domain and its client library', async (t) => {
+  mayImport(t, 'interface', ['domain', 'concurrency'], ['interface', 'tasks', 'service'])
+  mayImport(t, 'adapter', ['domain', 'concurrency'], ['interface', 'tasks', 'service'])
 })
 
-t.test('every adapter has a test that runs its door\'s contract', async (t) => {
-  const adapters = ['store/sqlite', 'broker/memory', 'resources/files', 'files/disk', 'engines/preview']
+t.test('every adapter has a test that runs the contract of its backend', async (t) => {
+  const adapters = ['store/sqlite', 'store/mongodb', 'broker/memory', 'broker/kafka', 'resources/files', 'resources/kubernetes', 'files/disk', 'files/gridfs', 'files/s3', 'engines/preview']
   const missing = adapters.filter((adapter) => {
-    const [door = '', name] = adapter.split('/')
-    const folder = join(root, 'test', door)
+    const [backend = '', name] = adapter.split('/')
+    const folder = join(root, 'test/backends', backend)
     const test = readdirSync(folder).find((file) => file === `${name}.test.ts`)
     return !test || !readFileSync(join(folder, test), 'utf8').includes('contracts/')
   })

@@ -1,9 +1,9 @@
 /** What the sweeps cost that run all the time, in an empty store and beside many finished tasks, which they must not look at. */
 import { randomUUID } from 'node:crypto'
 import { MongoClient } from 'mongodb'
-import { openStore, type Store } from '../../src/store/store.ts'
-import type { TaskDoors } from '../../src/tasks/doors.ts'
-import { sweepSubscriptions, sweepTasks } from '../../src/tasks/sweep.ts'
+import { openStore, type Store } from '../../src/backends/store/store.ts'
+import type { TaskDoors } from '../../src/tasks/task-context.ts'
+import { sweepSubscriptions, sweepTasks } from '../../src/tasks/recovery-sweeps.ts'
 import type { Task } from '../../src/tasks/task.ts'
 import type { Apart } from '../distributed.ts'
 import type { Choice } from '../stage.ts'

@@ -4,7 +4,7 @@
  */
 import { createServer } from 'node:http'
 import { CustomObjectsApi, KubeConfig, makeInformer, PatchStrategy, setHeaderOptions, type KubernetesObject } from '@kubernetes/client-node'
-import { openGate } from '../../src/resources/kubernetes/gate.ts'
+import { openGate } from '../../src/backends/resources/kubernetes/concurrency-limit.ts'
 
 type Key = KubernetesObject & { metadata: { name: string; namespace: string; generation: number }; status?: { observedGeneration?: number } }
 

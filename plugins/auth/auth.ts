@@ -1,12 +1,12 @@
 /** onRequest: the API key of the Authorization header → `request.caller` (specification, section 5; order of checks in `docs/errors.md`). */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { Failure } from '../../src/errors.ts'
-import { hashKey, refusal, wellFormed, type KeyVersion } from '../../src/keys.ts'
-import { apiOf, type Api } from '../../src/plans.ts'
-import { takeOne, type Rate } from '../../src/rate.ts'
-import type { Creating, Stale } from '../../src/subscription/operations.ts'
-import { inactiveReason, planInactive } from '../../src/subscription/subscription.ts'
+import { Failure } from '../../src/domain/errors.ts'
+import { hashKey, refusal, wellFormed, type KeyVersion } from '../../src/domain/api-keys.ts'
+import { apiOf, type Api } from '../../src/domain/plans.ts'
+import { takeOne, type Rate } from '../../src/domain/rate-limit.ts'
+import type { Creating, Stale } from '../../src/domain/subscription/commands.ts'
+import { inactiveReason, planInactive } from '../../src/domain/subscription/subscription.ts'
 
 declare module 'fastify' {
   interface FastifyBaseLogger {

@@ -5,12 +5,12 @@
 import { randomBytes } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
-import { Unavailable } from '../../src/errors.ts'
-import { controllerMetrics } from './metrics.ts'
-import { openQueue, type Queue } from './queue.ts'
+import { Unavailable } from '../../src/domain/errors.ts'
+import { controllerMetrics } from './controller-metrics.ts'
+import { openQueue, type Queue } from './work-queue.ts'
 import { openReconciler } from './reconciler.ts'
-import { sourceMetrics } from './source-metrics.ts'
-import { startWorkers } from './workers.ts'
+import { sourceMetrics } from './api-server-metrics.ts'
+import { startWorkers } from './queue-workers.ts'
 
 export type ControllerOptions = {
   /** That many random bytes, for keys. */

@@ -1,15 +1,15 @@
 /** One pass over a name of either queue, and whom else it concerns: a plan its keys, a key its plan, a key that went those that waited for its place. */
-import type { KeyVersion } from '../../src/keys.ts'
-import { subscriptionId } from '../../src/plans.ts'
-import { nextTime } from '../../src/reconcile/conditions.ts'
-import { admittedKeys, keyUnreachable } from '../../src/reconcile/key.ts'
-import { expiryOf } from '../../src/reconcile/key-versions.ts'
-import { planUnreachable } from '../../src/reconcile/plan.ts'
-import type { ApiKeyResource, ApiKeyStatus, PlanResource, PlanStatus, Ref } from '../../src/resources/resources.ts'
-import { passGoneKey, passKey, type KeyWork } from './keys.ts'
-import { openKnown } from './known.ts'
-import { passPlan, type PlanWork } from './plans.ts'
-import type { Priority, Queue } from './queue.ts'
+import type { KeyVersion } from '../../src/domain/api-keys.ts'
+import { subscriptionId } from '../../src/domain/plans.ts'
+import { nextTime } from '../../src/domain/reconcile/status-conditions.ts'
+import { admittedKeys, keyUnreachable } from '../../src/domain/reconcile/reconcile-api-key.ts'
+import { expiryOf } from '../../src/domain/reconcile/api-key-rotation.ts'
+import { planUnreachable } from '../../src/domain/reconcile/reconcile-plan.ts'
+import type { ApiKeyResource, ApiKeyStatus, PlanResource, PlanStatus, Ref } from '../../src/backends/resources/resources.ts'
+import { passGoneKey, passKey, type KeyWork } from './api-key-reconciler.ts'
+import { openKnown } from './plan-key-index.ts'
+import { passPlan, type PlanWork } from './plan-reconciler.ts'
+import type { Priority, Queue } from './work-queue.ts'
 
 export type Reconciler = {
   /** A resource changed or went. */

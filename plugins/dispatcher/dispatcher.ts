@@ -2,11 +2,11 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { Counter, Histogram } from 'prom-client'
-import type { Listening } from '../../src/broker/broker.ts'
-import { oneLook } from '../../src/look.ts'
+import type { Listening } from '../../src/backends/broker/broker.ts'
+import { oneLook } from '../../src/concurrency/single-flight.ts'
 import type { Delivery } from '../../src/tasks/task.ts'
-import { LOOK_MS } from '../../src/webhooks.ts'
-import { deliver, type Attempted } from './deliver.ts'
+import { LOOK_MS } from '../../src/domain/webhooks.ts'
+import { deliver, type Attempted } from './delivery-attempt.ts'
 
 /** Deliveries under way at once in this process, to one receiver, and for one tenant. */
 const CAPS = { limit: 1_000, perHost: 4, perTenant: 100 }

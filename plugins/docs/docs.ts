@@ -4,8 +4,8 @@
  */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
-import type { Documented } from './document.ts'
-import type { Reference } from './reference.ts'
+import type { Documented } from './openapi-route.ts'
+import type { Reference } from './reference-app.ts'
 
 /** The reference and its page. `public` is PUBLIC_URL, or null. */
 const ADDRESSES = ['/openapi.json', '/docs', '/docs/*']
@@ -34,7 +34,7 @@ async function docs(app: FastifyInstance): Promise<void> {
   }
 
   async function open(): Promise<Reference> {
-    const { openReference } = await import('./reference.ts')
+    const { openReference } = await import('./reference-app.ts')
     return openReference(documented, { publicUrl: app.config.PUBLIC_URL, notFound: (request) => app.errors.body(app.errors.fail('not_found'), request) })
   }
 

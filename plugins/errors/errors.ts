@@ -4,11 +4,11 @@
  */
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { Failure, Unavailable, type FailureCode, type FailureFacts } from '../../src/errors.ts'
-import { apiOf, type Api } from '../../src/plans.ts'
-import { faultsOf, invalid } from '../../src/validator.ts'
-import { bodyOf, PROBLEM } from './body.ts'
-import { framingFault, takeOver } from './unparsable.ts'
+import { Failure, Unavailable, type FailureCode, type FailureFacts } from '../../src/domain/errors.ts'
+import { apiOf, type Api } from '../../src/domain/plans.ts'
+import { faultsOf, invalid } from '../../src/domain/request-validation.ts'
+import { bodyOf, PROBLEM } from './error-body.ts'
+import { framingFault, takeOver } from './malformed-requests.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {

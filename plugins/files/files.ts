@@ -2,10 +2,10 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import fp from 'fastify-plugin'
 import { Type } from 'typebox'
-import { Failure } from '../../src/errors.ts'
-import type { FileFacts, Files } from '../../src/files/files.ts'
-import { judgeLink } from '../../src/links.ts'
-import { clientHasIt, rangeOf } from './conditions.ts'
+import { Failure } from '../../src/domain/errors.ts'
+import type { FileFacts, Files } from '../../src/backends/files/files.ts'
+import { judgeLink } from '../../src/domain/signed-urls.ts'
+import { clientHasIt, rangeOf } from './conditional-requests.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {

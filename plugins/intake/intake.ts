@@ -3,8 +3,8 @@ import type { ServerResponse } from 'node:http'
 import { Transform } from 'node:stream'
 import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify'
 import fp from 'fastify-plugin'
-import { Failure } from '../../src/errors.ts'
-import { parseJson } from '../../src/json.ts'
+import { Failure } from '../../src/domain/errors.ts'
+import { parseJson } from '../../src/domain/strict-json.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {

@@ -5,10 +5,10 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { Type } from 'typebox'
-import { Failure } from '../../src/errors.ts'
-import { strictValidator } from '../../src/validator.ts'
-import type { Endpoint } from './endpoint.ts'
-import { isOwnHost, isOwnOrigin } from './origins.ts'
+import { Failure } from '../../src/domain/errors.ts'
+import { strictValidator } from '../../src/domain/request-validation.ts'
+import type { Endpoint } from './mcp-endpoint.ts'
+import { isOwnHost, isOwnOrigin } from './origin-check.ts'
 
 const BODY_LIMIT = 1024 * 1024
 
@@ -34,7 +34,7 @@ async function mcp(app: FastifyInstance): Promise<void> {
     const { caller } = request
     if (!caller) throw new Failure('invalid_api_key')
     // The SDK takes a fifth of a second and 20 MB: nobody pays for it who serves no MCP.
-    opening ??= import('./endpoint.ts').then(({ openEndpoint }) => openEndpoint(app))
+    opening ??= import('./mcp-endpoint.ts').then(({ openEndpoint }) => openEndpoint(app))
     const endpoint = await opening
     const visit = { caller, request, gone: () => stopping || reply.raw.destroyed }
     reply.hijack()

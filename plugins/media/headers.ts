@@ -1,9 +1,9 @@
 /** The request and response headers of the Media API. */
 import { createHash } from 'node:crypto'
-import { PATTERNS } from '../../src/patterns.ts'
-import { burstOf, rateLeft } from '../../src/rate.ts'
-import type { Subscription } from '../../src/subscription/subscription.ts'
-import { invalid } from '../../src/validator.ts'
+import { PATTERNS } from '../../src/domain/field-patterns.ts'
+import { burstOf, rateLeft } from '../../src/domain/rate-limit.ts'
+import type { Subscription } from '../../src/domain/subscription/subscription.ts'
+import { invalid } from '../../src/domain/request-validation.ts'
 
 const ALLOWED = new RegExp(PATTERNS.idempotencyKey.pattern)
 

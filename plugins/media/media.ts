@@ -1,12 +1,12 @@
 /** The Media API, under the prefix that it is registered with (`/api/v1`). Requests and answers are those of the specification and of `docs/media.md`; the business is in `src/tasks`. */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
-import { mediaUsage } from '../../src/tasks/usage.ts'
-import { strictValidator } from '../../src/validator.ts'
+import { mediaUsage } from '../../src/tasks/media-usage.ts'
+import { strictValidator } from '../../src/domain/request-validation.ts'
 import { callerOf, READS } from './caller.ts'
-import { collectionRoutes } from './collection.ts'
-import { creationRoutes } from './creation.ts'
-import { GenerationsQuery, OperationsQuery } from './schemas.ts'
+import { collectionRoutes } from './collection-routes.ts'
+import { creationRoutes } from './create-route.ts'
+import { GenerationsQuery, OperationsQuery } from './request-schemas.ts'
 
 async function media(app: FastifyInstance): Promise<void> {
   app.setValidatorCompiler(strictValidator())

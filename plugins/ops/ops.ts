@@ -2,8 +2,8 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Counter, Histogram, type Registry } from 'prom-client'
-import { checkMetric, doorChecks, watchSkew } from './doors.ts'
-import type { Check } from './listener.ts'
+import { checkMetric, doorChecks, watchSkew } from './readiness-checks.ts'
+import type { Check } from './ops-listener.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {

@@ -4,9 +4,9 @@
  */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
-import type { PluginEntry } from '../../src/config.ts'
-import { guarded } from './engine.ts'
-import { loadPlugin } from './load.ts'
+import type { PluginEntry } from '../../src/config/config.ts'
+import { guarded } from './engine-validation.ts'
+import { loadPlugin } from './load-plugin.ts'
 
 /** What stands on the application for our own plugins. Whoever could reach these could pass by keys, plans and money. */
 const CLOSED = ['config', 'clock', 'store', 'resources', 'upstreams', 'sealingKeys', 'planLimits', 'broker', 'files', 'egress', 'tasks', 'checks'] as const satisfies (keyof FastifyInstance)[]

@@ -2,15 +2,15 @@
 import { randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
-import type { Listening } from '../../src/broker/broker.ts'
-import { KINDS } from '../../src/generations.ts'
-import { oneLook } from '../../src/look.ts'
-import { claimDue, conclude } from '../../src/tasks/run.ts'
+import type { Listening } from '../../src/backends/broker/broker.ts'
+import { KINDS } from '../../src/domain/generations.ts'
+import { oneLook } from '../../src/concurrency/single-flight.ts'
+import { claimDue, conclude } from '../../src/tasks/claim-and-retry.ts'
 import type { Task } from '../../src/tasks/task.ts'
-import { workerMetrics } from './metrics.ts'
-import { run, type RunDoors } from './run.ts'
-import { openSlots } from './slots.ts'
-import { startSweeps } from './sweeps.ts'
+import { workerMetrics } from './worker-metrics.ts'
+import { run, type RunDoors } from './task-run.ts'
+import { openSlots } from './worker-slots.ts'
+import { startSweeps } from './sweep-loops.ts'
 
 /** A worker looks by itself this often: a ring that was lost costs no more than that. */
 const TICK_MS = 1_000

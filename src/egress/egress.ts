@@ -2,11 +2,11 @@
  * SERVICE: the guarded fetch, for addresses that a tenant gave. Every address of a name is vetted, and the connection goes to a vetted address.
  * No proxy of the environment, no cookie, no decompression, no connection used twice.
  */
-import { isGlobal, parseAllow } from './address.ts'
-import { dial } from './dial.ts'
-import { exchange, type Head, type Message, type Reading } from './exchange.ts'
-import { type Lookup, openLookup } from './resolve.ts'
-import { readTarget, type Refusal, type Target } from './target.ts'
+import { isGlobal, parseAllow } from './address-policy.ts'
+import { dial } from './connect.ts'
+import { exchange, type Head, type Message, type Reading } from './http-exchange.ts'
+import { type Lookup, openLookup } from './dns-lookup.ts'
+import { readTarget, type Refusal, type Target } from './target-url.ts'
 
 export type Ask = {
   url: string

@@ -4,12 +4,12 @@
  */
 import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
-import { ask, type UpstreamEvent, type UpstreamLog } from './asking.ts'
-import type { Opened } from './attempt.ts'
-import type { Breaker } from './breaker.ts'
-import { parseUpstreams, UpstreamsError, type Declared } from './declared.ts'
-import { inOrder, run, type Running } from './running.ts'
-import type { Call, WireName } from './wire.ts'
+import { ask, type UpstreamEvent, type UpstreamLog } from './selection/failover.ts'
+import type { Opened } from './selection/attempt.ts'
+import type { Breaker } from './selection/circuit-breaker.ts'
+import { parseUpstreams, UpstreamsError, type Declared } from './selection/upstreams-file.ts'
+import { inOrder, run, type Running } from './selection/load-balancing.ts'
+import type { Call, WireName } from './wires/wire.ts'
 
 export type UpstreamState = { name: string; wire: Declared['wire']; breaker: ReturnType<Breaker['state']> }
 
@@ -118,7 +118,7 @@ function openSet(log: UpstreamLog): UpstreamSet {
 
   async function start(declared: Declared): Promise<Running> {
     if (declared.baseUrl !== 'echo:') return run(declared, declared.baseUrl, declared.apiKey)
-    echo ??= import('./echo.ts').then(({ openEcho }) => openEcho(log))
+    echo ??= import('./echo/echo-server.ts').then(({ openEcho }) => openEcho(log))
     const { url, token } = await echo
     return run(declared, url, token)
   }

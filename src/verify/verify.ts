@@ -2,12 +2,12 @@
  * Reads a whole store and says in sentences what is not as it must be (`tollgate verify`; `docs/media.md`, "Money"). Mends nothing. Others
  * may write meanwhile: each rule is about facts that were read in an order which makes it true, or were read again.
  */
-import type { Store } from '../store/store.ts'
-import type { Hold, MediaPeriod, Subscription } from '../subscription/subscription.ts'
+import type { Store } from '../backends/store/store.ts'
+import type { Hold, MediaPeriod, Subscription } from '../domain/subscription/subscription.ts'
 import { FINAL, type Task } from '../tasks/task.ts'
-import { chargeFor, moneyViolations, type Charge } from './money.ts'
-import { recordViolations } from './record.ts'
-import { deliveryViolations, OVERDUE_MS, taskViolations } from './task.ts'
+import { chargeFor, moneyViolations, type Charge } from './money-invariants.ts'
+import { recordViolations } from './subscription-invariants.ts'
+import { deliveryViolations, OVERDUE_MS, taskViolations } from './task-invariants.ts'
 
 export type Verified = {
   checked: { subscriptions: number; periods: number; tasks: number; deliveries: number }

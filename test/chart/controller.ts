@@ -7,8 +7,8 @@ import pino from 'pino'
 import { Registry } from 'prom-client'
 import type { Test } from 'tap'
 import controller from '../../plugins/controller/controller.ts'
-import { openKubernetes } from '../../src/resources/kubernetes/kubernetes.ts'
-import { openStore } from '../../src/store/store.ts'
+import { openKubernetes } from '../../src/backends/resources/kubernetes/kubernetes.ts'
+import { openStore } from '../../src/backends/store/store.ts'
 import { SEALING } from '../plugins/tenant.ts'
 
 export type Started = {

@@ -1,9 +1,9 @@
 /** The controller with the rights that the chart gives it: they suffice, each is used, and without any one of them it says what it lacks. */
 import t, { type Test } from 'tap'
-import type { Condition } from '../../src/resources/resources.ts'
+import type { Condition } from '../../src/backends/resources/resources.ts'
 import { eventually } from '../flows/eventually.ts'
 import { openOperator, type Operator } from '../plugins/operator.ts'
-import { apiKey, codingPlan } from '../resources/manifests.ts'
+import { apiKey, codingPlan } from '../backends/resources/manifests.ts'
 import { missing } from '../servers/client.ts'
 import type { Answered, Api } from '../servers/kube/api.ts'
 import { openProxy, type Fate, type Proxy } from '../servers/kube/proxy.ts'

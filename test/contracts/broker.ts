@@ -1,6 +1,6 @@
 /** What every broker promises: it is a doorbell. */
-import type { Broker } from '../../src/broker/broker.ts'
-import type { Promises } from './promises.ts'
+import type { Broker } from '../../src/backends/broker/broker.ts'
+import type { Promises } from './run-contract.ts'
 
 /** One broker, as each of the processes that share it has it. */
 export type Doorbells = { ringer: Broker; hearer: Broker }

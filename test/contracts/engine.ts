@@ -1,7 +1,7 @@
 /** What every engine promises. A place is an opened engine and one small request for each kind that it makes. */
-import type { Engine, Made, NotMade } from '../../src/engines/engine.ts'
-import type { GenerationRequest } from '../../src/generations.ts'
-import type { Promises } from './promises.ts'
+import type { Engine, Made, NotMade } from '../../src/backends/engines/engine.ts'
+import type { GenerationRequest } from '../../src/domain/generations.ts'
+import type { Promises } from './run-contract.ts'
 
 export type EnginePlace = { engine: Engine; requests: GenerationRequest[] }
 

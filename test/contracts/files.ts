@@ -3,9 +3,9 @@ import { createHash } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import { Unavailable } from '../../src/errors.ts'
-import type { Files } from '../../src/files/files.ts'
-import type { Promises } from './promises.ts'
+import { Unavailable } from '../../src/domain/errors.ts'
+import type { Files } from '../../src/backends/files/files.ts'
+import type { Promises } from './run-contract.ts'
 
 export type FilesPlace = { files: Files; another(): Promise<Files> }
 

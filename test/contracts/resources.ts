@@ -1,7 +1,7 @@
 /** What every source of declared resources promises. */
-import type { ApiKeyStatus, Ref, Resources } from '../../src/resources/resources.ts'
-import { apiKey, codingPlan, mediaPlan } from '../resources/manifests.ts'
-import type { Promises } from './promises.ts'
+import type { ApiKeyStatus, Ref, Resources } from '../../src/backends/resources/resources.ts'
+import { apiKey, codingPlan, mediaPlan } from '../backends/resources/manifests.ts'
+import type { Promises } from './run-contract.ts'
 import { ci, keyOf, ownerOf, SECRET, studio, watching } from './resources/acme.ts'
 import { leadingPromises } from './resources/leading.ts'
 import { retainingPromises } from './resources/retaining.ts'

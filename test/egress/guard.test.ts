@@ -1,7 +1,7 @@
 import t from 'tap'
-import { isGlobal, parseAllow } from '../../src/egress/address.ts'
+import { isGlobal, parseAllow } from '../../src/egress/address-policy.ts'
 import { type EgressOptions, openEgress } from '../../src/egress/egress.ts'
-import { REFUSALS, type Refusal } from '../../src/egress/target.ts'
+import { REFUSALS, type Refusal } from '../../src/egress/target-url.ts'
 import { ALLOWED_SPELLINGS, REFUSED_ADDRESSES, REFUSED_SPELLINGS } from './spellings.ts'
 
 const neverAsked: NonNullable<EgressOptions['lookup']> = async (name) => {

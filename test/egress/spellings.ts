@@ -1,5 +1,5 @@
 /** Addresses that must be refused as they stand, without asking a resolver, each with the reason. */
-import type { Refusal } from '../../src/egress/target.ts'
+import type { Refusal } from '../../src/egress/target-url.ts'
 
 const address = (hosts: string[]): [string, Refusal][] => hosts.map((host) => [`http://${host}/hook`, 'address_not_allowed'])
 const refused = (reason: Refusal, urls: string[]): [string, Refusal][] => urls.map((url) => [url, reason])

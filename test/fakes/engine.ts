@@ -1,8 +1,8 @@
 /** An engine that does what a test tells it, added to the engines door as the type `fake`. Makes every kind. */
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { notMade, openEngines, type Engine, type Engines, type Made, type NotMade, type OpenEngine } from '../../src/engines/engine.ts'
-import { amountsOf, type GenerationRequest } from '../../src/generations.ts'
+import { notMade, openEngines, type Engine, type Engines, type Made, type NotMade, type OpenEngine } from '../../src/backends/engines/engine.ts'
+import { amountsOf, type GenerationRequest } from '../../src/domain/generations.ts'
 
 /** What one run does. `hang` waits for `release`, then makes it; `throw` breaks the engine's own promise. */
 export type Step = 'make' | 'hang' | 'throw' | { fail: NotMade['code']; retryable: boolean } | { progress: number[] }

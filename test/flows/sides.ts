@@ -1,6 +1,6 @@
 /** The two sides that every flow runs on: one process with everything embedded, and a process for each role over servers that they share. */
 import type { Test } from 'tap'
-import type { Role } from '../../src/config.ts'
+import type { Role } from '../../src/config/config.ts'
 import { kafka } from '../servers/kafka.ts'
 import { mongodb } from '../servers/mongodb.ts'
 import { openSite } from './deployment.ts'

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import t from 'tap'
-import { mint } from '../../src/keys.ts'
+import { mint } from '../../src/domain/api-keys.ts'
 import { bearer, CODING, MEDIA, openGateway, START } from './gateway.ts'
 
 /** One route that admits a request of 100 tokens and charges what its body says, and one that only reads. */

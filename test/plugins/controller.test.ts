@@ -1,10 +1,10 @@
 import { chmod, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { hashKey, open, refusal } from '../../src/keys.ts'
-import { inactiveReason } from '../../src/subscription/subscription.ts'
-import { apiKey, codingPlan, mediaPlan } from '../resources/manifests.ts'
-import { makeForeign } from '../resources/folder.ts'
+import { hashKey, open, refusal } from '../../src/domain/api-keys.ts'
+import { inactiveReason } from '../../src/domain/subscription/subscription.ts'
+import { apiKey, codingPlan, mediaPlan } from '../backends/resources/manifests.ts'
+import { makeForeign } from '../backends/resources/manifest-folder.ts'
 import { openTenant, SEALING, type Fate, type Running, type Tenant } from './tenant.ts'
 
 const HOUR = 3_600_000

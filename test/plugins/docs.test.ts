@@ -3,9 +3,9 @@ import { join } from 'node:path'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import type { LightMyRequestResponse, RouteOptions } from 'fastify'
 import t, { type Test } from 'tap'
-import { FAILURES, type FailureCode } from '../../src/errors.ts'
+import { FAILURES, type FailureCode } from '../../src/domain/errors.ts'
 import { bearer } from './gateway.ts'
-import { openWhole, type Whole } from './whole.ts'
+import { openWhole, type Whole } from './embedded-program.ts'
 
 type Schema = Record<string, unknown>
 type Content = Record<string, { schema: Schema }>

@@ -7,10 +7,10 @@ import fastify, { type FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
 import errors from '../../plugins/errors/errors.ts'
 import files from '../../plugins/files/files.ts'
-import { Unavailable } from '../../src/errors.ts'
-import { openFiles, type Files } from '../../src/files/files.ts'
-import type { SealingKeys } from '../../src/keys.ts'
-import { fileLink, judgeLink } from '../../src/links.ts'
+import { Unavailable } from '../../src/domain/errors.ts'
+import { openFiles, type Files } from '../../src/backends/files/files.ts'
+import type { SealingKeys } from '../../src/domain/api-keys.ts'
+import { fileLink, judgeLink } from '../../src/domain/signed-urls.ts'
 
 const NOW = 1_700_000_000_000
 const HOUR = 3_600_000

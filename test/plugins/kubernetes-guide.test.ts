@@ -15,7 +15,7 @@ const kubeconfig = await kubernetes(t)
 const guide = await readFile(join(root, 'docs/tenants.md'), 'utf8')
 
 t.test('the guide for tenants names every reason of a condition', async (t) => {
-  const source = await readFile(join(root, 'src/reconcile/conditions.ts'), 'utf8')
+  const source = await readFile(join(root, 'src/domain/reconcile/status-conditions.ts'), 'utf8')
   const reasons = [...source.matchAll(/^ {2}([A-Z]\w+): ["']/gm)].map(([, reason]) => reason)
   t.ok(reasons.length > 15)
   t.same(reasons.filter((reason) => !new RegExp(`^\\|.*\`${reason}\`.*\\|.*\\|$`, 'm').test(guide)), [])

@@ -1,10 +1,10 @@
 /** A controller that takes over from another knows what that one did before it says of anything that it went; and of what it may not read it says nothing. */
 import t from 'tap'
 import { eventually } from '../flows/eventually.ts'
-import { apiKey, codingPlan } from '../resources/manifests.ts'
+import { apiKey, codingPlan } from '../backends/resources/manifests.ts'
 import { openProxy } from '../servers/kube/proxy.ts'
 import { kubernetes } from '../servers/kubernetes.ts'
-import { coder, leftovers, named } from './agreement.ts'
+import { coder, leftovers, named } from './store-secret-agreement.ts'
 import { LEASE } from './operator-chaos.ts'
 import { openOperator, type Controller } from './operator.ts'
 

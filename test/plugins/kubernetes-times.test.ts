@@ -1,11 +1,11 @@
 /** What times do that no edit does, on a real API server: by a clock that the test moves, to the last millisecond before and to the time itself. */
 import t, { type Test } from 'tap'
-import { refusal } from '../../src/keys.ts'
-import { inactiveReason } from '../../src/subscription/subscription.ts'
+import { refusal } from '../../src/domain/api-keys.ts'
+import { inactiveReason } from '../../src/domain/subscription/subscription.ts'
 import { eventually } from '../flows/eventually.ts'
-import { apiKey, codingPlan } from '../resources/manifests.ts'
+import { apiKey, codingPlan } from '../backends/resources/manifests.ts'
 import { kubernetes } from '../servers/kubernetes.ts'
-import { openTime, type MovedTime } from './moved-time.ts'
+import { openTime, type MovedTime } from './movable-clock.ts'
 import { openOperator, type Controller, type Operator } from './operator.ts'
 
 const HOUR = 3_600_000

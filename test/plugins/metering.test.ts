@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream'
 import t from 'tap'
-import { reservationSweep, DEAD_MS, UNKNOWN_MS } from '../../plugins/metering/sweep.ts'
-import { openWaitingRoom } from '../../plugins/metering/waiting.ts'
+import { reservationSweep, DEAD_MS, UNKNOWN_MS } from '../../plugins/metering/orphaned-reservations.ts'
+import { openWaitingRoom } from '../../plugins/metering/admission-queue.ts'
 import { bearer, CODING, openGateway, START } from './gateway.ts'
 
 /** A client that stays. */

@@ -5,11 +5,11 @@ import { setImmediate as turn } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import { Registry } from 'prom-client'
 import t from 'tap'
-import { controllerMetrics } from '../../plugins/controller/metrics.ts'
-import { openQueue, type Queue } from '../../plugins/controller/queue.ts'
-import { sourceMetrics } from '../../plugins/controller/source-metrics.ts'
-import { startWorkers } from '../../plugins/controller/workers.ts'
-import { openWhole } from './whole.ts'
+import { controllerMetrics } from '../../plugins/controller/controller-metrics.ts'
+import { openQueue, type Queue } from '../../plugins/controller/work-queue.ts'
+import { sourceMetrics } from '../../plugins/controller/api-server-metrics.ts'
+import { startWorkers } from '../../plugins/controller/queue-workers.ts'
+import { openWhole } from './embedded-program.ts'
 
 type Told = Record<string, { type: string; labels: string[] }>
 

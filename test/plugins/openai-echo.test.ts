@@ -1,8 +1,8 @@
 /** /v1 over the built-in echo: both wires, JSON and streams, tools, what a client is told of models and usage. */
 import t from 'tap'
-import { usageOf } from '../../plugins/openai/usage.ts'
-import type { KeyVersion } from '../../src/keys.ts'
-import type { CodingAccount, Subscription } from '../../src/subscription/subscription.ts'
+import { usageOf } from '../../plugins/openai/usage-route.ts'
+import type { KeyVersion } from '../../src/domain/api-keys.ts'
+import type { CodingAccount, Subscription } from '../../src/domain/subscription/subscription.ts'
 import { chat, dataOf, openGateway, post, responses, startStream, type Gateway, type Loose } from '../upstream/gateway.ts'
 
 const TOOLS = [

@@ -1,6 +1,6 @@
 /** Bodies whose members are of every wrong type, against the echo. */
 import t from 'tap'
-import { openEcho } from '../../src/upstream/echo.ts'
+import { openEcho } from '../../src/upstream/echo/echo-server.ts'
 import { chat, openGateway, post, responses, type Gateway } from '../upstream/gateway.ts'
 
 const gateway: Gateway = await openGateway(t)

@@ -4,12 +4,12 @@
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { compact } from '../resources/compaction.ts'
+import { compact } from '../backends/resources/compaction.ts'
 import type { ControlPlane } from '../servers/kube/control-plane.ts'
 import { openProxy, type Proxy } from '../servers/kube/proxy.ts'
 import { ownKubernetes } from '../servers/kubernetes.ts'
-import { agree, coder, KEYS, leftovers, named } from './agreement.ts'
-import { openAway } from './away.ts'
+import { agree, coder, KEYS, leftovers, named } from './store-secret-agreement.ts'
+import { openAway } from './unavailable-store.ts'
 import { openOperator, type Operator } from './operator.ts'
 
 export type OperatorChaos = {

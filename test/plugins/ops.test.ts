@@ -3,12 +3,12 @@ import fastify, { type FastifyInstance } from 'fastify'
 import pino from 'pino'
 import { Registry } from 'prom-client'
 import t, { type Test } from 'tap'
-import { openOps } from '../../plugins/ops/listener.ts'
+import { openOps } from '../../plugins/ops/ops-listener.ts'
 import ops from '../../plugins/ops/ops.ts'
-import type { Broker } from '../../src/broker/broker.ts'
-import { Unavailable } from '../../src/errors.ts'
-import type { Files } from '../../src/files/files.ts'
-import type { Store } from '../../src/store/store.ts'
+import type { Broker } from '../../src/backends/broker/broker.ts'
+import { Unavailable } from '../../src/domain/errors.ts'
+import type { Files } from '../../src/backends/files/files.ts'
+import type { Store } from '../../src/backends/store/store.ts'
 
 type Doors = { clock: () => Promise<number>; takeLease?: () => Promise<boolean>; broker?: Pick<Broker, 'health'>; files?: Pick<Files, 'stat'> }
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { openQueue } from '../../plugins/controller/queue.ts'
+import { openQueue } from '../../plugins/controller/work-queue.ts'
 
 function open() {
   const timers: { ms: number; run: () => void; isCanceled: boolean }[] = []

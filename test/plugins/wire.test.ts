@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
-import { openWhole } from './whole.ts'
+import { openWhole } from './embedded-program.ts'
 
 const documented = readFileSync(join(import.meta.dirname, '../../docs/errors.md'), 'utf8')
 const { app, key } = await openWhole(t)

@@ -1,10 +1,10 @@
 import { mock } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
-import { startSweeps } from '../../plugins/worker/sweeps.ts'
-import type { Files } from '../../src/files/files.ts'
-import { openStore, type Store } from '../../src/store/store.ts'
-import type { TaskDoors } from '../../src/tasks/doors.ts'
+import { startSweeps } from '../../plugins/worker/sweep-loops.ts'
+import type { Files } from '../../src/backends/files/files.ts'
+import { openStore, type Store } from '../../src/backends/store/store.ts'
+import type { TaskDoors } from '../../src/tasks/task-context.ts'
 import { keyVersion, T0, task } from '../contracts/store/acme.ts'
 
 const COUNTS = [{ state: 'queued', verb: 'image', count: 3 } as const]

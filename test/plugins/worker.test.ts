@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { Broker } from '../../src/broker/broker.ts'
+import type { Broker } from '../../src/backends/broker/broker.ts'
 import { openStudio } from './studio.ts'
 
 t.test('a worker whose slots are taken leaves rings to others until one is free', async (t) => {

@@ -1,7 +1,7 @@
 /** What the cluster's administrator makes for the tenant, and what the tenant makes with that. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { apiKey, codingPlan, mediaPlan } from '../resources/manifests.ts'
+import { apiKey, codingPlan, mediaPlan } from '../backends/resources/manifests.ts'
 import { GATE, IMAGE, TENANT } from './site.ts'
 
 /** Pods of these namespaces have to be as restricted as Kubernetes knows. */

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { mongodb } from '../servers/mongodb.ts'
 import { MONGODB_BUGS } from './bugs-mongodb.ts'
-import { huntAll, planted } from './planted.ts'
+import { huntAll, planted } from './planted-bugs.ts'
 import { tell } from './seed.ts'
 
 /** One coding story among them. More are for `npm run simulate -- --store mongodb`: each step asks a real server. */

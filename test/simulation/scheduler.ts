@@ -2,10 +2,10 @@
  * Decides what happens next. Everything that an actor asks of the store is a step; the scheduler holds all steps, replies, timers and late
  * writes, picks one of those that could come next, lets it happen, and waits until whoever it concerned has asked for the next thing.
  */
-import { Unavailable } from '../../src/errors.ts'
-import type { Operation } from '../../src/subscription/operations.ts'
-import type { Dice } from './dice.ts'
-import type { Real, Tear } from './real.ts'
+import { Unavailable } from '../../src/domain/errors.ts'
+import type { Operation } from '../../src/domain/subscription/commands.ts'
+import type { Dice } from './seeded-random.ts'
+import type { Real, Tear } from './real-store.ts'
 
 /**
  * What can become of one step. `late`: its caller is told that nothing is known, and it is written after others had their turn. `torn`: so

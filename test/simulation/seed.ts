@@ -2,7 +2,7 @@
 import { verifyStore } from '../../src/verify/verify.ts'
 import { codingStory } from './coding/story.ts'
 import { mediaStory } from './media/story.ts'
-import { openReal } from './real.ts'
+import { openReal } from './real-store.ts'
 import { openWorld, type Machine, type World } from './world.ts'
 
 export type Told = {

@@ -8,9 +8,9 @@ import { parseArgs } from 'node:util'
 import { startMongodb } from '../servers/mongodb.ts'
 import { BUGS } from './bugs.ts'
 import { MONGODB_BUGS } from './bugs-mongodb.ts'
-import { huntAll } from './planted.ts'
+import { huntAll } from './planted-bugs.ts'
 import { storyOf, tell, type Told } from './seed.ts'
-import { MOMENTS } from './trouble.ts'
+import { MOMENTS } from './faults.ts'
 
 const { values } = parseArgs({
   options: {

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { BUGS } from './bugs.ts'
-import { huntAll, planted } from './planted.ts'
+import { huntAll, planted } from './planted-bugs.ts'
 import { tell } from './seed.ts'
 
 /** More are for `npm run simulate`. */

@@ -2,11 +2,11 @@
  * Sees everything that is written, right after it was, and holds it against what was there before. What it says is a sentence about a rule
  * that was broken. It reads the real store, past all trouble.
  */
-import type { Store } from '../../src/store/store.ts'
-import type { Subscription } from '../../src/subscription/subscription.ts'
+import type { Store } from '../../src/backends/store/store.ts'
+import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import type { Delivery, Task } from '../../src/tasks/task.ts'
-import { recordViolations } from '../../src/verify/record.ts'
-import { taskViolations } from '../../src/verify/task.ts'
+import { recordViolations } from '../../src/verify/subscription-invariants.ts'
+import { taskViolations } from '../../src/verify/task-invariants.ts'
 import { openPost } from './witness/post.ts'
 import { openLedger } from './witness/ledger.ts'
 import { openStory } from './witness/story.ts'

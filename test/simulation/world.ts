@@ -1,12 +1,12 @@
 /** The world of one seed: its time, its trouble, the machines that run programs, and whoever is outside. */
-import { Failure, Unavailable } from '../../src/errors.ts'
-import type { Store } from '../../src/store/store.ts'
-import type { TaskDoors } from '../../src/tasks/doors.ts'
-import { diceOf, type Dice } from './dice.ts'
-import { doorsOf } from './door.ts'
-import type { Real } from './real.ts'
+import { Failure, Unavailable } from '../../src/domain/errors.ts'
+import type { Store } from '../../src/backends/store/store.ts'
+import type { TaskDoors } from '../../src/tasks/task-context.ts'
+import { diceOf, type Dice } from './seeded-random.ts'
+import { doorsOf } from './faulty-store.ts'
+import type { Real } from './real-store.ts'
 import { openScheduler, type Actor, type Process, type Scheduler } from './scheduler.ts'
-import { openTrouble } from './trouble.ts'
+import { openTrouble } from './faults.ts'
 import { openWitness, type Witness } from './witness.ts'
 
 /** A program that runs, with all that it may do. It lives until it crashes. */

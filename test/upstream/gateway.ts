@@ -12,7 +12,7 @@ import type { Test } from 'tap'
 import errors from '../../plugins/errors/errors.ts'
 import openai, { type OpenaiOptions } from '../../plugins/openai/openai.ts'
 import type { Caller } from '../../plugins/auth/auth.ts'
-import type { Admission, Admitted, OpenReservation, Settlement } from '../../src/upstream/reservation.ts'
+import type { Admission, Admitted, OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
 import { openUpstreams, type Upstreams, type UpstreamsOptions } from '../../src/upstream/upstreams.ts'
 
 export const SILENT = { info() {}, warn() {}, error() {} }

@@ -1,11 +1,11 @@
 /** What is made of an upstream's stream: the same for every way its bytes are split, nothing of the vendor in it, and clean ends only. */
 import t, { type Test } from 'tap'
-import { Failure } from '../../src/errors.ts'
-import { openChatStream } from '../../src/upstream/chat-stream.ts'
-import { openIds } from '../../src/upstream/ids.ts'
-import { openResponsesStream } from '../../src/upstream/responses-stream.ts'
-import { echoOf } from '../../src/upstream/responses.ts'
-import type { StreamRebuilder } from '../../src/upstream/wire.ts'
+import { Failure } from '../../src/domain/errors.ts'
+import { openChatStream } from '../../src/upstream/wires/chat-stream.ts'
+import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
+import { openResponsesStream } from '../../src/upstream/wires/responses-stream.ts'
+import { echoOf } from '../../src/upstream/wires/response-object.ts'
+import type { StreamRebuilder } from '../../src/upstream/wires/wire.ts'
 import { chatStream, chunk, delta, DONE, event, message, response, responsesStream, USAGE, VENDOR } from '../fakes/upstream-wire.ts'
 import { dataOf } from './gateway.ts'
 

@@ -1,5 +1,5 @@
 /** The tenant of the contract of resources: what the proofs call its plan, its keys and their Secret, and how they look at them. */
-import type { ApiKeyResource, KeySecret, Ref, Resources } from '../../../src/resources/resources.ts'
+import type { ApiKeyResource, KeySecret, Ref, Resources } from '../../../src/backends/resources/resources.ts'
 import type { Place } from '../resources.ts'
 
 export const studio = (place: Place): Ref => ({ kind: 'Plan', namespace: place.namespace('acme'), name: 'studio' })

@@ -1,7 +1,7 @@
 /** What keeps two controllers from acting on one source. */
-import type { Resources } from '../../../src/resources/resources.ts'
+import type { Resources } from '../../../src/backends/resources/resources.ts'
 import { eventually } from '../../flows/eventually.ts'
-import type { Promises } from '../promises.ts'
+import type { Promises } from '../run-contract.ts'
 import type { Place } from '../resources.ts'
 
 /** Opens sources that all tell into one list when they lead. */

@@ -1,8 +1,8 @@
 /** What the controller relies on to clean up after a key: no key goes unseen, and none goes before it was let go. */
-import type { Ref, Resources } from '../../../src/resources/resources.ts'
+import type { Ref, Resources } from '../../../src/backends/resources/resources.ts'
 import { eventually } from '../../flows/eventually.ts'
-import { apiKey } from '../../resources/manifests.ts'
-import type { Promises } from '../promises.ts'
+import { apiKey } from '../../backends/resources/manifests.ts'
+import type { Promises } from '../run-contract.ts'
 import type { Place } from '../resources.ts'
 import { ci, keyOf, ownerOf, SECRET, watching } from './acme.ts'
 

@@ -1,8 +1,8 @@
 /** The tenant of the store's contract: its plans, requests, tasks, deliveries and keys, in facts that every proof can bend. */
-import type { KeyVersion } from '../../../src/keys.ts'
-import type { CodingTerms, MediaTerms, Terms } from '../../../src/plans.ts'
-import type { Operation } from '../../../src/subscription/operations.ts'
-import type { Subscription } from '../../../src/subscription/subscription.ts'
+import type { KeyVersion } from '../../../src/domain/api-keys.ts'
+import type { CodingTerms, MediaTerms, Terms } from '../../../src/domain/plans.ts'
+import type { Operation } from '../../../src/domain/subscription/commands.ts'
+import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
 import type { Delivery, Task } from '../../../src/tasks/task.ts'
 
 type In<N extends Operation['op']> = Extract<Operation, { op: N }>

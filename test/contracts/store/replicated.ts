@@ -1,7 +1,7 @@
 /** Any adapter as if it were a replicated database far away: conflicts, writes without an outcome, and writes that land late. */
-import { Unavailable } from '../../../src/errors.ts'
-import type { Side } from '../../../src/store/changes.ts'
-import type { Store } from '../../../src/store/store.ts'
+import { Unavailable } from '../../../src/domain/errors.ts'
+import type { Side } from '../../../src/backends/store/group-commit.ts'
+import type { Store } from '../../../src/backends/store/store.ts'
 import type { Place } from '../store.ts'
 import { seeded } from './acme.ts'
 

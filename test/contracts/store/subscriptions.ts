@@ -1,4 +1,4 @@
-import type { Promises } from '../promises.ts'
+import type { Promises } from '../run-contract.ts'
 import type { Place } from '../store.ts'
 import { admit, hold, ID, mediaPlan, plan, settle, T0, taskId } from './acme.ts'
 

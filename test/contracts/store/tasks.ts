@@ -1,6 +1,6 @@
-import type { Store } from '../../../src/store/store.ts'
+import type { Store } from '../../../src/backends/store/store.ts'
 import type { Task, TaskFacts, TaskFilter, TaskState } from '../../../src/tasks/task.ts'
-import type { Promises } from '../promises.ts'
+import type { Promises } from '../run-contract.ts'
 import type { Place } from '../store.ts'
 import { delivery, T0, task, taskId } from './acme.ts'
 

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { pipeline } from 'node:stream'
 import { buffer, text } from 'node:stream/consumers'
 import type { Test } from 'tap'
-import { lines } from '../../../src/resources/kubernetes/watch.ts'
+import { lines } from '../../../src/backends/resources/kubernetes/watch-stream.ts'
 import type { Api } from './api.ts'
 
 /**

@@ -1,8 +1,8 @@
 /** A coding gateway, as `plugins/metering`: admit, extend, settle until it is known; a beat; and the real sweep of reservations. */
-import { reservationSweep, type Sweep } from '../../../plugins/metering/sweep.ts'
-import { Failure, Unavailable } from '../../../src/errors.ts'
-import type { Store } from '../../../src/store/store.ts'
-import type { Usage } from '../../../src/windows.ts'
+import { reservationSweep, type Sweep } from '../../../plugins/metering/orphaned-reservations.ts'
+import { Failure, Unavailable } from '../../../src/domain/errors.ts'
+import type { Store } from '../../../src/backends/store/store.ts'
+import type { Usage } from '../../../src/domain/token-windows.ts'
 import type { Machine, World } from '../world.ts'
 import { SUBSCRIPTION } from './plan.ts'
 

@@ -1,5 +1,5 @@
 /** The plan of the story: both windows are small, so that they fill. */
-import type { Terms } from '../../../src/plans.ts'
+import type { Terms } from '../../../src/domain/plans.ts'
 
 export const T0 = Date.UTC(2026, 0, 5)
 

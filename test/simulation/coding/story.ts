@@ -1,5 +1,5 @@
 /** The story of coding requests: gateways that admit, extend, settle, say that they live, and sweep for those that do not. */
-import type { Store } from '../../../src/store/store.ts'
+import type { Store } from '../../../src/backends/store/store.ts'
 import type { Machine, World } from '../world.ts'
 import { gateway } from './gateway.ts'
 import { SUBSCRIPTION, T0, terms } from './plan.ts'

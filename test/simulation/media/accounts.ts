@@ -1,6 +1,6 @@
 /** The tenants of the story and their plans: small ones, so that money, queue and period run out. */
-import type { Terms } from '../../../src/plans.ts'
-import type { Operation } from '../../../src/subscription/operations.ts'
+import type { Terms } from '../../../src/domain/plans.ts'
+import type { Operation } from '../../../src/domain/subscription/commands.ts'
 
 export type Account = { tenant: string; subscription: string; keyId: string; keyVersionId: string; cap: number | null; terms: Terms }
 

@@ -1,10 +1,10 @@
 /** A dispatcher, as `plugins/dispatcher`, with its real `deliver`; and the receivers of webhooks, each with a character. */
-import { deliver, type DeliverDoors } from '../../../plugins/dispatcher/deliver.ts'
+import { deliver, type DeliverDoors } from '../../../plugins/dispatcher/delivery-attempt.ts'
 import type { Ask, Egress, Reply } from '../../../src/egress/egress.ts'
-import { seal, type SealingKeys } from '../../../src/keys.ts'
-import type { Store } from '../../../src/store/store.ts'
+import { seal, type SealingKeys } from '../../../src/domain/api-keys.ts'
+import type { Store } from '../../../src/backends/store/store.ts'
 import type { Delivery } from '../../../src/tasks/task.ts'
-import type { WebhookEvent } from '../../../src/webhooks.ts'
+import type { WebhookEvent } from '../../../src/domain/webhooks.ts'
 import type { Machine, World } from '../world.ts'
 import type { Account } from './accounts.ts'
 

@@ -1,5 +1,5 @@
 /** The story of media tasks: tenants with small plans, clients, workers, dispatchers, receivers, and a period that ends meanwhile. */
-import type { Store } from '../../../src/store/store.ts'
+import type { Store } from '../../../src/backends/store/store.ts'
 import type { Machine, World } from '../world.ts'
 import { ACCOUNTS, planOf, T0 } from './accounts.ts'
 import { clientOf } from './clients.ts'

@@ -1,7 +1,7 @@
 /** Deliveries from write to write, and what receivers really got. */
 import { FINAL, type Delivery } from '../../../src/tasks/task.ts'
-import { deliveryViolations } from '../../../src/verify/task.ts'
-import type { WebhookEvent } from '../../../src/webhooks.ts'
+import { deliveryViolations } from '../../../src/verify/task-invariants.ts'
+import type { WebhookEvent } from '../../../src/domain/webhooks.ts'
 import type { Step } from '../scheduler.ts'
 import type { Say, Seen } from '../witness.ts'
 

@@ -1,6 +1,6 @@
 /** Both token windows from write to write: what is admitted fits, every request is settled once, and only what was charged is used. */
-import type { CodingAccount, Reservation, Subscription } from '../../../src/subscription/subscription.ts'
-import { chargeOf } from '../../../src/windows.ts'
+import type { CodingAccount, Reservation, Subscription } from '../../../src/domain/subscription/subscription.ts'
+import { chargeOf } from '../../../src/domain/token-windows.ts'
 import type { Asked, Step } from '../scheduler.ts'
 import type { Say } from '../witness.ts'
 

@@ -1,0 +1,76 @@
+/** One attempt of one delivery: sign → send → judge → write down what comes next (specification, sections 6.3 and 6.4). */
+import type { FastifyBaseLogger } from 'fastify'
+import type { Egress } from '../../src/egress/egress.ts'
+import { open, type SealingKeys } from '../../src/domain/api-keys.ts'
+import type { Store } from '../../src/backends/store/store.ts'
+import { releasedBy } from '../../src/tasks/outbox.ts'
+import type { Delivery } from '../../src/tasks/task.ts'
+import { decide, nextAttempt, signatureHeaders } from '../../src/domain/webhooks.ts'
+
+export type DeliverDoors = {
+  store: Store
+  egress: Egress
+  sealingKeys: SealingKeys
+  clock: () => number
+  random: () => number
+  brand: string
+  delaysMs: readonly number[]
+  timeoutMs: number
+  log: FastifyBaseLogger
+}
+
+export type Attempted = { outcome: 'delivered' | 'failed' | 'returned' | 'lost'; attempt: number; final: boolean; lagMs: number }
+
+/** Our side cannot sign: the receiver's attempts are not spent on that. */
+const UNSIGNED_PAUSE_MS = 60_000
+/** What is read of an answer; a receiver has nothing to tell us beyond its status. */
+const ANSWER_BYTES = 20_000
+
+/** Makes the next attempt of a claimed delivery. Cut off by `signal`, it is given back and made again under its number. Throws `Unavailable` when it cannot be written down. */
+export async function deliver(doors: DeliverDoors, delivery: Delivery, signal: AbortSignal): Promise<Attempted> {
+  const { store, clock } = doors
+  const number = delivery.attempts.length + 1
+  const at = clock()
+  const attempted = { attempt: number, final: false, lagMs: Math.max(0, at - (delivery.nextAttemptAt ?? at)) }
+  const apiKey = await signingKey(doors, delivery.keyVersionId)
+  if (apiKey === null) {
+    doors.log.error({ delivery: delivery.id, keyId: delivery.keyVersionId }, 'a webhook cannot be signed: no sealing key opens its API key')
+    await store.returnDelivery(delivery.id, delivery.epoch, at + UNSIGNED_PAUSE_MS)
+    return { ...attempted, outcome: 'returned' }
+  }
+  const signing = { event: delivery.event, body: delivery.body, apiKey, keyVersionId: delivery.keyVersionId, brand: doors.brand, messageId: delivery.id, atMs: at }
+  const reply = await doors.egress.request({
+    url: delivery.url,
+    method: 'POST',
+    headers: signatureHeaders(signing),
+    body: delivery.body,
+    deadlineMs: doors.timeoutMs,
+    maxBytes: ANSWER_BYTES,
+    over: 'cut',
+    redirects: 0,
+    signal,
+  })
+  if (reply.outcome === 'failed' && reply.reason === 'canceled') {
+    await store.returnDelivery(delivery.id, delivery.epoch, clock())
+    return { ...attempted, outcome: 'returned' }
+  }
+  const verdict = decide(reply)
+  const endedAt = clock()
+  const next = verdict.outcome === 'delivered' ? null : nextAttempt({ attempt: number, endedAtMs: endedAt, delaysMs: doors.delaysMs, jitter: doors.random() })
+  const state = next === null ? 'delivered' : next.outcome === 'due' ? 'pending' : 'failed'
+  const release = number === 1 ? releasedBy(delivery) : null
+  const recorded = await store.recordAttempt(
+    delivery.id,
+    delivery.epoch,
+    { number, at, durationMs: reply.durationMs, statusCode: verdict.statusCode, error: verdict.error, responsePrefix: verdict.responsePrefix },
+    { state, nextAttemptAt: next?.outcome === 'due' ? next.atMs : null },
+    release === null ? null : { id: release, at: endedAt },
+  )
+  return { ...attempted, outcome: recorded === 'lost' ? 'lost' : verdict.outcome, final: state !== 'pending' }
+}
+
+async function signingKey(doors: DeliverDoors, keyVersionId: string): Promise<string | null> {
+  const keyId = keyVersionId.slice(0, keyVersionId.lastIndexOf('-'))
+  const version = (await doors.store.keyVersions(keyId)).find(({ id }) => id === keyVersionId)
+  return version ? open(version.sealed, version.id, doors.sealingKeys) : null
+}

@@ -1,0 +1,19 @@
+/** Failures as answers of the reference: one for each status, with the codes that it may have. Pure. */
+import { Type } from 'typebox'
+import { FAILURES, type FailureCode } from '../../src/domain/errors.ts'
+
+/** The answers of these codes. `problem`: they are also RFC 9457 problems. */
+export function failureAnswers(codes: FailureCode[], problem: boolean): Record<string, object> {
+  const byStatus = Map.groupBy(new Set(codes), (code) => FAILURES[code][0])
+  return Object.fromEntries([...byStatus].sort(([a], [b]) => a - b).map(([status, found]) => [String(status), answer(status, found, problem)]))
+}
+
+function answer(status: number, codes: FailureCode[], problem: boolean): object {
+  const schema = Type.Intersect([Type.Ref(problem ? 'Problem#' : 'Error#'), Type.Object({ error: Type.Object({ code: Type.Enum(codes) }) })])
+  return {
+    description: codes.map((code) => `\`${code}\`: ${FAILURES[code][2]}`).join('\n\n'),
+    content: { [problem ? 'application/problem+json' : 'application/json']: { schema } },
+    ...(status === 401 ? { headers: { 'WWW-Authenticate': { type: 'string', description: 'Bearer.' } } } : {}),
+    ...(status === 429 || status === 503 ? { headers: { 'Retry-After': { type: 'integer', description: 'Seconds to wait.' } } } : {}),
+  }
+}

@@ -1,0 +1,132 @@
+/** What every route of the API is called, answers, and can fail with beside what all routes of its kind do. A route that is missing here fails `test/plugins/docs.test.ts`. */
+import { Type, type TSchema } from 'typebox'
+import type { FailureCode } from '../../src/domain/errors.ts'
+import { PATTERNS } from '../../src/domain/field-patterns.ts'
+import { Bodies } from './response-schemas.ts'
+
+export const TAGS = {
+  Generations: 'Images, video and music from a prompt.',
+  Operations: 'Edits of media that are there already.',
+  Account: 'What plans granted and what was used.',
+  Files: 'Results, by signed link.',
+  MCP: 'The Media API for MCP clients.',
+  Coding: 'The OpenAI-compatible endpoint.',
+  Plugins: 'Routes of third-party plugins.',
+} as const
+
+export type Answer = {
+  description: string
+  /** Schemas by content type; none for an answer without a body. */
+  content?: Record<string, TSchema>
+  headers?: Record<string, object>
+}
+
+export type Operation = {
+  /** What generated clients call it. */
+  operationId: string
+  summary: string
+  description?: string
+  tags: [keyof typeof TAGS]
+  answers: Record<string, Answer>
+  failures?: FailureCode[]
+  /** For routes that read their bodies themselves. */
+  body?: TSchema
+  /** A body to try. */
+  example?: object
+  headers?: TSchema
+}
+
+const json = (description: string, schema: TSchema, headers?: Record<string, object>): Answer => ({ description, content: { 'application/json': schema }, ...(headers ? { headers } : {}) })
+const header = (description: string, type = 'string') => ({ type, description })
+
+const creationHeaders = Type.Object({
+  'Idempotency-Key': Type.Optional(Type.String({ pattern: PATTERNS.idempotencyKey.pattern, description: 'The same key with the same body is the same task.' })),
+  Prefer: Type.Optional(Type.String({ description: 'wait=N holds the answer until the task has ended, for up to N seconds; N is at most 60.' })),
+})
+const created: Record<string, Answer> = {
+  200: json('The task that this Idempotency-Key made before, a task that ended within Prefer: wait, or the quote of a dry run.', Bodies.taskOrQuote, { 'Idempotency-Replayed': header('true for a task that was there.') }),
+  202: json('The task, queued.', Bodies.task, { Location: header('Address of the task.'), RateLimit: header("What the plan's rate leaves.") }),
+}
+const creationFailures: FailureCode[] = ['not_supported', 'url_not_allowed', 'insufficient_balance', 'max_cost_exceeded', 'idempotency_key_reused', 'queue_full']
+
+/** The verbs that generations and operations share. */
+function taskOperations(path: string, tag: 'Generations' | 'Operations', one: 'generation' | 'operation', example: object): Record<string, Operation> {
+  const tags: [typeof tag] = [tag]
+  const name = one === 'generation' ? 'Generation' : 'Operation'
+  const article = one === 'generation' ? 'a' : 'an'
+  const base = `/api/v1/${path}`
+  return {
+    [`POST ${base}`]: { operationId: `create${name}`, summary: `Create ${article} ${one}`, tags, example, headers: creationHeaders, answers: created, failures: creationFailures },
+    [`GET ${base}`]: { operationId: `list${name}s`, summary: `List ${path}, newest first`, tags, answers: { 200: json('A page.', Bodies.tasks) } },
+    [`GET ${base}/:id`]: {
+      operationId: `get${name}`,
+      summary: `Get ${article} ${one}`,
+      description: 'A task that failed is a 200 as well: status and error tell.',
+      tags,
+      headers: Type.Object({ 'If-None-Match': Type.Optional(Type.String({ description: 'The ETag of an earlier answer, for cheap polling.' })) }),
+      answers: { 200: json('The record.', Bodies.task, { ETag: header('Changes with the record.') }), 304: { description: 'The record is as it was.' } },
+      failures: ['not_found'],
+    },
+    [`POST ${base}/:id/cancel`]: { operationId: `cancel${name}`, summary: `Cancel ${article} ${one}`, description: 'What was held is given back at once.', tags, answers: { 200: json('The record, canceled.', Bodies.task) }, failures: ['not_found', 'already_final'] },
+    [`GET ${base}/:id/deliveries`]: { operationId: `list${name}Deliveries`, summary: 'List the webhook deliveries', tags, answers: { 200: json('Every delivery with its attempts.', Bodies.deliveries) }, failures: ['not_found'] },
+  }
+}
+
+const windowFailures: FailureCode[] = ['session_limit_reached', 'weekly_limit_reached', 'key_limit_reached', 'window_reserved', 'concurrency_limit']
+const upstreamFailures: FailureCode[] = ['model_not_found', 'unsupported_wire', 'context_length_exceeded', 'content_filter', 'invalid_image', 'server_overloaded']
+const open = { additionalProperties: true }
+const model = Type.Literal('svc-code')
+const streamed = (description: string, schema: TSchema): Record<string, Answer> => ({ 200: { description, content: { 'application/json': schema, 'text/event-stream': Bodies.events } } })
+
+export const OPERATIONS: Record<string, Operation> = {
+  ...taskOperations('generations', 'Generations', 'generation', { kind: 'image', prompt: 'A lighthouse at dawn' }),
+  ...taskOperations('operations', 'Operations', 'operation', { operation: 'background_remove', media_url: 'https://example.com/cup.png' }),
+  'GET /api/v1/usage': { operationId: 'getMediaUsage', summary: 'Get the usage of the running period', tags: ['Account'], answers: { 200: json('The usage.', Bodies.mediaUsage) }, failures: ['plan_inactive'] },
+  'GET /files/:id': {
+    operationId: 'getFile',
+    summary: 'Get the bytes of a result',
+    description: 'The links of results lead here; they are signed, and serve until expires_at. Range requests are answered.',
+    tags: ['Files'],
+    headers: Type.Object({ Range: Type.Optional(Type.String({ description: 'One range of bytes.' })), 'If-None-Match': Type.Optional(Type.String()) }),
+    answers: {
+      200: { description: 'The file.', content: { 'image/*': Bodies.bytes, 'video/*': Bodies.bytes, 'audio/*': Bodies.bytes } },
+      206: { description: 'The range.', content: { 'image/*': Bodies.bytes, 'video/*': Bodies.bytes, 'audio/*': Bodies.bytes } },
+      304: { description: 'The file is as it was.' },
+    },
+    failures: ['invalid_signature', 'result_expired', 'range_not_satisfiable'],
+  },
+  'POST /mcp': {
+    operationId: 'callMcp',
+    summary: 'Speak MCP',
+    description: 'Streamable HTTP without sessions, for the protocol revisions 2026-07-28, 2025-11-25 and 2025-06-18. What a tool refuses is a tool error of the same code and message.',
+    tags: ['MCP'],
+    example: { jsonrpc: '2.0', id: 1, method: 'tools/list' },
+    headers: Type.Object({ Accept: Type.String({ description: 'application/json, text/event-stream' }), 'MCP-Protocol-Version': Type.Optional(Type.String()) }),
+    answers: { 200: { description: 'A JSON-RPC response, or a stream that ends with it.', content: { 'application/json': Bodies.jsonRpc, 'text/event-stream': Bodies.events } }, 202: { description: 'A notification was taken.' } },
+    failures: ['origin_not_allowed'],
+  },
+  'POST /v1/chat/completions': {
+    operationId: 'createChatCompletion',
+    summary: 'Create a chat completion',
+    description: "As OpenAI's; what is not named here is passed on.",
+    tags: ['Coding'],
+    body: Type.Object({ model, messages: Type.Array(Type.Object({ role: Type.String() }, open)), stream: Type.Optional(Type.Boolean()) }, open),
+    example: { model: 'svc-code', messages: [{ role: 'user', content: 'Hello' }] },
+    answers: streamed('The completion, or its chunks with stream: true.', Bodies.chatCompletion),
+    failures: [...windowFailures, ...upstreamFailures],
+  },
+  'POST /v1/responses': {
+    operationId: 'createResponse',
+    summary: 'Create a response',
+    description: "As OpenAI's; what is not named here is passed on. Responses are not stored.",
+    tags: ['Coding'],
+    body: Type.Object({ model, input: Type.Union([Type.String(), Type.Array(Type.Object({}, open))]), stream: Type.Optional(Type.Boolean()) }, open),
+    example: { model: 'svc-code', input: 'Hello' },
+    answers: streamed('The response, or its events with stream: true.', Bodies.response),
+    failures: [...windowFailures, ...upstreamFailures, 'previous_response_not_found'],
+  },
+  'GET /v1/responses': { operationId: 'refuseWebSocket', summary: 'Refuse WebSocket', description: 'The WebSocket transport is not offered.', tags: ['Coding'], answers: {}, failures: ['upgrade_required', 'method_not_allowed'] },
+  'GET /v1/models': { operationId: 'listModels', summary: 'List the models', tags: ['Coding'], answers: { 200: json('The one model.', Bodies.models) } },
+  'GET /v1/models/:model': { operationId: 'getModel', summary: 'Get the model', tags: ['Coding'], answers: { 200: json('The model.', Bodies.model) }, failures: ['model_not_found'] },
+  'GET /v1/usage': { operationId: 'getCodingUsage', summary: 'Get the use of the token windows', tags: ['Account'], answers: { 200: json('The windows.', Bodies.codingUsage) }, failures: ['plan_inactive'] },
+}

@@ -1,0 +1,50 @@
+/** What the reference says of a route: what it validates, from its own schema, and what it answers, from `operations.ts`. Pure. */
+import type { FastifySchema, RouteOptions } from 'fastify'
+import type { FailureCode } from '../../src/domain/errors.ts'
+import { failureAnswers } from './error-responses.ts'
+import { OPERATIONS, type Answer, type Operation } from './openapi-operations.ts'
+
+export type DocumentedRoute = Pick<RouteOptions, 'url' | 'schema' | 'config'> & { method: string }
+
+export type Documented = {
+  routes: DocumentedRoute[]
+  /** Schemas that a plugin shares between its routes, by `$id`. */
+  shared: Map<string, object>
+}
+
+/** Part of the API: what takes a key, and what the reference has a page for. */
+export function isDocumented({ method, url, config }: DocumentedRoute): boolean {
+  return config?.api !== undefined || `${method} ${url}` in OPERATIONS
+}
+
+const UNTOLD: Partial<Operation> = { answers: { 200: { description: 'Success.' } } }
+
+/** The route's own schema with everything that documents it. A route of a third-party plugin may say it all by itself. */
+export function schemaOf(route: DocumentedRoute): FastifySchema {
+  const { method, url, schema = {}, config } = route
+  const own = { summary: `${method} ${url}`, tags: ['Plugins'], operationId: operationId(method, url), ...schema }
+  const { answers = {}, failures = [], example, ...said }: Partial<Operation> = OPERATIONS[`${method} ${url}`] ?? UNTOLD
+  const security = config?.api === undefined ? [] : [{ [config.api]: [] }]
+  const response = { ...failureAnswers([...commonFailures(route), ...failures], config?.problem === true), ...Object.fromEntries(Object.entries(answers).map(described)) }
+  const body = said.body ?? (schema.body as object | undefined)
+  return { ...own, ...said, ...(body ? { body: example ? { ...body, examples: [example] } : body } : {}), security, response: { ...response, ...(schema.response as object | undefined) } } as FastifySchema
+}
+
+function operationId(method: string, url: string): string {
+  return `${method.toLowerCase()}${url.replaceAll(/[^A-Za-z0-9]+([A-Za-z0-9]?)/g, (_, first: string) => first.toUpperCase())}`
+}
+
+function described([status, { description, content = {}, headers }]: [string, Answer]): [string, object] {
+  const bodies = Object.fromEntries(Object.entries(content).map(([type, schema]) => [type, { schema }]))
+  return [status, Object.keys(bodies).length > 0 ? { description, content: bodies, ...(headers ? { headers } : {}) } : { description, type: 'null', ...(headers ? { headers } : {}) }]
+}
+
+/** What can go wrong with a route because of what it is. */
+function commonFailures({ method, schema = {}, config }: DocumentedRoute): FailureCode[] {
+  const codes: FailureCode[] = ['internal', 'unavailable']
+  if (config?.api !== undefined) codes.push('invalid_api_key', 'wrong_product', 'key_suspended', 'rate_limited')
+  if (config?.creates) codes.push('plan_inactive')
+  if (method === 'POST') codes.push('invalid_json', 'unsupported_media_type', 'payload_too_large', 'request_timeout')
+  if (schema.body || schema.querystring || config?.admits) codes.push('invalid_request')
+  return codes
+}

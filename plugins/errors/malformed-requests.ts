@@ -1,0 +1,66 @@
+/**
+ * Failures that come before any route: bytes that are no HTTP request, tunnels, and addresses that no router can read. Nobody knows yet which API was meant, so their body
+ * serves both: OpenAI's `error`, and the members of RFC 9457.
+ */
+import { randomUUID } from 'node:crypto'
+import { STATUS_CODES, type IncomingMessage, type Server } from 'node:http'
+import type { Duplex } from 'node:stream'
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import { Failure, type FailureCode } from '../../src/domain/errors.ts'
+import { bodyOf, PROBLEM } from './error-body.ts'
+
+const CODES: Record<string, FailureCode> = {
+  HPE_HEADER_OVERFLOW: 'header_too_large',
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+}
+
+/** Answers a connection whose bytes Node's parser refused, and closes it: nothing after them can be trusted to be a request of its own. */
+export function answerUnparsable(error: Error & { code?: string }, socket: Duplex): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy()
+    return
+  }
+  const known = CODES[error.code ?? '']
+  write(socket, known ? new Failure(known) : new Failure('invalid_request', { message: 'The bytes that were sent are not a valid HTTP request.' }))
+}
+
+/** Answers an address that cannot be decoded, or one of whose parts is longer than that of any. */
+export function answerUnroutable(error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
+  const failure = error.code === 'FST_ERR_MAX_PARAM_LENGTH' ? new Failure('not_found') : new Failure('invalid_request', { message: 'The address of the request is not valid.' })
+  void reply.code(failure.status).headers({ 'content-type': PROBLEM, 'x-request-id': request.id }).send(JSON.stringify(bodyOf(failure, request.id, true)))
+}
+
+/** What Node would answer by itself, and without a body, comes to us instead: `framingFault` judges it, and a tunnel is refused here. */
+export function takeOver(server: Server & { requireHostHeader?: boolean }): void {
+  server.requireHostHeader = false
+  server.on('checkExpectation', (request, response) => server.emit('request', request, response))
+  server.on('connect', (_request, socket) => write(socket, new Failure('method_not_allowed', { headers: { allow: 'GET, HEAD, POST' } })))
+}
+
+/** What is wrong with how a request came, whatever it asks for; null when nothing is. */
+export function framingFault({ headers, rawHeaders, httpVersionMinor }: IncomingMessage): Failure | null {
+  if (httpVersionMinor > 0 && headers.host === undefined) return fault('The Host header is missing.')
+  if (rawHeaders.filter((name, i) => i % 2 === 0 && name.length === 4 && name.toLowerCase() === 'host').length > 1) return fault('There is more than one Host header.')
+  if (headers.expect !== undefined && headers.expect.toLowerCase() !== '100-continue') return new Failure('expectation_failed')
+  // A body in another coding would be read as what it is not (RFC 9112, section 6.1; RFC 9110, section 8.4).
+  if (headers['transfer-encoding'] !== undefined && headers['transfer-encoding'].toLowerCase() !== 'chunked') {
+    return new Failure('unsupported_media_type', { message: 'Send the body without Transfer-Encoding, or chunked.', headers: CLOSE })
+  }
+  if ((headers['content-encoding'] ?? 'identity') !== 'identity') return new Failure('unsupported_media_type', { message: 'Send the body without Content-Encoding.' })
+  return null
+}
+
+const CLOSE = { connection: 'close' }
+
+/** Whoever leaves doubt about a request's host, as between a proxy and us, gets no second request on that connection (RFC 9112, section 3.2). */
+function fault(message: string): Failure {
+  return new Failure('invalid_request', { message, headers: CLOSE })
+}
+
+function write(socket: Duplex, failure: Failure): void {
+  const id = randomUUID()
+  const body = JSON.stringify(bodyOf(failure, id, true))
+  const headers = { 'content-type': PROBLEM, 'content-length': Buffer.byteLength(body), 'x-request-id': id, connection: 'close', date: new Date().toUTCString(), ...failure.facts.headers }
+  const head = [`HTTP/1.1 ${failure.status} ${STATUS_CODES[failure.status]}`, ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`)]
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
+}

@@ -1,0 +1,23 @@
+/** What a request's conditional and range headers ask of a file (RFC 9110, sections 13 and 14). Pure. */
+import type { ByteRange } from '../../src/backends/files/files.ts'
+
+/** True when If-None-Match holds this entity tag, weakly compared, or `*`: the client has the file already. */
+export function clientHasIt(ifNoneMatch: string | undefined, etag: string): boolean {
+  if (ifNoneMatch === undefined) return false
+  return ifNoneMatch.split(',').some((entry) => entry.trim() === '*' || entry.trim().replace(/^W\//, '') === etag)
+}
+
+/**
+ * The one range that a request asks for, `unsatisfiable` when it lies outside the file, or null for the whole: without a range, with one that cannot be read or is not
+ * in bytes, with several, or when If-Range names other bytes than these.
+ */
+export function rangeOf(range: string | undefined, ifRange: string | string[] | undefined, etag: string, size: number): ByteRange | 'unsatisfiable' | null {
+  // Only a strong entity tag can match: files have no Last-Modified to compare a date with.
+  if (range === undefined || (ifRange !== undefined && ifRange !== etag)) return null
+  const [, first = '', last = ''] = /^bytes=[ \t]*(\d*)-(\d*)[ \t]*$/i.exec(range) ?? []
+  if (first === '' && last === '') return null
+  if (first === '') return Number(last) === 0 || size === 0 ? 'unsatisfiable' : { start: Math.max(0, size - Number(last)), end: size - 1 }
+  const start = Number(first)
+  if (last !== '' && Number(last) < start) return null
+  return start >= size ? 'unsatisfiable' : { start, end: last === '' ? size - 1 : Math.min(Number(last), size - 1) }
+}

@@ -1,0 +1,92 @@
+/** The MCP endpoint over the official SDK. Loaded by the first request. */
+import type { ServerResponse } from 'node:http'
+import { toNodeHandler, type NodeIncomingMessageLike } from '@modelcontextprotocol/node'
+import { createMcpHandler, McpServer, type AuthInfo, type CallToolResult, type ServerContext, type StandardSchemaWithJSON } from '@modelcontextprotocol/server'
+import type { FastifyInstance } from 'fastify'
+import about from '../../package.json' with { type: 'json' }
+import type { Failure } from '../../src/domain/errors.ts'
+import { inactiveReason, planInactive } from '../../src/domain/subscription/subscription.ts'
+import { strictValidator } from '../../src/domain/request-validation.ts'
+import { mediaTools, type Tool } from './tools.ts'
+import type { Visit } from './request-context.ts'
+
+export type Endpoint = {
+  /** Answers the request with its parsed body. Never throws. */
+  serve(visit: Visit, response: ServerResponse): Promise<void>
+  close(): Promise<void>
+}
+
+const INSTRUCTIONS =
+  'Makes media as paid, asynchronous tasks. A tool that creates answers with the record of the task at once, or after wait_seconds; ask get_task for it until its status is completed, failed or canceled. Amounts are decimal strings.'
+
+export function openEndpoint(app: FastifyInstance): Endpoint {
+  const compile = strictValidator()
+  const tools = mediaTools(app).map((tool) => ({ ...tool, valid: compile({ schema: tool.input, httpPart: 'body' }) }))
+
+  type Checked = (typeof tools)[number]
+
+  /** Whatever goes wrong is a tool error with the code and message of the REST API: the SDK would answer with the text of any error. */
+  async function call(tool: Checked, args: unknown, visit: Visit, context: ServerContext): Promise<CallToolResult> {
+    try {
+      if (!tool.valid(args)) throw Object.assign(new Error('the arguments are not valid'), { validation: tool.valid.errors })
+      const { record, more } = await tool.call(args as Record<string, unknown>, visit, context)
+      return { content: [{ type: 'text', text: JSON.stringify(record) }, ...more], structuredContent: record }
+    } catch (error) {
+      const failure = await failureOf(tool, error, visit)
+      const { facts } = failure
+      if (failure.status >= 500) visit.request.log.error({ err: facts.cause ?? failure, code: failure.code, tool: tool.name }, 'tool failed')
+      const body = { ...app.errors.body(failure, visit.request), ...(facts.retryAfterSeconds === undefined ? {} : { retry_after_seconds: facts.retryAfterSeconds }) }
+      return { content: [{ type: 'text', text: JSON.stringify(body) }], isError: true }
+    }
+  }
+
+  /** As on the REST API, an inactive plan is told before anything about the request. */
+  async function failureOf(tool: Tool, error: unknown, { caller }: Visit): Promise<Failure> {
+    const failure = app.errors.of(error)
+    if (!tool.creates || failure.status >= 500) return failure
+    try {
+      const reason = inactiveReason(await app.tasks.store.subscription(caller.key.subscription), app.clock())
+      return reason ? planInactive(reason) : failure
+    } catch (away) {
+      return app.errors.of(away)
+    }
+  }
+
+  function serverFor(visit: Visit): McpServer {
+    const server = new McpServer(
+      { name: 'tollgate', title: 'Tollgate Media API', version: about.version },
+      { instructions: INSTRUCTIONS, capabilities: { tools: { listChanged: false } } },
+    )
+    for (const tool of tools) {
+      const { name, title, description, annotations } = tool
+      const shape = { title, description, annotations: { title, ...annotations }, inputSchema: published(tool.input), outputSchema: published(tool.output) }
+      server.registerTool(name, shape, (args, context) => call(tool, args, visit, context))
+    }
+    return server
+  }
+
+  const handler = createMcpHandler(({ authInfo }) => serverFor(visitOf(authInfo)), {
+    legacy: 'stateless',
+    onerror: (err) => app.log.info({ err }, 'an MCP request was not served'),
+  })
+  const serve = toNodeHandler(handler, { onerror: (err) => app.log.error({ err }, 'an MCP request failed') })
+  return {
+    serve(visit, response) {
+      // The way by which the SDK hands who asks to the tools. It has no use for the key itself.
+      const auth: AuthInfo = { token: '', clientId: visit.caller.key.keyId, scopes: [], extra: { visit } }
+      const message = Object.assign(visit.request.raw, { auth }) as NodeIncomingMessageLike
+      return serve(message, response, visit.request.body)
+    },
+    close: () => handler.close(),
+  }
+}
+
+function visitOf(authInfo: AuthInfo | undefined): Visit {
+  return authInfo?.extra?.['visit'] as Visit
+}
+
+/** A schema that the SDK shows and does not check: `call` checks arguments itself, so that the answer is that of the REST API. */
+function published(schema: object): StandardSchemaWithJSON {
+  const shown = () => schema as Record<string, unknown>
+  return { '~standard': { version: 1, vendor: 'tollgate', validate: (value) => ({ value }), jsonSchema: { input: shown, output: shown } } }
+}

@@ -1,0 +1,33 @@
+/** The webhook deliveries of a task, attempt by attempt. */
+import type { Store } from '../../src/backends/store/store.ts'
+import type { Delivery, Task } from '../../src/tasks/task.ts'
+
+/** `{object: "list", data}` of the task's deliveries, in the order of their creation. */
+export async function deliveryList(store: Store, task: Task): Promise<Record<string, unknown>> {
+  return { object: 'list', data: (await store.deliveries(task.id)).map(publicDelivery), has_more: false, next_cursor: null }
+}
+
+function publicDelivery(delivery: Delivery): Record<string, unknown> {
+  return {
+    id: delivery.id,
+    object: 'delivery',
+    task_id: delivery.taskId,
+    event: delivery.event,
+    url: delivery.url,
+    // One that waits for another event's first attempt is pending to everybody else.
+    status: delivery.state === 'waiting' ? 'pending' : delivery.state,
+    next_attempt_at: delivery.state === 'pending' ? iso(delivery.nextAttemptAt) : null,
+    attempts: delivery.attempts.map((attempt) => ({
+      number: attempt.number,
+      at: iso(attempt.at),
+      duration_ms: attempt.durationMs,
+      status_code: attempt.statusCode,
+      error: attempt.error,
+      response_prefix: attempt.responsePrefix,
+    })),
+  }
+}
+
+function iso(ms: number | null): string | null {
+  return ms === null ? null : new Date(ms).toISOString()
+}

@@ -1,0 +1,47 @@
+/** The metrics of admission and settlement. */
+import { Counter, Gauge, type Registry } from 'prom-client'
+import type { Usage } from '../../src/domain/token-windows.ts'
+
+export type MeteringMetrics = {
+  refused(outcome: string): void
+  open(tokens: number): void
+  extended(tokens: number): void
+  settled(reserved: number, usage: Usage | null, tenant: string): void
+  swept(counts: { expired: number; released: number }): void
+}
+
+const WINDOWS: Record<string, string> = { weekly_full: 'weekly', session_full: 'session', key_full: 'key' }
+
+/** Creates them on the registry. `byTenant` adds the tenant to the counter of usage: as many series as there are tenants. */
+export function meteringMetrics(registry: Registry, byTenant: boolean): MeteringMetrics {
+  const registers = [registry]
+  const refusals = new Counter({ name: 'tollgate_window_refusals_total', help: 'Requests refused because a token window was full.', labelNames: ['window'], registers })
+  const reservations = new Gauge({ name: 'tollgate_reservations_open', help: 'Coding requests of this process that are admitted and not settled.', registers })
+  const reserved = new Gauge({ name: 'tollgate_reserved_tokens', help: 'Tokens reserved by coding requests of this process.', registers })
+  const tokens = new Counter({ name: 'tollgate_coding_tokens_total', help: 'Settled tokens of the Coding Plan API.', labelNames: byTenant ? ['kind', 'tenant'] : ['kind'], registers })
+  const swept = new Counter({ name: 'tollgate_reservations_swept_total', help: 'Reservations settled by the sweep.', labelNames: ['reason'], registers })
+  return {
+    refused: (outcome) => {
+      const window = WINDOWS[outcome]
+      if (window) refusals.inc({ window })
+    },
+    open: (amount) => {
+      reservations.inc()
+      reserved.inc(amount)
+    },
+    extended: (amount) => reserved.inc(amount),
+    settled: (amount, usage, tenant) => {
+      reservations.dec()
+      reserved.dec(amount)
+      if (!usage) return
+      const labels = byTenant ? { tenant } : {}
+      tokens.inc({ ...labels, kind: 'input' }, usage.input - usage.cachedInput)
+      tokens.inc({ ...labels, kind: 'cached_input' }, usage.cachedInput)
+      tokens.inc({ ...labels, kind: 'output' }, usage.output)
+    },
+    swept: ({ expired, released }) => {
+      swept.inc({ reason: 'dead_gateway' }, expired)
+      swept.inc({ reason: 'unknown_admission' }, released)
+    },
+  }
+}

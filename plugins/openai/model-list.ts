@@ -1,0 +1,85 @@
+/** `GET /v1/models`: one body that is OpenAI's list (`data`) and the catalogue that Codex reads from the same address (`models`). */
+import { MODEL } from '../../src/upstream/wires/wire.ts'
+
+/** When the model was first offered; OpenAI's list wants a time, epoch seconds. */
+const CREATED = 1_767_225_600
+
+export const modelEntry = { id: MODEL, object: 'model', created: CREATED, owned_by: 'svc' } as const
+
+const EFFORTS = {
+  low: 'Answers fast and thinks little',
+  medium: 'Weighs speed against depth',
+  high: 'Thinks longer about hard problems',
+}
+
+/** Codex compacts a conversation before it fills this many tokens; used when no upstream declares its own. */
+const CONTEXT_WINDOW = 128_000
+
+/**
+ * Codex CLI takes the whole catalogue or nothing: every member below without a default of its own must be there, in the versions since 0.99
+ * as well as in 0.169, against which this is tested. `base_instructions` is what Codex tells the model first.
+ */
+function codexEntry(contextWindow: number): object {
+  return {
+    slug: MODEL,
+    display_name: MODEL,
+    description: 'A model for coding, agents included.',
+    default_reasoning_level: null,
+    supported_reasoning_levels: Object.entries(EFFORTS).map(([effort, description]) => ({ effort, description })),
+    shell_type: 'unified_exec',
+    visibility: 'list',
+    supported_in_api: true,
+    priority: 0,
+    additional_speed_tiers: [],
+    service_tiers: [],
+    availability_nux: null,
+    upgrade: null,
+    base_instructions: INSTRUCTIONS,
+    model_messages: null,
+    supports_reasoning_summaries: false,
+    supports_reasoning_summary_parameter: false,
+    default_reasoning_summary: 'none',
+    support_verbosity: false,
+    default_verbosity: null,
+    apply_patch_tool_type: null,
+    web_search_tool_type: 'text',
+    truncation_policy: { mode: 'tokens', limit: 10_000 },
+    supports_parallel_tool_calls: true,
+    supports_image_detail_original: false,
+    context_window: contextWindow,
+    max_context_window: contextWindow,
+    effective_context_window_percent: 95,
+    experimental_supported_tools: [],
+    input_modalities: ['text', 'image'],
+    supports_search_tool: false,
+    use_responses_lite: false,
+    tool_mode: 'direct',
+  }
+}
+
+/** The list of the one model. `contextWindow` in tokens, or null when none is declared. */
+export function catalogue(contextWindow: number | null): object {
+  return { object: 'list', data: [modelEntry], models: [codexEntry(contextWindow ?? CONTEXT_WINDOW)] }
+}
+
+const INSTRUCTIONS = `You are a coding agent. You work in a terminal, in the folder of a project, together with the person it belongs to.
+
+Find out before you act: read the files that matter and search the project rather than guess. Follow the instructions
+that the project keeps for agents (AGENTS.md in the folder of a file or above it; the nearest one wins, and what the
+person says wins over all). Use the conventions, libraries and tools that are already there.
+
+Carry a task to its end. Make the smallest change that solves the cause, keep to what was asked, and leave unrelated
+code alone. Do not revert changes that you did not make. Ask only when the answer cannot be found and a wrong guess
+would cost much; otherwise choose what is sensible and say what you assumed.
+
+Run commands with the tools you are given. Prefer fast searches such as rg. Before a command that deletes, overwrites or
+sends something outside, be sure that it is what the person wants; when the environment asks for approval, say in a
+sentence why it is needed. Never print or store secrets.
+
+Check your work: run the tests, the build or the program that shows the change works, starting with the narrowest. If
+something cannot be checked, say so. Do not claim what you have not seen.
+
+While you work, tell in a short sentence what you are about to do before a group of commands. At the end, say what
+changed and where, what you ran and what it showed, and what is left. Be brief and factual, name files by their path,
+and put code and commands in backticks.
+`

@@ -1,0 +1,79 @@
+/** The metrics of coding requests and of the upstreams behind them. */
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import type { Upstreams } from '../../src/upstream/upstreams.ts'
+import type { WireName } from '../../src/upstream/wires/wire.ts'
+
+export type OpenaiMetrics = {
+  /** From a request until its upstream was asked. */
+  overhead(wire: WireName, ms: number): void
+  firstToken(wire: WireName, ms: number): void
+  /** `tokens` came in `ms` after the first one. */
+  further(wire: WireName, tokens: number, ms: number): void
+}
+
+const STATES = ['closed', 'half_open', 'open'] as const
+
+export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiMetrics {
+  const registers = [registry]
+  const first = new Histogram({
+    name: 'tollgate_coding_time_to_first_token_seconds',
+    help: 'From the request to the first byte of a streamed answer.',
+    labelNames: ['wire'],
+    buckets: [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 120],
+    registers,
+  })
+  const between = new Histogram({
+    name: 'tollgate_coding_inter_token_seconds',
+    help: 'Mean time between the tokens of one streamed answer.',
+    labelNames: ['wire'],
+    buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1],
+    registers,
+  })
+  const overheads = new Histogram({
+    name: 'tollgate_gateway_overhead_seconds',
+    help: 'From a request until its upstream is asked, with the wait for room in its plan.',
+    labelNames: ['wire'],
+    buckets: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2],
+    registers,
+  })
+  const requests = new Counter({
+    name: 'tollgate_upstream_requests_total',
+    help: 'Attempts at upstreams.',
+    labelNames: ['upstream', 'outcome'],
+    registers,
+  })
+  const durations = new Histogram({
+    name: 'tollgate_upstream_duration_seconds',
+    help: 'From an attempt to the first byte of its answer, or to its failure.',
+    labelNames: ['upstream', 'outcome'],
+    buckets: [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 120],
+    registers,
+  })
+  const retries = new Counter({
+    name: 'tollgate_upstream_retries_total',
+    help: 'Further attempts at the same upstream.',
+    labelNames: ['upstream'],
+    registers,
+  })
+  const breakers = new Gauge({
+    name: 'tollgate_upstream_breaker_state',
+    help: '0 closed, 1 half open, 2 open.',
+    labelNames: ['upstream'],
+    registers: [],
+    collect() {
+      this.reset()
+      for (const { name, breaker } of upstreams.states()) this.set({ upstream: name }, STATES.indexOf(breaker))
+    },
+  })
+  registry.registerMetric(breakers)
+  upstreams.observe((event) => {
+    if (event.event === 'retry') return retries.inc({ upstream: event.upstream })
+    requests.inc({ upstream: event.upstream, outcome: event.outcome })
+    durations.observe({ upstream: event.upstream, outcome: event.outcome }, event.durationMs / 1000)
+  })
+  return {
+    overhead: (wire, ms) => overheads.observe({ wire }, ms / 1000),
+    firstToken: (wire, ms) => first.observe({ wire }, ms / 1000),
+    further: (wire, tokens, ms) => tokens > 1 && between.observe({ wire }, ms / 1000 / (tokens - 1)),
+  }
+}

@@ -1,0 +1,69 @@
+/** Stands between a third-party engine and the engines door: fills in what may be left out, and lets nothing through that money or links could not bear. */
+import { notMade, type Engine, type Made, type NotMade, type OpenEngine } from '../../src/backends/engines/engine.ts'
+import { amountsOf, type Amounts, type GenerationRequest } from '../../src/domain/generations.ts'
+import { TASK_ERRORS } from '../../src/tasks/task.ts'
+
+/** What a plugin may return from `open`: `quote` and `close` may be missing, and so may `facts` and `used` of what was made, and `message` of what was not. */
+type Given = Pick<Engine, 'offers'> & Partial<Pick<Engine, 'quote' | 'close'>> & { run(...args: Parameters<Engine['run']>): Promise<unknown> }
+
+/** Guards what a plugin adds as an engine type. What is wrong with an engine throws when it is opened, or is an `internal` failure of its run. */
+export function guarded(type: string, open: unknown): OpenEngine {
+  if (typeof open !== 'function') throw new TypeError(`engines of type ${type} have no function that opens them`)
+  return async (name, options) => {
+    const given = (await open(name, options)) as Given
+    checkOffers(given)
+    const quote = (request: GenerationRequest): Amounts => (given.quote ? amounts(given.quote(request)) : amountsOf(request))
+    return {
+      get offers() {
+        return given.offers
+      },
+      quote,
+      async run(request, control) {
+        const answer = await Promise.race([given.run(request, control), aborted(control.signal)])
+        control.signal.throwIfAborted()
+        try {
+          return checked(answer, request, quote)
+        } catch (cause) {
+          return notMade('internal', false, cause)
+        }
+      },
+      close: async () => given.close?.(),
+    }
+  }
+}
+
+/** Rejects with the signal's reason. An engine that does not listen to its signal must not hold its caller. */
+function aborted(signal: AbortSignal): Promise<never> {
+  const { promise, reject } = Promise.withResolvers<never>()
+  // Nobody waits any more once the run has ended.
+  promise.catch(() => {})
+  signal.addEventListener('abort', () => reject(signal.reason), { once: true })
+  return promise
+}
+
+function checkOffers(given: Partial<Given> | undefined): void {
+  const good = Object.values(given?.offers ?? {}).map(({ formats }) => Array.isArray(formats) && formats.length > 0 && formats.every((format) => /^[a-z0-9]{1,10}$/.test(format)))
+  if (good.length === 0 || good.includes(false)) throw new Error('offers must name the kinds that are made, each with the formats that are written')
+  if (typeof given?.run !== 'function') throw new Error('run must be a function')
+}
+
+function checked(answer: unknown, request: GenerationRequest, quote: Engine['quote']): Made | NotMade {
+  const { outcome, ...given } = answer as Partial<Omit<Made, 'outcome'>> & Partial<Omit<NotMade, 'outcome'>> & { outcome?: string }
+  if (outcome === 'failed') {
+    if (!given.code || !Object.hasOwn(TASK_ERRORS, given.code)) throw new Error(`${given.code} is no code of a failure`)
+    // The sentence is ours: one of theirs might name a provider.
+    return notMade(given.code, given.retryable === true, given.cause)
+  }
+  const { body, contentType = '' } = given
+  if (outcome !== 'made' || !body || !(body instanceof Uint8Array || Symbol.asyncIterator in body)) throw new Error('run must return what was made, or a failure')
+  if (!/^(image|video|audio)\/[a-z0-9.+-]+$/.test(contentType)) throw new Error(`${contentType} is no content type of media`)
+  const { width = request.width, height = request.height, durationMs = request.durationMs } = given.facts ?? {}
+  return { outcome, body, contentType, facts: { width, height, durationMs }, used: given.used ? amounts(given.used) : quote(request) }
+}
+
+/** Amounts are whole thousandths, none below zero: a negative one would be a gift. */
+function amounts({ Job = 0, Second = 0, Megapixel = 0 }: Partial<Amounts>): Amounts {
+  const all = { Job, Second, Megapixel }
+  if (!Object.values(all).every((amount) => Number.isSafeInteger(amount) && amount >= 0)) throw new Error(`${JSON.stringify(all)} are no amounts`)
+  return all
+}

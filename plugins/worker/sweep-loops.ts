@@ -1,0 +1,79 @@
+/** The sweeps of the worker: each holds a lease by name, so that one process does it, and works in bounded batches. */
+import type { FastifyBaseLogger } from 'fastify'
+import type { Files } from '../../src/backends/files/files.ts'
+import type { TaskDoors } from '../../src/tasks/task-context.ts'
+import { sweepKeys, sweepSubscriptions, sweepTasks, type Swept } from '../../src/tasks/recovery-sweeps.ts'
+import type { TaskState } from '../../src/tasks/task.ts'
+
+type Sweeping = {
+  tasks: TaskDoors
+  files: Files
+  owner: string
+  /** How long ended tasks are kept. */
+  taskMs: number
+  swept(reason: string, count: number): void
+  open(counts: { state: TaskState; verb: string; count: number }[]): void
+  log: FastifyBaseLogger
+}
+
+const BATCH = 500
+const MOST_BATCHES = 100
+const PERIODS = { tasks: 1_000, subscriptions: 15_000, retention: 60_000 }
+
+/** Starts all of them. Returns how to stop: it waits for the one under way. */
+export function startSweeps({ tasks, files, owner, taskMs, swept, open, log }: Sweeping): () => Promise<void> {
+  const { store, clock } = tasks
+  const sweeps = [
+    every('tasks', PERIODS.tasks, sweepOpen, () => open([])),
+    every('subscriptions', PERIODS.subscriptions, async () => report(await sweepSubscriptions(tasks))),
+    every('retention', PERIODS.retention, async () => {
+      await untilDone(() => store.removeTasks(clock() - taskMs, BATCH))
+      await untilDone(() => sweepKeys(store, clock() - taskMs, BATCH))
+      await untilDone(() => files.sweep(clock(), BATCH))
+    }),
+  ]
+
+  /** Whoever sweeps tells how many there are; what the others knew of them is old. */
+  async function sweepOpen(): Promise<void> {
+    report(await sweepTasks(tasks))
+    open(await store.openTasks())
+  }
+
+  /** One batch after the other while they come back full, so that what is removed keeps up with what is made. */
+  async function untilDone(batch: () => Promise<number>): Promise<void> {
+    for (let batches = 0; batches < MOST_BATCHES && (await batch()) === BATCH; batches++) {
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+  }
+
+  /** Archiving an ended period is routine; everything else closed a gap that a crash had left. */
+  function report({ archived: _routine, ...counts }: Swept): void {
+    for (const [reason, count] of Object.entries(counts)) swept(reason, count)
+    if (Object.values(counts).some((count) => count > 0)) log.warn(counts, 'swept')
+  }
+
+  /** `notOurs` is called instead of the sweep while another process does it. */
+  function every(name: string, periodMs: number, sweep: () => Promise<void>, notOurs = () => {}): () => Promise<void> {
+    let running: Promise<void> | null = null
+    const tick = async () => {
+      const now = clock()
+      if (await store.takeLease(`sweep-${name}`, owner, now + 5 * periodMs, now)) await sweep()
+      else notOurs()
+    }
+    const timer = setInterval(() => {
+      running ??= tick()
+        .catch((err: unknown) => log.warn({ err, sweep: name }, 'a sweep will be tried again'))
+        .finally(() => {
+          running = null
+        })
+    }, periodMs)
+    return async () => {
+      clearInterval(timer)
+      await running
+    }
+  }
+
+  return async () => {
+    await Promise.all(sweeps.map((stop) => stop()))
+  }
+}

@@ -1,0 +1,35 @@
+/** The metrics of runs and sweeps. */
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import type { Concluded } from '../../src/tasks/claim-and-retry.ts'
+import type { Task, TaskState } from '../../src/tasks/task.ts'
+
+const BUCKETS = [0.1, 0.5, 2, 10, 60, 300, 1800]
+
+export type WorkerMetrics = {
+  ran(task: Task, concluded: Concluded, queuedMs: number, ranMs: number): void
+  swept(reason: string, count: number): void
+  open(counts: { state: TaskState; verb: string; count: number }[]): void
+}
+
+/** Creates them on the registry. `engineOf` names the engine that makes a kind now. */
+export function workerMetrics(registry: Registry, engineOf: (verb: string) => string): WorkerMetrics {
+  const registers = [registry]
+  const queued = new Histogram({ name: 'tollgate_task_queue_seconds', help: 'From the creation of a task to the beginning of its first run.', labelNames: ['kind', 'engine'], buckets: BUCKETS, registers })
+  const ran = new Histogram({ name: 'tollgate_task_run_seconds', help: 'Duration of a run.', labelNames: ['kind', 'engine', 'outcome'], buckets: BUCKETS, registers })
+  const swept = new Counter({ name: 'tollgate_tasks_swept_total', help: 'Gaps that a sweep closed; each is a near miss.', labelNames: ['reason'], registers })
+  const tasks = new Gauge({ name: 'tollgate_tasks', help: 'Tasks that are not final.', labelNames: ['state', 'kind'], registers })
+  return {
+    ran: (task, concluded, queuedMs, ranMs) => {
+      const labels = { kind: task.verb, engine: engineOf(task.verb) }
+      if (task.attempts === 1) queued.observe(labels, queuedMs / 1000)
+      ran.observe({ ...labels, outcome: concluded.outcome }, ranMs / 1000)
+    },
+    swept: (reason, count) => {
+      if (count > 0) swept.inc({ reason }, count)
+    },
+    open: (counts) => {
+      tasks.reset()
+      for (const { state, verb, count } of counts) tasks.set({ state, kind: verb }, count)
+    },
+  }
+}

@@ -1,0 +1,150 @@
+/**
+ * The ENGINES file: which engine makes which kind or operation, with what bounds and at what price. YAML or JSON. Pure: text in, settings or a refusal with
+ * its line out.
+ */
+import { Type, type Static } from 'typebox'
+import { KINDS, readSize, unitsOf, type Terms } from '../../domain/generations.ts'
+import { parseMoney } from '../../domain/money.ts'
+import { PATTERNS } from '../../domain/field-patterns.ts'
+import type { Price as PlanPrice } from '../../domain/plans.ts'
+import { readSettingsFile } from '../../domain/settings-file.ts'
+
+export const OPERATIONS = ['background_remove', 'upscale', 'ai_edit', 'inpaint', 'trim', 'merge'] as const
+
+export type EngineSetting = {
+  name: string
+  /** Which adapter: `preview`, or one that a plugin added. */
+  type: string
+  /** What else stands in the entry; the adapter checks it. */
+  options: Record<string, unknown>
+  line: number
+}
+
+export type Route = Terms & {
+  engine: string
+  /** As the engine calls it; null for engines without models. */
+  model: string | null
+  /** Longest that one run may take. */
+  timeoutMs: number
+  /** Runs at once in one process; null leaves it to the worker's slots. */
+  concurrency: number | null
+  line: number
+}
+
+export type EnginesSettings = { engines: EngineSetting[]; routes: Route[] }
+export type Refusal = { line: number; message: string }
+
+/** What is used when there is no file: the preview engine at demo prices. It is also an example of one. */
+export const DEFAULT_ENGINES = `\
+engines:
+  - { name: preview, type: preview }
+routes:
+  - { kind: image, engine: preview, price: { amount: "0.04", per: Job }, max: { megapixels: 4.2 }, defaults: { size: 1024x1024 } }
+  - { kind: video, engine: preview, price: { amount: "0.05", per: Second }, max: { megapixels: 1, seconds: 10 }, defaults: { size: 640x360, seconds: 4 } }
+  - { kind: music, engine: preview, price: { amount: "0.01", per: Second }, max: { seconds: 120 }, defaults: { seconds: 10 } }
+`
+
+const closed = { additionalProperties: false }
+const name = (description: string) => Type.String({ pattern: '^[a-z][a-z0-9-]{0,62}$', description })
+const seconds = (description: string) => Type.Optional(Type.Number({ minimum: 0.1, maximum: 3600, description }))
+
+/** What a route has when the file does not say. */
+const UNSAID = { seconds: 600, megapixels: 16, timeoutSeconds: 600 }
+const DEFAULT_SIZE: Record<string, string> = { image: '1024x1024', video: '640x360' }
+const DEFAULT_SECONDS: Record<string, number> = { video: 4, music: 10 }
+
+const Price = Type.Object(
+  {
+    amount: Type.String({ pattern: PATTERNS.amount.pattern, description: 'Decimal, as text; `"0"` is free.' }),
+    per: Type.Enum(['Job', 'Second', 'Megapixel'], { description: 'Images and what is made of them are priced per `Job` or `Megapixel`, music per `Job` or `Second`, video per any of them.' }),
+  },
+  { ...closed, description: 'What one of it costs, unless the plan has a price of its own.' },
+)
+const Max = Type.Object(
+  {
+    seconds: seconds(`The longest that may be asked for; ${UNSAID.seconds} when left out.`),
+    megapixels: Type.Optional(Type.Number({ minimum: 0.001, maximum: 1000, description: `The largest that may be asked for; ${UNSAID.megapixels} when left out.` })),
+  },
+  { ...closed, description: 'What is above is refused with 400 before anything is held.' },
+)
+const Defaults = Type.Object(
+  {
+    size: Type.Optional(
+      Type.String({ pattern: '^[1-9][0-9]{1,4}x[1-9][0-9]{1,4}$', description: `Width and height in pixels: \`${DEFAULT_SIZE['image']}\` when left out, \`${DEFAULT_SIZE['video']}\` for video.` }),
+    ),
+    seconds: seconds(`${DEFAULT_SECONDS['video']} for video and ${DEFAULT_SECONDS['music']} for music when left out, or \`max.seconds\` if that is less.`),
+  },
+  { ...closed, description: 'What a request has that does not say.' },
+)
+
+const RouteEntry = Type.Object(
+  {
+    kind: Type.Optional(Type.Enum([...KINDS], { description: 'What is made. Each kind and operation has one route at most; what has none is `not_supported`.' })),
+    operation: Type.Optional(Type.Enum([...OPERATIONS], { description: 'What is done, instead of `kind`.' })),
+    engine: name('The engine that makes it, by its name above.'),
+    model: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'Handed to the engine, for those that have several.' })),
+    price: Price,
+    max: Type.Optional(Max),
+    defaults: Type.Optional(Defaults),
+    timeoutSeconds: Type.Optional(Type.Number({ minimum: 1, maximum: 86_400, description: `The longest that one run may take; ${UNSAID.timeoutSeconds} when left out.` })),
+    concurrency: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: 'Runs at once in one worker; as many as it has slots when left out.' })),
+  },
+  closed,
+)
+
+const EngineEntry = Type.Object({ name: name('Routes name it by this.'), type: name('`preview`, or one that a plugin adds. What else stands in the entry is for that type.') })
+
+/** The ENGINES file. The descriptions are what `docs/engines.md` says. */
+export const EnginesFile = Type.Object({ engines: Type.Array(EngineEntry, { minItems: 1 }), routes: Type.Array(RouteEntry) }, closed)
+
+/** Reads the text of an ENGINES file. Returns what it says, or the first thing that is wrong with it and where. */
+export function readEngines(text: string): { outcome: 'ok'; settings: EnginesSettings } | { outcome: 'refused'; refusal: Refusal } {
+  const read = readSettingsFile(EnginesFile, text)
+  if (read.outcome === 'refused') return { outcome: 'refused', refusal: { line: read.line, message: read.what } }
+  const { value: file, lineOf } = read
+  const engines = file.engines.map(({ name, type, ...options }, i) => ({ name, type, options, line: lineOf(['engines', i]) }))
+  const routes = file.routes.map((entry, i) => routeOf(entry, lineOf(['routes', i])))
+  const refusal = contradiction(engines, file.routes, routes)
+  return refusal ? { outcome: 'refused', refusal } : { outcome: 'ok', settings: { engines, routes } }
+}
+
+function routeOf(entry: Static<typeof RouteEntry>, line: number): Route {
+  const verb = entry.kind ?? entry.operation ?? ''
+  const maxSeconds = entry.max?.seconds ?? UNSAID.seconds
+  return {
+    verb,
+    engine: entry.engine,
+    model: entry.model ?? null,
+    price: { verb, micro: parseMoney(entry.price.amount) ?? 0, per: entry.price.per as PlanPrice['per'] },
+    max: { durationMs: Math.round(maxSeconds * 1000), pixels: Math.round((entry.max?.megapixels ?? UNSAID.megapixels) * 1_000_000) },
+    defaults: {
+      size: entry.defaults?.size ?? DEFAULT_SIZE[verb] ?? '1024x1024',
+      durationMs: Math.round((entry.defaults?.seconds ?? Math.min(DEFAULT_SECONDS[verb] ?? 0, maxSeconds)) * 1000),
+    },
+    timeoutMs: Math.round((entry.timeoutSeconds ?? UNSAID.timeoutSeconds) * 1000),
+    concurrency: entry.concurrency ?? null,
+    line,
+  }
+}
+
+/** What the schema cannot see: names used twice or never given, prices per what is not there, amounts too large, defaults above the bounds. */
+function contradiction(engines: EngineSetting[], entries: Static<typeof RouteEntry>[], routes: Route[]): Refusal | null {
+  for (const [i, { name, line }] of engines.entries()) {
+    if (engines.findIndex((other) => other.name === name) !== i) return { line, message: `there are two engines named ${name}` }
+  }
+  for (const [i, route] of routes.entries()) {
+    const entry = entries[i]
+    const { verb, line, defaults, max } = route
+    const refuse = (message: string): Refusal => ({ line, message })
+    if ((entry?.kind === undefined) === (entry?.operation === undefined)) return refuse('a route has either a kind or an operation')
+    if (routes.findIndex((other) => other.verb === verb) !== i) return refuse(`there are two routes for ${verb}`)
+    if (!engines.some(({ name }) => name === route.engine)) return refuse(`there is no engine named ${route.engine}`)
+    if (!unitsOf(verb).includes(route.price.per)) return refuse(`${verb} is priced per ${unitsOf(verb).join(' or ')}`)
+    if (parseMoney(entry?.price.amount ?? '') === null) return refuse('price.amount is at most 1000000000')
+    const { width, height } = readSize(defaults.size)
+    if (width * height > max.pixels && verb !== 'music') return refuse('the default size is above max.megapixels')
+    if (verb === 'video' && (width % 2 || height % 2)) return refuse('the default size of video has an even width and height')
+    if (defaults.durationMs > max.durationMs) return refuse('defaults.seconds is above max.seconds')
+  }
+  return null
+}

@@ -1,0 +1,41 @@
+/**
+ * The preview engine: real, playable files, rendered here from the prompt and the seed and watermarked "preview". What a fresh checkout answers with.
+ * Each run has a thread of its own, so that the event loop stays free and an aborted run stops at once.
+ */
+import { Worker } from 'node:worker_threads'
+import { amountsOf, type GenerationRequest } from '../../../domain/generations.ts'
+import { notMade, type Engine, type Made, type NotMade, type OpenEngine } from '../engine.ts'
+import type { Message } from './render-thread.ts'
+
+export const openPreview: OpenEngine = async (_name, options) => {
+  const [option] = Object.keys(options)
+  if (option !== undefined) throw new Error(`type preview has no option ${option}`)
+  const engine: Engine = {
+    offers: { image: { formats: ['png'] }, video: { formats: ['mp4'] }, music: { formats: ['wav'] } },
+    quote: amountsOf,
+    run: render,
+    async close() {},
+  }
+  return engine
+}
+
+/** Renders in a thread. The thread has no environment and shares nothing with us; it ends with the run. */
+async function render(request: GenerationRequest, { signal, progress }: { signal: AbortSignal; progress: (percent: number) => void }): Promise<Made | NotMade> {
+  signal.throwIfAborted()
+  const thread = new Worker(new URL('./render-thread.ts', import.meta.url), { workerData: request, env: {}, execArgv: [] })
+  const { promise, resolve, reject } = Promise.withResolvers<Made | NotMade>()
+  const stop = (): void => reject(signal.reason)
+  signal.addEventListener('abort', stop, { once: true })
+  thread.on('message', (message: Message) => {
+    if ('percent' in message) progress(message.percent)
+    else resolve({ outcome: 'made', ...message, used: amountsOf(request) })
+  })
+  thread.on('error', (error) => resolve(notMade('internal', true, error)))
+  thread.on('exit', (code) => resolve(notMade('internal', true, new Error(`the thread ended with ${code}`))))
+  try {
+    return await promise
+  } finally {
+    signal.removeEventListener('abort', stop)
+    await thread.terminate()
+  }
+}

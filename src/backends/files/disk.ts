@@ -1,0 +1,225 @@
+/**
+ * Files in a folder of this machine, for one process. A file is the bytes and behind them a trailer with the facts, so that one rename makes both appear:
+ * `<bytes><facts as JSON><length of the JSON, 4 bytes><TGF1>`.
+ */
+import { createHash, randomUUID } from 'node:crypto'
+import { constants } from 'node:fs'
+import { mkdir, open, readdir, rename, rm, stat, type FileHandle } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { Unavailable } from '../../domain/errors.ts'
+import { isFileId, type FileBody, type FileFacts, type Files } from './files.ts'
+
+const MAGIC = 'TGF1'
+const TAIL = 8
+const TRAILER_MAX = 4096
+/** How long a file that is being written may stand still before its writer is taken for dead. */
+const ABANDONED_MS = 24 * 3600 * 1000
+
+/** Opens the folder, which is made if it is not there. */
+export async function openDisk(folder: string): Promise<Files> {
+  const incoming = join(folder, '.incoming')
+  await guard(() => mkdir(incoming, { recursive: true, mode: 0o700 }))
+  // When each file's time is up: read from the folder at the first sweep, then kept, so that later ones need not open every file.
+  const expiries = new Map<string, number>()
+  let scanned = false
+  // Names of what is being written here.
+  const writing = new Set<string>()
+  let closed = false
+
+  const pathOf = (id: string): string => join(folder, id)
+
+  function assertOpen(): void {
+    if (closed) throw new Unavailable('files', new Error('closed'))
+  }
+
+  async function opened(id: string): Promise<{ handle: FileHandle; facts: FileFacts } | null> {
+    assertOpen()
+    if (!isFileId(id)) return null
+    return guard(async () => {
+      const handle = await open(pathOf(id), constants.O_RDONLY | constants.O_NOFOLLOW).catch(nullIf('ENOENT', 'ELOOP'))
+      if (!handle) return null
+      const facts = await readFacts(handle, id).catch(async (error: unknown) => {
+        await handle.close()
+        throw error
+      })
+      if (facts) return { handle, facts }
+      await handle.close()
+      return null
+    })
+  }
+
+  async function scan(): Promise<void> {
+    for (const id of await ids()) {
+      const facts = expiries.has(id) ? null : await read(id)
+      // It may have been written again meanwhile: what the writer noted is newer.
+      if (facts && !expiries.has(id)) expiries.set(id, facts.expiresAt)
+    }
+    scanned = true
+  }
+
+  async function ids(): Promise<string[]> {
+    return (await guard(() => readdir(folder))).filter(isFileId).sort()
+  }
+
+  async function read(id: string): Promise<FileFacts | null> {
+    const file = await opened(id)
+    await file?.handle.close()
+    return file?.facts ?? null
+  }
+
+  async function removeFile(id: string): Promise<void> {
+    assertOpen()
+    if (!isFileId(id)) return
+    await guard(() => rm(pathOf(id), { force: true }))
+    expiries.delete(id)
+  }
+
+  async function sweepIncoming(now: number): Promise<void> {
+    for (const name of await guard(() => readdir(incoming))) {
+      if (writing.has(name)) continue
+      const path = join(incoming, name)
+      const writtenAt = await guard(() => stat(path).then(({ mtimeMs }) => mtimeMs, nullIf('ENOENT')))
+      if (writtenAt !== null && writtenAt < now - ABANDONED_MS) await guard(() => rm(path, { force: true }))
+    }
+  }
+
+  return {
+    async put(id, body, { contentType, expiresAt }) {
+      assertOpen()
+      if (!isFileId(id)) throw new RangeError('not the id of a file')
+      const name = `${id}.${randomUUID()}`
+      const path = join(incoming, name)
+      writing.add(name)
+      try {
+        const facts = await write(path, body, { id, contentType, expiresAt })
+        await guard(async () => {
+          await rename(path, pathOf(id))
+          await syncFolder(folder)
+        })
+        expiries.set(id, expiresAt)
+        return facts
+      } catch (error) {
+        await rm(path, { force: true }).catch(() => undefined)
+        throw error
+      } finally {
+        writing.delete(name)
+      }
+    },
+
+    stat: read,
+
+    async get(id, range) {
+      const file = await opened(id)
+      if (!file) return null
+      const { handle, facts } = file
+      const { start, end } = range ?? { start: 0, end: facts.size - 1 }
+      if (range && !(start >= 0 && start <= end && end < facts.size)) {
+        await handle.close()
+        throw new RangeError('the range lies outside the file')
+      }
+      if (facts.size > 0) return { ...facts, stream: handle.createReadStream({ start, end }) }
+      await handle.close()
+      return { ...facts, stream: Readable.from([]) }
+    },
+
+    remove: removeFile,
+
+    async sweep(now, limit) {
+      assertOpen()
+      await sweepIncoming(now)
+      if (!scanned) await scan()
+      const due = [...expiries].filter(([, expiresAt]) => expiresAt <= now).slice(0, limit)
+      for (const [id] of due) await removeFile(id)
+      return due.length
+    },
+
+    async list(after, limit) {
+      assertOpen()
+      return (await ids()).filter((id) => id > after).slice(0, limit)
+    },
+
+    async close() {
+      closed = true
+    },
+  }
+}
+
+/** Writes the bytes as they come, then the trailer, and waits until both are on the disk. What `body` throws passes as it is. */
+async function write(path: string, body: FileBody, facts: Pick<FileFacts, 'id' | 'contentType' | 'expiresAt'>): Promise<FileFacts> {
+  const handle = await guard(() => open(path, 'wx', 0o600))
+  try {
+    const hash = createHash('sha256')
+    let size = 0
+    for await (const bytes of body instanceof Uint8Array ? [body] : body) {
+      hash.update(bytes)
+      size += bytes.length
+      await guard(() => writeAll(handle, bytes))
+    }
+    const whole = { ...facts, size, etag: hash.digest('base64url').slice(0, 32) }
+    const json = Buffer.from(JSON.stringify({ contentType: whole.contentType, expiresAt: whole.expiresAt, etag: whole.etag }))
+    const tail = Buffer.alloc(TAIL)
+    tail.writeUInt32BE(json.length)
+    tail.write(MAGIC, 4)
+    await guard(async () => {
+      await writeAll(handle, Buffer.concat([json, tail]))
+      await handle.sync()
+    })
+    return whole
+  } finally {
+    await handle.close().catch(() => undefined)
+  }
+}
+
+/** A write may take only a part of what it is given. */
+async function writeAll(handle: FileHandle, bytes: Uint8Array): Promise<void> {
+  for (let at = 0; at < bytes.length; ) at += (await handle.write(bytes, at)).bytesWritten
+}
+
+/** A name is safe only when its folder is. */
+async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, constants.O_RDONLY)
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+/** The facts in a file's trailer, or null if this is no file of ours. */
+async function readFacts(handle: FileHandle, id: string): Promise<FileFacts | null> {
+  const { size } = await handle.stat()
+  const end = await readAt(handle, Math.max(0, size - TAIL - TRAILER_MAX), size)
+  const tail = end.subarray(-TAIL)
+  if (end.length < TAIL || tail.toString('latin1', 4) !== MAGIC) return null
+  const length = tail.readUInt32BE()
+  if (length > end.length - TAIL) return null
+  try {
+    const { contentType, expiresAt, etag } = JSON.parse(end.toString('utf8', end.length - TAIL - length, end.length - TAIL)) as FileFacts
+    return { id, size: size - TAIL - length, contentType, expiresAt, etag }
+  } catch {
+    return null
+  }
+}
+
+async function readAt(handle: FileHandle, from: number, to: number): Promise<Buffer> {
+  const bytes = Buffer.alloc(to - from)
+  const { bytesRead } = await handle.read(bytes, 0, bytes.length, from)
+  return bytes.subarray(0, bytesRead)
+}
+
+function nullIf(...codes: string[]): (error: NodeJS.ErrnoException) => null {
+  return (error) => {
+    if (codes.includes(error.code ?? '')) return null
+    throw error
+  }
+}
+
+/** What the file system refuses is `Unavailable`, its cause along. */
+async function guard<T>(action: () => Promise<T>): Promise<T> {
+  try {
+    return await action()
+  } catch (error) {
+    throw error instanceof Unavailable ? error : new Unavailable('files', error)
+  }
+}

@@ -1,0 +1,86 @@
+/**
+ * Writing an object of any length. A body shorter than a part is one PUT; a longer one becomes a multipart upload, part after part, of which S3 makes the object at its
+ * completion, or nothing. Both are atomic. At most one part lies in memory.
+ */
+import { randomUUID } from 'node:crypto'
+import { Unavailable } from '../../../domain/errors.ts'
+import type { FileBody } from '../files.ts'
+import { partsOf } from '../body-parts.ts'
+import { element, refusalOf, type S3Client, type S3Request } from './s3-client.ts'
+
+/** S3 takes 10,000 parts of 5 MiB to 5 GiB: 80 GiB a file. */
+export const PART_BYTES = 8 * 1024 * 1024
+
+/** Names the upload that made an object. */
+const UPLOAD = 'x-amz-meta-upload'
+
+export type Upload = {
+  key: string
+  body: FileBody
+  headers: Record<string, string>
+  /** Called when everything has arrived, just before the object appears. */
+  beforeCommit(): Promise<void>
+  /** Ids of multipart uploads under way here. */
+  under: Set<string>
+}
+
+/** Writes the object. Returns its size in bytes and S3's entity tag. Throws what the body throws, and `Unavailable`; nothing has changed then unless the outcome was lost. */
+export async function upload(s3: S3Client, { key, body, headers, beforeCommit, under }: Upload): Promise<{ size: number; etag: string }> {
+  const parts = partsOf(body, PART_BYTES)
+  try {
+    const first = await parts.next()
+    if (!first.done && first.value.length === PART_BYTES) return await uploadParts(s3, { key, first: first.value, parts, headers, beforeCommit, under })
+    const bytes = first.done ? Buffer.alloc(0) : first.value
+    await beforeCommit()
+    const { headers: facts } = await s3.demand({ method: 'PUT', key, headers, body: bytes })
+    return { size: bytes.length, etag: bare(facts['etag']) }
+  } finally {
+    // Lets the body go when it was not read to its end.
+    await parts.return(undefined)
+  }
+}
+
+type Parts = Omit<Upload, 'body'> & { first: Buffer; parts: AsyncGenerator<Buffer> }
+
+async function uploadParts(s3: S3Client, { key, first, parts, headers, beforeCommit, under }: Parts): Promise<{ size: number; etag: string }> {
+  const name = randomUUID()
+  const begun = await s3.demand({ method: 'POST', key, query: { uploads: '' }, headers: { ...headers, [UPLOAD]: name }, answer: 'xml' })
+  const uploadId = element(begun.text, 'UploadId')
+  under.add(uploadId)
+  try {
+    const tags: string[] = []
+    let size = 0
+    const send = async (part: Buffer) => {
+      const { headers: facts } = await s3.demand({ method: 'PUT', key, query: { partNumber: String(tags.length + 1), uploadId }, body: part })
+      tags.push(bare(facts['etag']))
+      size += part.length
+    }
+    await send(first)
+    for await (const part of parts) await send(part)
+    await beforeCommit()
+    return { size, etag: await complete(s3, key, uploadId, tags, name) }
+  } catch (error) {
+    // S3 keeps and bills parts until they are aborted; what this misses, the sweep finds.
+    await s3.call({ method: 'DELETE', key, query: { uploadId } }, 1).catch(() => undefined)
+    throw error
+  } finally {
+    under.delete(uploadId)
+  }
+}
+
+async function complete(s3: S3Client, key: string, uploadId: string, tags: string[], name: string): Promise<string> {
+  const list = tags.map((tag, at) => `<Part><PartNumber>${at + 1}</PartNumber><ETag>&quot;${tag}&quot;</ETag></Part>`).join('')
+  const body = Buffer.from(`<CompleteMultipartUpload xmlns="http://s3.amazonaws.com/doc/2006-03-01/">${list}</CompleteMultipartUpload>`)
+  const request: S3Request = { method: 'POST', key, query: { uploadId }, headers: { 'content-type': 'application/xml' }, body, answer: 'xml' }
+  const said = await s3.call(request)
+  if (said.outcome === 'answered') return bare(element(said.text, 'ETag'))
+  // An earlier attempt, whose answer was lost, may have completed it.
+  const there = said.code === 'NoSuchUpload' ? await s3.call({ method: 'HEAD', key }) : said
+  if (there.outcome === 'answered' && there.headers[UPLOAD] === name) return bare(there.headers['etag'])
+  throw new Unavailable('files', refusalOf(request, said))
+}
+
+/** An entity tag without its quotes. */
+export function bare(etag = ''): string {
+  return etag.replaceAll(/^W\/|"/g, '')
+}

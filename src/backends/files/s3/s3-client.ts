@@ -1,0 +1,155 @@
+/** One request to S3: signed (Signature Version 4, payload included), bounded in time, tried again while the failure may pass. */
+import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import type { Readable } from 'node:stream'
+import { setTimeout } from 'node:timers/promises'
+import { AwsV4Signer } from 'aws4fetch'
+import { Agent, request as send } from 'undici'
+import { Unavailable } from '../../../domain/errors.ts'
+import type { Credentials } from '../files.ts'
+import type { S3Address } from './s3-url.ts'
+
+export type S3Request = {
+  method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE'
+  /** Below the prefix; without it the request is to the bucket. */
+  key?: string
+  query?: Record<string, string>
+  headers?: Record<string, string>
+  body?: Uint8Array
+  /** What to do with the answer's body: hand it out as it comes, read it (it is XML), or nothing, which is the default. */
+  answer?: 'stream' | 'xml'
+}
+
+/** Why S3 said no: its error code, such as `NoSuchKey`; empty when it gave none, as for HEAD. */
+export type Refused = { outcome: 'refused'; status: number; code: string; message: string; text: string }
+export type Answered = { outcome: 'answered'; status: number; headers: Record<string, string>; text: string; body: Readable | null }
+
+export type S3Client = {
+  /** Answers what S3 said. Throws `Unavailable` when it did not say anything final in time. */
+  call(request: S3Request, attempts?: number): Promise<Answered | Refused>
+  /** The same where nothing but success makes sense: throws `Unavailable` for a refusal. */
+  demand(request: S3Request): Promise<Answered>
+  close(): Promise<void>
+}
+
+const ATTEMPTS = 4
+const PAUSE_MS = 100
+/** No further attempt is begun after this time. */
+const PATIENCE_MS = 10_000
+const TIMEOUTS = { connect: { timeout: 3_000 }, headersTimeout: 10_000, bodyTimeout: 30_000 }
+/** A full page of a list has about half of that. */
+const XML_MAX = 2 * 1024 * 1024
+
+/** `credentialsNow` is asked before each request, so that credentials can be changed while the program runs. */
+export function makeClient(address: S3Address, credentialsNow: () => Promise<Credentials>): S3Client {
+  const agent = new Agent({ ...TIMEOUTS, allowH2: false })
+  const signingKeys = new Map<string, ArrayBuffer>()
+  let closed = false
+
+  async function once({ method, key, query = {}, headers = {}, body, answer }: S3Request): Promise<Answered | Refused> {
+    const url = new URL(key === undefined ? address.bucketUrl : `${address.base}${key}`)
+    for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
+    if (signingKeys.size > 8) signingKeys.clear()
+    const hash = createHash('sha256').update(body ?? '').digest('hex')
+    const signer = new AwsV4Signer({
+      ...(await credentialsNow()),
+      method,
+      url: url.href,
+      headers: { ...headers, 'x-amz-content-sha256': hash },
+      region: address.region,
+      service: 's3',
+      cache: signingKeys,
+    })
+    const signed = await signer.sign()
+    const response = await send(signed.url.href, { method, headers: Object.fromEntries(signed.headers), body: body ?? null, dispatcher: agent })
+    const { statusCode: status, body: stream } = response
+    const facts = Object.fromEntries(Object.entries(response.headers).map(([name, value]) => [name, String(value)]))
+    if (status < 300 && answer === 'stream') return { outcome: 'answered', status, headers: facts, text: '', body: stream }
+    const text = await readText(stream)
+    // What takes S3 long is answered with 200 before it is known how it ends.
+    const failed = status >= 300 || (answer === 'xml' && text.includes('<Error>'))
+    if (!failed) return { outcome: 'answered', status, headers: facts, text, body: null }
+    return { outcome: 'refused', status: status < 300 ? 500 : status, code: element(text, 'Code'), message: element(text, 'Message'), text }
+  }
+
+  async function call(request: S3Request, attempts = ATTEMPTS): Promise<Answered | Refused> {
+    const startedAt = performance.now()
+    for (let attempt = 1; ; attempt++) {
+      if (closed) throw new Unavailable('files', new Error('closed'))
+      const said = await once(request).catch((error: unknown) => new Unavailable('files', error))
+      if (!(said instanceof Unavailable) && !(said.outcome === 'refused' && mayPass(said))) return said
+      const failure = said instanceof Unavailable ? said : new Unavailable('files', refusalOf(request, said))
+      if (attempt >= attempts || performance.now() - startedAt > PATIENCE_MS) throw failure
+      await setTimeout(PAUSE_MS * 3 ** (attempt - 1))
+    }
+  }
+
+  return {
+    call,
+    async demand(request) {
+      const said = await call(request)
+      if (said.outcome === 'refused') throw new Unavailable('files', refusalOf(request, said))
+      return said
+    },
+    async close() {
+      closed = true
+      await agent.destroy()
+    },
+  }
+}
+
+/** What S3 refused, as an error for the log. */
+export function refusalOf({ method }: S3Request, { status, code, message }: Refused): Error {
+  return new Error(`S3 answered ${method} with ${status}${code && ` ${code}`}${message && `: ${message}`}`)
+}
+
+function mayPass({ status, code }: Refused): boolean {
+  return (status >= 500 && status !== 501) || status === 429 || code === 'RequestTimeout' || code === 'OperationAborted'
+}
+
+async function readText(stream: Readable): Promise<string> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    size += chunk.length
+    if (size > XML_MAX) throw new Error('an answer of S3 is larger than any that it should give')
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString()
+}
+
+/** The text of the first element with this name, or an empty string. S3's answers are flat enough to need no more. */
+export function element(xml: string, name: string): string {
+  return elements(xml, name)[0] ?? ''
+}
+
+/** The contents of all elements with this name. */
+export function elements(xml: string, name: string): string[] {
+  return Array.from(xml.matchAll(new RegExp(`<${name}>(.*?)</${name}>`, 'gs')), ([, content = '']) => unescaped(content))
+}
+
+const ENTITIES: Record<string, string> = { lt: '<', gt: '>', quot: '"', apos: "'", amp: '&', '#34': '"', '#39': "'", '#x22': '"' }
+
+function unescaped(content: string): string {
+  return content.replace(/&(\w+|#\w+);/g, (entity, name: string) => ENTITIES[name] ?? entity)
+}
+
+/** The credentials, read anew each time where files hold them. Throws an Error with one sentence when there are none. */
+export function credentialsOf({ credentialFiles }: S3Address, given: Credentials | undefined): () => Promise<Credentials> {
+  if (credentialFiles) {
+    const { accessKeyId, secretAccessKey, sessionToken } = credentialFiles
+    return async () => ({
+      accessKeyId: await readSecret(accessKeyId),
+      secretAccessKey: await readSecret(secretAccessKey),
+      ...(sessionToken === null ? {} : { sessionToken: await readSecret(sessionToken) }),
+    })
+  }
+  if (!given) throw new Error('FILES_URL is an s3: address without credentials: name their files by accessKeyIdFile and secretAccessKeyFile, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.')
+  return async () => given
+}
+
+async function readSecret(file: string): Promise<string> {
+  const text = await readFile(file, 'utf8').then((text) => text.trim(), (error: NodeJS.ErrnoException) => error)
+  if (typeof text === 'string' && text !== '') return text
+  throw new Error(`FILES_URL names the file ${file} for its credentials, which ${text === '' ? 'is empty' : `cannot be read (${text.code})`}.`)
+}

@@ -1,0 +1,83 @@
+/** Is a document a Plan or an ApiKey that Kubernetes would accept? Judged by the CRDs (`crd.ts`, `cel.ts`) and by what Kubernetes asks of any object (`metadata.ts`). */
+import { faultOf, openCrds, type Fault, type Schema } from './crd-schema.ts'
+import { metadataFaults } from './metadata-validation.ts'
+import type { ApiKeySpec, Kind, PlanSpec, Ref } from './resources.ts'
+
+/** A valid manifest with the defaults filled in, without what only Kubernetes writes into one. */
+export type Manifest = {
+  ref: Ref
+  labels?: Record<string, string>
+  annotations?: Record<string, string>
+  spec: PlanSpec | ApiKeySpec
+}
+
+export type Verdict =
+  | { outcome: 'accepted'; manifest: Manifest }
+  /** `ref` is null when the document does not say legibly which resource it is. */
+  | { outcome: 'refused'; ref: Ref | null; faults: Fault[] }
+
+export type Validator = {
+  /** Judges one parsed document, which is left as it is. `accepted` gives the last accepted spec of a resource, which transition rules compare with. */
+  validate(document: unknown, accepted: (ref: Ref) => PlanSpec | ApiKeySpec | null): Verdict
+}
+
+const MOST_FAULTS = 10
+
+/** Rejects if the CRDs are not there. */
+export async function openValidator(): Promise<Validator> {
+  const crds = await openCrds()
+  return {
+    validate(document, accepted) {
+      const kind = kindOf(document)
+      if (kind === null) return { outcome: 'refused', ref: null, faults: [{ place: ['kind'], sentence: 'kind: must be Plan or ApiKey' }] }
+      const { schema, check, rules } = crds[kind]
+      const copy = asRead(document, schema) as { metadata: { name: string; namespace: string } & Omit<Manifest, 'spec'>; spec: PlanSpec | ApiKeySpec }
+      if (!check(copy)) {
+        const faults = (check.errors ?? []).slice(0, MOST_FAULTS).map(faultOf)
+        return { outcome: 'refused', ref: refOf(kind, copy), faults }
+      }
+      const { name, namespace, labels, annotations } = copy.metadata
+      const ref: Ref = { kind, namespace, name }
+      const faults = [...metadataFaults(copy.metadata), ...rules.broken(copy.spec, accepted(ref))]
+      if (faults.length > 0) return { outcome: 'refused', ref, faults: faults.slice(0, MOST_FAULTS) }
+      return { outcome: 'accepted', manifest: { ref, spec: copy.spec, ...(labels && { labels }), ...(annotations && { annotations }) } }
+    },
+  }
+}
+
+/**
+ * A copy as Kubernetes reads it. A member that is null and that the schema knows has its default, or is not there; one that the schema does not know stays, to
+ * be refused like any other. There is no minus zero, and no half of a character.
+ */
+function asRead(value: unknown, { properties = {}, additionalProperties, items = {} }: Schema): unknown {
+  if (value === 0) return 0
+  if (typeof value === 'string') return value.toWellFormed()
+  if (Array.isArray(value)) return value.map((item) => asRead(item, items))
+  if (typeof value !== 'object' || value === null) return value
+  const members = Object.entries(value).flatMap(([name, member]): [string, unknown][] => {
+    const known = Object.hasOwn(properties, name) ? properties[name] : additionalProperties
+    if (member !== null || !known) return [[name, asRead(member, known || {})]]
+    return 'default' in known ? [[name, structuredClone(known['default'])]] : []
+  })
+  return Object.fromEntries(members)
+}
+
+function kindOf(document: unknown): Kind | null {
+  const kind = field(document, 'kind')
+  return kind === 'Plan' || kind === 'ApiKey' ? kind : null
+}
+
+const LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/
+
+/** Which resource a refused document means, if its name and namespace are sound. */
+function refOf(kind: Kind, document: unknown): Ref | null {
+  const metadata = field(document, 'metadata')
+  const name = field(metadata, 'name')
+  const namespace = field(metadata, 'namespace') ?? 'default'
+  const isLabel = (text: unknown): text is string => typeof text === 'string' && LABEL.test(text)
+  return isLabel(name) && isLabel(namespace) ? { kind, namespace, name } : null
+}
+
+function field(value: unknown, name: string): unknown {
+  return typeof value === 'object' && value !== null && Object.hasOwn(value, name) ? (value as Record<string, unknown>)[name] : undefined
+}

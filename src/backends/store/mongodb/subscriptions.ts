@@ -1,0 +1,128 @@
+/** Subscriptions in MongoDB: the record as it is, and beside it what it is looked up by; and the periods that left their records. */
+import { randomUUID } from 'node:crypto'
+import type { MediaPeriod, Subscription } from '../../../domain/subscription/subscription.ts'
+import type { Side } from '../group-commit.ts'
+import type { Store } from '../store.ts'
+import { insertsTogether, swapsTogether, type Written } from './bulk-commands.ts'
+import { add, nounOf, stored, type Database, type Stored } from './database.ts'
+import type { Indexes } from './indexes.ts'
+import { together } from '../../../concurrency/batching.ts'
+
+export const subscriptionIndexes = {
+  subscriptions: [
+    // subscriptionsWith
+    { name: 'listed', key: { listed: 1, _id: 1 } },
+    // subscriptionsDue. Of each kind those longest unserved come first.
+    { name: 'due', key: { 'media.due.kind': 1, 'media.lastServedAt': 1, waitingSince: 1, _id: 1, 'media.due.readyAt': 1 } },
+  ],
+  periods: [
+    // periods
+    { name: 'of_subscription', key: { subscription: 1, n: 1 } },
+  ],
+} satisfies Indexes
+
+type Listing = Parameters<Store['subscriptionsWith']>[0]
+/** Follows from the record. `waitingSince`: the earliest of `media.due`. */
+type Derived = { listed: Listing[]; waitingSince: number | null }
+type Kept = Stored<Subscription> & Derived & Written
+type Period = MediaPeriod & { _id: string; subscription: string }
+type Verbs = 'subscription' | 'subscriptionsWith' | 'subscriptionsDue' | 'archivePeriod' | 'periods'
+
+const RECORD = { listed: 0, waitingSince: 0, write: 0 } as const
+
+/** Records in one read: each may take half a megabyte. */
+const MOST_READ = 8
+
+type Unchanged = { _id: string; unchanged: true }
+type Asked = { id: string; known?: number | undefined }
+type Answer = Subscription | null | 'unchanged'
+
+export function openSubscriptions(database: Database): { side: Side; verbs: Pick<Store, Verbs> } {
+  const subscriptions = database.collection<Kept>('subscriptions')
+  const periods = database.collection<Period>('periods')
+
+  const insert = insertsTogether(subscriptions, ({ _id }) => _id, weigh)
+  const swap = swapsTogether(subscriptions, weigh)
+  const read = together<Asked, Answer>({
+    door: 'store',
+    async send(asked) {
+      const found = new Map((await findAll(asked)).map((one) => [one._id, one]))
+      const records = new Map([...found].map(([id, one]) => [id, 'unchanged' in one ? 'unchanged' : nounOf<Subscription>(one)] as const))
+      return asked.map(({ id }) => ({ answer: records.get(id) ?? null }))
+    },
+    idOf: ({ id }) => id,
+    shares: true,
+    most: MOST_READ,
+  })
+
+  /** A record stays where it is when its version says that all who asked for it have it. */
+  async function findAll(asked: Asked[]): Promise<(Stored<Subscription> | Unchanged)[]> {
+    const wanted = Map.groupBy(asked, ({ id }) => id)
+    const known = [...wanted].flatMap(([id, [first, ...others]]) => (first?.known !== undefined && others.every((one) => one.known === first.known) ? [{ id, version: first.known }] : []))
+    const among = { _id: { $in: [...wanted.keys()] } }
+    if (known.length === 0) return subscriptions.find(among, { projection: RECORD }).toArray()
+    const isKnown = { $or: known.map(({ id, version }) => ({ $and: [{ $eq: ['$_id', id] }, { $eq: ['$version', version] }] })) }
+    const stages = [{ $match: among }, { $replaceWith: { $cond: [isKnown, { _id: '$_id', unchanged: true }, '$$ROOT'] } }, { $project: RECORD }]
+    return subscriptions.aggregate<Stored<Subscription> | Unchanged>(stages).toArray()
+  }
+
+  async function subscriptionsWith(what: Listing, after: string, limit: number): Promise<Subscription[]> {
+    const found: Subscription[] = []
+    // A record may take half a megabyte: a page of them at once would keep every request of the process waiting.
+    const options = { projection: RECORD, batchSize: Math.min(limit, 10) }
+    for await (const one of subscriptions.find({ listed: what, _id: { $gt: after } }, options).sort({ _id: 1 }).limit(limit)) {
+      found.push(nounOf(one))
+    }
+    return found
+  }
+
+  /** Longest unserved first, then longest ready, then by id. */
+  async function subscriptionsDue(kinds: string[], now: number, limit: number): Promise<string[]> {
+    const due = { 'media.due': { $elemMatch: { kind: { $in: kinds }, readyAt: { $lte: now } } } }
+    const found = await subscriptions.find(due, { projection: { _id: 1 } }).sort({ 'media.lastServedAt': 1, waitingSince: 1, _id: 1 }).limit(limit).toArray()
+    return found.map(({ _id }) => _id)
+  }
+
+  return {
+    side: {
+      read: (id, known) => database.ask(() => read({ id, known })),
+      replace: (record, expected) => database.ask(() => replace(record, expected)),
+    },
+    verbs: {
+      subscription: async (id) => (await database.ask(() => read({ id }))) as Subscription | null,
+      subscriptionsWith: (...page) => database.ask(() => subscriptionsWith(...page)),
+      subscriptionsDue: (...due) => database.ask(() => subscriptionsDue(...due)),
+      archivePeriod: async (id, period) => {
+        await database.ask(() => add(periods, { _id: `${id}/${period.n}`, subscription: id, ...period }))
+      },
+      periods: (subscription) =>
+        database.ask(() => periods.find<MediaPeriod>({ subscription }, { projection: { _id: 0, subscription: 0 } }).sort({ n: 1 }).toArray()),
+    },
+  }
+
+  /** Compare-and-set by the version, which is no index's matter: one document has the id. */
+  async function replace(record: Subscription, expected: number): Promise<'replaced' | 'conflict'> {
+    const next = { ...stored(record), ...derived(record), write: randomUUID() }
+    const isDone = expected === 0 ? (await insert(next)) === 'added' : (await swap({ next, when: { version: expected } })) === 'swapped'
+    return isDone ? 'replaced' : 'conflict'
+  }
+}
+
+/** About how many bytes a record has: nearly all are of what is open. */
+function weigh({ media, coding }: Kept): number {
+  return 1000 + 250 * (Object.keys(media?.holds ?? {}).length + Object.keys(coding?.reservations ?? {}).length)
+}
+
+function derived({ plan, coding, media }: Subscription): Derived {
+  const has: Record<Listing, boolean> = {
+    plan: plan !== null,
+    reservations: Object.keys(coding?.reservations ?? {}).length > 0,
+    holds: Object.keys(media?.holds ?? {}).length > 0,
+    past: (media?.past.length ?? 0) > 0,
+  }
+  const readyAts = media?.due.map(({ readyAt }) => readyAt) ?? []
+  return {
+    listed: (Object.keys(has) as Listing[]).filter((what) => has[what]),
+    waitingSince: readyAts.length > 0 ? Math.min(...readyAts) : null,
+  }
+}

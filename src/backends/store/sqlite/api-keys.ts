@@ -1,0 +1,107 @@
+/** Versions of API keys in SQLite: the version as JSON, and beside it what it is looked up by. */
+import type { KeyState, KeyVersion } from '../../../domain/api-keys.ts'
+import type { Store } from '../store.ts'
+import type { Database } from './database.ts'
+
+export const keyTables = `
+  CREATE TABLE keys (
+    id TEXT PRIMARY KEY,
+    key_id TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    hash TEXT NOT NULL UNIQUE,
+    subscription TEXT NOT NULL,
+    alive INTEGER NOT NULL,
+    to_tell INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    UNIQUE (key_id, revision)
+  ) STRICT;
+  CREATE INDEX keys_alive ON keys (id) WHERE alive = 1;
+  CREATE INDEX keys_of ON keys (subscription, id) WHERE alive = 1;
+  CREATE INDEX keys_to_tell ON keys (id) WHERE to_tell = 1;
+`
+
+/** Versions that ended before it was written down ended now. */
+export const keyEnds = `
+  -- When it ended, while its sealed key is there and nobody must still learn of it.
+  ALTER TABLE keys ADD COLUMN ended_at INTEGER;
+  UPDATE keys SET ended_at = unixepoch() * 1000 WHERE json_extract(record, '$.state') IN ('revoked', 'deleted');
+  UPDATE keys SET record = json_set(record, '$.endedAt', ended_at);
+  UPDATE keys SET ended_at = NULL WHERE to_tell = 1;
+  CREATE INDEX keys_ended ON keys (ended_at) WHERE ended_at IS NOT NULL;
+`
+
+type Row = { record: string }
+type Verbs = 'mintKey' | 'setKey' | 'told' | 'keysToTell' | 'findKey' | 'keyVersions' | 'keysAlive' | 'keysOf' | 'forgetSealed'
+
+export function openKeys(database: Database): Pick<Store, Verbs> {
+  const insert = database.prepare(
+    `INSERT INTO keys (key_id, revision, hash, subscription, alive, to_tell, ended_at, record, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+     ON CONFLICT (key_id, revision) DO NOTHING`,
+  )
+  const update = database.prepare('UPDATE keys SET subscription = ?, alive = ?, to_tell = ?, ended_at = ?, record = ? WHERE id = ?')
+  const byId = database.prepare<Row>('SELECT record FROM keys WHERE id = ?')
+  const byRevision = database.prepare<Row>('SELECT record FROM keys WHERE key_id = ? AND revision = ?')
+  const byHash = database.prepare<Row>('SELECT record FROM keys WHERE hash = ?')
+  const toTell = database.prepare<Row>('SELECT record FROM keys WHERE to_tell = 1 ORDER BY id LIMIT ?')
+  const versions = database.prepare<Row>('SELECT record FROM keys WHERE key_id = ? ORDER BY revision DESC')
+  const alive = database.prepare<Row>('SELECT record FROM keys WHERE alive = 1 AND id > ? ORDER BY id LIMIT ?')
+  const ended = database.prepare<{ id: string }>('SELECT id FROM keys WHERE ended_at < ? ORDER BY ended_at LIMIT ?')
+  const ofSubscription = database.prepare<Row>('SELECT record FROM keys WHERE alive = 1 AND subscription = ? ORDER BY id')
+
+  /** Reads a version, makes the next one of it and writes that, which nothing can come between inside a transaction. */
+  function edit(id: string, next: (key: KeyVersion) => KeyVersion): Promise<KeyVersion | null> {
+    return database.write(() => {
+      const row = byId.get(id)
+      if (!row) return null
+      const key = next(parse(row))
+      update.run(key.subscription, ...flags(key), JSON.stringify(key), id)
+      return key
+    })
+  }
+
+  return {
+    mintKey: (key) =>
+      database.write(() => {
+        const created = insert.run(key.keyId, key.revision, key.hash, key.subscription, ...flags(key), JSON.stringify(key), key.id)
+        const stored = created ? undefined : byRevision.get(key.keyId, key.revision)
+        return stored ? { outcome: 'existing', key: parse(stored) } : { outcome: 'created', key }
+      }),
+    setKey: (id, change, tell) =>
+      edit(id, (key) => {
+        if (finality(change.state ?? key.state) < finality(key.state)) return key
+        return { ...key, ...change, tell: [...new Set([...key.tell, ...tell])] }
+      }),
+    told: async (id, subscriptions) => {
+      await edit(id, (key) => ({ ...key, tell: key.tell.filter((one) => !subscriptions.includes(one)) }))
+    },
+    keysToTell: (limit) => database.read(() => toTell.all(limit).map(parse)),
+    findKey: (hash) =>
+      database.read(() => {
+        const row = byHash.get(hash)
+        return row ? parse(row) : null
+      }),
+    keyVersions: (keyId) => database.read(() => versions.all(keyId).map(parse)),
+    keysAlive: (after, limit) => database.read(() => alive.all(after, limit).map(parse)),
+    keysOf: (subscription) => database.read(() => ofSubscription.all(subscription).map(parse)),
+    forgetSealed: async (before, limit) => {
+      const ids = await database.read(() => ended.all(before, limit))
+      for (const { id } of ids) await edit(id, (key) => ({ ...key, sealed: null }))
+      return ids.length
+    },
+  }
+}
+
+/** What a version has become for good: its state never goes to one of a lower number. */
+function finality(state: KeyState): number {
+  if (state === 'deleted') return 2
+  return state === 'revoked' ? 1 : 0
+}
+
+/** `alive`, `to_tell` and `ended_at`. */
+function flags({ state, tell, endedAt, sealed }: KeyVersion): [number, number, number | null] {
+  return [Number(state !== 'deleted'), Number(tell.length > 0), sealed === null || tell.length > 0 ? null : endedAt]
+}
+
+function parse(row: Row): KeyVersion {
+  return JSON.parse(row.record) as KeyVersion
+}

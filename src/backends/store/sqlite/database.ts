@@ -1,0 +1,246 @@
+/**
+ * One SQLite file: how it is opened, brought up to date, read, and written in one transaction per turn of the event loop. Nothing else
+ * imports node:sqlite.
+ */
+import { accessSync, chmodSync, closeSync, constants, existsSync, mkdirSync, openSync } from 'node:fs'
+import { dirname, resolve as absolute } from 'node:path'
+import { DatabaseSync, type SQLInputValue } from 'node:sqlite'
+import { pathToFileURL } from 'node:url'
+import { Unavailable } from '../../../domain/errors.ts'
+import { refuseNewer, refuseOther } from '../schema-version.ts'
+
+/** A prepared statement whose rows have the shape `Row`. `run` returns how many rows it changed. */
+export type Statement<Row> = {
+  get(...values: SQLInputValue[]): Row | undefined
+  all(...values: SQLInputValue[]): Row[]
+  run(...values: SQLInputValue[]): number
+}
+
+export type Database = {
+  prepare<Row>(sql: string): Statement<Row>
+  /** Runs at once, on what is committed. */
+  read<T>(work: () => T): Promise<T>
+  /**
+   * Runs `work` at the end of this turn of the event loop, in one transaction with all others, and resolves once that is committed. Nothing
+   * comes between its statements. If it throws, nothing of it is left and the others go on.
+   */
+  write<T>(work: () => T): Promise<T>
+  /** Commits what waits, then closes the file. From then on everything is `Unavailable`. Closing again does nothing. */
+  close(): Promise<void>
+}
+
+/** How long SQLite itself waits, and our process with it, for another process that writes: `tollgate verify`, a backup. */
+const BUSY_MS = 1000
+
+// Primary result codes, https://www.sqlite.org/rescode.html; the extended ones carry them in their low byte.
+const SQLITE_BUSY = 5
+const SQLITE_LOCKED = 6
+const SQLITE_CORRUPT = 11
+const SQLITE_CONSTRAINT = 19
+const SQLITE_NOTADB = 26
+
+/**
+ * Opens the file, made with mode 0600 (its folder with 0700) if it is not there, and applies those of `upgrades` it has not had; the
+ * schema's version is their number. Throws `Unavailable` while another process keeps it locked, and an Error whose sentence names the file
+ * if it cannot be opened or is damaged, holds something else, or has a newer schema.
+ */
+export function openDatabase(file: string, upgrades: readonly string[]): Database {
+  return opened(file, (path) => {
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+    closeSync(openSync(path, 'a', 0o600))
+    const db = new DatabaseSync(path, { timeout: BUSY_MS })
+    const prepare = () => {
+      refuseForeign(db, path)
+      for (const name of [path, `${path}-wal`, `${path}-shm`]) if (existsSync(name)) chmodSync(name, 0o600)
+      db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA trusted_schema = OFF')
+      upgrade(db, path, upgrades)
+    }
+    return { db, prepare }
+  })
+}
+
+/**
+ * Opens a file that is there, of just this schema, and changes nothing of it: every write fails. It may be a copy that cannot be written,
+ * in a folder that cannot be written either. Throws as `openDatabase` does, and an Error whose sentence says that there is none.
+ */
+export function openToRead(file: string, upgrades: readonly string[]): Database {
+  return opened(file, (path) => {
+    if (!existsSync(path)) throw absent(path)
+    const isWritable = [path, dirname(path)].every(canWrite)
+    // Without a right to write, SQLite cannot make the files that readers of a WAL share; where there is no WAL, nobody writes it, and none are needed.
+    const place = isWritable || existsSync(`${path}-wal`) ? path : new URL('?immutable=1', pathToFileURL(path))
+    const db = new DatabaseSync(place, { timeout: BUSY_MS, readOnly: !isWritable })
+    const prepare = () => {
+      db.exec('PRAGMA query_only = ON; PRAGMA trusted_schema = OFF')
+      refuseForeign(db, path)
+      if (!db.prepare(`SELECT 1 FROM sqlite_schema WHERE name = 'meta'`).get()) throw absent(path)
+      refuseOther(schemaOf(db), upgrades.length, path)
+    }
+    return { db, prepare }
+  })
+}
+
+/** Closes again what cannot be used, and says why in our words. */
+function opened(file: string, open: (path: string) => { db: DatabaseSync; prepare: () => void }): Database {
+  const path = absolute(file)
+  let db: DatabaseSync | undefined
+  try {
+    const found = open(path)
+    db = found.db
+    found.prepare()
+    return operate(db)
+  } catch (error) {
+    db?.close()
+    throw openingFailure(error, path)
+  }
+}
+
+function absent(path: string): Error {
+  return new Error(`There is no store at ${path}: STORE_URL, or DATA_DIR in which it lies without one, names another place.`)
+}
+
+function canWrite(path: string): boolean {
+  try {
+    accessSync(path, constants.W_OK)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function refuseForeign(db: DatabaseSync, path: string): void {
+  const count = db.prepare(`SELECT count(*) AS tables, count(*) FILTER (WHERE name = 'meta') AS ours FROM sqlite_schema`)
+  const { tables, ours } = count.get() ?? {}
+  if (tables !== 0 && ours !== 1) throw new Error(`The store ${path} holds the data of another program: give Tollgate a file of its own.`)
+}
+
+/** Whoever opens the file first brings it up to date; another process waits for that, and finds it done. */
+function upgrade(db: DatabaseSync, path: string, upgrades: readonly string[]): void {
+  db.exec('BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT')
+  const version = schemaOf(db)
+  refuseNewer(version, upgrades.length, path)
+  for (const sql of upgrades.slice(version)) db.exec(sql)
+  db.prepare(`INSERT INTO meta VALUES ('schema', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value`).run(String(upgrades.length))
+  db.exec('COMMIT')
+}
+
+function schemaOf(db: DatabaseSync): number {
+  return Number(db.prepare(`SELECT value FROM meta WHERE name = 'schema'`).get()?.['value'] ?? 0)
+}
+
+function openingFailure(error: unknown, path: string): unknown {
+  const code = sqliteCode(error)
+  if (code === SQLITE_BUSY || code === SQLITE_LOCKED) return new Unavailable('store', error)
+  if (code === SQLITE_CORRUPT || code === SQLITE_NOTADB) {
+    const sentence = `The store ${path} is damaged or no SQLite file: bring back a backup, or move it away to start with an empty one.`
+    return new Error(sentence, { cause: error })
+  }
+  if (error instanceof Error && 'code' in error) return new Error(`The store ${path} cannot be opened: ${error.message}.`, { cause: error })
+  return error
+}
+
+/** SQLite's primary result code, or null if the error is not SQLite's. */
+function sqliteCode(error: unknown): number | null {
+  const facts = error as { code?: unknown; errcode?: unknown } | null
+  return facts?.code === 'ERR_SQLITE_ERROR' ? Number(facts.errcode) & 0xff : null
+}
+
+/**
+ * What the door throws for an error in here: `Unavailable` if it is SQLite's, or says that the file was closed; a mistake in our own work
+ * stays what it is.
+ */
+function outward(error: unknown): unknown {
+  const closed = (error as { code?: unknown } | null)?.code === 'ERR_INVALID_STATE'
+  return closed || sqliteCode(error) !== null ? new Unavailable('store', error) : error
+}
+
+function operate(db: DatabaseSync): Database {
+  const { write, flush } = transactions(db)
+  let closed: Promise<void> | undefined
+
+  function prepare<Row>(sql: string): Statement<Row> {
+    const prepared = db.prepare(sql)
+    return {
+      get: (...values) => prepared.get(...values) as Row | undefined,
+      all: (...values) => prepared.all(...values) as Row[],
+      run: (...values) => Number(prepared.run(...values).changes),
+    }
+  }
+
+  async function read<T>(work: () => T): Promise<T> {
+    try {
+      return work()
+    } catch (error) {
+      throw outward(error)
+    }
+  }
+
+  async function close(): Promise<void> {
+    flush()
+    db.close()
+  }
+
+  return { prepare, read, write, close: () => (closed ??= close()) }
+}
+
+type Write = { work: () => unknown; resolve: (value: never) => void; reject: (error: unknown) => void }
+
+/** Gathers the writes of a turn of the event loop; `flush` commits them, and answers their callers after that. */
+function transactions(db: DatabaseSync): { write: Database['write']; flush: () => void } {
+  const [begin, commit] = [db.prepare('BEGIN IMMEDIATE'), db.prepare('COMMIT')]
+  const [mark, undo, unmark] = [db.prepare('SAVEPOINT one'), db.prepare('ROLLBACK TO one'), db.prepare('RELEASE one')]
+  let waiting: Write[] = []
+
+  function write<T>(work: () => T): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      if (waiting.length === 0) setImmediate(flush)
+      waiting.push({ work, resolve, reject })
+    })
+  }
+
+  function flush(): void {
+    const batch = waiting
+    waiting = []
+    if (batch.length === 0) return
+    try {
+      rollBack(db)
+      begin.run()
+      const answers = batch.map(perform)
+      commit.run()
+      for (const answer of answers) answer()
+    } catch (error) {
+      for (const { reject } of batch) reject(outward(error))
+      rollBack(db)
+    }
+  }
+
+  /**
+   * Does one write. A constraint that does not hold, or a mistake of ours, concerns it alone; any other error of SQLite may have undone
+   * more than that.
+   */
+  function perform({ work, resolve, reject }: Write): () => void {
+    mark.run()
+    try {
+      const value = work() as never
+      unmark.run()
+      return () => resolve(value)
+    } catch (error) {
+      const code = sqliteCode(error)
+      if (code !== null && code !== SQLITE_CONSTRAINT) throw error
+      undo.run()
+      unmark.run()
+      return () => reject(outward(error))
+    }
+  }
+
+  return { write, flush }
+}
+
+/** Leaves no transaction open, as far as SQLite lets us; what it does not let us end now is ended before the next begins. */
+function rollBack(db: DatabaseSync): void {
+  try {
+    if (db.isTransaction) db.exec('ROLLBACK')
+  } catch {
+    // The next `BEGIN` fails and tells.
+  }
+}

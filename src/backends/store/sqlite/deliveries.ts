@@ -1,0 +1,149 @@
+/** Deliveries in SQLite: the delivery as JSON, and beside it what it is looked up by. */
+import type { Delivery } from '../../../tasks/task.ts'
+import type { Store } from '../store.ts'
+import type { Database } from './database.ts'
+import { openLanes, type Lane, type Lanes } from './delivery-queues.ts'
+
+export const deliveryTables = `
+  CREATE TABLE deliveries (
+    id TEXT PRIMARY KEY,
+    task_id TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    host TEXT NOT NULL,
+    -- While it is pending: when it is due, or when its lease ends.
+    claimable_at INTEGER,
+    lease_until INTEGER,
+    record TEXT NOT NULL
+  ) STRICT;
+  CREATE INDEX deliveries_of ON deliveries (task_id, id);
+  CREATE INDEX deliveries_in_lane ON deliveries (tenant, host, claimable_at) WHERE claimable_at IS NOT NULL;
+  CREATE INDEX deliveries_leased ON deliveries (lease_until, tenant, host) WHERE lease_until IS NOT NULL;
+`
+
+type Row = { record: string }
+
+/** What tasks need of their deliveries, inside a write. */
+export type Deliveries = {
+  /** Those that are there stay as they are. */
+  add(deliveries: Delivery[]): void
+  remove(taskId: string): void
+}
+
+export function openDeliveries(database: Database): {
+  deliveries: Deliveries
+  verbs: Pick<Store, 'claimDeliveries' | 'recordAttempt' | 'returnDelivery' | 'deliveries'>
+} {
+  const insert = database.prepare(
+    `INSERT INTO deliveries (task_id, tenant, host, claimable_at, lease_until, record, id) VALUES (?, ?, ?, ?, ?, ?, ?)
+     ON CONFLICT DO NOTHING`,
+  )
+  const update = database.prepare('UPDATE deliveries SET claimable_at = ?, lease_until = ?, record = ? WHERE id = ?')
+  const remove = database.prepare('DELETE FROM deliveries WHERE id = ?')
+  const byId = database.prepare<Row>('SELECT record FROM deliveries WHERE id = ?')
+  const ofTask = database.prepare<Row>('SELECT record FROM deliveries WHERE task_id = ? ORDER BY id')
+  const lanes = openLanes(database)
+
+  function put(delivery: Delivery): void {
+    update.run(...changing(delivery), delivery.id)
+    lanes.refresh(delivery)
+  }
+
+  function find(id: string): Delivery | null {
+    const row = byId.get(id)
+    return row ? parse(row) : null
+  }
+
+  return {
+    deliveries: {
+      add: (made) => {
+        for (const delivery of made) {
+          insert.run(delivery.taskId, delivery.tenant, delivery.host, ...changing(delivery), delivery.id)
+          lanes.refresh(delivery)
+        }
+      },
+      remove: (taskId) => {
+        for (const delivery of ofTask.all(taskId).map(parse)) {
+          remove.run(delivery.id)
+          lanes.refresh(delivery)
+        }
+      },
+    },
+    verbs: {
+      claimDeliveries: claiming(database, lanes, put),
+      recordAttempt: (id, epoch, attempt, next, release) =>
+        database.write(() => {
+          const delivery = find(id)
+          if (delivery?.epoch !== epoch) return 'lost'
+          // No claim has it any more: this one wrote the attempt down before, or gave the delivery back.
+          if (delivery.leaseUntil === null) return delivery.attempts.some(({ number }) => number === attempt.number) ? 'recorded' : 'lost'
+          put({ ...delivery, ...next, leaseUntil: null, attempts: [...delivery.attempts, attempt] })
+          const waiting = release && find(release.id)
+          if (waiting?.state === 'waiting') put({ ...waiting, state: 'pending', nextAttemptAt: release?.at ?? null })
+          return 'recorded'
+        }),
+      returnDelivery: async (id, epoch, at) => {
+        await database.write(() => {
+          const delivery = find(id)
+          if (delivery?.epoch === epoch && delivery.leaseUntil !== null) put({ ...delivery, nextAttemptAt: at, leaseUntil: null })
+        })
+      },
+      deliveries: (taskId) => database.read(() => ofTask.all(taskId).map(parse)),
+    },
+  }
+}
+
+/** Goes round the tenants, longest due first, with what is free of each receiver's and tenant's slots. */
+function claiming(database: Database, lanes: Lanes, put: (delivery: Delivery) => void): Store['claimDeliveries'] {
+  const leased = database.prepare<Lane>('SELECT tenant, host FROM deliveries WHERE lease_until > ?')
+  const first = database.prepare<Row>(
+    'SELECT record FROM deliveries WHERE tenant = ? AND host = ? AND claimable_at <= ? ORDER BY claimable_at LIMIT 1',
+  )
+
+  return (now, leaseUntil, { limit, perHost, perTenant }) =>
+    database.write(() => {
+      const [hosts, tenants] = [slots(perHost), slots(perTenant)]
+      const take = ({ tenant, host }: Lane) => {
+        hosts.take(host)
+        tenants.take(tenant)
+      }
+      leased.all(now).forEach(take)
+      const claimed: Delivery[] = []
+      for (let round = -1; round !== claimed.length && claimed.length < limit; ) {
+        round = claimed.length
+        for (const lane of lanes.longestDue(now, hosts.full(), tenants.full(), limit - claimed.length)) {
+          const row = first.get(lane.tenant, lane.host, now)
+          // A lane before this one may have taken the last slot of its receiver.
+          if (!row || hosts.isFull(lane.host) || tenants.isFull(lane.tenant)) continue
+          const found = parse(row)
+          const delivery = { ...found, epoch: found.epoch + 1, leaseUntil }
+          put(delivery)
+          take(lane)
+          claimed.push(delivery)
+        }
+      }
+      return claimed
+    })
+}
+
+/** Counts the slots that are taken under each name. */
+function slots(most: number): { take(name: string): void; isFull(name: string): boolean; full(): string } {
+  const taken = new Map<string, number>()
+  const isFull = (name: string) => (taken.get(name) ?? 0) >= most
+  return {
+    take: (name) => void taken.set(name, (taken.get(name) ?? 0) + 1),
+    isFull,
+    /** The full ones, as a JSON array. */
+    full: () => JSON.stringify([...taken.keys()].filter(isFull)),
+  }
+}
+
+function parse(row: Row): Delivery {
+  return JSON.parse(row.record) as Delivery
+}
+
+/** `claimable_at`, `lease_until` and `record`: what may change after it was relayed. */
+function changing(delivery: Delivery): [number | null, number | null, string] {
+  const { state, nextAttemptAt, leaseUntil } = delivery
+  const claimableAt = state === 'pending' && nextAttemptAt !== null ? Math.max(nextAttemptAt, leaseUntil ?? 0) : null
+  return [claimableAt, leaseUntil, JSON.stringify(delivery)]
+}

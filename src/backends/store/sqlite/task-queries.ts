@@ -1,0 +1,72 @@
+/** Tasks as they are read from SQLite: one, a tenant's list, those that are due for a look, and how many are open. */
+import type { TaskFilter, TaskState } from '../../../tasks/task.ts'
+import type { Store } from '../store.ts'
+import type { Database } from './database.ts'
+import { parseTask, type TaskRow } from './tasks.ts'
+
+type Verbs = 'task' | 'taskWithKey' | 'tasks' | 'tasksDue' | 'oldestTask' | 'openTasks'
+
+export function openTaskLists(database: Database): Pick<Store, Verbs> {
+  const byId = database.prepare<TaskRow>('SELECT record FROM tasks WHERE id = ?')
+  const ofTenant = database.prepare<TaskRow>('SELECT record FROM tasks WHERE id = ? AND tenant = ?')
+  const byKey = database.prepare<TaskRow>('SELECT record FROM tasks WHERE tenant = ? AND idempotency_key = ?')
+  const due = database.prepare<TaskRow>('SELECT record FROM tasks WHERE sweep_at <= ? ORDER BY sweep_at LIMIT ?')
+  const open = database.prepare<{ state: TaskState; verb: string; count: number }>(
+    `SELECT state, verb, count(*) AS count FROM tasks WHERE state IN ('pending', 'queued', 'processing', 'settling') GROUP BY state, verb`,
+  )
+  const oldest = database.prepare<TaskRow>("SELECT record FROM tasks WHERE id > '' ORDER BY id LIMIT 1")
+  const page = paging(database)
+
+  return {
+    task: async (tenant, id) => {
+      const row = await database.read(() => ofTenant.get(id, tenant))
+      return row ? parseTask(row) : null
+    },
+    taskWithKey: async (tenant, key) => {
+      const row = await database.read(() => byKey.get(tenant, key))
+      return row ? parseTask(row) : null
+    },
+    tasks: (tenant, filter, before, limit) =>
+      database.read(() => page(tenant, filter, before, limit).flatMap((id) => byId.all(id).map(parseTask))),
+    tasksDue: (now, limit) => database.read(() => due.all(now, limit).map(parseTask)),
+    oldestTask: () =>
+      database.read(() => {
+        const row = oldest.get()
+        return row ? parseTask(row).createdAt : null
+      }),
+    openTasks: () => database.read(() => open.all().map(({ state, verb, count }) => ({ state, verb, count }))),
+  }
+}
+
+const VISIBLE: readonly TaskState[] = ['queued', 'processing', 'settling', 'completed', 'failed', 'canceled']
+
+/** How far the time in a task's id may be from its `createdAt`: no request takes as long. */
+const ID_SLACK_MS = 10 * 60_000
+
+/** Comes after every id. */
+const LAST = '~'
+
+/** Reads the ids of a page: the newest of each state, which has an order of its own in the index, and of those the newest. */
+function paging(database: Database): (tenant: string, filter: TaskFilter, before: string | null, limit: number) => string[] {
+  const range = 'state = ? AND id >= ? AND id < ? AND created_at > ? AND created_at < ? ORDER BY id DESC LIMIT ?'
+  const ofAll = database.prepare<{ id: string }>(`SELECT id FROM tasks WHERE tenant = ? AND object = ? AND ${range}`)
+  const ofVerb = database.prepare<{ id: string }>(`SELECT id FROM tasks WHERE tenant = ? AND object = ? AND verb = ? AND ${range}`)
+
+  return (tenant, { object, verb, states, createdAfter, createdBefore }, before, limit) => {
+    const [after, until] = [createdAfter ?? -1, createdBefore ?? Number.MAX_SAFE_INTEGER]
+    // Without bounds for the ids, a time long ago would walk through all that is newer.
+    const lowest = createdAfter === null ? '' : idAt(createdAfter - ID_SLACK_MS)
+    const latest = createdBefore === null ? LAST : idAt(createdBefore + ID_SLACK_MS)
+    const bounds = [lowest, before !== null && before < latest ? before : latest, after, until, limit]
+    const ids = VISIBLE.filter((state) => states?.includes(state) ?? true).flatMap((state) =>
+      verb === null ? ofAll.all(tenant, object, state, ...bounds) : ofVerb.all(tenant, object, verb, state, ...bounds),
+    )
+    return ids.map(({ id }) => id).sort().toReversed().slice(0, limit)
+  }
+}
+
+/** What the UUIDs v7 of a millisecond begin with: 48 bits of time (RFC 9562, section 5.7). */
+function idAt(ms: number): string {
+  const time = Math.max(ms, 0).toString(16).padStart(12, '0')
+  return `${time.slice(0, 8)}-${time.slice(8)}`
+}

@@ -1,0 +1,97 @@
+/** Tasks in SQLite: the task as JSON, and beside it what it is looked up by. How they are written; `task-lists.ts` reads them. */
+import { FINAL, type Task, type TaskGuard } from '../../../tasks/task.ts'
+import type { Store } from '../store.ts'
+import type { Database } from './database.ts'
+import type { Deliveries } from './deliveries.ts'
+
+export const taskTables = `
+  CREATE TABLE tasks (
+    id TEXT PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    object TEXT NOT NULL,
+    verb TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    idempotency_key TEXT,
+    sweep_at INTEGER,
+    -- When it ended, once nothing of it is left to relay.
+    done_at INTEGER,
+    record TEXT NOT NULL
+  ) STRICT;
+  CREATE UNIQUE INDEX tasks_by_key ON tasks (tenant, idempotency_key) WHERE idempotency_key IS NOT NULL;
+  CREATE INDEX tasks_listed ON tasks (tenant, object, state, id, created_at);
+  CREATE INDEX tasks_listed_by_verb ON tasks (tenant, object, verb, state, id, created_at);
+  CREATE INDEX tasks_due ON tasks (sweep_at) WHERE sweep_at IS NOT NULL;
+  CREATE INDEX tasks_open ON tasks (state, verb) WHERE state IN ('pending', 'queued', 'processing', 'settling');
+  CREATE INDEX tasks_done ON tasks (done_at) WHERE done_at IS NOT NULL;
+`
+
+export type TaskRow = { record: string }
+type Verbs = 'createTask' | 'moveTask' | 'renewTask' | 'relay' | 'removeTasks'
+
+export function openTasks(database: Database, deliveries: Deliveries): Pick<Store, Verbs> {
+  const insert = database.prepare(
+    `INSERT INTO tasks (tenant, object, verb, created_at, state, idempotency_key, sweep_at, done_at, record, id)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+  )
+  const update = database.prepare('UPDATE tasks SET state = ?, idempotency_key = ?, sweep_at = ?, done_at = ?, record = ? WHERE id = ?')
+  const byId = database.prepare<TaskRow>('SELECT record FROM tasks WHERE id = ?')
+  const byKey = database.prepare<TaskRow>('SELECT record FROM tasks WHERE tenant = ? AND idempotency_key = ?')
+  const done = database.prepare<{ id: string }>('SELECT id FROM tasks WHERE done_at < ? ORDER BY done_at LIMIT ?')
+  const remove = database.prepare('DELETE FROM tasks WHERE id = ?')
+
+  /** Reads a task, makes the next one of it unless that is null, and writes it, which nothing can come between inside a transaction. */
+  function edit(id: string, next: (task: Task) => Task | null): Promise<Task | null> {
+    return database.write(() => {
+      const row = byId.get(id)
+      const task = row ? next(parseTask(row)) : null
+      if (task) update.run(...changing(task), id)
+      return task
+    })
+  }
+
+  return {
+    createTask: (task) =>
+      database.write(() => {
+        const { id, tenant, object, verb, createdAt, idempotency } = task
+        const created = insert.run(tenant, object, verb, createdAt, ...changing(task), id)
+        const stored = created ? undefined : (byId.get(id) ?? byKey.get(tenant, idempotency?.key ?? null))
+        return stored ? { outcome: 'existing', task: parseTask(stored) } : { outcome: 'created', task }
+      }),
+    moveTask: (id, guard, to, facts) => edit(id, (task) => (passes(task, guard) ? { ...task, ...facts, state: to } : null)),
+    renewTask: async (id, epoch, progress, sweepAt) => {
+      const guard: TaskGuard = { from: ['processing'], epoch }
+      const renew = (task: Task) => ({ ...task, progress: Math.max(task.progress, progress), sweepAt })
+      return (await edit(id, (task) => (passes(task, guard) ? renew(task) : null))) ? 'ok' : 'lost'
+    },
+    relay: async (id, made) => {
+      await edit(id, (task) => {
+        deliveries.add(made)
+        return { ...task, outbox: [], sweepAt: null }
+      })
+    },
+    removeTasks: (before, limit) =>
+      database.write(() => {
+        const old = done.all(before, limit)
+        for (const { id } of old) {
+          deliveries.remove(id)
+          remove.run(id)
+        }
+        return old.length
+      }),
+  }
+}
+
+export function parseTask(row: TaskRow): Task {
+  return JSON.parse(row.record) as Task
+}
+
+function passes(task: Task, { from, epoch, epochBelow }: TaskGuard): boolean {
+  return from.includes(task.state) && (epoch === undefined || task.epoch === epoch) && (epochBelow === undefined || task.epoch < epochBelow)
+}
+
+/** `state`, `idempotency_key`, `sweep_at`, `done_at` and `record`: what may change after the creation. */
+function changing(task: Task): [string, string | null, number | null, number | null, string] {
+  const isDone = FINAL.includes(task.state) && task.outbox.length === 0
+  return [task.state, task.idempotency?.key ?? null, task.sweepAt, isDone ? task.endedAt : null, JSON.stringify(task)]
+}

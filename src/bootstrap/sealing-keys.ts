@@ -1,0 +1,30 @@
+/** The keys that seal API keys, from their file. */
+import { randomBytes, randomUUID } from 'node:crypto'
+import { link, mkdir, readFile, unlink, writeFile } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { ConfigError, isDistributed, type Config } from '../config/config.ts'
+import { parseSealingKeys, type SealingKeys } from '../domain/api-keys.ts'
+import type { Store } from '../backends/store/store.ts'
+
+/** Reads the keys that seal API keys. The embedded side makes the file at its first start. Throws a `ConfigError` when it is not what it must be. */
+export async function openSealingKeys(config: Config, store: Store): Promise<SealingKeys> {
+  const file = config.SEALING_KEY_FILE
+  const text = await readFile(file, 'utf8').catch(async (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT' || isDistributed(config)) throw new ConfigError('SEALING_KEY_FILE', file, `a file that can be read (${error.code})`)
+    if ((await store.keysAlive('', 1)).length > 0) throw new ConfigError('SEALING_KEY_FILE', file, 'the file that sealed the keys of this store, and that is gone: put it back')
+    return make(file)
+  })
+  const keys = parseSealingKeys(text)
+  if (!keys) throw new ConfigError('SEALING_KEY_FILE', file, 'a file with 32 bytes in base64 on each line')
+  return keys
+}
+
+async function make(file: string): Promise<string> {
+  const made = `${randomBytes(32).toString('base64')}\n`
+  await mkdir(dirname(file), { recursive: true, mode: 0o700 })
+  // Whole or not at all, and never over another's: without this file every sealed key is lost.
+  const whole = `${file}.${randomUUID()}`
+  await writeFile(whole, made, { mode: 0o600, flag: 'wx', flush: true })
+  await link(whole, file).finally(() => unlink(whole))
+  return made
+}

@@ -1,0 +1,139 @@
+/**
+ * What a generation asks for, and what it costs: a body of `POST /api/v1/generations` → the request that is stored, quoted and run. Pure.
+ * Amounts are in thousandths of a unit, so that milliseconds and thousands of pixels are whole numbers.
+ */
+import { Type, type Static } from 'typebox'
+import type { FieldError } from './errors.ts'
+import { multiply } from './money.ts'
+import { PATTERNS } from './field-patterns.ts'
+import type { Price } from './plans.ts'
+
+export const KINDS = ['image', 'video', 'music'] as const
+export type Kind = (typeof KINDS)[number]
+
+export type Unit = Price['per']
+/** Thousandths of each unit; 0 where the unit makes no sense. */
+export type Amounts = Record<Unit, number>
+
+/** On what terms a kind or operation is made: what a route says of it to its clients. */
+export type Terms = {
+  /** The kind or operation. */
+  verb: string
+  price: Price
+  max: { durationMs: number; pixels: number }
+  defaults: { size: string; durationMs: number }
+}
+
+/** A whole request: what the client left out has the route's defaults. Null where it makes no sense for the kind. */
+export type GenerationRequest = {
+  verb: Kind
+  prompt: string
+  width: number | null
+  height: number | null
+  durationMs: number | null
+  /** Null: the engine chooses. */
+  seed: number | null
+  /** One of the engine's, such as `png`. */
+  format: string
+}
+
+/** The fields of the body that decide what is made, for the schema of the route. `generationOf` checks what hangs on the kind. */
+export const GENERATION_FIELDS = {
+  prompt: Type.String({ minLength: 1, maxLength: 8000 }),
+  size: Type.Optional(Type.String({ pattern: PATTERNS.size.pattern, description: 'Width and height in pixels, such as 1024x1024. Image and video.' })),
+  aspect_ratio: Type.Optional(Type.String({ pattern: PATTERNS.aspectRatio.pattern, description: 'Such as 16:9, in place of size. Image and video.' })),
+  duration_seconds: Type.Optional(Type.Number({ minimum: 0.1, maximum: 3600, description: 'Video and music.' })),
+  seed: Type.Optional(Type.Integer({ minimum: 0, maximum: 2_147_483_647 })),
+  output_format: Type.Optional(Type.String({ pattern: PATTERNS.outputFormat.pattern, description: 'Such as png, mp4, wav.' })),
+}
+const Fields = Type.Object(GENERATION_FIELDS)
+export type GenerationBody = Static<typeof Fields>
+
+/** The units that a price of a verb may be per. */
+export function unitsOf(verb: string): Unit[] {
+  if (verb === 'music') return ['Job', 'Second']
+  if (verb === 'video' || verb === 'trim' || verb === 'merge') return ['Job', 'Second', 'Megapixel']
+  return ['Job', 'Megapixel']
+}
+
+/** Shortest side of a picture. */
+const SIDE_MIN = 16
+/** Sides that follow from an aspect ratio are multiples of this: encoders like it. */
+const SIDE_STEP = 8
+
+type Found<T> = { value: T } | { error: FieldError }
+
+function fault(field: string, code: string, message: string): { error: FieldError } {
+  return { error: { path: `/${field}`, code, message } }
+}
+
+/**
+ * Completes a body of a kind by its route's defaults and holds it against the route's bounds. `formats` are those that the route's engine writes, the first by default.
+ * Returns the request, or every faulty field (400).
+ */
+export function generationOf(
+  kind: Kind,
+  body: GenerationBody,
+  route: Terms,
+  formats: readonly [string, ...string[]],
+): { outcome: 'ok'; request: GenerationRequest } | { outcome: 'invalid'; errors: FieldError[] } {
+  const found = { size: sizeOf(kind, body, route), duration: durationOf(kind, body, route), format: formatOf(body, formats) }
+  const errors = Object.values(found).flatMap((part) => ('error' in part ? [part.error] : []))
+  if ('error' in found.size || 'error' in found.duration || 'error' in found.format) return { outcome: 'invalid', errors }
+  const request = { verb: kind, prompt: body.prompt, ...found.size.value, durationMs: found.duration.value, seed: body.seed ?? null, format: found.format.value }
+  return { outcome: 'ok', request }
+}
+
+type Size = { width: number; height: number }
+
+function sizeOf(kind: Kind, { size, aspect_ratio: ratio }: GenerationBody, { defaults, max }: Terms): Found<Size | { width: null; height: null }> {
+  const given = size === undefined ? 'aspect_ratio' : 'size'
+  if (kind === 'music') {
+    return size === undefined && ratio === undefined ? { value: { width: null, height: null } } : fault(given, 'not_allowed', 'does not apply to music')
+  }
+  if (size !== undefined && ratio !== undefined) return fault('aspect_ratio', 'not_allowed', 'cannot be given together with size')
+  const { width, height } = ratio === undefined ? readSize(size ?? defaults.size) : sizeFor(ratio, readSize(defaults.size))
+  if (Math.min(width, height) < SIDE_MIN) return fault(given, 'minimum', `must not give a side below ${SIDE_MIN} pixels`)
+  if (kind === 'video' && (width % 2 || height % 2)) return fault(given, 'multiple_of', 'must have an even width and height for video')
+  if (width * height > max.pixels) return fault(given, 'maximum', `must not be above ${max.pixels / 1_000_000} megapixels`)
+  return { value: { width, height } }
+}
+
+/** Reads a size such as "1024x768". */
+export function readSize(text: string): Size {
+  const [width = 0, height = 0] = text.split('x').map(Number)
+  return { width, height }
+}
+
+/** The size of an aspect ratio that has the area of another, or a little less. */
+function sizeFor(ratio: string, { width, height }: Size): Size {
+  const [across = 1, down = 1] = ratio.split(':').map(Number)
+  const side = (share: number): number => Math.floor((Math.sqrt(width * height * share) + 1e-6) / SIDE_STEP) * SIDE_STEP
+  return { width: side(across / down), height: side(down / across) }
+}
+
+function durationOf(kind: Kind, { duration_seconds: seconds }: GenerationBody, { defaults, max }: Terms): Found<number | null> {
+  if (kind === 'image') return seconds === undefined ? { value: null } : fault('duration_seconds', 'not_allowed', 'does not apply to an image')
+  const durationMs = seconds === undefined ? defaults.durationMs : Math.round(seconds * 1000)
+  return durationMs > max.durationMs ? fault('duration_seconds', 'maximum', `must not be above ${max.durationMs / 1000}`) : { value: durationMs }
+}
+
+function formatOf({ output_format: format }: GenerationBody, formats: readonly [string, ...string[]]): Found<string> {
+  if (format === undefined || formats.includes(format)) return { value: format ?? formats[0] }
+  return fault('output_format', 'enum', `must be ${formats.join(' or ')}`)
+}
+
+/** How much of each unit a request asks for. Pixels of a video are those of one picture. */
+export function amountsOf({ width, height, durationMs }: Pick<GenerationRequest, 'width' | 'height' | 'durationMs'>): Amounts {
+  return { Job: 1000, Second: durationMs ?? 0, Megapixel: Math.ceil(((width ?? 0) * (height ?? 0)) / 1000) }
+}
+
+/** The price that holds for a verb: the plan's over the service's. A plan's price per a unit that the verb does not have is passed over: it would make it free. */
+export function priceOf(route: Pick<Terms, 'verb' | 'price'>, planPrices: readonly Price[]): Price {
+  return planPrices.find(({ verb, per }) => verb === route.verb && unitsOf(verb).includes(per)) ?? route.price
+}
+
+/** What amounts cost in micro-units, rounded up once. */
+export function costOf(price: Pick<Price, 'micro' | 'per'>, amounts: Amounts): number {
+  return multiply(price.micro, amounts[price.per])
+}

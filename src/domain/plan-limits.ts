@@ -1,0 +1,133 @@
+/**
+ * PLAN_LIMITS: what a Plan may grant, by namespace, where tenants write their own Plans. Pure. The first entry whose `namespaces` match bounds the plan; a plan
+ * in a namespace that no entry matches is not bounded.
+ */
+import { Type, type Static } from 'typebox'
+import { formatMoney, parseMoney } from './money.ts'
+import { termsOf, type Price } from './plans.ts'
+import type { PlanResource } from '../backends/resources/resources.ts'
+import { readSettingsFile } from './settings-file.ts'
+
+const strict = { additionalProperties: false }
+const count = (most: number) => Type.Optional(Type.Integer({ minimum: 0, maximum: most }))
+const TOKENS = 1e12
+const MIN_PERIOD_DAYS = 28
+const MIN_WEIGHT = 1000
+
+const Limit = Type.Object(
+  {
+    /** Names, in which `*` stands for any characters. */
+    namespaces: Type.Array(Type.String({ minLength: 1, maxLength: 63 }), { minItems: 1, maxItems: 1000 }),
+    products: Type.Optional(Type.Array(Type.Enum(['Room', 'Media', 'Coding']))),
+    media: Type.Optional(
+      Type.Object(
+        {
+          maxAllowance: Type.Optional(Type.String({ pattern: '^(0|[1-9][0-9]{0,8})(\\.[0-9]{1,6})?$' })),
+          /** An allowance is granted anew each period: without a least length, 28 unless given, it would bound nothing. */
+          minPeriodDays: Type.Optional(Type.Integer({ minimum: 1, maximum: 366 })),
+          /** Service: no price of the plan may be below the service's, or per another unit. */
+          priceFloor: Type.Optional(Type.Enum(['Service', 'None'])),
+          maxConcurrentTasks: count(100),
+          maxQueuedTasks: count(2000),
+        },
+        strict,
+      ),
+    ),
+    coding: Type.Optional(
+      Type.Object(
+        {
+          maxSessionTokens: count(TOKENS),
+          maxWeeklyTokens: count(TOKENS),
+          /** Permille, for each kind of token, 1000 unless given: a weight of 0 would make the windows endless. */
+          minWeight: Type.Optional(Type.Integer({ minimum: 0, maximum: 100_000 })),
+          maxConcurrentRequests: count(1000),
+        },
+        strict,
+      ),
+    ),
+    requestsPerMinute: count(1_000_000),
+    maxKeys: count(100),
+  },
+  strict,
+)
+
+const Limits = Type.Object({ limits: Type.Array(Limit, { maxItems: 1000 }) }, strict)
+
+export type PlanLimits = Static<typeof Limits>
+type Limit = PlanLimits['limits'][number]
+
+/** Reads the text of the file, YAML or JSON. `refused` says in one sentence what is wrong with it, and where. */
+export function parsePlanLimits(text: string): { outcome: 'read'; limits: PlanLimits } | { outcome: 'refused'; reason: string } {
+  const file = readSettingsFile(Limits, text)
+  return file.outcome === 'read' ? { outcome: 'read', limits: file.value } : { outcome: 'refused', reason: `line ${file.line}: ${file.what}` }
+}
+
+/** The service's own price of a kind or operation, or null when it does not offer that. */
+export type ServicePrice = (verb: string) => Price | null
+
+/** Why a plan may not grant what it says, in a sentence for whoever wrote it; null when it may. */
+export function planVerdict(limits: PlanLimits | null, plan: PlanResource, servicePrice: ServicePrice): string | null {
+  const limit = limits?.limits.find(({ namespaces }) => namespaces.some((pattern) => matches(pattern, plan.metadata.namespace)))
+  if (!limit) return null
+  const faults = [
+    limit.products && !limit.products.includes(plan.spec.product) ? `product may be ${limit.products.join(' or ') || 'none'}` : null,
+    above('requestsPerMinute', plan.spec.requestsPerMinute, limit.requestsPerMinute),
+    above('keyPolicy.maxKeys', plan.spec.keyPolicy.maxKeys, limit.maxKeys),
+    ...mediaFaults(plan, limit.media ?? {}, servicePrice),
+    ...codingFaults(plan, limit.coding ?? {}),
+  ].filter((fault) => fault !== null)
+  return faults.length === 0 ? null : `Not allowed in this namespace: ${faults.join('; ')}.`
+}
+
+function mediaFaults(plan: PlanResource, limit: NonNullable<Limit['media']>, servicePrice: ServicePrice): (string | null)[] {
+  const { media } = termsOf(plan)
+  if (!media) return []
+  const most = limit.maxAllowance === undefined ? null : parseMoney(limit.maxAllowance)
+  const least = limit.minPeriodDays ?? MIN_PERIOD_DAYS
+  const days = media.period.unit === 'days' ? media.period.count : media.period.count * MIN_PERIOD_DAYS
+  return [
+    most !== null && media.allowance > most ? `media.allowance may be at most ${formatMoney(most)}` : null,
+    most !== null && days < least ? `media.periodDays may be at least ${least}` : null,
+    above('media.maxConcurrentTasks', media.maxConcurrentTasks, limit.maxConcurrentTasks),
+    above('media.maxQueuedTasks', media.maxQueuedTasks, limit.maxQueuedTasks),
+    ...(limit.priceFloor === 'Service' ? media.prices.map((price) => belowFloor(price, servicePrice(price.verb))) : []),
+  ]
+}
+
+/** Prices per different units cannot be compared, so a floor keeps the service's unit. */
+function belowFloor({ verb, micro, per }: Price, floor: Price | null): string | null {
+  if (!floor || (per === floor.per && micro >= floor.micro)) return null
+  return `media.prices of ${verb} may be at least ${formatMoney(floor.micro)} per ${floor.per}`
+}
+
+function codingFaults(plan: PlanResource, limit: NonNullable<Limit['coding']>): (string | null)[] {
+  const { coding } = plan.spec
+  if (!coding) return []
+  const isBounded = limit.maxSessionTokens !== undefined || limit.maxWeeklyTokens !== undefined
+  const least = isBounded ? (limit.minWeight ?? MIN_WEIGHT) : (limit.minWeight ?? 0)
+  return [
+    above('coding.sessionWindow.tokens', coding.sessionWindow.tokens, limit.maxSessionTokens),
+    above('coding.weeklyWindow.tokens', coding.weeklyWindow.tokens, limit.maxWeeklyTokens),
+    above('coding.maxConcurrentRequests', coding.maxConcurrentRequests, limit.maxConcurrentRequests),
+    ...Object.entries(coding.weights).map(([kind, weight]) => (weight < least ? `coding.weights.${kind} may be at least ${least}` : null)),
+  ]
+}
+
+function above(place: string, value: number, most: number | undefined): string | null {
+  return most !== undefined && value > most ? `${place} may be at most ${most}` : null
+}
+
+/** A glob in which `*` stands for any characters, without a regular expression that a pattern could make slow. */
+function matches(pattern: string, name: string): boolean {
+  const [first = '', ...rest] = pattern.split('*')
+  if (rest.length === 0) return name === pattern
+  if (!name.startsWith(first)) return false
+  let at = first.length
+  const last = rest.pop() ?? ''
+  for (const part of rest) {
+    const found = name.indexOf(part, at)
+    if (found === -1) return false
+    at = found + part.length
+  }
+  return name.length - last.length >= at && name.endsWith(last)
+}

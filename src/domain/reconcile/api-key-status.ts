@@ -1,0 +1,52 @@
+/** The status of an ApiKey once nothing is left to do. Pure. */
+import { refusal, type KeyVersion } from '../api-keys.ts'
+import type { ApiKeyStatus } from '../../backends/resources/resources.ts'
+import { conditionsOf, nextTime, type Finding, type Problem, type Reason } from './status-conditions.ts'
+import type { GatheredKey } from './reconcile-api-key.ts'
+import { expiryOf } from './api-key-rotation.ts'
+
+/** A foreign Secret may go without anybody telling us. */
+const OBSTACLE_RETRY_MS = 30_000
+
+type Verdicts = { own: Reason | null; plan: Reason | null; isSynced: boolean }
+
+export function statusOf(facts: GatheredKey, verdicts: Verdicts, now: number): { status: ApiKeyStatus; requeueAt: number | null } {
+  const { key, record, versions, obstacle } = facts
+  const { generation } = key.metadata
+  const inUse = versions.find(({ state }) => state === 'active' || state === 'suspended' || state === 'revoked')
+  const { secretName } = key.spec
+  const status: ApiKeyStatus = {
+    observedGeneration: generation,
+    ...(inUse && { keyID: inUse.id, keyPrefix: inUse.prefix, rotationRevision: inUse.revision, issuedTime: new Date(inUse.issuedAt).toISOString() }),
+    ...(verdicts.isSynced && secretName !== undefined && { secretRef: { name: secretName } }),
+    conditions: conditionsOf(findingsOf(facts, verdicts, now), facts.status?.conditions ?? [], generation, now),
+  }
+  const times = [expiryOf(key), record?.activeFrom, record?.activeUntil, ...versions.flatMap(({ expiresAt, overlapUntil }) => [expiresAt, overlapUntil])]
+  return { status, requeueAt: nextTime([...times, obstacle && now + OBSTACLE_RETRY_MS], now) }
+}
+
+function findingsOf(facts: GatheredKey, { own, plan, isSynced }: Verdicts, now: number): Finding[] {
+  const { versions, obstacle, record, key } = facts
+  const isActive = own === null && versions.some((version) => refusal(version, now) === null)
+  const isRotating = versions.some((version) => isOverlapping(version, now))
+  const works: Reason = isRotating ? 'RotationInProgress' : 'Issued'
+  const ofPlan: Problem | null = plan && { reason: plan, ...(plan === 'PlanNotAllowed' && record?.verdict && { message: record.verdict }) }
+  const problem: Problem = (own && { reason: own }) ?? ofPlan ?? obstacle ?? { reason: 'RotationInProgress' }
+  const planActive = condition('PlanActive', ofPlan, 'PlanActive')
+  const keyActive = condition('KeyActive', isActive ? null : problem, works)
+  const secretSynced =
+    key.spec.secretName === undefined
+      ? condition('SecretSynced', null, 'NoSecretRequested')
+      : condition('SecretSynced', isSynced ? null : (obstacle ?? problem), 'Issued', 'The Secret holds the key.')
+  const failed = [own === null ? null : keyActive, planActive, keyActive, secretSynced].find((finding) => finding?.status === 'False')
+  const ready: Finding = failed ? { ...failed, type: 'Ready' } : condition('Ready', null, works)
+  return [ready, planActive, keyActive, secretSynced]
+}
+
+function condition(type: string, problem: Problem | null, fine: Reason, message?: string): Finding {
+  return problem === null ? { type, status: 'True', reason: fine, ...(message !== undefined && { message }) } : { type, status: 'False', ...problem }
+}
+
+function isOverlapping(version: KeyVersion, now: number): boolean {
+  return version.overlapUntil !== null && refusal(version, now) === null
+}

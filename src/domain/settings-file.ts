@@ -1,0 +1,81 @@
+/** A file that an operator writes (UPSTREAMS, ENGINES, PLAN_LIMITS), YAML or JSON, held against its schema. Pure: text in; what it says, or what is wrong with it and where, out. */
+import { Ajv } from 'ajv'
+import type { Static, TSchema } from 'typebox'
+import { isMap, isScalar, LineCounter, parseDocument, type Document } from 'yaml'
+import { faultsOf } from './request-validation.ts'
+
+/** The way to a place in the file, from the top. */
+export type Place = (string | number)[]
+
+export type SettingsFile<T> =
+  | {
+      outcome: 'read'
+      /** With the schema's defaults where nothing was said. */
+      value: T
+      /** The line of a place, or of the nearest thing around it that is there. */
+      lineOf(place: Place): number
+    }
+  | { outcome: 'refused'; line: number; /** The place in words, and what is wrong with it: part of a sentence. */ what: string }
+
+/** More aliases than this are made to exhaust the memory. */
+const MOST_ALIASES = 100
+
+const schemas = new Ajv({ allErrors: true, useDefaults: true, strict: false, meta: false, validateSchema: false })
+
+/** Reads the text. Of several faults an unknown member goes first, since it may be what another misses; then the deepest. */
+export function readSettingsFile<S extends TSchema>(schema: S, text: string): SettingsFile<Static<S>> {
+  const lines = new LineCounter()
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true })
+  const [broken] = document.errors
+  if (broken) return { outcome: 'refused', line: lines.linePos(broken.pos[0]).line, what: firstSentence(broken.message) }
+  let value: unknown
+  try {
+    value = document.toJS({ maxAliasCount: MOST_ALIASES })
+  } catch (error) {
+    return { outcome: 'refused', line: 1, what: firstSentence((error as Error).message) }
+  }
+  const lineOf = (place: Place) => lineAt(document, lines, place)
+  const valid = schemas.compile<Static<S>>(schema)
+  if (valid(value)) return { outcome: 'read', value, lineOf }
+  const [worst] = faultsOf(valid.errors ?? [])
+    .map(({ path, code, message }) => ({ place: placeOf(path), isUnknown: code === 'additionalProperties', message }))
+    .sort((a, b) => Number(b.isUnknown) - Number(a.isUnknown) || b.place.length - a.place.length)
+  const place = worst?.place ?? []
+  return { outcome: 'refused', line: lineOf(place), what: `${shown(place)} ${worst?.isUnknown ? 'is not a setting' : (worst?.message ?? 'is not valid')}` }
+}
+
+/** A place as operators write it: `upstreams[0].wire`. */
+export function shown(place: Place): string {
+  return place.map((step, n) => (typeof step === 'number' ? `[${step}]` : `${n === 0 ? '' : '.'}${step}`)).join('') || 'the file'
+}
+
+/** The steps of a JSON Pointer (RFC 6901). */
+export function placeOf(pointer: string): Place {
+  return pointer.split('/').slice(1).map((step) => (/^\d+$/.test(step) ? Number(step) : step.replaceAll('~1', '/').replaceAll('~0', '~')))
+}
+
+/** The line of a place, from 1; where it is not there, that of the nearest thing around it that is. */
+export function lineAt(document: Document.Parsed, lines: LineCounter, place: Place): number {
+  const name = nameAt(document, place)
+  if (name) return lines.linePos(name[0]).line
+  for (let depth = place.length; depth >= 0; depth--) {
+    const node = depth === 0 ? document.contents : document.getIn(place.slice(0, depth), true)
+    const range = (node as { range?: Range | null } | null | undefined)?.range
+    if (range && !(isMap(node) && node.items.length === 0)) return lines.linePos(range[0]).line
+  }
+  return 1
+}
+
+type Range = [number, number, number]
+
+/** Where the name of a member stands: what it names may begin on the next line. */
+function nameAt(document: Document.Parsed, place: Place): Range | null {
+  const around = place.length === 1 ? document.contents : document.getIn(place.slice(0, -1), true)
+  if (place.length === 0 || !isMap(around)) return null
+  const key = around.items.map((item) => item.key).find((candidate) => isScalar(candidate) && candidate.value === place.at(-1))
+  return isScalar(key) ? (key.range ?? null) : null
+}
+
+function firstSentence(message: string): string {
+  return (message.split('\n', 1)[0] ?? message).replace(/ at line \d+, column \d+:?$/, '').replace(/[.:]\s*$/, '')
+}

@@ -1,0 +1,95 @@
+/** How a declared Plan enters the record, and leaves it. What was used is kept by every edit, removal and return. */
+import { apiOf, type Terms } from '../plans.ts'
+import { emptyLearned } from '../token-windows.ts'
+import { firstPeriod } from '../balance.ts'
+import type { Answer, Operation } from './commands.ts'
+import { dueOf } from './task-queue.ts'
+import type { Step } from './reducer.ts'
+import type { CodingAccount, MediaAccount, Subscription } from './subscription.ts'
+
+type In<N extends Operation['op']> = Extract<Operation, { op: N }>
+
+/** Applies a Plan. An equal generation is applied again, because PLAN_LIMITS may have changed; an older one of the same uid, or an older resource, is not. */
+export function applyPlan(record: Subscription | null, input: In<'applyPlan'>, now: number, id: string): Step<Answer<'applyPlan'>> {
+  if (record && apiOf(record.product) !== apiOf(input.product)) return { record, answer: { outcome: 'product_changed' } }
+  if (record?.plan && isOlder(input.plan, record.plan)) return { record, answer: { outcome: 'older' } }
+  const base = record ?? emptyRecord(id, input)
+  const anchor = anchorOf(base, input, now)
+  const next: Subscription = {
+    ...base,
+    product: input.product,
+    plan: input.plan,
+    terms: input.terms,
+    state: input.state,
+    activeFrom: input.activeFrom,
+    activeUntil: input.activeUntil,
+    verdict: input.verdict,
+    anchor,
+    media: mediaUnder(base, input.terms, anchor),
+    coding: codingUnder(base, input.terms, anchor),
+  }
+  return { record: next, answer: { outcome: 'applied' } }
+}
+
+function isOlder(incoming: In<'applyPlan'>['plan'], stored: NonNullable<Subscription['plan']>): boolean {
+  return incoming.uid === stored.uid ? incoming.generation < stored.generation : incoming.createdAt < stored.createdAt
+}
+
+/** The first activation, stored once. Until it has come, nothing was used and a new start time moves it. */
+function anchorOf(record: Subscription, input: In<'applyPlan'>, now: number): number | null {
+  if (record.anchor !== null && record.anchor <= now) return record.anchor
+  if (input.state !== 'Active' || input.verdict !== null) return record.anchor
+  return Math.max(now, input.activeFrom ?? now)
+}
+
+function codingUnder(record: Subscription, terms: Terms, anchor: number | null): CodingAccount | null {
+  if (!terms.coding || anchor === null) return record.coding
+  if (!record.coding) {
+    return { session: null, weekly: { n: 0, start: anchor, used: 0 }, usage: {}, reservations: {}, keys: {}, ...emptyLearned }
+  }
+  if (anchor === record.anchor) return record.coding
+  return { ...record.coding, weekly: { n: 0, start: anchor, used: 0 } }
+}
+
+function mediaUnder(record: Subscription, terms: Terms, anchor: number | null): MediaAccount | null {
+  if (!terms.media || anchor === null) return record.media
+  if (!record.media || anchor !== record.anchor) {
+    return { period: firstPeriod(terms.media, anchor), past: [], holds: {}, keys: {}, lastServedAt: 0, due: [] }
+  }
+  const account = { ...record.media, period: { ...record.media.period, allowance: terms.media.allowance } }
+  return { ...account, due: dueOf(account, terms.media) }
+}
+
+function emptyRecord(id: string, input: In<'applyPlan'>): Subscription {
+  return {
+    id,
+    version: 0,
+    at: 0,
+    tenant: id.slice(0, id.indexOf('/')),
+    product: input.product,
+    plan: null,
+    terms: input.terms,
+    state: input.state,
+    activeFrom: null,
+    activeUntil: null,
+    verdict: null,
+    anchor: null,
+    keysVersion: 1,
+    rate: { tat: 0 },
+    media: null,
+    coding: null,
+  }
+}
+
+/** Takes the Plan of that uid off the record: the subscription serves nothing until a Plan comes again, and forgets nothing. */
+export function removePlan(record: Subscription | null, input: In<'removePlan'>): Step<Answer<'removePlan'>> {
+  if (record?.plan?.uid !== input.uid) return { record, answer: { outcome: 'already' } }
+  return { record: { ...record, plan: null }, answer: { outcome: 'removed' } }
+}
+
+/** One of the keys changed: what processes remember of them becomes stale. Without a record nobody remembers any. */
+export function keysChanged(record: Subscription | null): Step<Answer<'keysChanged'>> {
+  if (!record) return { record, answer: { outcome: 'none' } }
+  const keysVersion = record.keysVersion + 1
+  return { record: { ...record, keysVersion }, answer: { outcome: 'changed', keysVersion } }
+}

@@ -1,0 +1,129 @@
+/**
+ * The record of a subscription, a tenant's Plan by name. Everything that must be consistent at one instant is in it: the plan's state and
+ * limits, money, the queue of open tasks, token windows, rate. It outlives the Plan resource. Times are epoch milliseconds, money is micro-units.
+ */
+import { Failure } from '../errors.ts'
+import type { Terms } from '../plans.ts'
+import type { Rate } from '../rate-limit.ts'
+import type { Product } from '../../backends/resources/resources.ts'
+
+export type Subscription = {
+  /** `namespace/planName`. */
+  id: string
+  /** Rises by one with every replacement; 0 before the first. */
+  version: number
+  /** The newest time that any operation brought; time inside the record never goes back. */
+  at: number
+  tenant: string
+  product: Product
+  /** The Plan resource applied last; null once it was removed. */
+  plan: { uid: string; createdAt: number; generation: number } | null
+  terms: Terms
+  state: 'Active' | 'Suspended' | 'Retired'
+  activeFrom: number | null
+  activeUntil: number | null
+  /** Why PLAN_LIMITS refuses the plan, or null when it does not. */
+  verdict: string | null
+  /** The first activation; periods and weeks count from it. Null until then. */
+  anchor: number | null
+  /** Raised whenever any of its keys changes. */
+  keysVersion: number
+  rate: Rate
+  media: MediaAccount | null
+  coding: CodingAccount | null
+}
+
+export type DayUsage = Record<string, { count: number; burned: number }>
+
+export type MediaPeriod = {
+  n: number
+  start: number
+  end: number
+  allowance: number
+  burned: number
+  /** By UTC day (YYYY-MM-DD), then by kind or operation. */
+  usage: Record<string, DayUsage>
+}
+
+export type Hold = {
+  /** The period that pays. */
+  period: number
+  amount: number
+  /** Media kind or operation. */
+  kind: string
+  keyId: string
+  /** Raised by each claim: a run that knows an older one is refused. */
+  epoch: number
+  /** `servedBefore`: the account's `lastServedAt` when it was claimed. */
+  run: { claim: string; at: number; servedBefore: number } | null
+  readyAt: number
+  at: number
+}
+
+export type MediaAccount = {
+  period: MediaPeriod
+  /** Ended periods that wait for their last holds, or to be archived. */
+  past: MediaPeriod[]
+  /** By task id; UUID v7, so the order of the ids is the order of creation. */
+  holds: Record<string, Hold>
+  keys: Record<string, { period: number; burned: number }>
+  lastServedAt: number
+  /** Derived: the earliest waiting task per kind; empty while as many run as may. */
+  due: { kind: string; readyAt: number }[]
+}
+
+export type Reservation = {
+  /** The gateway process that serves the request. */
+  instance: string
+  /** Start of the session window that admitted it. */
+  session: number
+  /** Number of the weekly window that admitted it. */
+  week: number
+  keyId: string
+  tokens: number
+  /** Size of the prompt in bytes, to learn tokens per byte from. */
+  bytes: number
+  at: number
+}
+
+export type CodingDay = { requests: number; input: number; cachedInput: number; output: number; charged: number }
+
+export type CodingAccount = {
+  session: { start: number; end: number; used: number } | null
+  weekly: { n: number; start: number; used: number }
+  /** By UTC day, the newest 35. */
+  usage: Record<string, CodingDay>
+  reservations: Record<string, Reservation>
+  keys: Record<string, { week: number; used: number }>
+  /** Outputs seen, by log2 of their tokens; 24 buckets. */
+  outputs: number[]
+  /** Learned prompt tokens per 1,000 bytes. */
+  ratio: number
+}
+
+export type InactiveReason = 'PlanNotFound' | 'PlanNotAllowed' | 'PlanSuspended' | 'PlanRetired' | 'PlanNotActive' | 'PlanExpired'
+
+/** Why a subscription serves nothing at `now`, or null when it is active. */
+export function inactiveReason(record: Subscription | null, now: number): InactiveReason | null {
+  if (!record?.plan) return 'PlanNotFound'
+  if (record.state === 'Retired') return 'PlanRetired'
+  if (record.state === 'Suspended') return 'PlanSuspended'
+  if (record.verdict !== null) return 'PlanNotAllowed'
+  if (record.activeUntil !== null && now >= record.activeUntil) return 'PlanExpired'
+  if (record.activeFrom !== null && now < record.activeFrom) return 'PlanNotActive'
+  return null
+}
+
+const REASONS: Record<InactiveReason, string> = {
+  PlanNotFound: 'its Plan does not exist',
+  PlanNotAllowed: 'its Plan grants more than is allowed here',
+  PlanSuspended: 'it is suspended',
+  PlanRetired: 'it is retired',
+  PlanNotActive: 'its start time has not come',
+  PlanExpired: 'it has expired',
+}
+
+/** The failure for a plan that serves nothing, and why. */
+export function planInactive(reason: InactiveReason): Failure {
+  return new Failure('plan_inactive', { message: `The plan of this API key is not active: ${REASONS[reason]}. Nothing was charged.` })
+}

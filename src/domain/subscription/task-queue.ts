@@ -1,0 +1,141 @@
+/** Holds, the queue of open tasks and their closing: money moves here and nowhere else (`docs/media.md`, "Money"). */
+import { balanceOf, keyUsed, rollPeriod } from '../balance.ts'
+import type { MediaTerms } from '../plans.ts'
+import { takeOne } from '../rate-limit.ts'
+import type { Answer, Operation } from './commands.ts'
+import { put, without } from './copy-on-write.ts'
+import type { Step } from './reducer.ts'
+import { inactiveReason, type Hold, type MediaAccount, type MediaPeriod, type Subscription } from './subscription.ts'
+
+type In<N extends Operation['op']> = Extract<Operation, { op: N }>
+
+/** Takes the quote of a task out of what is available, and puts the task at the end of the queue. Once per task id. */
+export function hold(record: Subscription | null, input: In<'hold'>, now: number): Step<Answer<'hold'>> {
+  if (record?.media?.holds[input.task]) return { record, answer: { outcome: 'already', record } }
+  if (record && input.keysVersion !== record.keysVersion) return { record, answer: { outcome: 'stale', keysVersion: record.keysVersion } }
+  const reason = inactiveReason(record, now)
+  const account = record && rolled(record, now)
+  if (reason || !account || !record.terms.media) return { record, answer: { outcome: 'inactive', reason: reason ?? 'PlanNotActive' } }
+  const rate = takeOne(record.rate, record.terms.requestsPerMinute, now)
+  if (!rate.allowed) return { record, answer: { outcome: 'rate', retryAfterMs: rate.retryAfterMs } }
+  if (Object.keys(account.holds).length >= record.terms.media.maxQueuedTasks) return { record, answer: { outcome: 'queue_full' } }
+  const { available } = balanceOf(account)
+  if (input.amount > available) return { record, answer: { outcome: 'insufficient', available } }
+  const share = input.keyCap === null ? available : Math.max(0, input.keyCap - keyUsed(account, input.keyId))
+  if (input.amount > share) return { record, answer: { outcome: 'key_full', available: share } }
+  // Epochs begin at the record's version, so that a hold which is taken again for the same task, after its own was closed, has none of the old ones.
+  const epoch = record.version
+  const taken: Hold = { period: account.period.n, amount: input.amount, kind: input.kind, keyId: input.keyId, epoch, run: null, readyAt: now, at: now }
+  const next = { ...account, holds: put(account.holds, input.task, taken) }
+  const held = withAccount({ ...record, rate: rate.rate }, next)
+  return { record: held, answer: { outcome: 'held', record: held } }
+}
+
+/** Gives the oldest ready task of these kinds to a worker, if fewer than the plan allows are running. The same claim id gets the same answer. */
+export function claim(record: Subscription | null, input: In<'claim'>, now: number): Step<Answer<'claim'>> {
+  const account = record?.media
+  if (!record || !account || !record.terms.media) return { record, answer: { outcome: 'none' } }
+  const entries = Object.entries(account.holds)
+  const mine = entries.find(([, { run }]) => run?.claim === input.claim)
+  if (mine) return { record, answer: { outcome: 'claimed', task: mine[0], epoch: mine[1].epoch } }
+  if (running(account) >= record.terms.media.maxConcurrentTasks) return { record, answer: { outcome: 'none' } }
+  const oldest = entries
+    .filter(([, { run, readyAt, kind }]) => run === null && readyAt <= now && input.kinds.includes(kind))
+    .reduce<[string, Hold] | null>((first, entry) => (first === null || entry[0] < first[0] ? entry : first), null)
+  if (!oldest) return { record, answer: { outcome: 'none' } }
+  const [task, waiting] = oldest
+  const epoch = waiting.epoch + 1
+  // Claims of one turn have one place in line.
+  const servedBefore = entries.find(([, { run }]) => run?.at === now)?.[1].run?.servedBefore ?? account.lastServedAt
+  const holds = put(account.holds, task, { ...waiting, epoch, run: { claim: input.claim, at: now, servedBefore } })
+  return { record: withAccount(record, { ...account, holds, lastServedAt: now }), answer: { outcome: 'claimed', task, epoch } }
+}
+
+/** Puts a claimed task back in the queue for `readyAt`. A claim of another epoch is somebody else's. */
+export function wait(record: Subscription | null, input: In<'wait'>): Step<Answer<'wait'>> {
+  const account = record?.media
+  const claimed = account?.holds[input.task]
+  if (!record || !account || !claimed?.run || claimed.epoch !== input.epoch) return { record, answer: { outcome: 'none' } }
+  const holds = put(account.holds, input.task, { ...claimed, run: null, readyAt: input.readyAt })
+  const { at, servedBefore } = claimed.run
+  // Unless another was served by then, or with it.
+  const isAlone = account.lastServedAt === at && !Object.values(holds).some(({ run }) => run?.at === at)
+  const lastServedAt = isAlone && !input.served ? servedBefore : account.lastServedAt
+  return { record: withAccount(record, { ...account, holds, lastServedAt }), answer: { outcome: 'waiting' } }
+}
+
+/** Ends a hold, once: what the task really cost is burned, never more than was held, and the rest is available again in the same write. */
+export function close(record: Subscription | null, input: In<'close'>, now: number): Step<Answer<'close'>> {
+  const account = record && rolled(record, now)
+  if (!record || !account) return { record, answer: { outcome: 'none', available: 0 } }
+  const held = account.holds[input.task]
+  if (!held) return { record, answer: { outcome: 'none', available: balanceOf(account).available } }
+  const ran = input.actual !== null && (input.epoch === undefined || (held.run !== null && held.epoch === input.epoch))
+  const cost = ran ? Math.min(Math.max(input.actual ?? 0, 0), held.amount) : 0
+  const count = (period: MediaPeriod) => (period.n === held.period && ran ? burn(period, held.kind, cost, now) : period)
+  const next: MediaAccount = {
+    ...account,
+    holds: without(account.holds, (id) => id === input.task),
+    period: count(account.period),
+    past: account.past.map(count),
+    keys: held.period === account.period.n ? burnedByKey(account, held, cost) : account.keys,
+  }
+  return { record: withAccount(record, next), answer: { outcome: 'closed', available: balanceOf(next).available } }
+}
+
+/** An ended period was put into the archive: the record forgets it, once no hold of it is open. */
+export function archived(record: Subscription | null, input: In<'archived'>): Step<Answer<'archived'>> {
+  const account = record?.media
+  const open = Object.values(account?.holds ?? {}).some(({ period }) => period === input.n)
+  if (!record || !account || open || !account.past.some(({ n }) => n === input.n)) return { record, answer: { outcome: 'none' } }
+  return { record: withAccount(record, { ...account, past: account.past.filter(({ n }) => n !== input.n) }), answer: { outcome: 'archived' } }
+}
+
+function rolled(record: Subscription, now: number): MediaAccount | null {
+  if (!record.media || !record.terms.media || record.anchor === null) return null
+  return rollPeriod(record.media, record.terms.media, record.anchor, now)
+}
+
+function running(account: MediaAccount): number {
+  return Object.values(account.holds).filter(({ run }) => run !== null).length
+}
+
+function burn(period: MediaPeriod, kind: string, cost: number, now: number): MediaPeriod {
+  const day = new Date(now).toISOString().slice(0, 10)
+  const before = period.usage[day]?.[kind] ?? { count: 0, burned: 0 }
+  const today = { ...period.usage[day], [kind]: { count: before.count + 1, burned: before.burned + cost } }
+  return { ...period, burned: period.burned + cost, usage: { ...period.usage, [day]: today } }
+}
+
+function burnedByKey(account: MediaAccount, held: Hold, cost: number): MediaAccount['keys'] {
+  const current = Object.entries(account.keys).filter(([, { period }]) => period === account.period.n)
+  const before = current.find(([keyId]) => keyId === held.keyId)?.[1].burned ?? 0
+  return { ...Object.fromEntries(current), [held.keyId]: { period: account.period.n, burned: before + cost } }
+}
+
+function withAccount(record: Subscription, account: MediaAccount): Subscription {
+  return { ...record, media: { ...account, due: record.terms.media ? dueOf(account, record.terms.media) : [] } }
+}
+
+/** The earliest waiting task per kind: what makes a subscription worth asking. Nothing is due while as many run as may. */
+export function dueOf(account: MediaAccount, terms: MediaTerms): MediaAccount['due'] {
+  if (running(account) >= terms.maxConcurrentTasks) return []
+  const earliest = new Map<string, number>()
+  for (const { kind, readyAt, run } of Object.values(account.holds)) {
+    if (run === null) earliest.set(kind, Math.min(earliest.get(kind) ?? readyAt, readyAt))
+  }
+  return [...earliest].map(([kind, readyAt]) => ({ kind, readyAt }))
+}
+
+/** The place of a waiting task in its plan's queue, 1 for the next; null when it does not wait. */
+export function queuePosition(record: Subscription | null, task: string): number | null {
+  const holds = record?.media?.holds
+  if (!holds?.[task] || holds[task].run !== null) return null
+  return Object.entries(holds).filter(([id, { run }]) => run === null && id <= task).length
+}
+
+/** The places of all waiting tasks, by task id. */
+export function queuePositions(record: Subscription | null): Map<string, number> {
+  const waiting = Object.entries(record?.media?.holds ?? {}).filter(([, { run }]) => run === null)
+  return new Map(waiting.map(([id]) => id).sort().map((id, i) => [id, i + 1]))
+}

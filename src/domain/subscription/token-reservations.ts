@@ -1,0 +1,167 @@
+/** Admission and settlement of coding requests over both token windows (`docs/coding.md` tells the published bound). */
+import { takeOne } from '../rate-limit.ts'
+import type { CodingTerms } from '../plans.ts'
+import { chargeOf, learn, learnedOutput, reservedIn, roll, viewOf, WEEK_MS, type Usage } from '../token-windows.ts'
+import type { Answer, Operation } from './commands.ts'
+import { put, without } from './copy-on-write.ts'
+import type { Step } from './reducer.ts'
+import { inactiveReason, type CodingAccount, type CodingDay, type Reservation, type Subscription } from './subscription.ts'
+
+type In<N extends Operation['op']> = Extract<Operation, { op: N }>
+
+const USAGE_DAYS = 35
+
+/** Asks both windows, the key's cap, the rate and the concurrency for one request; admitted, its estimate is reserved. */
+export function admit(record: Subscription | null, input: In<'admit'>, now: number): Step<Answer<'admit'>> {
+  if (record && input.keysVersion !== record.keysVersion) {
+    return { record, answer: { outcome: 'stale', keysVersion: record.keysVersion } }
+  }
+  const reason = inactiveReason(record, now)
+  if (reason || !record?.coding || !record.terms.coding) return { record, answer: { outcome: 'inactive', reason: reason ?? 'PlanNotActive' } }
+  const account = roll(record.coding, now)
+  const terms = record.terms.coding
+  const known = account.reservations[input.id]
+  if (known) return { record, answer: admitted(account, terms, known, input, now) }
+
+  const rate = takeOne(record.rate, record.terms.requestsPerMinute, now)
+  if (!rate.allowed) return { record, answer: { outcome: 'rate', retryAfterMs: rate.retryAfterMs } }
+  const full = fullness(account, terms, input)
+  if (full) return { record, answer: { outcome: full, windows: viewOf(account, terms, now) } }
+  if (Object.keys(account.reservations).length >= terms.maxConcurrentRequests) {
+    return { record, answer: { outcome: 'concurrency', windows: viewOf(account, terms, now) } }
+  }
+  const tokens = grant(account, terms, input)
+  if (tokens === null) return { record, answer: { outcome: 'reserved', windows: viewOf(account, terms, now) } }
+
+  const session = account.session ?? { start: now, end: now + terms.sessionMs, used: 0 }
+  const reservation: Reservation = {
+    instance: input.instance,
+    session: session.start,
+    week: account.weekly.n,
+    keyId: input.keyId,
+    tokens,
+    bytes: input.promptBytes,
+    at: now,
+  }
+  const next = { ...account, session, reservations: put(account.reservations, input.id, reservation) }
+  return { record: { ...record, rate: rate.rate, coding: next }, answer: admitted(next, terms, reservation, input, now) }
+}
+
+function admitted(account: CodingAccount, terms: CodingTerms, reservation: Reservation, input: In<'admit'>, now: number): Answer<'admit'> {
+  return {
+    outcome: 'admitted',
+    reserved: reservation.tokens,
+    maxOutputTokens: Math.min(input.maxOutputTokens ?? terms.maxOutputTokens, terms.maxOutputTokens),
+    onAbort: terms.onAbort,
+    weights: terms.weights,
+    ratio: account.ratio,
+    windows: viewOf(account, terms, now),
+  }
+}
+
+/** A window is full when what was *used* reached its limit; nobody is turned away for hours because of estimates. */
+function fullness(account: CodingAccount, terms: CodingTerms, input: In<'admit'>): 'weekly_full' | 'session_full' | 'key_full' | null {
+  const session = account.session && account.session.used >= terms.sessionTokens ? account.session : null
+  if (account.weekly.used >= terms.weeklyTokens) {
+    // When both are full, the one that resets later is the one to wait for.
+    return session && session.end > account.weekly.start + WEEK_MS ? 'session_full' : 'weekly_full'
+  }
+  if (session) return 'session_full'
+  if (input.keyCap !== null && keyUsed(account, input.keyId) >= input.keyCap) return 'key_full'
+  return null
+}
+
+function keyUsed(account: CodingAccount, keyId: string): number {
+  const counter = account.keys[keyId]
+  return counter && counter.week === account.weekly.n ? counter.used : 0
+}
+
+/**
+ * The tokens to reserve, or null if others' reservations leave too little room. Used plus reserved never passes a limit here: a request that is alone with
+ * what is left gets just that, since a window with room always admits one request. This is what makes the published bound true.
+ */
+function grant(account: CodingAccount, terms: CodingTerms, input: In<'admit'>): number | null {
+  const reserved = reservedIn(account, input.keyId)
+  const rooms = [
+    { left: terms.sessionTokens - (account.session?.used ?? 0) - reserved.session, taken: reserved.session },
+    { left: terms.weeklyTokens - account.weekly.used - reserved.weekly, taken: reserved.weekly },
+  ]
+  if (input.keyCap !== null) {
+    rooms.push({ left: input.keyCap - keyUsed(account, input.keyId) - reserved.key, taken: reserved.key })
+  }
+  let tokens = estimateOf(account, terms, input)
+  for (const room of rooms) {
+    if (tokens <= room.left) continue
+    if (room.taken > 0) return null
+    tokens = room.left
+  }
+  return tokens
+}
+
+/** Prompt bytes × the plan's learned ratio, and what the client asked for at most, or else the learned p95 of outputs. */
+function estimateOf(account: CodingAccount, terms: CodingTerms, input: In<'admit'>): number {
+  const output = Math.min(input.maxOutputTokens ?? learnedOutput(account.outputs), terms.maxOutputTokens)
+  const prompt = Math.ceil((input.promptBytes * account.ratio) / 1000)
+  return Math.max(1, chargeOf({ input: prompt, cachedInput: 0, output }, terms.weights))
+}
+
+/** A stream outgrew its reservation: it gets at least `tokens`, even past the limit. */
+export function extend(record: Subscription | null, input: In<'extend'>): Step<Answer<'extend'>> {
+  const reservation = record?.coding?.reservations[input.id]
+  if (!record?.coding || !reservation) return { record, answer: { outcome: 'gone' } }
+  if (reservation.tokens >= input.tokens) return { record, answer: { outcome: 'extended', reserved: reservation.tokens } }
+  const reservations = put(record.coding.reservations, input.id, { ...reservation, tokens: input.tokens })
+  return { record: { ...record, coding: { ...record.coding, reservations } }, answer: { outcome: 'extended', reserved: input.tokens } }
+}
+
+/** Charges a request once, to the windows that admitted it, and frees its reservation. No usage: nothing was answered, nothing is charged. */
+export function settle(record: Subscription | null, input: In<'settle'>, now: number): Step<Answer<'settle'>> {
+  const reservation = record?.coding?.reservations[input.id]
+  if (!record?.coding || !record.terms.coding || !reservation) return { record, answer: { outcome: 'already' } }
+  const { usage } = input
+  const charged = usage ? chargeOf(usage, record.terms.coding.weights) : 0
+  let account = charge(roll(record.coding, now), { [input.id]: reservation }, () => charged)
+  if (usage) account = { ...account, usage: countDay(account.usage, now, usage, charged) }
+  if (usage && !input.estimated) account = { ...account, ...learn(account, usage, reservation.bytes) }
+  return { record: { ...record, coding: account }, answer: { outcome: 'settled', charged } }
+}
+
+/** A gateway died: what it had admitted is charged at its estimate, since nobody can tell what was used. */
+export function expire(record: Subscription | null, input: In<'expire'>, now: number): Step<Answer<'expire'>> {
+  const open = Object.entries(record?.coding?.reservations ?? {}).filter(([, reservation]) => reservation.instance === input.instance)
+  if (!record?.coding || open.length === 0) return { record, answer: { outcome: 'already' } }
+  let account = charge(roll(record.coding, now), Object.fromEntries(open), (reservation) => reservation.tokens)
+  for (const [, reservation] of open) {
+    account = { ...account, usage: countDay(account.usage, now, { input: 0, cachedInput: 0, output: 0 }, reservation.tokens) }
+  }
+  return { record: { ...record, coding: account }, answer: { outcome: 'settled', count: open.length } }
+}
+
+/** Takes reservations out and adds their charges to the session, the week and the keys that admitted them, where those still run. */
+function charge(account: CodingAccount, settled: Record<string, Reservation>, chargeFor: (reservation: Reservation) => number): CodingAccount {
+  let { session, weekly, keys } = account
+  for (const reservation of Object.values(settled)) {
+    const tokens = chargeFor(reservation)
+    if (session && session.start === reservation.session) session = { ...session, used: session.used + tokens }
+    if (weekly.n !== reservation.week || tokens === 0) continue
+    weekly = { ...weekly, used: weekly.used + tokens }
+    keys = { ...keys, [reservation.keyId]: { week: weekly.n, used: (keys[reservation.keyId]?.used ?? 0) + tokens } }
+  }
+  return { ...account, session, weekly, keys, reservations: without(account.reservations, (id) => Object.hasOwn(settled, id)) }
+}
+
+/** Adds one request to its UTC day and keeps the newest days. */
+function countDay(usage: Record<string, CodingDay>, now: number, tokens: Usage, charged: number): Record<string, CodingDay> {
+  const day = new Date(now).toISOString().slice(0, 10)
+  const before = usage[day] ?? { requests: 0, input: 0, cachedInput: 0, output: 0, charged: 0 }
+  const today: CodingDay = {
+    requests: before.requests + 1,
+    input: before.input + tokens.input,
+    cachedInput: before.cachedInput + tokens.cachedInput,
+    output: before.output + tokens.output,
+    charged: before.charged + charged,
+  }
+  if (usage[day]) return { ...usage, [day]: today }
+  const days = Object.entries({ ...usage, [day]: today }).sort(([a], [b]) => (a < b ? -1 : 1))
+  return Object.fromEntries(days.slice(-USAGE_DAYS))
+}

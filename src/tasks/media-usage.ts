@@ -1,0 +1,70 @@
+/** What the running period granted, holds and burned: `GET /api/v1/usage`, and the MCP tool `get_usage`. */
+import { Type } from 'typebox'
+import { availableToKey, balanceOf, keyUse, rollPeriod } from '../domain/balance.ts'
+import { Failure } from '../domain/errors.ts'
+import { KINDS } from '../domain/generations.ts'
+import type { KeyVersion } from '../domain/api-keys.ts'
+import { formatMoney } from '../domain/money.ts'
+import type { MediaAccount, Subscription } from '../domain/subscription/subscription.ts'
+
+const amount = (description: string) => Type.String({ description })
+
+/** What `mediaUsage` returns. */
+export const MediaUsage = Type.Object({
+  object: Type.Literal('usage'),
+  plan: Type.String({ description: 'Name of the plan.' }),
+  product: Type.String({ description: 'Product of the plan: Room or Media.' }),
+  period: Type.Object({ start: Type.String({ format: 'date-time' }), end: Type.String({ format: 'date-time' }) }),
+  granted: amount('Allowance of the period, a decimal string like every amount.'),
+  available: amount('What new tasks may still cost.'),
+  held: amount('Held for tasks that have not ended.'),
+  burned: amount('Charged for tasks that completed.'),
+  balance: amount('The same as available.'),
+  key: Type.Optional(
+    Type.Object(
+      { limit: amount('The share.'), available: amount('What its new tasks may still cost.'), held: amount('Held for its tasks.'), burned: amount('Charged for its tasks.') },
+      { description: "The key's own share of the period, where it has one." },
+    ),
+  ),
+  by: Type.Array(
+    Type.Object({
+      date: Type.String({ description: 'Day in UTC.' }),
+      kind: Type.Optional(Type.String()),
+      operation: Type.Optional(Type.String()),
+      count: Type.Integer(),
+      burned: amount('Charged on that day for that kind or operation.'),
+    }),
+  ),
+})
+
+/** The usage of a subscription at `now`, and that of the key that asks. Throws `plan_inactive` while the plan was never active: there is no period yet. */
+export function mediaUsage(record: Subscription | null, key: Pick<KeyVersion, 'keyId' | 'cap'>, now: number): Record<string, unknown> {
+  if (!record?.media || !record.terms.media || record.anchor === null) throw new Failure('plan_inactive')
+  const account = rollPeriod(record.media, record.terms.media, record.anchor, now)
+  const { granted, available, held, burned } = balanceOf(account)
+  const by = Object.entries(account.period.usage).flatMap(([date, verbs]) =>
+    Object.entries(verbs).map(([verb, { count, burned: cost }]) => ({ date, [isKind(verb) ? 'kind' : 'operation']: verb, count, burned: formatMoney(cost) })),
+  )
+  return {
+    object: 'usage',
+    plan: record.terms.displayName,
+    product: record.product,
+    period: { start: new Date(account.period.start).toISOString(), end: new Date(account.period.end).toISOString() },
+    granted: formatMoney(granted),
+    available: formatMoney(available),
+    held: formatMoney(held),
+    burned: formatMoney(burned),
+    balance: formatMoney(available),
+    ...(key.cap === null ? {} : { key: shareOf(account, { keyId: key.keyId, cap: key.cap }) }),
+    by,
+  }
+}
+
+function shareOf(account: MediaAccount, key: { keyId: string; cap: number }): Record<string, string> {
+  const { burned, held } = keyUse(account, key.keyId)
+  return { limit: formatMoney(key.cap), available: formatMoney(availableToKey(account, key)), held: formatMoney(held), burned: formatMoney(burned) }
+}
+
+function isKind(verb: string): boolean {
+  return KINDS.some((kind) => kind === verb)
+}

@@ -1,0 +1,40 @@
+/** From a task's outbox to deliveries. The ids are fixed by task and event, so relaying twice makes them once. */
+import type { TaskDoors } from './task-context.ts'
+import type { Delivery, Task } from './task.ts'
+
+/** Stores the deliveries of a final task's events. `task.refunded` waits until the first attempt of `task.failed` has ended. */
+export async function relay(doors: Pick<TaskDoors, 'store' | 'clock' | 'ring'>, task: Task): Promise<void> {
+  const { webhookUrl } = task
+  if (webhookUrl === null) return
+  const now = doors.clock()
+  const deliveries = task.outbox.map(({ event, body }): Delivery => {
+    const waits = event === 'task.refunded'
+    return {
+      id: deliveryId(task.id, event),
+      taskId: task.id,
+      tenant: task.tenant,
+      keyVersionId: task.keyVersionId,
+      event,
+      url: webhookUrl,
+      host: URL.parse(webhookUrl)?.host ?? '',
+      body,
+      state: waits ? 'waiting' : 'pending',
+      nextAttemptAt: waits ? null : now,
+      epoch: 0,
+      leaseUntil: null,
+      attempts: [],
+      createdAt: now,
+    }
+  })
+  await doors.store.relay(task.id, deliveries)
+  doors.ring('webhook', task.id)
+}
+
+export function deliveryId(taskId: string, event: Delivery['event']): string {
+  return `${taskId}.${event}`
+}
+
+/** The delivery that an attempt of this one makes due: after the first `task.failed` comes `task.refunded`. */
+export function releasedBy(delivery: Delivery): string | null {
+  return delivery.event === 'task.failed' ? deliveryId(delivery.taskId, 'task.refunded') : null
+}

@@ -1,0 +1,55 @@
+/** Reading a task on a tenant's behalf: for the Media API and for MCP. */
+import { Failure } from '../domain/errors.ts'
+import { queuePosition, queuePositions } from '../domain/subscription/task-queue.ts'
+import type { Subscription } from '../domain/subscription/subscription.ts'
+import type { TaskDoors } from './task-context.ts'
+import { publicRecord } from './public-record.ts'
+import { FINAL, type Task } from './task.ts'
+
+/** The tenant's own visible task. Throws `not_found` for any other id, and for a task of another collection when `object` is given. */
+export async function findTask({ store }: Pick<TaskDoors, 'store'>, tenant: string, id: string, object?: Task['object']): Promise<Task> {
+  const task = await store.task(tenant, id)
+  if (!task || (object && task.object !== object) || task.state === 'pending' || task.state === 'rejected') throw new Failure('not_found')
+  return task
+}
+
+/** The record of a task with its place in the queue as it is now, or as `known` has it, a record that was just read, where the task is in it. */
+export async function recordOf({ store, link }: Pick<TaskDoors, 'store' | 'link'>, task: Task, known: Subscription | null = null): Promise<Record<string, unknown>> {
+  const isKnown = known?.media?.holds[task.id] !== undefined
+  const position = task.state === 'queued' ? queuePosition(isKnown ? known : await store.subscription(task.subscription), task.id) : null
+  return publicRecord(task, position, link)
+}
+
+/** The records of many tasks: each subscription is read once, and its queue counted once. */
+export async function recordsOf({ store, link }: Pick<TaskDoors, 'store' | 'link'>, tasks: Task[]): Promise<Record<string, unknown>[]> {
+  const queued = new Set(tasks.filter(({ state }) => state === 'queued').map(({ subscription }) => subscription))
+  const positions = new Map<string, number>()
+  for (const id of queued) for (const [task, position] of queuePositions(await store.subscription(id))) positions.set(task, position)
+  return tasks.map((task) => publicRecord(task, positions.get(task.id) ?? null, link))
+}
+
+export type Patience = {
+  /** Longest that is waited. */
+  ms: number
+  /** True once nobody waits for the answer any more. */
+  gone: () => boolean
+  /** Resolves after so many milliseconds. */
+  pause: (ms: number) => Promise<unknown>
+  /** Hears of the task each time it was looked at. */
+  looked?: (task: Task) => void
+}
+
+const LOOK_MS = 100
+
+/** Looks at the task until it is final, the time is over, or nobody waits. Answers the newest that was seen. */
+export async function untilFinal({ store, clock }: Pick<TaskDoors, 'store' | 'clock'>, task: Task, { ms, gone, pause, looked }: Patience): Promise<{ task: Task; final: boolean }> {
+  const until = clock() + ms
+  for (let latest = task; ; ) {
+    looked?.(latest)
+    if (FINAL.includes(latest.state)) return { task: latest, final: true }
+    const remainingMs = until - clock()
+    if (remainingMs <= 0 || gone()) return { task: latest, final: false }
+    await pause(Math.min(LOOK_MS, remainingMs))
+    latest = (await store.task(task.tenant, task.id)) ?? latest
+  }
+}

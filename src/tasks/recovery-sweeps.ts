@@ -1,0 +1,132 @@
+/** Finds every gap that a crash can leave between two writes of a task's story, and closes it. Each step may run twice, or beside the worker that it doubts. */
+import { Unavailable } from '../domain/errors.ts'
+import type { Store } from '../backends/store/store.ts'
+import type { Subscription } from '../domain/subscription/subscription.ts'
+import { PENDING_MS, type TaskDoors } from './task-context.ts'
+import { relay } from './outbox.ts'
+import { release } from './release-hold.ts'
+import { end, settle } from './settle-and-cancel.ts'
+import { FINAL, TASK_ERRORS, type Task } from './task.ts'
+
+const BATCH = 100
+/** Lost leases after which a task fails: its input kills workers. */
+const MOST_LOST_LEASES = 3
+/** A claim older than this whose task never began belongs to a worker that died in between, or that will be refused. */
+const CLAIM_MS = 60_000
+/** No request takes as long, nor do the clocks of two machines differ by as much. */
+const REQUEST_MS = 10 * 60_000
+
+export type Swept = Record<'rejected' | 'settled' | 'relayed' | 'lost_lease' | 'orphan_hold' | 'unused_claim' | 'archived', number>
+
+const nothing = (): Swept => ({ rejected: 0, settled: 0, relayed: 0, lost_lease: 0, orphan_hold: 0, unused_claim: 0, archived: 0 })
+
+/** One pass over the tasks that are due; what a bounded batch leaves is due again at the next pass. Returns what it mended, by reason. */
+export async function sweepTasks(doors: TaskDoors): Promise<Swept> {
+  const swept = nothing()
+  for (const task of await doors.store.tasksDue(doors.clock(), BATCH)) {
+    // One task that cannot be mended must not keep the others waiting: it goes to the end of the line.
+    const reason = await sweepTask(doors, task).catch(async (err: unknown) => {
+      if (err instanceof Unavailable) throw err
+      doors.log.error({ err, taskId: task.id, state: task.state }, 'a task could not be swept; it will be tried again')
+      await doors.store.moveTask(task.id, { from: [task.state], epoch: task.epoch }, task.state, { sweepAt: doors.clock() + PENDING_MS })
+      return null
+    })
+    if (reason) swept[reason]++
+  }
+  return swept
+}
+
+/** One pass over the records with holds or ended periods: dearer than `sweepTasks`, and for gaps that are rarer. */
+export async function sweepSubscriptions(doors: TaskDoors): Promise<Swept> {
+  const swept = nothing()
+  for await (const record of subscriptionsWith(doors, 'holds')) await sweepHolds(doors, record, swept)
+  for await (const record of subscriptionsWith(doors, 'past')) swept.archived += await archive(doors, record)
+  return swept
+}
+
+/**
+ * Forgets sealed keys that ended before `before` once no task is left that was created with them, whose webhooks they would sign. A request may have been under way
+ * when its key ended. Returns how many, `limit` at most.
+ */
+export async function sweepKeys(store: Store, before: number, limit: number): Promise<number> {
+  const oldest = await store.oldestTask()
+  return store.forgetSealed(Math.min(before, (oldest ?? before) - REQUEST_MS), limit)
+}
+
+async function sweepTask(doors: TaskDoors, task: Task): Promise<keyof Swept | null> {
+  switch (task.state) {
+    case 'pending':
+      return (await reject(doors, task)) ? 'rejected' : null
+    case 'processing':
+      return (await takeBack(doors, task)) ? 'lost_lease' : null
+    case 'settling':
+      return (await settle(doors, task)) ? 'settled' : null
+    default:
+      await relay(doors, task)
+      return 'relayed'
+  }
+}
+
+/** A request that died between its task and its hold: the task is rejected, and the hold that it may have taken goes back. */
+async function reject(doors: TaskDoors, task: Task): Promise<boolean> {
+  const rejected = await doors.store.moveTask(task.id, { from: ['pending'] }, 'rejected', { idempotency: null, sweepAt: null, endedAt: doors.clock() })
+  if (rejected) await release(doors, task.subscription, task.id, task.estimatedCost)
+  return rejected !== null
+}
+
+/** A worker let its lease run out. The run is handed back and costs no attempt; the third one fails the task. */
+async function takeBack(doors: TaskDoors, task: Task): Promise<boolean> {
+  const guard = { from: ['processing'], epoch: task.epoch } as const
+  const lostLeases = task.lostLeases + 1
+  if (lostLeases >= MOST_LOST_LEASES) {
+    return (await end(doors, task.id, guard, { outcome: 'failed', code: 'internal', message: TASK_ERRORS.internal })) !== null
+  }
+  const queued = await doors.store.moveTask(task.id, guard, 'queued', { lostLeases, attempts: Math.max(0, task.attempts - 1), sweepAt: null })
+  if (!queued) return false
+  await doors.store.change(task.subscription, { op: 'wait', task: task.id, epoch: task.epoch, readyAt: doors.clock(), served: true }, doors.clock())
+  doors.ring(task.verb, task.id)
+  return true
+}
+
+/** Compares the holds of a record with their tasks. The record was read before the tasks, so a hold that is older than its task's end is no orphan by mistake. */
+async function sweepHolds(doors: TaskDoors, record: Subscription, swept: Swept): Promise<void> {
+  const now = doors.clock()
+  for (const [id, hold] of Object.entries(record.media?.holds ?? {})) {
+    const claimedLong = hold.run !== null && now - hold.run.at >= CLAIM_MS
+    // A hold younger than a pending task's minute may still be waiting for its task to be queued.
+    if (!claimedLong && now - hold.at < PENDING_MS) continue
+    const task = await doors.store.task(record.tenant, id)
+    if (!task || FINAL.includes(task.state)) {
+      if ((await release(doors, record.id, id, hold.amount)) === 'closed') swept.orphan_hold++
+    } else if (claimedLong && task.state === 'queued') {
+      // The task takes the claim's epoch first: a worker that comes late with it is refused.
+      const fenced = await doors.store.moveTask(id, { from: ['queued'], epochBelow: hold.epoch + 1 }, 'queued', { epoch: hold.epoch })
+      if (!fenced) continue
+      const waiting = await doors.store.change(record.id, { op: 'wait', task: id, epoch: hold.epoch, readyAt: now, served: false }, now)
+      if (waiting.outcome === 'waiting') swept.unused_claim++
+    }
+  }
+}
+
+/** Ended periods without open holds go to the archive, and then out of the record. */
+async function archive(doors: TaskDoors, record: Subscription): Promise<number> {
+  const account = record.media
+  let archived = 0
+  for (const period of account?.past ?? []) {
+    if (Object.values(account?.holds ?? {}).some((hold) => hold.period === period.n)) continue
+    await doors.store.archivePeriod(record.id, period)
+    const answer = await doors.store.change(record.id, { op: 'archived', n: period.n }, doors.clock())
+    if (answer.outcome === 'archived') archived++
+  }
+  return archived
+}
+
+async function* subscriptionsWith(doors: TaskDoors, what: 'holds' | 'past'): AsyncGenerator<Subscription> {
+  for (let after = ''; ; ) {
+    const batch = await doors.store.subscriptionsWith(what, after, BATCH)
+    yield* batch
+    const last = batch.at(-1)
+    if (!last || batch.length < BATCH) return
+    after = last.id
+  }
+}

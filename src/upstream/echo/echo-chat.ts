@@ -1,0 +1,107 @@
+/** The echo on the chat wire, with everything that a model's server may add: a fingerprint, usage with details, a role first. */
+import { answer, textOf, type Heard, type Said } from './echo-answer.ts'
+
+type Message = { role?: string; content?: unknown }
+export type ChatBody = {
+  messages?: Message[]
+  tools?: { type?: string; function?: { name?: string } }[]
+  max_tokens?: number
+  max_completion_tokens?: number
+  n?: number
+  stream?: boolean
+  stream_options?: { include_usage?: boolean }
+}
+
+/** Who answers, under which id, when (epoch seconds). */
+export type Seal = { id: string; model: string; created: number }
+
+function hear(body: ChatBody): Heard {
+  const messages = body.messages ?? []
+  const last = messages.findLastIndex(({ role }) => role === 'user')
+  return {
+    user: textOf(messages[last]?.content),
+    outputs: messages
+      .slice(last + 1)
+      .filter(({ role }) => role === 'tool')
+      .map(({ content }) => textOf(content)),
+    tools: (body.tools ?? []).flatMap((tool) => (tool.type === 'function' && tool.function?.name ? [tool.function.name] : [])),
+    bytes: JSON.stringify(messages).length,
+    earlierBytes: JSON.stringify(messages.slice(0, Math.max(0, last))).length - 2,
+    maxTokens: body.max_completion_tokens ?? body.max_tokens ?? null,
+  }
+}
+
+function usageOf({ usage }: Said, choices: number): object {
+  const output = usage.output * choices
+  return {
+    prompt_tokens: usage.input,
+    completion_tokens: output,
+    total_tokens: usage.input + output,
+    prompt_tokens_details: { cached_tokens: usage.cached, audio_tokens: 0 },
+    completion_tokens_details: { reasoning_tokens: 0, audio_tokens: 0, accepted_prediction_tokens: 0, rejected_prediction_tokens: 0 },
+  }
+}
+
+function reasonOf(said: Said): string {
+  if (said.call) return 'tool_calls'
+  return said.cutOff ? 'length' : 'stop'
+}
+
+const indexes = (body: ChatBody) => Array.from({ length: body.n ?? 1 }, (_, index) => index)
+
+/** The answer in JSON. */
+export function chatJson(body: ChatBody, { id, model, created }: Seal): object {
+  const said = answer(hear(body))
+  const text = said.pieces.join('')
+  const message = said.call
+    ? { role: 'assistant', content: null, refusal: null, tool_calls: [{ id: `call_${id}`, type: 'function', function: said.call }] }
+    : { role: 'assistant', content: text, refusal: null, annotations: [] }
+  return {
+    id: `chatcmpl-${id}`,
+    object: 'chat.completion',
+    created,
+    model,
+    choices: indexes(body).map((index) => ({ index, message, logprobs: null, finish_reason: reasonOf(said) })),
+    usage: usageOf(said, body.n ?? 1),
+    service_tier: 'default',
+    system_fingerprint: `fp_${model}`,
+  }
+}
+
+/** The answer as events; `waitMs` before each. */
+export function* chatEvents(body: ChatBody, { id, model, created }: Seal): Generator<{ data: string; waitMs: number }> {
+  const said = answer(hear(body))
+  const includeUsage = body.stream_options?.include_usage === true
+  const event = (choices: object[], usage: object | null = null) => ({
+    data: JSON.stringify({
+      id: `chatcmpl-${id}`,
+      object: 'chat.completion.chunk',
+      created,
+      model,
+      service_tier: 'default',
+      system_fingerprint: `fp_${model}`,
+      choices,
+      ...(includeUsage ? { usage } : {}),
+    }),
+    waitMs: said.waitMs,
+  })
+  const choice = (index: number, delta: object, reason: string | null = null) => [{ index, delta, logprobs: null, finish_reason: reason }]
+  for (const index of indexes(body)) {
+    if (said.call) {
+      yield event(
+        choice(index, {
+          role: 'assistant',
+          content: null,
+          tool_calls: [{ index: 0, id: `call_${id}`, type: 'function', function: { name: said.call.name, arguments: '' } }],
+        }),
+      )
+      for (const piece of said.pieces) yield event(choice(index, { tool_calls: [{ index: 0, function: { arguments: piece } }] }))
+    } else {
+      yield event(choice(index, { role: 'assistant', content: '', refusal: null }))
+      for (const piece of said.pieces) yield event(choice(index, { content: piece }))
+    }
+    yield event(choice(index, {}, reasonOf(said)))
+  }
+  if (includeUsage) yield event([], usageOf(said, body.n ?? 1))
+  yield { data: '[DONE]', waitMs: 0 }
+}

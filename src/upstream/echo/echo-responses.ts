@@ -1,0 +1,109 @@
+/** The echo on the responses wire: every event of an answer in OpenAI's order, and responses with all their members. */
+import { answer, textOf, type Heard, type Said } from './echo-answer.ts'
+import type { Seal } from './echo-chat.ts'
+
+type Item = { type?: string; role?: string; content?: unknown; output?: unknown }
+export type ResponsesBody = {
+  input?: string | Item[]
+  instructions?: string | null
+  tools?: { type?: string; name?: string }[]
+  max_output_tokens?: number | null
+  stream?: boolean
+}
+
+function hear(body: ResponsesBody): Heard {
+  const items: Item[] = typeof body.input === 'string' ? [{ role: 'user', content: body.input }] : (body.input ?? [])
+  const last = items.findLastIndex(({ role, type }) => role === 'user' && (type === undefined || type === 'message'))
+  return {
+    user: textOf(items[last]?.content),
+    outputs: items
+      .slice(last + 1)
+      .filter(({ type }) => type === 'function_call_output')
+      .map(({ output }) => textOf(output)),
+    tools: (body.tools ?? []).flatMap(({ type, name }) => (type === 'function' && name ? [name] : [])),
+    bytes: JSON.stringify(items).length + (body.instructions ?? '').length,
+    earlierBytes: JSON.stringify(items.slice(0, Math.max(0, last))).length - 2,
+    maxTokens: body.max_output_tokens ?? null,
+  }
+}
+
+type Status = 'in_progress' | 'completed' | 'incomplete'
+
+function outputItem(said: Said, id: string, status: Status, text: string): object {
+  if (said.call) return { id: `fc_${id}`, type: 'function_call', status, call_id: `call_${id}`, name: said.call.name, arguments: text }
+  return { id: `msg_${id}`, type: 'message', status, role: 'assistant', content: status === 'in_progress' ? [] : [part(text)] }
+}
+
+function part(text: string): object {
+  return { type: 'output_text', text, annotations: [], logprobs: [] }
+}
+
+function response(body: ResponsesBody, said: Said, { id, model, created }: Seal, status: Status): object {
+  const { input, cached, output } = said.usage
+  const over = status !== 'in_progress'
+  const usage = {
+    input_tokens: input,
+    input_tokens_details: { cached_tokens: cached, cache_write_tokens: 0 },
+    output_tokens: output,
+    output_tokens_details: { reasoning_tokens: 0 },
+    total_tokens: input + output,
+  }
+  return {
+    id: `resp_${id}`,
+    object: 'response',
+    created_at: created,
+    status,
+    completed_at: status === 'completed' ? created : null,
+    error: null,
+    incomplete_details: status === 'incomplete' ? { reason: 'max_output_tokens' } : null,
+    instructions: body.instructions ?? null,
+    model,
+    output: over ? [outputItem(said, id, status, said.pieces.join(''))] : [],
+    usage: over ? usage : null,
+    service_tier: 'default',
+  }
+}
+
+function ended(said: Said): Status {
+  return said.cutOff ? 'incomplete' : 'completed'
+}
+
+/** The answer in JSON. */
+export function responsesJson(body: ResponsesBody, seal: Seal): object {
+  const said = answer(hear(body))
+  return response(body, said, seal, ended(said))
+}
+
+/** The answer as events; `waitMs` before each. */
+export function* responsesEvents(body: ResponsesBody, seal: Seal): Generator<{ event: string; data: string; waitMs: number }> {
+  const said = answer(hear(body))
+  let sequence = 0
+  const event = (type: string, members: object) => ({
+    event: type,
+    data: JSON.stringify({ type, sequence_number: sequence++, ...members }),
+    waitMs: said.waitMs,
+  })
+  yield event('response.created', { response: response(body, said, seal, 'in_progress') })
+  yield event('response.in_progress', { response: response(body, said, seal, 'in_progress') })
+  yield event('response.output_item.added', { output_index: 0, item: outputItem(said, seal.id, 'in_progress', '') })
+  yield* said.call ? callEvents(said, seal.id, event) : textEvents(said, seal.id, event)
+  yield event('response.output_item.done', { output_index: 0, item: outputItem(said, seal.id, ended(said), said.pieces.join('')) })
+  yield event(`response.${ended(said)}`, { response: response(body, said, seal, ended(said)) })
+}
+
+type MakeEvent = (type: string, members: object) => { event: string; data: string; waitMs: number }
+
+function* textEvents(said: Said, id: string, event: MakeEvent) {
+  const place = { item_id: `msg_${id}`, output_index: 0, content_index: 0 }
+  const text = said.pieces.join('')
+  yield event('response.content_part.added', { ...place, part: part('') })
+  for (const piece of said.pieces) yield event('response.output_text.delta', { ...place, delta: piece, logprobs: [] })
+  yield event('response.output_text.done', { ...place, text, logprobs: [] })
+  yield event('response.content_part.done', { ...place, part: part(text) })
+}
+
+function* callEvents(said: Said, id: string, event: MakeEvent) {
+  const place = { item_id: `fc_${id}`, output_index: 0 }
+  for (const piece of said.pieces) yield event('response.function_call_arguments.delta', { ...place, delta: piece })
+  yield event('response.function_call_arguments.done', { ...place, arguments: said.pieces.join('') })
+}

@@ -1,0 +1,126 @@
+/** The UPSTREAMS file: which model upstreams there are, read and checked. YAML or JSON (`docs/upstreams.md`). */
+import { validateHeaderName, validateHeaderValue } from 'node:http'
+import { dirname, resolve } from 'node:path'
+import { Type, type Static } from 'typebox'
+import { readSettingsFile, shown } from '../../domain/settings-file.ts'
+
+const text = (description: string) => Type.String({ minLength: 1, maxLength: 2048, description })
+const whole = (least: number, fallback: number) => Type.Integer({ minimum: least, maximum: 86_400_000, default: fallback })
+const strict = { additionalProperties: false }
+
+const UPSTREAM = Type.Object(
+  {
+    name: Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$' }),
+    baseUrl: text('an http or https address, or echo:'),
+    apiKey: Type.Optional(text('the key itself')),
+    apiKeyFile: Type.Optional(text('a file that holds the key')),
+    apiKeyEnv: Type.Optional(text('an environment variable that holds the key')),
+    model: Type.Optional(text('what the upstream calls the model')),
+    wire: Type.Enum(['chat', 'responses', 'both']),
+    weight: Type.Number({ exclusiveMinimum: 0, maximum: 1_000_000, default: 1 }),
+    priority: Type.Integer({ minimum: 0, maximum: 1_000_000, default: 0 }),
+    timeouts: Type.Object(
+      { connectMs: whole(1, 2000), firstByteMs: whole(1, 120_000), idleMs: whole(1, 300_000) },
+      { ...strict, default: {} },
+    ),
+    retry: Type.Object({ attempts: Type.Integer({ minimum: 1, maximum: 10, default: 2 }) }, { ...strict, default: {} }),
+    breaker: Type.Object({ failures: whole(1, 5), windowSeconds: whole(1, 30), openSeconds: whole(1, 10) }, { ...strict, default: {} }),
+    headers: Type.Record(Type.String(), Type.String(), { default: {} }),
+    maxTokensField: Type.Optional(Type.Enum(['max_tokens', 'max_completion_tokens'])),
+    contextWindow: Type.Optional(Type.Integer({ minimum: 1024, maximum: 100_000_000 })),
+  },
+  strict,
+)
+
+const FILE = Type.Object({ upstreams: Type.Array(UPSTREAM, { minItems: 1, maxItems: 100 }) }, strict)
+
+/** One upstream as declared; its key is read, `baseUrl` has no slash at its end. `baseUrl` is `echo:` for the built-in one. */
+export type Declared = Omit<Static<typeof UPSTREAM>, 'apiKeyFile' | 'apiKeyEnv' | 'apiKey' | 'model'> & {
+  apiKey: string | null
+  model: string
+}
+
+/** What is wrong with the file, in one sentence with the line. */
+export class UpstreamsError extends Error {
+  constructor(file: string, line: number | null, what: string) {
+    super(`UPSTREAMS ${file}${line === null ? '' : `, line ${line}`}: ${what}.`)
+    this.name = 'UpstreamsError'
+  }
+}
+
+/** Where keys come from. `readFile` throws when there is no such file. */
+export type KeySources = { env(name: string): string | undefined; readFile(path: string): string }
+
+/** Reads the file's text. Throws an `UpstreamsError`. */
+export function parseUpstreams(file: string, source: string, keys: KeySources): Declared[] {
+  const read = readSettingsFile(FILE, source)
+  if (read.outcome === 'refused') throw new UpstreamsError(file, read.line, read.what)
+  const { upstreams } = read.value
+  const fail = (index: number, member: string, what: string): never => {
+    throw new UpstreamsError(file, read.lineOf(['upstreams', index, member]), `${shown(['upstreams', index, member])} ${what}`)
+  }
+  return upstreams.map((upstream, index) => {
+    if (upstreams.findIndex(({ name }) => name === upstream.name) !== index) fail(index, 'name', 'is there twice')
+    return complete(upstream, file, keys, (member, what) => fail(index, member, what))
+  })
+}
+
+function complete(
+  upstream: Static<typeof UPSTREAM>,
+  file: string,
+  keys: KeySources,
+  fail: (member: string, what: string) => never,
+): Declared {
+  const { apiKey, apiKeyFile, apiKeyEnv, baseUrl, model, headers, ...rest } = upstream
+  const url = URL.parse(baseUrl)
+  const echo = baseUrl === 'echo:'
+  if (!echo && (!url || !['http:', 'https:'].includes(url.protocol))) fail('baseUrl', 'must be an http or https address, or echo:')
+  if (url && (url.username !== '' || url.password !== '' || url.hash !== '')) fail('baseUrl', 'must have no user, password or fragment')
+  if (!echo && model === undefined) fail('model', 'is missing')
+  for (const [name, value] of Object.entries(headers)) {
+    try {
+      validateHeaderName(name)
+      validateHeaderValue(name, value)
+    } catch {
+      fail('headers', `has a header that cannot be sent: ${JSON.stringify(name)}`)
+    }
+    if (OURS.has(name.toLowerCase())) fail('headers', `must not set ${name}`)
+  }
+  const given = (['apiKey', 'apiKeyFile', 'apiKeyEnv'] as const).filter((name) => upstream[name] !== undefined)
+  if (given.length > 1) fail(given[1] ?? 'apiKey', `must not stand beside ${given[0]}`)
+  const key = apiKey ?? keyFrom(apiKeyFile, apiKeyEnv, file, keys, fail)
+  if (key !== null && !/^[\x21-\x7e]+$/.test(key)) fail(given[0] ?? 'apiKey', 'does not give a key that can stand in a header')
+  return { ...rest, headers, baseUrl: baseUrl.replace(/\/+$/, ''), model: model ?? 'echo', apiKey: key }
+}
+
+/** Headers that the request itself decides. */
+const OURS = new Set([
+  'host',
+  'connection',
+  'content-length',
+  'content-type',
+  'transfer-encoding',
+  'accept',
+  'accept-encoding',
+  'expect',
+  'upgrade',
+  'te',
+  'trailer',
+  'keep-alive',
+])
+
+function keyFrom(
+  path: string | undefined,
+  name: string | undefined,
+  file: string,
+  keys: KeySources,
+  fail: (member: string, what: string) => never,
+): string | null {
+  if (name !== undefined) return keys.env(name) || fail('apiKeyEnv', `names ${name}, which is not set`)
+  if (path === undefined) return null
+  try {
+    return keys.readFile(resolve(dirname(file), path)).trim()
+  } catch (error) {
+    return fail('apiKeyFile', `cannot be read (${(error as NodeJS.ErrnoException).code ?? 'error'})`)
+  }
+}

@@ -1,0 +1,67 @@
+/** Tokens as upstreams report them, on either wire and in the dialects that are in use, and as clients are told them. */
+import { isMembers, type Members } from '../wires/member-allowlist.ts'
+import type { Usage } from '../../domain/token-windows.ts'
+
+function count(value: unknown): number | null {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : null
+}
+
+function within(value: Members, name: string): Members {
+  const inner = value[name]
+  return isMembers(inner) ? inner : {}
+}
+
+/**
+ * Reads a `usage` object. Null unless it has sane counts of input and output. Where the total is larger than both, as with upstreams that
+ * report reasoning beside the output, the rest is output.
+ */
+export function readUsage(value: unknown): Usage | null {
+  if (!isMembers(value)) return null
+  const input = count(value['prompt_tokens'] ?? value['input_tokens'])
+  const output = count(value['completion_tokens'] ?? value['output_tokens'])
+  if (input === null || output === null) return null
+  const cached =
+    count(within(value, 'prompt_tokens_details')['cached_tokens']) ??
+    count(within(value, 'input_tokens_details')['cached_tokens']) ??
+    count(value['prompt_cache_hit_tokens']) ??
+    count(value['cached_tokens']) ??
+    0
+  const total = count(value['total_tokens']) ?? 0
+  return { input, cachedInput: Math.min(cached, input), output: Math.max(output, total - input) }
+}
+
+/** The `usage` of a chat completion, with the details that upstreams have. */
+export function chatUsage(value: unknown): Members | undefined {
+  const usage = readUsage(value)
+  if (!usage || !isMembers(value)) return undefined
+  const input = within(value, 'prompt_tokens_details')
+  const output = within(value, 'completion_tokens_details')
+  return {
+    prompt_tokens: usage.input,
+    completion_tokens: usage.output,
+    total_tokens: usage.input + usage.output,
+    prompt_tokens_details: { cached_tokens: usage.cachedInput, audio_tokens: count(input['audio_tokens']) ?? 0 },
+    completion_tokens_details: {
+      reasoning_tokens: count(output['reasoning_tokens']) ?? 0,
+      audio_tokens: count(output['audio_tokens']) ?? 0,
+      accepted_prediction_tokens: count(output['accepted_prediction_tokens']) ?? 0,
+      rejected_prediction_tokens: count(output['rejected_prediction_tokens']) ?? 0,
+    },
+  }
+}
+
+/** The `usage` of a response, every member present. */
+export function responseUsage(value: unknown): Members | null {
+  const usage = readUsage(value)
+  if (!usage || !isMembers(value)) return null
+  return {
+    input_tokens: usage.input,
+    input_tokens_details: {
+      cached_tokens: usage.cachedInput,
+      cache_write_tokens: count(within(value, 'input_tokens_details')['cache_write_tokens']) ?? 0,
+    },
+    output_tokens: usage.output,
+    output_tokens_details: { reasoning_tokens: count(within(value, 'output_tokens_details')['reasoning_tokens']) ?? 0 },
+    total_tokens: usage.input + usage.output,
+  }
+}

@@ -1,0 +1,73 @@
+/**
+ * Builds a value from the members that we know and leaves the rest behind. A `Clean` gives the value to pass on, or undefined to leave it
+ * out, so that a table of them reads like the wire it describes.
+ */
+import type { Ids } from './encrypted-ids.ts'
+
+export type Clean = (value: unknown, ids: Ids) => unknown
+
+export type Members = Record<string, unknown>
+
+export function isMembers(value: unknown): value is Members {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+export const text: Clean = (value) => (typeof value === 'string' ? value : undefined)
+export const number: Clean = (value) => (typeof value === 'number' ? value : undefined)
+export const boolean: Clean = (value) => (typeof value === 'boolean' ? value : undefined)
+/** What the client itself defined, such as the arguments of its tools: passed whole. */
+export const opaque: Clean = (value) => value
+
+export const constant =
+  (value: unknown): Clean =>
+  () =>
+    value
+
+export const nullable =
+  (clean: Clean): Clean =>
+  (value, ids) =>
+    value === null ? null : clean(value, ids)
+
+export const oneOf =
+  (...values: string[]): Clean =>
+  (value) =>
+    typeof value === 'string' && values.includes(value) ? value : undefined
+
+/** The clean value, or `fallback` where there is none. */
+export const or =
+  (clean: Clean, fallback: unknown): Clean =>
+  (value, ids) =>
+    clean(value, ids) ?? fallback
+
+/** An id, mapped under the given prefix; see `ids.ts`. */
+export const id =
+  (prefix: string): Clean =>
+  (value, ids) =>
+    typeof value === 'string' && value !== '' ? ids.out(prefix, value) : undefined
+
+export const list =
+  (clean: Clean): Clean =>
+  (value, ids) =>
+    Array.isArray(value) ? value.map((entry) => clean(entry, ids)).filter((entry) => entry !== undefined) : undefined
+
+/** An object of the known members, in the table's order. */
+export const object = (members: Record<string, Clean>): Clean => {
+  const table = Object.entries(members)
+  return (value, ids) => {
+    if (!isMembers(value)) return undefined
+    const built: Members = {}
+    for (const [name, clean] of table) {
+      const cleaned = clean(Object.hasOwn(value, name) ? value[name] : undefined, ids)
+      if (cleaned !== undefined) built[name] = cleaned
+    }
+    return built
+  }
+}
+
+/** An object whose `type` says which table holds; other types are left out. */
+export const tagged =
+  (tables: Record<string, Clean>): Clean =>
+  (value, ids) => {
+    if (!isMembers(value) || typeof value['type'] !== 'string' || !Object.hasOwn(tables, value['type'])) return undefined
+    return tables[value['type']]?.(value, ids)
+  }

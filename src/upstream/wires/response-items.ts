@@ -1,0 +1,145 @@
+/** Output items of a response as they leave us, by type. What is not in these tables stays behind. */
+import { id, list, nullable, number, object, oneOf, opaque, or, tagged, text, type Clean } from './member-allowlist.ts'
+
+const status = oneOf('in_progress', 'completed', 'incomplete', 'searching', 'interpreting', 'generating', 'calling', 'failed')
+
+const token = { token: text, logprob: number, bytes: list(number) }
+export const logprobs = or(list(object({ ...token, top_logprobs: list(object(token)) })), [])
+
+/** Where a text quotes something. */
+export const annotation = tagged({
+  url_citation: object({ type: text, start_index: number, end_index: number, url: text, title: text }),
+  file_citation: object({ type: text, file_id: id('file_'), filename: text, index: number }),
+  container_file_citation: object({
+    type: text,
+    container_id: id('cntr_'),
+    file_id: id('cfile_'),
+    filename: text,
+    start_index: number,
+    end_index: number,
+  }),
+  file_path: object({ type: text, file_id: id('file_'), index: number }),
+})
+
+/** A part of a message, or of a reasoning. */
+export const part = tagged({
+  output_text: object({ type: text, text: or(text, ''), annotations: or(list(annotation), []), logprobs }),
+  refusal: object({ type: text, refusal: or(text, '') }),
+  reasoning_text: object({ type: text, text: or(text, '') }),
+  summary_text: object({ type: text, text: or(text, '') }),
+})
+
+const item = (prefix: string, members: Record<string, Clean>): Clean => object({ id: id(prefix), type: text, status, ...members })
+const callId = id('call_')
+const screen = object({ type: text, image_url: text, file_id: id('file_') })
+const outcome = object({ type: text, exit_code: number })
+
+/**
+ * The items of a response. Arguments, actions and outputs of tools are the model's own words or what the client's tools defined: they pass
+ * whole where the wire leaves their form open.
+ */
+export const outputItem = tagged({
+  message: item('msg_', { role: oneOf('assistant'), content: or(list(part), []), phase: nullable(text) }),
+  reasoning: item('rs_', { summary: or(list(part), []), content: nullable(list(part)), encrypted_content: nullable(text) }),
+  function_call: item('fc_', { call_id: callId, name: text, namespace: nullable(text), arguments: or(text, '') }),
+  custom_tool_call: item('ctc_', { call_id: callId, name: text, namespace: nullable(text), input: or(text, '') }),
+  web_search_call: item('ws_', { action: opaque }),
+  file_search_call: item('fs_', {
+    queries: list(text),
+    results: nullable(list(object({ file_id: id('file_'), filename: text, score: number, text, attributes: opaque }))),
+  }),
+  code_interpreter_call: item('ci_', {
+    code: nullable(text),
+    container_id: id('cntr_'),
+    outputs: nullable(list(object({ type: text, logs: text, url: text }))),
+  }),
+  image_generation_call: item('ig_', {
+    result: nullable(text),
+    revised_prompt: text,
+    background: text,
+    output_format: text,
+    quality: text,
+    size: text,
+  }),
+  computer_call: item('cu_', {
+    call_id: callId,
+    action: opaque,
+    actions: opaque,
+    pending_safety_checks: or(list(object({ id: id('sc_'), code: text, message: text })), []),
+  }),
+  computer_call_output: item('cuo_', { call_id: callId, output: screen }),
+  local_shell_call: item('lsh_', { call_id: callId, action: opaque }),
+  shell_call: item('sh_', { call_id: callId, action: opaque }),
+  shell_call_output: item('sho_', {
+    call_id: callId,
+    output: list(object({ stdout: text, stderr: text, outcome })),
+    max_output_length: nullable(number),
+  }),
+  apply_patch_call: item('apc_', { call_id: callId, operation: opaque }),
+  mcp_call: item('mcp_', {
+    server_label: text,
+    name: text,
+    arguments: text,
+    output: nullable(text),
+    error: opaque,
+    approval_request_id: nullable(id('mcpr_')),
+  }),
+  mcp_list_tools: item('mcpl_', { server_label: text, tools: opaque, error: opaque }),
+  mcp_approval_request: item('mcpr_', { server_label: text, name: text, arguments: text }),
+  tool_search_call: item('tsc_', { call_id: nullable(callId), execution: oneOf('server', 'client'), arguments: opaque }),
+  tool_search_output: item('tso_', { call_id: nullable(callId), execution: oneOf('server', 'client'), tools: opaque }),
+  compaction: item('cmp_', { encrypted_content: text }),
+  context_compaction: item('cmp_', { encrypted_content: nullable(text) }),
+})
+
+/** Ids in items that a client replays. */
+export const REPLAYED_IDS = ['id', 'call_id', 'approval_request_id'] as const
+
+/** The members of all streamed events beside `type` and `sequence_number`. */
+export const eventMembers: Record<string, Clean> = {
+  item_id: id('item_'),
+  output_index: number,
+  content_index: number,
+  summary_index: number,
+  annotation_index: number,
+  partial_image_index: number,
+  item: outputItem,
+  part,
+  annotation,
+  delta: text,
+  text,
+  refusal: text,
+  name: text,
+  arguments: text,
+  input: text,
+  code: text,
+  partial_image_b64: text,
+  obfuscation: text,
+}
+
+export const EVENTS_WITH_LOGPROBS = ['response.output_text.delta', 'response.output_text.done']
+
+const steps = (name: string, ...states: string[]) => states.map((state) => `response.${name}.${state}`)
+
+/** Every event of the wire that is not about the whole response. */
+export const EVENTS = new Set([
+  ...steps('output_item', 'added', 'done'),
+  ...steps('content_part', 'added', 'done'),
+  ...steps('output_text', 'delta', 'done', 'annotation.added'),
+  ...steps('refusal', 'delta', 'done'),
+  ...steps('function_call_arguments', 'delta', 'done'),
+  ...steps('custom_tool_call_input', 'delta', 'done'),
+  ...steps('reasoning_summary_part', 'added', 'done'),
+  ...steps('reasoning_summary_text', 'delta', 'done'),
+  ...steps('reasoning_text', 'delta', 'done'),
+  ...steps('web_search_call', 'in_progress', 'searching', 'completed'),
+  ...steps('file_search_call', 'in_progress', 'searching', 'completed'),
+  ...steps('code_interpreter_call', 'in_progress', 'interpreting', 'completed'),
+  ...steps('code_interpreter_call_code', 'delta', 'done'),
+  ...steps('image_generation_call', 'in_progress', 'generating', 'partial_image', 'completed'),
+  ...steps('mcp_call', 'in_progress', 'completed', 'failed'),
+  ...steps('mcp_call_arguments', 'delta', 'done'),
+  ...steps('mcp_list_tools', 'in_progress', 'completed', 'failed'),
+  ...steps('audio', 'delta', 'done'),
+  ...steps('audio.transcript', 'delta', 'done'),
+])

@@ -1,0 +1,54 @@
+/** A process that listens for images at the address of its argument, says what it hears, and closes on SIGTERM. Imported, this file starts one. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import type { Test } from 'tap'
+import { openBroker } from '../../../src/backends/broker/broker.ts'
+
+type Member = {
+  /** Resolves once it has printed that line. */
+  says(line: string): Promise<void>
+  kill(): Promise<void>
+  /** Asks it to close and waits until it ended by itself. */
+  end(): Promise<{ code: number | null; stderr: string }>
+}
+
+export function member(t: Test, url: string): Member {
+  const child = spawn(process.execPath, [import.meta.filename, url], { stdio: ['ignore', 'pipe', 'pipe'], env: {} })
+  const ended = once(child, 'close')
+  let printed = ''
+  let stderr = ''
+  child.stdout.on('data', (chunk) => (printed += chunk))
+  child.stderr.on('data', (chunk) => (stderr += chunk))
+  const kill = async () => {
+    child.kill('SIGKILL')
+    await ended
+  }
+  t.teardown(kill)
+  return {
+    async says(line) {
+      while (!printed.split('\n').includes(line)) {
+        if (child.exitCode !== null) throw new Error(`it ended before it said ${line}: ${stderr}`)
+        await new Promise((resolve) => setTimeout(resolve, 10))
+      }
+    },
+    kill,
+    async end() {
+      child.kill('SIGTERM')
+      await ended
+      return { code: child.exitCode, stderr }
+    },
+  }
+}
+
+async function run(url: string): Promise<void> {
+  const broker = await openBroker(url)
+  broker.listen(['image'], (kind) => console.log(`heard ${kind}`))
+  const watch = setInterval(() => console.log(broker.health().ok ? 'in order' : 'in trouble'), 50)
+  process.once('SIGTERM', () => {
+    clearInterval(watch)
+    broker.ring('image', 'the last')
+    void broker.close()
+  })
+}
+
+if (import.meta.main) await run(process.argv[2] ?? '')

@@ -1,0 +1,98 @@
+/** Who may do what on Kafka, over TLS, SASL and access lists. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import kafkajs, { type AclOperationTypes as Operation, type AclResourceTypes as Resource } from 'kafkajs'
+import t from 'tap'
+import { KAFKA_USERS, ownKafka } from '../../servers/kafka.ts'
+import { bells, inOrder, prefix, ringUntilHeard, until, withAdmin } from './recording-consumer.ts'
+
+const { AclOperationTypes, AclPermissionTypes, AclResourceTypes, ResourcePatternTypes } = kafkajs
+
+t.test('who may do what, over TLS with SCRAM', async (t) => {
+  const server = await ownKafka(t, { tls: true, sasl: 'scram-sha-256', acl: true })
+  if (!server) return
+  const folder = await mkdtemp(join(tmpdir(), 'tollgate-test-'))
+  t.teardown(() => rm(folder, { recursive: true }))
+  const caFile = join(folder, 'ca.pem')
+  const passwordFile = join(folder, 'password')
+  await writeFile(caFile, server.ca)
+  await writeFile(passwordFile, `${KAFKA_USERS.stranger}\n`)
+  const secure = { tls: 'true', caFile, sasl: 'scram-sha-256' }
+  const admin = `admin:${KAFKA_USERS.admin}@${server.brokers}`
+  const asAdmin = { ssl: { ca: server.ca }, sasl: { mechanism: 'scram-sha-256', username: 'admin', password: KAFKA_USERS.admin } }
+
+  await t.test('a user who may is heard', async (t) => {
+    const both = await bells(t, admin, { ...secure, topicPrefix: prefix() })
+    both.listen(['image'], () => {})
+    await ringUntilHeard(both, both)
+    t.same(both.warnings, [])
+  })
+
+  const refused: [what: string, servers: string, query: Record<string, string>, sentence: RegExp][] = [
+    ['a wrong password', `admin:wrong@${server.brokers}`, secure, /refuses the user admin or the password/],
+    ['an unknown user', `nobody:secret@${server.brokers}`, secure, /refuses the user nobody or the password/],
+    ['a mechanism that is not offered', admin, { ...secure, sasl: 'scram-sha-512' }, /does not offer sasl=scram-sha-512/],
+    ['an authority that did not sign', admin, { tls: 'true', sasl: 'scram-sha-256' }, /not trusted .*caFile/],
+    ['no TLS where it is spoken', admin, { sasl: 'scram-sha-256' }, /closes the connection .*: tls and sasl/],
+    ['no user where one is wanted', server.brokers, { tls: 'true', caFile }, /closes the connection .*: tls and sasl/],
+  ]
+  for (const [what, servers, query, sentence] of refused) {
+    await t.test(`${what} is told, and tried again`, async (t) => {
+      const broker = await bells(t, servers, { ...query, topicPrefix: prefix() })
+      broker.listen(['image'], () => {})
+      broker.ring('image', 'task')
+      await until(() => broker.count('rebuilt') > 1)
+      t.match(broker.health(), { ok: false, detail: sentence })
+      t.match(broker.warnings[0]?.message, sentence)
+      t.notMatch(JSON.stringify([broker.warnings, broker.health()]), /admin-secret|wrong/)
+    })
+  }
+
+  await t.test('a user who may do nothing, then use topics that are not there, then all it needs', async (t) => {
+    const topicPrefix = prefix()
+    const stranger = await bells(t, server.brokers, { ...secure, username: 'stranger', passwordFile, topicPrefix })
+    stranger.listen(['image'], () => {})
+    stranger.ring('image', 'task')
+    const says = (sentence: RegExp) => until(() => sentence.test(stranger.health().detail))
+    await says(/may not use the topic .*image: .*Describe/)
+
+    const allow = (resourceType: Resource, operations: Operation[]) =>
+      withAdmin(
+        server.brokers,
+        (client) =>
+          client.createAcls({
+            acl: operations.map((operation) => ({
+              resourceType,
+              resourceName: topicPrefix,
+              resourcePatternType: ResourcePatternTypes.PREFIXED,
+              principal: 'User:stranger',
+              host: '*',
+              operation,
+              permissionType: AclPermissionTypes.ALLOW,
+            })),
+          }),
+        asAdmin,
+      )
+    await allow(AclResourceTypes.TOPIC, [AclOperationTypes.READ, AclOperationTypes.WRITE, AclOperationTypes.DESCRIBE])
+    await says(/image is missing, and making it was refused \(TOPIC_AUTHORIZATION_FAILED\): kafka-topics.sh .* --create --topic .*image --partitions 2 --config retention/)
+    await withAdmin(server.brokers, (client) => client.createTopics({ topics: [{ topic: `${topicPrefix}image`, numPartitions: 2 }] }), asAdmin)
+    await says(/into the group .*workers.image: the user needs/)
+    await allow(AclResourceTypes.GROUP, [AclOperationTypes.READ])
+    await ringUntilHeard(stranger, stranger)
+    await inOrder(stranger)
+  })
+})
+
+t.test('a user over PLAIN', async (t) => {
+  const server = await ownKafka(t, { sasl: 'plain' })
+  if (!server) return
+  const [right, wrong] = await Promise.all(['admin-secret', 'wrong'].map((password) => bells(t, `admin:${password}@${server.brokers}`, { sasl: 'plain', topicPrefix: prefix() })))
+  if (!right || !wrong) return
+  right.listen(['image'], () => {})
+  await ringUntilHeard(right, right)
+  await until(() => /refuses the user admin/.test(wrong.health().detail))
+  const tls = await bells(t, `admin:admin-secret@${server.brokers}`, { sasl: 'plain', tls: 'true', topicPrefix: prefix() })
+  await until(() => /closes the connection .*: tls and sasl/.test(tls.health().detail))
+  t.match(right.warnings, [{ message: /in the clear/ }])
+})

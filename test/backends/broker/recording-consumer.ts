@@ -1,0 +1,78 @@
+/** Brokers over Kafka, with what they count and log. */
+import { randomUUID } from 'node:crypto'
+import { Kafka, logLevel } from 'kafkajs'
+import type { Test } from 'tap'
+import { openBroker, type Broker, type BrokerEvent } from '../../../src/backends/broker/broker.ts'
+
+export type Bells = Broker & {
+  url: string
+  count(event: BrokerEvent): number
+  /** How often it was asked to ring. */
+  asked(): number
+  /** Warnings only. */
+  warnings: { facts: Record<string, unknown>; message: string }[]
+}
+
+/** A prefix for a test's topics and groups. */
+export function prefix(): string {
+  return `test-${randomUUID()}.`
+}
+
+/** Opens a broker that is closed with the test. `query` goes into its address. */
+export async function bells(t: Test, servers: string, query: Record<string, string>): Promise<Bells> {
+  const url = `kafka://${servers}?${new URLSearchParams({ partitions: '2', ...query })}`
+  const counts: Record<BrokerEvent, number> = { rung: 0, lost: 0, heard: 0, rebuilt: 0 }
+  const warnings: Bells['warnings'] = []
+  const log = { debug() {}, info() {}, warn: (facts: object, message: string) => void warnings.push({ facts: { ...facts }, message }) }
+  const broker = await openBroker(url, { log, counted: (event, _kind, count) => (counts[event] += count) })
+  t.teardown(() => broker.close())
+  let asked = 0
+  const ring: Broker['ring'] = (kind, id) => {
+    asked++
+    broker.ring(kind, id)
+  }
+  return { ...broker, ring, url, warnings, count: (event) => counts[event], asked: () => asked }
+}
+
+/** Resolves once the broker is in order: whoever listens has joined. */
+export async function inOrder(broker: Broker): Promise<void> {
+  await until(() => broker.health().ok)
+}
+
+/** Resolves when the condition holds. The test's own time limit is the only one. */
+export async function until(holds: () => boolean): Promise<void> {
+  while (!holds()) await new Promise((resolve) => setTimeout(resolve, 10))
+}
+
+/** Rings until one is heard: a ring may be lost, but not all of them. */
+export async function ringUntilHeard(ringer: Bells, hearer: Bells): Promise<void> {
+  const before = hearer.count('heard')
+  const ringing = setInterval(() => ringer.ring('image', 'task'), 100)
+  await until(() => hearer.count('heard') > before)
+  clearInterval(ringing)
+}
+
+/** What an operator has, as the client library. */
+export async function withAdmin<T>(servers: string, use: (admin: ReturnType<Kafka['admin']>) => Promise<T>, options: object = {}): Promise<T> {
+  const admin = new Kafka({ brokers: servers.split(','), logLevel: logLevel.NOTHING, ...options }).admin()
+  await admin.connect()
+  try {
+    return await use(admin)
+  } finally {
+    await admin.disconnect()
+  }
+}
+
+/** Drops the topics and groups of a prefix when the test ends. */
+export function dropped(t: Test, servers: string, own: string): void {
+  t.teardown(() =>
+    withAdmin(servers, async (admin) => {
+      const topics = (await admin.listTopics()).filter((topic) => topic.startsWith(own))
+      if (topics.length > 0) await admin.deleteTopics({ topics })
+      const { groups } = await admin.listGroups()
+      const gone = groups.map(({ groupId }) => groupId).filter((group) => group.startsWith(own))
+      // A member that was killed is still in its group until its session ends: such a group is left to Kafka.
+      if (gone.length > 0) await admin.deleteGroups(gone).catch(() => {})
+    }),
+  )
+}

@@ -1,0 +1,242 @@
+/** The engines door: the ENGINES file, what a generation asks for and costs, and runs by the routing table. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { openEngines, type Engines } from '../../../src/backends/engines/engine.ts'
+import { DEFAULT_ENGINES, readEngines, type Route } from '../../../src/backends/engines/engines-file.ts'
+import { amountsOf, costOf, generationOf, priceOf, type GenerationBody, type GenerationRequest, type Kind } from '../../../src/domain/generations.ts'
+import { FAKE_ENGINES, fakeEngine, openFakeEngines, silent } from '../../fakes/engine.ts'
+
+const image: GenerationRequest = { verb: 'image', prompt: 'x', width: 64, height: 64, durationMs: null, seed: null, format: 'png' }
+const control = () => ({ signal: new AbortController().signal, progress: () => {} })
+
+function routes(text: string): Map<string, Route> {
+  const read = readEngines(text)
+  if (read.outcome === 'refused') throw new Error(`line ${read.refusal.line}: ${read.refusal.message}`)
+  return new Map(read.settings.routes.map((route) => [route.verb, route]))
+}
+
+const builtIn = routes(DEFAULT_ENGINES)
+const asked = (kind: Kind, body: Partial<GenerationBody>, route = builtIn.get(kind)!) => generationOf(kind, { prompt: 'x', ...body }, route, ['png', 'webp'])
+
+function request(kind: Kind, body: Partial<GenerationBody>): GenerationRequest {
+  const found = asked(kind, body)
+  if (found.outcome === 'invalid') throw new Error(JSON.stringify(found.errors))
+  return found.request
+}
+
+t.test('a bad file is refused with the line and the reason', async (t) => {
+  const head = 'engines:\n  - { name: a, type: preview }\nroutes:\n'
+  const route = (more: string): string => `${head}  - { kind: image, engine: a, price: { amount: "1", per: Job } }\n  - { ${more} }\n`
+  const price = 'price: { amount: "1", per: Job }'
+  const cases: [text: string, line: number, message: RegExp][] = [
+    ['', 1, /the file must be an object/],
+    ['engines: [', 1, /./],
+    ['engines: []\nroutes: []\n', 1, /engines must have at least one entry/],
+    [`${head}  []\nextra: 1\n`, 5, /extra is not a setting/],
+    ['engines:\n  - name: a\n    type: preview\n  - name: a\n    type: preview\nroutes: []\n', 4, /two engines named a/],
+    [route(`kind: video, engine: b, ${price}`), 5, /no engine named b/],
+    [route(`kind: poem, engine: a, ${price}`), 5, /routes.1..kind must be one of image, video, music/],
+    [route(`kind: video, operation: trim, engine: a, ${price}`), 5, /either a kind or an operation/],
+    [route(`engine: a, ${price}`), 5, /either a kind or an operation/],
+    [route(`kind: image, engine: a, ${price}`), 5, /two routes for image/],
+    [route('kind: video, engine: a'), 5, /routes.1..price is required/],
+    [route('kind: video, engine: a, price: { amount: 0.05, per: Second }'), 5, /routes.1..price.amount must be a string/],
+    [route('kind: video, engine: a, price: { amount: "-1", per: Second }'), 5, /routes.1..price.amount must be a decimal string/],
+    [route('kind: video, engine: a, price: { amount: "0.0000001", per: Second }'), 5, /routes.1..price.amount must be a decimal string/],
+    [route('kind: video, engine: a, price: { amount: "2000000000", per: Second }'), 5, /at most 1000000000/],
+    [route('kind: video, engine: a, price: { amount: "1", per: Token }'), 5, /routes.1..price.per must be one of Job, Second, Megapixel/],
+    [route('kind: music, engine: a, price: { amount: "1", per: Megapixel }'), 5, /music is priced per Job or Second/],
+    [route('operation: upscale, engine: a, price: { amount: "1", per: Second }'), 5, /upscale is priced per Job or Megapixel/],
+    [route(`kind: video, engine: a, ${price}, max: { seconds: 5 }, defaults: { seconds: 6 }`), 5, /defaults.seconds is above max.seconds/],
+    [route(`kind: video, engine: a, ${price}, max: { megapixels: 0.1 }`), 5, /default size is above max.megapixels/],
+    [route(`kind: video, engine: a, ${price}, defaults: { size: 101x100 }`), 5, /even width and height/],
+    [route(`kind: video, engine: a, ${price}, timeoutSeconds: 0`), 5, /timeoutSeconds/],
+    [route(`kind: video, engine: a, ${price}, price: { amount: "2", per: Job }`), 5, /unique/],
+  ]
+  for (const [text, line, message] of cases) {
+    const read = readEngines(text)
+    t.match(read, { outcome: 'refused', refusal: { line, message } }, text)
+  }
+})
+
+t.test('a file may be JSON, and engines may have options of their own', async (t) => {
+  const read = readEngines('{"engines": [{"name": "a", "type": "other", "baseUrl": "http://x"}],\n "routes": [{"operation": "upscale", "engine": "a", "model": "m", "price": {"amount": "0", "per": "Megapixel"}, "timeoutSeconds": 5, "concurrency": 2}]}')
+  t.match(read, {
+    settings: {
+      engines: [{ name: 'a', type: 'other', options: { baseUrl: 'http://x' }, line: 1 }],
+      routes: [{ verb: 'upscale', engine: 'a', model: 'm', price: { verb: 'upscale', micro: 0, per: 'Megapixel' }, timeoutMs: 5000, concurrency: 2, line: 2 }],
+    },
+  })
+})
+
+t.test('what a client leaves out comes from the route', async (t) => {
+  t.same(request('image', {}), { verb: 'image', prompt: 'x', width: 1024, height: 1024, durationMs: null, seed: null, format: 'png' })
+  t.same(request('video', { seed: 5 }), { verb: 'video', prompt: 'x', width: 640, height: 360, durationMs: 4000, seed: 5, format: 'png' })
+  t.same(request('music', { output_format: 'webp' }), { verb: 'music', prompt: 'x', width: null, height: null, durationMs: 10_000, seed: null, format: 'webp' })
+})
+
+t.test('an aspect ratio gives a size of about the default area, never above it', async (t) => {
+  const size = (kind: Kind, ratio: string): unknown[] => [request(kind, { aspect_ratio: ratio }).width, request(kind, { aspect_ratio: ratio }).height]
+  t.same(size('video', '16:9'), [640, 360])
+  t.same(size('image', '1:1'), [1024, 1024])
+  t.same(size('image', '16:9'), [1360, 768])
+  t.same(size('image', '9:16'), [768, 1360])
+  t.same(size('image', '99:1'), [10_184, 96])
+})
+
+t.test('every faulty field is named, with a pointer to it', async (t) => {
+  const faults = (kind: Kind, body: Partial<GenerationBody>): string[] => {
+    const found = asked(kind, body)
+    return found.outcome === 'invalid' ? found.errors.map(({ path, code }) => `${path} ${code}`) : []
+  }
+  t.same(faults('image', { size: '2050x2050' }), ['/size maximum'])
+  t.same(faults('image', { size: '15x200' }), ['/size minimum'])
+  t.same(faults('image', { size: '64x64', aspect_ratio: '1:1' }), ['/aspect_ratio not_allowed'])
+  t.same(faults('image', { duration_seconds: 1, output_format: 'gif' }), ['/duration_seconds not_allowed', '/output_format enum'])
+  t.same(faults('video', { size: '641x360', duration_seconds: 10.001 }), ['/size multiple_of', '/duration_seconds maximum'])
+  t.same(faults('music', { size: '64x64' }), ['/size not_allowed'])
+  t.same(faults('music', { aspect_ratio: '1:1', duration_seconds: 121 }), ['/aspect_ratio not_allowed', '/duration_seconds maximum'])
+  t.same(faults('image', { size: '2048x2048' }), [])
+})
+
+t.test('a quote is the price times what is asked for, rounded up to a micro-unit', async (t) => {
+  const cost = (kind: Kind, body: Partial<GenerationBody>): number => costOf(priceOf(builtIn.get(kind)!, []), amountsOf(request(kind, body)))
+  t.equal(cost('image', { size: '2000x1000' }), 40_000)
+  t.equal(cost('video', { duration_seconds: 2.5 }), 125_000)
+  t.equal(cost('music', { duration_seconds: 0.1 }), 1000)
+  t.equal(costOf({ micro: 1, per: 'Second' }, amountsOf(request('video', { duration_seconds: 1.001 }))), 2)
+  t.equal(costOf({ micro: 1000, per: 'Megapixel' }, amountsOf(request('image', { size: '1024x1024' }))), 1049)
+  t.equal(costOf({ micro: 0, per: 'Job' }, amountsOf(request('image', {}))), 0)
+})
+
+t.test("the plan's price goes before the service's, unless it is per a unit that the kind does not have", async (t) => {
+  const music = builtIn.get('music')!
+  t.equal(priceOf(music, [{ verb: 'image', micro: 1, per: 'Job' }]), music.price)
+  t.same(priceOf(music, [{ verb: 'music', micro: 7, per: 'Job' }]), { verb: 'music', micro: 7, per: 'Job' })
+  t.equal(priceOf(music, [{ verb: 'music', micro: 7, per: 'Megapixel' }]), music.price)
+})
+
+t.test('without a file, the preview engine makes images, videos and music, and nothing else', async (t) => {
+  const engines = await openEngines({ file: null, log: silent })
+  t.teardown(() => engines.close())
+  t.equal(engines.offer('image'), null, 'nothing before it is ready')
+  await engines.ready()
+  for (const [verb, micro, per] of [['image', 40_000, 'Job'], ['video', 50_000, 'Second'], ['music', 10_000, 'Second']] as const) {
+    t.same(engines.offer(verb)?.route.price, { verb, micro, per })
+  }
+  for (const verb of ['upscale', 'constructor', '__proto__']) t.equal(engines.offer(verb), null)
+})
+
+async function opening(t: Test, text: string): Promise<Engines> {
+  const engines = await openEngines({ file: join(t.testdir({ 'engines.yaml': text }), 'engines.yaml'), log: silent })
+  t.teardown(() => engines.close())
+  return engines
+}
+
+t.test('a start on a bad file, or on a type of engine that is not there, stops with its line', async (t) => {
+  await t.rejects(opening(t, 'engines: []\nroutes: []\n'), /ENGINES: .*engines\.yaml, line 1: engines/)
+  await t.rejects(openEngines({ file: join(t.testdir(), 'none.yaml'), log: silent }), { code: 'ENOENT' })
+  const replicate = await opening(t, FAKE_ENGINES.replace('type: fake', 'type: replicate'))
+  replicate.add('fake', fakeEngine().open)
+  await t.rejects(replicate.ready(), /line 2: engines of type replicate are not available; there are: preview, fake/)
+  const wrong = await opening(t, DEFAULT_ENGINES.replace('type: preview', 'type: preview, speed: 1'))
+  await t.rejects(wrong.ready(), /line 2: engine preview: type preview has no option speed/)
+})
+
+t.test('a type is added once, and before the program is ready', async (t) => {
+  const engines = await openFakeEngines(t, fakeEngine())
+  t.throws(() => engines.add('late', fakeEngine().open), /too late/)
+  const early = await opening(t, FAKE_ENGINES)
+  t.throws(() => early.add('preview', fakeEngine().open), /there already/)
+})
+
+t.test('a route to an engine that does not make it is warned of and not supported', async (t) => {
+  const warnings: object[] = []
+  const file = join(t.testdir({ 'e.yaml': `${FAKE_ENGINES}  - { operation: upscale, engine: fake, price: { amount: "1", per: Job } }\n` }), 'e.yaml')
+  const engines = await openEngines({ file, log: { info() {}, warn: (facts) => warnings.push(facts) } })
+  t.teardown(() => engines.close())
+  engines.add('fake', fakeEngine().open)
+  await engines.ready()
+  t.same(warnings, [{ verb: 'upscale', engine: 'fake' }])
+  t.equal(engines.offer('upscale'), null)
+})
+
+t.test('a run ends as the engine says, and what it throws is internal and retryable', async (t) => {
+  const fake = fakeEngine()
+  const engines = await openFakeEngines(t, fake)
+  fake.next('make', { fail: 'provider_rejected', retryable: false }, 'throw')
+  t.match(await engines.run(image, control()), { outcome: 'made', used: { Job: 1000 } })
+  t.match(await engines.run(image, control()), { outcome: 'failed', code: 'provider_rejected', retryable: false, message: 'The request was refused because of its content or input.' })
+  t.match(await engines.run(image, control()), { outcome: 'failed', code: 'internal', retryable: true, message: 'Something went wrong on our side.', cause: new Error('the secret of the provider') })
+  t.equal(fake.runs.length, 3)
+})
+
+t.test('progress is heard as whole percents that rise and stay below 100', async (t) => {
+  const fake = fakeEngine()
+  const engines = await openFakeEngines(t, fake)
+  const heard: number[] = []
+  fake.next({ progress: [0, 10.7, 10, 5, 40, 100, 100] })
+  await engines.run(image, { signal: new AbortController().signal, progress: (percent) => heard.push(percent) })
+  t.same(heard, [0, 10, 40, 99])
+})
+
+t.test('a run that takes longer than its route allows is provider_timeout; one that its caller ends rejects with the reason', async (t) => {
+  const fake = fakeEngine()
+  const engines = await openFakeEngines(t, fake, FAKE_ENGINES.replace('per: Job }', 'per: Job }, timeoutSeconds: 1'))
+  fake.next('hang', 'hang')
+  // The timer of the limit does not keep the process alive by itself.
+  const alive = setInterval(() => {}, 1000)
+  t.teardown(() => clearInterval(alive))
+  t.match(await engines.run(image, control()), { outcome: 'failed', code: 'provider_timeout', retryable: true })
+  const controller = new AbortController()
+  const run = engines.run({ ...image, verb: 'music' }, { ...control(), signal: controller.signal })
+  await fake.begun(2)
+  controller.abort(new Error('canceled'))
+  await t.rejects(run, { message: 'canceled' })
+  await t.rejects(engines.run(image, { ...control(), signal: AbortSignal.abort(new Error('early')) }), { message: 'early' })
+  t.equal(fake.runs.length, 2)
+})
+
+t.test('a changed file is applied: engines with the same entry stay open, others are opened and closed', async (t) => {
+  const fake = fakeEngine()
+  const engines = await openFakeEngines(t, fake)
+  const file = join(t.testdirName, 'engines.yaml')
+  writeFileSync(file, FAKE_ENGINES.replace('routes:', '  - { name: second, type: fake }\nroutes:').replace('image, engine: fake, price: { amount: "0.04"', 'image, engine: second, price: { amount: "0.08"'))
+  t.match(await engines.reload(), { outcome: 'applied' })
+  t.same([fake.opened, fake.closed], [['fake', 'second'], []])
+  t.match(engines.offer('image'), { route: { engine: 'second', price: { micro: 80_000 } } })
+  writeFileSync(file, FAKE_ENGINES.split('\n').filter((line) => !line.includes('music')).join('\n'))
+  t.match(await engines.reload(), { outcome: 'applied' })
+  t.same([fake.opened, fake.closed], [['fake', 'second'], ['second']])
+  t.match(await engines.run({ ...image, verb: 'music' }, control()), { outcome: 'failed', code: 'not_supported', retryable: false })
+  await engines.close()
+  await engines.close()
+  t.same(fake.closed, ['second', 'fake'])
+})
+
+t.test('a bad change is refused with its line, and what was there stays in force', async (t) => {
+  const fake = fakeEngine()
+  const engines = await openFakeEngines(t, fake)
+  const file = join(t.testdirName, 'engines.yaml')
+  writeFileSync(file, FAKE_ENGINES.replace('"0.04"', '0.04'))
+  t.match(await engines.reload(), { outcome: 'refused', message: /line 4: routes.0..price\.amount/ })
+  writeFileSync(file, FAKE_ENGINES.replace('routes:', '  - { name: second, type: fake }\n  - { name: third, type: none }\nroutes:'))
+  t.match(await engines.reload(), { outcome: 'refused', message: /line 4: engines of type none/ })
+  t.same([fake.opened, fake.closed], [['fake', 'second'], ['second']], 'what was opened for it is closed again')
+  t.match(engines.offer('image'), { route: { price: { micro: 40_000 } } })
+})
+
+t.test('a change of the file is noticed', async (t) => {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const file = join(t.testdir({ 'e.yaml': FAKE_ENGINES }), 'e.yaml')
+  const engines = await openEngines({ file, log: { warn() {}, info: () => resolve() }, watchMs: 20 })
+  t.teardown(() => engines.close())
+  engines.add('fake', fakeEngine().open)
+  await engines.ready()
+  writeFileSync(file, FAKE_ENGINES.replace('"0.04"', '"0.125"'))
+  const alive = setInterval(() => {}, 1000)
+  t.teardown(() => clearInterval(alive))
+  await promise
+  t.equal(engines.offer('image')?.route.price.micro, 125_000)
+})

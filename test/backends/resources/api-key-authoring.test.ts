@@ -1,0 +1,118 @@
+/** What becomes of the manifests of others when a key is issued, rotated or revoked in their folder. */
+import { execFile } from 'node:child_process'
+import { chmod, lstat, mkdir, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import t from 'tap'
+import { editSpec } from '../../../src/backends/resources/files/manifest-edit.ts'
+import { openFolder, settle } from './manifest-folder.ts'
+import { apiKey, codingPlan } from './manifests.ts'
+
+const HEAD = 'apiVersion: tollgate.dev/v1alpha1\nkind: ApiKey\n'
+const isCi = (value: unknown) => (value as { metadata?: { name?: string } } | null)?.metadata?.name === 'ci'
+
+t.test('an edit changes one field, and leaves every other byte as its author wrote it', (t) => {
+  const raise = { name: 'rotationRevision', value: 1 }
+  const revoke = { name: 'state', value: 'Revoked' }
+  const rows: [what: string, field: typeof raise | typeof revoke, before: string, after: string][] = [
+    ['a value that is there', raise, 'metadata: { name: ci }\nspec:\n  rotationRevision: 0   # up to date\n  state: Active\n', 'metadata: { name: ci }\nspec:\n  rotationRevision: 1   # up to date\n  state: Active\n'],
+    ['one that is not', raise, 'metadata: { name: ci }\nspec:\n    # whose\n    planRef: { name:   coder }\n', 'metadata: { name: ci }\nspec:\n    # whose\n    rotationRevision: 1\n    planRef: { name:   coder }\n'],
+    ['a flow mapping', revoke, 'metadata: {name: ci}\nspec: {planRef: {name: coder}} # end', 'metadata: {name: ci}\nspec: {state: Revoked, planRef: {name: coder}} # end'],
+    ['double quotes', revoke, 'metadata: {name: ci}\nspec: {"state": "Active"}\n', 'metadata: {name: ci}\nspec: {"state": "Revoked"}\n'],
+    ['single quotes', revoke, "metadata: {name: ci}\nspec:\n  state: 'Active'\n", "metadata: {name: ci}\nspec:\n  state: 'Revoked'\n"],
+    ['an empty value', raise, 'metadata: {name: ci}\nspec:\n  planRef: {name: coder}\n  rotationRevision:\n', 'metadata: {name: ci}\nspec:\n  planRef: {name: coder}\n  rotationRevision: 1\n'],
+    ['JSON', raise, '{\n\t"metadata": {"name": "ci"},\n\t"spec": {"planRef": {"name": "coder"}}\n}', '{\n\t"metadata": {"name": "ci"},\n\t"spec": {"rotationRevision": 1, "planRef": {"name": "coder"}}\n}'],
+    ['lines that end with CR LF', revoke, 'metadata: {name: ci}\r\nspec:\r\n  planRef: {name: coder}\r\n', 'metadata: {name: ci}\r\nspec:\r\n  state: Revoked\r\n  planRef: {name: coder}\r\n'],
+    ['another document', raise, '# first\nmetadata: {name: other}\nspec: {rotationRevision: 4}\n---\n# ours\nmetadata: {name: ci}\nspec:\n  rotationRevision: 0\n...\n---\nmetadata: {name: third}\n', '# first\nmetadata: {name: other}\nspec: {rotationRevision: 4}\n---\n# ours\nmetadata: {name: ci}\nspec:\n  rotationRevision: 1\n...\n---\nmetadata: {name: third}\n'],
+    ['an alias of something else', revoke, 'x: &s Active\nmetadata: {name: ci}\nspec:\n  state: *s\n', 'x: &s Active\nmetadata: {name: ci}\nspec:\n  state: Revoked\n'],
+  ]
+  for (const [what, field, before, after] of rows) {
+    t.match(editSpec(before, isCi, field), { outcome: 'edited', document: { metadata: { name: 'ci' }, spec: { [field.name]: field.value } } }, what)
+    t.equal((editSpec(before, isCi, field) as { text?: string }).text, after, what)
+  }
+  t.same(editSpec('metadata: {name: ci}\nspec: {state: Revoked}\n', isCi, revoke), { outcome: 'unchanged', document: { metadata: { name: 'ci' }, spec: { state: 'Revoked' } } })
+  const hopeless = ['metadata: {name: other}\nspec: {state: Active}\n', 'metadata: {name: ci}\nspec: &a\n  state: &s Active\nx: *s\n', 'y: &a {state: Active}\nmetadata: {name: ci}\nspec: *a\n', '']
+  for (const text of hopeless) t.same(editSpec(text, isCi, revoke), { outcome: 'impossible' }, text)
+  t.end()
+})
+
+t.test('a key that is issued has a file of its own, and takes no other one away', async (t) => {
+  const folder = await openFolder(t)
+  await folder.write('apikey.acme.web.yaml', codingPlan('coder'))
+  const resources = await folder.open()
+  await resources.watch(() => {})
+  t.same(await resources.issueKey({ namespace: 'acme', name: 'web', spec: { planRef: { name: 'coder' } } }), { outcome: 'created' })
+  t.same((await readdir(folder.plans)).sort(), ['apikey.acme.web.2.yaml', 'apikey.acme.web.yaml'])
+  t.equal(await readFile(join(folder.plans, 'apikey.acme.web.2.yaml'), 'utf8'), `${HEAD}metadata:\n  name: web\n  namespace: acme\nspec:\n  planRef:\n    name: coder\n`)
+  t.ok(resources.get({ kind: 'ApiKey', namespace: 'acme', name: 'web' }), 'it is declared by then')
+})
+
+t.test('a name that YAML reads as something else is written in quotes', async (t) => {
+  const folder = await openFolder(t)
+  const resources = await folder.open()
+  await resources.watch(() => {})
+  t.same(await resources.issueKey({ namespace: '0600', name: 'no', spec: { planRef: { name: 'y' } } }), { outcome: 'created' })
+  t.match(resources.get({ kind: 'ApiKey', namespace: '0600', name: 'no' }), { spec: { planRef: { name: 'y' } } })
+})
+
+t.test('a manifest behind a link keeps its place and its mode', async (t) => {
+  const folder = await openFolder(t)
+  const elsewhere = join(folder.plans, '..', 'elsewhere')
+  await mkdir(elsewhere)
+  await folder.write('a.yaml', `# by hand\n${HEAD}metadata: {name: ci, namespace: acme}\nspec:\n  planRef: {name: coder}\n`)
+  await rename(join(folder.plans, 'a.yaml'), join(elsewhere, 'real'))
+  await chmod(join(elsewhere, 'real'), 0o640)
+  await symlink(join(elsewhere, 'real'), join(folder.plans, 'a.yaml'))
+  const resources = await folder.open()
+  await resources.watch(() => {})
+  t.same(await resources.rotateKey({ namespace: 'acme', name: 'ci' }, 1), { outcome: 'changed' })
+  t.ok((await lstat(join(folder.plans, 'a.yaml'))).isSymbolicLink())
+  t.equal((await lstat(join(elsewhere, 'real'))).mode & 0o777, 0o640)
+  t.match(await readFile(join(elsewhere, 'real'), 'utf8'), /^# by hand\n[^]*\n {2}rotationRevision: 1\n {2}planRef: \{name: coder\}\n$/)
+  t.same(await readdir(elsewhere), ['real'])
+})
+
+t.test('a key whose manifest is broken at the moment, or written with anchors, is not changed', async (t) => {
+  const folder = await openFolder(t)
+  await folder.write('a.yaml', apiKey('ci', 'coder'))
+  await folder.write('b.yaml', `${HEAD}metadata: {name: web, namespace: acme}\nspec: {planRef: {name: coder}, state: &s Active}\n---\nx: 1\n`)
+  const resources = await folder.open()
+  await resources.watch(() => {})
+  await writeFile(join(folder.plans, 'a.yaml'), 'half a {')
+  await settle(resources, folder)
+  t.match(await resources.rotateKey({ namespace: 'acme', name: 'ci' }, 1), { outcome: 'refused', faults: [/only its author/] })
+  t.equal(await readFile(join(folder.plans, 'a.yaml'), 'utf8'), 'half a {')
+  await rm(join(folder.plans, 'a.yaml'))
+  await promisify(execFile)('mkfifo', [join(folder.plans, 'a.yaml')])
+  await settle(resources, folder)
+  t.match(await resources.rotateKey({ namespace: 'acme', name: 'ci' }, 1), { outcome: 'refused', faults: [/only its author/] }, 'nor waited for where it became a pipe')
+  t.match(await resources.revokeKey({ namespace: 'acme', name: 'web' }), { outcome: 'changed' }, 'an anchor that nothing refers to stays')
+  t.match(await readFile(join(folder.plans, 'b.yaml'), 'utf8'), /state: &s Revoked/)
+})
+
+t.test('a key whose manifest has a fault of its author\'s is not said to be changed while its last accepted spec goes on', async (t) => {
+  const folder = await openFolder(t)
+  await folder.write('a.yaml', apiKey('ci', 'coder'))
+  const resources = await folder.open()
+  await resources.watch(() => {})
+  const spoilt = `${HEAD}metadata: {name: ci, namespace: acme}\nspec: {planRef: {name: coder}, expirationTime: soon}\n`
+  await writeFile(join(folder.plans, 'a.yaml'), spoilt)
+  await settle(resources, folder)
+  t.match(await resources.revokeKey({ namespace: 'acme', name: 'ci' }), { outcome: 'refused', faults: [/^spec\.expirationTime: /] })
+  t.match(resources.get({ kind: 'ApiKey', namespace: 'acme', name: 'ci' }), { spec: { state: 'Active' } })
+  t.equal(await readFile(join(folder.plans, 'a.yaml'), 'utf8'), spoilt)
+})
+
+// Root may write everywhere.
+if (process.getuid?.() !== 0) {
+  t.test('a folder that may only be read says so', async (t) => {
+    const folder = await openFolder(t)
+    await folder.write('a.yaml', apiKey('ci', 'coder'))
+    const resources = await folder.open()
+    await resources.watch(() => {})
+    await chmod(folder.plans, 0o500)
+    t.teardown(() => chmod(folder.plans, 0o700))
+    t.same(await resources.issueKey({ namespace: 'acme', name: 'web', spec: { planRef: { name: 'coder' } } }), { outcome: 'forbidden' })
+    t.same(await resources.rotateKey({ namespace: 'acme', name: 'ci' }, 1), { outcome: 'forbidden' })
+  })
+}

@@ -1,0 +1,345 @@
+/** How the API server and a user of it are found, and that a real one is reached as that user. */
+import { execFileSync } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { connect, type AddressInfo } from 'node:net'
+import { delimiter, dirname, join } from 'node:path'
+import { pipeline } from 'node:stream'
+import t, { type Test } from 'tap'
+import { openClient } from '../../../src/backends/resources/kubernetes/api-client.ts'
+import { contextOf } from '../../../src/backends/resources/kubernetes/credentials/context.ts'
+import { openCredentials } from '../../../src/backends/resources/kubernetes/credentials/credentials.ts'
+import { openExecCredential, type Plugin } from '../../../src/backends/resources/kubernetes/credentials/plugin.ts'
+import { findKubeconfigs } from '../../../src/backends/resources/kubernetes/credentials/kubeconfig.ts'
+import { openServiceAccount } from '../../../src/backends/resources/kubernetes/credentials/service-account.ts'
+import { certify } from '../../egress/certificate.ts'
+import { openApi } from '../../servers/kube/api.ts'
+import { ownKubernetes } from '../../servers/kubernetes.ts'
+
+const PATH = process.env['PATH'] ?? ''
+const SECRET = 'hunter2'
+const V1 = 'client.authentication.k8s.io/v1'
+const base64 = (text: string) => Buffer.from(text).toString('base64')
+
+/** A kubeconfig whose current context joins that cluster and that user. */
+function kubeconfig(cluster: object, user: object | null, context: object = {}): object {
+  return {
+    clusters: [{ name: 'c', cluster: { server: 'https://api.example.com:6443', ...cluster } }],
+    users: user === null ? null : [{ name: 'u', user }],
+    contexts: [{ name: 'x', context: { cluster: 'c', ...(user !== null && { user: 'u' }), ...context } }],
+    'current-context': 'x',
+  }
+}
+
+const read = (...documents: (object | string)[]) =>
+  contextOf(documents.map((document, at) => ({ path: `/etc/kube${at}/config`, text: typeof document === 'string' ? document : JSON.stringify(document) })))
+
+t.test('a kubeconfig says which cluster, which user and which namespace', async (t) => {
+  const CASES: [string, Parameters<typeof kubeconfig>, object][] = [
+    ['a server, no user', [{}, null], { cluster: { server: new URL('https://api.example.com:6443'), ca: null, isInsecure: false, serverName: null, proxy: null }, user: { headers: {}, token: null, plugin: null }, namespace: null }],
+    ['a path before all others', [{ server: 'https://h/k8s/clusters/a/' }, null], { cluster: { server: new URL('https://h/k8s/clusters/a/') } }],
+    ['the namespace', [{}, {}, { namespace: ' acme ' }], { namespace: 'acme' }],
+    ['an authority, beside the file', [{ 'certificate-authority': 'ca.crt' }, {}], { cluster: { ca: { path: '/etc/kube0/ca.crt' } } }],
+    ['an absolute path', [{ 'certificate-authority': '/ca.crt' }, {}], { cluster: { ca: { path: '/ca.crt' } } }],
+    ['data stand before a file', [{ 'certificate-authority': 'ca.crt', 'certificate-authority-data': base64('PEM') }, {}], { cluster: { ca: { text: 'PEM' } } }],
+    ['no check, another name, a proxy', [{ 'insecure-skip-tls-verify': true, 'tls-server-name': 'n', 'proxy-url': 'http://p:3128' }, {}], { cluster: { isInsecure: true, serverName: 'n', proxy: 'http://p:3128' } }],
+    ['plain HTTP, where it is said', [{ server: 'http://h', 'insecure-skip-tls-verify': true }, {}], { cluster: { server: new URL('http://h') } }],
+    ['a token', [{}, { token: SECRET }], { user: { token: SECRET, tokenPath: null } }],
+    ['a token in a file', [{}, { token: SECRET, tokenFile: 'token' }], { user: { tokenPath: '/etc/kube0/token' } }],
+    ['a certificate', [{}, { 'client-certificate': 'u.crt', 'client-key-data': base64('KEY') }], { user: { cert: { path: '/etc/kube0/u.crt' }, key: { text: 'KEY' } } }],
+    ['a name and a password', [{}, { username: 'a', password: SECRET }], { user: { headers: { authorization: `Basic ${base64(`a:${SECRET}`)}` } } }],
+    ['somebody else', [{}, { token: SECRET, as: 'jane' }], { user: { headers: { 'impersonate-user': 'jane' } } }],
+    ['a plugin of PATH', [{}, { exec: { apiVersion: V1, command: 'aws', args: null, env: null } }], { user: { plugin: { command: 'aws', args: [], env: {}, cluster: null } } }],
+    [
+      'a plugin beside the file, which is told of the cluster',
+      [
+        { 'tls-server-name': 'n', extensions: [{ name: 'client.authentication.k8s.io/exec', extension: { audience: 'a' } }] },
+        { exec: { apiVersion: `${V1}beta1`, command: './bin/p', args: ['-v'], env: [{ name: 'A', value: 'b' }], provideClusterInfo: true, interactiveMode: 'IfAvailable', installHint: 'h' } },
+      ],
+      { user: { plugin: { command: '/etc/kube0/bin/p', args: ['-v'], env: { A: 'b' }, installHint: 'h', cluster: { server: 'https://api.example.com:6443', 'tls-server-name': 'n', config: { audience: 'a' } } } } },
+    ],
+  ]
+  for (const [name, given, wanted] of CASES) t.match(read(kubeconfig(...given)), wanted, name)
+})
+
+t.test('of several kubeconfigs the first wins, name by name, and paths are beside the file that names them', async (t) => {
+  const first = { users: [{ name: 'u', user: { tokenFile: 'token' } }], 'current-context': '' }
+  const second = kubeconfig({ 'certificate-authority': 'ca.crt' }, { token: SECRET }, { namespace: 'second' })
+  const third = { ...kubeconfig({ server: 'https://third' }, {}, { namespace: 'third' }), 'current-context': 'other' }
+  t.match(read(first, second, third), { cluster: { ca: { path: '/etc/kube1/ca.crt' } }, user: { token: null, tokenPath: '/etc/kube0/token' }, namespace: 'second' })
+  t.match(read('', second), { namespace: 'second' }, 'an empty file says nothing')
+})
+
+t.test('YAML is read as kubectl reads it', async (t) => {
+  const text = `
+defaults: &defaults { insecure-skip-tls-verify: yes }
+clusters: [{ name: c, cluster: { <<: *defaults, server: https://h } }]
+contexts: [{ name: x, context: { cluster: c } }]
+current-context: x`
+  t.match(read(text), { cluster: { isInsecure: true } })
+})
+
+t.test('what cannot be used is refused in one sentence that says what to do and shows no secret', async (t) => {
+  const exec = (members: object) => kubeconfig({}, { token: SECRET, exec: { apiVersion: V1, command: 'p', args: [SECRET], ...members } })
+  const CASES: [string, object | string, RegExp][] = [
+    ['no YAML', `users:\n- name: u\n  user: {token: ${SECRET}\n`, /\/etc\/kube0\/config is no YAML: correct it from line \d on/],
+    ['a stray text', `a: b\n${SECRET}`, /is no YAML/],
+    ['aliases of aliases', `a: &a [${SECRET}, ${SECRET}]\nb: &b [${'*a,'.repeat(99)}]\nc: [${'*b,'.repeat(99)}]`, /is no YAML/],
+    ['no map', `- ${SECRET}`, /is no kubeconfig: it has to be a map/],
+    ['no context', { ...kubeconfig({}, { token: SECRET }), 'current-context': null }, /has no current-context: choose one/],
+    ['a context that is not there', { ...kubeconfig({}, { token: SECRET }), 'current-context': 'other' }, /names the context other and does not have it/],
+    ['a cluster that is not there', kubeconfig({}, {}, { cluster: 'other' }), /names the cluster other and does not have it/],
+    ['a user that is not there', kubeconfig({}, {}, { user: 'other' }), /names the user other and does not have it/],
+    ['no server', kubeconfig({ server: '' }, { token: SECRET }), /cluster c of the kubeconfig has no server: add it/],
+    ['a server without a scheme', kubeconfig({ server: 'host:6443' }, {}), /has to begin with https/],
+    ['an authority that is not to be asked', kubeconfig({ 'insecure-skip-tls-verify': true, 'certificate-authority': 'ca.crt' }, { token: SECRET }), /has both insecure-skip-tls-verify and a certificate-authority/],
+    ['plain HTTP', kubeconfig({ server: 'http://host' }, { token: SECRET }), /has a server without TLS/],
+    ['SOCKS', kubeconfig({ 'proxy-url': `socks5://u:${SECRET}@p` }, {}), /proxy-url that is not supported: it may be http or https/],
+    ['a number for a token', kubeconfig({}, { token: 42 }), /user u of the kubeconfig has a token that is no text: put it in quotes/],
+    ['a text for a flag', kubeconfig({ 'insecure-skip-tls-verify': 'maybe' }, {}), /neither true nor false/],
+    ['a certificate alone', kubeconfig({}, { 'client-certificate': 'a', token: SECRET }), /give both/],
+    ['a plugin of old', kubeconfig({}, { 'auth-provider': { name: 'gcp', config: { 'access-token': SECRET } } }), /has auth-provider, which is not supported: kubectl knows none since 1\.26: use exec/],
+    ['groups of somebody else', kubeconfig({}, { as: 'jane', 'as-groups': ['g'] }), /has as-groups, which is not supported/],
+    ['an unknown version', exec({ apiVersion: 'client.authentication.k8s.io/v1alpha1' }), /exec of the user u of the kubeconfig has an apiVersion that is not supported: it may be/],
+    ['a plugin that asks', exec({ interactiveMode: 'Always' }), /nobody is there to answer/],
+    ['no command', exec({ command: null }), /has no command: add it/],
+    ['args that are none', exec({ args: SECRET }), /args that are no list/],
+    ['a number among the args', exec({ args: [SECRET, 7] }), /args that are no text/],
+    ['env without a name', exec({ env: [{ value: SECRET }] }), /env of the exec of the user u of the kubeconfig has no name/],
+    ['exec that is none', kubeconfig({}, { exec: SECRET }), /exec that is no map/],
+  ]
+  for (const [name, document, wanted] of CASES) {
+    try {
+      read(document)
+      t.fail(name)
+    } catch (error) {
+      const { message, cause } = error as Error
+      t.match(message, wanted, name)
+      t.match(message, /^RESOURCES_URL: [^\n]+\.$/, name)
+      t.notMatch(`${message} ${String(cause)}`, SECRET, name)
+    }
+  }
+})
+
+t.test('a kubeconfig is the one that is given, else those of KUBECONFIG, else that of the home', async (t) => {
+  const root = t.testdir({ given: 'given', a: 'a', b: 'b', '.kube': { config: 'own' }, empty: {}, large: 'x'.repeat(1024 * 1024 + 1) })
+  const at = (name: string) => join(root, name)
+  const found = async (given: string | null, environment: Record<string, string>) => (await findKubeconfigs(given && at(given), environment)).map(({ text }) => text)
+  const list = (...names: string[]) => ({ HOME: root, KUBECONFIG: names.map((name) => name && at(name)).join(delimiter) })
+  t.same(await found('given', list('a')), ['given'])
+  t.same(await found(null, list('a', '', 'missing', 'b')), ['a', 'b'])
+  t.same(await found(null, { HOME: root }), ['own'])
+  t.same(await found(null, { HOME: root, KUBECONFIG: '' }), ['own'])
+  t.same(await found(null, { HOME: at('empty') }), [])
+  t.same(await found(null, {}), [])
+  await t.rejects(found(null, list('missing', 'too')), { message: /^RESOURCES_URL: there is no kubeconfig at .*missing or .*too: put one there, or correct KUBECONFIG\.$/ })
+  await t.rejects(found('missing', {}), { message: /put one there, or correct kubeconfig=…\.$/ })
+  await t.rejects(found('large', {}), { message: /large has to be a regular file of at most 1 MiB\.$/ })
+  await t.rejects(found('empty', {}), { message: /empty has to be a regular file/ })
+  execFileSync('mkfifo', [at('pipe')])
+  await t.rejects(found('pipe', {}), { message: /pipe has to be a regular file/ })
+  await t.rejects(openCredentials(null, {}, at('empty')), { message: /^RESOURCES_URL: nothing says where the API server is: name a kubeconfig/ })
+})
+
+t.test('a pod is its ServiceAccount, also where addresses are IPv6', async (t) => {
+  const folder = t.testdir({ token: `${SECRET}\n`, 'ca.crt': 'PEM', namespace: 'acme\n' })
+  const inside = (host: string) => ({ KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: '443' })
+  t.match(await openServiceAccount(inside('10.0.0.1'), folder), {
+    cluster: { server: new URL('https://10.0.0.1'), ca: { path: join(folder, 'ca.crt') }, isInsecure: false },
+    user: { tokenPath: join(folder, 'token') },
+    namespace: 'acme',
+  })
+  t.match(await openServiceAccount(inside('fd00::1'), folder), { cluster: { server: new URL('https://[fd00::1]') } })
+  t.equal(await openServiceAccount({}, folder), null)
+  t.equal(await openServiceAccount(inside('10.0.0.1'), join(folder, 'none')), null)
+})
+
+/** A plugin that tells what it was told, and prints what `answer` has. */
+function plugin(t: Test, answer: object | string, more: Partial<Plugin> = {}) {
+  const folder = t.testdir({
+    plugin: '#!/bin/sh\ncat >stdin\necho "$A" "$B" "$@" >>runs\necho "$KUBERNETES_EXEC_INFO" >info\ncat answer\n',
+    answer: typeof answer === 'string' ? answer : JSON.stringify({ apiVersion: V1, kind: 'ExecCredential', ...answer }),
+  })
+  chmodSync(join(folder, 'plugin'), 0o755)
+  const at = (name: string) => join(folder, name)
+  const given: Plugin = { apiVersion: V1, command: 'sh', args: ['-c', `cd '${folder}' && exec ./plugin "$@"`, 'sh', SECRET], env: { A: 'a' }, installHint: null, cluster: null, ...more }
+  const issue = openExecCredential(given, { PATH, A: 'of the process', B: 'b' })
+  return { issue, runs: () => readFileSync(at('runs'), 'utf8').trim().split('\n'), info: () => JSON.parse(readFileSync(at('info'), 'utf8')), answers: (status: object) => writeFileSync(at('answer'), JSON.stringify({ apiVersion: V1, status })) }
+}
+
+t.test('a credential plugin gets its arguments, the environment and the cluster, and what it issued is kept', async (t) => {
+  const { issue, runs, info, answers } = plugin(t, { status: { token: 'one' } }, { cluster: { server: 'https://h' } })
+  t.same(await issue('PEM', false), { token: 'one', cert: null, key: null })
+  t.same(runs(), [`a b ${SECRET}`])
+  t.same(info(), { apiVersion: V1, kind: 'ExecCredential', spec: { cluster: { server: 'https://h', 'certificate-authority-data': base64('PEM') }, interactive: false } })
+  answers({ clientCertificateData: 'CERT', clientKeyData: 'KEY' })
+  const anew = { token: null, cert: 'CERT', key: 'KEY' }
+  t.match(await issue('PEM', false), { token: 'one' })
+  t.same(await Promise.all([issue('PEM', true), issue('PEM', true)]), [anew, anew], 'what was refused is issued anew')
+  t.equal(runs().length, 2, 'once for all that were refused together')
+})
+
+t.test('what a plugin issued is issued anew shortly before it expires', async (t) => {
+  const until = (ms: number) => new Date(Date.now() + ms).toISOString()
+  const { issue, runs, answers } = plugin(t, { status: { token: 'one', expirationTimestamp: until(30_000) } })
+  await issue(null, false)
+  answers({ token: 'two', expirationTimestamp: until(3600_000) })
+  t.match(await issue(null, false), { token: 'two' })
+  t.match(await issue(null, false), { token: 'two' })
+  t.equal(runs().length, 2)
+})
+
+t.test('a plugin that fails is named, with its exit code, and nothing that it was told or printed is shown', async (t) => {
+  const shell = (script: string, more: Partial<Plugin> = {}): Plugin => ({ apiVersion: V1, command: 'sh', args: ['-c', script, SECRET], env: {}, installHint: 'Get it\n  from example.com', cluster: null, ...more })
+  const CASES: [Plugin, RegExp][] = [
+    [shell(`echo ${SECRET}; echo ${SECRET} >&2; exit 7`), /plugin sh ended with exit code 7: run it by hand to see why\.$/],
+    [shell('', { command: 'there-is-none' }), /plugin there-is-none was not found: Get it from example\.com\.$/],
+    [shell('', { command: '/etc' }), /plugin \/etc could not run \(EACCES\)\.$/],
+    [shell('', { args: [`${SECRET}\0`] }), /plugin sh could not run \(ERR_INVALID_ARG_VALUE\)\.$/],
+    [shell('kill -9 $$'), /could not run \(SIGKILL\)\.$/],
+    [shell(`echo ${SECRET}; sleep 5 & sleep 5`), /had not ended after 0\.3 s\.$/],
+    [shell('yes hunter2'), /printed more than 1 MiB\.$/],
+    [shell(`echo ${SECRET}`), /printed no JSON\.$/],
+    [shell('echo null'), /another version/],
+    [shell(`echo '{"apiVersion":"${V1}beta1","status":{"token":"${SECRET}"}}'`), /another version than client\.authentication\.k8s\.io\/v1\.$/],
+    [shell(`echo '{"apiVersion":"${V1}"}'`), /issued neither a token nor a certificate with its key\.$/],
+    [shell(`echo '{"apiVersion":"${V1}","status":{"token":"${SECRET}","clientKeyData":"k"}}'`), /issued neither/],
+  ]
+  for (const [given, wanted] of CASES) {
+    const issue = openExecCredential(given, { PATH }, String(wanted).includes('0\\.3') ? 300 : undefined)
+    const { message, cause } = (await issue(null, false).then(() => new Error('issued'), (error: unknown) => error)) as Error
+    t.match(message, wanted)
+    t.notMatch(`${message} ${String(cause)}`, SECRET)
+  }
+})
+
+t.test('of many requests whose credentials are refused, one after the other, the first runs the plugin, and a plugin that then fails takes nothing from the others', async (t) => {
+  const now = performance.now.bind(performance)
+  let skippedMs = 0
+  t.intercept(performance, 'now', { value: () => now() + skippedMs })
+  const answer = (token: string) => JSON.stringify({ apiVersion: V1, status: { token, expirationTimestamp: new Date(Date.now() + 10_000).toISOString() } })
+  const exec = { apiVersion: V1, command: './plugin', interactiveMode: 'Never' }
+  const folder = t.testdir({ config: JSON.stringify(kubeconfig({}, { exec })), plugin: '#!/bin/sh\ncd "$(dirname "$0")" && echo run >>runs && cat answer\n', answer: answer('one') })
+  chmodSync(join(folder, 'plugin'), 0o755)
+  const runs = () => readFileSync(join(folder, 'runs'), 'utf8').trim().split('\n').length
+  const credentials = await openCredentials(join(folder, 'config'), { PATH })
+  t.teardown(() => credentials.close())
+  const first = await credentials.connection()
+  writeFileSync(join(folder, 'answer'), answer('two'))
+  for (const _ of ['at first', 'late', 'very late']) t.same((await credentials.connection(first)).headers, { authorization: 'Bearer two' })
+  t.equal(runs(), 2)
+  // It expires soon, so that another is asked for; this one is good meanwhile.
+  writeFileSync(join(folder, 'answer'), 'no answer')
+  skippedMs += 31_000
+  const held = await credentials.connection()
+  t.same(held.headers, { authorization: 'Bearer two' })
+  t.equal(runs(), 3)
+  await t.rejects(credentials.connection(held), { message: /printed no JSON/ })
+  writeFileSync(join(folder, 'answer'), answer('three'))
+  t.same((await credentials.connection(held)).headers, { authorization: 'Bearer three' })
+})
+
+t.test('tokens and certificates are read again after half a minute, and at once when they were refused; connections are kept while certificates are the same', async (t) => {
+  const now = performance.now.bind(performance)
+  let skippedMs = 0
+  t.intercept(performance, 'now', { value: () => now() + skippedMs })
+  const [one, two] = [certify(['127.0.0.1'], new Date()), certify(['127.0.0.1'], new Date())]
+  const folder = t.testdir({ config: JSON.stringify(kubeconfig({ 'certificate-authority': 'ca.crt' }, { tokenFile: 'token' })), 'ca.crt': one.cert, token: 'one\n' })
+  const put = (name: string, text: string) => {
+    writeFileSync(join(folder, 'next'), text)
+    renameSync(join(folder, 'next'), join(folder, name))
+  }
+  const credentials = await openCredentials(join(folder, 'config'), {})
+  t.teardown(() => credentials.close())
+  const first = await credentials.connection()
+  t.same(first.headers, { authorization: 'Bearer one' })
+  put('token', 'two\n')
+  t.same((await credentials.connection()).headers, { authorization: 'Bearer one' })
+  const second = await credentials.connection(first)
+  t.same(second.headers, { authorization: 'Bearer two' })
+  t.equal(second.dispatcher, first.dispatcher)
+  put('token', 'another')
+  t.equal(await credentials.connection(first), second, 'whose refusal comes later has what was read since')
+  put('token', 'three\n')
+  put('ca.crt', two.cert)
+  t.equal((await credentials.connection()).dispatcher, first.dispatcher)
+  skippedMs += 31_000
+  const later = await credentials.connection()
+  t.same(later.headers, { authorization: 'Bearer three' })
+  t.not(later.dispatcher, first.dispatcher)
+  put('token', '\n')
+  skippedMs += 31_000
+  t.equal(await credentials.connection(), later, 'what was not refused is good until another is there')
+  await t.rejects(credentials.connection(later), { message: /token is empty: it has to hold a token\.$/ })
+  await t.rejects(credentials.connection(), { message: /token is empty/ }, 'what was refused is not used again')
+  put('token', 'four')
+  t.same((await credentials.connection()).headers, { authorization: 'Bearer four' }, 'a failure is not kept')
+})
+
+/** An HTTP proxy that tunnels (CONNECT), and where to. */
+async function openTunnel(t: Test): Promise<{ url: string; seen: string[] }> {
+  const seen: string[] = []
+  const server = createServer().listen(0, '127.0.0.1')
+  server.on('connect', ({ url = '' }, client) => {
+    seen.push(url)
+    const onward = connect(Number(url.split(':')[1]), '127.0.0.1', () => client.write('HTTP/1.1 200 OK\r\n\r\n'))
+    pipeline(client, onward, client, () => {})
+  })
+  await once(server, 'listening')
+  t.teardown(() => new Promise((resolve) => server.close(resolve)))
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, seen }
+}
+
+t.test('a real API server knows us by certificate, token, file, plugin and ServiceAccount, and is itself known by its authority', async (t) => {
+  const plane = await ownKubernetes(t)
+  if (!plane) return
+  const api = await openApi(plane.kubeconfig)
+  t.teardown(() => api.close())
+  const folder = t.testdir({ token: `${api.token}\n` })
+  const at = (name: string) => join(folder, name)
+  const pki = (name: string) => join(dirname(plane.kubeconfig), name)
+  const ca = { server: api.server, 'certificate-authority': pki('ca.crt') }
+
+  async function whoAmI(cluster: object, user: object): Promise<string> {
+    writeFileSync(at('config'), JSON.stringify(kubeconfig(cluster, user)))
+    return nameOf(at('config'), { PATH })
+  }
+  async function nameOf(...of: Parameters<typeof openCredentials>): Promise<string> {
+    const credentials = await openCredentials(...of)
+    try {
+      const review = { apiVersion: 'authentication.k8s.io/v1', kind: 'SelfSubjectReview' }
+      const { body } = await openClient(credentials).request<{ status?: { userInfo: { username: string } } }>('POST', '/apis/authentication.k8s.io/v1/selfsubjectreviews', { body: review })
+      return body.status?.userInfo.username ?? String(body.message)
+    } finally {
+      await credentials.close()
+    }
+  }
+
+  const certificate = { 'client-certificate': pki('admin.crt'), 'client-key': pki('admin.key') }
+  const issued = { clientCertificateData: readFileSync(pki('admin.crt'), 'utf8'), clientKeyData: readFileSync(pki('admin.key'), 'utf8') }
+  writeFileSync(at('issued.json'), JSON.stringify({ apiVersion: V1, status: issued }))
+  t.equal(await nameOf(plane.kubeconfig, {}), 'admin')
+  t.equal(await nameOf(null, { KUBECONFIG: plane.kubeconfig }), 'admin')
+  t.equal(await whoAmI(ca, { token: api.token }), 'admin')
+  t.equal(await whoAmI(ca, { token: 'wrong', tokenFile: at('token') }), 'admin')
+  t.equal(await whoAmI(ca, certificate), 'admin-by-certificate')
+  t.equal(await whoAmI(ca, { exec: { apiVersion: V1, command: 'cat', args: [at('issued.json')] } }), 'admin-by-certificate')
+  t.equal(await whoAmI(ca, { ...certificate, as: 'jane' }), 'jane')
+  t.equal(await whoAmI({ server: api.server, 'insecure-skip-tls-verify': true }, { token: api.token }), 'admin')
+  t.equal(await whoAmI({ ...ca, 'tls-server-name': 'kubernetes.default.svc' }, { token: api.token }), 'admin')
+  await t.rejects(whoAmI({ ...ca, 'tls-server-name': 'example.com' }, { token: api.token }))
+  await t.rejects(whoAmI({ server: api.server }, { token: api.token }), 'an authority that nobody named')
+  await t.rejects(whoAmI(ca, { token: 'wrong' }))
+
+  const proxy = await openTunnel(t)
+  t.equal(await whoAmI({ ...ca, 'proxy-url': proxy.url }, certificate), 'admin-by-certificate')
+  t.same(proxy.seen, [new URL(api.server).host], 'by way of the proxy')
+
+  const account = '/api/v1/namespaces/default/serviceaccounts'
+  await api.request('POST', account, { metadata: { name: 'pod' } })
+  const { body } = await api.request('POST', `${account}/pod/token`, { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: {} })
+  const pod = t.testdir({ token: body.status.token, 'ca.crt': readFileSync(pki('ca.crt'), 'utf8'), namespace: 'default' })
+  const { hostname, port } = new URL(api.server)
+  t.equal(await nameOf(null, { KUBERNETES_SERVICE_HOST: hostname, KUBERNETES_SERVICE_PORT: port }, pod), 'system:serviceaccount:default:pod')
+})

@@ -1,0 +1,67 @@
+import { existsSync } from 'node:fs'
+import { mkdir, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { openFiles, type FilesResources } from '../../../src/backends/resources/files/files.ts'
+import { keepsPromises } from '../../contracts/run-contract.ts'
+import { resourcesPromises, type Place } from '../../contracts/resources.ts'
+import { eventually } from '../../flows/eventually.ts'
+import { entriesOf, makeForeign, openFolder, settle } from './manifest-folder.ts'
+import { mediaPlan } from './manifests.ts'
+
+type Named = { kind: string; metadata: { namespace?: string; name: string } }
+
+async function place(t: Test): Promise<Place> {
+  const folder = await openFolder(t)
+  const fileOf = (kind: string, namespace: string, name: string) => `${kind}-${namespace}-${name}.yaml`
+  let last: FilesResources | null = null
+  return {
+    namespace: (name) => name,
+    async open() {
+      last = await folder.open()
+      return last
+    },
+    async declare(...documents) {
+      for (const document of documents) {
+        const { kind, metadata } = document as Named
+        await folder.write(fileOf(kind, metadata.namespace ?? 'default', metadata.name), document)
+      }
+    },
+    withdraw: ({ kind, namespace, name }) => rm(join(folder.plans, fileOf(kind, namespace, name))),
+    isThere: async ({ kind, namespace, name }) => existsSync(join(folder.plans, fileOf(kind, namespace, name))),
+    async settle() {
+      if (last) await settle(last, folder)
+    },
+    makeForeignSecret: (namespace, name) => makeForeign(join(folder.secrets, namespace, name)),
+    secretEntries: (namespace, name) => entriesOf(join(folder.secrets, namespace, name)),
+    tamper: (namespace, name) => writeFile(join(folder.secrets, namespace, name, 'api-key'), 'svc_live_forged'),
+  }
+}
+
+t.test('a folder keeps the promises of a source of resources', (t) =>
+  keepsPromises(t, resourcesPromises, place, {
+    'a key that was retained stays when it is deleted, also for whoever comes later, until it is released': 'what its author removes from a folder is gone',
+    'of two that follow one source one leads, until it resigns': 'a folder is ours alone',
+    'what was declared, edited or deleted since its status was written is not observed': 'a status in a folder is a file, which would have to be read',
+  }),
+)
+
+t.test('left alone it sees by itself what is written, also in a folder that comes later', async (t) => {
+  const root = t.testdir({})
+  const folder = join(root, 'plans')
+  const declarations = { declarations: async () => [], declare: async () => {}, undeclare: async () => {} }
+  const quiet = { info: () => {}, warn: () => {}, error: () => {} }
+  const resources = await openFiles({ url: `files:${folder}`, dataDir: join(root, 'data'), declarations, log: quiet })
+  t.teardown(() => resources.close())
+  await resources.watch(() => {})
+  t.match(resources.health(), { ok: false })
+  await mkdir(folder)
+  const named = (displayName: string) => eventually(displayName, async () => resources.list('Plan').find(({ spec }) => spec.displayName === displayName) ?? null)
+  for (const name of ['one', 'two', 'three']) {
+    await writeFile(join(folder, 'a.yaml'), JSON.stringify(mediaPlan('studio', { displayName: name })))
+    t.ok(await named(name))
+  }
+  await rm(join(folder, 'a.yaml'))
+  await eventually('the plan to go', async () => (resources.list('Plan').length === 0 ? true : null))
+  t.match(resources.health(), { ok: true })
+})

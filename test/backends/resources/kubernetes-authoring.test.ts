@@ -1,0 +1,54 @@
+/** Keys that are issued, rotated and revoked on an API server which does not let us, is not alone with us, or is about to forget the namespace. */
+import t, { type Test } from 'tap'
+import { Unavailable } from '../../../src/domain/errors.ts'
+import { openAuthoring } from '../../../src/backends/resources/kubernetes/api-key-authoring.ts'
+import { openClient } from '../../../src/backends/resources/kubernetes/api-client.ts'
+import { openCredentials } from '../../../src/backends/resources/kubernetes/credentials/credentials.ts'
+import { pathOf } from '../../servers/kube/api.ts'
+import { openProxy } from '../../servers/kube/proxy.ts'
+import { kubernetes } from '../../servers/kubernetes.ts'
+import { openCluster } from './cluster.ts'
+import { apiKey, codingPlan } from './manifests.ts'
+
+async function openDesk(t: Test, kubeconfig: string) {
+  const cluster = await openCluster(t, kubeconfig)
+  const proxy = await openProxy(t, cluster.api)
+  const credentials = await openCredentials(proxy.kubeconfig, {})
+  t.teardown(() => credentials.close())
+  await cluster.declare(codingPlan('coder'), apiKey('ci', 'coder'))
+  const key = { namespace: cluster.namespace('acme'), name: 'ci' }
+  const fresh = (name: string) => ({ ...key, name, spec: { planRef: { name: 'coder' }, secretName: `${name}-key` } })
+  const specOf = async () => (await cluster.api.request('GET', pathOf({ kind: 'ApiKey', ...key }))).body.spec
+  return { proxy, authoring: openAuthoring(openClient(credentials)), key, fresh, specOf }
+}
+
+const kubeconfig = await kubernetes(t)
+if (kubeconfig !== null) {
+  const { proxy, authoring, key, fresh, specOf } = await openDesk(t, kubeconfig)
+
+  t.test('who may not write is told so, and nothing changes', async (t) => {
+    const before = await specOf()
+    for (const withheld of ['POST', 'PATCH', 'GET']) {
+      proxy.fate = (method) => (method === withheld ? { status: 403, reason: 'Forbidden', message: 'not yours' } : 'passes')
+      if (withheld === 'POST') t.same(await authoring.issueKey(fresh('web')), { outcome: 'forbidden' })
+      else for (const change of [authoring.rotateKey(key, 1), authoring.revokeKey(key)]) t.same(await change, { outcome: 'forbidden' }, withheld)
+    }
+    t.same(await specOf(), before)
+  })
+
+  t.test('who is overtaken tries again, and gives up in time where that has no end', async (t) => {
+    let left = 2
+    proxy.fate = (method) => (method === 'PATCH' && left-- > 0 ? { status: 409, reason: 'Conflict' } : 'passes')
+    t.same(await authoring.rotateKey(key, 1), { outcome: 'changed' })
+    t.match(await specOf(), { rotationRevision: 1 })
+    left = Infinity
+    await t.rejects(authoring.rotateKey(key, 2), Unavailable)
+    t.match(await specOf(), { rotationRevision: 1 })
+  })
+
+  t.test('a namespace that is being deleted takes no key, which is no matter of rights', async (t) => {
+    const causes = [{ reason: 'NamespaceTerminating', field: 'metadata.namespace', message: 'namespace is being terminated' }]
+    proxy.fate = (method) => (method === 'POST' ? { status: 403, reason: 'Forbidden', details: { causes } } : 'passes')
+    t.same(await authoring.issueKey(fresh('late')), { outcome: 'refused', faults: ['metadata.namespace: it is being deleted'] })
+  })
+}

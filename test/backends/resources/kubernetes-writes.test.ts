@@ -1,0 +1,276 @@
+/** What `kubernetes:` writes, each by itself, to a server that answers what the test says: statuses, finalizers, Secrets and Events. */
+import { setImmediate as turn } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { Refused, Unavailable } from '../../../src/domain/errors.ts'
+import { openCache, type Cache } from '../../../src/backends/resources/kubernetes/informer-cache.ts'
+import type { Answer, Client, Method, RequestOptions } from '../../../src/backends/resources/kubernetes/api-client.ts'
+import { openEvents } from '../../../src/backends/resources/kubernetes/event-recorder.ts'
+import { addFinalizer, FINALIZER, removeFinalizer } from '../../../src/backends/resources/kubernetes/finalizer.ts'
+import type { KubeObject } from '../../../src/backends/resources/kubernetes/api-objects.ts'
+import { openSecrets, type Owner } from '../../../src/backends/resources/kubernetes/secrets.ts'
+import { applyStatus } from '../../../src/backends/resources/kubernetes/status-subresource.ts'
+import type { ApiKeyStatus } from '../../../src/backends/resources/resources.ts'
+
+const OWNER: Owner = { kind: 'ApiKey', namespace: 'acme', name: 'ci', uid: 'uid-ci' }
+const KEY = 'svc_live_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG012345'
+const SECRET = { apiKey: KEY, keyId: 'uid-ci-0', mac: 'm' }
+
+function object(name: string, version: number, more: Partial<KubeObject> = {}, metadata: Partial<KubeObject['metadata']> = {}): KubeObject {
+  return { metadata: { name, namespace: 'acme', uid: `uid-${name}`, resourceVersion: String(version), creationTimestamp: '2026-01-05T00:00:00Z', ...metadata }, ...more }
+}
+
+type Reply = Answer<object> | ((body: KubeObject) => Answer<object>)
+
+/** A server that gives these answers, in order, and remembers what it was asked. */
+function server(...replies: Reply[]) {
+  const asked: string[] = []
+  const bodies: KubeObject[] = []
+  const client = {
+    async request(method: Method, path: string, { body }: RequestOptions = {}) {
+      asked.push(`${method} ${path.replace(/^.*\/namespaces\/acme/, '')}`)
+      bodies.push(structuredClone(body) as KubeObject)
+      const reply = replies.shift()
+      if (!reply) throw new Error(`${method} ${path} was not expected`)
+      return typeof reply === 'function' ? reply(structuredClone(body) as KubeObject) : structuredClone(reply)
+    },
+  }
+  return { client: client as unknown as Client, asked, bodies, left: () => replies.length }
+}
+
+const ok = (body: object): Answer<object> => ({ status: 200, body })
+const CONFLICT: Answer<object> = { status: 409, body: { reason: 'Conflict' } }
+const GONE: Answer<object> = { status: 404, body: { reason: 'NotFound' } }
+const FORBIDDEN: Answer<object> = { status: 403, body: { message: 'it may not be' } }
+const TERMINATING: Answer<object> = { status: 403, body: { details: { causes: [{ reason: 'NamespaceTerminating' }] } } }
+/** What was written, as a server keeps it. */
+function made(version: number, status = 201): Reply {
+  return ({ metadata, ...rest }) => {
+    const body: object = { ...rest, metadata: { ...metadata, uid: 'uid-secret', resourceVersion: String(version) } }
+    return { status, body }
+  }
+}
+
+const replaced = made(8, 200)
+const often = <T>(times: number, ...items: T[]): T[] => Array.from({ length: times }, () => items).flat()
+
+function cacheOf(...objects: KubeObject[]): Cache {
+  const cache = openCache()
+  for (const one of objects) cache.put(null, structuredClone(one))
+  return cache
+}
+
+/** What came of it: the outcome, or why it cannot be known. */
+async function outcomeOf(work: Promise<unknown>): Promise<unknown> {
+  return work.catch((error: unknown) => {
+    if (!(error instanceof Unavailable)) throw error
+    return error.cause instanceof Refused ? 'refused' : 'unavailable'
+  })
+}
+
+function statusOf(status: 'True' | 'False', reason: string): ApiKeyStatus {
+  return { observedGeneration: 1, conditions: [{ type: 'Ready', status, reason, message: 'm', observedGeneration: 1, lastTransitionTime: '2026-01-05T00:00:00Z' }] }
+}
+
+t.test('a status is written where it differs, over what is there', async (t) => {
+  const [status, before] = [statusOf('True', 'Issued'), object('ci', 5, { status: { observedGeneration: -1 } })]
+  const rows: [why: string, cached: KubeObject[], replies: Reply[], outcome: unknown, asked: number][] = [
+    ['it differs', [before], [ok({ ...before, status, metadata: { ...before.metadata, resourceVersion: '6' } })], before, 1],
+    ['it says that already', [{ ...before, status }], [], 'unchanged', 0],
+    ['the resource is gone, as the watch has told', [], [], 'gone', 0],
+    ['the resource is gone, as nobody told', [before], [GONE], 'gone', 1],
+    ['another writer holds the object', [before], [CONFLICT], 'unavailable', 1],
+    ['the right is missing', [before], [FORBIDDEN], 'refused', 1],
+  ]
+  for (const [why, cached, replies, outcome, asked] of rows) {
+    const { client, asked: requests, bodies } = server(...replies)
+    const cache = cacheOf(...cached)
+    t.same(await outcomeOf(applyStatus(client, cache, OWNER, status)), outcome, why)
+    t.same(requests, often(asked, 'PATCH /apikeys/ci/status'), why)
+    if (asked > 0) t.match(bodies[0], { metadata: { uid: 'uid-ci' }, status }, 'never another one of its name')
+    if (typeof outcome !== 'object') continue
+    t.equal(await applyStatus(client, cache, OWNER, status), 'unchanged', 'the answer is what is there now')
+  }
+})
+
+t.test('a finalizer comes and goes beside those of others, whoever writes at the same time', async (t) => {
+  const having = (version: number, ...finalizers: string[]) => object('ci', version, {}, { finalizers })
+  const going = object('ci', 5, {}, { finalizers: [FINALIZER, 'x'], deletionTimestamp: '2026-01-06T00:00:00Z' })
+  const [patch, get] = ['PATCH /apikeys/ci', 'GET /apikeys/ci']
+  const rows: [why: string, edit: typeof addFinalizer, cached: KubeObject[], replies: Reply[], outcome: string, asked: string[], written?: object][] = [
+    ['it is there', addFinalizer, [having(5, FINALIZER)], [], 'done', []],
+    ['it is not', addFinalizer, [having(5, 'x')], [ok(having(6, 'x', FINALIZER))], 'done', [patch], { resourceVersion: '5', finalizers: ['x', FINALIZER] }],
+    ['a conflict, then success', addFinalizer, [having(5)], [CONFLICT, ok(having(6, 'x')), ok(having(7, 'x', FINALIZER))], 'done', [patch, get, patch], { resourceVersion: '6', finalizers: ['x', FINALIZER] }],
+    ['a conflict with one who has put it there', addFinalizer, [having(5)], [CONFLICT, ok(having(6, FINALIZER))], 'done', [patch, get]],
+    ['conflicts without end', addFinalizer, [having(5)], often(5, CONFLICT, ok(having(6))), 'unavailable', often(5, patch, get)],
+    ['the resource is gone', addFinalizer, [], [], 'gone', []],
+    ['another one has its name', addFinalizer, [object('ci', 5, {}, { uid: 'other' })], [], 'gone', []],
+    ['it went meanwhile', addFinalizer, [having(5)], [GONE], 'gone', [patch]],
+    ['it went after a conflict', addFinalizer, [having(5)], [CONFLICT, GONE], 'gone', [patch, get]],
+    ['it is going without one', addFinalizer, [{ ...going, metadata: { ...going.metadata, finalizers: ['x'] } }], [], 'gone', []],
+    ['the right is missing', addFinalizer, [having(5)], [FORBIDDEN], 'refused', [patch]],
+    ['the right to look is missing', addFinalizer, [having(5)], [CONFLICT, FORBIDDEN], 'refused', [patch, get]],
+    ['it is taken off', removeFinalizer, [going], [ok(having(6, 'x'))], 'done', [patch], { resourceVersion: '5', finalizers: ['x'] }],
+    ['it is off', removeFinalizer, [having(5, 'x')], [], 'done', []],
+  ]
+  for (const [why, edit, cached, replies, outcome, asked, written] of rows) {
+    const { client, asked: requests, bodies } = server(...replies)
+    t.equal(await outcomeOf(edit(client, cacheOf(...cached), OWNER)), outcome, why)
+    t.same(requests, asked, why)
+    if (written) t.same(bodies.at(-1)?.metadata, written, why)
+  }
+})
+
+/** The Secret as we write it, and as the server then has it. */
+async function written(): Promise<KubeObject> {
+  const { client } = server(made(5))
+  const cache = openCache()
+  await openSecrets(client, cache, () => true).put(OWNER, 'key', SECRET)
+  return cache.get('acme', 'key') as KubeObject
+}
+
+t.test('a Secret is made, put right, or left to whom it belongs', async (t) => {
+  const ours = await written()
+  const foreign = object('key', 6, { type: 'Opaque', data: {} }, { ownerReferences: [] })
+  const edited: KubeObject = { ...ours, data: { 'api-key': 'eA==' } }
+  const [post, put, get, remove] = ['POST /secrets', 'PUT /secrets/key', 'GET /secrets/key', 'DELETE /secrets/key']
+  const later = { ...edited, metadata: { ...edited.metadata, resourceVersion: '6' } }
+  const rows: [why: string, cached: KubeObject[], replies: Reply[], outcome: string, asked: string[]][] = [
+    ['there is none', [], [made(5)], 'written', [post]],
+    ['it is right', [ours], [], 'unchanged', []],
+    ['it was edited', [edited], [replaced], 'written', [put]],
+    ['one of somebody else is in the way', [], [CONFLICT, ok(foreign)], 'conflict', [post, get]],
+    ['one that somebody took over is in the way', [{ ...ours, metadata: { ...ours.metadata, ownerReferences: [] } }], [], 'conflict', []],
+    ['our own was made before', [], [CONFLICT, ok(ours)], 'unchanged', [post, get]],
+    ['a conflict, then success', [edited], [CONFLICT, ok(later), replaced], 'written', [put, get, put]],
+    ['it went meanwhile', [edited], [GONE, GONE, made(7)], 'written', [put, get, post]],
+    ['conflicts without end', [edited], often(4, CONFLICT, ok(later)), 'unavailable', often(4, put, get)],
+    ['an immutable one', [{ ...edited, immutable: true } as KubeObject], [ok({}), made(7)], 'written', [remove, post]],
+    ['one of another type', [{ ...ours, type: 'Opaque' }], [ok({}), made(7)], 'written', [remove, post]],
+    ['one of another type, which is another by now', [{ ...ours, type: 'Opaque' }], [CONFLICT, ok({ ...foreign, metadata: { ...foreign.metadata, uid: 'other' } }), CONFLICT, ok(foreign)], 'conflict', [remove, get, post, get]],
+    ['one of another type, which stays', [{ ...ours, type: 'Opaque' }], [CONFLICT, ok(ours)], 'unavailable', [remove, get]],
+    ['its namespace is gone', [], [GONE], 'gone', [post]],
+    ['its namespace is going', [], [TERMINATING], 'gone', [post]],
+    ['it may not be made', [], [FORBIDDEN], 'refused', [post]],
+    ['it may not be looked at', [], [CONFLICT, FORBIDDEN], 'refused', [post, get]],
+    ['it may not be put right', [edited], [FORBIDDEN], 'refused', [put]],
+  ]
+  for (const [why, cached, replies, outcome, asked] of rows) {
+    const { client, asked: requests, bodies } = server(...replies)
+    const cache = cacheOf(...cached)
+    const secrets = openSecrets(client, cache, () => true)
+    t.equal(await outcomeOf(secrets.put(OWNER, 'key', SECRET)), outcome, why)
+    t.same(requests, asked, why)
+    if (asked[0] === remove) t.match(bodies[0], { preconditions: { uid: 'uid-secret' } }, 'that one and no other')
+    if (outcome === 'written') t.same(secrets.get(OWNER, 'key'), SECRET, why)
+  }
+})
+
+t.test('the Secrets of an owner that goes go with it, and nobody else\'s', async (t) => {
+  const ours = await written()
+  const { client, asked } = server(made(5), ok({}))
+  let isStaying = true
+  const cache = openCache()
+  const secrets = openSecrets({ ...client, request: (...args) => client.request(...args).finally(() => (isStaying = false)) as never }, cache, () => isStaying)
+  t.equal(await secrets.put(OWNER, 'key', SECRET), 'gone')
+  t.same(asked, ['POST /secrets', 'DELETE /secrets/key'])
+  t.equal(await secrets.put(OWNER, 'key', SECRET), 'gone')
+  t.equal(asked.length, 2, 'nothing is written for what is gone')
+
+  const rows: [why: string, replies: Reply[], outcome: unknown][] = [
+    ['it is there', [ok({})], undefined],
+    ['somebody was faster', [GONE], undefined],
+    ['another one has its name', [CONFLICT, ok(object('key', 9))], undefined],
+    ['it stays', [CONFLICT, ok(ours)], 'unavailable'],
+    ['it may not be removed', [FORBIDDEN], 'refused'],
+  ]
+  for (const [why, replies, outcome] of rows) {
+    const { client, left } = server(...replies)
+    const cache = cacheOf(ours)
+    const secrets = openSecrets(client, cache, () => true)
+    secrets.changed({ before: null, after: ours })
+    await secrets.remove({ ...OWNER, uid: 'other' })
+    t.equal(await outcomeOf(secrets.remove(OWNER)), outcome, why)
+    t.equal(left(), 0, why)
+    t.equal(cache.get('acme', 'key') === null, outcome === undefined, why)
+  }
+})
+
+t.test('what a webhook says of a Secret is not repeated once it quotes the key', async (t) => {
+  const encoded = Buffer.from(KEY).toString('base64')
+  const said = async (message: string) => {
+    const { client } = server({ status: 422, body: { message } })
+    return openSecrets(client, openCache(), () => true).put(OWNER, 'key', SECRET).then(String, (error: Unavailable) => (error.cause as Refused).message)
+  }
+  t.equal(await said('no more than 3 Secrets'), 'POST /api/v1/namespaces/acme/secrets was answered 422: no more than 3 Secrets')
+  for (const quote of [KEY, encoded, `"${encoded.slice(0, 30)}…`, `x${KEY.slice(10, 22)}x`]) {
+    t.equal(await said(`denied: data is ${quote}`), 'POST /api/v1/namespaces/acme/secrets was answered 422: its reason quotes the key, and is not repeated', quote)
+  }
+})
+
+/** Events over a server that answers when the test lets it. */
+function openTold(t: Test) {
+  const held: (() => void)[] = []
+  const told: { reason: string; note: string; type: string; regarding: { name: string } }[] = []
+  const figures = { inFlight: 0, most: 0, now: 0, answer: { status: 201, body: {} } as Answer<object> }
+  const warnings: string[] = []
+  const client = {
+    async request(_: Method, path: string, { body }: RequestOptions) {
+      t.equal(path, '/apis/events.k8s.io/v1/namespaces/acme/events')
+      figures.most = Math.max(figures.most, ++figures.inFlight)
+      await new Promise<void>((resolve) => held.push(resolve))
+      figures.inFlight--
+      told.push(body as (typeof told)[number])
+      return figures.answer
+    },
+  }
+  const events = openEvents(client as unknown as Client, { warn: (_, message) => warnings.push(message) }, () => figures.now)
+  const answerAll = async () => {
+    for (await turn(); held.length > 0; await turn()) held.shift()?.()
+  }
+  return { events, told, figures, warnings, answerAll }
+}
+
+const issued = statusOf('True', 'Issued')
+const suspended = statusOf('False', 'PlanSuspended')
+
+t.test('an Event tells each transition of Ready, and nothing else', async (t) => {
+  const { events, told, answerAll } = openTold(t)
+  events.transition('ApiKey', object('new', 1, { status: { observedGeneration: -1 } }), suspended)
+  events.transition('ApiKey', object('same', 1, { status: issued }), { ...statusOf('True', 'Issued'), observedGeneration: 2 })
+  events.transition('ApiKey', object('rotated', 1, { status: issued }), statusOf('True', 'RotationInProgress'))
+  events.transition('ApiKey', object('none', 1, { status: issued }), { observedGeneration: 1, conditions: [] })
+  await answerAll()
+  t.same(told.map(({ regarding, reason, type, note }) => `${regarding.name} ${type} ${reason} ${note}`), ['new Warning PlanSuspended m', 'rotated Normal RotationInProgress m'])
+})
+
+t.test('a hundred transitions at once are all told, four at a time; beyond that five a second', async (t) => {
+  const { events, told, figures, answerAll } = openTold(t)
+  const suspend = async (from: number, to: number) => {
+    for (let n = from; n < to; n++) events.transition('ApiKey', object(`k${n}`, 1, { status: issued }), suspended)
+    await answerAll()
+  }
+  await suspend(0, 130)
+  t.same(told.map(({ regarding }) => regarding.name), Array.from({ length: 100 }, (_, n) => `k${n}`))
+  t.equal(figures.most, 4)
+  figures.now += 1_000
+  await suspend(200, 210)
+  t.same(told.slice(100).map(({ regarding }) => regarding.name), ['k200', 'k201', 'k202', 'k203', 'k204'])
+  figures.now -= 10_000
+  await suspend(300, 310)
+  t.equal(told.length, 105, 'a clock that is put back gives nothing')
+  figures.now += 3_600_000
+  await suspend(400, 600)
+  t.equal(told.length, 205, 'and no time gives more than a burst')
+})
+
+t.test('Events that may not be written are missed once in the log, until they may', async (t) => {
+  const { events, told, figures, warnings, answerAll } = openTold(t)
+  const tell = async (answer: Answer<object>) => {
+    figures.answer = answer
+    events.transition('ApiKey', object('ci', 1, { status: issued }), suspended)
+    await answerAll()
+  }
+  for (const answer of [TERMINATING, FORBIDDEN, FORBIDDEN, { status: 201, body: {} }, FORBIDDEN]) await tell(answer)
+  t.equal(told.length, 5)
+  t.same(warnings, ['Events cannot be written', 'Events cannot be written'])
+})

@@ -1,0 +1,43 @@
+/** Empty places in one database of a MongoDB server, which goes with the test: making its indexes takes longer than proving most promises. */
+import { randomUUID } from 'node:crypto'
+import { MongoClient, type Db } from 'mongodb'
+import type { Test } from 'tap'
+import { openStore, type Store } from '../../../src/backends/store/store.ts'
+import type { Place } from '../../contracts/store.ts'
+
+export type Empty = {
+  /** As `openStore` wants it. */
+  url: string
+  /** What the stores keep, as it lies there. */
+  db: Db
+  place(t: Test): Promise<Place>
+}
+
+/** `server` as test/servers/mongodb.ts gives it; `options` of the address, such as `?retryReads=false`. */
+export async function emptyDatabase(t: Test, server: string, options = ''): Promise<Empty> {
+  const name = `tollgate-${randomUUID()}`
+  const client = new MongoClient(server)
+  const db = client.db(name)
+  t.teardown(async () => {
+    await db.dropDatabase()
+    await client.close()
+  })
+  const url = `${server}${name}${options}`
+  return {
+    url,
+    db,
+    async place(t) {
+      const opened: Store[] = []
+      t.teardown(() => Promise.all(opened.map((store) => store.close())))
+      const used = await db.collections()
+      await Promise.all(used.filter(({ collectionName }) => collectionName !== 'meta').map((collection) => collection.deleteMany({})))
+      return {
+        async open(options) {
+          const store = await openStore(url, options)
+          opened.push(store)
+          return store
+        },
+      }
+    },
+  }
+}

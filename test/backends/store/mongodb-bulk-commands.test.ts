@@ -1,0 +1,195 @@
+/** Many documents in one command: each asker learns exactly what became of their own, or that it cannot be known. */
+import { randomUUID } from 'node:crypto'
+import { Collection, MongoClient, MongoNetworkError, type MongoBulkWriteError, type AnyBulkWriteOperation, type Document } from 'mongodb'
+import t, { type Test } from 'tap'
+import { Unavailable } from '../../../src/domain/errors.ts'
+import { insertsTogether, readsTogether, swapsTogether, type Swap } from '../../../src/backends/store/mongodb/bulk-commands.ts'
+import { serve } from '../../../src/backends/store/mongodb/database.ts'
+import { openStore } from '../../../src/backends/store/store.ts'
+import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
+import { hold, mediaPlan, T0, task, taskId } from '../../contracts/store/acme.ts'
+import { mongodb } from '../../servers/mongodb.ts'
+import { emptyDatabase, type Empty } from './empty-store.ts'
+
+type Thing = { _id: string; write?: string; n: number; name?: string }
+type Bulk = Collection['bulkWrite']
+
+async function empty(t: Test): Promise<Empty | null> {
+  const server = await mongodb(t)
+  return server ? emptyDatabase(t, server) : null
+}
+
+/** Lets `around` stand around every command that writes several documents. */
+function intercept(t: Test, around: (write: () => ReturnType<Bulk>, operations: readonly AnyBulkWriteOperation[]) => ReturnType<Bulk>): void {
+  const { bulkWrite } = Collection.prototype
+  t.teardown(() => Object.assign(Collection.prototype, { bulkWrite }))
+  Collection.prototype.bulkWrite = function (this: Collection, operations, options) {
+    return around(() => bulkWrite.call(this, operations, options), operations)
+  }
+}
+
+/** Documents `a` to `e`, each with its `n` 1. */
+async function things(t: Test) {
+  const found = await empty(t)
+  if (!found) return null
+  const collection = found.db.collection<Thing>(`things-${randomUUID()}`)
+  await collection.insertMany(['a', 'b', 'c', 'd', 'e'].map((_id) => ({ _id, n: 1, name: `name of ${_id}` })))
+  const swap = swapsTogether(collection, () => 1)
+  const raise = (_id: string, from: number, facts: Partial<Thing> = {}): Swap<Thing> => ({ next: { _id, n: from + 1, write: randomUUID(), ...facts }, when: { n: from } })
+  return { collection, swap, raise }
+}
+
+/** What each came to; an error by its name. */
+async function outcomes(asked: Promise<unknown>[]): Promise<unknown[]> {
+  return (await Promise.allSettled(asked)).map((one) => (one.status === 'fulfilled' ? one.value : (one.reason as Error).name))
+}
+
+t.test('of the swaps of one command some happen and some are lost, and each asker is told which', async (t) => {
+  const found = await things(t)
+  if (!found) return
+  const { collection, swap, raise } = found
+  const commands: number[] = []
+  intercept(t, (write, operations) => (commands.push(operations.length), write()))
+  t.same(await outcomes(['e', 'd', 'c'].map((id) => swap(raise(id, 1)))), ['swapped', 'swapped', 'swapped'])
+  t.same(await outcomes([swap(raise('a', 1)), swap(raise('c', 1)), swap(raise('nobody', 1)), swap(raise('b', 1)), swap(raise('d', 2))]), ['swapped', 'lost', 'lost', 'swapped', 'swapped'])
+  t.same(await outcomes([swap(raise('c', 1)), swap(raise('d', 1))]), ['lost', 'lost'])
+  t.same(await outcomes([swap(raise('e', 2)), swap(raise('e', 2))]), ['swapped', 'lost'], 'two of one document are two commands')
+  t.same(commands, [3, 5, 2, 1, 1])
+  t.same((await collection.find().sort({ _id: 1 }).toArray()).map(({ n }) => n), [2, 2, 2, 3, 3])
+})
+
+t.test('a swap that happened and was overwritten before anybody looked cannot be told from one that was lost: both are unavailable, the others are not', async (t) => {
+  const found = await things(t)
+  if (!found) return
+  const { collection, swap, raise } = found
+  intercept(t, async (write) => {
+    const written = await write()
+    await collection.updateOne({ _id: 'b' }, { $set: { write: 'of another', n: 9 } })
+    return written
+  })
+  t.same(await outcomes([swap(raise('a', 1)), swap(raise('b', 1)), swap(raise('c', 7))]), ['swapped', 'Unavailable', 'Unavailable'])
+  t.same(await outcomes([swap(raise('b', 9)), swap(raise('d', 1))]), ['swapped', 'swapped'], 'where all happened nobody looks')
+})
+
+t.test('a statement that the server refuses is unavailable alone; an answer that never came, or that no majority has, is for all', async (t) => {
+  const found = await things(t)
+  if (!found) return
+  const { collection, swap, raise } = found
+  await collection.createIndex({ name: 1 }, { unique: true })
+  t.same(await outcomes([swap(raise('a', 1, { name: 'x' })), swap(raise('b', 1, { name: 'name of e' })), swap(raise('c', 7, { name: 'y' }))]), ['swapped', 'Unavailable', 'lost'])
+  // What the driver makes of an answer in which some happened, but not yet for a majority.
+  let fate: 'no majority' | 'no answer' = 'no majority'
+  intercept(t, async (write) => {
+    const error = (await write().catch((error: unknown) => error)) as MongoBulkWriteError
+    if (fate === 'no answer') throw new MongoNetworkError('the connection was lost')
+    throw Object.assign(error, { result: Object.assign(error.result, { getWriteConcernError: () => ({ code: 64 }) }) })
+  })
+  const both = () => outcomes([swap(raise('c', 1, { name: 'c' })), swap(raise('d', 1, { name: 'name of e' }))])
+  t.same(await both(), ['MongoBulkWriteError', 'MongoBulkWriteError'])
+  fate = 'no answer'
+  t.same(await both(), ['MongoNetworkError', 'MongoNetworkError'])
+})
+
+t.test('of the documents of one command those are put there that none has the ids or the unique names of', async (t) => {
+  const found = await things(t)
+  if (!found) return
+  const { collection } = found
+  await collection.createIndex({ name: 1 }, { unique: true })
+  const insert = insertsTogether(collection, ({ name = '' }) => name, () => 1)
+  const asked = [insert({ _id: 'f', n: 1, name: 'new' }), insert({ _id: 'a', n: 1, name: 'other' }), insert({ _id: 'g', n: 1, name: 'new' }), insert({ _id: 'h', n: 1, name: 'last' }), insert({ _id: 'h', n: 2, name: 'twice' })]
+  t.same(await outcomes(asked), ['added', 'taken', 'taken', 'added', 'taken'])
+  const read = readsTogether(collection, '_id')
+  t.match(await Promise.all(['a', 'f', 'h', 'z', 'a'].map(read)), [{ name: 'name of a' }, { name: 'new' }, { n: 1 }, null, { name: 'name of a' }])
+})
+
+t.test('two processes that move the same tasks in opposite orders wait for no deadlock, and move each once', async (t) => {
+  const place = await (await empty(t))?.place(t)
+  if (!place) return
+  const [one, other] = [await place.open(), await place.open()]
+  const COUNT = 120
+  await Promise.all(Array.from({ length: COUNT }, (_, n) => one.createTask(task(n))))
+  for (const [from, to] of [['pending', 'queued'], ['queued', 'processing'], ['processing', 'settling']] as const) {
+    const moved = async (store: typeof one, ns: number[]) =>
+      Promise.all(ns.map((n) => store.moveTask(taskId(n), { from: [from] }, to, { epoch: n }).catch((error: unknown) => (error instanceof Unavailable ? 'unknown' : Promise.reject(error)))))
+    const order = Array.from({ length: COUNT }, (_, n) => n)
+    const [mine, theirs] = await Promise.all([moved(one, order), moved(other, order.toReversed())])
+    for (const n of order) {
+      const both = [mine[n], theirs[COUNT - 1 - n]]
+      if (both.includes('unknown')) continue
+      t.equal(both.filter((answer) => answer !== null).length, 1, `task ${n} became ${to} once`)
+    }
+    const known = [...mine, ...theirs].filter((answer) => answer !== 'unknown').length
+    t.ok(known > COUNT, `${known} of ${2 * COUNT} were told`)
+    t.ok((await Promise.all(order.map((n) => one.task('acme', taskId(n))))).every((after) => after?.state === to))
+  }
+})
+
+t.test('two processes that are asked for the same task at once make one, and neither gives up', async (t) => {
+  const place = await (await empty(t))?.place(t)
+  if (!place) return
+  const stores = await Promise.all([1, 2].map(() => place.open()))
+  // Among them a server of PostgreSQL's is in a deadlock about every fifth time.
+  for (let n = 0; n < 30; n++) {
+    const idempotency = { key: `order-${n}`, bodyHash: 'h' }
+    const answers = await Promise.all(stores.map((store, i) => store.createTask(task(2 * n + i, { idempotency }))))
+    t.same(answers.map(({ outcome }) => outcome).toSorted(), ['created', 'existing'])
+    t.equal(new Set(answers.map(({ task }) => task.id)).size, 1)
+  }
+})
+
+t.test('a task that was kept here and changed elsewhere is read again before it may refuse, and is answered as it is', async (t) => {
+  const found = await empty(t)
+  const place = await found?.place(t)
+  if (!found || !place) return
+  const [one, other] = [await place.open(), await place.open()]
+  await one.createTask(task(1))
+  await other.moveTask(taskId(1), { from: ['pending'] }, 'queued', { sweepAt: null })
+  t.match(await one.moveTask(taskId(1), { from: ['pending', 'queued'] }, 'processing', { epoch: 4, attempts: 1 }), { state: 'processing', sweepAt: null, epoch: 4 })
+  t.equal(await other.renewTask(taskId(1), 4, 30, T0 + 5), 'ok')
+  t.match(await one.moveTask(taskId(1), { from: ['processing'], epoch: 4 }, 'queued', {}), { state: 'queued', progress: 30, sweepAt: T0 + 5 })
+  t.equal(await other.moveTask(taskId(1), { from: ['processing'] }, 'settling', {}), null)
+  // As it was written before there was a mark in it.
+  await found.db.collection<Document & { _id: string }>('tasks').updateOne({ _id: taskId(1) }, { $unset: { write: '' } })
+  const third = await place.open()
+  const fourth = await place.open()
+  t.match(await third.task('acme', taskId(1)), { state: 'queued' })
+  t.match(await fourth.moveTask(taskId(1), { from: ['queued'] }, 'processing', { epoch: 5 }), { state: 'processing' })
+  t.equal(await third.moveTask(taskId(1), { from: ['queued'] }, 'processing', { epoch: 5 }), null)
+})
+
+t.test('records of several plans share a command; large ones go a few at a time', async (t) => {
+  const found = await empty(t)
+  if (!found) return
+  const store = await openStore(found.url)
+  t.teardown(() => store.close())
+  const ids = Array.from({ length: 12 }, (_, n) => `acme/plan-${n}`)
+  await Promise.all(ids.map((id) => store.change(id, mediaPlan(), T0)))
+  const commands: number[] = []
+  intercept(t, (write, operations) => (commands.push(operations.length), write()))
+  await Promise.all(ids.map((id) => store.change(id, hold(taskId(1)), T0)))
+  t.equal(Math.max(...commands), 8, 'as many as are read together')
+  const records = found.db.collection<Subscription & { _id: string }>('subscriptions')
+  for (const id of ids) {
+    const { media } = (await records.findOne({ _id: id }))!
+    const held = Object.values(media!.holds)[0]!
+    await records.updateOne({ _id: id }, { $set: { 'media.holds': Object.fromEntries(Array.from({ length: 1900 }, (_, n) => [taskId(n), held])) } })
+  }
+  commands.length = 0
+  await Promise.all(ids.map((id) => store.change(id, hold(taskId(2000)), T0)))
+  t.same(commands.reduce((sum, count) => sum + count, 0), 12)
+  t.ok(Math.max(...commands) <= 5, `${commands.join(', ')} at once`)
+  for (const record of await Promise.all(ids.map((id) => store.subscription(id)))) t.equal(Object.keys(record?.media?.holds ?? {}).length, 1901)
+})
+
+t.test('a verb that the driver never ends is unavailable, and does not keep the store from closing', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const client = await new MongoClient(server).connect()
+  const database = serve(client, 'nothing', 1)
+  const told = database.ask(() => new Promise(() => {})).catch((error: unknown) => error)
+  let isTold = false
+  void told.then(() => (isTold = true))
+  while (!isTold) await new Promise((resolve) => setImmediate(resolve))
+  t.match(await told, { name: 'Unavailable', cause: { message: 'no answer within 1 ms' } })
+  await database.close()
+})

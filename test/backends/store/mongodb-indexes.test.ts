@@ -1,0 +1,133 @@
+/** What the adapter sends, held against the indexes that are declared and against `docs/store.md`. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { MongoClient, type CommandStartedEvent, type Document } from 'mongodb'
+import t, { type Test } from 'tap'
+import { INDEXES } from '../../../src/backends/store/mongodb/mongodb.ts'
+import type { Index } from '../../../src/backends/store/mongodb/indexes.ts'
+import { keepsPromises } from '../../contracts/run-contract.ts'
+import { storePromises } from '../../contracts/store.ts'
+import { mongodb } from '../../servers/mongodb.ts'
+import { emptyDatabase } from './empty-store.ts'
+
+/** One way of finding documents: by these members, in this order. */
+type Shape = { collection: string; filter: Document; sort: Document }
+
+/** Every command that the contract makes the adapter send. */
+async function watched(t: Test, server: string): Promise<{ commands: Map<string, Document>; db: MongoClient }> {
+  const commands = new Map<string, Document>()
+  const { connect } = MongoClient.prototype
+  t.teardown(() => Object.assign(MongoClient.prototype, { connect }))
+  MongoClient.prototype.connect = function (this: MongoClient) {
+    Object.assign(this, { monitorCommands: true })
+    if (this.options.appName === 'tollgate') this.on('commandStarted', ({ command, commandName }: CommandStartedEvent) => void commands.set(shapeOf({ commandName, ...command }), command))
+    return connect.call(this)
+  }
+  const { place } = await emptyDatabase(t, server)
+  await keepsPromises(t, storePromises, place)
+  const db = new MongoClient(server)
+  t.teardown(() => db.close())
+  return { commands, db }
+}
+
+/** The same for commands that differ in their values alone. */
+function shapeOf(command: Document): string {
+  return JSON.stringify(command, (name, value: unknown) => {
+    if (['lsid', '$clusterTime', '$db', 'documents', 'document', 'u', 'update'].includes(name) && typeof value !== 'string') return undefined
+    return typeof value === 'number' || (typeof value === 'string' && !value.startsWith('$') && name !== 'commandName' && !NAMES.has(value)) ? '?' : value
+  })
+}
+
+const NAMES = new Set([...Object.keys(INDEXES), 'meta', 'beats', 'leases', 'declarations'])
+
+function shapesOf(command: Document): Shape[] {
+  const collection = String(Object.values(command)[0])
+  const shape = (filter: Document = {}, sort: Document = {}): Shape => ({ collection, filter, sort })
+  const [name] = Object.keys(command)
+  switch (name) {
+    case 'find':
+      return [shape(command['filter'], command['sort'])]
+    case 'aggregate':
+      return [shape(command['pipeline'].find((stage: Document) => '$match' in stage)?.$match, command['pipeline'][1]?.$sort)]
+    case 'findAndModify':
+      return [shape(command['query'])]
+    case 'update':
+      return command['updates'].map(({ q }: Document) => shape(q))
+    case 'delete':
+      return command['deletes'].map(({ q }: Document) => shape(q))
+    default:
+      return []
+  }
+}
+
+/** Exact values first, then the order, then ranges: an index serves what it has in front, and only as a whole what it is partial for. */
+function serves({ key, partialFilterExpression = {} }: Pick<Index, 'key' | 'partialFilterExpression'>, { filter, sort }: Shape): boolean {
+  const asked = membersOf(filter)
+  if (!Object.keys(partialFilterExpression).every((member) => asked.has(member))) return false
+  const names = Object.keys(key)
+  let i = 0
+  while (i < names.length && asked.get(names[i]!) === 'exact') i++
+  const order = Object.keys(sort)
+  if (!order.every((member, n) => names[i + n] === member || asked.get(member) === 'exact')) return false
+  return i > 0 || asked.has(names[0]!)
+}
+
+/** Each member that a filter names, and whether by its exact value or by a range. */
+function membersOf(filter: Document): Map<string, 'exact' | 'range'> {
+  const members = new Map<string, 'exact' | 'range'>()
+  for (const [member, wanted] of Object.entries(filter)) {
+    if (member.startsWith('$')) continue
+    const operators = wanted !== null && typeof wanted === 'object' ? Object.keys(wanted) : []
+    if (operators[0] === '$elemMatch') for (const [inner, kind] of membersOf(wanted.$elemMatch)) members.set(`${member}.${inner}`, kind)
+    else members.set(member, operators.length === 0 || operators[0] === '$in' || operators[0] === '$eq' ? 'exact' : 'range')
+  }
+  return members
+}
+
+/** As many as there are processes, leases by name, and manifests: read as a whole. */
+const WHOLE = ['beats', 'declarations']
+
+t.test('every query that the adapter sends finds its documents by an index, and in their order', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { commands, db } = await watched(t, server)
+  const shapes = [...commands.values()].flatMap(shapesOf)
+  t.ok(shapes.length > 60, `${shapes.length} shapes`)
+  const unserved = shapes.filter((shape) => {
+    const isWhole = Object.keys(shape.filter).length === 0 && WHOLE.includes(shape.collection)
+    return !isWhole && ![{ key: { _id: 1 } } as const, ...(INDEXES[shape.collection] ?? [])].some((index) => serves(index, shape))
+  })
+  t.same(unserved, [])
+  const used = (index: Index, collection: string) => index.unique || shapes.some((shape) => shape.collection === collection && serves(index, shape))
+  t.same(Object.entries(INDEXES).flatMap(([collection, all]) => all.filter((index) => !used(index, collection)).map(({ name }) => `${collection} ${name}`)), [], 'and none is there for nothing')
+
+  const { gitVersion, ferretdb } = await db.db('admin').command({ buildInfo: 1 })
+  if (ferretdb || !/^[0-9a-f]{40}$/.test(gitVersion)) t.comment('not explained: the stages of a plan are those of a genuine mongod, and this server is none')
+  else await explained(t, db, [...commands.values()])
+})
+
+/** Members of a command that belong to who sent it. */
+const OF_THE_CONNECTION = new Set(['lsid', '$db', '$clusterTime', 'txnNumber', 'readConcern', 'writeConcern'])
+
+/** Asks a genuine server how it would do it: nothing may read a collection from end to end, or sort. */
+async function explained(t: Test, client: MongoClient, commands: Document[]): Promise<void> {
+  for (const sent of commands) {
+    const [shape] = shapesOf(sent)
+    const command = Object.fromEntries(Object.entries(sent).filter(([name]) => !OF_THE_CONNECTION.has(name)))
+    if (!shape || WHOLE.includes(shape.collection) || shape.collection === 'meta' || shape.collection === 'lanes') continue
+    const plan = JSON.stringify(await client.db(sent['$db']).command({ explain: command, verbosity: 'queryPlanner' }))
+    t.notMatch(plan, /"stage":"(COLLSCAN|SORT)"/, JSON.stringify(shape))
+  }
+}
+
+t.test('docs/store.md lists every index', async (t) => {
+  const page = readFileSync(join(import.meta.dirname, '../../../docs/store.md'), 'utf8')
+  const rows = Object.entries(INDEXES).flatMap(([collection, all]) =>
+    all.map(({ name, key, unique, partialFilterExpression }) => {
+      const kind = [unique && 'unique', partialFilterExpression && 'partial'].filter(Boolean).join(', ')
+      return `| \`${collection}\` | \`${name}\` | ${Object.entries(key).map(([member, way]) => `\`${member}\`${way === -1 ? ' ↓' : ''}`).join(', ')} | ${kind} |`
+    }),
+  )
+  t.same(rows.filter((row) => !page.includes(row)), [])
+  t.equal(page.split('\n').filter((line) => /^\| `(subscriptions|periods|keys|tasks|deliveries|lanes)` \|/.test(line)).length, rows.length, 'and no other')
+})

@@ -1,0 +1,145 @@
+/** What one transaction does in SQLite is several writes in MongoDB: each of them is lost once, or happens without an answer, and the verb is asked for again. */
+import { Collection, MongoNetworkError } from 'mongodb'
+import t, { type Test } from 'tap'
+import { Unavailable } from '../../../src/domain/errors.ts'
+import type { Store } from '../../../src/backends/store/store.ts'
+import { delivery, keyVersion, T0, task, taskId } from '../../contracts/store/acme.ts'
+import { mongodb } from '../../servers/mongodb.ts'
+import { emptyDatabase, type Empty } from './empty-store.ts'
+
+const WRITES = ['bulkWrite', 'insertOne', 'updateOne', 'replaceOne', 'findOneAndUpdate', 'deleteOne', 'deleteMany', 'updateMany'] as const
+type Fate = { write: number; happens: boolean }
+
+/** Lets the `write`th write from now fail, having happened or not; tells how many there were, once it is put back. */
+function interrupt({ write, happens }: Fate): () => number {
+  const whole = Object.fromEntries(WRITES.map((name) => [name, Collection.prototype[name]]))
+  let count = 0
+  for (const name of WRITES) {
+    const real = whole[name] as (...values: unknown[]) => Promise<unknown>
+    const troubled = async function (this: Collection, ...values: unknown[]): Promise<unknown> {
+      if (++count !== write) return real.apply(this, values)
+      if (happens) await real.apply(this, values)
+      // The driver lets the errors of its sockets through, now and then.
+      throw happens ? new MongoNetworkError('the connection was lost') : Object.assign(new Error('ended by the other party'), { code: 'EPIPE' })
+    }
+    Object.assign(Collection.prototype, { [name]: troubled })
+  }
+  return () => {
+    Object.assign(Collection.prototype, whole)
+    return count
+  }
+}
+
+type Story = { before(store: Store): Promise<unknown>; verb(store: Store): Promise<unknown>; after(store: Store): Promise<unknown> }
+
+const LEASE = T0 + 1000
+const CAPS = { limit: 10, perHost: 4, perTenant: 10 }
+const claim = (store: Store, now: number) => store.claimDeliveries(now, now + 1000, CAPS)
+const attempt = { number: 1, at: T0, durationMs: 1, statusCode: 500, error: 'status', responsePrefix: '' }
+const failed = delivery(1, { event: 'task.failed' })
+const refunded = delivery(1, { event: 'task.refunded', state: 'waiting', nextAttemptAt: null })
+const ended = (n: number) => task(n, { state: 'failed', endedAt: T0, outbox: [{ event: 'task.failed', body: '{}' }], sweepAt: T0 })
+const relayed = async (store: Store) => {
+  await store.createTask(ended(1))
+  await store.relay(taskId(1), [failed, refunded])
+}
+const deliveriesOf = async (store: Store) => ({ task: await store.task('acme', taskId(1)), deliveries: await store.deliveries(taskId(1)) })
+
+const STORIES: Record<string, Story> = {
+  relay: {
+    before: (store) => store.createTask(ended(1)),
+    verb: (store) => store.relay(taskId(1), [failed, refunded]),
+    after: async (store) => ({ ...(await deliveriesOf(store)), due: await store.tasksDue(T0, 10), claimed: (await claim(store, LEASE)).map(({ id }) => id) }),
+  },
+  'an attempt written down, which makes another delivery due': {
+    before: async (store) => {
+      await relayed(store)
+      await claim(store, T0)
+    },
+    verb: (store) => store.recordAttempt(failed.id, 1, attempt, { state: 'pending', nextAttemptAt: T0 + 500 }, { id: refunded.id, at: T0 + 10 }),
+    after: async (store) => ({ ...(await deliveriesOf(store)), claimed: (await claim(store, LEASE)).map(({ id }) => id).toSorted() }),
+  },
+  'a delivery given back': {
+    before: async (store) => {
+      await relayed(store)
+      await claim(store, T0)
+    },
+    verb: (store) => store.returnDelivery(failed.id, 1, T0 + 500),
+    after: async (store) => ({ ...(await deliveriesOf(store)), claimed: (await claim(store, LEASE)).map(({ id }) => id) }),
+  },
+  'tasks removed': {
+    before: async (store) => {
+      await relayed(store)
+      await store.createTask(task(2))
+    },
+    // How many is told by whoever removed them, which may be the one that was not heard.
+    verb: async (store) => void (await store.removeTasks(T0 + 1, 10)),
+    after: async (store) => ({ ...(await deliveriesOf(store)), other: await store.task('acme', taskId(2)), claimed: await claim(store, LEASE) }),
+  },
+  'a task created': {
+    before: async () => {},
+    verb: async (store) => (await store.createTask(task(1, { idempotency: { key: 'k', bodyHash: 'h' } }))).task,
+    after: async (store) => [await store.taskWithKey('acme', 'k'), await store.tasksDue(T0 * 2, 10)],
+  },
+  'a key minted and changed': {
+    before: async () => {},
+    verb: async (store) => {
+      await store.mintKey(keyVersion('k1', 0))
+      return store.setKey('k1-0', { state: 'active' }, ['acme/a'])
+    },
+    after: (store) => store.keysToTell(10),
+  },
+  'a sealed key forgotten': {
+    before: async (store) => {
+      await store.mintKey(keyVersion('k1', 0, { state: 'revoked', endedAt: T0 }))
+    },
+    verb: async (store) => void (await store.forgetSealed(T0 + 1, 10)),
+    after: (store) => store.keyVersions('k1'),
+  },
+  'a declaration, a beat, a lease': {
+    before: async () => {},
+    verb: async (store) => {
+      await store.declare({ ref: { kind: 'Plan', namespace: 'acme', name: 'a' }, uid: 'u', createdAt: T0, generation: 1, spec: { planRef: { name: 'a' }, state: 'Active', rotationRevision: 0 } })
+      await store.beat('i1', 3)
+      return store.takeLease('sweep', 'i1', T0 + 10, T0)
+    },
+    after: async (store) => [await store.declarations(), await store.beats(), await store.takeLease('sweep', 'i2', T0 + 10, T0 + 5)],
+  },
+}
+
+async function interrupted(t: Test, empty: Empty, story: Story, fate: Fate): Promise<{ writes: number; told: unknown; left: unknown; asked: number }> {
+  const place = await empty.place(t)
+  const [store, other] = [await place.open(), await place.open()]
+  await story.before(store)
+  const putBack = interrupt(fate)
+  let asked = 0
+  const insist = async (): Promise<unknown> => {
+    asked++
+    try {
+      return await story.verb(asked === 1 ? store : other)
+    } catch (error) {
+      t.type(error, Unavailable, 'no error of the driver passes')
+      return insist()
+    }
+  }
+  const told = await insist()
+  const writes = putBack()
+  return { writes, told, left: await story.after(other), asked }
+}
+
+for (const [name, story] of Object.entries(STORIES)) {
+  t.test(`${name}: whichever write loses its outcome, asked for again it is as if nothing had happened`, async (t) => {
+    const server = await mongodb(t)
+    if (!server) return
+    const empty = await emptyDatabase(t, server)
+    const calm = await interrupted(t, empty, story, { write: 0, happens: false })
+    t.equal(calm.asked, 1)
+    for (let write = 1; write <= calm.writes; write++) {
+      for (const happens of [true, false]) {
+        const { told, left, asked } = await interrupted(t, empty, story, { write, happens })
+        t.equal(asked, 2, `write ${write} of ${calm.writes} ${happens ? 'happened' : 'was lost'}`)
+        t.same({ told, left }, { told: calm.told, left: calm.left })
+      }
+    }
+  })
+}

@@ -1,0 +1,237 @@
+/** A MongoDB server that is killed, frozen, and refuses us. */
+import { once } from 'node:events'
+import { connect, createServer, Socket, type AddressInfo } from 'node:net'
+import { setImmediate as immediately } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { Unavailable } from '../../../src/domain/errors.ts'
+import { clientOf } from '../../../src/backends/store/mongodb/database.ts'
+import { openStore, type Store } from '../../../src/backends/store/store.ts'
+import { admit, ID, plan, settle, sessionOf, T0, task, taskId } from '../../contracts/store/acme.ts'
+import { mongodb, ownMongodb, type Mongodb } from '../../servers/mongodb.ts'
+import { emptyDatabase } from './empty-store.ts'
+
+async function opened(t: Test): Promise<{ server: Mongodb; store: Store } | null> {
+  const server = await ownMongodb(t)
+  if (!server) return null
+  const store = await openStore(`${server.url}trouble`)
+  t.teardown(() => store.close())
+  await store.change(ID, plan(), T0)
+  return { server, store }
+}
+
+/** Tries until it is answered, as every caller of the door may. */
+async function insist<T>(work: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await work()
+    } catch (error) {
+      if (!(error instanceof Unavailable)) throw error
+      await new Promise((resolve) => setTimeout(resolve, 50))
+    }
+  }
+}
+
+t.test('a server that is killed loses nothing that it acknowledged, and is found again without a restart of ours', async (t) => {
+  const found = await opened(t)
+  if (!found) return
+  const { server, store } = found
+  const acknowledged = { requests: [] as string[], tasks: [] as string[], failures: 0 }
+  let stopped = false
+  const writers = Array.from({ length: 8 }, async (_, writer) => {
+    for (let i = 0; !stopped; i++) {
+      const n = i * 8 + writer
+      try {
+        const [answer] = await Promise.all([store.change(ID, admit(`r${n}`, 1), T0), store.createTask(task(n))])
+        // `already`: the answer to its write was lost, and the store asked again by itself.
+        if (!['admitted', 'already'].includes(answer.outcome)) throw new Error(answer.outcome)
+        acknowledged.requests.push(`r${n}`)
+        acknowledged.tasks.push(taskId(n))
+        if (n % 2 === 0) await store.change(ID, settle(`r${n}`, 1), T0)
+      } catch (error) {
+        if (!(error instanceof Unavailable)) throw error
+        acknowledged.failures++
+      }
+    }
+  })
+  for (let kill = 0; kill < 3; kill++) {
+    const before = acknowledged.tasks.length
+    while (acknowledged.tasks.length < before + 60) await new Promise((resolve) => setTimeout(resolve, 10))
+    await server.kill()
+    await server.start()
+  }
+  stopped = true
+  await Promise.all(writers)
+  t.comment(`${acknowledged.tasks.length} acknowledged, ${acknowledged.failures} without an answer`)
+
+  const record = await insist(() => store.subscription(ID))
+  const missing = acknowledged.requests.filter((id) => Number(id.slice(1)) % 2 === 1 && !record?.coding?.reservations[id])
+  t.same(missing, [], 'every reservation that was answered is there')
+  // Asked again, each end answers as when it is asked for twice.
+  await Promise.all(acknowledged.requests.map((id) => insist(() => store.change(ID, settle(id, 1), T0))))
+  const { used } = sessionOf(await insist(() => store.subscription(ID)))
+  t.ok(used >= acknowledged.requests.length && used <= acknowledged.requests.length + acknowledged.failures, `${used} were charged, each once`)
+  for (const id of acknowledged.tasks) t.ok(await insist(() => store.task('acme', id)), id)
+})
+
+t.test('a frozen server costs a bounded wait, is unavailable, and serves again once it thaws', async (t) => {
+  const found = await opened(t)
+  if (!found) return
+  const { server, store } = found
+  await Promise.all(Array.from({ length: 20 }, (_, i) => store.createTask(task(i))))
+  server.freeze()
+  t.teardown(() => server.thaw())
+  // It may still answer what reaches it before the signal does.
+  while (await store.clock().then(() => true, () => false)) await immediately()
+  const longest = { ms: 0 }
+  const refused = async (asked: Promise<unknown>): Promise<void> => {
+    const before = performance.now()
+    const outcome = await asked.then(() => 'answered', (error: unknown) => error)
+    longest.ms = Math.max(longest.ms, performance.now() - before)
+    t.type(outcome, Unavailable)
+  }
+  // More than there are connections: who gets none waits as little for it.
+  const many = Array.from({ length: 300 }, (_, i) => [
+    store.change(ID, admit(`r${i}`, 1), T0),
+    store.task('acme', taskId(i)),
+    store.createTask(task(1000 + i)),
+    store.findKey(`hash ${i}`),
+  ])
+  await Promise.all(many.flat().map(refused))
+  await refused(store.beat('i1', 1))
+  await refused(openStore(`${server.url}trouble`))
+  t.ok(longest.ms < 40_000, `the longest wait took ${Math.round(longest.ms)} ms`)
+  t.comment(`the longest wait took ${Math.round(longest.ms)} ms`)
+
+  server.thaw()
+  await insist(() => store.beat('i1', 2))
+  t.same(await insist(() => store.beats()), [{ instance: 'i1', count: 2 }], 'a beat that landed late changed nothing')
+  t.match(await insist(() => store.change(ID, admit('after', 1), T0)), { outcome: /admitted|already/ })
+  // What landed late of those that were never answered happened once.
+  const { coding } = (await insist(() => store.subscription(ID))) ?? {}
+  t.ok(Object.keys(coding?.reservations ?? {}).length <= 301)
+  const again = await insist(() => store.createTask(task(1000)))
+  t.match(again.task, { id: taskId(1000), state: 'pending' })
+})
+
+/** A way to the server that a test cuts, or on which nothing is read any more. */
+async function way(t: Test, url: string): Promise<{ url: string; port: number; near: Set<Socket>; stopReading(): void }> {
+  const near = new Set<Socket>()
+  const proxy = createServer((socket) => {
+    near.add(socket)
+    const far = connect(Number(new URL(url).port), '127.0.0.1')
+    socket.on('error', () => {}).pipe(far.on('error', () => {})).pipe(socket)
+    far.on('close', () => socket.destroy())
+    // A way of which only one side is gone would keep this process alive.
+    socket.on('close', () => near.delete(socket) && far.destroy())
+  })
+  await once(proxy.listen(0, '127.0.0.1'), 'listening')
+  t.teardown(async () => {
+    for (const socket of near) socket.destroy()
+    await new Promise((resolve) => proxy.close(resolve))
+  })
+  const { port } = proxy.address() as AddressInfo
+  const through = new URL(url)
+  through.port = String(port)
+  return {
+    url: through.href,
+    port,
+    near,
+    stopReading() {
+      for (const socket of near) socket.unpipe().pause()
+    },
+  }
+}
+
+t.test('what is asked in the very turn in which the server ends its connections is answered or unavailable, and waits for no event that never comes', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { url, port, near } = await way(t, (await emptyDatabase(t, server)).url)
+  const store = await openStore(url)
+  t.teardown(() => store.close())
+  await store.beat('i', 1)
+
+  const asked: Promise<unknown>[] = []
+  const { destroy } = Socket.prototype
+  t.teardown(() => Object.assign(Socket.prototype, { destroy }))
+  Socket.prototype.destroy = function (this: Socket, ...why) {
+    // It is gone, and says so when this turn is over.
+    if (this.remotePort === port) setImmediate(() => asked.push(store.beat('i', 2 + asked.length).catch((error: unknown) => error)))
+    return destroy.apply(this, why)
+  }
+  for (const socket of near) socket.end()
+  while (asked.length === 0) await new Promise((resolve) => setImmediate(resolve))
+  Object.assign(Socket.prototype, { destroy })
+  for (const outcome of await Promise.all(asked)) t.ok(outcome === undefined || outcome instanceof Unavailable)
+  await insist(() => store.beat('i', 1000))
+  t.same(await store.beats(), [{ instance: 'i', count: 1000 }])
+})
+
+t.test('a command that a server which stopped reading never took in fails once its time is over', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { url, stopReading } = await way(t, (await emptyDatabase(t, server)).url)
+  const client = clientOf(url, 'request')
+  t.teardown(() => client.close(true))
+  const collection = client.db().collection<{ _id: number; text: string }>('large')
+  await collection.insertOne({ _id: 1, text: '' })
+  stopReading()
+  // More than the buffers of both sides hold.
+  await t.rejects(collection.insertOne({ _id: 2, text: 'x'.repeat(14_000_000) }), { name: 'MongoNetworkTimeoutError' })
+})
+
+/** Passes everything on to `port`, later by `ms` each way. */
+async function slowWay(t: Test, port: number, ms: number): Promise<number> {
+  const sockets = new Set<Socket>()
+  const later = (from: Socket, to: Socket): void => {
+    sockets.add(from)
+    from.on('data', (chunk) => setTimeout(() => to.write(chunk), ms))
+    from.on('close', () => to.destroy())
+    from.on('error', () => to.destroy())
+  }
+  const proxy = createServer((near) => {
+    const far = connect(port, '127.0.0.1')
+    later(near, far)
+    later(far, near)
+  })
+  await once(proxy.listen(0, '127.0.0.1'), 'listening')
+  t.teardown(async () => {
+    for (const socket of sockets) socket.destroy()
+    await new Promise((resolve) => proxy.close(resolve))
+  })
+  return (proxy.address() as AddressInfo).port
+}
+
+t.test('a server that takes half a second to answer is slow, and serves', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { url, place } = await emptyDatabase(t, server)
+  const direct = await (await place(t)).open()
+  await direct.change(ID, plan(), T0)
+  const slow = new URL(url)
+  slow.port = String(await slowWay(t, Number(slow.port), 250))
+  const store = await openStore(slow.href)
+  t.teardown(() => store.close())
+  const answers = await Promise.all(Array.from({ length: 100 }, (_, i) => store.change(ID, admit(`r${i}`, 1), T0)))
+  t.ok(answers.every(({ outcome }) => outcome === 'admitted'))
+  const created = await Promise.all(Array.from({ length: 100 }, (_, i) => store.createTask(task(i))))
+  t.ok(created.every(({ outcome }) => outcome === 'created'))
+})
+
+t.test('wrong credentials, and a user who may only read, are refused in a sentence at the start', async (t) => {
+  const server = await ownMongodb(t, { auth: true })
+  if (!server) return
+  const store = await openStore(`${server.url}trouble?authSource=admin`)
+  await store.beat('i1', 1)
+  await store.close()
+  const place = `127.0.0.1:${new URL(server.url).port}/trouble`
+  const wrong = `${server.url.replace('keeper-secret', 'wrong-secret')}trouble?authSource=admin`
+  await t.rejects(openStore(wrong), { message: `The store ${place} refuses us: check the user, the password and authSource in STORE_URL.` })
+  const none = server.url.replace('keeper:keeper-secret@', '')
+  const unheard = /^The store .+ does not let us read and write: give the user of STORE_URL the role readWrite .+\.$/
+  await t.rejects(openStore(`${none}trouble`), { message: unheard })
+  await t.rejects(openStore(`${server.readOnlyUrl}trouble?authSource=admin`), { message: unheard })
+  await t.rejects(openStore(`${server.readOnlyUrl}nothing-there-yet?authSource=admin`), { message: unheard })
+  const reader = await openStore(`${server.readOnlyUrl}trouble?authSource=admin`, { readOnly: true })
+  t.same(await reader.subscriptionsWith('plan', '', 10), [], 'who only reads needs no more')
+  await reader.close()
+})

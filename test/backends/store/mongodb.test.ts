@@ -1,0 +1,212 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import type { Db } from 'mongodb'
+import t from 'tap'
+import { Unavailable } from '../../../src/domain/errors.ts'
+import { bringUpToDate, type Upgrade } from '../../../src/backends/store/mongodb/migrations.ts'
+import { openStore } from '../../../src/backends/store/store.ts'
+import { keepsPromises } from '../../contracts/run-contract.ts'
+import { storePromises } from '../../contracts/store.ts'
+import { ID, keyVersion, plan, T0, task } from '../../contracts/store/acme.ts'
+import { mongodb } from '../../servers/mongodb.ts'
+import { freePort } from '../../servers/process.ts'
+import { emptyDatabase } from './empty-store.ts'
+
+t.test('MongoDB keeps the promises of a store', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { db, place } = await emptyDatabase(t, server)
+  const { version, gitVersion } = await db.admin().command({ buildInfo: 1 })
+  t.comment(`the server says ${version} ${gitVersion}`)
+  await keepsPromises(t, storePromises, place)
+})
+
+t.test('a program opens what another is opening, and what is there already', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { url, db } = await emptyDatabase(t, server)
+  const stores = await Promise.all(Array.from({ length: 4 }, () => openStore(url)))
+  t.teardown(() => Promise.all(stores.map((store) => store.close())))
+  const indexes = async () =>
+    (await Promise.all((await db.collections()).map(async (one) => (await one.indexes()).map(({ name }) => `${one.collectionName} ${name}`)))).flat().toSorted()
+  const made = await indexes()
+  t.ok(made.length > 20)
+  await stores[0]?.change(ID, plan(), T0)
+  const later = await openStore(url)
+  t.match(await later.subscription(ID), { id: ID })
+  await later.close()
+  t.same(await indexes(), made)
+  t.same(await db.collection('meta').find().toArray(), [{ _id: 'schema', version: 2 }])
+})
+
+t.test('who only reads a store makes none where there is none, and upgrades none', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { url, db } = await emptyDatabase(t, server)
+  await t.rejects(openStore(url, { readOnly: true }), { message: /^There is no store at .*: STORE_URL names another server or database\.$/ })
+  t.same(await db.collections(), [])
+  const store = await openStore(url)
+  await store.change(ID, plan(), T0)
+  await store.close()
+  const reader = await openStore(url, { readOnly: true })
+  t.match(await reader.subscription(ID), { id: ID })
+  await reader.close()
+  const meta = db.collection<{ _id: string; version: number }>('meta')
+  await meta.updateOne({ _id: 'schema' }, { $set: { version: 1 } })
+  await t.rejects(openStore(url, { readOnly: true }), { message: /has the older schema 1: start this Tollgate on it once/ })
+  await meta.updateOne({ _id: 'schema' }, { $set: { version: 99 } })
+  await t.rejects(openStore(url, { readOnly: true }), { message: /has schema 99 and this Tollgate knows none newer/ })
+  t.same((await meta.findOne({ _id: 'schema' }))?.version, 99)
+})
+
+t.test('a newer schema is refused, and left as it is', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { url, db } = await emptyDatabase(t, server)
+  await (await openStore(url)).close()
+  await db.collection<{ _id: string }>('meta').updateOne({ _id: 'schema' }, { $set: { version: 1000 } })
+  const place = url.replace('mongodb://', '')
+  await t.rejects(openStore(url), { message: `The store ${place} has schema 1000 and this Tollgate knows none newer than 2: start the newer Tollgate, or bring back a backup from before its upgrade.` })
+  t.same(await db.collection('meta').find().toArray(), [{ _id: 'schema', version: 1000 }])
+})
+
+t.test('versions of keys from before their end was written down are brought up to date: those that ended did so now', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { url, db } = await emptyDatabase(t, server)
+  const [alive, over] = [keyVersion('k1', 0, { state: 'active' }), keyVersion('k2', 0, { state: 'revoked' })].map(({ endedAt: _later, id, ...key }) => ({ _id: id, ...key }))
+  await db.collection<{ _id: string }>('keys').insertMany([alive!, over!])
+  await db.collection<{ _id: string; version: number }>('meta').insertOne({ _id: 'schema', version: 1 })
+  const store = await openStore(url)
+  t.same(await store.keyVersions('k1'), [keyVersion('k1', 0, { state: 'active' })])
+  t.equal(await store.forgetSealed(Date.now() - 60_000, 10), 0)
+  t.equal(await store.forgetSealed(Date.now() + 60_000, 10), 1)
+  t.match(await store.keyVersions('k2'), [{ state: 'revoked', sealed: null }])
+  // By a controller that has not stopped yet when the next release is there.
+  await store.setKey('k1-0', { state: 'deleted' }, [])
+  t.equal(await store.forgetSealed(Date.now() - 60_000, 10), 0)
+  t.equal(await store.forgetSealed(Date.now() + 60_000, 10), 1)
+  await store.close()
+})
+
+/** Two steps as a release may bring them: a member that is split in two, then one that goes. */
+const STEPS: Upgrade[] = [
+  async (db) => void (await db.collection('beats').updateMany({ first: { $exists: false } }, [{ $set: { first: '$count', last: '$count' } }])),
+  async (db) => void (await db.collection('beats').updateMany({ count: { $exists: true } }, { $unset: { count: '' } })),
+]
+const AFTER = [{ _id: 'i1', first: 1, last: 1 }, { _id: 'i2', first: 2, last: 2 }]
+
+/** A store of the first schema. */
+async function oldStore(url: string, db: Db): Promise<void> {
+  const old = await openStore(url)
+  await old.beat('i1', 1)
+  await old.beat('i2', 2)
+  await old.close()
+  await db.collection('meta').updateOne({}, { $set: { version: 1 } })
+}
+
+const state = async (db: Db) => ({ schema: (await db.collection('meta').findOne())?.['version'], beats: await db.collection('beats').find().sort({ _id: 1 }).toArray() })
+
+t.test('each upgrade is applied to an older store, and none to an empty one', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { url, db } = await emptyDatabase(t, server)
+  await oldStore(url, db)
+  await bringUpToDate(db, STEPS.slice(0, 1), 'here')
+  t.match(await state(db), { schema: 2, beats: [{ count: 1, first: 1 }, { count: 2, first: 2 }] })
+  await bringUpToDate(db, STEPS, 'here')
+  await bringUpToDate(db, STEPS, 'here')
+  t.same(await state(db), { schema: 3, beats: AFTER })
+  await t.rejects(openStore(url), /has schema 3 and this Tollgate knows none newer than 2/)
+
+  const fresh = await emptyDatabase(t, server)
+  const never: Upgrade = () => Promise.reject(new Error('there is nothing to upgrade'))
+  await bringUpToDate(fresh.db, [never, never], 'here')
+  t.same(await state(fresh.db), { schema: 3, beats: [] })
+})
+
+t.test('an upgrade that ended half-way is ended by the next start, also when several start at once', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { url, db } = await emptyDatabase(t, server)
+  await oldStore(url, db)
+  const killed: Upgrade = async (db) => {
+    await db.collection<{ _id: string }>('beats').updateOne({ _id: 'i1' }, { $set: { first: 1, last: 1 } })
+    throw new Error('killed')
+  }
+  await t.rejects(bringUpToDate(db, [killed, STEPS[1]!], 'here'), /killed/)
+  t.match(await state(db), { schema: 1 }, 'what was not done is not written down as done')
+  await Promise.all(Array.from({ length: 5 }, () => bringUpToDate(db, STEPS, 'here')))
+  t.same(await state(db), { schema: 3, beats: AFTER })
+  await STEPS[0]?.(db)
+  await STEPS[1]?.(db)
+  t.same(await state(db), { schema: 3, beats: AFTER }, 'a process that was held up repeats its steps over what is there')
+})
+
+t.test('a server that is not there yet is unavailable, and the same address is opened once it is', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { url } = await emptyDatabase(t, server)
+  const away = new URL(url)
+  away.port = String(await freePort())
+  await t.rejects(openStore(away.href), Unavailable)
+  await t.rejects(openStore('mongodb://no-such-host.invalid/'), Unavailable)
+  const store = await openStore(url)
+  t.ok(await store.clock())
+  await store.close()
+})
+
+t.test('an address that is none is refused in a sentence without the password', async (t) => {
+  for (const url of ['mongodb://', 'mongodb://:secret@/x', 'mongodb://user:secr@et@db/x', 'mongodb://user:secret@db/a.b', 'mongodb://user:secret@db/%zz', 'mongodb://user:secret@db/x?colour=red']) {
+    const failure = await openStore(url).then((store) => store.close(), (error: unknown) => error)
+    t.ok(failure instanceof Error && !(failure instanceof Unavailable), url)
+    t.match(failure, { message: /^STORE_URL is no address of a MongoDB: .+\.$/ })
+    t.notMatch(failure, { message: /secr/ })
+  }
+})
+
+t.test('processes that hammer one record together are exact: none reserves past the limit, and each use is charged', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const { url } = await emptyDatabase(t, server)
+  const store = await openStore(url)
+  t.teardown(() => store.close())
+  await store.change(ID, plan({}, { sessionTokens: 5_000, maxConcurrentRequests: 40 }), T0)
+  const program = `
+    const { openStore } = await import(${JSON.stringify(new URL('../../../src/backends/store/store.ts', import.meta.url).href)})
+    const { admit, settle, ID, T0, task, taskId } = await import(${JSON.stringify(new URL('../../contracts/store/acme.ts', import.meta.url).href)})
+    const [name, url] = process.argv.slice(1)
+    const store = await openStore(url)
+    const told = { admitted: 0, charged: 0, most: 0, created: 0 }
+    // A machine with much else to do may keep one of a hundred waiting for a connection for too long: then it was not asked.
+    const patiently = (work) => work().catch((error) => (error.name === 'Unavailable' ? patiently(work) : Promise.reject(error)))
+    await Promise.all(Array.from({ length: 100 }, async (_, i) => {
+      const answer = await patiently(() => store.change(ID, admit(name + i, 90), T0))
+      const { reservations, session } = (await patiently(() => store.subscription(ID))).coding
+      told.most = Math.max(told.most, session.used + Object.values(reservations).reduce((sum, { tokens }) => sum + tokens, 0))
+      if (answer.outcome === 'admitted') {
+        told.admitted++
+        told.charged += 70
+        const settled = () => patiently(() => store.change(ID, settle(name + i, 70), T0))
+        await Promise.all([settled(), settled()])
+      }
+      const one = task(0, { id: taskId(i, T0 + name.charCodeAt(0)), idempotency: { key: 'order-' + i, bodyHash: 'h' } })
+      if ((await patiently(() => store.createTask(one))).outcome === 'created') told.created++
+    }))
+    await store.close()
+    console.log(JSON.stringify(told))
+  `
+  const told = await Promise.all(
+    ['a', 'b', 'c'].map(async (name) => {
+      const child = spawn(process.execPath, ['--input-type=module', '-e', program, name, url], { stdio: ['ignore', 'pipe', 'inherit'] })
+      const [text] = await Promise.all([child.stdout.toArray(), once(child, 'exit')])
+      return JSON.parse(Buffer.concat(text).toString()) as { admitted: number; charged: number; most: number; created: number }
+    }),
+  )
+  const sum = (what: 'admitted' | 'charged' | 'created') => told.reduce((all, one) => all + one[what], 0)
+  t.ok(told.every(({ most }) => most <= 5_000), JSON.stringify(told))
+  t.ok(sum('admitted') >= 40 && sum('admitted') < 300, `${sum('admitted')} of 300 were admitted`)
+  t.match((await store.subscription(ID))?.coding, { session: { used: sum('charged') }, reservations: {} })
+  t.equal(sum('created'), 100, 'each Idempotency-Key made one task')
+  t.match(await store.taskWithKey('acme', 'order-7'), { verb: task(0).verb })
+})

@@ -1,0 +1,138 @@
+/** SQLite makes its plans without statistics here, so they are the same for every number of rows. */
+import { DatabaseSync, type SQLInputValue } from 'node:sqlite'
+import t, { type Test } from 'tap'
+import { openStore, type Store } from '../../../src/backends/store/store.ts'
+import { delivery, T0, task, taskId } from '../../contracts/store/acme.ts'
+
+const MANY = 100_000
+
+type Watched = { store: Store; raw: DatabaseSync; statements: Set<string>; rowsReadBy(work: () => Promise<unknown>): Promise<number> }
+
+/** A store whose statements, and the rows that they hand over, are watched. */
+async function watched(t: Test): Promise<Watched> {
+  const { prepare } = DatabaseSync.prototype
+  const statements = new Set<string>()
+  let rows = 0
+  DatabaseSync.prototype.prepare = function (this: DatabaseSync, sql: string) {
+    statements.add(sql)
+    const statement = prepare.call(this, sql)
+    const [all, get]: ((...values: SQLInputValue[]) => unknown)[] = [statement.all.bind(statement), statement.get.bind(statement)]
+    const counted = (found: unknown) => {
+      rows += found === undefined ? 0 : [found].flat().length
+      return found
+    }
+    return Object.assign(statement, {
+      all: (...values: SQLInputValue[]) => counted(all?.(...values)),
+      get: (...values: SQLInputValue[]) => counted(get?.(...values)),
+    }) as typeof statement
+  }
+  const file = `${t.testdir()}/tollgate.db`
+  const store = await openStore(`sqlite:${file}`).finally(() => Object.assign(DatabaseSync.prototype, { prepare }))
+  const raw = new DatabaseSync(file)
+  t.teardown(async () => {
+    raw.close()
+    await store.close()
+  })
+  return {
+    store,
+    raw,
+    statements,
+    async rowsReadBy(work) {
+      rows = 0
+      await work()
+      return rows
+    },
+  }
+}
+
+t.test('every statement finds its rows by an index, and in their order', async (t) => {
+  const { raw, statements } = await watched(t)
+  const walks = [...statements].flatMap((sql) => {
+    const steps = raw.prepare(`EXPLAIN QUERY PLAN ${sql}`).all() as { detail: string }[]
+    return steps.map(({ detail }) => detail).filter((step) => /^SCAN (?!json_each|sqlite_schema)|TEMP B-TREE/.test(step))
+  })
+  t.same(walks, [
+    'SCAN beats USING INDEX sqlite_autoindex_beats_1', // As many as there are processes.
+    'SCAN keys USING INDEX keys_to_tell', // Holds only those, and is read up to a limit.
+  ])
+  t.ok(statements.size > 40)
+})
+
+/** `n` counts from 1. */
+const COUNT = `WITH RECURSIVE count(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM count WHERE n < ${MANY})`
+
+t.test('a hundred thousand deliveries to a dead receiver cost the others nothing', async (t) => {
+  const { store, raw, rowsReadBy } = await watched(t)
+  const dead = JSON.stringify(delivery(0, { host: 'dead.example', nextAttemptAt: T0 - MANY }))
+  raw
+    .prepare(
+      `${COUNT} INSERT INTO deliveries SELECT 'dead-' || n, 'dead-' || n, 'acme', 'dead.example', ${T0 - MANY} + n, NULL,
+       json_set(?, '$.id', 'dead-' || n, '$.nextAttemptAt', ${T0 - MANY} + n) FROM count`,
+    )
+    .run(dead)
+  raw.exec(`INSERT INTO delivery_lanes VALUES ('acme', 'dead.example', ${T0 - MANY + 1})`)
+  raw.exec(`INSERT INTO delivery_tenants VALUES ('acme', ${T0 - MANY + 1})`)
+  await Promise.all(
+    Array.from({ length: 40 }, async (_, n) => {
+      await store.createTask(task(n, { state: 'completed' }))
+      await store.relay(taskId(n), [delivery(n, { host: `h${n % 4}.example`, tenant: `t${n % 3}` })])
+    }),
+  )
+  const caps = { limit: 128, perHost: 8, perTenant: 32 }
+  const claimed: string[] = []
+  const look = () => rowsReadBy(async () => claimed.push(...(await store.claimDeliveries(T0, T0 + 1000, caps)).map(({ host }) => host)))
+  // A claimed delivery is read, and the lane that it is in, before it and after it.
+  t.ok((await look()) <= 5 * 40)
+  t.equal(claimed.filter((host) => host === 'dead.example').length, 8)
+  t.equal(claimed.length, 5 * 8)
+  t.ok((await look()) <= 5 * 8, 'who looks again reads the leases, and finds every receiver full')
+  t.equal(claimed.length, 5 * 8)
+})
+
+t.test('what was delivered leaves no lane behind', async (t) => {
+  const { store, raw } = await watched(t)
+  await store.createTask(task(1, { state: 'completed' }))
+  await store.relay(taskId(1), [delivery(1)])
+  const lanes = () => ['delivery_lanes', 'delivery_tenants'].map((table) => raw.prepare(`SELECT * FROM ${table}`).all().length)
+  t.same(lanes(), [1, 1])
+  const [claimed] = await store.claimDeliveries(T0, T0 + 1000, { limit: 1, perHost: 1, perTenant: 1 })
+  const attempt = { number: 1, at: T0, durationMs: 1, statusCode: 200, error: null, responsePrefix: '' }
+  await store.recordAttempt(delivery(1).id, claimed?.epoch ?? 0, attempt, { state: 'delivered', nextAttemptAt: null }, null)
+  t.same(lanes(), [0, 0])
+})
+
+t.test('a hundred thousand tasks do not slow down a list, a sweep, a count or a clean-up', async (t) => {
+  const { store, raw, rowsReadBy } = await watched(t)
+  const minute = 60_000
+  raw
+    .prepare(
+      `${COUNT} INSERT INTO tasks
+       SELECT printf('%08x-%04x-7000-8000-000000000000', at >> 16, at & 65535), 'acme', 'generation', 'image', at,
+         iif(n % 2, 'queued', 'completed'), NULL, at, iif(n % 2, NULL, at), ?
+       FROM (SELECT n, ${T0} + n * ${minute} AS at FROM count)`,
+    )
+    .run(JSON.stringify(task(0)))
+
+  const filter = { object: 'generation', verb: null, states: null, createdAfter: null, createdBefore: null } as const
+  const list = async (facts: object) => {
+    let found = 0
+    const rows = await rowsReadBy(async () => (found = (await store.tasks('acme', { ...filter, ...facts }, null, 50)).length))
+    t.equal(found, 50)
+    return rows
+  }
+  t.ok((await list({})) <= 3 * 50)
+  t.ok((await list({ verb: 'image', states: ['completed'] })) <= 2 * 50)
+  t.ok((await list({ createdBefore: T0 + 1000 * minute })) <= 3 * 50)
+  t.equal(await rowsReadBy(() => store.tasksDue(T0 + MANY * minute, 100)), 100)
+  t.equal(await rowsReadBy(() => store.openTasks()), 1)
+  t.same(await store.openTasks(), [{ state: 'queued', verb: 'image', count: MANY / 2 }])
+  t.equal(await rowsReadBy(() => store.removeTasks(T0 + MANY * minute, 500)), 500)
+})
+
+t.test('a hundred thousand subscriptions that are due are not read for the sixteen that are wanted', async (t) => {
+  const { store, raw, rowsReadBy } = await watched(t)
+  raw.exec(`${COUNT} INSERT INTO subscriptions_due SELECT 'acme/' || n, iif(n % 2, 'image', 'video'), ${T0}, ${T0} - n FROM count`)
+  let due: string[] = []
+  t.equal(await rowsReadBy(async () => (due = await store.subscriptionsDue(['image', 'video', 'music'], T0, 16))), 32)
+  t.same(due, Array.from({ length: 16 }, (_, i) => `acme/${MANY - i}`))
+})

@@ -1,0 +1,316 @@
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { DatabaseSync } from 'node:sqlite'
+import t, { type Test } from 'tap'
+import { Unavailable } from '../../../src/domain/errors.ts'
+import { openDatabase } from '../../../src/backends/store/sqlite/database.ts'
+import { UPGRADES } from '../../../src/backends/store/sqlite/sqlite.ts'
+import { openStore, type Store } from '../../../src/backends/store/store.ts'
+import { keepsPromises } from '../../contracts/run-contract.ts'
+import { storePromises, type Place } from '../../contracts/store.ts'
+import { admit, ID, keyVersion, plan, T0 } from '../../contracts/store/acme.ts'
+import { asIfReplicated } from '../../contracts/store/replicated.ts'
+
+function freshFile(t: Test): Place & { file: string } {
+  const file = `${t.testdir()}/data/tollgate.db`
+  const opened: Store[] = []
+  t.teardown(() => Promise.all(opened.map((store) => store.close())))
+  return {
+    file,
+    async open(options) {
+      const store = await openStore(`sqlite:${file}`, options)
+      opened.push(store)
+      return store
+    },
+  }
+}
+
+t.test('SQLite keeps the promises of a store', (t) => keepsPromises(t, storePromises, freshFile))
+
+for (const seed of [1, 2, 3]) {
+  t.test(`SQLite keeps them as if it were replicated, seed ${seed}`, (t) =>
+    keepsPromises(t, storePromises, (t) => asIfReplicated(freshFile(t), seed), {
+      'one handle applies what it was asked for in that order': 'two handles share what is asked here',
+    }))
+}
+
+t.test('excusing an adapter from what nobody promised is a mistake', async (t) => {
+  await t.rejects(keepsPromises(t, storePromises, freshFile, { 'it never rains': 'desert' }), Error)
+})
+
+t.test('a process killed with SIGKILL loses nothing that it was answered', async (t) => {
+  const place = freshFile(t)
+  const program = `
+    import { writeSync } from 'node:fs'
+    const { openStore } = await import(${JSON.stringify(new URL('../../../src/backends/store/store.ts', import.meta.url).href)})
+    const { admit, ID, plan, T0 } = await import(${JSON.stringify(new URL('../../contracts/store/acme.ts', import.meta.url).href)})
+    const store = await openStore(${JSON.stringify(`sqlite:${place.file}`)})
+    for (let i = 0; ; i++) {
+      const id = 'acme/' + (i % 7)
+      if (i < 7) await store.change(id, plan(), T0)
+      await Promise.all([store.change(id, admit('r' + i, 1), T0), store.beat('gateway', i)])
+      writeSync(1, id + ' r' + i + '\\n')
+    }
+  `
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], { stdio: ['ignore', 'pipe', 'inherit'] })
+  t.teardown(() => child.kill('SIGKILL'))
+  const answered: [string, string][] = []
+  for await (const line of createInterface(child.stdout)) {
+    answered.push(line.split(' ') as [string, string])
+    if (answered.length === 500) child.kill('SIGKILL')
+  }
+  if (child.signalCode === null) await once(child, 'exit')
+  t.equal(child.signalCode, 'SIGKILL')
+  t.ok(answered.length >= 500)
+
+  const store = await place.open()
+  for (let i = 0; i < 7; i++) {
+    const record = await store.subscription(`acme/${i}`)
+    const missing = answered.filter(([id, request]) => id === `acme/${i}` && !record?.coding?.reservations[request])
+    t.same(missing, [])
+  }
+  t.ok(((await store.beats())[0]?.count ?? 0) >= answered.length - 1)
+})
+
+t.test('the file is for its owner only, and so is a folder that was made for it', async (t) => {
+  const place = freshFile(t)
+  const store = await place.open()
+  await store.beat('i1', 1)
+  const mode = (path: string) => (statSync(path).mode & 0o777).toString(8)
+  t.equal(mode(dirname(place.file)), '700')
+  for (const file of ['', '-wal', '-shm']) t.equal(mode(place.file + file), '600')
+
+  await store.close()
+  chmodSync(place.file, 0o644)
+  await place.open()
+  t.equal(mode(place.file), '600')
+})
+
+t.test('a newer schema is refused, and left as it is', async (t) => {
+  const place = freshFile(t)
+  const store = await place.open()
+  await store.beat('i1', 1)
+  await store.close()
+  const raw = new DatabaseSync(place.file)
+  t.same({ ...raw.prepare('SELECT * FROM meta').get() }, { name: 'schema', value: '2' })
+  raw.exec(`UPDATE meta SET value = '1000'`)
+  raw.close()
+  const sentence = new RegExp(`^The store ${place.file} has schema 1000 and this Tollgate knows none newer than 2: .+\\.$`)
+  await t.rejects(place.open(), { message: sentence })
+  const again = new DatabaseSync(place.file)
+  t.same({ ...again.prepare('SELECT count FROM beats').get() }, { count: 1 })
+  again.close()
+})
+
+t.test('each upgrade is applied once, and all of them or none', async (t) => {
+  const file = `${t.testdir()}/tollgate.db`
+  const first = 'CREATE TABLE a (x INTEGER); INSERT INTO a VALUES (1)'
+  const second = 'INSERT INTO a VALUES (2)'
+  await openDatabase(file, [first]).close()
+  const broken = [first, second, 'INSERT INTO nowhere VALUES (3)']
+  t.throws(() => openDatabase(file, broken), { message: new RegExp(`^The store ${file} cannot be opened: `) })
+  await openDatabase(file, [first, second]).close()
+  const database = openDatabase(file, [first, second])
+  t.same(database.prepare<{ x: number }>('SELECT x FROM a').all().map(({ x }) => x), [1, 2])
+  await database.close()
+})
+
+t.test('versions of keys from before their end was written down are brought up to date: those that ended did so now', async (t) => {
+  const file = `${t.testdir()}/tollgate.db`
+  const older = openDatabase(file, UPGRADES.slice(0, 1))
+  const insert = older.prepare('INSERT INTO keys (id, key_id, revision, hash, subscription, alive, to_tell, record) VALUES (?, ?, 0, ?, ?, ?, 0, ?)')
+  for (const { endedAt: _later, ...key } of [keyVersion('k1', 0, { state: 'active' }), keyVersion('k2', 0, { state: 'deleted' })]) {
+    await older.write(() => insert.run(key.id, key.keyId, key.hash, key.subscription, Number(key.state === 'active'), JSON.stringify(key)))
+  }
+  await older.close()
+  const store = await openStore(`sqlite:${file}`)
+  t.same(await store.keyVersions('k1'), [keyVersion('k1', 0, { state: 'active' })])
+  t.equal(await store.forgetSealed(Date.now() - 60_000, 10), 0)
+  t.equal(await store.forgetSealed(Date.now() + 60_000, 10), 1)
+  t.match(await store.keyVersions('k2'), [{ state: 'deleted', sealed: null }])
+  await store.close()
+})
+
+t.test('several processes that start at once upgrade an older store once, also after one that was killed half-way', async (t) => {
+  const file = `${t.testdir()}/tollgate.db`
+  const first = 'CREATE TABLE a (x INTEGER); INSERT INTO a VALUES (1)'
+  const second = 'UPDATE a SET x = x + 1; WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000) INSERT INTO a SELECT 7 FROM n WHERE i > 199990'
+  await openDatabase(file, [first]).close()
+  const module = new URL('../../../src/backends/store/sqlite/database.ts', import.meta.url).href
+  const start = (upgrades: string[]) => {
+    const program = `
+      import { writeSync } from 'node:fs'
+      const { openDatabase } = await import(${JSON.stringify(module)})
+      writeSync(1, 'begun')
+      for (;;) {
+        try {
+          await openDatabase(${JSON.stringify(file)}, ${JSON.stringify(upgrades)}).close()
+          break
+        } catch (error) {
+          if (error.name !== 'Unavailable') throw error
+        }
+      }`
+    return spawn(process.execPath, ['--input-type=module', '-e', program], { stdio: ['ignore', 'pipe', 'inherit'] })
+  }
+  const endless = 'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) INSERT INTO a SELECT 8 FROM n'
+  const killed = start([first, second, endless])
+  await once(killed.stdout, 'data')
+  const other = new DatabaseSync(file, { timeout: 0 })
+  const isLocked = () => {
+    try {
+      other.exec('BEGIN IMMEDIATE; ROLLBACK')
+      return false
+    } catch {
+      return true
+    }
+  }
+  while (!isLocked()) await new Promise((resolve) => setImmediate(resolve))
+  killed.kill('SIGKILL')
+  await once(killed, 'exit')
+  other.close()
+
+  const ended = [1, 2, 3].map(() => once(start([first, second]), 'exit'))
+  t.same(await Promise.all(ended), [[0, null], [0, null], [0, null]])
+  const database = openDatabase(file, [first, second])
+  t.same(database.prepare<{ x: number }>('SELECT x FROM a').all().map(({ x }) => x), [2, ...Array<number>(10).fill(7)])
+  await database.close()
+})
+
+t.test('a file that is no store of ours is refused by name, and not touched', async (t) => {
+  const place = freshFile(t)
+  mkdirSync(dirname(place.file))
+  writeFileSync(place.file, 'Dear diary, '.repeat(1000))
+  await t.rejects(place.open(), { message: new RegExp(`^The store ${place.file} is damaged or no SQLite file: .+\\.$`) })
+  t.ok(readFileSync(place.file, 'utf8').startsWith('Dear diary, '))
+
+  const photos = `${t.testdirName}/photos.db`
+  const raw = new DatabaseSync(photos)
+  t.teardown(() => raw.close())
+  raw.exec('CREATE TABLE photos (name TEXT)')
+  chmodSync(photos, 0o644)
+  await t.rejects(openStore(`sqlite:${photos}`), { message: new RegExp(`^The store ${photos} holds the data of another program: .+\\.$`) })
+  t.same({ ...raw.prepare('PRAGMA journal_mode').get() }, { journal_mode: 'delete' })
+  t.equal(statSync(photos).mode & 0o777, 0o644)
+})
+
+t.test('a damaged file is never an answer: it is refused at the start, or unavailable', async (t) => {
+  const place = freshFile(t)
+  const store = await place.open()
+  await store.change(ID, plan(), T0)
+  await Promise.all(Array.from({ length: 200 }, (_, i) => store.mintKey(keyVersion(`k${i}`, 0))))
+  await store.close()
+  truncateSync(place.file, 8 * 4096)
+  const failure: unknown = await place.open().then((opened) => opened.keysAlive('', 1000)).catch((error: unknown) => error)
+  t.ok(failure instanceof Unavailable || (failure instanceof Error && failure.message.startsWith(`The store ${place.file} is damaged`)))
+})
+
+t.test('a place where no file can be is named', async (t) => {
+  const dir = t.testdir({ file: 'not a folder', folder: {} })
+  for (const path of [`${dir}/file/tollgate.db`, `${dir}/folder`]) {
+    await t.rejects(openStore(`sqlite:${path}`), { message: new RegExp(`^The store ${path} cannot be opened: .+\\.$`) })
+  }
+  await t.rejects(openStore('postgres://root:secret@db'), {
+    message: 'STORE_URL has the unknown scheme postgres: it may be sqlite:<file> or mongodb://<host>/<database>.',
+  })
+})
+
+t.test('a store that is opened to be read is neither made nor changed', async (t) => {
+  const dir = t.testdir({ 'empty.db': '' })
+  const read = (path: string) => openStore(`sqlite:${path}`, { readOnly: true })
+  for (const path of [`${dir}/nowhere/tollgate.db`, `${dir}/nothing.db`, `${dir}/empty.db`]) {
+    await t.rejects(read(path), { message: new RegExp(`^There is no store at ${path}: .+\\.$`) })
+  }
+  t.same(readdirSync(dir), ['empty.db'])
+  t.equal(statSync(`${dir}/empty.db`).size, 0)
+
+  const file = `${dir}/data/tollgate.db`
+  const store = await openStore(`sqlite:${file}`)
+  await store.change(ID, plan(), T0)
+  const beside = await read(file)
+  t.match(await beside.subscription(ID), { id: ID }, 'while it is in use')
+  await t.rejects(beside.beat('i1', 1), Unavailable, 'nothing is written')
+  await beside.close()
+  await store.close()
+  const before = readFileSync(file)
+  const alone = await read(file)
+  t.match(await alone.subscription(ID), { id: ID })
+  await alone.close()
+  t.same(readdirSync(dirname(file)), ['tollgate.db'])
+  t.ok(readFileSync(file).equals(before))
+  await openDatabase(`${dir}/older.db`, []).close()
+  await t.rejects(read(`${dir}/older.db`), { message: new RegExp(`^The store ${dir}/older.db has the older schema 0: .+\\.$`) })
+})
+
+/** Root may write everything: what it may not is tried by another user, where that one can read the tree. */
+const nobody = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {}
+const databaseModule = join(import.meta.dirname, '../../../src/backends/store/sqlite/database.ts')
+const isReadable = spawnSync(process.execPath, ['-e', 'fs.accessSync(process.argv[1])', databaseModule], nobody).status === 0
+
+t.test('a copy that cannot be written, in a folder that cannot be either, can be read', { skip: isReadable ? false : 'only root can read this tree' }, async (t) => {
+  const dir = t.testdir({ copy: {} })
+  const file = `${dir}/copy/tollgate.db`
+  const upgrades = ['CREATE TABLE a (x INTEGER); INSERT INTO a VALUES (7)']
+  await openDatabase(file, upgrades).close()
+  chmodSync(file, 0o444)
+  chmodSync(dirname(file), 0o555)
+  const program = `
+    const { openToRead } = await import(${JSON.stringify(databaseModule)})
+    const database = openToRead(${JSON.stringify(file)}, ${JSON.stringify(upgrades)})
+    console.log(JSON.stringify(database.prepare('SELECT x FROM a').all()))
+    await database.close()`
+  const child = spawnSync(process.execPath, ['--input-type=module', '-e', program], { ...nobody, encoding: 'utf8' })
+  chmodSync(dirname(file), 0o755)
+  t.equal(child.stdout, '[{"x":7}]\n', child.stderr)
+  t.same(readdirSync(dirname(file)), ['tollgate.db'])
+})
+
+t.test('while another process keeps the file locked the store is unavailable, and then it is not', async (t) => {
+  const place = freshFile(t)
+  const store = await place.open({ patienceMs: 0 })
+  await store.change(ID, plan(), T0)
+  const other = new DatabaseSync(place.file)
+  t.teardown(() => other.close())
+  other.exec('BEGIN IMMEDIATE')
+  const refused = await Promise.allSettled([store.change(ID, admit('r1', 1), T0), store.beat('i1', 1)])
+  for (const outcome of refused) t.match(outcome, { status: 'rejected', reason: Unavailable })
+  t.match(await store.subscription(ID), { id: ID }, 'what is committed can be read')
+  await t.rejects(place.open(), Unavailable)
+  other.exec('COMMIT')
+  t.match(await store.change(ID, admit('r2', 1), T0), { outcome: 'admitted' })
+  t.same(Object.keys((await store.subscription(ID))?.coding?.reservations ?? {}), ['r2'])
+  t.same(await store.beats(), [])
+})
+
+t.test('a write that breaks a rule of the schema fails alone', async (t) => {
+  const store = await freshFile(t).open()
+  const [one, two, beat] = await Promise.allSettled([
+    store.mintKey(keyVersion('k1', 0, { hash: 'the same' })),
+    store.mintKey(keyVersion('k2', 0, { hash: 'the same' })),
+    store.beat('i1', 1),
+  ])
+  t.match(one, { status: 'fulfilled', value: { outcome: 'created' } })
+  t.match(two, { status: 'rejected', reason: Unavailable })
+  t.match(beat, { status: 'fulfilled' })
+  t.same((await store.keysAlive('', 10)).map(({ id }) => id), ['k1-0'])
+  t.same(await store.beats(), [{ instance: 'i1', count: 1 }])
+})
+
+t.test('a write that throws half-way leaves nothing behind, and the others of its turn go on', async (t) => {
+  const database = openDatabase(`${t.testdir()}/tollgate.db`, ['CREATE TABLE a (x INTEGER)'])
+  t.teardown(() => database.close())
+  const insert = database.prepare('INSERT INTO a VALUES (?)')
+  const written = await Promise.allSettled([
+    database.write(() => insert.run(1)),
+    database.write(() => {
+      insert.run(2)
+      throw new RangeError('half-way')
+    }),
+    database.write(() => insert.run(3)),
+  ])
+  t.same(written.map(({ status }) => status), ['fulfilled', 'rejected', 'fulfilled'])
+  t.match(written[1], { reason: RangeError })
+  t.same(database.prepare<{ x: number }>('SELECT x FROM a').all().map(({ x }) => x), [1, 3])
+})

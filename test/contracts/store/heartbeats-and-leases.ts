@@ -1,0 +1,56 @@
+import type { Promises } from '../run-contract.ts'
+import type { Place } from '../store.ts'
+import { T0 } from './acme.ts'
+
+export const processPromises: Promises<Place> = {
+  'the clock tells whole milliseconds of the epoch': async (t, place) => {
+    const now = await (await place.open()).clock()
+    t.ok(Number.isSafeInteger(now) && now > T0)
+  },
+
+  'the last beat of every instance is there until it is forgotten': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    t.same(await store.beats(), [])
+    await Promise.all([store.beat('i1', 1), other.beat('i2', 1)])
+    await store.beat('i1', 2)
+    const beats = async () => (await other.beats()).toSorted((a, b) => (a.instance < b.instance ? -1 : 1))
+    t.same(await beats(), [{ instance: 'i1', count: 2 }, { instance: 'i2', count: 1 }])
+    await other.forgetInstance('i2')
+    await other.forgetInstance('i2')
+    t.same(await beats(), [{ instance: 'i1', count: 2 }])
+  },
+
+  'a beat that lands late changes nothing': async (t, place) => {
+    const store = await place.open()
+    await store.beat('i1', 7)
+    await store.beat('i1', 6)
+    t.same(await store.beats(), [{ instance: 'i1', count: 7 }])
+  },
+
+  'a lease has one owner, who may renew it, until its time is up': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    t.equal(await store.takeLease('sweep', 'i1', T0 + 10, T0), true)
+    t.equal(await other.takeLease('sweep', 'i2', T0 + 15, T0 + 5), false)
+    t.equal(await store.takeLease('sweep', 'i1', T0 + 20, T0 + 9), true)
+    t.equal(await other.takeLease('sweep', 'i2', T0 + 25, T0 + 19), false)
+    t.equal(await other.takeLease('other sweep', 'i2', T0 + 25, T0 + 19), true)
+    t.equal(await other.takeLease('sweep', 'i2', T0 + 30, T0 + 20), true)
+    t.equal(await store.takeLease('sweep', 'i1', T0 + 40, T0 + 21), false)
+  },
+
+  'a lease that its owner releases is free at once, and nobody else can release it': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    t.equal(await store.takeLease('sweep', 'i1', T0 + 10, T0), true)
+    await other.releaseLease('sweep', 'i2')
+    t.equal(await other.takeLease('sweep', 'i2', T0 + 15, T0 + 5), false)
+    await store.releaseLease('sweep', 'i1')
+    await store.releaseLease('sweep', 'i1')
+    t.equal(await other.takeLease('sweep', 'i2', T0 + 15, T0 + 5), true)
+  },
+
+  'of many that ask for a free lease at once exactly one gets it': async (t, place) => {
+    const handles = [await place.open(), await place.open()]
+    const taken = await Promise.all(Array.from({ length: 50 }, (_, i) => handles[i % 2]!.takeLease('sweep', `i${i}`, T0 + 10, T0)))
+    t.equal(taken.filter(Boolean).length, 1)
+  },
+}

@@ -1,0 +1,101 @@
+import type { Store } from '../../../src/backends/store/store.ts'
+import type { Promises } from '../run-contract.ts'
+import type { Place } from '../store.ts'
+import { admit, ID, plan, seeded, sessionOf, settle, T0 } from './acme.ts'
+
+export const changePromises: Promises<Place> = {
+  'a change asked for twice happens once': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    await Promise.all([store.change(ID, plan(), T0), other.change(ID, plan(), T0)])
+    const admits = await Promise.all([store, store, other].map((handle) => handle.change(ID, admit('r1', 500), T0)))
+    t.same(admits.map(({ outcome }) => outcome), ['admitted', 'admitted', 'admitted'])
+    t.same(sessionOf(await store.subscription(ID)), { used: 0, reserved: 500 })
+
+    const settles = await Promise.all([store, store, other].map((handle) => handle.change(ID, settle('r1', 70), T0)))
+    t.ok(settles.filter(({ outcome }) => outcome === 'settled').length <= 1)
+    t.same(sessionOf(await other.subscription(ID)), { used: 70, reserved: 0 })
+  },
+
+  'a refusal knows what another handle did before it was asked for': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    await store.change(ID, plan(), T0)
+    t.match(await store.change(ID, admit('r1', 500), T0), { outcome: 'admitted' })
+    await other.change(ID, plan({ state: 'Suspended', plan: { uid: 'plan-1', createdAt: T0, generation: 2 } }), T0)
+    t.same(await store.change(ID, admit('r2', 500), T0), { outcome: 'inactive', reason: 'PlanSuspended' })
+    await other.change(ID, plan({ plan: { uid: 'plan-1', createdAt: T0, generation: 3 } }), T0)
+    t.match(await store.change(ID, admit('r3', 500), T0), { outcome: 'admitted' })
+    await other.change(ID, { op: 'keysChanged' }, T0)
+    const answer = await store.change(ID, admit('r4', 500), T0)
+    t.match(answer, { outcome: 'stale', keysVersion: (await other.subscription(ID))?.keysVersion ?? 0 })
+  },
+
+  'one handle applies what it was asked for in that order': async (t, place) => {
+    const store = await place.open()
+    await store.change(ID, plan({}, { sessionTokens: 1000 }), T0)
+    const answers = await Promise.all([
+      store.change(ID, admit('r1', 1000), T0),
+      store.change(ID, settle('r1', 400), T0),
+      store.change(ID, admit('r2', 600), T0),
+    ])
+    t.match(answers[0], { outcome: 'admitted', reserved: 1000 })
+    t.same(sessionOf(await store.subscription(ID)), { used: 400, reserved: 600 })
+  },
+
+  'an operation that throws fails its own caller and no other': async (t, place) => {
+    const store = await place.open()
+    await store.change(ID, plan(), T0)
+    const broken = admit('r2', 500)
+    Object.defineProperty(broken, 'maxOutputTokens', {
+      get: () => {
+        throw new RangeError('no such number')
+      },
+    })
+    const requests = [admit('r1', 100), broken, admit('r3', 300)]
+    const [before, thrown, after] = await Promise.allSettled(requests.map((one) => store.change(ID, one, T0)))
+    t.match(before, { status: 'fulfilled', value: { outcome: 'admitted' } })
+    t.match(thrown, { status: 'rejected', reason: RangeError })
+    t.match(after, { status: 'fulfilled', value: { outcome: 'admitted' } })
+    t.same(Object.keys((await store.subscription(ID))?.coding?.reservations ?? {}).toSorted(), ['r1', 'r3'])
+  },
+
+  'hundreds of requests at once on several handles never reserve past a window, and each is charged once': async (t, place) => {
+    const handles = [await place.open(), await place.open()]
+    const limit = 20_000
+    await handles[0]!.change(ID, plan({}, { sessionTokens: limit }), T0)
+    const random = seeded(42)
+    let highest = 0
+    let charged = 0
+    let admitted = 0
+
+    async function request(store: Store, id: string, reserve: number, use: number): Promise<void> {
+      const answer = await store.change(ID, admit(id, reserve), T0)
+      const { used, reserved } = sessionOf(await store.subscription(ID))
+      highest = Math.max(highest, used + reserved)
+      if (answer.outcome !== 'admitted') return
+      admitted++
+      charged += use
+      // Whoever retries a request's end, on whichever handle, must not charge it again.
+      await Promise.all(handles.map((handle) => handle.change(ID, settle(id, use), T0)))
+    }
+
+    for (let wave = 0; wave < 6; wave++) {
+      const requests = Array.from({ length: 80 }, (_, i) => {
+        const reserve = 1 + Math.floor(random() * 1000)
+        return request(handles[i % 2]!, `r${wave}-${i}`, reserve, Math.floor(random() * Math.min(reserve, 100)))
+      })
+      await Promise.all(requests)
+    }
+    t.ok(highest <= limit, `at most ${highest} of ${limit} were used or reserved`)
+    t.ok(admitted > 100 && admitted < 480, `${admitted} of 480 were admitted`)
+    t.same(sessionOf(await handles[1]!.subscription(ID)), { used: charged, reserved: 0 })
+  },
+
+  'requests in flight never outnumber what the plan allows, on all handles together': async (t, place) => {
+    const handles = [await place.open(), await place.open(), await place.open()]
+    await handles[0]!.change(ID, plan({}, { maxConcurrentRequests: 32 }), T0)
+    const answers = await Promise.all(Array.from({ length: 300 }, (_, i) => handles[i % 3]!.change(ID, admit(`r${i}`, 1), T0)))
+    t.equal(answers.filter(({ outcome }) => outcome === 'admitted').length, 32)
+    t.equal(answers.filter(({ outcome }) => outcome === 'concurrency').length, 268)
+    t.equal(Object.keys((await handles[0]!.subscription(ID))?.coding?.reservations ?? {}).length, 32)
+  },
+}

@@ -1,0 +1,34 @@
+import t from 'tap'
+import { burstOf, rateLeft, takeOne, type Rate } from '../../src/domain/rate-limit.ts'
+
+/** Takes as many as it can at `now`. */
+function takeAll(rate: Rate, perMinute: number, now: number): { taken: number; rate: Rate; retryAfterMs: number } {
+  let current = rate
+  for (let taken = 0; ; taken++) {
+    const decision = takeOne(current, perMinute, now)
+    if (!decision.allowed) return { taken, rate: current, retryAfterMs: decision.retryAfterMs }
+    current = decision.rate
+  }
+}
+
+t.test('a burst of a sixth of the minute may come at once, at least ten', async (t) => {
+  for (const [perMinute, burst] of [[1, 10], [60, 10], [600, 100], [1_000_000, 166_666]] as const) {
+    t.equal(burstOf(perMinute), burst)
+    t.equal(takeAll({ tat: 0 }, perMinute, 1_000_000_000).taken, burst)
+  }
+})
+
+t.test('after the burst requests come at the rate, and the wait that is told is the true one', async (t) => {
+  const { rate, retryAfterMs } = takeAll({ tat: 0 }, 60, 5_000)
+  t.equal(retryAfterMs, 1000)
+  t.notOk(takeOne(rate, 60, 5_999).allowed)
+  t.ok(takeOne(rate, 60, 6_000).allowed)
+  t.equal(takeAll(rate, 60, 5_000 + 60_000).taken, 10, 'a quiet minute gives back no more than the burst')
+})
+
+t.test('what is left goes from the burst to nothing and back', async (t) => {
+  t.same(rateLeft({ tat: 0 }, 60, 1_000), { remaining: 10, resetSeconds: 0 })
+  const { rate } = takeAll({ tat: 0 }, 60, 1_000)
+  t.same(rateLeft(rate, 60, 1_000), { remaining: 0, resetSeconds: 10 })
+  t.same(rateLeft(rate, 60, 4_000), { remaining: 3, resetSeconds: 7 })
+})

@@ -1,0 +1,84 @@
+/** What reconciling decides for a Plan, as a table of facts. */
+import t from 'tap'
+import { reconcilePlan, type GatheredPlan } from '../../../src/domain/reconcile/reconcile-plan.ts'
+import type { PlanResource } from '../../../src/backends/resources/resources.ts'
+import { applied, applyTo, edit, HOUR, iso, ISSUE, issued, plan, T0, world } from './reconcile-world.ts'
+
+const gathered = (facts: Partial<GatheredPlan> = {}): GatheredPlan => ({ plan: plan('coder'), record: null, verdict: null, answer: null, activeKeys: 3, status: null, ...facts })
+
+t.test('a plan is applied when its record does not say the same, and not again', async (t) => {
+  const coder = plan('coder', { startTime: iso(T0), expirationTime: iso(T0 + HOUR), displayName: 'Coder' })
+  const first = reconcilePlan(gathered({ plan: coder }), T0)
+  t.match(first, {
+    next: { op: 'applyPlan', plan: { uid: 'plan-coder', createdAt: T0, generation: 1 }, product: 'Coding', state: 'Active', activeFrom: T0, activeUntil: T0 + HOUR, verdict: null, terms: { displayName: 'Coder' } },
+  })
+  const record = applied(coder)
+  t.match(reconcilePlan(gathered({ plan: coder, record }), T0), { next: null, status: { observedGeneration: 1, activeKeys: 3, conditions: [{ type: 'Ready', status: 'True', reason: 'PlanActive' }] }, requeueAt: T0 + HOUR })
+  t.match(reconcilePlan(gathered({ plan: coder, record, verdict: 'Too much.' }), T0), { next: { op: 'applyPlan', verdict: 'Too much.' } }, 'PLAN_LIMITS changed')
+  t.match(reconcilePlan(gathered({ plan: plan('coder', coder.spec, { generation: 2 }), record }), T0), { next: { plan: { generation: 2 } } })
+})
+
+t.test('a plan says why it serves nothing, and wakes up when that ends', async (t) => {
+  const table: [Partial<PlanResource['spec']>, string | null, string, number | null][] = [
+    [{ state: 'Suspended' }, null, 'PlanSuspended', null],
+    [{ state: 'Retired' }, null, 'PlanRetired', null],
+    [{ startTime: iso(T0 + HOUR) }, null, 'PlanNotActive', T0 + HOUR],
+    [{ expirationTime: iso(T0) }, null, 'PlanExpired', null],
+    [{}, 'Not allowed in this namespace: x.', 'PlanNotAllowed', null],
+  ]
+  for (const [spec, verdict, reason, requeueAt] of table) {
+    const resource = plan('coder', spec)
+    const decision = reconcilePlan(gathered({ plan: resource, record: applied(resource, null, verdict), verdict }), T0)
+    t.match(decision, { next: null, status: { activeKeys: 0, conditions: [{ status: 'False', reason, ...(verdict && { message: verdict }) }] }, requeueAt })
+  }
+})
+
+t.test('a media plan shows when its period ends, also when nobody saw it roll over', async (t) => {
+  const studio = plan('studio', { product: 'Media' })
+  const record = applied(studio)
+  const DAYS = 24 * HOUR * 30
+  t.match(reconcilePlan(gathered({ plan: studio, record }), T0), { status: { periodEndTime: iso(T0 + DAYS) }, requeueAt: T0 + DAYS })
+  t.match(reconcilePlan(gathered({ plan: studio, record }), T0 + DAYS), { status: { periodEndTime: iso(T0 + 2 * DAYS) }, requeueAt: T0 + 2 * DAYS })
+})
+
+t.test('a plan that is gone is removed from its record, once', async (t) => {
+  const record = applied(plan('coder'))
+  const decision = reconcilePlan(gathered({ plan: null, record }), T0)
+  t.match(decision, { next: { op: 'removePlan', uid: 'plan-coder' } })
+  const removed = applyTo(record, decision.next!).record
+  t.same(reconcilePlan(gathered({ plan: null, record: removed }), T0), { next: null, status: null, requeueAt: null })
+  t.same(reconcilePlan(gathered({ plan: null, record: null }), T0), { next: null, status: null, requeueAt: null })
+})
+
+t.test('a plan of another product under an old name serves nothing, and the old one neither', async (t) => {
+  const record = applied(plan('coder'))
+  const media = plan('coder', { product: 'Media' }, { uid: 'plan-2', creationTimestamp: iso(T0 + HOUR) })
+  const decision = reconcilePlan(gathered({ plan: media, record }), T0)
+  t.match(decision, { next: { op: 'removePlan', uid: 'plan-coder' } })
+  const removed = applyTo(record, decision.next!).record
+  t.match(reconcilePlan(gathered({ plan: media, record: removed }), T0), { next: null, status: { conditions: [{ status: 'False', reason: 'ProductChanged' }] } })
+})
+
+t.test('a plan older than the one in force is told so and changes nothing', async (t) => {
+  const record = applied(plan('coder', {}, { generation: 7 }))
+  const older = plan('coder', {}, { generation: 6 })
+  const decision = reconcilePlan(gathered({ plan: older, record }), T0)
+  t.match(decision, { next: { op: 'applyPlan' } })
+  const { answer } = applyTo(record, decision.next!)
+  t.equal(answer.outcome, 'older')
+  t.match(reconcilePlan(gathered({ plan: older, record, answer: 'older' }), T0), { next: null, status: { conditions: [{ status: 'False', reason: 'PlanSuperseded' }] } })
+  t.same(world({ plan: older, record }).settle().done, ISSUE, 'its keys follow the one in force')
+})
+
+t.test('a condition keeps its time while its status stays, whatever its reason', async (t) => {
+  const self = issued()
+  const times = () => Object.fromEntries(self.facts.status!.conditions.map(({ type, lastTransitionTime }) => [type, lastTransitionTime]))
+  self.now = T0 + HOUR
+  edit(self, { state: 'Suspended' })
+  self.settle()
+  t.same(times(), { Ready: iso(T0 + HOUR), PlanActive: iso(T0 + HOUR), KeyActive: iso(T0), SecretSynced: iso(T0 + HOUR) })
+  self.now = T0 + 2 * HOUR
+  edit(self, { state: 'Retired' })
+  self.settle()
+  t.same(times(), { Ready: iso(T0 + HOUR), PlanActive: iso(T0 + HOUR), KeyActive: iso(T0), SecretSynced: iso(T0 + HOUR) })
+})

@@ -1,0 +1,184 @@
+/** A world of plain data for the decisions about keys: applies each step as the controller would, and remembers it. */
+import { keyVersionId, type KeyVersion } from '../../../src/domain/api-keys.ts'
+import { subscriptionId } from '../../../src/domain/plans.ts'
+import { capOf } from '../../../src/domain/reconcile/api-key-rotation.ts'
+import { reconcileKey, type FoundSecret, type GatheredKey, type KeyStep } from '../../../src/domain/reconcile/reconcile-api-key.ts'
+import { reconcilePlan, type PlanStep } from '../../../src/domain/reconcile/reconcile-plan.ts'
+import type { ApiKeyResource, ApiKeySpec, Condition, PlanResource, PlanSpec } from '../../../src/backends/resources/resources.ts'
+import { operate } from '../../../src/domain/subscription/reducer.ts'
+import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
+
+export const T0 = Date.UTC(2026, 0, 5)
+export const HOUR = 3_600_000
+
+const at = (ms: number) => new Date(ms).toISOString()
+
+export function plan(name: string, spec: Partial<PlanSpec> = {}, metadata: Partial<PlanResource['metadata']> = {}): PlanResource {
+  const coding: PlanSpec['coding'] = {
+    sessionWindow: { tokens: 1000, durationSeconds: 18_000 },
+    weeklyWindow: { tokens: 10_000 },
+    weights: { input: 1000, cachedInput: 1000, output: 1000 },
+    onAbort: 'Cancel',
+    maxConcurrentRequests: 32,
+    maxOutputTokens: 65_536,
+  }
+  const media: PlanSpec['media'] = { allowance: '100.00', maxConcurrentTasks: 4, maxQueuedTasks: 1000, attempts: 3 }
+  const product = spec.product ?? 'Coding'
+  return {
+    apiVersion: 'tollgate.dev/v1alpha1',
+    kind: 'Plan',
+    metadata: { name, namespace: 'acme', uid: `plan-${name}`, generation: 1, creationTimestamp: at(T0), ...metadata },
+    spec: { product, state: 'Active', requestsPerMinute: 600, keyPolicy: { maxKeys: 2, rotationOverlapSeconds: 3600 }, ...(product === 'Coding' ? { coding } : { media }), ...spec },
+  }
+}
+
+export function key(name: string, spec: Partial<ApiKeySpec> = {}, metadata: Partial<ApiKeyResource['metadata']> = {}): ApiKeyResource {
+  return {
+    apiVersion: 'tollgate.dev/v1alpha1',
+    kind: 'ApiKey',
+    metadata: { name, namespace: 'acme', uid: `key-${name}`, generation: 1, creationTimestamp: at(T0), ...metadata },
+    spec: { planRef: { name: 'coder' }, secretName: `${name}-key`, state: 'Active', rotationRevision: 0, ...spec },
+  }
+}
+
+/** The record after that Plan was applied to the one before. */
+export function applied(resource: PlanResource, record: Subscription | null = null, verdict: string | null = null, now = T0): Subscription {
+  const decision = reconcilePlan({ plan: resource, record, verdict, answer: null, activeKeys: 0, status: null }, now)
+  if (!decision.next) return record!
+  return operate(record, decision.next, now, subscriptionId(resource.metadata.namespace, resource.metadata.name)).record!
+}
+
+export function applyTo(record: Subscription | null, step: PlanStep, now = T0): { record: Subscription | null; answer: { outcome: string } } {
+  return operate(record, step, now, 'acme/coder')
+}
+
+export function conditions(status: { conditions: Condition[] } | null): Record<string, string> {
+  return Object.fromEntries((status?.conditions ?? []).map(({ type, status: value, reason }) => [type, `${value} ${reason}`]))
+}
+
+export type World = {
+  facts: GatheredKey
+  now: number
+  /** What was done, in words. */
+  done: string[]
+  /** Subscriptions that were told that a key changed. */
+  told: string[]
+  requeueAt: number | null
+  /** A Secret of somebody else stands in the way. */
+  isForeign: boolean
+  /** Runs decisions until nothing is next, or that many steps were done. Returns what was done, and the conditions. */
+  settle(most?: number): { done: string[]; conditions: Record<string, string> }
+}
+
+export function world(facts: Partial<GatheredKey> = {}): World {
+  const coder = facts.plan === undefined ? plan('coder') : facts.plan
+  const self: World = {
+    facts: { key: key('ci'), plan: coder, record: coder && applied(coder), isAdmitted: true, versions: [], secret: null, obstacle: null, status: null, ...facts },
+    now: T0,
+    done: [],
+    told: [],
+    requeueAt: null,
+    isForeign: false,
+    settle(most = 50) {
+      self.done = []
+      self.facts.obstacle = null
+      while (self.done.length < most) {
+        const decision = reconcileKey(self.facts, self.now)
+        if (decision.outcome === 'waiting') return { done: [...self.done, 'waiting'], conditions: {} }
+        if (decision.outcome === 'steady') {
+          self.facts.status = decision.status
+          self.requeueAt = decision.requeueAt
+          return { done: self.done, conditions: conditions(decision.status) }
+        }
+        self.done.push(inWords(decision.next))
+        apply(self, decision.next)
+      }
+      return { done: self.done, conditions: {} }
+    },
+  }
+  return self
+}
+
+function inWords(step: KeyStep): string {
+  if (step.step === 'set') return [`set ${step.id}`, ...Object.entries(step.change).map(([field, value]) => `${field}=${typeof value === 'number' && value > T0 / 2 ? `T0+${(value - T0) / 1000}s` : value}`)].join(' ')
+  if (step.step === 'mint' || step.step === 'takeBack') return `${step.step} ${step.revision}`
+  return step.step === 'putSecret' ? `putSecret ${step.version.id}` : step.step === 'tell' ? `tell ${step.version.tell.join(' ')}` : step.step
+}
+
+export function version(resource: ApiKeyResource, revision: number, facts: Partial<KeyVersion> = {}): KeyVersion {
+  const { uid, namespace, name } = resource.metadata
+  const id = keyVersionId(uid, revision)
+  return {
+    id,
+    keyId: uid,
+    revision,
+    tenant: namespace,
+    name,
+    subscription: subscriptionId(namespace, resource.spec.planRef.name),
+    product: 'Coding',
+    hash: `hash-${id}`,
+    sealed: '',
+    prefix: 'svc_live_abcdef',
+    state: 'active',
+    cap: null,
+    issuedAt: T0,
+    expiresAt: null,
+    endedAt: null,
+    overlapUntil: null,
+    secretName: null,
+    tell: [],
+    ...facts,
+  }
+}
+
+export function secretOf({ id, hash }: Pick<KeyVersion, 'id' | 'hash'>): FoundSecret {
+  return { keyId: id, hash, isProven: true }
+}
+
+function apply(self: World, step: KeyStep): void {
+  const { facts } = self
+  const { key: resource, plan: named } = facts
+  const replace = (id: string, change: Partial<KeyVersion>) => {
+    facts.versions = facts.versions.map((old) => (old.id === id ? { ...old, ...change } : old))
+  }
+  if (step.step === 'tell') {
+    self.told.push(...step.version.tell)
+    replace(step.version.id, { tell: [] })
+  } else if (step.step === 'set') {
+    const old = facts.versions.find(({ id }) => id === step.id)
+    replace(step.id, { ...step.change, tell: [...(old?.tell ?? []), ...step.tell] })
+  } else if (step.step === 'mint' || step.step === 'takeBack') {
+    const product = named?.spec.product ?? 'Coding'
+    const minted = version(resource, step.revision, { state: 'pending', product, cap: capOf(facts, product), issuedAt: self.now })
+    facts.versions = [minted, ...facts.versions].sort((a, b) => b.revision - a.revision)
+  } else if (step.step === 'putSecret') {
+    if (self.isForeign) facts.obstacle = { reason: 'SecretConflict' }
+    else facts.secret = secretOf(step.version)
+  } else {
+    facts.secret = null
+  }
+}
+
+export const iso = (ms: number) => new Date(ms).toISOString()
+export const ALL_GOOD = { Ready: 'True Issued', PlanActive: 'True PlanActive', KeyActive: 'True Issued', SecretSynced: 'True Issued' }
+export const ISSUE = ['mint 0', 'putSecret key-ci-0', 'set key-ci-0 state=active']
+
+/** A key that is issued. */
+export function issued(facts: Parameters<typeof world>[0] = {}) {
+  const self = world(facts)
+  self.settle()
+  return self
+}
+
+/** The plan changes, and is applied to its record. */
+export function edit(self: ReturnType<typeof world>, spec: Partial<PlanResource['spec']>): void {
+  const { metadata } = self.facts.plan!
+  self.facts.plan = plan(metadata.name, spec, { generation: metadata.generation + 1 })
+  self.facts.record = applied(self.facts.plan, self.facts.record, null, self.now)
+}
+
+/** The key changes. */
+export function respec(self: ReturnType<typeof world>, spec: Parameters<typeof key>[1]): void {
+  const { metadata } = self.facts.key
+  self.facts.key = key(metadata.name, spec, { generation: metadata.generation + 1 })
+}

@@ -1,0 +1,76 @@
+import t from 'tap'
+import { Failure } from '../../src/domain/errors.ts'
+import { DEEPEST, MOST_CONTAINERS, MOST_MEMBERS, parseJson, type Manner } from '../../src/domain/strict-json.ts'
+
+const MANNERS: Manner[] = ['strict', 'faithful']
+
+function failureOf(text: string | Buffer, manner: Manner): Failure | null {
+  try {
+    parseJson(Buffer.from(text), manner)
+    return null
+  } catch (error) {
+    if (error instanceof Failure) return error
+    throw error
+  }
+}
+
+t.test('what is read is what JSON.parse reads', async (t) => {
+  const texts = ['{}', '[]', ' [1, "a", {"a": {"b": [null, true, -1.5e2]}}] ', '"\\"\\\\"', '{"a":1,"b":{"a":2},"c":[{"a":3},{"a":4}]}', '{"a":"{\\"a\\":1,\\"a\\":2}"}', '{"a,":1,"b:":2}', '"\\ud83d\\ude00"', '"\\\\ud83d"', '0', '\uFEFF{}']
+  for (const text of texts) for (const manner of MANNERS) t.same(parseJson(Buffer.from(text), manner), JSON.parse(text.replace(/^\uFEFF/, '')), `${manner} ${text}`)
+})
+
+t.test('a member that is there twice is refused by its path, however it is spelled', async (t) => {
+  const rows = [
+    ['{"a":1,"a":2}', '/a'],
+    ['{"a":1,"\\u0061":2}', '/a'],
+    ['{"a":{"b":1},"c":[0,{"d":1,"e":2,"d":3}]}', '/c/1/d'],
+    ['{"max_cost":"1","prompt":"x","max_cost":"9"}', '/max_cost'],
+    ['{"a":{"a":{"a":1}},"b":[[],[]],"b":0}', '/b'],
+    ['{"x/y~z":1,"x/y~z":1}', '/x~1y~0z'],
+    ['{"":1,"":2}', '/'],
+    [`{${Array.from({ length: 100 }, (_, i) => `"m${i}":[{}]`).join()},"m3":0}`, '/m3'],
+    ['[[],{"a":1,"a":1}]', '/1/a'],
+  ] as const
+  for (const [text, path] of rows) {
+    for (const manner of MANNERS) t.match(failureOf(text, manner), { code: 'invalid_json', status: 400, facts: { errors: [{ path, code: 'duplicate', message: 'is there more than once' }] } }, text)
+  }
+  t.match(failureOf('{"a":{"b":1,"b":2}}', 'strict'), { message: '/a/b is there more than once.', facts: { param: 'a.b' } })
+})
+
+t.test('half of a surrogate pair is refused where it stands, and bytes that are no UTF-8', async (t) => {
+  const rows = [['{"prompt":"a\\ud800"}', '/prompt'], ['{"a":["","\\udc00\\ud800"]}', '/a/1'], ['{"\\uD83D":1}', '/\uFFFD'], ['"\\\\\\ud800"', '']] as const
+  for (const [text, path] of rows) for (const manner of MANNERS) t.match(failureOf(text, manner), { code: 'invalid_json', facts: { errors: [{ path, code: 'surrogate' }] } }, text)
+  for (const manner of MANNERS) t.match(failureOf(Buffer.from([0x22, 0xed, 0xa0, 0x80, 0x22]), manner), { code: 'invalid_json', message: /UTF-8/ })
+})
+
+t.test('a number that a double does not hold is refused, or keeps its digits where it is sent on', async (t) => {
+  for (const number of ['1e999', '9007199254740993', '-12345678901234567890', `1${'0'.repeat(400)}`]) {
+    t.match(failureOf(`{"seed":${number}}`, 'strict'), { code: 'invalid_json', facts: { errors: [{ path: '/seed', code: 'maximum' }] } }, number)
+    t.equal(JSON.stringify(parseJson(Buffer.from(`{"seed":${number}}`), 'faithful')), `{"seed":${number}}`)
+  }
+  for (const number of ['9007199254740991', '0.30000000000000004', '1e2', '3.141592653589793238']) t.same(parseJson(Buffer.from(`[${number}]`), 'strict'), [Number(number)])
+})
+
+t.test('names that would reach what all objects share are refused, or are members like any other where they are sent on', async (t) => {
+  for (const [text, path] of [['{"__proto__":{"a":1}}', '/__proto__'], ['{"a":[{"constructor":{"prototype":{}}}]}', '/a/0/constructor/prototype'], ['{"\\u005f_proto__":1}', '/__proto__']] as const) {
+    t.match(failureOf(text, 'strict'), { code: 'invalid_json', facts: { errors: [{ path, code: 'not_allowed' }] } }, text)
+    t.equal(JSON.stringify(parseJson(Buffer.from(text), 'faithful')), text.replace('\\u005f', '_'))
+  }
+  t.same(parseJson(Buffer.from('{"constructor":"x","prototype":1}'), 'strict'), { constructor: 'x', prototype: 1 })
+})
+
+t.test('depth and number of parts are bounded', async (t) => {
+  const nested = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`
+  for (const manner of MANNERS) {
+    t.equal(failureOf(nested(DEEPEST), manner), null)
+    t.match(failureOf(nested(DEEPEST + 1), manner), { code: 'invalid_json', message: /deeper/ })
+    t.match(failureOf('{"a":'.repeat(100_000), manner), { code: 'invalid_json', message: /deeper/ })
+    t.match(failureOf(`[${'[],'.repeat(MOST_CONTAINERS)}0]`, manner), { code: 'invalid_json', message: /objects and lists/ })
+  }
+  t.match(failureOf(`{${Array.from({ length: MOST_MEMBERS + 1 }, (_, i) => `"${i}":0`).join()}}`, 'strict'), { code: 'invalid_json', message: /members/ })
+})
+
+t.test('what is no JSON is refused, whatever is wrong with it', async (t) => {
+  const texts = ['', ' ', '{', '}', ']]]', '{"a"', '{"a":}', '{a:1}', "{'a':1}", '[1,]', '{"a":1,}', '01', '1.', 'NaN', 'Infinity', '"\n"', '"\\x"', '"\\u00"', '{"a":1}{"a":1}', '/**/1', '{"a\\":1}', '"', '{"\\ud8":1,"\\ud8":1}']
+  for (const text of texts) for (const manner of MANNERS) t.match(failureOf(text, manner), { code: 'invalid_json' }, `${manner} ${text}`)
+})

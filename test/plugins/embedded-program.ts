@@ -1,0 +1,43 @@
+/** The whole program in this process, or one role of it, over embedded doors in a folder of its own, with the demo tenant of `plans/`. It does not listen. */
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { FastifyInstance } from 'fastify'
+import pino from 'pino'
+import { Registry } from 'prom-client'
+import type { Test } from 'tap'
+import { buildApp, openDoors } from '../../src/app.ts'
+import { embeddedPaths, readConfig, type Role } from '../../src/config/config.ts'
+import { eventually } from '../flows/eventually.ts'
+
+export type Whole = {
+  app: FastifyInstance
+  /** The API key of the demo tenant in a Secret, once it is there. */
+  key(secretName: 'demo-media-key' | 'demo-coding-key'): Promise<string>
+}
+
+type Options = { role?: Role; env?: Record<string, string>; before?: (app: FastifyInstance) => void }
+
+/** Opens it with these settings; `before` sees the application before anything of it is loaded. Resolves when it is ready, rejects with what stops the start. */
+export async function openWhole(t: Test, { role = 'all', env = {}, before = () => {} }: Options = {}): Promise<Whole> {
+  // Not a folder of tap's, which removes those before everything is closed.
+  const dataDir = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  const { config } = readConfig({ DATA_DIR: dataDir, PORT: '0', RESOURCES_URL: `files:${join(import.meta.dirname, '../../plans')}`, SHUTDOWN_SECONDS: '1', ...env })
+  // A split role is refused on embedded doors, but nothing else in it minds them.
+  const surroundings = { config: { ...config, ROLE: role }, log: pino({ level: 'silent' }), clock: Date.now, registry: new Registry() }
+  const doors = await openDoors(surroundings, (_name, open) => open())
+  const app = buildApp(surroundings, doors)
+  before(app)
+  t.teardown(async () => {
+    await app.close()
+    await doors.close()
+    await rm(dataDir, { recursive: true })
+  })
+  await app.ready()
+  await eventually('readiness', async () => ((await Promise.all(app.checks.map((check) => check()))).every(({ ok }) => ok) ? true : null))
+  return {
+    app,
+    key: (secretName) =>
+      eventually(`the Secret ${secretName}`, () => readFile(join(embeddedPaths(dataDir).secrets, 'demo', secretName, 'api-key'), 'utf8').catch(() => null)),
+  }
+}

@@ -1,0 +1,18 @@
+/** A door that can be shut: every verb fails as it does when its server is away. */
+import { Unavailable } from '../../src/domain/errors.ts'
+
+export type Away<D> = { door: D; isAway: boolean }
+
+export function openAway<D extends object>(door: D, name: string): Away<D> {
+  const away: Away<D> = {
+    isAway: false,
+    door: new Proxy(door, {
+      get(target, verb) {
+        const original: unknown = Reflect.get(target, verb)
+        if (typeof original !== 'function') return original
+        return (...given: unknown[]) => (away.isAway ? Promise.reject(new Unavailable(name, new Error('it is away'))) : Reflect.apply(original, target, given))
+      },
+    }),
+  }
+  return away
+}

@@ -1,0 +1,309 @@
+/** `tollgate verify` on stores that are sound, and on stores that were damaged on purpose. */
+import { DatabaseSync } from 'node:sqlite'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { Failure } from '../../src/domain/errors.ts'
+import type { Terms } from '../../src/domain/plans.ts'
+import { openStore, type Store } from '../../src/backends/store/store.ts'
+import type { Creating, Stale } from '../../src/domain/subscription/commands.ts'
+import { createTask } from '../../src/tasks/create-task.ts'
+import type { Task } from '../../src/tasks/task.ts'
+import type { TaskDoors } from '../../src/tasks/task-context.ts'
+import { claimDue, conclude, type Made } from '../../src/tasks/claim-and-retry.ts'
+import { verifyStore, type Verified } from '../../src/verify/verify.ts'
+
+const NOW = Date.UTC(2026, 0, 5, 12)
+const HOUR_MS = 3_600_000
+const STUDIO = 'acme/studio'
+const CODE = 'acme/code'
+
+const BASE = { displayName: '', requestsPerMinute: 10_000, maxKeys: 5, rotationOverlapMs: 0 }
+const MEDIA: Terms = {
+  ...BASE,
+  coding: null,
+  media: { allowance: 1000, period: { unit: 'days', count: 30 }, maxConcurrentTasks: 2, maxQueuedTasks: 10, attempts: 3, prices: [] },
+}
+const CODING: Terms = {
+  ...BASE,
+  media: null,
+  coding: {
+    sessionTokens: 1000,
+    sessionMs: HOUR_MS,
+    weeklyTokens: 5000,
+    weights: { input: 1000, cachedInput: 1000, output: 1000 },
+    onAbort: 'Cancel',
+    maxConcurrentRequests: 2,
+    maxOutputTokens: 100,
+  },
+}
+
+/** The id of the n-th task; UUIDs v7 of the time. */
+function taskId(n: number): string {
+  return `019b8e1a-${n.toString(16).padStart(4, '0')}-7000-8000-000000000000`
+}
+
+function doorsOf(store: Store): TaskDoors {
+  let ids = 0
+  const quiet = () => {}
+  const log = { info: quiet, warn: quiet, error: quiet }
+  return { store, clock: () => NOW, uuid: () => `claim-${ids++}`, random: () => 0, ring: quiet, moved: quiet, link: () => 'https://files.test/1', log }
+}
+
+const creating: Creating = async (run) => {
+  const answer = await run(STUDIO, { keyId: 'key-1', keyCap: null, keysVersion: 1 })
+  if (answer.outcome === 'stale') throw new Failure('unavailable')
+  return answer as Exclude<typeof answer, Stale>
+}
+
+async function create(doors: TaskDoors, n: number): Promise<void> {
+  const price = { verb: 'image', micro: 100, per: 'Job' as const }
+  const owner = { tenant: 'acme', subscription: STUDIO, keyId: 'key-1', keyVersionId: 'key-1-1' }
+  const asked = { object: 'generation' as const, verb: 'image', input: {}, webhookUrl: 'https://hooks.test/1', metadata: {} }
+  const idempotency = { key: `key ${n}`, bodyHash: '' }
+  const record = await doors.store.subscription(STUDIO)
+  if (!record) throw new Error('there is no plan')
+  await createTask(doors, creating, { id: taskId(n), ...owner, ...asked, idempotency, price, estimatedCost: 100, maxAttempts: 3 }, record)
+}
+
+async function claim(doors: TaskDoors): Promise<Task | undefined> {
+  const claimed: Task[] = []
+  await claimDue(doors, { verbs: ['image'], most: 1, leaseMs: HOUR_MS, start: (task) => claimed.push(task) })
+  return claimed[0]
+}
+
+async function run(doors: TaskDoors, outcome: 'made' | 'failed'): Promise<void> {
+  const task = await claim(doors)
+  if (!task) throw new Error('nothing to run')
+  const result = { file: '1', contentType: 'image/png', bytes: 1, width: 1, height: 1, durationMs: null, expiresAt: NOW }
+  const made: Made = outcome === 'made' ? { outcome, cost: 60, result } : { outcome, code: 'provider_rejected', retryable: false }
+  await conclude(doors, task, made)
+}
+
+/** Task 1 completed, 2 failed, 3 is processing, 4 is queued; a coding request is in flight and another was settled. */
+async function fill(store: Store): Promise<void> {
+  const resource = { uid: 'u', createdAt: NOW - HOUR_MS, generation: 1 }
+  const plan = { plan: resource, state: 'Active', activeFrom: null, activeUntil: null, verdict: null } as const
+  await store.change(STUDIO, { op: 'applyPlan', ...plan, product: 'Media', terms: MEDIA }, NOW - HOUR_MS)
+  await store.change(CODE, { op: 'applyPlan', ...plan, product: 'Coding', terms: CODING }, NOW - HOUR_MS)
+  const doors = doorsOf(store)
+  for (let n = 1; n <= 4; n++) await create(doors, n)
+  await run(doors, 'made')
+  await run(doors, 'failed')
+  await claim(doors)
+  await store.beat('gateway-1', 1)
+  const key = { keyId: 'key-2', keyCap: null, keysVersion: 1 }
+  const admit = { op: 'admit', instance: 'gateway-1', ...key, promptBytes: 0, maxOutputTokens: 50 } as const
+  await store.change(CODE, { ...admit, id: 'request-1' }, NOW)
+  await store.change(CODE, { ...admit, id: 'request-2' }, NOW)
+  await store.change(CODE, { op: 'settle', id: 'request-2', usage: { input: 0, cachedInput: 0, output: 30 }, estimated: false }, NOW)
+}
+
+/** Fills a store, damages its file with these statements, and verifies it. */
+async function verifyDamaged(t: Test, statements: string[], now = NOW, keptSince = 0): Promise<Verified> {
+  const file = join(t.testdir(), 'tollgate.db')
+  const first = await openStore(`sqlite:${file}`)
+  await fill(first)
+  await first.close()
+  const database = new DatabaseSync(file)
+  for (const statement of statements) database.exec(statement)
+  database.close()
+  const store = await openStore(`sqlite:${file}`)
+  try {
+    return await verifyStore(store, { now, keptSince })
+  } finally {
+    await store.close()
+  }
+}
+
+function setTask(n: number, path: string, json: string): string {
+  return `UPDATE tasks SET record = json_set(record, '$.${path}', json('${json}')) WHERE id = '${taskId(n)}'`
+}
+
+function setRecord(id: string, path: string, json: string): string {
+  return `UPDATE subscriptions SET record = json_set(record, '$.${path}', json('${json}')) WHERE id = '${id}'`
+}
+
+t.test('a sound store has nothing to tell, and says how much was looked at', async (t) => {
+  t.same(await verifyDamaged(t, []), { checked: { subscriptions: 2, periods: 1, tasks: 4, deliveries: 3 }, violations: [] })
+})
+
+t.test('what was removed after TASK_DAYS is not missed', async (t) => {
+  const removed = [`DELETE FROM tasks WHERE id = '${taskId(1)}'`, `DELETE FROM deliveries WHERE task_id = '${taskId(1)}'`]
+  t.match((await verifyDamaged(t, removed)).violations, [/burned/, /burned/])
+  t.same((await verifyDamaged(t, removed, NOW, NOW)).violations, [])
+})
+
+const DAMAGES: { promise: string; statements: string[]; later?: number; says: RegExp }[] = [
+  {
+    promise: 'burned without a charge',
+    statements: [setRecord(STUDIO, 'media.period.burned', '90')],
+    says: /burned 0.00009, but its tasks were charged only 0.00006/,
+  },
+  {
+    promise: 'charged and not burned',
+    statements: [setRecord(STUDIO, 'media.period.burned', '10')],
+    says: /were charged 0.00006 in all, but only 0.00001 was burned/,
+  },
+  {
+    promise: 'a period whose days add up to something else',
+    statements: [setRecord(STUDIO, 'media.period.usage', '{}')],
+    says: /period 0 burned 60 micro-units, its days 0/,
+  },
+  {
+    promise: 'keys that add up to something else',
+    statements: [setRecord(STUDIO, 'media.keys', '{}')],
+    says: /period 0 burned 60 micro-units, its keys 0/,
+  },
+  {
+    promise: 'more held and burned than the allowance',
+    statements: [setRecord(STUDIO, 'media.period.allowance', '200')],
+    says: /allows 0.0002, but 0.0002 is held and 0.00006 burned/,
+  },
+  {
+    promise: 'a negative hold',
+    statements: [setRecord(STUDIO, `media.holds."${taskId(4)}".amount`, '-100')],
+    says: /the hold of task \S+ is -100 micro-units/,
+  },
+  {
+    promise: 'a hold of another amount than the quote',
+    statements: [setRecord(STUDIO, `media.holds."${taskId(4)}".amount`, '70')],
+    says: /holds 70 micro-units for task \S+, whose quote is 100/,
+  },
+  {
+    promise: 'a hold of a period that is not open',
+    statements: [setRecord(STUDIO, `media.holds."${taskId(4)}".period`, '7')],
+    says: /of period 7, which is not open/,
+  },
+  { promise: 'a queue that hides a task', statements: [setRecord(STUDIO, 'media.due', '[]')], says: /what is due next/ },
+  {
+    promise: 'more runs than the plan allows',
+    statements: [setRecord(STUDIO, 'terms.media.maxConcurrentTasks', '0')],
+    says: /1 tasks run, where 0 may/,
+  },
+  { promise: 'a lost period', statements: [setRecord(STUDIO, 'media.period.n', '1')], says: /the periods before 1 are lost/ },
+  {
+    promise: 'an open task without a hold',
+    statements: [setRecord(STUDIO, 'media.holds', '{}')],
+    says: /is queued, but nothing is held for it/,
+  },
+  {
+    promise: 'a hold without a task',
+    statements: [`DELETE FROM tasks WHERE id = '${taskId(4)}'`],
+    later: HOUR_MS,
+    says: /for task \S+, which is not there/,
+  },
+  {
+    promise: 'a hold of a task that is over',
+    statements: [
+      `UPDATE subscriptions SET record =
+        json_set(record, '$.media.holds."${taskId(2)}"', json_extract(record, '$.media.holds."${taskId(4)}"'))`,
+    ],
+    later: HOUR_MS,
+    says: /which was failed long ago/,
+  },
+  {
+    promise: 'a claim that never began',
+    statements: [setRecord(STUDIO, `media.holds."${taskId(4)}".run`, `{"claim":"x","at":${NOW}}`)],
+    later: HOUR_MS,
+    says: /which was claimed long ago and never began/,
+  },
+  {
+    promise: 'a completed task that was charged another amount',
+    statements: [setTask(1, 'actualCost', '100')],
+    says: /is completed, but was charged 0.0001 instead of 0.00006/,
+  },
+  { promise: 'a charge above the quote', statements: [setTask(1, 'outcome.cost', '500')], says: /was charged 0.00006 instead of 0.0001/ },
+  {
+    promise: 'a failed task that was charged',
+    statements: [setTask(2, 'actualCost', '10')],
+    says: /is failed, but was charged 0.00001 instead of 0.0000/,
+  },
+  {
+    promise: 'a refund that is not the rest',
+    statements: [setTask(2, 'refundAmount', '40')],
+    says: /of 0.0001 held, 0.0000 was charged and 0.00004 went back/,
+  },
+  { promise: 'an end without an outcome', statements: [setTask(2, 'outcome', 'null')], says: /is failed, but it came to be nothing/ },
+  {
+    promise: 'a task that settles for nothing',
+    statements: [setTask(4, 'state', '"settling"'), `UPDATE tasks SET state = 'settling' WHERE id = '${taskId(4)}'`],
+    says: /is settling, but nothing has come of it/,
+  },
+  { promise: 'more attempts than allowed', statements: [setTask(3, 'attempts', '9')], says: /9 of 3 attempts were made/ },
+  {
+    promise: 'a lease that ran out and nobody took back',
+    statements: [],
+    later: 3 * HOUR_MS,
+    says: /is processing, and nobody looked after it for 120 minutes/,
+  },
+  { promise: 'two tasks of one Idempotency-Key', statements: [setTask(2, 'idempotency.key', '"key 1"')], says: /have one Idempotency-Key/ },
+  {
+    promise: 'a delivery that was never made',
+    statements: [`DELETE FROM deliveries WHERE task_id = '${taskId(1)}'`],
+    says: /should have sent task.completed, but has deliveries of nothing/,
+  },
+  {
+    promise: 'a delivery twice',
+    statements: [
+      `INSERT INTO deliveries SELECT id || '.again', task_id, host, tenant, claimable_at, lease_until, record
+        FROM deliveries WHERE task_id = '${taskId(1)}'`,
+    ],
+    says: /has deliveries of task.completed and task.completed/,
+  },
+  {
+    promise: 'a delivery said to have arrived',
+    statements: [
+      `UPDATE deliveries SET record = json_set(record, '$.state', 'delivered', '$.nextAttemptAt', json('null'))
+        WHERE task_id = '${taskId(1)}'`,
+    ],
+    says: /is said to be delivered, but its last attempt did not arrive/,
+  },
+  {
+    promise: 'a delivery that nobody attempts',
+    statements: [],
+    later: 2 * HOUR_MS,
+    says: /is due, and nobody made an attempt for 120 minutes/,
+  },
+  {
+    promise: 'a week that its keys did not use',
+    statements: [setRecord(CODE, 'coding.weekly.used', '70')],
+    says: /the week used 70 tokens, its keys 30/,
+  },
+  {
+    promise: 'more requests in flight than the plan allows',
+    statements: [setRecord(CODE, 'terms.coding.maxConcurrentRequests', '0')],
+    says: /1 requests are in flight, where 0 may be/,
+  },
+  {
+    promise: 'a reservation of nothing',
+    statements: [setRecord(CODE, 'coding.reservations.request-1.tokens', '0')],
+    says: /request request-1 reserves 0 tokens/,
+  },
+  {
+    promise: 'a reservation of a process that is gone',
+    statements: ['DELETE FROM beats'],
+    later: HOUR_MS,
+    says: /reserves 50 tokens for request request-1 of a process that is gone/,
+  },
+]
+
+t.test('damage is told in a sentence:', async (t) => {
+  for (const { promise, statements, later = 0, says } of DAMAGES) {
+    await t.test(promise, async (t) => {
+      const { violations } = await verifyDamaged(t, statements, NOW + later)
+      t.ok(violations.some((sentence) => says.test(sentence)), `${violations.join('\n')} says ${says}`)
+    })
+  }
+})
+
+t.test('a sentence names ids and amounts, never what a client sent', async (t) => {
+  const damage = [setTask(1, 'input', '{"prompt":"secret words"}'), setTask(1, 'actualCost', '1'), setTask(2, 'refundAmount', '1')]
+  const { violations } = await verifyDamaged(t, damage)
+  t.ok(violations.length > 0)
+  t.notMatch(violations.join('\n'), /secret|hooks\.test|key 1/)
+})
+
+t.test('a lowered allowance is no damage', async (t) => {
+  const lowered = [setRecord(STUDIO, 'media.period.allowance', '200'), setRecord(STUDIO, 'plan.generation', '2')]
+  t.same((await verifyDamaged(t, lowered)).violations, [])
+})
