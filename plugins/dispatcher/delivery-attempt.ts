@@ -4,7 +4,7 @@ import type { Egress } from '../../src/egress/egress.ts'
 import { open, type SealingKeys } from '../../src/domain/api-keys.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 import { releasedBy } from '../../src/tasks/outbox.ts'
-import type { Delivery } from '../../src/tasks/task.ts'
+import type { Delivery } from '../../src/domain/task.ts'
 import { decide, nextAttempt, signatureHeaders } from '../../src/domain/webhooks.ts'
 
 export type DeliverDoors = {

@@ -4,7 +4,7 @@ import fp from 'fastify-plugin'
 import { Counter, Histogram } from 'prom-client'
 import type { Listening } from '../../src/backends/broker/broker.ts'
 import { oneLook } from '../../src/concurrency/single-flight.ts'
-import type { Delivery } from '../../src/tasks/task.ts'
+import type { Delivery } from '../../src/domain/task.ts'
 import { LOOK_MS } from '../../src/domain/webhooks.ts'
 import { deliver, type Attempted } from './delivery-attempt.ts'
 

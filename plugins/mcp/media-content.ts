@@ -2,7 +2,7 @@
 import type { ContentBlock } from '@modelcontextprotocol/server'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Files } from '../../src/backends/files/files.ts'
-import type { Task, TaskResult } from '../../src/tasks/task.ts'
+import type { Task, TaskResult } from '../../src/domain/task.ts'
 
 /** Above this an image comes as its link alone: content is held in memory, in base64, on both sides. */
 const IMAGE_BYTES_MAX = 2 * 1024 * 1024

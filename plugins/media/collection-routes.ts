@@ -2,7 +2,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { findTask, recordOf } from '../../src/tasks/read-tasks.ts'
 import { cancel } from '../../src/tasks/settle-and-cancel.ts'
-import type { Task } from '../../src/tasks/task.ts'
+import type { Task } from '../../src/domain/task.ts'
 import { callerOf, READS } from './caller.ts'
 import { deliveryList } from './delivery-list.ts'
 import { etagOf } from './headers.ts'

@@ -6,7 +6,7 @@ import type { Subscription } from '../../src/domain/subscription/subscription.ts
 import { recordOf, untilFinal } from '../../src/tasks/read-tasks.ts'
 import { publicRecord } from '../../src/tasks/public-record.ts'
 import { currentRecord, publicQuote, quote, submit, type NewGeneration, type SubmitDoors } from '../../src/tasks/quote-and-submit.ts'
-import type { Task } from '../../src/tasks/task.ts'
+import type { Task } from '../../src/domain/task.ts'
 import { callerOf, CREATES } from './caller.ts'
 import { idempotencyKey, preferredWait, rateHeaders } from './headers.ts'
 import { CreateQuery, GenerationRequest, OperationRequest } from './request-schemas.ts'

@@ -1,6 +1,6 @@
 /** The webhook deliveries of a task, attempt by attempt. */
 import type { Store } from '../../src/backends/store/store.ts'
-import type { Delivery, Task } from '../../src/tasks/task.ts'
+import type { Delivery, Task } from '../../src/domain/task.ts'
 
 /** `{object: "list", data}` of the task's deliveries, in the order of their creation. */
 export async function deliveryList(store: Store, task: Task): Promise<Record<string, unknown>> {

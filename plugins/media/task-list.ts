@@ -2,7 +2,7 @@
 import type { TaskDoors } from '../../src/tasks/task-context.ts'
 import { recordsOf } from '../../src/tasks/read-tasks.ts'
 import { publicStatus, STATES, type PublicStatus } from '../../src/tasks/public-record.ts'
-import type { Task } from '../../src/tasks/task.ts'
+import type { Task } from '../../src/domain/task.ts'
 import { invalid } from '../../src/domain/request-validation.ts'
 
 export type ListQuery = {

@@ -1,7 +1,7 @@
 /** Stands between a third-party engine and the engines door: fills in what may be left out, and lets nothing through that money or links could not bear. */
 import { notMade, type Engine, type Made, type NotMade, type OpenEngine } from '../../src/backends/engines/engine.ts'
 import { amountsOf, type Amounts, type GenerationRequest } from '../../src/domain/generations.ts'
-import { TASK_ERRORS } from '../../src/tasks/task.ts'
+import { TASK_ERRORS } from '../../src/domain/task.ts'
 
 /** What a plugin may return from `open`: `quote` and `close` may be missing, and so may `facts` and `used` of what was made, and `message` of what was not. */
 type Given = Pick<Engine, 'offers'> & Partial<Pick<Engine, 'quote' | 'close'>> & { run(...args: Parameters<Engine['run']>): Promise<unknown> }

@@ -3,7 +3,7 @@ import type { FastifyBaseLogger } from 'fastify'
 import type { Files } from '../../src/backends/files/files.ts'
 import type { TaskDoors } from '../../src/tasks/task-context.ts'
 import { sweepKeys, sweepSubscriptions, sweepTasks, type Swept } from '../../src/tasks/recovery-sweeps.ts'
-import type { TaskState } from '../../src/tasks/task.ts'
+import type { TaskState } from '../../src/domain/task.ts'
 
 type Sweeping = {
   tasks: TaskDoors

@@ -3,7 +3,7 @@ import type { FastifyBaseLogger } from 'fastify'
 import type { TaskDoors } from '../../src/tasks/task-context.ts'
 import { make, type MakeDoors } from '../../src/tasks/run-engine.ts'
 import { conclude, type Concluded, type Made } from '../../src/tasks/claim-and-retry.ts'
-import type { Task } from '../../src/tasks/task.ts'
+import type { Task } from '../../src/domain/task.ts'
 
 const STORE_RETRY_MS = 500
 

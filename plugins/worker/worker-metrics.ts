@@ -1,7 +1,7 @@
 /** The metrics of runs and sweeps. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type { Concluded } from '../../src/tasks/claim-and-retry.ts'
-import type { Task, TaskState } from '../../src/tasks/task.ts'
+import type { Task, TaskState } from '../../src/domain/task.ts'
 
 const BUCKETS = [0.1, 0.5, 2, 10, 60, 300, 1800]
 

@@ -2,7 +2,7 @@
 import type { TaskDoors } from './task-context.ts'
 import { release } from './release-hold.ts'
 import { end, settle } from './settle-and-cancel.ts'
-import { FINAL, TASK_ERRORS, type Task, type TaskErrorCode, type TaskResult } from './task.ts'
+import { FINAL, TASK_ERRORS, type Task, type TaskErrorCode, type TaskResult } from '../domain/task.ts'
 
 /** What an engine's run came to. `cost` is micro-units by the price that the task was quoted at. */
 export type Made =

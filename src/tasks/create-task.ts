@@ -6,7 +6,7 @@ import type { Answer, Creating, Stale } from '../domain/subscription/commands.ts
 import { planInactive, type Subscription } from '../domain/subscription/subscription.ts'
 import { PENDING_MS, type TaskDoors } from './task-context.ts'
 import { release } from './release-hold.ts'
-import type { Task } from './task.ts'
+import type { Task } from '../domain/task.ts'
 
 type HoldAnswer = Exclude<Answer<'hold'>, Stale> | { outcome: 'moved' }
 

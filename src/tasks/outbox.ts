@@ -1,6 +1,6 @@
 /** From a task's outbox to deliveries. The ids are fixed by task and event, so relaying twice makes them once. */
 import type { TaskDoors } from './task-context.ts'
-import type { Delivery, Task } from './task.ts'
+import type { Delivery, Task } from '../domain/task.ts'
 
 /** Stores the deliveries of a final task's events. `task.refunded` waits until the first attempt of `task.failed` has ended. */
 export async function relay(doors: Pick<TaskDoors, 'store' | 'clock' | 'ring'>, task: Task): Promise<void> {

@@ -2,7 +2,7 @@
 import { Type } from 'typebox'
 import { KINDS } from '../domain/generations.ts'
 import { formatMoney } from '../domain/money.ts'
-import { durationSeconds, type Task, type TaskResult, type TaskState } from './task.ts'
+import { durationSeconds, type Task, type TaskResult, type TaskState } from '../domain/task.ts'
 
 export const STATUSES = ['queued', 'processing', 'completed', 'failed', 'canceled'] as const
 export type PublicStatus = (typeof STATUSES)[number]

@@ -4,7 +4,7 @@ import { queuePosition, queuePositions } from '../domain/subscription/task-queue
 import type { Subscription } from '../domain/subscription/subscription.ts'
 import type { TaskDoors } from './task-context.ts'
 import { publicRecord } from './public-record.ts'
-import { FINAL, type Task } from './task.ts'
+import { FINAL, type Task } from '../domain/task.ts'
 
 /** The tenant's own visible task. Throws `not_found` for any other id, and for a task of another collection when `object` is given. */
 export async function findTask({ store }: Pick<TaskDoors, 'store'>, tenant: string, id: string, object?: Task['object']): Promise<Task> {

@@ -6,7 +6,7 @@ import { PENDING_MS, type TaskDoors } from './task-context.ts'
 import { relay } from './outbox.ts'
 import { release } from './release-hold.ts'
 import { end, settle } from './settle-and-cancel.ts'
-import { FINAL, TASK_ERRORS, type Task } from './task.ts'
+import { FINAL, TASK_ERRORS, type Task } from '../domain/task.ts'
 
 const BATCH = 100
 /** Lost leases after which a task fails: its input kills workers. */

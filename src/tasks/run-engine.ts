@@ -3,7 +3,7 @@ import type { Engines, Control } from '../backends/engines/engine.ts'
 import type { Files } from '../backends/files/files.ts'
 import { costOf, type GenerationRequest } from '../domain/generations.ts'
 import type { Made } from './claim-and-retry.ts'
-import type { Task } from './task.ts'
+import type { Task } from '../domain/task.ts'
 
 export type MakeDoors = {
   engines: Engines

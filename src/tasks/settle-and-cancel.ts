@@ -4,7 +4,7 @@ import { completedData, envelope, failedData, refundedData } from '../domain/web
 import { RELAY_MS, SETTLING_MS, type TaskDoors } from './task-context.ts'
 import { publicResult } from './public-record.ts'
 import { relay } from './outbox.ts'
-import { durationSeconds, type OutboxEvent, type Task, type TaskGuard, type TaskOutcome } from './task.ts'
+import { durationSeconds, type OutboxEvent, type Task, type TaskGuard, type TaskOutcome } from '../domain/task.ts'
 
 /** Claims the end of a task for one outcome, and settles it. Null when the guard did not let it through: somebody else has the task. */
 export async function end(doors: TaskDoors, id: string, guard: TaskGuard, outcome: TaskOutcome): Promise<Task | null> {

@@ -1,6 +1,6 @@
 /** What the flows of a task stand on. */
 import type { Store } from '../backends/store/store.ts'
-import type { TaskResult } from './task.ts'
+import type { TaskResult } from '../domain/task.ts'
 
 export type TaskDoors = {
   store: Store

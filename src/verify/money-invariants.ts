@@ -1,7 +1,7 @@
 /** Whether the money that left a subscription's periods is the money that its tasks were charged. Pure; micro-units, epoch milliseconds. */
 import { formatMoney } from '../domain/money.ts'
 import type { MediaPeriod } from '../domain/subscription/subscription.ts'
-import { FINAL, type Task } from '../tasks/task.ts'
+import { FINAL, type Task } from '../domain/task.ts'
 import { chargeOf, OVERDUE_MS } from './task-invariants.ts'
 
 /** A task that was charged, or is about to be (`isFinal` false). Its period follows from when it was created, nearly. */

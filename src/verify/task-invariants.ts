@@ -1,6 +1,6 @@
 /** What must be true of one task and its deliveries, whenever they are read. Pure; money is micro-units, times are epoch milliseconds. */
 import { formatMoney } from '../domain/money.ts'
-import { FINAL, type Delivery, type Task } from '../tasks/task.ts'
+import { FINAL, type Delivery, type Task } from '../domain/task.ts'
 import type { WebhookEvent } from '../domain/webhooks.ts'
 
 /** The sweeps close every gap long before. */

@@ -4,7 +4,7 @@
  */
 import type { Store } from '../backends/store/store.ts'
 import type { Hold, MediaPeriod, Subscription } from '../domain/subscription/subscription.ts'
-import { FINAL, type Task } from '../tasks/task.ts'
+import { FINAL, type Task } from '../domain/task.ts'
 import { chargeFor, moneyViolations, type Charge } from './money-invariants.ts'
 import { recordViolations } from './subscription-invariants.ts'
 import { deliveryViolations, OVERDUE_MS, taskViolations } from './task-invariants.ts'

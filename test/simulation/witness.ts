@@ -4,7 +4,7 @@
  */
 import type { Store } from '../../src/backends/store/store.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
-import type { Delivery, Task } from '../../src/tasks/task.ts'
+import type { Delivery, Task } from '../../src/domain/task.ts'
 import { recordViolations } from '../../src/verify/subscription-invariants.ts'
 import { taskViolations } from '../../src/verify/task-invariants.ts'
 import { openPost } from './witness/post.ts'

@@ -4,7 +4,7 @@
  */
 import { readFile } from 'node:fs/promises'
 import type { Amounts, GenerationRequest } from '../../domain/generations.ts'
-import { TASK_ERRORS, type TaskErrorCode } from '../../tasks/task.ts'
+import { TASK_ERRORS, type TaskErrorCode } from '../../domain/task.ts'
 import { DEFAULT_ENGINES, readEngines, type EngineSetting, type EnginesSettings, type Route } from './engines-file.ts'
 import { EMPTY, nextTable, offerOf } from './routing-table.ts'
 

@@ -1,6 +1,6 @@
 /** The verbs of the store door that remember tasks, their deliveries, and the periods that paid for them. */
 import type { MediaPeriod } from '../../domain/subscription/subscription.ts'
-import type { Delivery, DeliveryAttempt, Task, TaskFacts, TaskFilter, TaskGuard, TaskState } from '../../tasks/task.ts'
+import type { Delivery, DeliveryAttempt, Task, TaskFacts, TaskFilter, TaskGuard, TaskState } from '../../domain/task.ts'
 
 export type TaskStore = {
   /**

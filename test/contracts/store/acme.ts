@@ -3,7 +3,7 @@ import type { KeyVersion } from '../../../src/domain/api-keys.ts'
 import type { CodingTerms, MediaTerms, Terms } from '../../../src/domain/plans.ts'
 import type { Operation } from '../../../src/domain/subscription/commands.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
-import type { Delivery, Task } from '../../../src/tasks/task.ts'
+import type { Delivery, Task } from '../../../src/domain/task.ts'
 
 type In<N extends Operation['op']> = Extract<Operation, { op: N }>
 

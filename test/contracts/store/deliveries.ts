@@ -1,6 +1,6 @@
 import type { Test } from 'tap'
 import type { Store } from '../../../src/backends/store/store.ts'
-import type { Delivery, DeliveryAttempt } from '../../../src/tasks/task.ts'
+import type { Delivery, DeliveryAttempt } from '../../../src/domain/task.ts'
 import type { Promises } from '../run-contract.ts'
 import type { Place } from '../store.ts'
 import { delivery, T0, task, taskId } from './acme.ts'

@@ -1,5 +1,5 @@
 import type { Store } from '../../../src/backends/store/store.ts'
-import type { Task, TaskFacts, TaskFilter, TaskState } from '../../../src/tasks/task.ts'
+import type { Task, TaskFacts, TaskFilter, TaskState } from '../../../src/domain/task.ts'
 import type { Promises } from '../run-contract.ts'
 import type { Place } from '../store.ts'
 import { delivery, T0, task, taskId } from './acme.ts'

@@ -4,7 +4,7 @@ import type { Creating, Stale } from '../../../src/domain/subscription/commands.
 import { planInactive } from '../../../src/domain/subscription/subscription.ts'
 import { createTask, replay, type Created, type NewTask } from '../../../src/tasks/create-task.ts'
 import { cancel } from '../../../src/tasks/settle-and-cancel.ts'
-import type { Task } from '../../../src/tasks/task.ts'
+import type { Task } from '../../../src/domain/task.ts'
 import { Gone, type Machine, type World } from '../world.ts'
 import { ACCOUNTS, VERBS, type Account } from './accounts.ts'
 

@@ -3,7 +3,7 @@ import { deliver, type DeliverDoors } from '../../../plugins/dispatcher/delivery
 import type { Ask, Egress, Reply } from '../../../src/egress/egress.ts'
 import { seal, type SealingKeys } from '../../../src/domain/api-keys.ts'
 import type { Store } from '../../../src/backends/store/store.ts'
-import type { Delivery } from '../../../src/tasks/task.ts'
+import type { Delivery } from '../../../src/domain/task.ts'
 import type { WebhookEvent } from '../../../src/domain/webhooks.ts'
 import type { Machine, World } from '../world.ts'
 import type { Account } from './accounts.ts'

@@ -1,6 +1,6 @@
 /** How the story comes to rest: nothing goes wrong any more, and one machine looks after everything until nothing is left to do. */
 import { claimDue, conclude } from '../../../src/tasks/claim-and-retry.ts'
-import type { Task } from '../../../src/tasks/task.ts'
+import type { Task } from '../../../src/domain/task.ts'
 import { sweepSubscriptions, sweepTasks } from '../../../src/tasks/recovery-sweeps.ts'
 import type { Machine, World } from '../world.ts'
 import { VERBS } from './accounts.ts'

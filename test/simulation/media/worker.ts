@@ -1,7 +1,7 @@
 /** A worker, as `plugins/worker`: looks, claims, runs, renews, concludes; and the sweeps. Its engine takes its time and has moods. */
 import { claimDue, conclude, type Made } from '../../../src/tasks/claim-and-retry.ts'
 import { sweepSubscriptions, sweepTasks } from '../../../src/tasks/recovery-sweeps.ts'
-import type { Task } from '../../../src/tasks/task.ts'
+import type { Task } from '../../../src/domain/task.ts'
 import type { Machine, World } from '../world.ts'
 import { VERBS } from './accounts.ts'
 

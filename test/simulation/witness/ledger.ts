@@ -1,6 +1,6 @@
 /** The media account from write to write: holds open and close, runs begin and end, and all that is burned was charged to a task. */
 import type { Hold, MediaAccount, Subscription } from '../../../src/domain/subscription/subscription.ts'
-import { FINAL, type Task } from '../../../src/tasks/task.ts'
+import { FINAL, type Task } from '../../../src/domain/task.ts'
 import { chargeOf } from '../../../src/verify/task-invariants.ts'
 import type { Asked, Step } from '../scheduler.ts'
 import type { Say, Seen } from '../witness.ts'

@@ -1,5 +1,5 @@
 /** Deliveries from write to write, and what receivers really got. */
-import { FINAL, type Delivery } from '../../../src/tasks/task.ts'
+import { FINAL, type Delivery } from '../../../src/domain/task.ts'
 import { deliveryViolations } from '../../../src/verify/task-invariants.ts'
 import type { WebhookEvent } from '../../../src/domain/webhooks.ts'
 import type { Step } from '../scheduler.ts'

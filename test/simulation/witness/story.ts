@@ -1,5 +1,5 @@
 /** Tasks from write to write: which states follow which, what may change with them, and what was promised to clients. */
-import { FINAL, type Task, type TaskState } from '../../../src/tasks/task.ts'
+import { FINAL, type Task, type TaskState } from '../../../src/domain/task.ts'
 import { eventsOf } from '../../../src/verify/task-invariants.ts'
 import type { Step } from '../scheduler.ts'
 import type { Say, Seen } from '../witness.ts'

@@ -2,7 +2,7 @@
  * Deliveries in MongoDB. How they are written; `claims.ts` leases them. What SQLite does in one transaction is put in an order here, whose
  * every gap is closed by a repetition or by the end of a lease.
  */
-import type { Delivery } from '../../../tasks/task.ts'
+import type { Delivery } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import { insertsTogether } from './bulk-commands.ts'
 import { nounOf, stored, type Database, type Stored } from './database.ts'

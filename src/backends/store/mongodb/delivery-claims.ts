@@ -3,7 +3,7 @@
  * leased delivery holds a numbered slot of its receiver and one of its tenant. The slots are unique in their indexes, and are taken in the
  * write that claims the delivery and given back in the write that ends the claim: nothing can be between.
  */
-import type { Delivery } from '../../../tasks/task.ts'
+import type { Delivery } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import { inTime } from '../../../concurrency/batching.ts'
 import { isDuplicate, LONGEST_MS, nounOf, type Database } from './database.ts'

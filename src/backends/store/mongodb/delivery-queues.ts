@@ -4,7 +4,7 @@
  * Lanes are hints. They are moved after the deliveries, in writes of their own, and each look puts right those that it finds too early.
  */
 import { randomUUID } from 'node:crypto'
-import type { Delivery } from '../../../tasks/task.ts'
+import type { Delivery } from '../../../domain/task.ts'
 import { add, type Database } from './database.ts'
 import type { Indexes } from './indexes.ts'
 

@@ -1,7 +1,7 @@
 /** Tasks in MongoDB. How they are written; `task-lists.ts` lists them. */
 import { randomUUID } from 'node:crypto'
 import { Unavailable } from '../../../domain/errors.ts'
-import { FINAL, type Task, type TaskFacts, type TaskGuard } from '../../../tasks/task.ts'
+import { FINAL, type Task, type TaskFacts, type TaskGuard } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import { insertsTogether, readsTogether, swapsTogether, type Written } from './bulk-commands.ts'
 import { nounOf, stored, type Database, type Stored } from './database.ts'

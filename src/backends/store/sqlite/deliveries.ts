@@ -1,5 +1,5 @@
 /** Deliveries in SQLite: the delivery as JSON, and beside it what it is looked up by. */
-import type { Delivery } from '../../../tasks/task.ts'
+import type { Delivery } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
 import { openLanes, type Lane, type Lanes } from './delivery-queues.ts'

@@ -1,5 +1,5 @@
 /** Tasks as they are read from SQLite: one, a tenant's list, those that are due for a look, and how many are open. */
-import type { TaskFilter, TaskState } from '../../../tasks/task.ts'
+import type { TaskFilter, TaskState } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
 import { parseTask, type TaskRow } from './tasks.ts'

@@ -1,5 +1,5 @@
 /** Tasks in SQLite: the task as JSON, and beside it what it is looked up by. How they are written; `task-lists.ts` reads them. */
-import { FINAL, type Task, type TaskGuard } from '../../../tasks/task.ts'
+import { FINAL, type Task, type TaskGuard } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
 import type { Deliveries } from './deliveries.ts'

@@ -1,6 +1,6 @@
 /** A task: one generation or operation that was paid for. Its states, and what is stored of it. Times are epoch milliseconds, money is micro-units. */
-import type { Price } from '../domain/plans.ts'
-import type { WebhookEvent } from '../domain/webhooks.ts'
+import type { Price } from './plans.ts'
+import type { WebhookEvent } from './webhooks.ts'
 
 /**
  * pending → queued → processing → settling → completed | failed | canceled; processing → queued for another attempt; pending → rejected when its hold was
