@@ -1,4 +1,4 @@
-/** The list: opens the doors, then registers the plugins of each role in the order in which a request flows through them. */
+/** The list: opens the backends, then registers the plugins of each role in the order in which a request flows through them. */
 import { randomUUID, randomUUIDv7 } from 'node:crypto'
 import fastify, { LogController, type FastifyInstance } from 'fastify'
 import { Counter, type Registry } from 'prom-client'
@@ -24,24 +24,24 @@ import { REFUSALS } from './egress/target-url.ts'
 import type { Engines } from './backends/engines/engine.ts'
 import { KINDS } from './domain/generations.ts'
 import type { SealingKeys } from './domain/api-keys.ts'
-import { fileLink } from './domain/signed-urls.ts'
+import { signedFileUrl } from './domain/signed-urls.ts'
 import type { PlanLimits } from './domain/plan-limits.ts'
 import type { Resources } from './backends/resources/resources.ts'
-import type { Doors, Surroundings } from './bootstrap/open-backends.ts'
+import type { Backends, Surroundings } from './bootstrap/open-backends.ts'
 import { countMoney } from './bootstrap/backend-metrics.ts'
 import { openStore, type Store } from './backends/store/store.ts'
-import type { SubmitDoors } from './tasks/quote-and-submit.ts'
-import { risingUuids } from './tasks/task-ids.ts'
+import type { SubmitContext } from './tasks/quote-and-submit.ts'
+import { monotonicUuids } from './tasks/task-ids.ts'
 import { verifyStore, type Verified } from './verify/verify.ts'
 import type { Upstreams } from './upstream/upstreams.ts'
 
 export { openOps, type Check } from '../plugins/ops/ops-listener.ts'
-export { openDoors, type Doors } from './bootstrap/open-backends.ts'
-export { greeting } from './bootstrap/banner.ts'
-export { openWaiting } from './bootstrap/startup-retry.ts'
+export { openBackends, type Backends } from './bootstrap/open-backends.ts'
+export { banner } from './bootstrap/banner.ts'
+export { openStartupRetry } from './bootstrap/startup-retry.ts'
 
 declare module 'fastify' {
-  // A door that a role does without is not there: a plugin that needs it says so, and stops the start where it is missing.
+  // A backend that a role does without is not there: a plugin that needs it says so, and stops the start where it is missing.
   interface FastifyInstance {
     config: Config
     /** Epoch milliseconds. */
@@ -55,15 +55,15 @@ declare module 'fastify' {
     engines: Engines
     egress: Egress
     /** What the flows of a task stand on. */
-    tasks: SubmitDoors
+    tasks: SubmitContext
   }
 }
 
 /** Fastify's own limits on what a client controls. A body as large as a coding request's has this long to arrive. */
 const LIMITS = { requestTimeout: 120_000, headersTimeout: 20_000, keepAliveTimeout: 72_000, maxParamLength: 200 }
 
-/** Builds the program of a role over its doors: nothing listens and no loop runs before `ready()`. */
-export function buildApp({ config, log, clock, registry }: Surroundings, doors: Doors): FastifyInstance {
+/** Builds the program of a role over its backends: nothing listens and no loop runs before `ready()`. */
+export function buildApp({ config, log, clock, registry }: Surroundings, backends: Backends): FastifyInstance {
   const app: FastifyInstance = fastify({
     loggerInstance: log,
     logController: new LogController({ disableRequestLogging: true }),
@@ -82,17 +82,17 @@ export function buildApp({ config, log, clock, registry }: Surroundings, doors: 
   })
   app.decorate('config', config)
   app.decorate('clock', clock)
-  const { store, sealingKeys, resources, upstreams, broker, files: results, engines } = doors
+  const { store, sealingKeys, resources, upstreams, broker, files: results, engines } = backends
   app.decorate('store', store)
   app.decorate('sealingKeys', sealingKeys)
-  app.decorate('planLimits', doors.planLimits)
+  app.decorate('planLimits', backends.planLimits)
   if (resources) app.decorate('resources', resources)
   if (upstreams) app.decorate('upstreams', upstreams)
   if (broker) app.decorate('broker', broker)
   if (results) app.decorate('files', results)
   if (engines) app.decorate('engines', engines)
   app.decorate('egress', openGuard(config, clock, registry))
-  if (broker && engines) app.decorate('tasks', taskDoors(app, { store, broker, engines, sealingKeys, moved: countMoney(registry, config.METRICS_TENANT) }))
+  if (broker && engines) app.decorate('tasks', taskContext(app, { store, broker, engines, sealingKeys, moved: countMoney(registry, config.METRICS_TENANT) }))
   app.register(errors)
   app.register(ops, { registry })
   const runs = (...roles: Role[]) => config.ROLE === 'all' || roles.includes(config.ROLE)
@@ -139,9 +139,9 @@ function workerKinds({ WORKER_KINDS }: Config): string[] {
   return WORKER_KINDS.length > 0 ? WORKER_KINDS : [...kinds]
 }
 
-type TaskParts = { store: Store; broker: Broker; engines: Engines; sealingKeys: SealingKeys; moved: SubmitDoors['moved'] }
+type TaskParts = { store: Store; broker: Broker; engines: Engines; sealingKeys: SealingKeys; moved: SubmitContext['moved'] }
 
-function taskDoors(app: FastifyInstance, { store, broker, engines, sealingKeys, moved }: TaskParts): SubmitDoors {
+function taskContext(app: FastifyInstance, { store, broker, engines, sealingKeys, moved }: TaskParts): SubmitContext {
   const refusedUrl = (url: string) => {
     const refusal = app.egress.check(url)
     return refusal && REFUSALS[refusal]
@@ -151,11 +151,11 @@ function taskDoors(app: FastifyInstance, { store, broker, engines, sealingKeys, 
     engines,
     refusedUrl,
     clock: app.clock,
-    uuid: risingUuids(randomUUIDv7),
+    uuid: monotonicUuids(randomUUIDv7),
     random: Math.random,
-    ring: broker.ring,
+    publish: broker.publish,
     moved,
-    link: ({ file, expiresAt }) => `${publicUrl(app)}${fileLink(file, expiresAt, sealingKeys)}`,
+    link: ({ file, expiresAt }) => `${publicUrl(app)}${signedFileUrl(file, expiresAt, sealingKeys)}`,
     log: app.log,
   }
 }

@@ -1,8 +1,8 @@
-/** Start: config → ops → doors → app → listen; stop on a signal. `tollgate [role]`, `tollgate config` and `tollgate verify`. */
+/** Start: config → ops → backends → app → listen; stop on a signal. `tollgate [role]`, `tollgate config` and `tollgate verify`. */
 import closeWithGrace from 'close-with-grace'
 import type { FastifyInstance } from 'fastify'
 import pino, { type Logger } from 'pino'
-import { buildApp, greeting, openDoors, openOps, openWaiting, publicUrl, verify, type Check, type Doors } from './app.ts'
+import { buildApp, banner, openBackends, openOps, openStartupRetry, publicUrl, verify, type Check, type Backends } from './app.ts'
 import { ConfigError, readConfig, ROLES, serves, type Config, type Explained } from './config/config.ts'
 
 const COMMANDS = ['config', 'verify', '--help', '-h'] as const
@@ -63,14 +63,14 @@ async function run(config: Config): Promise<void> {
   const log = openLog(config)
   const clock = Date.now
   let app: FastifyInstance | null = null
-  let doors: Doors | null = null
+  let backends: Backends | null = null
   let phase: 'starting' | 'serving' | 'stopping' = 'starting'
   const stopping = new AbortController()
-  const waiting = openWaiting(log, stopping.signal)
+  const waiting = openStartupRetry(log, stopping.signal)
   for (const warning of config.warnings) log.warn(warning)
 
   const checks = async (): Promise<Check[]> => {
-    const waited = waiting.waitsFor()
+    const waited = waiting.pending()
     if (phase !== 'serving' || !app) return [{ name: 'program', ok: false, detail: phase }, ...(waited ? [{ ...waited, ok: false }] : [])]
     return Promise.all(app.checks.map((check) => check()))
   }
@@ -92,7 +92,7 @@ async function run(config: Config): Promise<void> {
     stopping.abort()
     // What nobody handled, or what this process may no longer do, is no normal service.
     await stop(app, serves(config.ROLE) && !err ? config.DRAIN_DELAY_SECONDS : 0, config.SHUTDOWN_SECONDS)
-    await doors?.close()
+    await backends?.close()
     await ops.close()
     log.info('stopped')
   })
@@ -103,14 +103,14 @@ async function run(config: Config): Promise<void> {
   })
   try {
     const surroundings = { config, log, clock, registry: ops.registry, lost }
-    doors = await openDoors(surroundings, waiting.open)
-    app = buildApp(surroundings, doors)
+    backends = await openBackends(surroundings, waiting.open)
+    app = buildApp(surroundings, backends)
     await app.ready()
     const url = serves(config.ROLE) ? await listen(app, config) : null
     phase = 'serving'
     await settledStart(checks, log, stopping.signal)
     if (stopping.signal.aborted) return
-    const hello = greeting({ url, publicUrl: publicUrl(app), opsUrl: ops.url }, doors.resources, config.DATA_DIR)
+    const hello = banner({ url, publicUrl: publicUrl(app), opsUrl: ops.url }, backends.resources, config.DATA_DIR)
     if (process.stdout.isTTY) process.stdout.write(`\n${hello.text}\n`)
     else log.info(hello.facts, 'ready')
   } catch (error) {
@@ -118,7 +118,7 @@ async function run(config: Config): Promise<void> {
     // Whoever ends the process now must not make a clean stop of it.
     grace.uninstall()
     await app?.close()
-    await doors?.close()
+    await backends?.close()
     await ops.close()
     throw error
   }
@@ -153,7 +153,7 @@ async function stop(app: FastifyInstance | null, delayMs: number, patienceMs: nu
   clearTimeout(cut)
 }
 
-/** The greeting waits until /readyz would say so too: everything declared was seen once then, so that the keys it names exist. Says after a few seconds what is missing. */
+/** The banner waits until /readyz would say so too: everything declared was seen once then, so that the keys it names exist. Says after a few seconds what is missing. */
 async function settledStart(checks: () => Promise<Check[]>, log: Logger, stopping: AbortSignal): Promise<void> {
   for (let looks = 0; !stopping.aborted; looks++) {
     const missing = (await checks()).filter(({ ok }) => !ok).map(({ name, detail }) => `${name}: ${detail}`)

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { MongoClient } from 'mongodb'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
-import type { TaskDoors } from '../../src/tasks/task-context.ts'
+import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { sweepSubscriptions, sweepTasks } from '../../src/tasks/recovery-sweeps.ts'
 import type { Task } from '../../src/domain/task.ts'
 import type { Apart } from '../distributed.ts'
@@ -54,11 +54,11 @@ export async function sweeping({ servers }: Apart, { finished }: Choice): Promis
 /** What a worker does once a second, and every fifteen seconds; nothing is due. */
 async function measure(store: Store): Promise<Measured> {
   const quiet = { info() {}, warn() {}, error() {} }
-  const doors: TaskDoors = { store, clock: Date.now, uuid: randomUUID, random: Math.random, ring() {}, moved() {}, link: () => '', log: quiet }
+  const backends: TaskContext = { store, clock: Date.now, uuid: randomUUID, random: Math.random, publish() {}, moved() {}, link: () => '', log: quiet }
   return new Map([
-    ['tasks that are due (every second)', await each(TIMES, () => sweepTasks(doors))],
+    ['tasks that are due (every second)', await each(TIMES, () => sweepTasks(backends))],
     ['counting open tasks (every second)', await each(TIMES, () => store.openTasks())],
-    ['holds and periods (every 15 s)', await each(TIMES, () => sweepSubscriptions(doors))],
+    ['holds and periods (every 15 s)', await each(TIMES, () => sweepSubscriptions(backends))],
     ['nothing to remove (every minute)', await each(TIMES, () => store.removeTasks(Date.now() - 2 * AGE_MS, REMOVED))],
   ])
 }

@@ -4,14 +4,14 @@
  */
 import { createServer } from 'node:http'
 import { CustomObjectsApi, KubeConfig, makeInformer, PatchStrategy, setHeaderOptions, type KubernetesObject } from '@kubernetes/client-node'
-import { openGate } from '../../src/backends/resources/kubernetes/concurrency-limit.ts'
+import { openConcurrencyLimit } from '../../src/backends/resources/kubernetes/concurrency-limit.ts'
 
 type Key = KubernetesObject & { metadata: { name: string; namespace: string; generation: number }; status?: { observedGeneration?: number } }
 
 const PLACE = { group: 'tollgate.dev', version: 'v1alpha1', plural: 'apikeys' }
 const CONDITIONS = ['Ready', 'PlanActive', 'KeyActive', 'SecretSynced']
 /** As many requests at once as the operator's client has. */
-const gate = openGate(32)
+const gate = openConcurrencyLimit(32)
 
 const config = new KubeConfig()
 config.loadFromFile(process.env['KUBECONFIG'] ?? '')

@@ -1,5 +1,5 @@
 /**
- * The loop that makes what is declared come true: resources → queue → reconcile → store, Secret, status. Everything it does is decided by `src/reconcile/`
+ * The loop that makes what is declared come true: resources → queue → reconcile → store, Secret, status. Everything it does is decided by `src/domain/reconcile/`
  * from what is there now, so it may run again at any time, and a restart with nothing to do writes nothing.
  */
 import { randomBytes } from 'node:crypto'

@@ -2,7 +2,7 @@
 import { subscriptionId } from '../../src/domain/plans.ts'
 import type { ApiKeyResource } from '../../src/backends/resources/resources.ts'
 
-export type Known = {
+export type PlanKeyIndex = {
   /** Takes over the key of that name as it is now, null when it is gone. Returns the plans that it named before and names now. */
   note(name: string, key: ApiKeyResource | null): string[]
   /** The store has versions of a key of that name and uid. */
@@ -18,7 +18,7 @@ export type Known = {
 
 const NONE: ReadonlySet<string> = new Set()
 
-export function openKnown(): Known {
+export function openPlanKeyIndex(): PlanKeyIndex {
   const planOf = new Map<string, string>()
   const keys = new Map<string, Set<string>>()
   const uids = new Map<string, Set<string>>()

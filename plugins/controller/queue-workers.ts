@@ -48,7 +48,7 @@ async function pass(name: string, { name: controller, queue, reconcile, unreacha
     const retryInMs = Math.round(queue.retry(name))
     if (err instanceof Unavailable) log.warn({ err, controller, name, retryInMs }, 'a resource waits for its store or source')
     else log.error({ err, controller, name, retryInMs }, 'a resource could not be reconciled')
-    if (err instanceof Unavailable && err.door === 'store') await unreachable(name).catch(() => {})
+    if (err instanceof Unavailable && err.backend === 'store') await unreachable(name).catch(() => {})
     return false
   } finally {
     ended(result)

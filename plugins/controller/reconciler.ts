@@ -7,7 +7,7 @@ import { expiryOf } from '../../src/domain/reconcile/api-key-rotation.ts'
 import { planUnreachable } from '../../src/domain/reconcile/reconcile-plan.ts'
 import type { ApiKeyResource, ApiKeyStatus, PlanResource, PlanStatus, Ref } from '../../src/backends/resources/resources.ts'
 import { passGoneKey, passKey, type KeyWork } from './api-key-reconciler.ts'
-import { openKnown } from './plan-key-index.ts'
+import { openPlanKeyIndex } from './plan-key-index.ts'
 import { passPlan, type PlanWork } from './plan-reconciler.ts'
 import type { Priority, Queue } from './work-queue.ts'
 
@@ -42,7 +42,7 @@ export type ReconcilerOptions = {
 /** Names are `namespace/name`. */
 export function openReconciler({ work, plans, keys, after, keyReady }: ReconcilerOptions): Reconciler {
   const { store, resources, clock } = work
-  const known = openKnown()
+  const known = openPlanKeyIndex()
   /** Plans whose keys must look again after the plan's next pass, whatever that does. */
   const edited = new Set<string>()
   /** When a key was declared or changed, until it was looked at. */

@@ -7,7 +7,7 @@ import { releasedBy } from '../../src/tasks/outbox.ts'
 import type { Delivery } from '../../src/domain/task.ts'
 import { decide, nextAttempt, signatureHeaders } from '../../src/domain/webhooks.ts'
 
-export type DeliverDoors = {
+export type DeliveryContext = {
   store: Store
   egress: Egress
   sealingKeys: SealingKeys
@@ -27,24 +27,24 @@ const UNSIGNED_PAUSE_MS = 60_000
 const ANSWER_BYTES = 20_000
 
 /** Makes the next attempt of a claimed delivery. Cut off by `signal`, it is given back and made again under its number. Throws `Unavailable` when it cannot be written down. */
-export async function deliver(doors: DeliverDoors, delivery: Delivery, signal: AbortSignal): Promise<Attempted> {
-  const { store, clock } = doors
+export async function deliver(context: DeliveryContext, delivery: Delivery, signal: AbortSignal): Promise<Attempted> {
+  const { store, clock } = context
   const number = delivery.attempts.length + 1
   const at = clock()
   const attempted = { attempt: number, final: false, lagMs: Math.max(0, at - (delivery.nextAttemptAt ?? at)) }
-  const apiKey = await signingKey(doors, delivery.keyVersionId)
+  const apiKey = await signingKey(context, delivery.keyVersionId)
   if (apiKey === null) {
-    doors.log.error({ delivery: delivery.id, keyId: delivery.keyVersionId }, 'a webhook cannot be signed: no sealing key opens its API key')
+    context.log.error({ delivery: delivery.id, keyId: delivery.keyVersionId }, 'a webhook cannot be signed: no sealing key opens its API key')
     await store.returnDelivery(delivery.id, delivery.epoch, at + UNSIGNED_PAUSE_MS)
     return { ...attempted, outcome: 'returned' }
   }
-  const signing = { event: delivery.event, body: delivery.body, apiKey, keyVersionId: delivery.keyVersionId, brand: doors.brand, messageId: delivery.id, atMs: at }
-  const reply = await doors.egress.request({
+  const signing = { event: delivery.event, body: delivery.body, apiKey, keyVersionId: delivery.keyVersionId, brand: context.brand, messageId: delivery.id, atMs: at }
+  const reply = await context.egress.request({
     url: delivery.url,
     method: 'POST',
     headers: signatureHeaders(signing),
     body: delivery.body,
-    deadlineMs: doors.timeoutMs,
+    deadlineMs: context.timeoutMs,
     maxBytes: ANSWER_BYTES,
     over: 'cut',
     redirects: 0,
@@ -56,7 +56,7 @@ export async function deliver(doors: DeliverDoors, delivery: Delivery, signal: A
   }
   const verdict = decide(reply)
   const endedAt = clock()
-  const next = verdict.outcome === 'delivered' ? null : nextAttempt({ attempt: number, endedAtMs: endedAt, delaysMs: doors.delaysMs, jitter: doors.random() })
+  const next = verdict.outcome === 'delivered' ? null : nextAttempt({ attempt: number, endedAtMs: endedAt, delaysMs: context.delaysMs, jitter: context.random() })
   const state = next === null ? 'delivered' : next.outcome === 'due' ? 'pending' : 'failed'
   const release = number === 1 ? releasedBy(delivery) : null
   const recorded = await store.recordAttempt(
@@ -69,8 +69,8 @@ export async function deliver(doors: DeliverDoors, delivery: Delivery, signal: A
   return { ...attempted, outcome: recorded === 'lost' ? 'lost' : verdict.outcome, final: state !== 'pending' }
 }
 
-async function signingKey(doors: DeliverDoors, keyVersionId: string): Promise<string | null> {
+async function signingKey(context: DeliveryContext, keyVersionId: string): Promise<string | null> {
   const keyId = keyVersionId.slice(0, keyVersionId.lastIndexOf('-'))
-  const version = (await doors.store.keyVersions(keyId)).find(({ id }) => id === keyVersionId)
-  return version ? open(version.sealed, version.id, doors.sealingKeys) : null
+  const version = (await context.store.keyVersions(keyId)).find(({ id }) => id === keyVersionId)
+  return version ? open(version.sealed, version.id, context.sealingKeys) : null
 }

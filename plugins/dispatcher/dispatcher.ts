@@ -2,8 +2,8 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { Counter, Histogram } from 'prom-client'
-import type { Listening } from '../../src/backends/broker/broker.ts'
-import { oneLook } from '../../src/concurrency/single-flight.ts'
+import type { BrokerConsumer } from '../../src/backends/broker/broker.ts'
+import { singleFlight } from '../../src/concurrency/single-flight.ts'
 import type { Delivery } from '../../src/domain/task.ts'
 import { LOOK_MS } from '../../src/domain/webhooks.ts'
 import { deliver, type Attempted } from './delivery-attempt.ts'
@@ -17,7 +17,7 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
   const { config, store, clock, log } = app
   const delaysMs = config.WEBHOOK_DELAYS_SECONDS
   const timeoutMs = config.WEBHOOK_TIMEOUT_SECONDS
-  const doors = { store, egress: app.egress, sealingKeys: app.sealingKeys, clock, random: Math.random, brand: config.BRAND, delaysMs, timeoutMs, log }
+  const context = { store, egress: app.egress, sealingKeys: app.sealingKeys, clock, random: Math.random, brand: config.BRAND, delaysMs, timeoutMs, log }
   const registers = [app.metrics.registry]
   const deliveries = new Counter({ name: 'tollgate_webhook_deliveries_total', help: 'Webhook attempts.', labelNames: ['outcome', 'attempt'], registers })
   const lag = new Histogram({ name: 'tollgate_webhook_lag_seconds', help: 'From the time an attempt was due to the time it was made.', buckets: [0.05, 0.25, 1, 5, 30, 300], registers })
@@ -26,7 +26,7 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
   const cut = new AbortController()
   let stopping = false
 
-  const look = oneLook(
+  const look = singleFlight(
     async () => {
       const room = CAPS.limit - inFlight.size
       if (room <= 0 || stopping) return
@@ -37,7 +37,7 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
   )
 
   function start(delivery: Delivery): void {
-    const attempt = deliver(doors, delivery, cut.signal)
+    const attempt = deliver(context, delivery, cut.signal)
       .then((attempted) => tell(delivery, attempted))
       .catch((err: unknown) => log.warn({ err, delivery: delivery.id }, 'an attempt could not be written down; it will be made again'))
       .finally(() => {
@@ -55,9 +55,9 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
   }
 
   let timer: NodeJS.Timeout | undefined
-  let bell: Listening | undefined
+  let bell: BrokerConsumer | undefined
   app.addHook('onReady', async () => {
-    bell = app.broker.listen(['webhook'], () => void look())
+    bell = app.broker.consume(['webhook'], () => void look())
     timer = setInterval(() => void look(), LOOK_MS)
     void look()
   })

@@ -1,7 +1,7 @@
 /** What every route of the API is called, answers, and can fail with beside what all routes of its kind do. A route that is missing here fails `test/plugins/docs.test.ts`. */
 import { Type, type TSchema } from 'typebox'
 import type { FailureCode } from '../../src/domain/errors.ts'
-import { PATTERNS } from '../../src/domain/field-patterns.ts'
+import { FIELD_PATTERNS } from '../../src/domain/field-patterns.ts'
 import { Bodies } from './response-schemas.ts'
 
 export const TAGS = {
@@ -40,7 +40,7 @@ const json = (description: string, schema: TSchema, headers?: Record<string, obj
 const header = (description: string, type = 'string') => ({ type, description })
 
 const creationHeaders = Type.Object({
-  'Idempotency-Key': Type.Optional(Type.String({ pattern: PATTERNS.idempotencyKey.pattern, description: 'The same key with the same body is the same task.' })),
+  'Idempotency-Key': Type.Optional(Type.String({ pattern: FIELD_PATTERNS.idempotencyKey.pattern, description: 'The same key with the same body is the same task.' })),
   Prefer: Type.Optional(Type.String({ description: 'wait=N holds the answer until the task has ended, for up to N seconds; N is at most 60.' })),
 })
 const created: Record<string, Answer> = {

@@ -4,7 +4,7 @@ import fp from 'fastify-plugin'
 import { Type } from 'typebox'
 import { Failure } from '../../src/domain/errors.ts'
 import type { FileFacts, Files } from '../../src/backends/files/files.ts'
-import { judgeLink } from '../../src/domain/signed-urls.ts'
+import { verifySignedUrl } from '../../src/domain/signed-urls.ts'
 import { clientHasIt, rangeOf } from './conditional-requests.ts'
 
 declare module 'fastify' {
@@ -39,7 +39,7 @@ async function files(app: FastifyInstance): Promise<void> {
   /** The file that a link leads to. Throws what the link deserves otherwise. */
   async function linked(id: string, exp = '', sig = ''): Promise<FileFacts> {
     const now = app.clock()
-    const verdict = judgeLink({ id, exp, sig }, app.sealingKeys, now)
+    const verdict = verifySignedUrl({ id, exp, sig }, app.sealingKeys, now)
     if (verdict === 'forged') throw new Failure('invalid_signature')
     const facts = verdict === 'good' ? await app.files.stat(id) : null
     if (!facts || facts.expiresAt <= now) throw new Failure('result_expired')

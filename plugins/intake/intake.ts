@@ -4,7 +4,7 @@ import { Transform } from 'node:stream'
 import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify'
 import fp from 'fastify-plugin'
 import { Failure } from '../../src/domain/errors.ts'
-import { parseJson } from '../../src/domain/strict-json.ts'
+import { parseStrictJson } from '../../src/domain/strict-json.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -27,7 +27,7 @@ async function intake(app: FastifyInstance, { budgetBytes = 256 * MIB, keyBytes 
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, async (request: FastifyRequest, bytes: Buffer) => {
     // Many clients name a type for a body that they do not send.
     if (bytes.length === 0 && request.routeOptions.config.bodyless) return undefined
-    return parseJson(bytes, 'strict')
+    return parseStrictJson(bytes, 'strict')
   })
 
   let held = 0

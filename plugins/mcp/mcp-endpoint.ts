@@ -8,11 +8,11 @@ import type { Failure } from '../../src/domain/errors.ts'
 import { inactiveReason, planInactive } from '../../src/domain/subscription/subscription.ts'
 import { strictValidator } from '../../src/domain/request-validation.ts'
 import { mediaTools, type Tool } from './tools.ts'
-import type { Visit } from './request-context.ts'
+import type { RequestContext } from './request-context.ts'
 
 export type Endpoint = {
   /** Answers the request with its parsed body. Never throws. */
-  serve(visit: Visit, response: ServerResponse): Promise<void>
+  serve(context: RequestContext, response: ServerResponse): Promise<void>
   close(): Promise<void>
 }
 
@@ -26,22 +26,22 @@ export function openEndpoint(app: FastifyInstance): Endpoint {
   type Checked = (typeof tools)[number]
 
   /** Whatever goes wrong is a tool error with the code and message of the REST API: the SDK would answer with the text of any error. */
-  async function call(tool: Checked, args: unknown, visit: Visit, context: ServerContext): Promise<CallToolResult> {
+  async function call(tool: Checked, args: unknown, context: RequestContext, protocol: ServerContext): Promise<CallToolResult> {
     try {
       if (!tool.valid(args)) throw Object.assign(new Error('the arguments are not valid'), { validation: tool.valid.errors })
-      const { record, more } = await tool.call(args as Record<string, unknown>, visit, context)
+      const { record, more } = await tool.call(args as Record<string, unknown>, context, protocol)
       return { content: [{ type: 'text', text: JSON.stringify(record) }, ...more], structuredContent: record }
     } catch (error) {
-      const failure = await failureOf(tool, error, visit)
+      const failure = await failureOf(tool, error, context)
       const { facts } = failure
-      if (failure.status >= 500) visit.request.log.error({ err: facts.cause ?? failure, code: failure.code, tool: tool.name }, 'tool failed')
-      const body = { ...app.errors.body(failure, visit.request), ...(facts.retryAfterSeconds === undefined ? {} : { retry_after_seconds: facts.retryAfterSeconds }) }
+      if (failure.status >= 500) context.request.log.error({ err: facts.cause ?? failure, code: failure.code, tool: tool.name }, 'tool failed')
+      const body = { ...app.errors.body(failure, context.request), ...(facts.retryAfterSeconds === undefined ? {} : { retry_after_seconds: facts.retryAfterSeconds }) }
       return { content: [{ type: 'text', text: JSON.stringify(body) }], isError: true }
     }
   }
 
   /** As on the REST API, an inactive plan is told before anything about the request. */
-  async function failureOf(tool: Tool, error: unknown, { caller }: Visit): Promise<Failure> {
+  async function failureOf(tool: Tool, error: unknown, { caller }: RequestContext): Promise<Failure> {
     const failure = app.errors.of(error)
     if (!tool.creates || failure.status >= 500) return failure
     try {
@@ -52,7 +52,7 @@ export function openEndpoint(app: FastifyInstance): Endpoint {
     }
   }
 
-  function serverFor(visit: Visit): McpServer {
+  function serverFor(context: RequestContext): McpServer {
     const server = new McpServer(
       { name: 'tollgate', title: 'Tollgate Media API', version: about.version },
       { instructions: INSTRUCTIONS, capabilities: { tools: { listChanged: false } } },
@@ -60,7 +60,7 @@ export function openEndpoint(app: FastifyInstance): Endpoint {
     for (const tool of tools) {
       const { name, title, description, annotations } = tool
       const shape = { title, description, annotations: { title, ...annotations }, inputSchema: published(tool.input), outputSchema: published(tool.output) }
-      server.registerTool(name, shape, (args, context) => call(tool, args, visit, context))
+      server.registerTool(name, shape, (args, protocol) => call(tool, args, context, protocol))
     }
     return server
   }
@@ -71,18 +71,18 @@ export function openEndpoint(app: FastifyInstance): Endpoint {
   })
   const serve = toNodeHandler(handler, { onerror: (err) => app.log.error({ err }, 'an MCP request failed') })
   return {
-    serve(visit, response) {
+    serve(context, response) {
       // The way by which the SDK hands who asks to the tools. It has no use for the key itself.
-      const auth: AuthInfo = { token: '', clientId: visit.caller.key.keyId, scopes: [], extra: { visit } }
-      const message = Object.assign(visit.request.raw, { auth }) as NodeIncomingMessageLike
-      return serve(message, response, visit.request.body)
+      const auth: AuthInfo = { token: '', clientId: context.caller.key.keyId, scopes: [], extra: { context } }
+      const message = Object.assign(context.request.raw, { auth }) as NodeIncomingMessageLike
+      return serve(message, response, context.request.body)
     },
     close: () => handler.close(),
   }
 }
 
-function visitOf(authInfo: AuthInfo | undefined): Visit {
-  return authInfo?.extra?.['visit'] as Visit
+function visitOf(authInfo: AuthInfo | undefined): RequestContext {
+  return authInfo?.extra?.['context'] as RequestContext
 }
 
 /** A schema that the SDK shows and does not check: `call` checks arguments itself, so that the answer is that of the REST API. */

@@ -36,11 +36,11 @@ async function mcp(app: FastifyInstance): Promise<void> {
     // The SDK takes a fifth of a second and 20 MB: nobody pays for it who serves no MCP.
     opening ??= import('./mcp-endpoint.ts').then(({ openEndpoint }) => openEndpoint(app))
     const endpoint = await opening
-    const visit = { caller, request, gone: () => stopping || reply.raw.destroyed }
+    const context = { caller, request, gone: () => stopping || reply.raw.destroyed }
     reply.hijack()
     // What is hijacked loses the headers that hooks have set.
     for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) reply.raw.setHeader(name, value)
-    await endpoint.serve(visit, reply.raw)
+    await endpoint.serve(context, reply.raw)
   })
 
   // Whoever waits for a task gets its record as it is now.

@@ -10,10 +10,10 @@ const IMAGE_BYTES_MAX = 2 * 1024 * 1024
 /** What models can look at. */
 const SHOWN = ['image/png', 'image/jpeg', 'image/webp', 'image/gif']
 
-type Doors = { files: Files; link: (result: TaskResult) => string; log: FastifyBaseLogger }
+type Backends = { files: Files; link: (result: TaskResult) => string; log: FastifyBaseLogger }
 
 /** Nothing before the task is completed. An image that cannot be read now is left out; its link stays. */
-export async function mediaContent({ files, link, log }: Doors, task: Task): Promise<ContentBlock[]> {
+export async function mediaContent({ files, link, log }: Backends, task: Task): Promise<ContentBlock[]> {
   if (task.state !== 'completed' || task.outcome?.outcome !== 'completed') return []
   const { result } = task.outcome
   const { contentType: mimeType, bytes: size } = result

@@ -2,7 +2,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Submitter } from '../../src/tasks/quote-and-submit.ts'
 
-export type Visit = {
+export type RequestContext = {
   caller: Submitter
   request: FastifyRequest
   /** True once nobody waits for the answer any more. */

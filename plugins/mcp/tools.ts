@@ -4,7 +4,7 @@ import type { ContentBlock, ServerContext, ToolAnnotations } from '@modelcontext
 import type { FastifyInstance } from 'fastify'
 import { Type } from 'typebox'
 import { GENERATION_FIELDS } from '../../src/domain/generations.ts'
-import { PATTERNS } from '../../src/domain/field-patterns.ts'
+import { FIELD_PATTERNS } from '../../src/domain/field-patterns.ts'
 import { findTask, recordOf, untilFinal } from '../../src/tasks/read-tasks.ts'
 import { publicRecord, publicStatus, TaskRecord } from '../../src/tasks/public-record.ts'
 import { TASK_FIELDS } from '../../src/tasks/request-fields.ts'
@@ -12,7 +12,7 @@ import { submit, type NewGeneration } from '../../src/tasks/quote-and-submit.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { MediaUsage, mediaUsage } from '../../src/tasks/media-usage.ts'
 import { mediaContent } from './media-content.ts'
-import type { Visit } from './request-context.ts'
+import type { RequestContext } from './request-context.ts'
 
 type Answer = {
   /** The record of the REST API. */
@@ -32,7 +32,7 @@ export type Tool = {
   /** It makes something that is paid for. */
   creates: boolean
   /** `args` passed the schema. Throws the failures of the REST API. */
-  call(args: Record<string, unknown>, visit: Visit, context: ServerContext): Promise<Answer>
+  call(args: Record<string, unknown>, context: RequestContext, protocol: ServerContext): Promise<Answer>
 }
 
 const closed = { additionalProperties: false }
@@ -56,7 +56,7 @@ const GenerateImage = Type.Object(
     seed,
     output_format,
     ...TASK_FIELDS,
-    idempotency_key: Type.Optional(Type.String({ pattern: PATTERNS.idempotencyKey.pattern, description: 'The same key with the same arguments is the same task: use one to repeat a call safely.' })),
+    idempotency_key: Type.Optional(Type.String({ pattern: FIELD_PATTERNS.idempotencyKey.pattern, description: 'The same key with the same arguments is the same task: use one to repeat a call safely.' })),
     wait_seconds: Type.Optional(waitSeconds),
   },
   closed,
@@ -69,7 +69,7 @@ const creates: ToolAnnotations = { readOnlyHint: false, destructiveHint: false, 
 
 export function mediaTools({ tasks, files, clock }: Pick<FastifyInstance, 'tasks' | 'files' | 'clock'>): Tool[] {
   /** The record of a task, at once or when it ended, with its media. */
-  async function answer(task: Task, seconds: unknown, { gone, request }: Visit, context: ServerContext): Promise<Answer> {
+  async function answer(task: Task, seconds: unknown, { gone, request }: RequestContext, context: ServerContext): Promise<Answer> {
     const patience = { ms: Number(seconds ?? 0) * 1000, gone: () => gone() || context.mcpReq.signal.aborted, pause, looked: progressTold(context) }
     const latest = (await untilFinal(tasks, task, patience)).task
     return { record: await recordOf(tasks, latest), more: await mediaContent({ files, link: tasks.link, log: request.log }, latest) }
@@ -84,10 +84,10 @@ export function mediaTools({ tasks, files, clock }: Pick<FastifyInstance, 'tasks
       input: GenerateImage,
       output: TaskRecord,
       creates: true,
-      async call({ wait_seconds: seconds, idempotency_key: key, ...body }, visit, context) {
-        const { task } = await submit(tasks, visit.caller, { kind: 'image', ...body } as NewGeneration, typeof key === 'string' ? key : null)
+      async call({ wait_seconds: seconds, idempotency_key: key, ...body }, context, protocol) {
+        const { task } = await submit(tasks, context.caller, { kind: 'image', ...body } as NewGeneration, typeof key === 'string' ? key : null)
         // The task is accepted: whatever the store does from here on, the client is told so.
-        return answer(task, seconds, visit, context).catch(() => ({ record: publicRecord(task, null, tasks.link), more: [] }))
+        return answer(task, seconds, context, protocol).catch(() => ({ record: publicRecord(task, null, tasks.link), more: [] }))
       },
     },
     {
@@ -98,7 +98,7 @@ export function mediaTools({ tasks, files, clock }: Pick<FastifyInstance, 'tasks
       input: GetTask,
       output: TaskRecord,
       creates: false,
-      call: async ({ task_id: id, wait_seconds: seconds }, visit, context) => answer(await findTask(tasks, visit.caller.key.tenant, String(id)), seconds, visit, context),
+      call: async ({ task_id: id, wait_seconds: seconds }, context, protocol) => answer(await findTask(tasks, context.caller.key.tenant, String(id)), seconds, context, protocol),
     },
     {
       name: 'get_usage',

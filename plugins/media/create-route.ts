@@ -5,7 +5,7 @@ import { Failure } from '../../src/domain/errors.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import { recordOf, untilFinal } from '../../src/tasks/read-tasks.ts'
 import { publicRecord } from '../../src/tasks/public-record.ts'
-import { currentRecord, publicQuote, quote, submit, type NewGeneration, type SubmitDoors } from '../../src/tasks/quote-and-submit.ts'
+import { currentRecord, publicQuote, quote, submit, type NewGeneration, type SubmitContext } from '../../src/tasks/quote-and-submit.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { callerOf, CREATES } from './caller.ts'
 import { idempotencyKey, preferredWait, rateHeaders } from './headers.ts'
@@ -45,7 +45,7 @@ export function creationRoutes(app: FastifyInstance): void {
 }
 
 /** The task's record at once, under the status that is set; with `Prefer: wait`, 200 as soon as the task is final, 202 when the time is over first. */
-async function accepted(tasks: SubmitDoors, task: Task, record: Subscription, request: FastifyRequest, reply: FastifyReply, stopping: () => boolean): Promise<FastifyReply> {
+async function accepted(tasks: SubmitContext, task: Task, record: Subscription, request: FastifyRequest, reply: FastifyReply, stopping: () => boolean): Promise<FastifyReply> {
   const seconds = preferredWait(request.headers.prefer)
   if (seconds === null) return reply.send(await acceptedRecord(tasks, task, record))
   const patience = { ms: seconds * 1000, gone: () => stopping() || reply.raw.destroyed, pause }
@@ -57,6 +57,6 @@ async function accepted(tasks: SubmitDoors, task: Task, record: Subscription, re
 }
 
 /** The task's record, without its place in the queue when the store cannot be asked for that: it is accepted, and the client is told so. */
-function acceptedRecord(tasks: SubmitDoors, task: Task, known: Subscription | null): Promise<Record<string, unknown>> {
+function acceptedRecord(tasks: SubmitContext, task: Task, known: Subscription | null): Promise<Record<string, unknown>> {
   return recordOf(tasks, task, known).catch(() => publicRecord(task, null, tasks.link))
 }

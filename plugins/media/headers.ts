@@ -1,18 +1,18 @@
 /** The request and response headers of the Media API. */
 import { createHash } from 'node:crypto'
-import { PATTERNS } from '../../src/domain/field-patterns.ts'
+import { FIELD_PATTERNS } from '../../src/domain/field-patterns.ts'
 import { burstOf, rateLeft } from '../../src/domain/rate-limit.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import { invalid } from '../../src/domain/request-validation.ts'
 
-const ALLOWED = new RegExp(PATTERNS.idempotencyKey.pattern)
+const ALLOWED = new RegExp(FIELD_PATTERNS.idempotencyKey.pattern)
 
 /** `Idempotency-Key`, bare or quoted: 1 to 255 visible ASCII characters. Null when there is none; anything else is `invalid_request`. */
 export function idempotencyKey(header: string | string[] | undefined): string | null {
   if (header === undefined) return null
   const bare = typeof header === 'string' ? (/^"(.*)"$/.exec(header)?.[1] ?? header) : ''
   if (ALLOWED.test(bare)) return bare
-  throw invalid([{ path: '/Idempotency-Key', code: 'format', message: `${PATTERNS.idempotencyKey.must}, bare or in double quotes` }])
+  throw invalid([{ path: '/Idempotency-Key', code: 'format', message: `${FIELD_PATTERNS.idempotencyKey.must}, bare or in double quotes` }])
 }
 
 const LONGEST_WAIT_SECONDS = 60

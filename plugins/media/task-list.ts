@@ -1,5 +1,5 @@
 /** Lists of tasks: newest first, page by page. */
-import type { TaskDoors } from '../../src/tasks/task-context.ts'
+import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { recordsOf } from '../../src/tasks/read-tasks.ts'
 import { publicStatus, STATES, type PublicStatus } from '../../src/tasks/public-record.ts'
 import type { Task } from '../../src/domain/task.ts'
@@ -20,7 +20,7 @@ export type ListQuery = {
  * Throws `invalid_request` for a cursor that we did not give.
  */
 export async function listTasks(
-  doors: TaskDoors,
+  context: TaskContext,
   tenant: string,
   object: Task['object'],
   query: ListQuery,
@@ -37,14 +37,14 @@ export async function listTasks(
   let exhausted = false
   // A stored state can lie behind two public statuses, so a page may take more than one read.
   while (found.length <= query.limit && !exhausted) {
-    const page = await doors.store.tasks(tenant, filter, before, query.limit + 1)
+    const page = await context.store.tasks(tenant, filter, before, query.limit + 1)
     found.push(...page.filter((task) => query.status === undefined || publicStatus(task) === query.status))
     exhausted = page.length <= query.limit
     before = page.at(-1)?.id ?? before
   }
   const shown = found.slice(0, query.limit)
   const last = found.length > query.limit ? shown.at(-1) : undefined
-  return { object: 'list', data: await recordsOf(doors, shown), has_more: last !== undefined, next_cursor: last ? writeCursor(last.id) : null }
+  return { object: 'list', data: await recordsOf(context, shown), has_more: last !== undefined, next_cursor: last ? writeCursor(last.id) : null }
 }
 
 function writeCursor(id: string): string {

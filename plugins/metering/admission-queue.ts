@@ -1,7 +1,7 @@
 /** Where requests wait for room: a queue per subscription, first come first served within this process, bounded in time. */
 import type { Writable } from 'node:stream'
 
-export type WaitingRoom = {
+export type AdmissionQueue = {
   /**
    * Tries until the answer is not `crowded`, or `maxMs` have passed since the call, or the client left; answers the last one. Whoever came first tries first:
    * while others wait for the same subscription, a newcomer waits behind them.
@@ -21,7 +21,7 @@ type Place = { wake: () => void; isRung: boolean }
 const MOST_WAITING = 1_000
 
 /** `retryMs`: how often the first in the queue looks by itself, because room is also made by other processes. */
-export function openWaitingRoom(clock: () => number, maxMs = 10_000, retryMs = 250): WaitingRoom {
+export function openAdmissionQueue(clock: () => number, maxMs = 10_000, retryMs = 250): AdmissionQueue {
   const queues = new Map<string, Place[]>()
 
   function pause(place: Place, ms: number): Promise<void> {

@@ -15,7 +15,7 @@ import { windowHeaders } from './window-headers.ts'
 import { meteringMetrics } from './metering-metrics.ts'
 import { refused } from './usage-limit-errors.ts'
 import { reservationSweep } from './orphaned-reservations.ts'
-import { openWaitingRoom } from './admission-queue.ts'
+import { openAdmissionQueue } from './admission-queue.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -39,7 +39,7 @@ async function metering(app: FastifyInstance): Promise<void> {
   const { store, clock } = app
   const instance = randomUUID()
   const inFlight = new Map<string, Promise<void>>()
-  const waiting = openWaitingRoom(clock)
+  const waiting = openAdmissionQueue(clock)
   const metrics = meteringMetrics(app.metrics.registry, app.config.METRICS_TENANT)
   const isAlone = !isDistributed(app.config)
   const sweep = reservationSweep(store, instance, (id) => inFlight.has(id))
@@ -158,11 +158,11 @@ async function metering(app: FastifyInstance): Promise<void> {
   let beats = 0
   app.addHook('onReady', async () => {
     // The first beat is written before the first reservation: an instance that nobody ever saw cannot be found dead.
-    await store.beat(instance, ++beats)
+    await store.heartbeat(instance, ++beats)
     // What this program had admitted before it was killed takes nobody's room any longer.
     if (isAlone) metrics.swept({ expired: await sweep.expireOthers(clock()), released: 0 })
     timers.push(
-      setInterval(() => void store.beat(instance, ++beats).catch((err: unknown) => app.log.warn({ err }, 'this process could not say that it lives')), BEAT_MS),
+      setInterval(() => void store.heartbeat(instance, ++beats).catch((err: unknown) => app.log.warn({ err }, 'this process could not say that it lives')), BEAT_MS),
       setInterval(() => void runSweeps(), SWEEP_MS),
     )
   })

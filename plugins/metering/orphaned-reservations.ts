@@ -56,7 +56,7 @@ export function reservationSweep(store: Store, instance: string, inFlight: (id: 
     },
 
     async expireDead(now) {
-      const beats = await store.beats()
+      const beats = await store.heartbeats()
       const dead = observe(beats, now)
       const listed = new Set(beats.map((beat) => beat.instance))
       const { expired, others } = await expire((owner) => dead.has(owner), now)
@@ -70,7 +70,7 @@ export function reservationSweep(store: Store, instance: string, inFlight: (id: 
 
     async expireOthers(now) {
       const { expired } = await expire(() => true, now)
-      for (const beat of await store.beats()) if (beat.instance !== instance) await store.forgetInstance(beat.instance)
+      for (const beat of await store.heartbeats()) if (beat.instance !== instance) await store.forgetInstance(beat.instance)
       return expired
     },
   }

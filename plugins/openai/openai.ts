@@ -2,7 +2,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteShorthandOptions } from 'fastify'
 import fp from 'fastify-plugin'
 import { Failure } from '../../src/domain/errors.ts'
-import { parseJson } from '../../src/domain/strict-json.ts'
+import { parseStrictJson } from '../../src/domain/strict-json.ts'
 import { readChat } from '../../src/upstream/wires/chat-request.ts'
 import type { Draft } from '../../src/upstream/wires/request-body.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
@@ -57,7 +57,7 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', { parseAs: 'buffer', bodyLimit: BODY_LIMIT }, (request, bytes, done) => {
     try {
-      const value = parseJson(bytes as Buffer, 'faithful')
+      const value = parseStrictJson(bytes as Buffer, 'faithful')
       request.promptBytes = promptBytes(bytes as Buffer)
       done(null, value)
     } catch (error) {

@@ -4,7 +4,7 @@ import type { Settlement } from '../../src/upstream/usage/reservation.ts'
 import type { WireName } from '../../src/upstream/wires/wire.ts'
 import type { Budget } from './reservation-budget.ts'
 
-export type Visit = {
+export type RequestContext = {
   wire: WireName
   /** Epoch milliseconds. */
   begunAt: number

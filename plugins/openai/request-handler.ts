@@ -8,10 +8,10 @@ import type { OpenReservation, Settlement } from '../../src/upstream/usage/reser
 import type { Upstreams } from '../../src/upstream/upstreams.ts'
 import type { Call, JsonAnswer, WireName } from '../../src/upstream/wires/wire.ts'
 import { openBudget, type Budget } from './reservation-budget.ts'
-import { openLine, type Line } from './sse-writer.ts'
+import { openSseWriter, type SseWriter } from './sse-writer.ts'
 import type { OpenaiMetrics } from './openai-metrics.ts'
 import { relay } from './stream-relay.ts'
-import type { Visit } from './request-context.ts'
+import type { RequestContext } from './request-context.ts'
 
 export type Means = {
   upstreams: Upstreams
@@ -32,7 +32,7 @@ export function answerer(means: Means): (request: FastifyRequest, reply: Fastify
     if (!draft || !reservation || !caller) throw new Error('the route was reached without admission')
     const outcome = Promise.withResolvers<Settlement | null>()
     reservation.settleWith(outcome.promise)
-    const visit: Visit = {
+    const context: RequestContext = {
       wire,
       begunAt: means.clock(),
       onAbort: reservation.admitted.onAbort,
@@ -47,9 +47,9 @@ export function answerer(means: Means): (request: FastifyRequest, reply: Fastify
       // A stream lasts for minutes: the request that started it is not kept as long.
       request.draft = null
       request.body = null
-      return await (call.stream ? stream(call, visit, means) : whole(call, visit, means))
+      return await (call.stream ? stream(call, context, means) : whole(call, context, means))
     } catch (error) {
-      visit.settle(null)
+      context.settle(null)
       throw error
     }
   }
@@ -62,13 +62,13 @@ async function reserveChoices(draft: Draft, { admitted, ensure }: OpenReservatio
 }
 
 /** Aborted when the client leaves: at once, or with `Drain` when the upstream has had its time to end. */
-function departure(visit: Visit, drainMs: number): { signal: AbortSignal; stop(): void } {
-  const { raw } = visit.reply
+function departure(context: RequestContext, drainMs: number): { signal: AbortSignal; stop(): void } {
+  const { raw } = context.reply
   const control = new AbortController()
   let timer: NodeJS.Timeout | null = null
   const left = () => {
     if (raw.writableFinished) return
-    if (visit.onAbort === 'Cancel') control.abort(new ClientLeft('the client left'))
+    if (context.onAbort === 'Cancel') control.abort(new ClientLeft('the client left'))
     else timer = setTimeout(() => control.abort(new ClientLeft('the client left, and the upstream took too long')), drainMs)
   }
   if (raw.closed) left()
@@ -82,25 +82,25 @@ function departure(visit: Visit, drainMs: number): { signal: AbortSignal; stop()
   }
 }
 
-async function whole(call: Call, visit: Visit, means: Means): Promise<FastifyReply> {
-  const { reply, budget } = visit
-  const leaving = departure(visit, means.drainMs)
+async function whole(call: Call, context: RequestContext, means: Means): Promise<FastifyReply> {
+  const { reply, budget } = context
+  const leaving = departure(context, means.drainMs)
   try {
-    const opened = await ask(call, visit, means, leaving.signal)
+    const opened = await ask(call, context, means, leaving.signal)
     if (opened.kind !== 'json') throw new Error('a call for JSON was answered with a stream')
-    visit.settle(used(opened.answer, budget))
+    context.settle(used(opened.answer, budget))
     if (reply.raw.destroyed) return reply.hijack()
     return reply.type('application/json; charset=utf-8').send(opened.answer.body)
   } catch (error) {
     if (!(error instanceof ClientLeft)) throw error
-    visit.settle(budget.estimate(0))
+    context.settle(budget.estimate(0))
     return reply.hijack()
   } finally {
     leaving.stop()
   }
 }
 
-function ask(call: Call, { wire, request }: Visit, { upstreams, metrics }: Means, signal: AbortSignal): Promise<Opened> {
+function ask(call: Call, { wire, request }: RequestContext, { upstreams, metrics }: Means, signal: AbortSignal): Promise<Opened> {
   metrics.overhead(wire, performance.now() - request.startedMs)
   return upstreams.open(call, signal)
 }
@@ -109,35 +109,35 @@ async function used({ usage, meter }: JsonAnswer, budget: Budget): Promise<Settl
   return usage ? { usage, estimated: false } : budget.estimate(await meter.count())
 }
 
-async function stream(call: Call, visit: Visit, means: Means): Promise<FastifyReply> {
-  const line = openLine(visit.reply, means.keepAliveMs, means.stalledMs)
-  const opened = await begin(call, line, visit, means)
-  if (opened) follow(opened, line, visit, means)
-  return visit.reply.hijack()
+async function stream(call: Call, context: RequestContext, means: Means): Promise<FastifyReply> {
+  const line = openSseWriter(context.reply, means.keepAliveMs, means.stalledMs)
+  const opened = await begin(call, line, context, means)
+  if (opened) follow(opened, line, context, means)
+  return context.reply.hijack()
 }
 
 /** Apart from `follow`, so that nothing which lives as long as the stream holds the call, and with it the whole request. */
-async function begin(call: Call, line: Line, visit: Visit, means: Means): Promise<OpenStream | null> {
-  const leaving = departure(visit, means.drainMs)
+async function begin(call: Call, line: SseWriter, context: RequestContext, means: Means): Promise<OpenStream | null> {
+  const leaving = departure(context, means.drainMs)
   try {
-    return (await ask(call, visit, means, leaving.signal)) as OpenStream
+    return (await ask(call, context, means, leaving.signal)) as OpenStream
   } catch (error) {
-    return refuse(error, call, line, visit)
+    return refuse(error, call, line, context)
   } finally {
     leaving.stop()
   }
 }
 
-function follow(opened: OpenStream, line: Line, visit: Visit, { metrics, clock, drainMs }: Means): void {
+function follow(opened: OpenStream, line: SseWriter, context: RequestContext, { metrics, clock, drainMs }: Means): void {
   const beganAt = clock()
-  metrics.firstToken(visit.wire, beganAt - visit.begunAt)
-  relay(opened, line, visit, drainMs, (settlement) => {
-    if (settlement) metrics.further(visit.wire, settlement.usage.output, clock() - beganAt)
+  metrics.firstToken(context.wire, beganAt - context.begunAt)
+  relay(opened, line, context, drainMs, (settlement) => {
+    if (settlement) metrics.further(context.wire, settlement.usage.output, clock() - beganAt)
   })
 }
 
 /** No upstream answered, or the client did not wait. Before anything was sent it is an ordinary error. */
-function refuse(error: unknown, call: Call, line: Line, { settle, budget }: Visit): null {
+function refuse(error: unknown, call: Call, line: SseWriter, { settle, budget }: RequestContext): null {
   if (error instanceof ClientLeft) {
     line.close()
     settle(budget.estimate(0))

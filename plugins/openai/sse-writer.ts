@@ -2,7 +2,7 @@
 import type { OutgoingHttpHeaders } from 'node:http'
 import type { FastifyReply } from 'fastify'
 
-export type Line = {
+export type SseWriter = {
   /** Whether anything was sent; from then on a failure is told in the stream. */
   begun(): boolean
   /** Sends bytes (text read as latin1). False: the buffer is full, wait for `drained`. */
@@ -21,7 +21,7 @@ const COMMENT = ': keep-alive\n\n'
  * Nothing is sent before the first bytes, or before `keepAliveMs` of silence. A client that leaves a full buffer unread for `stalledMs` is
  * cut off.
  */
-export function openLine(reply: FastifyReply, keepAliveMs: number, stalledMs: number): Line {
+export function openSseWriter(reply: FastifyReply, keepAliveMs: number, stalledMs: number): SseWriter {
   const { raw } = reply
   let begun = false
   let over = false

@@ -2,14 +2,14 @@
 import { Failure } from '../../src/domain/errors.ts'
 import type { OpenStream } from '../../src/upstream/selection/attempt.ts'
 import type { Settlement } from '../../src/upstream/usage/reservation.ts'
-import type { Line } from './sse-writer.ts'
-import type { Visit } from './request-context.ts'
+import type { SseWriter } from './sse-writer.ts'
+import type { RequestContext } from './request-context.ts'
 
 /** `told` hears what is charged, or null. */
-export function relay(opened: OpenStream, line: Line, visit: Visit, drainMs: number, told: (settlement: Settlement | null) => void): void {
+export function relay(opened: OpenStream, line: SseWriter, context: RequestContext, drainMs: number, told: (settlement: Settlement | null) => void): void {
   const { stream } = opened
-  const { budget, request } = visit
-  const { raw } = visit.reply
+  const { budget, request } = context
+  const { raw } = context.reply
   let over = false
   let draining: NodeJS.Timeout | null = null
 
@@ -28,7 +28,7 @@ export function relay(opened: OpenStream, line: Line, visit: Visit, drainMs: num
     if (failure) request.log.error({ err: failure.facts.cause ?? failure, code: failure.code }, 'a stream broke')
     line.end(failure ? stream.fail(failure) : '')
     const charged = settlement(failure !== null)
-    visit.settle(charged)
+    context.settle(charged)
     void charged.then(told, () => {})
   }
 
@@ -36,7 +36,7 @@ export function relay(opened: OpenStream, line: Line, visit: Visit, drainMs: num
   function left(): void {
     if (over || raw.writableFinished) return
     line.close()
-    if (visit.onAbort === 'Cancel') return stop()
+    if (context.onAbort === 'Cancel') return stop()
     draining = setTimeout(stop, drainMs)
     opened.resume()
   }
@@ -46,7 +46,7 @@ export function relay(opened: OpenStream, line: Line, visit: Visit, drainMs: num
     opened.abort()
     over = true
     const charged = settlement(false)
-    visit.settle(charged)
+    context.settle(charged)
     void charged.then(told, () => {})
   }
 

@@ -1,5 +1,5 @@
 /**
- * /livez, /readyz and /metrics on a listener of their own, so that no ingress can expose them. It is up before the doors are: a pod that waits for its database
+ * /livez, /readyz and /metrics on a listener of their own, so that no ingress can expose them. It is up before the backends are: a pod that waits for its database
  * is alive and not ready.
  */
 import fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } from 'fastify'

@@ -2,7 +2,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Counter, Histogram, type Registry } from 'prom-client'
-import { checkMetric, doorChecks, watchSkew } from './readiness-checks.ts'
+import { checkMetric, backendChecks, watchSkew } from './readiness-checks.ts'
 import type { Check } from './ops-listener.ts'
 
 declare module 'fastify' {
@@ -24,7 +24,7 @@ const LABELS = ['product', 'route', 'method', 'code']
 
 async function ops(app: FastifyInstance, { registry }: { registry: Registry }): Promise<void> {
   app.decorate('metrics', { registry })
-  app.decorate('checks', doorChecks(app))
+  app.decorate('checks', backendChecks(app))
   checkMetric(app.checks, registry)
   let stopWatching = (): void => {}
   app.addHook('onReady', async () => {

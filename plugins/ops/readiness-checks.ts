@@ -1,4 +1,4 @@
-/** What /readyz and /metrics say of the doors: whether each answers, and how far the store's clock is from ours. */
+/** What /readyz and /metrics say of the backends: whether each answers, and how far the store's clock is from ours. */
 import type { FastifyInstance } from 'fastify'
 import { Gauge, type Registry } from 'prom-client'
 import type { Check } from './ops-listener.ts'
@@ -13,8 +13,8 @@ const WRITTEN = 'readiness'
 /** A file that is never there: asking for it proves that the place answers. */
 const NO_FILE = 'readiness'
 
-/** A check for each door that the role has. Without the store nothing can be served; without the others something can. */
-export function doorChecks(app: FastifyInstance): (() => Promise<Check> | Check)[] {
+/** A check for each backend that the role has. Without the store nothing can be served; without the others something can. */
+export function backendChecks(app: FastifyInstance): (() => Promise<Check> | Check)[] {
   const checks: (() => Promise<Check> | Check)[] = [
     async () => {
       const trouble = await troubleOf(() => app.store.clock())
@@ -39,7 +39,7 @@ export function doorChecks(app: FastifyInstance): (() => Promise<Check> | Check)
   return checks
 }
 
-/** Why a door does not answer, or null. */
+/** Why a backend does not answer, or null. */
 async function troubleOf(ask: () => Promise<unknown>): Promise<string | null> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<never>((_resolve, reject) => {

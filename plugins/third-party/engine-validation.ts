@@ -1,4 +1,4 @@
-/** Stands between a third-party engine and the engines door: fills in what may be left out, and lets nothing through that money or links could not bear. */
+/** Stands between a third-party engine and the engines backend: fills in what may be left out, and lets nothing through that money or links could not bear. */
 import { notMade, type Engine, type Made, type NotMade, type OpenEngine } from '../../src/backends/engines/engine.ts'
 import { amountsOf, type Amounts, type GenerationRequest } from '../../src/domain/generations.ts'
 import { TASK_ERRORS } from '../../src/domain/task.ts'

@@ -1,12 +1,12 @@
 /** The sweeps of the worker: each holds a lease by name, so that one process does it, and works in bounded batches. */
 import type { FastifyBaseLogger } from 'fastify'
 import type { Files } from '../../src/backends/files/files.ts'
-import type { TaskDoors } from '../../src/tasks/task-context.ts'
+import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { sweepKeys, sweepSubscriptions, sweepTasks, type Swept } from '../../src/tasks/recovery-sweeps.ts'
 import type { TaskState } from '../../src/domain/task.ts'
 
 type Sweeping = {
-  tasks: TaskDoors
+  tasks: TaskContext
   files: Files
   owner: string
   /** How long ended tasks are kept. */

@@ -1,7 +1,7 @@
 /** One run of a claimed task: its lease is renewed while the media is made, and what came of it is written down. */
 import type { FastifyBaseLogger } from 'fastify'
-import type { TaskDoors } from '../../src/tasks/task-context.ts'
-import { make, type MakeDoors } from '../../src/tasks/run-engine.ts'
+import type { TaskContext } from '../../src/tasks/task-context.ts'
+import { make, type EngineContext } from '../../src/tasks/run-engine.ts'
 import { conclude, type Concluded, type Made } from '../../src/tasks/claim-and-retry.ts'
 import type { Task } from '../../src/domain/task.ts'
 
@@ -16,9 +16,9 @@ export class Cut extends Error {
   }
 }
 
-export type RunDoors = {
-  tasks: TaskDoors
-  media: MakeDoors
+export type TaskRunContext = {
+  tasks: TaskContext
+  media: EngineContext
   leaseMs: number
   /** How long a task waited and ran. */
   ran(task: Task, concluded: Concluded, queuedMs: number, ranMs: number): void
@@ -28,20 +28,20 @@ export type RunDoors = {
 }
 
 /** Runs it to its end, or until `cut` is aborted with a `Cut`. Rejects when its end could not be written down: then its lease runs out. */
-export async function run(doors: RunDoors, task: Task, cut: AbortController): Promise<void> {
-  const { tasks, leaseMs, log } = doors
+export async function run(context: TaskRunContext, task: Task, cut: AbortController): Promise<void> {
+  const { tasks, leaseMs, log } = context
   const startedMs = tasks.clock()
-  const lease = keepLease(doors, task, cut)
+  const lease = keepLease(context, task, cut)
   try {
-    const made = await make(doors.media, task, { signal: cut.signal, progress: lease.progress }).catch((error: unknown): Made | 'lost' => {
+    const made = await make(context.media, task, { signal: cut.signal, progress: lease.progress }).catch((error: unknown): Made | 'lost' => {
       if (cut.signal.reason instanceof Cut) return cut.signal.reason.why === 'lost' ? 'lost' : { outcome: 'handed_back' }
       log.error({ err: error, taskId: task.id }, 'a run failed on our side')
       return { outcome: 'failed', code: 'internal', retryable: true }
     })
     if (made === 'lost') return
-    const concluded = await persistently(() => conclude(tasks, task, made), { clock: tasks.clock, patienceMs: 10 * leaseMs, stopping: doors.stopping })
+    const concluded = await persistently(() => conclude(tasks, task, made), { clock: tasks.clock, patienceMs: 10 * leaseMs, stopping: context.stopping })
     const durationMs = tasks.clock() - startedMs
-    doors.ran(task, concluded, (task.startedAt ?? startedMs) - task.createdAt, durationMs)
+    context.ran(task, concluded, (task.startedAt ?? startedMs) - task.createdAt, durationMs)
     log.info({ taskId: task.id, tenant: task.tenant, verb: task.verb, outcome: concluded.outcome, attempt: task.attempts, durationMs }, 'task ran')
   } finally {
     lease.stop()
@@ -49,7 +49,7 @@ export async function run(doors: RunDoors, task: Task, cut: AbortController): Pr
 }
 
 /** Renews the lease of a run, with how far it is, until it is stopped; aborts `cut` when the lease is lost. */
-function keepLease({ tasks, leaseMs }: RunDoors, task: Task, cut: AbortController): { progress(percent: number): void; stop(): void } {
+function keepLease({ tasks, leaseMs }: TaskRunContext, task: Task, cut: AbortController): { progress(percent: number): void; stop(): void } {
   let reached = task.progress
   const renew = async () => {
     const renewed = await tasks.store.renewTask(task.id, task.epoch, reached, tasks.clock() + leaseMs).catch(() => 'unknown' as const)

@@ -2,13 +2,13 @@
 import { randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
-import type { Listening } from '../../src/backends/broker/broker.ts'
+import type { BrokerConsumer } from '../../src/backends/broker/broker.ts'
 import { KINDS } from '../../src/domain/generations.ts'
-import { oneLook } from '../../src/concurrency/single-flight.ts'
+import { singleFlight } from '../../src/concurrency/single-flight.ts'
 import { claimDue, conclude } from '../../src/tasks/claim-and-retry.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { workerMetrics } from './worker-metrics.ts'
-import { run, type RunDoors } from './task-run.ts'
+import { run, type TaskRunContext } from './task-run.ts'
 import { openSlots } from './worker-slots.ts'
 import { startSweeps } from './sweep-loops.ts'
 
@@ -26,15 +26,15 @@ async function worker(app: FastifyInstance, { verbs = KINDS }: WorkerOptions): P
   const metrics = workerMetrics(app.metrics.registry, (verb) => routeOf(verb)?.engine ?? 'none')
   const slots = openSlots(config.WORKER_SLOTS, verbs, (verb) => routeOf(verb)?.concurrency ?? null)
   const media = { engines: app.engines, files: app.files, clock, resultMs: config.RESULT_DAYS, log }
-  const doors: RunDoors = { tasks, media, leaseMs: config.TASK_LEASE_SECONDS, ran: metrics.ran, stopping: () => stopping, log }
+  const context: TaskRunContext = { tasks, media, leaseMs: config.TASK_LEASE_SECONDS, ran: metrics.ran, stopping: () => stopping, log }
   let stopping = false
-  let bell: Listening | undefined
+  let bell: BrokerConsumer | undefined
 
   /** Fills the free slots. */
-  const look = oneLook(
+  const look = singleFlight(
     async () => {
       while (!slots.isFull() && !stopping) {
-        const { begun, lookAgainAt } = await claimDue(tasks, { verbs: slots.claimable(), most: slots.room(), leaseMs: doors.leaseMs, start })
+        const { begun, lookAgainAt } = await claimDue(tasks, { verbs: slots.claimable(), most: slots.room(), leaseMs: context.leaseMs, start })
         if (lookAgainAt !== null) setTimeout(() => void look(), Math.max(1, lookAgainAt - clock())).unref()
         if (begun === 0) return
       }
@@ -45,7 +45,7 @@ async function worker(app: FastifyInstance, { verbs = KINDS }: WorkerOptions): P
   function start(task: Task): void {
     const unwritten = (err: unknown) => log.warn({ err, taskId: task.id }, 'a run could not be written down; its lease will run out')
     // What was being claimed when the stop began goes back at once.
-    const ends = (cut: AbortController): Promise<unknown> => (stopping ? conclude(tasks, task, { outcome: 'handed_back' }) : run(doors, task, cut))
+    const ends = (cut: AbortController): Promise<unknown> => (stopping ? conclude(tasks, task, { outcome: 'handed_back' }) : run(context, task, cut))
     slots.take(task.verb, async (cut) => void (await ends(cut).catch(unwritten)), freed)
     if (slots.isFull()) bell?.pause()
   }
@@ -58,7 +58,7 @@ async function worker(app: FastifyInstance, { verbs = KINDS }: WorkerOptions): P
   let timer: NodeJS.Timeout | undefined
   let stopSweeps = (): Promise<void> => Promise.resolve()
   app.addHook('onReady', async () => {
-    bell = app.broker.listen(verbs, () => void look())
+    bell = app.broker.consume(verbs, () => void look())
     timer = setInterval(() => void look(), TICK_MS)
     stopSweeps = startSweeps({ tasks, files: app.files, owner: randomUUID(), taskMs: config.TASK_DAYS, swept: metrics.swept, open: metrics.open, log })
     void look()

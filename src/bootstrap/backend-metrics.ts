@@ -1,19 +1,19 @@
-/** What operators see of the doors: how long each verb takes and how it ends, and how often the store starts over. */
+/** What operators see of the backends: how long each verb takes and how it ends, and how often the store starts over. */
 import { Counter, Histogram, type Registry } from 'prom-client'
 import type { BrokerEvent } from '../backends/broker/broker.ts'
 import { Unavailable } from '../domain/errors.ts'
 import type { Retry } from '../backends/store/group-commit.ts'
-import type { TaskDoors } from '../tasks/task-context.ts'
+import type { TaskContext } from '../tasks/task-context.ts'
 
 const BUCKETS = [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10]
 
 type Verb = (...args: never[]) => Promise<unknown>
 
-/** The door with every verb but `close` timed, as `tollgate_<door>_duration_seconds`. */
-export function observed<T extends object>(door: string, verbs: T, registry: Registry): T {
+/** The backend with every verb but `close` timed, as `tollgate_<backend>_duration_seconds`. */
+export function observed<T extends object>(backend: string, verbs: T, registry: Registry): T {
   const durations = new Histogram({
-    name: `tollgate_${door}_duration_seconds`,
-    help: `Verbs of the ${door} door.`,
+    name: `tollgate_${backend}_duration_seconds`,
+    help: `Verbs of the ${backend} backend.`,
     labelNames: ['verb', 'outcome'],
     buckets: BUCKETS,
     registers: [registry],
@@ -51,13 +51,13 @@ export function countRetries(registry: Registry): (reason: Retry) => void {
 }
 
 /** Counts what happens to rings. */
-export function countRings(registry: Registry): (event: BrokerEvent, kind: string, count: number) => void {
+export function countPublished(registry: Registry): (event: BrokerEvent, kind: string, count: number) => void {
   const rings = new Counter({ name: 'tollgate_broker_rings_total', help: 'Rings of the doorbell, and failures of what hears them.', labelNames: ['event', 'kind'], registers: [registry] })
   return (event, kind, count) => rings.inc({ event, kind }, count)
 }
 
 /** Counts the money of tasks. `byTenant` adds the tenant: as many series as there are tenants. */
-export function countMoney(registry: Registry, byTenant: boolean): TaskDoors['moved'] {
+export function countMoney(registry: Registry, byTenant: boolean): TaskContext['moved'] {
   const money = new Counter({
     name: 'tollgate_money_micro_total',
     help: 'Money of tasks, in micro-units: held when they were created, charged and given back when they ended.',

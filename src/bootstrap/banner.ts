@@ -17,7 +17,7 @@ const PASTE: Record<Api, { path: string; body: string }> = {
 export type Addresses = { url: string | null; publicUrl: string; opsUrl: string }
 
 /** The same as a text for a terminal and as facts for a log. Keys are named whose Secret lies where this process writes it: one whose plan is not active has none. */
-export function greeting({ url, publicUrl, opsUrl }: Addresses, resources: Resources | null, dataDir: string): { text: string; facts: Record<string, unknown> } {
+export function banner({ url, publicUrl, opsUrl }: Addresses, resources: Resources | null, dataDir: string): { text: string; facts: Record<string, unknown> } {
   const keys = resources === null ? [] : keysOf(resources, dataDir)
   const curls = (['coding', 'media'] as const).flatMap((api) => {
     const key = url === null ? undefined : keys.find((candidate) => candidate.api === api)

@@ -16,7 +16,7 @@ const TIMES = { leaseMs: 15_000, renewMs: 2_500 }
  * kept: whoever held it must end at once. By the store's clock, which is the same for all. Whoever starts again on the same data folder, which is locked, has the turn
  * of the one before it.
  */
-export async function takeTurn(store: Pick<Store, 'clock' | 'takeLease' | 'releaseLease'>, dataDir: string, lost: (error: Error) => void, { leaseMs, renewMs } = TIMES): Promise<{ close(): Promise<void> }> {
+export async function holdControllerLease(store: Pick<Store, 'clock' | 'takeLease' | 'releaseLease'>, dataDir: string, lost: (error: Error) => void, { leaseMs, renewMs } = TIMES): Promise<{ close(): Promise<void> }> {
   const owner = await ownerOf(join(dataDir, 'controller.id'))
   const take = async (): Promise<boolean> => {
     const now = await store.clock()

@@ -1,10 +1,10 @@
-/** Opens the doors that a role needs, and no others. */
+/** Opens the backends that a role needs, and no others. */
 import { readFile, realpath } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Registry } from 'prom-client'
 import { openBroker, type Broker } from '../backends/broker/broker.ts'
-import { ConfigError, isDistributed, needs, type Config, type Door } from '../config/config.ts'
+import { ConfigError, isDistributed, needs, type Config, type Backend } from '../config/config.ts'
 import { openEngines, type Engines } from '../backends/engines/engine.ts'
 import { openFiles, type Files } from '../backends/files/files.ts'
 import type { SealingKeys } from '../domain/api-keys.ts'
@@ -14,13 +14,13 @@ import { openStore, type Store } from '../backends/store/store.ts'
 import { openUpstreams, type Upstreams } from '../upstream/upstreams.ts'
 import { makeDataFolder } from './data-folder.ts'
 import { lock } from './process-lock.ts'
-import { countRetries, countRings, observed } from './backend-metrics.ts'
+import { countRetries, countPublished, observed } from './backend-metrics.ts'
 import { openSealingKeys } from './sealing-keys.ts'
-import { takeTurn } from './controller-lease.ts'
+import { holdControllerLease } from './controller-lease.ts'
 import type { Opener } from './startup-retry.ts'
 
 /** Everything that a role stands on, opened before any plugin is. Null: the role does without. */
-export type Doors = {
+export type Backends = {
   store: Store
   sealingKeys: SealingKeys
   planLimits: PlanLimits | null
@@ -45,15 +45,15 @@ export type Surroundings = {
 
 type Closable = { close(): Promise<void> }
 
-/** Opens every door of the role. One that is away is tried again by `open` until the start is given up; nonsense throws at once. */
-export async function openDoors(surroundings: Surroundings, open: Opener): Promise<Doors> {
+/** Opens every backend of the role. One that is away is tried again by `open` until the start is given up; nonsense throws at once. */
+export async function openBackends(surroundings: Surroundings, open: Opener): Promise<Backends> {
   const opened: Closable[] = []
-  const keep = <T extends Closable>(door: T): T => {
-    opened.unshift(door)
-    return door
+  const keep = <T extends Closable>(backend: T): T => {
+    opened.unshift(backend)
+    return backend
   }
   const close = async (): Promise<void> => {
-    for (const door of opened.splice(0)) await door.close()
+    for (const backend of opened.splice(0)) await backend.close()
   }
   try {
     await lockData(surroundings, keep)
@@ -64,22 +64,22 @@ export async function openDoors(surroundings: Surroundings, open: Opener): Promi
   }
 }
 
-async function openAll({ config, log, registry, lost }: Surroundings, open: Opener, keep: <T extends Closable>(door: T) => T): Promise<Omit<Doors, 'close'>> {
+async function openAll({ config, log, registry, lost }: Surroundings, open: Opener, keep: <T extends Closable>(backend: T) => T): Promise<Omit<Backends, 'close'>> {
   const { STORE_URL, RESOURCES_URL, UPSTREAMS, BROKER_URL, FILES_URL, ENGINES } = config
   const planLimits = config.PLAN_LIMITS === null ? null : await readPlanLimits(config.PLAN_LIMITS)
-  const when = async <T extends Closable>(door: Door, at: string, opening: () => Promise<T>): Promise<T | null> =>
-    needs(config.ROLE, door) ? keep(await open(door, opening, at)) : null
+  const when = async <T extends Closable>(backend: Backend, at: string, opening: () => Promise<T>): Promise<T | null> =>
+    needs(config.ROLE, backend) ? keep(await open(backend, opening, at)) : null
   const retried = countRetries(registry)
   const store = observed('store', keep(await open('store', () => openStore(STORE_URL, { retried }), STORE_URL)), registry)
   // Whoever has the file believes to be alone with it.
   if (!isDistributed(config)) keep(await lock(`${await realpath(STORE_URL.slice('sqlite:'.length))}.lock`, 'STORE_URL', STORE_URL))
   const sealingKeys = await openSealingKeys(config, store)
   if (needs(config.ROLE, 'resources') && isDistributed(config) && RESOURCES_URL.startsWith('files:')) {
-    keep(await open('turn of this controller', () => takeTurn(store, config.DATA_DIR, lost ?? (() => {}))))
+    keep(await open('turn of this controller', () => holdControllerLease(store, config.DATA_DIR, lost ?? (() => {}))))
   }
   const resources = await when('resources', RESOURCES_URL, () => openResources({ url: RESOURCES_URL, dataDir: config.DATA_DIR, environment: config.environment, declarations: store, log }))
   const upstreams = await when('upstreams', UPSTREAMS ?? '', () => openUpstreams({ file: UPSTREAMS, env: (name) => config.environment[name], log }))
-  const counted = countRings(registry)
+  const counted = countPublished(registry)
   const broker = await when('broker', BROKER_URL, () => openBroker(BROKER_URL, { log, counted }))
   const files = await when('files', FILES_URL, () => openFiles(FILES_URL, { storeUrl: STORE_URL, credentials: credentialsOf(config) }))
   const engines = await when('engines', ENGINES ?? '', () => openEngines({ file: ENGINES, log }))
@@ -87,7 +87,7 @@ async function openAll({ config, log, registry, lost }: Surroundings, open: Open
 }
 
 /** What of the data folder this process writes must be its own. A role that writes nothing there needs no such folder. */
-async function lockData({ config, log }: Surroundings, keep: (door: Closable) => void): Promise<void> {
+async function lockData({ config, log }: Surroundings, keep: (backend: Closable) => void): Promise<void> {
   const { ROLE, DATA_DIR, FILES_URL } = config
   const isEmbedded = !isDistributed(config)
   const writesSecrets = needs(ROLE, 'resources') && config.RESOURCES_URL.startsWith('files:')

@@ -22,7 +22,7 @@ export async function openSealingKeys(config: Config, store: Store): Promise<Sea
 async function make(file: string): Promise<string> {
   const made = `${randomBytes(32).toString('base64')}\n`
   await mkdir(dirname(file), { recursive: true, mode: 0o700 })
-  // Whole or not at all, and never over another's: without this file every sealed key is lost.
+  // EmbeddedProgram or not at all, and never over another's: without this file every sealed key is lost.
   const whole = `${file}.${randomUUID()}`
   await writeFile(whole, made, { mode: 0o600, flag: 'wx', flush: true })
   await link(whole, file).finally(() => unlink(whole))

@@ -9,14 +9,14 @@ export type Opener = <T>(name: string, open: () => Promise<T>, at?: string) => P
 export type Waiting = {
   open: Opener
   /** What is waited for now, and why, in words for the operator; null when nothing is. */
-  waitsFor(): { name: string; detail: string } | null
+  pending(): { name: string; detail: string } | null
 }
 
 const FIRST_PAUSE_MS = 250
 const LONGEST_PAUSE_MS = 5_000
 
 /** `stopping` ends the waiting: what was waited for is thrown then. What is wrong for good is thrown at once. */
-export function openWaiting(log: FastifyBaseLogger, stopping: AbortSignal): Waiting {
+export function openStartupRetry(log: FastifyBaseLogger, stopping: AbortSignal): Waiting {
   let waited: { name: string; detail: string } | null = null
 
   async function open<T>(name: string, attempt: () => Promise<T>, at = ''): Promise<T> {
@@ -25,14 +25,14 @@ export function openWaiting(log: FastifyBaseLogger, stopping: AbortSignal): Wait
     for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
       try {
         const opened = await attempt()
-        if (pauseMs > FIRST_PAUSE_MS) log.info({ door: name }, `the ${where} is there`)
+        if (pauseMs > FIRST_PAUSE_MS) log.info({ backend: name }, `the ${where} is there`)
         waited = null
         return opened
       } catch (error) {
         if (!(error instanceof Error) || error.name !== 'Unavailable' || stopping.aborted) throw error
         const why = withoutPassword(error.cause instanceof Error ? error.cause.message : error.message)
         waited = { name, detail: `waiting: ${why}` }
-        log.warn({ door: name, why, retryInMs: pauseMs }, `waiting for the ${where}`)
+        log.warn({ backend: name, why, retryInMs: pauseMs }, `waiting for the ${where}`)
         // A stop need not wait: the next attempt throws what it finds.
         await pause(pauseMs, undefined, { signal: stopping }).catch(() => {})
         if (stopping.aborted) throw error
@@ -40,5 +40,5 @@ export function openWaiting(log: FastifyBaseLogger, stopping: AbortSignal): Wait
     }
   }
 
-  return { open, waitsFor: () => waited }
+  return { open, pending: () => waited }
 }

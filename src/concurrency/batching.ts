@@ -3,14 +3,14 @@ import { clearTimeout, setTimeout as startTimer } from 'node:timers'
 import { Unavailable } from '../domain/errors.ts'
 
 /** What became of one that was asked for: its answer, or why it has none. */
-export type Told<Answer> = { answer: Answer } | { failure: unknown }
+export type BatchOutcome<Answer> = { answer: Answer } | { failure: unknown }
 
 /** One kind of command. */
 export type Kind<Asked, Answer> = {
   /** Whose it is, for `Unavailable`. */
-  door: string
+  backend: string
   /** Sends one command for all that are given, and tells of each in their order. What it throws is the failure of each. */
-  send(asked: Asked[]): Promise<Told<Answer>[]>
+  send(asked: Asked[]): Promise<BatchOutcome<Answer>[]>
   /** What the command would name twice if two of the same id were in it. */
   idOf(asked: Asked): string
   /** Whether one command may serve several who ask for the same id, as a read may; else the second is in a later command. */
@@ -41,7 +41,7 @@ const MOST_BYTES = 2 * 1024 * 1024
  * those whom it had no room for as well, though nothing was sent for them: nobody waits for a second one that fails. One that does not end in time is `Unavailable`, and the
  * next goes; so is who has waited for their command for 20 s. `now`: milliseconds of a clock that only rises.
  */
-export function together<Asked, Answer>(kind: Kind<Asked, Answer>, now: () => number = performance.now.bind(performance)): (asked: Asked) => Promise<Answer> {
+export function createBatcher<Asked, Answer>(kind: Kind<Asked, Answer>, now: () => number = performance.now.bind(performance)): (asked: Asked) => Promise<Answer> {
   let waiting: Waiting<Asked, Answer>[] = []
   let isBusy = false
 
@@ -56,7 +56,7 @@ export function together<Asked, Answer>(kind: Kind<Asked, Answer>, now: () => nu
     waiting = [...rest]
     try {
       if (batch.length === 0) return
-      answer(batch, await inTime(kind.door, kind.longestMs ?? LONGEST_MS, kind.send(batch.map(({ asked }) => asked))))
+      answer(batch, await withTimeout(kind.backend, kind.longestMs ?? LONGEST_MS, kind.send(batch.map(({ asked }) => asked))))
     } catch (error) {
       const failed = new Set([...batch, ...rest])
       waiting = waiting.filter((one) => !failed.has(one))
@@ -70,7 +70,7 @@ export function together<Asked, Answer>(kind: Kind<Asked, Answer>, now: () => nu
   /** Those who have not waited too long; the others are told. */
   function freshOf(all: Waiting<Asked, Answer>[]): Waiting<Asked, Answer>[] {
     const staleMs = now() - STALE_MS
-    for (const { sinceMs, reject } of all) if (sinceMs < staleMs) reject(new Unavailable(kind.door, new Error('too much was asked for before')))
+    for (const { sinceMs, reject } of all) if (sinceMs < staleMs) reject(new Unavailable(kind.backend, new Error('too much was asked for before')))
     return all.filter(({ sinceMs }) => sinceMs >= staleMs)
   }
 
@@ -82,9 +82,9 @@ export function together<Asked, Answer>(kind: Kind<Asked, Answer>, now: () => nu
 }
 
 /** What `work` comes to; `Unavailable` when that takes longer, whatever it comes to later. */
-export async function inTime<T>(door: string, longestMs: number, work: Promise<T>, after = startTimer): Promise<T> {
+export async function withTimeout<T>(backend: string, longestMs: number, work: Promise<T>, after = startTimer): Promise<T> {
   const late = Promise.withResolvers<never>()
-  const timer = after(() => late.reject(new Unavailable(door, new Error(`no answer within ${longestMs} ms`))), longestMs).unref()
+  const timer = after(() => late.reject(new Unavailable(backend, new Error(`no answer within ${longestMs} ms`))), longestMs).unref()
   try {
     return await Promise.race([work, late.promise])
   } finally {
@@ -92,7 +92,7 @@ export async function inTime<T>(door: string, longestMs: number, work: Promise<T
   }
 }
 
-function answer<Asked, Answer>(batch: Waiting<Asked, Answer>[], told: Told<Answer>[]): void {
+function answer<Asked, Answer>(batch: Waiting<Asked, Answer>[], told: BatchOutcome<Answer>[]): void {
   for (const [n, { resolve, reject }] of batch.entries()) {
     const one = told[n] ?? { failure: new TypeError('a command told nothing of one that it was sent for') }
     if ('answer' in one) resolve(one.answer)

@@ -8,7 +8,7 @@ export type Look = {
 }
 
 /** Makes one look at a time out of `look`. What that throws goes to `failed`, and the next call looks again. */
-export function oneLook(look: () => Promise<void>, failed: (error: unknown) => void): Look {
+export function singleFlight(look: () => Promise<void>, failed: (error: unknown) => void): Look {
   let looking: Promise<void> | null = null
   let again = false
 

@@ -4,13 +4,13 @@
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { misspelt } from './misspelled-settings.ts'
-import { refuseNonsense } from './startup-checks.ts'
+import { misspelledSettings } from './misspelled-settings.ts'
+import { refuseContradictions } from './startup-checks.ts'
 import { ROLES } from './roles.ts'
 import { address, brand, ConfigError, days, delays, flag, host, integer, list, networks, oneOf, optionalPath, path, plugins, seconds, slots, url, type Parse } from './setting-types.ts'
 
 export { isDistributed } from './startup-checks.ts'
-export { needs, ROLES, serves, type Door, type Role } from './roles.ts'
+export { needs, ROLES, serves, type Backend, type Role } from './roles.ts'
 export { ConfigError, type PluginEntry } from './setting-types.ts'
 
 type Setting<T> = { default: string; parse: Parse<T>; meaning: string; orFile?: true; secret?: true }
@@ -86,9 +86,9 @@ export function readConfig(env: Record<string, string | undefined>, role?: strin
     values[name] = value
     explained.push({ name: name as SettingName, value: entry.secret ? withoutPassword(text) : text, default: entry.default, source, meaning: entry.meaning })
   }
-  const warnings = misspelt(Object.keys(env), Object.keys(SETTINGS).flatMap((name) => [name, `${name}_FILE`]))
+  const warnings = misspelledSettings(Object.keys(env), Object.keys(SETTINGS).flatMap((name) => [name, `${name}_FILE`]))
   const config = { ...values, environment: env, warnings } as Config
-  if (to === 'run') refuseNonsense(config, (name) => explained.some((entry) => entry.name === name && entry.source !== 'default'))
+  if (to === 'run') refuseContradictions(config, (name) => explained.some((entry) => entry.name === name && entry.source !== 'default'))
   return { config, explained }
 }
 

@@ -6,7 +6,7 @@ function mostSlips(name: string): number {
 }
 
 /** A sentence for every variable that is no setting and nearly has the name of one. */
-export function misspelt(variables: Iterable<string>, settings: readonly string[]): string[] {
+export function misspelledSettings(variables: Iterable<string>, settings: readonly string[]): string[] {
   const known = new Set(settings)
   const sentences: string[] = []
   for (const name of variables) {

@@ -66,7 +66,7 @@ export const url: Parse<string | null> = {
   },
 }
 
-/** Addresses of a door, as `sqlite:<path>` or `kubernetes:`: what stands in angle brackets must be there. What it says beyond its scheme is the adapter's to judge. */
+/** Addresses of a backend, as `sqlite:<path>` or `kubernetes:`: what stands in angle brackets must be there. What it says beyond its scheme is the adapter's to judge. */
 export const address = (...forms: string[]): Parse<string> => ({
   mayBe: forms.join(' or '),
   read: (text) => {

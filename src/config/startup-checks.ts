@@ -1,19 +1,19 @@
 /** Settings that are right by themselves and make no sense together. Each combination is refused with one sentence. */
 import type { Config } from './config.ts'
-import { needs, serves, type Door } from './roles.ts'
+import { needs, serves, type Backend } from './roles.ts'
 import { ConfigError } from './setting-types.ts'
 
 const WILDCARDS = ['0.0.0.0', '::']
 
-/** Addresses that only one process can use, by the door that they open. */
-const OF_ONE_PROCESS: [Door, 'STORE_URL' | 'BROKER_URL' | 'FILES_URL', string, string][] = [
+/** Addresses that only one process can use, by the backend that they open. */
+const OF_ONE_PROCESS: [Backend, 'STORE_URL' | 'BROKER_URL' | 'FILES_URL', string, string][] = [
   ['store', 'STORE_URL', 'sqlite:', 'mongodb://<host>'],
   ['broker', 'BROKER_URL', 'memory:', 'kafka://<host>:<port>'],
   ['files', 'FILES_URL', 'disk:', 'gridfs: or s3://<bucket>'],
 ]
 
 /** Throws a `ConfigError` on the first thing that contradicts another. `given`: whether the setting was given at all. */
-export function refuseNonsense(config: Config, given: (name: keyof Config) => boolean): void {
+export function refuseContradictions(config: Config, given: (name: keyof Config) => boolean): void {
   refuseAddresses(config)
   if (isDistributed(config)) refuseDefaults(config, given)
   if (WILDCARDS.includes(config.HOST) && config.PUBLIC_URL === null && serves(config.ROLE)) {
@@ -33,8 +33,8 @@ export function isDistributed(config: Pick<Config, 'STORE_URL'>): boolean {
 }
 
 function refuseAddresses(config: Config): void {
-  for (const [door, setting, scheme, instead] of OF_ONE_PROCESS) {
-    if (config.ROLE !== 'all' && needs(config.ROLE, door) && config[setting].startsWith(scheme)) {
+  for (const [backend, setting, scheme, instead] of OF_ONE_PROCESS) {
+    if (config.ROLE !== 'all' && needs(config.ROLE, backend) && config[setting].startsWith(scheme)) {
       throw new ConfigError(setting, config[setting], `${instead} in the role ${config.ROLE}: ${scheme} serves one process alone, with the role all`)
     }
   }

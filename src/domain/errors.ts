@@ -62,7 +62,7 @@ export type FailureFacts = {
   /** Members inside `error`, such as `resets_at`. */
   inside?: Record<string, unknown>
   headers?: Record<string, string>
-  /** Whole seconds for `Retry-After`. */
+  /** EmbeddedProgram seconds for `Retry-After`. */
   retryAfterSeconds?: number
   /** What really happened; logged, never answered. */
   cause?: unknown
@@ -86,14 +86,14 @@ export class Failure extends Error {
   }
 }
 
-/** A door cannot know: its server is away, slow or refuses us. Answered as 503 `unavailable`; the cause is only logged. */
+/** A backend cannot know: its server is away, slow or refuses us. Answered as 503 `unavailable`; the cause is only logged. */
 export class Unavailable extends Error {
-  readonly door: string
+  readonly backend: string
 
-  constructor(door: string, cause: unknown) {
-    super(`the ${door} is unavailable`, { cause })
+  constructor(backend: string, cause: unknown) {
+    super(`the ${backend} is unavailable`, { cause })
     this.name = 'Unavailable'
-    this.door = door
+    this.backend = backend
   }
 }
 

@@ -1,5 +1,5 @@
 /** The forms that texts of requests and of settings files have: as a regular expression for the schema, and in words for whoever got it wrong. */
-export const PATTERNS = {
+export const FIELD_PATTERNS = {
   size: { pattern: '^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$', must: 'must be a width and a height in pixels, such as 1024x1024' },
   aspectRatio: { pattern: '^[1-9][0-9]?:[1-9][0-9]?$', must: 'must be two numbers from 1 to 99 with a colon between, such as 16:9' },
   outputFormat: { pattern: '^[a-z0-9]{1,10}$', must: 'must be the short name of a format, such as png' },
@@ -8,7 +8,7 @@ export const PATTERNS = {
   idempotencyKey: { pattern: '^[\\x21-\\x7e]{1,255}$', must: 'must be 1 to 255 visible ASCII characters' },
 } as const
 
-const WORDS = new Map<string, string>(Object.values(PATTERNS).map(({ pattern, must }) => [pattern, must]))
+const WORDS = new Map<string, string>(Object.values(FIELD_PATTERNS).map(({ pattern, must }) => [pattern, must]))
 
 /** What a text must be that does not match; null for a pattern that is none of ours. */
 export function inWords(pattern: string): string | null {

@@ -13,7 +13,7 @@ function signature(id: string, exp: string, sealingKey: Buffer): Buffer {
 }
 
 /** The path and query of a file's link. `expiresAt` is epoch milliseconds; the link ends with the second that it lies in. */
-export function fileLink(id: string, expiresAt: number, sealing: SealingKeys): string {
+export function signedFileUrl(id: string, expiresAt: number, sealing: SealingKeys): string {
   const exp = String(Math.floor(expiresAt / 1000))
   return `/files/${id}?exp=${exp}&sig=${signature(id, exp, sealing[0]).toString('base64url')}`
 }
@@ -22,7 +22,7 @@ export function fileLink(id: string, expiresAt: number, sealing: SealingKeys): s
  * Judges a link at `now` (epoch milliseconds), in constant time with respect to the signature. Any of the sealing keys may have signed it, so that links outlive a rotation.
  * `forged` is whatever we did not write; `expired` is genuine and past its time.
  */
-export function judgeLink(link: { id: string; exp: string; sig: string }, sealing: SealingKeys, now: number): 'good' | 'forged' | 'expired' {
+export function verifySignedUrl(link: { id: string; exp: string; sig: string }, sealing: SealingKeys, now: number): 'good' | 'forged' | 'expired' {
   const given = Buffer.from(link.sig, 'base64url')
   // Counted for every key, so that the time tells nothing about which one fits.
   let fits = false

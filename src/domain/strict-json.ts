@@ -29,7 +29,7 @@ type JsonWithSource = {
 }
 
 /** Parses bytes as JSON. Throws `invalid_json` for whatever is not, with the place at fault as a JSON Pointer in `errors` where there is one. */
-export function parseJson(bytes: Buffer, manner: Manner): unknown {
+export function parseStrictJson(bytes: Buffer, manner: Manner): unknown {
   if (!isUtf8(bytes)) throw new Failure('invalid_json', { message: 'The request body is not valid UTF-8.' })
   const text = bytes.toString('utf8').replace(/^\uFEFF/, '')
   const { longNumbers } = survey(text, manner)

@@ -27,7 +27,7 @@ export const TASK_ERRORS = {
 export type TaskErrorCode = keyof typeof TASK_ERRORS
 
 export type TaskResult = {
-  /** Id in the files door: `taskId-epoch`. */
+  /** Id in the files backend: `taskId-epoch`. */
   file: string
   contentType: string
   bytes: number

@@ -1,12 +1,12 @@
 /** From a task's outbox to deliveries. The ids are fixed by task and event, so relaying twice makes them once. */
-import type { TaskDoors } from './task-context.ts'
+import type { TaskContext } from './task-context.ts'
 import type { Delivery, Task } from '../domain/task.ts'
 
 /** Stores the deliveries of a final task's events. `task.refunded` waits until the first attempt of `task.failed` has ended. */
-export async function relay(doors: Pick<TaskDoors, 'store' | 'clock' | 'ring'>, task: Task): Promise<void> {
+export async function relay(context: Pick<TaskContext, 'store' | 'clock' | 'publish'>, task: Task): Promise<void> {
   const { webhookUrl } = task
   if (webhookUrl === null) return
-  const now = doors.clock()
+  const now = context.clock()
   const deliveries = task.outbox.map(({ event, body }): Delivery => {
     const waits = event === 'task.refunded'
     return {
@@ -26,8 +26,8 @@ export async function relay(doors: Pick<TaskDoors, 'store' | 'clock' | 'ring'>, 
       createdAt: now,
     }
   })
-  await doors.store.relay(task.id, deliveries)
-  doors.ring('webhook', task.id)
+  await context.store.relay(task.id, deliveries)
+  context.publish('webhook', task.id)
 }
 
 export function deliveryId(taskId: string, event: Delivery['event']): string {

@@ -11,9 +11,9 @@ import type { Creating, Stale } from '../domain/subscription/commands.ts'
 import { inactiveReason, planInactive, type Subscription } from '../domain/subscription/subscription.ts'
 import { invalid } from '../domain/request-validation.ts'
 import { createTask, KeyMoved, replay, type Created, type NewTask } from './create-task.ts'
-import type { TaskDoors } from './task-context.ts'
+import type { TaskContext } from './task-context.ts'
 
-export type SubmitDoors = TaskDoors & {
+export type SubmitContext = TaskContext & {
   engines: Engines
   /** Why an address that a tenant gave is refused as it stands, in public words; null when it is not. */
   refusedUrl: (url: string) => string | null
@@ -31,7 +31,7 @@ export type Quote = { request: GenerationRequest; price: Price; estimatedCost: n
  * The record of the submitter's subscription as it is now. By its version it proves the key as well, which may have been remembered: a key that changed since is
  * read anew, and its failure thrown. Throws `plan_inactive` when there is no record, and nothing that could prove a key.
  */
-export async function currentRecord({ store }: SubmitDoors, { creating }: Submitter): Promise<Subscription> {
+export async function currentRecord({ store }: SubmitContext, { creating }: Submitter): Promise<Subscription> {
   const { record } = await creating(async (subscription, { keysVersion }): Promise<Stale | { outcome: 'current'; record: Subscription }> => {
     const record = await store.subscription(subscription)
     if (!record) throw planInactive('PlanNotActive')
@@ -44,8 +44,8 @@ export async function currentRecord({ store }: SubmitDoors, { creating }: Submit
  * Says what a generation would cost under `record`, which `currentRecord` read. Throws `not_supported` when no engine makes it, `invalid_request` with every faulty
  * field, `url_not_allowed`, `plan_inactive`, and `max_cost_exceeded`. Stores nothing.
  */
-export function quote(doors: SubmitDoors, body: NewGeneration, record: Subscription): Quote {
-  const offer = doors.engines.offer(body.kind)
+export function quote(context: SubmitContext, body: NewGeneration, record: Subscription): Quote {
+  const offer = context.engines.offer(body.kind)
   if (!offer) throw new Failure('not_supported', { param: 'kind' })
   const asked = generationOf(body.kind, body, offer.route, offer.formats)
   if (asked.outcome === 'invalid') throw invalid(asked.errors)
@@ -53,8 +53,8 @@ export function quote(doors: SubmitDoors, body: NewGeneration, record: Subscript
   if (body.max_cost !== undefined && most === null) {
     throw invalid([{ path: '/max_cost', code: 'format', message: 'must be a decimal string with at most six decimals, such as "0.10"' }])
   }
-  checkUrl(doors, 'webhook_url', body.webhook_url)
-  const reason = inactiveReason(record, doors.clock())
+  checkUrl(context, 'webhook_url', body.webhook_url)
+  const reason = inactiveReason(record, context.clock())
   if (reason || !record.terms.media) throw planInactive(reason ?? 'PlanNotActive')
   const price = priceOf(offer.route, record.terms.media.prices)
   const estimatedCost = costOf(price, offer.quote(asked.request))
@@ -63,8 +63,8 @@ export function quote(doors: SubmitDoors, body: NewGeneration, record: Subscript
 }
 
 /** Names are resolved when they are used, never here: an answer would tell a stranger what our resolver knows. */
-function checkUrl(doors: SubmitDoors, field: string, url: string | undefined): void {
-  const message = url === undefined ? null : doors.refusedUrl(url)
+function checkUrl(context: SubmitContext, field: string, url: string | undefined): void {
+  const message = url === undefined ? null : context.refusedUrl(url)
   if (message) throw new Failure('url_not_allowed', { message, param: field, errors: [{ path: `/${field}`, code: 'url_not_allowed', message }] })
 }
 
@@ -72,26 +72,26 @@ function checkUrl(doors: SubmitDoors, field: string, url: string | undefined): v
 const MOVES = 3
 
 /** Creates the task of a generation, or answers the one that its Idempotency-Key made; under the key's new plan where it moved meanwhile. Throws what `quote` and `createTask` throw. */
-export async function submit(doors: SubmitDoors, submitter: Submitter, body: NewGeneration, idempotencyKey: string | null): Promise<Created> {
+export async function submit(context: SubmitContext, submitter: Submitter, body: NewGeneration, idempotencyKey: string | null): Promise<Created> {
   for (let moves = 1; ; moves++) {
     try {
-      return await submitOnce(doors, submitter, body, idempotencyKey)
+      return await submitOnce(context, submitter, body, idempotencyKey)
     } catch (error) {
       if (!(error instanceof KeyMoved) || moves === MOVES) throw error
     }
   }
 }
 
-async function submitOnce(doors: SubmitDoors, submitter: Submitter, body: NewGeneration, idempotencyKey: string | null): Promise<Created> {
-  const current = await currentRecord(doors, submitter)
+async function submitOnce(context: SubmitContext, submitter: Submitter, body: NewGeneration, idempotencyKey: string | null): Promise<Created> {
+  const current = await currentRecord(context, submitter)
   const { key, creating } = submitter
   const idempotency = idempotencyKey === null ? null : { key: idempotencyKey, bodyHash: bodyHash(body) }
-  const known = await replay(doors, creating, key.tenant, idempotency, current)
+  const known = await replay(context, creating, key.tenant, idempotency, current)
   if (known) return known
-  const { request, price, estimatedCost, record } = quote(doors, body, current)
+  const { request, price, estimatedCost, record } = quote(context, body, current)
   const { verb, ...input } = request
   const draft: NewTask = {
-    id: doors.uuid(),
+    id: context.uuid(),
     tenant: key.tenant,
     subscription: record.id,
     keyId: key.keyId,
@@ -106,7 +106,7 @@ async function submitOnce(doors: SubmitDoors, submitter: Submitter, body: NewGen
     estimatedCost,
     maxAttempts: record.terms.media?.attempts ?? 1,
   }
-  return createTask(doors, creating, draft, record)
+  return createTask(context, creating, draft, record)
 }
 
 /** SHA-256 over the body with its members in order, so that another spelling of the same body is the same request. */

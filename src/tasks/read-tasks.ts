@@ -2,26 +2,26 @@
 import { Failure } from '../domain/errors.ts'
 import { queuePosition, queuePositions } from '../domain/subscription/task-queue.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
-import type { TaskDoors } from './task-context.ts'
+import type { TaskContext } from './task-context.ts'
 import { publicRecord } from './public-record.ts'
 import { FINAL, type Task } from '../domain/task.ts'
 
 /** The tenant's own visible task. Throws `not_found` for any other id, and for a task of another collection when `object` is given. */
-export async function findTask({ store }: Pick<TaskDoors, 'store'>, tenant: string, id: string, object?: Task['object']): Promise<Task> {
+export async function findTask({ store }: Pick<TaskContext, 'store'>, tenant: string, id: string, object?: Task['object']): Promise<Task> {
   const task = await store.task(tenant, id)
   if (!task || (object && task.object !== object) || task.state === 'pending' || task.state === 'rejected') throw new Failure('not_found')
   return task
 }
 
 /** The record of a task with its place in the queue as it is now, or as `known` has it, a record that was just read, where the task is in it. */
-export async function recordOf({ store, link }: Pick<TaskDoors, 'store' | 'link'>, task: Task, known: Subscription | null = null): Promise<Record<string, unknown>> {
+export async function recordOf({ store, link }: Pick<TaskContext, 'store' | 'link'>, task: Task, known: Subscription | null = null): Promise<Record<string, unknown>> {
   const isKnown = known?.media?.holds[task.id] !== undefined
   const position = task.state === 'queued' ? queuePosition(isKnown ? known : await store.subscription(task.subscription), task.id) : null
   return publicRecord(task, position, link)
 }
 
 /** The records of many tasks: each subscription is read once, and its queue counted once. */
-export async function recordsOf({ store, link }: Pick<TaskDoors, 'store' | 'link'>, tasks: Task[]): Promise<Record<string, unknown>[]> {
+export async function recordsOf({ store, link }: Pick<TaskContext, 'store' | 'link'>, tasks: Task[]): Promise<Record<string, unknown>[]> {
   const queued = new Set(tasks.filter(({ state }) => state === 'queued').map(({ subscription }) => subscription))
   const positions = new Map<string, number>()
   for (const id of queued) for (const [task, position] of queuePositions(await store.subscription(id))) positions.set(task, position)
@@ -42,7 +42,7 @@ export type Patience = {
 const LOOK_MS = 100
 
 /** Looks at the task until it is final, the time is over, or nobody waits. Answers the newest that was seen. */
-export async function untilFinal({ store, clock }: Pick<TaskDoors, 'store' | 'clock'>, task: Task, { ms, gone, pause, looked }: Patience): Promise<{ task: Task; final: boolean }> {
+export async function untilFinal({ store, clock }: Pick<TaskContext, 'store' | 'clock'>, task: Task, { ms, gone, pause, looked }: Patience): Promise<{ task: Task; final: boolean }> {
   const until = clock() + ms
   for (let latest = task; ; ) {
     looked?.(latest)

@@ -2,7 +2,7 @@
 import { Unavailable } from '../domain/errors.ts'
 import type { Store } from '../backends/store/store.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
-import { PENDING_MS, type TaskDoors } from './task-context.ts'
+import { PENDING_MS, type TaskContext } from './task-context.ts'
 import { relay } from './outbox.ts'
 import { release } from './release-hold.ts'
 import { end, settle } from './settle-and-cancel.ts'
@@ -21,14 +21,14 @@ export type Swept = Record<'rejected' | 'settled' | 'relayed' | 'lost_lease' | '
 const nothing = (): Swept => ({ rejected: 0, settled: 0, relayed: 0, lost_lease: 0, orphan_hold: 0, unused_claim: 0, archived: 0 })
 
 /** One pass over the tasks that are due; what a bounded batch leaves is due again at the next pass. Returns what it mended, by reason. */
-export async function sweepTasks(doors: TaskDoors): Promise<Swept> {
+export async function sweepTasks(context: TaskContext): Promise<Swept> {
   const swept = nothing()
-  for (const task of await doors.store.tasksDue(doors.clock(), BATCH)) {
+  for (const task of await context.store.tasksDue(context.clock(), BATCH)) {
     // One task that cannot be mended must not keep the others waiting: it goes to the end of the line.
-    const reason = await sweepTask(doors, task).catch(async (err: unknown) => {
+    const reason = await sweepTask(context, task).catch(async (err: unknown) => {
       if (err instanceof Unavailable) throw err
-      doors.log.error({ err, taskId: task.id, state: task.state }, 'a task could not be swept; it will be tried again')
-      await doors.store.moveTask(task.id, { from: [task.state], epoch: task.epoch }, task.state, { sweepAt: doors.clock() + PENDING_MS })
+      context.log.error({ err, taskId: task.id, state: task.state }, 'a task could not be swept; it will be tried again')
+      await context.store.moveTask(task.id, { from: [task.state], epoch: task.epoch }, task.state, { sweepAt: context.clock() + PENDING_MS })
       return null
     })
     if (reason) swept[reason]++
@@ -37,10 +37,10 @@ export async function sweepTasks(doors: TaskDoors): Promise<Swept> {
 }
 
 /** One pass over the records with holds or ended periods: dearer than `sweepTasks`, and for gaps that are rarer. */
-export async function sweepSubscriptions(doors: TaskDoors): Promise<Swept> {
+export async function sweepSubscriptions(context: TaskContext): Promise<Swept> {
   const swept = nothing()
-  for await (const record of subscriptionsWith(doors, 'holds')) await sweepHolds(doors, record, swept)
-  for await (const record of subscriptionsWith(doors, 'past')) swept.archived += await archive(doors, record)
+  for await (const record of subscriptionsWith(context, 'holds')) await sweepHolds(context, record, swept)
+  for await (const record of subscriptionsWith(context, 'past')) swept.archived += await archive(context, record)
   return swept
 }
 
@@ -53,77 +53,77 @@ export async function sweepKeys(store: Store, before: number, limit: number): Pr
   return store.forgetSealed(Math.min(before, (oldest ?? before) - REQUEST_MS), limit)
 }
 
-async function sweepTask(doors: TaskDoors, task: Task): Promise<keyof Swept | null> {
+async function sweepTask(context: TaskContext, task: Task): Promise<keyof Swept | null> {
   switch (task.state) {
     case 'pending':
-      return (await reject(doors, task)) ? 'rejected' : null
+      return (await reject(context, task)) ? 'rejected' : null
     case 'processing':
-      return (await takeBack(doors, task)) ? 'lost_lease' : null
+      return (await takeBack(context, task)) ? 'lost_lease' : null
     case 'settling':
-      return (await settle(doors, task)) ? 'settled' : null
+      return (await settle(context, task)) ? 'settled' : null
     default:
-      await relay(doors, task)
+      await relay(context, task)
       return 'relayed'
   }
 }
 
 /** A request that died between its task and its hold: the task is rejected, and the hold that it may have taken goes back. */
-async function reject(doors: TaskDoors, task: Task): Promise<boolean> {
-  const rejected = await doors.store.moveTask(task.id, { from: ['pending'] }, 'rejected', { idempotency: null, sweepAt: null, endedAt: doors.clock() })
-  if (rejected) await release(doors, task.subscription, task.id, task.estimatedCost)
+async function reject(context: TaskContext, task: Task): Promise<boolean> {
+  const rejected = await context.store.moveTask(task.id, { from: ['pending'] }, 'rejected', { idempotency: null, sweepAt: null, endedAt: context.clock() })
+  if (rejected) await release(context, task.subscription, task.id, task.estimatedCost)
   return rejected !== null
 }
 
 /** A worker let its lease run out. The run is handed back and costs no attempt; the third one fails the task. */
-async function takeBack(doors: TaskDoors, task: Task): Promise<boolean> {
+async function takeBack(context: TaskContext, task: Task): Promise<boolean> {
   const guard = { from: ['processing'], epoch: task.epoch } as const
   const lostLeases = task.lostLeases + 1
   if (lostLeases >= MOST_LOST_LEASES) {
-    return (await end(doors, task.id, guard, { outcome: 'failed', code: 'internal', message: TASK_ERRORS.internal })) !== null
+    return (await end(context, task.id, guard, { outcome: 'failed', code: 'internal', message: TASK_ERRORS.internal })) !== null
   }
-  const queued = await doors.store.moveTask(task.id, guard, 'queued', { lostLeases, attempts: Math.max(0, task.attempts - 1), sweepAt: null })
+  const queued = await context.store.moveTask(task.id, guard, 'queued', { lostLeases, attempts: Math.max(0, task.attempts - 1), sweepAt: null })
   if (!queued) return false
-  await doors.store.change(task.subscription, { op: 'wait', task: task.id, epoch: task.epoch, readyAt: doors.clock(), served: true }, doors.clock())
-  doors.ring(task.verb, task.id)
+  await context.store.change(task.subscription, { op: 'requeue', task: task.id, epoch: task.epoch, readyAt: context.clock(), served: true }, context.clock())
+  context.publish(task.verb, task.id)
   return true
 }
 
 /** Compares the holds of a record with their tasks. The record was read before the tasks, so a hold that is older than its task's end is no orphan by mistake. */
-async function sweepHolds(doors: TaskDoors, record: Subscription, swept: Swept): Promise<void> {
-  const now = doors.clock()
+async function sweepHolds(context: TaskContext, record: Subscription, swept: Swept): Promise<void> {
+  const now = context.clock()
   for (const [id, hold] of Object.entries(record.media?.holds ?? {})) {
     const claimedLong = hold.run !== null && now - hold.run.at >= CLAIM_MS
     // A hold younger than a pending task's minute may still be waiting for its task to be queued.
     if (!claimedLong && now - hold.at < PENDING_MS) continue
-    const task = await doors.store.task(record.tenant, id)
+    const task = await context.store.task(record.tenant, id)
     if (!task || FINAL.includes(task.state)) {
-      if ((await release(doors, record.id, id, hold.amount)) === 'closed') swept.orphan_hold++
+      if ((await release(context, record.id, id, hold.amount)) === 'closed') swept.orphan_hold++
     } else if (claimedLong && task.state === 'queued') {
       // The task takes the claim's epoch first: a worker that comes late with it is refused.
-      const fenced = await doors.store.moveTask(id, { from: ['queued'], epochBelow: hold.epoch + 1 }, 'queued', { epoch: hold.epoch })
+      const fenced = await context.store.moveTask(id, { from: ['queued'], epochBelow: hold.epoch + 1 }, 'queued', { epoch: hold.epoch })
       if (!fenced) continue
-      const waiting = await doors.store.change(record.id, { op: 'wait', task: id, epoch: hold.epoch, readyAt: now, served: false }, now)
+      const waiting = await context.store.change(record.id, { op: 'requeue', task: id, epoch: hold.epoch, readyAt: now, served: false }, now)
       if (waiting.outcome === 'waiting') swept.unused_claim++
     }
   }
 }
 
 /** Ended periods without open holds go to the archive, and then out of the record. */
-async function archive(doors: TaskDoors, record: Subscription): Promise<number> {
+async function archive(context: TaskContext, record: Subscription): Promise<number> {
   const account = record.media
   let archived = 0
   for (const period of account?.past ?? []) {
     if (Object.values(account?.holds ?? {}).some((hold) => hold.period === period.n)) continue
-    await doors.store.archivePeriod(record.id, period)
-    const answer = await doors.store.change(record.id, { op: 'archived', n: period.n }, doors.clock())
+    await context.store.archivePeriod(record.id, period)
+    const answer = await context.store.change(record.id, { op: 'archived', n: period.n }, context.clock())
     if (answer.outcome === 'archived') archived++
   }
   return archived
 }
 
-async function* subscriptionsWith(doors: TaskDoors, what: 'holds' | 'past'): AsyncGenerator<Subscription> {
+async function* subscriptionsWith(context: TaskContext, what: 'holds' | 'past'): AsyncGenerator<Subscription> {
   for (let after = ''; ; ) {
-    const batch = await doors.store.subscriptionsWith(what, after, BATCH)
+    const batch = await context.store.subscriptionsWith(what, after, BATCH)
     yield* batch
     const last = batch.at(-1)
     if (!last || batch.length < BATCH) return

@@ -5,7 +5,7 @@ import { costOf, type GenerationRequest } from '../domain/generations.ts'
 import type { Made } from './claim-and-retry.ts'
 import type { Task } from '../domain/task.ts'
 
-export type MakeDoors = {
+export type EngineContext = {
   engines: Engines
   files: Files
   clock: () => number
@@ -17,16 +17,16 @@ export type MakeDoors = {
  * Runs the engine of a task that is `processing` and puts the result away under `taskId-epoch`. Rejects with the signal's reason when it is aborted, and with
  * `Unavailable` when the result cannot be stored: the run is then made again.
  */
-export async function make(doors: MakeDoors, task: Task, control: Control): Promise<Made> {
+export async function make(context: EngineContext, task: Task, control: Control): Promise<Made> {
   const request = { verb: task.verb, ...task.input } as GenerationRequest
-  const made = await doors.engines.run(request, control)
+  const made = await context.engines.run(request, control)
   if (made.outcome === 'failed') {
-    doors.log.warn({ taskId: task.id, err: made.cause, code: made.code, retryable: made.retryable }, 'an engine failed')
+    context.log.warn({ taskId: task.id, err: made.cause, code: made.code, retryable: made.retryable }, 'an engine failed')
     return { outcome: 'failed', code: made.code, retryable: made.retryable }
   }
   const file = `${task.id}-${task.epoch}`
-  const expiresAt = doors.clock() + doors.resultMs
-  const stored = await doors.files.put(file, made.body, { contentType: made.contentType, expiresAt })
+  const expiresAt = context.clock() + context.resultMs
+  const stored = await context.files.put(file, made.body, { contentType: made.contentType, expiresAt })
   const result = { file, contentType: made.contentType, bytes: stored.size, ...made.facts, expiresAt }
   return { outcome: 'made', result, cost: costOf(task.price, made.used) }
 }

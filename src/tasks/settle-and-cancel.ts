@@ -1,28 +1,28 @@
 /** The end of a task: its state is claimed first (`settling`), then its money moves, then it is final, with its events in the same write. */
 import { Failure } from '../domain/errors.ts'
 import { completedData, envelope, failedData, refundedData } from '../domain/webhooks.ts'
-import { RELAY_MS, SETTLING_MS, type TaskDoors } from './task-context.ts'
+import { RELAY_MS, SETTLING_MS, type TaskContext } from './task-context.ts'
 import { publicResult } from './public-record.ts'
 import { relay } from './outbox.ts'
 import { durationSeconds, type OutboxEvent, type Task, type TaskGuard, type TaskOutcome } from '../domain/task.ts'
 
 /** Claims the end of a task for one outcome, and settles it. Null when the guard did not let it through: somebody else has the task. */
-export async function end(doors: TaskDoors, id: string, guard: TaskGuard, outcome: TaskOutcome): Promise<Task | null> {
-  const settling = await doors.store.moveTask(id, guard, 'settling', { outcome, sweepAt: doors.clock() + SETTLING_MS })
-  return settling && settle(doors, settling)
+export async function end(context: TaskContext, id: string, guard: TaskGuard, outcome: TaskOutcome): Promise<Task | null> {
+  const settling = await context.store.moveTask(id, guard, 'settling', { outcome, sweepAt: context.clock() + SETTLING_MS })
+  return settling && settle(context, settling)
 }
 
 /** Moves the money of a task that is `settling` and makes it final. Every step may be repeated, by a sweep or by two at once. */
-export async function settle(doors: TaskDoors, task: Task): Promise<Task | null> {
-  const { store, clock } = doors
+export async function settle(context: TaskContext, task: Task): Promise<Task | null> {
+  const { store, clock } = context
   const { outcome } = task
   if (!outcome) throw new TypeError(`task ${task.id} is settling without an outcome`)
   // The charge is computed from the task and never from the answer of `close`, which a repeated settlement cannot tell again.
   const charge = outcome.outcome === 'completed' ? Math.min(Math.max(outcome.cost, 0), task.estimatedCost) : 0
   const closed = await store.change(task.subscription, { op: 'close', task: task.id, actual: outcome.outcome === 'completed' ? charge : null, epoch: task.epoch }, clock())
   if (closed.outcome === 'closed') {
-    doors.moved('capture', task.tenant, charge)
-    doors.moved('void', task.tenant, task.estimatedCost - charge)
+    context.moved('capture', task.tenant, charge)
+    context.moved('void', task.tenant, task.estimatedCost - charge)
   }
   const now = clock()
   const ended: Task = {
@@ -33,7 +33,7 @@ export async function settle(doors: TaskDoors, task: Task): Promise<Task | null>
     endedAt: Math.max(now, task.createdAt),
     progress: outcome.outcome === 'completed' ? 100 : task.progress,
   }
-  const outbox = task.webhookUrl === null ? [] : events(doors, ended, outcome, closed.available)
+  const outbox = task.webhookUrl === null ? [] : events(context, ended, outcome, closed.available)
   const final = await store.moveTask(task.id, { from: ['settling'] }, outcome.outcome, {
     actualCost: ended.actualCost,
     refundAmount: ended.refundAmount,
@@ -43,18 +43,18 @@ export async function settle(doors: TaskDoors, task: Task): Promise<Task | null>
     sweepAt: outbox.length > 0 ? now + RELAY_MS : null,
   })
   if (!final) return store.task(task.tenant, task.id)
-  if (outbox.length > 0) await relay(doors, final)
+  if (outbox.length > 0) await relay(context, final)
   return final
 }
 
 /** The events of the contract (specification, section 3). A cancellation has none. */
-function events(doors: TaskDoors, task: Task, outcome: TaskOutcome, available: number): OutboxEvent[] {
+function events(context: TaskContext, task: Task, outcome: TaskOutcome, available: number): OutboxEvent[] {
   const at = task.endedAt ?? task.createdAt
   const about = { taskId: task.id, estimatedMicro: task.estimatedCost, createdAt: task.createdAt }
   if (outcome.outcome === 'completed') {
     const data = completedData({
       ...about,
-      result: publicResult(outcome.result, doors.link(outcome.result)),
+      result: publicResult(outcome.result, context.link(outcome.result)),
       actualMicro: task.actualCost ?? 0,
       durationSeconds: durationSeconds(task) ?? 0,
       completedAt: at,
@@ -72,10 +72,10 @@ function events(doors: TaskDoors, task: Task, outcome: TaskOutcome, available: n
 }
 
 /** Cancels a task that is queued or processing: its hold goes back at once, its worker learns it at the next renewal. Throws `already_final` when it has ended. */
-export async function cancel(doors: TaskDoors, task: Task): Promise<Task> {
-  const ended = await end(doors, task.id, { from: ['queued', 'processing'] }, { outcome: 'canceled' })
+export async function cancel(context: TaskContext, task: Task): Promise<Task> {
+  const ended = await end(context, task.id, { from: ['queued', 'processing'] }, { outcome: 'canceled' })
   if (ended) return ended
-  const now = await doors.store.task(task.tenant, task.id)
-  if (now?.state === 'settling' && now.outcome?.outcome === 'canceled') return (await settle(doors, now)) ?? now
+  const now = await context.store.task(task.tenant, task.id)
+  if (now?.state === 'settling' && now.outcome?.outcome === 'canceled') return (await settle(context, now)) ?? now
   throw new Failure('already_final')
 }

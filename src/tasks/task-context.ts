@@ -2,7 +2,7 @@
 import type { Store } from '../backends/store/store.ts'
 import type { TaskResult } from '../domain/task.ts'
 
-export type TaskDoors = {
+export type TaskContext = {
   store: Store
   /** Epoch milliseconds. */
   clock: () => number
@@ -11,7 +11,7 @@ export type TaskDoors = {
   /** A number from 0 up to 1. */
   random: () => number
   /** Says that there is work of a kind; best effort, never throws. */
-  ring: (verb: string, taskId: string) => void
+  publish: (verb: string, taskId: string) => void
   /** Hears of money that moved, in micro-units, once for each move: taken out of what is available, charged, given back. */
   moved: (move: 'hold' | 'capture' | 'void', tenant: string, micro: number) => void
   /** The signed address of a result. */

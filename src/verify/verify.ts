@@ -163,7 +163,7 @@ async function verifyReservations({ store, now, found }: Reading, before: Subscr
   const lasting = Object.entries(before.coding?.reservations ?? {}).filter(([id]) => after.coding?.reservations[id])
   const old = lasting.filter(([, { at }]) => now - at > OVERDUE_MS)
   if (old.length === 0) return
-  const known = new Set((await store.beats()).map(({ instance }) => instance))
+  const known = new Set((await store.heartbeats()).map(({ instance }) => instance))
   for (const [id, { instance, tokens }] of old) {
     if (!known.has(instance)) found.violations.push(`${after.id} reserves ${tokens} tokens for request ${id} of a process that is gone`)
   }

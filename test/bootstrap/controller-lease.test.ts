@@ -1,7 +1,7 @@
 /** The controller's turn, over a store of memory: who has it, and what ends it. */
 import t from 'tap'
 import { Unavailable } from '../../src/domain/errors.ts'
-import { takeTurn } from '../../src/bootstrap/controller-lease.ts'
+import { holdControllerLease } from '../../src/bootstrap/controller-lease.ts'
 import { openStore } from '../../src/backends/store/store.ts'
 
 const TIMES = { leaseMs: 300, renewMs: 20 }
@@ -11,10 +11,10 @@ t.test('who has the turn gives it back when it stops, and is not followed before
   const store = await openStore(`sqlite:${folder}/tollgate.db`)
   t.teardown(() => store.close())
   const never = (error: Error) => t.fail(error.message)
-  const turn = await takeTurn(store, `${folder}/first`, never)
-  await t.rejects(takeTurn(store, `${folder}/second`, never), Unavailable)
+  const turn = await holdControllerLease(store, `${folder}/first`, never)
+  await t.rejects(holdControllerLease(store, `${folder}/second`, never), Unavailable)
   await turn.close()
-  const next = await takeTurn(store, `${folder}/second`, never)
+  const next = await holdControllerLease(store, `${folder}/second`, never)
   await next.close()
 })
 
@@ -37,7 +37,7 @@ t.test('the turn is lost in time when the store refuses, fails or hangs', async 
       releaseLease: async () => {},
     }
     const lost = Promise.withResolvers<Error>()
-    const turn = await takeTurn(store, t.testdir({}), lost.resolve, TIMES)
+    const turn = await holdControllerLease(store, t.testdir({}), lost.resolve, TIMES)
     t.match(await lost.promise, { message: /another controller may be at work/ }, how)
     t.comment(`${how}: after ${Math.round(performance.now() - startedAt)} ms of ${TIMES.leaseMs}`)
     if (how !== 'hangs') await turn.close()

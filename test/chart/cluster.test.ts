@@ -215,7 +215,7 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
       await scale(3)
       await helmed('upgrade', CHART, ...autoscaled)
       t.equal(await replicas(), 3)
-      // As the HorizontalPodAutoscaler does, through the same door.
+      // As the HorizontalPodAutoscaler does, through the same backend.
       await scale(5)
       await helmed('upgrade', CHART, ...autoscaled)
       t.equal(await replicas(), 5)

@@ -1,17 +1,17 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
-import { together, type Kind, type Told } from '../../src/concurrency/batching.ts'
+import { createBatcher, type Kind, type BatchOutcome } from '../../src/concurrency/batching.ts'
 
 type Asked = { id: string; bytes: number }
-type Sent = { ids: string[]; told: PromiseWithResolvers<Told<string>[]> }
+type Sent = { ids: string[]; told: PromiseWithResolvers<BatchOutcome<string>[]> }
 
 /** A kind whose commands a test ends by hand. */
 function commands(kind: Partial<Kind<Asked, string>> = {}, now?: () => number) {
   const sent: Sent[] = []
-  const ask = together<Asked, string>({
-    door: 'store',
+  const ask = createBatcher<Asked, string>({
+    backend: 'store',
     send(asked) {
-      const told = Promise.withResolvers<Told<string>[]>()
+      const told = Promise.withResolvers<BatchOutcome<string>[]>()
       sent.push({ ids: asked.map(({ id }) => id), told })
       return told.promise
     },
@@ -85,7 +85,7 @@ t.test('a command that never ends is unavailable, and keeps nobody else of its k
   let isTold = false
   void told.then(() => (isTold = true))
   while (!isTold) await nextTurn()
-  const failed = { status: 'rejected', reason: { name: 'Unavailable', door: 'store', cause: { message: 'no answer within 1 ms' } } }
+  const failed = { status: 'rejected', reason: { name: 'Unavailable', backend: 'store', cause: { message: 'no answer within 1 ms' } } }
   t.match(await told, [failed, failed])
   ask('c').catch(() => {})
   await nextTurn()

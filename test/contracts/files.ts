@@ -210,7 +210,7 @@ export const filesPromises: Promises<FilesPlace> = {
     t.same(await files.list('b-10', 2), ['b-2'])
     t.same(await files.list('b-2', 2), [])
   },
-  'closing twice is harmless, and a closed door cannot know': async (t, { files }) => {
+  'closing twice is harmless, and a closed backend cannot know': async (t, { files }) => {
     await files.put(ID, Buffer.from('x'), facts)
     await files.close()
     await files.close()

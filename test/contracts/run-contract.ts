@@ -1,10 +1,10 @@
-/** How a contract suite runs: its keys are the promises of a door, its values prove them over one adapter, each in a place of its own. */
+/** How a contract suite runs: its keys are the promises of a backend, its values prove them over one adapter, each in a place of its own. */
 import type { Test } from 'tap'
 
 export type Promises<Place> = Record<string, (t: Test, place: Place) => Promise<void>>
 
 /** Proves every promise. An adapter may be `excused` from one by its words, with a reason; excusing what nobody promised throws. */
-export async function keepsPromises<Place>(
+export async function runContract<Place>(
   t: Test,
   promises: Promises<Place>,
   makePlace: (t: Test) => Place | Promise<Place>,

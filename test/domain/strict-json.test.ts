@@ -1,12 +1,12 @@
 import t from 'tap'
 import { Failure } from '../../src/domain/errors.ts'
-import { DEEPEST, MOST_CONTAINERS, MOST_MEMBERS, parseJson, type Manner } from '../../src/domain/strict-json.ts'
+import { DEEPEST, MOST_CONTAINERS, MOST_MEMBERS, parseStrictJson, type Manner } from '../../src/domain/strict-json.ts'
 
 const MANNERS: Manner[] = ['strict', 'faithful']
 
 function failureOf(text: string | Buffer, manner: Manner): Failure | null {
   try {
-    parseJson(Buffer.from(text), manner)
+    parseStrictJson(Buffer.from(text), manner)
     return null
   } catch (error) {
     if (error instanceof Failure) return error
@@ -16,7 +16,7 @@ function failureOf(text: string | Buffer, manner: Manner): Failure | null {
 
 t.test('what is read is what JSON.parse reads', async (t) => {
   const texts = ['{}', '[]', ' [1, "a", {"a": {"b": [null, true, -1.5e2]}}] ', '"\\"\\\\"', '{"a":1,"b":{"a":2},"c":[{"a":3},{"a":4}]}', '{"a":"{\\"a\\":1,\\"a\\":2}"}', '{"a,":1,"b:":2}', '"\\ud83d\\ude00"', '"\\\\ud83d"', '0', '\uFEFF{}']
-  for (const text of texts) for (const manner of MANNERS) t.same(parseJson(Buffer.from(text), manner), JSON.parse(text.replace(/^\uFEFF/, '')), `${manner} ${text}`)
+  for (const text of texts) for (const manner of MANNERS) t.same(parseStrictJson(Buffer.from(text), manner), JSON.parse(text.replace(/^\uFEFF/, '')), `${manner} ${text}`)
 })
 
 t.test('a member that is there twice is refused by its path, however it is spelled', async (t) => {
@@ -46,17 +46,17 @@ t.test('half of a surrogate pair is refused where it stands, and bytes that are 
 t.test('a number that a double does not hold is refused, or keeps its digits where it is sent on', async (t) => {
   for (const number of ['1e999', '9007199254740993', '-12345678901234567890', `1${'0'.repeat(400)}`]) {
     t.match(failureOf(`{"seed":${number}}`, 'strict'), { code: 'invalid_json', facts: { errors: [{ path: '/seed', code: 'maximum' }] } }, number)
-    t.equal(JSON.stringify(parseJson(Buffer.from(`{"seed":${number}}`), 'faithful')), `{"seed":${number}}`)
+    t.equal(JSON.stringify(parseStrictJson(Buffer.from(`{"seed":${number}}`), 'faithful')), `{"seed":${number}}`)
   }
-  for (const number of ['9007199254740991', '0.30000000000000004', '1e2', '3.141592653589793238']) t.same(parseJson(Buffer.from(`[${number}]`), 'strict'), [Number(number)])
+  for (const number of ['9007199254740991', '0.30000000000000004', '1e2', '3.141592653589793238']) t.same(parseStrictJson(Buffer.from(`[${number}]`), 'strict'), [Number(number)])
 })
 
 t.test('names that would reach what all objects share are refused, or are members like any other where they are sent on', async (t) => {
   for (const [text, path] of [['{"__proto__":{"a":1}}', '/__proto__'], ['{"a":[{"constructor":{"prototype":{}}}]}', '/a/0/constructor/prototype'], ['{"\\u005f_proto__":1}', '/__proto__']] as const) {
     t.match(failureOf(text, 'strict'), { code: 'invalid_json', facts: { errors: [{ path, code: 'not_allowed' }] } }, text)
-    t.equal(JSON.stringify(parseJson(Buffer.from(text), 'faithful')), text.replace('\\u005f', '_'))
+    t.equal(JSON.stringify(parseStrictJson(Buffer.from(text), 'faithful')), text.replace('\\u005f', '_'))
   }
-  t.same(parseJson(Buffer.from('{"constructor":"x","prototype":1}'), 'strict'), { constructor: 'x', prototype: 1 })
+  t.same(parseStrictJson(Buffer.from('{"constructor":"x","prototype":1}'), 'strict'), { constructor: 'x', prototype: 1 })
 })
 
 t.test('depth and number of parts are bounded', async (t) => {

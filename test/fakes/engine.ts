@@ -1,4 +1,4 @@
-/** An engine that does what a test tells it, added to the engines door as the type `fake`. Makes every kind. */
+/** An engine that does what a test tells it, added to the engines backend as the type `fake`. Makes every kind. */
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { notMade, openEngines, type Engine, type Engines, type Made, type NotMade, type OpenEngine } from '../../src/backends/engines/engine.ts'
@@ -99,7 +99,7 @@ routes:
 
 export const silent = { info() {}, warn() {} }
 
-/** The engines door over a fake engine, ready, closed at the end of the test. */
+/** The engines backend over a fake engine, ready, closed at the end of the test. */
 export async function openFakeEngines(t: Test, fake: FakeEngine, file = FAKE_ENGINES): Promise<Engines> {
   const engines = await openEngines({ file: join(t.testdir({ 'engines.yaml': file }), 'engines.yaml'), log: silent })
   t.teardown(() => engines.close())

@@ -5,7 +5,7 @@ import type { LightMyRequestResponse, RouteOptions } from 'fastify'
 import t, { type Test } from 'tap'
 import { FAILURES, type FailureCode } from '../../src/domain/errors.ts'
 import { bearer } from './gateway.ts'
-import { openWhole, type Whole } from './embedded-program.ts'
+import { openEmbeddedProgram, type EmbeddedProgram } from './embedded-program.ts'
 
 type Schema = Record<string, unknown>
 type Content = Record<string, { schema: Schema }>
@@ -20,12 +20,12 @@ type Operation = {
 }
 type Document = { openapi: string; tags: { name: string }[]; paths: Record<string, Record<string, Operation>>; components: { schemas: Record<string, Schema>; securitySchemes: Schema } }
 
-type Read = Whole & { document: Document; routes: RouteOptions[] }
+type Read = EmbeddedProgram & { document: Document; routes: RouteOptions[] }
 
 /** The program with every route that it registers, and its document. */
 async function readDocument(t: Test, env: Record<string, string> = {}): Promise<Read> {
   const routes: RouteOptions[] = []
-  const whole = await openWhole(t, { env, before: (app) => app.addHook('onRoute', (route) => void routes.push(route)) })
+  const whole = await openEmbeddedProgram(t, { env, before: (app) => app.addHook('onRoute', (route) => void routes.push(route)) })
   const answer = await whole.app.inject('/openapi.json')
   t.equal(answer.statusCode, 200)
   t.match(answer.headers, { 'content-type': /^application\/json/, 'x-request-id': /./ })
@@ -44,7 +44,7 @@ function schemasOf(document: Document): Ajv2020 {
 const absolute = (schema: Schema): Schema => JSON.parse(JSON.stringify(schema).replaceAll('"#/components', '"openapi#/components'))
 
 t.test('a start pays nothing for the reference', async (t) => {
-  await openWhole(t)
+  await openEmbeddedProgram(t)
   t.same(Object.keys(createRequire(import.meta.url).cache).filter((file) => file.includes('@fastify/swagger')), [])
 })
 
@@ -155,7 +155,7 @@ t.test('a route of a third-party plugin is described by its own schema', async (
 })
 
 t.test('the page is readable without a key, and asks nobody but us', async (t) => {
-  const { app } = await openWhole(t, { env: { PUBLIC_URL: 'https://media.example' } })
+  const { app } = await openEmbeddedProgram(t, { env: { PUBLIC_URL: 'https://media.example' } })
   t.same((await app.inject('/openapi.json')).json().servers, [{ url: 'https://media.example' }])
   const page = await app.inject('/docs')
   t.equal(page.statusCode, 200)

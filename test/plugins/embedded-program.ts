@@ -1,4 +1,4 @@
-/** The whole program in this process, or one role of it, over embedded doors in a folder of its own, with the demo tenant of `plans/`. It does not listen. */
+/** The whole program in this process, or one role of it, over embedded backends in a folder of its own, with the demo tenant of `plans/`. It does not listen. */
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -6,11 +6,11 @@ import type { FastifyInstance } from 'fastify'
 import pino from 'pino'
 import { Registry } from 'prom-client'
 import type { Test } from 'tap'
-import { buildApp, openDoors } from '../../src/app.ts'
+import { buildApp, openBackends } from '../../src/app.ts'
 import { embeddedPaths, readConfig, type Role } from '../../src/config/config.ts'
 import { eventually } from '../flows/eventually.ts'
 
-export type Whole = {
+export type EmbeddedProgram = {
   app: FastifyInstance
   /** The API key of the demo tenant in a Secret, once it is there. */
   key(secretName: 'demo-media-key' | 'demo-coding-key'): Promise<string>
@@ -19,18 +19,18 @@ export type Whole = {
 type Options = { role?: Role; env?: Record<string, string>; before?: (app: FastifyInstance) => void }
 
 /** Opens it with these settings; `before` sees the application before anything of it is loaded. Resolves when it is ready, rejects with what stops the start. */
-export async function openWhole(t: Test, { role = 'all', env = {}, before = () => {} }: Options = {}): Promise<Whole> {
+export async function openEmbeddedProgram(t: Test, { role = 'all', env = {}, before = () => {} }: Options = {}): Promise<EmbeddedProgram> {
   // Not a folder of tap's, which removes those before everything is closed.
   const dataDir = await mkdtemp(join(tmpdir(), 'tollgate-'))
   const { config } = readConfig({ DATA_DIR: dataDir, PORT: '0', RESOURCES_URL: `files:${join(import.meta.dirname, '../../plans')}`, SHUTDOWN_SECONDS: '1', ...env })
-  // A split role is refused on embedded doors, but nothing else in it minds them.
+  // A split role is refused on embedded backends, but nothing else in it minds them.
   const surroundings = { config: { ...config, ROLE: role }, log: pino({ level: 'silent' }), clock: Date.now, registry: new Registry() }
-  const doors = await openDoors(surroundings, (_name, open) => open())
-  const app = buildApp(surroundings, doors)
+  const backends = await openBackends(surroundings, (_name, open) => open())
+  const app = buildApp(surroundings, backends)
   before(app)
   t.teardown(async () => {
     await app.close()
-    await doors.close()
+    await backends.close()
     await rm(dataDir, { recursive: true })
   })
   await app.ready()

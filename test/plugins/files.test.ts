@@ -10,7 +10,7 @@ import files from '../../plugins/files/files.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import { openFiles, type Files } from '../../src/backends/files/files.ts'
 import type { SealingKeys } from '../../src/domain/api-keys.ts'
-import { fileLink, judgeLink } from '../../src/domain/signed-urls.ts'
+import { signedFileUrl, verifySignedUrl } from '../../src/domain/signed-urls.ts'
 
 const NOW = 1_700_000_000_000
 const HOUR = 3_600_000
@@ -18,21 +18,21 @@ const ID = '01900000-0000-7000-8000-000000000001-1'
 const keys: SealingKeys = [Buffer.alloc(32, 1)]
 const BYTES = Buffer.from('0123456789')
 
-type Place = { app: FastifyInstance; door: Files; link: string; now: { ms: number } }
+type Place = { app: FastifyInstance; backend: Files; link: string; now: { ms: number } }
 
-/** An app with one file in it that expires in an hour. `door` may put another in place of the folder. */
-async function place(t: Test, { contentType = 'video/mp4', sealingKeys = keys, instead = (door: Files): Files => door } = {}): Promise<Place> {
-  const door = await openFiles(`disk:${t.testdir()}`)
-  t.teardown(() => door.close())
-  await door.put(ID, BYTES, { contentType, expiresAt: NOW + HOUR })
+/** An app with one file in it that expires in an hour. `backend` may put another in place of the folder. */
+async function place(t: Test, { contentType = 'video/mp4', sealingKeys = keys, instead = (backend: Files): Files => backend } = {}): Promise<Place> {
+  const backend = await openFiles(`disk:${t.testdir()}`)
+  t.teardown(() => backend.close())
+  await backend.put(ID, BYTES, { contentType, expiresAt: NOW + HOUR })
   const now = { ms: NOW }
   const app = fastify()
   t.teardown(() => app.close())
-  app.decorate('files', instead(door))
+  app.decorate('files', instead(backend))
   app.decorate('sealingKeys', sealingKeys)
   app.decorate('clock', () => now.ms)
   await app.register(errors).register(files)
-  return { app, door, now, link: fileLink(ID, NOW + HOUR, keys) }
+  return { app, backend, now, link: signedFileUrl(ID, NOW + HOUR, keys) }
 }
 
 t.test('a signed link gives the bytes, to be shown safely and kept by one person', async (t) => {
@@ -79,7 +79,7 @@ t.test('a link that we did not write is 403 invalid_signature, and tells nothing
     `${path}?exp=${exp}&sig=${sig.slice(0, -1)}${last}`,
     `/files/other-1?exp=${exp}&sig=${sig}`,
     `/files/..%2f${ID}?exp=${exp}&sig=${sig}`,
-    fileLink(ID, NOW + HOUR, [Buffer.alloc(32, 2)]),
+    signedFileUrl(ID, NOW + HOUR, [Buffer.alloc(32, 2)]),
   ]
   for (const url of forged) {
     const answer = await app.inject(url)
@@ -91,7 +91,7 @@ t.test('a link that we did not write is 403 invalid_signature, and tells nothing
 })
 
 t.test('a link past its time, a file past its time and a file that is gone are 410 result_expired', async (t) => {
-  const { app, door, link, now } = await place(t)
+  const { app, backend, link, now } = await place(t)
   const gone = async (url: string): Promise<void> => {
     const answer = await app.inject(url)
     t.equal(answer.statusCode, 410)
@@ -101,30 +101,30 @@ t.test('a link past its time, a file past its time and a file that is gone are 4
   t.equal((await app.inject(link)).statusCode, 200)
   now.ms = NOW + HOUR
   await gone(link)
-  await gone(fileLink(ID, NOW + 2 * HOUR, keys))
+  await gone(signedFileUrl(ID, NOW + 2 * HOUR, keys))
   now.ms = NOW
-  await gone(fileLink('never-there', NOW + HOUR, keys))
-  await door.remove(ID)
+  await gone(signedFileUrl('never-there', NOW + HOUR, keys))
+  await backend.remove(ID)
   await gone(link)
 })
 
 t.test('a link is the same whenever it is made, and outlives a rotation of the sealing key', async (t) => {
   const rotated: SealingKeys = [Buffer.alloc(32, 9), ...keys]
   const { app, link } = await place(t, { sealingKeys: rotated })
-  t.equal(fileLink(ID, NOW + HOUR, keys), link)
-  t.not(fileLink(ID, NOW + HOUR, rotated), link)
+  t.equal(signedFileUrl(ID, NOW + HOUR, keys), link)
+  t.not(signedFileUrl(ID, NOW + HOUR, rotated), link)
   t.equal((await app.inject(link)).statusCode, 200)
-  t.equal((await app.inject(fileLink(ID, NOW + HOUR, rotated))).statusCode, 200)
+  t.equal((await app.inject(signedFileUrl(ID, NOW + HOUR, rotated))).statusCode, 200)
 })
 
 t.test('a signature has one spelling only', async (t) => {
-  const [, exp = '', sig = ''] = /exp=(\d+)&sig=(.*)/.exec(fileLink(ID, NOW + HOUR, keys)) ?? []
-  t.equal(judgeLink({ id: ID, exp, sig }, keys, NOW), 'good')
+  const [, exp = '', sig = ''] = /exp=(\d+)&sig=(.*)/.exec(signedFileUrl(ID, NOW + HOUR, keys)) ?? []
+  t.equal(verifySignedUrl({ id: ID, exp, sig }, keys, NOW), 'good')
   // The last of 43 characters carries four bits: three others decode to the same bytes.
   const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
-  const spellings = [...alphabet].filter((last) => judgeLink({ id: ID, exp, sig: sig.slice(0, -1) + last }, keys, NOW) === 'good')
+  const spellings = [...alphabet].filter((last) => verifySignedUrl({ id: ID, exp, sig: sig.slice(0, -1) + last }, keys, NOW) === 'good')
   t.equal(spellings.length, 1)
-  t.equal(judgeLink({ id: ID, exp, sig: Buffer.from(sig, 'base64url').toString('base64') }, keys, NOW), 'forged')
+  t.equal(verifySignedUrl({ id: ID, exp, sig: Buffer.from(sig, 'base64url').toString('base64') }, keys, NOW), 'forged')
 })
 
 t.test('one range is 206 with exactly its bytes', async (t) => {
@@ -196,7 +196,7 @@ t.test('what a browser would run is only ever saved', async (t) => {
 })
 
 t.test('when the files cannot be reached, it is 503 without their words', async (t) => {
-  const instead = (door: Files): Files => ({ ...door, stat: () => Promise.reject(new Unavailable('files', new Error('/secret/path is broken'))) })
+  const instead = (backend: Files): Files => ({ ...backend, stat: () => Promise.reject(new Unavailable('files', new Error('/secret/path is broken'))) })
   const { app, link } = await place(t, { instead })
   const answer = await app.inject(link)
   t.equal(answer.statusCode, 503)
@@ -204,7 +204,7 @@ t.test('when the files cannot be reached, it is 503 without their words', async 
 })
 
 t.test('a file that vanishes between two looks is 410', async (t) => {
-  const { app, link } = await place(t, { instead: (door) => ({ ...door, get: () => Promise.resolve(null) }) })
+  const { app, link } = await place(t, { instead: (backend) => ({ ...backend, get: () => Promise.resolve(null) }) })
   const answer = await app.inject(link)
   t.equal(answer.statusCode, 410)
   t.notOk(answer.headers['content-disposition'], 'an error is not a film')
@@ -229,14 +229,14 @@ async function endless(t: Test): Promise<{ answer: IncomingMessage; read: () => 
   })
   const closed = once(stream, 'close')
   const { app, link } = await place(t, {
-    instead: (door) => ({
-      ...door,
+    instead: (backend) => ({
+      ...backend,
       async stat(id) {
-        const facts = await door.stat(id)
+        const facts = await backend.stat(id)
         return facts && { ...facts, size: 2 ** 40 }
       },
       async get(id) {
-        const facts = await door.stat(id)
+        const facts = await backend.stat(id)
         return facts && { ...facts, size: 2 ** 40, stream }
       },
     }),

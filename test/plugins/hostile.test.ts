@@ -1,23 +1,23 @@
-/** Hostile JSON at every door that takes a body, through the whole program: each a documented error, and nothing charged or held. */
+/** Hostile JSON at every backend that takes a body, through the whole program: each a documented error, and nothing charged or held. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { bearer } from './gateway.ts'
-import { openWhole } from './embedded-program.ts'
+import { openEmbeddedProgram } from './embedded-program.ts'
 
 const documented = readFileSync(join(import.meta.dirname, '../../docs/errors.md'), 'utf8')
 
-/** A valid body of each door, as the text of its members. */
-const DOORS = [
+/** A valid body of each backend, as the text of its members. */
+const BACKENDS = [
   { url: '/api/v1/generations', secret: 'demo-media-key', body: '"kind":"image","prompt":"x"', name: 'prompt' },
   { url: '/mcp', secret: 'demo-media-key', body: '"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"generate_image","arguments":{"prompt":"x"}}', name: 'method' },
   { url: '/v1/chat/completions', secret: 'demo-coding-key', body: '"model":"svc-code","messages":[{"role":"user","content":"x"}]', name: 'model' },
   { url: '/v1/responses', secret: 'demo-coding-key', body: '"model":"svc-code","input":"x"', name: 'input' },
 ] as const
 
-const whole = await openWhole(t, { env: { PORT: '8080' } })
+const whole = await openEmbeddedProgram(t, { env: { PORT: '8080' } })
 
-for (const { url, secret, body, name } of DOORS) {
+for (const { url, secret, body, name } of BACKENDS) {
   t.test(`${url} refuses hostile JSON, and nothing is charged`, async (t) => {
     const raw = await whole.key(secret)
     const send = (payload: string) =>

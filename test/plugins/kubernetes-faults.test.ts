@@ -65,7 +65,7 @@ if (kubeconfig !== null) {
     const operator = await openOperator(t, kubeconfig)
     const away = openAway(operator.store, 'store')
     await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
-    await operator.start({}, undefined, { store: away.door })
+    await operator.start({}, undefined, { store: away.backend })
     await agree(operator)
     away.isAway = true
     await operator.declare(named(0, { state: 'Suspended' }), named(1, { rotationRevision: 1 }), named(2, { state: 'Revoked' }), named(KEYS))
@@ -184,7 +184,7 @@ if (kubeconfig !== null) {
     const operator = await openOperator(t, kubeconfig)
     const away = openAway(operator.store, 'store')
     await operator.declare(coder(), named(0), named(1))
-    await operator.start({}, undefined, { store: away.door })
+    await operator.start({}, undefined, { store: away.backend })
     await agree(operator)
     const ids = await Promise.all(['k0-key', 'k1-key'].map(async (name) => (await operator.usableBySecret(name))!.keyId))
     away.isAway = true

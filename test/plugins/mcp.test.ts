@@ -299,8 +299,8 @@ t.test('an image that is large, missing or of no use to a model comes as its lin
   const contentOf = (contentType: string, bytes: number) => {
     const result = { file: 'f', contentType, bytes, width: 1, height: 1, durationMs: null, expiresAt: 0 }
     const task = { id: 'i', verb: 'image', state: 'completed', outcome: { outcome: 'completed', cost: 0, result } } as Task
-    const doors = { files: { get: async () => null }, link: () => 'https://media.example/f', log: { warn() {} } }
-    return mediaContent(doors as unknown as Parameters<typeof mediaContent>[0], task)
+    const backends = { files: { get: async () => null }, link: () => 'https://media.example/f', log: { warn() {} } }
+    return mediaContent(backends as unknown as Parameters<typeof mediaContent>[0], task)
   }
   for (const [type, bytes] of [['image/png', 2 * 1024 * 1024 + 1], ['image/png', 1], ['image/svg+xml', 1], ['video/mp4', 1]] as const) {
     t.same((await contentOf(type, bytes)).map((block) => block.type), ['resource_link'])

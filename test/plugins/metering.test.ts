@@ -1,14 +1,14 @@
 import { PassThrough } from 'node:stream'
 import t from 'tap'
 import { reservationSweep, DEAD_MS, UNKNOWN_MS } from '../../plugins/metering/orphaned-reservations.ts'
-import { openWaitingRoom } from '../../plugins/metering/admission-queue.ts'
+import { openAdmissionQueue } from '../../plugins/metering/admission-queue.ts'
 import { bearer, CODING, openGateway, START } from './gateway.ts'
 
 /** A client that stays. */
 const never = new PassThrough()
 
 /** An attempt that is crowded until it is told otherwise. */
-function door() {
+function backend() {
   let open = false
   const tries: string[] = []
   return {
@@ -28,15 +28,15 @@ function door() {
 const crowded = (answer: boolean) => !answer
 
 t.test('whoever finds room does not wait', async (t) => {
-  const { attempt, unlock, tries } = door()
+  const { attempt, unlock, tries } = backend()
   unlock()
-  t.equal(await openWaitingRoom(() => 0).enter('s', attempt('a'), crowded, never), true)
+  t.equal(await openAdmissionQueue(() => 0).enter('s', attempt('a'), crowded, never), true)
   t.same(tries, ['a'])
 })
 
 t.test('whoever came first is served first, when room is made', async (t) => {
-  const { attempt, unlock } = door()
-  const room = openWaitingRoom(() => 0, 10_000, 3_600_000)
+  const { attempt, unlock } = backend()
+  const room = openAdmissionQueue(() => 0, 10_000, 3_600_000)
   const served: string[] = []
   const waiting = ['a', 'b', 'c'].map((name) => room.enter('s', attempt(name), crowded, never).then(() => served.push(name)))
   await new Promise((resolve) => setImmediate(resolve))
@@ -48,9 +48,9 @@ t.test('whoever came first is served first, when room is made', async (t) => {
 })
 
 t.test('other subscriptions do not wait behind', async (t) => {
-  const { attempt } = door()
+  const { attempt } = backend()
   const client = new PassThrough()
-  const room = openWaitingRoom(() => 0, 10_000, 3_600_000)
+  const room = openAdmissionQueue(() => 0, 10_000, 3_600_000)
   const waiting = room.enter('s', attempt('a'), crowded, client)
   t.equal(await room.enter('other', async () => true, crowded, never), true)
   client.destroy()
@@ -59,8 +59,8 @@ t.test('other subscriptions do not wait behind', async (t) => {
 
 t.test('waiting ends with the last answer when its time is over', async (t) => {
   let now = 0
-  const { attempt } = door()
-  const room = openWaitingRoom(() => now, 10_000, 3_600_000)
+  const { attempt } = backend()
+  const room = openAdmissionQueue(() => now, 10_000, 3_600_000)
   const waiting = room.enter('s', attempt('a'), crowded, never)
   await new Promise((resolve) => setImmediate(resolve))
   now = 10_000
@@ -76,16 +76,16 @@ t.test('reservations of a gateway whose beat stood still are charged at their es
   await admit('a', 'dead')
   await admit('b', 'alive')
   const sweep = reservationSweep(gateway.store, 'me', () => true)
-  await gateway.store.beat('dead', 1)
+  await gateway.store.heartbeat('dead', 1)
   for (let ms = 0; ms < DEAD_MS; ms += 5_000) {
-    await gateway.store.beat('alive', ms)
+    await gateway.store.heartbeat('alive', ms)
     t.equal(await sweep.expireDead(START + ms), 0)
   }
-  await gateway.store.beat('alive', DEAD_MS)
+  await gateway.store.heartbeat('alive', DEAD_MS)
   t.equal(await sweep.expireDead(START + DEAD_MS), 1)
   t.same(Object.keys((await gateway.store.subscription(id))?.coding?.reservations ?? {}), ['b'])
   t.equal((await gateway.store.subscription(id))?.coding?.weekly.used, 100)
-  t.notOk((await gateway.store.beats()).some(({ instance }) => instance === 'dead'), 'the dead are forgotten')
+  t.notOk((await gateway.store.heartbeats()).some(({ instance }) => instance === 'dead'), 'the dead are forgotten')
 })
 
 t.test('who is alone with the store charges at once what was reserved before it came, and leaves its own alone', async (t) => {
@@ -94,11 +94,11 @@ t.test('who is alone with the store charges at once what was reserved before it 
   for (const instance of ['killed', 'silent', 'me']) {
     await gateway.store.change(id, { op: 'admit', id: instance, instance, keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)
   }
-  await gateway.store.beat('killed', 1)
-  await gateway.store.beat('me', 1)
+  await gateway.store.heartbeat('killed', 1)
+  await gateway.store.heartbeat('me', 1)
   t.equal(await reservationSweep(gateway.store, 'me', () => true).expireOthers(START), 2)
   t.same(Object.keys((await gateway.store.subscription(id))?.coding?.reservations ?? {}), ['me'])
-  t.notOk((await gateway.store.beats()).some(({ instance }) => instance === 'killed'))
+  t.notOk((await gateway.store.heartbeats()).some(({ instance }) => instance === 'killed'))
 })
 
 t.test('a gateway that reserved without ever saying that it lives is dead after the same time', async (t) => {
@@ -118,7 +118,7 @@ t.test('a time in which the sweeper could not look proves nobody dead', async (t
   const gateway = await openGateway(t, () => {})
   const id = await gateway.plan('coder', { product: 'Coding', coding: CODING })
   await gateway.store.change(id, { op: 'admit', id: 'a', instance: 'slow', keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)
-  await gateway.store.beat('slow', 1)
+  await gateway.store.heartbeat('slow', 1)
   const sweep = reservationSweep(gateway.store, 'me', () => true)
   await sweep.expireDead(START)
   t.equal(await sweep.expireDead(START + 10 * DEAD_MS), 0)

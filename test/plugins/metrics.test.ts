@@ -9,7 +9,7 @@ import { controllerMetrics } from '../../plugins/controller/controller-metrics.t
 import { openQueue, type Queue } from '../../plugins/controller/work-queue.ts'
 import { sourceMetrics } from '../../plugins/controller/api-server-metrics.ts'
 import { startWorkers } from '../../plugins/controller/queue-workers.ts'
-import { openWhole } from './embedded-program.ts'
+import { openEmbeddedProgram } from './embedded-program.ts'
 
 type Told = Record<string, { type: string; labels: string[] }>
 
@@ -28,19 +28,19 @@ function registered(registry: Registry): Told {
 }
 
 t.test('the whole program has the metrics of the page, with their types and labels', async (t) => {
-  const { app } = await openWhole(t)
+  const { app } = await openEmbeddedProgram(t)
   t.same(registered(app.metrics.registry), tables[0])
 })
 
 t.test('a role has metrics of the page alone', async (t) => {
   for (const role of ['gateway', 'worker', 'dispatcher', 'controller'] as const) {
-    const { app } = await openWhole(t, { role })
+    const { app } = await openEmbeddedProgram(t, { role })
     t.same(Object.keys(registered(app.metrics.registry)).filter((name) => !tables[0]?.[name]), [], role)
   }
 })
 
 t.test('METRICS_TENANT adds the tenant to what counts usage, and to nothing else', async (t) => {
-  const { app } = await openWhole(t, { env: { METRICS_TENANT: 'true' } })
+  const { app } = await openEmbeddedProgram(t, { env: { METRICS_TENANT: 'true' } })
   const withTenant = Object.entries(registered(app.metrics.registry)).filter(([, { labels }]) => labels.includes('tenant'))
   t.same(withTenant.map(([name]) => name).sort(), ['tollgate_coding_tokens_total', 'tollgate_money_micro_total'])
 })

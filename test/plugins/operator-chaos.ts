@@ -44,7 +44,7 @@ export async function strikeOperator(t: Test, server: ControlPlane, { kills, ran
   const away = openAway(operator.store, 'store')
   const proxies = [await openProxy(t, operator.api), await openProxy(t, operator.api)]
   await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
-  for (const { kubeconfig } of proxies) await operator.start({ lease: LEASE }, kubeconfig, { store: away.door })
+  for (const { kubeconfig } of proxies) await operator.start({ lease: LEASE }, kubeconfig, { store: away.backend })
   await agree(operator)
   const load = openLoad(operator, random)
   const changing = load.run()

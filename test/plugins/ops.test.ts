@@ -1,4 +1,4 @@
-/** What operators see: readiness by door, and clocks that differ. */
+/** What operators see: readiness by backend, and clocks that differ. */
 import fastify, { type FastifyInstance } from 'fastify'
 import pino from 'pino'
 import { Registry } from 'prom-client'
@@ -10,10 +10,10 @@ import { Unavailable } from '../../src/domain/errors.ts'
 import type { Files } from '../../src/backends/files/files.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 
-type Doors = { clock: () => Promise<number>; takeLease?: () => Promise<boolean>; broker?: Pick<Broker, 'health'>; files?: Pick<Files, 'stat'> }
+type Backends = { clock: () => Promise<number>; takeLease?: () => Promise<boolean>; broker?: Pick<Broker, 'health'>; files?: Pick<Files, 'stat'> }
 
-/** The plugin over doors that answer as the test says, and the listener that asks it. */
-async function openFor(t: Test, { clock, takeLease = async () => true, broker, files }: Doors) {
+/** The plugin over backends that answer as the test says, and the listener that asks it. */
+async function openFor(t: Test, { clock, takeLease = async () => true, broker, files }: Backends) {
   const lines: string[] = []
   const log = pino({ level: 'warn' }, { write: (line) => void lines.push(line) })
   const app: FastifyInstance = fastify({ loggerInstance: log as FastifyInstance['log'] })
@@ -39,7 +39,7 @@ async function openFor(t: Test, { clock, takeLease = async () => true, broker, f
 const SAME = async () => 1_000_000
 const away = () => Promise.reject(new Unavailable('store', new Error('connect ECONNREFUSED')))
 
-t.test('ready is said of the doors that a role has, each by its name', async (t) => {
+t.test('ready is said of the backends that a role has, each by its name', async (t) => {
   const { readyz } = await openFor(t, { clock: SAME, broker: { health: () => ({ ok: true, detail: 'in this process' }) }, files: { stat: async () => null } })
   t.match(await readyz(), { status: 200, said: { status: 'ready', checks: [{ name: 'store', ok: true }, { name: 'broker', ok: true }, { name: 'files', ok: true }] } })
   const { readyz: alone } = await openFor(t, { clock: SAME })

@@ -9,10 +9,10 @@ import worker from '../../plugins/worker/worker.ts'
 import { openEgress } from '../../src/egress/egress.ts'
 import { REFUSALS } from '../../src/egress/target-url.ts'
 import { openFiles } from '../../src/backends/files/files.ts'
-import { fileLink } from '../../src/domain/signed-urls.ts'
+import { signedFileUrl } from '../../src/domain/signed-urls.ts'
 import { countMoney } from '../../src/bootstrap/backend-metrics.ts'
-import type { SubmitDoors } from '../../src/tasks/quote-and-submit.ts'
-import { risingUuids } from '../../src/tasks/task-ids.ts'
+import type { SubmitContext } from '../../src/tasks/quote-and-submit.ts'
+import { monotonicUuids } from '../../src/tasks/task-ids.ts'
 import type { PlanSpec } from '../../src/backends/resources/resources.ts'
 import { fakeEngine, openFakeEngines, type FakeEngine } from '../fakes/engine.ts'
 import { bearer, MEDIA, openGateway, SEALING, type Gateway } from './gateway.ts'
@@ -47,9 +47,9 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
         const refusal = egress.check(url)
         return refusal && REFUSALS[refusal]
       }
-      const tasks: SubmitDoors = {
-        store: app.store, engines, refusedUrl, clock: app.clock, uuid: risingUuids(randomUUIDv7), random: () => 0, ring: app.broker.ring, moved: countMoney(app.metrics.registry, false), log: app.log,
-        link: ({ file, expiresAt }) => `http://tollgate.test${fileLink(file, expiresAt, SEALING)}`,
+      const tasks: SubmitContext = {
+        store: app.store, engines, refusedUrl, clock: app.clock, uuid: monotonicUuids(randomUUIDv7), random: () => 0, publish: app.broker.publish, moved: countMoney(app.metrics.registry, false), log: app.log,
+        link: ({ file, expiresAt }) => `http://tollgate.test${signedFileUrl(file, expiresAt, SEALING)}`,
       }
       Object.assign(opened, { files, engines, egress, sealingKeys: SEALING, tasks })
       for (const [name, value] of Object.entries(opened)) app.decorate(name, value)

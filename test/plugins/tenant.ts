@@ -161,9 +161,9 @@ async function rest(app: FastifyInstance, metric: Running['metric']): Promise<vo
   for (let calm = 0; calm < 3; calm = (await busy()) ? 0 : calm + 1) await new Promise((resolve) => setImmediate(resolve))
 }
 
-/** The same door, with a fate for each call. A process that died writes nothing more. */
-function faulty<D extends object>(door: D, name: string, fate: Fate, writes: string[], life: { isDead: boolean }): D {
-  return new Proxy(door, {
+/** The same backend, with a fate for each call. A process that died writes nothing more. */
+function faulty<D extends object>(backend: D, name: string, fate: Fate, writes: string[], life: { isDead: boolean }): D {
+  return new Proxy(backend, {
     get(target, verb: string) {
       const original = Reflect.get(target, verb)
       if (typeof original !== 'function' || verb === 'close') return original

@@ -10,7 +10,7 @@ import { amountsOf, type GenerationRequest } from '../../src/domain/generations.
 import { enginePromises } from '../contracts/engine.ts'
 import { start, REPOSITORY } from '../flows/program.ts'
 import { CODING, MEDIA, bearer, openGateway } from './gateway.ts'
-import { openWhole } from './embedded-program.ts'
+import { openEmbeddedProgram } from './embedded-program.ts'
 
 const entriesOf = (text: string) => readConfig({ PLUGINS: text }).config.PLUGINS
 
@@ -65,9 +65,9 @@ t.test("the example's engine keeps the contract of every engine, but for the see
 
 t.test('a plugin has routes of its own behind keys, plans and metering', async (t) => {
   const source = `${fp}
-    export const optionsSchema = { type: 'object', additionalProperties: false, properties: { greeting: { type: 'string' }, tokens: { type: 'integer', default: 7 } } }
-    export default fp(async (app, { greeting, tokens }) => {
-      app.get('/whoami', { config: { api: 'media' } }, async ({ caller }) => ({ greeting, tenant: caller.key.tenant, key: caller.key.name }))
+    export const optionsSchema = { type: 'object', additionalProperties: false, properties: { banner: { type: 'string' }, tokens: { type: 'integer', default: 7 } } }
+    export default fp(async (app, { banner, tokens }) => {
+      app.get('/whoami', { config: { api: 'media' } }, async ({ caller }) => ({ banner, tenant: caller.key.tenant, key: caller.key.name }))
       app.get('/refuse', { config: { api: 'media' } }, async () => { throw app.errors.fail('not_found', { message: 'No such thing.' }) })
       app.post('/gate', { config: { api: 'media', creates: true } }, async ({ caller }) => {
         const failure = await caller.earlierFailure()
@@ -82,7 +82,7 @@ t.test('a plugin has routes of its own behind keys, plans and metering', async (
     }, { name: 'greeter', fastify: '5.x', dependencies: ['auth', 'metering', 'errors', 'ops'] })`
   const gateway = await openGateway(t, async (app) => {
     app.decorate('engines', {} as FastifyInstance['engines'])
-    await app.register(thirdParty, { entries: written(t, { 'greeter.js': source }, '?greeting=hello%2C%20you') })
+    await app.register(thirdParty, { entries: written(t, { 'greeter.js': source }, '?banner=hello%2C%20you') })
   })
   const media = await gateway.key(await gateway.plan('studio', { product: 'Media', media: MEDIA }), { name: 'ci' })
   t.same((await gateway.app.inject({ method: 'POST', url: '/gate', headers: bearer(media.raw) })).json(), { open: true })
@@ -91,7 +91,7 @@ t.test('a plugin has routes of its own behind keys, plans and metering', async (
   const coder = await gateway.plan('coder', { product: 'Coding', coding: CODING })
   const coding = await gateway.key(coder)
   const ask = (url: string, headers = {}, method: 'GET' | 'POST' = 'GET') => gateway.app.inject({ url, headers, method })
-  t.same((await ask('/whoami', bearer(media.raw))).json(), { greeting: 'hello, you', tenant: 'acme', key: 'ci' })
+  t.same((await ask('/whoami', bearer(media.raw))).json(), { banner: 'hello, you', tenant: 'acme', key: 'ci' })
   t.equal((await ask('/whoami')).statusCode, 401)
   t.match((await ask('/whoami', bearer(coding.raw))).json(), { error: { code: 'wrong_product' } })
   t.match((await ask('/refuse', bearer(media.raw))).json(), { error: { code: 'not_found', message: 'No such thing.' } })
@@ -151,7 +151,7 @@ t.test('PLUGINS that make no sense are refused', async (t) => {
 
 t.test('of what stands on the application a plugin sees what docs/plugins.md names, and no more', async (t) => {
   const folder = t.testdir({ 'spy.js': `${fp}export default fp(async (app) => { globalThis.seenByPlugin = app }, { name: 'spy' })` })
-  await openWhole(t, { env: { PLUGINS: join(folder, 'spy.js') } })
+  await openEmbeddedProgram(t, { env: { PLUGINS: join(folder, 'spy.js') } })
   const { seenByPlugin: seen } = globalThis as unknown as { seenByPlugin: Record<string, unknown> }
   const bare = fastify()
   const ours = new Set<string>()
@@ -174,10 +174,10 @@ t.test('a worker has the engines of plugins, and their routes only behind keys; 
   const route = `${fp}export default fp(async (app) => { app.get('/open', async () => 'open') }, { name: 'open', dependencies: ['auth', 'metering'] })`
   const files = [`${EXAMPLE}/solid-colour.js`, join(t.testdir({ 'open.js': route }), 'open.js')]
   const env = { PLUGINS: files.join(','), ENGINES: `${EXAMPLE}/engines.yaml` }
-  const { app: worker } = await openWhole(t, { role: 'worker', env })
+  const { app: worker } = await openEmbeddedProgram(t, { role: 'worker', env })
   t.same(worker.engines.offer('image')?.formats, ['png'])
   t.same([(await worker.inject('/open')).statusCode, (await worker.inject('/v1/models')).statusCode, (await worker.inject('/docs')).statusCode], [401, 404, 404])
-  const { app: dispatcher } = await openWhole(t, { role: 'dispatcher', env })
+  const { app: dispatcher } = await openEmbeddedProgram(t, { role: 'dispatcher', env })
   t.equal((await dispatcher.inject('/open')).statusCode, 404)
 })
 

@@ -1,12 +1,12 @@
-/** A door that can be shut: every verb fails as it does when its server is away. */
+/** A backend that can be shut: every verb fails as it does when its server is away. */
 import { Unavailable } from '../../src/domain/errors.ts'
 
-export type Away<D> = { door: D; isAway: boolean }
+export type Away<D> = { backend: D; isAway: boolean }
 
-export function openAway<D extends object>(door: D, name: string): Away<D> {
+export function openAway<D extends object>(backend: D, name: string): Away<D> {
   const away: Away<D> = {
     isAway: false,
-    door: new Proxy(door, {
+    backend: new Proxy(backend, {
       get(target, verb) {
         const original: unknown = Reflect.get(target, verb)
         if (typeof original !== 'function') return original

@@ -3,10 +3,10 @@ import { readFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
-import { openWhole } from './embedded-program.ts'
+import { openEmbeddedProgram } from './embedded-program.ts'
 
 const documented = readFileSync(join(import.meta.dirname, '../../docs/errors.md'), 'utf8')
-const { app, key } = await openWhole(t)
+const { app, key } = await openEmbeddedProgram(t)
 const { port } = new URL(await app.listen({ port: 0, host: '127.0.0.1' }))
 const MEDIA = `Authorization: Bearer ${await key('demo-media-key')}\r\n`
 const CODING = `Authorization: Bearer ${await key('demo-coding-key')}\r\n`

@@ -4,7 +4,7 @@ import t from 'tap'
 import { startSweeps } from '../../plugins/worker/sweep-loops.ts'
 import type { Files } from '../../src/backends/files/files.ts'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
-import type { TaskDoors } from '../../src/tasks/task-context.ts'
+import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { keyVersion, T0, task } from '../contracts/store/acme.ts'
 
 const COUNTS = [{ state: 'queued', verb: 'image', count: 3 } as const]
@@ -20,7 +20,7 @@ t.test('how many tasks wait is told by the worker whose turn it is to sweep; the
     tasksDue: async () => [],
     openTasks: async () => COUNTS,
   } as unknown as Store
-  const tasks = { store, clock: () => 0, log: SILENT } as unknown as TaskDoors
+  const tasks = { store, clock: () => 0, log: SILENT } as unknown as TaskContext
   const stop = startSweeps({ tasks, files: {} as Files, owner: 'one', taskMs: 1, swept() {}, open: (counts) => void told.push(counts), log: SILENT as never })
   for (let second = 1; second <= 3; second++) {
     mock.timers.tick(1_000)
@@ -40,7 +40,7 @@ t.test('the sealed key of one that ended goes once the tasks are gone whose webh
   let now = T0
   let swept = 0
   const files = { sweep: async () => (swept++, 0) } as unknown as Files
-  const tasks = { store, clock: () => now, log: SILENT } as unknown as TaskDoors
+  const tasks = { store, clock: () => now, log: SILENT } as unknown as TaskContext
   const stop = startSweeps({ tasks, files, owner: 'one', taskMs: 60 * minute, swept() {}, open() {}, log: SILENT as never })
   t.teardown(stop)
   const isSealed = async (): Promise<boolean> => {

@@ -8,9 +8,9 @@ t.test('a worker whose slots are taken leaves rings to others until one is free'
     env: { WORKER_SLOTS: '2' },
     also(app) {
       const broker = app.broker as Broker
-      const { listen } = broker
-      broker.listen = (...args) => {
-        const { pause, resume, stop } = listen(...args)
+      const { consume } = broker
+      broker.consume = (...args) => {
+        const { pause, resume, stop } = consume(...args)
         const say = (word: string, then: () => void) => () => {
           said.push(word)
           then()

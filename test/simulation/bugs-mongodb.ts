@@ -1,7 +1,7 @@
 /** Bugs in the adapter of MongoDB that the simulation over a real server must find; as `bugs.ts`. Most are what a transaction would have forgiven. */
 import type { Bug } from './bugs.ts'
 
-const STORE = 'src/store/mongodb'
+const STORE = 'src/backends/store/mongodb'
 
 export const MONGODB_BUGS: Bug[] = [
   {
@@ -18,7 +18,7 @@ export const MONGODB_BUGS: Bug[] = [
   },
   {
     name: 'a conflict is taken for a success',
-    file: `${STORE}/batches.ts`, story: 'coding', within: 20,
+    file: `${STORE}/bulk-commands.ts`, story: 'coding', within: 20,
     from: `if (count === 0) return () => ({ answer: 'lost' })`,
     to: `if (count === 0) return () => ({ answer: 'swapped' })`,
   },
@@ -49,7 +49,7 @@ export const MONGODB_BUGS: Bug[] = [
   },
   {
     name: 'a delivery is claimed under any epoch',
-    file: `${STORE}/claims.ts`, story: 'media', within: 100,
+    file: `${STORE}/delivery-claims.ts`, story: 'media', within: 100,
     from: '_id: id, epoch, nextAttemptAt, leaseUntil: delivery.leaseUntil, state:',
     to: '_id: id, state:',
   },

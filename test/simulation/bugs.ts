@@ -8,9 +8,9 @@ export type Bug = { name: string; file: string; from: string; to: string; story:
 
 type Listed = Omit<Bug, 'story'>
 
-const STORE = 'src/store/sqlite'
+const STORE = 'src/backends/store/sqlite'
 /** Moves the money of a task, to be put where it must not move yet. */
-const CLOSE = `await doors.store.change(task.subscription, { op: 'close', task: task.id, actual: ACTUAL }, doors.clock())`
+const CLOSE = `await context.store.change(task.subscription, { op: 'close', task: task.id, actual: ACTUAL }, context.clock())`
 
 const storeBugs: Listed[] = [
   {
@@ -61,8 +61,8 @@ const creationBugs: Listed[] = [
   {
     name: 'a creation is answered before its task is queued',
     file: 'src/tasks/create-task.ts', within: 20,
-    from: `return { outcome: 'created', ...(await holdFor(doors, creating, task)) }`,
-    to: `void holdFor(doors, creating, task).catch(() => {})\n  return { outcome: 'created', task, record }`,
+    from: `return { outcome: 'created', ...(await holdFor(context, creating, task)) }`,
+    to: `void holdFor(context, creating, task).catch(() => {})\n  return { outcome: 'created', task, record }`,
   },
   {
     name: 'a hold asked for twice starts anew',
@@ -73,7 +73,7 @@ const creationBugs: Listed[] = [
   {
     name: 'a pending task is never rejected',
     file: 'src/tasks/recovery-sweeps.ts', within: 120,
-    from: `return (await reject(doors, task)) ? 'rejected' : null`,
+    from: `return (await reject(context, task)) ? 'rejected' : null`,
     to: 'return null',
   },
   {
@@ -118,7 +118,7 @@ const runBugs: Listed[] = [
   {
     name: 'a lost lease is not taken back',
     file: 'src/tasks/recovery-sweeps.ts', within: 40,
-    from: `return (await takeBack(doors, task)) ? 'lost_lease' : null`,
+    from: `return (await takeBack(context, task)) ? 'lost_lease' : null`,
     to: 'return null',
   },
   {
@@ -133,16 +133,16 @@ const moneyBugs: Listed[] = [
   {
     name: 'the money of a task moves before its state is claimed',
     file: 'src/tasks/claim-and-retry.ts', within: 20,
-    from: `const ended = await end(doors, task.id, guard, { outcome: 'completed'`,
+    from: `const ended = await end(context, task.id, guard, { outcome: 'completed'`,
     to: `${CLOSE.replace('ACTUAL', 'Math.min(Math.max(made.cost, 0), task.estimatedCost)')}
-    const ended = await end(doors, task.id, guard, { outcome: 'completed'`,
+    const ended = await end(context, task.id, guard, { outcome: 'completed'`,
   },
   {
     name: 'a cancellation refunds before it claims the state',
     file: 'src/tasks/settle-and-cancel.ts', within: 20,
-    from: `const ended = await end(doors, task.id, { from: ['queued', 'processing'] }, { outcome: 'canceled' })`,
+    from: `const ended = await end(context, task.id, { from: ['queued', 'processing'] }, { outcome: 'canceled' })`,
     to: `${CLOSE.replace('ACTUAL', 'null')}
-  const ended = await end(doors, task.id, { from: ['queued', 'processing'] }, { outcome: 'canceled' })`,
+  const ended = await end(context, task.id, { from: ['queued', 'processing'] }, { outcome: 'canceled' })`,
   },
   {
     name: 'a charge is what the engine says',
@@ -165,7 +165,7 @@ const moneyBugs: Listed[] = [
   {
     name: 'a task that settles is not swept',
     file: 'src/tasks/recovery-sweeps.ts', within: 40,
-    from: `return (await settle(doors, task)) ? 'settled' : null`,
+    from: `return (await settle(context, task)) ? 'settled' : null`,
     to: 'return null',
   },
   {
@@ -183,7 +183,7 @@ const moneyBugs: Listed[] = [
   {
     name: 'an ended period is dropped before it is archived',
     file: 'src/tasks/recovery-sweeps.ts', within: 20,
-    from: 'await doors.store.archivePeriod(record.id, period)',
+    from: 'await context.store.archivePeriod(record.id, period)',
     to: '',
   },
 ]
@@ -198,7 +198,7 @@ const deliveryBugs: Listed[] = [
   {
     name: 'what is not relayed at once is never relayed',
     file: 'src/tasks/recovery-sweeps.ts', within: 200,
-    from: `await relay(doors, task)\n      return 'relayed'`,
+    from: `await relay(context, task)\n      return 'relayed'`,
     to: `return 'relayed'`,
   },
   {

@@ -40,11 +40,11 @@ const WEATHERS: Record<string, Ranges & { rates: Rates }> = {
 export const MOMENTS = {
   media: [
     'createTask', 'read hold', 'replace hold', 'moveTask queued', 'moveTask rejected', 'replace claim', 'moveTask processing',
-    'renewTask', 'moveTask settling', 'read close', 'replace close', 'moveTask final', 'relay', 'replace wait', 'claimDeliveries',
+    'renewTask', 'moveTask settling', 'read close', 'replace close', 'moveTask final', 'relay', 'replace requeue', 'claimDeliveries',
     'recordAttempt', 'task', 'subscriptionsWith', 'tasksDue', 'archivePeriod',
   ],
   coding: [
-    'replace admit', 'read admit', 'replace extend', 'replace settle', 'read settle', 'replace expire', 'beat', 'forgetInstance',
+    'replace admit', 'read admit', 'replace extend', 'replace settle', 'read settle', 'replace expire', 'heartbeat', 'forgetInstance',
     'subscriptionsWith',
   ],
 }
@@ -52,12 +52,12 @@ export const MOMENTS = {
 /** Meetings that are known to be dangerous; every other meeting is one of these. */
 const DANGEROUS: Record<keyof typeof MOMENTS, [here: string, there: string][]> = {
   media: [
-    ['replace claim', 'replace wait'], ['moveTask settling', 'moveTask processing'], ['read hold', 'replace close'],
-    ['replace wait', 'replace claim'], ['moveTask final', 'read close'], ['recordAttempt', 'claimDeliveries'],
+    ['replace claim', 'replace requeue'], ['moveTask settling', 'moveTask processing'], ['read hold', 'replace close'],
+    ['replace requeue', 'replace claim'], ['moveTask final', 'read close'], ['recordAttempt', 'claimDeliveries'],
     ['moveTask queued', 'moveTask rejected'], ['read hold', 'moveTask queued'], ['renewTask', 'moveTask queued'],
   ],
   coding: [
-    ['replace admit', 'replace expire'], ['read settle', 'replace expire'], ['beat', 'replace expire'], ['replace expire', 'beat'],
+    ['replace admit', 'replace expire'], ['read settle', 'replace expire'], ['heartbeat', 'replace expire'], ['replace expire', 'heartbeat'],
     ['subscriptionsWith', 'replace settle'],
   ],
 }
@@ -79,7 +79,7 @@ function pairAt<A, B>(turn: number, first: readonly A[], second: readonly B[]): 
 }
 
 /** `tears`: whether the store's verbs can be torn between two writes. */
-export function openTrouble(
+export function openFaults(
   seed: number,
   story: keyof typeof MOMENTS,
   dice: Dice,

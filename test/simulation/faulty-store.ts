@@ -1,16 +1,16 @@
 /** The store as a process of the simulation sees it: the real one, with every verb, and every read and write of a record, a step. */
 import { openChanges, type Side } from '../../src/backends/store/group-commit.ts'
 import type { Store } from '../../src/backends/store/store.ts'
-import type { Operation } from '../../src/domain/subscription/commands.ts'
+import type { Command } from '../../src/domain/subscription/commands.ts'
 import type { Handle } from './real-store.ts'
 import { brief, type Actor, type Asked, type Process, type Scheduler, type Step } from './scheduler.ts'
 
 const READS = new Set<string>([
-  'clock', 'beats', 'subscription', 'subscriptionsWith', 'subscriptionsDue', 'periods', 'keysToTell', 'findKey', 'keyVersions', 'keysAlive',
+  'clock', 'heartbeats', 'subscription', 'subscriptionsWith', 'subscriptionsDue', 'periods', 'keysToTell', 'findKey', 'keyVersions', 'keysAlive',
   'keysOf', 'task', 'taskWithKey', 'tasks', 'tasksDue', 'oldestTask', 'openTasks', 'deliveries', 'declarations',
 ])
 
-/** Makes the doors of one process. `patienceMs`: how long its queues try again before they give up. */
+/** Makes the backends of one process. `patienceMs`: how long its queues try again before they give up. */
 export function doorsOf(process: Process, handle: Handle, scheduler: Scheduler, patienceMs: number): (actor: Actor) => Store {
   const queues: Actor = { process, name: 'queue', fence: null }
   const changes = openChanges(handle.side, {
@@ -20,13 +20,13 @@ export function doorsOf(process: Process, handle: Handle, scheduler: Scheduler, 
     between: (side) => stepping(side, queues, scheduler),
   })
 
-  async function change(actor: Actor, id: string, operation: Operation, now: number): Promise<unknown> {
-    const asked: Asked = { actor, subscription: id, operation }
+  async function change(actor: Actor, id: string, command: Command, now: number): Promise<unknown> {
+    const asked: Asked = { actor, subscription: id, command }
     process.asked.add(asked)
-    scheduler.say(`${process.name} ${actor.name}`, `asks ${id} ${brief(operation)}`)
+    scheduler.say(`${process.name} ${actor.name}`, `asks ${id} ${brief(command)}`)
     try {
-      const answer = await changes.change(id, operation as never, now)
-      scheduler.say(`${process.name} ${actor.name}`, `${operation.op} → ${brief(answer)}`)
+      const answer = await changes.change(id, command as never, now)
+      scheduler.say(`${process.name} ${actor.name}`, `${command.op} → ${brief(answer)}`)
       return answer
     } finally {
       process.asked.delete(asked)
@@ -36,7 +36,7 @@ export function doorsOf(process: Process, handle: Handle, scheduler: Scheduler, 
   return (actor) =>
     new Proxy(handle.store, {
       get: (store, verb: keyof Store) => {
-        if (verb === 'change') return (id: string, operation: Operation, now: number) => change(actor, id, operation, now)
+        if (verb === 'change') return (id: string, command: Command, now: number) => change(actor, id, command, now)
         const perform = Reflect.get(store, verb) as (...args: unknown[]) => Promise<unknown>
         return (...args: unknown[]) => {
           const step = { actor, label: labelOf(verb, args), args, writes: !READS.has(verb), asked: [] }
@@ -46,10 +46,10 @@ export function doorsOf(process: Process, handle: Handle, scheduler: Scheduler, 
     })
 }
 
-/** Every read and write that the queues make is a step, with the operations that it may contain. */
+/** Every read and write that the queues make is a step, with the commands that it may contain. */
 function stepping(side: Side, actor: Actor, scheduler: Scheduler): Side {
   const askedOf = (id: string) => [...actor.process.asked].filter(({ subscription }) => subscription === id)
-  const named = (verb: string, asked: Asked[]) => `${verb} ${[...new Set(asked.map(({ operation }) => operation.op))].join(' ')}`
+  const named = (verb: string, asked: Asked[]) => `${verb} ${[...new Set(asked.map(({ command }) => command.op))].join(' ')}`
   const steps = (verb: string, id: string, writes: boolean): Omit<Step, 'perform' | 'resolve' | 'reject'> => {
     const asked = askedOf(id)
     return { actor, label: named(verb, asked), args: [id], writes, asked }

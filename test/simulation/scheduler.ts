@@ -3,7 +3,7 @@
  * writes, picks one of those that could come next, lets it happen, and waits until whoever it concerned has asked for the next thing.
  */
 import { Unavailable } from '../../src/domain/errors.ts'
-import type { Operation } from '../../src/domain/subscription/commands.ts'
+import type { Command } from '../../src/domain/subscription/commands.ts'
 import type { Dice } from './seeded-random.ts'
 import type { Real, Tear } from './real-store.ts'
 
@@ -32,7 +32,7 @@ export type Process = {
   skewMs: number
   frozenUntil: number
   alive: boolean
-  /** Operations asked of its queues and not answered yet. */
+  /** Commands asked of its queues and not answered yet. */
   asked: Set<Asked>
   /** Whoever waits for it from outside learns that it is gone. */
   onCrash: Set<() => void>
@@ -41,7 +41,7 @@ export type Process = {
 /** Something that a process does. `fence`: the run of a task that it is part of. */
 export type Actor = { process: Process; name: string; fence: { task: string; epoch: number } | null }
 
-export type Asked = { actor: Actor; subscription: string; operation: Operation }
+export type Asked = { actor: Actor; subscription: string; command: Command }
 
 export type Step = {
   actor: Actor
@@ -49,7 +49,7 @@ export type Step = {
   label: string
   args: unknown[]
   writes: boolean
-  /** The operations that a write of a subscription's record may contain. */
+  /** The commands that a write of a subscription's record may contain. */
   asked: Asked[]
   perform(): Promise<unknown>
   resolve(value: unknown): void

@@ -70,7 +70,7 @@ export function openWitness(store: Store, now: () => number) {
   /** `result` is null when it is not known how much of the step was written. */
   async function wrote(step: Step, result: unknown): Promise<void> {
     const [first] = step.args
-    if (step.label === 'beat') windows.beat(String(first), Number(step.args[1]))
+    if (step.label === 'heartbeat') windows.heartbeat(String(first), Number(step.args[1]))
     else if (step.label.startsWith('replace')) await lookAtRecord(String(first), step)
     else if (step.label === 'createTask') {
       const { task } = (result ?? { task: first }) as { task: Task }

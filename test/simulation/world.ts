@@ -1,12 +1,12 @@
 /** The world of one seed: its time, its trouble, the machines that run programs, and whoever is outside. */
 import { Failure, Unavailable } from '../../src/domain/errors.ts'
 import type { Store } from '../../src/backends/store/store.ts'
-import type { TaskDoors } from '../../src/tasks/task-context.ts'
+import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { diceOf, type Dice } from './seeded-random.ts'
 import { doorsOf } from './faulty-store.ts'
 import type { Real } from './real-store.ts'
 import { openScheduler, type Actor, type Process, type Scheduler } from './scheduler.ts'
-import { openTrouble } from './faults.ts'
+import { openFaults } from './faults.ts'
 import { openWitness, type Witness } from './witness.ts'
 
 /** A program that runs, with all that it may do. It lives until it crashes. */
@@ -15,7 +15,7 @@ export type Machine = {
   clock(): number
   actor(name: string, fence?: Actor['fence']): Actor
   store(actor: Actor): Store
-  tasks(actor: Actor): TaskDoors
+  tasks(actor: Actor): TaskContext
   sleep(ms: number): Promise<void>
   /** Sleeps until a bell of these kinds is heard, so long at most. */
   nap(ms: number, kinds: readonly string[]): Promise<void>
@@ -53,7 +53,7 @@ export type Setting = { seed: number; start: number; story: 'media' | 'coding'; 
 
 export function openWorld({ seed, start, story, real, trace }: Setting): World {
   const dice = diceOf(seed)
-  const trouble = openTrouble(seed, story, dice, { now: () => scheduler.now(), tears: real.tear !== null })
+  const trouble = openFaults(seed, story, dice, { now: () => scheduler.now(), tears: real.tear !== null })
   const skewed = dice.chance(0.6)
   const witness: Witness = openWitness(real.handles[0].store, () => scheduler.now())
   const scheduler: Scheduler = openScheduler({
@@ -79,7 +79,7 @@ export function openWorld({ seed, start, story, real, trace }: Setting): World {
     return `${time.slice(0, 8)}-${time.slice(8)}-7${count}-8000-${Math.floor(dice.random() * 2 ** 48).toString(16).padStart(12, '0')}`
   }
 
-  function ring(kind: string): void {
+  function publish(kind: string): void {
     for (const wake of bells.get(kind) ?? []) if (world.calm || dice.chance(0.8)) wake()
   }
 
@@ -114,7 +114,7 @@ export function openWorld({ seed, start, story, real, trace }: Setting): World {
       sleep,
       actor: (name, fence = null) => ({ process, name, fence }),
       store: open,
-      tasks: (actor) => ({ store: open(actor), clock, uuid: () => uuid(clock()), random: dice.random, ring, moved() {}, link, log }),
+      tasks: (actor) => ({ store: open(actor), clock, uuid: () => uuid(clock()), random: dice.random, publish, moved() {}, link, log }),
       async nap(ms, kinds) {
         const { done, wake } = scheduler.sleep(process, ms)
         for (const kind of kinds) bells.set(kind, (bells.get(kind) ?? new Set()).add(wake))

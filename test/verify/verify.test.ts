@@ -8,7 +8,7 @@ import { openStore, type Store } from '../../src/backends/store/store.ts'
 import type { Creating, Stale } from '../../src/domain/subscription/commands.ts'
 import { createTask } from '../../src/tasks/create-task.ts'
 import type { Task } from '../../src/domain/task.ts'
-import type { TaskDoors } from '../../src/tasks/task-context.ts'
+import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { claimDue, conclude, type Made } from '../../src/tasks/claim-and-retry.ts'
 import { verifyStore, type Verified } from '../../src/verify/verify.ts'
 
@@ -42,11 +42,11 @@ function taskId(n: number): string {
   return `019b8e1a-${n.toString(16).padStart(4, '0')}-7000-8000-000000000000`
 }
 
-function doorsOf(store: Store): TaskDoors {
+function doorsOf(store: Store): TaskContext {
   let ids = 0
   const quiet = () => {}
   const log = { info: quiet, warn: quiet, error: quiet }
-  return { store, clock: () => NOW, uuid: () => `claim-${ids++}`, random: () => 0, ring: quiet, moved: quiet, link: () => 'https://files.test/1', log }
+  return { store, clock: () => NOW, uuid: () => `claim-${ids++}`, random: () => 0, publish: quiet, moved: quiet, link: () => 'https://files.test/1', log }
 }
 
 const creating: Creating = async (run) => {
@@ -55,28 +55,28 @@ const creating: Creating = async (run) => {
   return answer as Exclude<typeof answer, Stale>
 }
 
-async function create(doors: TaskDoors, n: number): Promise<void> {
+async function create(backends: TaskContext, n: number): Promise<void> {
   const price = { verb: 'image', micro: 100, per: 'Job' as const }
   const owner = { tenant: 'acme', subscription: STUDIO, keyId: 'key-1', keyVersionId: 'key-1-1' }
   const asked = { object: 'generation' as const, verb: 'image', input: {}, webhookUrl: 'https://hooks.test/1', metadata: {} }
   const idempotency = { key: `key ${n}`, bodyHash: '' }
-  const record = await doors.store.subscription(STUDIO)
+  const record = await backends.store.subscription(STUDIO)
   if (!record) throw new Error('there is no plan')
-  await createTask(doors, creating, { id: taskId(n), ...owner, ...asked, idempotency, price, estimatedCost: 100, maxAttempts: 3 }, record)
+  await createTask(backends, creating, { id: taskId(n), ...owner, ...asked, idempotency, price, estimatedCost: 100, maxAttempts: 3 }, record)
 }
 
-async function claim(doors: TaskDoors): Promise<Task | undefined> {
+async function claim(backends: TaskContext): Promise<Task | undefined> {
   const claimed: Task[] = []
-  await claimDue(doors, { verbs: ['image'], most: 1, leaseMs: HOUR_MS, start: (task) => claimed.push(task) })
+  await claimDue(backends, { verbs: ['image'], most: 1, leaseMs: HOUR_MS, start: (task) => claimed.push(task) })
   return claimed[0]
 }
 
-async function run(doors: TaskDoors, outcome: 'made' | 'failed'): Promise<void> {
-  const task = await claim(doors)
+async function run(backends: TaskContext, outcome: 'made' | 'failed'): Promise<void> {
+  const task = await claim(backends)
   if (!task) throw new Error('nothing to run')
   const result = { file: '1', contentType: 'image/png', bytes: 1, width: 1, height: 1, durationMs: null, expiresAt: NOW }
   const made: Made = outcome === 'made' ? { outcome, cost: 60, result } : { outcome, code: 'provider_rejected', retryable: false }
-  await conclude(doors, task, made)
+  await conclude(backends, task, made)
 }
 
 /** Task 1 completed, 2 failed, 3 is processing, 4 is queued; a coding request is in flight and another was settled. */
@@ -85,12 +85,12 @@ async function fill(store: Store): Promise<void> {
   const plan = { plan: resource, state: 'Active', activeFrom: null, activeUntil: null, verdict: null } as const
   await store.change(STUDIO, { op: 'applyPlan', ...plan, product: 'Media', terms: MEDIA }, NOW - HOUR_MS)
   await store.change(CODE, { op: 'applyPlan', ...plan, product: 'Coding', terms: CODING }, NOW - HOUR_MS)
-  const doors = doorsOf(store)
-  for (let n = 1; n <= 4; n++) await create(doors, n)
-  await run(doors, 'made')
-  await run(doors, 'failed')
-  await claim(doors)
-  await store.beat('gateway-1', 1)
+  const backends = doorsOf(store)
+  for (let n = 1; n <= 4; n++) await create(backends, n)
+  await run(backends, 'made')
+  await run(backends, 'failed')
+  await claim(backends)
+  await store.heartbeat('gateway-1', 1)
   const key = { keyId: 'key-2', keyCap: null, keysVersion: 1 }
   const admit = { op: 'admit', instance: 'gateway-1', ...key, promptBytes: 0, maxOutputTokens: 50 } as const
   await store.change(CODE, { ...admit, id: 'request-1' }, NOW)

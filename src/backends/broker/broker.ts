@@ -1,19 +1,19 @@
 /**
- * DOOR: who should wake up. A doorbell, never the truth: a ring says that there is work of a kind, and the one who hears it asks the store. A ring that is lost,
+ * BACKEND: who should wake up. A doorbell, never the truth: a ring says that there is work of a kind, and the one who hears it asks the store. A ring that is lost,
  * doubled or late costs latency only, so ringing never fails and never waits.
  */
 export type Broker = {
   /** Says that there is work of this kind. `id` names the task, for spreading and for the log. */
-  ring(kind: string, id: string): void
+  publish(kind: string, id: string): void
   /** Calls `heard` for the rings of these kinds that are for this listener. Where processes share the broker, each ring is for one of them. */
-  listen(kinds: readonly string[], heard: (kind: string) => void): Listening
+  consume(kinds: readonly string[], heard: (kind: string) => void): BrokerConsumer
   /** Whether rings arrive; `detail` is for the operator. Work goes on where they do not: it is found a moment later. */
   health(): { ok: boolean; detail: string }
   close(): Promise<void>
 }
 
 /** All three may be called at any time, and again. */
-export type Listening = {
+export type BrokerConsumer = {
   /** `heard` is not called any more. */
   stop(): void
   /** Says that nothing more can be taken up: rings wait or are dropped until `resume`. Whoever resumes looks for work by itself. */

@@ -6,7 +6,7 @@ type Listener = { heard: (kind: string) => void; paused: boolean }
 export function openMemory({ counted }: Pick<BrokerSurroundings, 'counted'>): Broker {
   const listeners = new Map<string, Set<Listener>>()
   return {
-    ring(kind) {
+    publish(kind) {
       counted('rung', kind, 1)
       // Later, like a bell of another process: whoever rings is never run over by whoever hears.
       setImmediate(() => {
@@ -17,7 +17,7 @@ export function openMemory({ counted }: Pick<BrokerSurroundings, 'counted'>): Br
         }
       })
     },
-    listen(kinds, heard) {
+    consume(kinds, heard) {
       const listener = { heard, paused: false }
       for (const kind of kinds) listeners.set(kind, (listeners.get(kind) ?? new Set()).add(listener))
       return {

@@ -1,5 +1,5 @@
 /**
- * DOOR: who makes the media. A routing table, the ENGINES file, maps each kind and operation to an engine and a price; engines are adapters, ours or those that
+ * BACKEND: who makes the media. A routing table, the ENGINES file, maps each kind and operation to an engine and a price; engines are adapters, ours or those that
  * a plugin adds.
  */
 import { readFile } from 'node:fs/promises'
@@ -71,7 +71,7 @@ export function notMade(code: NotMade['code'], retryable: boolean, cause?: unkno
   return { outcome: 'failed', code, retryable, message: TASK_ERRORS[code], ...(cause === undefined ? {} : { cause }) }
 }
 
-/** Opens the door on the file's routing table. Throws an Error with the line at fault when the file makes no sense. */
+/** Opens the backend on the file's routing table. Throws an Error with the line at fault when the file makes no sense. */
 export async function openEngines({ file, log, watchMs = 5000 }: EnginesConfig): Promise<Engines> {
   const types = new Map<string, OpenEngine>([['preview', async (...entry) => (await import('./preview/preview.ts')).openPreview(...entry)]])
   let table = EMPTY

@@ -5,7 +5,7 @@
 import { Type, type Static } from 'typebox'
 import { KINDS, readSize, unitsOf, type Terms } from '../../domain/generations.ts'
 import { parseMoney } from '../../domain/money.ts'
-import { PATTERNS } from '../../domain/field-patterns.ts'
+import { FIELD_PATTERNS } from '../../domain/field-patterns.ts'
 import type { Price as PlanPrice } from '../../domain/plans.ts'
 import { readSettingsFile } from '../../domain/settings-file.ts'
 
@@ -55,7 +55,7 @@ const DEFAULT_SECONDS: Record<string, number> = { video: 4, music: 10 }
 
 const Price = Type.Object(
   {
-    amount: Type.String({ pattern: PATTERNS.amount.pattern, description: 'Decimal, as text; `"0"` is free.' }),
+    amount: Type.String({ pattern: FIELD_PATTERNS.amount.pattern, description: 'Decimal, as text; `"0"` is free.' }),
     per: Type.Enum(['Job', 'Second', 'Megapixel'], { description: 'Images and what is made of them are priced per `Job` or `Megapixel`, music per `Job` or `Second`, video per any of them.' }),
   },
   { ...closed, description: 'What one of it costs, unless the plan has a price of its own.' },

@@ -1,6 +1,6 @@
 /**
- * DOOR: what operators declared. Plans and ApiKeys of `tollgate.dev/v1alpha1`, as Kubernetes custom resources or as the same
- * manifests in a folder. What comes through this door is valid against `crds/*.yaml`, its CEL rules included, and has the defaults filled in.
+ * BACKEND: what operators declared. Plans and ApiKeys of `tollgate.dev/v1alpha1`, as Kubernetes custom resources or as the same
+ * manifests in a folder. What comes through this backend is valid against `crds/*.yaml`, its CEL rules included, and has the defaults filled in.
  */
 export const API_VERSION = 'tollgate.dev/v1alpha1'
 

@@ -6,8 +6,8 @@
  */
 import { setTimeout as pauseFor } from 'node:timers/promises'
 import { Unavailable } from '../../domain/errors.ts'
-import { operate } from '../../domain/subscription/reducer.ts'
-import type { Answer, Operation, OperationName } from '../../domain/subscription/commands.ts'
+import { reduce } from '../../domain/subscription/reducer.ts'
+import type { Answer, Command, CommandName } from '../../domain/subscription/commands.ts'
 import type { Subscription } from '../../domain/subscription/subscription.ts'
 
 /**
@@ -39,14 +39,14 @@ export type ChangeOptions = {
 
 export type Changes = {
   /** As `Store.change`. */
-  change<N extends OperationName>(id: string, operation: Extract<Operation, { op: N }>, now: number): Promise<Answer<N>>
+  change<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Answer<N>>
   /** Lets what waits have its last try; what comes later is `Unavailable`. */
   close(): Promise<void>
 }
 
 type Waiting = {
   /**
-   * Applies the operation. `answer` hands the caller its answer, or its error: a throw by one operation leaves the record alone and fails
+   * Applies the command. `answer` hands the caller its answer, or its error: a throw by one command leaves the record alone and fails
    * that caller alone.
    */
   apply(record: Subscription | null): { record: Subscription | null; answer: () => void }
@@ -70,7 +70,7 @@ type Shared = Required<Omit<ChangeOptions, 'between'>> & { side: Side; closing: 
 const PATIENCE_MS = 5000
 const FIRST_PAUSE_MS = 10
 const LONGEST_PAUSE_MS = 500
-/** Operations in one write. Each copies what is open: many of them on a large record take so long that another process is first every time. */
+/** Commands in one write. Each copies what is open: many of them on a large record take so long that another process is first every time. */
 const MOST_AT_ONCE = 200
 /** Writes in a row without a rest go on for so long; then the others have the time of so many tries, within a bound. */
 const TURN_MS = 200
@@ -83,12 +83,12 @@ export function openChanges(adapter: Side, options: ChangeOptions = {}): Changes
   const shared: Shared = { retried, patienceMs, clock, pause, side: options.between?.(adapter) ?? adapter, closing: false }
   const queues = new Map<string, Queue>()
 
-  function change<N extends OperationName>(id: string, operation: Extract<Operation, { op: N }>, now: number): Promise<Answer<N>> {
+  function change<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Answer<N>> {
     if (shared.closing) return Promise.reject(new Unavailable('store', new Error('the store is closed')))
     return new Promise((resolve, reject) => {
       const apply: Waiting['apply'] = (record) => {
         try {
-          const step = operate(record, operation, now, id)
+          const step = reduce(record, command, now, id)
           return { record: step.record, answer: () => resolve(step.answer) }
         } catch (error) {
           return { record, answer: () => reject(error) }
@@ -191,7 +191,7 @@ function applyAll(batch: Waiting[], base: Subscription | null): { record: Subscr
 }
 
 /**
- * Every operation is idempotent by its id, so all of the batch are applied again, with those that came meanwhile, unless their time is up.
+ * Every command is idempotent by its id, so all of the batch are applied again, with those that came meanwhile, unless their time is up.
  * A conflict says that the store answers, so a store that closes still sees those through.
  */
 function startOver(queue: Queue, shared: Shared, batch: Waiting[], reason: Retry, cause: Unavailable): void {

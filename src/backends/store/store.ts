@@ -1,10 +1,10 @@
 /**
- * DOOR: what we remember. Verbs are as large as the change. Outcomes are values, `null` for "not there", and a thrown `Unavailable` for
+ * BACKEND: what we remember. Verbs are as large as the change. Outcomes are values, `null` for "not there", and a thrown `Unavailable` for
  * "cannot know". Time comes in as an argument (`now`, epoch milliseconds).
  */
 import type { KeyVersion } from '../../domain/api-keys.ts'
 import type { Declarations } from '../resources/resources.ts'
-import type { Answer, Operation, OperationName } from '../../domain/subscription/commands.ts'
+import type { Answer, Command, CommandName } from '../../domain/subscription/commands.ts'
 import type { Subscription } from '../../domain/subscription/subscription.ts'
 import type { ChangeOptions } from './group-commit.ts'
 import type { TaskStore } from './task-store.ts'
@@ -18,9 +18,9 @@ export type Store = Declarations & TaskStore & {
   /** The server's time, epoch milliseconds. */
   clock(): Promise<number>
   /** Says that a process lives; `count` rises by one each time. A beat that lands after a later one changes nothing. */
-  beat(instance: string, count: number): Promise<void>
+  heartbeat(instance: string, count: number): Promise<void>
   /** Every instance that ever beat and was not forgotten, with its last count. */
-  beats(): Promise<{ instance: string; count: number }[]>
+  heartbeats(): Promise<{ instance: string; count: number }[]>
   forgetInstance(instance: string): Promise<void>
   /** True if `owner` has the lease until `until`: it was free, past its time at `now`, or already the owner's. */
   takeLease(name: string, owner: string, until: number, now: number): Promise<boolean>
@@ -28,15 +28,15 @@ export type Store = Declarations & TaskStore & {
   releaseLease(name: string, owner: string): Promise<void>
 
   /**
-   * Applies one operation to the record of a subscription by compare-and-set, together with whatever else waits for the same record. An
+   * Applies one command to the record of a subscription by compare-and-set, together with whatever else waits for the same record. An
    * answer that writes nothing was given on a record read after this call. A write whose outcome was lost is tried again by itself for a
-   * few seconds: an operation that had happened then answers as when it is asked for twice (`already`, for most). Throws `Unavailable` when
-   * the outcome cannot be learned; the operation may then have happened, once. What the operation itself throws is thrown to its caller
+   * few seconds: a command that had happened then answers as when it is asked for twice (`already`, for most). Throws `Unavailable` when
+   * the outcome cannot be learned; the command may then have happened, once. What the command itself throws is thrown to its caller
    * alone.
    */
-  change<N extends OperationName>(
+  change<N extends CommandName>(
     id: string,
-    operation: Extract<Operation, { op: N }>,
+    command: Extract<Command, { op: N }>,
     now: number,
   ): Promise<Answer<N>>
   subscription(id: string): Promise<Subscription | null>

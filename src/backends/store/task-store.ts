@@ -1,4 +1,4 @@
-/** The verbs of the store door that remember tasks, their deliveries, and the periods that paid for them. */
+/** The verbs of the store backend that remember tasks, their deliveries, and the periods that paid for them. */
 import type { MediaPeriod } from '../../domain/subscription/subscription.ts'
 import type { Delivery, DeliveryAttempt, Task, TaskFacts, TaskFilter, TaskGuard, TaskState } from '../../domain/task.ts'
 

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { rollPeriod } from '../balance.ts'
 import { apiOf, termsOf } from '../plans.ts'
 import type { PlanResource, PlanStatus } from '../../backends/resources/resources.ts'
-import type { Answer, Operation } from '../subscription/commands.ts'
+import type { Answer, Command } from '../subscription/commands.ts'
 import { inactiveReason, type Subscription } from '../subscription/subscription.ts'
 import { conditionsOf, nextTime, unreachable, type Finding, type Reason } from './status-conditions.ts'
 
@@ -20,7 +20,7 @@ export type GatheredPlan = {
   status: PlanStatus | null
 }
 
-export type PlanStep = Extract<Operation, { op: 'applyPlan' | 'removePlan' }>
+export type PlanStep = Extract<Command, { op: 'applyPlan' | 'removePlan' }>
 
 /** `next` comes first; the status is written once nothing is next. `requeueAt` is when time alone changes the answer. */
 export type PlanDecision = { next: PlanStep } | { next: null; status: PlanStatus | null; requeueAt: number | null }

@@ -1,10 +1,10 @@
-/** The operations of the machine and their answers. Every one carries its id and is idempotent by it. */
+/** The commands of the machine and their answers. Every one carries its id and is idempotent by it. */
 import type { Usage, WindowsView } from '../token-windows.ts'
 import type { Terms } from '../plans.ts'
 import type { Product } from '../../backends/resources/resources.ts'
 import type { InactiveReason, Subscription } from './subscription.ts'
 
-/** What a key brings along to an operation that creates: who it is, its own cap, and how new our knowledge of it is. */
+/** What a key brings along to a command that creates: who it is, its own cap, and how new our knowledge of it is. */
 export type KeyFacts = {
   keyId: string
   /** Weekly tokens for Coding, micro-units per period for Media; null without a cap. */
@@ -16,7 +16,7 @@ export type KeyFacts = {
 export type Stale = { outcome: 'stale'; keysVersion: number }
 
 /**
- * Runs an operation that creates, with the caller's subscription and what is known of its key. Answered `stale`, the key is read anew and the operation runs again.
+ * Runs a command that creates, with the caller's subscription and what is known of its key. Answered `stale`, the key is read anew and the command runs again.
  * Throws the failure of the access table when the key is no longer good.
  */
 export type Creating = <A extends { outcome: string }>(run: (subscription: string, facts: KeyFacts) => Promise<A>) => Promise<Exclude<A, Stale>>
@@ -24,8 +24,8 @@ export type Creating = <A extends { outcome: string }>(run: (subscription: strin
 type Inactive = { outcome: 'inactive'; reason: InactiveReason }
 type RateExceeded = { outcome: 'rate'; retryAfterMs: number }
 
-/** Each operation: `in` is what the caller gives, `out` what it is answered. */
-export type Operations = {
+/** Each command: `in` is what the caller gives, `out` what it is answered. */
+export type Commands = {
   applyPlan: {
     in: {
       plan: { uid: string; createdAt: number; generation: number }
@@ -86,7 +86,7 @@ export type Operations = {
   }
   claim: { in: { claim: string; kinds: string[] }; out: { outcome: 'claimed'; task: string; epoch: number } | { outcome: 'none' } }
   /** `served` false: the claim came to nothing, and the subscription has the place in line back that it had before. */
-  wait: { in: { task: string; epoch: number; readyAt: number; served: boolean }; out: { outcome: 'waiting' | 'none' } }
+  requeue: { in: { task: string; epoch: number; readyAt: number; served: boolean }; out: { outcome: 'waiting' | 'none' } }
   /**
    * `actual` null: the task came to nothing, all of the hold goes back. `epoch`: the claim that it ran under; a hold with another epoch was taken by a request that
    * came late, when the task's own was closed already, and goes back as well.
@@ -95,6 +95,6 @@ export type Operations = {
   archived: { in: { n: number }; out: { outcome: 'archived' | 'none' } }
 }
 
-export type OperationName = keyof Operations
-export type Operation = { [N in OperationName]: { op: N } & Operations[N]['in'] }[OperationName]
-export type Answer<N extends OperationName> = Operations[N]['out']
+export type CommandName = keyof Commands
+export type Command = { [N in CommandName]: { op: N } & Commands[N]['in'] }[CommandName]
+export type Answer<N extends CommandName> = Commands[N]['out']

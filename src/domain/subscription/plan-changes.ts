@@ -2,12 +2,12 @@
 import { apiOf, type Terms } from '../plans.ts'
 import { emptyLearned } from '../token-windows.ts'
 import { firstPeriod } from '../balance.ts'
-import type { Answer, Operation } from './commands.ts'
+import type { Answer, Command } from './commands.ts'
 import { dueOf } from './task-queue.ts'
 import type { Step } from './reducer.ts'
 import type { CodingAccount, MediaAccount, Subscription } from './subscription.ts'
 
-type In<N extends Operation['op']> = Extract<Operation, { op: N }>
+type In<N extends Command['op']> = Extract<Command, { op: N }>
 
 /** Applies a Plan. An equal generation is applied again, because PLAN_LIMITS may have changed; an older one of the same uid, or an older resource, is not. */
 export function applyPlan(record: Subscription | null, input: In<'applyPlan'>, now: number, id: string): Step<Answer<'applyPlan'>> {

@@ -1,59 +1,59 @@
 /**
- * The machine over one subscription's record: record + operation + time → next record + answer. Pure; the store reads, calls this and replaces by
+ * The machine over one subscription's record: record + command + time → next record + answer. Pure; the store reads, calls this and replaces by
  * compare-and-set, so every rule about plans, windows, money and the queue exists here once.
  */
 import { admit, expire, extend, settle } from './token-reservations.ts'
-import { archived, claim, close, hold, wait } from './task-queue.ts'
-import type { Answer, Operation, OperationName } from './commands.ts'
+import { archived, claim, close, hold, requeue } from './task-queue.ts'
+import type { Answer, Command, CommandName } from './commands.ts'
 import { applyPlan, keysChanged, removePlan } from './plan-changes.ts'
 import type { Subscription } from './subscription.ts'
 
 export type Step<A> = { record: Subscription | null; answer: A }
 
-type Input<N extends OperationName> = Extract<Operation, { op: N }>
+type Input<N extends CommandName> = Extract<Command, { op: N }>
 
 /**
- * Applies one operation to the record of subscription `id` (null: there is none yet). The same record object in the result means that nothing
+ * Applies one command to the record of subscription `id` (null: there is none yet). The same record object in the result means that nothing
  * has to be written. Time inside the record never goes back: an older `now` counts as the record's own.
  */
-export function operate<N extends OperationName>(
+export function reduce<N extends CommandName>(
   record: Subscription | null,
-  operation: Input<N>,
+  command: Input<N>,
   now: number,
   id: string,
 ): Step<Answer<N>>
-export function operate(record: Subscription | null, operation: Operation, now: number, id: string): Step<Answer<OperationName>> {
+export function reduce(record: Subscription | null, command: Command, now: number, id: string): Step<Answer<CommandName>> {
   const at = Math.max(now, record?.at ?? 0)
-  const step = dispatch(record, operation, at, id)
+  const step = dispatch(record, command, at, id)
   if (step.record === record || step.record === null) return step
   return { record: { ...step.record, at }, answer: step.answer }
 }
 
-function dispatch(record: Subscription | null, operation: Operation, now: number, id: string): Step<Answer<OperationName>> {
-  switch (operation.op) {
+function dispatch(record: Subscription | null, command: Command, now: number, id: string): Step<Answer<CommandName>> {
+  switch (command.op) {
     case 'applyPlan':
-      return applyPlan(record, operation, now, id)
+      return applyPlan(record, command, now, id)
     case 'removePlan':
-      return removePlan(record, operation)
+      return removePlan(record, command)
     case 'keysChanged':
       return keysChanged(record)
     case 'admit':
-      return admit(record, operation, now)
+      return admit(record, command, now)
     case 'extend':
-      return extend(record, operation)
+      return extend(record, command)
     case 'settle':
-      return settle(record, operation, now)
+      return settle(record, command, now)
     case 'expire':
-      return expire(record, operation, now)
+      return expire(record, command, now)
     case 'hold':
-      return hold(record, operation, now)
+      return hold(record, command, now)
     case 'claim':
-      return claim(record, operation, now)
-    case 'wait':
-      return wait(record, operation)
+      return claim(record, command, now)
+    case 'requeue':
+      return requeue(record, command)
     case 'close':
-      return close(record, operation, now)
+      return close(record, command, now)
     case 'archived':
-      return archived(record, operation)
+      return archived(record, command)
   }
 }

@@ -12,7 +12,7 @@ export type Subscription = {
   id: string
   /** Rises by one with every replacement; 0 before the first. */
   version: number
-  /** The newest time that any operation brought; time inside the record never goes back. */
+  /** The newest time that any command brought; time inside the record never goes back. */
   at: number
   tenant: string
   product: Product
@@ -41,7 +41,7 @@ export type MediaPeriod = {
   end: number
   allowance: number
   burned: number
-  /** By UTC day (YYYY-MM-DD), then by kind or operation. */
+  /** By UTC day (YYYY-MM-DD), then by kind or command. */
   usage: Record<string, DayUsage>
 }
 
@@ -49,7 +49,7 @@ export type Hold = {
   /** The period that pays. */
   period: number
   amount: number
-  /** Media kind or operation. */
+  /** Media kind or command. */
   kind: string
   keyId: string
   /** Raised by each claim: a run that knows an older one is refused. */

@@ -2,12 +2,12 @@
 import { balanceOf, keyUsed, rollPeriod } from '../balance.ts'
 import type { MediaTerms } from '../plans.ts'
 import { takeOne } from '../rate-limit.ts'
-import type { Answer, Operation } from './commands.ts'
+import type { Answer, Command } from './commands.ts'
 import { put, without } from './copy-on-write.ts'
 import type { Step } from './reducer.ts'
 import { inactiveReason, type Hold, type MediaAccount, type MediaPeriod, type Subscription } from './subscription.ts'
 
-type In<N extends Operation['op']> = Extract<Operation, { op: N }>
+type In<N extends Command['op']> = Extract<Command, { op: N }>
 
 /** Takes the quote of a task out of what is available, and puts the task at the end of the queue. Once per task id. */
 export function hold(record: Subscription | null, input: In<'hold'>, now: number): Step<Answer<'hold'>> {
@@ -52,7 +52,7 @@ export function claim(record: Subscription | null, input: In<'claim'>, now: numb
 }
 
 /** Puts a claimed task back in the queue for `readyAt`. A claim of another epoch is somebody else's. */
-export function wait(record: Subscription | null, input: In<'wait'>): Step<Answer<'wait'>> {
+export function requeue(record: Subscription | null, input: In<'requeue'>): Step<Answer<'requeue'>> {
   const account = record?.media
   const claimed = account?.holds[input.task]
   if (!record || !account || !claimed?.run || claimed.epoch !== input.epoch) return { record, answer: { outcome: 'none' } }

@@ -2,12 +2,12 @@
 import { takeOne } from '../rate-limit.ts'
 import type { CodingTerms } from '../plans.ts'
 import { chargeOf, learn, learnedOutput, reservedIn, roll, viewOf, WEEK_MS, type Usage } from '../token-windows.ts'
-import type { Answer, Operation } from './commands.ts'
+import type { Answer, Command } from './commands.ts'
 import { put, without } from './copy-on-write.ts'
 import type { Step } from './reducer.ts'
 import { inactiveReason, type CodingAccount, type CodingDay, type Reservation, type Subscription } from './subscription.ts'
 
-type In<N extends Operation['op']> = Extract<Operation, { op: N }>
+type In<N extends Command['op']> = Extract<Command, { op: N }>
 
 const USAGE_DAYS = 35
 

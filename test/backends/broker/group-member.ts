@@ -42,11 +42,11 @@ export function member(t: Test, url: string): Member {
 
 async function run(url: string): Promise<void> {
   const broker = await openBroker(url)
-  broker.listen(['image'], (kind) => console.log(`heard ${kind}`))
+  broker.consume(['image'], (kind) => console.log(`heard ${kind}`))
   const watch = setInterval(() => console.log(broker.health().ok ? 'in order' : 'in trouble'), 50)
   process.once('SIGTERM', () => {
     clearInterval(watch)
-    broker.ring('image', 'the last')
+    broker.publish('image', 'the last')
     void broker.close()
   })
 }

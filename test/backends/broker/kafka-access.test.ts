@@ -24,7 +24,7 @@ t.test('who may do what, over TLS with SCRAM', async (t) => {
 
   await t.test('a user who may is heard', async (t) => {
     const both = await bells(t, admin, { ...secure, topicPrefix: prefix() })
-    both.listen(['image'], () => {})
+    both.consume(['image'], () => {})
     await ringUntilHeard(both, both)
     t.same(both.warnings, [])
   })
@@ -40,8 +40,8 @@ t.test('who may do what, over TLS with SCRAM', async (t) => {
   for (const [what, servers, query, sentence] of refused) {
     await t.test(`${what} is told, and tried again`, async (t) => {
       const broker = await bells(t, servers, { ...query, topicPrefix: prefix() })
-      broker.listen(['image'], () => {})
-      broker.ring('image', 'task')
+      broker.consume(['image'], () => {})
+      broker.publish('image', 'task')
       await until(() => broker.count('rebuilt') > 1)
       t.match(broker.health(), { ok: false, detail: sentence })
       t.match(broker.warnings[0]?.message, sentence)
@@ -52,8 +52,8 @@ t.test('who may do what, over TLS with SCRAM', async (t) => {
   await t.test('a user who may do nothing, then use topics that are not there, then all it needs', async (t) => {
     const topicPrefix = prefix()
     const stranger = await bells(t, server.brokers, { ...secure, username: 'stranger', passwordFile, topicPrefix })
-    stranger.listen(['image'], () => {})
-    stranger.ring('image', 'task')
+    stranger.consume(['image'], () => {})
+    stranger.publish('image', 'task')
     const says = (sentence: RegExp) => until(() => sentence.test(stranger.health().detail))
     await says(/may not use the topic .*image: .*Describe/)
 
@@ -89,7 +89,7 @@ t.test('a user over PLAIN', async (t) => {
   if (!server) return
   const [right, wrong] = await Promise.all(['admin-secret', 'wrong'].map((password) => bells(t, `admin:${password}@${server.brokers}`, { sasl: 'plain', topicPrefix: prefix() })))
   if (!right || !wrong) return
-  right.listen(['image'], () => {})
+  right.consume(['image'], () => {})
   await ringUntilHeard(right, right)
   await until(() => /refuses the user admin/.test(wrong.health().detail))
   const tls = await bells(t, `admin:admin-secret@${server.brokers}`, { sasl: 'plain', tls: 'true', topicPrefix: prefix() })

@@ -22,8 +22,8 @@ t.test('an outage', async (t) => {
     const topicPrefix = prefix()
     const startMs = performance.now()
     const [ringer, hearer] = [await bells(t, brokers, { topicPrefix }), await bells(t, brokers, { topicPrefix })]
-    hearer.listen(['image'], () => {})
-    for (let id = 0; id < 6000; id++) ringer.ring('image', `task-${id}`)
+    hearer.consume(['image'], () => {})
+    for (let id = 0; id < 6000; id++) ringer.publish('image', `task-${id}`)
     t.comment(`opened, listening, 6000 rings: ${Math.round(performance.now() - startMs)} ms`)
     await until(() => ringer.warnings.length > 0 && hearer.count('rebuilt') > 0)
     for (const broker of [ringer, hearer]) t.match(broker.health(), { ok: false, detail: /does not answer \(ECONNREFUSED\)/ })
@@ -37,10 +37,10 @@ t.test('an outage', async (t) => {
   await t.test('a broker that is killed and comes back', async (t) => {
     const topicPrefix = prefix()
     const [ringer, hearer] = [await bells(t, brokers, { topicPrefix }), await bells(t, brokers, { topicPrefix })]
-    hearer.listen(['image'], () => {})
+    hearer.consume(['image'], () => {})
     await ringUntilHeard(ringer, hearer)
     await server.kill()
-    ringer.ring('image', 'task')
+    ringer.publish('image', 'task')
     await until(() => !ringer.health().ok && !hearer.health().ok)
     t.match(ringer.health().detail, /does not answer/)
     await server.start()
@@ -53,10 +53,10 @@ t.test('an outage', async (t) => {
   await t.test('a broker that is frozen, and thaws', async (t) => {
     const topicPrefix = prefix()
     const [ringer, hearer] = [await bells(t, brokers, { topicPrefix }), await bells(t, brokers, { topicPrefix })]
-    hearer.listen(['image'], () => {})
+    hearer.consume(['image'], () => {})
     await ringUntilHeard(ringer, hearer)
     server.freeze()
-    const ringing = setInterval(() => ringer.ring('image', 'task'), 20)
+    const ringing = setInterval(() => ringer.publish('image', 'task'), 20)
     await until(() => !ringer.health().ok && !hearer.health().ok)
     for (const broker of [ringer, hearer]) t.match(broker.health().detail, /does not answer/)
     server.thaw()
@@ -69,11 +69,11 @@ t.test('an outage', async (t) => {
   await t.test('a topic that is deleted is made again', async (t) => {
     const topicPrefix = prefix()
     const [ringer, hearer] = [await bells(t, brokers, { topicPrefix }), await bells(t, brokers, { topicPrefix })]
-    hearer.listen(['image'], () => {})
+    hearer.consume(['image'], () => {})
     await ringUntilHeard(ringer, hearer)
     await withAdmin(brokers, (admin) => admin.deleteTopics({ topics: [`${topicPrefix}image`] }))
     await until(() => {
-      ringer.ring('image', 'task')
+      ringer.publish('image', 'task')
       return ringer.count('lost') > 0 || !ringer.health().ok
     })
     await ringUntilHeard(ringer, hearer)

@@ -2,7 +2,7 @@ import { createServer, type AddressInfo } from 'node:net'
 import t from 'tap'
 import { openBroker } from '../../../src/backends/broker/broker.ts'
 import { brokerPromises } from '../../contracts/broker.ts'
-import { keepsPromises } from '../../contracts/run-contract.ts'
+import { runContract } from '../../contracts/run-contract.ts'
 import { kafka } from '../../servers/kafka.ts'
 import { bells, dropped, inOrder, prefix, until, withAdmin } from './recording-consumer.ts'
 import { member } from './group-member.ts'
@@ -12,7 +12,7 @@ t.test('over Kafka', async (t) => {
   if (servers === null) return
 
   await t.test('it keeps the promises of a broker', (t) =>
-    keepsPromises(t, brokerPromises, async (t) => {
+    runContract(t, brokerPromises, async (t) => {
       const topicPrefix = prefix()
       dropped(t, servers, topicPrefix)
       return { ringer: await bells(t, servers, { topicPrefix }), hearer: await bells(t, servers, { topicPrefix }) }
@@ -23,10 +23,10 @@ t.test('over Kafka', async (t) => {
     const topicPrefix = prefix()
     dropped(t, servers, topicPrefix)
     const [ringer, one, other] = [await bells(t, servers, { topicPrefix }), await bells(t, servers, { topicPrefix }), await bells(t, servers, { topicPrefix })]
-    for (const hearer of [one, other]) hearer.listen(['image'], () => {})
+    for (const hearer of [one, other]) hearer.consume(['image'], () => {})
     await Promise.all([inOrder(one), inOrder(other)])
     const startMs = performance.now()
-    for (let id = 0; id < 2000; id++) ringer.ring('image', `task-${id}`)
+    for (let id = 0; id < 2000; id++) ringer.publish('image', `task-${id}`)
     await until(() => one.count('heard') + other.count('heard') >= 2000)
     t.comment(`2000 rings heard after ${Math.round(performance.now() - startMs)} ms: ${one.count('heard')} and ${other.count('heard')}`)
     await until(() => ringer.count('rung') === 2000)
@@ -39,14 +39,14 @@ t.test('over Kafka', async (t) => {
     dropped(t, servers, topicPrefix)
     const [ringer, hearer] = [await bells(t, servers, { topicPrefix }), await bells(t, servers, { topicPrefix })]
     let heard = () => {}
-    hearer.listen(['image'], () => heard())
+    hearer.consume(['image'], () => heard())
     await inOrder(hearer)
     const tookMs: number[] = []
     for (let id = 0; id < 200; id++) {
       const { promise, resolve } = Promise.withResolvers<void>()
       heard = resolve
       const startMs = performance.now()
-      ringer.ring('image', `task-${id}`)
+      ringer.publish('image', `task-${id}`)
       await promise
       tookMs.push(performance.now() - startMs)
     }
@@ -62,11 +62,11 @@ t.test('over Kafka', async (t) => {
     const [ringer, survivor] = [await bells(t, servers, { topicPrefix }), await bells(t, servers, { topicPrefix })]
     const victim = member(t, ringer.url)
     await victim.says('in order')
-    survivor.listen(['image'], () => {})
+    survivor.consume(['image'], () => {})
     await inOrder(survivor)
     await victim.kill()
     // Each goes to the partition that its id belongs to, and half of those were the victim's.
-    for (let id = 0; id < 50; id++) ringer.ring('image', `task-${id}`)
+    for (let id = 0; id < 50; id++) ringer.publish('image', `task-${id}`)
     await until(() => survivor.count('heard') >= 50)
     t.equal(survivor.count('rebuilt'), 0)
   })
@@ -76,11 +76,11 @@ t.test('over Kafka', async (t) => {
     dropped(t, servers, topicPrefix)
     const ringer = await bells(t, servers, { topicPrefix })
     const [full, free] = [await bells(t, servers, { topicPrefix }), await bells(t, servers, { topicPrefix, group: `${topicPrefix}other` })]
-    const listening = full.listen(['image'], () => {})
+    const listening = full.consume(['image'], () => {})
     listening.pause()
-    free.listen(['image'], () => {})
+    free.consume(['image'], () => {})
     await Promise.all([inOrder(full), inOrder(free)])
-    for (let id = 0; id < 50; id++) ringer.ring('image', `task-${id}`)
+    for (let id = 0; id < 50; id++) ringer.publish('image', `task-${id}`)
     await until(() => free.count('heard') >= 50)
     t.equal(full.count('heard'), 0)
     listening.resume()
@@ -92,11 +92,11 @@ t.test('over Kafka', async (t) => {
     dropped(t, servers, topicPrefix)
     const all = await Promise.all([1, 2, 3].map(() => bells(t, servers, { topicPrefix, partitions: '1' })))
     const [ringer] = all
-    for (const hearer of all) hearer.listen(['image'], () => {})
+    for (const hearer of all) hearer.consume(['image'], () => {})
     await Promise.all(all.map(inOrder))
     const warnings = () => all.flatMap((hearer) => hearer.warnings)
     await until(() => warnings().length > 0)
-    for (let id = 0; id < 20; id++) ringer?.ring('image', `task-${id}`)
+    for (let id = 0; id < 20; id++) ringer?.publish('image', `task-${id}`)
     await until(() => all.reduce((sum, hearer) => sum + hearer.count('heard'), 0) >= 20)
     t.match(warnings(), [{ facts: { topic: `${topicPrefix}image`, partitions: 1, members: Number }, message: /fewer partitions \(1\) than the group .* members \([23]\)/ }])
     t.equal(warnings().length, 1)
@@ -106,7 +106,7 @@ t.test('over Kafka', async (t) => {
     const topicPrefix = prefix()
     dropped(t, servers, topicPrefix)
     const ringer = await bells(t, servers, { topicPrefix, partitions: '3', replication: '1' })
-    ringer.ring('video', 'task-1')
+    ringer.publish('video', 'task-1')
     await until(() => ringer.count('rung') === 1)
     const topic = `${topicPrefix}video`
     const { partitions, retention } = await withAdmin(servers, async (admin) => {
@@ -124,7 +124,7 @@ t.test('over Kafka', async (t) => {
     const ringer = await bells(t, servers, { topicPrefix })
     const child = member(t, ringer.url)
     await child.says('in order')
-    ringer.ring('image', 'task-1')
+    ringer.publish('image', 'task-1')
     await child.says('heard image')
     t.same(await child.end(), { code: 0, stderr: '' })
   })
@@ -189,8 +189,8 @@ t.test('a broker that does not speak what we need is told as such, and asked aga
   await new Promise<void>((resolve) => fake.listen(0, '127.0.0.1', resolve))
   const broker = await bells(t, `127.0.0.1:${(fake.address() as AddressInfo).port}`, {})
   t.teardown(() => fake.close())
-  broker.listen(['image'], () => t.fail('nothing can be heard'))
-  broker.ring('image', 'task-1')
+  broker.consume(['image'], () => t.fail('nothing can be heard'))
+  broker.publish('image', 'task-1')
   await until(() => broker.count('rebuilt') >= 2)
   t.match(broker.health(), { ok: false, detail: /does not speak Metadata .* Kafka 2.4 or newer/ })
   t.equal(broker.warnings.length, 3, 'one line of each: who greets, who rings, who listens')

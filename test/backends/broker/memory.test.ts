@@ -1,10 +1,10 @@
 import t from 'tap'
 import { openBroker } from '../../../src/backends/broker/broker.ts'
 import { brokerPromises } from '../../contracts/broker.ts'
-import { keepsPromises } from '../../contracts/run-contract.ts'
+import { runContract } from '../../contracts/run-contract.ts'
 
 t.test('the doorbell within one process keeps the promises of a broker', (t) =>
-  keepsPromises(t, brokerPromises, async (t) => {
+  runContract(t, brokerPromises, async (t) => {
     const broker = await openBroker('memory:')
     t.teardown(() => broker.close())
     return { ringer: broker, hearer: broker }

@@ -27,11 +27,11 @@ export async function bells(t: Test, servers: string, query: Record<string, stri
   const broker = await openBroker(url, { log, counted: (event, _kind, count) => (counts[event] += count) })
   t.teardown(() => broker.close())
   let asked = 0
-  const ring: Broker['ring'] = (kind, id) => {
+  const publish: Broker['publish'] = (kind, id) => {
     asked++
-    broker.ring(kind, id)
+    broker.publish(kind, id)
   }
-  return { ...broker, ring, url, warnings, count: (event) => counts[event], asked: () => asked }
+  return { ...broker, publish, url, warnings, count: (event) => counts[event], asked: () => asked }
 }
 
 /** Resolves once the broker is in order: whoever listens has joined. */
@@ -47,7 +47,7 @@ export async function until(holds: () => boolean): Promise<void> {
 /** Rings until one is heard: a ring may be lost, but not all of them. */
 export async function ringUntilHeard(ringer: Bells, hearer: Bells): Promise<void> {
   const before = hearer.count('heard')
-  const ringing = setInterval(() => ringer.ring('image', 'task'), 100)
+  const ringing = setInterval(() => ringer.publish('image', 'task'), 100)
   await until(() => hearer.count('heard') > before)
   clearInterval(ringing)
 }

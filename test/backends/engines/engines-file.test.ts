@@ -1,4 +1,4 @@
-/** The engines door: the ENGINES file, what a generation asks for and costs, and runs by the routing table. */
+/** The engines backend: the ENGINES file, what a generation asks for and costs, and runs by the routing table. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'

@@ -9,7 +9,7 @@ import { h264, nalUnit } from '../../../src/backends/engines/preview/h264.ts'
 import { pictureFor } from '../../../src/backends/engines/preview/yuv-picture.ts'
 import type { GenerationRequest } from '../../../src/domain/generations.ts'
 import { enginePromises } from '../../contracts/engine.ts'
-import { keepsPromises } from '../../contracts/run-contract.ts'
+import { runContract } from '../../contracts/run-contract.ts'
 import { boxes, readSps, type Box } from './mp4-reader.ts'
 
 const small = { prompt: 'a lighthouse at dusk', seed: null, width: 64, height: 48 }
@@ -34,7 +34,7 @@ function decoded(file: Buffer, ...args: string[]): Buffer {
 }
 
 t.test('the contract', (t) =>
-  keepsPromises(t, enginePromises, async (t) => {
+  runContract(t, enginePromises, async (t) => {
     const engine = await openPreview('preview', {})
     t.teardown(() => engine.close())
     return { engine, requests: [image, video, music] }

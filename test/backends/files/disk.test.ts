@@ -1,11 +1,11 @@
-/** The folder keeps the contract of the files door, and what only a folder has: modes, foreign files, crashed writers. */
+/** The folder keeps the contract of the files backend, and what only a folder has: modes, foreign files, crashed writers. */
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
 import { openFiles, type Files } from '../../../src/backends/files/files.ts'
 import { filesPromises } from '../../contracts/files.ts'
-import { keepsPromises } from '../../contracts/run-contract.ts'
+import { runContract } from '../../contracts/run-contract.ts'
 
 const facts = { contentType: 'image/png', expiresAt: 1_800_000_000_000 }
 const DAY = 24 * 3600 * 1000
@@ -21,7 +21,7 @@ async function folderOf(t: Test): Promise<{ folder: string; open: () => Promise<
 }
 
 t.test('the contract', (t) =>
-  keepsPromises(t, filesPromises, async (t) => {
+  runContract(t, filesPromises, async (t) => {
     const { open } = await folderOf(t)
     return { files: await open(), another: open }
   }))
@@ -84,7 +84,7 @@ t.test('a disk that fails is Unavailable, with the cause', async (t) => {
   rmSync(folder, { recursive: true })
   writeFileSync(folder, 'no folder')
   const failures: (() => Promise<unknown>)[] = [() => files.put('a-1', Buffer.from('x'), facts), () => files.stat('a-1'), () => files.list('', 1), () => files.sweep(0, 1)]
-  for (const call of failures) await t.rejects(call, { name: 'Unavailable', door: 'files', cause: { code: 'ENOTDIR' } })
+  for (const call of failures) await t.rejects(call, { name: 'Unavailable', backend: 'files', cause: { code: 'ENOTDIR' } })
   await t.rejects(open(), Unavailable)
   await t.rejects(files.get('a-1'), { message: 'the files is unavailable' })
 })

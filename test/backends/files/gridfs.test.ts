@@ -1,4 +1,4 @@
-/** MongoDB keeps the contract of the files door, and what only a database can show: crashed writers, chunks that nobody needs, servers that die, refuse or fall silent. */
+/** MongoDB keeps the contract of the files backend, and what only a database can show: crashed writers, chunks that nobody needs, servers that die, refuse or fall silent. */
 import { randomUUID } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
 import { MongoClient, type Db } from 'mongodb'
@@ -6,7 +6,7 @@ import t, { type Test } from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
 import { openFiles, type Files } from '../../../src/backends/files/files.ts'
 import { filesPromises } from '../../contracts/files.ts'
-import { keepsPromises } from '../../contracts/run-contract.ts'
+import { runContract } from '../../contracts/run-contract.ts'
 import { mongodb, ownMongodb } from '../../servers/mongodb.ts'
 
 const facts = { contentType: 'video/mp4', expiresAt: 1_800_000_000_000 }
@@ -67,7 +67,7 @@ t.test('on a shared server', async (t) => {
   if (url === null) return
 
   await t.test('the contract', (t) =>
-    keepsPromises(t, filesPromises, async (t) => {
+    runContract(t, filesPromises, async (t) => {
       const { open } = await databaseOf(t, url)
       return { files: await open(), another: open }
     }))

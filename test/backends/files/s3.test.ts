@@ -1,4 +1,4 @@
-/** S3 keeps the contract of the files door, and what only an object store can show: parts, lost answers, servers that die or refuse, foreign objects, other people's tools. */
+/** S3 keeps the contract of the files backend, and what only an object store can show: parts, lost answers, servers that die or refuse, foreign objects, other people's tools. */
 import { createHash, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { renameSync, writeFileSync } from 'node:fs'
@@ -11,7 +11,7 @@ import { Unavailable } from '../../../src/domain/errors.ts'
 import { openFiles, type Files } from '../../../src/backends/files/files.ts'
 import { readAddress } from '../../../src/backends/files/s3/s3-url.ts'
 import { filesPromises } from '../../contracts/files.ts'
-import { keepsPromises } from '../../contracts/run-contract.ts'
+import { runContract } from '../../contracts/run-contract.ts'
 import { ownS3, s3 } from '../../servers/s3.ts'
 import { makeBucket } from './bucket.ts'
 
@@ -136,7 +136,7 @@ t.test('on a shared server', async (t) => {
 
   await t.test('the contract', async (t) => {
     const bucket = await makeBucket(t, server)
-    await keepsPromises(t, filesPromises, async () => {
+    await runContract(t, filesPromises, async () => {
       const prefix = `${randomUUID()}/deeper`
       return { files: await bucket.open(prefix), another: () => bucket.open(prefix) }
     })

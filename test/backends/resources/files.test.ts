@@ -3,7 +3,7 @@ import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openFiles, type FilesResources } from '../../../src/backends/resources/files/files.ts'
-import { keepsPromises } from '../../contracts/run-contract.ts'
+import { runContract } from '../../contracts/run-contract.ts'
 import { resourcesPromises, type Place } from '../../contracts/resources.ts'
 import { eventually } from '../../flows/eventually.ts'
 import { entriesOf, makeForeign, openFolder, settle } from './manifest-folder.ts'
@@ -39,7 +39,7 @@ async function place(t: Test): Promise<Place> {
 }
 
 t.test('a folder keeps the promises of a source of resources', (t) =>
-  keepsPromises(t, resourcesPromises, place, {
+  runContract(t, resourcesPromises, place, {
     'a key that was retained stays when it is deleted, also for whoever comes later, until it is released': 'what its author removes from a folder is gone',
     'of two that follow one source one leads, until it resigns': 'a folder is ours alone',
     'what was declared, edited or deleted since its status was written is not observed': 'a status in a folder is a file, which would have to be read',

@@ -6,7 +6,7 @@ import { readAddress } from '../../../src/backends/resources/kubernetes/kubernet
 import { Unavailable } from '../../../src/domain/errors.ts'
 import { openCache } from '../../../src/backends/resources/kubernetes/informer-cache.ts'
 import type { Client } from '../../../src/backends/resources/kubernetes/api-client.ts'
-import { openGate } from '../../../src/backends/resources/kubernetes/concurrency-limit.ts'
+import { openConcurrencyLimit } from '../../../src/backends/resources/kubernetes/concurrency-limit.ts'
 import { COLLECTIONS, isLater, type KubeObject } from '../../../src/backends/resources/kubernetes/api-objects.ts'
 import { openReflector } from '../../../src/backends/resources/kubernetes/reflector.ts'
 import { lines } from '../../../src/backends/resources/kubernetes/watch-stream.ts'
@@ -154,7 +154,7 @@ async function* streamOf(chunks: Uint8Array[]): AsyncGenerator<Uint8Array> {
 }
 
 t.test('so many are inside at once, in the order in which they came, and a failure makes room', async (t) => {
-  const gate = openGate(2)
+  const gate = openConcurrencyLimit(2)
   const leave: (() => void)[] = []
   const entered: number[] = []
   const enter = (n: number) =>

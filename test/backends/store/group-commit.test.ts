@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
-import { operate } from '../../../src/domain/subscription/reducer.ts'
-import type { Operation } from '../../../src/domain/subscription/commands.ts'
+import { reduce } from '../../../src/domain/subscription/reducer.ts'
+import type { Command } from '../../../src/domain/subscription/commands.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
 import { openChanges, type Side } from '../../../src/backends/store/group-commit.ts'
 import { admit, ID, plan, sessionOf, settle, T0 } from '../../contracts/store/acme.ts'
@@ -32,8 +32,8 @@ function memory() {
     seen,
     before,
     /** Another process changes the record at once. */
-    rival(operation: Operation) {
-      const next = operate(record, operation, T0, ID).record
+    rival(command: Command) {
+      const next = reduce(record, command, T0, ID).record
       if (next) record = { ...next, version: (record?.version ?? 0) + 1 }
     },
     record: () => record,

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { Collection, MongoClient, MongoNetworkError, type MongoBulkWriteError, type AnyBulkWriteOperation, type Document } from 'mongodb'
 import t, { type Test } from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
-import { insertsTogether, readsTogether, swapsTogether, type Swap } from '../../../src/backends/store/mongodb/bulk-commands.ts'
+import { batchInserts, batchReads, batchReplacements, type Replacement } from '../../../src/backends/store/mongodb/bulk-commands.ts'
 import { serve } from '../../../src/backends/store/mongodb/database.ts'
 import { openStore } from '../../../src/backends/store/store.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
@@ -34,8 +34,8 @@ async function things(t: Test) {
   if (!found) return null
   const collection = found.db.collection<Thing>(`things-${randomUUID()}`)
   await collection.insertMany(['a', 'b', 'c', 'd', 'e'].map((_id) => ({ _id, n: 1, name: `name of ${_id}` })))
-  const swap = swapsTogether(collection, () => 1)
-  const raise = (_id: string, from: number, facts: Partial<Thing> = {}): Swap<Thing> => ({ next: { _id, n: from + 1, write: randomUUID(), ...facts }, when: { n: from } })
+  const swap = batchReplacements(collection, () => 1)
+  const raise = (_id: string, from: number, facts: Partial<Thing> = {}): Replacement<Thing> => ({ next: { _id, n: from + 1, write: randomUUID(), ...facts }, when: { n: from } })
   return { collection, swap, raise }
 }
 
@@ -95,10 +95,10 @@ t.test('of the documents of one command those are put there that none has the id
   if (!found) return
   const { collection } = found
   await collection.createIndex({ name: 1 }, { unique: true })
-  const insert = insertsTogether(collection, ({ name = '' }) => name, () => 1)
+  const insert = batchInserts(collection, ({ name = '' }) => name, () => 1)
   const asked = [insert({ _id: 'f', n: 1, name: 'new' }), insert({ _id: 'a', n: 1, name: 'other' }), insert({ _id: 'g', n: 1, name: 'new' }), insert({ _id: 'h', n: 1, name: 'last' }), insert({ _id: 'h', n: 2, name: 'twice' })]
   t.same(await outcomes(asked), ['added', 'taken', 'taken', 'added', 'taken'])
-  const read = readsTogether(collection, '_id')
+  const read = batchReads(collection, '_id')
   t.match(await Promise.all(['a', 'f', 'h', 'z', 'a'].map(read)), [{ name: 'name of a' }, { name: 'new' }, { n: 1 }, null, { name: 'name of a' }])
 })
 

@@ -5,7 +5,7 @@ import { MongoClient, type CommandStartedEvent, type Document } from 'mongodb'
 import t, { type Test } from 'tap'
 import { INDEXES } from '../../../src/backends/store/mongodb/mongodb.ts'
 import type { Index } from '../../../src/backends/store/mongodb/indexes.ts'
-import { keepsPromises } from '../../contracts/run-contract.ts'
+import { runContract } from '../../contracts/run-contract.ts'
 import { storePromises } from '../../contracts/store.ts'
 import { mongodb } from '../../servers/mongodb.ts'
 import { emptyDatabase } from './empty-store.ts'
@@ -24,7 +24,7 @@ async function watched(t: Test, server: string): Promise<{ commands: Map<string,
     return connect.call(this)
   }
   const { place } = await emptyDatabase(t, server)
-  await keepsPromises(t, storePromises, place)
+  await runContract(t, storePromises, place)
   const db = new MongoClient(server)
   t.teardown(() => db.close())
   return { commands, db }

@@ -100,10 +100,10 @@ const STORIES: Record<string, Story> = {
     before: async () => {},
     verb: async (store) => {
       await store.declare({ ref: { kind: 'Plan', namespace: 'acme', name: 'a' }, uid: 'u', createdAt: T0, generation: 1, spec: { planRef: { name: 'a' }, state: 'Active', rotationRevision: 0 } })
-      await store.beat('i1', 3)
+      await store.heartbeat('i1', 3)
       return store.takeLease('sweep', 'i1', T0 + 10, T0)
     },
-    after: async (store) => [await store.declarations(), await store.beats(), await store.takeLease('sweep', 'i2', T0 + 10, T0 + 5)],
+    after: async (store) => [await store.declarations(), await store.heartbeats(), await store.takeLease('sweep', 'i2', T0 + 10, T0 + 5)],
   },
 }
 

@@ -19,7 +19,7 @@ async function opened(t: Test): Promise<{ server: Mongodb; store: Store } | null
   return { server, store }
 }
 
-/** Tries until it is answered, as every caller of the door may. */
+/** Tries until it is answered, as every caller of the backend may. */
 async function insist<T>(work: () => Promise<T>): Promise<T> {
   for (;;) {
     try {
@@ -97,14 +97,14 @@ t.test('a frozen server costs a bounded wait, is unavailable, and serves again o
     store.findKey(`hash ${i}`),
   ])
   await Promise.all(many.flat().map(refused))
-  await refused(store.beat('i1', 1))
+  await refused(store.heartbeat('i1', 1))
   await refused(openStore(`${server.url}trouble`))
   t.ok(longest.ms < 40_000, `the longest wait took ${Math.round(longest.ms)} ms`)
   t.comment(`the longest wait took ${Math.round(longest.ms)} ms`)
 
   server.thaw()
-  await insist(() => store.beat('i1', 2))
-  t.same(await insist(() => store.beats()), [{ instance: 'i1', count: 2 }], 'a beat that landed late changed nothing')
+  await insist(() => store.heartbeat('i1', 2))
+  t.same(await insist(() => store.heartbeats()), [{ instance: 'i1', count: 2 }], 'a beat that landed late changed nothing')
   t.match(await insist(() => store.change(ID, admit('after', 1), T0)), { outcome: /admitted|already/ })
   // What landed late of those that were never answered happened once.
   const { coding } = (await insist(() => store.subscription(ID))) ?? {}
@@ -148,22 +148,22 @@ t.test('what is asked in the very turn in which the server ends its connections 
   const { url, port, near } = await way(t, (await emptyDatabase(t, server)).url)
   const store = await openStore(url)
   t.teardown(() => store.close())
-  await store.beat('i', 1)
+  await store.heartbeat('i', 1)
 
   const asked: Promise<unknown>[] = []
   const { destroy } = Socket.prototype
   t.teardown(() => Object.assign(Socket.prototype, { destroy }))
   Socket.prototype.destroy = function (this: Socket, ...why) {
     // It is gone, and says so when this turn is over.
-    if (this.remotePort === port) setImmediate(() => asked.push(store.beat('i', 2 + asked.length).catch((error: unknown) => error)))
+    if (this.remotePort === port) setImmediate(() => asked.push(store.heartbeat('i', 2 + asked.length).catch((error: unknown) => error)))
     return destroy.apply(this, why)
   }
   for (const socket of near) socket.end()
   while (asked.length === 0) await new Promise((resolve) => setImmediate(resolve))
   Object.assign(Socket.prototype, { destroy })
   for (const outcome of await Promise.all(asked)) t.ok(outcome === undefined || outcome instanceof Unavailable)
-  await insist(() => store.beat('i', 1000))
-  t.same(await store.beats(), [{ instance: 'i', count: 1000 }])
+  await insist(() => store.heartbeat('i', 1000))
+  t.same(await store.heartbeats(), [{ instance: 'i', count: 1000 }])
 })
 
 t.test('a command that a server which stopped reading never took in fails once its time is over', async (t) => {
@@ -221,7 +221,7 @@ t.test('wrong credentials, and a user who may only read, are refused in a senten
   const server = await ownMongodb(t, { auth: true })
   if (!server) return
   const store = await openStore(`${server.url}trouble?authSource=admin`)
-  await store.beat('i1', 1)
+  await store.heartbeat('i1', 1)
   await store.close()
   const place = `127.0.0.1:${new URL(server.url).port}/trouble`
   const wrong = `${server.url.replace('keeper-secret', 'wrong-secret')}trouble?authSource=admin`

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { keepsPromises } from '../../contracts/run-contract.ts'
+import { runContract } from '../../contracts/run-contract.ts'
 import { storePromises } from '../../contracts/store.ts'
 import { asIfReplicated } from '../../contracts/store/replicated.ts'
 import { mongodb } from '../../servers/mongodb.ts'
@@ -9,7 +9,7 @@ t.test('MongoDB keeps the promises of a store as if it were replicated', async (
   const server = await mongodb(t)
   if (!server) return
   const { place } = await emptyDatabase(t, server)
-  await keepsPromises(t, storePromises, async (t) => asIfReplicated(await place(t), 1), {
+  await runContract(t, storePromises, async (t) => asIfReplicated(await place(t), 1), {
     'one handle applies what it was asked for in that order': 'two handles share what is asked here',
   })
 })

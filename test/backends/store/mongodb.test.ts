@@ -5,7 +5,7 @@ import t from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
 import { bringUpToDate, type Upgrade } from '../../../src/backends/store/mongodb/migrations.ts'
 import { openStore } from '../../../src/backends/store/store.ts'
-import { keepsPromises } from '../../contracts/run-contract.ts'
+import { runContract } from '../../contracts/run-contract.ts'
 import { storePromises } from '../../contracts/store.ts'
 import { ID, keyVersion, plan, T0, task } from '../../contracts/store/acme.ts'
 import { mongodb } from '../../servers/mongodb.ts'
@@ -18,7 +18,7 @@ t.test('MongoDB keeps the promises of a store', async (t) => {
   const { db, place } = await emptyDatabase(t, server)
   const { version, gitVersion } = await db.admin().command({ buildInfo: 1 })
   t.comment(`the server says ${version} ${gitVersion}`)
-  await keepsPromises(t, storePromises, place)
+  await runContract(t, storePromises, place)
 })
 
 t.test('a program opens what another is opening, and what is there already', async (t) => {
@@ -99,8 +99,8 @@ const AFTER = [{ _id: 'i1', first: 1, last: 1 }, { _id: 'i2', first: 2, last: 2 
 /** A store of the first schema. */
 async function oldStore(url: string, db: Db): Promise<void> {
   const old = await openStore(url)
-  await old.beat('i1', 1)
-  await old.beat('i2', 2)
+  await old.heartbeat('i1', 1)
+  await old.heartbeat('i2', 2)
   await old.close()
   await db.collection('meta').updateOne({}, { $set: { version: 1 } })
 }

@@ -9,7 +9,7 @@ import { Unavailable } from '../../../src/domain/errors.ts'
 import { openDatabase } from '../../../src/backends/store/sqlite/database.ts'
 import { UPGRADES } from '../../../src/backends/store/sqlite/sqlite.ts'
 import { openStore, type Store } from '../../../src/backends/store/store.ts'
-import { keepsPromises } from '../../contracts/run-contract.ts'
+import { runContract } from '../../contracts/run-contract.ts'
 import { storePromises, type Place } from '../../contracts/store.ts'
 import { admit, ID, keyVersion, plan, T0 } from '../../contracts/store/acme.ts'
 import { asIfReplicated } from '../../contracts/store/replicated.ts'
@@ -28,17 +28,17 @@ function freshFile(t: Test): Place & { file: string } {
   }
 }
 
-t.test('SQLite keeps the promises of a store', (t) => keepsPromises(t, storePromises, freshFile))
+t.test('SQLite keeps the promises of a store', (t) => runContract(t, storePromises, freshFile))
 
 for (const seed of [1, 2, 3]) {
   t.test(`SQLite keeps them as if it were replicated, seed ${seed}`, (t) =>
-    keepsPromises(t, storePromises, (t) => asIfReplicated(freshFile(t), seed), {
+    runContract(t, storePromises, (t) => asIfReplicated(freshFile(t), seed), {
       'one handle applies what it was asked for in that order': 'two handles share what is asked here',
     }))
 }
 
 t.test('excusing an adapter from what nobody promised is a mistake', async (t) => {
-  await t.rejects(keepsPromises(t, storePromises, freshFile, { 'it never rains': 'desert' }), Error)
+  await t.rejects(runContract(t, storePromises, freshFile, { 'it never rains': 'desert' }), Error)
 })
 
 t.test('a process killed with SIGKILL loses nothing that it was answered', async (t) => {
@@ -51,7 +51,7 @@ t.test('a process killed with SIGKILL loses nothing that it was answered', async
     for (let i = 0; ; i++) {
       const id = 'acme/' + (i % 7)
       if (i < 7) await store.change(id, plan(), T0)
-      await Promise.all([store.change(id, admit('r' + i, 1), T0), store.beat('gateway', i)])
+      await Promise.all([store.change(id, admit('r' + i, 1), T0), store.heartbeat('gateway', i)])
       writeSync(1, id + ' r' + i + '\\n')
     }
   `
@@ -72,13 +72,13 @@ t.test('a process killed with SIGKILL loses nothing that it was answered', async
     const missing = answered.filter(([id, request]) => id === `acme/${i}` && !record?.coding?.reservations[request])
     t.same(missing, [])
   }
-  t.ok(((await store.beats())[0]?.count ?? 0) >= answered.length - 1)
+  t.ok(((await store.heartbeats())[0]?.count ?? 0) >= answered.length - 1)
 })
 
 t.test('the file is for its owner only, and so is a folder that was made for it', async (t) => {
   const place = freshFile(t)
   const store = await place.open()
-  await store.beat('i1', 1)
+  await store.heartbeat('i1', 1)
   const mode = (path: string) => (statSync(path).mode & 0o777).toString(8)
   t.equal(mode(dirname(place.file)), '700')
   for (const file of ['', '-wal', '-shm']) t.equal(mode(place.file + file), '600')
@@ -92,7 +92,7 @@ t.test('the file is for its owner only, and so is a folder that was made for it'
 t.test('a newer schema is refused, and left as it is', async (t) => {
   const place = freshFile(t)
   const store = await place.open()
-  await store.beat('i1', 1)
+  await store.heartbeat('i1', 1)
   await store.close()
   const raw = new DatabaseSync(place.file)
   t.same({ ...raw.prepare('SELECT * FROM meta').get() }, { name: 'schema', value: '2' })
@@ -231,7 +231,7 @@ t.test('a store that is opened to be read is neither made nor changed', async (t
   await store.change(ID, plan(), T0)
   const beside = await read(file)
   t.match(await beside.subscription(ID), { id: ID }, 'while it is in use')
-  await t.rejects(beside.beat('i1', 1), Unavailable, 'nothing is written')
+  await t.rejects(beside.heartbeat('i1', 1), Unavailable, 'nothing is written')
   await beside.close()
   await store.close()
   const before = readFileSync(file)
@@ -274,14 +274,14 @@ t.test('while another process keeps the file locked the store is unavailable, an
   const other = new DatabaseSync(place.file)
   t.teardown(() => other.close())
   other.exec('BEGIN IMMEDIATE')
-  const refused = await Promise.allSettled([store.change(ID, admit('r1', 1), T0), store.beat('i1', 1)])
+  const refused = await Promise.allSettled([store.change(ID, admit('r1', 1), T0), store.heartbeat('i1', 1)])
   for (const outcome of refused) t.match(outcome, { status: 'rejected', reason: Unavailable })
   t.match(await store.subscription(ID), { id: ID }, 'what is committed can be read')
   await t.rejects(place.open(), Unavailable)
   other.exec('COMMIT')
   t.match(await store.change(ID, admit('r2', 1), T0), { outcome: 'admitted' })
   t.same(Object.keys((await store.subscription(ID))?.coding?.reservations ?? {}), ['r2'])
-  t.same(await store.beats(), [])
+  t.same(await store.heartbeats(), [])
 })
 
 t.test('a write that breaks a rule of the schema fails alone', async (t) => {
@@ -289,13 +289,13 @@ t.test('a write that breaks a rule of the schema fails alone', async (t) => {
   const [one, two, beat] = await Promise.allSettled([
     store.mintKey(keyVersion('k1', 0, { hash: 'the same' })),
     store.mintKey(keyVersion('k2', 0, { hash: 'the same' })),
-    store.beat('i1', 1),
+    store.heartbeat('i1', 1),
   ])
   t.match(one, { status: 'fulfilled', value: { outcome: 'created' } })
   t.match(two, { status: 'rejected', reason: Unavailable })
   t.match(beat, { status: 'fulfilled' })
   t.same((await store.keysAlive('', 10)).map(({ id }) => id), ['k1-0'])
-  t.same(await store.beats(), [{ instance: 'i1', count: 1 }])
+  t.same(await store.heartbeats(), [{ instance: 'i1', count: 1 }])
 })
 
 t.test('a write that throws half-way leaves nothing behind, and the others of its turn go on', async (t) => {

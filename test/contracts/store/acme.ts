@@ -1,11 +1,11 @@
 /** The tenant of the store's contract: its plans, requests, tasks, deliveries and keys, in facts that every proof can bend. */
 import type { KeyVersion } from '../../../src/domain/api-keys.ts'
 import type { CodingTerms, MediaTerms, Terms } from '../../../src/domain/plans.ts'
-import type { Operation } from '../../../src/domain/subscription/commands.ts'
+import type { Command } from '../../../src/domain/subscription/commands.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
 import type { Delivery, Task } from '../../../src/domain/task.ts'
 
-type In<N extends Operation['op']> = Extract<Operation, { op: N }>
+type In<N extends Command['op']> = Extract<Command, { op: N }>
 
 export const ID = 'acme/code'
 export const T0 = Date.UTC(2026, 0, 5)

@@ -44,7 +44,7 @@ export const duePromises: Promises<Place> = {
     await queue(store, STUDIO, 1)
     const claimed = await claim(store, STUDIO, 'w1')
     const epoch = claimed.outcome === 'claimed' ? claimed.epoch : NaN
-    await store.change(STUDIO, { op: 'wait', task: taskId(0), epoch, readyAt: T0 + 5000, served: true }, T0)
+    await store.change(STUDIO, { op: 'requeue', task: taskId(0), epoch, readyAt: T0 + 5000, served: true }, T0)
     await store.change(STUDIO, hold(taskId(1), 'video'), T0)
     t.same(await store.subscriptionsDue(['image'], T0 + 4999, 10), [], 'the video that is ready is of another kind')
     t.same(await store.subscriptionsDue(['video'], T0 + 4999, 10), [STUDIO])

@@ -10,21 +10,21 @@ export const processPromises: Promises<Place> = {
 
   'the last beat of every instance is there until it is forgotten': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
-    t.same(await store.beats(), [])
-    await Promise.all([store.beat('i1', 1), other.beat('i2', 1)])
-    await store.beat('i1', 2)
-    const beats = async () => (await other.beats()).toSorted((a, b) => (a.instance < b.instance ? -1 : 1))
-    t.same(await beats(), [{ instance: 'i1', count: 2 }, { instance: 'i2', count: 1 }])
+    t.same(await store.heartbeats(), [])
+    await Promise.all([store.heartbeat('i1', 1), other.heartbeat('i2', 1)])
+    await store.heartbeat('i1', 2)
+    const heartbeats = async () => (await other.heartbeats()).toSorted((a, b) => (a.instance < b.instance ? -1 : 1))
+    t.same(await heartbeats(), [{ instance: 'i1', count: 2 }, { instance: 'i2', count: 1 }])
     await other.forgetInstance('i2')
     await other.forgetInstance('i2')
-    t.same(await beats(), [{ instance: 'i1', count: 2 }])
+    t.same(await heartbeats(), [{ instance: 'i1', count: 2 }])
   },
 
   'a beat that lands late changes nothing': async (t, place) => {
     const store = await place.open()
-    await store.beat('i1', 7)
-    await store.beat('i1', 6)
-    t.same(await store.beats(), [{ instance: 'i1', count: 7 }])
+    await store.heartbeat('i1', 7)
+    await store.heartbeat('i1', 6)
+    t.same(await store.heartbeats(), [{ instance: 'i1', count: 7 }])
   },
 
   'a lease has one owner, who may renew it, until its time is up': async (t, place) => {

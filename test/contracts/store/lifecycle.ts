@@ -7,12 +7,12 @@ export const lifePromises: Promises<Place> = {
   'what was answered is there for a handle that opens later, though nobody closed': async (t, place) => {
     const store = await place.open()
     await store.change(ID, plan(), T0)
-    await Promise.all([store.change(ID, admit('r1', 500), T0), store.mintKey(keyVersion('k1', 0)), store.beat('i1', 1)])
+    await Promise.all([store.change(ID, admit('r1', 500), T0), store.mintKey(keyVersion('k1', 0)), store.heartbeat('i1', 1)])
     await store.createTask(task(1))
     const later = await place.open()
     t.match(await later.subscription(ID), { coding: { reservations: { r1: { tokens: 500 } } } })
     t.same(await later.keyVersions('k1'), [keyVersion('k1', 0)])
-    t.same(await later.beats(), [{ instance: 'i1', count: 1 }])
+    t.same(await later.heartbeats(), [{ instance: 'i1', count: 1 }])
     t.same(await later.task('acme', taskId(1)), task(1))
   },
 
@@ -39,7 +39,7 @@ export const lifePromises: Promises<Place> = {
     await t.rejects(store.change(ID, admit('r1', 1), T0), Unavailable)
     await t.rejects(store.subscription(ID), Unavailable)
     await t.rejects(store.mintKey(keyVersion('k1', 0)), Unavailable)
-    await t.rejects(store.beat('i1', 1), Unavailable)
+    await t.rejects(store.heartbeat('i1', 1), Unavailable)
     await t.rejects(store.declarations(), Unavailable)
     await t.rejects(store.createTask(task(1)), Unavailable)
     await t.rejects(store.task('acme', taskId(1)), Unavailable)

@@ -5,7 +5,7 @@ import { capOf } from '../../../src/domain/reconcile/api-key-rotation.ts'
 import { reconcileKey, type FoundSecret, type GatheredKey, type KeyStep } from '../../../src/domain/reconcile/reconcile-api-key.ts'
 import { reconcilePlan, type PlanStep } from '../../../src/domain/reconcile/reconcile-plan.ts'
 import type { ApiKeyResource, ApiKeySpec, Condition, PlanResource, PlanSpec } from '../../../src/backends/resources/resources.ts'
-import { operate } from '../../../src/domain/subscription/reducer.ts'
+import { reduce } from '../../../src/domain/subscription/reducer.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
 
 export const T0 = Date.UTC(2026, 0, 5)
@@ -45,11 +45,11 @@ export function key(name: string, spec: Partial<ApiKeySpec> = {}, metadata: Part
 export function applied(resource: PlanResource, record: Subscription | null = null, verdict: string | null = null, now = T0): Subscription {
   const decision = reconcilePlan({ plan: resource, record, verdict, answer: null, activeKeys: 0, status: null }, now)
   if (!decision.next) return record!
-  return operate(record, decision.next, now, subscriptionId(resource.metadata.namespace, resource.metadata.name)).record!
+  return reduce(record, decision.next, now, subscriptionId(resource.metadata.namespace, resource.metadata.name)).record!
 }
 
 export function applyTo(record: Subscription | null, step: PlanStep, now = T0): { record: Subscription | null; answer: { outcome: string } } {
-  return operate(record, step, now, 'acme/coder')
+  return reduce(record, step, now, 'acme/coder')
 }
 
 export function conditions(status: { conditions: Condition[] } | null): Record<string, string> {

@@ -2,8 +2,8 @@ import t from 'tap'
 import { balanceOf } from '../../../src/domain/balance.ts'
 import type { MediaTerms, Terms } from '../../../src/domain/plans.ts'
 import { queuePosition } from '../../../src/domain/subscription/task-queue.ts'
-import { operate } from '../../../src/domain/subscription/reducer.ts'
-import type { Answer, Operation, OperationName } from '../../../src/domain/subscription/commands.ts'
+import { reduce } from '../../../src/domain/subscription/reducer.ts'
+import type { Answer, Command, CommandName } from '../../../src/domain/subscription/commands.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
 
 const DAY = 24 * 3_600_000
@@ -17,8 +17,8 @@ function mediaTerms(change: Partial<MediaTerms> = {}): Terms {
 function subject(terms = mediaTerms()) {
   let record: Subscription | null = null
   let now = START
-  function run<N extends OperationName>(operation: Extract<Operation, { op: N }>): Answer<N> {
-    const step = operate(record, operation, now, 'demo/studio')
+  function run<N extends CommandName>(operation: Extract<Command, { op: N }>): Answer<N> {
+    const step = reduce(record, operation, now, 'demo/studio')
     record = step.record
     return step.answer
   }
@@ -28,7 +28,7 @@ function subject(terms = mediaTerms()) {
   return {
     run,
     apply,
-    hold: (task: string, amount: number, more: Partial<Extract<Operation, { op: 'hold' }>> = {}) =>
+    hold: (task: string, amount: number, more: Partial<Extract<Command, { op: 'hold' }>> = {}) =>
       run({ op: 'hold', task, kind: 'image', amount, keyId: 'k', keyCap: null, keysVersion: record?.keysVersion ?? 0, ...more }),
     claim: (claim: string, kinds = ['image']) => run({ op: 'claim', claim, kinds }),
     close: (task: string, actual: number | null) => run({ op: 'close', task, actual }),
@@ -128,9 +128,9 @@ t.test('a task put back waits for its time, and its next claim has a higher epoc
   const s = subject()
   s.hold('a', 1)
   s.claim('w1')
-  t.same(s.run({ op: 'wait', task: 'a', epoch: 9, readyAt: START, served: true }), { outcome: 'none' }, 'another epoch')
-  t.same(s.run({ op: 'wait', task: 'a', epoch: 1, readyAt: START + 5000, served: true }), { outcome: 'waiting' })
-  t.same(s.run({ op: 'wait', task: 'a', epoch: 1, readyAt: START, served: true }), { outcome: 'none' }, 'only once')
+  t.same(s.run({ op: 'requeue', task: 'a', epoch: 9, readyAt: START, served: true }), { outcome: 'none' }, 'another epoch')
+  t.same(s.run({ op: 'requeue', task: 'a', epoch: 1, readyAt: START + 5000, served: true }), { outcome: 'waiting' })
+  t.same(s.run({ op: 'requeue', task: 'a', epoch: 1, readyAt: START, served: true }), { outcome: 'none' }, 'only once')
   t.same(s.claim('w2'), { outcome: 'none' })
   s.at(START + 5000)
   t.same(s.claim('w2'), { outcome: 'claimed', task: 'a', epoch: 2 })
@@ -141,18 +141,18 @@ t.test('a claim that came to nothing costs a subscription nothing of its place i
   s.hold('a', 1)
   s.at(START + 10)
   s.claim('w1')
-  s.run({ op: 'wait', task: 'a', epoch: 1, readyAt: START + 20, served: false })
+  s.run({ op: 'requeue', task: 'a', epoch: 1, readyAt: START + 20, served: false })
   t.equal(s.media().lastServedAt, 0)
   s.at(START + 20)
   s.claim('w2')
-  s.run({ op: 'wait', task: 'a', epoch: 2, readyAt: START + 30, served: true })
+  s.run({ op: 'requeue', task: 'a', epoch: 2, readyAt: START + 30, served: true })
   t.equal(s.media().lastServedAt, START + 20)
   s.hold('b', 1)
   s.at(START + 40)
   s.claim('w3')
   s.at(START + 50)
   s.claim('w4')
-  s.run({ op: 'wait', task: 'a', epoch: 3, readyAt: START + 60, served: false })
+  s.run({ op: 'requeue', task: 'a', epoch: 3, readyAt: START + 60, served: false })
   t.equal(s.media().lastServedAt, START + 50, 'another was served since')
 })
 
@@ -163,9 +163,9 @@ t.test('of claims of one turn, the place in line comes back when none of them ra
   s.at(START + 10)
   s.claim('w1')
   s.claim('w2')
-  s.run({ op: 'wait', task: 'a', epoch: 1, readyAt: START + 20, served: false })
+  s.run({ op: 'requeue', task: 'a', epoch: 1, readyAt: START + 20, served: false })
   t.equal(s.media().lastServedAt, START + 10, 'the other runs')
-  s.run({ op: 'wait', task: 'b', epoch: 1, readyAt: START + 20, served: false })
+  s.run({ op: 'requeue', task: 'b', epoch: 1, readyAt: START + 20, served: false })
   t.equal(s.media().lastServedAt, 0)
 })
 

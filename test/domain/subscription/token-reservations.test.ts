@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { Terms } from '../../../src/domain/plans.ts'
-import { operate } from '../../../src/domain/subscription/reducer.ts'
-import type { Answer, Operation, OperationName } from '../../../src/domain/subscription/commands.ts'
+import { reduce } from '../../../src/domain/subscription/reducer.ts'
+import type { Answer, Command, CommandName } from '../../../src/domain/subscription/commands.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
 import { viewOf, WEEK_MS } from '../../../src/domain/token-windows.ts'
 
@@ -22,20 +22,20 @@ function codingTerms(change: Partial<NonNullable<Terms['coding']>> = {}, request
 function subject(terms = codingTerms(), state: 'Active' | 'Suspended' = 'Active') {
   let record: Subscription | null = null
   let now = START
-  function run<N extends OperationName>(operation: Extract<Operation, { op: N }>): Answer<N> {
-    const step = operate(record, operation, now, 'demo/coder')
+  function run<N extends CommandName>(operation: Extract<Command, { op: N }>): Answer<N> {
+    const step = reduce(record, operation, now, 'demo/coder')
     record = step.record
     return step.answer
   }
-  const apply = (next: Terms, more: Partial<Extract<Operation, { op: 'applyPlan' }>> = {}) =>
+  const apply = (next: Terms, more: Partial<Extract<Command, { op: 'applyPlan' }>> = {}) =>
     run({ op: 'applyPlan', plan: { uid: 'u', createdAt: START, generation: 1 }, product: 'Coding', terms: next, state, activeFrom: null, activeUntil: null, verdict: null, ...more })
   apply(terms)
   return {
     run,
     apply,
-    admit: (id: string, tokens: number, more: Partial<Extract<Operation, { op: 'admit' }>> = {}) =>
+    admit: (id: string, tokens: number, more: Partial<Extract<Command, { op: 'admit' }>> = {}) =>
       run({ op: 'admit', id, instance: 'i', keyId: 'k', keyCap: null, keysVersion: record?.keysVersion ?? 0, promptBytes: 0, maxOutputTokens: tokens, ...more }),
-    settle: (id: string, output: number, more: Partial<Extract<Operation, { op: 'settle' }>> = {}) =>
+    settle: (id: string, output: number, more: Partial<Extract<Command, { op: 'settle' }>> = {}) =>
       run({ op: 'settle', id, usage: { input: 0, cachedInput: 0, output }, estimated: false, ...more }),
     view: () => viewOf(record!.coding!, record!.terms.coding!, now),
     record: () => record!,

@@ -22,17 +22,17 @@ export function gateway(world: World, machine: Machine): void {
   const running: Running = { inFlight, instance, beats: 0, keysVersion: 0, store, sweep }
   machine.process.onCrash.add(() => inFlight.forEach((id) => world.witness.inFlight.delete(id)))
 
-  machine.go('beat', async () => {
-    const beating = machine.store(machine.actor('beat'))
+  machine.go('heartbeat', async () => {
+    const beating = machine.store(machine.actor('heartbeat'))
     for (let ready = false; !ready; ) {
-      ready = await beating.beat(instance, ++running.beats).then(() => true, () => false)
+      ready = await beating.heartbeat(instance, ++running.beats).then(() => true, () => false)
       if (!ready) await machine.sleep(250)
     }
     // Only now it takes requests: an instance that nobody ever saw cannot be found dead.
     gateways.set(machine, running)
     while (!world.calm) {
       await machine.sleep(BEAT_MS)
-      await beating.beat(instance, ++running.beats).catch(() => {})
+      await beating.heartbeat(instance, ++running.beats).catch(() => {})
     }
   })
   machine.go('sweep', async () => {
@@ -125,7 +125,7 @@ gateway.lookAfter = async (world: World): Promise<void> => {
   for (const machine of world.machines) {
     const running = gateways.get(machine)
     if (!running) continue
-    await running.store.beat(running.instance, ++running.beats)
+    await running.store.heartbeat(running.instance, ++running.beats)
     await sweepOnce(machine, running)
   }
 }

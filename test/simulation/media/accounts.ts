@@ -1,6 +1,6 @@
 /** The tenants of the story and their plans: small ones, so that money, queue and period run out. */
 import type { Terms } from '../../../src/domain/plans.ts'
-import type { Operation } from '../../../src/domain/subscription/commands.ts'
+import type { Command } from '../../../src/domain/subscription/commands.ts'
 
 export type Account = { tenant: string; subscription: string; keyId: string; keyVersionId: string; cap: number | null; terms: Terms }
 
@@ -15,7 +15,7 @@ function accountOf(tenant: string, cap: number | null, allowance: number, maxCon
 
 export const ACCOUNTS = [accountOf('acme', null, 1_000, 2), accountOf('beta', 600, 800, 1)]
 
-type Applying = Extract<Operation, { op: 'applyPlan' }>
+type Applying = Extract<Command, { op: 'applyPlan' }>
 
 export function planOf(account: Account, generation: number, terms: Terms, state: Applying['state'] = 'Active'): Applying {
   const plan = { uid: `plan-${account.tenant}`, createdAt: T0, generation }

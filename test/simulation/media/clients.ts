@@ -53,17 +53,17 @@ export function clientOf(world: World): (name: string) => Promise<void> {
 
   /** As `submit` in `src/tasks`, with a quote that is known. */
   async function submit(machine: Machine, name: string, account: Account, body: Body): Promise<Created> {
-    const doors = machine.tasks(machine.actor(name))
+    const backends = machine.tasks(machine.actor(name))
     const creating = creatingFor(machine, account)
     const { tenant, subscription, keyId, keyVersionId } = account
-    const record = await doors.store.subscription(subscription)
+    const record = await backends.store.subscription(subscription)
     if (!record) throw planInactive('PlanNotActive')
-    const known = await replay(doors, creating, tenant, body.idempotency, record)
+    const known = await replay(backends, creating, tenant, body.idempotency, record)
     if (known) return known
     const price = { verb: body.verb, micro: body.estimatedCost, per: 'Job' as const }
     const owner = { tenant, subscription, keyId, keyVersionId }
     const asked = { object: 'generation' as const, input: { prompt: 'a lighthouse' }, metadata: {}, price }
-    return createTask(doors, creating, { id: doors.uuid(), ...owner, ...asked, ...body, maxAttempts: account.terms.media?.attempts ?? 1 }, record)
+    return createTask(backends, creating, { id: backends.uuid(), ...owner, ...asked, ...body, maxAttempts: account.terms.media?.attempts ?? 1 }, record)
   }
 
   /** Asks any gateway and waits so long. Null: no answer, or one that says to come again. */
@@ -98,9 +98,9 @@ export function clientOf(world: World): (name: string) => Promise<void> {
   async function giveUp(name: string, { tenant, id }: Task): Promise<void> {
     await world.sleep(dice.whole(0, 12_000))
     const canceled = await ask(async (machine) => {
-      const doors = machine.tasks(machine.actor(name))
-      const task = await doors.store.task(tenant, id)
-      return task && cancel(doors, task)
+      const backends = machine.tasks(machine.actor(name))
+      const task = await backends.store.task(tenant, id)
+      return task && cancel(backends, task)
     })
     if (canceled) witness.answered({ what: 'canceled', task: canceled, key: null })
   }

@@ -1,5 +1,5 @@
 /** A dispatcher, as `plugins/dispatcher`, with its real `deliver`; and the receivers of webhooks, each with a character. */
-import { deliver, type DeliverDoors } from '../../../plugins/dispatcher/delivery-attempt.ts'
+import { deliver, type DeliveryContext } from '../../../plugins/dispatcher/delivery-attempt.ts'
 import type { Ask, Egress, Reply } from '../../../src/egress/egress.ts'
 import { seal, type SealingKeys } from '../../../src/domain/api-keys.ts'
 import type { Store } from '../../../src/backends/store/store.ts'
@@ -38,12 +38,12 @@ export function dispatcher(world: World, machine: Machine): void {
 }
 
 export async function deliverOne(world: World, machine: Machine, delivery: Delivery): Promise<void> {
-  const log = { error: () => {} } as unknown as DeliverDoors['log']
+  const log = { error: () => {} } as unknown as DeliveryContext['log']
   const store = machine.store(machine.actor(`deliver ${delivery.event}`))
   const schedule = { brand: 'SVC', delaysMs: DELAYS_MS, timeoutMs: TIMEOUT_MS }
   const given = { clock: machine.clock, random: world.dice.random, sealingKeys: SEALING, log }
-  const doors = { store, egress: egressOf(world, machine), ...given, ...schedule }
-  await deliver(doors, delivery, new AbortController().signal)
+  const backends = { store, egress: egressOf(world, machine), ...given, ...schedule }
+  await deliver(backends, delivery, new AbortController().signal)
 }
 
 /** Whoever is at the other end of a webhook. */

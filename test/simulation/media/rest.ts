@@ -18,20 +18,20 @@ const ORPHAN_MS = 80_000
 export const rest = { pausesMs: PAUSES.map((seconds) => seconds * 1000), round }
 
 async function round(world: World, machine: Machine, nth: number): Promise<void> {
-  const doors = machine.tasks(machine.actor('rest'))
-  await sweepTasks(doors)
-  await sweepSubscriptions(doors)
+  const backends = machine.tasks(machine.actor('rest'))
+  await sweepTasks(backends)
+  await sweepSubscriptions(backends)
   if (nth < SWEEPS_ALONE) return
   if (nth === SWEEPS_ALONE) world.witness.noOrphans(machine.clock() - ORPHAN_MS)
   for (;;) {
     const claimed: Task[] = []
-    await claimDue(doors, { verbs: VERBS, most: 1, leaseMs: LEASE_MS, start: (task) => claimed.push(task) })
+    await claimDue(backends, { verbs: VERBS, most: 1, leaseMs: LEASE_MS, start: (task) => claimed.push(task) })
     if (claimed.length === 0) break
     for (const task of claimed) await conclude(machine.tasks(machine.actor('run', { task: task.id, epoch: task.epoch })), task, madeBy(world, task))
   }
   for (;;) {
     const now = machine.clock()
-    const claimed = await doors.store.claimDeliveries(now, now + DELIVERY_LEASE_MS, CAPS)
+    const claimed = await backends.store.claimDeliveries(now, now + DELIVERY_LEASE_MS, CAPS)
     if (claimed.length === 0) return
     for (const delivery of claimed) await deliverOne(world, machine, delivery)
   }

@@ -20,11 +20,11 @@ export function worker(world: World, machine: Machine, slots: number): void {
   }
 
   async function look(): Promise<void> {
-    const doors = machine.tasks(machine.actor('look'))
+    const backends = machine.tasks(machine.actor('look'))
     while (!world.calm) {
       try {
         while (running < slots && !world.calm) {
-          const { begun } = await claimDue(doors, { verbs: VERBS, most: slots - running, leaseMs: LEASE_MS, start })
+          const { begun } = await claimDue(backends, { verbs: VERBS, most: slots - running, leaseMs: LEASE_MS, start })
           if (begun === 0) break
         }
       } catch {
@@ -35,12 +35,12 @@ export function worker(world: World, machine: Machine, slots: number): void {
   }
 
   async function sweep(name: 'tasks' | 'subscriptions', work: typeof sweepTasks): Promise<void> {
-    const doors = machine.tasks(machine.actor(`sweep ${name}`))
+    const backends = machine.tasks(machine.actor(`sweep ${name}`))
     while (!world.calm) {
       await machine.sleep(SWEEPS[name] + world.dice.whole(0, 500))
       const now = machine.clock()
       try {
-        if (await doors.store.takeLease(`sweep-${name}`, owner, now + 5 * SWEEPS[name], now)) await work(doors)
+        if (await backends.store.takeLease(`sweep-${name}`, owner, now + 5 * SWEEPS[name], now)) await work(backends)
       } catch (error) {
         if ((error as Error).name !== 'Unavailable') throw error
       }
@@ -66,7 +66,7 @@ export function madeBy({ dice }: World, task: Task): Made {
 async function run(world: World, machine: Machine, task: Task): Promise<void> {
   const { dice } = world
   const name = `run epoch ${task.epoch}`
-  const doors = machine.tasks(machine.actor(name, { task: task.id, epoch: task.epoch }))
+  const backends = machine.tasks(machine.actor(name, { task: task.id, epoch: task.epoch }))
   // One in six never says that it lives: its lease runs out while it works, and it comes late.
   const silent = dice.chance(0.17)
   let lost = false
@@ -75,12 +75,12 @@ async function run(world: World, machine: Machine, task: Task): Promise<void> {
     await machine.sleep(pause)
     left -= pause
     if (silent || left <= 0) continue
-    lost = (await doors.store.renewTask(task.id, task.epoch, percent, machine.clock() + LEASE_MS).catch(() => 'ok')) === 'lost'
+    lost = (await backends.store.renewTask(task.id, task.epoch, percent, machine.clock() + LEASE_MS).catch(() => 'ok')) === 'lost'
   }
   const made = madeBy(world, task)
   for (let tries = 0; !lost && tries < 6; tries++) {
     try {
-      await conclude(doors, task, made)
+      await conclude(backends, task, made)
       return
     } catch (error) {
       if ((error as Error).name !== 'Unavailable') throw error

@@ -27,7 +27,7 @@ export function openLedger(seen: Seen, say: Say) {
   function opened({ id: subscription }: Subscription, id: string, hold: Hold, asked: Asked[]): void {
     const task = seen.tasks.get(id)
     const earlier = held.get(id)
-    if (!asked.some(({ operation }) => operation.op === 'hold' && operation.task === id)) {
+    if (!asked.some(({ command }) => command.op === 'hold' && command.task === id)) {
       say(`a hold of task ${id} appeared that nobody asked for`)
     }
     if (!task) say(`${subscription} holds ${hold.amount} for task ${id}, which is not stored`)
@@ -48,7 +48,7 @@ export function openLedger(seen: Seen, say: Say) {
     if (after.epoch < before.epoch) say(`the epoch of task ${id}'s hold went back from ${before.epoch} to ${after.epoch}`)
     const begun = after.run !== null && after.run.claim !== before.run?.claim
     if (begun && after.epoch <= before.epoch) say(`task ${id} was claimed again without a new epoch`)
-    const waits = asked.some(({ operation }) => operation.op === 'wait' && operation.task === id && operation.epoch === before.epoch)
+    const waits = asked.some(({ command }) => command.op === 'requeue' && command.task === id && command.epoch === before.epoch)
     if (before.run !== null && after.run?.claim !== before.run.claim && !waits) {
       say(`the run of task ${id} at epoch ${before.epoch} was taken from it by a stranger`)
     }
@@ -57,7 +57,7 @@ export function openLedger(seen: Seen, say: Say) {
   function closed(record: Subscription, id: string, asked: Asked[]): void {
     const one = held.get(id)
     if (one) one.closed++
-    if (!asked.some(({ operation }) => operation.op === 'close' && operation.task === id)) {
+    if (!asked.some(({ command }) => command.op === 'close' && command.task === id)) {
       say(`the hold of task ${id} went away without being closed`)
     }
     const task = seen.tasks.get(id)
@@ -69,7 +69,7 @@ export function openLedger(seen: Seen, say: Say) {
   /** What a limit refuses is refused at the moment of the write, under the limits of that moment. */
   function room(old: MediaAccount, after: Subscription, now: MediaAccount, asked: Asked[]): void {
     const { media } = after.terms
-    if (!media || asked.some(({ operation }) => operation.op === 'applyPlan')) return
+    if (!media || asked.some(({ command }) => command.op === 'applyPlan')) return
     const running = (account: MediaAccount) => Object.values(account.holds).filter(({ run }) => run !== null).length
     if (running(now) > running(old) && running(now) > media.maxConcurrentTasks) {
       say(`${running(now)} tasks of ${after.id} run, where ${media.maxConcurrentTasks} may`)

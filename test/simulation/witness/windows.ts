@@ -35,12 +35,12 @@ export function openWindows(say: Say, now: () => number) {
         opened(id, reservation, asked)
       }
     }
-    bounds(after, account, admitted > 0 && asked.every(({ operation }) => operation.op === 'admit'))
+    bounds(after, account, admitted > 0 && asked.every(({ command }) => command.op === 'admit'))
   }
 
   function opened(id: string, { instance, tokens }: Reservation, asked: Asked[]): void {
     const earlier = requests.get(id)
-    if (!asked.some(({ operation }) => operation.op === 'admit' && operation.id === id && operation.instance === instance)) {
+    if (!asked.some(({ command }) => command.op === 'admit' && command.id === id && command.instance === instance)) {
       say(`request ${id} was admitted and nobody asked`)
     }
     // A process that was taken for dead in the middle of its admission asks again.
@@ -49,7 +49,7 @@ export function openWindows(say: Say, now: () => number) {
   }
 
   function kept(id: string, before: Reservation, after: Reservation, asked: Asked[]): void {
-    const extended = asked.some(({ operation }) => operation.op === 'extend' && operation.id === id && operation.tokens === after.tokens)
+    const extended = asked.some(({ command }) => command.op === 'extend' && command.id === id && command.tokens === after.tokens)
     if (after.tokens !== before.tokens && (!extended || after.tokens < before.tokens)) {
       say(`the reservation of request ${id} went from ${before.tokens} to ${after.tokens}`)
     }
@@ -61,13 +61,13 @@ export function openWindows(say: Say, now: () => number) {
   /** What a request that is gone may have been charged, by what was asked for in that write. */
   function candidates(id: string, reservation: Reservation, { terms }: Subscription, asked: Asked[]): number[] {
     const weights = terms.coding?.weights ?? { input: 0, cachedInput: 0, output: 0 }
-    const extended = asked.flatMap(({ operation }) => (operation.op === 'extend' && operation.id === id ? [operation.tokens] : []))
-    return asked.flatMap(({ operation, actor }) => {
-      if (operation.op === 'settle' && operation.id === id) {
+    const extended = asked.flatMap(({ command }) => (command.op === 'extend' && command.id === id ? [command.tokens] : []))
+    return asked.flatMap(({ command, actor }) => {
+      if (command.op === 'settle' && command.id === id) {
         if (actor.name === 'sweep' && inFlight.has(id)) say(`request ${id} was released while it was in flight`)
-        return [operation.usage ? chargeOf(operation.usage, weights) : 0]
+        return [command.usage ? chargeOf(command.usage, weights) : 0]
       }
-      if (operation.op !== 'expire' || operation.instance !== reservation.instance) return []
+      if (command.op !== 'expire' || command.instance !== reservation.instance) return []
       const { at, revivedAt } = beats.get(reservation.instance) ?? SILENT
       const silentMs = now() - at
       if (silentMs < SURELY_ALIVE_MS && now() - revivedAt > STALE_MS) {
@@ -147,12 +147,12 @@ export function openWindows(say: Say, now: () => number) {
     }
   }
 
-  function beat(instance: string, count: number): void {
+  function heartbeat(instance: string, count: number): void {
     const before = beats.get(instance) ?? SILENT
     if (count <= before.count) return
     const at = now()
     beats.set(instance, { count, at, revivedAt: before.count > 0 && at - before.at >= SURELY_ALIVE_MS ? at : before.revivedAt })
   }
 
-  return { moved, atRest, inFlight, requests, beat }
+  return { moved, atRest, inFlight, requests, heartbeat }
 }

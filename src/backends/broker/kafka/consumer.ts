@@ -19,7 +19,7 @@ const SLOW_MS = 4000
 const SILENT_MS = 30_000
 
 /** Listens until `stop`, and builds the consumer anew whenever it ends otherwise. */
-export function openListener({ kafka, address, log, counted }: Bell, kind: string, heard: () => void): Listener {
+export function openConsumer({ kafka, address, log, counted }: Bell, kind: string, heard: () => void): Listener {
   const about = { address, topic: address.topicPrefix + kind, group: `${address.group}.${kind}` }
   const { topic, group } = about
   const trouble = openTrouble(log, { topic, group }, `joining the group ${group}`)

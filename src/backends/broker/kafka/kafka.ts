@@ -1,13 +1,13 @@
 /** The doorbell among processes: a topic for each kind on Kafka. Best effort throughout; whoever works looks at the store each second anyway. */
 import { readFileSync } from 'node:fs'
-import type { Broker, BrokerSurroundings, Listening } from '../broker.ts'
+import type { Broker, BrokerSurroundings, BrokerConsumer } from '../broker.ts'
 import { readAddress } from './kafka-url.ts'
 import { openClient } from './kafka-client.ts'
 import { sentenceOf } from './kafka-errors.ts'
-import { openListener, type Listener } from './consumer.ts'
+import { openConsumer, type Listener } from './consumer.ts'
 import { openTrouble, type Trouble } from './log-throttle.ts'
 import { openPauses } from './backoff.ts'
-import { openRinger, type Bell, type Ringer } from './producer.ts'
+import { openProducer, type Bell, type Producer } from './producer.ts'
 
 /** What is still under way then is left behind: it gives up by itself a few seconds later. */
 const CLOSE_MS = 5000
@@ -17,33 +17,33 @@ export async function openKafka(url: string, { log, counted }: BrokerSurrounding
   const address = readAddress(url, (file) => readFileSync(file, 'utf8'))
   if (address.sasl?.mechanism === 'plain' && !address.tls) log.warn({}, 'Kafka: the password travels in the clear: sasl=plain without tls=true')
   const bell: Bell = { kafka: openClient(address, log), address, log, counted }
-  const ringers = new Map<string, Ringer>()
+  const ringers = new Map<string, Producer>()
   const listeners = new Set<Listener>()
-  const greeting = greet(bell)
+  const banner = greet(bell)
   let closed: Promise<void> | null = null
 
-  const ringerOf = (kind: string): Ringer => {
-    const ringer = ringers.get(kind) ?? openRinger(bell, kind)
+  const ringerOf = (kind: string): Producer => {
+    const ringer = ringers.get(kind) ?? openProducer(bell, kind)
     ringers.set(kind, ringer)
     return ringer
   }
 
   async function closeAll(): Promise<void> {
     for (const listener of listeners) listener.stop()
-    const all = Promise.all([greeting.close(), ...[...ringers.values()].map((ringer) => ringer.close()), ...[...listeners].map(({ stopped }) => stopped)])
+    const all = Promise.all([banner.close(), ...[...ringers.values()].map((ringer) => ringer.close()), ...[...listeners].map(({ stopped }) => stopped)])
     let late: NodeJS.Timeout | undefined
     await Promise.race([all, new Promise((resolve) => (late = setTimeout(resolve, CLOSE_MS)))])
     clearTimeout(late)
   }
 
   return {
-    ring(kind, id) {
+    publish(kind, id) {
       if (closed) counted('lost', kind, 1)
-      else ringerOf(kind).ring(id)
+      else ringerOf(kind).publish(id)
     },
-    listen(kinds, heard): Listening {
+    consume(kinds, heard): BrokerConsumer {
       if (closed) return { stop() {}, pause() {}, resume() {} }
-      const own = kinds.map((kind) => openListener(bell, kind, () => heard(kind)))
+      const own = kinds.map((kind) => openConsumer(bell, kind, () => heard(kind)))
       for (const listener of own) {
         listeners.add(listener)
         void listener.stopped.then(() => listeners.delete(listener))
@@ -55,7 +55,7 @@ export async function openKafka(url: string, { log, counted }: BrokerSurrounding
     },
     health() {
       if (closed) return { ok: false, detail: 'closed' }
-      const troubles = [greeting, ...ringers.values(), ...listeners].map(({ trouble }) => trouble.sentence())
+      const troubles = [banner, ...ringers.values(), ...listeners].map(({ trouble }) => trouble.sentence())
       const detail = [...new Set(troubles.filter((sentence) => sentence !== null))].join('; ')
       return detail === '' ? { ok: true, detail: `Kafka at ${address.brokers.join(', ')}` } : { ok: false, detail }
     },

@@ -12,7 +12,7 @@ import { ensureTopic } from './topic.ts'
 /** What ringers and listeners stand on. */
 export type Bell = { kafka: Kafka; address: Address } & BrokerSurroundings
 
-export type Ringer = { trouble: Trouble; ring(id: string): void; close(): Promise<void> }
+export type Producer = { trouble: Trouble; publish(id: string): void; close(): Promise<void> }
 
 const MOST_AT_ONCE = 500
 const MOST_WAITING = 5000
@@ -25,7 +25,7 @@ const LAST_MS = 1000
  * One send is under way at a time, and takes along whatever was rung meanwhile and in the rest that follows it; a first ring waits for nothing. What a send that failed held is lost, but for one ring, which is tried until it gets
  * through: it wakes the workers after an outage, and is how we learn that there is none any more. `rung` and `lost` add up to what was rung.
  */
-export function openRinger({ kafka, address, log, counted }: Bell, kind: string): Ringer {
+export function openProducer({ kafka, address, log, counted }: Bell, kind: string): Producer {
   const topic = address.topicPrefix + kind
   const producer = kafka.producer(PRODUCER)
   const trouble = openTrouble(log, { topic })
@@ -67,7 +67,7 @@ export function openRinger({ kafka, address, log, counted }: Bell, kind: string)
 
   return {
     trouble,
-    ring(id) {
+    publish(id) {
       if (stopped || waiting.length >= MOST_WAITING) return counted('lost', kind, 1)
       waiting.push(id)
       if (busy) return

@@ -1,6 +1,6 @@
 /**
  * Files in MongoDB, for many processes. Chunks and files lie in two collections as in GridFS, but are written here and not through the driver's GridFSBucket, which cannot
- * do what the door promises: it replaces no file at one stroke, takes a removed file's chunks away from those who are reading it, reads through a cursor that the
+ * do what the backend promises: it replaces no file at one stroke, takes a removed file's chunks away from those who are reading it, reads through a cursor that the
  * server drops after ten minutes without a question (a paused video), and knows no expiry. So here
  * - `results.files` has one document an id, `_id` being the id, and that document is the commit: it names the chunks (`chunksId`), and is written after them, or has the
  *   bytes of a small file itself (`data`), which then has no chunks;
@@ -13,7 +13,7 @@ import { Readable } from 'node:stream'
 import { Binary, type Collection, type Db } from 'mongodb'
 import { Unavailable } from '../../../domain/errors.ts'
 import { isFileId, type FileFacts, type Files } from '../files.ts'
-import { together } from '../../../concurrency/batching.ts'
+import { createBatcher } from '../../../concurrency/batching.ts'
 import { partsOf } from '../body-parts.ts'
 import { connect, guard, isDuplicate, mayPass, patiently } from './gridfs-client.ts'
 
@@ -80,8 +80,8 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
   }
 
   // Where one fails, all of its command look at what became of them.
-  const insert = together<FileDocument, void>({
-    door: 'files',
+  const insert = createBatcher<FileDocument, void>({
+    backend: 'files',
     async send(documents) {
       await files.insertMany(documents, { ordered: false })
       return documents.map(() => ({ answer: undefined }))

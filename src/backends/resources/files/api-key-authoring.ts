@@ -101,7 +101,7 @@ function isOf(value: unknown, { namespace, name }: KeyName): boolean {
   return kind === 'ApiKey' && metadata?.name === name && (metadata.namespace ?? 'default') === namespace
 }
 
-/** A new file of that name, or of one with a number where that is taken by something else. Whole or not at all. */
+/** A new file of that name, or of one with a number where that is taken by something else. EmbeddedProgram or not at all. */
 async function create(folder: string, name: string, text: string): Promise<void> {
   const temporary = temporaryBeside(join(folder, name))
   try {
@@ -134,7 +134,7 @@ async function signature(path: string): Promise<string> {
   return `${ino}:${size}:${ctimeNs}`
 }
 
-/** What the file system forbids is an outcome; whatever else it says never passes the door. */
+/** What the file system forbids is an outcome; whatever else it says never passes the backend. */
 async function allowed<T>(work: () => Promise<T>): Promise<T | { outcome: 'forbidden' }> {
   try {
     return await work()

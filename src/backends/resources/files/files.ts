@@ -10,8 +10,8 @@ import { openValidator } from '../manifest-validation.ts'
 import { openAuthoring } from './api-key-authoring.ts'
 import { keyOf } from './manifest-index.ts'
 import { openDeclared, type Declared } from './declared-resources.ts'
-import { openLooking } from './folder-sync.ts'
-import { openPulse } from './poll-loop.ts'
+import { openFolderSync } from './folder-sync.ts'
+import { openPollLoop } from './poll-loop.ts'
 import { openRefusals, type Refusals } from './manifest-errors.ts'
 import { openSecrets, type SecretOwner, type Secrets } from './secret-files.ts'
 import { openStatuses, type Statuses } from './status-files.ts'
@@ -54,8 +54,8 @@ export async function openFiles(config: Omit<ResourcesConfig, 'environment'>, op
     },
     changed: (ref) => changed(ref),
   })
-  const looking = openLooking({ path, declared, secrets, statuses, refusals, clock, uptime, log: config.log, changed: (ref) => changed(ref) })
-  const pulse = openPulse(path, looking.look)
+  const looking = openFolderSync({ path, declared, secrets, statuses, refusals, clock, uptime, log: config.log, changed: (ref) => changed(ref) })
+  const pulse = openPollLoop(path, looking.look)
 
   return {
     look: pulse.now,
@@ -120,7 +120,7 @@ function isThere(declared: Declared, { uid, ...ref }: Ref & { uid: string }): bo
   return declared.isStaying(ref) && declared.get(ref)?.metadata.uid === uid
 }
 
-/** Runs one verb; what the file system says never passes the door. */
+/** Runs one verb; what the file system says never passes the backend. */
 async function guarded<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work()

@@ -18,14 +18,14 @@ export type Look =
 
 export type Folder = { look(): Promise<Look> }
 
-type Known = { seen: string; taken: string | null; parsed: Parsed | null }
+type PlanKeyIndex = { seen: string; taken: string | null; parsed: Parsed | null }
 
 export function openFolder(path: string): Folder {
-  let known = new Map<string, Known>()
+  let known = new Map<string, PlanKeyIndex>()
   let isFirst = true
 
   /** What is known of a file after this look. The very first look of all takes over at once, so that a start does not wait. */
-  async function visit(name: string): Promise<Known> {
+  async function visit(name: string): Promise<PlanKeyIndex> {
     const before = known.get(name)
     const seen = await signature(join(path, name))
     if (before?.taken === seen) return { ...before, seen }
@@ -44,7 +44,7 @@ export function openFolder(path: string): Folder {
       } catch (error) {
         return { outcome: 'unreadable', reason: `the folder of manifests cannot be read (${codeOf(error)})` }
       }
-      const next = new Map<string, Known>()
+      const next = new Map<string, PlanKeyIndex>()
       for (const name of names.slice(0, MOST_FILES)) next.set(name, await visit(name))
       const surplus = { seen: '', taken: '', parsed: broken(`not read: the folder has more than ${MOST_FILES} manifest files`) }
       for (const name of names.slice(MOST_FILES)) next.set(name, surplus)

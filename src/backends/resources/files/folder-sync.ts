@@ -7,7 +7,7 @@ import type { Refusals } from './manifest-errors.ts'
 import type { Secrets } from './secret-files.ts'
 import type { Statuses } from './status-files.ts'
 
-export type Looking = {
+export type FolderSync = {
   /** Resolves to when to look again, in ms. Does not reject: what is wrong is in the log and in `health`. */
   look(): Promise<number>
   health: Resources['health']
@@ -30,7 +30,7 @@ const POLL_MS = 500
 const SOON_MS = 50
 const SHOWN_PROBLEMS = 3
 
-export function openLooking({ path, declared, secrets, statuses, refusals, clock, uptime, log, changed }: Options): Looking {
+export function openFolderSync({ path, declared, secrets, statuses, refusals, clock, uptime, log, changed }: Options): FolderSync {
   const folder = openFolder(path)
   let taken: ManifestFile[] | null = null
   let problem: string | null = null

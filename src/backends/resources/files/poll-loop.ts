@@ -4,7 +4,7 @@
  */
 import { watch, type FSWatcher } from 'node:fs'
 
-export type Pulse = {
+export type PollLoop = {
   /** One look now, after the one that may be under way. */
   now(): Promise<void>
   start(): void
@@ -16,7 +16,7 @@ export type Pulse = {
 const SETTLE_MS = 30
 
 /** `look` resolves to the ms until the next one and does not reject. */
-export function openPulse(path: string, look: () => Promise<number>): Pulse {
+export function openPollLoop(path: string, look: () => Promise<number>): PollLoop {
   let isRunning = false
   let isStopped = false
   let watcher: FSWatcher | null = null

@@ -25,7 +25,7 @@ export type Secrets = {
 const OWNER = '.owner'
 type Entries = Record<'api-key' | 'key-id' | typeof OWNER, string>
 type Found = { kind: 'absent' } | { kind: 'foreign' } | { kind: 'owned'; owner: SecretOwner; mac: string; entries: Partial<Entries> }
-type Known = { owner: SecretOwner; signature: string | null; checkedAt: number }
+type PlanKeyIndex = { owner: SecretOwner; signature: string | null; checkedAt: number }
 
 const CHECK_MS = 10_000
 const CHECKED_AT_ONCE = 500
@@ -33,7 +33,7 @@ const CHECKED_AT_ONCE = 500
 /** Opens the folder; it need not be there. Removes what an interrupted write or removal left. */
 export function openSecrets(folder: string): Secrets {
   /** By path: every Secret that is ours, the one looked at longest ago first. */
-  const known = new Map<string, Known>()
+  const known = new Map<string, PlanKeyIndex>()
 
   // Thousands of small files are read many times faster in one go, and nobody is served yet.
   for (const namespace of namesIn(folder)) {

@@ -3,7 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { Dispatcher } from 'undici'
 import { Refused, Unavailable } from '../../../domain/errors.ts'
 import type { Connection, Credentials } from './credentials/credentials.ts'
-import { openGate } from './concurrency-limit.ts'
+import { openConcurrencyLimit } from './concurrency-limit.ts'
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
@@ -42,7 +42,7 @@ const LONGEST_WAIT_MS = 10_000
 const PASSING = [401, 409, 429]
 
 export function openClient(credentials: Credentials, userAgent = 'tollgate', counted: Counts = new Map()): Client {
-  const gate = openGate(MOST_IN_FLIGHT)
+  const gate = openConcurrencyLimit(MOST_IN_FLIGHT)
   let observer: (method: Method, seconds: number) => void = () => {}
 
   function count(method: Method, code: string): void {
@@ -134,7 +134,7 @@ export function failure(method: Method, path: string, { status, body }: Answer<o
   return status >= 400 && status < 500 && !PASSING.includes(status) ? new Refused(sentence) : new Error(sentence)
 }
 
-/** As `failure`, thrown as the door says it. */
+/** As `failure`, thrown as the backend says it. */
 export function unexpected(method: Method, path: string, answer: Answer<object>): Unavailable {
   return new Unavailable('resources', failure(method, path, answer))
 }

@@ -1,7 +1,7 @@
 /** At most so many at once; the others wait in the order in which they came. */
-export type Gate = <T>(work: () => Promise<T>) => Promise<T>
+export type ConcurrencyLimit = <T>(work: () => Promise<T>) => Promise<T>
 
-export function openGate(most: number): Gate {
+export function openConcurrencyLimit(most: number): ConcurrencyLimit {
   const waiting: (() => void)[] = []
   let inside = 0
   return async (work) => {

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
 import { API_VERSION, type ApiKeyStatus, type Condition, type Kind, type PlanStatus } from '../resources.ts'
 import { failure, isNamespaceGoing, type Client } from './api-client.ts'
-import { openGate } from './concurrency-limit.ts'
+import { openConcurrencyLimit } from './concurrency-limit.ts'
 import type { KubeObject } from './api-objects.ts'
 
 export type Events = {
@@ -19,7 +19,7 @@ const MOST_IN_FLIGHT = 4
 
 export function openEvents(client: Client, log: { warn(o: object, m: string): void }, now: () => number = Date.now): Events {
   const instance = hostname()
-  const gate = openGate(MOST_IN_FLIGHT)
+  const gate = openConcurrencyLimit(MOST_IN_FLIGHT)
   /** Namespaces in which we lack the right to write them: said once for each, since nothing else would tell why there are none. */
   const refused = new Set<string>()
   let tokens = BURST

@@ -2,11 +2,11 @@
 import { Unavailable } from '../../../domain/errors.ts'
 import type { KeyState, KeyVersion } from '../../../domain/api-keys.ts'
 import type { KeyChange, Store } from '../store.ts'
-import { readsTogether } from './bulk-commands.ts'
+import { batchReads } from './bulk-commands.ts'
 import { add, nounOf, stored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
 import type { Upgrade } from './migrations.ts'
-import { together } from '../../../concurrency/batching.ts'
+import { createBatcher } from '../../../concurrency/batching.ts'
 
 export const keyIndexes = {
   keys: [
@@ -72,10 +72,10 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
     return ended.length
   }
 
-  const keyOf = readsTogether(keys, 'hash')
+  const keyOf = batchReads(keys, 'hash')
   // Thousands of keys that are looked at after a start would cost the server as many commands.
-  const versionsOf = together<string, KeyVersion[]>({
-    door: 'store',
+  const versionsOf = createBatcher<string, KeyVersion[]>({
+    backend: 'store',
     async send(keyIds) {
       const found = await list(keys.find({ keyId: { $in: [...new Set(keyIds)] } }).sort({ keyId: 1, revision: -1 }).toArray())
       const versions = Map.groupBy(found, ({ keyId }) => keyId)

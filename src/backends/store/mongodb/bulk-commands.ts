@@ -6,13 +6,13 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { MongoBulkWriteError, type AnyBulkWriteOperation, type Collection, type Document, type Filter } from 'mongodb'
 import { Unavailable } from '../../../domain/errors.ts'
 import { DEADLOCK, DUPLICATE } from './driver-errors.ts'
-import { together, type Told } from '../../../concurrency/batching.ts'
+import { createBatcher, type BatchOutcome } from '../../../concurrency/batching.ts'
 
 /** `write` is another after each write of the document: what tells ours from one of others. */
 export type Written = { _id: string; write?: string }
 
 /** Puts `next`, whose `write` is new, in the place of the document of its id if that is as `when` says. */
-export type Swap<D extends Written> = { next: D & { write: string }; when: Document }
+export type Replacement<D extends Written> = { next: D & { write: string }; when: Document }
 
 const MOST_READ = 64
 const MOST_WRITTEN = 32
@@ -23,9 +23,9 @@ const GIVE_WAY_MS = 100
 const SWAP_MS = 30_000
 
 /** Reads by a member that is unique among the documents; answers null where none has the value. Readers of one value share a document, which none of them may change. */
-export function readsTogether<D extends Document>(collection: Collection<D>, member: string): (value: string) => Promise<D | null> {
-  return together<string, D | null>({
-    door: 'store',
+export function batchReads<D extends Document>(collection: Collection<D>, member: string): (value: string) => Promise<D | null> {
+  return createBatcher<string, D | null>({
+    backend: 'store',
     async send(values) {
       const all = (await collection.find({ [member]: { $in: [...new Set(values)] } } as Filter<D>).toArray()) as D[]
       const found = new Map(all.map((document) => [document[member] as string, document]))
@@ -41,9 +41,9 @@ export function readsTogether<D extends Document>(collection: Collection<D>, mem
  * Puts documents there, each unless another has its `_id` or something else that is unique. `nameOf` tells what others may want to be unique by as well: of those of
  * one name a command has one. Two commands with several of them each would wait for each other, again and again.
  */
-export function insertsTogether<D extends Written>(collection: Collection<D>, nameOf: (document: D) => string, weigh: (document: D) => number): (document: D) => Promise<'added' | 'taken'> {
-  return together<D, 'added' | 'taken'>({
-    door: 'store',
+export function batchInserts<D extends Written>(collection: Collection<D>, nameOf: (document: D) => string, weigh: (document: D) => number): (document: D) => Promise<'added' | 'taken'> {
+  return createBatcher<D, 'added' | 'taken'>({
+    backend: 'store',
     async send(documents) {
       const sorted = inOrder(documents, nameOf)
       const { failed } = await writeAll(collection, sorted.map((document) => ({ insertOne: { document } }) as AnyBulkWriteOperation<D>))
@@ -57,15 +57,15 @@ export function insertsTogether<D extends Written>(collection: Collection<D>, na
   })
 }
 
-function outcomeOf(failure: Failed | undefined): Told<'added' | 'taken'> {
+function outcomeOf(failure: Failed | undefined): BatchOutcome<'added' | 'taken'> {
   if (!failure) return { answer: 'added' }
   return failure.code === DUPLICATE ? { answer: 'taken' } : unknown(failure)
 }
 
 /** Compare-and-set of whole documents. `lost`: the document was not as it should have been, or not there, and nothing happened. */
-export function swapsTogether<D extends Written>(collection: Collection<D>, weigh: (document: D) => number): (swap: Swap<D>) => Promise<'swapped' | 'lost'> {
-  return together<Swap<D>, 'swapped' | 'lost'>({
-    door: 'store',
+export function batchReplacements<D extends Written>(collection: Collection<D>, weigh: (document: D) => number): (swap: Replacement<D>) => Promise<'swapped' | 'lost'> {
+  return createBatcher<Replacement<D>, 'swapped' | 'lost'>({
+    backend: 'store',
     async send(swaps) {
       const sorted = inOrder(swaps, ({ next }) => next._id)
       const written = await writeAll(collection, sorted.map(({ next, when }) => ({ replaceOne: { filter: { _id: next._id, ...when } as Filter<D>, replacement: next } })))
@@ -86,14 +86,14 @@ export function swapsTogether<D extends Written>(collection: Collection<D>, weig
  * Which of the swaps of one command happened, of which the server tells only how many did. Where that is neither all nor none the documents are looked at: who finds
  * its own `write` swapped, and if those are as many as happened, the others lost. Else one of those that happened was overwritten since, and nobody can tell it from one that lost.
  */
-async function swappedOf<D extends Written>(collection: Collection<D>, swaps: Swap<D>[], count: number): Promise<(swap: Swap<D>) => Told<'swapped' | 'lost'>> {
+async function swappedOf<D extends Written>(collection: Collection<D>, swaps: Replacement<D>[], count: number): Promise<(swap: Replacement<D>) => BatchOutcome<'swapped' | 'lost'>> {
   if (count === swaps.length) return () => ({ answer: 'swapped' })
   if (count === 0) return () => ({ answer: 'lost' })
   const ids = { _id: { $in: swaps.map(({ next }) => next._id) } } as Filter<D>
   const found = await collection.find<Written>(ids, { projection: { write: 1 } }).toArray()
   const writes = new Set(found.map(({ write }) => write))
-  const isThere = ({ next }: Swap<D>) => writes.has(next.write)
-  const others: Told<'lost'> = swaps.filter(isThere).length === count ? { answer: 'lost' } : unknown('another has written since')
+  const isThere = ({ next }: Replacement<D>) => writes.has(next.write)
+  const others: BatchOutcome<'lost'> = swaps.filter(isThere).length === count ? { answer: 'lost' } : unknown('another has written since')
   return (swap) => (isThere(swap) ? { answer: 'swapped' } : others)
 }
 

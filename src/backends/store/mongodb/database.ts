@@ -1,12 +1,12 @@
 /**
- * One MongoDB database: how it is reached, asked and left, and what of its driver's errors passes the door: nothing. Each
+ * One MongoDB database: how it is reached, asked and left, and what of its driver's errors passes the backend: nothing. Each
  * document is written by itself, though a command may bring many; there is no transaction here.
  */
 import { createRequire } from 'node:module'
 import type { Socket } from 'node:net'
 import { MongoClient, MongoNetworkError, MongoServerError, type Collection, type Document, type MongoClientOptions } from 'mongodb'
 import { Unavailable } from '../../../domain/errors.ts'
-import { inTime } from '../../../concurrency/batching.ts'
+import { withTimeout } from '../../../concurrency/batching.ts'
 import { DUPLICATE, outward } from './driver-errors.ts'
 
 /** A noun under its id: `_id` is its `id`. */
@@ -101,7 +101,7 @@ export function serve(client: MongoClient, name: string, longestMs = LONGEST_MS)
 
   async function ask<T>(work: () => Promise<T>): Promise<T> {
     if (closed) throw new Unavailable('store', new Error('the store is closed'))
-    const answer = inTime('store', longestMs, work())
+    const answer = withTimeout('store', longestMs, work())
     underWay.add(answer)
     try {
       return await answer

@@ -4,10 +4,10 @@
  */
 import type { Delivery } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
-import { insertsTogether } from './bulk-commands.ts'
+import { batchInserts } from './bulk-commands.ts'
 import { nounOf, stored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
-import type { Lanes } from './delivery-queues.ts'
+import type { DeliveryQueues } from './delivery-queues.ts'
 
 export const deliveryIndexes = {
   deliveries: [
@@ -35,9 +35,9 @@ export type Deliveries = {
 
 type Verbs = 'recordAttempt' | 'returnDelivery' | 'deliveries'
 
-export function openDeliveries(database: Database, lanes: Lanes): { deliveries: Deliveries; verbs: Pick<Store, Verbs> } {
+export function openDeliveries(database: Database, lanes: DeliveryQueues): { deliveries: Deliveries; verbs: Pick<Store, Verbs> } {
   const collection = database.collection<StoredDelivery>('deliveries')
-  const insert = insertsTogether(collection, ({ _id }) => _id, ({ body }) => 1000 + body.length)
+  const insert = batchInserts(collection, ({ _id }) => _id, ({ body }) => 1000 + body.length)
 
   const recordAttempt: Store['recordAttempt'] = async (id, epoch, attempt, next, release) => {
     const delivery = await collection.findOne({ _id: id })

@@ -5,11 +5,11 @@
  */
 import type { Delivery } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
-import { inTime } from '../../../concurrency/batching.ts'
+import { withTimeout } from '../../../concurrency/batching.ts'
 import { isDuplicate, LONGEST_MS, nounOf, type Database } from './database.ts'
 import { DELIVERY, NO_SLOTS, type StoredDelivery } from './deliveries.ts'
 import type { Indexes } from './indexes.ts'
-import type { DueLane, Lanes } from './delivery-queues.ts'
+import type { DueDeliveryQueue, DeliveryQueues } from './delivery-queues.ts'
 import { openSlots, type Leased, type Slots } from './delivery-slots.ts'
 
 export const claimIndexes = {
@@ -26,14 +26,14 @@ export const claimIndexes = {
 type Caps = Parameters<Store['claimDeliveries']>[2]
 type Chosen = { delivery: Delivery; hostSlot: string; tenantSlot: string }
 /** A lane with what is due in it, earliest first. */
-type Filled = { lane: DueLane; due: Delivery[] }
+type Filled = { lane: DueDeliveryQueue; due: Delivery[] }
 
-/** Lanes of one tenant that one pass looks into. */
+/** DeliveryQueues of one tenant that one pass looks into. */
 const MOST_LANES = 16
 /** A pass in which another process took all that this one had chosen is followed by another; as many as that is a store at odds. */
 const MOST_PASSES = 100
 
-export function openClaims(database: Database, lanes: Lanes): Pick<Store, 'claimDeliveries'> {
+export function openClaims(database: Database, lanes: DeliveryQueues): Pick<Store, 'claimDeliveries'> {
   const deliveries = database.collection<StoredDelivery>('deliveries')
 
   async function claim(now: number, leaseUntil: number, caps: Caps): Promise<Delivery[]> {
@@ -68,7 +68,7 @@ export function openClaims(database: Database, lanes: Lanes): Pick<Store, 'claim
     return all.filter(({ leaseUntil }) => leaseUntil > now)
   }
 
-  async function fill(lane: DueLane, now: number, limit: number): Promise<Filled> {
+  async function fill(lane: DueDeliveryQueue, now: number, limit: number): Promise<Filled> {
     const { tenant, host } = lane
     const found = deliveries.find({ tenant, host, claimableAt: { $gt: 0, $lte: now } }, { projection: DELIVERY })
     return { lane, due: (await found.sort({ claimableAt: 1 }).limit(limit).toArray()).map(nounOf<Delivery>) }
@@ -90,7 +90,7 @@ export function openClaims(database: Database, lanes: Lanes): Pick<Store, 'claim
   }
 
   /** Moves a lane to its earliest delivery. One that comes after this look changes the lane's mark, and the move is void. */
-  async function follow(lane: DueLane): Promise<void> {
+  async function follow(lane: DueDeliveryQueue): Promise<void> {
     const earliest = { tenant: lane.tenant, host: lane.host, claimableAt: { $gt: 0 } }
     const first = await deliveries.findOne(earliest, { projection: { claimableAt: 1 }, sort: { claimableAt: 1 } })
     await lanes.move(lane, first?.claimableAt ?? null)
@@ -100,7 +100,7 @@ export function openClaims(database: Database, lanes: Lanes): Pick<Store, 'claim
   let last: Promise<unknown> = Promise.resolve()
   const inTurn = (...asked: Parameters<typeof claim>): Promise<Delivery[]> => {
     const claimed = last.then(() => claim(...asked))
-    last = inTime('store', LONGEST_MS, claimed).catch(() => {})
+    last = withTimeout('store', LONGEST_MS, claimed).catch(() => {})
     return claimed
   }
 

@@ -1,13 +1,13 @@
 /** The numbered slots of receivers and tenants, counted for one pass over what is due. Pure. */
-import type { Lane } from './delivery-queues.ts'
+import type { DeliveryQueue } from './delivery-queues.ts'
 
 /** A leased delivery and the slots that it holds. */
-export type Leased = Lane & { hostSlot?: string; tenantSlot?: string }
+export type Leased = DeliveryQueue & { hostSlot?: string; tenantSlot?: string }
 
 export type Slots = {
-  areFree(lane: Lane): boolean
+  areFree(lane: DeliveryQueue): boolean
   /** Takes one of each, where `areFree`. */
-  take(lane: Lane): { hostSlot: string; tenantSlot: string }
+  take(lane: DeliveryQueue): { hostSlot: string; tenantSlot: string }
   full(): { hosts: string[]; tenants: string[] }
 }
 

@@ -1,5 +1,5 @@
 /**
- * What passes the door when the driver or the server fails. At the start that is `Unavailable` while trying again may help, or else a
+ * What passes the backend when the driver or the server fails. At the start that is `Unavailable` while trying again may help, or else a
  * sentence for the operator; later always the first.
  */
 import { BSON, MongoAPIError, MongoError, MongoParseError, MongoServerError } from 'mongodb'
@@ -54,7 +54,7 @@ function fault(error: unknown): string | null {
   return isOption ? 'cannot be reached by what STORE_URL asks for: check its options.' : null
 }
 
-/** What the door throws for an error in here: `Unavailable` if it is the driver's or the system's; a mistake in our own work stays what it is. */
+/** What the backend throws for an error in here: `Unavailable` if it is the driver's or the system's; a mistake in our own work stays what it is. */
 export function outward(error: unknown): unknown {
   const isForeign = error instanceof MongoError || error instanceof BSON.BSONError || isSystem(error)
   return isForeign ? new Unavailable('store', error) : error

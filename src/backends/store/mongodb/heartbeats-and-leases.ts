@@ -5,11 +5,11 @@ import { add, type Database } from './database.ts'
 type Beat = { _id: string; count: number }
 type Lease = { _id: string; owner: string; until: number }
 
-export function openProcesses(database: Database): Pick<Store, 'clock' | 'beat' | 'beats' | 'forgetInstance' | 'takeLease' | 'releaseLease'> {
+export function openProcesses(database: Database): Pick<Store, 'clock' | 'heartbeat' | 'heartbeats' | 'forgetInstance' | 'takeLease' | 'releaseLease'> {
   const beats = database.collection<Beat>('beats')
   const leases = database.collection<Lease>('leases')
 
-  async function beat(instance: string, count: number): Promise<void> {
+  async function heartbeat(instance: string, count: number): Promise<void> {
     // A beat that lands late must not look like a change; nor does it when another made the document first.
     const later = () => beats.updateOne({ _id: instance, count: { $lt: count } }, { $set: { count } })
     if ((await later()).matchedCount === 0 && (await add(beats, { _id: instance, count })) === 'taken') await later()
@@ -26,8 +26,8 @@ export function openProcesses(database: Database): Pick<Store, 'clock' | 'beat' 
 
   return {
     clock: database.clock,
-    beat: (instance, count) => database.ask(() => beat(instance, count)),
-    beats: () =>
+    heartbeat: (instance, count) => database.ask(() => heartbeat(instance, count)),
+    heartbeats: () =>
       database.ask(async () => (await beats.find().sort({ _id: 1 }).toArray()).map(({ _id, count }) => ({ instance: _id, count }))),
     forgetInstance: async (instance) => void (await database.ask(() => beats.deleteOne({ _id: instance }))),
     takeLease: (...lease) => database.ask(() => takeLease(...lease)),

@@ -12,7 +12,7 @@ import { deliveryIndexes, openDeliveries } from './deliveries.ts'
 import { malformed, openingFailure } from './driver-errors.ts'
 import { makeIndexes, type Indexes } from './indexes.ts'
 import { keyEnds, keyIndexes, openKeys } from './api-keys.ts'
-import { laneIndexes, openLanes } from './delivery-queues.ts'
+import { laneIndexes, openDeliveryQueues } from './delivery-queues.ts'
 import { openProcesses } from './heartbeats-and-leases.ts'
 import { assertUpToDate, bringUpToDate, type Upgrade } from './migrations.ts'
 import { openSubscriptions, subscriptionIndexes } from './subscriptions.ts'
@@ -40,7 +40,7 @@ export async function openMongodb(url: string, options: StoreOptions = {}, upgra
   const { client, name } = await prepare(url, upgrades, options.readOnly ?? false)
   const database = serve(client, name)
   const subscriptions = openSubscriptions(database)
-  const lanes = openLanes(database)
+  const lanes = openDeliveryQueues(database)
   const deliveries = openDeliveries(database, lanes)
   const changes = openChanges(subscriptions.side, options)
   return {

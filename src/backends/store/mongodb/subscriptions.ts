@@ -3,10 +3,10 @@ import { randomUUID } from 'node:crypto'
 import type { MediaPeriod, Subscription } from '../../../domain/subscription/subscription.ts'
 import type { Side } from '../group-commit.ts'
 import type { Store } from '../store.ts'
-import { insertsTogether, swapsTogether, type Written } from './bulk-commands.ts'
+import { batchInserts, batchReplacements, type Written } from './bulk-commands.ts'
 import { add, nounOf, stored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
-import { together } from '../../../concurrency/batching.ts'
+import { createBatcher } from '../../../concurrency/batching.ts'
 
 export const subscriptionIndexes = {
   subscriptions: [
@@ -41,10 +41,10 @@ export function openSubscriptions(database: Database): { side: Side; verbs: Pick
   const subscriptions = database.collection<Kept>('subscriptions')
   const periods = database.collection<Period>('periods')
 
-  const insert = insertsTogether(subscriptions, ({ _id }) => _id, weigh)
-  const swap = swapsTogether(subscriptions, weigh)
-  const read = together<Asked, Answer>({
-    door: 'store',
+  const insert = batchInserts(subscriptions, ({ _id }) => _id, weigh)
+  const swap = batchReplacements(subscriptions, weigh)
+  const read = createBatcher<Asked, Answer>({
+    backend: 'store',
     async send(asked) {
       const found = new Map((await findAll(asked)).map((one) => [one._id, one]))
       const records = new Map([...found].map(([id, one]) => [id, 'unchanged' in one ? 'unchanged' : nounOf<Subscription>(one)] as const))

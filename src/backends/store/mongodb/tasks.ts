@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { Unavailable } from '../../../domain/errors.ts'
 import { FINAL, type Task, type TaskFacts, type TaskGuard } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
-import { insertsTogether, readsTogether, swapsTogether, type Written } from './bulk-commands.ts'
+import { batchInserts, batchReads, batchReplacements, type Written } from './bulk-commands.ts'
 import { nounOf, stored, type Database, type Stored } from './database.ts'
 import type { Deliveries } from './deliveries.ts'
 import type { Indexes } from './indexes.ts'
@@ -35,9 +35,9 @@ const MOST_KEPT = 1000
 
 export function openTasks(database: Database, deliveries: Deliveries): Pick<Store, Verbs> {
   const tasks = database.collection<StoredTask>('tasks')
-  const read = readsTogether(tasks, '_id')
-  const insert = insertsTogether(tasks, nameOf, weigh)
-  const swap = swapsTogether(tasks, weigh)
+  const read = batchReads(tasks, '_id')
+  const insert = batchInserts(tasks, nameOf, weigh)
+  const swap = batchReplacements(tasks, weigh)
   const kept = new Map<string, StoredTask>()
 
   async function createTask(task: Task): ReturnType<Store['createTask']> {

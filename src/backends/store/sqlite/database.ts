@@ -146,7 +146,7 @@ function sqliteCode(error: unknown): number | null {
 }
 
 /**
- * What the door throws for an error in here: `Unavailable` if it is SQLite's, or says that the file was closed; a mistake in our own work
+ * What the backend throws for an error in here: `Unavailable` if it is SQLite's, or says that the file was closed; a mistake in our own work
  * stays what it is.
  */
 function outward(error: unknown): unknown {

@@ -2,7 +2,7 @@
 import type { Delivery } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
-import { openLanes, type Lane, type Lanes } from './delivery-queues.ts'
+import { openDeliveryQueues, type DeliveryQueue, type DeliveryQueues } from './delivery-queues.ts'
 
 export const deliveryTables = `
   CREATE TABLE deliveries (
@@ -41,7 +41,7 @@ export function openDeliveries(database: Database): {
   const remove = database.prepare('DELETE FROM deliveries WHERE id = ?')
   const byId = database.prepare<Row>('SELECT record FROM deliveries WHERE id = ?')
   const ofTask = database.prepare<Row>('SELECT record FROM deliveries WHERE task_id = ? ORDER BY id')
-  const lanes = openLanes(database)
+  const lanes = openDeliveryQueues(database)
 
   function put(delivery: Delivery): void {
     update.run(...changing(delivery), delivery.id)
@@ -93,8 +93,8 @@ export function openDeliveries(database: Database): {
 }
 
 /** Goes round the tenants, longest due first, with what is free of each receiver's and tenant's slots. */
-function claiming(database: Database, lanes: Lanes, put: (delivery: Delivery) => void): Store['claimDeliveries'] {
-  const leased = database.prepare<Lane>('SELECT tenant, host FROM deliveries WHERE lease_until > ?')
+function claiming(database: Database, lanes: DeliveryQueues, put: (delivery: Delivery) => void): Store['claimDeliveries'] {
+  const leased = database.prepare<DeliveryQueue>('SELECT tenant, host FROM deliveries WHERE lease_until > ?')
   const first = database.prepare<Row>(
     'SELECT record FROM deliveries WHERE tenant = ? AND host = ? AND claimable_at <= ? ORDER BY claimable_at LIMIT 1',
   )
@@ -102,7 +102,7 @@ function claiming(database: Database, lanes: Lanes, put: (delivery: Delivery) =>
   return (now, leaseUntil, { limit, perHost, perTenant }) =>
     database.write(() => {
       const [hosts, tenants] = [slots(perHost), slots(perTenant)]
-      const take = ({ tenant, host }: Lane) => {
+      const take = ({ tenant, host }: DeliveryQueue) => {
         hosts.take(host)
         tenants.take(tenant)
       }

@@ -1,5 +1,5 @@
 /**
- * Lanes in SQLite: what one tenant sends to one receiver. A lane stands at the time of its earliest delivery, and a tenant at that of its
+ * DeliveryQueues in SQLite: what one tenant sends to one receiver. A lane stands at the time of its earliest delivery, and a tenant at that of its
  * earliest lane, so that a claim passes over a full receiver or tenant in one step, however much is due there.
  */
 import type { Database } from './database.ts'
@@ -20,19 +20,19 @@ export const laneTables = `
   CREATE INDEX delivery_tenants_claimable ON delivery_tenants (claimable_at, tenant);
 `
 
-export type Lane = { tenant: string; host: string }
+export type DeliveryQueue = { tenant: string; host: string }
 
-export type Lanes = {
+export type DeliveryQueues = {
   /** Follows a change of a lane's deliveries, inside its write. */
-  refresh(lane: Lane): void
+  refresh(lane: DeliveryQueue): void
   /**
    * The tenants that have waited longest at `now`, each with the lane of it that has waited longest; without the full receivers and tenants
    * (JSON arrays).
    */
-  longestDue(now: number, fullHosts: string, fullTenants: string, limit: number): Lane[]
+  longestDue(now: number, fullHosts: string, fullTenants: string, limit: number): DeliveryQueue[]
 }
 
-export function openLanes(database: Database): Lanes {
+export function openDeliveryQueues(database: Database): DeliveryQueues {
   type Time = { at: number }
   const ofLane = database.prepare<Time>(
     `SELECT claimable_at AS at FROM deliveries WHERE tenant = ? AND host = ? AND claimable_at IS NOT NULL
@@ -47,7 +47,7 @@ export function openLanes(database: Database): Lanes {
   const removeLane = database.prepare('DELETE FROM delivery_lanes WHERE tenant = ? AND host = ?')
   const removeTenant = database.prepare('DELETE FROM delivery_tenants WHERE tenant = ?')
   // CROSS JOIN keeps the tenants outside, in their order: nothing has to be sorted.
-  const longestDue = database.prepare<Lane>(
+  const longestDue = database.prepare<DeliveryQueue>(
     `SELECT lane.tenant, lane.host FROM delivery_tenants AS due CROSS JOIN delivery_lanes AS lane
        ON lane.tenant = due.tenant AND lane.host = (
          SELECT host FROM delivery_lanes WHERE tenant = due.tenant AND claimable_at <= ?1

@@ -7,7 +7,7 @@ export const processTables = `
   CREATE TABLE leases (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until INTEGER NOT NULL) STRICT;
 `
 
-export function openProcesses(database: Database): Pick<Store, 'clock' | 'beat' | 'beats' | 'forgetInstance' | 'takeLease' | 'releaseLease'> {
+export function openProcesses(database: Database): Pick<Store, 'clock' | 'heartbeat' | 'heartbeats' | 'forgetInstance' | 'takeLease' | 'releaseLease'> {
   // A beat that lands late must not look like a change.
   const beat = database.prepare(
     'INSERT INTO beats VALUES (?, ?) ON CONFLICT (instance) DO UPDATE SET count = excluded.count WHERE excluded.count > count',
@@ -22,8 +22,8 @@ export function openProcesses(database: Database): Pick<Store, 'clock' | 'beat' 
 
   return {
     clock: async () => Date.now(),
-    beat: async (instance, count) => void (await database.write(() => beat.run(instance, count))),
-    beats: () => database.read(() => beats.all().map(({ instance, count }) => ({ instance, count }))),
+    heartbeat: async (instance, count) => void (await database.write(() => beat.run(instance, count))),
+    heartbeats: () => database.read(() => beats.all().map(({ instance, count }) => ({ instance, count }))),
     forgetInstance: async (instance) => void (await database.write(() => forget.run(instance))),
     takeLease: (name, owner, until, now) => database.write(() => lease.run(name, owner, until, now) === 1),
     releaseLease: async (name, owner) => void (await database.write(() => release.run(name, owner))),
