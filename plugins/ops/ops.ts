@@ -2,7 +2,8 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Counter, Histogram, type Registry } from 'prom-client'
-import { checkMetric, backendChecks, watchSkew } from './readiness-checks.ts'
+import { watchClockSkew } from './clock-skew.ts'
+import { backendChecks, checkMetric } from './readiness-checks.ts'
 import type { Check } from './ops-listener.ts'
 
 declare module 'fastify' {
@@ -28,7 +29,7 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
   checkMetric(app.checks, registry)
   let stopWatching = (): void => {}
   app.addHook('onReady', async () => {
-    stopWatching = watchSkew(app, registry)
+    stopWatching = watchClockSkew(app, registry)
   })
   app.addHook('onClose', async () => stopWatching())
   const requests = new Counter({ name: 'tollgate_http_requests_total', help: 'Requests answered.', labelNames: LABELS, registers: [registry] })
