@@ -1,4 +1,4 @@
-/** The list: opens the backends, then registers the plugins of each role in the order in which a request flows through them. */
+/** The list: builds the program of a role by registering its plugins in the order of the request flow. */
 import { randomUUID, randomUUIDv7 } from 'node:crypto'
 import fastify, { LogController, type FastifyInstance } from 'fastify'
 import { Counter, type Registry } from 'prom-client'
@@ -41,7 +41,7 @@ export { banner } from './bootstrap/banner.ts'
 export { openStartupRetry } from './bootstrap/startup-retry.ts'
 
 declare module 'fastify' {
-  // A backend that a role does without is not there: a plugin that needs it says so, and stops the start where it is missing.
+  // A backend that the role does not use is absent; a plugin that declares it then stops the start.
   interface FastifyInstance {
     config: Config
     /** Epoch milliseconds. */
@@ -54,15 +54,15 @@ declare module 'fastify' {
     broker: Broker
     engines: Engines
     egress: Egress
-    /** What the flows of a task stand on. */
+    /** The context of the task flows. */
     tasks: SubmitContext
   }
 }
 
-/** Fastify's own limits on what a client controls. A body as large as a coding request's has this long to arrive. */
+/** Limits of Fastify on what a client controls. A coding request with its whole history must arrive within `requestTimeout`. */
 const LIMITS = { requestTimeout: 120_000, headersTimeout: 20_000, keepAliveTimeout: 72_000, maxParamLength: 200 }
 
-/** Builds the program of a role over its backends: nothing listens and no loop runs before `ready()`. */
+/** Builds the program of a role over its backends. Nothing listens and no loop runs before `ready()`. */
 export function buildApp({ config, log, clock, registry }: Surroundings, backends: Backends): FastifyInstance {
   const app: FastifyInstance = fastify({
     loggerInstance: log,
@@ -76,7 +76,7 @@ export function buildApp({ config, log, clock, registry }: Surroundings, backend
     return503OnClosing: false,
     forceCloseConnections: 'idle',
     trustProxy: config.TRUST_PROXY.length > 0 ? config.TRUST_PROXY : false,
-    // Pino makes a child without options several times faster.
+    // Pino creates a child logger without options several times faster.
     childLoggerFactory: (logger, bindings) => logger.child(bindings),
     genReqId: ({ headers }) => requestId(headers['x-request-id']),
   })
@@ -96,13 +96,13 @@ export function buildApp({ config, log, clock, registry }: Surroundings, backend
   app.register(errors)
   app.register(ops, { registry })
   const runs = (...roles: Role[]) => config.ROLE === 'all' || roles.includes(config.ROLE)
-  // After every plugin had its chance to add engines, and before any loop runs.
+  // After all plugins could add engines, before any loop runs.
   if (engines) app.addHook('onReady', () => engines.ready())
   if (runs('gateway')) {
     app.register(docs)
     app.register(files)
   }
-  // Whoever reads the routing table needs the engines of third-party plugins. Only a gateway listens for their routes.
+  // Every role that reads the routing table needs the engines of third-party plugins. Only a gateway serves their routes.
   if (runs('gateway') || (engines && config.PLUGINS.length > 0)) {
     app.register(async (gateway) => {
       gateway.register(auth)
@@ -122,7 +122,7 @@ export function buildApp({ config, log, clock, registry }: Surroundings, backend
   return app
 }
 
-/** The guard on addresses that a tenant gave. Throws a `ConfigError` when EGRESS_ALLOW makes no sense. */
+/** The egress guard. Throws a `ConfigError` when EGRESS_ALLOW is invalid. */
 function openGuard(config: Config, clock: () => number, registry: Registry): Egress {
   const refusals = new Counter({ name: 'tollgate_egress_refused_total', help: 'Addresses that the egress guard refused.', labelNames: ['reason'], registers: [registry] })
   try {
@@ -132,7 +132,7 @@ function openGuard(config: Config, clock: () => number, registry: Registry): Egr
   }
 }
 
-/** What this worker runs. Throws a `ConfigError` on what nobody can. */
+/** The kinds that this worker runs. Throws a `ConfigError` on an unknown kind. */
 function workerKinds({ WORKER_KINDS }: Config): string[] {
   const kinds: readonly string[] = KINDS
   if (WORKER_KINDS.some((kind) => !kinds.includes(kind))) throw new ConfigError('WORKER_KINDS', WORKER_KINDS.join(','), `some of ${kinds.join(', ')}, or empty`)
@@ -160,19 +160,19 @@ function taskContext(app: FastifyInstance, { store, broker, engines, sealingKeys
   }
 }
 
-/** How the world reaches us. Without PUBLIC_URL that is where we listen, which a port of 0 tells only then. */
+/** The address at which clients reach this process: PUBLIC_URL, else the listener's, whose port 0 resolves only once it listens. */
 export function publicUrl(app: FastifyInstance): string {
   const address = app.server.address()
   const port = typeof address === 'object' && address !== null ? address.port : app.config.PORT
   return app.config.PUBLIC_URL ?? `http://${app.config.HOST.includes(':') ? `[${app.config.HOST}]` : app.config.HOST}:${port}`
 }
 
-/** A client's own request id is kept if it is fit for a log, else one is made. */
+/** Keeps a client's request id when it is fit for a log, else creates one. */
 function requestId(given: string | string[] | undefined): string {
   return typeof given === 'string' && /^[A-Za-z0-9._-]{1,128}$/.test(given) ? given : randomUUID()
 }
 
-/** `tollgate verify`: reads the whole store, which may be in use, and says what is not as it must be. */
+/** `tollgate verify`: reads the whole store, which may be in use, and returns the violated invariants. */
 export async function verify(config: Config, now: number): Promise<Verified> {
   const store = await openStore(config.STORE_URL, { readOnly: true })
   try {

@@ -6,19 +6,19 @@ import { buildApp, banner, openBackends, openOps, openStartupRetry, publicUrl, v
 import { ConfigError, readConfig, ROLES, serves, type Config, type Explained } from './config/config.ts'
 
 const COMMANDS = ['config', 'verify', '--help', '-h'] as const
-const USAGE = `tollgate [role]   runs a role: ${ROLES.join(', ')}; all of them without one
-tollgate config   prints every setting with its value and where that came from
-tollgate verify   reads the whole store and says what is not as it must be
+const USAGE = `tollgate [role]   runs a role: ${ROLES.join(', ')}; all roles without one
+tollgate config   prints every setting, its value and the source of the value
+tollgate verify   reads the whole store and reports violated invariants
 Settings are environment variables: docs/configuration.md
 `
 
-/** Nothing of ours logs these; an error of a library might. No wildcards: they cost more than the rest of a line. */
+/** Tollgate logs none of these; an error of a library might. Wildcards cost more than the rest of a log line. */
 const REDACTED = ['authorization', 'headers.authorization', 'err.headers.authorization', 'apiKey', 'err.apiKey']
 
-/** How long a connection may do nothing once the program stops, from the end of its last answer; Node adds a second. */
-const IDLE_MS = 1_000
-/** After so many looks, a start that is not ready says so. */
-const MANY_LOOKS = 100
+/** Keep-alive timeout of idle connections during shutdown; Node adds a second. */
+const SHUTDOWN_IDLE_MS = 1_000
+/** Readiness checks before a start that is still not ready logs a warning. */
+const CHECKS_BEFORE_WARNING = 100
 
 const [argument, ...more] = process.argv.slice(2)
 try {
@@ -31,10 +31,10 @@ try {
   else if (argument === 'verify') process.exitCode = report(await verify(config, Date.now()))
   else await run(config)
 } catch (error) {
-  // What is wrong with the surroundings is an Error of one sentence; one of the language's own, such as a TypeError, is a fault of ours, with its stack.
+  // Wrong settings and surroundings are Errors of one sentence. A TypeError and the like is a bug and keeps its stack.
   if (!(error instanceof Error) || error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError) throw error
   process.stderr.write(`${error.message}\n`)
-  // A start that failed must end, whatever it had begun: a supervisor waits for it.
+  // A failed start must end whatever is still open, so that a supervisor can restart it.
   process.exit(1)
 }
 
@@ -44,11 +44,11 @@ function explain(explained: Explained[]): string {
     .join('')
 }
 
-/** Prints what was verified. Returns the exit code: 1 when anything is not as it must be. */
+/** Prints the violations and what was checked. Returns the exit code: 1 when there is a violation. */
 function report({ checked, violations }: Awaited<ReturnType<typeof verify>>): number {
   for (const violation of violations) process.stdout.write(`${violation}\n`)
   const counts = Object.entries(checked).map(([what, count]) => `${count} ${what}`)
-  process.stdout.write(`${counts.join(', ')} checked: ${violations.length === 0 ? 'all as they must be' : `${violations.length} violations`}\n`)
+  process.stdout.write(`${counts.join(', ')} checked: ${violations.length} violations\n`)
   return violations.length === 0 ? 0 : 1
 }
 
@@ -58,7 +58,7 @@ function openLog(config: Config): Logger {
   return pino({ ...options, transport: { target: 'pino-pretty', options: { ignore: 'pid,hostname,role', translateTime: 'HH:MM:ss' } } })
 }
 
-/** Runs a role until a signal. Whatever stops the start is one sentence, and the exit code is 1. */
+/** Runs a role until a signal. A start that fails prints one sentence and exits with 1. */
 async function run(config: Config): Promise<void> {
   const log = openLog(config)
   const clock = Date.now
@@ -66,12 +66,12 @@ async function run(config: Config): Promise<void> {
   let backends: Backends | null = null
   let phase: 'starting' | 'serving' | 'stopping' = 'starting'
   const stopping = new AbortController()
-  const waiting = openStartupRetry(log, stopping.signal)
+  const startupRetry = openStartupRetry(log, stopping.signal)
   for (const warning of config.warnings) log.warn(warning)
 
   const checks = async (): Promise<Check[]> => {
-    const waited = waiting.pending()
-    if (phase !== 'serving' || !app) return [{ name: 'program', ok: false, detail: phase }, ...(waited ? [{ ...waited, ok: false }] : [])]
+    const pending = startupRetry.pending()
+    if (phase !== 'serving' || !app) return [{ name: 'program', ok: false, detail: phase }, ...(pending ? [{ ...pending, ok: false }] : [])]
     return Promise.all(app.checks.map((check) => check()))
   }
   const ops = await openOps({ host: config.OPS_HOST, port: config.OPS_PORT, log, checks }).catch((error: NodeJS.ErrnoException) => {
@@ -79,43 +79,43 @@ async function run(config: Config): Promise<void> {
   })
 
   const leaving = {
-    onTimeout: (ms: number) => leave(`Not stopped after ${ms / 1000} s: what hangs is left behind.`),
-    onSecondSignal: (signal: string) => leave(`Stopping at once, by a second ${signal}.`),
-    onSecondError: (error: unknown) => leave(`Stopping at once, because of a second error: ${error instanceof Error ? error.stack : String(error)}`),
+    onTimeout: (ms: number) => leave(`Shutdown timed out after ${ms / 1000} s.`),
+    onSecondSignal: (signal: string) => leave(`Exiting at once: second ${signal}.`),
+    onSecondError: (error: unknown) => leave(`Exiting at once: second error: ${error instanceof Error ? error.stack : String(error)}`),
   }
-  // Where the end itself hangs, only the kernel can still hear a signal.
+  // When the exit itself hangs, a signal must reach the kernel's default handler.
   process.once('exit', () => (['SIGTERM', 'SIGINT'] as const).forEach((signal) => process.removeAllListeners(signal)))
   const grace = closeWithGrace({ ...leaving, delay: config.DRAIN_DELAY_SECONDS + config.SHUTDOWN_SECONDS + 10_000, logger: { error: (m: unknown) => log.error(m) } }, async ({ signal, err }) => {
-    if (err) log.fatal({ err }, 'stopping because of an error that nobody handled')
+    if (err) log.fatal({ event: 'unhandled_error', err }, 'unhandled error, stopping')
     else log.info({ signal }, 'stopping')
     phase = 'stopping'
     stopping.abort()
-    // What nobody handled, or what this process may no longer do, is no normal service.
+    // After an unhandled error or a lost lease there is no drain delay.
     await stop(app, serves(config.ROLE) && !err ? config.DRAIN_DELAY_SECONDS : 0, config.SHUTDOWN_SECONDS)
     await backends?.close()
     await ops.close()
     log.info('stopped')
   })
 
-  // Thrown where nobody catches it, so that the program stops as after any other error that nobody handled, and its supervisor starts it again.
+  // Thrown outside of any caller: the process stops as after any unhandled error, and its supervisor restarts it.
   const lost = (error: Error): void => void setImmediate(() => {
     throw error
   })
   try {
     const surroundings = { config, log, clock, registry: ops.registry, lost }
-    backends = await openBackends(surroundings, waiting.open)
+    backends = await openBackends(surroundings, startupRetry.open)
     app = buildApp(surroundings, backends)
     await app.ready()
     const url = serves(config.ROLE) ? await listen(app, config) : null
     phase = 'serving'
-    await settledStart(checks, log, stopping.signal)
+    await waitUntilReady(checks, log, stopping.signal)
     if (stopping.signal.aborted) return
     const hello = banner({ url, publicUrl: publicUrl(app), opsUrl: ops.url }, backends.resources, config.DATA_DIR)
     if (process.stdout.isTTY) process.stdout.write(`\n${hello.text}\n`)
     else log.info(hello.facts, 'ready')
   } catch (error) {
     if (stopping.signal.aborted) return
-    // Whoever ends the process now must not make a clean stop of it.
+    // A signal from now on must not turn the failed start into a clean exit.
     grace.uninstall()
     await app?.close()
     await backends?.close()
@@ -125,11 +125,11 @@ async function run(config: Config): Promise<void> {
 }
 
 /**
- * Ends the process with exit code 1, whatever hangs. `process.exit` waits for calls of the operating system in other threads, and one that opens a pipe or asks a
- * server of files may never return; a process that becomes another program leaves them behind. A signal to itself would do nothing where it is the first process of a container.
+ * Ends the process with exit code 1, whatever hangs. `process.exit` waits for system calls in other threads, and one that opens a pipe or asks a file server may
+ * never return; replacing the process image abandons them. A signal to itself would be ignored by the first process of a container.
  */
 function leave(why: string): void {
-  // Not by the log, which writes in such a thread too.
+  // Not through the log, which writes in such a thread too.
   process.stderr.write(`${why}\n`)
   process.execve?.(process.execPath, [process.execPath, '-e', 'process.exit(1)'])
   process.exit(1)
@@ -141,24 +141,24 @@ function listen(app: FastifyInstance, { HOST: host, PORT: port }: Config): Promi
   })
 }
 
-/** Not ready (the caller's phase) → normal service for the delay → no more connections → what is in flight gets its time → the rest is cut. Times in ms. */
+/** Graceful shutdown: not ready (the caller's phase) → normal service for the delay → listener closed → requests in flight finish → the rest is cut. Times in ms. */
 async function stop(app: FastifyInstance | null, delayMs: number, patienceMs: number): Promise<void> {
   if (!app) return
-  // A client that keeps its connections leaves with its next answer. One closed beneath a request that is on its way would fail that request.
+  // Clients close keep-alive connections after their next answer. Closing one under a request in transit would fail that request.
   app.server.prependListener('request', (_request, response) => response.setHeader('connection', 'close'))
   await new Promise((resolve) => setTimeout(resolve, delayMs))
-  app.server.keepAliveTimeout = IDLE_MS
+  app.server.keepAliveTimeout = SHUTDOWN_IDLE_MS
   const cut = setTimeout(() => app.server.closeAllConnections(), patienceMs)
   await app.close()
   clearTimeout(cut)
 }
 
-/** The banner waits until /readyz would say so too: everything declared was seen once then, so that the keys it names exist. Says after a few seconds what is missing. */
-async function settledStart(checks: () => Promise<Check[]>, log: Logger, stopping: AbortSignal): Promise<void> {
-  for (let looks = 0; !stopping.aborted; looks++) {
+/** Waits until /readyz answers 200: by then all declared resources were reconciled once, so the keys of the banner exist. Logs what is missing after a few seconds. */
+async function waitUntilReady(checks: () => Promise<Check[]>, log: Logger, stopping: AbortSignal): Promise<void> {
+  for (let count = 0; !stopping.aborted; count++) {
     const missing = (await checks()).filter(({ ok }) => !ok).map(({ name, detail }) => `${name}: ${detail}`)
     if (missing.length === 0) return
-    if (looks === MANY_LOOKS) log.warn({ missing }, 'not ready yet')
-    await new Promise((resolve) => setTimeout(resolve, looks < MANY_LOOKS ? 50 : 1_000))
+    if (count === CHECKS_BEFORE_WARNING) log.warn({ event: 'not_ready', missing }, 'not ready yet')
+    await new Promise((resolve) => setTimeout(resolve, count < CHECKS_BEFORE_WARNING ? 50 : 1_000))
   }
 }

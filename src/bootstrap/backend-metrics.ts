@@ -1,4 +1,4 @@
-/** What operators see of the backends: how long each verb takes and how it ends, and how often the store starts over. */
+/** Metrics of the backends: duration and outcome of each verb, retries of the store, published messages, money. */
 import { Counter, Histogram, type Registry } from 'prom-client'
 import type { BrokerEvent } from '../backends/broker/broker.ts'
 import { Unavailable } from '../domain/errors.ts'
@@ -9,8 +9,8 @@ const BUCKETS = [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10]
 
 type Verb = (...args: never[]) => Promise<unknown>
 
-/** The backend with every verb but `close` timed, as `tollgate_<backend>_duration_seconds`. */
-export function observed<T extends object>(backend: string, verbs: T, registry: Registry): T {
+/** Instruments a backend: every verb but `close` is timed as `tollgate_<backend>_duration_seconds`. */
+export function instrument<T extends object>(backend: string, verbs: T, registry: Registry): T {
   const durations = new Histogram({
     name: `tollgate_${backend}_duration_seconds`,
     help: `Verbs of the ${backend} backend.`,
@@ -18,7 +18,7 @@ export function observed<T extends object>(backend: string, verbs: T, registry: 
     buckets: BUCKETS,
     registers: [registry],
   })
-  /** Labels are looked up once for each outcome rather than for each call. */
+  // Labels are resolved once per outcome rather than once per call.
   const timed = (name: string, verb: Verb): Verb => {
     const [answered, unavailable, failed] = ['answered', 'unavailable', 'failed'].map((outcome) => durations.labels({ verb: name, outcome }))
     return async (...args) => {
@@ -39,28 +39,28 @@ export function observed<T extends object>(backend: string, verbs: T, registry: 
   return Object.fromEntries(Object.entries(verbs).map(([name, verb]) => [name, name === 'close' ? verb : timed(name, verb as Verb)])) as T
 }
 
-/** Counts how often a change of a record started over. */
+/** Counts compare-and-set retries of the store. */
 export function countRetries(registry: Registry): (reason: Retry) => void {
   const retries = new Counter({
     name: 'tollgate_store_conflicts_total',
-    help: 'Changes of a record that started over: another process was first, or an outcome was not learned.',
+    help: 'Changes of a record that were retried: another process wrote first, or the outcome of a write is unknown.',
     labelNames: ['reason'],
     registers: [registry],
   })
   return (reason) => retries.inc({ reason })
 }
 
-/** Counts what happens to rings. */
+/** Counts messages that were published, received and lost by the broker. */
 export function countPublished(registry: Registry): (event: BrokerEvent, kind: string, count: number) => void {
-  const rings = new Counter({ name: 'tollgate_broker_rings_total', help: 'Rings of the doorbell, and failures of what hears them.', labelNames: ['event', 'kind'], registers: [registry] })
-  return (event, kind, count) => rings.inc({ event, kind }, count)
+  const messages = new Counter({ name: 'tollgate_broker_rings_total', help: 'Messages that wake workers: sent, received and lost; consumers and producers that were rebuilt.', labelNames: ['event', 'kind'], registers: [registry] })
+  return (event, kind, count) => messages.inc({ event, kind }, count)
 }
 
-/** Counts the money of tasks. `byTenant` adds the tenant: as many series as there are tenants. */
+/** Counts money that moved. `byTenant` adds a tenant label: one series per tenant. */
 export function countMoney(registry: Registry, byTenant: boolean): TaskContext['moved'] {
   const money = new Counter({
     name: 'tollgate_money_micro_total',
-    help: 'Money of tasks, in micro-units: held when they were created, charged and given back when they ended.',
+    help: 'Money of tasks in micro-units: held at creation, captured or voided at the end.',
     labelNames: byTenant ? ['move', 'tenant'] : ['move'],
     registers: [registry],
   })

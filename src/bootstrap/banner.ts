@@ -1,22 +1,21 @@
-/** What a person needs once the program is ready: the addresses, where the keys lie, and a request of each product to paste. */
+/** The banner after a start: addresses, key files, and one request of each product to paste. */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { embeddedPaths } from '../config/config.ts'
 import { apiOf, type Api } from '../domain/plans.ts'
 import type { Resources } from '../backends/resources/resources.ts'
 
-/** A first start has a handful; whoever has more knows where they lie. */
-const MOST_KEYS_NAMED = 10
+const KEYS_SHOWN_MAX = 10
 
 const PASTE: Record<Api, { path: string; body: string }> = {
   coding: { path: '/v1/chat/completions', body: '{"model":"svc-code","messages":[{"role":"user","content":"Hello"}]}' },
   media: { path: '/api/v1/generations', body: '{"kind":"image","prompt":"A lighthouse at dawn"}' },
 }
 
-/** `url` is where we listen, null for a role that does not; `publicUrl` how the world reaches that. */
+/** `url` is the public listener, null for a role without one; `publicUrl` is how clients reach it. */
 export type Addresses = { url: string | null; publicUrl: string; opsUrl: string }
 
-/** The same as a text for a terminal and as facts for a log. Keys are named whose Secret lies where this process writes it: one whose plan is not active has none. */
+/** The banner as text for a terminal and as fields for the log. Lists keys whose Secret this process wrote: a key without an active plan has none. */
 export function banner({ url, publicUrl, opsUrl }: Addresses, resources: Resources | null, dataDir: string): { text: string; facts: Record<string, unknown> } {
   const keys = resources === null ? [] : keysOf(resources, dataDir)
   const curls = (['coding', 'media'] as const).flatMap((api) => {
@@ -24,7 +23,7 @@ export function banner({ url, publicUrl, opsUrl }: Addresses, resources: Resourc
     return key ? [`curl ${publicUrl}${PASTE[api].path} -H "Authorization: Bearer $(cat '${key.file}')" -H 'Content-Type: application/json' -d '${PASTE[api].body}'`] : []
   })
   const text = [
-    url === null ? `Tollgate works, operations ${opsUrl}` : `Tollgate serves ${publicUrl}, operations ${opsUrl}`,
+    url === null ? `Tollgate runs, operations ${opsUrl}` : `Tollgate serves ${publicUrl}, operations ${opsUrl}`,
     ...keys.map(({ name, file }) => `Key ${name}: ${file}`),
     ...(curls.length > 0 ? ['Try it:', ...curls.map((line) => `  ${line}`)] : []),
   ].join('\n')
@@ -44,6 +43,6 @@ function keysOf(resources: Resources, dataDir: string): { name: string; api: Api
       return { name: `${key.metadata.namespace}/${key.metadata.name}`, api, file }
     })
     .filter(({ file }) => existsSync(file))
-    .take(MOST_KEYS_NAMED)
+    .take(KEYS_SHOWN_MAX)
     .toArray()
 }

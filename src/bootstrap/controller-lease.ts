@@ -1,6 +1,6 @@
 /**
- * The controller's turn: of several that read manifests from folders and share a store, one is at work. Two at once would give every resource two identities, and each
- * would revoke the keys of the other.
+ * The controller lease: of several controllers that read manifests from folders and share a store, one is active. Two active ones would give every resource two
+ * identities, and each would revoke the keys of the other.
  */
 import { randomUUID } from 'node:crypto'
 import { readFile, writeFile } from 'node:fs/promises'
@@ -12,9 +12,9 @@ const NAME = 'controller'
 const TIMES = { leaseMs: 15_000, renewMs: 2_500 }
 
 /**
- * Takes the turn, and keeps it until `close`, which gives it to whoever waits. Throws `Unavailable` while another has it. `lost` is called once when it could not be
- * kept: whoever held it must end at once. By the store's clock, which is the same for all. Whoever starts again on the same data folder, which is locked, has the turn
- * of the one before it.
+ * Acquires the lease and renews it until `close`, which releases it. Throws `Unavailable` while another controller holds it. `lost` is called once when a renewal
+ * fails for too long: the process must end at once. Times are those of the store's clock, which all processes share. A restart on the same data folder, which is
+ * locked, keeps the owner and therefore the lease.
  */
 export async function holdControllerLease(store: Pick<Store, 'clock' | 'takeLease' | 'releaseLease'>, dataDir: string, lost: (error: Error) => void, { leaseMs, renewMs } = TIMES): Promise<{ close(): Promise<void> }> {
   const owner = await ownerOf(join(dataDir, 'controller.id'))
@@ -22,28 +22,28 @@ export async function holdControllerLease(store: Pick<Store, 'clock' | 'takeLeas
     const now = await store.clock()
     return store.takeLease(NAME, owner, now + leaseMs, now)
   }
-  let keptAt = performance.now()
-  if (!(await take())) throw new Unavailable('turn', new Error('another controller is at work'))
+  let renewedAt = performance.now()
+  if (!(await take())) throw new Unavailable('controller lease', new Error('another controller holds it'))
   let renewing: Promise<void> | null = null
-  let isOver = false
+  let isLost = false
 
   function end(): void {
-    if (isOver) return
-    isOver = true
+    if (isLost) return
+    isLost = true
     clearInterval(timer)
-    lost(new Error('another controller may be at work: this one could not renew its lease in time'))
+    lost(new Error('controller lease lost: it could not be renewed in time'))
   }
 
   async function renew(): Promise<void> {
     const since = performance.now()
     const outcome = await take().then((isOurs) => (isOurs ? 'kept' : 'lost'), () => 'unknown' as const)
-    if (outcome === 'kept') keptAt = since
+    if (outcome === 'kept') renewedAt = since
     if (outcome === 'lost') end()
   }
 
   const timer = setInterval(() => {
-    // Until the next look it may have run out. A store that hangs keeps a renewal for longer than that.
-    if (performance.now() - keptAt > leaseMs - 2 * renewMs) end()
+    // It would expire before the next check. A renewal that hangs in the store must not hide that.
+    if (performance.now() - renewedAt > leaseMs - 2 * renewMs) end()
     else renewing ??= renew().finally(() => (renewing = null))
   }, renewMs)
 

@@ -1,4 +1,4 @@
-/** The folder that holds secrets: there, and closed to others. */
+/** DATA_DIR: created with mode 0700, closed to group and others. */
 import { chmod, mkdir, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { FastifyBaseLogger } from 'fastify'
@@ -6,18 +6,18 @@ import { ConfigError } from '../config/config.ts'
 
 const OTHERS = 0o077
 
-/** Makes DATA_DIR if it is not there, with mode 0700, and takes from others what they may do in one that is. Throws a `ConfigError` when it cannot be made. */
+/** Creates DATA_DIR with mode 0700, or removes the rights of group and others from an existing one. Throws a `ConfigError` when it cannot be created. */
 export async function makeDataFolder(path: string, log: FastifyBaseLogger): Promise<void> {
   await make(path).catch((error: NodeJS.ErrnoException) => {
     throw new ConfigError('DATA_DIR', path, `a folder that can be made and written (${error.code})`)
   })
   const { mode } = await stat(path)
   if ((mode & OTHERS) === 0) return
-  // A volume may belong to somebody else, and has to be shared then.
-  await chmod(path, mode & 0o7777 & ~OTHERS).catch((err: unknown) => log.warn({ err, folder: path }, 'DATA_DIR is open to others, and cannot be closed: its files are for its owner alone'))
+  // A mounted volume may belong to another user: then its mode cannot be changed.
+  await chmod(path, mode & 0o7777 & ~OTHERS).catch((err: unknown) => log.warn({ event: 'data_dir_open', err, folder: path }, 'DATA_DIR is open to other users and its mode cannot be changed'))
 }
 
-/** From above, since Node tries for ever where a folder is there that takes no other, as below /proc. */
+/** Creates parents first: the recursive mkdir of Node retries for ever below a folder that accepts no other, such as /proc. */
 async function make(path: string): Promise<void> {
   try {
     await mkdir(path, { mode: 0o700 })

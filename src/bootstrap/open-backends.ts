@@ -14,12 +14,12 @@ import { openStore, type Store } from '../backends/store/store.ts'
 import { openUpstreams, type Upstreams } from '../upstream/upstreams.ts'
 import { makeDataFolder } from './data-folder.ts'
 import { lock } from './process-lock.ts'
-import { countRetries, countPublished, observed } from './backend-metrics.ts'
+import { countRetries, countPublished, instrument } from './backend-metrics.ts'
 import { openSealingKeys } from './sealing-keys.ts'
 import { holdControllerLease } from './controller-lease.ts'
 import type { Opener } from './startup-retry.ts'
 
-/** Everything that a role stands on, opened before any plugin is. Null: the role does without. */
+/** The backends and services of a role, opened before any plugin is registered. Null: the role does not use it. */
 export type Backends = {
   store: Store
   sealingKeys: SealingKeys
@@ -29,7 +29,7 @@ export type Backends = {
   broker: Broker | null
   files: Files | null
   engines: Engines | null
-  /** In reverse order of opening. Closing twice is harmless. */
+  /** Closes in reverse order of opening. Idempotent. */
   close(): Promise<void>
 }
 
@@ -39,13 +39,13 @@ export type Surroundings = {
   /** Epoch milliseconds. */
   clock: () => number
   registry: Registry
-  /** The process must end at once: what it alone may do could be done by another. */
+  /** Called when the controller lease is lost: the process must end at once. */
   lost?: (error: Error) => void
 }
 
 type Closable = { close(): Promise<void> }
 
-/** Opens every backend of the role. One that is away is tried again by `open` until the start is given up; nonsense throws at once. */
+/** Opens every backend of the role. `open` retries one that is unavailable until the start is aborted. Throws at once on what retrying cannot mend. */
 export async function openBackends(surroundings: Surroundings, open: Opener): Promise<Backends> {
   const opened: Closable[] = []
   const keep = <T extends Closable>(backend: T): T => {
@@ -70,12 +70,12 @@ async function openAll({ config, log, registry, lost }: Surroundings, open: Open
   const when = async <T extends Closable>(backend: Backend, at: string, opening: () => Promise<T>): Promise<T | null> =>
     needs(config.ROLE, backend) ? keep(await open(backend, opening, at)) : null
   const retried = countRetries(registry)
-  const store = observed('store', keep(await open('store', () => openStore(STORE_URL, { retried }), STORE_URL)), registry)
-  // Whoever has the file believes to be alone with it.
+  const store = instrument('store', keep(await open('store', () => openStore(STORE_URL, { retried }), STORE_URL)), registry)
+  // SQLite is written by one process only.
   if (!isDistributed(config)) keep(await lock(`${await realpath(STORE_URL.slice('sqlite:'.length))}.lock`, 'STORE_URL', STORE_URL))
   const sealingKeys = await openSealingKeys(config, store)
   if (needs(config.ROLE, 'resources') && isDistributed(config) && RESOURCES_URL.startsWith('files:')) {
-    keep(await open('turn of this controller', () => holdControllerLease(store, config.DATA_DIR, lost ?? (() => {}))))
+    keep(await open('controller lease', () => holdControllerLease(store, config.DATA_DIR, lost ?? (() => {}))))
   }
   const resources = await when('resources', RESOURCES_URL, () => openResources({ url: RESOURCES_URL, dataDir: config.DATA_DIR, environment: config.environment, declarations: store, log }))
   const upstreams = await when('upstreams', UPSTREAMS ?? '', () => openUpstreams({ file: UPSTREAMS, env: (name) => config.environment[name], log }))
@@ -83,10 +83,10 @@ async function openAll({ config, log, registry, lost }: Surroundings, open: Open
   const broker = await when('broker', BROKER_URL, () => openBroker(BROKER_URL, { log, counted }))
   const files = await when('files', FILES_URL, () => openFiles(FILES_URL, { storeUrl: STORE_URL, credentials: credentialsOf(config) }))
   const engines = await when('engines', ENGINES ?? '', () => openEngines({ file: ENGINES, log }))
-  return { store, sealingKeys, planLimits, resources, upstreams, broker, files: files && observed('files', files, registry), engines }
+  return { store, sealingKeys, planLimits, resources, upstreams, broker, files: files && instrument('files', files, registry), engines }
 }
 
-/** What of the data folder this process writes must be its own. A role that writes nothing there needs no such folder. */
+/** Locks DATA_DIR for this process. A role that writes nothing there does not create it. */
 async function lockData({ config, log }: Surroundings, keep: (backend: Closable) => void): Promise<void> {
   const { ROLE, DATA_DIR, FILES_URL } = config
   const isEmbedded = !isDistributed(config)
@@ -96,7 +96,7 @@ async function lockData({ config, log }: Surroundings, keep: (backend: Closable)
   keep(await lock(join(DATA_DIR, 'lock'), 'DATA_DIR', DATA_DIR))
 }
 
-/** By the names that every S3 client knows. */
+/** S3 credentials, by the variable names that S3 clients share. */
 function credentialsOf({ environment }: Config): { accessKeyId: string; secretAccessKey: string; sessionToken?: string } | undefined {
   const { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey, AWS_SESSION_TOKEN: sessionToken } = environment
   return accessKeyId && secretAccessKey ? { accessKeyId, secretAccessKey, ...(sessionToken ? { sessionToken } : {}) } : undefined

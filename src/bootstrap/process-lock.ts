@@ -1,11 +1,11 @@
-/** One program at a time on a folder or a database file. The lock is SQLite's and thus the kernel's: it goes with the process, so that a killed one leaves nothing stale behind. */
+/** Process lock: one process per data folder or database file. The lock is SQLite's and thus the kernel's, so a killed process leaves no stale lock. */
 import { open } from 'node:fs/promises'
 import { DatabaseSync } from 'node:sqlite'
 import { ConfigError } from '../config/config.ts'
 
 const SQLITE_BUSY = 5
 
-/** Takes the lock that lies in `file`, for the program whose `setting` was `value`. Throws a `ConfigError` when another process holds it, or the file cannot be written. */
+/** Locks `file`, for the sake of `setting` with its `value`. Throws a `ConfigError` when another process holds the lock or the file cannot be written. */
 export async function lock(file: string, setting: string, value: string): Promise<{ close(): Promise<void> }> {
   const db = await openAt(file, setting, value)
   try {
@@ -24,7 +24,7 @@ export async function lock(file: string, setting: string, value: string): Promis
 
 async function openAt(file: string, setting: string, value: string): Promise<DatabaseSync> {
   try {
-    // SQLite would make the file readable for all.
+    // SQLite would create the file readable for everybody.
     await (await open(file, 'a', 0o600)).close()
     return new DatabaseSync(file)
   } catch (error) {

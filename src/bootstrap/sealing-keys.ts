@@ -1,4 +1,4 @@
-/** The keys that seal API keys, from their file. */
+/** Sealing keys: read from SEALING_KEY_FILE; created by the embedded side at its first start. */
 import { randomBytes, randomUUID } from 'node:crypto'
 import { link, mkdir, readFile, unlink, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
@@ -6,7 +6,7 @@ import { ConfigError, isDistributed, type Config } from '../config/config.ts'
 import { parseSealingKeys, type SealingKeys } from '../domain/api-keys.ts'
 import type { Store } from '../backends/store/store.ts'
 
-/** Reads the keys that seal API keys. The embedded side makes the file at its first start. Throws a `ConfigError` when it is not what it must be. */
+/** Reads the sealing keys. Throws a `ConfigError` when the file is missing, unreadable or malformed. */
 export async function openSealingKeys(config: Config, store: Store): Promise<SealingKeys> {
   const file = config.SEALING_KEY_FILE
   const text = await readFile(file, 'utf8').catch(async (error: NodeJS.ErrnoException) => {
@@ -22,9 +22,9 @@ export async function openSealingKeys(config: Config, store: Store): Promise<Sea
 async function make(file: string): Promise<string> {
   const made = `${randomBytes(32).toString('base64')}\n`
   await mkdir(dirname(file), { recursive: true, mode: 0o700 })
-  // EmbeddedProgram or not at all, and never over another's: without this file every sealed key is lost.
-  const whole = `${file}.${randomUUID()}`
-  await writeFile(whole, made, { mode: 0o600, flag: 'wx', flush: true })
-  await link(whole, file).finally(() => unlink(whole))
+  // Written atomically and never over an existing file: without it every sealed key is lost.
+  const temporary = `${file}.${randomUUID()}`
+  await writeFile(temporary, made, { mode: 0o600, flag: 'wx', flush: true })
+  await link(temporary, file).finally(() => unlink(temporary))
   return made
 }

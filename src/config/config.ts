@@ -1,6 +1,6 @@
 /**
- * Every setting: its default, what it may be, what it means. The only reader of the environment. `tollgate config` prints this list with the values in force,
- * `docs/configuration.md` is checked against it.
+ * Settings: every environment variable with its default, type and meaning. The only reader of the environment. `tollgate config` prints the values in force;
+ * `docs/configuration.md` is generated from this list.
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -24,46 +24,46 @@ const setting = <T>(value: string, parse: Parse<T>, meaning: string, more: { orF
 
 /** In the order of the documentation. A default may name `DATA_DIR`. */
 export const SETTINGS = {
-  ROLE: setting('all', oneOf(ROLES), 'Which part of the program runs; the first argument on the command line says the same.'),
-  HOST: setting('127.0.0.1', host, 'Where the public listener listens: APIs, files, docs.'),
-  PORT: setting('8080', integer(0, 65_535), 'Port of the public listener; 0 takes a free one.'),
-  OPS_HOST: setting('127.0.0.1', host, 'Where /livez, /readyz and /metrics listen.'),
-  OPS_PORT: setting('9090', integer(0, 65_535), 'Port of the operations listener; 0 takes a free one.'),
-  PUBLIC_URL: setting('', url, 'How the world reaches the public listener; http://HOST:PORT when empty. Must be given when HOST is a wildcard, and in the role worker.'),
-  TRUST_PROXY: setting('', networks, 'Proxies whose X-Forwarded-* headers are believed.'),
-  DATA_DIR: setting('./data', path, 'The folder for everything that the embedded side writes, mode 0700.'),
-  STORE_URL: setting('sqlite:DATA_DIR/tollgate.db', address('sqlite:<path>', 'mongodb://<host>', 'mongodb+srv://<host>'), 'Where state lives.', { orFile: true, secret: true }),
-  RESOURCES_URL: setting('files:./plans', address('files:<path>', 'kubernetes:', 'kubernetes:?<parameters>'), 'Where Plans and ApiKeys are declared. Parameters, joined by &: namespace, a list with commas (all without it); kubeconfig, a path (a pod needs none); lease and leaseNamespace, by which controllers agree on one of them.'),
-  SEALING_KEY_FILE: setting('DATA_DIR/sealing.key', path, 'Keys that seal API keys: 32 bytes in base64, one per line; the first seals, all open. Made at the first start of the embedded side, must be given where processes share a store.'),
+  ROLE: setting('all', oneOf(ROLES), 'Which part of the program runs; the first command-line argument overrides it.'),
+  HOST: setting('127.0.0.1', host, 'Address of the public listener: APIs, files, docs.'),
+  PORT: setting('8080', integer(0, 65_535), 'Port of the public listener; 0 picks a free one.'),
+  OPS_HOST: setting('127.0.0.1', host, 'Address of the operations listener: /livez, /readyz, /metrics.'),
+  OPS_PORT: setting('9090', integer(0, 65_535), 'Port of the operations listener; 0 picks a free one.'),
+  PUBLIC_URL: setting('', url, 'Address at which clients reach the public listener; http://HOST:PORT when empty. Required when HOST is a wildcard, and in the role worker.'),
+  TRUST_PROXY: setting('', networks, 'Proxies whose X-Forwarded-* headers are trusted.'),
+  DATA_DIR: setting('./data', path, 'Folder for everything that the embedded side writes, mode 0700.'),
+  STORE_URL: setting('sqlite:DATA_DIR/tollgate.db', address('sqlite:<path>', 'mongodb://<host>', 'mongodb+srv://<host>'), 'The store.', { orFile: true, secret: true }),
+  RESOURCES_URL: setting('files:./plans', address('files:<path>', 'kubernetes:', 'kubernetes:?<parameters>'), 'Source of Plans and ApiKeys. Parameters, joined by &: namespace, separated by commas (all namespaces when absent); kubeconfig, a path (not needed in a pod); lease and leaseNamespace, the Lease for leader election.'),
+  SEALING_KEY_FILE: setting('DATA_DIR/sealing.key', path, 'File of the sealing keys of API keys: 32 bytes in base64, one per line; the first seals, all of them open. Created at the first start of the embedded side, required where processes share a store.'),
   BRAND: setting('SVC', brand, 'Brand in header names (X-SVC-Signature) and, in lower case, in key prefixes (svc_live_).'),
-  UPSTREAMS: setting('', optionalPath, 'File of the model upstreams of the Coding Plan API; the built-in echo when empty, which only the embedded side lets pass.'),
-  PLAN_LIMITS: setting('', optionalPath, 'File that bounds what a Plan may grant, by namespace.'),
-  BROKER_URL: setting('memory:', address('memory:', 'kafka://<host>:<port>'), 'The doorbell between those who queue tasks and those who run them.', { orFile: true, secret: true }),
-  FILES_URL: setting('disk:DATA_DIR/files', address('disk:<path>', 'gridfs:', 's3://<bucket>'), 'Where results lie; gridfs: is in the MongoDB of STORE_URL.'),
-  ENGINES: setting('', optionalPath, 'File of the engines, the routing table and the price list; the preview engine with demo prices when empty, which only the embedded side lets pass.'),
+  UPSTREAMS: setting('', optionalPath, 'File of the model upstreams of the Coding Plan API; the built-in echo when empty, on the embedded side only.'),
+  PLAN_LIMITS: setting('', optionalPath, 'File of limits on what a Plan may grant, by namespace.'),
+  BROKER_URL: setting('memory:', address('memory:', 'kafka://<host>:<port>'), 'The broker that wakes workers when tasks are queued.', { orFile: true, secret: true }),
+  FILES_URL: setting('disk:DATA_DIR/files', address('disk:<path>', 'gridfs:', 's3://<bucket>'), 'Where results are stored; gridfs: uses the MongoDB of STORE_URL.'),
+  ENGINES: setting('', optionalPath, 'File of the engines, the routing table and the price list; built-in engines with demo prices when empty, on the embedded side only.'),
   PLUGINS: setting('', plugins, 'Third-party plugins, registered in this order.'),
-  WORKER_SLOTS: setting('cores', slots, 'Tasks that one worker runs at once; as many as the machine has cores by default.'),
-  WORKER_KINDS: setting('', list, 'Kinds that this worker runs, separated by commas, such as video; all of them when empty.'),
-  EGRESS_ALLOW: setting('', list, 'Addresses, networks and hosts that the egress guard lets through, separated by commas.'),
-  WEBHOOK_DELAYS_SECONDS: setting('0,30,120,600,3600', delays, 'Delay before each attempt of a webhook; their number is the number of attempts.'),
-  WEBHOOK_TIMEOUT_SECONDS: setting('30', seconds(1, 300), 'Time that a webhook receiver has to answer.'),
-  TASK_LEASE_SECONDS: setting('30', seconds(1, 3600), 'Time after which a worker that stopped renewing has lost its task.'),
+  WORKER_SLOTS: setting('cores', slots, 'Tasks that one worker runs at once; by default the number of cores.'),
+  WORKER_KINDS: setting('', list, 'Kinds that this worker runs, separated by commas, such as video; all when empty.'),
+  EGRESS_ALLOW: setting('', list, 'Addresses, networks and hosts that the egress guard allows, separated by commas.'),
+  WEBHOOK_DELAYS_SECONDS: setting('0,30,120,600,3600', delays, 'Delay before each webhook attempt; the number of delays is the number of attempts.'),
+  WEBHOOK_TIMEOUT_SECONDS: setting('30', seconds(1, 300), 'Time within which a webhook receiver must answer.'),
+  TASK_LEASE_SECONDS: setting('30', seconds(1, 3600), 'Lease of a running task: a worker that does not renew it within this time loses the task.'),
   RESULT_DAYS: setting('7', days, 'Days that results are kept; fractions are allowed.'),
-  TASK_DAYS: setting('90', days, 'Days that ended tasks are kept.'),
-  LOG_LEVEL: setting('info', oneOf(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']), 'Least level that is logged.'),
-  METRICS_TENANT: setting('false', flag, 'Adds a tenant label to the counters of usage.'),
-  DRAIN_DELAY_SECONDS: setting('0', seconds(0, 3600), 'Time of normal service between not ready and no longer accepting.'),
-  SHUTDOWN_SECONDS: setting('25', seconds(0, 86_400), 'Time that streams and tasks in flight get when the program stops.'),
+  TASK_DAYS: setting('90', days, 'Days that finished tasks are kept.'),
+  LOG_LEVEL: setting('info', oneOf(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']), 'Lowest level that is logged.'),
+  METRICS_TENANT: setting('false', flag, 'Adds a tenant label to the usage counters.'),
+  DRAIN_DELAY_SECONDS: setting('0', seconds(0, 3600), 'Time of normal service between becoming not ready and closing the listener.'),
+  SHUTDOWN_SECONDS: setting('25', seconds(0, 86_400), 'Time for streams and tasks in flight to finish when the program stops.'),
 } satisfies Record<string, Setting<unknown>>
 
 export type SettingName = keyof typeof SETTINGS
 type ValueOf<N extends SettingName> = (typeof SETTINGS)[N] extends Setting<infer T> ? T : never
 
-/** The values in force, by the names that operators know. What is a time (`…_SECONDS`, `…_DAYS`) is in milliseconds here. */
+/** The values in force, by setting name. Times (`…_SECONDS`, `…_DAYS`) are in milliseconds here. */
 export type Config = { [N in SettingName]: ValueOf<N> } & {
-  /** All variables: an upstream's `apiKeyEnv` may name any, those of S3 clients, of kubectl and of pods lead to servers, and a credential plugin inherits them. */
+  /** The whole environment: `apiKeyEnv` of an upstream may name any variable; S3, kubeconfig and pod variables are read too, and a credential plugin inherits all. */
   environment: Record<string, string | undefined>
-  /** What is to be told to whoever started the program: variables that were probably meant to be settings. */
+  /** Variables that look like misspelled settings, one sentence each. */
   warnings: string[]
 }
 
@@ -72,7 +72,7 @@ export type Explained = { name: SettingName; value: string; default: string; sou
 
 /**
  * Reads all settings from the environment and the first argument. Returns them typed, and explained for `tollgate config`.
- * Throws a `ConfigError` with one sentence on the first value that makes no sense, and `to: 'run'` also on those that make none together.
+ * Throws a `ConfigError` with one sentence on the first invalid value; with `to: 'run'` also on settings that contradict each other.
  */
 export function readConfig(env: Record<string, string | undefined>, role?: string, to: 'run' | 'look' = 'run'): { config: Config; explained: Explained[] } {
   const values: Record<string, unknown> = {}
@@ -93,7 +93,7 @@ export function readConfig(env: Record<string, string | undefined>, role?: strin
 }
 
 function given(env: Record<string, string | undefined>, name: string, entry: Setting<unknown>, fallback: string): { text: string; source: Source } {
-  // An empty variable counts as not given: compose files and charts pass those on.
+  // An empty variable counts as absent: compose files and charts pass empty ones on.
   const file = (entry.orFile && env[`${name}_FILE`]) || undefined
   const text = env[name] || undefined
   if (file !== undefined && text !== undefined) throw new ConfigError(`${name}_FILE`, file, `left out when ${name} is given`)
@@ -109,12 +109,12 @@ function readSetting(name: string, file: string): string {
   }
 }
 
-/** An address as it may be shown: without the password, and without parameters that hold one. */
+/** A URL fit for logs: passwords, and parameters that hold one, replaced by `***`. */
 export function withoutPassword(text: string): string {
   return text.replace(/(\/\/[^:@/]*):[^@/]*@/, '$1:***@').replaceAll(/([?&][^=&]*(?:password|secret|token)=)[^&]*/gi, '$1***')
 }
 
-/** Where the embedded side keeps a tenant's Secrets and status files. */
+/** The folders of the embedded side for Secrets and status files. */
 export function embeddedPaths(dataDir: string): { secrets: string; status: string } {
   return { secrets: join(dataDir, 'secrets'), status: join(dataDir, 'status') }
 }

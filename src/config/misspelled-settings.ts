@@ -1,24 +1,24 @@
-/** Names in the environment that were probably meant to be a setting. */
+/** Warns about environment variables that look like misspelled settings, by edit distance. */
 
-/** As many slips as a name of that length may have. Short names are too near to those of other programs. */
-function mostSlips(name: string): number {
+/** The largest edit distance for a name of this length. Short names are too close to variables of other programs. */
+function distanceMax(name: string): number {
   return name.length < 7 ? 0 : name.length < 12 ? 1 : 2
 }
 
-/** A sentence for every variable that is no setting and nearly has the name of one. */
+/** One sentence for each variable that is no setting but close to the name of one. */
 export function misspelledSettings(variables: Iterable<string>, settings: readonly string[]): string[] {
   const known = new Set(settings)
   const sentences: string[] = []
   for (const name of variables) {
     if (known.has(name)) continue
-    const meant = settings.find((setting) => mostSlips(setting) > 0 && slips(name, setting, mostSlips(setting)) <= mostSlips(setting))
-    if (meant !== undefined) sentences.push(`${name} is not a setting, and has no effect. Is ${meant} meant?`)
+    const meant = settings.find((setting) => distanceMax(setting) > 0 && editDistance(name, setting, distanceMax(setting)) <= distanceMax(setting))
+    if (meant !== undefined) sentences.push(`${name} is not a setting and has no effect. Did you mean ${meant}?`)
   }
   return sentences
 }
 
-/** How many letters are left out, added, replaced or swapped with the next (optimal string alignment); more than `most` is not counted out. */
-function slips(a: string, b: string, most: number): number {
+/** Edit distance (optimal string alignment: insertions, deletions, replacements, swaps of neighbours); stops early above `most`. */
+function editDistance(a: string, b: string, most: number): number {
   if (Math.abs(a.length - b.length) > most) return most + 1
   let before: number[] = []
   let row = Array.from({ length: b.length + 1 }, (_, j) => j)

@@ -1,8 +1,8 @@
-/** The parts of the program that can run by themselves, and the backends that each opens: it can neither be held up nor misused through another. */
+/** Roles and the backends that each opens. A role never opens a backend that it does not need. */
 export const ROLES = ['gateway', 'worker', 'dispatcher', 'controller', 'all'] as const
 export type Role = (typeof ROLES)[number]
 
-/** In the order in which they are opened. */
+/** In the order of opening. */
 export const BACKENDS = ['store', 'resources', 'upstreams', 'broker', 'files', 'engines'] as const
 export type Backend = (typeof BACKENDS)[number]
 
@@ -10,7 +10,7 @@ const NEEDED: Record<Role, readonly Backend[]> = {
   gateway: ['store', 'upstreams', 'broker', 'files', 'engines'],
   worker: ['store', 'broker', 'files', 'engines'],
   dispatcher: ['store', 'broker'],
-  // The service's price list is held against the limits of plans.
+  // The controller checks plans against the price list of the engines.
   controller: ['store', 'resources', 'engines'],
   all: BACKENDS,
 }

@@ -1,9 +1,9 @@
-/** What a setting may be: how each kind of value is read from text, and the sentence for one that cannot be. */
+/** Types of settings: how each is parsed from text, and the sentence for an invalid value. */
 import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
 
-/** A value that a setting cannot be. `main` prints the sentence and stops. */
+/** An invalid setting. `main` prints the sentence and exits. */
 export class ConfigError extends Error {
   constructor(setting: string, was: string, mayBe: string) {
     super(`${setting} was ${JSON.stringify(was)}; it may be ${mayBe}.`)
@@ -66,7 +66,7 @@ export const url: Parse<string | null> = {
   },
 }
 
-/** Addresses of a backend, as `sqlite:<path>` or `kubernetes:`: what stands in angle brackets must be there. What it says beyond its scheme is the adapter's to judge. */
+/** Backend addresses such as `sqlite:<path>` or `kubernetes:`; a part in angle brackets is required. The adapter validates everything after the scheme. */
 export const address = (...forms: string[]): Parse<string> => ({
   mayBe: forms.join(' or '),
   read: (text) => {
@@ -94,7 +94,7 @@ export const networks: Parse<string[]> = {
   },
 }
 
-/** A third-party plugin: its file, and the options that are given to it. */
+/** A third-party plugin: its file and its options. */
 export type PluginEntry = { file: string; options: Record<string, string> }
 
 export const plugins: Parse<PluginEntry[]> = {
@@ -109,7 +109,7 @@ function readPlugin(text: string): PluginEntry | null {
   const [file = '', query = '', ...rest] = text.split('?')
   const pairs = [...new URLSearchParams(query)]
   const options = Object.fromEntries(pairs)
-  // An option that is given twice would be lost once.
+  // An option that is given twice would silently lose one value.
   return file === '' || rest.length > 0 || Object.keys(options).length < pairs.length ? null : { file: resolve(file), options }
 }
 

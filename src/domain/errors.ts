@@ -62,7 +62,7 @@ export type FailureFacts = {
   /** Members inside `error`, such as `resets_at`. */
   inside?: Record<string, unknown>
   headers?: Record<string, string>
-  /** EmbeddedProgram seconds for `Retry-After`. */
+  /** Whole seconds for `Retry-After`. */
   retryAfterSeconds?: number
   /** What really happened; logged, never answered. */
   cause?: unknown

@@ -90,7 +90,7 @@ t.test('looking at a store or at the settings asks for no more than they are', a
 t.test('a variable that nearly has the name of a setting is told, and others are left alone', async (t) => {
   const told = (name: string) => readConfig({ [name]: 'x' }, undefined, 'look').config.warnings
   for (const [name, meant] of [['STORE_URI', 'STORE_URL'], ['STROE_URL', 'STORE_URL'], ['BROKERURL', 'BROKER_URL'], ['WEBHOOK_DELAY_SECOND', 'WEBHOOK_DELAYS_SECONDS'], ['STORE_URL_FIL', 'STORE_URL_FILE']] as const) {
-    t.same(told(name), [`${name} is not a setting, and has no effect. Is ${meant} meant?`])
+    t.same(told(name), [`${name} is not a setting and has no effect. Did you mean ${meant}?`])
   }
   for (const name of ['PATH', 'POST', 'HOSTS', 'APP_PORT', 'HOSTNAME', 'KUBERNETES_PORT', 'AWS_ACCESS_KEY_ID', 'NODE_ENV', 'TOLLGATE_SERVICE_PORT']) t.same(told(name), [], name)
 })

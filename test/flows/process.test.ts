@@ -75,7 +75,7 @@ t.test('a second SIGTERM ends the program though its end hangs, with exit code 1
   await program.says('stopping')
   program.signal()
   t.same(await program.exit(), { code: 1, signal: null })
-  await program.prints('Stopping at once, by a second SIGTERM.')
+  await program.prints('Exiting at once: second SIGTERM.')
 })
 
 t.test('an end that hangs is left after its time, with exit code 1', async (t) => {
@@ -83,7 +83,7 @@ t.test('an end that hangs is left after its time, with exit code 1', async (t) =
   await program.ready
   program.signal()
   t.same(await program.exit(), { code: 1, signal: null })
-  await program.prints('Not stopped after 10 s: what hangs is left behind.')
+  await program.prints('Shutdown timed out after 10 s.')
 })
 
 t.test('a second SIGTERM ends the program when all is closed and only a thread hangs, also while it starts', async (t) => {

@@ -81,14 +81,14 @@ t.test('a role that waits for its store is alive and not ready, says for what it
     })
     t.equal(status, 503)
     t.match(check('store'), { ok: false, detail: /ECONNREFUSED/ })
-    await eventually('the log to say so', async () => (one.log.some((line) => line.includes('"msg":"waiting for the store at mongodb://')) ? true : null))
+    await eventually('the log to say so', async () => (one.log.some((line) => line.includes('"event":"backend_unavailable"') && line.includes('mongodb://')) ? true : null))
   }
   const named = launch({ folder, role: 'gateway', env: { ...settings, STORE_URL: settings['STORE_URL']?.replace('//', '//keeper:hunter2@') ?? '' } })
   t.teardown(() => named.kill())
   const opsUrl = await named.opsUrl
   const { said } = await eventually('what it waits for', async () => {
     const seen = await readiness(opsUrl)
-    return String(at(seen.check('store'), 'detail')).startsWith('waiting') && named.log.some((line) => line.includes('"msg":"waiting for the store at mongodb://')) ? seen : null
+    return String(at(seen.check('store'), 'detail')).startsWith('waiting') && named.log.some((line) => line.includes('"event":"backend_unavailable"') && line.includes('mongodb://')) ? seen : null
   })
   t.notMatch([JSON.stringify(said), ...named.log].join('\n'), /hunter2/)
   await named.kill()
@@ -184,7 +184,7 @@ t.test('of two controllers one is at work; the other is alive, says that it wait
   t.teardown(() => second.kill())
   const { status } = await eventually('the second to wait', async () => {
     const seen = await readiness(await second.opsUrl)
-    return /another controller is at work/.test(JSON.stringify(seen.said)) ? seen : null
+    return /another controller holds it/.test(JSON.stringify(seen.said)) ? seen : null
   })
   t.equal(status, 503)
   await program.processes.find(({ role }) => role === 'controller')?.stop()

@@ -1,5 +1,5 @@
 /**
- * BACKEND: where results lie. EmbeddedProgram files under ids that are written once: a run that is made again writes under an id of its own (`taskId-epoch`), so writing an id
+ * BACKEND: where results lie. Whole files under ids that are written once: a run that is made again writes under an id of its own (`taskId-epoch`), so writing an id
  * twice means the same bytes. What cannot be known throws `Unavailable`.
  */
 import type { Readable } from 'node:stream'

@@ -101,7 +101,7 @@ function isOf(value: unknown, { namespace, name }: KeyName): boolean {
   return kind === 'ApiKey' && metadata?.name === name && (metadata.namespace ?? 'default') === namespace
 }
 
-/** A new file of that name, or of one with a number where that is taken by something else. EmbeddedProgram or not at all. */
+/** A new file of that name, or of one with a number where that is taken by something else. Written atomically. */
 async function create(folder: string, name: string, text: string): Promise<void> {
   const temporary = temporaryBeside(join(folder, name))
   try {
