@@ -1,4 +1,4 @@
-/** One attempt of one delivery: sign → send → judge → write down what comes next (specification, sections 6.3 and 6.4). */
+/** One webhook attempt: sign → send → classify the answer → record the attempt and the next one (specification, sections 6.3 and 6.4). */
 import type { FastifyBaseLogger } from 'fastify'
 import type { Egress } from '../../src/egress/egress.ts'
 import { open, type SealingKeys } from '../../src/domain/api-keys.ts'
@@ -21,12 +21,12 @@ export type DeliveryContext = {
 
 export type Attempted = { outcome: 'delivered' | 'failed' | 'returned' | 'lost'; attempt: number; final: boolean; lagMs: number }
 
-/** Our side cannot sign: the receiver's attempts are not spent on that. */
+/** Delay after a failure to sign, which is ours and uses up no attempt. */
 const UNSIGNED_PAUSE_MS = 60_000
-/** What is read of an answer; a receiver has nothing to tell us beyond its status. */
+/** Bytes read of an answer: only its status matters. */
 const ANSWER_BYTES = 20_000
 
-/** Makes the next attempt of a claimed delivery. Cut off by `signal`, it is given back and made again under its number. Throws `Unavailable` when it cannot be written down. */
+/** Makes the next attempt of a claimed delivery. When `signal` aborts it, the delivery is returned and the attempt repeated under its number. Throws `Unavailable` when the attempt cannot be recorded. */
 export async function deliver(context: DeliveryContext, delivery: Delivery, signal: AbortSignal): Promise<Attempted> {
   const { store, clock } = context
   const number = delivery.attempts.length + 1
@@ -34,7 +34,7 @@ export async function deliver(context: DeliveryContext, delivery: Delivery, sign
   const attempted = { attempt: number, final: false, lagMs: Math.max(0, at - (delivery.nextAttemptAt ?? at)) }
   const apiKey = await signingKey(context, delivery.keyVersionId)
   if (apiKey === null) {
-    context.log.error({ delivery: delivery.id, keyId: delivery.keyVersionId }, 'a webhook cannot be signed: no sealing key opens its API key')
+    context.log.error({ event: 'webhook_unsigned', delivery: delivery.id, keyId: delivery.keyVersionId }, 'webhook not signed: no sealing key opens its API key')
     await store.returnDelivery(delivery.id, delivery.epoch, at + UNSIGNED_PAUSE_MS)
     return { ...attempted, outcome: 'returned' }
   }

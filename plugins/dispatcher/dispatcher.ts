@@ -1,4 +1,4 @@
-/** Loop: webhook deliveries that are due → their receivers. A slow receiver holds its own slots, and nobody else's. */
+/** Loop: due webhook deliveries → receivers. A slow receiver occupies only its own slots. */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { Counter, Histogram } from 'prom-client'
@@ -8,9 +8,9 @@ import type { Delivery } from '../../src/domain/task.ts'
 import { LOOK_MS } from '../../src/domain/webhooks.ts'
 import { deliver, type Attempted } from './delivery-attempt.ts'
 
-/** Deliveries under way at once in this process, to one receiver, and for one tenant. */
+/** Concurrent deliveries: per process, per receiver, per tenant. */
 const CAPS = { limit: 1_000, perHost: 4, perTenant: 100 }
-/** Beyond an attempt's own time: reading the key, writing the attempt down. */
+/** Lease time beyond the attempt itself: reading the key, recording the attempt. */
 const LEASE_SLACK_MS = 30_000
 
 async function dispatcher(app: FastifyInstance): Promise<void> {
@@ -33,13 +33,13 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
       const now = clock()
       for (const delivery of await store.claimDeliveries(now, now + timeoutMs + LEASE_SLACK_MS, { ...CAPS, limit: room })) start(delivery)
     },
-    (err) => log.warn({ err }, 'deliveries will be looked for again'),
+    (err) => log.warn({ event: 'delivery_claim_failed', err }, 'claiming deliveries failed, retrying'),
   )
 
   function start(delivery: Delivery): void {
     const attempt = deliver(context, delivery, cut.signal)
       .then((attempted) => tell(delivery, attempted))
-      .catch((err: unknown) => log.warn({ err, delivery: delivery.id }, 'an attempt could not be written down; it will be made again'))
+      .catch((err: unknown) => log.warn({ event: 'delivery_attempt_unrecorded', err, delivery: delivery.id }, 'webhook attempt not recorded, repeating it'))
       .finally(() => {
         inFlight.delete(attempt)
         void look()
@@ -65,7 +65,7 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
     stopping = true
     clearInterval(timer)
     bell?.stop()
-    // What is under way shares the time that streams and tasks get; then it is given back.
+    // Deliveries in flight get the same shutdown time as streams and tasks, then they are returned.
     setTimeout(() => cut.abort(), config.SHUTDOWN_SECONDS).unref()
   })
   app.addHook('onClose', async () => {

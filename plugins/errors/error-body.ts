@@ -1,4 +1,4 @@
-/** The body of a failure: OpenAI's `error` with facts beside it, and on the Media API also a problem of RFC 9457. */
+/** Error body: OpenAI's `error` with extra members beside it; on the Media API also an RFC 9457 problem. */
 import type { Failure } from '../../src/domain/errors.ts'
 
 export const PROBLEM = 'application/problem+json; charset=utf-8'

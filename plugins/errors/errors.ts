@@ -1,6 +1,6 @@
 /**
- * Writes every failure as the service's error body: `error: {code, message, type, param}`, facts beside it, and on routes that ask for it also the members of
- * RFC 9457. Fastify's own default bodies never leak through.
+ * Error handler: answers every failure with the service's error body, `error: {code, message, type, param}` and extra members; on some routes also RFC 9457 members.
+ * Fastify's default bodies never leak through.
  */
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
@@ -13,18 +13,18 @@ import { framingFault, takeOver } from './malformed-requests.ts'
 declare module 'fastify' {
   interface FastifyInstance {
     errors: {
-      /** Makes a failure of the catalogue, to be thrown. For plugins that cannot import the catalogue. */
+      /** Creates a failure of the catalogue, to be thrown, for plugins that cannot import it. */
       fail(code: FailureCode, facts?: FailureFacts): Failure
-      /** What is answered for whatever was thrown, for an answer that is not written by the error handler. */
+      /** The failure that answers a thrown error, for answers that the error handler does not write. */
       of(error: unknown): Failure
-      /** The body of a failure, for an answer that is not written by the error handler. */
+      /** The body of a failure, for answers that the error handler does not write. */
       body(failure: Failure, request: FastifyRequest): Record<string, unknown>
-      /** Makes a scope with a prefix answer what has no route in it as its routes would: after the key and its product, in their form. */
+      /** Makes a scope with a prefix answer unknown routes like its own: after the key and product checks, in their error form. */
       own(scope: FastifyInstance, form: Form): void
     }
   }
   interface FastifyRequest {
-    /** What it was answered with, where that was a failure. */
+    /** The code of the failure that was answered. */
     failed: FailureCode | null
   }
   interface FastifyContextConfig {
@@ -35,7 +35,7 @@ declare module 'fastify' {
 
 type Form = { api: Api; problem?: boolean }
 
-/** Fastify's and Node's own error codes, and what they are to a client. */
+/** Error codes of Fastify and Node, mapped to the catalogue. */
 const KNOWN: Record<string, FailureCode> = {
   FST_ERR_CTP_INVALID_JSON_BODY: 'invalid_json',
   FST_ERR_CTP_EMPTY_JSON_BODY: 'invalid_json',
@@ -51,7 +51,7 @@ const KNOWN: Record<string, FailureCode> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 }
 
-/** Turns whatever was thrown into a failure that may be answered. */
+/** Maps a thrown error to a failure of the catalogue. */
 function failureOf(error: unknown): Failure {
   if (error instanceof Failure) return error
   if (error instanceof Unavailable) return new Failure('unavailable', { retryAfterSeconds: 2, cause: error })
@@ -74,12 +74,12 @@ async function errors(app: FastifyInstance): Promise<void> {
   })
   takeOver(app.server)
 
-  // Fastify reads text by default; here every body is JSON.
+  // Fastify parses text by default; here every body is JSON.
   app.removeContentTypeParser('text/plain')
 
   app.addHook('preParsing', (request, _reply, _payload, done) => done(framingFault(request.raw)))
 
-  // The 405 answer needs to know which verbs an address takes.
+  // For 405: the methods of each path.
   app.addHook('onRoute', ({ url, method }) => {
     const pattern = new RegExp(`^${url.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&').replaceAll(/:[^/]+/g, '[^/]+')}$`)
     for (const name of [method].flat()) routes.push({ pattern, method: name })
@@ -102,7 +102,7 @@ async function errors(app: FastifyInstance): Promise<void> {
     scope.setNotFoundHandler(async (request, reply) => answer(missing(request), request, reply, problem))
   }
 
-  /** 404, or 405 with the verbs that the address takes. */
+  /** 404, or 405 with the allowed methods of the path. */
   function unrouted(request: FastifyRequest): Failure {
     const path = request.url.split('?', 1)[0] ?? ''
     const methods = routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method)
@@ -110,14 +110,14 @@ async function errors(app: FastifyInstance): Promise<void> {
   }
 }
 
-/** What is wrong with a body is nobody's business at an address that takes none. */
+/** An unknown route answers 404 whatever its body is. */
 const OF_BODIES: FailureCode[] = ['invalid_json', 'payload_too_large', 'unsupported_media_type']
 
 function isProblem(request: FastifyRequest): boolean {
   return request.routeOptions.config.problem === true
 }
 
-/** What is wrong with the request is told only after the key and its plan were found in order. */
+/** A faulty request is reported only after the key and its plan passed. */
 async function answerEarliest(failure: Failure, request: FastifyRequest, reply: FastifyReply, problem: boolean): Promise<FastifyReply> {
   const earlier = failure.status < 500 && request.caller ? await request.caller.earlierFailure().catch(failureOf) : null
   return answer(earlier ?? failure, request, reply, problem)
@@ -127,7 +127,7 @@ function answer(failure: Failure, request: FastifyRequest, reply: FastifyReply, 
   const { facts } = failure
   request.failed = failure.code
   if (failure.status >= 500) request.log.error({ err: facts.cause ?? failure, code: failure.code }, 'request failed')
-  // No stack and no words of a parser: those may repeat what the client sent.
+  // Neither stack nor parser message: they may quote what the client sent.
   else if (facts.cause) request.log.info({ code: failure.code, cause: (facts.cause as { code?: string }).code }, 'request refused')
   if (failure.status === 401) reply.header('www-authenticate', 'Bearer')
   if (facts.retryAfterSeconds !== undefined) reply.header('retry-after', String(facts.retryAfterSeconds))

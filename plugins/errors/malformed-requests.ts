@@ -1,6 +1,6 @@
 /**
- * Failures that come before any route: bytes that are no HTTP request, tunnels, and addresses that no router can read. Nobody knows yet which API was meant, so their body
- * serves both: OpenAI's `error`, and the members of RFC 9457.
+ * Failures before routing: bytes that are no HTTP request, tunnels, undecodable paths. The API is not known yet, so the body serves both: OpenAI's `error` and the
+ * members of RFC 9457.
  */
 import { randomUUID } from 'node:crypto'
 import { STATUS_CODES, type IncomingMessage, type Server } from 'node:http'
@@ -14,7 +14,7 @@ const CODES: Record<string, FailureCode> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 }
 
-/** Answers a connection whose bytes Node's parser refused, and closes it: nothing after them can be trusted to be a request of its own. */
+/** Answers bytes that Node's HTTP parser refused, and closes the connection: the bytes that follow cannot be trusted to be a request. */
 export function answerUnparsable(error: Error & { code?: string }, socket: Duplex): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy()
@@ -24,25 +24,25 @@ export function answerUnparsable(error: Error & { code?: string }, socket: Duple
   write(socket, known ? new Failure(known) : new Failure('invalid_request', { message: 'The bytes that were sent are not a valid HTTP request.' }))
 }
 
-/** Answers an address that cannot be decoded, or one of whose parts is longer than that of any. */
+/** Answers a path that cannot be decoded, or one with a segment longer than any route takes. */
 export function answerUnroutable(error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
   const failure = error.code === 'FST_ERR_MAX_PARAM_LENGTH' ? new Failure('not_found') : new Failure('invalid_request', { message: 'The address of the request is not valid.' })
   void reply.code(failure.status).headers({ 'content-type': PROBLEM, 'x-request-id': request.id }).send(JSON.stringify(bodyOf(failure, request.id, true)))
 }
 
-/** What Node would answer by itself, and without a body, comes to us instead: `framingFault` judges it, and a tunnel is refused here. */
+/** Takes over what Node would answer without a body: `framingFault` checks the framing, and a tunnel is refused here. */
 export function takeOver(server: Server & { requireHostHeader?: boolean }): void {
   server.requireHostHeader = false
   server.on('checkExpectation', (request, response) => server.emit('request', request, response))
   server.on('connect', (_request, socket) => write(socket, new Failure('method_not_allowed', { headers: { allow: 'GET, HEAD, POST' } })))
 }
 
-/** What is wrong with how a request came, whatever it asks for; null when nothing is. */
+/** The fault in the framing of a request, whatever its route; null when there is none. */
 export function framingFault({ headers, rawHeaders, httpVersionMinor }: IncomingMessage): Failure | null {
   if (httpVersionMinor > 0 && headers.host === undefined) return fault('The Host header is missing.')
   if (rawHeaders.filter((name, i) => i % 2 === 0 && name.length === 4 && name.toLowerCase() === 'host').length > 1) return fault('There is more than one Host header.')
   if (headers.expect !== undefined && headers.expect.toLowerCase() !== '100-continue') return new Failure('expectation_failed')
-  // A body in another coding would be read as what it is not (RFC 9112, section 6.1; RFC 9110, section 8.4).
+  // A body in an unknown coding would be misread (RFC 9112, section 6.1; RFC 9110, section 8.4).
   if (headers['transfer-encoding'] !== undefined && headers['transfer-encoding'].toLowerCase() !== 'chunked') {
     return new Failure('unsupported_media_type', { message: 'Send the body without Transfer-Encoding, or chunked.', headers: CLOSE })
   }
@@ -52,7 +52,7 @@ export function framingFault({ headers, rawHeaders, httpVersionMinor }: Incoming
 
 const CLOSE = { connection: 'close' }
 
-/** Whoever leaves doubt about a request's host, as between a proxy and us, gets no second request on that connection (RFC 9112, section 3.2). */
+/** An ambiguous host invites request smuggling through a proxy: the connection is closed (RFC 9112, section 3.2). */
 function fault(message: string): Failure {
   return new Failure('invalid_request', { message, headers: CLOSE })
 }

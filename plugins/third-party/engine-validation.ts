@@ -1,12 +1,12 @@
-/** Stands between a third-party engine and the engines backend: fills in what may be left out, and lets nothing through that money or links could not bear. */
+/** Validates third-party engines: fills in optional members and refuses results that would break money or links. */
 import { notMade, type Engine, type Made, type NotMade, type OpenEngine } from '../../src/backends/engines/engine.ts'
 import { amountsOf, type Amounts, type GenerationRequest } from '../../src/domain/generations.ts'
 import { TASK_ERRORS } from '../../src/domain/task.ts'
 
-/** What a plugin may return from `open`: `quote` and `close` may be missing, and so may `facts` and `used` of what was made, and `message` of what was not. */
+/** What a plugin returns from `open`. Optional: `quote`, `close`, `facts` and `used` of a result, `message` of a failure. */
 type Given = Pick<Engine, 'offers'> & Partial<Pick<Engine, 'quote' | 'close'>> & { run(...args: Parameters<Engine['run']>): Promise<unknown> }
 
-/** Guards what a plugin adds as an engine type. What is wrong with an engine throws when it is opened, or is an `internal` failure of its run. */
+/** Wraps an engine type of a plugin. A faulty engine throws when it is opened; a faulty result is an `internal` failure of the run. */
 export function guarded(type: string, open: unknown): OpenEngine {
   if (typeof open !== 'function') throw new TypeError(`engines of type ${type} have no function that opens them`)
   return async (name, options) => {
@@ -32,10 +32,10 @@ export function guarded(type: string, open: unknown): OpenEngine {
   }
 }
 
-/** Rejects with the signal's reason. An engine that does not listen to its signal must not hold its caller. */
+/** Rejects with the signal's reason, so that an engine that ignores its signal does not block the worker. */
 function aborted(signal: AbortSignal): Promise<never> {
   const { promise, reject } = Promise.withResolvers<never>()
-  // Nobody waits any more once the run has ended.
+  // After the run nobody handles the rejection.
   promise.catch(() => {})
   signal.addEventListener('abort', () => reject(signal.reason), { once: true })
   return promise
@@ -51,7 +51,7 @@ function checked(answer: unknown, request: GenerationRequest, quote: Engine['quo
   const { outcome, ...given } = answer as Partial<Omit<Made, 'outcome'>> & Partial<Omit<NotMade, 'outcome'>> & { outcome?: string }
   if (outcome === 'failed') {
     if (!given.code || !Object.hasOwn(TASK_ERRORS, given.code)) throw new Error(`${given.code} is no code of a failure`)
-    // The sentence is ours: one of theirs might name a provider.
+    // Our own sentence: the plugin's might name a provider.
     return notMade(given.code, given.retryable === true, given.cause)
   }
   const { body, contentType = '' } = given
@@ -61,7 +61,7 @@ function checked(answer: unknown, request: GenerationRequest, quote: Engine['quo
   return { outcome, body, contentType, facts: { width, height, durationMs }, used: given.used ? amounts(given.used) : quote(request) }
 }
 
-/** Amounts are whole thousandths, none below zero: a negative one would be a gift. */
+/** Amounts are non-negative whole thousandths: a negative one would credit money. */
 function amounts({ Job = 0, Second = 0, Megapixel = 0 }: Partial<Amounts>): Amounts {
   const all = { Job, Second, Megapixel }
   if (!Object.values(all).every((amount) => Number.isSafeInteger(amount) && amount >= 0)) throw new Error(`${JSON.stringify(all)} are no amounts`)

@@ -1,4 +1,4 @@
-/** From an entry of PLUGINS to a plugin that can be registered. */
+/** Loads an entry of PLUGINS and checks that it can be registered. */
 import { pathToFileURL } from 'node:url'
 import type { FastifyPluginAsync } from 'fastify'
 import type { PluginMetadata } from 'fastify-plugin'
@@ -8,16 +8,16 @@ import { strictValidator } from '../../src/domain/request-validation.ts'
 export type Loaded = { name: string; plugin: FastifyPluginAsync<Record<string, unknown>>; options: Record<string, unknown> }
 
 type Surroundings = {
-  /** The plugins that are registered already. */
+  /** Plugins that are registered already. */
   names: readonly string[]
-  /** Decorators that no plugin may ask for. */
+  /** Decorators that a plugin may not depend on. */
   closed: readonly string[]
 }
 
-/** Where fastify-plugin writes what a plugin says of itself. */
+/** Where fastify-plugin keeps the metadata of a plugin. */
 const META = Symbol.for('plugin-meta')
 
-/** Loads a plugin and holds it against its surroundings. Throws an Error whose message is one sentence that names the file. */
+/** Loads a plugin and checks its dependencies and options. Throws an Error of one sentence that names the file. */
 export async function loadPlugin({ file, options }: PluginEntry, { names, closed }: Surroundings): Promise<Loaded> {
   const wrong = (why: string, cause?: unknown) => new Error(`The plugin ${file} ${why}.`, { cause })
   const module = await importFile(file, wrong)
@@ -25,7 +25,7 @@ export async function loadPlugin({ file, options }: PluginEntry, { names, closed
   const meta: PluginMetadata | undefined = plugin?.[META]
   if (!plugin || !meta) throw wrong('does not export a plugin made with fastify-plugin as its default')
   const { name, dependencies = [], decorators } = meta
-  // fastify-plugin makes a name for those that give none.
+  // fastify-plugin invents a name for a plugin without one.
   if (name === undefined || /-auto-\d+$/.test(name)) throw wrong('has no name')
   if (names.includes(name)) throw wrong(`is named ${name}, and so is one before it`)
   const missing = dependencies.find((dependency) => !names.includes(dependency))

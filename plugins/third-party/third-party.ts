@@ -1,6 +1,6 @@
 /**
- * Registers the plugins of PLUGINS, in their order, in a scope of their own behind `auth` and `metering`. They see the decorators of `docs/plugins.md` and no others. A broken
- * one stops the start with a sentence that names it.
+ * Registers the plugins of PLUGINS in order, in a scope of their own behind `auth` and `metering`, with the decorators of `docs/plugins.md` only. A broken one stops the
+ * start with a sentence that names it.
  */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
@@ -8,10 +8,10 @@ import type { PluginEntry } from '../../src/config/config.ts'
 import { guarded } from './engine-validation.ts'
 import { loadPlugin } from './load-plugin.ts'
 
-/** What stands on the application for our own plugins. Whoever could reach these could pass by keys, plans and money. */
+/** Decorators of our own plugins. Access to them would bypass keys, plans and money. */
 const CLOSED = ['config', 'clock', 'store', 'resources', 'upstreams', 'sealingKeys', 'planLimits', 'broker', 'files', 'egress', 'tasks', 'checks'] as const satisfies (keyof FastifyInstance)[]
 
-/** Plugins of ours that are there in every role that registers third-party ones. */
+/** Our plugins that every role with third-party plugins registers. */
 const PRESENT = ['errors', 'ops', 'auth', 'metering']
 
 async function thirdParty(scope: FastifyInstance, { entries }: { entries: PluginEntry[] }): Promise<void> {
@@ -29,7 +29,7 @@ async function thirdParty(scope: FastifyInstance, { entries }: { entries: Plugin
   }
 }
 
-/** Leaves to a scope what is open to plugins. Plugins are trusted code in our process: this keeps them to their contract, it is no wall. */
+/** Hides internal decorators from a scope. Plugins are trusted code in our process: this enforces the contract, it is no security boundary. */
 function openToPlugins(scope: FastifyInstance): void {
   const { engines } = scope
   Object.defineProperty(scope, 'engines', { value: { add: (type: string, open: unknown) => engines.add(type, guarded(type, open)) } })

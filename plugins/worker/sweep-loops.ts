@@ -1,4 +1,4 @@
-/** The sweeps of the worker: each holds a lease by name, so that one process does it, and works in bounded batches. */
+/** Sweep loops of the worker: each runs under a named lease, in one process at a time, in bounded batches. */
 import type { FastifyBaseLogger } from 'fastify'
 import type { Files } from '../../src/backends/files/files.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
@@ -9,7 +9,7 @@ type Sweeping = {
   tasks: TaskContext
   files: Files
   owner: string
-  /** How long ended tasks are kept. */
+  /** Retention of finished tasks. */
   taskMs: number
   swept(reason: string, count: number): void
   open(counts: { state: TaskState; verb: string; count: number }[]): void
@@ -20,7 +20,7 @@ const BATCH = 500
 const MOST_BATCHES = 100
 const PERIODS = { tasks: 1_000, subscriptions: 15_000, retention: 60_000 }
 
-/** Starts all of them. Returns how to stop: it waits for the one under way. */
+/** Starts all sweep loops. Returns the function that stops them and waits for the one in progress. */
 export function startSweeps({ tasks, files, owner, taskMs, swept, open, log }: Sweeping): () => Promise<void> {
   const { store, clock } = tasks
   const sweeps = [
@@ -33,26 +33,26 @@ export function startSweeps({ tasks, files, owner, taskMs, swept, open, log }: S
     }),
   ]
 
-  /** Whoever sweeps tells how many there are; what the others knew of them is old. */
+  /** The process that sweeps exports the task gauge; the others clear theirs. */
   async function sweepOpen(): Promise<void> {
     report(await sweepTasks(tasks))
     open(await store.openTasks())
   }
 
-  /** One batch after the other while they come back full, so that what is removed keeps up with what is made. */
+  /** Repeats while batches come back full, so that removal keeps up with creation. */
   async function untilDone(batch: () => Promise<number>): Promise<void> {
     for (let batches = 0; batches < MOST_BATCHES && (await batch()) === BATCH; batches++) {
       await new Promise((resolve) => setImmediate(resolve))
     }
   }
 
-  /** Archiving an ended period is routine; everything else closed a gap that a crash had left. */
+  /** Archiving an ended period is routine; every other count is a gap left by a crash. */
   function report({ archived: _routine, ...counts }: Swept): void {
     for (const [reason, count] of Object.entries(counts)) swept(reason, count)
-    if (Object.values(counts).some((count) => count > 0)) log.warn(counts, 'swept')
+    if (Object.values(counts).some((count) => count > 0)) log.warn({ event: 'sweep_recovered', ...counts }, 'sweep recovered tasks')
   }
 
-  /** `notOurs` is called instead of the sweep while another process does it. */
+  /** `notOurs` is called instead of the sweep while another process holds the lease. */
   function every(name: string, periodMs: number, sweep: () => Promise<void>, notOurs = () => {}): () => Promise<void> {
     let running: Promise<void> | null = null
     const tick = async () => {
@@ -62,7 +62,7 @@ export function startSweeps({ tasks, files, owner, taskMs, swept, open, log }: S
     }
     const timer = setInterval(() => {
       running ??= tick()
-        .catch((err: unknown) => log.warn({ err, sweep: name }, 'a sweep will be tried again'))
+        .catch((err: unknown) => log.warn({ event: 'sweep_failed', err, sweep: name }, 'sweep failed, retrying'))
         .finally(() => {
           running = null
         })

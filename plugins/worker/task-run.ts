@@ -1,4 +1,4 @@
-/** One run of a claimed task: its lease is renewed while the media is made, and what came of it is written down. */
+/** One run of a claimed task: renews its lease while the engine works, then records the outcome. */
 import type { FastifyBaseLogger } from 'fastify'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { make, type EngineContext } from '../../src/tasks/run-engine.ts'
@@ -7,7 +7,7 @@ import type { Task } from '../../src/domain/task.ts'
 
 const STORE_RETRY_MS = 500
 
-/** Why a run is cut off. */
+/** Why a run is aborted. */
 export class Cut extends Error {
   readonly why: 'lost' | 'stopping'
   constructor(why: 'lost' | 'stopping') {
@@ -20,14 +20,14 @@ export type TaskRunContext = {
   tasks: TaskContext
   media: EngineContext
   leaseMs: number
-  /** How long a task waited and ran. */
+  /** Called with the queue time and duration of a run. */
   ran(task: Task, concluded: Concluded, queuedMs: number, ranMs: number): void
-  /** The process ends: a store that is away is not waited for. */
+  /** True during shutdown: then an unavailable store is not retried. */
   stopping: () => boolean
   log: FastifyBaseLogger
 }
 
-/** Runs it to its end, or until `cut` is aborted with a `Cut`. Rejects when its end could not be written down: then its lease runs out. */
+/** Runs a task to its end, or until `cut` is aborted with a `Cut`. Rejects when the outcome cannot be recorded: then the lease expires. */
 export async function run(context: TaskRunContext, task: Task, cut: AbortController): Promise<void> {
   const { tasks, leaseMs, log } = context
   const startedMs = tasks.clock()
@@ -35,7 +35,7 @@ export async function run(context: TaskRunContext, task: Task, cut: AbortControl
   try {
     const made = await make(context.media, task, { signal: cut.signal, progress: lease.progress }).catch((error: unknown): Made | 'lost' => {
       if (cut.signal.reason instanceof Cut) return cut.signal.reason.why === 'lost' ? 'lost' : { outcome: 'handed_back' }
-      log.error({ err: error, taskId: task.id }, 'a run failed on our side')
+      log.error({ event: 'task_run_failed', err: error, taskId: task.id }, 'task run failed')
       return { outcome: 'failed', code: 'internal', retryable: true }
     })
     if (made === 'lost') return
@@ -48,7 +48,7 @@ export async function run(context: TaskRunContext, task: Task, cut: AbortControl
   }
 }
 
-/** Renews the lease of a run, with how far it is, until it is stopped; aborts `cut` when the lease is lost. */
+/** Renews the lease of a run with its progress until stopped; aborts `cut` when the lease is lost. */
 function keepLease({ tasks, leaseMs }: TaskRunContext, task: Task, cut: AbortController): { progress(percent: number): void; stop(): void } {
   let reached = task.progress
   const renew = async () => {
@@ -66,7 +66,7 @@ function keepLease({ tasks, leaseMs }: TaskRunContext, task: Task, cut: AbortCon
 
 type Patience = { clock: () => number; patienceMs: number; stopping: () => boolean }
 
-/** The end of a run is worth several tries: made media is not thrown away because the store was away for a moment. Renewals keep the lease meanwhile. */
+/** Retries recording the outcome, so that a short outage of the store does not discard finished media. Renewals keep the lease meanwhile. */
 async function persistently<T>(write: () => Promise<T>, { clock, patienceMs, stopping }: Patience): Promise<T> {
   const sinceMs = clock()
   for (;;) {

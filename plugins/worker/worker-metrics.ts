@@ -1,4 +1,4 @@
-/** The metrics of runs and sweeps. */
+/** Metrics of task runs and sweeps. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type { Concluded } from '../../src/tasks/claim-and-retry.ts'
 import type { Task, TaskState } from '../../src/domain/task.ts'
@@ -11,12 +11,12 @@ export type WorkerMetrics = {
   open(counts: { state: TaskState; verb: string; count: number }[]): void
 }
 
-/** Creates them on the registry. `engineOf` names the engine that makes a kind now. */
+/** Registers the metrics. `engineOf` returns the engine of a kind at present. */
 export function workerMetrics(registry: Registry, engineOf: (verb: string) => string): WorkerMetrics {
   const registers = [registry]
-  const queued = new Histogram({ name: 'tollgate_task_queue_seconds', help: 'From the creation of a task to the beginning of its first run.', labelNames: ['kind', 'engine'], buckets: BUCKETS, registers })
+  const queued = new Histogram({ name: 'tollgate_task_queue_seconds', help: 'From the creation of a task to the start of its first run.', labelNames: ['kind', 'engine'], buckets: BUCKETS, registers })
   const ran = new Histogram({ name: 'tollgate_task_run_seconds', help: 'Duration of a run.', labelNames: ['kind', 'engine', 'outcome'], buckets: BUCKETS, registers })
-  const swept = new Counter({ name: 'tollgate_tasks_swept_total', help: 'Gaps that a sweep closed; each is a near miss.', labelNames: ['reason'], registers })
+  const swept = new Counter({ name: 'tollgate_tasks_swept_total', help: 'Gaps closed by a sweep; each is a near miss.', labelNames: ['reason'], registers })
   const tasks = new Gauge({ name: 'tollgate_tasks', help: 'Tasks that are not final.', labelNames: ['state', 'kind'], registers })
   return {
     ran: (task, concluded, queuedMs, ranMs) => {

@@ -1,21 +1,21 @@
-/** The slots of a worker: what runs in them, and what may run beside it. */
+/** Worker slots: concurrent runs of this process, in total and per kind. */
 import { Cut } from './task-run.ts'
 
 export type Slots = {
   isFull(): boolean
-  /** The verbs of which one more may run here. */
+  /** Kinds of which one more may run here. */
   claimable(): string[]
-  /** How many runs may begin now, whichever of those verbs they are of. */
+  /** How many more runs may start now, of any of those kinds. */
   room(): number
-  /** Takes a slot until the run has ended, and says when it is free again. `run` must not reject. */
+  /** Occupies a slot until the run has ended; resolves when it is free again. `run` must not reject. */
   take(verb: string, run: (cut: AbortController) => Promise<void>, freed: () => void): void
-  /** Cuts off everything that runs. */
+  /** Aborts all runs. */
   cutAll(): void
-  /** Resolves when nothing runs. */
+  /** Resolves when no run is in progress. */
   empty(): Promise<void>
 }
 
-/** `mostOf` tells how many of a verb may run at once in this process; null: as many as there are slots. */
+/** `mostOf`: concurrent runs of a kind in this process; null: no limit but the slots. */
 export function openSlots(most: number, verbs: readonly string[], mostOf: (verb: string) => number | null): Slots {
   const running = new Map<Promise<void>, { verb: string; cut: AbortController }>()
   const roomOf = (verb: string) => (mostOf(verb) ?? Infinity) - [...running.values()].filter((run) => run.verb === verb).length

@@ -1,4 +1,4 @@
-/** Loop: who is due → claim → run → settle. Also the sweeps of tasks, holds and files. */
+/** Loop: due subscriptions → claim → run → settle. Also starts the sweeps of tasks, holds and files. */
 import { randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
@@ -12,11 +12,11 @@ import { run, type TaskRunContext } from './task-run.ts'
 import { openSlots } from './worker-slots.ts'
 import { startSweeps } from './sweep-loops.ts'
 
-/** A worker looks by itself this often: a ring that was lost costs no more than that. */
+/** Poll interval of the store: the most that a lost message costs. */
 const TICK_MS = 1_000
 
 export type WorkerOptions = {
-  /** The kinds that this worker runs; all when absent. */
+  /** Kinds that this worker runs; all when absent. */
   verbs?: readonly string[]
 }
 
@@ -39,12 +39,12 @@ async function worker(app: FastifyInstance, { verbs = KINDS }: WorkerOptions): P
         if (begun === 0) return
       }
     },
-    (err) => log.warn({ err }, 'work will be looked for again'),
+    (err) => log.warn({ event: 'task_claim_failed', err }, 'claiming tasks failed, retrying'),
   )
 
   function start(task: Task): void {
-    const unwritten = (err: unknown) => log.warn({ err, taskId: task.id }, 'a run could not be written down; its lease will run out')
-    // What was being claimed when the stop began goes back at once.
+    const unwritten = (err: unknown) => log.warn({ event: 'task_run_unrecorded', err, taskId: task.id }, 'outcome of a run not recorded, its lease will expire')
+    // A task claimed while the stop began is handed back at once.
     const ends = (cut: AbortController): Promise<unknown> => (stopping ? conclude(tasks, task, { outcome: 'handed_back' }) : run(context, task, cut))
     slots.take(task.verb, async (cut) => void (await ends(cut).catch(unwritten)), freed)
     if (slots.isFull()) bell?.pause()
@@ -67,7 +67,7 @@ async function worker(app: FastifyInstance, { verbs = KINDS }: WorkerOptions): P
     stopping = true
     clearInterval(timer)
     bell?.stop()
-    // Runs under way share the time that streams get; then they are handed back and cost no attempt.
+    // Runs in progress get the same shutdown time as streams, then they are handed back, which costs no attempt.
     setTimeout(slots.cutAll, config.SHUTDOWN_SECONDS).unref()
   })
   app.addHook('onClose', async () => {

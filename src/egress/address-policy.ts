@@ -1,4 +1,4 @@
-/** Which IP addresses a tenant may make us connect to: global unicast ones, and what the operator opened. */
+/** Address policy: a tenant may make us connect to global unicast addresses, and to what EGRESS_ALLOW opens. */
 import ipaddr from 'ipaddr.js'
 import { isIP } from 'node:net'
 

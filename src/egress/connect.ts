@@ -1,10 +1,10 @@
-/** Opens the connection to an address that was vetted. It takes addresses only, so nothing below can resolve a name again. */
+/** Connects to a vetted address (pinning). It takes addresses only, so nothing below can resolve a name again. */
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 
 export type Dialled = { outcome: 'connected'; socket: Socket } | { outcome: 'failed'; reason: 'connect' | 'tls' }
 
-/** So that an address which drops packets leaves time for the next one. */
+/** Limit per address, so that one which drops packets leaves time for the next. */
 const TRY_MS = 3000
 const TRIES = 6
 

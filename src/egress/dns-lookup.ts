@@ -1,12 +1,12 @@
-/** How names become addresses. */
+/** DNS lookup of names that a tenant gave. */
 import { lookup as systemLookup, Resolver } from 'node:dns/promises'
 import type { Allow } from './address-policy.ts'
 
-/** Answers all addresses of a name, none if it has none; rejects if that cannot be learned. Gives up when the signal aborts. */
+/** Resolves a name to all of its addresses, possibly none. Rejects when the lookup fails or the signal aborts. */
 export type Lookup = (name: string, signal: AbortSignal) => Promise<string[]>
 
 /**
- * Names of tenants are asked of the DNS servers directly: without the search domains of our own network, and without getaddrinfo, whose few
+ * Queries the DNS servers directly: without the search domains of our own network, and without getaddrinfo, whose few
  * threads a name server that never answers could occupy. Names that the operator opened are resolved as the system does, hosts file included.
  *
  * @param options `servers`: DNS servers as `address:port`, instead of the system's.

@@ -1,5 +1,5 @@
 /**
- * SERVICE: the guarded fetch, for addresses that a tenant gave. Every address of a name is vetted, and the connection goes to a vetted address.
+ * SERVICE: the egress guard, a fetch for addresses that a tenant gave. It vets every address of a name and connects to a vetted one.
  * No proxy of the environment, no cookie, no decompression, no connection used twice.
  */
 import { isGlobal, parseAllow } from './address-policy.ts'
