@@ -1,4 +1,7 @@
-/** onRequest: the API key of the Authorization header → `request.caller` (specification, section 5; order of checks in `docs/errors.md`). */
+/**
+ * Authentication. onRequest: the API key of the Authorization header → `request.caller` (specification, section 5; order of checks in `docs/errors.md`).
+ * Also the cache of API keys, and the rate limit of reads.
+ */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Failure } from '../../src/domain/errors.ts'
@@ -10,47 +13,45 @@ import { inactiveReason, planInactive } from '../../src/domain/subscription/subs
 
 declare module 'fastify' {
   interface FastifyBaseLogger {
-    /** Pino's: adds to what every further line says. Much cheaper than a child for each request. */
+    /** Pino's own: adds fields to all further lines. Much cheaper than a child logger per request. */
     setBindings(bindings: Record<string, unknown>): void
   }
   interface FastifyRequest {
-    /** Who asks. Null on routes outside the scope of API keys. */
+    /** The caller by its API key. Null on routes that take no key. */
     caller: Caller | null
   }
   interface FastifyContextConfig {
     /** The product whose keys this route takes. */
     api?: Api
-    /** The route creates something: an inactive plan is told before anything about the request. */
+    /** The route creates something: an inactive plan is refused before the request is validated. */
     creates?: boolean
-    /** Whatever the route does well it does by `creating`, which proves the key: one that is remembered will do. */
+    /** The route acts only through `creating`, which verifies the key in the store: a cached key is sufficient before it. */
     proves?: boolean
   }
 }
 
 export type Caller = {
   key: KeyVersion
-  /** Runs an operation that creates: a revoked key, or one that moved to another plan, stops at its next request everywhere. */
+  /** Runs an operation that creates, and reads the key again when it has changed: a revoked or moved key takes effect at its next request on all replicas. */
   creating: Creating
-  /**
-   * The failure that goes before what is wrong with the request itself: of the key, as it is now, or, on a route that creates, of its plan. Null when both are in order.
-   */
+  /** The failure that takes precedence over an invalid request: of the current key or, on a route that creates, of its plan. Null when both are active. */
   earlierFailure(): Promise<Failure | null>
-  /** Counts a request that is not counted by the plan's own rate. Throws `rate_limited`. */
+  /** Counts a request that the plan's own rate does not count. Throws `rate_limited`. */
   countRead(): void
 }
 
-const REMEMBERED_KEYS = 10_000
-/** What one key may read from one replica. What creates is counted exactly, in the subscription's record. */
+const MAX_CACHED_KEYS = 10_000
+/** Per key and replica. Requests that create are counted exactly, in the subscription's record. */
 const READS_PER_MINUTE = 6_000
-/** A key can change between being read and being used, but not for ever. */
-const STALE_TRIES = 5
+/** A key can change between its read and its use. */
+const MAX_STALE_ATTEMPTS = 5
 
 async function auth(app: FastifyInstance): Promise<void> {
-  const remembered = new Map<string, { key: KeyVersion; keysVersion: number }>()
+  const cachedKeys = new Map<string, { key: KeyVersion; keysVersion: number }>()
   const reads = new Map<string, Rate>()
 
-  function remember(hash: string, key: KeyVersion, keysVersion: number): void {
-    putNewest(remembered, hash, { key, keysVersion })
+  function cacheKey(hash: string, key: KeyVersion, keysVersion: number): void {
+    putNewest(cachedKeys, hash, { key, keysVersion })
   }
 
   function countRead(keyId: string): void {
@@ -78,24 +79,24 @@ async function auth(app: FastifyInstance): Promise<void> {
     const caller: Caller = {
       key: first,
       async creating(run) {
-        for (let tries = 0; tries < STALE_TRIES; tries++) {
+        for (let attempts = 0; attempts < MAX_STALE_ATTEMPTS; attempts++) {
           const { key } = caller
           const answer = await run(key.subscription, { keyId: key.keyId, keyCap: key.cap, keysVersion })
           if (answer.outcome !== 'stale') return answer as Exclude<typeof answer, Stale>
-          remembered.delete(hash)
+          cachedKeys.delete(hash)
           caller.key = await readKey(hash, api)
-          // A version says nothing about another subscription, to which the key may have moved.
+          // The key may have moved to another subscription, whose versions are counted apart.
           keysVersion = caller.key.subscription === key.subscription ? (answer as { outcome: string } as Stale).keysVersion : 0
-          remember(hash, caller.key, keysVersion)
+          cacheKey(hash, caller.key, keysVersion)
         }
-        throw new Failure('unavailable', { retryAfterSeconds: 1, cause: new Error('the key changed at every try') })
+        throw new Failure('unavailable', { retryAfterSeconds: 1, cause: new Error('the key changed at every attempt') })
       },
       countRead: () => countRead(caller.key.keyId),
       async earlierFailure() {
         if (!creates) return null
-        remembered.delete(hash)
+        cachedKeys.delete(hash)
         caller.key = await readKey(hash, api)
-        // Requests that are refused take nothing from the plan's rate.
+        // A refused request counts as a read, because it does not reach the plan's own rate.
         caller.countRead()
         const reason = inactiveReason(await app.store.subscription(caller.key.subscription), app.clock())
         return reason && planInactive(reason)
@@ -110,22 +111,22 @@ async function auth(app: FastifyInstance): Promise<void> {
     const text = bearer(request.headers.authorization)
     if (text === null || !wellFormed(text)) throw new Failure('invalid_api_key')
     const hash = hashKey(text)
-    const known = remembered.get(hash)
-    // What is admitted is proved as well; and what is refused is told after another look at the key.
-    const usable = (proves || admits) && known && refusal(known.key, app.clock()) === null && apiOf(known.key.product) === api
-    const key = usable ? known.key : await readKey(hash, api)
+    const cached = cachedKeys.get(hash)
+    // Admission verifies the key as well, and a cached key that is refused is read again.
+    const usable = (proves || admits) && cached && refusal(cached.key, app.clock()) === null && apiOf(cached.key.product) === api
+    const key = usable ? cached.key : await readKey(hash, api)
     if (!creates) countRead(key.keyId)
-    const keysVersion = known?.key.subscription === key.subscription ? known.keysVersion : 0
+    const keysVersion = cached?.key.subscription === key.subscription ? cached.keysVersion : 0
     request.caller = callerOf(hash, key, keysVersion, request)
     request.log.setBindings({ tenant: key.tenant, keyId: key.id })
   })
 }
 
-/** Puts an entry last, and drops the first when there are too many. */
+/** Moves or adds an entry to the end, and evicts the oldest above the limit. */
 function putNewest<V>(map: Map<string, V>, name: string, value: V): void {
   map.delete(name)
   map.set(name, value)
-  const oldest = map.size > REMEMBERED_KEYS ? map.keys().next().value : undefined
+  const oldest = map.size > MAX_CACHED_KEYS ? map.keys().next().value : undefined
   if (oldest !== undefined) map.delete(oldest)
 }
 

@@ -1,72 +1,72 @@
-/** Where requests wait for room: a queue per subscription, first come first served within this process, bounded in time. */
+/** Admission queue: requests that exceed the plan's concurrency or a window's free tokens wait per subscription, in FIFO order and for a bounded time. */
 import type { Writable } from 'node:stream'
 
 export type AdmissionQueue = {
   /**
-   * Tries until the answer is not `crowded`, or `maxMs` have passed since the call, or the client left; answers the last one. Whoever came first tries first:
-   * while others wait for the same subscription, a newcomer waits behind them.
+   * Repeats the attempt deadline its result is not `blocked`, `maxMs` have passed since the call, or the client disconnected; resolves with the last
+   * result. Requests of one subscription are tried in the order of their arrival.
    */
-  enter<A>(subscription: string, attempt: () => Promise<A>, crowded: (answer: A) => boolean, client: Client): Promise<A>
-  /** Room may have been made: whoever waits first tries now. */
-  poke(subscription: string): void
+  admit<A>(subscription: string, attempt: () => Promise<A>, blocked: (result: A) => boolean, client: Client): Promise<A>
+  /** A reservation was settled: the first request of the queue tries again now. */
+  notify(subscription: string): void
 }
 
-/** Who waits: a response whose `closed` turns true, with its event, when the client leaves. */
+/** The response of a waiting request; it closes when the client disconnects. */
 export type Client = Pick<Writable, 'closed' | 'once' | 'off'>
 
-/** `isRung`: room was made while this one was trying, so it tries again at once. */
-type Place = { wake: () => void; isRung: boolean }
+/** `notified`: a reservation was settled during its attempt, so it tries again at once. */
+type Waiter = { wake: () => void; notified: boolean }
 
-/** More than these wait for one subscription in no process. */
-const MOST_WAITING = 1_000
+/** Per subscription and process. A request above this is tried once. */
+const MAX_WAITING = 1_000
 
-/** `retryMs`: how often the first in the queue looks by itself, because room is also made by other processes. */
+/** `retryMs`: how often the first of a queue tries without being notified, because other processes settle reservations too. */
 export function openAdmissionQueue(clock: () => number, maxMs = 10_000, retryMs = 250): AdmissionQueue {
-  const queues = new Map<string, Place[]>()
+  const queues = new Map<string, Waiter[]>()
 
-  function pause(place: Place, ms: number): Promise<void> {
+  function pause(waiter: Waiter, ms: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>()
     const timer = setTimeout(resolve, ms)
-    place.wake = resolve
+    waiter.wake = resolve
     return promise.finally(() => clearTimeout(timer))
   }
 
   return {
-    async enter(subscription, attempt, crowded, client) {
-      const until = clock() + maxMs
-      // While nobody waits, tries run side by side: the store commits them together.
+    async admit(subscription, attempt, blocked, client) {
+      const deadline = clock() + maxMs
+      // Without a queue, attempts run concurrently: the store commits them together.
       if (!queues.has(subscription)) {
-        const answer = await attempt()
-        if (!crowded(answer)) return answer
+        const result = await attempt()
+        if (!blocked(result)) return result
       }
       const queue = queues.get(subscription) ?? []
-      if (queue.length >= MOST_WAITING) return attempt()
-      const place: Place = { wake: () => {}, isRung: false }
-      queue.push(place)
+      if (queue.length >= MAX_WAITING) return attempt()
+      const waiter: Waiter = { wake: () => {}, notified: false }
+      queue.push(waiter)
       queues.set(subscription, queue)
-      const leave = () => place.wake()
-      client.once('close', leave)
+      const onClose = () => waiter.wake()
+      client.once('close', onClose)
       try {
         for (;;) {
-          const remainingMs = until - clock()
-          if (queue[0] === place || remainingMs <= 0 || client.closed) {
-            place.isRung = false
-            const answer = await attempt()
-            if (!crowded(answer) || remainingMs <= 0 || client.closed) return answer
+          const remainingMs = deadline - clock()
+          if (queue[0] === waiter || remainingMs <= 0 || client.closed) {
+            waiter.notified = false
+            const result = await attempt()
+            if (!blocked(result) || remainingMs <= 0 || client.closed) return result
           }
-          if (!place.isRung) await pause(place, Math.max(1, Math.min(retryMs, remainingMs)))
+          if (!waiter.notified) await pause(waiter, Math.max(1, Math.min(retryMs, remainingMs)))
         }
       } finally {
-        client.off('close', leave)
-        queue.splice(queue.indexOf(place), 1)
+        client.off('close', onClose)
+        queue.splice(queue.indexOf(waiter), 1)
         if (queue.length === 0) queues.delete(subscription)
         queue[0]?.wake()
       }
     },
-    poke(subscription) {
+    notify(subscription) {
       const first = queues.get(subscription)?.[0]
       if (!first) return
-      first.isRung = true
+      first.notified = true
       first.wake()
     },
   }

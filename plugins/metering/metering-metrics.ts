@@ -1,4 +1,4 @@
-/** The metrics of admission and settlement. */
+/** Metrics of admission and settlement: refusals, open reservations, tokens, swept reservations. */
 import { Counter, Gauge, type Registry } from 'prom-client'
 import type { Usage } from '../../src/domain/token-windows.ts'
 
@@ -12,7 +12,7 @@ export type MeteringMetrics = {
 
 const WINDOWS: Record<string, string> = { weekly_full: 'weekly', session_full: 'session', key_full: 'key' }
 
-/** Creates them on the registry. `byTenant` adds the tenant to the counter of usage: as many series as there are tenants. */
+/** Registers the metrics. `byTenant` adds the label `tenant` to the token counter: one set of series per tenant. */
 export function meteringMetrics(registry: Registry, byTenant: boolean): MeteringMetrics {
   const registers = [registry]
   const refusals = new Counter({ name: 'tollgate_window_refusals_total', help: 'Requests refused because a token window was full.', labelNames: ['window'], registers })

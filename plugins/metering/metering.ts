@@ -1,6 +1,6 @@
 /**
- * preHandler: `request.caller` → `request.reservation`, in both token windows; on close → settlement. Also the window headers of every answer, the beat of this
- * process, and the sweep of reservations that nobody will settle.
+ * Metering of coding requests. preHandler: admission, which reserves tokens in both windows (`request.caller` → `request.reservation`); on close: settlement.
+ * Also the window headers of every answer, and the schedule of the sweep of orphaned reservations.
  */
 import { randomUUID, randomUUIDv7 } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -12,25 +12,25 @@ import { planInactive } from '../../src/domain/subscription/subscription.ts'
 import type { Admission, Admitted, OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
 import { viewOf } from '../../src/domain/token-windows.ts'
 import { windowHeaders } from './window-headers.ts'
+import { startHeartbeat } from './gateway-heartbeat.ts'
 import { meteringMetrics } from './metering-metrics.ts'
-import { refused } from './usage-limit-errors.ts'
+import { usageLimitError } from './usage-limit-errors.ts'
 import { reservationSweep } from './orphaned-reservations.ts'
 import { openAdmissionQueue } from './admission-queue.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** What was reserved for this request. Null on routes that admit nothing. */
+    /** The reservation of this request. Null on routes without `admits`. */
     reservation: OpenReservation | null
   }
   interface FastifyContextConfig {
-    /** Makes the route one that is admitted and settled: how large the request is. Throws the failure of a request that is not valid. */
+    /** Makes the route metered: returns the size of the request. Throws the failure of an invalid request. */
     admits?: (request: FastifyRequest) => Admission
   }
 }
 
 type Admit = Answer<'admit'>
 
-const BEAT_MS = 10_000
 const SWEEP_MS = 1_000
 const LEASE_MS = 5_000
 const RETRY_MS = 1_000
@@ -39,7 +39,7 @@ async function metering(app: FastifyInstance): Promise<void> {
   const { store, clock } = app
   const instance = randomUUID()
   const inFlight = new Map<string, Promise<void>>()
-  const waiting = openAdmissionQueue(clock)
+  const queue = openAdmissionQueue(clock)
   const metrics = meteringMetrics(app.metrics.registry, app.config.METRICS_TENANT)
   const isAlone = !isDistributed(app.config)
   const sweep = reservationSweep(store, instance, (id) => inFlight.has(id))
@@ -52,30 +52,30 @@ async function metering(app: FastifyInstance): Promise<void> {
     if (!admits || !caller) return
     const size = admits(request)
     const id = randomUUIDv7()
-    const known = Promise.withResolvers<void>()
-    // Known as in flight before it is asked for, so that the sweep never takes an admission under way for a forgotten one.
-    inFlight.set(id, known.promise)
+    const settled = Promise.withResolvers<void>()
+    // In flight before the admission is written, so that the sweep does not release it.
+    inFlight.set(id, settled.promise)
     try {
       const admit = () =>
         caller.creating((subscription, facts) => store.change(subscription, { op: 'admit', id, instance, ...facts, ...size }, clock()))
-      const answer = await waiting.enter(caller.key.subscription, admit, isCrowded, reply.raw)
-      if (answer.outcome !== 'admitted') throw refusedAs(answer, reply)
-      request.reservation = openReservation(id, caller.key.subscription, answer, request, reply, known.resolve)
+      const answer = await queue.admit(caller.key.subscription, admit, isBlocked, reply.raw)
+      if (answer.outcome !== 'admitted') throw refusalOf(answer, reply)
+      request.reservation = openReservation(id, caller.key.subscription, answer, request, reply, settled.resolve)
     } finally {
       if (!request.reservation) {
         inFlight.delete(id)
-        known.resolve()
+        settled.resolve()
       }
     }
   })
 
-  function refusedAs(answer: Exclude<Admit, Admitted>, reply: FastifyReply): Failure {
+  function refusalOf(answer: Exclude<Admit, Admitted>, reply: FastifyReply): Failure {
     if (answer.outcome === 'stale') return new Failure('unavailable', { retryAfterSeconds: 1 })
     if (answer.outcome === 'inactive') return planInactive(answer.reason)
     if (answer.outcome === 'rate') return new Failure('rate_limited', { retryAfterSeconds: Math.max(1, Math.ceil(answer.retryAfterMs / 1000)) })
     metrics.refused(answer.outcome)
     reply.headers(windowHeaders(answer.windows, clock()))
-    return refused(answer.outcome, answer.windows, clock())
+    return usageLimitError(answer.outcome, answer.windows, clock())
   }
 
   function openReservation(
@@ -94,17 +94,17 @@ async function metering(app: FastifyInstance): Promise<void> {
     request.logged = facts.promise
     const settle = async () => {
       const settlement = await outcome.catch((err: unknown) => {
-        request.log.error({ err }, 'the usage of a request could not be told; nothing is charged')
+        request.log.error({ event: 'usage_unknown', err }, 'usage of the request unknown, nothing charged')
         return null
       })
       const charged = await settleUntilDone(id, subscription, settlement, request)
       metrics.settled(reserved, settlement?.usage ?? null, subscription.slice(0, subscription.indexOf('/')))
       facts.resolve({ reservation: id, tokens: settlement?.usage, estimated: settlement?.estimated, charged })
-      waiting.poke(subscription)
+      queue.notify(subscription)
       inFlight.delete(id)
       done()
     }
-    // None of Fastify's own hooks fires when a client leaves in the middle of a streamed POST (fastify#6208); the socket's response always closes.
+    // No hook of Fastify fires when a client disconnects in the middle of a streamed POST (fastify#6208); the raw response always closes.
     if (reply.raw.closed || reply.raw.destroyed) setImmediate(() => void settle())
     else reply.raw.once('close', () => void settle())
     reply.headers(headers)
@@ -127,7 +127,7 @@ async function metering(app: FastifyInstance): Promise<void> {
     }
   }
 
-  /** A settlement is tried until it is known, as long as this process lives; after that its estimate is charged by another's sweep. */
+  /** Retries the settlement until its outcome is known. After a shutdown, the sweep of another gateway charges the estimate. */
   async function settleUntilDone(
     id: string,
     subscription: string,
@@ -139,7 +139,7 @@ async function metering(app: FastifyInstance): Promise<void> {
         const answer = await store.change(subscription, { op: 'settle', id, usage: settlement?.usage ?? null, estimated: settlement?.estimated ?? false }, clock())
         return answer.outcome === 'settled' ? answer.charged : null
       } catch (err) {
-        request.log.warn({ err, reservation: id }, 'settlement will be tried again')
+        request.log.warn({ event: 'settlement_failed', err, reservation: id }, 'settlement failed, will be retried')
         if (stopped) return null
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
       }
@@ -155,16 +155,12 @@ async function metering(app: FastifyInstance): Promise<void> {
 
   let stopped = false
   const timers: NodeJS.Timeout[] = []
-  let beats = 0
   app.addHook('onReady', async () => {
-    // The first beat is written before the first reservation: an instance that nobody ever saw cannot be found dead.
-    await store.heartbeat(instance, ++beats)
-    // What this program had admitted before it was killed takes nobody's room any longer.
+    // The first heartbeat is written before the first reservation, so that this instance is known to the sweep of others.
+    timers.push(await startHeartbeat(store, instance, app.log))
+    // Reservations that this program made before it was killed are expired at once.
     if (isAlone) metrics.swept({ expired: await sweep.expireOthers(clock()), released: 0 })
-    timers.push(
-      setInterval(() => void store.heartbeat(instance, ++beats).catch((err: unknown) => app.log.warn({ err }, 'this process could not say that it lives')), BEAT_MS),
-      setInterval(() => void runSweeps(), SWEEP_MS),
-    )
+    timers.push(setInterval(() => void runSweeps(), SWEEP_MS))
   })
 
   let sweeping = false
@@ -174,12 +170,12 @@ async function metering(app: FastifyInstance): Promise<void> {
     try {
       const now = clock()
       const released = await sweep.releaseOwn(now)
-      const isOurs = !isAlone && (await store.takeLease('reservations', instance, now + LEASE_MS, now))
-      const expired = isOurs ? await sweep.expireDead(now) : 0
+      const isLeader = !isAlone && (await store.takeLease('reservations', instance, now + LEASE_MS, now))
+      const expired = isLeader ? await sweep.expireDead(now) : 0
       metrics.swept({ expired, released })
-      if (expired + released > 0) app.log.warn({ expired, released }, 'settled reservations that nobody would settle')
+      if (expired + released > 0) app.log.warn({ event: 'orphaned_reservations_expired', expired, released }, 'expired orphaned reservations')
     } catch (err) {
-      app.log.warn({ err }, 'the sweep of reservations will be tried again')
+      app.log.warn({ event: 'reservation_sweep_failed', err }, 'sweep of orphaned reservations failed')
     } finally {
       sweeping = false
     }
@@ -194,7 +190,8 @@ async function metering(app: FastifyInstance): Promise<void> {
   })
 }
 
-function isCrowded(answer: { outcome: string }): boolean {
+/** Waiting can help: a reservation of another request blocks this one. */
+function isBlocked(answer: { outcome: string }): boolean {
   return answer.outcome === 'concurrency' || answer.outcome === 'reserved'
 }
 

@@ -1,42 +1,44 @@
-/** Settles what nobody will settle any more: the reservations of gateways that died, and our own whose admission was never answered. */
+/** Sweep of orphaned reservations: expires those of dead gateways, and releases our own whose admission had an unknown outcome. */
 import type { Store } from '../../src/backends/store/store.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 
-/** A gateway whose beat did not change for this long is dead. */
+/** A gateway whose heartbeat did not change for this long is dead. */
 export const DEAD_MS = 45_000
-/** Our own reservation that we do not know and that is older than this belongs to an admission whose outcome was never learned. */
+/** An own reservation that is not in flight and older than this belongs to an admission with an unknown outcome. */
 export const UNKNOWN_MS = 30_000
 const BATCH = 100
 
 export type Sweep = {
-  /** Releases our own reservations that we do not know and that are old. Every process does that for itself. Returns how many. */
+  /** Releases own reservations that are not in flight and older than `UNKNOWN_MS`. Every process runs this for itself. Returns their number. */
   releaseOwn(now: number): Promise<number>
-  /** Charges the reservations of dead gateways at their estimate. One process at a time. Returns how many. */
+  /** Charges the reservations of dead gateways at their estimate. One process at a time. Returns their number. */
   expireDead(now: number): Promise<number>
-  /** Charges the reservations of all others at their estimate: of a process that is alone with its store, every other one has ended. Returns how many. */
+  /** Charges the reservations of all other instances at their estimate, for a process that is alone with its store. Returns their number. */
   expireOthers(now: number): Promise<number>
 }
 
-/** A gateway that reserved something and is not on the list of beats has this count. */
-const NO_BEAT = -1
+/** The count of a gateway that has reservations and no heartbeat. */
+const NO_HEARTBEAT = -1
 
-/** Makes the sweeps of one process. It judges by what it saw itself: an instance is dead when 45 s of successful looks saw the same beat, or none. */
+/**
+ * The sweeps of one process. They rely on its own observations: an instance is dead when the successful sweeps of 45 s read the same heartbeat, or none.
+ */
 export function reservationSweep(store: Store, instance: string, inFlight: (id: string) => boolean): Sweep {
-  const seen = new Map<string, { count: number; since: number }>()
-  /** Instances with reservations that had no beat at the last look. */
+  const observed = new Map<string, { count: number; since: number }>()
+  /** Instances with reservations and no heartbeat at the last sweep. */
   let silent = new Set<string>()
-  let lastLook = Number.NEGATIVE_INFINITY
+  let lastSweepAt = Number.NEGATIVE_INFINITY
 
-  /** A pause in our own looking proves nothing about the others: their time starts anew. */
+  /** After a gap between our own sweeps the time of every other instance starts anew. */
   function observe(beats: { instance: string; count: number }[], now: number): Set<string> {
-    const gap = now - lastLook > DEAD_MS / 3
-    lastLook = now
+    const gap = now - lastSweepAt > DEAD_MS / 3
+    lastSweepAt = now
     const dead = new Set<string>()
     const listed = new Set(beats.map((beat) => beat.instance))
-    const strangers = [...silent].filter((name) => !listed.has(name)).map((name) => ({ instance: name, count: NO_BEAT }))
-    for (const beat of [...beats, ...strangers]) {
-      const before = seen.get(beat.instance)
-      if (!before || gap || before.count !== beat.count) seen.set(beat.instance, { count: beat.count, since: now })
+    const unlisted = [...silent].filter((name) => !listed.has(name)).map((name) => ({ instance: name, count: NO_HEARTBEAT }))
+    for (const beat of [...beats, ...unlisted]) {
+      const before = observed.get(beat.instance)
+      if (!before || gap || before.count !== beat.count) observed.set(beat.instance, { count: beat.count, since: now })
       else if (beat.instance !== instance && now - before.since >= DEAD_MS) dead.add(beat.instance)
     }
     return dead
@@ -61,9 +63,9 @@ export function reservationSweep(store: Store, instance: string, inFlight: (id: 
       const listed = new Set(beats.map((beat) => beat.instance))
       const { expired, others } = await expire((owner) => dead.has(owner), now)
       silent = new Set(others.filter((owner) => !listed.has(owner)))
-      for (const gone of dead) {
-        await store.forgetInstance(gone)
-        seen.delete(gone)
+      for (const name of dead) {
+        await store.forgetInstance(name)
+        observed.delete(name)
       }
       return expired
     },
@@ -75,7 +77,7 @@ export function reservationSweep(store: Store, instance: string, inFlight: (id: 
     },
   }
 
-  /** `others`: whose reservations were left alone, beside our own. */
+  /** `others`: the living instances that have reservations, without our own. */
   async function expire(isDead: (owner: string) => boolean, now: number): Promise<{ expired: number; others: string[] }> {
     const others = new Set<string>()
     let expired = 0

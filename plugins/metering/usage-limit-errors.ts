@@ -1,34 +1,34 @@
-/** What a client is told when there is no room: the recipe that OpenAI's SDKs and Codex all understand (`docs/coding.md`, "A full window"). */
+/** 429 errors of token windows and concurrency, in the form that OpenAI's SDKs and Codex handle (`docs/coding.md`, "A full window"). */
 import { Failure } from '../../src/domain/errors.ts'
 import type { WindowsView, WindowView } from '../../src/domain/token-windows.ts'
 
-type Full = 'weekly_full' | 'session_full' | 'key_full' | 'concurrency' | 'reserved'
+type Refusal = 'weekly_full' | 'session_full' | 'key_full' | 'concurrency' | 'reserved'
 
-/** The failure for a request that found no room at `now` (epoch ms). */
-export function refused(outcome: Full, windows: WindowsView, now: number): Failure {
+/** The failure for a request that was refused at `now` (epoch ms). */
+export function usageLimitError(outcome: Refusal, windows: WindowsView, now: number): Failure {
   switch (outcome) {
     case 'concurrency':
       return new Failure('concurrency_limit', { retryAfterSeconds: 2 })
     case 'reserved':
       return new Failure('window_reserved', { retryAfterSeconds: 2 })
     case 'key_full':
-      return usedUp('key_limit_reached', 'The share of this API key in the weekly token window', windows.weekly, now)
+      return limitReached('key_limit_reached', 'The share of this API key in the weekly token window', windows.weekly, now)
     case 'weekly_full':
-      return usedUp('weekly_limit_reached', 'The weekly token window', windows.weekly, now)
+      return limitReached('weekly_limit_reached', 'The weekly token window', windows.weekly, now)
     case 'session_full':
-      return usedUp('session_limit_reached', 'The session token window', windows.session, now)
+      return limitReached('session_limit_reached', 'The session token window', windows.session, now)
   }
 }
 
 /**
- * 429 with `type: usage_limit_reached`, the true reset time and `x-should-retry: false`: Codex tells its user when to come back instead of sleeping, and
- * openai-node, which ignores a `retry-after` above a minute, does not fire again.
+ * 429 with `type: usage_limit_reached`, the reset time and `x-should-retry: false`: Codex shows the reset time to its user instead of sleeping, and openai-node,
+ * which ignores a `retry-after` above a minute, does not retry.
  */
-function usedUp(code: 'key_limit_reached' | 'weekly_limit_reached' | 'session_limit_reached', what: string, window: WindowView, now: number): Failure {
+function limitReached(code: 'key_limit_reached' | 'weekly_limit_reached' | 'session_limit_reached', subject: string, window: WindowView, now: number): Failure {
   const resetsAt = window.resetsAt ?? now
   const seconds = Math.max(1, Math.ceil((resetsAt - now) / 1000))
   return new Failure(code, {
-    message: `${what} is used up. It resets at ${new Date(resetsAt).toISOString()}.`,
+    message: `${subject} is used up. It resets at ${new Date(resetsAt).toISOString()}.`,
     inside: { resets_at: Math.ceil(resetsAt / 1000), resets_in_seconds: seconds, plan_type: 'coding' },
     headers: { 'x-should-retry': 'false' },
     retryAfterSeconds: seconds,

@@ -1,9 +1,9 @@
-/** The window headers on every answer: OpenAI's token limits, and the two windows that Codex shows to its user. */
+/** Token window headers of every coding answer: OpenAI's `x-ratelimit-*-tokens`, and `x-codex-*`, which Codex shows to its user. */
 import type { WindowsView, WindowView } from '../../src/domain/token-windows.ts'
 
 /**
- * Writes both windows at `now` (epoch ms) as header name → value. `x-ratelimit-*` tells the window with less left; `x-codex-primary-*` is the session,
- * `x-codex-secondary-*` the week. A window that is not open resets at no time: its reset header is left out.
+ * Both windows at `now` (epoch ms) as header name → value. `x-ratelimit-*` describes the window with fewer tokens remaining, `x-codex-primary-*` the session,
+ * `x-codex-secondary-*` the week. A window that is not open has no reset header.
  */
 export function windowHeaders(windows: WindowsView, now: number): Record<string, string> {
   const tight = windows.weekly.remaining < windows.session.remaining ? windows.weekly : windows.session
@@ -25,7 +25,7 @@ function codexWindow(name: 'primary' | 'secondary', window: WindowView): Record<
   }
 }
 
-/** OpenAI's spelling of a duration: `6h2m1s`. */
+/** A duration in OpenAI's format: `6h2m1s`. */
 function duration(ms: number): string {
   const seconds = Math.max(0, Math.ceil(ms / 1000))
   const hours = Math.floor(seconds / 3600)

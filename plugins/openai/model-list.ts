@@ -1,23 +1,23 @@
-/** `GET /v1/models`: one body that is OpenAI's list (`data`) and the catalogue that Codex reads from the same address (`models`). */
-import { MODEL } from '../../src/upstream/wires/wire.ts'
+/** Body of `GET /v1/models`: OpenAI's list (`data`) and the model catalogue of Codex (`models`) in one. */
+import { MODEL } from '../../src/upstream/wires/model-name.ts'
 
-/** When the model was first offered; OpenAI's list wants a time, epoch seconds. */
+/** The required `created` of OpenAI's list, epoch seconds. */
 const CREATED = 1_767_225_600
 
 export const modelEntry = { id: MODEL, object: 'model', created: CREATED, owned_by: 'svc' } as const
 
 const EFFORTS = {
-  low: 'Answers fast and thinks little',
-  medium: 'Weighs speed against depth',
-  high: 'Thinks longer about hard problems',
+  low: 'Fast answers with little reasoning',
+  medium: 'Balances speed and depth',
+  high: 'More reasoning for hard problems',
 }
 
-/** Codex compacts a conversation before it fills this many tokens; used when no upstream declares its own. */
-const CONTEXT_WINDOW = 128_000
+/** Tokens; Codex compacts a conversation before it reaches this. Used when no upstream declares a context window. */
+const DEFAULT_CONTEXT_WINDOW = 128_000
 
 /**
- * Codex CLI takes the whole catalogue or nothing: every member below without a default of its own must be there, in the versions since 0.99
- * as well as in 0.169, against which this is tested. `base_instructions` is what Codex tells the model first.
+ * Codex CLI rejects a catalogue that lacks a required member. These are the members of versions 0.99 to 0.169; 0.169 is tested.
+ * `base_instructions` is the system prompt of Codex.
  */
 function codexEntry(contextWindow: number): object {
   return {
@@ -57,9 +57,9 @@ function codexEntry(contextWindow: number): object {
   }
 }
 
-/** The list of the one model. `contextWindow` in tokens, or null when none is declared. */
-export function catalogue(contextWindow: number | null): object {
-  return { object: 'list', data: [modelEntry], models: [codexEntry(contextWindow ?? CONTEXT_WINDOW)] }
+/** The list of the one model. `contextWindow` in tokens, or null when no upstream declares one. */
+export function modelList(contextWindow: number | null): object {
+  return { object: 'list', data: [modelEntry], models: [codexEntry(contextWindow ?? DEFAULT_CONTEXT_WINDOW)] }
 }
 
 const INSTRUCTIONS = `You are a coding agent. You work in a terminal, in the folder of a project, together with the person it belongs to.

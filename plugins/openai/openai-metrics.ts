@@ -1,14 +1,14 @@
-/** The metrics of coding requests and of the upstreams behind them. */
+/** Metrics of coding requests (time to first token, gateway overhead) and of upstreams (attempts, retries, breaker state). */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type { Upstreams } from '../../src/upstream/upstreams.ts'
 import type { WireName } from '../../src/upstream/wires/wire.ts'
 
 export type OpenaiMetrics = {
-  /** From a request until its upstream was asked. */
+  /** From the request to the first attempt at an upstream. */
   overhead(wire: WireName, ms: number): void
   firstToken(wire: WireName, ms: number): void
-  /** `tokens` came in `ms` after the first one. */
-  further(wire: WireName, tokens: number, ms: number): void
+  /** `tokens` of output arrived within `ms` of the first one. */
+  interToken(wire: WireName, tokens: number, ms: number): void
 }
 
 const STATES = ['closed', 'half_open', 'open'] as const
@@ -74,6 +74,6 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiM
   return {
     overhead: (wire, ms) => overheads.observe({ wire }, ms / 1000),
     firstToken: (wire, ms) => first.observe({ wire }, ms / 1000),
-    further: (wire, tokens, ms) => tokens > 1 && between.observe({ wire }, ms / 1000 / (tokens - 1)),
+    interToken: (wire, tokens, ms) => tokens > 1 && between.observe({ wire }, ms / 1000 / (tokens - 1)),
   }
 }

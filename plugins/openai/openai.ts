@@ -1,40 +1,40 @@
-/** /v1: the OpenAI-compatible endpoints of the Coding Plan API (specification, section 4.3; `docs/coding.md`). */
+/** Routes of /v1: the OpenAI-compatible Coding Plan API (specification, section 4.3; `docs/coding.md`). */
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteShorthandOptions } from 'fastify'
 import fp from 'fastify-plugin'
 import { Failure } from '../../src/domain/errors.ts'
 import { parseStrictJson } from '../../src/domain/strict-json.ts'
-import { readChat } from '../../src/upstream/wires/chat-request.ts'
-import type { Draft } from '../../src/upstream/wires/request-body.ts'
+import { readChatRequest } from '../../src/upstream/wires/chat-request.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import { promptBytes } from '../../src/upstream/usage/prompt-size.ts'
 import type { Admission } from '../../src/upstream/usage/reservation.ts'
-import { readResponses } from '../../src/upstream/wires/responses-request.ts'
-import { MODEL, type WireName } from '../../src/upstream/wires/wire.ts'
-import { answerer } from './request-handler.ts'
-import { catalogue, modelEntry } from './model-list.ts'
+import { readResponsesRequest } from '../../src/upstream/wires/responses-request.ts'
+import { MODEL } from '../../src/upstream/wires/model-name.ts'
+import type { CodingRequest, WireName } from '../../src/upstream/wires/wire.ts'
+import { openRequestHandler } from './request-handler.ts'
+import { modelEntry, modelList } from './model-list.ts'
 import { openaiMetrics } from './openai-metrics.ts'
-import { usageOf } from './usage-route.ts'
+import { usageBody } from './usage-route.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Bytes of the prompt, for its estimate; 0 until the body was read. */
+    /** Prompt size in bytes, for the estimate of its tokens; 0 until the body is parsed. */
     promptBytes: number
-    /** The request as it was found valid. Null elsewhere, and once it is under way. */
-    draft: Draft | null
+    /** The validated request. Null on other routes, and once the upstream call is made. */
+    codingRequest: CodingRequest | null
   }
 }
 
-/** Agents send whole histories with every request, images among them. */
+/** 32 MiB: agents send the whole history, with images, in every request. */
 const BODY_LIMIT = 32 * 1024 * 1024
 
-const READERS: Record<WireName, (body: unknown) => Draft> = { chat: readChat, responses: readResponses }
+const READERS: Record<WireName, (body: unknown) => CodingRequest> = { chat: readChatRequest, responses: readResponsesRequest }
 
 export type OpenaiOptions = {
-  /** How long a stream is silent before it gets a comment. */
+  /** Silence on a stream before it gets a keep-alive comment. */
   keepAliveMs?: number
-  /** How long a client may leave a full buffer unread. */
+  /** How long a client may leave a full buffer unread before it is disconnected. */
   stalledMs?: number
-  /** How long an upstream is read on for its usage after the client left. */
+  /** How long an upstream is read after the client disconnected (`onAbort: Drain`). */
   drainMs?: number
 }
 
@@ -42,7 +42,7 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   const { upstreams, store, clock } = app
   const [first, ...others] = app.sealingKeys
   const metrics = openaiMetrics(app.metrics.registry, upstreams)
-  const answer = answerer({
+  const handle = openRequestHandler({
     upstreams,
     clock,
     metrics,
@@ -53,7 +53,7 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   })
 
   app.decorateRequest('promptBytes', 0)
-  app.decorateRequest('draft', null)
+  app.decorateRequest('codingRequest', null)
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', { parseAs: 'buffer', bodyLimit: BODY_LIMIT }, (request, bytes, done) => {
     try {
@@ -69,8 +69,8 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
     (wire: WireName) =>
     (request: FastifyRequest): Admission => {
       if (!upstreams.serves(wire)) throw unsupported(wire)
-      request.draft = READERS[wire](request.body)
-      return { promptBytes: request.promptBytes, maxOutputTokens: request.draft.maxOutputTokens }
+      request.codingRequest = READERS[wire](request.body)
+      return { promptBytes: request.promptBytes, maxOutputTokens: request.codingRequest.maxOutputTokens }
     }
   const creates = (wire: WireName): RouteShorthandOptions => ({
     bodyLimit: BODY_LIMIT,
@@ -78,30 +78,29 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   })
   const reads: RouteShorthandOptions = { config: { api: 'coding' } }
 
-  app.post('/v1/chat/completions', creates('chat'), (request, reply) => answer(request, reply, 'chat'))
-  app.post('/v1/responses', creates('responses'), (request, reply) => answer(request, reply, 'responses'))
+  app.post('/v1/chat/completions', creates('chat'), (request, reply) => handle(request, reply, 'chat'))
+  app.post('/v1/responses', creates('responses'), (request, reply) => handle(request, reply, 'responses'))
   app.register(async (unrouted) => unrouted.errors.own(unrouted, { api: 'coding' }), { prefix: '/v1' })
   app.get('/v1/responses', reads, refuseUpgrade)
-  app.get('/v1/models', reads, async () => catalogue(upstreams.contextWindow()))
+  app.get('/v1/models', reads, async () => modelList(upstreams.contextWindow()))
   app.get<{ Params: { model: string } }>('/v1/models/:model', reads, async ({ params }) => {
     if (params.model !== MODEL) throw new Failure('model_not_found', { param: 'model' })
     return modelEntry
   })
   app.get('/v1/usage', reads, async ({ caller }) =>
-    usageOf(await store.subscription(caller?.key.subscription ?? ''), caller?.key ?? null, clock()),
+    usageBody(await store.subscription(caller?.key.subscription ?? ''), caller?.key ?? null, clock()),
   )
 }
 
 const PATHS: Record<WireName, string> = { chat: '/v1/chat/completions', responses: '/v1/responses' }
 
-/** There is at least one upstream, and it serves at least one wire: the other one. */
+/** Every upstream speaks at least one wire, so the other endpoint is available. */
 function unsupported(wire: WireName): Failure {
-  return new Failure('unsupported_wire', { message: `The service does not offer ${PATHS[wire]} for the model at present. Use ${PATHS[wire === 'chat' ? 'responses' : 'chat']}.` })
+  const other = PATHS[wire === 'chat' ? 'responses' : 'chat']
+  return new Failure('unsupported_wire', { message: `The service does not offer ${PATHS[wire]} for the model at present. Use ${other}.` })
 }
 
-/**
- * A WebSocket handshake comes here as a plain GET, because nothing listens for upgrades. Codex takes 426 as the sign to use HTTPS at once.
- */
+/** A WebSocket handshake arrives as a plain GET, because nothing listens for upgrades. After 426 Codex falls back to HTTPS at once. */
 async function refuseUpgrade(request: FastifyRequest, reply: FastifyReply): Promise<never> {
   if (request.headers.upgrade !== undefined) reply.header('connection', 'close')
   if (request.headers.upgrade !== undefined) throw new Failure('upgrade_required', { headers: { upgrade: 'HTTP/1.1' } })

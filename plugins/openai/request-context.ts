@@ -1,4 +1,4 @@
-/** One coding request while it is answered. */
+/** State of one coding request in flight. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Settlement } from '../../src/upstream/usage/reservation.ts'
 import type { WireName } from '../../src/upstream/wires/wire.ts'
@@ -7,12 +7,12 @@ import type { Budget } from './reservation-budget.ts'
 export type RequestContext = {
   wire: WireName
   /** Epoch milliseconds. */
-  begunAt: number
-  /** What becomes of the upstream when the client leaves. */
+  startedAt: number
+  /** When the client disconnects: stop the upstream, or read it to its end for the usage. */
   onAbort: 'Cancel' | 'Drain'
   reply: FastifyReply
   request: FastifyRequest
   budget: Budget
-  /** Says once what is charged. */
+  /** Sets the usage to charge; only the first call counts. */
   settle(settlement: Settlement | null | Promise<Settlement | null>): void
 }

@@ -1,19 +1,18 @@
-/** Answers a coding request: through the upstreams, as JSON or as a stream, and says what it used, however it ends. */
+/** Handler of coding requests: calls the upstreams, answers as JSON or as a stream, and settles the usage on every outcome. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Failure } from '../../src/domain/errors.ts'
-import type { Opened, OpenStream } from '../../src/upstream/selection/attempt.ts'
-import type { Draft } from '../../src/upstream/wires/request-body.ts'
-import type { Ids } from '../../src/upstream/wires/encrypted-ids.ts'
+import type { AnswerStream, UpstreamAnswer } from '../../src/upstream/http/upstream-answer.ts'
 import type { OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
 import type { Upstreams } from '../../src/upstream/upstreams.ts'
-import type { Call, JsonAnswer, WireName } from '../../src/upstream/wires/wire.ts'
+import type { Ids } from '../../src/upstream/wires/encrypted-ids.ts'
+import type { CodingRequest, JsonAnswer, UpstreamCall, WireName } from '../../src/upstream/wires/wire.ts'
 import { openBudget, type Budget } from './reservation-budget.ts'
 import { openSseWriter, type SseWriter } from './sse-writer.ts'
 import type { OpenaiMetrics } from './openai-metrics.ts'
 import { relay } from './stream-relay.ts'
 import type { RequestContext } from './request-context.ts'
 
-export type Means = {
+export type HandlerOptions = {
   upstreams: Upstreams
   clock: () => number
   metrics: OpenaiMetrics
@@ -23,18 +22,20 @@ export type Means = {
   drainMs: number
 }
 
-/** Why an upstream is stopped: nobody waits for it any more. */
-class ClientLeft extends Error {}
+/** The client disconnected, so the call to the upstream is aborted. */
+class ClientDisconnected extends Error {}
 
-export function answerer(means: Means): (request: FastifyRequest, reply: FastifyReply, wire: WireName) => Promise<FastifyReply> {
+export function openRequestHandler(
+  options: HandlerOptions,
+): (request: FastifyRequest, reply: FastifyReply, wire: WireName) => Promise<FastifyReply> {
   return async (request, reply, wire) => {
-    const { draft, reservation, caller } = request
-    if (!draft || !reservation || !caller) throw new Error('the route was reached without admission')
+    const { codingRequest, reservation, caller } = request
+    if (!codingRequest || !reservation || !caller) throw new Error('the route was reached without admission')
     const outcome = Promise.withResolvers<Settlement | null>()
     reservation.settleWith(outcome.promise)
     const context: RequestContext = {
       wire,
-      begunAt: means.clock(),
+      startedAt: options.clock(),
       onAbort: reservation.admitted.onAbort,
       reply,
       request,
@@ -42,12 +43,13 @@ export function answerer(means: Means): (request: FastifyRequest, reply: Fastify
       settle: outcome.resolve,
     }
     try {
-      await reserveChoices(draft, reservation)
-      const call = draft.call(reservation.admitted.maxOutputTokens, means.ids(caller.key.subscription), Math.floor(means.clock() / 1000))
-      // A stream lasts for minutes: the request that started it is not kept as long.
-      request.draft = null
+      await reserveChoices(codingRequest, reservation)
+      const ids = options.ids(caller.key.subscription)
+      const call = codingRequest.call(reservation.admitted.maxOutputTokens, ids, Math.floor(options.clock() / 1000))
+      // A stream lasts for minutes: the body is released before it.
+      request.codingRequest = null
       request.body = null
-      return await (call.stream ? stream(call, context, means) : whole(call, context, means))
+      return await (call.stream ? answerStream(call, context, options) : answerJson(call, context, options))
     } catch (error) {
       context.settle(null)
       throw error
@@ -55,99 +57,109 @@ export function answerer(means: Means): (request: FastifyRequest, reply: Fastify
   }
 }
 
-/** Choices without a limit by the client were reserved as one: each may become as long. */
-async function reserveChoices(draft: Draft, { admitted, ensure }: OpenReservation): Promise<void> {
-  if (draft.choices === 1 || draft.maxOutputTokens !== null) return
-  if ((await ensure(admitted.reserved * draft.choices)) === 'gone') throw new Failure('server_overloaded', { retryAfterSeconds: 2 })
+/** Admission reserves one choice when the client sets no limit of tokens: extends that to all choices. */
+async function reserveChoices(codingRequest: CodingRequest, { admitted, ensure }: OpenReservation): Promise<void> {
+  if (codingRequest.choices === 1 || codingRequest.maxOutputTokens !== null) return
+  if ((await ensure(admitted.reserved * codingRequest.choices)) === 'gone') throw new Failure('server_overloaded', { retryAfterSeconds: 2 })
 }
 
-/** Aborted when the client leaves: at once, or with `Drain` when the upstream has had its time to end. */
-function departure(context: RequestContext, drainMs: number): { signal: AbortSignal; stop(): void } {
+/** A signal that is aborted when the client disconnects: at once with `Cancel`, after `drainMs` with `Drain`. */
+function disconnectSignal(context: RequestContext, drainMs: number): { signal: AbortSignal; stop(): void } {
   const { raw } = context.reply
-  const control = new AbortController()
+  const controller = new AbortController()
   let timer: NodeJS.Timeout | null = null
-  const left = () => {
+  const onClose = () => {
     if (raw.writableFinished) return
-    if (context.onAbort === 'Cancel') control.abort(new ClientLeft('the client left'))
-    else timer = setTimeout(() => control.abort(new ClientLeft('the client left, and the upstream took too long')), drainMs)
+    if (context.onAbort === 'Cancel') controller.abort(new ClientDisconnected('client disconnected'))
+    else timer = setTimeout(() => controller.abort(new ClientDisconnected('client disconnected, drain timed out')), drainMs)
   }
-  if (raw.closed) left()
-  else raw.once('close', left)
+  if (raw.closed) onClose()
+  else raw.once('close', onClose)
   return {
-    signal: control.signal,
+    signal: controller.signal,
     stop() {
-      raw.off('close', left)
+      raw.off('close', onClose)
       if (timer) clearTimeout(timer)
     },
   }
 }
 
-async function whole(call: Call, context: RequestContext, means: Means): Promise<FastifyReply> {
+async function answerJson(call: UpstreamCall, context: RequestContext, options: HandlerOptions): Promise<FastifyReply> {
   const { reply, budget } = context
-  const leaving = departure(context, means.drainMs)
+  const disconnect = disconnectSignal(context, options.drainMs)
   try {
-    const opened = await ask(call, context, means, leaving.signal)
+    const opened = await callUpstreams(call, context, options, disconnect.signal)
     if (opened.kind !== 'json') throw new Error('a call for JSON was answered with a stream')
-    context.settle(used(opened.answer, budget))
+    context.settle(settlementOf(opened.answer, budget))
     if (reply.raw.destroyed) return reply.hijack()
     return reply.type('application/json; charset=utf-8').send(opened.answer.body)
   } catch (error) {
-    if (!(error instanceof ClientLeft)) throw error
+    if (!(error instanceof ClientDisconnected)) throw error
     context.settle(budget.estimate(0))
     return reply.hijack()
   } finally {
-    leaving.stop()
+    disconnect.stop()
   }
 }
 
-function ask(call: Call, { wire, request }: RequestContext, { upstreams, metrics }: Means, signal: AbortSignal): Promise<Opened> {
+function callUpstreams(
+  call: UpstreamCall,
+  { wire, request }: RequestContext,
+  { upstreams, metrics }: HandlerOptions,
+  signal: AbortSignal,
+): Promise<UpstreamAnswer> {
   metrics.overhead(wire, performance.now() - request.startedMs)
   return upstreams.open(call, signal)
 }
 
-async function used({ usage, meter }: JsonAnswer, budget: Budget): Promise<Settlement> {
-  return usage ? { usage, estimated: false } : budget.estimate(await meter.count())
+async function settlementOf({ usage, meter }: JsonAnswer, budget: Budget): Promise<Settlement> {
+  return usage ? { usage, estimated: false } : budget.estimate(await meter.countTokens())
 }
 
-async function stream(call: Call, context: RequestContext, means: Means): Promise<FastifyReply> {
-  const line = openSseWriter(context.reply, means.keepAliveMs, means.stalledMs)
-  const opened = await begin(call, line, context, means)
-  if (opened) follow(opened, line, context, means)
+async function answerStream(call: UpstreamCall, context: RequestContext, options: HandlerOptions): Promise<FastifyReply> {
+  const writer = openSseWriter(context.reply, options.keepAliveMs, options.stalledMs)
+  const opened = await openStream(call, writer, context, options)
+  if (opened) relayStream(opened, writer, context, options)
   return context.reply.hijack()
 }
 
-/** Apart from `follow`, so that nothing which lives as long as the stream holds the call, and with it the whole request. */
-async function begin(call: Call, line: SseWriter, context: RequestContext, means: Means): Promise<OpenStream | null> {
-  const leaving = departure(context, means.drainMs)
+/** A function apart from `relayStream`, so that no closure that lives as long as the stream retains the call and its whole request. */
+async function openStream(
+  call: UpstreamCall,
+  writer: SseWriter,
+  context: RequestContext,
+  options: HandlerOptions,
+): Promise<AnswerStream | null> {
+  const disconnect = disconnectSignal(context, options.drainMs)
   try {
-    return (await ask(call, context, means, leaving.signal)) as OpenStream
+    return (await callUpstreams(call, context, options, disconnect.signal)) as AnswerStream
   } catch (error) {
-    return refuse(error, call, line, context)
+    return failStream(error, call, writer, context)
   } finally {
-    leaving.stop()
+    disconnect.stop()
   }
 }
 
-function follow(opened: OpenStream, line: SseWriter, context: RequestContext, { metrics, clock, drainMs }: Means): void {
-  const beganAt = clock()
-  metrics.firstToken(context.wire, beganAt - context.begunAt)
-  relay(opened, line, context, drainMs, (settlement) => {
-    if (settlement) metrics.further(context.wire, settlement.usage.output, clock() - beganAt)
+function relayStream(opened: AnswerStream, writer: SseWriter, context: RequestContext, { metrics, clock, drainMs }: HandlerOptions): void {
+  const firstByteAt = clock()
+  metrics.firstToken(context.wire, firstByteAt - context.startedAt)
+  relay(opened, writer, context, drainMs, (settlement) => {
+    if (settlement) metrics.interToken(context.wire, settlement.usage.output, clock() - firstByteAt)
   })
 }
 
-/** No upstream answered, or the client did not wait. Before anything was sent it is an ordinary error. */
-function refuse(error: unknown, call: Call, line: SseWriter, { settle, budget }: RequestContext): null {
-  if (error instanceof ClientLeft) {
-    line.close()
+/** The call failed or the client disconnected. Until the first byte is sent the failure is an ordinary HTTP error, then an event of the stream. */
+function failStream(error: unknown, call: UpstreamCall, writer: SseWriter, { settle, budget }: RequestContext): null {
+  if (error instanceof ClientDisconnected) {
+    writer.close()
     settle(budget.estimate(0))
     return null
   }
-  if (!line.begun()) {
-    line.close()
+  if (!writer.started()) {
+    writer.close()
     throw error
   }
   settle(null)
-  line.end(call.open().fail(error instanceof Failure ? error : new Failure('internal')))
+  writer.end(call.openRewriter().fail(error instanceof Failure ? error : new Failure('internal')))
   return null
 }

@@ -1,39 +1,42 @@
-/** Keeps the reservation of a request ahead of what it uses while it streams, and tells at the end what is to be charged. */
+/** Extends the reservation of a request while its stream outgrows it, and estimates the usage when the upstream reports none. */
 import type { OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
 import { chargeOf, type Usage } from '../../src/domain/token-windows.ts'
 
 export type Budget = {
-  /** Output so far, in tokens. Asks for more room when the reservation is outgrown; `gone` is called once if there is none to be had. */
+  /** Takes the output so far, in tokens. Extends the reservation when it is outgrown; calls `gone` if that was settled meanwhile. */
   spend(outputTokens: number, gone: () => void): void
-  /** What is charged when the upstream reported nothing. */
+  /** The settlement when the upstream reported no usage. */
   estimate(outputTokens: number): Settlement
 }
+
+/** After a failed extension the next one is tried after this many further tokens. */
+const RETRY_TOKENS = 1000
 
 export function openBudget(reservation: OpenReservation, promptBytes: number, log: { warn(facts: object, message: string): void }): Budget {
   const { ratio, weights } = reservation.admitted
   const input = Math.ceil((promptBytes * ratio) / 1000)
   const usage = (output: number): Usage => ({ input, cachedInput: 0, output })
-  let room = reservation.admitted.reserved
-  let asking = false
+  let reserved = reservation.admitted.reserved
+  let extending = false
 
   async function extend(needed: number, gone: () => void): Promise<void> {
-    asking = true
+    extending = true
     try {
       if ((await reservation.ensure(needed)) === 'gone') return gone()
-      room = Math.max(needed, room * 2)
+      reserved = Math.max(needed, reserved * 2)
     } catch (err) {
-      // The store is away; the stream goes on and asks again when there is more of it.
-      log.warn({ err, reservation: reservation.id }, 'a reservation could not be extended')
-      room = needed + 1000
+      // The stream goes on, and the extension is tried again with further output.
+      log.warn({ event: 'reservation_extension_failed', err, reservation: reservation.id }, 'reservation extension failed')
+      reserved = needed + RETRY_TOKENS
     }
-    asking = false
+    extending = false
   }
 
   return {
     spend(output, gone) {
-      if (asking) return
+      if (extending) return
       const needed = chargeOf(usage(output), weights)
-      if (needed > room) void extend(needed, gone)
+      if (needed > reserved) void extend(needed, gone)
     },
     estimate: (output) => ({ usage: usage(output), estimated: true }),
   }

@@ -1,37 +1,36 @@
-/** The client's end of a stream: the head goes out with the first bytes, a silent stream gets comments, and a full buffer is waited for. */
+/** SSE writer to the client: headers with the first bytes, keep-alive comments on a silent stream, back-pressure, and a limit for stalled clients. */
 import type { OutgoingHttpHeaders } from 'node:http'
 import type { FastifyReply } from 'fastify'
 
 export type SseWriter = {
-  /** Whether anything was sent; from then on a failure is told in the stream. */
-  begun(): boolean
-  /** Sends bytes (text read as latin1). False: the buffer is full, wait for `drained`. */
+  /** Whether the headers were sent; a later failure must be an event of the stream. */
+  started(): boolean
+  /** Sends bytes (text read as latin1). False: the buffer is full; stop until `onDrain` fires. */
   write(bytes: string): boolean
-  /** Called each time when there is room again. */
-  drained(resume: () => void): void
+  /** Sets the callback for each time that the buffer has drained. */
+  onDrain(resume: () => void): void
   /** Sends the last bytes and ends the response. */
   end(bytes: string): void
-  /** No more comments: the client left, or the answer takes another way. */
+  /** Stops all timers and ignores later writes: the client disconnected, or the answer is an HTTP error. */
   close(): void
 }
 
-const COMMENT = ': keep-alive\n\n'
+const KEEP_ALIVE = ': keep-alive\n\n'
 
 /**
- * Nothing is sent before the first bytes, or before `keepAliveMs` of silence. A client that leaves a full buffer unread for `stalledMs` is
- * cut off.
+ * Sends nothing before the first bytes or `keepAliveMs` of silence. Disconnects a client that leaves a full buffer unread for `stalledMs`.
  */
 export function openSseWriter(reply: FastifyReply, keepAliveMs: number, stalledMs: number): SseWriter {
   const { raw } = reply
-  let begun = false
-  let over = false
+  let started = false
+  let closed = false
   let stalled: NodeJS.Timeout | null = null
   let resume = () => {}
-  const silence = setTimeout(comment, keepAliveMs)
+  const keepAlive = setTimeout(sendKeepAlive, keepAliveMs)
 
-  function begin(): void {
-    begun = true
-    // Fastify's own headers are set on the reply and would be lost with it.
+  function start(): void {
+    started = true
+    // Headers set on the reply are not sent after a hijack, so they are copied.
     reply.hijack()
     raw.writeHead(200, {
       ...(reply.getHeaders() as OutgoingHttpHeaders),
@@ -46,36 +45,36 @@ export function openSseWriter(reply: FastifyReply, keepAliveMs: number, stalledM
     })
   }
 
-  function comment(): void {
-    if (over || raw.destroyed) return
-    if (!raw.writableNeedDrain) write(COMMENT)
-    else silence.refresh()
+  function sendKeepAlive(): void {
+    if (closed || raw.destroyed) return
+    if (!raw.writableNeedDrain) write(KEEP_ALIVE)
+    else keepAlive.refresh()
   }
 
   function write(bytes: string): boolean {
-    if (over || raw.destroyed) return true
-    if (!begun) begin()
-    silence.refresh()
-    const room = raw.write(bytes, 'latin1')
-    if (!room) stalled ??= setTimeout(() => raw.destroy(), stalledMs)
-    return room
+    if (closed || raw.destroyed) return true
+    if (!started) start()
+    keepAlive.refresh()
+    const writable = raw.write(bytes, 'latin1')
+    if (!writable) stalled ??= setTimeout(() => raw.destroy(), stalledMs)
+    return writable
   }
 
   function close(): void {
-    over = true
-    clearTimeout(silence)
+    closed = true
+    clearTimeout(keepAlive)
     if (stalled) clearTimeout(stalled)
   }
 
   return {
-    begun: () => begun,
+    started: () => started,
     write,
-    drained(next) {
+    onDrain(next) {
       resume = next
     },
     end(bytes) {
-      if (over) return
-      if (!begun) begin()
+      if (closed) return
+      if (!started) start()
       close()
       if (!raw.destroyed) raw.end(bytes, 'latin1')
     },

@@ -1,68 +1,77 @@
-/** Passes an answer that has begun on to the client, no faster than the client reads, and settles it at its end. */
+/** Relays an upstream's stream to the client with back-pressure, handles a disconnect (`Cancel`, `Drain`), and settles at the end. */
 import { Failure } from '../../src/domain/errors.ts'
-import type { OpenStream } from '../../src/upstream/selection/attempt.ts'
+import type { AnswerStream } from '../../src/upstream/http/upstream-answer.ts'
 import type { Settlement } from '../../src/upstream/usage/reservation.ts'
 import type { SseWriter } from './sse-writer.ts'
 import type { RequestContext } from './request-context.ts'
 
-/** `told` hears what is charged, or null. */
-export function relay(opened: OpenStream, line: SseWriter, context: RequestContext, drainMs: number, told: (settlement: Settlement | null) => void): void {
+/** `onSettled` gets the settlement, or null when nothing is charged. */
+export function relay(
+  opened: AnswerStream,
+  writer: SseWriter,
+  context: RequestContext,
+  drainMs: number,
+  onSettled: (settlement: Settlement | null) => void,
+): void {
   const { stream } = opened
   const { budget, request } = context
   const { raw } = context.reply
-  let over = false
+  let ended = false
   let draining: NodeJS.Timeout | null = null
 
-  /** Charges what the upstream reported, else what came through; nothing when it failed before there was anything of an answer. */
-  async function settlement(failed: boolean): Promise<Settlement | null> {
+  /** The usage that the upstream reported, else an estimate of what was streamed; nothing when it failed before any output. */
+  async function settlementOf(failed: boolean): Promise<Settlement | null> {
     const usage = stream.usage()
     if (usage) return { usage, estimated: false }
-    return failed && stream.meter.rough() === 0 ? null : budget.estimate(await stream.meter.count())
+    return failed && stream.meter.estimateTokens() === 0 ? null : budget.estimate(await stream.meter.countTokens())
   }
 
-  function conclude(failure: Failure | null): void {
-    if (over) return
-    over = true
-    raw.off('close', left)
+  function settle(failed: boolean): void {
+    const settlement = settlementOf(failed)
+    context.settle(settlement)
+    void settlement.then(onSettled, () => {})
+  }
+
+  function end(failure: Failure | null): void {
+    if (ended) return
+    ended = true
+    raw.off('close', onDisconnect)
     if (draining) clearTimeout(draining)
-    if (failure) request.log.error({ err: failure.facts.cause ?? failure, code: failure.code }, 'a stream broke')
-    line.end(failure ? stream.fail(failure) : '')
-    const charged = settlement(failure !== null)
-    context.settle(charged)
-    void charged.then(told, () => {})
+    if (failure)
+      request.log.error({ event: 'upstream_stream_failed', err: failure.facts.cause ?? failure, code: failure.code }, 'upstream stream failed')
+    writer.end(failure ? stream.fail(failure) : '')
+    settle(failure !== null)
   }
 
-  /** None of Fastify's hooks tells that a client left in the middle of a stream; the response's own event does. */
-  function left(): void {
-    if (over || raw.writableFinished) return
-    line.close()
+  /** No hook of Fastify fires when a client disconnects in the middle of a stream, so this listens to the response itself. */
+  function onDisconnect(): void {
+    if (ended || raw.writableFinished) return
+    writer.close()
     if (context.onAbort === 'Cancel') return stop()
     draining = setTimeout(stop, drainMs)
     opened.resume()
   }
 
   function stop(): void {
-    if (over) return
+    if (ended) return
     opened.abort()
-    over = true
-    const charged = settlement(false)
-    context.settle(charged)
-    void charged.then(told, () => {})
+    ended = true
+    settle(false)
   }
 
-  function gone(): void {
-    if (over) return
+  function onReservationGone(): void {
+    if (ended) return
     opened.abort()
-    conclude(new Failure('server_overloaded', { cause: new Error('the reservation of a stream was gone') }))
+    end(new Failure('server_overloaded', { cause: new Error('the reservation of the stream was settled meanwhile') }))
   }
 
   function bytes(text: string): void {
-    budget.spend(stream.meter.rough(), gone)
-    if (!line.write(text)) opened.pause()
+    budget.spend(stream.meter.estimateTokens(), onReservationGone)
+    if (!writer.write(text)) opened.pause()
   }
 
-  if (raw.closed) left()
-  else raw.once('close', left)
-  line.drained(opened.resume)
-  opened.follow({ bytes, ended: conclude })
+  if (raw.closed) onDisconnect()
+  else raw.once('close', onDisconnect)
+  writer.onDrain(opened.resume)
+  opened.pipeTo({ bytes, ended: end })
 }

@@ -1,4 +1,4 @@
-/** `GET /v1/usage`: what the token windows hold. */
+/** Body of `GET /v1/usage`: both token windows, and the key's own share. */
 import type { KeyVersion } from '../../src/domain/api-keys.ts'
 import { inactiveReason, planInactive, type Subscription } from '../../src/domain/subscription/subscription.ts'
 import { reservedIn, roll, viewOf, type WindowView } from '../../src/domain/token-windows.ts'
@@ -12,12 +12,12 @@ export type UsageBody = {
   weekly: WindowUsage
   /** Tokens beyond the weekly limit. */
   overshoot: number
-  /** The key's own share of the week, where it has one. */
+  /** The key's own cap within the week, if it has one. */
   key?: { limit: number; used: number; reserved: number; remaining: number }
 }
 
-/** `now` is epoch milliseconds, times in the answer are epoch seconds. Throws `plan_inactive` when there is nothing to count. */
-export function usageOf(record: Subscription | null, key: KeyVersion | null, now: number): UsageBody {
+/** `now` is epoch milliseconds, times in the body are epoch seconds. Throws `plan_inactive` when the plan has no coding account. */
+export function usageBody(record: Subscription | null, key: KeyVersion | null, now: number): UsageBody {
   if (!record?.coding || !record.terms.coding) throw planInactive(inactiveReason(record, now) ?? 'PlanNotActive')
   const { session, weekly } = viewOf(record.coding, record.terms.coding, now)
   return {

@@ -1,6 +1,6 @@
-/** What upstreams say on the wire, in the words of a vendor: its names are in every place where a vendor may put them. */
+/** Answers of upstreams on both wires, with a vendor's name in every place where a vendor may put it. */
 
-/** Must not be found in anything that a client gets. */
+/** Must not occur in anything that a client gets. */
 export const VENDOR = 'acmeai'
 
 export const chunk = (choices: object[], more: object = {}) => {

@@ -88,7 +88,7 @@ t.test('2,000 coding requests at once over three gateways: what is used passes a
   const another = (): void => {
     if (++known === AT_ONCE) allKnown.resolve()
   }
-  upstream.does(async (response) => {
+  upstream.respondWith(async (response) => {
     another()
     await allKnown.promise
     uses(response, 60)
@@ -106,7 +106,7 @@ t.test('2,000 coding requests at once over three gateways: what is used passes a
 
   // Now some settle, with more than they reserved, while others ask.
   const BEYOND = 7
-  upstream.does(async (response) => {
+  upstream.respondWith(async (response) => {
     await pause(100)
     uses(response, OUTPUT + BEYOND)
   })

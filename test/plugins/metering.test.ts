@@ -30,7 +30,7 @@ const crowded = (answer: boolean) => !answer
 t.test('whoever finds room does not wait', async (t) => {
   const { attempt, unlock, tries } = backend()
   unlock()
-  t.equal(await openAdmissionQueue(() => 0).enter('s', attempt('a'), crowded, never), true)
+  t.equal(await openAdmissionQueue(() => 0).admit('s', attempt('a'), crowded, never), true)
   t.same(tries, ['a'])
 })
 
@@ -38,11 +38,11 @@ t.test('whoever came first is served first, when room is made', async (t) => {
   const { attempt, unlock } = backend()
   const room = openAdmissionQueue(() => 0, 10_000, 3_600_000)
   const served: string[] = []
-  const waiting = ['a', 'b', 'c'].map((name) => room.enter('s', attempt(name), crowded, never).then(() => served.push(name)))
+  const waiting = ['a', 'b', 'c'].map((name) => room.admit('s', attempt(name), crowded, never).then(() => served.push(name)))
   await new Promise((resolve) => setImmediate(resolve))
   t.same(served, [])
   unlock()
-  room.poke('s')
+  room.notify('s')
   await Promise.all(waiting)
   t.same(served, ['a', 'b', 'c'])
 })
@@ -51,8 +51,8 @@ t.test('other subscriptions do not wait behind', async (t) => {
   const { attempt } = backend()
   const client = new PassThrough()
   const room = openAdmissionQueue(() => 0, 10_000, 3_600_000)
-  const waiting = room.enter('s', attempt('a'), crowded, client)
-  t.equal(await room.enter('other', async () => true, crowded, never), true)
+  const waiting = room.admit('s', attempt('a'), crowded, client)
+  t.equal(await room.admit('other', async () => true, crowded, never), true)
   client.destroy()
   t.equal(await waiting, false, 'who leaves waits no longer')
 })
@@ -61,10 +61,10 @@ t.test('waiting ends with the last answer when its time is over', async (t) => {
   let now = 0
   const { attempt } = backend()
   const room = openAdmissionQueue(() => now, 10_000, 3_600_000)
-  const waiting = room.enter('s', attempt('a'), crowded, never)
+  const waiting = room.admit('s', attempt('a'), crowded, never)
   await new Promise((resolve) => setImmediate(resolve))
   now = 10_000
-  room.poke('s')
+  room.notify('s')
   t.equal(await waiting, false)
 })
 

@@ -1,6 +1,6 @@
 /** /v1 over the built-in echo: both wires, JSON and streams, tools, what a client is told of models and usage. */
 import t from 'tap'
-import { usageOf } from '../../plugins/openai/usage-route.ts'
+import { usageBody } from '../../plugins/openai/usage-route.ts'
 import type { KeyVersion } from '../../src/domain/api-keys.ts'
 import type { CodingAccount, Subscription } from '../../src/domain/subscription/subscription.ts'
 import { chat, dataOf, openGateway, post, responses, startStream, type Gateway, type Loose } from '../upstream/gateway.ts'
@@ -283,7 +283,7 @@ t.test('the usage of both windows is told, with times in seconds, the overshoot,
     },
   }
   const record = { id: 'acme/first', terms, coding: account } as unknown as Subscription
-  const shown = usageOf(record, { keyId: 'key-1', cap: 50 } as KeyVersion, now)
+  const shown = usageBody(record, { keyId: 'key-1', cap: 50 } as KeyVersion, now)
   t.same(shown, {
     object: 'usage',
     plan: 'first',
@@ -292,14 +292,14 @@ t.test('the usage of both windows is told, with times in seconds, the overshoot,
     overshoot: 20,
     key: { limit: 50, used: 30, reserved: 7, remaining: 13 },
   })
-  const idle = usageOf(
+  const idle = usageBody(
     { ...record, coding: { ...account, session: null } } as Subscription,
     { keyId: 'other', cap: null } as KeyVersion,
     now,
   )
   t.match(idle.session, { used: 0, remaining: 100, resets_at: null })
   t.notOk('key' in idle)
-  t.throws(() => usageOf(null, null, now), { code: 'plan_inactive' })
+  t.throws(() => usageBody(null, null, now), { code: 'plan_inactive' })
 })
 
 t.test('attempts at upstreams and the time to the first token are counted', async (t) => {

@@ -18,16 +18,16 @@ t.test('a stream that breaks in the middle says so, is not tried again, and char
     setTimeout(() => answer.end('data: {"error":{}}\n\n'), 20)
   }
   for (const script of [cut, streams(...middle), error]) {
-    upstream.does(script)
-    const before = upstream.asked.length
+    upstream.respondWith(script)
+    const before = upstream.requests.length
     const got = await chat(gateway, { stream: true })
     t.equal(got.status, 200)
     t.match(dataOf(got.text).at(-1), { error: { code: 'server_overloaded', type: 'server_error' } })
     t.notOk(got.text.includes('[DONE]'))
-    t.equal(upstream.asked.length, before + 1)
+    t.equal(upstream.requests.length, before + 1)
     t.match(await gateway.settled(), { usage: { output: 3 }, estimated: true })
   }
-  upstream.does(streams(...responsesStream('one two', ' three').slice(0, 7)))
+  upstream.respondWith(streams(...responsesStream('one two', ' three').slice(0, 7)))
   const events = dataOf((await responses(gateway, { stream: true })).text)
   t.match(events.at(-1), {
     type: 'response.failed',
@@ -35,7 +35,7 @@ t.test('a stream that breaks in the middle says so, is not tried again, and char
     response: { status: 'failed', error: { code: 'server_error' } },
   })
   t.match(await gateway.settled(), { usage: { output: 3 }, estimated: true })
-  upstream.does(streams(...responsesStream('x').slice(0, 1)))
+  upstream.respondWith(streams(...responsesStream('x').slice(0, 1)))
   t.match(dataOf((await responses(gateway, { stream: true })).text).at(-1), { type: 'response.failed' })
   t.equal(await gateway.settled(), null, 'nothing of an answer had come')
 })
@@ -68,7 +68,7 @@ t.test('an answer that outgrows its reservation extends it, and ends with a fail
       admitted: { reserved: 100 },
       ensure: () => 'gone',
     })
-    const stopped = upstream.nextCutOff()
+    const stopped = upstream.nextAbort()
     t.match(dataOf((await call(gone, { stream: true })).text).at(-1), last)
     await stopped
   }
@@ -109,7 +109,7 @@ t.test('a client that leaves stops the upstream at once, and is charged what had
   const answer = await startStream(gateway, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true })
   let seen = ''
   while (!seen.includes('three')) seen += String(await new Promise((resolve) => answer.once('data', resolve)))
-  const stopped = upstream.nextCutOff()
+  const stopped = upstream.nextAbort()
   answer.destroy()
   await stopped
   t.match(await gateway.settled(), { usage: { output: 3 }, estimated: true })
@@ -125,8 +125,8 @@ t.test('a client that leaves before the answer began stops the upstream, too, an
       body: JSON.stringify({ model: 'svc-code', messages: MESSAGES, ...more }),
       signal: left.signal,
     })
-    const stopped = upstream.nextCutOff()
-    while (upstream.asked.length === 0) await new Promise(setImmediate)
+    const stopped = upstream.nextAbort()
+    while (upstream.requests.length === 0) await new Promise(setImmediate)
     left.abort()
     await t.rejects(asked)
     await stopped
@@ -157,7 +157,7 @@ t.test('with Drain an upstream is read to its end after the client left, and its
   })
   const other = await startStream(bounded, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true })
   await new Promise((resolve) => other.once('data', resolve))
-  const stopped = upstream.nextCutOff()
+  const stopped = upstream.nextAbort()
   other.destroy()
   await stopped
   t.match(await bounded.settled(), { estimated: true }, 'for a while only')

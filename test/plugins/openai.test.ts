@@ -19,7 +19,7 @@ t.test('an upstream is sent its own model, its key and a limit, and answers with
     { headers: { 'x-team': 'a' }, retry: { attempts: 1 } },
   )
   await chat(gateway, { max_tokens: 9000, temperature: 0.5, unknown: { member: [1] }, stream_options: { include_usage: true } })
-  const [asked] = upstream.asked
+  const [asked] = upstream.requests
   t.equal(asked!.path, '/v1/chat/completions')
   t.match(asked!.headers, {
     authorization: `Bearer ${KEY}`,
@@ -29,15 +29,15 @@ t.test('an upstream is sent its own model, its key and a limit, and answers with
   })
   t.same(asked!.body, { model: `${VENDOR}-large`, max_tokens: 4096, messages: MESSAGES, temperature: 0.5, unknown: { member: [1] } })
   await chat(gateway, { stream: true, max_completion_tokens: 10, stream_options: { include_obfuscation: false } })
-  t.match(upstream.asked[1]!.body, {
+  t.match(upstream.requests[1]!.body, {
     max_completion_tokens: 10,
     stream: true,
     stream_options: { include_obfuscation: false, include_usage: true },
   })
   await chat(gateway)
-  t.match(upstream.asked[2]!.body, { max_completion_tokens: 4096 })
+  t.match(upstream.requests[2]!.body, { max_completion_tokens: 4096 })
   await responses(gateway, { store: true, include: ['x'], tools: [{ type: 'namespace', name: 'n', tools: [] }], max_output_tokens: 50 })
-  t.same(upstream.asked[3]!.body, {
+  t.same(upstream.requests[3]!.body, {
     model: `${VENDOR}-large`,
     max_output_tokens: 50,
     input: 'Hello',
@@ -50,10 +50,10 @@ t.test('an upstream is sent its own model, its key and a limit, and answers with
 t.test('an upstream can be told its limit by the name that it knows', async (t) => {
   const { upstream, gateway } = await setUp(t, (answer) => respond(answer, 200, completion('hi')), {}, { maxTokensField: 'max_tokens' })
   await chat(gateway, { max_completion_tokens: 10, n: 2 })
-  t.match(upstream.asked[0]!.body, { max_tokens: 10, n: 2 })
-  t.notOk('max_completion_tokens' in upstream.asked[0]!.body)
+  t.match(upstream.requests[0]!.body, { max_tokens: 10, n: 2 })
+  t.notOk('max_completion_tokens' in upstream.requests[0]!.body)
   await chat(gateway, { n: 3 })
-  t.equal(upstream.asked[1]!.body['max_tokens'], Math.floor(4096 / 3), 'the plan limits all choices together')
+  t.equal(upstream.requests[1]!.body['max_tokens'], Math.floor(4096 / 3), 'the plan limits all choices together')
 })
 
 t.test('no byte of an answer names the vendor, on either wire, whole or streamed, also in errors', async (t) => {
@@ -95,7 +95,7 @@ t.test('no byte of an answer names the vendor, on either wire, whole or streamed
     ],
   ]
   for (const [name, script, call] of scripts) {
-    upstream.does(script)
+    upstream.respondWith(script)
     const got = await call()
     t.notOk(raw(got).toLowerCase().includes(VENDOR), name)
     t.ok(got.text.length > 50, `${name} has an answer`)
@@ -117,7 +117,7 @@ t.test('ids go out changed and come back as the upstream made them', async (t) =
   const [call] = first.body.choices[0].message.tool_calls
   t.not(call.id, calls[0]!.id)
   await chat(gateway, { messages: [...MESSAGES, first.body.choices[0].message, { role: 'tool', tool_call_id: call.id, content: 'x' }] })
-  const [, replayed, result] = upstream.asked[1]!.body['messages'] as Record<string, unknown>[]
+  const [, replayed, result] = upstream.requests[1]!.body['messages'] as Record<string, unknown>[]
   t.same((replayed!['tool_calls'] as object[])[0], calls[0])
   t.equal(result!['tool_call_id'], 'functions.read:0')
 
@@ -125,13 +125,13 @@ t.test('ids go out changed and come back as the upstream made them', async (t) =
     { id: 'rs_1', type: 'reasoning', summary: [], encrypted_content: 'gAAAA==' },
     { id: 'fc_1', type: 'function_call', status: 'completed', call_id: 'abc|1', name: 'read', namespace: 'files', arguments: '{}' },
   ]
-  upstream.does((answer) => respond(answer, 200, response('completed', items)))
+  upstream.respondWith((answer) => respond(answer, 200, response('completed', items)))
   const { output } = (await responses(gateway)).body
   t.match(output[1], { namespace: 'files', name: 'read', call_id: /^call_/ })
   await responses(gateway, {
     input: [{ role: 'user', content: 'x' }, ...output, { type: 'function_call_output', call_id: output[1].call_id, output: 'y' }],
   })
-  t.same((upstream.asked[3]!.body['input'] as object[]).slice(1), [
+  t.same((upstream.requests[3]!.body['input'] as object[]).slice(1), [
     ...items,
     { type: 'function_call_output', call_id: 'abc|1', output: 'y' },
   ])
@@ -141,21 +141,21 @@ t.test('what the upstream reports is charged; what it does not is counted', asyn
   const { upstream, gateway } = await setUp(t, (answer) => respond(answer, 200, completion('hi')))
   await chat(gateway)
   t.same(await gateway.settled(), { usage: { input: 20, cachedInput: 8, output: 5 }, estimated: false })
-  upstream.does((answer) => respond(answer, 200, response('completed', [message('hi')])))
+  upstream.respondWith((answer) => respond(answer, 200, response('completed', [message('hi')])))
   await responses(gateway)
   t.same(await gateway.settled(), { usage: { input: 20, cachedInput: 8, output: 5 }, estimated: false })
-  upstream.does(streams(...responsesStream('hi')))
+  upstream.respondWith(streams(...responsesStream('hi')))
   await responses(gateway, { stream: true })
   t.same(await gateway.settled(), { usage: { input: 20, cachedInput: 8, output: RESPONSE_USAGE.output_tokens }, estimated: false })
 
   const bytes = JSON.stringify({ model: 'svc-code', messages: MESSAGES }).length
-  upstream.does((answer) => respond(answer, 200, completion('one two three four', { usage: undefined })))
+  upstream.respondWith((answer) => respond(answer, 200, completion('one two three four', { usage: undefined })))
   await chat(gateway)
   t.same(await gateway.settled(), { usage: { input: Math.ceil((bytes * 300) / 1000), cachedInput: 0, output: 4 }, estimated: true })
-  upstream.does(streams(chunk([delta({ content: 'one two' })]), chunk([delta({ content: ' three four' })]), DONE))
+  upstream.respondWith(streams(chunk([delta({ content: 'one two' })]), chunk([delta({ content: ' three four' })]), DONE))
   await chat(gateway, { stream: true })
   t.match(await gateway.settled(), { usage: { output: 4 }, estimated: true })
-  upstream.does((answer) => respond(answer, 200, completion('hi', { usage: { prompt_tokens: -5, completion_tokens: 1e300 } })))
+  upstream.respondWith((answer) => respond(answer, 200, completion('hi', { usage: { prompt_tokens: -5, completion_tokens: 1e300 } })))
   await chat(gateway)
   t.match(await gateway.settled(), { estimated: true }, 'nonsense is no report')
 })
@@ -173,12 +173,12 @@ t.test('a request that the model refuses is told so in our words, and is not cha
     [413, {}, 413, 'payload_too_large', null],
   ]
   for (const [status, error, expected, code, param] of cases) {
-    upstream.does((answer) => respond(answer, status, { error }))
+    upstream.respondWith((answer) => respond(answer, status, { error }))
     for (const streamed of [false, true]) {
-      const before = upstream.asked.length
+      const before = upstream.requests.length
       const got = await chat(gateway, { stream: streamed })
       t.match({ status: got.status, ...got.body.error }, { status: expected, code, param }, JSON.stringify(error))
-      t.equal(upstream.asked.length, before + 1, 'it is not tried again')
+      t.equal(upstream.requests.length, before + 1, 'it is not tried again')
       t.notOk(raw(got).includes(VENDOR))
       t.equal(await gateway.settled(), null)
     }
@@ -207,7 +207,7 @@ t.test('what is wrong between us and an upstream is overload to the client', asy
     streams(': nothing\n\n'),
   ]
   for (const script of scripts) {
-    upstream.does(script)
+    upstream.respondWith(script)
     for (const call of [chat, responses]) {
       for (const streamed of [false, true]) {
         const got = await call(gateway, { stream: streamed })
@@ -248,7 +248,7 @@ t.test('a hostile body is refused or passed unchanged, and never takes the proce
   ]
   for (const [text, code] of refused)
     t.match((await post(gateway, '/v1/chat/completions', text)).body, { error: { code } }, text.slice(0, 60))
-  t.equal(upstream.asked.length, 0)
+  t.equal(upstream.requests.length, 0)
 
   const passed: [string, RegExp][] = [
     [',"seed":123456789012345678901234567890', /"seed":123456789012345678901234567890[,}]/],
@@ -258,7 +258,7 @@ t.test('a hostile body is refused or passed unchanged, and never takes the proce
   ]
   for (const [more, expected] of passed) {
     t.equal((await post(gateway, '/v1/chat/completions', body(more))).status, 200)
-    t.match(upstream.asked.at(-1)!.text, expected, more.slice(0, 60))
+    t.match(upstream.requests.at(-1)!.text, expected, more.slice(0, 60))
   }
   t.notOk('a' in {}, 'no prototype was touched')
   const got = await fetch(`${gateway.url}/v1/chat/completions`, {
@@ -279,7 +279,7 @@ t.test('a body of 32 MiB is taken, a larger one is not, and an image counts litt
     messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: `data:image/png;base64,${'A'.repeat(bytes)}` } }] }],
   })
   t.equal((await chat(gateway, image(31 * 1024 * 1024))).status, 200)
-  t.ok(upstream.asked[0]!.text.length > 31 * 1024 * 1024)
+  t.ok(upstream.requests[0]!.text.length > 31 * 1024 * 1024)
   t.ok(gateway.admissions[0]!.promptBytes < 5000)
   t.match(await chat(gateway, image(33 * 1024 * 1024)), { status: 413, body: { error: { code: 'payload_too_large' } } })
 })

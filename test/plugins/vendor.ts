@@ -1,4 +1,4 @@
-/** A gateway before one upstream that follows a script, and gives itself away wherever it can. */
+/** A gateway in front of one scripted upstream that puts its vendor's name into every answer. */
 import type { Test } from 'tap'
 import { openUpstream, type FakeUpstream, type Script } from '../fakes/upstream.ts'
 import { VENDOR } from '../fakes/upstream-wire.ts'

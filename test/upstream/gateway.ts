@@ -1,4 +1,4 @@
-/** The routes of /v1 over given upstreams, with a stand-in for keys and metering that records what is admitted, extended and settled. */
+/** The routes of /v1 over given upstreams, with stand-ins for auth and metering that record admissions, extensions and settlements. */
 import { once } from 'node:events'
 import { request as httpRequest, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -21,17 +21,17 @@ export type Gateway = {
   app: FastifyInstance
   url: string
   upstreams: Upstreams
-  /** What every request was admitted with, in order. */
+  /** The sizes of the admitted requests, in order. */
   admissions: Admission[]
-  /** Tokens that `ensure` was asked for. */
+  /** The arguments of `ensure`, in order. */
   ensured: number[]
-  /** What the next request is charged, once that is known and its response has closed. */
+  /** The next settlement, after its response has closed. */
   settled(): Promise<Settlement | null>
   logged: string[]
 }
 
 export type GatewayOptions = OpenaiOptions & {
-  /** Members of the UPSTREAMS file. Without it, the echo. */
+  /** The upstreams of the UPSTREAMS file. Without them, the echo. */
   declared?: object[]
   admitted?: Partial<Admitted>
   ensure?: () => 'extended' | 'gone'
@@ -52,8 +52,8 @@ const ADMITTED: Admitted = {
   },
 }
 
-/** Writes an UPSTREAMS file that goes with the test. */
-export async function declare(t: Test, upstreams: object[]): Promise<string> {
+/** Writes an UPSTREAMS file, removed after the test. */
+export async function writeUpstreamsFile(t: Test, upstreams: object[]): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
   const file = join(folder, 'upstreams.yaml')
@@ -62,7 +62,7 @@ export async function declare(t: Test, upstreams: object[]): Promise<string> {
 }
 
 export async function openGateway(t: Test, options: GatewayOptions = {}): Promise<Gateway> {
-  const file = options.declared ? await declare(t, options.declared) : null
+  const file = options.declared ? await writeUpstreamsFile(t, options.declared) : null
   const upstreams = await openUpstreams({ file, env: () => undefined, log: SILENT, backOffMs: 1, pollMs: 60_000, ...options.upstreams })
   const admissions: Admission[] = []
   const ensured: number[] = []
@@ -151,10 +151,10 @@ export const MESSAGES = [{ role: 'user', content: 'Hello' }]
 
 export type Loose = any // oxlint-disable-line typescript/no-explicit-any -- answers are compared, not typed
 
-export type Got = { status: number; headers: Record<string, string>; text: string; body: Loose }
+export type TestResponse = { status: number; headers: Record<string, string>; text: string; body: Loose }
 
-/** Posts a body, read to its end. A string is sent as it is. */
-export async function post(gateway: Gateway, path: string, body: unknown): Promise<Got> {
+/** Posts a body and reads the whole answer. A string is sent unchanged. */
+export async function post(gateway: Gateway, path: string, body: unknown): Promise<TestResponse> {
   const answer = await fetch(gateway.url + path, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
@@ -169,7 +169,7 @@ export const chat = (gateway: Gateway, more: object = {}) =>
 export const responses = (gateway: Gateway, more: object = {}) =>
   post(gateway, '/v1/responses', { model: 'svc-code', input: 'Hello', ...more })
 
-/** Starts a streamed request and gives the response with nothing read. */
+/** Starts a streamed request and resolves with the unread response. */
 export async function startStream(gateway: Gateway, path: string, body: object): Promise<IncomingMessage> {
   const sent = httpRequest(gateway.url + path, { method: 'POST', headers: { 'content-type': 'application/json' }, agent: false })
   sent.on('error', () => {})
@@ -179,7 +179,7 @@ export async function startStream(gateway: Gateway, path: string, body: object):
   return answer
 }
 
-/** The data of each event; parsed, except `[DONE]`. */
+/** The data of each event, parsed except `[DONE]`. */
 export function dataOf(text: string): Loose[] {
   return text
     .split('\n\n')

@@ -1,4 +1,4 @@
-/** A certificate that nobody signed, for 127.0.0.1, and its key: made for these tests, worth nothing. */
+/** A self-signed certificate for 127.0.0.1 and its private key, for these tests only. */
 export const SELF_SIGNED = {
   key: `-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgZFPch+S7E08TpmMr

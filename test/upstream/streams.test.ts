@@ -1,37 +1,37 @@
-/** What is made of an upstream's stream: the same for every way its bytes are split, nothing of the vendor in it, and clean ends only. */
+/** Stream rewriting: independent of how the bytes are split, nothing of the vendor passes, and only complete streams end cleanly. */
 import t, { type Test } from 'tap'
 import { Failure } from '../../src/domain/errors.ts'
 import { openChatStream } from '../../src/upstream/wires/chat-stream.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import { openResponsesStream } from '../../src/upstream/wires/responses-stream.ts'
-import { echoOf } from '../../src/upstream/wires/response-object.ts'
-import type { StreamRebuilder } from '../../src/upstream/wires/wire.ts'
+import { repeatedMembers } from '../../src/upstream/wires/response-object.ts'
+import type { StreamRewriter } from '../../src/upstream/wires/wire.ts'
 import { chatStream, chunk, delta, DONE, event, message, response, responsesStream, USAGE, VENDOR } from '../fakes/upstream-wire.ts'
 import { dataOf } from './gateway.ts'
 
 const ids = openIds([Buffer.alloc(32, 1)], () => '02020202-0202-4202-8202-020202020202')
 const openChat = (includeUsage = false) => openChatStream({ ids: ids('acme/first'), includeUsage, now: 1000 })
 const openResponses = () =>
-  openResponsesStream({ ids: ids('acme/first'), echo: echoOf({ tools: [{ type: 'function', name: 'f' }] }), now: 1000 })
+  openResponsesStream({ ids: ids('acme/first'), repeated: repeatedMembers({ tools: [{ type: 'function', name: 'f' }] }), now: 1000 })
 
-/** All that a stream becomes when it comes in these pieces. */
-function through(stream: StreamRebuilder, pieces: Iterable<Buffer>): string {
-  let made = ''
-  for (const piece of pieces) made += stream.push(piece)
-  made += stream.end()
+/** The rewritten stream for these pieces. */
+function rewrite(stream: StreamRewriter, pieces: Iterable<Buffer>): string {
+  let rewritten = ''
+  for (const piece of pieces) rewritten += stream.push(piece)
+  rewritten += stream.end()
   const phase = stream.phase()
-  if (phase.name === 'broken') made += stream.fail(phase.failure)
-  return Buffer.from(made, 'latin1').toString('utf8')
+  if (phase.name === 'broken') rewritten += stream.fail(phase.failure)
+  return Buffer.from(rewritten, 'latin1').toString('utf8')
 }
 
-const whole = (stream: StreamRebuilder, text: string) => through(stream, [Buffer.from(text)])
+const whole = (stream: StreamRewriter, text: string) => rewrite(stream, [Buffer.from(text)])
 
 const TEXTS = ['Hello', ' wörld', ' 日本', ' "quoted" \\ \n', '😀', '</s>', ' data: x', '']
 const CHAT = chatStream(...TEXTS).join('')
-/** Short, because it is read again for each place where it can be split. */
+/** Short, because the test repeats it for every place of a split. */
 const SHORT = chatStream('a', ' wö😀', ' "q" \\ \n').join('')
 const RESPONSES = responsesStream(...TEXTS).join('')
-const STREAMS: [string, () => StreamRebuilder, string][] = [
+const STREAMS: [string, () => StreamRewriter, string][] = [
   ['chat', () => openChat(true), SHORT],
   ['responses', openResponses, responsesStream('a', ' wö😀', ' "q" \\ \n').join('')],
   ['chat with CR LF', () => openChat(), SHORT.replaceAll('\n', '\r\n')],
@@ -40,16 +40,16 @@ const STREAMS: [string, () => StreamRebuilder, string][] = [
   ['responses with an error', openResponses, RESPONSES.slice(0, 1000) + event('error', { message: 'x' })],
 ]
 
-t.test('every way of splitting the bytes of a stream gives the same', async (t) => {
+t.test('a stream is rewritten equally for every way of splitting its bytes', async (t) => {
   for (const [name, open, text] of STREAMS) {
     const bytes = Buffer.from(text)
     const expected = whole(open(), text)
     let different = 0
-    for (let at = 0; at <= bytes.length; at++) if (through(open(), [bytes.subarray(0, at), bytes.subarray(at)]) !== expected) different++
+    for (let at = 0; at <= bytes.length; at++) if (rewrite(open(), [bytes.subarray(0, at), bytes.subarray(at)]) !== expected) different++
     t.equal(different, 0, `${name} in two pieces, ${bytes.length} places`)
     for (const size of [1, 2, 3, 7, 61]) {
       t.equal(
-        through(
+        rewrite(
           open(),
           Array.from({ length: Math.ceil(bytes.length / size) }, (_, n) => bytes.subarray(n * size, (n + 1) * size)),
         ),
@@ -60,7 +60,7 @@ t.test('every way of splitting the bytes of a stream gives the same', async (t) 
   }
 })
 
-t.test('the text of a model arrives as it is', async (t) => {
+t.test('the text of a model passes unchanged', async (t) => {
   const chunks = dataOf(whole(openChat(), CHAT))
   t.equal(
     chunks
@@ -79,39 +79,39 @@ t.test('the text of a model arrives as it is', async (t) => {
   )
 })
 
-t.test('escapes in the text of a model arrive as they were written', async (t) => {
+t.test('escapes in the text of a model pass unchanged', async (t) => {
   const raw = String.raw`data: {"id":"1","choices":[{"index":0,"delta":{"content":"PLACE"}}]}` + '\n\n'
   const texts = [String.raw`a`, String.raw`\ud83d`, String.raw`\u00e9\n\/`, String.raw`\ude00`, 'b']
-  const made = whole(openChat(), texts.map((text) => raw.replace('PLACE', text)).join('') + DONE)
-  for (const text of texts) t.ok(made.includes(`"content":"${text}"`), text)
+  const rewritten = whole(openChat(), texts.map((text) => raw.replace('PLACE', text)).join('') + DONE)
+  for (const text of texts) t.ok(rewritten.includes(`"content":"${text}"`), text)
 })
 
 t.test('nothing of the vendor passes', async (t) => {
   for (const [name, open, text] of STREAMS) {
-    const made = whole(open(), text)
-    t.notOk(made.toLowerCase().includes(VENDOR), name)
-    t.ok(made.length > 200, 'there is something')
+    const rewritten = whole(open(), text)
+    t.notOk(rewritten.toLowerCase().includes(VENDOR), name)
+    t.ok(rewritten.length > 200, 'not empty')
   }
 })
 
-const spliced = (text: string) => whole(openChat(), text)
+const rewrittenChat = (text: string) => whole(openChat(), text)
 
-t.test('an event that differs in anything but its text is parsed anew', async (t) => {
+t.test('an event that differs from its template in anything but its text is parsed', async (t) => {
   const same = (more: object) => `data: ${JSON.stringify({ id: 'x', choices: [{ index: 0, delta: { content: 'text' } }], ...more })}\n\n`
   const start = same({}) + same({})
   for (const more of [{ [VENDOR]: 1 }, { usage: { by: VENDOR } }, { model: VENDOR }, { system_fingerprint: VENDOR }]) {
-    t.notOk(spliced(start + same(more) + same({ ...more }) + DONE).includes(VENDOR), JSON.stringify(more))
+    t.notOk(rewrittenChat(start + same(more) + same({ ...more }) + DONE).includes(VENDOR), JSON.stringify(more))
   }
   const sneaky = String.raw`data: {"id":"x","choices":[{"index":0,"delta":{"content":"a","acmeai":"b"}}]}` + '\n\n'
-  t.notOk(spliced(start + sneaky + sneaky + DONE).includes(VENDOR))
+  t.notOk(rewrittenChat(start + sneaky + sneaky + DONE).includes(VENDOR))
 })
 
-t.test('a broken string never passes by splicing', async (t) => {
+t.test('a malformed string never passes by a template', async (t) => {
   const raw = (text: string) => `data: {"id":"x","choices":[{"index":0,"delta":{"content":${text}}}]}\n\n`
   for (const bad of [String.raw`"\x"`, String.raw`"\u12g4"`, '"a', '"a\tb"', '1', '"a""b"']) {
     const stream = openChat()
-    const made = whole(stream, raw('"a"') + raw('"b"') + raw(bad) + DONE)
-    if (bad === '1') t.ok(made.includes('[DONE]'), 'content of another type is left out')
+    const rewritten = whole(stream, raw('"a"') + raw('"b"') + raw(bad) + DONE)
+    if (bad === '1') t.ok(rewritten.includes('[DONE]'), 'content of another type is dropped')
     else t.equal(stream.phase().name, 'broken', bad)
   }
 })
@@ -122,20 +122,20 @@ t.test('a chat stream ends cleanly only after [DONE]', async (t) => {
     'cut off': body,
     'finished but not done': body + chunk([delta({}, 'stop')]),
     'an error event': `${body}data: ${JSON.stringify({ error: { message: `${VENDOR} failed`, code: 'x' } })}\n\n${DONE}`,
-    'an error in words': `${body}data: ${JSON.stringify({ error: VENDOR })}\n\n${DONE}`,
+    'an error as a string': `${body}data: ${JSON.stringify({ error: VENDOR })}\n\n${DONE}`,
     'not JSON': `${body}data: {"id":\n\n${DONE}`,
     'not an object': `${body}data: 5\n\n${DONE}`,
   }
   for (const [name, text] of Object.entries(cases)) {
-    const made = whole(openChat(), text)
-    t.notOk(made.includes('[DONE]'), name)
-    t.match(dataOf(made).at(-1), { error: { type: 'server_error', code: 'server_overloaded', message: String } }, name)
-    t.notOk(made.includes(VENDOR))
+    const rewritten = whole(openChat(), text)
+    t.notOk(rewritten.includes('[DONE]'), name)
+    t.match(dataOf(rewritten).at(-1), { error: { type: 'server_error', code: 'server_overloaded', message: String } }, name)
+    t.notOk(rewritten.includes(VENDOR))
   }
 })
 
-t.test('every choice ends with a reason', async (t) => {
-  const made = dataOf(
+t.test('every choice ends with a finish reason', async (t) => {
+  const rewritten = dataOf(
     whole(
       openChat(),
       chunk([delta({ content: 'a' })]) +
@@ -144,7 +144,7 @@ t.test('every choice ends with a reason', async (t) => {
     ),
   )
   t.same(
-    made
+    rewritten
       .slice(0, -1)
       .flatMap((one) => one.choices)
       .filter((one) => one.finish_reason)
@@ -157,7 +157,7 @@ t.test('every choice ends with a reason', async (t) => {
   t.same(dataOf(whole(openChat(), chunk([delta({}, 'eos_token')]) + DONE))[0].choices[0].finish_reason, 'stop')
 })
 
-t.test('usage is taken wherever an upstream puts it, and given as the last chunk', async (t) => {
+t.test('usage is read wherever an upstream reports it, and sent as the last chunk', async (t) => {
   for (const text of [
     chunk([delta({ content: 'a' })]) + chunk([delta({}, 'stop')], { usage: USAGE }) + DONE,
     chunk([delta({ content: 'a' })], { usage: { ...USAGE, completion_tokens: 1, total_tokens: 21 } }) +
@@ -166,17 +166,17 @@ t.test('usage is taken wherever an upstream puts it, and given as the last chunk
     chunk([{ ...delta({}, 'stop'), usage: USAGE }]) + DONE,
   ]) {
     const stream = openChat(true)
-    const made = dataOf(whole(stream, text))
+    const rewritten = dataOf(whole(stream, text))
     t.same(stream.usage(), { input: 20, cachedInput: 8, output: 5 })
-    t.match(made.at(-2), {
+    t.match(rewritten.at(-2), {
       choices: [],
       usage: { prompt_tokens: 20, completion_tokens: 5, total_tokens: 25, prompt_tokens_details: { cached_tokens: 8 } },
     })
-    t.ok(made.slice(0, -2).every((one) => one.usage === null))
+    t.ok(rewritten.slice(0, -2).every((one) => one.usage === null))
   }
 })
 
-t.test('responses are numbered by us, whatever the upstream counted', async (t) => {
+t.test('responses get our own sequence numbers, whatever the upstream sends', async (t) => {
   const wrong = responsesStream('a', 'b', 'c')
     .map((text, index) => text.replace('"type"', `"sequence_number":${index * 3 + 7},"type"`))
     .join('')
@@ -189,7 +189,7 @@ t.test('responses are numbered by us, whatever the upstream counted', async (t) 
   }
 })
 
-t.test('a response that fails says so, with all of its members', async (t) => {
+t.test('a failed response ends with response.failed and all members of a response', async (t) => {
   const start = responsesStream('a').slice(0, 6).join('')
   const cases: Record<string, string> = {
     'cut off': start,
@@ -200,8 +200,8 @@ t.test('a response that fails says so, with all of its members', async (t) => {
     'an error without type': `${start}data: ${JSON.stringify({ error: { message: VENDOR } })}\n\n`,
   }
   for (const [name, text] of Object.entries(cases)) {
-    const made = whole(openResponses(), text)
-    const last = dataOf(made).at(-1)
+    const rewritten = whole(openResponses(), text)
+    const last = dataOf(rewritten).at(-1)
     t.match(
       last,
       {
@@ -210,8 +210,8 @@ t.test('a response that fails says so, with all of its members', async (t) => {
       },
       name,
     )
-    t.equal(last.response.id, dataOf(made)[0].response.id)
-    t.notOk(made.includes(VENDOR))
+    t.equal(last.response.id, dataOf(rewritten)[0].response.id)
+    t.notOk(rewritten.includes(VENDOR))
   }
   const tooLong = whole(
     openResponses(),
@@ -220,7 +220,7 @@ t.test('a response that fails says so, with all of its members', async (t) => {
   t.match(dataOf(tooLong).at(-1), { response: { error: { code: 'context_length_exceeded' } } })
 })
 
-t.test('a completed response has its output even where the upstream left it out', async (t) => {
+t.test('a completed response has its output even when the upstream omits it', async (t) => {
   const events = responsesStream('a', 'b')
   const text = events.slice(0, -2).join('') + event('response.completed', { response: response('completed', []) })
   t.match(dataOf(whole(openResponses(), text)).at(-1), {
@@ -228,7 +228,7 @@ t.test('a completed response has its output even where the upstream left it out'
   })
 })
 
-t.test('items and events that are not of the wire stay behind', async (t) => {
+t.test('items and events that are not of the wire are dropped', async (t) => {
   const strange = { type: 'vendor_thing', id: VENDOR, text: VENDOR }
   const text = [
     event('response.created', { response: response('in_progress') }),
@@ -244,7 +244,7 @@ t.test('items and events that are not of the wire stay behind', async (t) => {
   t.equal(events[1].response.output.length, 1)
 })
 
-t.test('an id is the same in every event, in the shape of OpenAI, and goes back to the upstream as its own', async (t) => {
+t.test('an id is encrypted to the same text in every event, in the shape of OpenAI, and decrypts to the upstream\'s own', async (t) => {
   const events = dataOf(whole(openResponses(), RESPONSES))
   const itemIds = new Set(
     events.flatMap((one) => [one.item_id, one.item?.id, one.response?.output?.[0]?.id]).filter((id) => id !== undefined),
@@ -252,13 +252,13 @@ t.test('an id is the same in every event, in the shape of OpenAI, and goes back 
   t.equal(itemIds.size, 1)
   const [id] = [...itemIds] as string[]
   t.match(id, /^msg_[A-Za-z0-9_-]+$/)
-  t.equal(ids('acme/first').back(id!), `msg_${VENDOR}_1`)
-  t.equal(ids('other/plan').back(id!), id, 'another subscription cannot use it')
-  t.equal(openIds([Buffer.alloc(32, 9), Buffer.alloc(32, 1)])('acme/first').back(id!), `msg_${VENDOR}_1`, 'an older key still maps back')
-  t.equal(ids('acme/first').back('msg_e9ca9a9f-0bbf-5aad-877f-817b3e02234f'), 'msg_e9ca9a9f-0bbf-5aad-877f-817b3e02234f')
+  t.equal(ids('acme/first').decrypt(id!), `msg_${VENDOR}_1`)
+  t.equal(ids('other/plan').decrypt(id!), id, 'another subscription cannot decrypt it')
+  t.equal(openIds([Buffer.alloc(32, 9), Buffer.alloc(32, 1)])('acme/first').decrypt(id!), `msg_${VENDOR}_1`, 'an older sealing key still decrypts')
+  t.equal(ids('acme/first').decrypt('msg_e9ca9a9f-0bbf-5aad-877f-817b3e02234f'), 'msg_e9ca9a9f-0bbf-5aad-877f-817b3e02234f')
 })
 
-t.test('after a stream has broken nothing more comes of it', async (t: Test) => {
+t.test('a broken stream yields nothing more', async (t: Test) => {
   const stream = openChat()
   stream.push(Buffer.from('data: {"error":{}}\n\n'))
   t.equal(stream.phase().name, 'broken')
@@ -267,14 +267,14 @@ t.test('after a stream has broken nothing more comes of it', async (t: Test) => 
   t.match(stream.fail(new Failure('server_overloaded')), /^data: \{"error"/)
 })
 
-t.test('output is counted when an upstream reports none', async (t) => {
+t.test('output tokens are counted when an upstream reports no usage', async (t) => {
   const stream = openChat()
   whole(stream, [...Array.from({ length: 50 }, (_, n) => chunk([delta({ content: ` word${n} "é"` })])), DONE].join(''))
   t.equal(stream.usage(), null)
-  const tokens = await stream.meter.count()
+  const tokens = await stream.meter.countTokens()
   t.ok(tokens > 150 && tokens < 400, String(tokens))
-  t.ok(stream.meter.rough() > 100 && stream.meter.rough() < 300)
+  t.ok(stream.meter.estimateTokens() > 100 && stream.meter.estimateTokens() < 300)
   const long = openChat()
   whole(long, Array.from({ length: 400 }, () => chunk([delta({ content: 'x'.repeat(1000) })])).join(''))
-  t.ok((await long.meter.count()) > 10_000, 'a text without a break is estimated')
+  t.ok((await long.meter.countTokens()) > 10_000, 'a text without white space is estimated')
 })

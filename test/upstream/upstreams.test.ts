@@ -1,4 +1,4 @@
-/** Which upstream is asked, how often, how long it is waited for, and what the UPSTREAMS file may say. */
+/** Load balancing, retry, failover, circuit breaker, timeouts, back-pressure, and the UPSTREAMS file. */
 import { writeFile } from 'node:fs/promises'
 import { createServer as createTlsServer } from 'node:https'
 import { createServer } from 'node:net'
@@ -8,25 +8,25 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t, { type Test } from 'tap'
 import { openBreaker } from '../../src/upstream/selection/circuit-breaker.ts'
-import { parseUpstreams } from '../../src/upstream/selection/upstreams-file.ts'
+import { parseUpstreams } from '../../src/upstream/upstreams-file.ts'
 import { openUpstreams } from '../../src/upstream/upstreams.ts'
-import type { UpstreamEvent } from '../../src/upstream/selection/failover.ts'
+import type { UpstreamEvent } from '../../src/upstream/selection/retry-and-failover.ts'
 import { openUpstream, respond, stream, streams, type FakeUpstream, type Script } from '../fakes/upstream.ts'
 import { chatStream, completion, DONE } from '../fakes/upstream-wire.ts'
 import { SELF_SIGNED } from './self-signed.ts'
 import { eventually } from '../flows/eventually.ts'
-import { chat, dataOf, declare, MESSAGES, openGateway, SILENT, startStream, type Gateway } from './gateway.ts'
+import { chat, dataOf, writeUpstreamsFile, MESSAGES, openGateway, SILENT, startStream, type Gateway } from './gateway.ts'
 
 setFlagsFromString('--expose-gc')
 const collectGarbage = runInNewContext('gc') as () => void
 
-const says =
+const answers =
   (content: string): Script =>
   (answer, { body }) =>
     body['stream']
       ? streams(...chatStream(content))(answer, { path: '', headers: {}, text: '', body })
       : respond(answer, 200, completion(content))
-const fails: Script = (answer) => respond(answer, 500, {})
+const failing: Script = (answer) => respond(answer, 500, {})
 
 async function fakes(t: Test, ...scripts: Script[]): Promise<FakeUpstream[]> {
   const all = await Promise.all(scripts.map((script) => openUpstream(script)))
@@ -35,10 +35,10 @@ async function fakes(t: Test, ...scripts: Script[]): Promise<FakeUpstream[]> {
 }
 
 const member = (name: string, { url }: { url: string }, more: object = {}) => ({ name, baseUrl: url, model: name, wire: 'chat', ...more })
-const said = async (gateway: Gateway) => (await chat(gateway)).body.choices?.[0].message.content as string | undefined
+const answerOf = async (gateway: Gateway) => (await chat(gateway)).body.choices?.[0].message.content as string | undefined
 
-t.test('the lowest priority number is asked first, the others when it fails', async (t) => {
-  const [first, second, third] = (await fakes(t, says('first'), says('second'), says('third'))) as [
+t.test('the lowest priority number is tried first, then failover in order; a 401 fails over without a retry', async (t) => {
+  const [first, second, third] = (await fakes(t, answers('first'), answers('second'), answers('third'))) as [
     FakeUpstream,
     FakeUpstream,
     FakeUpstream,
@@ -46,40 +46,40 @@ t.test('the lowest priority number is asked first, the others when it fails', as
   const gateway = await openGateway(t, {
     declared: [member('c', third, { priority: 9 }), member('b', second, { priority: 1 }), member('a', first)],
   })
-  t.equal(await said(gateway), 'first')
-  first.does(fails)
-  t.equal(await said(gateway), 'second')
-  t.equal(first.asked.length, 1 + 2, 'two attempts, then the next')
-  second.does((answer) => respond(answer, 401, {}))
-  t.equal(await said(gateway), 'third')
-  t.equal(second.asked.length, 1 + 1, 'what cannot mend itself is not tried twice')
-  third.does((answer) => respond(answer, 400, { error: { code: 'content_filter' } }))
+  t.equal(await answerOf(gateway), 'first')
+  first.respondWith(failing)
+  t.equal(await answerOf(gateway), 'second')
+  t.equal(first.requests.length, 1 + 2, 'two attempts, then failover')
+  second.respondWith((answer) => respond(answer, 401, {}))
+  t.equal(await answerOf(gateway), 'third')
+  t.equal(second.requests.length, 1 + 1, 'a 401 is not retried')
+  third.respondWith((answer) => respond(answer, 400, { error: { code: 'content_filter' } }))
   t.equal((await chat(gateway)).status, 400)
 })
 
-t.test('within a priority, upstreams are chosen by their weight', async (t) => {
-  const [a, b] = (await fakes(t, says('a'), says('b'))) as [FakeUpstream, FakeUpstream]
+t.test('within a priority, upstreams are chosen by weight', async (t) => {
+  const [a, b] = (await fakes(t, answers('a'), answers('b'))) as [FakeUpstream, FakeUpstream]
   const gateway = await openGateway(t, { declared: [member('a', a, { weight: 1 }), member('b', b, { weight: 3 })] })
   for (let n = 0; n < 200; n++) await chat(gateway)
-  t.ok(a.asked.length > 20 && a.asked.length < 85, `about a quarter: ${a.asked.length}`)
-  t.equal(a.asked.length + b.asked.length, 200)
+  t.ok(a.requests.length > 20 && a.requests.length < 85, `about a quarter: ${a.requests.length}`)
+  t.equal(a.requests.length + b.requests.length, 200)
 })
 
-t.test('an upstream that asks for a short pause gets it; for a long one, the next is asked', async (t) => {
-  const [a, b] = (await fakes(t, () => {}, says('b'))) as [FakeUpstream, FakeUpstream]
+t.test('a short Retry-After of an upstream is waited for, a long one fails over', async (t) => {
+  const [a, b] = (await fakes(t, () => {}, answers('b'))) as [FakeUpstream, FakeUpstream]
   const gateway = await openGateway(t, { declared: [member('a', a), member('b', b, { priority: 1 })] })
-  a.does((answer) => (a.asked.length === 1 ? respond(answer, 429, {}, { 'retry-after': '1' }) : says('a')(answer, a.asked[0]!)))
-  t.equal(await said(gateway), 'a')
-  a.does((answer) => respond(answer, 429, {}, { 'retry-after': '60' }))
-  t.equal(await said(gateway), 'b')
-  t.equal(a.asked.length, 3)
+  a.respondWith((answer) => (a.requests.length === 1 ? respond(answer, 429, {}, { 'retry-after': '1' }) : answers('a')(answer, a.requests[0]!)))
+  t.equal(await answerOf(gateway), 'a')
+  a.respondWith((answer) => respond(answer, 429, {}, { 'retry-after': '60' }))
+  t.equal(await answerOf(gateway), 'b')
+  t.equal(a.requests.length, 3)
 })
 
-t.test('a stream is tried elsewhere until its first event, never after it', async (t) => {
-  const [a, b] = (await fakes(t, () => {}, says('b'))) as [FakeUpstream, FakeUpstream]
+t.test('a stream fails over until its first event, never after it', async (t) => {
+  const [a, b] = (await fakes(t, () => {}, answers('b'))) as [FakeUpstream, FakeUpstream]
   const gateway = await openGateway(t, { declared: [member('a', a, { breaker: { failures: 100 } }), member('b', b, { priority: 1 })] })
-  for (const script of [streams(': wait\n\n'), streams('data: {"error":{}}\n\n'), fails] as Script[]) {
-    a.does(script)
+  for (const script of [streams(': wait\n\n'), streams('data: {"error":{}}\n\n'), failing] as Script[]) {
+    a.respondWith(script)
     t.match(
       dataOf((await chat(gateway, { stream: true })).text)
         .slice(0, -1)
@@ -88,14 +88,14 @@ t.test('a stream is tried elsewhere until its first event, never after it', asyn
       'b',
     )
   }
-  a.does(streams(chatStream('a')[1]!))
-  const before = b.asked.length
+  a.respondWith(streams(chatStream('a')[1]!))
+  const before = b.requests.length
   t.match(dataOf((await chat(gateway, { stream: true })).text).at(-1), { error: {} })
-  t.equal(b.asked.length, before)
+  t.equal(b.requests.length, before)
 })
 
-t.test('an upstream that keeps failing is left alone, and tried again after a while', async (t) => {
-  const [a] = (await fakes(t, fails)) as [FakeUpstream]
+t.test('the circuit breaker opens for a failing upstream and probes it after openSeconds', async (t) => {
+  const [a] = (await fakes(t, failing)) as [FakeUpstream]
   let now = 1_000_000
   const events: UpstreamEvent[] = []
   const gateway = await openGateway(t, {
@@ -107,15 +107,15 @@ t.test('an upstream that keeps failing is left alone, and tried again after a wh
   t.equal(gateway.upstreams.states()[0]!.breaker, 'open')
   const refused = await chat(gateway)
   t.match({ status: refused.status, wait: refused.headers['retry-after'] }, { status: 503, wait: '10' })
-  t.equal(a.asked.length, 3, 'it was not asked')
+  t.equal(a.requests.length, 3, 'no attempt while the breaker is open')
   now += 10_000
   await chat(gateway)
-  t.equal(a.asked.length, 4, 'one request looks')
+  t.equal(a.requests.length, 4, 'one probe')
   t.equal((await chat(gateway)).status, 503)
-  t.equal(a.asked.length, 4, 'it failed, and is left alone again')
+  t.equal(a.requests.length, 4, 'the probe failed and reopened the breaker')
   now += 10_000
-  a.does(says('back'))
-  t.equal(await said(gateway), 'back')
+  a.respondWith(answers('back'))
+  t.equal(await answerOf(gateway), 'back')
   t.equal(gateway.upstreams.states()[0]!.breaker, 'closed')
   t.same(
     events.map((event) => event.event === 'attempt' && event.outcome),
@@ -123,7 +123,7 @@ t.test('an upstream that keeps failing is left alone, and tried again after a wh
   )
 })
 
-t.test('a breaker opens at failures in a row within its window, and lets one request look', async (t) => {
+t.test('a breaker opens at consecutive failures within its window, and half open admits one probe', async (t) => {
   const breaker = openBreaker({ failures: 2, windowSeconds: 10, openSeconds: 5 })
   breaker.failed(0)
   breaker.succeeded()
@@ -137,37 +137,37 @@ t.test('a breaker opens at failures in a row within its window, and lets one req
   t.equal(breaker.waitMs(25_000), 1000)
   t.ok(breaker.admit(26_000))
   t.notOk(breaker.admit(26_000), 'one at a time')
-  breaker.left()
-  t.ok(breaker.admit(26_000), 'nobody learned anything')
+  breaker.cancelled()
+  t.ok(breaker.admit(26_000), 'a cancelled probe has no outcome')
   breaker.failed(26_000)
   t.notOk(breaker.admit(30_999))
 })
 
-t.test('an upstream is waited for as long as its timeouts say', async (t) => {
-  const [a, b] = (await fakes(t, () => {}, says('b'))) as [FakeUpstream, FakeUpstream]
+t.test('an upstream that exceeds its first-byte or idle timeout is aborted', async (t) => {
+  const [a, b] = (await fakes(t, () => {}, answers('b'))) as [FakeUpstream, FakeUpstream]
   const timeouts = { firstByteMs: 30, idleMs: 60 }
   const gateway = await openGateway(t, {
     declared: [member('a', a, { timeouts, retry: { attempts: 1 }, breaker: { failures: 100 } }), member('b', b, { priority: 1 })],
   })
-  t.equal(await said(gateway), 'b', 'no answer at all')
+  t.equal(await answerOf(gateway), 'b', 'no answer at all')
   for (const script of [() => {}, (answer) => stream(answer), (answer) => stream(answer, ': hm\n\n')] as Script[]) {
-    a.does(script)
+    a.respondWith(script)
     t.ok((await chat(gateway, { stream: true })).text.includes('"b"'), 'no first event')
-    await eventually('whatever reached it to be cut off', async () => (a.cutOff === a.asked.length ? true : null))
+    await eventually('all its requests to be aborted', async () => (a.aborts === a.requests.length ? true : null))
   }
   const patient = await openGateway(t, { declared: [member('a', a, { timeouts: { idleMs: 60 } }), member('b', b, { priority: 1 })] })
-  a.does((answer) => stream(answer, chatStream('a').slice(0, 3).join('')))
+  a.respondWith((answer) => stream(answer, chatStream('a').slice(0, 3).join('')))
   t.match(dataOf((await chat(patient, { stream: true })).text).at(-1), { error: { code: 'server_overloaded' } }, 'silence in the middle')
-  await eventually('it to be cut off', async () => (a.cutOff === a.asked.length ? true : null))
+  await eventually('its request to be aborted', async () => (a.aborts === a.requests.length ? true : null))
 })
 
-t.test('an upstream that is not there is passed over', async (t) => {
+t.test('an upstream that refuses the connection or speaks no TLS fails over', async (t) => {
   const closed = createServer()
   closed.listen(0, '127.0.0.1')
   await once(closed, 'listening')
   const { port } = closed.address() as { port: number }
   await new Promise((resolve) => closed.close(resolve))
-  const [b] = (await fakes(t, says('b'))) as [FakeUpstream]
+  const [b] = (await fakes(t, answers('b'))) as [FakeUpstream]
   const gateway = await openGateway(t, {
     declared: [
       member('gone', { url: `http://127.0.0.1:${port}/v1` }),
@@ -175,13 +175,13 @@ t.test('an upstream that is not there is passed over', async (t) => {
       member('b', b, { priority: 2 }),
     ],
   })
-  t.equal(await said(gateway), 'b')
+  t.equal(await answerOf(gateway), 'b')
 })
 
-t.test('an upstream whose certificate nobody vouches for is not spoken to', async (t) => {
-  let asked = 0
+t.test('an upstream with an untrusted certificate gets no request', async (t) => {
+  let requests = 0
   const server = createTlsServer(SELF_SIGNED, (_request, answer) => {
-    asked++
+    requests++
     respond(answer, 200, completion('a'))
   })
   server.listen(0, '127.0.0.1')
@@ -190,10 +190,10 @@ t.test('an upstream whose certificate nobody vouches for is not spoken to', asyn
   const { port } = server.address() as { port: number }
   const gateway = await openGateway(t, { declared: [member('a', { url: `https://127.0.0.1:${port}/v1` })] })
   t.equal((await chat(gateway)).status, 503)
-  t.equal(asked, 0)
+  t.equal(requests, 0)
 })
 
-t.test('slow readers hold their upstreams back, and the process holds little of what they do not read', async (t) => {
+t.test('slow readers exert back-pressure on their upstreams, and the process buffers little', async (t) => {
   const READERS = 40
   const PIECE = `data: ${JSON.stringify({ id: 'x', choices: [{ index: 0, delta: { content: 'x'.repeat(8000) } }] })}\n\n`
   const PIECES = 2000
@@ -218,7 +218,7 @@ t.test('slow readers hold their upstreams back, and the process holds little of 
       startStream(gateway, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true }),
     ),
   )
-  // Until nothing moves any more: every buffer on the way is full.
+  // Until nothing moves: every buffer on the way is full.
   for (let last = -1, sum = 0; last !== sum;) {
     last = sum
     await new Promise((resolve) => setTimeout(resolve, 200))
@@ -227,9 +227,9 @@ t.test('slow readers hold their upstreams back, and the process holds little of 
   const offered = (READERS * PIECES * PIECE.length) / 1024 / 1024
   t.ok(
     [...written.values()].every((count) => count < PIECES),
-    'no upstream could send all',
+    'no upstream could send everything',
   )
-  t.ok(memory() - before < 100, `${Math.round(memory() - before)} MiB held of ${Math.round(offered)} MiB on offer`)
+  t.ok(memory() - before < 100, `${Math.round(memory() - before)} MiB buffered of ${Math.round(offered)} MiB offered`)
 
   const [first, ...others] = readers
   for (const other of others) other.destroy()
@@ -239,13 +239,13 @@ t.test('slow readers hold their upstreams back, and the process holds little of 
     bytes += (part as Buffer).length
     end = (end + String(part)).slice(-20)
   }
-  t.ok(bytes > PIECES * 8000, 'the one that reads gets all of it')
+  t.ok(bytes > PIECES * 8000, 'the client that reads gets everything')
   t.ok(end.endsWith(DONE))
 })
 
-t.test('a file that changes is taken over, a bad one is not', async (t) => {
-  const [a, b] = (await fakes(t, says('a'), says('b'))) as [FakeUpstream, FakeUpstream]
-  const file = await declare(t, [member('one', a)])
+t.test('a changed UPSTREAMS file is applied, an invalid one is not', async (t) => {
+  const [a, b] = (await fakes(t, answers('a'), answers('b'))) as [FakeUpstream, FakeUpstream]
+  const file = await writeUpstreamsFile(t, [member('one', a)])
   const errors: object[] = []
   const upstreams = await openUpstreams({
     file,
@@ -260,7 +260,7 @@ t.test('a file that changes is taken over, a bad one is not', async (t) => {
   await upstreams.reload()
   t.same(names(), ['one'])
   t.match(errors, [{ err: /line 3/ }])
-  t.equal(errors.length, 1, 'said once')
+  t.equal(errors.length, 1, 'logged once')
   await writeFile(file, JSON.stringify({ upstreams: [member('two', b), member('one', a)] }))
   await upstreams.reload()
   t.same(names(), ['two', 'one'])
@@ -268,9 +268,9 @@ t.test('a file that changes is taken over, a bad one is not', async (t) => {
   t.notOk(upstreams.serves('responses'))
 })
 
-t.test('a key is taken from its file, and again when that changes', async (t) => {
-  const [a] = (await fakes(t, says('a'))) as [FakeUpstream]
-  const file = await declare(t, [member('one', a, { apiKeyFile: 'key.txt' })])
+t.test('an API key is read from its file, and again when the file changes', async (t) => {
+  const [a] = (await fakes(t, answers('a'))) as [FakeUpstream]
+  const file = await writeUpstreamsFile(t, [member('one', a, { apiKeyFile: 'key.txt' })])
   await t.rejects(openUpstreams({ file, env: () => undefined, log: SILENT }), /apiKeyFile cannot be read \(ENOENT\)/)
   await writeFile(join(dirname(file), 'key.txt'), 'first\n')
   const gateway = await openGateway(t, { upstreams: { file } })
@@ -279,12 +279,12 @@ t.test('a key is taken from its file, and again when that changes', async (t) =>
   await gateway.upstreams.reload()
   await chat(gateway)
   t.same(
-    a.asked.map(({ headers }) => headers.authorization),
+    a.requests.map(({ headers }) => headers.authorization),
     ['Bearer first', 'Bearer second'],
   )
 })
 
-t.test('what is wrong with a file is said in one sentence with its line', async (t) => {
+t.test('an invalid UPSTREAMS file is refused with its line, the setting and the reason', async (t) => {
   const keys = { env: (name: string) => (name === 'KEY' ? 'k' : undefined), readFile: () => 'k' }
   const one = 'upstreams:\n  - name: a\n    baseUrl: https://models.test/v1/\n    model: m\n    wire: chat\n'
   t.match(parseUpstreams('u.yaml', `${one}    apiKeyEnv: KEY\n`, keys), [
@@ -308,18 +308,18 @@ t.test('what is wrong with a file is said in one sentence with its line', async 
     [one.replace('https:', 'ftp:'), 'line 3: upstreams[0].baseUrl must be an http or https address, or echo:.'],
     [one.replace('https://', 'https://me:secret@'), 'line 3: upstreams[0].baseUrl must have no user, password or fragment.'],
     [`${one}    apiKeyEnv: OTHER\n`, 'line 6: upstreams[0].apiKeyEnv names OTHER, which is not set.'],
-    [`${one}    apiKeyEnv: KEY\n    apiKey: x\n`, 'line 6: upstreams[0].apiKeyEnv must not stand beside apiKey.'],
-    [`${one}    apiKey: "a b"\n`, 'line 6: upstreams[0].apiKey does not give a key that can stand in a header.'],
+    [`${one}    apiKeyEnv: KEY\n    apiKey: x\n`, 'line 6: upstreams[0].apiKeyEnv cannot be combined with apiKey.'],
+    [`${one}    apiKey: "a b"\n`, 'line 6: upstreams[0].apiKey must be a key of visible ASCII characters.'],
     [`${one}    headers: {Host: x}\n`, 'line 6: upstreams[0].headers must not set Host.'],
     [`${one}    timeouts: {connectMs: soon}\n`, 'line 6: upstreams[0].timeouts.connectMs must be a whole number.'],
-    [one + one.replace('upstreams:\n', ''), 'line 6: upstreams[1].name is there twice.'],
+    [one + one.replace('upstreams:\n', ''), 'line 6: upstreams[1].name must be unique.'],
     ['upstreams:\n  - name: a\n   wire: x\n', 'line 3: '],
     ['a: &a [*a, *a]\nb: {<<: *a}\n', 'UPSTREAMS u.yaml'],
   ]
   for (const [text, sentence] of wrong)
     t.throws(
       () => parseUpstreams('u.yaml', text, keys),
-      { name: 'UpstreamsError', message: new RegExp(sentence.replaceAll(/[.[\]*+?^$(){}|\\]/g, '\\$&')) },
+      { name: 'UpstreamsFileError', message: new RegExp(sentence.replaceAll(/[.[\]*+?^$(){}|\\]/g, '\\$&')) },
       sentence,
     )
 })

@@ -1,12 +1,12 @@
-/** What the built-in echo says (`docs/echo.md`): the same on both wires, and always the same for the same request. */
+/** The answers of the built-in echo (`docs/echo.md`): equal on both wires, and deterministic. */
 
-/** A request, as far as the echo listens. */
-export type Heard = {
+/** The parts of a request that the echo reads. */
+export type EchoRequest = {
   /** The text of the last user message. */
   user: string
-  /** What tools answered after it. */
+  /** The results of tools after it. */
   outputs: string[]
-  /** Names of the functions that it may call. */
+  /** Names of the functions on offer. */
   tools: string[]
   /** Bytes of the conversation, and of the part before the last user message. */
   bytes: number
@@ -16,8 +16,8 @@ export type Heard = {
 
 export type Usage = { input: number; cached: number; output: number }
 
-/** `pieces` are streamed one by one and are one token each. */
-export type Said = {
+/** `pieces` are streamed one by one and count as one token each. */
+export type EchoAnswer = {
   call: { name: string; arguments: string } | null
   pieces: string[]
   cutOff: boolean
@@ -25,10 +25,10 @@ export type Said = {
   usage: Usage
 }
 
-const MOST_TOKENS = 200_000
-const LONGEST_WAIT_MS = 60_000
-/** Characters of the user's text that are said again: more of them would keep the whole process busy. */
-const MOST_ECHOED = 20_000
+const MAX_TOKENS = 200_000
+const MAX_WAIT_MS = 60_000
+/** Characters of the user's text that are repeated; more would block the process. */
+const MAX_ECHOED_LENGTH = 20_000
 
 /** The text of a message, also where it comes as a list of parts. */
 export function textOf(content: unknown): string {
@@ -36,37 +36,38 @@ export function textOf(content: unknown): string {
   return Array.isArray(content) ? content.map((part: { text?: unknown }) => (typeof part?.text === 'string' ? part.text : '')).join('') : ''
 }
 
-export function answer(heard: Heard): Said {
-  const call = heard.outputs.length === 0 ? callIn(heard.user, heard.tools) : null
-  const whole = call ? split(call.arguments, /(?<=[,:{ ])/) : split(textFor(heard), /(?<=\s)/)
-  const pieces = heard.maxTokens === null || call ? whole : whole.slice(0, heard.maxTokens)
+/** The answer to a request. A limit of tokens cuts text off, never a tool call. */
+export function answerTo(request: EchoRequest): EchoAnswer {
+  const call = request.outputs.length === 0 ? callIn(request.user, request.tools) : null
+  const whole = call ? split(call.arguments, /(?<=[,:{ ])/) : split(textFor(request), /(?<=\s)/)
+  const pieces = request.maxTokens === null || call ? whole : whole.slice(0, request.maxTokens)
   return {
     call,
     pieces,
     cutOff: pieces.length < whole.length,
-    waitMs: Math.min(LONGEST_WAIT_MS, knob(heard.user, 'wait') ?? 0),
-    usage: { input: Math.max(1, Math.ceil(heard.bytes / 4)), cached: Math.floor(heard.earlierBytes / 4), output: pieces.length },
+    waitMs: Math.min(MAX_WAIT_MS, directive(request.user, 'wait') ?? 0),
+    usage: { input: Math.max(1, Math.ceil(request.bytes / 4)), cached: Math.floor(request.earlierBytes / 4), output: pieces.length },
   }
 }
 
-function textFor({ user, outputs }: Heard): string {
-  if (outputs.length > 0) return `The tool answered: ${outputs.join('\n').slice(0, MOST_ECHOED)}`
-  const tokens = knob(user, 'tokens')
-  if (tokens !== null) return 'word '.repeat(Math.min(MOST_TOKENS, Math.max(1, tokens)))
-  return `This is the built-in echo, no model. You said: ${user.length > MOST_ECHOED ? `${user.slice(0, MOST_ECHOED)} …` : user}`
+function textFor({ user, outputs }: EchoRequest): string {
+  if (outputs.length > 0) return `The tool answered: ${outputs.join('\n').slice(0, MAX_ECHOED_LENGTH)}`
+  const tokens = directive(user, 'tokens')
+  if (tokens !== null) return 'word '.repeat(Math.min(MAX_TOKENS, Math.max(1, tokens)))
+  return `This is the built-in echo, no model. You said: ${user.length > MAX_ECHOED_LENGTH ? `${user.slice(0, MAX_ECHOED_LENGTH)} …` : user}`
 }
 
 function split(text: string, at: RegExp): string[] {
   return text.split(at).filter((piece) => piece !== '')
 }
 
-/** `[[name:123]]` in the text of the user. */
-function knob(text: string, name: string): number | null {
+/** The number of `[[name:123]]` in the user's text, or null. */
+function directive(text: string, name: string): number | null {
   const found = new RegExp(`\\[\\[${name}:(\\d{1,9})\\]\\]`).exec(text)
   return found ? Number(found[1]) : null
 }
 
-/** The first `call <tool> {json}` that names a tool on offer and has arguments that are JSON. */
+/** The first `call <tool> {json}` with a tool on offer and valid JSON, or null. */
 function callIn(text: string, tools: string[]): { name: string; arguments: string } | null {
   for (const found of text.matchAll(/\bcall ([A-Za-z0-9_.-]{1,64}) (?=\{)/g)) {
     const [whole, name = ''] = found
@@ -84,7 +85,7 @@ function objectAt(text: string, start: number): string | null {
       JSON.parse(candidate)
       return candidate
     } catch {
-      // The brace closed something inside.
+      // This brace closes an inner value.
     }
   }
   return null

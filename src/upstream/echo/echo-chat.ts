@@ -1,5 +1,5 @@
-/** The echo on the chat wire, with everything that a model's server may add: a fingerprint, usage with details, a role first. */
-import { answer, textOf, type Heard, type Said } from './echo-answer.ts'
+/** The echo on the chat wire, with the members that model servers add: fingerprint, usage details, a first chunk with the role. */
+import { answerTo, textOf, type EchoRequest, type EchoAnswer } from './echo-answer.ts'
 
 type Message = { role?: string; content?: unknown }
 export type ChatBody = {
@@ -12,10 +12,10 @@ export type ChatBody = {
   stream_options?: { include_usage?: boolean }
 }
 
-/** Who answers, under which id, when (epoch seconds). */
-export type Seal = { id: string; model: string; created: number }
+/** `created` is epoch seconds. */
+export type AnswerHead = { id: string; model: string; created: number }
 
-function hear(body: ChatBody): Heard {
+function read(body: ChatBody): EchoRequest {
   const messages = body.messages ?? []
   const last = messages.findLastIndex(({ role }) => role === 'user')
   return {
@@ -31,7 +31,7 @@ function hear(body: ChatBody): Heard {
   }
 }
 
-function usageOf({ usage }: Said, choices: number): object {
+function usageOf({ usage }: EchoAnswer, choices: number): object {
   const output = usage.output * choices
   return {
     prompt_tokens: usage.input,
@@ -42,35 +42,35 @@ function usageOf({ usage }: Said, choices: number): object {
   }
 }
 
-function reasonOf(said: Said): string {
-  if (said.call) return 'tool_calls'
-  return said.cutOff ? 'length' : 'stop'
+function finishReason(answer: EchoAnswer): string {
+  if (answer.call) return 'tool_calls'
+  return answer.cutOff ? 'length' : 'stop'
 }
 
 const indexes = (body: ChatBody) => Array.from({ length: body.n ?? 1 }, (_, index) => index)
 
 /** The answer in JSON. */
-export function chatJson(body: ChatBody, { id, model, created }: Seal): object {
-  const said = answer(hear(body))
-  const text = said.pieces.join('')
-  const message = said.call
-    ? { role: 'assistant', content: null, refusal: null, tool_calls: [{ id: `call_${id}`, type: 'function', function: said.call }] }
+export function chatJson(body: ChatBody, { id, model, created }: AnswerHead): object {
+  const answer = answerTo(read(body))
+  const text = answer.pieces.join('')
+  const message = answer.call
+    ? { role: 'assistant', content: null, refusal: null, tool_calls: [{ id: `call_${id}`, type: 'function', function: answer.call }] }
     : { role: 'assistant', content: text, refusal: null, annotations: [] }
   return {
     id: `chatcmpl-${id}`,
     object: 'chat.completion',
     created,
     model,
-    choices: indexes(body).map((index) => ({ index, message, logprobs: null, finish_reason: reasonOf(said) })),
-    usage: usageOf(said, body.n ?? 1),
+    choices: indexes(body).map((index) => ({ index, message, logprobs: null, finish_reason: finishReason(answer) })),
+    usage: usageOf(answer, body.n ?? 1),
     service_tier: 'default',
     system_fingerprint: `fp_${model}`,
   }
 }
 
-/** The answer as events; `waitMs` before each. */
-export function* chatEvents(body: ChatBody, { id, model, created }: Seal): Generator<{ data: string; waitMs: number }> {
-  const said = answer(hear(body))
+/** The answer as events; the caller waits `waitMs` before each. */
+export function* chatEvents(body: ChatBody, { id, model, created }: AnswerHead): Generator<{ data: string; waitMs: number }> {
+  const answer = answerTo(read(body))
   const includeUsage = body.stream_options?.include_usage === true
   const event = (choices: object[], usage: object | null = null) => ({
     data: JSON.stringify({
@@ -83,25 +83,25 @@ export function* chatEvents(body: ChatBody, { id, model, created }: Seal): Gener
       choices,
       ...(includeUsage ? { usage } : {}),
     }),
-    waitMs: said.waitMs,
+    waitMs: answer.waitMs,
   })
   const choice = (index: number, delta: object, reason: string | null = null) => [{ index, delta, logprobs: null, finish_reason: reason }]
   for (const index of indexes(body)) {
-    if (said.call) {
+    if (answer.call) {
       yield event(
         choice(index, {
           role: 'assistant',
           content: null,
-          tool_calls: [{ index: 0, id: `call_${id}`, type: 'function', function: { name: said.call.name, arguments: '' } }],
+          tool_calls: [{ index: 0, id: `call_${id}`, type: 'function', function: { name: answer.call.name, arguments: '' } }],
         }),
       )
-      for (const piece of said.pieces) yield event(choice(index, { tool_calls: [{ index: 0, function: { arguments: piece } }] }))
+      for (const piece of answer.pieces) yield event(choice(index, { tool_calls: [{ index: 0, function: { arguments: piece } }] }))
     } else {
       yield event(choice(index, { role: 'assistant', content: '', refusal: null }))
-      for (const piece of said.pieces) yield event(choice(index, { content: piece }))
+      for (const piece of answer.pieces) yield event(choice(index, { content: piece }))
     }
-    yield event(choice(index, {}, reasonOf(said)))
+    yield event(choice(index, {}, finishReason(answer)))
   }
-  if (includeUsage) yield event([], usageOf(said, body.n ?? 1))
+  if (includeUsage) yield event([], usageOf(answer, body.n ?? 1))
   yield { data: '[DONE]', waitMs: 0 }
 }

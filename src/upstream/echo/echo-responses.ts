@@ -1,6 +1,6 @@
-/** The echo on the responses wire: every event of an answer in OpenAI's order, and responses with all their members. */
-import { answer, textOf, type Heard, type Said } from './echo-answer.ts'
-import type { Seal } from './echo-chat.ts'
+/** The echo on the responses wire: every event in OpenAI's order. */
+import { answerTo, textOf, type EchoRequest, type EchoAnswer } from './echo-answer.ts'
+import type { AnswerHead } from './echo-chat.ts'
 
 type Item = { type?: string; role?: string; content?: unknown; output?: unknown }
 export type ResponsesBody = {
@@ -11,7 +11,7 @@ export type ResponsesBody = {
   stream?: boolean
 }
 
-function hear(body: ResponsesBody): Heard {
+function read(body: ResponsesBody): EchoRequest {
   const items: Item[] = typeof body.input === 'string' ? [{ role: 'user', content: body.input }] : (body.input ?? [])
   const last = items.findLastIndex(({ role, type }) => role === 'user' && (type === undefined || type === 'message'))
   return {
@@ -29,8 +29,8 @@ function hear(body: ResponsesBody): Heard {
 
 type Status = 'in_progress' | 'completed' | 'incomplete'
 
-function outputItem(said: Said, id: string, status: Status, text: string): object {
-  if (said.call) return { id: `fc_${id}`, type: 'function_call', status, call_id: `call_${id}`, name: said.call.name, arguments: text }
+function outputItem(answer: EchoAnswer, id: string, status: Status, text: string): object {
+  if (answer.call) return { id: `fc_${id}`, type: 'function_call', status, call_id: `call_${id}`, name: answer.call.name, arguments: text }
   return { id: `msg_${id}`, type: 'message', status, role: 'assistant', content: status === 'in_progress' ? [] : [part(text)] }
 }
 
@@ -38,9 +38,9 @@ function part(text: string): object {
   return { type: 'output_text', text, annotations: [], logprobs: [] }
 }
 
-function response(body: ResponsesBody, said: Said, { id, model, created }: Seal, status: Status): object {
-  const { input, cached, output } = said.usage
-  const over = status !== 'in_progress'
+function response(body: ResponsesBody, answer: EchoAnswer, { id, model, created }: AnswerHead, status: Status): object {
+  const { input, cached, output } = answer.usage
+  const complete = status !== 'in_progress'
   const usage = {
     input_tokens: input,
     input_tokens_details: { cached_tokens: cached, cache_write_tokens: 0 },
@@ -58,52 +58,52 @@ function response(body: ResponsesBody, said: Said, { id, model, created }: Seal,
     incomplete_details: status === 'incomplete' ? { reason: 'max_output_tokens' } : null,
     instructions: body.instructions ?? null,
     model,
-    output: over ? [outputItem(said, id, status, said.pieces.join(''))] : [],
-    usage: over ? usage : null,
+    output: complete ? [outputItem(answer, id, status, answer.pieces.join(''))] : [],
+    usage: complete ? usage : null,
     service_tier: 'default',
   }
 }
 
-function ended(said: Said): Status {
-  return said.cutOff ? 'incomplete' : 'completed'
+function finalStatus(answer: EchoAnswer): Status {
+  return answer.cutOff ? 'incomplete' : 'completed'
 }
 
 /** The answer in JSON. */
-export function responsesJson(body: ResponsesBody, seal: Seal): object {
-  const said = answer(hear(body))
-  return response(body, said, seal, ended(said))
+export function responsesJson(body: ResponsesBody, head: AnswerHead): object {
+  const answer = answerTo(read(body))
+  return response(body, answer, head, finalStatus(answer))
 }
 
-/** The answer as events; `waitMs` before each. */
-export function* responsesEvents(body: ResponsesBody, seal: Seal): Generator<{ event: string; data: string; waitMs: number }> {
-  const said = answer(hear(body))
+/** The answer as events; the caller waits `waitMs` before each. */
+export function* responsesEvents(body: ResponsesBody, head: AnswerHead): Generator<{ event: string; data: string; waitMs: number }> {
+  const answer = answerTo(read(body))
   let sequence = 0
   const event = (type: string, members: object) => ({
     event: type,
     data: JSON.stringify({ type, sequence_number: sequence++, ...members }),
-    waitMs: said.waitMs,
+    waitMs: answer.waitMs,
   })
-  yield event('response.created', { response: response(body, said, seal, 'in_progress') })
-  yield event('response.in_progress', { response: response(body, said, seal, 'in_progress') })
-  yield event('response.output_item.added', { output_index: 0, item: outputItem(said, seal.id, 'in_progress', '') })
-  yield* said.call ? callEvents(said, seal.id, event) : textEvents(said, seal.id, event)
-  yield event('response.output_item.done', { output_index: 0, item: outputItem(said, seal.id, ended(said), said.pieces.join('')) })
-  yield event(`response.${ended(said)}`, { response: response(body, said, seal, ended(said)) })
+  yield event('response.created', { response: response(body, answer, head, 'in_progress') })
+  yield event('response.in_progress', { response: response(body, answer, head, 'in_progress') })
+  yield event('response.output_item.added', { output_index: 0, item: outputItem(answer, head.id, 'in_progress', '') })
+  yield* answer.call ? callEvents(answer, head.id, event) : textEvents(answer, head.id, event)
+  yield event('response.output_item.done', { output_index: 0, item: outputItem(answer, head.id, finalStatus(answer), answer.pieces.join('')) })
+  yield event(`response.${finalStatus(answer)}`, { response: response(body, answer, head, finalStatus(answer)) })
 }
 
 type MakeEvent = (type: string, members: object) => { event: string; data: string; waitMs: number }
 
-function* textEvents(said: Said, id: string, event: MakeEvent) {
+function* textEvents(answer: EchoAnswer, id: string, event: MakeEvent) {
   const place = { item_id: `msg_${id}`, output_index: 0, content_index: 0 }
-  const text = said.pieces.join('')
+  const text = answer.pieces.join('')
   yield event('response.content_part.added', { ...place, part: part('') })
-  for (const piece of said.pieces) yield event('response.output_text.delta', { ...place, delta: piece, logprobs: [] })
+  for (const piece of answer.pieces) yield event('response.output_text.delta', { ...place, delta: piece, logprobs: [] })
   yield event('response.output_text.done', { ...place, text, logprobs: [] })
   yield event('response.content_part.done', { ...place, part: part(text) })
 }
 
-function* callEvents(said: Said, id: string, event: MakeEvent) {
+function* callEvents(answer: EchoAnswer, id: string, event: MakeEvent) {
   const place = { item_id: `fc_${id}`, output_index: 0 }
-  for (const piece of said.pieces) yield event('response.function_call_arguments.delta', { ...place, delta: piece })
-  yield event('response.function_call_arguments.done', { ...place, arguments: said.pieces.join('') })
+  for (const piece of answer.pieces) yield event('response.function_call_arguments.delta', { ...place, delta: piece })
+  yield event('response.function_call_arguments.done', { ...place, arguments: answer.pieces.join('') })
 }

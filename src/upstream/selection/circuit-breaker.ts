@@ -1,24 +1,24 @@
 /**
- * A circuit breaker for one upstream: after so many failures in a row it is left alone for a while, then one request tries whether it is
- * back.
+ * Circuit breaker per upstream: consecutive failures open it, after a while it is half open and admits one probe, whose outcome closes or
+ * reopens it.
  */
 export type BreakerOptions = { failures: number; windowSeconds: number; openSeconds: number }
 
 export type Breaker = {
-  /** Whether a request may go there now. Half open, only the first to ask may; it must tell how it went. */
+  /** Whether a request may be sent now. Half open, only the first caller may, and it must report the outcome. */
   admit(now: number): boolean
   succeeded(): void
   failed(now: number): void
-  /** The request that was let in left before anything was known of the upstream. */
-  left(): void
+  /** The admitted request was cancelled before its outcome said anything about the upstream. */
+  cancelled(): void
   state(now: number): 'closed' | 'open' | 'half_open'
-  /** Milliseconds until it would be tried again. */
+  /** Milliseconds until it is half open. */
   waitMs(now: number): number
 }
 
 /**
- * Times are epoch milliseconds, given by the caller. A success forgets the failures before it, so that rare errors of a busy upstream open
- * nothing.
+ * Times are epoch milliseconds, given by the caller. A success resets the count, so that rare errors of a busy upstream do not open the
+ * breaker.
  */
 export function openBreaker({ failures, windowSeconds, openSeconds }: BreakerOptions): Breaker {
   let recent: number[] = []
@@ -31,9 +31,9 @@ export function openBreaker({ failures, windowSeconds, openSeconds }: BreakerOpt
     state,
     waitMs: (now) => Math.max(0, openUntil - now),
     admit(now) {
-      const at = state(now)
-      if (at === 'closed') return true
-      if (at === 'open' || probing) return false
+      const current = state(now)
+      if (current === 'closed') return true
+      if (current === 'open' || probing) return false
       probing = true
       return true
     },
@@ -47,7 +47,7 @@ export function openBreaker({ failures, windowSeconds, openSeconds }: BreakerOpt
       if (recent.length >= failures || probing) openUntil = now + openSeconds * 1000
       probing = false
     },
-    left() {
+    cancelled() {
       probing = false
     },
   }

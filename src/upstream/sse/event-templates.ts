@@ -1,57 +1,62 @@
 /**
- * Passes most events of a stream without parsing them. An event that was parsed and rebuilt becomes a template: what it looked like, with
- * holes where the text was, and what was made of it. A later event that is the same byte for byte outside of the holes, and has one well-
- * formed value in each, is rebuilt by putting its bytes into what was made. Anything else is parsed. So nothing unknown can pass, at a
- * fraction of what parsing costs.
+ * Rewrites most events of a stream without parsing them. An event that was parsed and rebuilt becomes a template: its bytes and its result,
+ * both with placeholders for the text. A later event that is byte for byte equal outside of the placeholders, and has a well-formed value in
+ * each, is rewritten by copying its values into the result. Any other event is parsed. So nothing unknown can pass, at a fraction of the cost
+ * of parsing.
  */
 import { isMembers } from '../wires/member-allowlist.ts'
 import { bytesOf, textOf } from './sse-parser.ts'
 
-/** Where events differ. `text` and `number` are the kinds of JSON value; a hole that is not `passed` has no place in what we make. */
-export type Hole = { path: readonly (string | number)[]; kind: 'text' | 'number'; passed: boolean; counted: boolean }
+/** A member whose value differs between events. Its JSON type is `kind`. `forwarded`: the client gets it. `metered`: it is output of the model. */
+export type Placeholder = { path: readonly (string | number)[]; kind: 'text' | 'number'; forwarded: boolean; metered: boolean }
 
-export type Splicer = {
-  /** The rebuilt JSON, or null when the event fits no template. `counted` texts are told to the callback, escaped as they are. */
-  splice(raw: string): string | null
-  /** Makes a template of an event that was just parsed. `rebuild` is called with the same event, its holes filled with marks. */
+export type EventTemplates = {
+  /** The rewritten JSON, or null when the event matches no template. */
+  rewrite(raw: string): string | null
+  /** Makes a template of an event that was just parsed. `rebuild` is called with the same event, marks in its placeholders. */
   learn(raw: string, parsed: unknown, rebuild: (event: unknown) => unknown): void
 }
 
 type Template = {
-  /** Raw text before, between and after the holes; one more than `holes`. */
+  /** Raw text before, between and after the placeholders; one more than there are placeholders. */
   raw: string[]
-  holes: Hole[]
-  /** What we make: text, the number of a hole, or our own sequence number. */
-  made: (string | number | typeof SEQUENCE)[]
+  placeholders: Placeholder[]
+  /** The result: text, the index of a placeholder, or our own sequence number. */
+  result: (string | number | typeof SEQUENCE)[]
 }
 
 const SEQUENCE = Symbol('sequence')
-/** Stands for our own sequence number in what `rebuild` gives. */
+/** Stands for our own sequence number in the result of `rebuild`. */
 export const SEQUENCE_MARK = 987_654_321_987_654
 
-const TEMPLATES = 8
-/** Learning costs more than parsing: a stream whose events never look alike is parsed throughout. */
-const LESSONS = 64
+const MAX_TEMPLATES = 8
+/** Learning costs more than parsing: a stream whose events match no template is parsed throughout. */
+const MAX_LEARNED = 64
 
-export function openSplicer(holes: readonly Hole[], counted: (slice: string) => void, sequence: () => number): Splicer {
+/** `meter` gets each metered text as it stands between its quotes; `sequence` returns the next sequence number. */
+export function openEventTemplates(
+  placeholders: readonly Placeholder[],
+  meter: (slice: string) => void,
+  sequence: () => number,
+): EventTemplates {
   const templates: Template[] = []
-  let lessons = LESSONS
+  let learned = 0
 
-  function fill({ made, holes: filled }: Template, raw: string, spans: number[]): string {
+  function fill({ result, placeholders: filled }: Template, raw: string, spans: number[]): string {
     let json = ''
-    for (const part of made) {
+    for (const part of result) {
       if (typeof part === 'string') json += part
       else if (part === SEQUENCE) json += sequence()
       else json += raw.slice(spans[part * 2], spans[part * 2 + 1])
     }
-    for (let place = 0; place < filled.length; place++) {
-      if (filled[place]?.counted) counted(raw.slice((spans[place * 2] ?? 0) + 1, (spans[place * 2 + 1] ?? 0) - 1))
+    for (let index = 0; index < filled.length; index++) {
+      if (filled[index]?.metered) meter(raw.slice((spans[index * 2] ?? 0) + 1, (spans[index * 2 + 1] ?? 0) - 1))
     }
     return json
   }
 
   return {
-    splice(raw) {
+    rewrite(raw) {
       for (const template of templates) {
         const spans = match(template, raw)
         if (!spans) continue
@@ -61,23 +66,23 @@ export function openSplicer(holes: readonly Hole[], counted: (slice: string) => 
       return null
     },
     learn(raw, parsed, rebuild) {
-      if (lessons <= 0) return
-      lessons--
-      const template = templateOf(raw, parsed, holes, rebuild)
+      if (learned >= MAX_LEARNED) return
+      learned++
+      const template = templateOf(raw, parsed, placeholders, rebuild)
       if (!template) return
       templates.unshift(template)
-      templates.length = Math.min(templates.length, TEMPLATES)
+      templates.length = Math.min(templates.length, MAX_TEMPLATES)
     },
   }
 }
 
-/** Start and end of each hole in `raw`, or null when anything else differs. */
-function match({ raw: literals, holes }: Template, raw: string): number[] | null {
+/** Start and end of each placeholder in `raw`, or null when anything else differs. */
+function match({ raw: literals, placeholders }: Template, raw: string): number[] | null {
   let at = literals[0]?.length ?? 0
   if (raw.slice(0, at) !== literals[0]) return null
   const spans: number[] = []
-  for (let index = 0; index < holes.length; index++) {
-    const end = holes[index]?.kind === 'text' ? endOfText(raw, at) : endOfNumber(raw, at)
+  for (let index = 0; index < placeholders.length; index++) {
+    const end = placeholders[index]?.kind === 'text' ? endOfText(raw, at) : endOfNumber(raw, at)
     const literal = literals[index + 1] ?? ''
     // Comparing slices compares memory; startsWith goes character by character.
     if (end < 0 || raw.slice(end, end + literal.length) !== literal) return null
@@ -87,7 +92,7 @@ function match({ raw: literals, holes }: Template, raw: string): number[] | null
   return at === raw.length ? spans : null
 }
 
-/** The place after a JSON string that starts at `start`, or -1 if what stands there is not a well-formed one (RFC 8259, section 7). */
+/** The offset after the JSON string that starts at `start`, or -1 if there is no well-formed one (RFC 8259, section 7). */
 function endOfText(raw: string, start: number): number {
   if (raw.charCodeAt(start) !== 0x22) return -1
   for (let at = start + 1; at < raw.length; at++) {
@@ -114,39 +119,37 @@ function endOfNumber(raw: string, start: number): number {
   return digits === 0 || digits > 15 || (digits > 1 && raw[start] === '0') ? -1 : at
 }
 
-const textMark = (index: number) => `<<hole ${index}>>`
+const textMark = (index: number) => `<<placeholder ${index}>>`
 const numberMark = (index: number) => 900_100_200_300_000 + index
 
-/**
- * Puts a mark into every hole that the event has, in the raw text and in the parsed value alike; they must agree, or there is no template.
- */
-function templateOf(raw: string, parsed: unknown, holes: readonly Hole[], rebuild: (event: unknown) => unknown): Template | null {
+/** Puts a mark into every placeholder of the event, in the raw text and in the parsed value; null unless both agree. */
+function templateOf(raw: string, parsed: unknown, placeholders: readonly Placeholder[], rebuild: (event: unknown) => unknown): Template | null {
   const marked = structuredClone(parsed)
   let text = raw
-  const found: { hole: Hole; encoded: string }[] = []
-  for (const hole of holes) {
-    const holder = holderOf(marked, hole.path)
-    const key = hole.path.at(-1) ?? ''
+  const found: { placeholder: Placeholder; encoded: string }[] = []
+  for (const placeholder of placeholders) {
+    const holder = holderOf(marked, placeholder.path)
+    const key = placeholder.path.at(-1) ?? ''
     const value = holder?.[key]
-    if (!holder || typeof value !== (hole.kind === 'text' ? 'string' : 'number')) continue
-    const mark = hole.kind === 'text' ? textMark(found.length) : numberMark(found.length)
+    if (!holder || typeof value !== (placeholder.kind === 'text' ? 'string' : 'number')) continue
+    const mark = placeholder.kind === 'text' ? textMark(found.length) : numberMark(found.length)
     holder[key] = mark
-    const next = replaceValue(text, String(key), hole.kind, JSON.stringify(mark), marked)
+    const next = replaceValue(text, String(key), placeholder.kind, JSON.stringify(mark), marked)
     if (next === null) return null
     text = next
-    found.push({ hole, encoded: JSON.stringify(mark) })
+    found.push({ placeholder, encoded: JSON.stringify(mark) })
   }
   if (found.length === 0) return null
   const ordered = found.map((one) => ({ ...one, at: text.indexOf(one.encoded) })).sort((a, b) => a.at - b.at)
-  const literals = cut(
+  const literals = splitAt(
     text,
     ordered.map(({ encoded }) => encoded),
   )
   const rebuilt = rebuild(marked)
   if (!literals || rebuilt === null) return null
   const json = JSON.stringify(rebuilt)
-  if (ordered.some(({ hole, encoded }) => !hole.passed && json.includes(encoded))) return null
-  return { raw: literals, holes: ordered.map(({ hole }) => hole), made: partsOf(json, ordered) }
+  if (ordered.some(({ placeholder, encoded }) => !placeholder.forwarded && json.includes(encoded))) return null
+  return { raw: literals, placeholders: ordered.map(({ placeholder }) => placeholder), result: partsOf(json, ordered) }
 }
 
 function holderOf(value: unknown, path: readonly (string | number)[]): Record<string | number, unknown> | null {
@@ -158,11 +161,8 @@ function holderOf(value: unknown, path: readonly (string | number)[]): Record<st
   return isMembers(holder) ? holder : null
 }
 
-/**
- * The raw text with one value replaced, at whichever `"key":` makes it parse to `expected`; that comparison is the proof that it is the
- * right place.
- */
-function replaceValue(raw: string, key: string, kind: Hole['kind'], encoded: string, expected: unknown): string | null {
+/** Replaces one value in the raw text, at the `"key":` for which the result parses to `expected`; null if there is none. */
+function replaceValue(raw: string, key: string, kind: Placeholder['kind'], encoded: string, expected: unknown): string | null {
   const wanted = JSON.stringify(expected)
   for (const found of raw.matchAll(new RegExp(`"${key}"\\s*:\\s*`, 'g'))) {
     const start = found.index + found[0].length
@@ -182,8 +182,8 @@ function parsesTo(raw: string, wanted: string): boolean {
   }
 }
 
-/** Cuts a text at marks that each occur exactly once, in this order; null otherwise. */
-function cut(text: string, marks: string[]): string[] | null {
+/** Splits a text at marks that each occur exactly once, in this order; null otherwise. */
+function splitAt(text: string, marks: string[]): string[] | null {
   const literals: string[] = []
   let rest = text
   for (const mark of marks) {
@@ -195,14 +195,14 @@ function cut(text: string, marks: string[]): string[] | null {
   return [...literals, rest]
 }
 
-function partsOf(json: string, ordered: { hole: Hole; encoded: string }[]): Template['made'] {
-  let parts: Template['made'] = [bytesOf(json)]
+function partsOf(json: string, ordered: { placeholder: Placeholder; encoded: string }[]): Template['result'] {
+  let parts: Template['result'] = [bytesOf(json)]
   const split = (mark: string, part: number | typeof SEQUENCE) => {
     parts = parts.flatMap((piece) =>
       typeof piece !== 'string' ? [piece] : piece.split(mark).flatMap((text, index) => (index === 0 ? [text] : [part, text])),
     )
   }
   split(String(SEQUENCE_MARK), SEQUENCE)
-  for (const [index, { hole, encoded }] of ordered.entries()) if (hole.passed) split(encoded, index)
+  for (const [index, { placeholder, encoded }] of ordered.entries()) if (placeholder.forwarded) split(encoded, index)
   return parts
 }

@@ -1,31 +1,31 @@
 /**
- * Server-sent events (WHATWG HTML, section 9.2) out of bytes that may be split anywhere. Text is bytes read as latin1, so that it can be
- * written again unchanged.
+ * Parser of server-sent events (WHATWG HTML, section 9.2) from chunks that may be split anywhere. Text is bytes read as latin1, so that it
+ * can be written again unchanged.
  */
 
-/** More than any event that a model sends; whoever sends more is cut off. */
-const LONGEST_EVENT = 32 * 1024 * 1024
+/** A larger event ends the stream. */
+const MAX_EVENT_BYTES = 32 * 1024 * 1024
 
-export type SseReader = {
+export type SseParser = {
   push(chunk: Buffer): void
-  /** The stream ended: an event without its last blank line is still given. */
+  /** The stream ended: emits an event that lacks its final blank line. */
   end(): void
 }
 
 /**
- * `take` gets the data of each event and its name ('' when it has none). Comments, `id` and `retry` are not given. Throws a RangeError on
- * an endless event.
+ * Calls `onEvent` with the data of each event and its name ('' when it has none). Skips comments, `id` and `retry`. Throws a RangeError when
+ * an event exceeds `MAX_EVENT_BYTES`.
  */
-export function openSse(take: (data: string, event: string) => void): SseReader {
+export function openSseParser(onEvent: (data: string, event: string) => void): SseParser {
   let parts: string[] = []
   let length = 0
   let data: string | null = null
   let event = ''
   let first = true
 
-  function line(text: string): void {
+  function parseLine(text: string): void {
     if (text === '') {
-      if (data !== null) take(data, event)
+      if (data !== null) onEvent(data, event)
       data = null
       event = ''
       return
@@ -33,42 +33,42 @@ export function openSse(take: (data: string, event: string) => void): SseReader 
     if (text.startsWith('data:')) {
       const value = text.slice(text.charCodeAt(5) === 0x20 ? 6 : 5)
       data = data === null ? value : `${data}\n${value}`
-      if (data.length > LONGEST_EVENT) throw new RangeError('an event is too large')
+      if (data.length > MAX_EVENT_BYTES) throw new RangeError('an event is too large')
     } else if (text.startsWith('event:')) {
       event = text.slice(text.charCodeAt(6) === 0x20 ? 7 : 6)
     }
   }
 
-  function absorb(text: string): void {
+  function append(text: string): void {
     parts.push(text)
     length += text.length
-    if (length > LONGEST_EVENT) throw new RangeError('an event is too large')
-    // Joined only when a line may end: an event of many chunks is copied once, not once per chunk.
+    if (length > MAX_EVENT_BYTES) throw new RangeError('an event is too large')
+    // Joined only when a line may end, so that an event of many chunks is copied once and not once per chunk.
     if (!/[\r\n]/.test(text) && !endsWithCr(parts.at(-2))) return
     let whole = parts.length === 1 ? text : parts.join('')
     if (first && whole.length < 3) return
     if (first && whole.startsWith('\xEF\xBB\xBF')) whole = whole.slice(3)
     first = false
-    const rest = eachLine(whole, line)
-    // Copied: a slice would keep the whole chunk that it was cut from.
+    const rest = eachLine(whole, parseLine)
+    // Copied, because a slice would retain the whole chunk.
     parts = rest === '' ? [] : [Buffer.from(rest, 'latin1').toString('latin1')]
     length = rest.length
   }
 
   return {
-    push: (chunk) => absorb(chunk.toString('latin1')),
+    push: (chunk) => append(chunk.toString('latin1')),
     end() {
-      for (const text of `${parts.join('')}\n`.split(/\r\n|\r|\n/)) line(text)
+      for (const text of `${parts.join('')}\n`.split(/\r\n|\r|\n/)) parseLine(text)
       parts = []
     },
   }
 }
 
 /**
- * Gives the whole lines of `text`, which end with LF, CR LF or CR, and returns what is left. A CR at the very end may be half of a CR LF:
- * it is left.
+ * Calls `onLine` with each complete line (LF, CR LF or CR) and returns the rest. A CR at the end may be half of a CR LF, so it stays in the
+ * rest.
  */
-function eachLine(text: string, take: (line: string) => void): string {
+function eachLine(text: string, onLine: (line: string) => void): string {
   let start = 0
   let cr = text.indexOf('\r')
   for (;;) {
@@ -76,10 +76,10 @@ function eachLine(text: string, take: (line: string) => void): string {
     if (cr >= 0 && cr < start) cr = text.indexOf('\r', start)
     if (cr >= 0 && (lf < 0 || cr < lf)) {
       if (cr === text.length - 1) return text.slice(start)
-      take(text.slice(start, cr))
+      onLine(text.slice(start, cr))
       start = cr + (text.charCodeAt(cr + 1) === 0x0a ? 2 : 1)
     } else if (lf >= 0) {
-      take(text.slice(start, lf))
+      onLine(text.slice(start, lf))
       start = lf + 1
     } else {
       return text.slice(start)
@@ -87,12 +87,12 @@ function eachLine(text: string, take: (line: string) => void): string {
   }
 }
 
-/** Text as the string of its UTF-8 bytes, as everything in a stream is. */
+/** Encodes text as UTF-8 bytes in a latin1 string. */
 export function bytesOf(text: string): string {
   return Buffer.from(text).toString('latin1')
 }
 
-/** The text whose UTF-8 bytes a string stands for. */
+/** Decodes UTF-8 bytes in a latin1 string. */
 export function textOf(bytes: string): string {
   return Buffer.from(bytes, 'latin1').toString('utf8')
 }

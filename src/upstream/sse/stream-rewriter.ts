@@ -1,56 +1,56 @@
 /**
- * What the streams of both wires share: events in, whole events out, and one of three phases. Whatever goes wrong on the way breaks the
- * stream, never the process.
+ * Rewrites an upstream's event stream: chunks in, whole events out, and a phase (open, done or broken). Any error breaks the stream, never
+ * the process.
  */
 import { Failure } from '../../domain/errors.ts'
-import { openSse } from './sse-parser.ts'
-import { BadAnswer, type Phase, type StreamRebuilder } from '../wires/wire.ts'
+import { openSseParser } from './sse-parser.ts'
+import { BadAnswer, type Phase, type StreamRewriter } from '../wires/wire.ts'
 
-/** Where an event's handler puts what it makes. */
-export type Out = {
+/** What the handler of an event may do. */
+export type RewriterOutput = {
   /** Bytes, as text read as latin1. */
   write(bytes: string): void
   /** The wire's terminal event was written. */
   done(): void
-  broke(failure: Failure): void
+  fail(failure: Failure): void
 }
 
-/** `take` gets each event until the stream is done or broken; what it throws breaks the stream. */
-export function openRebuilder(take: (data: string, name: string, out: Out) => void): Pick<StreamRebuilder, 'push' | 'end' | 'phase'> {
+/** Calls `onEvent` with each event until the stream is done or broken. An error that it throws breaks the stream. */
+export function openStreamRewriter(onEvent: (data: string, name: string, output: RewriterOutput) => void): Pick<StreamRewriter, 'push' | 'end' | 'phase'> {
   let phase: Phase = { name: 'open' }
-  let made = ''
-  const out: Out = {
-    write: (bytes) => (made += bytes),
+  let written = ''
+  const output: RewriterOutput = {
+    write: (bytes) => (written += bytes),
     done: () => (phase = { name: 'done' }),
-    broke: (failure) => (phase = { name: 'broken', failure }),
+    fail: (failure) => (phase = { name: 'broken', failure }),
   }
-  const sse = openSse((data, name) => {
-    if (phase.name === 'open') take(data, name, out)
+  const parser = openSseParser((data, name) => {
+    if (phase.name === 'open') onEvent(data, name, output)
   })
 
-  /** Runs what may throw, and gives the bytes that were made until then. */
+  /** Returns the bytes written by the step, also when it throws. */
   function run(step: () => void): string {
-    made = ''
+    written = ''
     try {
       if (phase.name === 'open') step()
     } catch (cause) {
-      out.broke(overloaded('the stream is not the wire', cause))
+      output.fail(overloaded('the stream is not the wire', cause))
     }
-    return made
+    return written
   }
 
   return {
-    push: (chunk) => run(() => sse.push(chunk)),
+    push: (chunk) => run(() => parser.push(chunk)),
     end: () =>
       run(() => {
-        sse.end()
-        if (phase.name === 'open') throw new BadAnswer('the stream ended without its last event')
+        parser.end()
+        if (phase.name === 'open') throw new BadAnswer('the stream ended without its terminal event')
       }),
     phase: () => phase,
   }
 }
 
-/** The failure of an upstream that has begun to answer. What happened is only for the log. */
-export function overloaded(what: string, cause: unknown): Failure {
-  return new Failure('server_overloaded', { retryAfterSeconds: 5, cause: new Error(what, { cause }) })
+/** The failure of an answer that has begun. `message` and `cause` are for the log only. */
+export function overloaded(message: string, cause: unknown): Failure {
+  return new Failure('server_overloaded', { retryAfterSeconds: 5, cause: new Error(message, { cause }) })
 }

@@ -1,13 +1,13 @@
-/** How large a prompt is, from the bytes of its request. */
+/** Prompt size in bytes, for the estimate of prompt tokens. Inline images and files count at a flat rate. */
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
 
-/** A file or image inside of a body costs tokens by its dimensions, not by its base64: each counts as this many bytes of prompt. */
+/** The tokens of an inline image or file depend on its dimensions and not on its base64 text: each counts as this many bytes. */
 const INLINE_BYTES = 4096
 const DATA_URL = Buffer.from('"data:')
 const BASE64 = Buffer.from(';base64,')
 
-/** The size of a prompt for its estimate in tokens: the bytes of the body, data URLs at a flat rate. */
+/** The bytes of a request body, each data URL counted as at most `INLINE_BYTES`. */
 export function promptBytes(bytes: Buffer): number {
   let size = bytes.length
   for (let at = bytes.indexOf(DATA_URL); at >= 0; at = bytes.indexOf(DATA_URL, at)) {

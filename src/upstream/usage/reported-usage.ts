@@ -1,4 +1,4 @@
-/** Tokens as upstreams report them, on either wire and in the dialects that are in use, and as clients are told them. */
+/** Reads the `usage` that upstreams report, on both wires and in the dialects of vendors, and writes the `usage` that clients get. */
 import { isMembers, type Members } from '../wires/member-allowlist.ts'
 import type { Usage } from '../../domain/token-windows.ts'
 
@@ -12,8 +12,8 @@ function within(value: Members, name: string): Members {
 }
 
 /**
- * Reads a `usage` object. Null unless it has sane counts of input and output. Where the total is larger than both, as with upstreams that
- * report reasoning beside the output, the rest is output.
+ * Reads a `usage` object. Null unless input and output are counts (integers from 0). A total above their sum counts as output, because some
+ * upstreams report reasoning apart from the output.
  */
 export function readUsage(value: unknown): Usage | null {
   if (!isMembers(value)) return null
@@ -30,7 +30,7 @@ export function readUsage(value: unknown): Usage | null {
   return { input, cachedInput: Math.min(cached, input), output: Math.max(output, total - input) }
 }
 
-/** The `usage` of a chat completion, with the details that upstreams have. */
+/** The `usage` of a chat completion; undefined when the upstream reported none. */
 export function chatUsage(value: unknown): Members | undefined {
   const usage = readUsage(value)
   if (!usage || !isMembers(value)) return undefined
@@ -50,7 +50,7 @@ export function chatUsage(value: unknown): Members | undefined {
   }
 }
 
-/** The `usage` of a response, every member present. */
+/** The `usage` of a response, every member present; null when the upstream reported none. */
 export function responseUsage(value: unknown): Members | null {
   const usage = readUsage(value)
   if (!usage || !isMembers(value)) return null

@@ -1,14 +1,14 @@
-/** What a coding request holds while it is answered: made by `plugins/metering`, used by whoever answers (`docs/coding.md`, "Windows"). */
+/** The token reservation of a coding request: made by `plugins/metering`, settled by the route (`docs/coding.md`, "Windows"). */
 import type { Answer } from '../../domain/subscription/commands.ts'
 import type { Usage } from '../../domain/token-windows.ts'
 
-/** The answer of `admit` for a request that found room. */
+/** The result of `admit` for a request that was admitted. */
 export type Admitted = Extract<Answer<'admit'>, { outcome: 'admitted' }>
 
-/** How large a request is: what `admit` reserves by. `maxOutputTokens` is null when the client named none. */
+/** The size of a request, from which `admit` computes the reservation. `maxOutputTokens` is null when the client set no limit. */
 export type Admission = { promptBytes: number; maxOutputTokens: number | null }
 
-/** What is charged. `estimated`: counted by us, because the upstream reported nothing. */
+/** The usage to charge. `estimated`: counted by us, because the upstream reported none. */
 export type Settlement = { usage: Usage; estimated: boolean }
 
 export type OpenReservation = {
@@ -17,13 +17,13 @@ export type OpenReservation = {
   /** The window headers of the answer (`x-ratelimit-*`, `x-codex-*`), by name. */
   readonly headers: Record<string, string>
   /**
-   * Says once how the usage will be known; null charges nothing. Settled when the response has closed and this promise is fulfilled.
-   * Without a call nothing is charged.
+   * Sets the usage to charge; called once. Null charges nothing, as does no call. The settlement is written when the response has closed and
+   * the promise is fulfilled.
    */
   settleWith(outcome: Promise<Settlement | null>): void
   /**
-   * Makes sure that at least `tokens` (charged tokens) are reserved, doubling what was. `gone`: the stream must end with the wire's failure
-   * event.
+   * Extends the reservation to at least `tokens` (weighted), at least doubling it. `gone`: it was settled meanwhile, and the stream must end
+   * with the wire's failure event.
    */
   ensure(tokens: number): Promise<'extended' | 'gone'>
 }

@@ -1,59 +1,59 @@
-/** `POST /v1/chat/completions`: a request, read; and as the chat wire of an upstream takes it. */
-import { BadAnswer, MODEL, type Call, type JsonAnswer } from './wire.ts'
-import { cleanCompletion, measure } from './chat-completion.ts'
+/** `POST /v1/chat/completions`: validates the request and makes the upstream call. */
+import { BadAnswer, type CodingRequest, type JsonAnswer, type UpstreamCall } from './wire.ts'
+import { cleanCompletion, meterChoices } from './chat-completion.ts'
 import { openChatStream } from './chat-stream.ts'
-import { bodyWriter, own, readBody, readCount, readFlag, restoreIds, type Draft } from './request-body.ts'
+import { bodyWriter, restoreIds } from './upstream-body.ts'
 import type { Ids } from './encrypted-ids.ts'
-import { checkKinds, invalid, type Kinds } from './member-types.ts'
+import { checkTypes, invalid, readBody, readBoolean, readCount, type MemberTypes } from './coding-request-validation.ts'
 import { openMeter } from '../usage/output-meter.ts'
-import { isMembers, type Members } from './member-allowlist.ts'
+import { isMembers, own, type Members } from './member-allowlist.ts'
 import { readUsage } from '../usage/reported-usage.ts'
 
-const MOST_CHOICES = 128
+const MAX_CHOICES = 128
 
-const MEMBERS: Kinds = {
+const MEMBERS: MemberTypes = {
   messages: 'objects',
   stream_options: 'object',
   tools: 'objects',
-  tool_choice: 'text or object',
-  parallel_tool_calls: 'flag',
+  tool_choice: 'string or object',
+  parallel_tool_calls: 'boolean',
   functions: 'objects',
-  function_call: 'text or object',
+  function_call: 'string or object',
   response_format: 'object',
-  stop: 'text or texts',
+  stop: 'string or strings',
   temperature: 'number',
   top_p: 'number',
   presence_penalty: 'number',
   frequency_penalty: 'number',
   logit_bias: 'object',
-  logprobs: 'flag',
+  logprobs: 'boolean',
   top_logprobs: 'number',
   seed: 'number',
-  reasoning_effort: 'text',
-  modalities: 'texts',
+  reasoning_effort: 'string',
+  modalities: 'strings',
   audio: 'object',
   prediction: 'object',
   metadata: 'object',
-  store: 'flag',
-  user: 'text',
+  store: 'boolean',
+  user: 'string',
 }
-const MESSAGE: Kinds = { content: 'text or objects', tool_calls: 'objects', tool_call_id: 'text', function_call: 'object', audio: 'object' }
-const STREAM_OPTIONS: Kinds = { include_usage: 'flag' }
+const MESSAGE: MemberTypes = { content: 'string or objects', tool_calls: 'objects', tool_call_id: 'string', function_call: 'object', audio: 'object' }
+const STREAM_OPTIONS: MemberTypes = { include_usage: 'boolean' }
 
-/** Reads a parsed body. Throws `invalid_request` naming the parameter, or `model_not_found`. */
-export function readChat(value: unknown): Draft {
+/** Validates a parsed body. Throws `invalid_request` naming the parameter, or `model_not_found`. */
+export function readChatRequest(value: unknown): CodingRequest {
   const body = readBody(value)
-  checkKinds(body, MEMBERS)
+  checkTypes(body, MEMBERS)
   const messages = (own(body, 'messages') ?? missing()) as Members[]
   if (messages.length === 0) throw invalid('messages', 'messages must not be empty.')
   for (const [index, message] of messages.entries()) {
     if (typeof own(message, 'role') !== 'string') throw invalid(`messages[${index}].role`, `messages[${index}].role must be a string.`)
-    checkKinds(message, MESSAGE, `messages[${index}].`)
+    checkTypes(message, MESSAGE, `messages[${index}].`)
   }
-  const stream = readFlag(body, 'stream')
+  const stream = readBoolean(body, 'stream')
   const options = (own(body, 'stream_options') ?? {}) as Members
-  checkKinds(options, STREAM_OPTIONS, 'stream_options.')
-  const choices = readCount(body, 'n', MOST_CHOICES) ?? 1
+  checkTypes(options, STREAM_OPTIONS, 'stream_options.')
+  const choices = readCount(body, 'n', MAX_CHOICES) ?? 1
   const limits = [readCount(body, 'max_completion_tokens'), readCount(body, 'max_tokens')].filter((limit) => limit !== null)
   const perChoice = limits.length > 0 ? Math.min(...limits) : null
   return {
@@ -68,9 +68,9 @@ function missing(): never {
   throw invalid('messages', 'messages is required.')
 }
 
-type Request = { body: Members; messages: Members[]; stream: boolean; options: Members; perChoice: number | null; choices: number }
+type ChatRequest = { body: Members; messages: Members[]; stream: boolean; options: Members; perChoice: number | null; choices: number }
 
-function chatCall(request: Request, cap: number, ids: Ids, now: number): Call {
+function chatCall(request: ChatRequest, cap: number, ids: Ids, now: number): UpstreamCall {
   const { messages, stream, options, perChoice, choices } = request
   for (const message of messages) {
     restoreIds(message, ['tool_call_id'], ids)
@@ -94,8 +94,8 @@ function chatCall(request: Request, cap: number, ids: Ids, now: number): Call {
     wire: 'chat',
     stream,
     body: write,
-    open: () => openChatStream(streamOptions),
-    answer: (answered) => chatAnswer(answered, ids, now),
+    openRewriter: () => openChatStream(streamOptions),
+    rewriteJson: (value) => chatAnswer(value, ids, now),
   }
 }
 
@@ -103,8 +103,8 @@ function chatAnswer(value: unknown, ids: Ids, now: number): JsonAnswer {
   const completion = cleanCompletion(value, ids, now)
   const choices = completion?.['choices'] as Members[] | undefined
   if (!completion || !choices?.every((choice) => isMembers(choice['message'])))
-    throw new BadAnswer(`the answer is not a chat completion of ${MODEL}'s wire`)
+    throw new BadAnswer('the answer is not a chat completion')
   const meter = openMeter()
-  measure(choices, meter)
+  meterChoices(choices, meter)
   return { body: JSON.stringify(completion), usage: readUsage((value as Members)['usage']), meter }
 }

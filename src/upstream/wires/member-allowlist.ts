@@ -1,6 +1,6 @@
 /**
- * Builds a value from the members that we know and leaves the rest behind. A `Clean` gives the value to pass on, or undefined to leave it
- * out, so that a table of them reads like the wire it describes.
+ * Allowlist of the members of an upstream's answer: builds a new value from known members and drops all others. A `Clean` returns the value to
+ * pass on, or undefined to drop it.
  */
 import type { Ids } from './encrypted-ids.ts'
 
@@ -12,10 +12,15 @@ export function isMembers(value: unknown): value is Members {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
+/** A member of the object itself, never of its prototype. */
+export function own(holder: Members, name: string): unknown {
+  return Object.hasOwn(holder, name) ? holder[name] : undefined
+}
+
 export const text: Clean = (value) => (typeof value === 'string' ? value : undefined)
 export const number: Clean = (value) => (typeof value === 'number' ? value : undefined)
 export const boolean: Clean = (value) => (typeof value === 'boolean' ? value : undefined)
-/** What the client itself defined, such as the arguments of its tools: passed whole. */
+/** For values that the client itself defined, such as the arguments of its tools: passed whole. */
 export const opaque: Clean = (value) => value
 
 export const constant =
@@ -33,17 +38,17 @@ export const oneOf =
   (value) =>
     typeof value === 'string' && values.includes(value) ? value : undefined
 
-/** The clean value, or `fallback` where there is none. */
+/** The clean value, or `fallback` where it is undefined or null. */
 export const or =
   (clean: Clean, fallback: unknown): Clean =>
   (value, ids) =>
     clean(value, ids) ?? fallback
 
-/** An id, mapped under the given prefix; see `ids.ts`. */
+/** An id, encrypted under the given prefix; see `encrypted-ids.ts`. */
 export const id =
   (prefix: string): Clean =>
   (value, ids) =>
-    typeof value === 'string' && value !== '' ? ids.out(prefix, value) : undefined
+    typeof value === 'string' && value !== '' ? ids.encrypt(prefix, value) : undefined
 
 export const list =
   (clean: Clean): Clean =>
@@ -57,14 +62,14 @@ export const object = (members: Record<string, Clean>): Clean => {
     if (!isMembers(value)) return undefined
     const built: Members = {}
     for (const [name, clean] of table) {
-      const cleaned = clean(Object.hasOwn(value, name) ? value[name] : undefined, ids)
+      const cleaned = clean(own(value, name), ids)
       if (cleaned !== undefined) built[name] = cleaned
     }
     return built
   }
 }
 
-/** An object whose `type` says which table holds; other types are left out. */
+/** An object whose `type` selects its table; other types are dropped. */
 export const tagged =
   (tables: Record<string, Clean>): Clean =>
   (value, ids) => {

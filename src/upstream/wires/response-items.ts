@@ -1,4 +1,4 @@
-/** Output items of a response as they leave us, by type. What is not in these tables stays behind. */
+/** Allowlists of the output items and stream events of a response, by type. Everything else is dropped. */
 import { id, list, nullable, number, object, oneOf, opaque, or, tagged, text, type Clean } from './member-allowlist.ts'
 
 const status = oneOf('in_progress', 'completed', 'incomplete', 'searching', 'interpreting', 'generating', 'calling', 'failed')
@@ -6,7 +6,7 @@ const status = oneOf('in_progress', 'completed', 'incomplete', 'searching', 'int
 const token = { token: text, logprob: number, bytes: list(number) }
 export const logprobs = or(list(object({ ...token, top_logprobs: list(object(token)) })), [])
 
-/** Where a text quotes something. */
+/** A citation in a text. */
 export const annotation = tagged({
   url_citation: object({ type: text, start_index: number, end_index: number, url: text, title: text }),
   file_citation: object({ type: text, file_id: id('file_'), filename: text, index: number }),
@@ -21,7 +21,7 @@ export const annotation = tagged({
   file_path: object({ type: text, file_id: id('file_'), index: number }),
 })
 
-/** A part of a message, or of a reasoning. */
+/** A content part of a message or of a reasoning item. */
 export const part = tagged({
   output_text: object({ type: text, text: or(text, ''), annotations: or(list(annotation), []), logprobs }),
   refusal: object({ type: text, refusal: or(text, '') }),
@@ -35,8 +35,8 @@ const screen = object({ type: text, image_url: text, file_id: id('file_') })
 const outcome = object({ type: text, exit_code: number })
 
 /**
- * The items of a response. Arguments, actions and outputs of tools are the model's own words or what the client's tools defined: they pass
- * whole where the wire leaves their form open.
+ * The items of a response. Arguments, actions and outputs of tools are text of the model or defined by the client's tools: they pass whole
+ * where the wire does not define their form.
  */
 export const outputItem = tagged({
   message: item('msg_', { role: oneOf('assistant'), content: or(list(part), []), phase: nullable(text) }),
@@ -92,7 +92,7 @@ export const outputItem = tagged({
   context_compaction: item('cmp_', { encrypted_content: nullable(text) }),
 })
 
-/** Ids in items that a client replays. */
+/** The members of replayed items that hold ids. */
 export const REPLAYED_IDS = ['id', 'call_id', 'approval_request_id'] as const
 
 /** The members of all streamed events beside `type` and `sequence_number`. */
@@ -121,7 +121,7 @@ export const EVENTS_WITH_LOGPROBS = ['response.output_text.delta', 'response.out
 
 const steps = (name: string, ...states: string[]) => states.map((state) => `response.${name}.${state}`)
 
-/** Every event of the wire that is not about the whole response. */
+/** All events of the wire but those that carry the whole response. */
 export const EVENTS = new Set([
   ...steps('output_item', 'added', 'done'),
   ...steps('content_part', 'added', 'done'),

@@ -1,16 +1,16 @@
 /**
- * The Response object as it leaves us: the upstream's output and usage, our ids and model, and what the client asked for, as the client
- * wrote it.
+ * The Response object that clients get: the upstream's output and usage, our ids and model name, and the members of the request that the wire
+ * repeats.
  */
 import type { Failure } from '../../domain/errors.ts'
 import type { Ids } from './encrypted-ids.ts'
-import type { Meter } from '../usage/output-meter.ts'
+import type { OutputMeter } from '../usage/output-meter.ts'
 import { outputItem } from './response-items.ts'
 import { isMembers, list, oneOf, type Members } from './member-allowlist.ts'
 import { responseUsage } from '../usage/reported-usage.ts'
-import { MODEL } from './wire.ts'
+import { MODEL } from './model-name.ts'
 
-/** Members of a request that a response repeats, with what stands there when the client named none. Null is what the wire calls absent. */
+/** The members of a request that its response repeats, with their defaults. Null is the wire's form of absent. */
 const REPEATED: Members = {
   instructions: null,
   max_output_tokens: null,
@@ -32,20 +32,20 @@ const REPEATED: Members = {
   truncation: 'disabled',
 }
 
-/** What is repeated is kept as long as the stream lasts: beyond this much text, instructions and tools are left out. */
-const LONGEST_ECHO = 256 * 1024
+/** Repeated members stay in memory as long as the stream: above this size, instructions and tools are left out. */
+const MAX_REPEATED_BYTES = 256 * 1024
 
-export type Echo = Members
+export type RepeatedMembers = Members
 
-/** What every response to this request repeats. */
-export function echoOf(body: Members): Echo {
-  const echo: Members = {}
+/** The members that every response to this request repeats. */
+export function repeatedMembers(body: Members): RepeatedMembers {
+  const repeated: Members = {}
   for (const [name, fallback] of Object.entries(REPEATED)) {
     const value = Object.hasOwn(body, name) ? body[name] : undefined
-    echo[name] = value ?? fallback
+    repeated[name] = value ?? fallback
   }
-  const size = JSON.stringify(echo).length
-  return size > LONGEST_ECHO ? { ...echo, instructions: null, tools: [], metadata: {}, text: REPEATED['text'] } : echo
+  const size = JSON.stringify(repeated).length
+  return size > MAX_REPEATED_BYTES ? { ...repeated, instructions: null, tools: [], metadata: {}, text: REPEATED['text'] } : repeated
 }
 
 export type Status = 'in_progress' | 'completed' | 'incomplete' | 'failed' | 'queued'
@@ -54,23 +54,23 @@ const items = list(outputItem)
 const serviceTier = oneOf('auto', 'default', 'flex', 'scale', 'priority')
 const incompleteReason = oneOf('max_output_tokens', 'content_filter')
 
-/** What stays the same over a stream. */
+/** The members that are equal in all events of a stream. */
 export type ResponseHead = { id: string; created_at: number }
 
-export function openResponse(given: Members, ids: Ids, now: number): ResponseHead {
+export function responseHead(given: Members, ids: Ids, now: number): ResponseHead {
   const { id, created_at: createdAt } = given
   return {
-    id: typeof id === 'string' && id !== '' ? ids.out('resp_', id) : ids.fresh('resp_'),
+    id: typeof id === 'string' && id !== '' ? ids.encrypt('resp_', id) : ids.fresh('resp_'),
     created_at: typeof createdAt === 'number' ? createdAt : now,
   }
 }
 
-/** A response with every member of the wire. `output` and `error` as the caller found them. */
+/** A response with every member of the wire. `output` replaces the output of `given`; `failure` becomes its `error`. */
 export function responseOf(
   given: Members,
   head: ResponseHead,
   status: Status,
-  echo: Echo,
+  repeated: RepeatedMembers,
   ids: Ids,
   output: unknown = undefined,
   failure: Failure | null = null,
@@ -88,29 +88,26 @@ export function responseOf(
     model: MODEL,
     output: output ?? items(given['output'], ids) ?? [],
     previous_response_id: null,
-    ...echo,
+    ...repeated,
     service_tier: serviceTier(given['service_tier'], ids) ?? null,
     usage: responseUsage(given['usage']),
   }
 }
 
-/**
- * The `error` of a failed response. Codex knows `context_length_exceeded` and `rate_limit_exceeded` apart from the rest and tries those
- * again.
- */
+/** The `error` of a failed response. Codex treats `context_length_exceeded` and `rate_limit_exceeded` apart from other codes, which it retries. */
 function responseError(failure: Failure): Members {
   return { code: failure.status < 500 ? failure.code : 'server_error', message: failure.message }
 }
 
-/** Tells the meter all text of cleaned items. */
-export function measureItems(output: unknown, meter: Meter): void {
+/** Adds all text of cleaned items to the meter. */
+export function meterItems(output: unknown, meter: OutputMeter): void {
   if (!Array.isArray(output)) return
   for (const entry of output as unknown[]) {
     if (!isMembers(entry)) continue
-    for (const name of ['name', 'arguments', 'input', 'code']) if (typeof entry[name] === 'string') meter.plain(entry[name])
+    for (const name of ['name', 'arguments', 'input', 'code']) if (typeof entry[name] === 'string') meter.addText(entry[name])
     for (const name of ['content', 'summary']) {
       for (const one of Array.isArray(entry[name]) ? (entry[name] as unknown[]) : []) {
-        if (isMembers(one)) meter.plain(typeof one['text'] === 'string' ? one['text'] : String(one['refusal'] ?? ''))
+        if (isMembers(one)) meter.addText(typeof one['text'] === 'string' ? one['text'] : String(one['refusal'] ?? ''))
       }
     }
   }

@@ -1,28 +1,28 @@
-/** `POST /v1/responses`: a request, read; and as the responses wire of an upstream takes it. */
+/** `POST /v1/responses`: validates the request and makes the upstream call. */
 import { Failure } from '../../domain/errors.ts'
-import { bodyWriter, own, readBody, readCount, readFlag, restoreIds, type Draft } from './request-body.ts'
 import type { Ids } from './encrypted-ids.ts'
-import { checkKinds, invalid, type Kinds } from './member-types.ts'
+import { checkTypes, invalid, readBody, readBoolean, readCount, type MemberTypes } from './coding-request-validation.ts'
 import { openMeter } from '../usage/output-meter.ts'
-import { judgeError } from '../selection/error-classification.ts'
+import { clientErrorIn } from './client-error-mapping.ts'
 import { REPLAYED_IDS } from './response-items.ts'
 import { openResponsesStream } from './responses-stream.ts'
-import { echoOf, measureItems, openResponse, responseOf, type Echo } from './response-object.ts'
-import { isMembers, type Members } from './member-allowlist.ts'
+import { meterItems, repeatedMembers, responseHead, responseOf, type RepeatedMembers } from './response-object.ts'
+import { isMembers, own, type Members } from './member-allowlist.ts'
 import { readUsage } from '../usage/reported-usage.ts'
-import { BadAnswer, type Call, type JsonAnswer } from './wire.ts'
+import { bodyWriter, restoreIds } from './upstream-body.ts'
+import { BadAnswer, type CodingRequest, type JsonAnswer, type UpstreamCall } from './wire.ts'
 
-const MEMBERS: Kinds = {
-  input: 'text or objects',
+const MEMBERS: MemberTypes = {
+  input: 'string or objects',
   prompt: 'object',
-  instructions: 'text',
+  instructions: 'string',
   tools: 'objects',
-  tool_choice: 'text or object',
-  parallel_tool_calls: 'flag',
+  tool_choice: 'string or object',
+  parallel_tool_calls: 'boolean',
   max_tool_calls: 'number',
   text: 'object',
   reasoning: 'object',
-  include: 'texts',
+  include: 'strings',
   stream_options: 'object',
   temperature: 'number',
   top_p: 'number',
@@ -30,40 +30,40 @@ const MEMBERS: Kinds = {
   frequency_penalty: 'number',
   top_logprobs: 'number',
   metadata: 'object',
-  store: 'flag',
-  truncation: 'text',
-  prompt_cache_key: 'text',
-  safety_identifier: 'text',
+  store: 'boolean',
+  truncation: 'string',
+  prompt_cache_key: 'string',
+  safety_identifier: 'string',
 }
-const MESSAGE: Kinds = { content: 'text or objects' }
+const MESSAGE: MemberTypes = { content: 'string or objects' }
 
 /**
- * Reads a parsed body. Throws `invalid_request` naming the parameter, `model_not_found`, or `previous_response_not_found`: nothing is kept
- * between requests.
+ * Validates a parsed body. Throws `invalid_request` naming the parameter, `model_not_found`, or `previous_response_not_found`, because
+ * responses are not stored.
  */
-export function readResponses(value: unknown): Draft {
+export function readResponsesRequest(value: unknown): CodingRequest {
   const body = readBody(value)
-  checkKinds(body, MEMBERS)
+  checkTypes(body, MEMBERS)
   const input = own(body, 'input') ?? null
   if (input === null && !isMembers(own(body, 'prompt'))) throw invalid('input', 'input is required.')
   const items = Array.isArray(input) ? (input as Members[]) : []
-  // Items of other types are not ours to know.
+  // Items of other types are up to the model.
   for (const [index, item] of items.entries())
-    if ((own(item, 'type') ?? 'message') === 'message') checkKinds(item, MESSAGE, `input[${index}].`)
-  const stream = readFlag(body, 'stream')
+    if ((own(item, 'type') ?? 'message') === 'message') checkTypes(item, MESSAGE, `input[${index}].`)
+  const stream = readBoolean(body, 'stream')
   for (const name of ['previous_response_id', 'conversation']) {
-    const kept = own(body, name)
-    if (kept !== undefined && kept !== null) throw new Failure('previous_response_not_found', { param: name })
+    const stored = own(body, name)
+    if (stored !== undefined && stored !== null) throw new Failure('previous_response_not_found', { param: name })
   }
-  // The answer of a background response comes without its usage and is fetched later, from an address that is not offered.
-  if (readFlag(body, 'background'))
+  // A background response is returned without its usage and fetched later, at an endpoint that is not offered.
+  if (readBoolean(body, 'background'))
     throw invalid('background', 'Background responses are not offered. Send the request without background.')
   const limit = readCount(body, 'max_output_tokens')
   return { stream, choices: 1, maxOutputTokens: limit, call: (cap, ids, now) => responsesCall(body, items, stream, limit, cap, ids, now) }
 }
 
-function responsesCall(body: Members, items: Members[], stream: boolean, limit: number | null, cap: number, ids: Ids, now: number): Call {
-  const echo = echoOf(body)
+function responsesCall(body: Members, items: Members[], stream: boolean, limit: number | null, cap: number, ids: Ids, now: number): UpstreamCall {
+  const repeated = repeatedMembers(body)
   for (const item of items) restoreIds(item, REPLAYED_IDS, ids)
   const {
     model: _model,
@@ -80,22 +80,22 @@ function responsesCall(body: Members, items: Members[], stream: boolean, limit: 
     limit === null ? cap : Math.min(limit, cap),
     true,
   )
-  const options = { ids, echo, now }
+  const options = { ids, repeated, now }
   return {
     wire: 'responses',
     stream,
     body: write,
-    open: () => openResponsesStream(options),
-    answer: (value) => responsesAnswer(value, echo, ids, now),
+    openRewriter: () => openResponsesStream(options),
+    rewriteJson: (value) => responsesAnswer(value, repeated, ids, now),
   }
 }
 
-function responsesAnswer(value: unknown, echo: Echo, ids: Ids, now: number): JsonAnswer {
+function responsesAnswer(value: unknown, repeated: RepeatedMembers, ids: Ids, now: number): JsonAnswer {
   if (!isMembers(value) || !Array.isArray(value['output'])) throw new BadAnswer('the answer is not a response')
   const status = value['status'] ?? 'completed'
-  if (status !== 'completed' && status !== 'incomplete') throw judgeError(value['error']) ?? new BadAnswer('the response did not complete')
-  const response = responseOf(value, openResponse(value, ids, now), status, echo, ids)
+  if (status !== 'completed' && status !== 'incomplete') throw clientErrorIn(value['error']) ?? new BadAnswer('the response did not complete')
+  const response = responseOf(value, responseHead(value, ids, now), status, repeated, ids)
   const meter = openMeter()
-  measureItems(response['output'], meter)
+  meterItems(response['output'], meter)
   return { body: JSON.stringify(response), usage: readUsage(value['usage']), meter }
 }

@@ -1,51 +1,60 @@
-/** The two wires of the OpenAI API, and what a request or an answer is on either. A translation between them is one more maker of these. */
+/** The two wires of the OpenAI API (chat completions, responses): the interface of their requests, JSON answers and streams. */
 import type { Failure } from '../../domain/errors.ts'
 import type { Usage } from '../../domain/token-windows.ts'
-import type { Meter } from '../usage/output-meter.ts'
+import type { OutputMeter } from '../usage/output-meter.ts'
+import type { Ids } from './encrypted-ids.ts'
 
 export type WireName = 'chat' | 'responses'
 
 /** The path of each wire below an upstream's `baseUrl`. */
 export const PATHS: Record<WireName, string> = { chat: '/chat/completions', responses: '/responses' }
 
-/** The one model that clients know. */
-export const MODEL = 'svc-code'
-
-/** What of an upstream shapes the body that it is sent. */
+/** The settings of an upstream that shape the body it is sent. */
 export type Target = { model: string; maxTokensField: 'max_tokens' | 'max_completion_tokens' | null }
 
-/** One request, ready to be put to any upstream that serves its wire. */
-export type Call = {
+/** A valid request of a client. */
+export type CodingRequest = {
+  stream: boolean
+  /** The client's limit of output tokens over all choices; null when it set none. */
+  maxOutputTokens: number | null
+  /** The number of choices to generate. */
+  choices: number
+  /** `cap`: the plan's limit of output tokens over all choices. `now`: epoch seconds. Consumes the body: it is changed in place. */
+  call(cap: number, ids: Ids, now: number): UpstreamCall
+}
+
+/** One request, ready to be sent to any upstream of its wire. */
+export type UpstreamCall = {
   wire: WireName
   stream: boolean
   /** The JSON body for an upstream. */
   body(target: Target): string
-  /** Rebuilds a streamed answer; each attempt takes a fresh one. */
-  open(): StreamRebuilder
-  /** Rebuilds an answer in JSON. Throws `BadAnswer`, or the `Failure` that the answer stands for. */
-  answer(body: unknown): JsonAnswer
+  /** Opens the rewriter of a streamed answer, a new one for each attempt. */
+  openRewriter(): StreamRewriter
+  /** Rewrites a JSON answer. Throws `BadAnswer`, or the `Failure` that the answer reports. */
+  rewriteJson(body: unknown): JsonAnswer
 }
 
-export type JsonAnswer = { body: string; usage: Usage | null; meter: Meter }
+export type JsonAnswer = { body: string; usage: Usage | null; meter: OutputMeter }
 
-/** `broken` carries what the client is told; `done` only after the wire's own terminal event. */
+/** `broken` carries the failure for the client; `done` follows only the wire's own terminal event. */
 export type Phase = { name: 'open' } | { name: 'done' } | { name: 'broken'; failure: Failure }
 
 /**
- * Makes the client's stream from the upstream's. What it gives is a string of bytes (`latin1`), always whole events, and the same for every
- * way in which the upstream's bytes are split.
+ * Makes the client's stream from the upstream's. Returns whole events as bytes (a latin1 string), equal for every way in which the upstream's
+ * bytes are split.
  */
-export type StreamRebuilder = {
+export type StreamRewriter = {
   push(chunk: Buffer): string
-  /** The upstream's body ended. Anything but `done` afterwards is a failure. */
+  /** The upstream's body ended. Any phase but `done` afterwards is a failure. */
   end(): string
-  /** The wire's own words for a failure in the middle of a stream. Nothing may follow them. */
+  /** The wire's error event for a failure in the middle of a stream. It is the last event. */
   fail(failure: Failure): string
   phase(): Phase
   /** As the upstream reported it so far, or null. */
   usage(): Usage | null
-  meter: Meter
+  meter: OutputMeter
 }
 
-/** An upstream answered something that is not the wire. Never shown to a client. */
+/** An upstream's answer is not of the wire. Never shown to a client. */
 export class BadAnswer extends Error {}

@@ -1,12 +1,12 @@
 /**
- * An upstream's error, judged: either the request is at fault, which the client is told in our words, or the upstream is, which is ours to
- * mend.
+ * Which upstream errors (400, 413, 422, errors inside a stream) are the client's fault, and the code and sentence that the client gets. All
+ * other errors are the upstream's: see `selection/retry-and-failover.ts`.
  */
 import { Failure, type FailureCode } from '../../domain/errors.ts'
-import { isMembers, type Members } from '../wires/member-allowlist.ts'
+import { isMembers, type Members } from './member-allowlist.ts'
 
-/** Codes and types of errors about a request, by what we call them. */
-const KNOWN: Record<string, FailureCode> = {
+/** Codes and types of upstream errors about a request → our code. */
+const CLIENT_ERROR_CODES: Record<string, FailureCode> = {
   context_length_exceeded: 'context_length_exceeded',
   exceed_context_size_error: 'context_length_exceeded',
   string_above_max_length: 'context_length_exceeded',
@@ -26,16 +26,16 @@ const KNOWN: Record<string, FailureCode> = {
   failed_to_download_image: 'invalid_image',
 }
 
-/** Some servers say this in words only. */
-const TOO_LONG = /maximum context length|context[ _](?:length|window|size)|(?:prompt|input) is too long|too many (?:input )?tokens/i
+/** For servers that send no code for it. */
+const CONTEXT_TOO_LONG = /maximum context length|context[ _](?:length|window|size)|(?:prompt|input) is too long|too many (?:input )?tokens/i
 /**
- * A refused key is our trouble even where it comes as a 400. Only the beginning counts: further on, a message may quote what the client
- * wrote.
+ * A refused API key is the operator's fault, also with status 400. Only the beginning of the message counts, because the rest may quote the
+ * client's text.
  */
-const OUR_KEY = /^\W*(?:incorrect |invalid |missing |expired |no )?api[ _-]?key\b/i
+const API_KEY_REFUSED = /^\W*(?:incorrect |invalid |missing |expired |no )?api[ _-]?key\b/i
 
-/** Members of a request that a client may be pointed to. Only these words pass. */
-const PARAMS = new Set(
+/** Names of request members that may appear in `param`; an upstream's other words do not pass. */
+const KNOWN_PARAMS = new Set(
   `messages input tools tool_choice tool_calls tool_call_id functions function_call function name parameters description strict
   content role type text refusal image_url url detail input_audio data format file file_id filename file_data audio voice modalities
   prediction response_format json_schema schema temperature top_p n stop stream stream_options include_usage max_tokens
@@ -45,35 +45,35 @@ const PARAMS = new Set(
 )
 
 /**
- * Judges an answer that is not a 200. Returns the failure for the client when the request is at fault, or null when the upstream is: it is
- * away, busy, or does not take our key, our model or our path.
+ * Maps a response other than 200. Returns the failure for the client when the request is at fault, or null when the upstream is: it is
+ * unavailable, overloaded, or refuses our key, model or path.
  */
-export function judge(status: number, body: string): Failure | null {
+export function clientErrorOf(status: number, body: string): Failure | null {
   if (status === 413) return new Failure('payload_too_large')
   if (status !== 400 && status !== 422) return null
   const error = errorIn(parsed(body)) ?? {}
-  const named = judgeError(error)
-  if (named) return named
-  const message = wordsOf(error) || body
+  const mapped = clientErrorIn(error)
+  if (mapped) return mapped
+  const message = messageOf(error) || body
   const param = paramOf(error['param'])
-  if (error['code'] === 'invalid_api_key' || OUR_KEY.test(message) || param === null) return null
-  if (TOO_LONG.test(message)) return new Failure('context_length_exceeded')
+  if (error['code'] === 'invalid_api_key' || API_KEY_REFUSED.test(message) || param === null) return null
+  if (CONTEXT_TOO_LONG.test(message)) return new Failure('context_length_exceeded')
   return new Failure('invalid_request', {
     message: param === undefined ? 'The model does not accept this request.' : `The model does not accept this request: see ${param}.`,
     ...(param === undefined ? {} : { param }),
   })
 }
 
-/** Judges an error that came inside of a stream or a 200: only what is known to be about the request is. */
-export function judgeError(error: unknown): Failure | null {
+/** Maps an error object, also of a stream or of a 200. Returns null unless its code or type is known to be about the request. */
+export function clientErrorIn(error: unknown): Failure | null {
   if (!isMembers(error)) return null
   for (const name of [error['code'], error['type']]) {
-    if (typeof name === 'string' && Object.hasOwn(KNOWN, name) && KNOWN[name]) return new Failure(KNOWN[name])
+    if (typeof name === 'string' && Object.hasOwn(CLIENT_ERROR_CODES, name) && CLIENT_ERROR_CODES[name]) return new Failure(CLIENT_ERROR_CODES[name])
   }
   return null
 }
 
-/** The error object in the shapes that are in use: `{error: {…}}`, `[{error: {…}}]`, or the members at the top. */
+/** The error object in the shapes that servers use: `{error: {…}}`, `[{error: {…}}]`, or its members at the top level. */
 function errorIn(body: unknown): Members | null {
   const first = Array.isArray(body) ? (body[0] as unknown) : body
   if (!isMembers(first)) return null
@@ -81,16 +81,16 @@ function errorIn(body: unknown): Members | null {
   return isMembers(first['error']) ? first['error'] : first
 }
 
-function wordsOf(error: Members): string {
+function messageOf(error: Members): string {
   return typeof error['message'] === 'string' ? error['message'] : ''
 }
 
-/** The path if every word of it is a request's own; undefined if there is none to show; null if it is about what we set ourselves. */
+/** The path if every word of it is a known member; undefined if not; null if it names a member that we set ourselves. */
 function paramOf(param: unknown): string | undefined | null {
   if (typeof param !== 'string') return undefined
   if (param === 'model') return null
   const words = param.split(/[.[\]]+/).filter((word) => word !== '')
-  return param.length <= 100 && words.length > 0 && words.every((word) => PARAMS.has(word) || /^\d{1,5}$/.test(word)) ? param : undefined
+  return param.length <= 100 && words.length > 0 && words.every((word) => KNOWN_PARAMS.has(word) || /^\d{1,5}$/.test(word)) ? param : undefined
 }
 
 function parsed(body: string): unknown {

@@ -1,21 +1,21 @@
-/** The UPSTREAMS file: which model upstreams there are, read and checked. YAML or JSON (`docs/upstreams.md`). */
+/** Schema and validation of the UPSTREAMS file: the model servers, their keys, timeouts, retries and breakers. YAML or JSON (`docs/upstreams.md`). */
 import { validateHeaderName, validateHeaderValue } from 'node:http'
 import { dirname, resolve } from 'node:path'
 import { Type, type Static } from 'typebox'
-import { readSettingsFile, shown } from '../../domain/settings-file.ts'
+import { readSettingsFile, shown } from '../domain/settings-file.ts'
 
 const text = (description: string) => Type.String({ minLength: 1, maxLength: 2048, description })
-const whole = (least: number, fallback: number) => Type.Integer({ minimum: least, maximum: 86_400_000, default: fallback })
+const whole = (min: number, fallback: number) => Type.Integer({ minimum: min, maximum: 86_400_000, default: fallback })
 const strict = { additionalProperties: false }
 
 const UPSTREAM = Type.Object(
   {
     name: Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$' }),
     baseUrl: text('an http or https address, or echo:'),
-    apiKey: Type.Optional(text('the key itself')),
-    apiKeyFile: Type.Optional(text('a file that holds the key')),
-    apiKeyEnv: Type.Optional(text('an environment variable that holds the key')),
-    model: Type.Optional(text('what the upstream calls the model')),
+    apiKey: Type.Optional(text('the API key itself')),
+    apiKeyFile: Type.Optional(text('a file that holds the API key')),
+    apiKeyEnv: Type.Optional(text('an environment variable that holds the API key')),
+    model: Type.Optional(text('the name of the model at the upstream')),
     wire: Type.Enum(['chat', 'responses', 'both']),
     weight: Type.Number({ exclusiveMinimum: 0, maximum: 1_000_000, default: 1 }),
     priority: Type.Integer({ minimum: 0, maximum: 1_000_000, default: 0 }),
@@ -34,34 +34,34 @@ const UPSTREAM = Type.Object(
 
 const FILE = Type.Object({ upstreams: Type.Array(UPSTREAM, { minItems: 1, maxItems: 100 }) }, strict)
 
-/** One upstream as declared; its key is read, `baseUrl` has no slash at its end. `baseUrl` is `echo:` for the built-in one. */
-export type Declared = Omit<Static<typeof UPSTREAM>, 'apiKeyFile' | 'apiKeyEnv' | 'apiKey' | 'model'> & {
+/** One upstream of the file, with its key read. `baseUrl` has no trailing slash; it is `echo:` for the built-in echo. */
+export type UpstreamSettings = Omit<Static<typeof UPSTREAM>, 'apiKeyFile' | 'apiKeyEnv' | 'apiKey' | 'model'> & {
   apiKey: string | null
   model: string
 }
 
-/** What is wrong with the file, in one sentence with the line. */
-export class UpstreamsError extends Error {
-  constructor(file: string, line: number | null, what: string) {
-    super(`UPSTREAMS ${file}${line === null ? '' : `, line ${line}`}: ${what}.`)
-    this.name = 'UpstreamsError'
+/** The file is invalid: one sentence with the line. */
+export class UpstreamsFileError extends Error {
+  constructor(file: string, line: number | null, problem: string) {
+    super(`UPSTREAMS ${file}${line === null ? '' : `, line ${line}`}: ${problem}.`)
+    this.name = 'UpstreamsFileError'
   }
 }
 
-/** Where keys come from. `readFile` throws when there is no such file. */
+/** Where API keys are read from. `readFile` throws when the file cannot be read. */
 export type KeySources = { env(name: string): string | undefined; readFile(path: string): string }
 
-/** Reads the file's text. Throws an `UpstreamsError`. */
-export function parseUpstreams(file: string, source: string, keys: KeySources): Declared[] {
+/** Parses and validates the text of the file. Throws an `UpstreamsFileError`. */
+export function parseUpstreams(file: string, source: string, keys: KeySources): UpstreamSettings[] {
   const read = readSettingsFile(FILE, source)
-  if (read.outcome === 'refused') throw new UpstreamsError(file, read.line, read.what)
+  if (read.outcome === 'refused') throw new UpstreamsFileError(file, read.line, read.what)
   const { upstreams } = read.value
-  const fail = (index: number, member: string, what: string): never => {
-    throw new UpstreamsError(file, read.lineOf(['upstreams', index, member]), `${shown(['upstreams', index, member])} ${what}`)
+  const fail = (index: number, member: string, problem: string): never => {
+    throw new UpstreamsFileError(file, read.lineOf(['upstreams', index, member]), `${shown(['upstreams', index, member])} ${problem}`)
   }
   return upstreams.map((upstream, index) => {
-    if (upstreams.findIndex(({ name }) => name === upstream.name) !== index) fail(index, 'name', 'is there twice')
-    return complete(upstream, file, keys, (member, what) => fail(index, member, what))
+    if (upstreams.findIndex(({ name }) => name === upstream.name) !== index) fail(index, 'name', 'must be unique')
+    return complete(upstream, file, keys, (member, problem) => fail(index, member, problem))
   })
 }
 
@@ -69,8 +69,8 @@ function complete(
   upstream: Static<typeof UPSTREAM>,
   file: string,
   keys: KeySources,
-  fail: (member: string, what: string) => never,
-): Declared {
+  fail: (member: string, problem: string) => never,
+): UpstreamSettings {
   const { apiKey, apiKeyFile, apiKeyEnv, baseUrl, model, headers, ...rest } = upstream
   const url = URL.parse(baseUrl)
   const echo = baseUrl === 'echo:'
@@ -82,19 +82,19 @@ function complete(
       validateHeaderName(name)
       validateHeaderValue(name, value)
     } catch {
-      fail('headers', `has a header that cannot be sent: ${JSON.stringify(name)}`)
+      fail('headers', `has an invalid header: ${JSON.stringify(name)}`)
     }
-    if (OURS.has(name.toLowerCase())) fail('headers', `must not set ${name}`)
+    if (RESERVED_HEADERS.has(name.toLowerCase())) fail('headers', `must not set ${name}`)
   }
   const given = (['apiKey', 'apiKeyFile', 'apiKeyEnv'] as const).filter((name) => upstream[name] !== undefined)
-  if (given.length > 1) fail(given[1] ?? 'apiKey', `must not stand beside ${given[0]}`)
-  const key = apiKey ?? keyFrom(apiKeyFile, apiKeyEnv, file, keys, fail)
-  if (key !== null && !/^[\x21-\x7e]+$/.test(key)) fail(given[0] ?? 'apiKey', 'does not give a key that can stand in a header')
+  if (given.length > 1) fail(given[1] ?? 'apiKey', `cannot be combined with ${given[0]}`)
+  const key = apiKey ?? readKey(apiKeyFile, apiKeyEnv, file, keys, fail)
+  if (key !== null && !/^[\x21-\x7e]+$/.test(key)) fail(given[0] ?? 'apiKey', 'must be a key of visible ASCII characters')
   return { ...rest, headers, baseUrl: baseUrl.replace(/\/+$/, ''), model: model ?? 'echo', apiKey: key }
 }
 
-/** Headers that the request itself decides. */
-const OURS = new Set([
+/** Headers that HTTP or the wire decides. */
+const RESERVED_HEADERS = new Set([
   'host',
   'connection',
   'content-length',
@@ -109,12 +109,12 @@ const OURS = new Set([
   'keep-alive',
 ])
 
-function keyFrom(
+function readKey(
   path: string | undefined,
   name: string | undefined,
   file: string,
   keys: KeySources,
-  fail: (member: string, what: string) => never,
+  fail: (member: string, problem: string) => never,
 ): string | null {
   if (name !== undefined) return keys.env(name) || fail('apiKeyEnv', `names ${name}, which is not set`)
   if (path === undefined) return null

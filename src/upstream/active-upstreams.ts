@@ -1,0 +1,61 @@
+/** The upstreams in use: applies a changed UPSTREAMS file while calls are in flight, and starts the built-in echo on demand. */
+import { openUpstream, type Upstream } from './http/connection-pool.ts'
+import type { UpstreamLog } from './selection/retry-and-failover.ts'
+import type { UpstreamSettings } from './upstreams-file.ts'
+
+export type ActiveUpstreams = {
+  all(): Upstream[]
+  /** An unchanged upstream keeps its connections and its breaker. A removed or changed one finishes its calls in flight. */
+  apply(list: UpstreamSettings[]): Promise<void>
+  /** Ends all calls in flight and stops the echo. */
+  close(): Promise<void>
+}
+
+export function openActiveUpstreams(log: UpstreamLog): ActiveUpstreams {
+  let active = new Map<string, Upstream>()
+  let echo: Promise<{ url: string; token: string; close(): Promise<void> }> | null = null
+  const draining = new Set<Upstream>()
+
+  async function open(settings: UpstreamSettings): Promise<Upstream> {
+    if (settings.baseUrl !== 'echo:') return openUpstream(settings, settings.baseUrl, settings.apiKey)
+    echo ??= import('./echo/echo-server.ts').then(({ openEcho }) => openEcho(log))
+    const { url, token } = await echo
+    return openUpstream(settings, url, token)
+  }
+
+  function drain(upstream: Upstream): void {
+    draining.add(upstream)
+    void upstream.pool
+      .close()
+      .catch(() => {})
+      .finally(() => draining.delete(upstream))
+  }
+
+  return {
+    all: () => [...active.values()],
+    async apply(list) {
+      const next = new Map<string, Upstream>()
+      for (const settings of list) {
+        const before = active.get(settings.name)
+        next.set(settings.name, before && JSON.stringify(before.settings) === JSON.stringify(settings) ? before : await open(settings))
+      }
+      const removed = [...active.values()].filter((upstream) => next.get(upstream.settings.name) !== upstream)
+      const added = [...next.values()].some((upstream) => active.get(upstream.settings.name) !== upstream)
+      active = next
+      for (const upstream of removed) drain(upstream)
+      if (added || removed.length > 0)
+        log.info(
+          { event: 'upstreams_changed', upstreams: list.map(({ name, wire, priority }) => ({ name, wire, priority })) },
+          'upstreams in use',
+        )
+    },
+    async close() {
+      const open = [...active.values(), ...draining]
+      active = new Map()
+      await Promise.all(open.map(({ pool }) => pool.destroy().catch(() => {})))
+      const stopping = echo
+      echo = null
+      if (stopping) await (await stopping).close()
+    },
+  }
+}

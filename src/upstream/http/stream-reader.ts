@@ -1,0 +1,90 @@
+/**
+ * Reads a streamed response: up to its first event the attempt can still be rejected and retried, then the stream is paused until the client
+ * is ready.
+ */
+import type { Failure } from '../../domain/errors.ts'
+import { overloaded } from '../sse/stream-rewriter.ts'
+import type { StreamRewriter } from '../wires/wire.ts'
+import type { AttemptControl, ResponseReader } from './response-reader.ts'
+import { AttemptError, type AnswerSink } from './upstream-answer.ts'
+
+/** Time for an upstream to end the body after its terminal event, so that its connection can be reused. */
+const BODY_END_MS = 1000
+
+export function streamReader(stream: StreamRewriter, control: AttemptControl): ResponseReader {
+  const delivery = openDelivery()
+  let ended = false
+  let resolved = false
+
+  function end(failure: Failure | null): void {
+    if (ended) return
+    ended = true
+    delivery.send((sink) => sink.ended(failure))
+  }
+
+  function resolve(): void {
+    resolved = true
+    control.pause()
+    control.resolve({
+      kind: 'stream',
+      stream,
+      pipeTo(sink) {
+        control.resume()
+        delivery.connect(sink)
+      },
+      pause: control.pause,
+      resume: control.resume,
+      abort() {
+        ended = true
+        delivery.close()
+        control.abort(new Error('the answer is not needed any more'))
+      },
+    })
+  }
+
+  function deliver(rewritten: string): void {
+    const phase = stream.phase()
+    if (!resolved && phase.name === 'broken')
+      return control.reject(
+        phase.failure.status < 500 ? phase.failure : new AttemptError('stream broke before its first event', 200, phase.failure.facts.cause),
+      )
+    if (!resolved && rewritten === '') return
+    if (!resolved) resolve()
+    if (rewritten !== '') delivery.send((sink) => sink.bytes(rewritten))
+    if (phase.name === 'open') return
+    end(phase.name === 'broken' ? phase.failure : null)
+    setTimeout(() => control.abort(new Error('the answer is complete')), BODY_END_MS).unref()
+  }
+
+  return {
+    data(chunk) {
+      if (!ended) deliver(stream.push(chunk))
+    },
+    ended(error) {
+      if (ended) return
+      if (!error) return deliver(stream.end())
+      if (resolved) end(overloaded('stream cut off', error))
+      else control.reject(new AttemptError('stream cut off before its first event', 200, error))
+    },
+  }
+}
+
+/** Queues what is sent before a sink is connected. */
+function openDelivery() {
+  let sink: AnswerSink | null = null
+  let queued: ((to: AnswerSink) => void)[] = []
+  let closed = false
+  function send(run: (to: AnswerSink) => void): void {
+    if (!sink) queued.push(run)
+    else if (!closed) run(sink)
+  }
+  return {
+    send,
+    connect(to: AnswerSink): void {
+      sink = to
+      for (const run of queued) send(run)
+      queued = []
+    },
+    close: () => (closed = true),
+  }
+}

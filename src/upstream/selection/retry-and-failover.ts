@@ -1,0 +1,143 @@
+/**
+ * Retry and failover: which errors of an upstream are retried there with back-off, which send the call to the next upstream at once, and
+ * when all have failed.
+ */
+import { Failure } from '../../domain/errors.ts'
+import { attempt } from '../http/attempt.ts'
+import type { Upstream } from '../http/connection-pool.ts'
+import type { AttemptError, UpstreamAnswer } from '../http/upstream-answer.ts'
+import type { UpstreamCall, WireName } from '../wires/wire.ts'
+
+export type UpstreamLog = {
+  info(facts: object, message: string): void
+  warn(facts: object, message: string): void
+  error(facts: object, message: string): void
+}
+
+/** `refused`: the request is at fault. `failed`: the upstream is. `abandoned`: the client disconnected. */
+export type Outcome = 'answered' | 'refused' | 'failed' | 'abandoned'
+
+/** For metrics. */
+export type UpstreamEvent =
+  | { event: 'attempt'; upstream: string; wire: WireName; outcome: Outcome; durationMs: number }
+  | { event: 'retry'; upstream: string; wire: WireName }
+
+export type FailoverContext = {
+  log: UpstreamLog
+  /** Epoch milliseconds. */
+  now: () => number
+  /** In [0, 1). */
+  random: () => number
+  /** Before the second attempt; doubled for each further one. */
+  backOffMs: number
+  emit: (event: UpstreamEvent) => void
+}
+
+/** A back-off or `Retry-After` up to this is waited for; a longer one fails over at once. */
+const MAX_BACK_OFF_MS = 2000
+/** Bounds of the client's `Retry-After` when all upstreams failed. */
+const RETRY_AFTER_SECONDS = { min: 2, max: 30 }
+/** Statuses that fail over to the next upstream without a retry: another attempt cannot fix our key, its balance, our path or model. */
+const FAILOVER_STATUSES = [401, 402, 403, 404, 405, 410]
+
+/**
+ * Tries the candidates in order and resolves with the first answer. Rejects with `server_overloaded` when all failed, with a 4xx failure
+ * when the request is at fault, or with the signal's reason once it is aborted.
+ */
+export async function callWithFailover(
+  candidates: Upstream[],
+  call: UpstreamCall,
+  signal: AbortSignal,
+  context: FailoverContext,
+): Promise<UpstreamAnswer> {
+  const errors: Error[] = []
+  for (const upstream of candidates) {
+    const result = await attemptWithRetries(upstream, call, signal, context)
+    if (!(result instanceof Error)) return result
+    errors.push(result)
+  }
+  const waits = candidates.map(({ breaker }) => Math.ceil(breaker.waitMs(context.now()) / 1000))
+  const retryAfterSeconds = Math.min(
+    RETRY_AFTER_SECONDS.max,
+    Math.max(RETRY_AFTER_SECONDS.min, waits.length > 0 ? Math.min(...waits) : 0),
+  )
+  throw new Failure('server_overloaded', { retryAfterSeconds, cause: new AggregateError(errors, 'all upstreams failed') })
+}
+
+/** All attempts at one upstream. Returns the last error when the call is to fail over to the next upstream. */
+async function attemptWithRetries(
+  upstream: Upstream,
+  call: UpstreamCall,
+  signal: AbortSignal,
+  context: FailoverContext,
+): Promise<UpstreamAnswer | Error> {
+  const { name, retry } = upstream.settings
+  for (let n = 1; ; n++) {
+    if (!upstream.breaker.admit(context.now())) return new Error(`the circuit breaker of ${name} is open`)
+    try {
+      return await attemptOnce(upstream, call, signal, context)
+    } catch (error) {
+      if (signal.aborted || error instanceof Failure) throw error
+      const failed = error as AttemptError
+      const backOffMs = Math.max(failed.retryAfterMs ?? 0, context.backOffMs * 2 ** (n - 1) * (0.5 + context.random() / 2))
+      if (n >= retry.attempts || FAILOVER_STATUSES.includes(failed.status) || backOffMs > MAX_BACK_OFF_MS) return failed
+      context.emit({ event: 'retry', upstream: name, wire: call.wire })
+      await delay(backOffMs, signal)
+      if (signal.aborted) throw new Failure('server_overloaded', { cause: failed })
+    }
+  }
+}
+
+/** One attempt, reported to the breaker, the log and the metrics. */
+async function attemptOnce(
+  { settings, pool, path, headers, target, breaker }: Upstream,
+  call: UpstreamCall,
+  signal: AbortSignal,
+  context: FailoverContext,
+): Promise<UpstreamAnswer> {
+  const { name, timeouts } = settings
+  const startedAt = context.now()
+  const report = (outcome: Outcome) =>
+    context.emit({ event: 'attempt', upstream: name, wire: call.wire, outcome, durationMs: context.now() - startedAt })
+  // A JSON answer arrives whole: its first byte takes as long as all of it.
+  const firstByteMs = call.stream ? timeouts.firstByteMs : Math.max(timeouts.firstByteMs, timeouts.idleMs)
+  const request = {
+    path: path(call.wire),
+    headers: { ...headers, accept: call.stream ? 'text/event-stream' : 'application/json' },
+    body: call.body(target),
+  }
+  try {
+    const answer = await attempt(pool, request, { firstByteMs, idleMs: timeouts.idleMs }, call, signal)
+    breaker.succeeded()
+    report('answered')
+    return answer
+  } catch (error) {
+    if (signal.aborted) {
+      breaker.cancelled()
+      report('abandoned')
+    } else if (error instanceof Failure) {
+      breaker.succeeded()
+      report('refused')
+    } else {
+      breaker.failed(context.now())
+      report('failed')
+      context.log.warn(
+        { event: 'upstream_attempt_failed', upstream: name, wire: call.wire, err: error, breaker: breaker.state(context.now()) },
+        'upstream attempt failed',
+      )
+    }
+    throw error
+  }
+}
+
+/** Resolves after `ms`, or at once when the signal is aborted. */
+function delay(ms: number, signal: AbortSignal): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const timer = setTimeout(resolve, ms)
+  const onAbort = () => resolve()
+  signal.addEventListener('abort', onAbort)
+  return promise.finally(() => {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', onAbort)
+  })
+}
