@@ -41,7 +41,7 @@ export type MediaPeriod = {
   end: number
   allowance: number
   burned: number
-  /** By UTC day (YYYY-MM-DD), then by kind or command. */
+  /** By UTC day (YYYY-MM-DD), then by kind or operation. */
   usage: Record<string, DayUsage>
 }
 
@@ -49,7 +49,7 @@ export type Hold = {
   /** The period that pays. */
   period: number
   amount: number
-  /** Media kind or command. */
+  /** Media kind or operation. */
   kind: string
   keyId: string
   /** Raised by each claim: a run that knows an older one is refused. */
