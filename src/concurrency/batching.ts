@@ -1,53 +1,53 @@
-/** Group commit across many things: what many ask for at once goes to a server in one command. */
+/** Batching: concurrent requests of many callers go to a server in one command. */
 import { clearTimeout, setTimeout as startTimer } from 'node:timers'
 import { Unavailable } from '../domain/errors.ts'
 
-/** What became of one that was asked for: its answer, or why it has none. */
+/** The outcome of one request of a batch: its answer, or its failure. */
 export type BatchOutcome<Answer> = { answer: Answer } | { failure: unknown }
 
-/** One kind of command. */
-export type Kind<Asked, Answer> = {
-  /** Whose it is, for `Unavailable`. */
+/** How requests of one kind are sent. */
+export type BatchOptions<Asked, Answer> = {
+  /** The backend that `Unavailable` names. */
   backend: string
-  /** Sends one command for all that are given, and tells of each in their order. What it throws is the failure of each. */
+  /** Sends one command for all requests and returns their outcomes in the same order. An error it throws fails all of them. */
   send(asked: Asked[]): Promise<BatchOutcome<Answer>[]>
-  /** What the command would name twice if two of the same id were in it. */
+  /** The id of a request: one command holds an id once. */
   idOf(asked: Asked): string
-  /** Whether one command may serve several who ask for the same id, as a read may; else the second is in a later command. */
+  /** Whether one answer may serve several requests of the same id, as for reads; otherwise the second one goes into a later command. */
   shares: boolean
-  /** Ids in one command. */
+  /** The largest number of ids in one command. */
   most: number
-  /** About how many bytes it adds to the command; none counts when absent. */
+  /** The approximate bytes that a request adds to the command; 0 when absent. */
   weigh?(asked: Asked): number
-  /** How long one command is waited for; 15 s when absent. */
+  /** Timeout of one command; 15 s when absent. */
   longestMs?: number
 }
 
-type Waiting<Asked, Answer> = { asked: Asked; id: string; weight: number; sinceMs: number; resolve(answer: Answer): void; reject(failure: unknown): void }
+type Pending<Asked, Answer> = { asked: Asked; id: string; weight: number; sinceMs: number; resolve(answer: Answer): void; reject(failure: unknown): void }
 
 /**
- * Longer than a server is looked for (3 s), a connection to it waited for (5 s) and its answer (5 s). What a client library never ends, as MongoDB's did (`mendWrites`), must not
- * keep all others of its kind waiting.
+ * Longer than server selection (3 s), connecting (5 s) and the answer (5 s) together. A command that a client library never settles, as MongoDB's did (`mendWrites`), must not
+ * block all later ones.
  */
 const LONGEST_MS = 15_000
-/** Who has waited so long for their command to be sent is not sent any more: a server that takes less than is asked of it would else do what nobody waits for. */
+/** Requests that have queued for this long are dropped: an overloaded server would otherwise do work whose callers have given up. */
 const STALE_MS = 20_000
-/** A command holds this much, or one that is larger: what takes long to write keeps the others of its kind waiting. */
+/** Size limit of a command, unless a single request is larger: a large command delays all later ones. */
 const MOST_BYTES = 2 * 1024 * 1024
 
 /**
- * Sends what is asked for in commands of a kind, one at a time. Who asks while none is under way is sent with all others of the same turn of the event loop; who asks
- * during one waits for its end, together with all who do. So nobody is told of what was read before they asked, and who is alone is not delayed. What a command throws is told to
- * those whom it had no room for as well, though nothing was sent for them: nobody waits for a second one that fails. One that does not end in time is `Unavailable`, and the
- * next goes; so is who has waited for their command for 20 s. `now`: milliseconds of a clock that only rises.
+ * Returns a function that requests one thing and batches concurrent requests, one command at a time. Requests of the same event-loop turn share a command; requests during a
+ * command go into the next. So no answer is older than its request, and a lone request is not delayed. When a command throws, the requests that did not fit into it fail as
+ * well, rather than wait for a second failure. A command that times out is `Unavailable` and the next one is sent; a request that has queued for 20 s is `Unavailable` too.
+ * `now`: milliseconds of a monotonic clock.
  */
-export function createBatcher<Asked, Answer>(kind: Kind<Asked, Answer>, now: () => number = performance.now.bind(performance)): (asked: Asked) => Promise<Answer> {
-  let waiting: Waiting<Asked, Answer>[] = []
+export function createBatcher<Asked, Answer>(kind: BatchOptions<Asked, Answer>, now: () => number = performance.now.bind(performance)): (asked: Asked) => Promise<Answer> {
+  let waiting: Pending<Asked, Answer>[] = []
   let isBusy = false
 
   function begin(): void {
     isBusy = true
-    // What this turn still brings goes with it.
+    // Requests of the rest of this turn join the command.
     setImmediate(() => void sendNext())
   }
 
@@ -67,10 +67,10 @@ export function createBatcher<Asked, Answer>(kind: Kind<Asked, Answer>, now: () 
     }
   }
 
-  /** Those who have not waited too long; the others are told. */
-  function freshOf(all: Waiting<Asked, Answer>[]): Waiting<Asked, Answer>[] {
+  /** The requests that have not queued for too long; the others are rejected. */
+  function freshOf(all: Pending<Asked, Answer>[]): Pending<Asked, Answer>[] {
     const staleMs = now() - STALE_MS
-    for (const { sinceMs, reject } of all) if (sinceMs < staleMs) reject(new Unavailable(kind.backend, new Error('too much was asked for before')))
+    for (const { sinceMs, reject } of all) if (sinceMs < staleMs) reject(new Unavailable(kind.backend, new Error('too many requests are queued')))
     return all.filter(({ sinceMs }) => sinceMs >= staleMs)
   }
 
@@ -81,7 +81,7 @@ export function createBatcher<Asked, Answer>(kind: Kind<Asked, Answer>, now: () 
     })
 }
 
-/** What `work` comes to; `Unavailable` when that takes longer, whatever it comes to later. */
+/** Resolves like `work`, or rejects with `Unavailable` after `longestMs`. */
 export async function withTimeout<T>(backend: string, longestMs: number, work: Promise<T>, after = startTimer): Promise<T> {
   const late = Promise.withResolvers<never>()
   const timer = after(() => late.reject(new Unavailable(backend, new Error(`no answer within ${longestMs} ms`))), longestMs).unref()
@@ -92,18 +92,18 @@ export async function withTimeout<T>(backend: string, longestMs: number, work: P
   }
 }
 
-function answer<Asked, Answer>(batch: Waiting<Asked, Answer>[], told: BatchOutcome<Answer>[]): void {
+function answer<Asked, Answer>(batch: Pending<Asked, Answer>[], told: BatchOutcome<Answer>[]): void {
   for (const [n, { resolve, reject }] of batch.entries()) {
-    const one = told[n] ?? { failure: new TypeError('a command told nothing of one that it was sent for') }
+    const one = told[n] ?? { failure: new TypeError('a command returned no outcome for one of its requests') }
     if ('answer' in one) resolve(one.answer)
     else reject(one.failure)
   }
 }
 
-/** Those who waited longest, as many as go into one command, and those who go on waiting. */
-function next<Asked, Answer>(waiting: Waiting<Asked, Answer>[], { shares, most }: Kind<Asked, Answer>) {
-  const batch: Waiting<Asked, Answer>[] = []
-  const rest: Waiting<Asked, Answer>[] = []
+/** Splits the queue into the next command, oldest first, and the rest. */
+function next<Asked, Answer>(waiting: Pending<Asked, Answer>[], { shares, most }: BatchOptions<Asked, Answer>) {
+  const batch: Pending<Asked, Answer>[] = []
+  const rest: Pending<Asked, Answer>[] = []
   const ids = new Set<string>()
   let bytes = 0
   for (const one of waiting) {

@@ -1,33 +1,33 @@
-/** Looking for work after a ring: never beside itself, and once more when it was rung for meanwhile. */
+/** Single flight: at most one pass at a time; calls during a pass are coalesced into one more. */
 
-export type Look = {
-  /** Looks. A call during a look returns at once and makes one more follow it. */
+export type SingleFlight = {
+  /** Starts a pass. A call during one returns at once and makes one more pass follow. */
   (): Promise<void>
-  /** Resolves when no look is under way. */
+  /** Resolves when no pass is running. */
   done(): Promise<void>
 }
 
-/** Makes one look at a time out of `look`. What that throws goes to `failed`, and the next call looks again. */
-export function singleFlight(look: () => Promise<void>, failed: (error: unknown) => void): Look {
-  let looking: Promise<void> | null = null
+/** Wraps `pass` into a single flight. An error of a pass goes to `failed`; the next call starts again. */
+export function singleFlight(pass: () => Promise<void>, failed: (error: unknown) => void): SingleFlight {
+  let running: Promise<void> | null = null
   let again = false
 
-  async function lookOut(): Promise<void> {
+  async function run(): Promise<void> {
     try {
       do {
         again = false
-        await look()
+        await pass()
       } while (again)
     } catch (error) {
       failed(error)
     } finally {
-      looking = null
+      running = null
     }
   }
 
-  const ring = async (): Promise<void> => {
-    again = looking !== null
-    await (looking === null ? (looking = lookOut()) : null)
+  const start = async (): Promise<void> => {
+    again = running !== null
+    await (running === null ? (running = run()) : null)
   }
-  return Object.assign(ring, { done: async () => looking ?? undefined })
+  return Object.assign(start, { done: async () => running ?? undefined })
 }

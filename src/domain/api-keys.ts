@@ -1,6 +1,6 @@
 /**
- * What an API key is: how it is minted, checked offline, hashed for lookup, sealed for safekeeping and shown. Randomness is an argument.
- * A raw key is nowhere but in its Secret, sealed in the store, and in the request that carries it.
+ * API keys: format, checksum, hash for lookup, sealing (encryption at rest), displayed prefix, and when a key may be used. Randomness is an argument.
+ * A raw key exists only in its Secret, sealed in the store, and in the request that carries it.
  */
 import { createCipheriv, createDecipheriv, createHash, createHmac, hash, timingSafeEqual } from 'node:crypto'
 import { crc32 } from 'node:zlib'
@@ -21,7 +21,7 @@ export type KeyVersion = {
   product: Product
   /** SHA-256 of the key, lower-case hex. */
   hash: string
-  /** The key, sealed; see `seal`. Null once nothing can be signed with it any more. */
+  /** The sealed key (see `seal`). Null once it can sign nothing any more. */
   sealed: string | null
   /** The first characters, to recognise a key by. */
   prefix: string
@@ -32,11 +32,11 @@ export type KeyVersion = {
   expiresAt: number | null
   /** When it was revoked or deleted. */
   endedAt: number | null
-  /** A newer version is in use: this one works until then. Null while it is the newest. */
+  /** End of the rotation overlap: a newer version exists and this one works until then. Null for the newest version. */
   overlapUntil: number | null
   /** The Secret that holds it, or null when none does. */
   secretName: string | null
-  /** Subscriptions that must still learn that this key changed. */
+  /** Subscriptions that have not been notified of a change of this key. */
   tell: string[]
 }
 
@@ -67,12 +67,12 @@ export function mint(prefix: string, random: Uint8Array): string {
 
 const SHAPE = /^[a-z0-9]{1,16}_live_[0-9A-Za-z]{49}$/
 
-/** True if the text has a key's shape and its checksum is right: what a secret scanner can know offline. */
+/** True if the text has the format of a key and a valid checksum; a secret scanner can check this offline. */
 export function wellFormed(text: string): boolean {
   return SHAPE.test(text) && text.endsWith(checksum(text.slice(0, -CHECKSUM)))
 }
 
-/** What the store finds a key by: SHA-256, lower-case hex. The key has 256 random bits, so no salt or slow hash is needed. */
+/** The lookup hash: SHA-256, lower-case hex. A key has 256 random bits, so it needs neither salt nor a slow hash. */
 export function hashKey(key: string): string {
   return hash('sha256', key)
 }
@@ -82,7 +82,7 @@ export function shownPrefix(key: string): string {
   return key.slice(0, key.indexOf('_live_') + 6 + 6)
 }
 
-/** The keys under which API keys are sealed: the first seals, all open. */
+/** Sealing keys: the first seals, all of them open. */
 export type SealingKeys = readonly [Buffer, ...Buffer[]]
 
 /** Reads a sealing key file: 32 bytes in base64, one per line. Returns null if a line is anything else, or there is none. */
@@ -104,7 +104,7 @@ export function seal(key: string, versionId: string, sealing: SealingKeys, iv: U
   return ['v1', sealingKeyId(sealing[0]), Buffer.from(iv).toString('base64url'), body.toString('base64url')].join('.')
 }
 
-/** Opens what `seal` made. Returns null if none of the sealing keys fits, the text is not what was sealed for that version, or there is none any more. */
+/** Opens a sealed key. Returns null if no sealing key fits, the text was not sealed for that version, or the sealed key was erased. */
 export function open(sealed: string | null, versionId: string, sealing: SealingKeys): string | null {
   const [version, id, iv, body] = (sealed ?? '').split('.')
   const key = sealing.find((candidate) => sealingKeyId(candidate) === id)
@@ -120,7 +120,7 @@ export function open(sealed: string | null, versionId: string, sealing: SealingK
   }
 }
 
-/** Proves that we wrote a Secret: HMAC-SHA256 under the sealing key over uid, revision and key, lower-case hex. */
+/** Authenticates a Secret that we wrote: HMAC-SHA256 under the sealing key over uid, revision and key, lower-case hex. */
 export function secretMac(versionId: string, key: string, sealing: SealingKeys): string {
   return createHmac('sha256', sealing[0]).update(`${versionId}\n${key}`).digest('hex')
 }
@@ -134,7 +134,7 @@ export function verifySecretMac(mac: string, versionId: string, key: string, sea
   })
 }
 
-/** Why a version of a key cannot be used at `now` at all, or null if it can. A suspended key is known, but may not be used. */
+/** Why a key version cannot be used at `now`, or null if it can. A suspended key is known but not usable. */
 export function refusal(key: KeyVersion, now: number): 'invalid_api_key' | 'key_suspended' | null {
   if (key.state !== 'active' && key.state !== 'suspended') return 'invalid_api_key'
   if (key.expiresAt !== null && now >= key.expiresAt) return 'invalid_api_key'

@@ -22,7 +22,7 @@ function periodFrom(terms: MediaTerms, anchor: number, n: number, start: number)
 
 function endOf(terms: MediaTerms, anchor: number, start: number): number {
   if (terms.period.unit === 'days') return start + terms.period.count * DAY_MS
-  // The anchor's own months are walked, so that 31 January is followed by 28 February and then 31 March again.
+  // Months count from the anchor, so that 31 January is followed by 28 February and then 31 March again.
   const from = new Date(anchor)
   const at = new Date(start)
   let begun = (at.getUTCFullYear() - from.getUTCFullYear()) * 12 + at.getUTCMonth() - from.getUTCMonth()
@@ -34,7 +34,7 @@ export function firstPeriod(terms: MediaTerms, anchor: number): MediaPeriod {
   return periodFrom(terms, anchor, 0, anchor)
 }
 
-/** Brings the account to the period that contains `now`. The one that ended moves to `past`; periods that nobody saw are counted, not stored. */
+/** Rolls the account over to the period that contains `now`. The ended period moves to `past`; periods without activity are counted, not stored. */
 export function rollPeriod(account: MediaAccount, terms: MediaTerms, anchor: number, now: number): MediaAccount {
   if (now < account.period.end) return account
   let { n, end } = account.period
@@ -49,7 +49,7 @@ export function rollPeriod(account: MediaAccount, terms: MediaTerms, anchor: num
 /** The account as a client sees it: `granted` = available + held + burned (of the running period). */
 export type Balance = { granted: number; available: number; held: number; burned: number }
 
-/** Counts the running period: what is held for it, what was burned, and what is left, never below 0 after the allowance was lowered. */
+/** Sums of the running period: held, burned and available, which is never below 0 after the allowance was lowered. */
 export function balanceOf(account: MediaAccount): Balance {
   const { period } = account
   let held = 0
@@ -58,7 +58,7 @@ export function balanceOf(account: MediaAccount): Balance {
   return { granted: available + held + period.burned, available, held, burned: period.burned }
 }
 
-/** What one key used of the running period. */
+/** Usage of the running period by one key: held and burned. */
 export function keyUse(account: MediaAccount, keyId: string): { burned: number; held: number } {
   const counter = account.keys[keyId]
   let held = 0
@@ -66,13 +66,13 @@ export function keyUse(account: MediaAccount, keyId: string): { burned: number; 
   return { burned: counter && counter.period === account.period.n ? counter.burned : 0, held }
 }
 
-/** The same in one number. */
+/** Held plus burned of one key. */
 export function keyUsed(account: MediaAccount, keyId: string): number {
   const { burned, held } = keyUse(account, keyId)
   return burned + held
 }
 
-/** What a key with a cap could hold: what its plan has left, or what is left of its own share. */
+/** What a key may still hold: the plan's available amount, or less where the key's own cap leaves less. */
 export function availableToKey(account: MediaAccount, { keyId, cap }: { keyId: string; cap: number | null }): number {
   const { available } = balanceOf(account)
   return cap === null ? available : Math.max(0, Math.min(available, cap - keyUsed(account, keyId)))

@@ -1,6 +1,6 @@
 /**
- * Every failure that a client can be answered with: its code, HTTP status, OpenAI error type and public sentence.
- * `docs/errors.md` is generated from this list. A cause rides along on the `Failure` and is only ever logged.
+ * Error catalogue: code, HTTP status, OpenAI error type and public sentence of every failure that a client can get.
+ * `docs/errors.md` is generated from this list. The cause of a `Failure` is only logged.
  */
 export const FAILURES = {
   invalid_api_key: [401, 'authentication_error', 'The API key is missing, malformed, unknown, expired or revoked. Send it as `Authorization: Bearer <API_KEY>`.'],
@@ -47,11 +47,11 @@ export const FAILURES = {
 
 export type FailureCode = keyof typeof FAILURES
 
-/** One faulty place in a request: `path` is a JSON Pointer (RFC 6901) into the body. */
+/** One faulty member of a request: `path` is a JSON Pointer (RFC 6901) into the body. */
 export type FieldError = { path: string; code: string; message: string }
 
 export type FailureFacts = {
-  /** Replaces the catalogue's sentence where facts make it clearer; it must be as public as that. */
+  /** Replaces the sentence of the catalogue with a more specific, equally public one. */
   message?: string
   /** The parameter at fault, as OpenAI's `error.param`. */
   param?: string | null
@@ -64,11 +64,11 @@ export type FailureFacts = {
   headers?: Record<string, string>
   /** Whole seconds for `Retry-After`. */
   retryAfterSeconds?: number
-  /** What really happened; logged, never answered. */
+  /** The cause: logged, never sent to the client. */
   cause?: unknown
 }
 
-/** A failure to be answered to the client. Throw it anywhere under a request; `plugins/errors` writes the body. */
+/** A failure for the client. Throw it anywhere below a request; `plugins/errors` writes the body. */
 export class Failure extends Error {
   readonly code: FailureCode
   readonly status: number
@@ -86,7 +86,7 @@ export class Failure extends Error {
   }
 }
 
-/** A backend cannot know: its server is away, slow or refuses us. Answered as 503 `unavailable`; the cause is only logged. */
+/** A backend is unavailable: its server is down, slow or refuses us. Answered as 503 `unavailable`; the cause is only logged. */
 export class Unavailable extends Error {
   readonly backend: string
 
@@ -97,5 +97,5 @@ export class Unavailable extends Error {
   }
 }
 
-/** The cause of an `Unavailable` whose server answered and refuses what was asked: it will say the same until somebody changes something there. */
+/** The cause of an `Unavailable` whose server refuses the request. Retrying does not help until somebody changes something there. */
 export class Refused extends Error {}

@@ -1,4 +1,4 @@
-/** The forms that texts of requests and of settings files have: as a regular expression for the schema, and in words for whoever got it wrong. */
+/** Patterns of text fields in requests and settings files: a regular expression for the schema and a sentence for the error. */
 export const FIELD_PATTERNS = {
   size: { pattern: '^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$', must: 'must be a width and a height in pixels, such as 1024x1024' },
   aspectRatio: { pattern: '^[1-9][0-9]?:[1-9][0-9]?$', must: 'must be two numbers from 1 to 99 with a colon between, such as 16:9' },
@@ -10,7 +10,7 @@ export const FIELD_PATTERNS = {
 
 const WORDS = new Map<string, string>(Object.values(FIELD_PATTERNS).map(({ pattern, must }) => [pattern, must]))
 
-/** What a text must be that does not match; null for a pattern that is none of ours. */
+/** The error sentence of a pattern; null for an unknown pattern. */
 export function inWords(pattern: string): string | null {
   return WORDS.get(pattern) ?? null
 }

@@ -1,6 +1,6 @@
 /**
- * PLAN_LIMITS: what a Plan may grant, by namespace, where tenants write their own Plans. Pure. The first entry whose `namespaces` match bounds the plan; a plan
- * in a namespace that no entry matches is not bounded.
+ * PLAN_LIMITS: limits by namespace on what a Plan may grant, for installations where tenants write Plans. Pure. The first entry whose `namespaces` match applies; a plan
+ * in a namespace without a match has no limits.
  */
 import { Type, type Static } from 'typebox'
 import { formatMoney, parseMoney } from './money.ts'
@@ -23,9 +23,9 @@ const Limit = Type.Object(
       Type.Object(
         {
           maxAllowance: Type.Optional(Type.String({ pattern: '^(0|[1-9][0-9]{0,8})(\\.[0-9]{1,6})?$' })),
-          /** An allowance is granted anew each period: without a least length, 28 unless given, it would bound nothing. */
+          /** Shortest period, 28 days unless given: an allowance is granted anew each period, so short periods would defeat its limit. */
           minPeriodDays: Type.Optional(Type.Integer({ minimum: 1, maximum: 366 })),
-          /** Service: no price of the plan may be below the service's, or per another unit. */
+          /** `Service`: no price of the plan may be below the service's price, or per another unit. */
           priceFloor: Type.Optional(Type.Enum(['Service', 'None'])),
           maxConcurrentTasks: count(100),
           maxQueuedTasks: count(2000),
@@ -38,7 +38,7 @@ const Limit = Type.Object(
         {
           maxSessionTokens: count(TOKENS),
           maxWeeklyTokens: count(TOKENS),
-          /** Permille, for each kind of token, 1000 unless given: a weight of 0 would make the windows endless. */
+          /** Lowest weight per kind of token in permille, 1000 unless given: a weight of 0 would never fill a window. */
           minWeight: Type.Optional(Type.Integer({ minimum: 0, maximum: 100_000 })),
           maxConcurrentRequests: count(1000),
         },
@@ -56,7 +56,7 @@ const Limits = Type.Object({ limits: Type.Array(Limit, { maxItems: 1000 }) }, st
 export type PlanLimits = Static<typeof Limits>
 type Limit = PlanLimits['limits'][number]
 
-/** Reads the text of the file, YAML or JSON. `refused` says in one sentence what is wrong with it, and where. */
+/** Parses the file, YAML or JSON. `refused` carries one sentence with the fault and its line. */
 export function parsePlanLimits(text: string): { outcome: 'read'; limits: PlanLimits } | { outcome: 'refused'; reason: string } {
   const file = readSettingsFile(Limits, text)
   return file.outcome === 'read' ? { outcome: 'read', limits: file.value } : { outcome: 'refused', reason: `line ${file.line}: ${file.what}` }
@@ -65,7 +65,7 @@ export function parsePlanLimits(text: string): { outcome: 'read'; limits: PlanLi
 /** The service's own price of a kind or operation, or null when it does not offer that. */
 export type ServicePrice = (verb: string) => Price | null
 
-/** Why a plan may not grant what it says, in a sentence for whoever wrote it; null when it may. */
+/** Why a plan exceeds its limits, as a sentence for its author; null when it does not. */
 export function planVerdict(limits: PlanLimits | null, plan: PlanResource, servicePrice: ServicePrice): string | null {
   const limit = limits?.limits.find(({ namespaces }) => namespaces.some((pattern) => matches(pattern, plan.metadata.namespace)))
   if (!limit) return null
@@ -117,7 +117,7 @@ function above(place: string, value: number, most: number | undefined): string |
   return most !== undefined && value > most ? `${place} may be at most ${most}` : null
 }
 
-/** A glob in which `*` stands for any characters, without a regular expression that a pattern could make slow. */
+/** Matches a glob in which `*` stands for any characters, in linear time whatever the pattern. */
 function matches(pattern: string, name: string): boolean {
   const [first = '', ...rest] = pattern.split('*')
   if (rest.length === 0) return name === pattern

@@ -1,4 +1,4 @@
-/** What a plan allows: a Plan's spec with every number in the units that the records count in. Pure. */
+/** Plan terms: the spec of a Plan converted to the units of the records (micro-units, milliseconds, permille). Pure. */
 import { parseMoney } from './money.ts'
 import type { PlanResource, PlanSpec, Product } from '../backends/resources/resources.ts'
 
@@ -11,7 +11,7 @@ export type MediaTerms = {
   period: { unit: 'days' | 'months'; count: number }
   maxConcurrentTasks: number
   maxQueuedTasks: number
-  /** Runs of a task before it has failed. */
+  /** Attempts before a task fails. */
   attempts: number
   prices: Price[]
 }
@@ -48,7 +48,7 @@ export function subscriptionId(namespace: string, planName: string): string {
   return `${namespace}/${planName}`
 }
 
-/** Counts a valid, defaulted spec in our units. Throws a TypeError if the spec did not pass the CRD's validation. */
+/** Converts a valid spec with defaults. Throws a TypeError if the spec did not pass the CRD's validation. */
 export function termsOf(plan: PlanResource): Terms {
   const { spec } = plan
   return {

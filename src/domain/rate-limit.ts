@@ -1,17 +1,17 @@
 /**
- * The generic cell rate algorithm (ITU-T I.371) over one stored number, the theoretical arrival time. Exact, because the
+ * Rate limit of requests per minute: GCRA (ITU-T I.371) over one stored number, the theoretical arrival time. Exact, because the
  * number lives in the subscription's record and changes with it.
  */
 export type Rate = { tat: number }
 
 export type RateDecision = { allowed: true; rate: Rate } | { allowed: false; retryAfterMs: number }
 
-/** How many requests may come at once: a sixth of a minute's, at least ten. */
+/** Burst size: a sixth of the requests per minute, at least ten. */
 export function burstOf(requestsPerMinute: number): number {
   return Math.max(10, Math.floor(requestsPerMinute / 6))
 }
 
-/** Takes one request at `now` (ms) out of `requestsPerMinute`. Refused, nothing changes and the wait until it would be allowed is told. */
+/** Takes one request at `now` (ms) out of `requestsPerMinute`. A refusal changes nothing and returns the wait in ms. */
 export function takeOne(rate: Rate, requestsPerMinute: number, now: number): RateDecision {
   const intervalMs = 60_000 / requestsPerMinute
   const tat = Math.max(rate.tat, now) + intervalMs
@@ -20,7 +20,7 @@ export function takeOne(rate: Rate, requestsPerMinute: number, now: number): Rat
   return { allowed: true, rate: { tat } }
 }
 
-/** What is left at `now`: how many requests may come at once, and in how many seconds the burst is whole again. */
+/** Remaining burst at `now`, and the seconds until it is full again. */
 export function rateLeft(rate: Rate, requestsPerMinute: number, now: number): { remaining: number; resetSeconds: number } {
   const intervalMs = 60_000 / requestsPerMinute
   const usedMs = Math.max(0, rate.tat - now)

@@ -1,4 +1,4 @@
-/** Validation without favours: nothing is coerced in a body and nothing unknown is dropped; every fault is named. Query strings are text, so their numbers are read. */
+/** Request validation: no coercion in bodies, unknown members are refused, every fault is reported. Numbers in query strings are parsed. */
 import { Ajv, type Options, type ValidateFunction } from 'ajv'
 import { Failure, type FieldError } from './errors.ts'
 import { inWords } from './field-patterns.ts'
@@ -7,7 +7,7 @@ const options: Options = { allErrors: true, useDefaults: true, removeAdditional:
 
 export type Compile = (route: { schema: object; httpPart?: string }) => ValidateFunction
 
-/** Makes the compiler of the schemas of the Media API and of MCP. What is not the `body` of a request is text. */
+/** Creates the schema compiler of the Media API and MCP. Everything but the `body` of a request is text. */
 export function strictValidator(): Compile {
   const formats = { 'date-time': (text: string) => /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/.test(text) && !Number.isNaN(Date.parse(text)) }
   const body = new Ajv({ ...options, formats, coerceTypes: false })
@@ -15,28 +15,28 @@ export function strictValidator(): Compile {
   return ({ schema, httpPart }) => (httpPart === 'body' ? body : text).compile(schema)
 }
 
-/** What a validator says of one fault: what Ajv and Fastify have in common. */
+/** A validation error: the members that Ajv and Fastify share. */
 export type Fault = { keyword?: string; instancePath: string; params: Record<string, unknown>; message?: string; propertyName?: string }
 
-/** A body can be wrong in as many places as it has bytes. */
+/** Limit of reported faults: a body can have one per byte. */
 const MOST_FAULTS = 20
 
-/** Each faulty place, and what it must be, in words that follow its path. */
+/** Each faulty member with a sentence that follows its path. */
 export function faultsOf(faults: Fault[]): FieldError[] {
   return faults
-    // It only repeats that a name was wrong.
+    // Repeats the fault of the member's name.
     .filter(({ keyword }) => keyword !== 'propertyNames')
     .slice(0, MOST_FAULTS)
     .map((fault) => ({ path: pathOf(fault), code: fault.keyword ?? 'invalid', message: WORDS[fault.keyword ?? '']?.(fault.params) ?? fault.message ?? 'is not valid' }))
 }
 
-/** The failure for faulty fields: the first in words, all in `errors`. */
+/** `invalid_request` for faulty fields: the first in the message, all in `errors`. */
 export function invalid(errors: FieldError[]): Failure {
   const [first] = errors
   return new Failure('invalid_request', { errors, ...(first ? { message: `${first.path || 'The body'} ${first.message}.`, param: first.path.slice(1).replaceAll('/', '.') || null } : {}) })
 }
 
-/** A JSON Pointer to the place at fault: for a missing, an unknown or a wrongly named member, to that member. */
+/** The JSON Pointer of a fault; for a missing, unknown or misnamed member it points to that member. */
 function pathOf({ instancePath, params, propertyName }: Fault): string {
   const member = params['missingProperty'] ?? params['additionalProperty'] ?? (params['requiredProperties'] as string[] | undefined)?.[0] ?? propertyName
   return typeof member === 'string' ? `${instancePath}/${member.replaceAll('~', '~0').replaceAll('/', '~1')}` : instancePath
@@ -44,7 +44,7 @@ function pathOf({ instancePath, params, propertyName }: Fault): string {
 
 const TYPES: Record<string, string> = { string: 'a string', integer: 'a whole number', number: 'a number', boolean: 'true or false', object: 'an object', array: 'a list', null: 'null' }
 
-/** By keyword of JSON Schema. Where nothing is given, the validator's own words do. */
+/** Sentences by JSON Schema keyword; other keywords use the validator's message. */
 const WORDS: Record<string, (params: Record<string, unknown>) => string | null> = {
   required: () => 'is required',
   additionalProperties: () => 'is not a field of this request',

@@ -1,28 +1,28 @@
-/** A file that an operator writes (UPSTREAMS, ENGINES, PLAN_LIMITS), YAML or JSON, held against its schema. Pure: text in; what it says, or what is wrong with it and where, out. */
+/** Settings files (UPSTREAMS, ENGINES, PLAN_LIMITS): parses YAML or JSON and validates it against a schema. Pure: text in; the value, or the first fault with its line, out. */
 import { Ajv } from 'ajv'
 import type { Static, TSchema } from 'typebox'
 import { isMap, isScalar, LineCounter, parseDocument, type Document } from 'yaml'
 import { faultsOf } from './request-validation.ts'
 
-/** The way to a place in the file, from the top. */
+/** The path to a member of the file. */
 export type Place = (string | number)[]
 
 export type SettingsFile<T> =
   | {
       outcome: 'read'
-      /** With the schema's defaults where nothing was said. */
+      /** With the defaults of the schema. */
       value: T
-      /** The line of a place, or of the nearest thing around it that is there. */
+      /** The line of a member, or of its nearest existing ancestor. */
       lineOf(place: Place): number
     }
   | { outcome: 'refused'; line: number; /** The place in words, and what is wrong with it: part of a sentence. */ what: string }
 
-/** More aliases than this are made to exhaust the memory. */
+/** More aliases than this are an attempt to exhaust memory. */
 const MOST_ALIASES = 100
 
 const schemas = new Ajv({ allErrors: true, useDefaults: true, strict: false, meta: false, validateSchema: false })
 
-/** Reads the text. Of several faults an unknown member goes first, since it may be what another misses; then the deepest. */
+/** Parses the text. Of several faults an unknown member comes first, since it may be a misspelled required one; then the deepest. */
 export function readSettingsFile<S extends TSchema>(schema: S, text: string): SettingsFile<Static<S>> {
   const lines = new LineCounter()
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true })
@@ -44,7 +44,7 @@ export function readSettingsFile<S extends TSchema>(schema: S, text: string): Se
   return { outcome: 'refused', line: lineOf(place), what: `${shown(place)} ${worst?.isUnknown ? 'is not a setting' : (worst?.message ?? 'is not valid')}` }
 }
 
-/** A place as operators write it: `upstreams[0].wire`. */
+/** A path in the notation `upstreams[0].wire`. */
 export function shown(place: Place): string {
   return place.map((step, n) => (typeof step === 'number' ? `[${step}]` : `${n === 0 ? '' : '.'}${step}`)).join('') || 'the file'
 }
@@ -54,7 +54,7 @@ export function placeOf(pointer: string): Place {
   return pointer.split('/').slice(1).map((step) => (/^\d+$/.test(step) ? Number(step) : step.replaceAll('~1', '/').replaceAll('~0', '~')))
 }
 
-/** The line of a place, from 1; where it is not there, that of the nearest thing around it that is. */
+/** The line of a member, from 1; for a missing one, that of its nearest existing ancestor. */
 export function lineAt(document: Document.Parsed, lines: LineCounter, place: Place): number {
   const name = nameAt(document, place)
   if (name) return lines.linePos(name[0]).line
@@ -68,7 +68,7 @@ export function lineAt(document: Document.Parsed, lines: LineCounter, place: Pla
 
 type Range = [number, number, number]
 
-/** Where the name of a member stands: what it names may begin on the next line. */
+/** The position of a member's name: its value may begin on the next line. */
 function nameAt(document: Document.Parsed, place: Place): Range | null {
   const around = place.length === 1 ? document.contents : document.getIn(place.slice(0, -1), true)
   if (place.length === 0 || !isMap(around)) return null

@@ -1,34 +1,34 @@
 /**
- * Reads a request body that may be hostile, so that it means the same to everybody who reads it: I-JSON (RFC 7493). UTF-8, no member twice in an object, no half of a
- * surrogate pair, and no more depth or parts than can be parsed in a moment.
+ * Strict JSON parser for hostile request bodies: I-JSON (RFC 7493), so that all readers agree on the meaning. UTF-8, no duplicate members, no lone surrogates, and bounded
+ * depth and counts.
  */
 import { isUtf8 } from 'node:buffer'
 import { Failure } from './errors.ts'
 
-/** Deeper than any schema of a tool, and far from where writing JSON again would exhaust the stack. */
+/** Deeper than any tool schema, and far below the depth at which serializing exhausts the stack. */
 export const DEEPEST = 200
-/** Objects and lists: far more than the messages, parts and tools of any conversation. Parsing millions of them would stop everybody else for seconds. */
+/** Objects and arrays: far more than any conversation has. Parsing millions would block the event loop for seconds. */
 export const MOST_CONTAINERS = 200_000
 export const MOST_MEMBERS = 1_000_000
-/** Digits that a double keeps exactly. */
+/** Decimal digits that a double always keeps. */
 const EXACT_DIGITS = 15
-/** Up to here, looking through a list is faster than keeping a set. */
+/** Up to this many names, scanning a list is faster than a set. */
 const FEW = 16
 
 /**
- * `faithful`: for what is sent on. Numbers that a double cannot hold keep their digits (as `JSON.rawJSON`), and `__proto__` is a member like any other.
- * `strict`: for what is read here. Neither is taken.
+ * `faithful`: for bodies that are forwarded. Numbers that a double cannot hold keep their digits (as `JSON.rawJSON`), and `__proto__` is an ordinary member.
+ * `strict`: for bodies that are read here. Both are refused.
  */
 export type Manner = 'faithful' | 'strict'
 
-/** ECMAScript's JSON.parse source text access, which TypeScript's library does not know yet. */
+/** JSON.parse source text access of ECMAScript, missing in TypeScript's library. */
 type JsonWithSource = {
   parse(text: string, reviver: (this: unknown, key: string, value: unknown, context: { source?: string }) => unknown): unknown
   rawJSON(text: string): object
   isRawJSON(value: unknown): boolean
 }
 
-/** Parses bytes as JSON. Throws `invalid_json` for whatever is not, with the place at fault as a JSON Pointer in `errors` where there is one. */
+/** Parses bytes as JSON. Throws `invalid_json`, with the JSON Pointer of the fault in `errors` where there is one. */
 export function parseStrictJson(bytes: Buffer, manner: Manner): unknown {
   if (!isUtf8(bytes)) throw new Failure('invalid_json', { message: 'The request body is not valid UTF-8.' })
   const text = bytes.toString('utf8').replace(/^\uFEFF/, '')
@@ -46,23 +46,23 @@ function keepDigits(_key: string, value: unknown, { source }: { source?: string 
   return exact ? value : (JSON as unknown as JsonWithSource).rawJSON(source)
 }
 
-/** Whether a value of a faithful body is a number that keeps its digits: to JavaScript it is an object. */
+/** Whether a value of a faithful body is a raw number that keeps its digits (an object in JavaScript). */
 export function isLongNumber(value: unknown): boolean {
   return (JSON as unknown as JsonWithSource).isRawJSON(value)
 }
 
-/** An object or list that is open at this place. */
+/** An object or array that is open at the current position. */
 type Frame = {
   isObject: boolean
-  /** The names of an object so far; the last one is that of the member under way. */
+  /** The member names of an object so far; the last one belongs to the current member. */
   names: string[]
-  /** The same, once there are many. */
+  /** The same as a set, once there are many. */
   known: Set<string> | null
-  /** Items of a list that are done. */
+  /** Number of complete array elements. */
   done: number
 }
 
-/** One pass over the text, outside of strings: what a parser would not say. What is no JSON at all is left to the parser. */
+/** One pass over the text outside of strings, for faults that JSON.parse does not report. Syntax errors are left to JSON.parse. */
 function survey(text: string, manner: Manner): { longNumbers: boolean } {
   const frames: Frame[] = []
   let top: Frame | undefined
@@ -70,7 +70,7 @@ function survey(text: string, manner: Manner): { longNumbers: boolean } {
   let members = 0
   let isName = false
   let longNumbers = false
-  // The bytes were valid UTF-8, so half of a pair can only come as an escape.
+  // The bytes were valid UTF-8, so a lone surrogate can only be an escape.
   const mayHoldHalves = /\\u[dD][89a-fA-F]/.test(text)
   for (let at = 0; at < text.length; at++) {
     const char = text.charCodeAt(at)
@@ -107,7 +107,7 @@ function survey(text: string, manner: Manner): { longNumbers: boolean } {
   return { longNumbers: longNumbers && manner === 'faithful' }
 }
 
-/** Adds the name of a member to its object. Throws when it is there already. */
+/** Adds a member name to its object. Throws on a duplicate. */
 function addName(frame: Frame, raw: string, frames: Frame[], manner: Manner): void {
   const name = raw.includes('\\') ? decoded(`"${raw}"`) : raw
   const { names } = frame
@@ -119,7 +119,7 @@ function addName(frame: Frame, raw: string, frames: Frame[], manner: Manner): vo
   if (manner === 'strict' && isTrap(name, frames)) throw faulty(frames, 'not_allowed', 'is not allowed')
 }
 
-/** Names that code which merges objects carelessly would follow to what all objects share. */
+/** Names that enable prototype pollution in code that merges objects carelessly. */
 function isTrap(name: string, frames: Frame[]): boolean {
   return name === '__proto__' || (name === 'prototype' && frames.at(-2)?.names.at(-1) === 'constructor')
 }
@@ -163,7 +163,7 @@ function tooMuch(what: string): Failure {
   return new Failure('invalid_json', { message: `The request body ${what}.` })
 }
 
-/** The failure for the place that the survey has come to. */
+/** The failure at the current position. */
 function faulty(frames: Frame[], code: string, message: string): Failure {
   const path = frames.map(({ isObject, names, done }) => `/${isObject ? (names.at(-1) ?? '').replaceAll('~', '~0').replaceAll('/', '~1') : done}`).join('')
   const shown = path.toWellFormed()

@@ -1,10 +1,10 @@
-/** A task: one generation or operation that was paid for. Its states, and what is stored of it. Times are epoch milliseconds, money is micro-units. */
+/** A task (one generation or operation): its states and its stored form. Times are epoch milliseconds, money is micro-units. */
 import type { Price } from './plans.ts'
 import type { WebhookEvent } from './webhooks.ts'
 
 /**
  * pending → queued → processing → settling → completed | failed | canceled; processing → queued for another attempt; pending → rejected when its hold was
- * refused. `pending` and `rejected` are invisible. `settling` has an outcome and a cost, and its money is on the way.
+ * refused. `pending` and `rejected` are invisible to clients. `settling` has an outcome and a cost; its hold is not closed yet.
  */
 export type TaskState = 'pending' | 'queued' | 'processing' | 'settling' | 'completed' | 'failed' | 'canceled' | 'rejected'
 
@@ -43,7 +43,7 @@ export type TaskOutcome =
   | { outcome: 'failed'; code: TaskErrorCode; message: string }
   | { outcome: 'canceled' }
 
-/** An event that waits to become a delivery. `body` is the very text that is signed and sent. */
+/** An outbox event. `body` is the exact text that is signed and sent. */
 export type OutboxEvent = { event: WebhookEvent; body: string }
 
 export type Task = {
@@ -67,7 +67,7 @@ export type Task = {
   estimatedCost: number
   maxAttempts: number
   state: TaskState
-  /** The claim that may run it: a run with an older one is refused. */
+  /** The claim that may run it: a run with an older epoch is refused (fencing). */
   epoch: number
   progress: number
   /** Runs begun and not handed back. */
@@ -79,17 +79,17 @@ export type Task = {
   createdAt: number
   startedAt: number | null
   endedAt: number | null
-  /** When somebody must look at it if nobody did: the end of its lease, of being pending, of settling, or of waiting to be relayed. Null: never. */
+  /** When the sweep takes it up: end of its lease, or of its time as pending, settling or unrelayed. Null: never. */
   sweepAt: number | null
   outbox: OutboxEvent[]
 }
 
-/** What a change of state may set. */
+/** Members that a state change may set. */
 export type TaskFacts = Partial<
   Pick<Task, 'epoch' | 'progress' | 'attempts' | 'lostLeases' | 'outcome' | 'actualCost' | 'refundAmount' | 'startedAt' | 'endedAt' | 'sweepAt' | 'outbox' | 'idempotency'>
 >
 
-/** A change of state happens only to a task in one of the states `from` and, where given, with that epoch or one below. */
+/** Guard of a state change: the task is in one of the states `from` and, where given, has this epoch or one below. */
 export type TaskGuard = { from: readonly TaskState[]; epoch?: number; epochBelow?: number }
 
 export type TaskFilter = {

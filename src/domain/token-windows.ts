@@ -1,4 +1,4 @@
-/** The session and the weekly token window, and what is learned for estimates. Pure. */
+/** Session and weekly token windows: rolling, charging, views, and learned estimates. Pure. */
 import type { CodingTerms } from './plans.ts'
 import type { CodingAccount, Reservation } from './subscription/subscription.ts'
 
@@ -11,7 +11,7 @@ export type Usage = { input: number; cachedInput: number; output: number }
 export type WindowView = { limit: number; used: number; reserved: number; remaining: number; resetsAt: number | null; durationMs: number }
 export type WindowsView = { session: WindowView; weekly: WindowView }
 
-/** What a request costs: permille weights per kind of token, rounded up once per request. */
+/** The charge of a request in tokens: permille weights per kind of token, rounded up once. */
 export function chargeOf(usage: Usage, weights: CodingTerms['weights']): number {
   const cached = Math.min(usage.cachedInput, usage.input)
   const milli =
@@ -28,7 +28,7 @@ const RATIO_BEFORE_LEARNED = 300
 
 export const emptyLearned = { outputs: Array<number>(BUCKETS).fill(0), ratio: RATIO_BEFORE_LEARNED }
 
-/** The output tokens that 95 of 100 requests stay below, as learned; 4,096 until there are 20 samples. */
+/** The learned p95 of output tokens; 4,096 until there are 20 samples. */
 export function learnedOutput(outputs: number[]): number {
   const total = outputs.reduce((sum, count) => sum + count, 0)
   if (total < FEWEST_SAMPLES) return OUTPUT_BEFORE_LEARNED
@@ -40,7 +40,7 @@ export function learnedOutput(outputs: number[]): number {
   return 2 ** BUCKETS
 }
 
-/** Learns from one answered request: halves all counts at 1,000 samples, so that old habits fade. */
+/** Learns from one answered request. Halves all counts at 1,000 samples, so that old samples fade. */
 export function learn(account: CodingAccount, usage: Usage, promptBytes: number): Pick<CodingAccount, 'outputs' | 'ratio'> {
   const bucket = Math.min(BUCKETS - 1, Math.floor(Math.log2(Math.max(1, usage.output))))
   const total = account.outputs.reduce((sum, count) => sum + count, 0)
@@ -50,7 +50,7 @@ export function learn(account: CodingAccount, usage: Usage, promptBytes: number)
   return { outputs, ratio: Math.round((account.ratio * 15 + seen) / 16) || 1 }
 }
 
-/** Brings the windows to `now`: an ended session is gone, the weekly window is the one that contains `now`, counters of other weeks are dropped. */
+/** Rolls the windows to `now`: drops an ended session and counters of other weeks; the weekly window is the one that contains `now`. */
 export function roll(account: CodingAccount, now: number): CodingAccount {
   const session = account.session && now >= account.session.end ? null : account.session
   const weeks = Math.floor((now - account.weekly.start) / WEEK_MS)

@@ -1,6 +1,6 @@
 /**
- * What a webhook is: its body, its headers, and when it is tried again (specification, sections 2.3, 6 and 8).
- * The body is made once, as text, with the event; every attempt sends those same bytes under fresh headers.
+ * Webhooks: envelope, signature headers, retry schedule, and the verdict on an answer (specification, sections 2.3, 6 and 8).
+ * The body is made once, as text, with the event; every attempt sends the same bytes under fresh headers.
  */
 import { createHmac } from 'node:crypto'
 import { formatMoney } from './money.ts'
@@ -111,15 +111,15 @@ export function signatureHeaders(signing: Signing): Record<string, string> {
   }
 }
 
-/** By how much of its delay an attempt may come later than that (`docs/webhooks.md`). */
+/** The largest lateness of an attempt, as a share of its delay (`docs/webhooks.md`). */
 const LATENESS = 0.05
-/** A dispatcher looks for what is due at least this often: whichever of them still runs when an attempt is due, it is made within that time. */
+/** Poll interval of dispatchers: any running one makes a due attempt within this time. */
 export const LOOK_MS = 1_000
 
 /**
  * When the attempt after a failed one is due (sections 6.4 and 8): the delay counts from the end of the attempt that failed; `jitter`
- * (0 to 1, random) makes it later, never earlier, by as much as leaves time for the look that finds it: both together are at most 5 % of
- * any delay of 20 s and more. Ask with `attempt` 0 for the first attempt, which has no jitter.
+ * (0 to 1, random) makes it later, never earlier; jitter and poll interval together are at most 5 % of
+ * any delay of 20 s and more. `attempt` 0 gives the first attempt, which has no jitter.
  *
  * @param from `attempt`: number of the attempt that failed, from 1. `endedAtMs`: when it ended (for 0: when the event happened).
  *   `delaysMs`: the delay before each attempt; their number is the number of attempts.
@@ -156,8 +156,8 @@ function isSuccess(status: number): boolean {
 }
 
 /**
- * Judges an attempt (section 6.4): any 2xx is a delivery; everything else, redirects included, is a failure, also an answer that began with
- * a 2xx and did not come to its end. Returns what the delivery log keeps.
+ * Classifies an attempt (section 6.4): any 2xx is delivered; everything else, redirects included, is a failure, also a 2xx whose body did not
+ * end. Returns what the delivery log keeps.
  */
 export function decide(exchange: Exchange): Verdict {
   if (exchange.outcome === 'refused') return { outcome: 'failed', statusCode: null, error: exchange.reason, responsePrefix: null }
@@ -168,7 +168,7 @@ export function decide(exchange: Exchange): Verdict {
   return { outcome: 'failed', error: status >= 300 && status < 400 ? 'redirect' : 'status', ...facts }
 }
 
-/** The answer comes from a stranger and is shown on a page and in logs: short, and without control characters. */
+/** The answer is untrusted and shown in logs: a short prefix without control characters. */
 function prefixOf(body: Uint8Array): string {
   const text = new TextDecoder().decode(body.subarray(0, PREFIX_CHARACTERS * 4))
   return [...text].slice(0, PREFIX_CHARACTERS).join('').replace(/\p{C}/gu, ' ')

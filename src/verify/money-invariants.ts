@@ -1,10 +1,10 @@
-/** Whether the money that left a subscription's periods is the money that its tasks were charged. Pure; micro-units, epoch milliseconds. */
+/** Money invariants: the money burned by a subscription's periods equals the charges of its tasks. Pure; micro-units, epoch milliseconds. */
 import { formatMoney } from '../domain/money.ts'
 import type { MediaPeriod } from '../domain/subscription/subscription.ts'
 import { FINAL, type Task } from '../domain/task.ts'
 import { chargeOf, OVERDUE_MS } from './task-invariants.ts'
 
-/** A task that was charged, or is about to be (`isFinal` false). Its period follows from when it was created, nearly. */
+/** A task that was charged, or will be (`isFinal` false). Its period follows approximately from its creation time. */
 export type Charge = { createdAt: number; amount: number; isFinal: boolean }
 
 export function chargeFor(task: Task): Charge | null {

@@ -1,9 +1,9 @@
-/** What must be true inside one subscription's record, whenever it is read. Pure; money is micro-units. */
+/** Invariants inside one subscription's record. Pure; money is micro-units. */
 import { formatMoney } from '../domain/money.ts'
 import { dueOf } from '../domain/subscription/task-queue.ts'
 import type { CodingAccount, MediaAccount, MediaPeriod, Subscription } from '../domain/subscription/subscription.ts'
 
-/** Says in sentences what is wrong with the record. */
+/** The violated invariants of a record, one sentence each. */
 export function* recordViolations(record: Subscription): Generator<string> {
   if (record.media) for (const sentence of mediaViolations(record, record.media)) yield `${record.id}: ${sentence}`
   if (record.coding) for (const sentence of codingViolations(record, record.coding)) yield `${record.id}: ${sentence}`

@@ -1,20 +1,20 @@
-/** What must be true of one task and its deliveries, whenever they are read. Pure; money is micro-units, times are epoch milliseconds. */
+/** Invariants of one task and its deliveries. Pure; money is micro-units, times are epoch milliseconds. */
 import { formatMoney } from '../domain/money.ts'
 import { FINAL, type Delivery, type Task } from '../domain/task.ts'
 import type { WebhookEvent } from '../domain/webhooks.ts'
 
-/** The sweeps close every gap long before. */
+/** Sweeps close every gap well within this time. */
 export const OVERDUE_MS = 10 * 60_000
-/** A receiver with many deliveries and few slots may make them wait. */
+/** Deliveries may queue for the slots of a busy receiver. */
 const UNDELIVERED_MS = 60 * 60_000
 
-/** What a task cost, or will when it has settled; null while that is open. Never more than its quote, never less than nothing. */
+/** The charge of a task, final or after settling; null while it is open. Between 0 and its quote. */
 export function chargeOf({ outcome, estimatedCost }: Pick<Task, 'outcome' | 'estimatedCost'>): number | null {
   if (!outcome) return null
   return outcome.outcome === 'completed' ? Math.min(Math.max(outcome.cost, 0), estimatedCost) : 0
 }
 
-/** Says in sentences what is wrong with a task. */
+/** The violated invariants of a task, one sentence each. */
 export function* taskViolations(task: Task, now: number): Generator<string> {
   for (const sentence of stateViolations(task)) yield `task ${task.id} of ${task.subscription} is ${task.state}, but ${sentence}`
   if (task.sweepAt !== null && now - task.sweepAt > OVERDUE_MS) {
@@ -47,14 +47,14 @@ function* stateViolations(task: Task): Generator<string> {
   if ((state === 'completed') !== (task.progress === 100)) yield `its progress is ${task.progress}`
 }
 
-/** The events of a task that ended, by the contract (specification, section 6). */
+/** The events of a finished task (specification, section 6). */
 export function eventsOf(task: Pick<Task, 'state' | 'webhookUrl'>): WebhookEvent[] {
   if (task.webhookUrl === null) return []
   if (task.state === 'completed') return ['task.completed']
   return task.state === 'failed' ? ['task.failed', 'task.refunded'] : []
 }
 
-/** Says what is wrong with the deliveries of a task that was read before them, with an empty outbox. */
+/** The violated invariants of the deliveries of a task that was read before them and has an empty outbox. */
 export function* deliveryViolations(task: Task, deliveries: Delivery[], now: number): Generator<string> {
   const wanted = FINAL.includes(task.state) ? eventsOf(task) : []
   const made = deliveries.map(({ event }) => event)

@@ -1,6 +1,6 @@
 /**
- * Reads a whole store and says in sentences what is not as it must be (`tollgate verify`; `docs/media.md`, "Money"). Mends nothing. Others
- * may write meanwhile: each rule is about facts that were read in an order which makes it true, or were read again.
+ * `tollgate verify`: reads a whole store and reports violated invariants (`docs/media.md`, "Money"). Repairs nothing. The store may be in use:
+ * each rule is about facts that were read in an order which makes it valid, or were read again.
  */
 import type { Store } from '../backends/store/store.ts'
 import type { Hold, MediaPeriod, Subscription } from '../domain/subscription/subscription.ts'
@@ -15,10 +15,10 @@ export type Verified = {
   violations: string[]
 }
 
-/** What verifying one tenant stands on. */
+/** Context of verifying one tenant. */
 type Reading = { store: Store; now: number; keptSince: number; found: Verified }
 
-/** What was read of one subscription at one time. */
+/** A snapshot of one subscription. */
 type Books = { record: Subscription; periods: MediaPeriod[] }
 
 const PAGE = 200
@@ -67,7 +67,7 @@ async function verifyTenant(reading: Reading, tenant: string, ids: string[]): Pr
   }
 }
 
-/** The record first: a period that is not in it any more was archived before. */
+/** Reads the record first: a period that is no longer in it was archived before. */
 async function readBooks(store: Store, id: string): Promise<Books | null> {
   const record = await store.subscription(id)
   if (!record) return null
@@ -76,10 +76,10 @@ async function readBooks(store: Store, id: string): Promise<Books | null> {
   return { record, periods: [...archived, ...open].sort((a, b) => a.n - b.n) }
 }
 
-/** What the tasks of a tenant say, by subscription. `unheld`: they should have a hold, and had none when the records were read. */
+/** Charges and holds by subscription, from the tasks of a tenant. `unheld`: tasks without the hold that they should have. */
 type Tasks = { charges: Map<string, Charge[]>; unheld: Map<string, Task[]> }
 
-/** Looks at each task once. */
+/** Reads each task once. */
 async function verifyTasks({ store, now, keptSince, found }: Reading, tenant: string, before: Map<string, Books>): Promise<Tasks> {
   const charges = new Map<string, Charge[]>()
   const unheld = new Map<string, Task[]>()
@@ -133,7 +133,7 @@ async function verifyUnheld({ store, found }: Reading, task: Task, after: Subscr
   if (again && isOpen(again)) found.violations.push(`task ${task.id} of ${after.id} is ${again.state}, but nothing is held for it`)
 }
 
-/** What is held before and after a task was read must be of a task that is open, but for the moments that the sweeps have. */
+/** A hold that exists before and after its task was read must belong to an open task, within the time of the sweeps. */
 async function verifyHolds({ store, now, found }: Reading, before: Subscription, after: Subscription): Promise<void> {
   for (const [id, first] of Object.entries(before.media?.holds ?? {})) {
     const task = await store.task(before.tenant, id)
@@ -158,7 +158,7 @@ function* holdViolations(first: Hold, hold: Hold, task: Task | null, now: number
   }
 }
 
-/** Whoever reserved says that it lives, and is forgotten only after its reservations were charged. */
+/** The instance of every reservation has a heartbeat, which is removed only after its reservations were charged. */
 async function verifyReservations({ store, now, found }: Reading, before: Subscription, after: Subscription): Promise<void> {
   const lasting = Object.entries(before.coding?.reservations ?? {}).filter(([id]) => after.coding?.reservations[id])
   const old = lasting.filter(([, { at }]) => now - at > OVERDUE_MS)

@@ -1,12 +1,12 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
-import { createBatcher, type Kind, type BatchOutcome } from '../../src/concurrency/batching.ts'
+import { createBatcher, type BatchOptions, type BatchOutcome } from '../../src/concurrency/batching.ts'
 
 type Asked = { id: string; bytes: number }
 type Sent = { ids: string[]; told: PromiseWithResolvers<BatchOutcome<string>[]> }
 
 /** A kind whose commands a test ends by hand. */
-function commands(kind: Partial<Kind<Asked, string>> = {}, now?: () => number) {
+function commands(kind: Partial<BatchOptions<Asked, string>> = {}, now?: () => number) {
   const sent: Sent[] = []
   const ask = createBatcher<Asked, string>({
     backend: 'store',
@@ -104,7 +104,7 @@ t.test('who is not sent for twenty seconds is unavailable, and a thing that cann
   ms = 20_001
   const late = ask('d')
   sent[1]?.told.resolve(answered(sent[1]!, 2))
-  t.match(await some, [{ value: 'a 1' }, { value: 'b 2' }, { reason: { name: 'Unavailable', cause: { message: 'too much was asked for before' } } }])
+  t.match(await some, [{ value: 'a 1' }, { value: 'b 2' }, { reason: { name: 'Unavailable', cause: { message: 'too many requests are queued' } } }])
   await nextTurn()
   t.same(sent.map(({ ids }) => ids.join('')), ['a', 'b', 'd'])
   ms = 60_000

@@ -1,30 +1,30 @@
-/** The commands of the machine and their answers. Every one carries its id and is idempotent by it. */
+/** Commands of the subscription reducer and their answers. Each command carries its id and is idempotent by it. */
 import type { Usage, WindowsView } from '../token-windows.ts'
 import type { Terms } from '../plans.ts'
 import type { Product } from '../../backends/resources/resources.ts'
 import type { InactiveReason, Subscription } from './subscription.ts'
 
-/** What a key brings along to a command that creates: who it is, its own cap, and how new our knowledge of it is. */
+/** Facts about the API key of a creating command: id, cap, and the version at which they were read. */
 export type KeyFacts = {
   keyId: string
   /** Weekly tokens for Coding, micro-units per period for Media; null without a cap. */
   keyCap: number | null
-  /** The `keysVersion` under which the key was read; anything else than the record's is `stale`. */
+  /** The `keysVersion` at which the key was read; if it is not the record's, the answer is `stale`. */
   keysVersion: number
 }
 
 export type Stale = { outcome: 'stale'; keysVersion: number }
 
 /**
- * Runs a command that creates, with the caller's subscription and what is known of its key. Answered `stale`, the key is read anew and the command runs again.
- * Throws the failure of the access table when the key is no longer good.
+ * Runs a creating command with the caller's subscription and key facts. On `stale`, the key is read again and the command repeated.
+ * Throws the failure of the access table when the key is no longer valid.
  */
 export type Creating = <A extends { outcome: string }>(run: (subscription: string, facts: KeyFacts) => Promise<A>) => Promise<Exclude<A, Stale>>
 
 type Inactive = { outcome: 'inactive'; reason: InactiveReason }
 type RateExceeded = { outcome: 'rate'; retryAfterMs: number }
 
-/** Each command: `in` is what the caller gives, `out` what it is answered. */
+/** Each command with its input (`in`) and its answers (`out`). */
 export type Commands = {
   applyPlan: {
     in: {
@@ -46,7 +46,7 @@ export type Commands = {
       id: string
       instance: string
       promptBytes: number
-      /** What the client asked for at most; null when it named none. */
+      /** The client's limit of output tokens; null without one. */
       maxOutputTokens: number | null
     }
     out:
@@ -72,7 +72,7 @@ export type Commands = {
   }
   expire: { in: { instance: string }; out: { outcome: 'settled'; count: number } | { outcome: 'already' } }
 
-  /** `record`: as it is with the hold. */
+  /** `record`: the record including the hold. */
   hold: {
     in: KeyFacts & { task: string; kind: string; amount: number }
     out:
@@ -85,11 +85,11 @@ export type Commands = {
       | { outcome: 'queue_full' }
   }
   claim: { in: { claim: string; kinds: string[] }; out: { outcome: 'claimed'; task: string; epoch: number } | { outcome: 'none' } }
-  /** `served` false: the claim came to nothing, and the subscription has the place in line back that it had before. */
+  /** `served` false: the claimed task did not run, and the subscription regains its earlier place in the fair order. */
   requeue: { in: { task: string; epoch: number; readyAt: number; served: boolean }; out: { outcome: 'waiting' | 'none' } }
   /**
-   * `actual` null: the task came to nothing, all of the hold goes back. `epoch`: the claim that it ran under; a hold with another epoch was taken by a request that
-   * came late, when the task's own was closed already, and goes back as well.
+   * `actual` null: nothing was made, the whole hold is returned. `epoch`: the claim of the run; a hold with another epoch was taken by a late request after the task's own
+   * hold was closed, and is returned as well.
    */
   close: { in: { task: string; actual: number | null; epoch?: number }; out: { outcome: 'closed' | 'none'; available: number } }
   archived: { in: { n: number }; out: { outcome: 'archived' | 'none' } }

@@ -1,9 +1,9 @@
 /**
- * What a record has open, by id: its reservations, its holds. Their ids never come twice, and V8 gives an object that is copied (`{ ...all }`) a shape of its own
+ * Copy-on-write of the open reservations and holds of a record, by id. The ids never repeat, and V8 gives a copied object (`{ ...all }`) a hidden class
  * for every such name, which is five to ten times slower than a dictionary. An object without a prototype is a dictionary from the start.
  */
 
-/** A copy in which `id` is open, or is as `one` says now. It stays in its place, or comes last. */
+/** A copy with `id` set to `one`. An existing id keeps its position; a new one comes last. */
 export function put<T>(all: Record<string, T>, id: string, one: T): Record<string, T> {
   const copy = Object.create(null) as Record<string, T>
   for (const name in all) copy[name] = all[name] as T
@@ -11,7 +11,7 @@ export function put<T>(all: Record<string, T>, id: string, one: T): Record<strin
   return copy
 }
 
-/** A copy without those that are closed. */
+/** A copy without the ids for which `closed` is true. */
 export function without<T>(all: Record<string, T>, closed: (id: string) => boolean): Record<string, T> {
   const copy = Object.create(null) as Record<string, T>
   for (const name in all) if (!closed(name)) copy[name] = all[name] as T

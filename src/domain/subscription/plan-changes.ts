@@ -1,4 +1,4 @@
-/** How a declared Plan enters the record, and leaves it. What was used is kept by every edit, removal and return. */
+/** Plan changes: applies a declared Plan to the record and removes it. Usage survives every edit, removal and return. */
 import { apiOf, type Terms } from '../plans.ts'
 import { emptyLearned } from '../token-windows.ts'
 import { firstPeriod } from '../balance.ts'
@@ -35,7 +35,7 @@ function isOlder(incoming: In<'applyPlan'>['plan'], stored: NonNullable<Subscrip
   return incoming.uid === stored.uid ? incoming.generation < stored.generation : incoming.createdAt < stored.createdAt
 }
 
-/** The first activation, stored once. Until it has come, nothing was used and a new start time moves it. */
+/** The first activation, stored once. Until then nothing was used, and a new start time moves it. */
 function anchorOf(record: Subscription, input: In<'applyPlan'>, now: number): number | null {
   if (record.anchor !== null && record.anchor <= now) return record.anchor
   if (input.state !== 'Active' || input.verdict !== null) return record.anchor
@@ -81,13 +81,13 @@ function emptyRecord(id: string, input: In<'applyPlan'>): Subscription {
   }
 }
 
-/** Takes the Plan of that uid off the record: the subscription serves nothing until a Plan comes again, and forgets nothing. */
+/** Removes the Plan with that uid: the subscription is inactive until a Plan returns, and keeps its usage. */
 export function removePlan(record: Subscription | null, input: In<'removePlan'>): Step<Answer<'removePlan'>> {
   if (record?.plan?.uid !== input.uid) return { record, answer: { outcome: 'already' } }
   return { record: { ...record, plan: null }, answer: { outcome: 'removed' } }
 }
 
-/** One of the keys changed: what processes remember of them becomes stale. Without a record nobody remembers any. */
+/** One of the keys changed: cached key facts become stale. Without a record there are none. */
 export function keysChanged(record: Subscription | null): Step<Answer<'keysChanged'>> {
   if (!record) return { record, answer: { outcome: 'none' } }
   const keysVersion = record.keysVersion + 1

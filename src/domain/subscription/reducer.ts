@@ -1,6 +1,6 @@
 /**
- * The machine over one subscription's record: record + command + time → next record + answer. Pure; the store reads, calls this and replaces by
- * compare-and-set, so every rule about plans, windows, money and the queue exists here once.
+ * The reducer of a subscription's record: record + command + time → next record + answer. Pure; the store reads, reduces and replaces by
+ * compare-and-set, so every rule about plans, windows, money and the queue exists once.
  */
 import { admit, expire, extend, settle } from './token-reservations.ts'
 import { archived, claim, close, hold, requeue } from './task-queue.ts'

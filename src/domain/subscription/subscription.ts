@@ -12,7 +12,7 @@ export type Subscription = {
   id: string
   /** Rises by one with every replacement; 0 before the first. */
   version: number
-  /** The newest time that any command brought; time inside the record never goes back. */
+  /** The latest time of any command; time inside the record never goes back. */
   at: number
   tenant: string
   product: Product
@@ -52,7 +52,7 @@ export type Hold = {
   /** Media kind or operation. */
   kind: string
   keyId: string
-  /** Raised by each claim: a run that knows an older one is refused. */
+  /** Raised by each claim: a run with an older epoch is refused (fencing). */
   epoch: number
   /** `servedBefore`: the account's `lastServedAt` when it was claimed. */
   run: { claim: string; at: number; servedBefore: number } | null
@@ -62,13 +62,13 @@ export type Hold = {
 
 export type MediaAccount = {
   period: MediaPeriod
-  /** Ended periods that wait for their last holds, or to be archived. */
+  /** Ended periods with open holds, or not archived yet. */
   past: MediaPeriod[]
   /** By task id; UUID v7, so the order of the ids is the order of creation. */
   holds: Record<string, Hold>
   keys: Record<string, { period: number; burned: number }>
   lastServedAt: number
-  /** Derived: the earliest waiting task per kind; empty while as many run as may. */
+  /** Derived: the earliest waiting task per kind; empty while maxConcurrentTasks run. */
   due: { kind: string; readyAt: number }[]
 }
 
@@ -103,7 +103,7 @@ export type CodingAccount = {
 
 export type InactiveReason = 'PlanNotFound' | 'PlanNotAllowed' | 'PlanSuspended' | 'PlanRetired' | 'PlanNotActive' | 'PlanExpired'
 
-/** Why a subscription serves nothing at `now`, or null when it is active. */
+/** Why a subscription is inactive at `now`, or null when it is active. */
 export function inactiveReason(record: Subscription | null, now: number): InactiveReason | null {
   if (!record?.plan) return 'PlanNotFound'
   if (record.state === 'Retired') return 'PlanRetired'
@@ -123,7 +123,7 @@ const REASONS: Record<InactiveReason, string> = {
   PlanExpired: 'it has expired',
 }
 
-/** The failure for a plan that serves nothing, and why. */
+/** `plan_inactive` with its reason. */
 export function planInactive(reason: InactiveReason): Failure {
   return new Failure('plan_inactive', { message: `The plan of this API key is not active: ${REASONS[reason]}. Nothing was charged.` })
 }

@@ -1,4 +1,4 @@
-/** Holds, the queue of open tasks and their closing: money moves here and nowhere else (`docs/media.md`, "Money"). */
+/** The task queue of a subscription and its money: hold, claim, requeue, close. Money moves only here (`docs/media.md`, "Money"). */
 import { balanceOf, keyUsed, rollPeriod } from '../balance.ts'
 import type { MediaTerms } from '../plans.ts'
 import { takeOne } from '../rate-limit.ts'
@@ -9,7 +9,7 @@ import { inactiveReason, type Hold, type MediaAccount, type MediaPeriod, type Su
 
 type In<N extends Command['op']> = Extract<Command, { op: N }>
 
-/** Takes the quote of a task out of what is available, and puts the task at the end of the queue. Once per task id. */
+/** Holds the quoted amount of a task and appends the task to the queue. Once per task id. */
 export function hold(record: Subscription | null, input: In<'hold'>, now: number): Step<Answer<'hold'>> {
   if (record?.media?.holds[input.task]) return { record, answer: { outcome: 'already', record } }
   if (record && input.keysVersion !== record.keysVersion) return { record, answer: { outcome: 'stale', keysVersion: record.keysVersion } }
@@ -23,7 +23,7 @@ export function hold(record: Subscription | null, input: In<'hold'>, now: number
   if (input.amount > available) return { record, answer: { outcome: 'insufficient', available } }
   const share = input.keyCap === null ? available : Math.max(0, input.keyCap - keyUsed(account, input.keyId))
   if (input.amount > share) return { record, answer: { outcome: 'key_full', available: share } }
-  // Epochs begin at the record's version, so that a hold which is taken again for the same task, after its own was closed, has none of the old ones.
+  // Epochs start at the record's version: a second hold of the same task, after the first was closed, never reuses an old epoch.
   const epoch = record.version
   const taken: Hold = { period: account.period.n, amount: input.amount, kind: input.kind, keyId: input.keyId, epoch, run: null, readyAt: now, at: now }
   const next = { ...account, holds: put(account.holds, input.task, taken) }
@@ -31,7 +31,7 @@ export function hold(record: Subscription | null, input: In<'hold'>, now: number
   return { record: held, answer: { outcome: 'held', record: held } }
 }
 
-/** Gives the oldest ready task of these kinds to a worker, if fewer than the plan allows are running. The same claim id gets the same answer. */
+/** Claims the oldest ready task of these kinds if fewer than maxConcurrentTasks run. The same claim id gets the same answer. */
 export function claim(record: Subscription | null, input: In<'claim'>, now: number): Step<Answer<'claim'>> {
   const account = record?.media
   if (!record || !account || !record.terms.media) return { record, answer: { outcome: 'none' } }
@@ -45,26 +45,26 @@ export function claim(record: Subscription | null, input: In<'claim'>, now: numb
   if (!oldest) return { record, answer: { outcome: 'none' } }
   const [task, waiting] = oldest
   const epoch = waiting.epoch + 1
-  // Claims of one turn have one place in line.
+  // Claims of one batch share one place in the fair order.
   const servedBefore = entries.find(([, { run }]) => run?.at === now)?.[1].run?.servedBefore ?? account.lastServedAt
   const holds = put(account.holds, task, { ...waiting, epoch, run: { claim: input.claim, at: now, servedBefore } })
   return { record: withAccount(record, { ...account, holds, lastServedAt: now }), answer: { outcome: 'claimed', task, epoch } }
 }
 
-/** Puts a claimed task back in the queue for `readyAt`. A claim of another epoch is somebody else's. */
+/** Requeues a claimed task for `readyAt`. Does nothing for another epoch. */
 export function requeue(record: Subscription | null, input: In<'requeue'>): Step<Answer<'requeue'>> {
   const account = record?.media
   const claimed = account?.holds[input.task]
   if (!record || !account || !claimed?.run || claimed.epoch !== input.epoch) return { record, answer: { outcome: 'none' } }
   const holds = put(account.holds, input.task, { ...claimed, run: null, readyAt: input.readyAt })
   const { at, servedBefore } = claimed.run
-  // Unless another was served by then, or with it.
+  // Unless another task was served since or with it.
   const isAlone = account.lastServedAt === at && !Object.values(holds).some(({ run }) => run?.at === at)
   const lastServedAt = isAlone && !input.served ? servedBefore : account.lastServedAt
   return { record: withAccount(record, { ...account, holds, lastServedAt }), answer: { outcome: 'waiting' } }
 }
 
-/** Ends a hold, once: what the task really cost is burned, never more than was held, and the rest is available again in the same write. */
+/** Closes a hold once: burns the actual cost, at most the amount held, and returns the rest in the same write. */
 export function close(record: Subscription | null, input: In<'close'>, now: number): Step<Answer<'close'>> {
   const account = record && rolled(record, now)
   if (!record || !account) return { record, answer: { outcome: 'none', available: 0 } }
@@ -83,7 +83,7 @@ export function close(record: Subscription | null, input: In<'close'>, now: numb
   return { record: withAccount(record, next), answer: { outcome: 'closed', available: balanceOf(next).available } }
 }
 
-/** An ended period was put into the archive: the record forgets it, once no hold of it is open. */
+/** Drops an archived period from the record once it has no open hold. */
 export function archived(record: Subscription | null, input: In<'archived'>): Step<Answer<'archived'>> {
   const account = record?.media
   const open = Object.values(account?.holds ?? {}).some(({ period }) => period === input.n)
@@ -117,7 +117,7 @@ function withAccount(record: Subscription, account: MediaAccount): Subscription 
   return { ...record, media: { ...account, due: record.terms.media ? dueOf(account, record.terms.media) : [] } }
 }
 
-/** The earliest waiting task per kind: what makes a subscription worth asking. Nothing is due while as many run as may. */
+/** The earliest waiting task per kind, which makes a subscription due. Nothing is due while maxConcurrentTasks run. */
 export function dueOf(account: MediaAccount, terms: MediaTerms): MediaAccount['due'] {
   if (running(account) >= terms.maxConcurrentTasks) return []
   const earliest = new Map<string, number>()
@@ -127,14 +127,14 @@ export function dueOf(account: MediaAccount, terms: MediaTerms): MediaAccount['d
   return [...earliest].map(([kind, readyAt]) => ({ kind, readyAt }))
 }
 
-/** The place of a waiting task in its plan's queue, 1 for the next; null when it does not wait. */
+/** The queue position of a waiting task, 1 for the next; null when it is not waiting. */
 export function queuePosition(record: Subscription | null, task: string): number | null {
   const holds = record?.media?.holds
   if (!holds?.[task] || holds[task].run !== null) return null
   return Object.entries(holds).filter(([id, { run }]) => run === null && id <= task).length
 }
 
-/** The places of all waiting tasks, by task id. */
+/** Queue positions of all waiting tasks, by task id. */
 export function queuePositions(record: Subscription | null): Map<string, number> {
   const waiting = Object.entries(record?.media?.holds ?? {}).filter(([, { run }]) => run === null)
   return new Map(waiting.map(([id]) => id).sort().map((id, i) => [id, i + 1]))

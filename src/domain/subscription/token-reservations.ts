@@ -1,4 +1,4 @@
-/** Admission and settlement of coding requests over both token windows (`docs/coding.md` tells the published bound). */
+/** Token reservations: admission and settlement of coding requests in both token windows (`docs/coding.md` states the bound). */
 import { takeOne } from '../rate-limit.ts'
 import type { CodingTerms } from '../plans.ts'
 import { chargeOf, learn, learnedOutput, reservedIn, roll, viewOf, WEEK_MS, type Usage } from '../token-windows.ts'
@@ -11,7 +11,7 @@ type In<N extends Command['op']> = Extract<Command, { op: N }>
 
 const USAGE_DAYS = 35
 
-/** Asks both windows, the key's cap, the rate and the concurrency for one request; admitted, its estimate is reserved. */
+/** Admits one request by rate, both windows, the key's cap and concurrency, and reserves its estimate. */
 export function admit(record: Subscription | null, input: In<'admit'>, now: number): Step<Answer<'admit'>> {
   if (record && input.keysVersion !== record.keysVersion) {
     return { record, answer: { outcome: 'stale', keysVersion: record.keysVersion } }
@@ -59,11 +59,11 @@ function admitted(account: CodingAccount, terms: CodingTerms, reservation: Reser
   }
 }
 
-/** A window is full when what was *used* reached its limit; nobody is turned away for hours because of estimates. */
+/** A window is full when *used* tokens reach its limit; reservations alone never fill it for hours. */
 function fullness(account: CodingAccount, terms: CodingTerms, input: In<'admit'>): 'weekly_full' | 'session_full' | 'key_full' | null {
   const session = account.session && account.session.used >= terms.sessionTokens ? account.session : null
   if (account.weekly.used >= terms.weeklyTokens) {
-    // When both are full, the one that resets later is the one to wait for.
+    // When both are full, the one that resets later decides.
     return session && session.end > account.weekly.start + WEEK_MS ? 'session_full' : 'weekly_full'
   }
   if (session) return 'session_full'
@@ -77,8 +77,8 @@ function keyUsed(account: CodingAccount, keyId: string): number {
 }
 
 /**
- * The tokens to reserve, or null if others' reservations leave too little room. Used plus reserved never passes a limit here: a request that is alone with
- * what is left gets just that, since a window with room always admits one request. This is what makes the published bound true.
+ * The tokens to reserve, or null if other reservations leave too little room. Used plus reserved never exceeds a limit here: a lone request gets
+ * what is left, since a window with room always admits one request. The published bound follows from this.
  */
 function grant(account: CodingAccount, terms: CodingTerms, input: In<'admit'>): number | null {
   const reserved = reservedIn(account, input.keyId)
@@ -98,14 +98,14 @@ function grant(account: CodingAccount, terms: CodingTerms, input: In<'admit'>): 
   return tokens
 }
 
-/** Prompt bytes × the plan's learned ratio, and what the client asked for at most, or else the learned p95 of outputs. */
+/** The estimate: prompt bytes × the learned ratio, plus the client's output limit or else the learned p95 of outputs. */
 function estimateOf(account: CodingAccount, terms: CodingTerms, input: In<'admit'>): number {
   const output = Math.min(input.maxOutputTokens ?? learnedOutput(account.outputs), terms.maxOutputTokens)
   const prompt = Math.ceil((input.promptBytes * account.ratio) / 1000)
   return Math.max(1, chargeOf({ input: prompt, cachedInput: 0, output }, terms.weights))
 }
 
-/** A stream outgrew its reservation: it gets at least `tokens`, even past the limit. */
+/** Extends the reservation of a stream that outgrew it to at least `tokens`, even past the limit. */
 export function extend(record: Subscription | null, input: In<'extend'>): Step<Answer<'extend'>> {
   const reservation = record?.coding?.reservations[input.id]
   if (!record?.coding || !reservation) return { record, answer: { outcome: 'gone' } }
@@ -114,7 +114,7 @@ export function extend(record: Subscription | null, input: In<'extend'>): Step<A
   return { record: { ...record, coding: { ...record.coding, reservations } }, answer: { outcome: 'extended', reserved: input.tokens } }
 }
 
-/** Charges a request once, to the windows that admitted it, and frees its reservation. No usage: nothing was answered, nothing is charged. */
+/** Charges a request once, to the windows that admitted it, and frees its reservation. Without usage nothing is charged. */
 export function settle(record: Subscription | null, input: In<'settle'>, now: number): Step<Answer<'settle'>> {
   const reservation = record?.coding?.reservations[input.id]
   if (!record?.coding || !record.terms.coding || !reservation) return { record, answer: { outcome: 'already' } }
@@ -126,7 +126,7 @@ export function settle(record: Subscription | null, input: In<'settle'>, now: nu
   return { record: { ...record, coding: account }, answer: { outcome: 'settled', charged } }
 }
 
-/** A gateway died: what it had admitted is charged at its estimate, since nobody can tell what was used. */
+/** Expires the reservations of a dead gateway: charged at their estimates, since the usage is unknown. */
 export function expire(record: Subscription | null, input: In<'expire'>, now: number): Step<Answer<'expire'>> {
   const open = Object.entries(record?.coding?.reservations ?? {}).filter(([, reservation]) => reservation.instance === input.instance)
   if (!record?.coding || open.length === 0) return { record, answer: { outcome: 'already' } }
@@ -137,7 +137,7 @@ export function expire(record: Subscription | null, input: In<'expire'>, now: nu
   return { record: { ...record, coding: account }, answer: { outcome: 'settled', count: open.length } }
 }
 
-/** Takes reservations out and adds their charges to the session, the week and the keys that admitted them, where those still run. */
+/** Removes reservations and adds their charges to the session, week and keys that admitted them, if those windows still run. */
 function charge(account: CodingAccount, settled: Record<string, Reservation>, chargeFor: (reservation: Reservation) => number): CodingAccount {
   let { session, weekly, keys } = account
   for (const reservation of Object.values(settled)) {
