@@ -1,4 +1,7 @@
-/** Bodies: preParsing counts how many bytes of them this process holds at once, for a body is parsed whole and stays until its answer has ended; and JSON is read strictly. */
+/**
+ * Memory budget of request bodies, per API key and per process: preParsing counts the bytes of a body from its arrival until its response closes, because
+ * bodies are parsed whole. Also the strict JSON parser.
+ */
 import type { ServerResponse } from 'node:http'
 import { Transform } from 'node:stream'
 import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify'
@@ -8,24 +11,24 @@ import { parseStrictJson } from '../../src/domain/strict-json.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** The route takes no body, whatever its content type says. */
+    /** The route takes no body, whatever the content type. */
     bodyless?: boolean
   }
 }
 
 export type IntakeOptions = {
-  /** For all bodies together. */
+  /** For all bodies of this process. */
   budgetBytes?: number
-  /** For those of one API key, so that no key takes everybody's. */
+  /** For the bodies of one API key. */
   keyBytes?: number
 }
 
 const MIB = 1024 * 1024
 
 async function intake(app: FastifyInstance, { budgetBytes = 256 * MIB, keyBytes = 128 * MIB }: IntakeOptions): Promise<void> {
-  // A plugin that sends bodies on reads them in a way of its own.
+  // The openai plugin replaces this parser, because it forwards bodies unchanged.
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, async (request: FastifyRequest, bytes: Buffer) => {
-    // Many clients name a type for a body that they do not send.
+    // Many clients send a content type without a body.
     if (bytes.length === 0 && request.routeOptions.config.bodyless) return undefined
     return parseStrictJson(bytes, 'strict')
   })
@@ -33,7 +36,7 @@ async function intake(app: FastifyInstance, { budgetBytes = 256 * MIB, keyBytes 
   let held = 0
   const heldByKey = new Map<string, number>()
 
-  /** What a request of that key holds. */
+  /** The bytes that one request of the key holds. */
   function openShare(keyId: string): Share {
     let ours = 0
     const change = (bytes: number) => {
@@ -55,24 +58,25 @@ async function intake(app: FastifyInstance, { budgetBytes = 256 * MIB, keyBytes 
   app.addHook('preParsing', async (request, reply, payload) => {
     const { headers, routeOptions, caller } = request
     if (!caller || (headers['content-length'] === undefined && headers['transfer-encoding'] === undefined)) return payload
-    // Of a client that left while its key was looked up nothing more is heard: what it holds would be held for ever.
+    // No close event follows when the client disconnected during the key lookup: its bytes would never be freed.
     if (reply.raw.closed || reply.raw.destroyed) return payload
     const share = openShare(caller.key.keyId)
     const most = routeOptions.bodyLimit ?? MIB
     if (headers['content-length'] === undefined) return counted(payload, most, share, reply.raw)
-    // What is longer than its route allows is refused before any of it is read.
+    // A content-length above the limit of the route is refused by Fastify before the body is read.
     share.take(Math.min(Number(headers['content-length']), most))
     reply.raw.once('close', share.free)
     return payload
   })
 }
 
-/** `take` throws when there is no room. */
+/** `take` throws `server_overloaded` when a budget is exceeded. */
 type Share = { take(bytes: number): void; free(): void }
 
 /**
- * A body of unknown length, which holds what has arrived of it and is given on whole. Where there is no room, what is held goes, what still comes is passed over, and the
- * error is the body's end: a client that is answered while it sends may see no answer, but a broken connection. What is longer than its route allows is given on at once, to be refused.
+ * A body without content-length: counts the received bytes and passes the body on when it is complete. Above a budget it frees its bytes, discards the rest, and
+ * fails at the end of the body, because a client that gets an answer while it sends may see a broken connection instead. A body above the limit of its route is
+ * passed on at once, to be refused.
  */
 function counted(payload: RequestPayload, most: number, share: Share, answer: ServerResponse): Transform {
   let parts: Buffer[] = []
@@ -103,11 +107,11 @@ function counted(payload: RequestPayload, most: number, share: Share, answer: Se
     },
   })
   payload.once('error', (error) => body.destroy(error))
-  // Nobody listens any more after the first that is too much for the route.
+  // Without a listener an error after the refusal would crash the process.
   body.on('error', () => {})
   answer.once('close', () => {
     share.free()
-    // Of what nobody wanted to read, the connection gets rid for the next request.
+    // Discards what the route did not read, so that the connection can be reused.
     body.resume()
   })
   return payload.pipe(body)

@@ -17,7 +17,7 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiM
   const registers = [registry]
   const first = new Histogram({
     name: 'tollgate_coding_time_to_first_token_seconds',
-    help: 'From the request to the first byte of a streamed answer.',
+    help: 'From a request to the first byte of its streamed answer.',
     labelNames: ['wire'],
     buckets: [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 120],
     registers,
@@ -31,7 +31,7 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiM
   })
   const overheads = new Histogram({
     name: 'tollgate_gateway_overhead_seconds',
-    help: 'From a request until its upstream is asked, with the wait for room in its plan.',
+    help: 'From a request to its first attempt at an upstream, including the wait in the admission queue.',
     labelNames: ['wire'],
     buckets: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2],
     registers,
@@ -44,14 +44,14 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiM
   })
   const durations = new Histogram({
     name: 'tollgate_upstream_duration_seconds',
-    help: 'From an attempt to the first byte of its answer, or to its failure.',
+    help: 'From the start of an attempt to the first byte of its answer or to its failure.',
     labelNames: ['upstream', 'outcome'],
     buckets: [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 120],
     registers,
   })
   const retries = new Counter({
     name: 'tollgate_upstream_retries_total',
-    help: 'Further attempts at the same upstream.',
+    help: 'Retries at the same upstream.',
     labelNames: ['upstream'],
     registers,
   })

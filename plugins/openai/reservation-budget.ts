@@ -3,8 +3,8 @@ import type { OpenReservation, Settlement } from '../../src/upstream/usage/reser
 import { chargeOf, type Usage } from '../../src/domain/token-windows.ts'
 
 export type Budget = {
-  /** Takes the output so far, in tokens. Extends the reservation when it is outgrown; calls `gone` if that was settled meanwhile. */
-  spend(outputTokens: number, gone: () => void): void
+  /** Takes the output so far, in tokens. Extends the reservation when it is outgrown; calls `onGone` if that was settled meanwhile. */
+  spend(outputTokens: number, onGone: () => void): void
   /** The settlement when the upstream reported no usage. */
   estimate(outputTokens: number): Settlement
 }
@@ -19,10 +19,10 @@ export function openBudget(reservation: OpenReservation, promptBytes: number, lo
   let reserved = reservation.admitted.reserved
   let extending = false
 
-  async function extend(needed: number, gone: () => void): Promise<void> {
+  async function extend(needed: number, onGone: () => void): Promise<void> {
     extending = true
     try {
-      if ((await reservation.ensure(needed)) === 'gone') return gone()
+      if ((await reservation.ensure(needed)) === 'gone') return onGone()
       reserved = Math.max(needed, reserved * 2)
     } catch (err) {
       // The stream goes on, and the extension is tried again with further output.
@@ -33,10 +33,10 @@ export function openBudget(reservation: OpenReservation, promptBytes: number, lo
   }
 
   return {
-    spend(output, gone) {
+    spend(output, onGone) {
       if (extending) return
       const needed = chargeOf(usage(output), weights)
-      if (needed > reserved) void extend(needed, gone)
+      if (needed > reserved) void extend(needed, onGone)
     },
     estimate: (output) => ({ usage: usage(output), estimated: true }),
   }

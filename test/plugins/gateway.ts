@@ -1,4 +1,4 @@
-/** A gateway scope over a real SQLite store, with the routes that a test gives it, and a clock that the test owns. */
+/** A gateway scope over a real SQLite store, with the routes of a test and a clock that the test controls. */
 import { createHash } from 'node:crypto'
 import pino from 'pino'
 import fastify, { type FastifyBaseLogger, type FastifyInstance } from 'fastify'
@@ -23,15 +23,15 @@ export const SEALING: SealingKeys = [Buffer.alloc(32, 1)]
 export type Gateway = {
   app: FastifyInstance
   store: Store
-  /** What was logged, line by line. */
+  /** All log lines. */
   logged: Record<string, unknown>[]
   /** The time, epoch ms; assign to move it. */
   time: { now: number }
-  /** Waits until nothing of the subscription is reserved: an answer ends before its settlement does. */
+  /** Waits until the subscription has no reservations, because a response closes before its settlement is written. */
   settled(subscription: string): Promise<Subscription>
   /** Applies a Plan of tenant acme, and returns the subscription's id. */
   plan(name: string, spec: Partial<PlanSpec> & Pick<PlanSpec, 'product'>, generation?: number): Promise<string>
-  /** Mints an active key for a subscription; the raw key and its stored version. */
+  /** Mints an active key for a subscription; resolves with the raw key and its stored version. */
   key(subscription: string, more?: Partial<KeyVersion>): Promise<{ raw: string; version: KeyVersion }>
 }
 
@@ -50,7 +50,7 @@ export const MEDIA: NonNullable<PlanSpec['media']> = { allowance: '10.00', perio
 
 type Routes = (app: FastifyInstance) => void | Promise<void>
 
-/** Opens it; `routes` registers what the test asks for after auth, intake and metering, `outside` what asks for no key. */
+/** Opens it. `routes` registers routes after auth, intake and metering, `outside` routes without a key. */
 export async function openGateway(t: Test, routes: Routes, outside: Routes = () => {}, env: Record<string, string> = {}, bodies: IntakeOptions = {}): Promise<Gateway> {
   const store = await openStore(`sqlite:${t.testdir()}/tollgate.db`)
   const time = { now: START }
@@ -59,7 +59,7 @@ export async function openGateway(t: Test, routes: Routes, outside: Routes = () 
   const app: FastifyInstance = fastify({ loggerInstance: log as FastifyBaseLogger, disableRequestLogging: true })
   app.decorate('clock', () => time.now)
   app.decorate('store', store)
-  // As one of several over its store: what another instance reserved is not that of a dead one.
+  // Configured as one of several gateways, so that it does not expire the reservations of others at its start.
   app.decorate('config', { ...readConfig(env).config, STORE_URL: 'mongodb://shared' })
   app.decorate('broker', await openBroker('memory:'))
   await app.register(errors)

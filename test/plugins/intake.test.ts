@@ -1,10 +1,11 @@
+/** Memory budget of request bodies: per API key and per process, with and without content-length. */
 import { once } from 'node:events'
 import { Agent, request, type IncomingMessage } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import t from 'tap'
 import { bearer, CODING, openGateway } from './gateway.ts'
 
-t.test('bodies are held within a budget, for each key and for all, until their answers have ended', async (t) => {
+t.test('bodies in memory are limited per key and per process until their responses close', async (t) => {
   const waiting: (() => void)[] = []
   const routes = (app: FastifyInstance) => {
     app.post('/v1/hold', { config: { api: 'coding' } }, async () => {
@@ -23,10 +24,10 @@ t.test('bodies are held within a budget, for each key and for all, until their a
   const first = hold(one.raw, 1_500)
   await begun(1)
   const refused = await hold(one.raw, 600)
-  t.equal(refused.statusCode, 503, 'the share of the key')
+  t.equal(refused.statusCode, 503, 'the limit of the key')
   t.equal(refused.headers['retry-after'], '1')
   t.match(refused.json(), { error: { code: 'server_overloaded' } })
-  t.equal((await hold(other.raw, 1_100)).statusCode, 503, 'the budget of all')
+  t.equal((await hold(other.raw, 1_100)).statusCode, 503, 'the limit of the process')
   const second = hold(other.raw, 900)
   await begun(2)
   for (const answer of waiting) answer()
@@ -34,10 +35,10 @@ t.test('bodies are held within a budget, for each key and for all, until their a
   const again = hold(one.raw, 1_900)
   await begun(3)
   waiting[2]?.()
-  t.equal((await again).statusCode, 200, 'what was held is free again')
+  t.equal((await again).statusCode, 200, 'a closed response frees its bytes')
 })
 
-t.test('a body of unknown length counts by what has arrived of it; one that is too much is read to its end, and refused', async (t) => {
+t.test('a body without content-length counts its received bytes; one over the budget is read to its end and refused', async (t) => {
   const waiting: (() => void)[] = []
   const routes = (app: FastifyInstance) => {
     app.post('/v1/hold', { config: { api: 'coding' }, bodyLimit: 1_500 }, async () => {
@@ -64,7 +65,7 @@ t.test('a body of unknown length counts by what has arrived of it; one that is t
   await begun(10)
   const tooMuch = await begin(`"${'x'.repeat(1_099)}`)
   tooMuch.sent.end('"')
-  t.equal(await tooMuch.status, 503, '1,000 bytes are held and 1,101 would come to them')
+  t.equal(await tooMuch.status, 503, '1,000 bytes are in use and 1,101 would be added')
   const fits = await begin(`"${'x'.repeat(900)}`)
   fits.sent.end('"')
   await begun(11)
@@ -73,21 +74,21 @@ t.test('a body of unknown length counts by what has arrived of it; one that is t
 
   const long = await begin(`"${'x'.repeat(1_600)}"`)
   t.equal(await long.status, 413)
-  const left = await begin(`"${'x'.repeat(1_400)}`)
-  left.status.catch(() => {})
-  left.sent.destroy()
-  // Until the server has heard of it.
+  const aborted = await begin(`"${'x'.repeat(1_400)}`)
+  aborted.status.catch(() => {})
+  aborted.sent.destroy()
+  // Until the server has noticed the disconnect.
   for (let isTaken = false; !isTaken; ) {
     const again = await begin(`"${'x'.repeat(1_398)}"`)
     again.sent.end()
     isTaken = await Promise.race([again.status.then(() => false), begun(12).then(() => true)])
     if (!isTaken) continue
     waiting[11]?.()
-    t.equal(await again.status, 200, 'what was refused or left holds nothing')
+    t.equal(await again.status, 200, 'refused and aborted bodies are freed')
   }
 })
 
-t.test('a client that leaves while its key is looked up holds nothing afterwards', async (t) => {
+t.test('a client that disconnects during the key lookup holds no bytes', async (t) => {
   const routes = (app: FastifyInstance) => {
     app.post('/v1/hold', { config: { api: 'coding' } }, async () => ({ done: true }))
   }
@@ -96,23 +97,23 @@ t.test('a client that leaves while its key is looked up holds nothing afterwards
   const headers = { ...bearer(raw), 'content-type': 'application/json' }
   const { port } = new URL(await gateway.app.listen({ host: '127.0.0.1', port: 0 }))
   const { findKey } = gateway.store
-  const [asked, left] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const [lookedUp, disconnected] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   gateway.store.findKey = async (hash) => {
-    asked.resolve()
-    await left.promise
+    lookedUp.resolve()
+    await disconnected.promise
     return findKey(hash)
   }
-  gateway.app.server.on('connection', (socket) => socket.once('close', () => setImmediate(left.resolve)))
+  gateway.app.server.on('connection', (socket) => socket.once('close', () => setImmediate(disconnected.resolve)))
   const sent = request({ host: '127.0.0.1', port, path: '/v1/hold', method: 'POST', agent: false, headers: { ...headers, 'content-length': 1_500 } }).on('error', () => {})
   sent.write('"')
-  await asked.promise
+  await lookedUp.promise
   sent.destroy()
-  await left.promise
-  for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve))
+  await disconnected.promise
+  for (let ticks = 0; ticks < 20; ticks++) await new Promise((resolve) => setImmediate(resolve))
   t.equal((await gateway.app.inject({ method: 'POST', url: '/v1/hold', headers, payload: `"${'x'.repeat(1_900)}"` })).statusCode, 200)
 })
 
-t.test('a body of unknown length that nobody reads does not stop its connection', async (t) => {
+t.test('an unread body without content-length does not block its connection', async (t) => {
   const routes = (app: FastifyInstance) => {
     app.post('/v1/hold', { config: { api: 'coding' } }, async ({ body }) => ({ body }))
   }

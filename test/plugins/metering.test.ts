@@ -1,14 +1,15 @@
+/** Admission queue, orphaned reservations, and admission over HTTP. */
 import { PassThrough } from 'node:stream'
 import t from 'tap'
 import { reservationSweep, DEAD_MS, UNKNOWN_MS } from '../../plugins/metering/orphaned-reservations.ts'
 import { openAdmissionQueue } from '../../plugins/metering/admission-queue.ts'
 import { bearer, CODING, openGateway, START } from './gateway.ts'
 
-/** A client that stays. */
-const never = new PassThrough()
+/** A client that does not disconnect. */
+const connected = new PassThrough()
 
-/** An attempt that is crowded until it is told otherwise. */
-function backend() {
+/** Attempts that are blocked until `unblock`. */
+function blockedAttempts() {
   let open = false
   const tries: string[] = []
   return {
@@ -17,58 +18,55 @@ function backend() {
       tries.push(name)
       return open
     },
-    unlock: () => {
+    unblock: () => {
       open = true
-    },
-    lock: () => {
-      open = false
     },
   }
 }
-const crowded = (answer: boolean) => !answer
+const blocked = (answer: boolean) => !answer
 
-t.test('whoever finds room does not wait', async (t) => {
-  const { attempt, unlock, tries } = backend()
-  unlock()
-  t.equal(await openAdmissionQueue(() => 0).admit('s', attempt('a'), crowded, never), true)
+t.test('an attempt that is not blocked does not wait', async (t) => {
+  const { attempt, unblock, tries } = blockedAttempts()
+  unblock()
+  t.equal(await openAdmissionQueue(() => 0).admit('s', attempt('a'), blocked, connected), true)
   t.same(tries, ['a'])
 })
 
-t.test('whoever came first is served first, when room is made', async (t) => {
-  const { attempt, unlock } = backend()
-  const room = openAdmissionQueue(() => 0, 10_000, 3_600_000)
+t.test('waiting requests are admitted in FIFO order after a notification', async (t) => {
+  const { attempt, unblock } = blockedAttempts()
+  const queue = openAdmissionQueue(() => 0, 10_000, 3_600_000)
   const served: string[] = []
-  const waiting = ['a', 'b', 'c'].map((name) => room.admit('s', attempt(name), crowded, never).then(() => served.push(name)))
+  const waiting = ['a', 'b', 'c'].map((name) => queue.admit('s', attempt(name), blocked, connected).then(() => served.push(name)))
   await new Promise((resolve) => setImmediate(resolve))
   t.same(served, [])
-  unlock()
-  room.notify('s')
+  unblock()
+  queue.notify('s')
   await Promise.all(waiting)
   t.same(served, ['a', 'b', 'c'])
 })
 
-t.test('other subscriptions do not wait behind', async (t) => {
-  const { attempt } = backend()
+t.test('a queue does not block other subscriptions', async (t) => {
+  const { attempt } = blockedAttempts()
   const client = new PassThrough()
-  const room = openAdmissionQueue(() => 0, 10_000, 3_600_000)
-  const waiting = room.admit('s', attempt('a'), crowded, client)
-  t.equal(await room.admit('other', async () => true, crowded, never), true)
+  const queue = openAdmissionQueue(() => 0, 10_000, 3_600_000)
+  const waiting = queue.admit('s', attempt('a'), blocked, client)
+  t.equal(await queue.admit('other', async () => true, blocked, connected), true)
   client.destroy()
-  t.equal(await waiting, false, 'who leaves waits no longer')
+  t.equal(await waiting, false, 'a disconnect ends the wait')
 })
 
-t.test('waiting ends with the last answer when its time is over', async (t) => {
+t.test('the wait ends with the last result after maxMs', async (t) => {
   let now = 0
-  const { attempt } = backend()
-  const room = openAdmissionQueue(() => now, 10_000, 3_600_000)
-  const waiting = room.admit('s', attempt('a'), crowded, never)
+  const { attempt } = blockedAttempts()
+  const queue = openAdmissionQueue(() => now, 10_000, 3_600_000)
+  const waiting = queue.admit('s', attempt('a'), blocked, connected)
   await new Promise((resolve) => setImmediate(resolve))
   now = 10_000
-  room.notify('s')
+  queue.notify('s')
   t.equal(await waiting, false)
 })
 
-t.test('reservations of a gateway whose beat stood still are charged at their estimate, those of a live one are left alone', async (t) => {
+t.test('reservations of a gateway without a new heartbeat for 45 s are charged at their estimate, those of a live one are kept', async (t) => {
   const gateway = await openGateway(t, () => {})
   const id = await gateway.plan('coder', { product: 'Coding', coding: CODING })
   const admit = (name: string, instance: string) =>
@@ -85,10 +83,10 @@ t.test('reservations of a gateway whose beat stood still are charged at their es
   t.equal(await sweep.expireDead(START + DEAD_MS), 1)
   t.same(Object.keys((await gateway.store.subscription(id))?.coding?.reservations ?? {}), ['b'])
   t.equal((await gateway.store.subscription(id))?.coding?.weekly.used, 100)
-  t.notOk((await gateway.store.heartbeats()).some(({ instance }) => instance === 'dead'), 'the dead are forgotten')
+  t.notOk((await gateway.store.heartbeats()).some(({ instance }) => instance === 'dead'), 'its heartbeat is deleted')
 })
 
-t.test('who is alone with the store charges at once what was reserved before it came, and leaves its own alone', async (t) => {
+t.test('a process alone with its store expires all reservations of earlier processes at once, and keeps its own', async (t) => {
   const gateway = await openGateway(t, () => {})
   const id = await gateway.plan('coder', { product: 'Coding', coding: CODING })
   for (const instance of ['killed', 'silent', 'me']) {
@@ -101,7 +99,7 @@ t.test('who is alone with the store charges at once what was reserved before it 
   t.notOk((await gateway.store.heartbeats()).some(({ instance }) => instance === 'killed'))
 })
 
-t.test('a gateway that reserved without ever saying that it lives is dead after the same time', async (t) => {
+t.test('a gateway with reservations and no heartbeat is dead after 45 s', async (t) => {
   const gateway = await openGateway(t, () => {})
   const id = await gateway.plan('coder', { product: 'Coding', coding: CODING })
   await gateway.store.change(id, { op: 'admit', id: 'a', instance: 'silent', keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)
@@ -114,7 +112,7 @@ t.test('a gateway that reserved without ever saying that it lives is dead after 
   t.equal(expired, 1)
 })
 
-t.test('a time in which the sweeper could not look proves nobody dead', async (t) => {
+t.test('a gap between sweeps declares no gateway dead', async (t) => {
   const gateway = await openGateway(t, () => {})
   const id = await gateway.plan('coder', { product: 'Coding', coding: CODING })
   await gateway.store.change(id, { op: 'admit', id: 'a', instance: 'slow', keyId: 'k', keyCap: null, keysVersion: 1, promptBytes: 0, maxOutputTokens: 100 }, START)
@@ -124,7 +122,7 @@ t.test('a time in which the sweeper could not look proves nobody dead', async (t
   t.equal(await sweep.expireDead(START + 10 * DEAD_MS), 0)
 })
 
-t.test('an own reservation that nobody here knows is released after its time', async (t) => {
+t.test('an own reservation that is not in flight is released after 30 s', async (t) => {
   const gateway = await openGateway(t, () => {})
   const id = await gateway.plan('coder', { product: 'Coding', coding: CODING })
   for (const name of ['known', 'lost']) {
@@ -136,7 +134,7 @@ t.test('an own reservation that nobody here knows is released after its time', a
   t.same(Object.keys((await gateway.store.subscription(id))?.coding?.reservations ?? {}), ['known'])
 })
 
-t.test('a request above the plan\'s concurrency waits for room and is then served', async (t) => {
+t.test('a request above the plan\'s concurrency waits in the queue and is then admitted', async (t) => {
   const release = Promise.withResolvers<void>()
   const first = Promise.withResolvers<void>()
   const gateway = await openGateway(t, (app) => {

@@ -1,4 +1,4 @@
-/** /v1 over the built-in echo: both wires, JSON and streams, tools, what a client is told of models and usage. */
+/** /v1 over the built-in echo: both wires, JSON and streams, tools, the model list, and usage. */
 import t from 'tap'
 import { usageBody } from '../../plugins/openai/usage-route.ts'
 import type { KeyVersion } from '../../src/domain/api-keys.ts'
@@ -33,7 +33,7 @@ t.test('a chat completion has the members of the wire, and its usage is settled'
   t.same(await gateway.settled(), { usage: { input, cachedInput: details.cached_tokens, output }, estimated: false })
 })
 
-t.test('a chat stream has usage only when the client asked for it, and is settled by it either way', async (t) => {
+t.test('a chat stream has usage only if the client requested it, and is settled by it either way', async (t) => {
   const plain = dataOf((await chat(gateway, { stream: true })).text)
   const settled = await gateway.settled()
   t.equal(plain.at(-1), '[DONE]')
@@ -41,12 +41,12 @@ t.test('a chat stream has usage only when the client asked for it, and is settle
     plain.slice(0, -1).some((chunk) => 'usage' in chunk),
     'no usage member at all',
   )
-  const asked = dataOf((await chat(gateway, { stream: true, stream_options: { include_usage: true } })).text)
+  const withUsage = dataOf((await chat(gateway, { stream: true, stream_options: { include_usage: true } })).text)
   t.same(await gateway.settled(), settled)
-  t.match(asked.at(-2), { choices: [], usage: { total_tokens: settled!.usage.input + settled!.usage.output } })
-  t.ok(asked.slice(0, -2).every((chunk) => chunk.usage === null))
+  t.match(withUsage.at(-2), { choices: [], usage: { total_tokens: settled!.usage.input + settled!.usage.output } })
+  t.ok(withUsage.slice(0, -2).every((chunk) => chunk.usage === null))
   t.equal(
-    asked
+    withUsage
       .slice(0, -2)
       .map((chunk) => chunk.choices[0].delta.content ?? '')
       .join(''),
@@ -54,7 +54,7 @@ t.test('a chat stream has usage only when the client asked for it, and is settle
   )
 })
 
-t.test('a tool is called in chat when the user asks for it, and its result is answered', async (t) => {
+t.test('chat calls a tool that the user names, and answers its result', async (t) => {
   for (const stream of [false, true]) {
     const messages = [{ role: 'user', content: 'Please call weather {"city": "Oslo {north}"} now' }]
     const first = await chat(gateway, { messages, tools: TOOLS, stream })
@@ -128,7 +128,7 @@ t.test('a response stream has every event in order, numbered from 0, and ends wi
   })
 })
 
-t.test('a tool is called in responses as in chat', async (t) => {
+t.test('responses calls a tool as chat does', async (t) => {
   const input = [{ role: 'user', content: [{ type: 'input_text', text: 'call exec_command {"cmd": "ls"}' }] }]
   const tools = [
     { type: 'function', name: 'exec_command', parameters: {} },
@@ -147,7 +147,7 @@ t.test('a tool is called in responses as in chat', async (t) => {
   for (let n = 0; n < 3; n++) await gateway.settled()
 })
 
-t.test('a limit cuts the answer off and says so, on both wires', async (t) => {
+t.test('a token limit truncates the answer with finish_reason length or status incomplete', async (t) => {
   const messages = [{ role: 'user', content: '[[tokens:500]]' }]
   t.match((await chat(gateway, { messages, max_tokens: 7 })).body, {
     choices: [{ finish_reason: 'length' }],
@@ -166,7 +166,7 @@ t.test('a limit cuts the answer off and says so, on both wires', async (t) => {
   for (let n = 0; n < 3; n++) await gateway.settled()
 })
 
-t.test('several choices are each answered in full, and reserved for', async (t) => {
+t.test('several choices are each answered in full and reserved', async (t) => {
   const { body } = await chat(gateway, { n: 3, max_tokens: 100 })
   t.same(
     body.choices.map(({ index }: { index: number }) => index),
@@ -175,7 +175,7 @@ t.test('several choices are each answered in full, and reserved for', async (t) 
   t.equal(gateway.admissions.at(-1)!.maxOutputTokens, 300)
   await chat(gateway, { n: 2 })
   t.equal(gateway.admissions.at(-1)!.maxOutputTokens, null)
-  t.equal(gateway.ensured.at(-1), 2000, 'the reservation of one, twice')
+  t.equal(gateway.ensured.at(-1), 2000, 'twice the reservation of one choice')
   for (let n = 0; n < 2; n++) await gateway.settled()
 })
 
@@ -213,7 +213,7 @@ t.test('a WebSocket is refused with 426, any other GET of responses with 405', a
   t.equal((await fetch(`${gateway.url}/v1/responses`)).status, 405)
 })
 
-t.test('a client that leaves stops the echo and is charged what it was sent', async (t) => {
+t.test('a client disconnect stops the echo and charges what was streamed', async (t) => {
   const answer = await startStream(gateway, '/v1/chat/completions', {
     model: 'svc-code',
     stream: true,
@@ -227,7 +227,7 @@ t.test('a client that leaves stops the echo and is charged what it was sent', as
   t.ok(settled!.usage.output < 1000)
 })
 
-t.test('what is not asked for in the right way is refused with the parameter named', async (t) => {
+t.test('an invalid request is refused with its parameter', async (t) => {
   const cases: [string, unknown, number, string, string | null][] = [
     ['/v1/chat/completions', {}, 400, 'invalid_request', 'model'],
     ['/v1/chat/completions', { model: 'gpt' }, 404, 'model_not_found', 'model'],
@@ -258,9 +258,7 @@ t.test('what is not asked for in the right way is refused with the parameter nam
   }
 })
 
-/** Values of every JSON type, with lists that hold what they should not. A number of so many digits is kept as a text that looks like an object. */
-
-t.test('the usage of both windows is told, with times in seconds, the overshoot, and the share of a key that has one', async (t) => {
+t.test('GET /v1/usage has both windows with reset times in seconds, the overshoot, and the share of a capped key', async (t) => {
   const now = Date.now()
   const account: CodingAccount = {
     session: { start: now - 1000, end: now + 3_600_000, used: 40 },
@@ -302,7 +300,7 @@ t.test('the usage of both windows is told, with times in seconds, the overshoot,
   t.throws(() => usageBody(null, null, now), { code: 'plan_inactive' })
 })
 
-t.test('attempts at upstreams and the time to the first token are counted', async (t) => {
+t.test('metrics count attempts at upstreams and the time to the first token', async (t) => {
   const text = await gateway.app.metrics.registry.metrics()
   t.match(text, /tollgate_upstream_requests_total\{upstream="echo",outcome="answered"\} [1-9]/)
   t.match(text, /tollgate_upstream_breaker_state\{upstream="echo"\} 0/)

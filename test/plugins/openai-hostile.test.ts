@@ -1,10 +1,11 @@
-/** Bodies whose members are of every wrong type, against the echo. */
+/** Request bodies with members of every wrong JSON type, against the echo. */
 import t from 'tap'
 import { openEcho } from '../../src/upstream/echo/echo-server.ts'
 import { chat, openGateway, post, responses, type Gateway } from '../upstream/gateway.ts'
 
 const gateway: Gateway = await openGateway(t)
 
+/** Values of every JSON type, also inside lists. A number of 20 digits is parsed to a wrapper object. */
 const HOSTILE = ['5', '"a"', 'true', '{}', '{"type":5}', '[]', '[null]', '[5]', '["a"]', '[[]]', '[{}]', '[{"type":5,"function":5,"id":{},"text":{}}]', '12345678901234567890', '[12345678901234567890]']
 const CHAT_MEMBERS = `messages tools tool_choice parallel_tool_calls functions function_call response_format stop stream stream_options n max_tokens max_completion_tokens
   temperature top_p presence_penalty frequency_penalty logit_bias logprobs top_logprobs seed reasoning_effort modalities audio prediction metadata store user
@@ -15,7 +16,7 @@ const RESPONSES_MEMBERS = `input prompt instructions tools tool_choice parallel_
   previous_response_id conversation context_management unknown`.split(/\s+/)
 const RESPONSES_ITEM = ['type', 'role', 'content', 'output', 'arguments', 'id', 'call_id', 'status', 'unknown']
 
-/** Bodies that are valid but for one member, with the path of that member. */
+/** Bodies with one invalid member, and the path of that member. */
 function* hostileBodies(): Generator<{ path: string; body: string; at: string }> {
   const chatBody = (member: string, messages = '[{"role":"user","content":"x"}]') => `{"model":"svc-code","messages":${messages}${member}}`
   for (const value of HOSTILE) {
@@ -39,7 +40,7 @@ function* hostileBodies(): Generator<{ path: string; body: string; at: string }>
   }
 }
 
-t.test('a member of the wrong type is refused with its name before anything is reserved, or passed on without harm: no upstream is taken for broken', async (t) => {
+t.test('a member of the wrong type is refused by name before a reservation, or passed on; the circuit breaker stays closed', async (t) => {
   const gateway = await openGateway(t)
   for (const { path, body, at } of hostileBodies()) {
     const before = gateway.admissions.length
@@ -51,14 +52,14 @@ t.test('a member of the wrong type is refused with its name before anything is r
       continue
     }
     if (answer.status !== 400) t.fail(text)
-    if (!String(answer.body.error.param).startsWith(at)) t.fail(`names another member: ${text}`)
-    if (gateway.admissions.length !== before) t.fail(`was let in: ${text}`)
+    if (!String(answer.body.error.param).startsWith(at)) t.fail(`wrong param: ${text}`)
+    if (gateway.admissions.length !== before) t.fail(`was admitted: ${text}`)
   }
   t.equal(gateway.upstreams.states()[0]?.breaker, 'closed')
   t.equal((await chat(gateway)).status, 200)
 })
 
-t.test('a type of member that the wire does not have is told by its place', async (t) => {
+t.test('a member of the wrong type is refused with its path in param', async (t) => {
   const cases: [string, object, string][] = [
     ['/v1/chat/completions', { tools: 'a' }, 'tools'],
     ['/v1/chat/completions', { tools: {} }, 'tools'],
@@ -83,7 +84,7 @@ t.test('a type of member that the wire does not have is told by its place', asyn
   }
 })
 
-t.test('the echo answers whatever it is sent with a 200 or a 400 of the wire, never with a broken connection, and says why in the log', async (t) => {
+t.test('the echo answers any body with a 200 or a 400 of the wire, never with a broken connection, and logs the reason', async (t) => {
   const log: object[] = []
   const echo = await openEcho({ error: (facts) => log.push(facts) })
   t.teardown(() => echo.close())

@@ -1,4 +1,4 @@
-/** Streams of the Coding Plan API: that break, outgrow their reservation, fall silent, and whose client leaves. */
+/** Streams of the Coding Plan API: mid-stream failures, reservation extension, keep-alive comments, client disconnects. */
 import t from 'tap'
 import { eventually } from '../flows/eventually.ts'
 import { stream, streams, type Script } from '../fakes/upstream.ts'
@@ -6,7 +6,7 @@ import { chatStream, chunk, delta, DONE, responsesStream, USAGE } from '../fakes
 import { chat, dataOf, MESSAGES, responses, startStream } from '../upstream/gateway.ts'
 import { setUp } from './vendor.ts'
 
-t.test('a stream that breaks in the middle says so, is not tried again, and charges what came', async (t) => {
+t.test('a stream that fails in the middle ends with an error event, is not retried, and charges what was streamed', async (t) => {
   const { upstream, gateway } = await setUp(t, () => {})
   const middle = chatStream('one two', ' three').slice(0, 4)
   const cut: Script = (answer) => {
@@ -37,7 +37,7 @@ t.test('a stream that breaks in the middle says so, is not tried again, and char
   t.match(await gateway.settled(), { usage: { output: 3 }, estimated: true })
   upstream.respondWith(streams(...responsesStream('x').slice(0, 1)))
   t.match(dataOf((await responses(gateway, { stream: true })).text).at(-1), { type: 'response.failed' })
-  t.equal(await gateway.settled(), null, 'nothing of an answer had come')
+  t.equal(await gateway.settled(), null, 'no output before the failure')
 })
 
 t.test('an answer that outgrows its reservation extends it, and ends with a failure when the reservation is gone', async (t) => {
@@ -57,7 +57,7 @@ t.test('an answer that outgrows its reservation extends it, and ends with a fail
   }
   const { gateway } = await setUp(t, slowly, { admitted: { reserved: 100 } })
   t.ok((await chat(gateway, { stream: true })).text.endsWith(DONE))
-  t.ok(gateway.ensured.length > 1 && gateway.ensured.length < 15, `asked ${gateway.ensured.length} times`)
+  t.ok(gateway.ensured.length > 1 && gateway.ensured.length < 15, `${gateway.ensured.length} extensions`)
   t.ok(gateway.ensured.every((tokens, n) => n === 0 || tokens >= gateway.ensured[n - 1]!))
   const words = Array.from({ length: 300 }, () => 'four'.repeat(10))
   for (const [call, events, last] of [
@@ -68,22 +68,22 @@ t.test('an answer that outgrows its reservation extends it, and ends with a fail
       admitted: { reserved: 100 },
       ensure: () => 'gone',
     })
-    const stopped = upstream.nextAbort()
+    const aborted = upstream.nextAbort()
     t.match(dataOf((await call(gone, { stream: true })).text).at(-1), last)
-    await stopped
+    await aborted
   }
 })
 
-t.test('a silent stream gets comments, before its first event as well, and other attempts are still made', async (t) => {
+t.test('a silent stream gets keep-alive comments, also before its first event while attempts are retried', async (t) => {
   let tries = 0
   let text = ''
-  const heard = (comments: number) => eventually(`${comments} comments`, async () => ((text.match(/: keep-alive\n\n/g) ?? []).length >= comments ? true : null))
+  const received = (comments: number) => eventually(`${comments} comments`, async () => ((text.match(/: keep-alive\n\n/g) ?? []).length >= comments ? true : null))
   const { gateway } = await setUp(
     t,
     async (answer) => {
-      if (++tries === 1) return void heard(1).then(() => answer.destroy())
+      if (++tries === 1) return void received(1).then(() => answer.destroy())
       stream(answer, ...chatStream('a').slice(0, 3))
-      await heard(3)
+      await received(3)
       answer.end(chatStream('a').slice(3).join(''))
     },
     { keepAliveMs: 40 },
@@ -104,37 +104,37 @@ t.test('a silent stream gets comments, before its first event as well, and other
   t.equal(await failing.settled(), null)
 })
 
-t.test('a client that leaves stops the upstream at once, and is charged what had come', async (t) => {
+t.test('a client disconnect aborts the upstream at once, and charges what was streamed', async (t) => {
   const { upstream, gateway } = await setUp(t, (answer) => stream(answer, ...chatStream('one two', ' three').slice(0, 4)))
   const answer = await startStream(gateway, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true })
   let seen = ''
   while (!seen.includes('three')) seen += String(await new Promise((resolve) => answer.once('data', resolve)))
-  const stopped = upstream.nextAbort()
+  const aborted = upstream.nextAbort()
   answer.destroy()
-  await stopped
+  await aborted
   t.match(await gateway.settled(), { usage: { output: 3 }, estimated: true })
 })
 
-t.test('a client that leaves before the answer began stops the upstream, too, and is charged its prompt', async (t) => {
+t.test('a client disconnect before the first byte aborts the upstream, and charges the prompt', async (t) => {
   for (const more of [{ stream: true }, {}]) {
     const { upstream, gateway } = await setUp(t, () => {})
-    const left = new AbortController()
-    const asked = fetch(`${gateway.url}/v1/chat/completions`, {
+    const client = new AbortController()
+    const answer = fetch(`${gateway.url}/v1/chat/completions`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ model: 'svc-code', messages: MESSAGES, ...more }),
-      signal: left.signal,
+      signal: client.signal,
     })
-    const stopped = upstream.nextAbort()
+    const aborted = upstream.nextAbort()
     while (upstream.requests.length === 0) await new Promise(setImmediate)
-    left.abort()
-    await t.rejects(asked)
-    await stopped
+    client.abort()
+    await t.rejects(answer)
+    await aborted
     t.match(await gateway.settled(), { usage: { output: 0 }, estimated: true })
   }
 })
 
-t.test('with Drain an upstream is read to its end after the client left, and its usage is charged', async (t) => {
+t.test('with onAbort: Drain the upstream is read to its end after a client disconnect, and its usage is charged', async (t) => {
   let finish = () => {}
   const { gateway } = await setUp(
     t,
@@ -157,8 +157,8 @@ t.test('with Drain an upstream is read to its end after the client left, and its
   })
   const other = await startStream(bounded, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true })
   await new Promise((resolve) => other.once('data', resolve))
-  const stopped = upstream.nextAbort()
+  const aborted = upstream.nextAbort()
   other.destroy()
-  await stopped
-  t.match(await bounded.settled(), { estimated: true }, 'for a while only')
+  await aborted
+  t.match(await bounded.settled(), { estimated: true }, 'no longer than drainMs')
 })

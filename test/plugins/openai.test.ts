@@ -1,14 +1,14 @@
-/** /v1 over an upstream that misbehaves in every way it can: what the client sees, what the upstream sees, what is charged. */
+/** /v1 over a scripted upstream: requests to it, answers to the client, error mapping, vendor names, settlement. */
 import t from 'tap'
 import { respond, streams, type Script } from '../fakes/upstream.ts'
 import { chunk, completion, delta, DONE, message, response, RESPONSE_USAGE, VENDOR, chatStream, responsesStream } from '../fakes/upstream-wire.ts'
 import { chat, MESSAGES, post, responses } from '../upstream/gateway.ts'
 import { KEY, setUp } from './vendor.ts'
 
-/** Everything that a client gets, as one text. */
+/** All bytes that a client gets, as one text. */
 const raw = (got: { text: string; headers: Record<string, string> }) => got.text + JSON.stringify(got.headers)
 
-t.test('an upstream is sent its own model, its key and a limit, and answers with nothing compressed', async (t) => {
+t.test('an upstream is sent its own model, its key, a token limit and accept-encoding identity', async (t) => {
   const { upstream, gateway } = await setUp(
     t,
     (answer, { path, body }) => {
@@ -19,15 +19,15 @@ t.test('an upstream is sent its own model, its key and a limit, and answers with
     { headers: { 'x-team': 'a' }, retry: { attempts: 1 } },
   )
   await chat(gateway, { max_tokens: 9000, temperature: 0.5, unknown: { member: [1] }, stream_options: { include_usage: true } })
-  const [asked] = upstream.requests
-  t.equal(asked!.path, '/v1/chat/completions')
-  t.match(asked!.headers, {
+  const [first] = upstream.requests
+  t.equal(first!.path, '/v1/chat/completions')
+  t.match(first!.headers, {
     authorization: `Bearer ${KEY}`,
     'accept-encoding': 'identity',
     'content-type': 'application/json',
     'x-team': 'a',
   })
-  t.same(asked!.body, { model: `${VENDOR}-large`, max_tokens: 4096, messages: MESSAGES, temperature: 0.5, unknown: { member: [1] } })
+  t.same(first!.body, { model: `${VENDOR}-large`, max_tokens: 4096, messages: MESSAGES, temperature: 0.5, unknown: { member: [1] } })
   await chat(gateway, { stream: true, max_completion_tokens: 10, stream_options: { include_obfuscation: false } })
   t.match(upstream.requests[1]!.body, {
     max_completion_tokens: 10,
@@ -47,13 +47,13 @@ t.test('an upstream is sent its own model, its key and a limit, and answers with
   })
 })
 
-t.test('an upstream can be told its limit by the name that it knows', async (t) => {
+t.test('maxTokensField names the member of the token limit', async (t) => {
   const { upstream, gateway } = await setUp(t, (answer) => respond(answer, 200, completion('hi')), {}, { maxTokensField: 'max_tokens' })
   await chat(gateway, { max_completion_tokens: 10, n: 2 })
   t.match(upstream.requests[0]!.body, { max_tokens: 10, n: 2 })
   t.notOk('max_completion_tokens' in upstream.requests[0]!.body)
   await chat(gateway, { n: 3 })
-  t.equal(upstream.requests[1]!.body['max_tokens'], Math.floor(4096 / 3), 'the plan limits all choices together')
+  t.equal(upstream.requests[1]!.body['max_tokens'], Math.floor(4096 / 3), 'the limit of the plan covers all choices together')
 })
 
 t.test('no byte of an answer names the vendor, on either wire, whole or streamed, also in errors', async (t) => {
@@ -102,7 +102,7 @@ t.test('no byte of an answer names the vendor, on either wire, whole or streamed
   }
 })
 
-t.test('ids go out changed and come back as the upstream made them', async (t) => {
+t.test('ids are encrypted for clients and decrypted for the upstream', async (t) => {
   const calls = [{ id: 'functions.read:0', type: 'function', function: { name: 'read', arguments: '{}' } }]
   const { upstream, gateway } = await setUp(t, (answer) =>
     respond(
@@ -137,7 +137,7 @@ t.test('ids go out changed and come back as the upstream made them', async (t) =
   ])
 })
 
-t.test('what the upstream reports is charged; what it does not is counted', async (t) => {
+t.test('reported usage is charged; without it output is counted as estimated', async (t) => {
   const { upstream, gateway } = await setUp(t, (answer) => respond(answer, 200, completion('hi')))
   await chat(gateway)
   t.same(await gateway.settled(), { usage: { input: 20, cachedInput: 8, output: 5 }, estimated: false })
@@ -157,10 +157,10 @@ t.test('what the upstream reports is charged; what it does not is counted', asyn
   t.match(await gateway.settled(), { usage: { output: 4 }, estimated: true })
   upstream.respondWith((answer) => respond(answer, 200, completion('hi', { usage: { prompt_tokens: -5, completion_tokens: 1e300 } })))
   await chat(gateway)
-  t.match(await gateway.settled(), { estimated: true }, 'nonsense is no report')
+  t.match(await gateway.settled(), { estimated: true }, 'an invalid usage is not charged')
 })
 
-t.test('a request that the model refuses is told so in our words, and is not charged', async (t) => {
+t.test('a 400 about the request is mapped to our code and sentence, not retried and not charged', async (t) => {
   const { upstream, gateway } = await setUp(t, () => {})
   const cases: [number, object, number, string, string | null][] = [
     [400, { code: 'context_length_exceeded', message: VENDOR }, 400, 'context_length_exceeded', null],
@@ -178,14 +178,14 @@ t.test('a request that the model refuses is told so in our words, and is not cha
       const before = upstream.requests.length
       const got = await chat(gateway, { stream: streamed })
       t.match({ status: got.status, ...got.body.error }, { status: expected, code, param }, JSON.stringify(error))
-      t.equal(upstream.requests.length, before + 1, 'it is not tried again')
+      t.equal(upstream.requests.length, before + 1, 'no retry')
       t.notOk(raw(got).includes(VENDOR))
       t.equal(await gateway.settled(), null)
     }
   }
 })
 
-t.test('what is wrong between us and an upstream is overload to the client', async (t) => {
+t.test('any other upstream error is a 503 server_overloaded for the client', async (t) => {
   const { upstream, gateway } = await setUp(t, () => {}, {}, { breaker: { failures: 1000 } })
   const scripts: Script[] = [
     ...[401, 402, 403, 404, 429, 500, 503, 302].map(
@@ -222,14 +222,14 @@ t.test('what is wrong between us and an upstream is overload to the client', asy
   }
 })
 
-t.test('a wire that no upstream has is refused before anything is reserved', async (t) => {
+t.test('a wire that no upstream speaks is refused before a reservation', async (t) => {
   const { gateway } = await setUp(t, (answer) => respond(answer, 200, completion('hi')), {}, { wire: 'chat' })
   t.match(await responses(gateway), { status: 400, body: { error: { code: 'unsupported_wire', message: 'The service does not offer /v1/responses for the model at present. Use /v1/chat/completions.' } } })
   t.equal(gateway.admissions.length, 0)
   t.equal((await chat(gateway)).status, 200)
 })
 
-t.test('a hostile body is refused or passed unchanged, and never takes the process down', async (t) => {
+t.test('a hostile body is refused or passed unchanged, and never crashes the process', async (t) => {
   const { upstream, gateway } = await setUp(t, (answer) => respond(answer, 200, completion('hi')))
   const body = (more: string) => `{"model":"svc-code","messages":[{"role":"user","content":"x"}]${more}}`
   const refused: [string, string][] = [
@@ -273,7 +273,7 @@ t.test('a hostile body is refused or passed unchanged, and never takes the proce
   )
 })
 
-t.test('a body of 32 MiB is taken, a larger one is not, and an image counts little', async (t) => {
+t.test('a body of 32 MiB is accepted, a larger one is refused, and an inline image counts at a flat rate', async (t) => {
   const { upstream, gateway } = await setUp(t, (answer) => respond(answer, 200, completion('hi')))
   const image = (bytes: number) => ({
     messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: `data:image/png;base64,${'A'.repeat(bytes)}` } }] }],

@@ -1,4 +1,4 @@
-/** What comes before or outside of a route, byte by byte over a socket: each has a body, in the form of the API that was called. */
+/** HTTP errors before or outside of a route, over a raw socket: each has a body in the error format of the API that was called. */
 import { readFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
@@ -15,7 +15,7 @@ const JSON_BODY = 'Content-Type: application/json\r\n'
 
 type Answer = { status: number; headers: Record<string, string>; body: Record<string, unknown> & { error: Record<string, unknown> } }
 
-/** The first answer to these bytes. `closes`: waits for the server to close the connection by itself. */
+/** The first response to these bytes. `closes`: waits until the server closes the connection. */
 function exchange(bytes: string, closes: boolean): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const socket = connect(Number(port), '127.0.0.1')
@@ -46,38 +46,38 @@ const ROWS: Row[] = [
   ['no Host', `GET /v1/models HTTP/1.1\r\n${CODING}\r\n`, 400, 'invalid_request', 'coding', closed],
   ['no Host', `GET /api/v1/usage HTTP/1.1\r\n${MEDIA}\r\n`, 400, 'invalid_request', 'media', closed],
   ['two Hosts', `GET /v1/models HTTP/1.1\r\n${HOST}HOST: y\r\n${CODING}\r\n`, 400, 'invalid_request', 'coding', closed],
-  ['an expectation', `POST /v1/responses HTTP/1.1\r\n${HOST}${CODING}${JSON_BODY}Expect: foo\r\nContent-Length: 2\r\n\r\n{}`, 417, 'expectation_failed', 'coding'],
-  ['an expectation', `POST /api/v1/generations HTTP/1.1\r\n${HOST}${MEDIA}${JSON_BODY}Expect: foo\r\nContent-Length: 2\r\n\r\n`, 417, 'expectation_failed', 'media'],
-  ['another transfer coding', `POST /v1/responses HTTP/1.1\r\n${HOST}${CODING}${JSON_BODY}Transfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`, 415, 'unsupported_media_type', 'coding', closed],
-  ['no such address, without a key', `GET /api/v1/foo HTTP/1.1\r\n${HOST}\r\n`, 401, 'invalid_api_key', 'media', { 'www-authenticate': 'Bearer' }],
-  ['no such address, without a key', `GET /v1/foo HTTP/1.1\r\n${HOST}\r\n`, 401, 'invalid_api_key', 'coding', { 'www-authenticate': 'Bearer' }],
-  ['no such address, with a key of the other product', `GET /api/v1/foo HTTP/1.1\r\n${HOST}${CODING}\r\n`, 403, 'wrong_product', 'media'],
-  ['no such address, with a key of the other product', `GET /v1/foo HTTP/1.1\r\n${HOST}${MEDIA}\r\n`, 403, 'wrong_product', 'coding'],
-  ['no such address', `GET /api/v1/foo HTTP/1.1\r\n${HOST}${MEDIA}\r\n`, 404, 'not_found', 'media'],
-  ['no such address', `GET /v1/foo HTTP/1.1\r\n${HOST}${CODING}\r\n`, 404, 'not_found', 'coding'],
-  ['no such address, and a body that is no JSON', `POST /v1/foo HTTP/1.1\r\n${HOST}${CODING}${JSON_BODY}Content-Length: 1\r\n\r\n{`, 404, 'not_found', 'coding'],
-  ['no such address, and a body that is no JSON', `POST /api/v1/foo HTTP/1.1\r\n${HOST}${MEDIA}Content-Type: text/plain\r\nContent-Length: 1\r\n\r\n{`, 404, 'not_found', 'media'],
-  ['no such address of anybody', `GET /foo HTTP/1.1\r\n${HOST}\r\n`, 404, 'not_found', 'coding'],
+  ['an unknown Expect', `POST /v1/responses HTTP/1.1\r\n${HOST}${CODING}${JSON_BODY}Expect: foo\r\nContent-Length: 2\r\n\r\n{}`, 417, 'expectation_failed', 'coding'],
+  ['an unknown Expect', `POST /api/v1/generations HTTP/1.1\r\n${HOST}${MEDIA}${JSON_BODY}Expect: foo\r\nContent-Length: 2\r\n\r\n`, 417, 'expectation_failed', 'media'],
+  ['an unsupported transfer coding', `POST /v1/responses HTTP/1.1\r\n${HOST}${CODING}${JSON_BODY}Transfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`, 415, 'unsupported_media_type', 'coding', closed],
+  ['unknown path, without a key', `GET /api/v1/foo HTTP/1.1\r\n${HOST}\r\n`, 401, 'invalid_api_key', 'media', { 'www-authenticate': 'Bearer' }],
+  ['unknown path, without a key', `GET /v1/foo HTTP/1.1\r\n${HOST}\r\n`, 401, 'invalid_api_key', 'coding', { 'www-authenticate': 'Bearer' }],
+  ['unknown path, with a key of the other product', `GET /api/v1/foo HTTP/1.1\r\n${HOST}${CODING}\r\n`, 403, 'wrong_product', 'media'],
+  ['unknown path, with a key of the other product', `GET /v1/foo HTTP/1.1\r\n${HOST}${MEDIA}\r\n`, 403, 'wrong_product', 'coding'],
+  ['unknown path', `GET /api/v1/foo HTTP/1.1\r\n${HOST}${MEDIA}\r\n`, 404, 'not_found', 'media'],
+  ['unknown path', `GET /v1/foo HTTP/1.1\r\n${HOST}${CODING}\r\n`, 404, 'not_found', 'coding'],
+  ['unknown path, with a body that is not JSON', `POST /v1/foo HTTP/1.1\r\n${HOST}${CODING}${JSON_BODY}Content-Length: 1\r\n\r\n{`, 404, 'not_found', 'coding'],
+  ['unknown path, with a body that is not JSON', `POST /api/v1/foo HTTP/1.1\r\n${HOST}${MEDIA}Content-Type: text/plain\r\nContent-Length: 1\r\n\r\n{`, 404, 'not_found', 'media'],
+  ['unknown path outside of both APIs', `GET /foo HTTP/1.1\r\n${HOST}\r\n`, 404, 'not_found', 'coding'],
   ['the base path', `GET /api/v1 HTTP/1.1\r\n${HOST}${MEDIA}\r\n`, 404, 'not_found', 'media'],
-  ['another method, without a key', `DELETE /api/v1/generations HTTP/1.1\r\n${HOST}\r\n`, 401, 'invalid_api_key', 'media'],
-  ['another method', `DELETE /api/v1/generations HTTP/1.1\r\n${HOST}${MEDIA}\r\n`, 405, 'method_not_allowed', 'media', { allow: 'POST, GET, HEAD' }],
-  ['another method', `PUT /v1/chat/completions HTTP/1.1\r\n${HOST}${CODING}\r\n`, 405, 'method_not_allowed', 'coding', { allow: 'POST' }],
-  ['a method that nobody has', `PURGE /api/v1/usage HTTP/1.1\r\n${HOST}${MEDIA}\r\n`, 405, 'method_not_allowed', 'media', { allow: 'GET, HEAD' }],
-  ['another method', `GET /mcp HTTP/1.1\r\n${HOST}${MEDIA}\r\n`, 405, 'method_not_allowed', 'coding', { allow: 'POST' }],
-  ['a tunnel', `CONNECT example.com:443 HTTP/1.1\r\n${HOST}\r\n`, 405, 'method_not_allowed', 'both', closed],
-  ['an address that cannot be decoded', `GET /api/v1/generations/%zz HTTP/1.1\r\n${HOST}${MEDIA}\r\n`, 400, 'invalid_request', 'both'],
-  ['an address that cannot be decoded', `GET /v1/models/%zz HTTP/1.1\r\n${HOST}${CODING}\r\n`, 400, 'invalid_request', 'both'],
-  ['an id longer than any', `GET /api/v1/generations/${'a'.repeat(300)} HTTP/1.1\r\n${HOST}${MEDIA}\r\n`, 404, 'not_found', 'both'],
-  ['bytes that are no HTTP', 'BLAH\r\n\r\n', 400, 'invalid_request', 'both', closed],
-  ['the beginning of TLS', '\x16\x03\x01\x02\x00', 400, 'invalid_request', 'both', closed],
-  ['another version of HTTP', `GET / HTTP/9.9\r\n${HOST}\r\n`, 400, 'invalid_request', 'both', closed],
-  ['a length beside chunks', `POST /v1/responses HTTP/1.1\r\n${HOST}${CODING}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`, 400, 'invalid_request', 'both', closed],
-  ['two lengths', `POST /v1/responses HTTP/1.1\r\n${HOST}${CODING}Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc`, 400, 'invalid_request', 'both', closed],
-  ['a length that is no number', `POST /v1/responses HTTP/1.1\r\n${HOST}${CODING}Content-Length: a\r\n\r\n`, 400, 'invalid_request', 'both', closed],
+  ['unsupported method, without a key', `DELETE /api/v1/generations HTTP/1.1\r\n${HOST}\r\n`, 401, 'invalid_api_key', 'media'],
+  ['unsupported method', `DELETE /api/v1/generations HTTP/1.1\r\n${HOST}${MEDIA}\r\n`, 405, 'method_not_allowed', 'media', { allow: 'POST, GET, HEAD' }],
+  ['unsupported method', `PUT /v1/chat/completions HTTP/1.1\r\n${HOST}${CODING}\r\n`, 405, 'method_not_allowed', 'coding', { allow: 'POST' }],
+  ['a method that no route has', `PURGE /api/v1/usage HTTP/1.1\r\n${HOST}${MEDIA}\r\n`, 405, 'method_not_allowed', 'media', { allow: 'GET, HEAD' }],
+  ['unsupported method', `GET /mcp HTTP/1.1\r\n${HOST}${MEDIA}\r\n`, 405, 'method_not_allowed', 'coding', { allow: 'POST' }],
+  ['CONNECT', `CONNECT example.com:443 HTTP/1.1\r\n${HOST}\r\n`, 405, 'method_not_allowed', 'both', closed],
+  ['a path with invalid percent-encoding', `GET /api/v1/generations/%zz HTTP/1.1\r\n${HOST}${MEDIA}\r\n`, 400, 'invalid_request', 'both'],
+  ['a path with invalid percent-encoding', `GET /v1/models/%zz HTTP/1.1\r\n${HOST}${CODING}\r\n`, 400, 'invalid_request', 'both'],
+  ['an id that is too long', `GET /api/v1/generations/${'a'.repeat(300)} HTTP/1.1\r\n${HOST}${MEDIA}\r\n`, 404, 'not_found', 'both'],
+  ['bytes that are not HTTP', 'BLAH\r\n\r\n', 400, 'invalid_request', 'both', closed],
+  ['a TLS handshake', '\x16\x03\x01\x02\x00', 400, 'invalid_request', 'both', closed],
+  ['an unsupported HTTP version', `GET / HTTP/9.9\r\n${HOST}\r\n`, 400, 'invalid_request', 'both', closed],
+  ['content-length with chunked', `POST /v1/responses HTTP/1.1\r\n${HOST}${CODING}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`, 400, 'invalid_request', 'both', closed],
+  ['two content-lengths', `POST /v1/responses HTTP/1.1\r\n${HOST}${CODING}Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc`, 400, 'invalid_request', 'both', closed],
+  ['a content-length that is not a number', `POST /v1/responses HTTP/1.1\r\n${HOST}${CODING}Content-Length: a\r\n\r\n`, 400, 'invalid_request', 'both', closed],
   ['a folded header', `GET /v1/models HTTP/1.1\r\n${HOST}X-A: b\r\n c\r\n${CODING}\r\n`, 400, 'invalid_request', 'both', closed],
   ['a space before the colon', `POST /v1/responses HTTP/1.1\r\n${HOST}Transfer-Encoding : chunked\r\n${CODING}\r\n`, 400, 'invalid_request', 'both', closed],
   ['a broken chunk', `POST /api/v1/generations HTTP/1.1\r\n${HOST}${MEDIA}${JSON_BODY}Transfer-Encoding: chunked\r\n\r\nzz\r\n`, 400, 'invalid_request', 'both', closed],
-  ['a header beyond all', `GET / HTTP/1.1\r\n${HOST}X: ${'a'.repeat(20_000)}\r\n\r\n`, 431, 'header_too_large', 'both', closed],
+  ['a header that is too large', `GET / HTTP/1.1\r\n${HOST}X: ${'a'.repeat(20_000)}\r\n\r\n`, 431, 'header_too_large', 'both', closed],
 ]
 
 for (const [what, bytes, status, code, form, headers = {}] of ROWS) {
@@ -93,7 +93,7 @@ for (const [what, bytes, status, code, form, headers = {}] of ROWS) {
   })
 }
 
-t.test('HTTP/1.0 needs no Host, and what is expected of everybody is done', async (t) => {
+t.test('HTTP/1.0 needs no Host, and Expect: 100-continue is supported', async (t) => {
   t.equal((await exchange(`GET /v1/models HTTP/1.0\r\n${CODING}\r\n`, false)).status, 200)
   const continued = await new Promise<string>((resolve) => {
     const socket = connect(Number(port), '127.0.0.1', () => socket.write(`POST /v1/chat/completions HTTP/1.1\r\n${HOST}${CODING}${JSON_BODY}Expect: 100-Continue\r\nContent-Length: 2\r\n\r\n`))

@@ -1,9 +1,10 @@
+/** Authentication, order of checks, window headers and refusals of a metered route, over a real store. */
 import type { FastifyInstance } from 'fastify'
 import t from 'tap'
 import { mint } from '../../src/domain/api-keys.ts'
 import { bearer, CODING, MEDIA, openGateway, START } from './gateway.ts'
 
-/** One route that admits a request of 100 tokens and charges what its body says, and one that only reads. */
+/** A metered route of 100 tokens that charges the `output` of its body, and routes that only read. */
 function routes(app: FastifyInstance): void {
   const admits = () => ({ promptBytes: 0, maxOutputTokens: 100 })
   app.post('/v1/work', { config: { api: 'coding', creates: true, admits } }, async (request) => {
@@ -23,7 +24,7 @@ async function coder(t: Parameters<typeof openGateway>[0]) {
   return { ...gateway, subscription, raw, version, work }
 }
 
-t.test('without a good key the answer is 401 and says how to send one', async (t) => {
+t.test('a request without a valid key gets 401 with www-authenticate', async (t) => {
   const { app } = await coder(t)
   const unknown = mint('svc', new Uint8Array(32).fill(77))
   for (const headers of [{}, { authorization: 'Basic x' }, { authorization: 'Bearer' }, { authorization: 'Bearer sk-123' }, bearer(unknown), bearer(`${unknown.slice(0, -1)}!`)]) {
@@ -34,7 +35,7 @@ t.test('without a good key the answer is 401 and says how to send one', async (t
   }
 })
 
-t.test('a key of the other product is told so, in the form of the API that was called', async (t) => {
+t.test('a key of the other product gets 403 wrong_product, in the error format of the API that was called', async (t) => {
   const { app, raw, plan, key } = await coder(t)
   const answer = await app.inject({ url: '/api/v1/read', headers: bearer(raw) })
   t.equal(answer.statusCode, 403)
@@ -45,10 +46,10 @@ t.test('a key of the other product is told so, in the form of the API that was c
   t.match((await app.inject({ url: '/v1/read', headers: bearer(media.raw) })).json(), { error: { code: 'wrong_product' } })
 })
 
-t.test('a key that changed stops at its next request, also where it is remembered', async (t) => {
+t.test('a suspended or revoked key is refused at its next request, also when it is cached', async (t) => {
   const { store, subscription, version, work, time } = await coder(t)
   t.equal((await work(1)).statusCode, 200)
-  t.equal((await work(1)).statusCode, 200, 'remembered')
+  t.equal((await work(1)).statusCode, 200, 'cached')
   await store.setKey(version.id, { state: 'suspended' }, [subscription])
   await store.change(subscription, { op: 'keysChanged' }, time.now)
   t.match((await work(1)).json(), { error: { code: 'key_suspended' } })
@@ -60,7 +61,7 @@ t.test('a key that changed stops at its next request, also where it is remembere
   t.equal((await work(1)).statusCode, 401)
 })
 
-t.test('a route that does not prove the key by its subscription has it looked up each time, whatever it creates', async (t) => {
+t.test('a route without proves or admits reads the key from the store for each request', async (t) => {
   const gateway = await openGateway(t, (app) => {
     app.post('/v1/made', { config: { api: 'coding', creates: true } }, async () => ({ made: true }))
     app.post('/v1/proved', { config: { api: 'coding', creates: true, proves: true } }, async ({ caller }) => {
@@ -70,13 +71,13 @@ t.test('a route that does not prove the key by its subscription has it looked up
   })
   const { raw, version } = await gateway.key(await gateway.plan('coder', { product: 'Coding', coding: CODING }))
   const post = (url: string) => gateway.app.inject({ method: 'POST', url, headers: bearer(raw) })
-  t.equal((await post('/v1/proved')).statusCode, 200, 'which remembers the key')
+  t.equal((await post('/v1/proved')).statusCode, 200, 'which caches the key')
   t.equal((await post('/v1/made')).statusCode, 200)
   await gateway.store.setKey(version.id, { state: 'revoked' }, [])
   t.equal((await post('/v1/made')).statusCode, 401)
 })
 
-t.test('a key stops at its expiry and at the end of its overlap without anybody awake', async (t) => {
+t.test('a key is refused from its expiry and from the end of its overlap, without any write', async (t) => {
   const { key, subscription, work, time } = await coder(t)
   const expiring = await key(subscription, { expiresAt: START + 1000 })
   const rotated = await key(subscription, { overlapUntil: START + 2000 })
@@ -89,7 +90,7 @@ t.test('a key stops at its expiry and at the end of its overlap without anybody 
   t.equal((await work(1, rotated.raw)).statusCode, 401)
 })
 
-t.test('a key that moved to another plan is charged there from its next request', async (t) => {
+t.test('a key that moved to another plan is charged to it from its next request', async (t) => {
   const { store, plan, subscription, version, work, time, settled } = await coder(t)
   const other = await plan('coder2', { product: 'Coding', coding: CODING })
   await work(10)
@@ -100,7 +101,7 @@ t.test('a key that moved to another plan is charged there from its next request'
   t.equal((await settled(other)).coding?.weekly.used, 20)
 })
 
-t.test('a revoked key is told before what is wrong with its request, also where it is remembered', async (t) => {
+t.test('a revoked key is refused before its request is validated, also when it is cached', async (t) => {
   const { app, store, version, work, raw } = await coder(t)
   await work(1)
   await work(1)
@@ -109,16 +110,16 @@ t.test('a revoked key is told before what is wrong with its request, also where 
   t.equal(broken.statusCode, 401)
 })
 
-t.test('an inactive plan is told before anything about the request', async (t) => {
+t.test('an inactive plan is refused before the request is validated', async (t) => {
   const { app, plan, raw, work } = await coder(t)
   await plan('coder', { product: 'Coding', coding: CODING, state: 'Suspended' }, 2)
   t.match((await work(1)).json(), { error: { code: 'plan_inactive', type: 'permission_error' } })
   const broken = await app.inject({ method: 'POST', url: '/v1/work', headers: { ...bearer(raw), 'content-type': 'application/json' }, payload: '{' })
   t.equal(broken.statusCode, 403)
-  t.equal((await app.inject({ url: '/v1/read', headers: bearer(raw) })).statusCode, 200, 'reading goes on')
+  t.equal((await app.inject({ url: '/v1/read', headers: bearer(raw) })).statusCode, 200, 'reads are still allowed')
 })
 
-t.test('what is no JSON, too large, of another type, at another method or address is answered in our own words', async (t) => {
+t.test('invalid JSON, a large body, another media type, method or path is a documented error', async (t) => {
   const { app, raw } = await coder(t)
   const rows = [
     ['POST', '/v1/work', 'application/json', '{', 400, 'invalid_json'],
@@ -139,7 +140,7 @@ t.test('what is no JSON, too large, of another type, at another method or addres
   }
 })
 
-t.test('every answer shows both windows', async (t) => {
+t.test('every answer has the headers of both windows', async (t) => {
   const { app, raw, work, settled, subscription } = await coder(t)
   const shown = (headers: Record<string, unknown>) => [headers['x-codex-primary-used-percent'], headers['x-codex-secondary-used-percent'], headers['x-ratelimit-limit-tokens']]
   t.same(shown((await work(500)).headers), ['0.0', '0.0', '1000'])
@@ -151,7 +152,7 @@ t.test('every answer shows both windows', async (t) => {
   t.equal(read.headers['x-ratelimit-reset-tokens'], '5h0m0s')
 })
 
-t.test('a full window is answered so that every client knows when to come back', async (t) => {
+t.test('a full window is 429 with the reset time and x-should-retry: false', async (t) => {
   const { work, settled, subscription } = await coder(t)
   await work(1000)
   await settled(subscription)
@@ -164,7 +165,7 @@ t.test('a full window is answered so that every client knows when to come back',
   })
 })
 
-t.test('requests above the rate are refused with the seconds to wait', async (t) => {
+t.test('requests above requestsPerMinute are refused with retry-after', async (t) => {
   const { plan, work } = await coder(t)
   await plan('coder', { product: 'Coding', coding: CODING, requestsPerMinute: 6 }, 2)
   for (let i = 0; i < 10; i++) t.equal((await work(1)).statusCode, 200)
@@ -173,7 +174,7 @@ t.test('requests above the rate are refused with the seconds to wait', async (t)
   t.equal(answer.headers['retry-after'], '10')
 })
 
-t.test('a request that failed in its handler charges nothing and frees its reservation', async (t) => {
+t.test('a request whose handler fails charges nothing and releases its reservation', async (t) => {
   const gateway = await openGateway(t, (app) => {
     app.post('/v1/work', { config: { api: 'coding', creates: true, proves: true, admits: () => ({ promptBytes: 0, maxOutputTokens: 100 }) } }, async () => {
       throw new Error('secret detail')
@@ -188,7 +189,7 @@ t.test('a request that failed in its handler charges nothing and frees its reser
   t.match(record.coding, { session: { used: 0 }, weekly: { used: 0 }, reservations: {} })
 })
 
-t.test('the log line of a request says what it was refused with, for whom, and never the key', async (t) => {
+t.test('the log line of a request has the error code and the key id, and never the key', async (t) => {
   const { app, raw, version, work, logged } = await coder(t)
   await work(1)
   await app.inject({ method: 'POST', url: '/v1/work', headers: { ...bearer(raw), 'content-type': 'application/json' }, payload: '{' })
