@@ -1,0 +1,75 @@
+/** ID tokens of a kubeconfig's `auth-provider: oidc`, as client-go has them: the written one until it expires or is refused, then others by the refresh token (OpenID Connect Core, section 12). */
+import * as oidc from 'openid-client'
+import { Agent, fetch } from 'undici'
+import type { Issue } from './credentials.ts'
+import type { OidcConfig } from './kubeconfig-schema.ts'
+
+const TIMEOUT_SECONDS = 10
+const MOST_BYTES = 1024 * 1024
+/** Longer than a connection is used without asking again. */
+const EARLY_MS = 60_000
+
+/**
+ * `readCa` gives the issuer's authority (PEM) unless the system's are to be used. A refreshed token is kept in memory, never in the kubeconfig. Rejects with an Error of one sentence, without any
+ * token. By `openid-client` itself: the official client's authenticator passes it a string where it takes a URL, and no client secret, and its answers under an authority are refused.
+ */
+export function openOidcProvider(config: OidcConfig, readCa: () => Promise<string | null>): Issue {
+  const issuer = new URL(config['idp-issuer-url'])
+  let [idToken, refreshToken] = [config['id-token'] || null, config['refresh-token'] || null]
+  let running: Promise<string> | null = null
+
+  async function refresh(): Promise<string> {
+    if (!refreshToken) throw new Error('RESOURCES_URL: the id-token of the kubeconfig is missing, has expired or is refused, and there is no refresh-token: sign in again.')
+    const ca = await readCa()
+    const agent = new Agent({ connect: { ...(ca !== null && { ca }) }, allowH2: false, maxResponseSize: MOST_BYTES })
+    try {
+      const tokens = await grant(agent, refreshToken)
+      if (!tokens.id_token) throw failed(issuer, { code: 'no id_token' })
+      refreshToken = tokens.refresh_token ?? refreshToken
+      return (idToken = tokens.id_token)
+    } finally {
+      await agent.destroy()
+    }
+  }
+
+  async function grant(dispatcher: Agent, token: string): Promise<oidc.TokenEndpointResponse> {
+    const customFetch = (url: string, options: object) => fetch(url, { ...options, dispatcher }) as Promise<unknown> as Promise<Response>
+    const options = { [oidc.customFetch]: customFetch, timeout: TIMEOUT_SECONDS }
+    try {
+      const client = await oidc.discovery(issuer, config['client-id'], undefined, clientAuth(config['client-secret']), options)
+      return await oidc.refreshTokenGrant(client, token)
+    } catch (error) {
+      throw failed(issuer, error)
+    }
+  }
+
+  return async (isRefused) => {
+    const isUsable = !isRefused && idToken !== null && Date.now() < expiryOf(idToken) - (refreshToken ? EARLY_MS : 0)
+    const token = isUsable ? idToken : await (running ??= refresh().finally(() => (running = null)))
+    return { token, cert: null, key: null }
+  }
+}
+
+/** By the method that the issuer's metadata name; without them it is client_secret_basic (OpenID Connect Discovery, section 3). */
+function clientAuth(secret: string | null | undefined): oidc.ClientAuth {
+  if (!secret) return oidc.None()
+  const [basic, post] = [oidc.ClientSecretBasic(secret), oidc.ClientSecretPost(secret)]
+  return (issuer, ...rest) => ((issuer.token_endpoint_auth_methods_supported ?? ['client_secret_basic']).includes('client_secret_basic') ? basic : post)(issuer, ...rest)
+}
+
+/** `exp` of a JWT in milliseconds since the epoch; 0 for anything else. */
+function expiryOf(token: string): number {
+  try {
+    const { exp } = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString())
+    return typeof exp === 'number' ? exp * 1000 : 0
+  } catch {
+    return 0
+  }
+}
+
+/** With the error code of OAuth 2.0 (RFC 6749, section 5.2), of the connection or of the library; without the cause, which holds the answer. */
+function failed(issuer: URL, error: unknown): Error {
+  const { error: refusal, code, cause } = error as { error?: unknown; code?: unknown; cause?: { code?: unknown; cause?: { code?: unknown } } }
+  const found = [refusal, cause?.cause?.code, cause?.code, code].find((one) => typeof one === 'string' && /^[\w ]{1,60}$/.test(one))
+  return new Error(`RESOURCES_URL: the OIDC issuer ${issuer.host} did not refresh the id-token (${found ?? 'no valid answer'}): check the auth-provider, or sign in again.`)
+}
