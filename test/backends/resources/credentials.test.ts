@@ -3,12 +3,13 @@ import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
+import type { RequestOptions } from 'node:https'
 import { connect, type AddressInfo } from 'node:net'
 import { delimiter, dirname, join } from 'node:path'
 import { pipeline } from 'node:stream'
 import t, { type Test } from 'tap'
 import { openClient } from '../../../src/backends/resources/kubernetes/api-client.ts'
-import { openCredentials, type Issued } from '../../../src/backends/resources/kubernetes/credentials/credentials.ts'
+import { openCredentials } from '../../../src/backends/resources/kubernetes/credentials/credentials.ts'
 import { openExecPlugin } from '../../../src/backends/resources/kubernetes/credentials/exec-plugin.ts'
 import { openKubeconfig } from '../../../src/backends/resources/kubernetes/credentials/kubeconfig.ts'
 import { findKubeconfigFiles } from '../../../src/backends/resources/kubernetes/credentials/kubeconfig-files.ts'
@@ -23,7 +24,7 @@ const SECRET = 'hunter2'
 const V1 = 'client.authentication.k8s.io/v1'
 /** A plugin that prints a token made of what it was given. */
 const PRINTS_ITS_INFO = `#!/bin/sh
-printf '{"apiVersion":"%s","status":{"token":"%s"}}' "$(printf '%s' "$KUBERNETES_EXEC_INFO" | sed 's/.*"apiVersion":"\\([^"]*\\)".*/\\1/')" "$A$*/$(printf '%s' "$KUBERNETES_EXEC_INFO" | base64 -w0)"
+printf '{"apiVersion":"%s","status":{"token":"%s"}}' "$(printf '%s' "$KUBERNETES_EXEC_INFO" | sed 's/.*"apiVersion":"\\([^"]*\\)".*/\\1/')" "$A$*/$(printf '%s' "$KUBERNETES_EXEC_INFO" | base64 | tr -d '\\n')"
 `
 const base64 = (text: string) => Buffer.from(text).toString('base64')
 
@@ -93,6 +94,13 @@ t.test('of several kubeconfigs the first wins, name by name, and paths are besid
   t.same(await readNow(false), { tls: { ca: 'second' }, headers: bearer('first') })
   t.match(read('', second), { namespace: 'second' }, 'an empty file says nothing')
   t.match(read(third, kubeconfig({}, {}), { contexts: [{ name: 'other', context: { cluster: 'c', namespace: 'other' } }] }), { namespace: 'other' }, 'the first current-context wins')
+})
+
+t.test('a file of the kubeconfig that cannot be read is named', async (t) => {
+  const folder = t.testdir({ kube0: { folder: {} } })
+  await t.rejects(readIn(folder, {}, kubeconfig({ 'certificate-authority': 'ca.crt' }, {})).read(false), { message: /^RESOURCES_URL: .*kube0\/ca\.crt is not there: put it there, or correct what names it\.$/ })
+  await t.rejects(readIn(folder, {}, kubeconfig({}, { 'client-certificate': 'folder', 'client-key': 'folder' })).read(false), { message: /kube0\/folder has to be a regular file/ })
+  await t.rejects(readIn(folder, {}, kubeconfig({}, { tokenFile: 'token' })).read(false), { message: /kube0\/token is not there: put it there/ })
 })
 
 t.test('YAML is read as kubectl reads it', async (t) => {
@@ -179,6 +187,43 @@ t.test('a pod is its ServiceAccount, also where addresses are IPv6', async (t) =
   t.equal(await openServiceAccount(inside('10.0.0.1'), join(folder, 'none')), null)
 })
 
+t.test('in a pod nothing of the client library is loaded, and with a kubeconfig it is', async (t) => {
+  const folder = t.testdir({ token: SECRET, 'ca.crt': certify(['127.0.0.1'], new Date()).cert, config: JSON.stringify(kubeconfig({}, {})) })
+  const adapter = join(import.meta.dirname, '../../../src/backends/resources/kubernetes')
+  const script = `
+    import { registerHooks } from 'node:module'
+    const packages = new Set()
+    registerHooks({ resolve(specifier, context, next) {
+      const found = next(specifier, context)
+      const [, name] = found.url.match(/.*node_modules\\/((?:@[^/]+\\/)?[^/]+)/) ?? []
+      if (name) packages.add(name)
+      return found
+    } })
+    const [, folder, kubeconfig] = process.argv
+    await import(${JSON.stringify(join(adapter, 'kubernetes.ts'))})
+    const { openCredentials } = await import(${JSON.stringify(join(adapter, 'credentials/credentials.ts'))})
+    const credentials = await openCredentials(kubeconfig || null, { KUBERNETES_SERVICE_HOST: '127.0.0.1', KUBERNETES_SERVICE_PORT: '6443' }, folder)
+    const { headers } = await credentials.connection()
+    await credentials.close()
+    console.log(JSON.stringify({ headers, packages: [...packages] }))`
+  const loaded = (config: string) => JSON.parse(execFileSync(process.execPath, ['--input-type=module', '-e', script, folder, config], { encoding: 'utf8' }))
+  const pod = loaded('')
+  t.same(pod.headers, bearer(SECRET))
+  t.ok(pod.packages.includes('undici'))
+  t.same(pod.packages.filter((name: string) => /kubernetes|openid|oauth|jose|js-yaml|ajv|hpagent|socks|^ws$/.test(name)), [])
+  t.ok(['@kubernetes/client-node', 'openid-client'].every((name) => loaded(join(folder, 'config')).packages.includes(name)))
+})
+
+/** What a plugin issues for the cluster with that authority. */
+function issuer(...of: Parameters<typeof openExecPlugin>) {
+  const authenticate = openExecPlugin(...of)
+  return async (isRefused: boolean, ca: string | null) => {
+    const options: RequestOptions & { headers: Record<string, string> } = { headers: {}, ...(ca !== null && { ca }) }
+    await authenticate(options, isRefused)
+    return { authorization: options.headers['Authorization'] ?? null, cert: options.cert ?? null, key: options.key ?? null }
+  }
+}
+
 /** A plugin that records what it was given, and prints what `answer` has. */
 function plugin(t: Test, answer: object, cluster: object | null = null, apiVersion: Exec['apiVersion'] = V1) {
   const folder = t.testdir({
@@ -188,7 +233,7 @@ function plugin(t: Test, answer: object, cluster: object | null = null, apiVersi
   chmodSync(join(folder, 'plugin'), 0o755)
   const at = (name: string) => join(folder, name)
   const exec: Exec = { apiVersion, command: 'sh', args: ['-c', `cd '${folder}' && exec ./plugin "$@"`, 'sh', SECRET], env: [{ name: 'A', value: 'a' }] }
-  const issue = openExecPlugin(exec, cluster, { PATH, A: 'of the process', B: 'b' })
+  const issue = issuer(exec, cluster, { PATH, A: 'of the process', B: 'b' })
   const runs = () => readFileSync(at('runs'), 'utf8').trim().split('\n')
   return { issue, runs, info: () => JSON.parse(readFileSync(at('info'), 'utf8')), answers: (status: object) => writeFileSync(at('answer'), JSON.stringify({ apiVersion, status })) }
 }
@@ -196,16 +241,17 @@ function plugin(t: Test, answer: object, cluster: object | null = null, apiVersi
 t.test('a credential plugin gets its arguments, the environment and the cluster, and what it issued is kept', async (t) => {
   for (const apiVersion of [V1, `${V1}beta1`] as const) {
     const { issue, runs, info, answers } = plugin(t, { status: { token: 'one' } }, { server: 'https://h' }, apiVersion)
-    t.same(await issue(false, 'PEM'), { token: 'one', cert: null, key: null })
+    t.same(await issue(false, 'PEM'), { authorization: 'Bearer one', cert: null, key: null })
     t.same(runs(), [`a b ${SECRET}`])
     t.same(info(), { apiVersion, kind: 'ExecCredential', spec: { cluster: { server: 'https://h', 'certificate-authority-data': base64('PEM') }, interactive: false } })
     answers({ clientCertificateData: 'CERT', clientKeyData: 'KEY' })
-    const anew = { token: null, cert: 'CERT', key: 'KEY' }
-    t.match(await issue(false, 'PEM'), { token: 'one' })
-    t.same(await Promise.all([issue(true, 'PEM'), issue(true, 'PEM')]), [anew, anew], 'what was refused is issued anew')
-    t.equal(runs().length, 2, 'once for all that were refused together')
+    const anew = { authorization: null, cert: 'CERT', key: 'KEY' }
+    t.match(await issue(false, 'PEM'), { authorization: 'Bearer one' })
+    t.same(await issue(true, 'PEM'), anew, 'what was refused is issued anew')
+    t.same(await issue(false, 'PEM'), anew)
+    t.equal(runs().length, 2)
     answers({ token: 'two', clientCertificateData: 'CERT', clientKeyData: 'KEY' })
-    t.same(await issue(true, 'PEM'), { ...anew, token: 'two' }, 'a token beside a certificate')
+    t.same(await issue(true, 'PEM'), { ...anew, authorization: 'Bearer two' }, 'a token beside a certificate')
   }
 })
 
@@ -214,8 +260,8 @@ t.test('what a plugin issued is issued anew shortly before it expires', async (t
   const { issue, runs, answers } = plugin(t, { status: { token: 'one', expirationTimestamp: until(30_000) } })
   await issue(false, null)
   answers({ token: 'two', expirationTimestamp: until(3600_000) })
-  t.match(await issue(false, null), { token: 'two' })
-  t.match(await issue(false, null), { token: 'two' })
+  t.match(await issue(false, null), { authorization: 'Bearer two' })
+  t.match(await issue(false, null), { authorization: 'Bearer two' })
   t.equal(runs().length, 2)
 })
 
@@ -237,9 +283,9 @@ t.test('a plugin that fails is named, with its exit code, and nothing that it wa
     [shell(`echo '{"apiVersion":"${V1}","status":{"token":"${SECRET}","clientKeyData":"k"}}'`), /issued neither/],
   ]
   for (const [exec, wanted] of CASES) {
-    const issue = openExecPlugin(exec, null, { PATH }, String(wanted).includes('0\\.3') ? 300 : undefined)
+    const issue = issuer(exec, null, { PATH }, String(wanted).includes('0\\.3') ? 300 : undefined)
     for (const isRefused of [false, true]) {
-      const { message, cause } = (await issue(isRefused, null).then((issued: Issued) => new Error(JSON.stringify(issued)), (error: unknown) => error)) as Error
+      const { message, cause } = (await issue(isRefused, null).then((issued) => new Error(JSON.stringify(issued)), (error: unknown) => error)) as Error
       t.match(message, wanted)
       t.notMatch(`${message} ${String(cause)}`, SECRET)
     }
@@ -249,10 +295,10 @@ t.test('a plugin that fails is named, with its exit code, and nothing that it wa
 t.test('a plugin that hangs is killed, and the next one may do better', async (t) => {
   const folder = t.testdir({ plugin: `#!/bin/sh\ncd "$(dirname "$0")"\nif [ ! -e pid ]; then echo $$ >pid; exec sleep 600; fi\necho '{"apiVersion":"${V1}","status":{"token":"one"}}'\n` })
   chmodSync(join(folder, 'plugin'), 0o755)
-  const issue = openExecPlugin({ apiVersion: V1, command: join(folder, 'plugin') }, null, { PATH }, 1000)
+  const issue = issuer({ apiVersion: V1, command: join(folder, 'plugin') }, null, { PATH }, 1000)
   await t.rejects(issue(false, null), { message: /had not ended after 1 s\.$/ })
   t.throws(() => process.kill(Number(readFileSync(join(folder, 'pid'), 'utf8')), 0), { code: 'ESRCH' })
-  t.match(await issue(false, null), { token: 'one' })
+  t.match(await issue(false, null), { authorization: 'Bearer one' })
 })
 
 t.test('of many requests whose credentials are refused, one after the other, the first runs the plugin, and a plugin that then fails takes nothing from the others', async (t) => {
@@ -268,7 +314,9 @@ t.test('of many requests whose credentials are refused, one after the other, the
   t.teardown(() => credentials.close())
   const first = await credentials.connection()
   writeFileSync(join(folder, 'answer'), answer('two'))
-  for (const _ of ['at first', 'late', 'very late']) t.same((await credentials.connection(first)).headers, { authorization: 'Bearer two' })
+  const together = await Promise.all([credentials.connection(first), credentials.connection(first)])
+  t.same(together.map(({ headers }) => headers), [bearer('two'), bearer('two')])
+  for (const _ of ['late', 'very late']) t.same((await credentials.connection(first)).headers, { authorization: 'Bearer two' })
   t.equal(runs(), 2)
   // It expires soon, so that another is asked for; this one is good meanwhile.
   writeFileSync(join(folder, 'answer'), 'no answer')

@@ -38,14 +38,6 @@ export type ApiAccess = {
   read(isRefused: boolean): Promise<{ tls: Tls; headers: Record<string, string> }>
 }
 
-/** A token, or a certificate with its key (PEM), or both. */
-export type Issued = { token: string | null; cert: string | null; key: string | null }
-
-/** Gets what a plugin or a provider issues for the cluster with that authority (PEM), anew when the last one was refused. */
-export type Issue = (isRefused: boolean, ca: string | null) => Promise<Issued>
-
-export const NONE: Issued = { token: null, cert: null, key: null }
-
 const REFRESH_MS = 30_000
 const KEEP_ALIVE_DELAY_MS = 30_000
 /** An API server ends connections that nobody uses after 90 s; a new one costs both sides a handshake. */
@@ -58,9 +50,13 @@ export async function openCredentials(kubeconfig: string | null, environment: Re
   /** The last that was read, and not refused. */
   let good: Connection | null = null
   let agent: { of: string; dispatcher: Dispatcher } | null = null
+  /** Never two at a time: a plugin would run twice, and a refresh token may be good once. */
+  let reading: Promise<unknown> = Promise.resolve()
 
   async function connect(isRefused: boolean): Promise<Connection> {
-    const { tls, headers } = await read(isRefused)
+    const next = reading.then(() => read(isRefused))
+    reading = next.catch(() => {})
+    const { tls, headers } = await next
     const of = JSON.stringify(tls)
     if (agent?.of !== of) {
       const old = agent?.dispatcher

@@ -1,9 +1,8 @@
 /** Credential plugins of a kubeconfig, run by `ExecAuth` of the official client: https://kubernetes.io/docs/reference/config-api/client-authentication.v1/. */
 import { execFile } from 'node:child_process'
-import type { RequestOptions } from 'node:https'
 import { ExecAuth } from '@kubernetes/client-node/dist/exec_auth.js'
 import type { ResourcesConfig } from '../../resources.ts'
-import type { Issue, Issued } from './credentials.ts'
+import type { Authenticate } from './kubeconfig.ts'
 import type { Exec } from './kubeconfig-schema.ts'
 
 const LONGEST_MS = 30_000
@@ -13,23 +12,20 @@ const EARLY_MS = 60_000
 
 /**
  * Runs the plugin when its credential is missing, refused or about to expire; `cluster` is what `provideClusterInfo` gives it, beside the authority. Rejects with an Error of one sentence
- * that has nothing the plugin printed. `ExecAuth` has no bounds, no deadline and no way to drop a refused credential, and its errors quote stderr: so it starts the plugin by the function
- * given here.
+ * that has nothing the plugin printed. `ExecAuth` has no deadline and no bounds, keeps what was refused and quotes stderr: so each run is started here, and a new one made when needed.
  */
-export function openExecPlugin(plugin: Exec, cluster: object | null, environment: ResourcesConfig['environment'], longestMs = LONGEST_MS): Issue {
-  const user = { name: 'user', exec: { command: plugin.command, args: plugin.args ?? [] } }
-  const env = { ...environment, ...Object.fromEntries(plugin.env?.map(({ name, value }) => [name, value ?? '']) ?? []) }
+export function openExecPlugin(plugin: Exec, cluster: object | null, environment: ResourcesConfig['environment'], longestMs = LONGEST_MS): Authenticate {
+  const user = { name: 'current', exec: { command: plugin.command, args: plugin.args ?? [] } }
+  const variables = Object.fromEntries(plugin.env?.map(({ name, value }) => [name, value ?? '']) ?? [])
   let auth = new ExecAuth()
   let expiresAt = Number.POSITIVE_INFINITY
-  let running: Promise<Issued> | null = null
 
-  async function run(ca: string | null): Promise<Issued> {
-    const authority = ca !== null && { 'certificate-authority-data': Buffer.from(ca).toString('base64') }
-    const info = { apiVersion: plugin.apiVersion, kind: 'ExecCredential', spec: { ...(cluster && { cluster: { ...cluster, ...authority } }), interactive: false } }
-    const options = { env: { ...env, KUBERNETES_EXEC_INFO: JSON.stringify(info) }, timeout: longestMs, maxBuffer: MOST_BYTES, killSignal: 'SIGKILL' } as const
+  return async (options, isRefused) => {
+    if (isRefused || Date.now() > expiresAt - EARLY_MS) auth = new ExecAuth()
+    const env = { ...environment, ...variables, KUBERNETES_EXEC_INFO: JSON.stringify(execInfo(plugin, cluster, options.ca)) }
     let fault: string | null = null
     auth['execFn'] = (command: string, args: string[]) => {
-      const child = execFile(command, args, options, (error, stdout) => {
+      const child = execFile(command, args, { env, timeout: longestMs, maxBuffer: MOST_BYTES, killSignal: 'SIGKILL' }, (error, stdout) => {
         const read = error ? { fault: faultOfRun(plugin, error, longestMs) } : readCredential(plugin, stdout)
         if ('fault' in read) fault = read.fault
         else expiresAt = read.expiresAt
@@ -38,22 +34,17 @@ export function openExecPlugin(plugin: Exec, cluster: object | null, environment
       child.stdin?.end()
       return child
     }
-    const applied: RequestOptions & { headers: { Authorization?: string } } = { headers: {} }
-    await auth.applyAuthentication(user, applied).catch((error: NodeJS.ErrnoException) => (fault ??= faultOfRun(plugin, error, longestMs)))
-    if (fault !== null) {
-      auth = new ExecAuth()
-      // Without its cause, which holds the arguments and what was printed.
-      throw new Error(`RESOURCES_URL: the kubeconfig's credential plugin ${plugin.command} ${fault}.`)
-    }
-    const [token, cert, key] = [applied.headers.Authorization?.slice('Bearer '.length), applied.cert, applied.key]
-    return { token: token ?? null, cert: cert?.toString() ?? null, key: key?.toString() ?? null }
+    await auth.applyAuthentication(user, options).catch((error: NodeJS.ErrnoException) => (fault ??= faultOfRun(plugin, error, longestMs)))
+    if (fault === null) return
+    auth = new ExecAuth()
+    // Without its cause, which holds the arguments and what was printed.
+    throw new Error(`RESOURCES_URL: the kubeconfig's credential plugin ${plugin.command} ${fault}.`)
   }
+}
 
-  return (isRefused, ca) => {
-    if (isRefused || Date.now() > expiresAt - EARLY_MS) auth = new ExecAuth()
-    running ??= run(ca).finally(() => (running = null))
-    return running
-  }
+function execInfo({ apiVersion }: Exec, cluster: object | null, ca: unknown): object {
+  const authority = ca ? { 'certificate-authority-data': Buffer.from(String(ca)).toString('base64') } : {}
+  return { apiVersion, kind: 'ExecCredential', spec: { ...(cluster && { cluster: { ...cluster, ...authority } }), interactive: false } }
 }
 
 type RunError = { code?: string | number | null; killed?: boolean; signal?: NodeJS.Signals | null }

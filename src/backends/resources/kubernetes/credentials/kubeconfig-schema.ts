@@ -8,18 +8,16 @@ import type { Entry } from './kubeconfig-files.ts'
 /** kubectl writes null for what is not set, and an empty string for some of it. */
 const orNull = <S extends TSchema>(schema: S) => Type.Optional(Type.Union([schema, Type.Null()]))
 const TEXT = orNull(Type.String())
+const texts = <Name extends string>(...names: Name[]) => Object.fromEntries(names.map((name) => [name, TEXT])) as Record<Name, typeof TEXT>
 const FLAG = orNull(Type.Boolean())
 const REQUIRED = Type.String({ minLength: 1 })
 
-export const CONTEXT = Type.Object({ cluster: REQUIRED, user: TEXT, namespace: TEXT })
+export const CONTEXT = Type.Object({ cluster: REQUIRED, ...texts('user', 'namespace') })
 
 export const CLUSTER = Type.Object({
   server: REQUIRED,
-  'certificate-authority': TEXT,
-  'certificate-authority-data': TEXT,
+  ...texts('certificate-authority', 'certificate-authority-data', 'tls-server-name', 'proxy-url'),
   'insecure-skip-tls-verify': FLAG,
-  'tls-server-name': TEXT,
-  'proxy-url': TEXT,
   extensions: orNull(Type.Array(Type.Object({ name: Type.String(), extension: Type.Optional(Type.Unknown()) }))),
 })
 
@@ -40,24 +38,12 @@ const AUTH_PROVIDER = Type.Object({
   config: Type.Object({
     'idp-issuer-url': REQUIRED,
     'client-id': REQUIRED,
-    'client-secret': TEXT,
-    'id-token': TEXT,
-    'refresh-token': TEXT,
-    'idp-certificate-authority': TEXT,
-    'idp-certificate-authority-data': TEXT,
+    ...texts('client-secret', 'id-token', 'refresh-token', 'idp-certificate-authority', 'idp-certificate-authority-data'),
   }),
 })
 
 export const USER = Type.Object({
-  token: TEXT,
-  tokenFile: TEXT,
-  username: TEXT,
-  password: TEXT,
-  'client-certificate': TEXT,
-  'client-certificate-data': TEXT,
-  'client-key': TEXT,
-  'client-key-data': TEXT,
-  as: TEXT,
+  ...texts('token', 'tokenFile', 'username', 'password', 'as', 'client-certificate', 'client-certificate-data', 'client-key', 'client-key-data'),
   exec: orNull(EXEC),
   'auth-provider': orNull(AUTH_PROVIDER),
 })

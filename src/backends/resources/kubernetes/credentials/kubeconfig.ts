@@ -3,11 +3,14 @@ import type { RequestOptions } from 'node:https'
 import { KubeConfig } from '@kubernetes/client-node'
 import type { ResourcesConfig } from '../../resources.ts'
 import { readCredentialFile, readToken } from './credential-file.ts'
-import { NONE, type ApiAccess, type Issue } from './credentials.ts'
+import type { ApiAccess } from './credentials.ts'
 import { openExecPlugin } from './exec-plugin.ts'
 import { mergeKubeconfigs, type Entry, type KubeconfigFile } from './kubeconfig-files.ts'
 import { CLUSTER, CONTEXT, readEntry, unusable, USER, type Cluster, type User } from './kubeconfig-schema.ts'
 import { openOidcProvider } from './oidc-provider.ts'
+
+/** As the package's authenticators: sets `Authorization`, or `cert` and `key`, anew when the server refused the last ones. Rejects with an Error of one sentence without any secret. */
+export type Authenticate = (options: RequestOptions & { headers: Record<string, string> }, isRefused: boolean) => Promise<void>
 
 /** Throws an Error of one sentence, without any secret, on what is missing, of the wrong type or not supported. */
 export function openKubeconfig(files: KubeconfigFile[], environment: ResourcesConfig['environment']): ApiAccess {
@@ -16,47 +19,30 @@ export function openKubeconfig(files: KubeconfigFile[], environment: ResourcesCo
   const context = readEntry(CONTEXT, entry('context', currentContext))
   const clusterEntry = entry('cluster', context.cluster)
   const userEntry = context.user ? entry('user', context.user) : { ...clusterEntry, members: {} }
-  const cluster = readEntry(CLUSTER, clusterEntry)
-  const user = readEntry(USER, userEntry)
-  const server = serverOf(cluster, clusterEntry)
-  checkUser(user, userEntry)
-  const kubeConfig = kubeConfigOf(cluster, clusterEntry, user, userEntry)
-  const issue = issueOf(user, userEntry, cluster, environment)
+  const [cluster, user] = [readEntry(CLUSTER, clusterEntry), readEntry(USER, userEntry)]
+  check(clusterEntry, userEntry)
+  const authenticate = authenticatorOf(user, userEntry, cluster, environment)
   return {
-    server,
+    server: new URL(cluster.server),
     proxy: cluster['proxy-url'] || null,
     namespace: context.namespace?.trim() || null,
     async read(isRefused) {
-      const options: RequestOptions & { headers: Record<string, string> } = { headers: {} }
-      await kubeConfig.applyToHTTPSOptions(options).catch(unreadable)
-      const { ca, cert, key, rejectUnauthorized, servername, auth, headers } = options
-      const issued = await issue(isRefused, ca?.toString() ?? null)
-      const [heldCert, heldKey] = [cert?.toString() ?? issued.cert, key?.toString() ?? issued.key]
-      return {
-        tls: {
-          ...(ca && { ca: ca.toString() }),
-          ...(heldCert && heldKey && { cert: heldCert, key: heldKey }),
-          ...(rejectUnauthorized !== undefined && { rejectUnauthorized }),
-          ...(servername && { servername }),
-        },
-        headers: {
-          ...(auth && { authorization: `Basic ${Buffer.from(auth).toString('base64')}` }),
-          ...Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value])),
-          ...(issued.token && { authorization: `Bearer ${issued.token}` }),
-        },
-      }
+      const [ca, cert, key] = await Promise.all([pem(clusterEntry, 'certificate-authority'), pem(userEntry, 'client-certificate'), pem(userEntry, 'client-key')])
+      const options = { headers: {} }
+      await kubeConfigOf({ ...cluster, 'certificate-authority-data': ca }, { ...user, 'client-certificate-data': cert, 'client-key-data': key }).applyToHTTPSOptions(options)
+      await authenticate?.(options, isRefused)
+      return accessOf(options)
     },
   }
 }
 
-/** Without `exec` and `auth-provider`, which the package would run without bounds. */
-function kubeConfigOf(cluster: Cluster, clusterEntry: Entry, user: User, userEntry: Entry): KubeConfig {
-  const { token, username, password, as } = user
+/** Without `exec` and `auth-provider`, which the package would run without bounds, and without files, which it would read synchronously. */
+function kubeConfigOf(cluster: Cluster, user: User): KubeConfig {
   const kubeConfig = new KubeConfig()
   kubeConfig.loadFromString(
     JSON.stringify({
-      clusters: [{ name: 'current', cluster: { ...cluster, ...pem(clusterEntry, 'certificate-authority') } }],
-      users: [{ name: 'current', user: { token, username, password: password ?? '', as: as || null, ...pem(userEntry, 'client-certificate'), ...pem(userEntry, 'client-key') } }],
+      clusters: [{ name: 'current', cluster: { ...cluster, 'certificate-authority': null } }],
+      users: [{ name: 'current', user: { ...user, password: user.password ?? '', as: user.as || null, 'client-certificate': null, 'client-key': null, exec: null, 'auth-provider': null, 'token-file': null } }],
       contexts: [{ name: 'current', context: { cluster: 'current', user: 'current' } }],
       'current-context': 'current',
     }),
@@ -64,26 +50,40 @@ function kubeConfigOf(cluster: Cluster, clusterEntry: Entry, user: User, userEnt
   return kubeConfig
 }
 
-/** As in client-go, data win over the file; in the package the file does. */
-function pem({ members, resolvePath }: Entry, field: string): Record<string, unknown> {
+/** In base64. As in client-go, data win over the file. */
+async function pem({ members, resolvePath }: Entry, field: string): Promise<string | null> {
   const [data, path] = [members[`${field}-data`], members[field]]
-  return { [`${field}-data`]: data, [field]: data || !path ? null : resolvePath(String(path)) }
+  if (data || !path) return data ? String(data) : null
+  return Buffer.from(await readCredentialFile(resolvePath(String(path)))).toString('base64')
 }
 
-/** As in client-go, a plugin or an OIDC provider is used only where nothing else authenticates, and a token's file, which may be replaced, wins over the token. */
-function issueOf(user: User, { resolvePath }: Entry, cluster: Cluster, environment: ResourcesConfig['environment']): Issue {
-  const { tokenFile, exec, 'auth-provider': provider } = user
-  if (tokenFile) return async () => ({ ...NONE, token: await readToken(resolvePath(tokenFile)) })
-  if (user.token || user.username || user['client-certificate'] || user['client-certificate-data']) return async () => NONE
-  if (exec) {
-    // As in kubectl, a command without a slash is looked up in PATH.
-    const command = exec.command.includes('/') ? resolvePath(exec.command) : exec.command
-    return openExecPlugin({ ...exec, command }, exec.provideClusterInfo ? clusterInfo(cluster) : null, environment)
+function accessOf({ ca, cert, key, rejectUnauthorized, servername, auth, headers }: RequestOptions): Awaited<ReturnType<ApiAccess['read']>> {
+  return {
+    tls: {
+      ...(ca && { ca: String(ca) }),
+      ...(cert && key && { cert: String(cert), key: String(key) }),
+      ...(rejectUnauthorized !== undefined && { rejectUnauthorized }),
+      ...(servername && { servername }),
+    },
+    headers: {
+      ...(auth && { authorization: `Basic ${Buffer.from(auth).toString('base64')}` }),
+      ...Object.fromEntries(Object.entries(headers ?? {}).map(([name, value]) => [name.toLowerCase(), String(value)])),
+    },
   }
-  if (!provider) return async () => NONE
+}
+
+/** As in client-go, a token's file, which may be replaced, wins over the token, and a plugin or a provider is used only where nothing else authenticates. */
+function authenticatorOf(user: User, entry: Entry, cluster: Cluster, environment: ResourcesConfig['environment']): Authenticate | null {
+  const { resolvePath } = entry
+  const { tokenFile, exec, 'auth-provider': provider } = user
+  if (tokenFile) return async ({ headers }) => void (headers['Authorization'] = `Bearer ${await readToken(resolvePath(tokenFile))}`)
+  if (user.token || user.username || user['client-certificate'] || user['client-certificate-data']) return null
+  // As in kubectl, a command without a slash is looked up in PATH.
+  if (exec) return openExecPlugin({ ...exec, command: exec.command.includes('/') ? resolvePath(exec.command) : exec.command }, exec.provideClusterInfo ? clusterInfo(cluster) : null, environment)
+  if (!provider) return null
   const { 'idp-certificate-authority': path, 'idp-certificate-authority-data': data } = provider.config
-  const readCa = async () => (data ? Buffer.from(data, 'base64').toString() : path ? readCredentialFile(resolvePath(path)) : null)
-  return openOidcProvider(provider.config, readCa)
+  if (!hasScheme(provider.config['idp-issuer-url'], 'https:')) throw unusable(entry, 'auth-provider.config.idp-issuer-url must begin with https://')
+  return openOidcProvider(provider.config, async () => (data ? Buffer.from(data, 'base64').toString() : path ? readCredentialFile(resolvePath(path)) : null))
 }
 
 /** The `Cluster` of client.authentication.k8s.io without its authority; the plugin's own settings are an extension of the kubeconfig. */
@@ -93,32 +93,22 @@ function clusterInfo(cluster: Cluster): Record<string, unknown> {
   return { server, 'tls-server-name': serverName || undefined, 'insecure-skip-tls-verify': isInsecure ?? undefined, 'proxy-url': proxy || undefined, config }
 }
 
-function serverOf(cluster: Cluster, entry: Entry): URL {
-  const server = URL.parse(cluster.server)
-  const { 'insecure-skip-tls-verify': isInsecure, 'proxy-url': proxy } = cluster
-  if (!server || !/^https?:$/.test(server.protocol)) throw unusable(entry, 'its server must begin with https://')
+/** What types do not tell. */
+function check(cluster: Entry, user: Entry): void {
+  const { server, 'insecure-skip-tls-verify': isInsecure, 'proxy-url': proxy } = cluster.members
+  if (!hasScheme(server, 'http:', 'https:')) throw unusable(cluster, 'its server must begin with https://')
   // Anybody on the way could read the token.
-  if (server.protocol === 'http:' && !isInsecure) throw unusable(entry, 'its server has no TLS: use https://, or set insecure-skip-tls-verify: true')
-  const hasCa = cluster['certificate-authority'] || cluster['certificate-authority-data']
-  if (isInsecure && hasCa) throw unusable(entry, 'it has both insecure-skip-tls-verify and a certificate-authority: leave one of them out')
+  if (hasScheme(server, 'http:') && !isInsecure) throw unusable(cluster, 'its server has no TLS: use https://, or set insecure-skip-tls-verify: true')
+  const has = ({ members }: Entry, name: string) => Boolean(members[name] || members[`${name}-data`])
+  if (isInsecure && has(cluster, 'certificate-authority')) throw unusable(cluster, 'it has both insecure-skip-tls-verify and a certificate-authority: leave one of them out')
   // Without its value: the address of a proxy may contain a password.
-  if (proxy && !/^https?:$/.test(URL.parse(proxy)?.protocol ?? '')) throw unusable(entry, 'its proxy-url is not supported: it may be http or https')
-  return server
-}
-
-const IMPERSONATION = ['as-uid', 'as-groups', 'as-user-extra']
-
-function checkUser(user: User, entry: Entry): void {
+  if (proxy && !hasScheme(proxy, 'http:', 'https:')) throw unusable(cluster, 'its proxy-url is not supported: it may be http or https')
   // The package ignores them, which would grant other rights.
-  const unsupported = IMPERSONATION.find((name) => (entry.members[name] ?? '') !== '')
-  if (unsupported) throw unusable(entry, `${unsupported} is not supported: use as alone`)
-  const [hasCert, hasKey] = ['client-certificate', 'client-key'].map((name) => Boolean(entry.members[name] || entry.members[`${name}-data`]))
-  if (hasCert !== hasKey) throw unusable(entry, 'it has one of client-certificate and client-key: give both')
-  const issuer = user['auth-provider']?.config['idp-issuer-url']
-  if (issuer !== undefined && URL.parse(issuer)?.protocol !== 'https:') throw unusable(entry, 'auth-provider.config.idp-issuer-url must begin with https://')
+  const unsupported = ['as-uid', 'as-groups', 'as-user-extra'].find((name) => has(user, name))
+  if (unsupported) throw unusable(user, `${unsupported} is not supported: use as alone`)
+  if (has(user, 'client-certificate') !== has(user, 'client-key')) throw unusable(user, 'it has one of client-certificate and client-key: give both')
 }
 
-/** The package reads certificates from their files each time. */
-function unreadable({ path, code }: NodeJS.ErrnoException): never {
-  throw new Error(`RESOURCES_URL: ${path ?? 'a file of the kubeconfig'} cannot be read (${code}): put it there, or correct the kubeconfig.`)
+function hasScheme(address: unknown, ...schemes: string[]): boolean {
+  return schemes.includes(URL.parse(String(address))?.protocol ?? '')
 }

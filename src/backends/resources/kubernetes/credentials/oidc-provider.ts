@@ -1,7 +1,7 @@
 /** ID tokens of a kubeconfig's `auth-provider: oidc`, as client-go has them: the written one until it expires or is refused, then others by the refresh token (OpenID Connect Core, section 12). */
 import * as oidc from 'openid-client'
 import { Agent, fetch } from 'undici'
-import type { Issue } from './credentials.ts'
+import type { Authenticate } from './kubeconfig.ts'
 import type { OidcConfig } from './kubeconfig-schema.ts'
 
 const TIMEOUT_SECONDS = 10
@@ -13,28 +13,23 @@ const EARLY_MS = 60_000
  * `readCa` gives the issuer's authority (PEM) unless the system's are to be used. A refreshed token is kept in memory, never in the kubeconfig. Rejects with an Error of one sentence, without any
  * token. By `openid-client` itself: the official client's authenticator passes it a string where it takes a URL, and no client secret, and its answers under an authority are refused.
  */
-export function openOidcProvider(config: OidcConfig, readCa: () => Promise<string | null>): Issue {
+export function openOidcProvider(config: OidcConfig, readCa: () => Promise<string | null>, timeoutSeconds = TIMEOUT_SECONDS): Authenticate {
   const issuer = new URL(config['idp-issuer-url'])
   let [idToken, refreshToken] = [config['id-token'] || null, config['refresh-token'] || null]
-  let running: Promise<string> | null = null
 
   async function refresh(): Promise<string> {
     if (!refreshToken) throw new Error('RESOURCES_URL: the id-token of the kubeconfig is missing, has expired or is refused, and there is no refresh-token: sign in again.')
     const ca = await readCa()
     const agent = new Agent({ connect: { ...(ca !== null && { ca }) }, allowH2: false, maxResponseSize: MOST_BYTES })
-    try {
-      const tokens = await grant(agent, refreshToken)
-      if (!tokens.id_token) throw failed(issuer, { code: 'no id_token' })
-      refreshToken = tokens.refresh_token ?? refreshToken
-      return (idToken = tokens.id_token)
-    } finally {
-      await agent.destroy()
-    }
+    const tokens = await grant(agent, refreshToken).finally(() => agent.destroy())
+    if (!tokens.id_token) throw failed(issuer, { code: 'no id_token' })
+    refreshToken = tokens.refresh_token ?? refreshToken
+    return tokens.id_token
   }
 
   async function grant(dispatcher: Agent, token: string): Promise<oidc.TokenEndpointResponse> {
     const customFetch = (url: string, options: object) => fetch(url, { ...options, dispatcher }) as Promise<unknown> as Promise<Response>
-    const options = { [oidc.customFetch]: customFetch, timeout: TIMEOUT_SECONDS }
+    const options = { [oidc.customFetch]: customFetch, timeout: timeoutSeconds }
     try {
       const client = await oidc.discovery(issuer, config['client-id'], undefined, clientAuth(config['client-secret']), options)
       return await oidc.refreshTokenGrant(client, token)
@@ -43,10 +38,11 @@ export function openOidcProvider(config: OidcConfig, readCa: () => Promise<strin
     }
   }
 
-  return async (isRefused) => {
-    const isUsable = !isRefused && idToken !== null && Date.now() < expiryOf(idToken) - (refreshToken ? EARLY_MS : 0)
-    const token = isUsable ? idToken : await (running ??= refresh().finally(() => (running = null)))
-    return { token, cert: null, key: null }
+  return async ({ headers }, isRefused) => {
+    if (isRefused) idToken = null
+    const isUsable = idToken !== null && Date.now() < expiryOf(idToken) - (refreshToken ? EARLY_MS : 0)
+    if (!isUsable) idToken = await refresh()
+    headers['Authorization'] = `Bearer ${idToken}`
   }
 }
 
