@@ -49,7 +49,7 @@ export async function openIssuer(t: Test, { authMethods, expiresIn = 3600 }: { a
     if (answer) return answer(response)
     if (parameters['grant_type'] !== 'refresh_token' || parameters['refresh_token'] !== refreshToken()) return json(response, 400, { error: 'invalid_grant' })
     generation++
-    json(response, 200, { access_token: 'access', token_type: 'Bearer', id_token: idToken(expiresIn), refresh_token: refreshToken() })
+    json(response, 200, { access_token: 'access', token_type: 'Bearer', expires_in: expiresIn, id_token: idToken(expiresIn), refresh_token: refreshToken() })
   }
 
   const server = createServer(tls, (request, response) => {
