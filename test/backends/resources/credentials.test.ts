@@ -118,6 +118,7 @@ t.test('what cannot be used is refused in one sentence that says what to do and 
     ['no YAML', `users:\n- name: u\n  user: {token: ${SECRET}\n`, /\/etc\/kube0\/config is no YAML: correct it from line \d on/],
     ['a stray text', `a: b\n${SECRET}`, /is no YAML/],
     ['aliases of aliases', `a: &a [${SECRET}, ${SECRET}]\nb: &b [${'*a,'.repeat(99)}]\nc: [${'*b,'.repeat(99)}]`, /is no YAML/],
+    ['an alias of itself', `a: &a { b: *a, c: ${SECRET} }`, /is no YAML/],
     ['no map', `- ${SECRET}`, /is no kubeconfig: it has to be a map/],
     ['no context', { ...kubeconfig({}, { token: SECRET }), 'current-context': null }, /has no current-context: choose one/],
     ['a context that is not there', { ...kubeconfig({}, { token: SECRET }), 'current-context': 'other' }, /names the context other and does not have it/],

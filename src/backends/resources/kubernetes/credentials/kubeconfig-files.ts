@@ -52,8 +52,8 @@ export function mergeKubeconfigs(files: KubeconfigFile[]): MergedKubeconfig {
 function parseKubeconfig({ path, text }: KubeconfigFile): Record<string, unknown> {
   let value: unknown
   try {
-    // With `silent` the parser would report no error at all.
-    value = parse(text, { ...YAML, merge: true, logLevel: 'error' }) ?? {}
+    // With `silent` the parser would report no error at all. By way of JSON, as in kubectl, so that an alias of itself is an error.
+    value = JSON.parse(JSON.stringify(parse(text, { ...YAML, merge: true, logLevel: 'error' }) ?? {}))
   } catch (error) {
     throw brokenYaml(path, text, error as Partial<YAMLParseError>)
   }

@@ -93,7 +93,7 @@ function clusterInfo(cluster: Cluster): Record<string, unknown> {
   return { server, 'tls-server-name': serverName || undefined, 'insecure-skip-tls-verify': isInsecure ?? undefined, 'proxy-url': proxy || undefined, config }
 }
 
-/** What types do not tell. */
+/** Beyond the types: what is contradictory, insecure or not supported. */
 function check(cluster: Entry, user: Entry): void {
   const { server, 'insecure-skip-tls-verify': isInsecure, 'proxy-url': proxy } = cluster.members
   if (!hasScheme(server, 'http:', 'https:')) throw unusable(cluster, 'its server must begin with https://')

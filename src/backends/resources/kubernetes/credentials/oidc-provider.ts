@@ -10,8 +10,8 @@ const MOST_BYTES = 1024 * 1024
 const EARLY_MS = 60_000
 
 /**
- * `readCa` gives the issuer's authority (PEM) unless the system's are to be used. A refreshed token is kept in memory, never in the kubeconfig. Rejects with an Error of one sentence, without any
- * token. By `openid-client` itself: the official client's authenticator passes it a string where it takes a URL, and no client secret, and its answers under an authority are refused.
+ * `readCa` returns the issuer's authority (PEM), or null for the system's. Refreshed tokens stay in memory and never go into the kubeconfig. Rejects with an Error of one sentence without any
+ * token. It calls `openid-client` itself, because the official client's authenticator cannot refresh (decision 0020).
  */
 export function openOidcProvider(config: OidcConfig, readCa: () => Promise<string | null>, timeoutSeconds = TIMEOUT_SECONDS): Authenticate {
   const issuer = new URL(config['idp-issuer-url'])
