@@ -1,4 +1,5 @@
 /** `GET /files/{id}?exp=&sig=`: the bytes of a result, for whoever has its signed link (`docs/media.md`, "Verbs"). No key is asked for. */
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import fp from 'fastify-plugin'
 import { Type } from 'typebox'
@@ -12,8 +13,6 @@ declare module 'fastify' {
     files: Files
   }
 }
-
-type Link = { Params: { id: string }; Querystring: { exp?: string; sig?: string } }
 
 /** Extensions for saving, by content type. */
 const EXTENSIONS: Record<string, string> = {
@@ -46,7 +45,7 @@ async function files(app: FastifyInstance): Promise<void> {
     return facts
   }
 
-  app.route<Link>({
+  app.withTypeProvider<TypeBoxTypeProvider>().route({
     method: ['GET', 'HEAD'],
     url: '/files/:id',
     schema,

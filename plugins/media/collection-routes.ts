@@ -1,4 +1,5 @@
 /** The verbs that generations and operations share: list, read, cancel, deliveries. */
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { findTask, recordOf } from '../../src/tasks/read-tasks.ts'
 import { cancel } from '../../src/tasks/settle-and-cancel.ts'
@@ -6,29 +7,29 @@ import type { Task } from '../../src/domain/task.ts'
 import { callerOf, READS } from './caller.ts'
 import { deliveryList } from './delivery-list.ts'
 import { etagOf } from './headers.ts'
-import { listTasks, type ListQuery } from './task-list.ts'
-import { TaskParams } from './request-schemas.ts'
+import { listTasks } from './task-list.ts'
+import { TaskParams, type GenerationsQuery, type OperationsQuery } from './request-schemas.ts'
 
-export type Collection = { path: string; object: Task['object']; query: object }
+export type Collection = { path: string; object: Task['object']; query: typeof GenerationsQuery | typeof OperationsQuery }
 
 export function collectionRoutes(app: FastifyInstance, { path, object, query }: Collection): void {
   const { tasks } = app
   const one = { config: READS, schema: { params: TaskParams } }
+  const routes = app.withTypeProvider<TypeBoxTypeProvider>()
 
   /** The tenant's own visible task of this collection, or 404. */
-  function visible(request: FastifyRequest): Promise<Task> {
-    const { id } = request.params as { id: string }
+  function visible(request: FastifyRequest, id: string): Promise<Task> {
     return findTask(tasks, callerOf(request).key.tenant, id, object)
   }
 
-  app.get(`/${path}`, { config: READS, schema: { querystring: query } }, async (request) => listTasks(tasks, callerOf(request).key.tenant, object, request.query as ListQuery))
-  app.get(`/${path}/:id`, one, async (request, reply) => {
-    const body = JSON.stringify(await recordOf(tasks, await visible(request)))
+  routes.get(`/${path}`, { config: READS, schema: { querystring: query } }, async (request) => listTasks(tasks, callerOf(request).key.tenant, object, request.query))
+  routes.get(`/${path}/:id`, one, async (request, reply) => {
+    const body = JSON.stringify(await recordOf(tasks, await visible(request, request.params.id)))
     const etag = etagOf(body)
     reply.headers({ etag, 'cache-control': 'private, no-cache' })
     if ((request.headers['if-none-match'] ?? '').split(/\s*,\s*/).some((given) => given === '*' || given.replace(/^W\//, '') === etag)) return reply.code(304).send()
     return reply.type('application/json; charset=utf-8').send(body)
   })
-  app.post(`/${path}/:id/cancel`, { ...one, config: { ...READS, bodyless: true } }, async (request) => recordOf(tasks, await cancel(tasks, await visible(request))))
-  app.get(`/${path}/:id/deliveries`, one, async (request) => deliveryList(tasks.store, await visible(request)))
+  routes.post(`/${path}/:id/cancel`, { ...one, config: { ...READS, bodyless: true } }, async (request) => recordOf(tasks, await cancel(tasks, await visible(request, request.params.id))))
+  routes.get(`/${path}/:id/deliveries`, one, async (request) => deliveryList(tasks.store, await visible(request, request.params.id)))
 }

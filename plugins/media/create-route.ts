@@ -1,18 +1,17 @@
 /** `POST /generations` and `POST /operations`: quotes, creates, and waits where it is asked to. */
 import { setTimeout as pause } from 'node:timers/promises'
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Failure } from '../../src/domain/errors.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import { recordOf, untilFinal } from '../../src/tasks/read-tasks.ts'
 import { publicRecord } from '../../src/tasks/public-record.ts'
-import { currentRecord, publicQuote, quote, submit, type NewGeneration, type SubmitContext } from '../../src/tasks/quote-and-submit.ts'
+import { currentRecord, publicQuote, quote, submit, type SubmitContext } from '../../src/tasks/quote-and-submit.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { callerOf, CREATES } from './caller.ts'
 import { idempotencyKey, preferredWait, rateHeaders } from './headers.ts'
 import { CreateQuery, GenerationRequest, OperationRequest } from './request-schemas.ts'
 import { expectedWaitSeconds } from './wait-estimate.ts'
-
-type Creation = { Body: NewGeneration; Querystring: { dry_run?: boolean } }
 
 export function creationRoutes(app: FastifyInstance): void {
   const { tasks, clock } = app
@@ -23,7 +22,7 @@ export function creationRoutes(app: FastifyInstance): void {
     stopping = true
   })
 
-  app.post<Creation>('/generations', { config: CREATES, schema: { body: GenerationRequest, querystring: CreateQuery } }, async (request, reply) => {
+  app.withTypeProvider<TypeBoxTypeProvider>().post('/generations', { config: CREATES, schema: { body: GenerationRequest, querystring: CreateQuery } }, async (request, reply) => {
     const caller = callerOf(request)
     const key = idempotencyKey(request.headers['idempotency-key'])
     if (request.query.dry_run) {

@@ -5,7 +5,7 @@ import { publicStatus, STATES, type PublicStatus } from '../../src/tasks/public-
 import type { Task } from '../../src/domain/task.ts'
 import { invalid } from '../../src/domain/request-validation.ts'
 
-export type ListQuery = {
+type ListQuery = {
   limit: number
   cursor?: string
   status?: PublicStatus

@@ -26,8 +26,8 @@ export function kubectl(): string {
 }
 
 /** Starts a control plane without nodes. `url` is the path of its kubeconfig. */
-export function startKubernetes(): Promise<ControlPlane> {
-  return startControlPlane(assets())
+export function startKubernetes(apiServerFlags: string[] = []): Promise<ControlPlane> {
+  return startControlPlane(assets(), apiServerFlags)
 }
 
 /** The kubeconfig of the shared API server (`TEST_KUBECONFIG`: never `KUBECONFIG`, which may lead to somebody's cluster); null after having skipped the suite. */
@@ -36,6 +36,6 @@ export function kubernetes(t: Test): Promise<string | null> {
 }
 
 /** One of the test's own, that it may kill and freeze. */
-export function ownKubernetes(t: Test): Promise<ControlPlane | null> {
-  return own(t, KUBERNETES_NAMES, startKubernetes)
+export function ownKubernetes(t: Test, apiServerFlags: string[] = []): Promise<ControlPlane | null> {
+  return own(t, KUBERNETES_NAMES, () => startKubernetes(apiServerFlags))
 }

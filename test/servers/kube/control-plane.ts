@@ -39,7 +39,7 @@ function startEtcd(assets: string, folder: string, { etcd, peer }: Ports): Promi
   })
 }
 
-async function startApiServer(assets: string, folder: string, { etcd, api }: Ports): Promise<Running> {
+async function startApiServer(assets: string, folder: string, { etcd, api }: Ports, flags: string[]): Promise<Running> {
   const at = (file: string) => join(folder, file)
   const ca = await readFile(at('ca.crt'))
   return start({
@@ -60,6 +60,7 @@ async function startApiServer(assets: string, folder: string, { etcd, api }: Por
       `--service-account-signing-key-file=${at('sa.key')}`,
       '--service-cluster-ip-range=10.0.0.0/24',
       '--profiling=false',
+      ...flags,
     ],
     ready: () => isReady(api, ca),
   })
@@ -92,8 +93,8 @@ function isReady(port: number, ca: Buffer): Promise<boolean> {
   })
 }
 
-/** `assets` is the folder of the programs. */
-export async function startControlPlane(assets: string): Promise<ControlPlane> {
+/** `assets` is the folder of the programs, `apiServerFlags` go to the API server beside its own. */
+export async function startControlPlane(assets: string, apiServerFlags: string[] = []): Promise<ControlPlane> {
   const ports: Ports = { etcd: await freePort(), peer: await freePort(), api: await freePort() }
   let kubeconfig = ''
   let api: Running | null = null
@@ -104,7 +105,7 @@ export async function startControlPlane(assets: string): Promise<ControlPlane> {
     },
     async (folder, running) => {
       running.push(await startEtcd(assets, folder, ports))
-      api = await startApiServer(assets, folder, ports)
+      api = await startApiServer(assets, folder, ports, apiServerFlags)
       running.push(api)
       running.push(await startManager(assets, folder))
     },
@@ -129,7 +130,7 @@ export async function startControlPlane(assets: string): Promise<ControlPlane> {
       await api?.kill()
     },
     async startApiServer() {
-      api = later = await startApiServer(assets, folder, ports)
+      api = later = await startApiServer(assets, folder, ports, apiServerFlags)
     },
   }
 }

@@ -1,5 +1,6 @@
 /** Requests to the API server: a bounded number in flight, over kept connections. Whatever keeps an answer from being one is `Unavailable`. */
 import { setTimeout as pause } from 'node:timers/promises'
+import type { V1Status } from '@kubernetes/client-node'
 import type { Dispatcher } from 'undici'
 import { Refused, Unavailable } from '../../../domain/errors.ts'
 import type { Connection, Credentials } from './credentials/credentials.ts'
@@ -8,7 +9,7 @@ import { openConcurrencyLimit } from './concurrency-limit.ts'
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
 /** What the server says of a request that it did not do (`metav1.Status`). */
-export type Failed = { reason?: string; message?: string; details?: { causes?: { reason?: string; field?: string; message?: string }[] } }
+export type Failed = Pick<V1Status, 'reason' | 'message' | 'details' | 'code'>
 
 /** An answer that the caller can act on: success, or 400, 403, 404, 409, 410, 422. */
 export type Answer<T> = { status: number; body: T & Failed }

@@ -1,33 +1,21 @@
 /** What we read of the objects of a Kubernetes API server, and where they lie. */
+import type { V1ListMeta, V1ObjectMeta, V1Secret } from '@kubernetes/client-node'
 import { API_VERSION, type Kind, type Ref } from '../resources.ts'
 
-export type OwnerReference = { apiVersion: string; kind: string; name: string; uid: string; controller?: boolean }
+/** A type of the client library as its JSON on the wire, where dates are strings. */
+export type Wire<T> = T extends Date ? string : T extends object ? { [Name in keyof T]: Wire<T[Name]> } : T
 
-export type KubeObject = {
-  apiVersion?: string
-  kind?: string
-  metadata: {
-    name: string
-    namespace: string
-    uid: string
-    resourceVersion: string
-    generation?: number
-    creationTimestamp: string
-    deletionTimestamp?: string
-    finalizers?: string[]
-    labels?: Record<string, string>
-    annotations?: Record<string, string>
-    ownerReferences?: OwnerReference[]
-    managedFields?: unknown
-  }
+type Metadata = Wire<Omit<V1ObjectMeta, 'managedFields'>> & { managedFields?: unknown }
+
+/** A Plan, an ApiKey or a Secret, with what the server always sets. */
+export type KubeObject = Pick<Wire<V1Secret>, 'apiVersion' | 'kind' | 'type' | 'data'> & {
+  metadata: Metadata & Required<Pick<Metadata, 'name' | 'namespace' | 'uid' | 'resourceVersion' | 'creationTimestamp'>>
   spec?: unknown
   status?: unknown
-  /** Of a Secret. */
-  type?: string
-  data?: Record<string, string>
 }
 
-export type List = { metadata: { resourceVersion: string; continue?: string }; items: KubeObject[] }
+/** The library's name of `continue` differs from the wire's. */
+export type List = { metadata: Required<Pick<V1ListMeta, 'resourceVersion'>> & { continue?: string }; items: KubeObject[] }
 
 /** A collection of the API, in one namespace or in all of them. */
 export type Collection = { prefix: string; plural: string }

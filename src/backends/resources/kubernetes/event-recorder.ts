@@ -1,10 +1,11 @@
 /** Kubernetes Events on transitions of `Ready`, for `kubectl describe`. Best effort: a few at a time, and not more than people read. */
 import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
+import type { EventsV1Event } from '@kubernetes/client-node'
 import { API_VERSION, type ApiKeyStatus, type Condition, type Kind, type PlanStatus } from '../resources.ts'
 import { failure, isNamespaceGoing, type Client } from './api-client.ts'
 import { openConcurrencyLimit } from './concurrency-limit.ts'
-import type { KubeObject } from './api-objects.ts'
+import type { KubeObject, Wire } from './api-objects.ts'
 
 export type Events = {
   /** Tells a transition of `Ready`, if it is one, without waiting for it. */
@@ -34,7 +35,7 @@ export function openEvents(client: Client, log: { warn(o: object, m: string): vo
     return true
   }
 
-  async function send(namespace: string, event: object): Promise<void> {
+  async function send(namespace: string, event: Wire<EventsV1Event>): Promise<void> {
     const path = `/apis/events.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/events`
     try {
       const answer = await client.request<object>('POST', path, { body: event })
@@ -53,7 +54,7 @@ export function openEvents(client: Client, log: { warn(o: object, m: string): vo
       const is = readyOf(status)
       if (!is || (was?.status === is.status && was.reason === is.reason) || !isAllowed()) return
       const { namespace, name, uid, resourceVersion } = before.metadata
-      const event = {
+      const event: Wire<EventsV1Event> = {
         apiVersion: 'events.k8s.io/v1',
         kind: 'Event',
         metadata: { name: `${name}.${randomUUID()}`, namespace },

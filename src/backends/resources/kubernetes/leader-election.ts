@@ -3,8 +3,10 @@
  * that clocks need not agree.
  */
 import { setTimeout as pause } from 'node:timers/promises'
+import type { V1Lease } from '@kubernetes/client-node'
 import { Unavailable } from '../../../domain/errors.ts'
 import { unexpected, type Client } from './api-client.ts'
+import type { Wire } from './api-objects.ts'
 import { microTime } from './event-recorder.ts'
 
 export type LeaderOptions = {
@@ -43,10 +45,7 @@ export type Leader = {
   resign(): Promise<void>
 }
 
-type Lease = {
-  metadata: { name: string; namespace: string; resourceVersion?: string }
-  spec: { holderIdentity?: string; leaseDurationSeconds?: number; acquireTime?: string; renewTime?: string; leaseTransitions?: number }
-}
+type Lease = Required<Pick<Wire<V1Lease>, 'metadata' | 'spec'>>
 
 /** Begins to try. */
 export function openLeader(options: LeaderOptions): Leader {

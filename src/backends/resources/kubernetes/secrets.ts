@@ -3,11 +3,12 @@
  * else is never read, written or removed.
  */
 import { isDeepStrictEqual } from 'node:util'
+import type { V1OwnerReference } from '@kubernetes/client-node'
 import { Unavailable } from '../../../domain/errors.ts'
 import { API_VERSION, type KeySecret, type Ref, type SecretOutcome } from '../resources.ts'
 import type { Cache, Change } from './informer-cache.ts'
 import { isNamespaceGoing, unexpected, type Answer, type Client } from './api-client.ts'
-import { collectionPath, COLLECTIONS, kept, objectPath, type KubeObject, type OwnerReference } from './api-objects.ts'
+import { collectionPath, COLLECTIONS, kept, objectPath, type KubeObject } from './api-objects.ts'
 
 /** Names the ApiKey; there is no Secret of ours without it. */
 export const SECRET_LABEL = 'tollgate.dev/api-key'
@@ -141,7 +142,7 @@ export function openSecrets(client: Client, cache: Cache, isStaying: (owner: Own
   }
 }
 
-function controllerOf({ metadata }: KubeObject): OwnerReference | undefined {
+function controllerOf({ metadata }: KubeObject): V1OwnerReference | undefined {
   return metadata.ownerReferences?.find(({ controller, kind, apiVersion }) => controller === true && kind === 'ApiKey' && apiVersion.startsWith('tollgate.dev/'))
 }
 

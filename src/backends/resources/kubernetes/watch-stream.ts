@@ -44,7 +44,7 @@ export async function watch(client: Client, { path, query, version, timeoutSecon
 }
 
 function ended(path: string, object: object): WatchEnd {
-  const status = object as Failed & { code?: number }
+  const status = object as Failed
   if (status.code === 410) return 'expired'
   const answer: Answer<object> = { status: status.code ?? 0, body: status }
   throw new Unavailable('resources', failure('GET', path, answer))

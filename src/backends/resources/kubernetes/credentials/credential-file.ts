@@ -19,3 +19,10 @@ export async function readCredentialFile(path: string): Promise<string> {
   if (text === null) throw new Error(`RESOURCES_URL: ${path} is not there: put it there, or correct what names it.`)
   return text
 }
+
+/** As `readCredentialFile`, of a bearer token. */
+export async function readToken(path: string): Promise<string> {
+  const token = (await readCredentialFile(path)).trim()
+  if (token === '') throw new Error(`RESOURCES_URL: ${path} is empty: it has to hold a token.`)
+  return token
+}

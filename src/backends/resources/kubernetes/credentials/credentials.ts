@@ -2,10 +2,7 @@
 import { createSecureContext, type ConnectionOptions } from 'node:tls'
 import { Agent, ProxyAgent, type Dispatcher } from 'undici'
 import type { ResourcesConfig } from '../../resources.ts'
-import { contextOf, type Cluster, type Context, type Pem, type User } from './context.ts'
-import { readCredentialFile } from './credential-file.ts'
-import { openExecCredential, type Issued } from './plugin.ts'
-import { findKubeconfigs } from './kubeconfig.ts'
+import { findKubeconfigFiles } from './kubeconfig-files.ts'
 import { ACCOUNT_FOLDER, openServiceAccount } from './service-account.ts'
 
 export type Connection = {
@@ -31,39 +28,48 @@ type Renewal = { at: number; connection: Promise<Connection> }
 
 type Tls = Pick<ConnectionOptions, 'ca' | 'cert' | 'key' | 'rejectUnauthorized' | 'servername'>
 
+/** Where the API server is, and how this process authenticates there. */
+export type ApiAccess = {
+  server: URL
+  /** Of an HTTP proxy in front of it. */
+  proxy: string | null
+  namespace: string | null
+  /** The options and headers as they are now; with tokens and certificates issued anew when the server refused the last ones. Rejects with an Error of one sentence without any secret. */
+  read(isRefused: boolean): Promise<{ tls: Tls; headers: Record<string, string> }>
+}
+
 const REFRESH_MS = 30_000
 const KEEP_ALIVE_DELAY_MS = 30_000
 /** An API server ends connections that nobody uses after 90 s; a new one costs both sides a handshake. */
 const KEPT_MS = 60_000
-const NOTHING: Issued = { token: null, cert: null, key: null }
 
 /** Reads the kubeconfig at that path, or finds what kubectl or a pod would use. Throws an Error of one sentence if there is none. */
 export async function openCredentials(kubeconfig: string | null, environment: ResourcesConfig['environment'], accountFolder = ACCOUNT_FOLDER): Promise<Credentials> {
-  const { cluster, user, namespace } = await findContext(kubeconfig, environment, accountFolder)
-  const issue = user.plugin ? openExecCredential(user.plugin, environment) : async () => NOTHING
+  const { server, proxy, namespace, read } = await findAccess(kubeconfig, environment, accountFolder)
   let fresh: Renewal | null = null
   /** The last that was read, and not refused. */
   let good: Connection | null = null
   let agent: { of: string; dispatcher: Dispatcher } | null = null
+  /** Never two at a time: a plugin would run twice, and a refresh token may be good once. */
+  let reading: Promise<unknown> = Promise.resolve()
 
-  async function read(isRefused: boolean): Promise<Connection> {
-    const ca = await textOf(cluster.ca)
-    const issued = await issue(ca, isRefused)
-    const token = (await tokenOf(user)) ?? issued.token
-    const tls = tlsOf(cluster, ca, (await textOf(user.cert)) ?? issued.cert, (await textOf(user.key)) ?? issued.key)
+  async function connect(isRefused: boolean): Promise<Connection> {
+    const next = reading.then(() => read(isRefused))
+    reading = next.catch(() => {})
+    const { tls, headers } = await next
     const of = JSON.stringify(tls)
     if (agent?.of !== of) {
       const old = agent?.dispatcher
-      agent = { of, dispatcher: dispatcherOf(tls, cluster.proxy) }
+      agent = { of, dispatcher: dispatcherOf(tls, proxy) }
       void old?.close().catch(() => {})
     }
-    return { server: cluster.server, dispatcher: agent.dispatcher, headers: { ...user.headers, ...(token !== null && { authorization: `Bearer ${token}` }) } }
+    return { server, dispatcher: agent.dispatcher, headers }
   }
 
   function renew(isRefused: boolean): Renewal {
     const renewal: Renewal = {
       at: performance.now(),
-      connection: read(isRefused).then(
+      connection: connect(isRefused).then(
         (connection) => {
           if (fresh === renewal) good = connection
           return connection
@@ -79,7 +85,7 @@ export async function openCredentials(kubeconfig: string | null, environment: Re
   }
 
   return {
-    host: cluster.server.host,
+    host: server.host,
     namespace,
     connection(refused) {
       // Of many that are refused at a time the first asks for others, and the rest have those.
@@ -98,35 +104,15 @@ function isSame(one: Connection, other: Connection): boolean {
   return one.dispatcher === other.dispatcher && one.headers['authorization'] === other.headers['authorization']
 }
 
-async function findContext(kubeconfig: string | null, environment: ResourcesConfig['environment'], accountFolder: string): Promise<Context> {
-  const found = await findKubeconfigs(kubeconfig, environment)
-  if (found.length > 0) return contextOf(found)
+async function findAccess(kubeconfig: string | null, environment: ResourcesConfig['environment'], accountFolder: string): Promise<ApiAccess> {
+  const files = await findKubeconfigFiles(kubeconfig, environment)
+  if (files.length > 0) {
+    const { openKubeconfig } = await import('./kubeconfig.ts')
+    return openKubeconfig(files, environment)
+  }
   const account = await openServiceAccount(environment, accountFolder)
   if (!account) throw new Error("RESOURCES_URL: nothing says where the API server is: name a kubeconfig by kubeconfig=… or KUBECONFIG, or run in a pod with its ServiceAccount's token.")
   return account
-}
-
-async function textOf(pem: Pem | null): Promise<string | null> {
-  if (pem === null) return null
-  return 'text' in pem ? pem.text : readCredentialFile(pem.path)
-}
-
-/** As client-go: the file, which may be replaced, stands before what was written once. */
-async function tokenOf({ token, tokenPath }: User): Promise<string | null> {
-  if (tokenPath === null) return token
-  const read = (await readCredentialFile(tokenPath)).trim()
-  if (read === '') throw new Error(`RESOURCES_URL: ${tokenPath} is empty: it has to hold a token.`)
-  return read
-}
-
-function tlsOf({ isInsecure, serverName }: Cluster, ca: string | null, cert: string | null, key: string | null): Tls {
-  return {
-    ...(ca !== null && { ca }),
-    ...(cert !== null && { cert }),
-    ...(key !== null && { key }),
-    ...(isInsecure && { rejectUnauthorized: false }),
-    ...(serverName !== null && { servername: serverName }),
-  }
 }
 
 /** One for all requests, so that connections are kept. HTTP/1.1: a watch holds a connection of its own and can neither starve requests nor be starved. */

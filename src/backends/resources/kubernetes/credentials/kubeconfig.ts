@@ -1,71 +1,114 @@
-/** Kubeconfig files, found and merged as kubectl does it: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/. */
-import { access } from 'node:fs/promises'
-import { delimiter, dirname, join } from 'node:path'
-import { parse, type YAMLParseError } from 'yaml'
+/** The current context of kubeconfig files, through `KubeConfig` of the official client. Imported only where there is a kubeconfig, for its weight (decision 0020). */
+import type { RequestOptions } from 'node:https'
+import { KubeConfig } from '@kubernetes/client-node'
 import type { ResourcesConfig } from '../../resources.ts'
-import { YAML } from '../../yaml.ts'
-import { readCredentialFile, readIfThere } from './credential-file.ts'
+import { readCredentialFile, readToken } from './credential-file.ts'
+import type { ApiAccess } from './credentials.ts'
+import { openExecPlugin } from './exec-plugin.ts'
+import { mergeKubeconfigs, type Entry, type KubeconfigFile } from './kubeconfig-files.ts'
+import { CLUSTER, CONTEXT, readEntry, unusable, USER, type Cluster, type User } from './kubeconfig-schema.ts'
+import { openOidcProvider } from './oidc-provider.ts'
 
-export type Kubeconfig = { path: string; text: string }
+/** As the package's authenticators: sets `Authorization`, or `cert` and `key`, anew when the server refused the last ones. Rejects with an Error of one sentence without any secret. */
+export type Authenticate = (options: RequestOptions & { headers: Record<string, string> }, isRefused: boolean) => Promise<void>
 
-/** A cluster, user or context. Relative paths in it begin at `folder`; `title` is for sentences. */
-export type Entry = { title: string; members: Record<string, unknown>; folder: string }
-
-export type Entries = {
-  /** What the first file that has one says; null if none does. */
-  currentContext: string | null
-  /** The entry of that name in the first file that has one. Throws an Error of one sentence if none does. */
-  entry(kind: 'cluster' | 'user' | 'context', name: string): Entry
-}
-
-/** The file that is given, else those of KUBECONFIG, else kubectl's own; none if nobody named any. Throws an Error of one sentence if what is named is not there. */
-export async function findKubeconfigs(given: string | null, environment: ResourcesConfig['environment']): Promise<Kubeconfig[]> {
-  const paths = given === null ? (environment['KUBECONFIG'] ?? '').split(delimiter).filter((path) => path !== '') : [given]
-  const texts = await Promise.all(paths.map(readIfThere))
-  const found = paths.flatMap((path, at) => (typeof texts[at] === 'string' ? [{ path, text: texts[at] }] : []))
-  if (paths.length > 0 && found.length === 0) throw new Error(`RESOURCES_URL: there is no kubeconfig at ${paths.join(' or ')}: put one there, or correct ${given === null ? 'KUBECONFIG' : 'kubeconfig=…'}.`)
-  if (paths.length > 0 || !environment['HOME']) return found
-  const own = join(environment['HOME'], '.kube', 'config')
-  // A home that is somebody else's, as that of root in a pod, has none for us.
-  const isThere = await access(own).then(() => true, () => false)
-  return isThere ? [{ path: own, text: await readCredentialFile(own) }] : []
-}
-
-/** What the files say together: of each name the first wins. Throws an Error of one sentence if one is no kubeconfig. */
-export function merge(kubeconfigs: Kubeconfig[]): Entries {
-  const files = kubeconfigs.map((kubeconfig) => ({ document: parsed(kubeconfig), folder: dirname(kubeconfig.path) }))
-  const contexts = files.map(({ document }) => document['current-context'])
+/** Throws an Error of one sentence, without any secret, on what is missing, of the wrong type or not supported. */
+export function openKubeconfig(files: KubeconfigFile[], environment: ResourcesConfig['environment']): ApiAccess {
+  const { currentContext, entry } = mergeKubeconfigs(files)
+  if (currentContext === null) throw new Error('RESOURCES_URL: the kubeconfig has no current-context: choose one with kubectl config use-context.')
+  const context = readEntry(CONTEXT, entry('context', currentContext))
+  const clusterEntry = entry('cluster', context.cluster)
+  const userEntry = context.user ? entry('user', context.user) : { ...clusterEntry, members: {} }
+  const [cluster, user] = [readEntry(CLUSTER, clusterEntry), readEntry(USER, userEntry)]
+  check(clusterEntry, userEntry)
+  const authenticate = authenticatorOf(user, userEntry, cluster, environment)
   return {
-    currentContext: contexts.find((name): name is string => typeof name === 'string' && name !== '') ?? null,
-    entry(kind, name) {
-      for (const { document, folder } of files) {
-        const list = document[`${kind}s`]
-        const found: unknown = Array.isArray(list) ? list.find((one) => isMap(one) && one['name'] === name) : undefined
-        if (isMap(found)) return { title: `${kind} ${name} of the kubeconfig`, members: isMap(found[kind]) ? found[kind] : {}, folder }
-      }
-      throw new Error(`RESOURCES_URL: the kubeconfig names the ${kind} ${name} and does not have it: add it, or choose another context.`)
+    server: new URL(cluster.server),
+    proxy: cluster['proxy-url'] || null,
+    namespace: context.namespace?.trim() || null,
+    async read(isRefused) {
+      const [ca, cert, key] = await Promise.all([pem(clusterEntry, 'certificate-authority'), pem(userEntry, 'client-certificate'), pem(userEntry, 'client-key')])
+      const options = { headers: {} }
+      await kubeConfigOf({ ...cluster, 'certificate-authority-data': ca }, { ...user, 'client-certificate-data': cert, 'client-key-data': key }).applyToHTTPSOptions(options)
+      await authenticate?.(options, isRefused)
+      return accessOf(options)
     },
   }
 }
 
-export function isMap(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
+/** Without `exec` and `auth-provider`, which the package would run without bounds, and without files, which it would read synchronously. */
+function kubeConfigOf(cluster: Cluster, user: User): KubeConfig {
+  const kubeConfig = new KubeConfig()
+  kubeConfig.loadFromString(
+    JSON.stringify({
+      clusters: [{ name: 'current', cluster: { ...cluster, 'certificate-authority': null } }],
+      users: [{ name: 'current', user: { ...user, password: user.password ?? '', as: user.as || null, 'client-certificate': null, 'client-key': null, exec: null, 'auth-provider': null, 'token-file': null } }],
+      contexts: [{ name: 'current', context: { cluster: 'current', user: 'current' } }],
+      'current-context': 'current',
+    }),
+  )
+  return kubeConfig
 }
 
-function parsed({ path, text }: Kubeconfig): Record<string, unknown> {
-  let value: unknown
-  try {
-    // Else it says of no fault.
-    value = parse(text, { ...YAML, merge: true, logLevel: 'error' }) ?? {}
-  } catch (error) {
-    throw broken(path, text, error as Partial<YAMLParseError>)
+/** In base64. As in client-go, data win over the file. */
+async function pem({ members, resolvePath }: Entry, field: string): Promise<string | null> {
+  const [data, path] = [members[`${field}-data`], members[field]]
+  if (data || !path) return data ? String(data) : null
+  return Buffer.from(await readCredentialFile(resolvePath(String(path)))).toString('base64')
+}
+
+function accessOf({ ca, cert, key, rejectUnauthorized, servername, auth, headers }: RequestOptions): Awaited<ReturnType<ApiAccess['read']>> {
+  return {
+    tls: {
+      ...(ca && { ca: String(ca) }),
+      ...(cert && key && { cert: String(cert), key: String(key) }),
+      ...(rejectUnauthorized !== undefined && { rejectUnauthorized }),
+      ...(servername && { servername }),
+    },
+    headers: {
+      ...(auth && { authorization: `Basic ${Buffer.from(auth).toString('base64')}` }),
+      ...Object.fromEntries(Object.entries(headers ?? {}).map(([name, value]) => [name.toLowerCase(), String(value)])),
+    },
   }
-  if (!isMap(value)) throw new Error(`RESOURCES_URL: ${path} is no kubeconfig: it has to be a map with clusters, users and contexts.`)
-  return value
 }
 
-/** Without its cause, whose message quotes what is written there: that may be a token. */
-function broken(path: string, text: string, { pos }: Partial<YAMLParseError>): Error {
-  const line = text.slice(0, pos?.[0] ?? 0).split('\n').length
-  return new Error(`RESOURCES_URL: the kubeconfig ${path} is no YAML: correct it from line ${line} on.`)
+/** As in client-go, a token's file, which may be replaced, wins over the token, and a plugin or a provider is used only where nothing else authenticates. */
+function authenticatorOf(user: User, entry: Entry, cluster: Cluster, environment: ResourcesConfig['environment']): Authenticate | null {
+  const { resolvePath } = entry
+  const { tokenFile, exec, 'auth-provider': provider } = user
+  if (tokenFile) return async ({ headers }) => void (headers['Authorization'] = `Bearer ${await readToken(resolvePath(tokenFile))}`)
+  if (user.token || user.username || user['client-certificate'] || user['client-certificate-data']) return null
+  // As in kubectl, a command without a slash is looked up in PATH.
+  if (exec) return openExecPlugin({ ...exec, command: exec.command.includes('/') ? resolvePath(exec.command) : exec.command }, exec.provideClusterInfo ? clusterInfo(cluster) : null, environment)
+  if (!provider) return null
+  const { 'idp-certificate-authority': path, 'idp-certificate-authority-data': data } = provider.config
+  if (!hasScheme(provider.config['idp-issuer-url'], 'https:')) throw unusable(entry, 'auth-provider.config.idp-issuer-url must begin with https://')
+  return openOidcProvider(provider.config, async () => (data ? Buffer.from(data, 'base64').toString() : path ? readCredentialFile(resolvePath(path)) : null))
+}
+
+/** The `Cluster` of client.authentication.k8s.io without its authority; the plugin's own settings are an extension of the kubeconfig. */
+function clusterInfo(cluster: Cluster): Record<string, unknown> {
+  const config = cluster.extensions?.find(({ name }) => name === 'client.authentication.k8s.io/exec')?.extension
+  const { server, 'tls-server-name': serverName, 'insecure-skip-tls-verify': isInsecure, 'proxy-url': proxy } = cluster
+  return { server, 'tls-server-name': serverName || undefined, 'insecure-skip-tls-verify': isInsecure ?? undefined, 'proxy-url': proxy || undefined, config }
+}
+
+/** Beyond the types: what is contradictory, insecure or not supported. */
+function check(cluster: Entry, user: Entry): void {
+  const { server, 'insecure-skip-tls-verify': isInsecure, 'proxy-url': proxy } = cluster.members
+  if (!hasScheme(server, 'http:', 'https:')) throw unusable(cluster, 'its server must begin with https://')
+  // Anybody on the way could read the token.
+  if (hasScheme(server, 'http:') && !isInsecure) throw unusable(cluster, 'its server has no TLS: use https://, or set insecure-skip-tls-verify: true')
+  const has = ({ members }: Entry, name: string) => Boolean(members[name] || members[`${name}-data`])
+  if (isInsecure && has(cluster, 'certificate-authority')) throw unusable(cluster, 'it has both insecure-skip-tls-verify and a certificate-authority: leave one of them out')
+  // Without its value: the address of a proxy may contain a password.
+  if (proxy && !hasScheme(proxy, 'http:', 'https:')) throw unusable(cluster, 'its proxy-url is not supported: it may be http or https')
+  // The package ignores them, which would grant other rights.
+  const unsupported = ['as-uid', 'as-groups', 'as-user-extra'].find((name) => has(user, name))
+  if (unsupported) throw unusable(user, `${unsupported} is not supported: use as alone`)
+  if (has(user, 'client-certificate') !== has(user, 'client-key')) throw unusable(user, 'it has one of client-certificate and client-key: give both')
+}
+
+function hasScheme(address: unknown, ...schemes: string[]): boolean {
+  return schemes.includes(URL.parse(String(address))?.protocol ?? '')
 }
