@@ -1,0 +1,21 @@
+/** What a header says. Null: it does not say, or what says it lies beyond the bytes that were given. */
+export type Header = {
+  /** Pixels as displayed: turned as EXIF or the track's matrix says. */
+  width: number | null
+  height: number | null
+  durationMs: number | null
+  /** Whether pixels may be transparent. False for what has no such thing. */
+  alpha: boolean
+  /** EXIF's orientation, 1 to 8; 1 when nothing has to be turned. */
+  orientation: number
+  /** Where in the file the header goes on, when that is beyond the bytes that were given: an MP4 with its index at the end, or a large tag in front. */
+  continuesAt: number | null
+}
+
+/** Bytes of a file, from an offset on. */
+export type Piece = { at: number; bytes: Uint8Array }
+
+export const NOTHING: Header = { width: null, height: null, durationMs: null, alpha: false, orientation: 1, continuesAt: null }
+
+export const viewOf = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+export const textAt = (bytes: Uint8Array, at: number, length: number): string => String.fromCharCode(...bytes.subarray(at, at + length))

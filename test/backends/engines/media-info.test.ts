@@ -1,0 +1,112 @@
+/** What media files say about themselves, read from files that sharp and ffmpeg wrote, where those are installed, and from bytes written here. */
+import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { contentTypeOf, mediaInfo, PREFIX_BYTES, type MediaInfo } from '../../../src/backends/engines/media-info.ts'
+
+const hasFfmpeg = spawnSync('ffmpeg', ['-version']).status === 0
+const noFfmpeg = hasFfmpeg ? false : 'ffmpeg is not installed'
+// By a name of its own, since tsc must not need the package.
+const name = 'sharp'
+const sharp = await import(name).then((module) => module.default, () => null)
+const noSharp = sharp ? false : 'sharp is not installed'
+
+/** As a caller reads a file: its beginning first, then wherever its header goes on. */
+function read(file: Buffer, prefixBytes = PREFIX_BYTES): MediaInfo | null {
+  const prefix = file.subarray(0, prefixBytes)
+  let info = mediaInfo(prefix, file.length)
+  for (let at = info?.continuesAt ?? null; at !== null; at = info?.continuesAt ?? null) {
+    info = mediaInfo(prefix, file.length, { at, bytes: file.subarray(at, at + prefixBytes) })
+  }
+  return info
+}
+
+function film(t: Test, file: string, ...args: string[]): Buffer {
+  const path = join(t.testdir(), file)
+  const { status, stderr } = spawnSync('ffmpeg', ['-v', 'error', '-y', ...args, path])
+  if (status !== 0) throw new Error(stderr.toString())
+  return readFileSync(path)
+}
+
+const PICTURES = ['-f', 'lavfi', '-i', 'testsrc2=size=64x48:rate=10:duration=2.5']
+const SOUND = ['-f', 'lavfi', '-i', 'sine=frequency=440:duration=3.2']
+
+t.test('a picture tells its size, whether it may be transparent, and how it is turned', { skip: noSharp }, async (t) => {
+  const picture = (channels: 3 | 4) => sharp({ create: { width: 40, height: 30, channels, background: { r: 9, g: 99, b: 199, alpha: 0.5 } } })
+  const size = { width: 40, height: 30, durationMs: null, orientation: 1, continuesAt: null }
+  t.same(read(await picture(3).png().toBuffer()), { ...size, contentType: 'image/png', alpha: false })
+  t.same(read(await picture(4).png().toBuffer()), { ...size, contentType: 'image/png', alpha: true })
+  t.match(read(await picture(4).png({ palette: true }).toBuffer()), { ...size, alpha: true }, 'by tRNS')
+  t.same(read(await picture(3).webp().toBuffer()), { ...size, contentType: 'image/webp', alpha: false })
+  t.same(read(await picture(4).webp().toBuffer()), { ...size, contentType: 'image/webp', alpha: true })
+  t.same(read(await picture(4).webp({ lossless: true }).toBuffer()), { ...size, contentType: 'image/webp', alpha: true })
+  t.match(read(await picture(3).gif().toBuffer()), { ...size, contentType: 'image/gif' })
+  t.same(read(await picture(3).jpeg({ progressive: true }).toBuffer()), { ...size, contentType: 'image/jpeg', alpha: false })
+  const turned = await picture(3).withMetadata({ orientation: 6 }).jpeg().toBuffer()
+  t.match(read(turned), { contentType: 'image/jpeg', width: 30, height: 40, orientation: 6 })
+  t.match(read(turned, 200), { width: 30, height: 40, orientation: 6 }, 'also when the header is longer than what was read of it')
+})
+
+t.test('a film tells its size and length, wherever its index stands', { skip: noFfmpeg }, async (t) => {
+  const facts = { contentType: 'video/mp4', width: 64, height: 48, durationMs: 2500, continuesAt: null }
+  t.match(read(film(t, 'front.mp4', ...PICTURES, '-movflags', '+faststart')), facts)
+  const end = film(t, 'end.mp4', ...PICTURES)
+  t.ok((mediaInfo(end.subarray(0, 1000), end.length)?.continuesAt ?? 0) > 1000)
+  t.match(read(end, 1000), facts)
+  t.match(read(film(t, 'sound.mp4', ...SOUND, ...PICTURES, '-map', '0', '-map', '1', '-shortest')), { width: 64, height: 48 }, 'also when the sound comes first')
+  const matrix = end.indexOf('tkhd') + 44
+  for (const [i, value] of [0, 65_536, 0, -65_536, 0].entries()) end.writeInt32BE(value, matrix + 4 * i)
+  t.match(read(end), { width: 48, height: 64 }, 'as displayed when the track is turned')
+  t.match(read(film(t, 'quick.mov', ...PICTURES)), { ...facts, contentType: 'video/quicktime' })
+  t.match(read(film(t, 'parts.mp4', ...PICTURES, '-movflags', 'frag_keyframe+empty_moov')), { contentType: 'video/mp4', width: 64, height: 48 })
+  t.match(read(film(t, 'sound.m4a', ...SOUND)), { contentType: 'audio/mp4', width: null })
+  t.match(read(film(t, 'web.webm', ...PICTURES, '-c:v', 'libvpx')), { contentType: 'video/webm' })
+  t.match(read(film(t, 'web.mkv', ...PICTURES)), { contentType: 'video/x-matroska' })
+})
+
+t.test('sound tells its length', { skip: noFfmpeg }, async (t) => {
+  const near = (file: Buffer, contentType: string, slackMs: number) => {
+    const info = read(file, 4096)
+    t.equal(info?.contentType, contentType)
+    t.ok(Math.abs((info?.durationMs ?? 0) - 3200) <= slackMs, `${contentType}: ${info?.durationMs} ms`)
+  }
+  near(film(t, 'a.wav', ...SOUND), 'audio/wav', 1)
+  near(film(t, 'a.flac', ...SOUND), 'audio/flac', 1)
+  near(film(t, 'cbr.mp3', ...SOUND, '-b:a', '128k', '-write_xing', '0'), 'audio/mpeg', 60)
+  near(film(t, 'vbr.mp3', ...SOUND, '-q:a', '4'), 'audio/mpeg', 60)
+  near(film(t, 'low.mp3', ...SOUND, '-ar', '16000', '-b:a', '32k'), 'audio/mpeg', 110)
+  near(film(t, 'tag.mp3', ...SOUND, '-b:a', '64k', '-metadata', `comment=${'x'.repeat(9000)}`), 'audio/mpeg', 60)
+  t.equal(read(film(t, 'a.ogg', ...SOUND))?.contentType, 'audio/ogg')
+  t.equal(read(film(t, 'a.aac', ...SOUND))?.contentType, 'audio/aac')
+})
+
+t.test('a WAV that was streamed is as long as what there is of it', async (t) => {
+  const file = Buffer.alloc(44 + 8000)
+  file.write('RIFF\xff\xff\xff\xffWAVEfmt ', 'latin1')
+  file.writeUInt32LE(16, 16)
+  file.writeUInt32LE(16_000, 28)
+  file.write('data\xff\xff\xff\xff', 36, 'latin1')
+  t.match(mediaInfo(file, file.length), { contentType: 'audio/wav', durationMs: 500 })
+  t.match(mediaInfo(file, null), { durationMs: null })
+})
+
+t.test('what is no media is nothing, and no beginning of a file breaks the reader', async (t) => {
+  for (const text of ['', '<!doctype html><title>404</title>', '{"error": {"message": "no"}}', 'PK\x03\x04', '\xff\xfe\0\0text']) {
+    t.equal(contentTypeOf(Buffer.from(text, 'latin1')), null, JSON.stringify(text))
+  }
+  const box = (type: string, ...content: number[]) => Buffer.concat([Buffer.of(0, 0, 0, 8 + content.length), Buffer.from(type), Buffer.from(content)])
+  const samples = [
+    Buffer.from('\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x05\0\0\0\x04\x08\x06\0\0\0crc.\xff\xff\xff\xffevil', 'latin1'),
+    Buffer.from('\xff\xd8\xff\xe1\0\x20Exif\0\0MM\0*\xff\xff\xff\xff\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\xff\xc0\0\x11\x08\0\x04\0\x05', 'latin1'),
+    Buffer.from('\xff\xd8\xff\xc0', 'latin1'),
+    Buffer.from('RIFF\0\0\0\0WEBPVP8X\n\0\0\0\x10\0\0\0\x04\0\0\x03\0\0', 'latin1'),
+    Buffer.from('ID3\x04\0\0\x7f\x7f\x7f\x7f', 'latin1'),
+    Buffer.concat([box('ftyp', ...Buffer.from('isom')), box('moov', 0, 0, 0, 1, ...Buffer.from('trak'), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)]),
+    Buffer.concat([box('ftyp', ...Buffer.from('isom')), Buffer.of(0, 0, 0, 1), Buffer.from('mdat'), Buffer.alloc(8, 0xff)]),
+    Buffer.concat([box('ftyp', ...Buffer.from('isom')), Buffer.of(0, 0, 0, 3), Buffer.from('mdat')]),
+  ]
+  for (const sample of samples) for (let length = 0; length <= sample.length; length++) t.doesNotThrow(() => read(sample.subarray(0, length)))
+  t.match(read(samples[0]!), { width: 5, height: 4, alpha: true })
+  t.match(read(samples[3]!), { width: 5, height: 4, alpha: true })
+})
