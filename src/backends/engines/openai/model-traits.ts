@@ -1,0 +1,77 @@
+/** What the published API says of its models: parameters, sizes, lengths. A model of another name is one of a compatible server, and gets what was requested. Pure. */
+import type { Limits } from '../provider/engine-interface.ts'
+
+export type Size = { width: number; height: number }
+
+/** `gpt-image` and `dall-e` as the vendor's models take their parameters; `compatible` as most other servers do. */
+export type Style = 'gpt-image' | 'dall-e' | 'compatible'
+
+export function styleOf(model: string | null): Style {
+  if (/^(gpt-image|chatgpt-image)-/.test(model ?? '')) return 'gpt-image'
+  return model?.startsWith('dall-e-') ? 'dall-e' : 'compatible'
+}
+
+const size = (text: string): Size => {
+  const [width = 0, height = 0] = text.split('x').map(Number)
+  return { width, height }
+}
+
+/** Models that take some sizes only. */
+const IMAGE_SIZES: [RegExp, Size[]][] = [
+  [/^gpt-image-1(\.5|-mini)?(-\d{4}-\d{2}-\d{2})?$|^chatgpt-image-/, ['1024x1024', '1536x1024', '1024x1536'].map(size)],
+  [/^dall-e-2$/, ['256x256', '512x512', '1024x1024'].map(size)],
+  [/^dall-e-3$/, ['1024x1024', '1792x1024', '1024x1792'].map(size)],
+]
+const VIDEO_SIZES: [RegExp, Size[]][] = [
+  [/^sora-2-pro/, ['1280x720', '720x1280', '1792x1024', '1024x1792', '1920x1080', '1080x1920'].map(size)],
+  [/^sora-/, ['1280x720', '720x1280'].map(size)],
+]
+const SORA_SECONDS = [4, 8, 12, 16, 20]
+
+/** What newer GPT image models take: any size within these. */
+const FREE = { step: 16, ratio: 3, pixelsMin: 655_360, pixelsMax: 3840 * 2160, edgeMax: 3840 }
+
+/** The size to request of an image model: the nearest that it takes within the limits, or null when it takes none. */
+export function imageSize(model: string | null, wanted: Size, limits: Limits): Size | null {
+  const fixed = IMAGE_SIZES.find(([name]) => name.test(model ?? ''))?.[1]
+  if (fixed) return nearest(fixed, wanted, limits)
+  return styleOf(model) === 'gpt-image' ? freeSize(wanted, limits) : wanted
+}
+
+export function videoSize(model: string | null, wanted: Size, limits: Limits): Size | null {
+  const fixed = VIDEO_SIZES.find(([name]) => name.test(model ?? ''))?.[1]
+  return fixed ? nearest(fixed, wanted, limits) : wanted
+}
+
+/** Whole seconds to request of a video model, or null when it makes none as short as the limits. */
+export function videoSeconds(model: string | null, durationMs: number, limits: Limits): number | null {
+  const seconds = durationMs / 1000
+  if (!model?.startsWith('sora-')) return Math.max(1, Math.round(seconds))
+  const [best] = SORA_SECONDS.filter((one) => one * 1000 <= limits.durationMs).sort((a, b) => Math.abs(a - seconds) - Math.abs(b - seconds))
+  return best ?? null
+}
+
+/** Nearest by shape first, since a picture can be scaled but not reshaped, then by size. */
+function nearest(sizes: readonly Size[], wanted: Size, limits: Limits): Size | null {
+  const far = ({ width, height }: Size): number =>
+    4 * Math.abs(Math.log((width * wanted.height) / (height * wanted.width))) + Math.abs(Math.log((width * height) / (wanted.width * wanted.height)))
+  const [best] = sizes.filter(({ width, height }) => width * height <= limits.pixels).sort((a, b) => far(a) - far(b))
+  return best ?? null
+}
+
+function freeSize(wanted: Size, limits: Limits): Size | null {
+  const ratio = Math.min(FREE.ratio, Math.max(1 / FREE.ratio, wanted.width / wanted.height))
+  const most = Math.min(FREE.pixelsMax, limits.pixels, ratio >= 1 ? FREE.edgeMax ** 2 / ratio : FREE.edgeMax ** 2 * ratio)
+  const area = Math.min(most, Math.max(FREE.pixelsMin, wanted.width * wanted.height))
+  const candidates = [Math.floor, Math.ceil].flatMap((roundWidth) =>
+    [Math.floor, Math.ceil].map((roundHeight) => ({
+      width: FREE.step * roundWidth(Math.sqrt(area * ratio) / FREE.step),
+      height: FREE.step * roundHeight(Math.sqrt(area / ratio) / FREE.step),
+    })),
+  )
+  const allowed = candidates.filter(({ width, height }) => {
+    const pixels = width * height
+    return pixels >= FREE.pixelsMin && pixels <= Math.min(FREE.pixelsMax, limits.pixels) && Math.max(width, height) <= FREE.edgeMax && Math.max(width / height, height / width) <= FREE.ratio
+  })
+  return nearest(allowed, wanted, limits)
+}

@@ -1,0 +1,64 @@
+/** The engine `openai`: media by the OpenAI API, from the vendor or from any server that speaks it. */
+import { Type } from 'typebox'
+import { notMade } from '../engine.ts'
+import { openApi } from '../provider/api.ts'
+import type { OpenEngine } from '../provider/engine-interface.ts'
+import { hasSharp } from '../provider/mask.ts'
+import type { Outside } from '../provider/outside.ts'
+import { offersOf, providedEngine } from '../provider/provided-engine.ts'
+import { openResults } from '../provider/result.ts'
+import { reachOf, readOptions, SHARED, strict } from '../provider/settings.ts'
+import { edit, generate } from './images.ts'
+import { sound } from './sound.ts'
+import { film } from './videos.ts'
+
+const VENDOR_URL = 'https://api.openai.com/v1'
+/** Where the vendor's own image URLs lead. */
+const VENDOR_HOSTS = ['*.blob.core.windows.net']
+
+const formats = (...all: [string, ...string[]]) =>
+  Type.Array(Type.Enum(all), { minItems: 1, uniqueItems: true, default: all, description: 'Those that the model makes, the default first.' })
+const picture = () => Type.Optional(Type.Object({ formats: formats('png', 'jpeg', 'webp') }, strict))
+
+export const OpenaiOptions = Type.Object(
+  {
+    ...SHARED,
+    offers: Type.Object(
+      {
+        image: picture(),
+        ai_edit: picture(),
+        inpaint: picture(),
+        video: Type.Optional(Type.Object({ formats: formats('mp4') }, strict)),
+        music: Type.Optional(
+          Type.Object(
+            {
+              formats: formats('wav', 'mp3', 'flac'),
+              endpoint: Type.Enum(['audio/generate', 'audio/speech'], { default: 'audio/generate', description: '`audio/generate` of vLLM-Omni makes music; `audio/speech` reads the prompt aloud.' }),
+              voice: Type.String({ minLength: 1, maxLength: 200, default: 'alloy', description: 'For `audio/speech`.' }),
+            },
+            strict,
+          ),
+        ),
+      },
+      { ...strict, minProperties: 1, default: { image: {}, ai_edit: {}, inpaint: {}, video: {} }, description: 'What it makes. Left out: image, ai_edit, inpaint and video.' },
+    ),
+  },
+  strict,
+)
+
+/** Opens engines of this type. Throws an Error of one sentence when the options make no sense. */
+export function openaiEngines(outside: Outside): OpenEngine {
+  return async (_name, options) => {
+    const { offers: given, ...shared } = readOptions(OpenaiOptions, options)
+    const reach = reachOf(shared, VENDOR_URL, outside.keys)
+    const api = openApi(reach)
+    const results = openResults(api, reach, reach.isNamed ? [] : VENDOR_HOSTS, outside)
+    return providedEngine(api, offersOf(given, hasSharp()), async (request, run, background) => {
+      if (request.verb === 'image') return generate({ api, results }, request, run)
+      if (request.verb === 'ai_edit' || request.verb === 'inpaint') return edit({ api, results }, request, run)
+      if (request.verb === 'video') return film({ api, results, outside, background }, request, run)
+      if (request.verb === 'music' && given.music) return sound(results, given.music, request, run)
+      return notMade('not_supported', false)
+    })
+  }
+}

@@ -1,0 +1,64 @@
+/** Films: `videos`, a job that is polled, then its content. */
+import type { GenerationRequest } from '../../../domain/generations.ts'
+import { notMade, type Made, type NotMade } from '../engine.ts'
+import type { Answer, Api } from '../provider/api.ts'
+import type { Run } from '../provider/engine-interface.ts'
+import { failureOf, faulty, isGood, ProviderError } from '../provider/failure.ts'
+import { lookWithoutJob, runJob, type Look } from '../provider/job.ts'
+import { multipart } from '../provider/multipart.ts'
+import type { Outside } from '../provider/outside.ts'
+import { CANCEL_MS, POLL_MS } from '../provider/provided-engine.ts'
+import { measured, type Results } from '../provider/result.ts'
+import { complaintOf } from './complaints.ts'
+import { videoSeconds, videoSize } from './model-traits.ts'
+
+type Around = { api: Api; results: Results; outside: Outside; background(work: Promise<unknown>): void }
+
+export async function film({ api, results, outside, background }: Around, request: GenerationRequest, run: Run): Promise<Made | NotMade> {
+  const { model, limits, signal, idempotencyKey } = run
+  const { width, height, durationMs } = request
+  if (width === null || height === null || durationMs === null) return notMade('not_supported', false)
+  const size = videoSize(model, { width, height }, limits)
+  const seconds = videoSeconds(model, durationMs, limits)
+  if (!size || seconds === null) return faulty(`${model} makes no video within the route's max`, false)
+  const fields = { ...(model === null ? {} : { model }), prompt: request.prompt, seconds: String(seconds), size: `${size.width}x${size.height}` }
+  const path = (id: string): string => `/videos/${encodeURIComponent(id)}`
+
+  const job = await runJob<string>(
+    {
+      async start() {
+        // As form data, which the vendor and the compatible servers take; some of them take nothing else.
+        const body = multipart(Object.entries(fields).map(([name, value]) => ({ name, value })))
+        const answer = await api.send({ method: 'POST', path: '/videos', body, signal: new AbortController().signal, firstByteMs: POLL_MS, headers: { 'idempotency-key': idempotencyKey } })
+        const id = isGood(answer) ? answer.body['id'] : undefined
+        if (!isGood(answer) || typeof id !== 'string' || id === '') return failureOf('POST /videos', answer, complaintOf)
+        return { outcome: 'started', id, look: stateOf(answer.body, id) }
+      },
+      async look(id) {
+        const answer = await api.send({ method: 'GET', path: path(id), signal, firstByteMs: POLL_MS })
+        return lookOf(answer, id, outside.clock())
+      },
+      // The API has no verb to cancel a video; deleting it stops it where the server does so.
+      cancel: (id) => api.send({ method: 'DELETE', path: path(id), signal: AbortSignal.timeout(CANCEL_MS) }),
+    },
+    run,
+    { ...outside, background },
+  )
+  if (job.outcome === 'failed') return job
+  return measured(await results.save({ method: 'GET', path: `${path(job.value)}/content` }, run, complaintOf), request, limits)
+}
+
+function lookOf(answer: Answer, id: string, now: number): Look<string> {
+  return isGood(answer) && typeof answer.body['status'] === 'string' ? stateOf(answer.body, id) : lookWithoutJob('GET /videos/{id}', answer, complaintOf, now)
+}
+
+function stateOf(video: Record<string, unknown>, id: string): Look<string> {
+  const { status, progress } = video
+  if (status === 'completed') return { outcome: 'ended', value: id }
+  if (status === 'failed' || status === 'cancelled') {
+    const { text, fault } = complaintOf(video)
+    const cause = new ProviderError(`the video is ${status}${text && `: ${text}`}`)
+    return fault === 'refused' ? notMade('provider_rejected', false, cause) : notMade('provider_error', fault === null, cause)
+  }
+  return { outcome: 'running', percent: typeof progress === 'number' ? progress : null }
+}

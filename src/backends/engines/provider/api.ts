@@ -1,0 +1,125 @@
+/** Requests to the API of a provider: JSON answers of a bounded size, or a body that is streamed away. No redirect is followed, so the key goes nowhere else. */
+import { Readable } from 'node:stream'
+import { errors, Pool } from 'undici'
+import type { Reach } from './settings.ts'
+
+/** A body of known length that can be sent more than once. */
+export type Body = { contentType: string; bytes: number; stream(): AsyncIterable<Uint8Array> }
+
+export type Call = {
+  method: 'GET' | 'POST' | 'DELETE'
+  /** Below the address of the API. */
+  path: string
+  signal: AbortSignal
+  body?: Body
+  headers?: Record<string, string>
+  /** Until the answer begins; that of the settings when left out. */
+  firstByteMs?: number
+  /** How much of a JSON answer is read. */
+  maxBytes?: number
+  /** Takes the body of a 2xx; `body` of the answer is then null. Whatever it throws ends the call. */
+  save?: (body: AsyncIterable<Uint8Array>) => Promise<void>
+}
+
+export type Answer =
+  /** `body` is what the JSON says; undefined when it is no JSON. */
+  | { outcome: 'answered'; status: number; headers: Record<string, string | string[] | undefined>; body: unknown }
+  | { outcome: 'failed'; reason: 'network' | 'timeout' | 'too_large'; cause: unknown }
+
+export type Api = {
+  /** Sends a request. Rejects only with the reason of an aborted signal. */
+  send(call: Call): Promise<Answer>
+  /** Ends the connections after the requests in flight. Twice is harmless. */
+  close(): Promise<void>
+}
+
+/** More than was asked for. */
+export class TooLarge extends Error {}
+
+const JSON_BYTES = 1024 * 1024
+
+/** A body of JSON. */
+export function jsonBody(value: unknown): Body {
+  const bytes = Buffer.from(JSON.stringify(value))
+  return {
+    contentType: 'application/json',
+    bytes: bytes.length,
+    async *stream() {
+      yield bytes
+    },
+  }
+}
+
+/** Opens the connections to the API. */
+export function openApi({ base, headers, timeouts, key }: Reach): Api {
+  const pool = new Pool(base.origin, {
+    allowH2: false,
+    pipelining: 1,
+    keepAliveTimeout: 30_000,
+    connect: { timeout: timeouts.connectMs, rejectUnauthorized: true },
+  })
+
+  async function exchange({ method, path, signal, body, headers: more, firstByteMs, maxBytes = JSON_BYTES, save }: Call): Promise<Answer> {
+    const bearer = key()
+    const answer = await pool.request({
+      method,
+      path: base.pathname.replace(/\/$/, '') + path,
+      headers: {
+        ...(bearer === null ? {} : { authorization: `Bearer ${bearer}` }),
+        'user-agent': 'tollgate',
+        ...headers,
+        ...more,
+        'accept-encoding': 'identity',
+        ...(body ? { 'content-type': body.contentType, 'content-length': String(body.bytes) } : {}),
+      },
+      body: body ? Readable.from(body.stream(), { objectMode: false }) : null,
+      signal,
+      headersTimeout: firstByteMs ?? timeouts.firstByteMs,
+      bodyTimeout: timeouts.idleMs,
+    })
+    answer.body.on('error', () => {})
+    const { statusCode: status, headers: received } = answer
+    if (!save || status < 200 || status >= 300) return { outcome: 'answered', status, headers: received, body: parsed(await whole(answer.body, maxBytes)) }
+    await save(answer.body)
+    return { outcome: 'answered', status, headers: received, body: null }
+  }
+
+  return {
+    async send(call) {
+      call.signal.throwIfAborted()
+      try {
+        return await exchange(call)
+      } catch (cause) {
+        call.signal.throwIfAborted()
+        return { outcome: 'failed', reason: reasonOf(cause), cause }
+      }
+    },
+    close: () => (pool.closed ? Promise.resolve() : pool.close()),
+  }
+}
+
+async function whole(body: AsyncIterable<Uint8Array>, maxBytes: number): Promise<string> {
+  const chunks: Uint8Array[] = []
+  let bytes = 0
+  for await (const chunk of body) {
+    bytes += chunk.length
+    if (bytes > maxBytes) throw new TooLarge(`the answer is larger than ${maxBytes} bytes`)
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+const LATE = [errors.ConnectTimeoutError, errors.HeadersTimeoutError, errors.BodyTimeoutError]
+
+function reasonOf(cause: unknown): 'network' | 'timeout' | 'too_large' {
+  if (cause instanceof TooLarge) return 'too_large'
+  return LATE.some((kind) => cause instanceof kind) ? 'timeout' : 'network'
+}

@@ -1,0 +1,104 @@
+/** The bytes of a result before it is handed over: measured here, then given on once. Small ones lie in memory, large ones in a file that no crash leaves behind. */
+import { randomUUID } from 'node:crypto'
+import * as fs from 'node:fs'
+import { unlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Writable } from 'node:stream'
+import { promisify } from 'node:util'
+import { TooLarge } from './api.ts'
+
+export type Content = {
+  bytes: number
+  /** Up to `length` bytes from an offset. */
+  read(at: number, length: number): Promise<Uint8Array>
+  /** Gives it on. Then nothing else may be called. */
+  body(): Uint8Array | AsyncIterable<Uint8Array>
+  /** Lets go of it, when it is not given on. */
+  drop(): Promise<void>
+}
+
+/** What arrives, until it is all there. */
+export type Spool = {
+  sink: Writable
+  /** Once the sink has ended. */
+  content(): Content
+  /** Lets go of what has arrived, when the rest will not. */
+  drop(): Promise<void>
+}
+
+/** More than this goes to a file. */
+const MEMORY_BYTES = 1024 * 1024
+
+// By descriptors rather than Node's file handles, which complain when they are collected open; `abandoned` closes those.
+const open = promisify(fs.open)
+const close = promisify(fs.close)
+const append = promisify<number, Uint8Array, void>(fs.writeFile)
+const read = promisify<number, Uint8Array, number, number, number, number>(fs.read)
+
+export function contentOf(bytes: Uint8Array): Content {
+  return {
+    bytes: bytes.length,
+    read: async (at, length) => bytes.subarray(at, at + length),
+    body: () => bytes,
+    async drop() {},
+  }
+}
+
+/** Opens a sink for at most `maxBytes`; with more it fails with `TooLarge`. */
+export function openSpool(folder: string, maxBytes: number): Spool {
+  let chunks: Uint8Array[] = []
+  let bytes = 0
+  let file: number | null = null
+
+  async function write(chunk: Uint8Array): Promise<void> {
+    bytes += chunk.length
+    if (bytes > maxBytes) throw new TooLarge(`the result is larger than ${maxBytes} bytes`)
+    chunks.push(chunk)
+    if (bytes <= MEMORY_BYTES) return
+    file ??= await openNameless(folder)
+    await append(file, Buffer.concat(chunks))
+    chunks = []
+  }
+
+  return {
+    sink: new Writable({
+      write(chunk: Uint8Array, _encoding, written) {
+        void write(chunk).then(() => written(null), written)
+      },
+    }),
+    content: () => (file === null ? contentOf(Buffer.concat(chunks)) : fileContent(file, bytes)),
+    async drop() {
+      chunks = []
+      if (file !== null) await close(file)
+      file = null
+    },
+  }
+}
+
+/** A file without a name: its space is free again once it is closed, however the process ends. */
+async function openNameless(folder: string): Promise<number> {
+  const path = join(folder, `tollgate-${randomUUID()}`)
+  const file = await open(path, 'wx+', 0o600)
+  await unlink(path)
+  return file
+}
+
+/** Closes the file of a body that nobody began to read. */
+const abandoned = new FinalizationRegistry<number>((file) => fs.close(file, () => {}))
+
+function fileContent(file: number, bytes: number): Content {
+  return {
+    bytes,
+    async read(at, length) {
+      const buffer = Buffer.alloc(Math.max(0, Math.min(length, bytes - at)))
+      return buffer.subarray(0, await read(file, buffer, 0, buffer.length, at))
+    },
+    body() {
+      const stream = fs.createReadStream('', { fd: file, start: 0, autoClose: true })
+      abandoned.register(stream, file, stream)
+      stream.once('close', () => abandoned.unregister(stream))
+      return stream
+    },
+    drop: () => close(file),
+  }
+}

@@ -1,0 +1,119 @@
+/** A job at a provider: started once, remembered before it is polled, polled with growing pauses until it ends, and canceled there when its task has ended. */
+import { notMade, type NotMade } from '../engine.ts'
+import type { Answer } from './api.ts'
+import type { Run } from './engine-interface.ts'
+import { failureOf, faulty, retryAfterMs, type Complaint } from './failure.ts'
+import type { Outside } from './outside.ts'
+
+/** What a poll learned. A `NotMade` says that the job has failed. */
+export type Look<T> =
+  | { outcome: 'ended'; value: T }
+  /** `percent`: how far it is, where the provider tells. */
+  | { outcome: 'running'; percent: number | null }
+  /** The provider knows no such job. */
+  | { outcome: 'unknown'; failure: NotMade }
+  /** Nothing was learned; the job may go on all the same. */
+  | { outcome: 'unanswered'; retryAfterMs: number | null; failure: NotMade }
+  | NotMade
+
+export type Jobs<T> = {
+  /** Creates the job. The request that does so is not aborted with the run: the job might be made all the same, and nobody would know its id. */
+  start(): Promise<{ outcome: 'started'; id: string; look: Look<T> } | NotMade>
+  look(id: string): Promise<Look<T>>
+  /** Best effort. Called after the run as well. */
+  cancel(id: string): Promise<unknown>
+}
+
+/** What a poll learned whose answer does not describe the job. */
+export function lookWithoutJob(what: string, answer: Answer, complaintOf: (body: unknown) => Complaint, now: number): Look<never> {
+  if (answer.outcome === 'answered' && answer.status === 404) return { outcome: 'unknown', failure: faulty(`${what}: there is no such job any more`, true) }
+  const failure = failureOf(what, answer, complaintOf)
+  return failure.retryable ? { outcome: 'unanswered', retryAfterMs: retryAfterMs(answer, now), failure } : failure
+}
+
+const PAUSE_MS = { first: 500, factor: 1.5, longest: 10_000, unanswered: 60_000, told: 600_000 }
+/** How long polls may go unanswered before the run fails: a job that is paid for is worth more patience than a request. */
+const UNANSWERED_MS = 300_000
+
+type Around = Pick<Outside, 'clock' | 'pause' | 'random'> & {
+  /** Takes work that goes on after the run. */
+  background(work: Promise<unknown>): void
+}
+
+/**
+ * Runs a job to its end, or takes up the one of an earlier run; one that the provider does not know any more is started anew. Rejects only with the reason of the
+ * aborted signal. The job is then canceled, unless the run was only interrupted and will be taken up again.
+ */
+export async function runJob<T>(jobs: Jobs<T>, run: Run, around: Around): Promise<{ outcome: 'ended'; value: T } | NotMade> {
+  const { signal, job } = run
+  let remembered = job.id
+  try {
+    if (remembered !== null) {
+      const resumed = await follow(jobs, remembered, null, run, around)
+      if (resumed.outcome !== 'unknown') return resumed
+      remembered = null
+    }
+    const starting = jobs.start()
+    const cancelLate = (): void => around.background(starting.then((late) => (late.outcome === 'started' ? jobs.cancel(late.id) : null)))
+    const started = await unlessAborted(starting, signal, cancelLate)
+    if (started.outcome === 'failed') return started
+    await job.remember(started.id).catch((cause: unknown) => {
+      around.background(jobs.cancel(started.id))
+      throw cause
+    })
+    remembered = started.id
+    const followed = await follow(jobs, remembered, started.look, run, around)
+    return followed.outcome === 'unknown' ? followed.failure : followed
+  } catch (cause) {
+    if (!signal.aborted) return notMade('internal', true, cause)
+    if (remembered !== null && endsTheTask(signal.reason)) around.background(jobs.cancel(remembered))
+    throw signal.reason
+  }
+}
+
+/** Whether nobody will take the job up again: the task was canceled, or the time of the run is over. A lost lease, or a process that stops, leaves it to the next run. */
+function endsTheTask(reason: unknown): boolean {
+  return (reason as { name?: unknown } | null)?.name === 'TimeoutError' || (reason as { why?: unknown } | null)?.why === 'canceled'
+}
+
+type Followed<T> = Extract<Look<T>, { outcome: 'ended' | 'unknown' }> | NotMade
+
+/** Polls until the job ends. The pauses grow, are spread by chance over their upper half, and are never shorter than what the provider asks for. */
+async function follow<T>(jobs: Jobs<T>, id: string, first: Look<T> | null, { signal, progress }: Run, { clock, pause, random, background }: Around): Promise<Followed<T>> {
+  let look = first ?? (await jobs.look(id))
+  let waitMs = PAUSE_MS.first
+  let answeredAt = clock()
+  for (;;) {
+    signal.throwIfAborted()
+    if (look.outcome === 'ended' || look.outcome === 'failed' || look.outcome === 'unknown') return look
+    if (look.outcome === 'running') {
+      answeredAt = clock()
+      if (look.percent !== null) progress(look.percent)
+    } else if (clock() - answeredAt > UNANSWERED_MS) {
+      // It would be paid for besides the one of the next attempt.
+      background(jobs.cancel(id))
+      return look.failure
+    }
+    const toldMs = look.outcome === 'unanswered' ? Math.min(look.retryAfterMs ?? 0, PAUSE_MS.told) : 0
+    await pause(Math.round(Math.max(toldMs, waitMs / 2 + (waitMs / 2) * random())), signal)
+    signal.throwIfAborted()
+    waitMs = Math.min(look.outcome === 'unanswered' ? PAUSE_MS.unanswered : PAUSE_MS.longest, waitMs * PAUSE_MS.factor)
+    look = await jobs.look(id)
+  }
+}
+
+/** Waits for work that is not aborted itself. `left` is called when the signal is aborted first. */
+async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal, left: () => void): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>()
+  const stop = (): void => reject(signal.reason)
+  signal.addEventListener('abort', stop, { once: true })
+  if (signal.aborted) stop()
+  try {
+    return await Promise.race([work, promise])
+  } catch (error) {
+    if (signal.aborted) left()
+    throw error
+  } finally {
+    signal.removeEventListener('abort', stop)
+  }
+}

@@ -1,0 +1,173 @@
+/** A result of a provider: fetched from where the provider says, within bounds, then measured by its bytes. Nothing that the provider says of it is believed. */
+import { pipeline } from 'node:stream/promises'
+import type { Reply } from '../../../egress/egress.ts'
+import { notMade, type Made, type NotMade } from '../engine.ts'
+import { mediaInfo, PREFIX_BYTES, type MediaInfo } from '../media-info.ts'
+import type { Api, Call } from './api.ts'
+import { contentOf, openSpool, type Content } from './content.ts'
+import type { EngineRequest, Limits, Run } from './engine-interface.ts'
+import { failureOf, faulty, ProviderError, type Complaint } from './failure.ts'
+import type { Outside } from './outside.ts'
+import type { Reach } from './settings.ts'
+
+export type Fetched = { outcome: 'fetched'; content: Content } | NotMade
+
+/** The formats that results may be asked for in, and their types. */
+export const FORMATS: Readonly<Record<string, string>> = {
+  png: 'image/png',
+  jpeg: 'image/jpeg',
+  webp: 'image/webp',
+  mp4: 'video/mp4',
+  mp3: 'audio/mpeg',
+  wav: 'audio/wav',
+  flac: 'audio/flac',
+}
+
+const DOWNLOAD_MS = 1_800_000
+const REDIRECTS = 3
+/** Encoders round to whole frames. */
+const SLACK_MS = 1000
+
+export type Results = {
+  /** What a request to the API itself gives. */
+  save(call: Omit<Call, 'save' | 'signal'>, run: Run, complaintOf: (body: unknown) => Complaint): Promise<Fetched>
+  /** What lies under an http, https or data URL. */
+  fetch(url: string, run: Run): Promise<Fetched>
+}
+
+/** Fetches results through a guard of their own. The key goes to the API's own origin only, and never along a redirect. */
+export function openResults(api: Api, reach: Reach, vendorHosts: readonly string[], { openGuard, scratchFolder }: Outside): Results {
+  const hosts = [reach.base.hostname, ...reach.resultHosts, ...vendorHosts]
+  // What the operator named may be in a private network; what the vendor's defaults name may not.
+  const named = [...(reach.isNamed ? [reach.base.hostname] : []), ...reach.resultHosts.filter((host) => !host.startsWith('*.'))]
+  const guard = openGuard(named.map((host) => host.replace(/^\[|\]$/g, '')))
+
+  async function spooled(limits: Limits, fill: (sink: ReturnType<typeof openSpool>['sink']) => Promise<NotMade | null>): Promise<Fetched> {
+    const spool = openSpool(scratchFolder, limits.bytes)
+    try {
+      const failure = await fill(spool.sink)
+      if (!failure) return { outcome: 'fetched', content: spool.content() }
+      await spool.drop()
+      return failure
+    } catch (error) {
+      await spool.drop()
+      throw error
+    }
+  }
+
+  async function download(url: string, { limits, signal }: Run): Promise<Fetched> {
+    const ask = { method: 'GET', deadlineMs: DOWNLOAD_MS, maxBytes: limits.bytes, over: 'fail', signal } as const
+    return spooled(limits, async (sink) => {
+      let reply: Reply
+      const key = URL.parse(url)?.origin === reach.base.origin ? reach.key() : null
+      if (key === null) {
+        reply = await guard.request({ ...ask, url, redirects: REDIRECTS, sink: () => sink })
+      } else {
+        reply = await guard.request({ ...ask, url, headers: { authorization: `Bearer ${key}` }, redirects: 0, sink: () => sink })
+        const next = redirection(reply, url)
+        if (next) reply = await guard.request({ ...ask, url: next, redirects: REDIRECTS, sink: () => sink })
+      }
+      signal.throwIfAborted()
+      return replyFailure(reply)
+    })
+  }
+
+  return {
+    async save(call, run, complaintOf) {
+      let next: string | null = null
+      const fetched = await spooled(run.limits, async (sink) => {
+        const answer = await api.send({ ...call, signal: run.signal, save: (body) => pipeline(body, sink, { signal: run.signal }) })
+        if (answer.outcome === 'answered' && answer.status >= 200 && answer.status < 300) return null
+        next = answer.outcome === 'answered' ? locationOf(answer.status, answer.headers, reach.base.href) : null
+        // Expired: another attempt makes it anew.
+        if (answer.outcome === 'answered' && call.method === 'GET' && [404, 410].includes(answer.status)) return faulty(`${call.method} ${call.path} was answered with ${answer.status}`, true)
+        return failureOf(`${call.method} ${call.path}`, answer, complaintOf)
+      })
+      return next === null ? fetched : download(next, run)
+    },
+    async fetch(url, run) {
+      if (url.startsWith('data:')) return dataContent(url, run.limits)
+      const host = URL.parse(url)?.hostname
+      if (host === undefined || !hosts.some((known) => covers(known, host))) return faulty(`the result lies at ${host ?? 'no URL'}, which resultHosts does not name`, false)
+      return download(url, run)
+    },
+  }
+}
+
+/** `*.` and a name covers all names below it, not the name itself. */
+function covers(known: string, host: string): boolean {
+  return known.startsWith('*.') ? host.endsWith(known.slice(1)) : host === known
+}
+
+function locationOf(status: number, headers: Record<string, string | string[] | undefined>, from: string): string | null {
+  const { location } = headers
+  return [301, 302, 303, 307, 308].includes(status) && typeof location === 'string' ? (URL.parse(location, from)?.href ?? null) : null
+}
+
+function redirection(reply: Reply, from: string): string | null {
+  return reply.outcome === 'answered' ? locationOf(reply.status, reply.headers, from) : null
+}
+
+/** Why there is no result, or null. A URL that has expired is worth another attempt: that makes a new one. */
+function replyFailure(reply: Reply): NotMade | null {
+  if (reply.outcome === 'refused') return faulty(`the address of the result is refused: ${reply.reason}`, false)
+  if (reply.outcome === 'failed') {
+    if (reply.reason === 'timeout') return notMade('provider_timeout', true, new ProviderError('fetching the result took too long'))
+    return faulty(`fetching the result failed: ${reply.reason}`, reply.reason !== 'too_large')
+  }
+  if (reply.status >= 200 && reply.status < 300) return null
+  return faulty(`fetching the result was answered with ${reply.status}`, true)
+}
+
+/** A data URL (RFC 2397). */
+function dataContent(url: string, { bytes }: Limits): Fetched {
+  const [, isBase64, data] = /^data:[^,]*?(;base64)?,(.*)$/s.exec(url) ?? []
+  if (data === undefined) return faulty('the result is a data URL without data', true)
+  if (data.length > (isBase64 ? (bytes * 4) / 3 + 4 : bytes * 3)) return faulty(`the result is larger than ${bytes} bytes`, false)
+  return { outcome: 'fetched', content: contentOf(isBase64 ? Buffer.from(data, 'base64') : Buffer.from(unescapeBytes(data), 'latin1')) }
+}
+
+const unescapeBytes = (text: string): string => text.replace(/%([0-9a-f]{2})/gi, (_match, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
+
+/** What is made from a result: its facts and what it took, by its bytes. It must be of the format that was requested, and within the limits. */
+export async function measured(fetched: Fetched, request: EngineRequest, limits: Limits): Promise<Made | NotMade> {
+  if (fetched.outcome === 'failed') return fetched
+  const { content } = fetched
+  const info = await infoOf(content)
+  const failure = unfit(info, content.bytes, request, limits)
+  if (failure !== null || info === null) {
+    await content.drop()
+    return failure ?? faulty('the result is no media', true)
+  }
+  const { contentType, width, height, durationMs } = info
+  const asked = 'durationMs' in request ? request.durationMs : null
+  return {
+    outcome: 'made',
+    body: content.body(),
+    contentType,
+    facts: { width, height, durationMs },
+    used: { Job: 1000, Second: durationMs ?? (contentType.startsWith('image/') ? 0 : (asked ?? 0)), Megapixel: Math.ceil(((width ?? 0) * (height ?? 0)) / 1000) },
+  }
+}
+
+async function infoOf(content: Content): Promise<MediaInfo | null> {
+  const prefix = await content.read(0, PREFIX_BYTES)
+  let info = mediaInfo(prefix, content.bytes)
+  // A few boxes lie between the beginning of a film and its index.
+  for (let pieces = 0; info && info.continuesAt !== null && pieces < 16; pieces++) {
+    const at = info.continuesAt
+    info = mediaInfo(prefix, content.bytes, { at, bytes: await content.read(at, PREFIX_BYTES) })
+  }
+  return info
+}
+
+function unfit(info: MediaInfo | null, bytes: number, { format }: EngineRequest, limits: Limits): NotMade | null {
+  if (info === null) return faulty(`the result of ${bytes} bytes is no media`, true)
+  const { contentType, width, height, durationMs } = info
+  if (contentType !== FORMATS[format]) return faulty(`the result is ${contentType} where ${format} was requested: the formats of the entry must be those that the model makes`, false)
+  const isSound = contentType.startsWith('audio/')
+  if (!isSound && (width === null || height === null)) return faulty(`the result is ${contentType} without a size: it is not whole`, true)
+  if ((width ?? 0) * (height ?? 0) > limits.pixels) return faulty(`the result is ${width}x${height}, above the route's max.megapixels`, false)
+  if ((durationMs ?? 0) > limits.durationMs + SLACK_MS) return faulty(`the result lasts ${durationMs} ms, above the route's max.seconds`, false)
+  return null
+}

@@ -1,0 +1,91 @@
+/** The options of an ENGINES entry that engines of providers share: where the API is, its key, its patience, and the hosts of its results. */
+import { validateHeaderName, validateHeaderValue } from 'node:http'
+import { Type, type Static, type TObject } from 'typebox'
+import { readSettingsFile } from '../../../domain/settings-file.ts'
+import type { Outside } from './outside.ts'
+
+const text = (description: string) => Type.String({ minLength: 1, maxLength: 2048, description })
+const milliseconds = (fallback: number, description: string) => Type.Integer({ minimum: 1, maximum: 86_400_000, default: fallback, description })
+export const strict = { additionalProperties: false }
+
+export const SHARED = {
+  baseUrl: Type.Optional(text('The address of the API, http or https, with its version; the vendor\'s own when left out.')),
+  apiKey: Type.Optional(text('The key itself.')),
+  apiKeyFile: Type.Optional(text('A file that holds the key. It is read again for every run, so that a key can be rotated.')),
+  apiKeyEnv: Type.Optional(text('An environment variable that holds the key.')),
+  headers: Type.Record(Type.String(), Type.String(), { default: {}, description: 'Sent with every request to the API.' }),
+  resultHosts: Type.Array(Type.String({ pattern: '^(\\*\\.)?[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?$', maxLength: 253 }), {
+    default: [],
+    description: 'Hosts that results are fetched from, besides that of the API: a name, an address, or `*.` and a name for all below it. A name or address may lead to a private network; what `*.` covers may not.',
+  }),
+  timeouts: Type.Object(
+    {
+      connectMs: milliseconds(5_000, 'Until a connection is there.'),
+      firstByteMs: milliseconds(300_000, 'Until the answer begins to a request that makes media while it waits. A poll gets 30 s at most.'),
+      idleMs: milliseconds(60_000, 'Between two bytes of an answer.'),
+    },
+    { ...strict, default: {} },
+  ),
+}
+
+const Shared = Type.Object(SHARED)
+
+/** How a provider is reached. */
+export type Reach = Pick<Static<typeof Shared>, 'headers' | 'resultHosts' | 'timeouts'> & {
+  /** Without a slash at its end. */
+  base: URL
+  /** Whether the operator named the address, which then may lead to a private network. */
+  isNamed: boolean
+  /** The key as it is now, or null. Throws when its file is gone. */
+  key(): string | null
+}
+
+/** Reads the options of an entry by its schema, with the defaults. Throws an Error of one sentence about the first fault. */
+export function readOptions<S extends TObject>(schema: S, options: Record<string, unknown>): Static<S> {
+  const read = readSettingsFile(schema, JSON.stringify(options))
+  if (read.outcome === 'refused') throw new Error(read.what)
+  return read.value
+}
+
+/** Headers that the request itself decides. */
+const OURS = new Set(['host', 'connection', 'content-length', 'content-type', 'transfer-encoding', 'accept', 'accept-encoding', 'expect', 'upgrade', 'te', 'trailer', 'keep-alive', 'idempotency-key'])
+
+/** Checks what the schema cannot see. Throws an Error of one sentence; it never holds the key. */
+export function reachOf(options: Static<typeof Shared>, vendorUrl: string, keys: Outside['keys']): Reach {
+  const { baseUrl, headers, resultHosts, timeouts } = options
+  const base = URL.parse((baseUrl ?? vendorUrl).replace(/\/+$/, ''))
+  if (!base || !['http:', 'https:'].includes(base.protocol)) throw new Error('baseUrl must be an http or https address')
+  if (base.username !== '' || base.password !== '' || base.hash !== '' || base.search !== '') throw new Error('baseUrl must have no user, password, query or fragment')
+  for (const [name, value] of Object.entries(headers)) {
+    try {
+      validateHeaderName(name)
+      validateHeaderValue(name, value)
+    } catch {
+      throw new Error(`headers has a header that cannot be sent: ${JSON.stringify(name)}`)
+    }
+    if (OURS.has(name.toLowerCase())) throw new Error(`headers must not set ${name}`)
+  }
+  const given = (['apiKey', 'apiKeyFile', 'apiKeyEnv'] as const).filter((name) => options[name] !== undefined)
+  if (given.length > 1) throw new Error(`${given[1]} must not stand beside ${given[0]}`)
+  if (given.length === 0 && baseUrl === undefined) throw new Error('apiKey, apiKeyFile or apiKeyEnv is missing')
+  const key = (): string | null => keyOf(options, keys)
+  key()
+  return { base, isNamed: baseUrl !== undefined, headers, resultHosts: resultHosts.map((host) => host.toLowerCase()), timeouts, key }
+}
+
+function keyOf({ apiKey, apiKeyFile, apiKeyEnv }: Static<typeof Shared>, keys: Outside['keys']): string | null {
+  const fail = (member: string, what: string): never => {
+    throw new Error(`${member} ${what}`)
+  }
+  const sendable = (member: string, key: string): string => (/^[\x21-\x7e]+$/.test(key) ? key : fail(member, 'does not give a key that can stand in a header'))
+  if (apiKey !== undefined) return sendable('apiKey', apiKey)
+  if (apiKeyEnv !== undefined) return sendable('apiKeyEnv', keys.env(apiKeyEnv) || fail('apiKeyEnv', `names ${apiKeyEnv}, which is not set`))
+  if (apiKeyFile === undefined) return null
+  let content = ''
+  try {
+    content = keys.readFile(apiKeyFile)
+  } catch (error) {
+    fail('apiKeyFile', `cannot be read (${(error as NodeJS.ErrnoException).code ?? 'error'})`)
+  }
+  return sendable('apiKeyFile', content.trim())
+}

@@ -1,0 +1,102 @@
+/** What a model is called with: the parts of a request under the names that its inputs have. Pure but for the addresses of the media, which are handed in. */
+import type { EngineRequest } from '../provider/engine-interface.ts'
+
+/** The parts of requests that a model may have inputs for. */
+export const PARTS = [
+  'prompt',
+  'seed',
+  'width',
+  'height',
+  'size',
+  'aspectRatio',
+  'seconds',
+  'format',
+  'media',
+  'allMedia',
+  'mask',
+  'strength',
+  'scale',
+  'background',
+  'crop',
+  'startSeconds',
+  'endSeconds',
+  'transition',
+  'fit',
+] as const
+export type PartName = (typeof PARTS)[number]
+
+/** The model's name of each part; parts without one are not sent. */
+export type InputNames = Partial<Record<PartName, string>>
+
+/** What most models of a kind call their inputs. */
+export const USUAL_NAMES: Readonly<Record<EngineRequest['verb'], InputNames>> = {
+  image: { prompt: 'prompt', width: 'width', height: 'height', seed: 'seed' },
+  video: { prompt: 'prompt', seconds: 'duration', aspectRatio: 'aspect_ratio', seed: 'seed' },
+  music: { prompt: 'prompt', seconds: 'duration' },
+  background_remove: { media: 'image' },
+  upscale: { media: 'image', scale: 'scale' },
+  ai_edit: { media: 'image', mask: 'mask', prompt: 'prompt', seed: 'seed' },
+  inpaint: { media: 'image', mask: 'mask', prompt: 'prompt', seed: 'seed' },
+  trim: { media: 'video', startSeconds: 'start_time', endSeconds: 'end_time' },
+  merge: { allMedia: 'videos' },
+}
+
+/** Addresses under which the provider finds the inputs. */
+export type MediaUrls = { media: string[]; mask: string | null }
+
+export type ModelInput = { outcome: 'input'; input: Record<string, unknown> } | { outcome: 'lacking'; part: PartName }
+
+/** Parts that change the result so much that it must not be made without them, when they are not as they would be anyway. */
+const NEEDED: readonly PartName[] = ['prompt', 'media', 'allMedia', 'mask', 'strength', 'scale', 'background', 'crop', 'startSeconds', 'endSeconds', 'transition']
+
+/** Names the parts of a request as the model does. `lacking`: the request has a part that matters and that no input of the model takes. */
+export function modelInput(request: EngineRequest, names: InputNames, urls: MediaUrls): ModelInput {
+  const parts = partsOf(request, urls)
+  const lacking = NEEDED.find((part) => parts[part] !== undefined && names[part] === undefined && !isUsual(part, parts[part], names))
+  if (lacking !== undefined) return { outcome: 'lacking', part: lacking }
+  const entries = Object.entries(names).flatMap(([part, name]) => {
+    const value = parts[part as PartName]
+    return value === undefined ? [] : [[name, value] as const]
+  })
+  return { outcome: 'input', input: Object.fromEntries(entries) }
+}
+
+/** What a model does by itself, and what another of its inputs has already. */
+function isUsual(part: PartName, value: unknown, names: InputNames): boolean {
+  if (part === 'media') return names.allMedia !== undefined
+  if (part === 'background') return value === 'transparent'
+  if (part === 'crop') return value === false
+  if (part === 'startSeconds') return value === 0
+  return part === 'transition' && value === 'none'
+}
+
+type Parts = Partial<Record<PartName, unknown>>
+
+function partsOf(request: EngineRequest, { media, mask }: MediaUrls): Parts {
+  const parts: Parts = { ...ownParts(request), format: request.format, mask: mask ?? undefined, media: media[0] }
+  return request.verb === 'merge' ? { ...parts, media: undefined, allMedia: media } : parts
+}
+
+function ownParts(request: EngineRequest): Parts {
+  if (request.verb === 'background_remove') return { background: request.background, crop: request.crop }
+  if (request.verb === 'upscale') return { scale: request.scale }
+  if (request.verb === 'ai_edit') return { prompt: request.prompt, strength: request.strength ?? undefined, seed: request.seed ?? undefined }
+  if (request.verb === 'inpaint') return { prompt: request.prompt, seed: request.seed ?? undefined }
+  if (request.verb === 'trim') return { startSeconds: request.startMs / 1000, endSeconds: request.endMs === null ? undefined : request.endMs / 1000 }
+  if (request.verb === 'merge') return { transition: request.transition, fit: request.fit }
+  const { prompt, width, height, durationMs, seed } = request
+  const size = width === null || height === null ? {} : { width, height, size: `${width}x${height}`, aspectRatio: ratioOf(width, height) }
+  return { prompt, seed: seed ?? undefined, seconds: durationMs === null ? undefined : durationMs / 1000, ...size }
+}
+
+/** Ratios that models know by name. */
+const RATIOS = ['1:1', '16:9', '9:16', '4:3', '3:4', '3:2', '2:3', '21:9', '9:21', '5:4', '4:5', '2:1', '1:2']
+
+/** The nearest ratio that models know: 1024x576 is 16:9, and 1366x768 as well. */
+function ratioOf(width: number, height: number): string {
+  const far = (ratio: string): number => {
+    const [across = 1, down = 1] = ratio.split(':').map(Number)
+    return Math.abs(Math.log((across * height) / (down * width)))
+  }
+  return RATIOS.toSorted((a, b) => far(a) - far(b))[0] ?? '1:1'
+}

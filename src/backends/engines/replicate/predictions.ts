@@ -1,0 +1,43 @@
+/** The predictions API: what is sent, and what its answers mean. Pure. */
+import { notMade, type NotMade } from '../engine.ts'
+import { faulty, ProviderError, type Complaint } from '../provider/failure.ts'
+import type { Look } from '../provider/job.ts'
+
+/** Where a model is run. Null: that is no name of a model. */
+export function targetOf(model: string | null): { path: string; fields: Record<string, string> } | null {
+  const [, owner, name, version] = /^([A-Za-z0-9][\w.-]*)\/([A-Za-z0-9][\w.-]*)(?::([\w.-]+))?$/.exec(model ?? '') ?? []
+  if (owner !== undefined && name !== undefined) {
+    return version === undefined ? { path: `/models/${owner}/${name}/predictions`, fields: {} } : { path: '/predictions', fields: { version } }
+  }
+  return /^[0-9a-f]{64}$/.test(model ?? '') ? { path: '/predictions', fields: { version: model ?? '' } } : null
+}
+
+/** How models say that they refuse the content; the API itself has no status for that. */
+const REFUSED = /\bnsfw\b|\(E005\)|flagged as sensitive|content polic|moderation|safety (filter|checker|system)/i
+
+/** Reads an RFC 9457 problem, as the API answers with. */
+export function complaintOf(body: unknown): Complaint {
+  const { title, detail } = (body ?? {}) as { title?: unknown; detail?: unknown }
+  const text = [title, detail].filter((part) => typeof part === 'string').join(', ')
+  return { text, fault: REFUSED.test(text) ? 'refused' : null }
+}
+
+/** What a prediction tells. It has ended when there is an output; `value` is that. */
+export function predictionLook(prediction: Record<string, unknown>): Look<unknown> {
+  const { status, error, output, data_removed: removed } = prediction
+  if (status === 'succeeded') return removed === true ? faulty('the output of the prediction was removed', true) : { outcome: 'ended', value: output }
+  if (status === 'failed') return failed(typeof error === 'string' ? error : '')
+  if (status === 'canceled' || status === 'aborted') return faulty(`the prediction was ${status} at the provider`, true)
+  return { outcome: 'running', percent: null }
+}
+
+function failed(error: string): NotMade {
+  const cause = new ProviderError(`the prediction failed: ${error.slice(0, 300)}`)
+  return REFUSED.test(error) ? notMade('provider_rejected', false, cause) : notMade('provider_error', true, cause)
+}
+
+/** The URL of the result in an output: a URL, or the first of a list. */
+export function resultUrl(output: unknown): string | null {
+  const first: unknown = Array.isArray(output) ? output[0] : output
+  return typeof first === 'string' && /^(https?|data):/.test(first) ? first : null
+}

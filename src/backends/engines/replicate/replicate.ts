@@ -1,0 +1,161 @@
+/** The engine `replicate`: any kind or operation by a model of the Replicate API, or of a server that speaks it. */
+import { Type, type Static } from 'typebox'
+import { notMade, type NotMade } from '../engine.ts'
+import { mediaInfo, PREFIX_BYTES } from '../media-info.ts'
+import { jsonBody, openApi, type Api } from '../provider/api.ts'
+import type { EngineRequest, Input, OpenEngine, Run } from '../provider/engine-interface.ts'
+import { failureOf, faulty, isGood, ProviderError } from '../provider/failure.ts'
+import { lookWithoutJob, runJob } from '../provider/job.ts'
+import { bytesOf, hasSharp, loadSharp, maskFor, pictureOf, type Marks, type Picture } from '../provider/mask.ts'
+import type { Outside } from '../provider/outside.ts'
+import { CANCEL_MS, offersOf, POLL_MS, providedEngine } from '../provider/provided-engine.ts'
+import { measured, openResults } from '../provider/result.ts'
+import { reachOf, readOptions, SHARED, strict } from '../provider/settings.ts'
+import { urlOf } from './media-upload.ts'
+import { modelInput, PARTS, USUAL_NAMES, type InputNames, type MediaUrls } from './model-inputs.ts'
+import { complaintOf, predictionLook, resultUrl, targetOf } from './predictions.ts'
+
+const VENDOR_URL = 'https://api.replicate.com/v1'
+const VENDOR_HOSTS = ['replicate.delivery', '*.replicate.delivery']
+
+const formats = (...all: [string, ...string[]]) =>
+  Type.Array(Type.Enum(all), { minItems: 1, uniqueItems: true, default: [all[0]], description: 'Those that the model makes, the default first.' })
+const name = Type.String({ minLength: 1, maxLength: 100 })
+const inputs = Type.Optional(
+  Type.Object(Object.fromEntries(PARTS.map((part) => [part, Type.Optional(name)])), {
+    ...strict,
+    description: 'The model\'s name of each part of a request, in place of the usual names of the kind. Parts that are not named are not sent.',
+  }),
+)
+const masks = Type.Enum(['white', 'black', 'transparent'], { default: 'white', description: 'How the model\'s masks mark what is edited.' })
+const picture = () => Type.Optional(Type.Object({ formats: formats('png', 'jpeg', 'webp'), inputs }, strict))
+const masked = () => Type.Optional(Type.Object({ formats: formats('png', 'jpeg', 'webp'), inputs, masks }, strict))
+const film = () => Type.Optional(Type.Object({ formats: formats('mp4'), inputs }, strict))
+
+export const ReplicateOptions = Type.Object(
+  {
+    ...SHARED,
+    offers: Type.Object(
+      {
+        image: picture(),
+        video: film(),
+        music: Type.Optional(Type.Object({ formats: formats('wav', 'mp3', 'flac'), inputs }, strict)),
+        background_remove: picture(),
+        upscale: picture(),
+        ai_edit: masked(),
+        inpaint: masked(),
+        trim: film(),
+        merge: film(),
+      },
+      { ...strict, minProperties: 1, description: 'What its models make, one member for each kind and operation.' },
+    ),
+  },
+  strict,
+)
+
+type Offer = { formats: string[]; inputs?: InputNames; masks?: Marks }
+type Around = { api: Api; outside: Outside; background(work: Promise<unknown>): void }
+
+/** Opens engines of this type. Throws an Error of one sentence when the options make no sense. */
+export function replicateEngines(outside: Outside): OpenEngine {
+  return async (_name, options) => {
+    const { offers, ...shared }: Static<typeof ReplicateOptions> = readOptions(ReplicateOptions, options)
+    const reach = reachOf(shared, VENDOR_URL, outside.keys)
+    const api = openApi(reach)
+    const results = openResults(api, reach, reach.isNamed ? [] : VENDOR_HOSTS, outside)
+    return providedEngine(api, offersOf(offers, hasSharp()), async (request, run, background) => {
+      const offer = offers[request.verb] as Offer
+      const job = await predict({ api, outside, background }, offer, request, run)
+      if (job.outcome === 'failed') return job
+      const url = resultUrl(job.value)
+      if (url === null) return faulty(`the output of the model holds no URL: ${shapeOf(job.value)}`, job.value === null)
+      return measured(await results.fetch(url, run), request, run.limits)
+    })
+  }
+}
+
+/** Members rather than values, which may be a tenant's. */
+const shapeOf = (output: unknown): string => (typeof output === 'object' && output !== null ? `{${Object.keys(output).slice(0, 10).join(', ')}}` : typeof output)
+
+/**
+ * Runs a prediction to its output. Without `Prefer: wait`: until such a request is answered, the id of a prediction that is paid for would be known to nobody.
+ */
+async function predict({ api, outside, background }: Around, offer: Offer, request: EngineRequest, run: Run): Promise<{ outcome: 'ended'; value: unknown } | NotMade> {
+  const target = targetOf(run.model)
+  if (!target) return faulty(`the route's model must be owner/name, owner/name:version or a version, not ${run.model}`, false)
+  const path = (id: string): string => `/predictions/${encodeURIComponent(id)}`
+  return runJob(
+    {
+      async start() {
+        const urls = await urlsOf(api, request, offer.masks ?? 'white', run)
+        if ('outcome' in urls) return urls
+        const given = modelInput(request, offer.inputs ?? USUAL_NAMES[request.verb], urls)
+        if (given.outcome === 'lacking') return notMade('not_supported', false, new ProviderError(`the inputs of ${request.verb} name no input of the model for ${given.part}`))
+        run.signal.throwIfAborted()
+        const body = jsonBody({ ...target.fields, input: given.input })
+        const answer = await api.send({ method: 'POST', path: target.path, body, signal: new AbortController().signal, firstByteMs: POLL_MS, headers: { 'idempotency-key': run.idempotencyKey } })
+        const id = isGood(answer) ? answer.body['id'] : undefined
+        if (!isGood(answer) || typeof id !== 'string' || id === '') return failureOf(`POST ${target.path}`, answer, complaintOf)
+        return { outcome: 'started', id, look: predictionLook(answer.body) }
+      },
+      async look(id) {
+        const answer = await api.send({ method: 'GET', path: path(id), signal: run.signal, firstByteMs: POLL_MS, maxBytes: answerBytes(run) })
+        return isGood(answer) && typeof answer.body['status'] === 'string' ? predictionLook(answer.body) : lookWithoutJob('GET /predictions/{id}', answer, complaintOf, outside.clock())
+      },
+      cancel: (id) => api.send({ method: 'POST', path: `${path(id)}/cancel`, signal: AbortSignal.timeout(CANCEL_MS) }),
+    },
+    run,
+    { ...outside, background },
+  )
+}
+
+/** An output may be a data URL, and an answer repeats the input, which may be one as well. */
+const answerBytes = ({ limits }: Run): number => 4 * 1024 * 1024 + Math.ceil((Math.min(limits.bytes, 64 * 1024 * 1024) * 4) / 3)
+
+async function urlsOf(api: Api, request: EngineRequest, marks: Marks, run: Run): Promise<MediaUrls | NotMade> {
+  const prepared = await preparedInputs(request, marks, run)
+  if ('outcome' in prepared) return prepared
+  const urls: string[] = []
+  for (const input of prepared) {
+    const url = await urlOf(api, input, run.signal)
+    if (typeof url !== 'string') return url
+    urls.push(url)
+  }
+  const mask = prepared.findIndex(({ role }) => role === 'mask')
+  return { media: urls.filter((_url, i) => i !== mask), mask: mask < 0 ? null : (urls[mask] ?? null) }
+}
+
+/** The inputs as they are sent: with a mask, the picture upright and the mask in the model's form. */
+async function preparedInputs(request: EngineRequest, marks: Marks, { inputs: given, limits }: Run): Promise<readonly Input[] | NotMade> {
+  const [media, mask] = [given.find(({ role }) => role === 'media'), given.find(({ role }) => role === 'mask')]
+  if (request.verb === 'upscale' && media && (await scaledPixels(media, request.scale)) > limits.pixels) return notMade('input_too_large', false)
+  if (!media || !mask) return given
+  const upright = await pictureOf(await bytesOf(media), ['image/png', 'image/jpeg', 'image/webp'], limits, loadSharp)
+  if ('outcome' in upright) return upright
+  const drawn = await maskFor(upright, await bytesOf(mask), request.verb === 'inpaint' ? request.growMask : 0, marks, limits, loadSharp)
+  return 'outcome' in drawn ? drawn : [inputOf('media', upright), inputOf('mask', drawn)]
+}
+
+function inputOf(role: Input['role'], { bytes, contentType }: Picture): Input {
+  return {
+    role,
+    contentType,
+    bytes: bytes.length,
+    async *read() {
+      yield bytes
+    },
+  }
+}
+
+/** How many pixels an enlarged picture has, by its header. */
+async function scaledPixels(media: Input, scale: number): Promise<number> {
+  const chunks: Uint8Array[] = []
+  let bytes = 0
+  for await (const chunk of media.read()) {
+    chunks.push(chunk)
+    if ((bytes += chunk.length) >= PREFIX_BYTES) break
+  }
+  const info = mediaInfo(Buffer.concat(chunks), media.bytes)
+  return (info?.width ?? 0) * (info?.height ?? 0) * scale ** 2
+}
+
