@@ -13,7 +13,7 @@ export type Call = {
   signal: AbortSignal
   body?: Body
   headers?: Record<string, string>
-  /** Until the answer begins; that of the settings when left out. */
+  /** Until the answer begins, when that is less than the settings have. */
   firstByteMs?: number
   /** How much of a JSON answer is read. */
   maxBytes?: number
@@ -74,12 +74,12 @@ export function openApi({ base, headers, timeouts, key }: Reach): Api {
       },
       body: body ? Readable.from(body.stream(), { objectMode: false }) : null,
       signal,
-      headersTimeout: firstByteMs ?? timeouts.firstByteMs,
+      headersTimeout: Math.min(firstByteMs ?? Infinity, timeouts.firstByteMs),
       bodyTimeout: timeouts.idleMs,
     })
     answer.body.on('error', () => {})
     const { statusCode: status, headers: received } = answer
-    if (!save || status < 200 || status >= 300) return { outcome: 'answered', status, headers: received, body: parsed(await whole(answer.body, maxBytes)) }
+    if (!save || status < 200 || status >= 300) return { outcome: 'answered', status, headers: received, body: parsed(withoutKey(await whole(answer.body, maxBytes), bearer)) }
     await save(answer.body)
     return { outcome: 'answered', status, headers: received, body: null }
   }
@@ -108,6 +108,9 @@ async function whole(body: AsyncIterable<Uint8Array>, maxBytes: number): Promise
   }
   return Buffer.concat(chunks).toString('utf8')
 }
+
+/** What a provider says is logged, and some quote what they were sent. */
+const withoutKey = (text: string, key: string | null): string => (key === null ? text : text.replaceAll(key, '[key]'))
 
 function parsed(text: string): unknown {
   try {

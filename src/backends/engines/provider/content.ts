@@ -33,7 +33,7 @@ const MEMORY_BYTES = 1024 * 1024
 const open = promisify(fs.open)
 const close = promisify(fs.close)
 const append = promisify<number, Uint8Array, void>(fs.writeFile)
-const read = promisify<number, Uint8Array, number, number, number, number>(fs.read)
+const read = promisify(fs.read)
 
 export function contentOf(bytes: Uint8Array): Content {
   return {
@@ -91,7 +91,8 @@ function fileContent(file: number, bytes: number): Content {
     bytes,
     async read(at, length) {
       const buffer = Buffer.alloc(Math.max(0, Math.min(length, bytes - at)))
-      return buffer.subarray(0, await read(file, buffer, 0, buffer.length, at))
+      const { bytesRead } = await read(file, buffer, 0, buffer.length, at)
+      return buffer.subarray(0, bytesRead)
     },
     body() {
       const stream = fs.createReadStream('', { fd: file, start: 0, autoClose: true })

@@ -23,7 +23,6 @@ type Image = {
   toColourspace(space: 'b-w'): Image
   resize(width: number, height: number, options: { fit: 'fill'; kernel: 'nearest' }): Image
   threshold(value: number): Image
-  dilate(px: number): Image
   joinChannel(channel: Uint8Array, options: Raw): Image
   png(): Image
   raw(): Image
@@ -95,7 +94,9 @@ export async function maskFor(picture: Picture, bytes: Uint8Array, growPx: numbe
     const options = { limitInputPixels: limits.pixels }
     const known = info.width !== null && info.orientation === 1 ? (info as MediaInfo & { width: number; height: number }) : await uprightSize(sharp, bytes, options)
     if (!isSameRatio(picture, known)) return notMade('unsupported_input', false)
-    const isTransparent = info.alpha && !(await sharp(bytes, options).stats()).isOpaque
+    // Decodes all of it: what passes as it is must be whole as well.
+    const { isOpaque } = await sharp(bytes, options).stats()
+    const isTransparent = info.alpha && !isOpaque
     if (fits && isTransparent === (marks === 'transparent') && marks !== 'black') return { bytes, contentType: 'image/png', width, height }
     const edit = await editOf(sharp, bytes, options, isTransparent, picture, growPx)
     return { bytes: await drawn(sharp, edit, picture, marks), contentType: 'image/png', width, height }
@@ -119,9 +120,27 @@ async function editOf(sharp: Sharp, bytes: Uint8Array, options: { limitInputPixe
   const source = sharp(bytes, options).autoOrient()
   const grey = isTransparent ? await source.extractChannel('alpha').png().toBuffer() : await source.greyscale().toColourspace('b-w').png().toBuffer()
   const scaled = await sharp(isTransparent ? await sharp(grey).negate().png().toBuffer() : grey).resize(width, height, { fit: 'fill', kernel: 'nearest' }).png().toBuffer()
-  const marked = await sharp(scaled).threshold(128).toColourspace('b-w').raw().toBuffer()
-  if (growPx === 0) return marked
-  return sharp(marked, { raw: { width, height, channels: 1 } }).dilate(growPx).toColourspace('b-w').raw().toBuffer()
+  const edit = await sharp(scaled).threshold(128).toColourspace('b-w').raw().toBuffer()
+  if (growPx > 0) {
+    // By rows, then by columns.
+    for (let y = 0; y < height; y++) growLine(edit, y * width, 1, width, growPx)
+    for (let x = 0; x < width; x++) growLine(edit, x, width, height, growPx)
+  }
+  return edit
+}
+
+/** Marks what is at most so many steps away from what is marked on a line of pixels. By hand: sharp 0.35 dilates where it says that it erodes. */
+function growLine(edit: Buffer, from: number, step: number, length: number, growPx: number): void {
+  const end = from + step * length
+  let last = -Infinity
+  let ahead = from
+  for (let at = from; at < end; at += step) {
+    // The nearest mark up to here, and the next one from here on, both of the line as it was.
+    for (ahead = Math.max(ahead, at); ahead < end && edit[ahead] !== 255; ahead += step);
+    if (edit[at] === 255) last = at
+    else if (at - last <= growPx * step || (ahead < end && ahead - at <= growPx * step)) edit[at] = 254
+  }
+  for (let at = from; at < end; at += step) if (edit[at] === 254) edit[at] = 255
 }
 
 async function drawn(sharp: Sharp, edit: Buffer, { width, height }: Picture, marks: Marks): Promise<Buffer> {
