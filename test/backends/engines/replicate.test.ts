@@ -1,0 +1,291 @@
+/** The replicate engine against a server that follows the published API: what each model is called with, what comes of each state, and that no job is paid twice. */
+import t, { type Test } from 'tap'
+import type { NotMade } from '../../../src/backends/engines/engine.ts'
+import type { Engine, EngineRequest, OperationRequest } from '../../../src/backends/engines/provider/engine-interface.ts'
+import { modelInput, USUAL_NAMES } from '../../../src/backends/engines/replicate/model-inputs.ts'
+import { targetOf } from '../../../src/backends/engines/replicate/predictions.ts'
+import { replicateEngines } from '../../../src/backends/engines/replicate/replicate.ts'
+import type { GenerationRequest } from '../../../src/domain/generations.ts'
+import { TASK_ERRORS } from '../../../src/domain/task.ts'
+import { enginePromises } from '../../contracts/engine.ts'
+import { keepsPromises } from '../../contracts/run-contract.ts'
+import { answers, cuts, hangs, json, redirects, sends, type Respond } from '../../fakes/provider.ts'
+import { openReplicate, problem, REPLICATE_TOKEN, type FakeReplicate, type Prediction } from '../../fakes/replicate.ts'
+import { mp4, png, wav } from './media-samples.ts'
+import { bytesOf, fakeOutside, input, runOf, type FakeOutside } from './provider-run.ts'
+
+const image: GenerationRequest = { verb: 'image', prompt: 'a lighthouse', width: 64, height: 48, durationMs: null, seed: 3, format: 'png' }
+const video: GenerationRequest = { verb: 'video', prompt: 'waves', width: 1280, height: 720, durationMs: 5000, seed: null, format: 'mp4' }
+const upscale = { verb: 'upscale', scale: 4, format: 'png' } as const
+const inpaint = { verb: 'inpaint', prompt: 'a boat', seed: null, growMask: 0, format: 'png' } as const
+
+const ALL = Object.fromEntries(Object.keys(USUAL_NAMES).map((verb) => [verb, {}]))
+const MODEL = 'acme/painter'
+
+type Place = { fake: FakeReplicate; engine: Engine; outside: FakeOutside }
+
+async function open(t: Test, options: Record<string, unknown> = {}): Promise<Place> {
+  const [fake, outside] = [await openReplicate(t), fakeOutside()]
+  const engine = await replicateEngines(outside)('models', { baseUrl: fake.url, apiKey: REPLICATE_TOKEN, offers: ALL, ...options })
+  t.teardown(() => engine.close())
+  return { fake, engine, outside }
+}
+
+const only = (fake: FakeReplicate): Prediction => [...fake.predictions.values()].at(-1) as Prediction
+const run = (more: Parameters<typeof runOf>[0] = {}) => runOf({ model: MODEL, ...more })
+
+t.test('the contract', (t) =>
+  keepsPromises(
+    t,
+    enginePromises,
+    async (t) => {
+      const { engine } = await open(t)
+      const { limits } = runOf()
+      return { engine: { ...engine, quote: (request) => engine.quote(request, limits), run: (request, control) => engine.run(request, run({ ...control, model: MODEL })) }, requests: [image] }
+    },
+    { 'the same prompt and seed give the same bytes, another seed gives others': 'what a provider makes of a seed is its own' },
+  ))
+
+t.test('a prediction is created once, remembered, polled with growing pauses, and its output fetched and measured', async (t) => {
+  const { fake, engine, outside } = await open(t)
+  fake.states.unshift({ status: 'starting' }, { status: 'processing' })
+  const order: string[] = []
+  const made = await engine.run(image, run({ job: { id: null, remember: async (id) => void order.push(`${id} after ${fake.received.length}`) } }))
+  t.match(made, { outcome: 'made', contentType: 'image/png', facts: { width: 64, height: 48, durationMs: null }, used: { Job: 1000, Second: 0, Megapixel: 4 } })
+  t.same(await bytesOf(made), png(64, 48))
+  t.same(order, [`${only(fake).id} after 1`])
+  t.same(outside.pauses, [375, 563, 844, 1266])
+  t.match(fake.received[0], { method: 'POST', path: '/v1/models/acme/painter/predictions', headers: { authorization: `Bearer ${REPLICATE_TOKEN}`, 'idempotency-key': '0190-task:1', prefer: undefined } })
+  t.equal(fake.received.at(-1)?.headers.authorization, `Bearer ${REPLICATE_TOKEN}`, 'outputs on the API\'s own origin need the key')
+})
+
+t.test('the route names the model: an official one, one with a version, or a version', async (t) => {
+  const version = '9dcd6d78e7c6560c340d916fe32e9f24aabfa331e5cce95fe31f77fb03121426'
+  const { fake, engine } = await open(t)
+  await engine.run(image, run({ model: `acme/painter:${version}` }))
+  await engine.run(image, run({ model: version }))
+  t.same(fake.to('POST /v1/predictions').map(({ body }) => (JSON.parse(body.toString()) as { version: string }).version), [version, version])
+  for (const model of [null, 'painter', 'a/b/c', '../x', 'a/b?c', 'https://a/b']) {
+    t.equal(targetOf(model), null, String(model))
+    t.match(await engine.run(image, run({ model })), { code: 'provider_error', retryable: false })
+  }
+})
+
+t.test('the parts of a request go to the inputs that the entry names, else to the usual ones', async (t) => {
+  const { fake, engine } = await open(t, { offers: { image: { formats: ['png'], inputs: { prompt: 'text', aspectRatio: 'aspect_ratio', format: 'output_format', size: 'size' } }, video: {} } })
+  await engine.run({ ...image, width: 1366, height: 768 }, run())
+  t.same(only(fake).input, { text: 'a lighthouse', aspect_ratio: '16:9', output_format: 'png', size: '1366x768' })
+  fake.states = [{ status: 'succeeded', output: `${fake.origin}/delivery/film.mp4` }]
+  fake.next('GET /delivery/film.mp4', sends(mp4(1280, 720, 5000), 'video/mp4'))
+  t.match(await engine.run(video, run()), { contentType: 'video/mp4', facts: { width: 1280, height: 720, durationMs: 5000 }, used: { Second: 5000 } })
+  t.same(only(fake).input, { prompt: 'waves', duration: 5, aspect_ratio: '16:9' })
+})
+
+t.test('every operation is called with what it needs, and not made without what would change its result', async (t) => {
+  const urls = { media: ['m1', 'm2'], mask: null }
+  const cases: [OperationRequest, Record<string, unknown> | string][] = [
+    [{ verb: 'background_remove', background: 'transparent', crop: false, format: 'png' }, { image: 'm1' }],
+    [{ verb: 'background_remove', background: '#ff0000', crop: false, format: 'png' }, 'background'],
+    [{ verb: 'background_remove', background: 'transparent', crop: true, format: 'png' }, 'crop'],
+    [upscale, { image: 'm1', scale: 4 }],
+    [{ verb: 'ai_edit', prompt: 'p', strength: null, seed: 4, format: 'png' }, { image: 'm1', prompt: 'p', seed: 4 }],
+    [{ verb: 'ai_edit', prompt: 'p', strength: 0.5, seed: null, format: 'png' }, 'strength'],
+    [{ verb: 'trim', startMs: 1500, endMs: 4000, mode: 'fast', format: 'mp4' }, { video: 'm1', start_time: 1.5, end_time: 4 }],
+    [{ verb: 'trim', startMs: 0, endMs: null, mode: 'fast', format: 'mp4' }, { video: 'm1', start_time: 0 }],
+    [{ verb: 'merge', transition: 'none', fit: 'contain', format: 'mp4' }, { videos: ['m1', 'm2'] }],
+    [{ verb: 'merge', transition: 'fade', fit: 'contain', format: 'mp4' }, 'transition'],
+  ]
+  for (const [request, expected] of cases) {
+    const given = modelInput(request, USUAL_NAMES[request.verb], urls)
+    t.same(given.outcome === 'input' ? given.input : given.part, expected, JSON.stringify(request))
+  }
+  t.same(modelInput(inpaint, USUAL_NAMES.inpaint, { media: ['m'], mask: 'k' }), { outcome: 'input', input: { image: 'm', mask: 'k', prompt: 'a boat' } })
+  t.same(modelInput(inpaint, { media: 'image', prompt: 'prompt' }, { media: ['m'], mask: 'k' }), { outcome: 'lacking', part: 'mask' })
+  const { fake, engine } = await open(t)
+  t.match(await engine.run({ verb: 'background_remove', background: '#00ff00', crop: false, format: 'png' }, run({ inputs: [input('media', png(4, 4))] })), { code: 'not_supported', retryable: false })
+  t.equal(fake.received.length, 0)
+})
+
+t.test('small inputs ride in the request, large ones go through the files API, streamed', async (t) => {
+  const { fake, engine } = await open(t)
+  const [small, large] = [mp4(64, 48, 1000), mp4(64, 48, 1000, { bytes: 3_000_000 })]
+  fake.states = [{ status: 'succeeded', output: [`${fake.origin}/delivery/film.mp4`] }]
+  fake.next('GET /delivery/film.mp4', sends(small, 'video/mp4'))
+  t.equal((await engine.run({ verb: 'merge', transition: 'none', fit: 'cover', format: 'mp4' }, run({ inputs: [input('media', small), input('media', large)] }))).outcome, 'made')
+  const [file] = fake.files.values()
+  t.ok(file?.bytes.equals(large))
+  t.match(file, { name: 'input.mp4', type: 'video/mp4' })
+  t.same(only(fake).input, { videos: [`data:video/mp4;base64,${small.toString('base64')}`, `${fake.url}/files/${[...fake.files.keys()][0]}`] })
+  fake.next('POST /v1/files', answers(503), answers(413, problem(413, 'Too large', 'no')))
+  for (const retryable of [true, false]) t.match(await engine.run({ verb: 'trim', startMs: 0, endMs: null, mode: 'fast', format: 'mp4' }, run({ inputs: [input('media', large)] })), { code: 'provider_error', retryable })
+})
+
+t.test('a picture that would be too large when enlarged is refused before it is paid for', async (t) => {
+  const { fake, engine } = await open(t)
+  const inputs = [input('media', png(200, 100))]
+  t.match(await engine.run(upscale, run({ inputs, limits: { ...runOf().limits, pixels: 319_999 } })), { code: 'input_too_large', retryable: false })
+  t.equal(fake.received.length, 0)
+  t.equal((await engine.run(upscale, run({ inputs, limits: { ...runOf().limits, pixels: 320_000 } }))).outcome, 'made')
+})
+
+t.test('a mask is sent as the entry says that the model marks it', async (t) => {
+  const { fake, engine } = await open(t)
+  const mask = png(60, 40, { paint: (x) => (x < 9 ? [255, 255, 255] : [0, 0, 0]) })
+  t.equal((await engine.run(inpaint, run({ inputs: [input('media', png(60, 40)), input('mask', mask)] }))).outcome, 'made')
+  t.equal(only(fake).input['mask'], `data:image/png;base64,${mask.toString('base64')}`)
+  t.match(await engine.run(inpaint, run({ inputs: [input('media', png(60, 40)), input('mask', png(60, 80))] })), { code: 'unsupported_input' })
+})
+
+t.test('each state and each failure becomes its code', async (t) => {
+  const { fake, engine } = await open(t, { timeouts: { firstByteMs: 300 } })
+  const ends = async (state: Partial<Prediction>): Promise<NotMade> => {
+    fake.states = [state]
+    return (await engine.run(image, run())) as NotMade
+  }
+  const rejected = { code: 'provider_rejected', retryable: false }
+  const again = { code: 'provider_error', retryable: true }
+  for (const error of ['NSFW content detected. Try running it again, or try a different prompt.', 'The input or output was flagged as sensitive. Please try again with different inputs. (E005) (uIJ6l3ruRD)', 'Prompt was blocked by content moderation.']) {
+    t.match(await ends({ status: 'failed', error }), rejected, error)
+  }
+  t.match(await ends({ status: 'failed', error: 'CUDA out of memory' }), again)
+  t.match(await ends({ status: 'failed', error: null }), again)
+  t.match(await ends({ status: 'canceled' }), again)
+  t.match(await ends({ status: 'aborted' }), again)
+  t.match(await ends({ status: 'succeeded', output: null, data_removed: true }), again)
+  t.match(await ends({ status: 'succeeded', output: null }), again)
+  t.match(await ends({ status: 'succeeded', output: [] }), { code: 'provider_error', retryable: false })
+  t.match(await ends({ status: 'succeeded', output: { video: 'https://a/b' } }), { code: 'provider_error', retryable: false, cause: { message: /\{video\}/ } })
+
+  const cases: [string, Respond, string, boolean][] = [
+    ['a rate limit', answers(429, { detail: 'Request was throttled. Your rate limit resets in ~30s.' }, { 'retry-after': '30' }), 'provider_error', true],
+    ['no credit', answers(402, problem(402, 'Insufficient credit', 'You have insufficient credit')), 'provider_error', false],
+    ['a wrong key', answers(401, problem(401, 'Unauthenticated', REPLICATE_TOKEN)), 'provider_error', false],
+    ['an unknown model', answers(404, problem(404, 'Not found', 'The requested resource could not be found.')), 'provider_error', false],
+    ['an input that the model does not take', answers(422, problem(422, 'Input validation failed', '- input.width: Must be less than 1440')), 'provider_error', false],
+    ['a refused prompt', answers(422, problem(422, 'Input validation failed', 'the prompt was flagged as sensitive (E005)')), 'provider_rejected', false],
+    ['an internal error', answers(500, problem(500, 'Internal', 'oops')), 'provider_error', true],
+    ['a cut connection', cuts, 'provider_error', true],
+    ['silence', hangs, 'provider_timeout', true],
+    ['an answer without an id', answers(201, { status: 'starting' }), 'provider_error', true],
+    ['a redirect', redirects('http://169.254.169.254/'), 'provider_error', false],
+  ]
+  for (const [what, respond, code, retryable] of cases) {
+    fake.next('POST /v1/models/acme/painter/predictions', respond)
+    t.match(await engine.run(image, run()), { outcome: 'failed', code, retryable }, what)
+  }
+})
+
+t.test('an output that has expired, lies about its type, is too large or leads inwards is not delivered', async (t) => {
+  const { fake, engine } = await open(t)
+  const run1 = (respond: Respond, limits = runOf().limits) => {
+    fake.next('GET /delivery/out-0.png', respond)
+    return engine.run(image, run({ limits }))
+  }
+  t.match(await run1(answers(404)), { code: 'provider_error', retryable: true })
+  t.match(await run1(answers(403)), { code: 'provider_error', retryable: true })
+  t.match(await run1(answers(500)), { code: 'provider_error', retryable: true })
+  t.match(await run1(sends(Buffer.from('<html>expired</html>'), 'image/png')), { code: 'provider_error', retryable: true })
+  t.match(await run1(sends(wav(100), 'image/png')), { code: 'provider_error', retryable: false })
+  t.match(await run1(sends(png(64, 48), 'text/html')), { outcome: 'made', contentType: 'image/png' }, 'the header is believed in neither way')
+  t.match(await run1(sends(png(64, 48), 'image/png'), { ...runOf().limits, bytes: 50 }), { code: 'provider_error', retryable: false })
+  t.match(await run1(redirects('http://169.254.169.254/latest')), { code: 'provider_error', retryable: false })
+  t.match(await run1((response) => void response.writeHead(200, { 'content-length': 1000 }).write('half', () => response.destroy())), { code: 'provider_error', retryable: true })
+  for (const output of ['http://10.0.0.1/x.png', 'https://example.com/x.png', 'http://[::1]:1/x.png', 'file:///etc/passwd', 'https://']) {
+    fake.states = [{ status: 'succeeded', output }]
+    t.match(await engine.run(image, run()), { code: 'provider_error', retryable: false }, output)
+  }
+})
+
+t.test('an output may be a data URL', async (t) => {
+  const { fake, engine } = await open(t)
+  const ends = async (output: string, limits = runOf().limits) => {
+    fake.states = [{ status: 'succeeded', output }]
+    return engine.run(image, run({ limits }))
+  }
+  t.match(await ends(`data:text/plain;base64,${png(5, 4).toString('base64')}`), { outcome: 'made', contentType: 'image/png', facts: { width: 5, height: 4 } })
+  const escaped = [...png(5, 4)].map((byte) => `%${byte.toString(16).padStart(2, '0')}`).join('')
+  t.match(await ends(`data:image/png,${escaped}`), { outcome: 'made', facts: { width: 5, height: 4 } })
+  t.match(await ends(`data:image/png;base64,${'A'.repeat(9000)}`, { ...runOf().limits, bytes: 1000 }), { code: 'provider_error', retryable: false })
+  t.match(await ends('data:image/png;base64'), { code: 'provider_error', retryable: true })
+})
+
+t.test('a run takes up the prediction of an earlier one; one that is unknown by now is created anew', async (t) => {
+  const { fake, engine } = await open(t)
+  await engine.run(image, run())
+  const { id } = only(fake)
+  const resumed = run()
+  t.equal((await engine.run(image, { ...resumed, job: { ...resumed.job, id } })).outcome, 'made')
+  t.same([fake.predictions.size, resumed.remembered], [1, []])
+  const anew = run()
+  t.equal((await engine.run(image, { ...anew, job: { ...anew.job, id: 'gone' } })).outcome, 'made')
+  t.same([fake.predictions.size, anew.remembered], [2, [only(fake).id]])
+})
+
+t.test('a canceled task cancels its prediction; an interrupted run leaves it', async (t) => {
+  for (const [why, status] of [['canceled', 'canceled'], ['lost', 'processing'], ['stopping', 'processing']]) {
+    const { fake, engine, outside } = await open(t)
+    fake.states = [{ status: 'processing' }]
+    const controller = new AbortController()
+    const reason = Object.assign(new Error('cut'), { why })
+    outside.onPause = (count) => count === 3 && controller.abort(reason)
+    await t.rejects(engine.run(image, run({ signal: controller.signal })), reason)
+    await engine.close()
+    t.equal(only(fake).status, status, String(why))
+  }
+})
+
+t.test('a run that is canceled while its input is uploaded creates nothing', async (t) => {
+  const { fake, engine } = await open(t)
+  const controller = new AbortController()
+  fake.next('POST /v1/files', hangs)
+  const trim: EngineRequest = { verb: 'trim', startMs: 0, endMs: null, mode: 'fast', format: 'mp4' }
+  const running = engine.run(trim, run({ signal: controller.signal, inputs: [input('media', mp4(8, 8, 10, { bytes: 400_000 }))] }))
+  await fake.arrived('POST /v1/files')
+  const reason = new Error('canceled')
+  controller.abort(reason)
+  await t.rejects(running, reason)
+  await engine.close()
+  t.equal(fake.predictions.size, 0)
+})
+
+t.test('wrong options are told in one sentence', async (t) => {
+  const cases: [Record<string, unknown>, string | RegExp][] = [
+    [{ apiKey: 'x' }, /offers/],
+    [{ apiKey: 'x', offers: {} }, /^offers must/],
+    [{ offers: { image: {} } }, 'apiKey, apiKeyFile or apiKeyEnv is missing'],
+    [{ apiKey: 'x', offers: { image: { inputs: { colour: 'c' } } } }, 'offers.image.inputs.colour is not a setting'],
+    [{ apiKey: 'x', offers: { inpaint: { masks: 'red' } } }, /^offers\.inpaint\.masks must be/],
+    [{ apiKey: 'x', offers: { image: { masks: 'white' } } }, 'offers.image.masks is not a setting'],
+  ]
+  for (const [options, message] of cases) await t.rejects(replicateEngines(fakeOutside())('models', options), { message }, JSON.stringify(options))
+  const outside = fakeOutside()
+  const engine = await replicateEngines(outside)('models', { apiKey: 'x', offers: { upscale: { formats: ['webp', 'png'] } }, resultHosts: ['Files.example.com', '*.cdn.example.com', '10.1.2.3'] })
+  t.same(engine.offers, { upscale: { formats: ['webp', 'png'] } })
+  t.same(outside.allowed, [['files.example.com', '10.1.2.3']], 'what a wildcard covers must be public')
+  await engine.close()
+})
+
+t.test('no outcome names the provider, its host, the model or the key; the cause never holds the key', async (t) => {
+  const { fake, engine } = await open(t, { timeouts: { firstByteMs: 300 } })
+  const words = `${REPLICATE_TOKEN} at ${fake.origin} by ${MODEL} of Replicate`
+  const failures: NotMade[] = []
+  for (const respond of [answers(400, problem(400, words, words)), answers(401, { detail: words }), answers(429, { detail: words }), answers(500, { detail: words }), cuts, hangs]) {
+    fake.next('POST /v1/models/acme/painter/predictions', respond)
+    failures.push((await engine.run(image, run())) as NotMade)
+  }
+  for (const state of [{ status: 'failed', error: words }, { status: 'failed', error: `NSFW ${words}` }, { status: 'succeeded', output: `http://10.0.0.1/${REPLICATE_TOKEN}` }] as const) {
+    fake.states = [state]
+    failures.push((await engine.run(image, run())) as NotMade)
+  }
+  fake.next('GET /v1/predictions/*', (response) => json(response, 403, { detail: words }))
+  failures.push((await engine.run(image, run())) as NotMade)
+  for (const { cause, ...told } of failures) {
+    t.equal(told.message, TASK_ERRORS[told.code])
+    t.notMatch(JSON.stringify(told), /r8_|127\.0\.0\.1|10\.0\.0\.1|acme|painter|replicate/i)
+    t.notMatch(causes(cause), REPLICATE_TOKEN)
+  }
+})
+
+function causes(cause: unknown): string {
+  return cause instanceof Error ? `${cause.stack} ${JSON.stringify(cause)} ${causes(cause.cause)}` : String(cause)
+}
