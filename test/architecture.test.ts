@@ -150,9 +150,9 @@ t.test('an adapter is loaded by its interface alone, when its address chose it',
   t.same(dynamic.map(({ from, to }) => `${from} imports ${to}`), [])
 })
 
-t.test('an interface imports domain and types; an adapter its own interface, domain and its client library', async (t) => {
+t.test('an interface imports domain and types; an adapter its own interface, domain, its client library and the types of services', async (t) => {
   mayImport(t, 'interface', ['domain', 'concurrency'], ['interface'])
-  mayImport(t, 'adapter', ['domain', 'concurrency'], ['interface'])
+  mayImport(t, 'adapter', ['domain', 'concurrency'], ['interface', 'service'])
 })
 
 t.test('every adapter has a test that runs the contract of its backend', async (t) => {

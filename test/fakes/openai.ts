@@ -4,7 +4,7 @@
  */
 import type { ServerResponse } from 'node:http'
 import type { Test } from 'tap'
-import { mediaInfo } from '../../src/backends/engines/media-info.ts'
+import { mediaInfo } from '../../src/domain/media-info.ts'
 import { mp4, png, wav } from '../backends/engines/media-samples.ts'
 import { fileOf, formOf, json, openProvider, sends, type FakeProvider, type Received } from './provider.ts'
 

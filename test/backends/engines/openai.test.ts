@@ -1,14 +1,17 @@
 /** The openai engine against a server that follows the published API: what is sent, what comes of each answer, and that no job is paid twice. */
+import { readdirSync, readlinkSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { NotMade } from '../../../src/backends/engines/engine.ts'
-import { mediaInfo } from '../../../src/backends/engines/media-info.ts'
+import { mediaInfo } from '../../../src/domain/media-info.ts'
 import { imageSize, videoSeconds, videoSize } from '../../../src/backends/engines/openai/model-traits.ts'
 import { openaiEngines } from '../../../src/backends/engines/openai/openai.ts'
 import type { Engine, EngineRequest } from '../../../src/backends/engines/provider/engine-interface.ts'
 import type { GenerationRequest } from '../../../src/domain/generations.ts'
 import { TASK_ERRORS } from '../../../src/domain/task.ts'
 import { enginePromises } from '../../contracts/engine.ts'
-import { keepsPromises } from '../../contracts/run-contract.ts'
+import { runContract } from '../../contracts/run-contract.ts'
 import { OPENAI_KEY, openaiError, openOpenai, type FakeOpenai } from '../../fakes/openai.ts'
 import { answers, cuts, fileOf, formOf, hangs, json, redirects, sends, type Respond } from '../../fakes/provider.ts'
 import { mp4, png, wav } from './media-samples.ts'
@@ -22,8 +25,8 @@ const inpaint = { verb: 'inpaint', prompt: 'a boat', seed: null, growMask: 0, fo
 
 type Place = { fake: FakeOpenai; engine: Engine; outside: FakeOutside }
 
-async function open(t: Test, options: Record<string, unknown> = {}): Promise<Place> {
-  const [fake, outside] = [await openOpenai(t), fakeOutside()]
+async function open(t: Test, options: Record<string, unknown> = {}, scratchFolder = tmpdir()): Promise<Place> {
+  const [fake, outside] = [await openOpenai(t), fakeOutside({ scratchFolder })]
   const engine = await openaiEngines(outside)('images', { baseUrl: fake.url, apiKey: OPENAI_KEY, ...options })
   t.teardown(() => engine.close())
   return { fake, engine, outside }
@@ -32,7 +35,7 @@ async function open(t: Test, options: Record<string, unknown> = {}): Promise<Pla
 const everything = { offers: { image: {}, ai_edit: {}, inpaint: {}, video: {}, music: {} } }
 
 t.test('the contract', (t) =>
-  keepsPromises(
+  runContract(
     t,
     enginePromises,
     async (t) => {
@@ -205,16 +208,40 @@ t.test('a video is a job: remembered before it is polled, then streamed and meas
 })
 
 t.test('a film of many megabytes is delivered whole without lying in memory as a whole', async (t) => {
-  const { fake, engine } = await open(t)
+  const folder = t.testdir()
+  const { fake, engine } = await open(t, {}, folder)
   const film = mp4(640, 360, 4000, { bytes: 30_000_000, index: 'end' })
   fake.next('GET /v1/videos/*/content', sends(film, 'video/mp4'))
   const made = await engine.run(video, runOf())
   t.match(made, { outcome: 'made', facts: { width: 640, height: 360, durationMs: 4000 } })
   t.notOk(made.outcome === 'made' && made.body instanceof Uint8Array)
+  t.same([readdirSync(folder), openFiles(folder)], [[], process.platform === 'linux' ? 1 : 0], 'its file has no name, so that no crash leaves it behind')
   t.ok((await bytesOf(made)).equals(film))
   fake.next('GET /v1/videos/*/content', sends(film, 'video/mp4'))
   t.match(await engine.run(video, runOf({ limits: { ...runOf().limits, bytes: 20_000_000 } })), { code: 'provider_error', retryable: false }, 'above the limit it is cut off')
+  fake.next('GET /v1/videos/*/content', (response) => void response.writeHead(200, { 'content-length': film.length }).write(film.subarray(0, 9_000_000), () => response.destroy()))
+  t.match(await engine.run(video, runOf()), { code: 'provider_error', retryable: true }, 'cut off by the provider')
+  const aborted = new AbortController()
+  const begun = engine.run(video, runOf({ signal: aborted.signal }))
+  fake.next('GET /v1/videos/*/content', (response) => void response.writeHead(200).write(film.subarray(0, 9_000_000), () => aborted.abort(new Error('cut'))))
+  await t.rejects(begun, { message: 'cut' })
+  await engine.close()
+  t.equal(openFiles(folder), 0)
 })
+
+/** Files of a folder that this process has open though they have no name there; none where that cannot be seen. */
+function openFiles(folder: string): number {
+  if (process.platform !== 'linux') return 0
+  return readdirSync('/proc/self/fd').filter((name) => linkOf(name).startsWith(join(folder, 'tollgate-'))).length
+}
+
+function linkOf(name: string): string {
+  try {
+    return readlinkSync(`/proc/self/fd/${name}`)
+  } catch {
+    return ''
+  }
+}
 
 t.test('a poll that is not answered is tried again as the provider asks, and not for ever', async (t) => {
   const { fake, engine, outside } = await open(t)

@@ -4,7 +4,7 @@ import { openEgress } from '../../../src/egress/egress.ts'
 import type { Made, NotMade } from '../../../src/backends/engines/engine.ts'
 import type { Input, Run } from '../../../src/backends/engines/provider/engine-interface.ts'
 import type { Outside } from '../../../src/backends/engines/provider/outside.ts'
-import { contentTypeOf } from '../../../src/backends/engines/media-info.ts'
+import { contentTypeOf } from '../../../src/domain/media-info.ts'
 
 export type FakeOutside = Outside & {
   /** Every pause so far, in milliseconds. */

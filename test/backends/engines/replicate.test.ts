@@ -8,7 +8,7 @@ import { replicateEngines } from '../../../src/backends/engines/replicate/replic
 import type { GenerationRequest } from '../../../src/domain/generations.ts'
 import { TASK_ERRORS } from '../../../src/domain/task.ts'
 import { enginePromises } from '../../contracts/engine.ts'
-import { keepsPromises } from '../../contracts/run-contract.ts'
+import { runContract } from '../../contracts/run-contract.ts'
 import { answers, cuts, hangs, json, redirects, sends, type Respond } from '../../fakes/provider.ts'
 import { openReplicate, problem, REPLICATE_TOKEN, type FakeReplicate, type Prediction } from '../../fakes/replicate.ts'
 import { mp4, png, wav } from './media-samples.ts'
@@ -35,7 +35,7 @@ const only = (fake: FakeReplicate): Prediction => [...fake.predictions.values()]
 const run = (more: Parameters<typeof runOf>[0] = {}) => runOf({ model: MODEL, ...more })
 
 t.test('the contract', (t) =>
-  keepsPromises(
+  runContract(
     t,
     enginePromises,
     async (t) => {

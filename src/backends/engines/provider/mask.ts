@@ -3,7 +3,7 @@
  * picture. A provider marks it in one way. What is in the provider's form already passes as it is.
  */
 import { notMade, type NotMade } from '../engine.ts'
-import { mediaInfo, type MediaInfo } from '../media-info.ts'
+import { mediaInfo, type MediaInfo } from '../../../domain/media-info.ts'
 import type { Input, Limits } from './engine-interface.ts'
 import { ProviderError } from './failure.ts'
 

@@ -2,7 +2,7 @@
 import { pipeline } from 'node:stream/promises'
 import type { Reply } from '../../../egress/egress.ts'
 import { notMade, type Made, type NotMade } from '../engine.ts'
-import { mediaInfo, PREFIX_BYTES, type MediaInfo } from '../media-info.ts'
+import { mediaInfo, PREFIX_BYTES, type MediaInfo } from '../../../domain/media-info.ts'
 import type { Api, Call } from './api.ts'
 import { contentOf, openSpool, type Content } from './content.ts'
 import type { EngineRequest, Limits, Run } from './engine-interface.ts'

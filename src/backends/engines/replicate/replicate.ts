@@ -1,7 +1,7 @@
 /** The engine `replicate`: any kind or operation by a model of the Replicate API, or of a server that speaks it. */
 import { Type, type Static } from 'typebox'
 import { notMade, type NotMade } from '../engine.ts'
-import { mediaInfo, PREFIX_BYTES } from '../media-info.ts'
+import { mediaInfo, PREFIX_BYTES } from '../../../domain/media-info.ts'
 import { jsonBody, openApi, type Api } from '../provider/api.ts'
 import type { EngineRequest, Input, OpenEngine, Run } from '../provider/engine-interface.ts'
 import { failureOf, faulty, isGood, ProviderError } from '../provider/failure.ts'

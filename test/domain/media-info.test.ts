@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { contentTypeOf, mediaInfo, PREFIX_BYTES, type MediaInfo } from '../../../src/backends/engines/media-info.ts'
+import { contentTypeOf, mediaInfo, PREFIX_BYTES, type MediaInfo } from '../../src/domain/media-info.ts'
 
 const hasFfmpeg = spawnSync('ffmpeg', ['-version']).status === 0
 const noFfmpeg = hasFfmpeg ? false : 'ffmpeg is not installed'
