@@ -89,7 +89,7 @@ t.test('every operation is called with what it needs, and not made without what 
     [{ verb: 'background_remove', background: 'transparent', crop: true, format: 'png' }, 'crop'],
     [upscale, { image: 'm1', scale: 4 }],
     [{ verb: 'ai_edit', prompt: 'p', strength: null, seed: 4, format: 'png' }, { image: 'm1', prompt: 'p', seed: 4 }],
-    [{ verb: 'ai_edit', prompt: 'p', strength: 0.5, seed: null, format: 'png' }, 'strength'],
+    [{ verb: 'ai_edit', prompt: 'p', strength: 0.5, seed: null, format: 'png' }, { image: 'm1', prompt: 'p' }],
     [{ verb: 'trim', startMs: 1500, endMs: 4000, mode: 'fast', format: 'mp4' }, { video: 'm1', start_time: 1.5, end_time: 4 }],
     [{ verb: 'trim', startMs: 0, endMs: null, mode: 'fast', format: 'mp4' }, { video: 'm1', start_time: 0 }],
     [{ verb: 'merge', transition: 'none', fit: 'contain', format: 'mp4' }, { videos: ['m1', 'm2'] }],
@@ -100,6 +100,8 @@ t.test('every operation is called with what it needs, and not made without what 
     t.same(given.outcome === 'input' ? given.input : given.part, expected, JSON.stringify(request))
   }
   t.same(modelInput(inpaint, USUAL_NAMES.inpaint, { media: ['m'], mask: 'k' }), { outcome: 'input', input: { image: 'm', mask: 'k', prompt: 'a boat' } })
+  t.match(modelInput(cases[4]![0], { ...USUAL_NAMES.ai_edit, strength: 'prompt_strength' }, urls), { input: { prompt_strength: undefined } })
+  t.match(modelInput(cases[5]![0], { ...USUAL_NAMES.ai_edit, strength: 'prompt_strength' }, urls), { input: { prompt_strength: 0.5 } })
   t.same(modelInput(inpaint, { media: 'image', prompt: 'prompt' }, { media: ['m'], mask: 'k' }), { outcome: 'lacking', part: 'mask' })
   const { fake, engine } = await open(t)
   t.match(await engine.run({ verb: 'background_remove', background: '#00ff00', crop: false, format: 'png' }, run({ inputs: [input('media', png(4, 4))] })), { code: 'not_supported', retryable: false })

@@ -37,10 +37,10 @@ export type Results = {
 
 /** Fetches results through a guard of their own. The key goes to the API's own origin only, and never along a redirect. */
 export function openResults(api: Api, reach: Reach, vendorHosts: readonly string[], { openGuard, scratchFolder }: Outside): Results {
-  const hosts = [reach.base.hostname, ...reach.resultHosts, ...vendorHosts]
+  const ownHost = hostOf(reach.base)
+  const hosts = [ownHost, ...reach.resultHosts, ...vendorHosts]
   // What the operator named may be in a private network; what the vendor's defaults name may not.
-  const named = [...(reach.isNamed ? [reach.base.hostname] : []), ...reach.resultHosts.filter((host) => !host.startsWith('*.'))]
-  const guard = openGuard(named.map((host) => host.replace(/^\[|\]$/g, '')))
+  const guard = openGuard([...(reach.isNamed ? [ownHost] : []), ...reach.resultHosts.filter((host) => !host.startsWith('*.'))])
 
   async function spooled(limits: Limits, fill: (sink: ReturnType<typeof openSpool>['sink']) => Promise<NotMade | null>): Promise<Fetched> {
     const spool = openSpool(scratchFolder, limits.bytes)
@@ -87,12 +87,16 @@ export function openResults(api: Api, reach: Reach, vendorHosts: readonly string
     },
     async fetch(url, run) {
       if (url.startsWith('data:')) return dataContent(url, run.limits)
-      const host = URL.parse(url)?.hostname
-      if (host === undefined || !hosts.some((known) => covers(known, host))) return faulty(`the result lies at ${host ?? 'no URL'}, which resultHosts does not name`, false)
+      const parsed = URL.parse(url)
+      const host = parsed && hostOf(parsed)
+      if (host === null || !hosts.some((known) => covers(known, host))) return faulty(`the result lies at ${host ?? 'no URL'}, which resultHosts does not name`, false)
       return download(url, run)
     },
   }
 }
+
+/** Without the brackets of an IPv6 address. */
+const hostOf = ({ hostname }: URL): string => hostname.replace(/^\[|\]$/g, '')
 
 /** `*.` and a name covers all names below it, not the name itself. */
 function covers(known: string, host: string): boolean {

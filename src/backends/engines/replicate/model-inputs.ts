@@ -46,8 +46,8 @@ export type MediaUrls = { media: string[]; mask: string | null }
 
 export type ModelInput = { outcome: 'input'; input: Record<string, unknown> } | { outcome: 'lacking'; part: PartName }
 
-/** Parts that change the result so much that it must not be made without them, when they are not as they would be anyway. */
-const NEEDED: readonly PartName[] = ['prompt', 'media', 'allMedia', 'mask', 'strength', 'scale', 'background', 'crop', 'startSeconds', 'endSeconds', 'transition']
+/** Parts without which the result would be another one, when they are not as they would be anyway. A seed and a strength are wishes. */
+const NEEDED: readonly PartName[] = ['prompt', 'media', 'allMedia', 'mask', 'scale', 'background', 'crop', 'startSeconds', 'endSeconds', 'transition']
 
 /** Names the parts of a request as the model does. `lacking`: the request has a part that matters and that no input of the model takes. */
 export function modelInput(request: EngineRequest, names: InputNames, urls: MediaUrls): ModelInput {
