@@ -1,4 +1,4 @@
-/** The openai engine against a server that follows the published API: what is sent, what comes of each answer, and that no job is paid twice. */
+/** The openai engine against a server that follows the published API: its requests, the outcome of each answer, and that no job is paid twice. */
 import { readdirSync, readlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -101,14 +101,14 @@ t.test('a picture may come as a URL; it is fetched without the key when it lies 
   const elsewhere = await openOpenai(t)
   const other = elsewhere.origin.replace('127.0.0.1', 'localhost')
   fake.next('POST /v1/images/generations', answers(200, { data: [{ url: `${other}/results/a.png` }] }))
-  t.match(await engine.run(image, runOf()), { code: 'provider_error', retryable: false }, 'a host that nobody named')
+  t.match(await engine.run(image, runOf()), { code: 'provider_error', retryable: false }, 'a host that is not in resultHosts')
   const { engine: wider } = await open(t, { baseUrl: fake.url, resultHosts: ['localhost'] })
   fake.next('POST /v1/images/generations', answers(200, { data: [{ url: `${other}/results/a.png` }] }))
   t.equal((await wider.run(image, runOf())).outcome, 'made')
   t.same(elsewhere.received.map(({ headers }) => headers.authorization), [undefined])
 })
 
-t.test('facts and what it took are those of the bytes, whatever the answer says', async (t) => {
+t.test('facts and amounts are measured from the bytes, not taken from the answer', async (t) => {
   const { fake, engine } = await open(t)
   fake.next('POST /v1/images/generations', answers(200, { size: '9999x9999', data: [{ b64_json: png(300, 200).toString('base64') }] }))
   t.match(await engine.run(image, runOf()), { facts: { width: 300, height: 200, durationMs: null }, used: { Job: 1000, Second: 0, Megapixel: 60 } })
@@ -202,7 +202,7 @@ t.test('a video is a job: remembered before it is polled, then streamed and meas
   t.same(order, ['remembered video_1 after 1 request'])
   t.match(made, { outcome: 'made', contentType: 'video/mp4', facts: { width: 1280, height: 720, durationMs: 4000 }, used: { Job: 1000, Second: 4000, Megapixel: 922 } })
   t.equal(mediaInfo(await bytesOf(made), null)?.contentType, 'video/mp4')
-  t.same(run.percents, [0, 25, 50, 75], 'progress as the provider tells it')
+  t.same(run.percents, [0, 25, 50, 75], 'the progress of the provider')
   t.same(outside.pauses, [375, 563, 844, 1266], 'pauses grow, by chance within their upper half')
   t.same(Object.fromEntries(await formOf(fake.received[0]!)), { model: 'sora-2', prompt: 'waves', seconds: '4', size: '1280x720' })
 })
@@ -243,7 +243,7 @@ function linkOf(name: string): string {
   }
 }
 
-t.test('a poll that is not answered is tried again as the provider asks, and not for ever', async (t) => {
+t.test('a failed poll is repeated after Retry-After, for a bounded time', async (t) => {
   const { fake, engine, outside } = await open(t)
   fake.next('GET /v1/videos/*', answers(429, {}, { 'retry-after': '20' }), answers(503, {}, { 'retry-after': 'Thu, 01 Oct 2026 00:01:00 GMT' }), cuts, answers(200, '?'))
   t.equal((await engine.run(video, runOf())).outcome, 'made')
@@ -258,7 +258,7 @@ t.test('a poll that is not answered is tried again as the provider asks, and not
   t.equal(fake.to('DELETE /v1/videos/*').length, 1, 'the job is given up there as well')
 })
 
-t.test('a run takes up the job of an earlier one and pays for no second', async (t) => {
+t.test('a run resumes the job of an earlier one and pays for no second', async (t) => {
   const { fake, engine } = await open(t)
   fake.videos.set('video_7', { id: 'video_7', polls: 0, status: 'in_progress', error: null, fields: { size: '640x360', seconds: '4' } })
   const run = runOf()
@@ -270,7 +270,7 @@ t.test('a run takes up the job of an earlier one and pays for no second', async 
   t.same([fake.to('POST /v1/videos').length, run.remembered], [1, ['video_2']], 'one that is unknown by now starts anew')
 })
 
-t.test('a job that failed tells why', async (t) => {
+t.test('a failed job becomes its code', async (t) => {
   const { fake, engine } = await open(t)
   const fails = (code: string): Respond => (response, { path }) => json(response, 200, { id: path.split('/').at(-1), object: 'video', status: 'failed', progress: 0, error: { code, message: 'words' } })
   fake.next('GET /v1/videos/*', fails('moderation_blocked'), fails('video_generation_failed'))
@@ -282,7 +282,7 @@ t.test('a job that failed tells why', async (t) => {
   t.match(await engine.run(video, runOf()), { code: 'provider_error', retryable: false }, 'a key that was revoked meanwhile')
 })
 
-t.test('an aborted run ends its job at the provider when its task has ended, and leaves it when it is taken up again', async (t) => {
+t.test('an aborted run cancels its job when the task has ended, and leaves it when the next run resumes it', async (t) => {
   const canceled = Object.assign(new Error('cut'), { why: 'canceled' })
   const lost = Object.assign(new Error('cut'), { why: 'lost' })
   for (const [reason, deletions] of [[canceled, 1], [new DOMException('late', 'TimeoutError'), 1], [lost, 0], [Object.assign(new Error('cut'), { why: 'stopping' }), 0]] as const) {
@@ -296,7 +296,7 @@ t.test('an aborted run ends its job at the provider when its task has ended, and
   }
 })
 
-t.test('a job that nobody can take up again is canceled, whoever stopped the run', async (t) => {
+t.test('a job that was not remembered is canceled when the run is aborted', async (t) => {
   const { fake, engine } = await open(t)
   const controller = new AbortController()
   const reason = Object.assign(new Error('cut'), { why: 'lost' })
@@ -344,7 +344,7 @@ t.test('music by audio/generate has its length, by audio/speech that of the word
   t.match(await speech.run(image, runOf()), { code: 'not_supported' })
 })
 
-t.test('wrong options are told in one sentence, which never holds the key', async (t) => {
+t.test('wrong options are refused in one sentence without the key', async (t) => {
   const outside = fakeOutside({ keys: { env: (name) => (name === 'THE_KEY' ? OPENAI_KEY : undefined), readFile: () => Promise.reject(new Error()) as never } })
   const cases: [Record<string, unknown>, string | RegExp][] = [
     [{}, 'apiKey, apiKeyFile or apiKeyEnv is missing'],
@@ -401,8 +401,8 @@ t.test('no outcome names the provider, its host, the model or the key; the cause
       const failed = (await engine.run(request, runOf({ model: 'gpt-image-1', inputs: [input('media', png(64, 64))] }))) as NotMade
       t.equal(failed.outcome, 'failed')
       t.equal(failed.message, TASK_ERRORS[failed.code])
-      const { cause, ...told } = failed
-      t.notMatch(JSON.stringify(told), /sk-|127\.0\.0\.1|169\.254|gpt|openai/i)
+      const { cause, ...shown } = failed
+      t.notMatch(JSON.stringify(shown), /sk-|127\.0\.0\.1|169\.254|gpt|openai/i)
       t.notMatch(causes(cause), OPENAI_KEY)
     }
   }

@@ -1,5 +1,5 @@
 /**
- * The fakes are held against the vendors' own clients, and the engine against a mock server that others wrote: so neither is right only in our own eyes.
+ * The fakes of providers serve the vendors' own clients, and the openai engine works with an independent mock server.
  * `npm run servers` installs them. The clients are outside of this package: what they give is `any`.
  */
 import { pathToFileURL } from 'node:url'
@@ -12,7 +12,7 @@ import { need } from '../../servers/client.ts'
 import { mp4, png, wav } from './media-samples.ts'
 import { bytesOf, fakeOutside, input, runOf } from './provider-run.ts'
 
-t.test('the OpenAI client finds in the fake what it finds at the vendor', async (t) => {
+t.test('the OpenAI client works with the fake', async (t) => {
   const path = need(t, 'openai-node')
   if (path === null) return
   const { default: OpenAI, toFile, BadRequestError, RateLimitError, AuthenticationError } = await import(pathToFileURL(path).href)
@@ -44,7 +44,7 @@ t.test('the OpenAI client finds in the fake what it finds at the vendor', async 
   await t.rejects(new OpenAI({ baseURL: fake.url, apiKey: 'wrong', maxRetries: 0 }).images.generate({ prompt: 'x' }), { constructor: AuthenticationError, code: 'invalid_api_key' })
 })
 
-t.test('the Replicate client finds in the fake what it finds at the vendor', async (t) => {
+t.test('the Replicate client works with the fake', async (t) => {
   const path = need(t, 'replicate-node')
   if (path === null) return
   const { default: Replicate } = await import(pathToFileURL(path).href)
@@ -64,7 +64,7 @@ t.test('the Replicate client finds in the fake what it finds at the vendor', asy
   await t.rejects(client.predictions.create({ model: 'acme/painter', input: {} }), { message: /422.*Input validation failed/ })
 })
 
-t.test('the engine makes pictures, edits and speech with a mock server that others wrote', async (t) => {
+t.test('the openai engine makes pictures, edits and speech with an independent mock server', async (t) => {
   const path = need(t, 'aimock')
   if (path === null) return
   const { LLMock } = await import(pathToFileURL(path).href)

@@ -1,4 +1,4 @@
-/** The replicate engine against a server that follows the published API: what each model is called with, what comes of each state, and that no job is paid twice. */
+/** The replicate engine against a server that follows the published API: the inputs of each model, the outcome of each state, and that no job is paid twice. */
 import t, { type Test } from 'tap'
 import type { NotMade } from '../../../src/backends/engines/engine.ts'
 import type { Engine, EngineRequest, OperationRequest } from '../../../src/backends/engines/provider/engine-interface.ts'
@@ -81,7 +81,7 @@ t.test('the parts of a request go to the inputs that the entry names, else to th
   t.same(only(fake).input, { prompt: 'waves', duration: 5, aspect_ratio: '16:9' })
 })
 
-t.test('every operation is called with what it needs, and not made without what would change its result', async (t) => {
+t.test('every operation gets its inputs, and is not made without an input that would change its result', async (t) => {
   const urls = { media: ['m1', 'm2'], mask: null }
   const cases: [OperationRequest, Record<string, unknown> | string][] = [
     [{ verb: 'background_remove', background: 'transparent', crop: false, format: 'png' }, { image: 'm1' }],
@@ -108,7 +108,7 @@ t.test('every operation is called with what it needs, and not made without what 
   t.equal(fake.received.length, 0)
 })
 
-t.test('small inputs ride in the request, large ones go through the files API, streamed', async (t) => {
+t.test('small inputs are data URLs in the request, large ones are streamed to the files API', async (t) => {
   const { fake, engine } = await open(t)
   const [small, large] = [mp4(64, 48, 1000), mp4(64, 48, 1000, { bytes: 3_000_000 })]
   fake.states = [{ status: 'succeeded', output: [`${fake.origin}/delivery/film.mp4`] }]
@@ -130,7 +130,7 @@ t.test('a picture that would be too large when enlarged is refused before it is 
   t.equal((await engine.run(upscale, run({ inputs, limits: { ...runOf().limits, pixels: 320_000 } }))).outcome, 'made')
 })
 
-t.test('a mask is sent as the entry says that the model marks it', async (t) => {
+t.test('a mask is sent with the marks of the model', async (t) => {
   const { fake, engine } = await open(t)
   const mask = png(60, 40, { paint: (x) => (x < 9 ? [255, 255, 255] : [0, 0, 0]) })
   t.equal((await engine.run(inpaint, run({ inputs: [input('media', png(60, 40)), input('mask', mask)] }))).outcome, 'made')
@@ -188,7 +188,7 @@ t.test('an output that has expired, lies about its type, is too large or leads i
   t.match(await run1(answers(500)), { code: 'provider_error', retryable: true })
   t.match(await run1(sends(Buffer.from('<html>expired</html>'), 'image/png')), { code: 'provider_error', retryable: true })
   t.match(await run1(sends(wav(100), 'image/png')), { code: 'provider_error', retryable: false })
-  t.match(await run1(sends(png(64, 48), 'text/html')), { outcome: 'made', contentType: 'image/png' }, 'the header is believed in neither way')
+  t.match(await run1(sends(png(64, 48), 'text/html')), { outcome: 'made', contentType: 'image/png' }, 'the header does not count')
   t.match(await run1(sends(png(64, 48), 'image/png'), { ...runOf().limits, bytes: 50 }), { code: 'provider_error', retryable: false })
   t.match(await run1(redirects('http://169.254.169.254/latest')), { code: 'provider_error', retryable: false })
   t.match(await run1((response) => void response.writeHead(200, { 'content-length': 1000 }).write('half', () => response.destroy())), { code: 'provider_error', retryable: true })
@@ -211,7 +211,7 @@ t.test('an output may be a data URL', async (t) => {
   t.match(await ends('data:image/png;base64'), { code: 'provider_error', retryable: true })
 })
 
-t.test('a run takes up the prediction of an earlier one; one that is unknown by now is created anew', async (t) => {
+t.test('a run resumes the prediction of an earlier one; one that is gone is created anew', async (t) => {
   const { fake, engine } = await open(t)
   await engine.run(image, run())
   const { id } = only(fake)
@@ -250,7 +250,7 @@ t.test('a run that is canceled while its input is uploaded creates nothing', asy
   t.equal(fake.predictions.size, 0)
 })
 
-t.test('wrong options are told in one sentence', async (t) => {
+t.test('wrong options are refused in one sentence', async (t) => {
   const cases: [Record<string, unknown>, string | RegExp][] = [
     [{ apiKey: 'x' }, /offers/],
     [{ apiKey: 'x', offers: {} }, /^offers must/],
@@ -281,9 +281,9 @@ t.test('no outcome names the provider, its host, the model or the key; the cause
   }
   fake.next('GET /v1/predictions/*', (response) => json(response, 403, { detail: words }))
   failures.push((await engine.run(image, run())) as NotMade)
-  for (const { cause, ...told } of failures) {
-    t.equal(told.message, TASK_ERRORS[told.code])
-    t.notMatch(JSON.stringify(told), /r8_|127\.0\.0\.1|10\.0\.0\.1|acme|painter|replicate/i)
+  for (const { cause, ...shown } of failures) {
+    t.equal(shown.message, TASK_ERRORS[shown.code])
+    t.notMatch(JSON.stringify(shown), /r8_|127\.0\.0\.1|10\.0\.0\.1|acme|painter|replicate/i)
     t.notMatch(causes(cause), REPLICATE_TOKEN)
   }
 })

@@ -1,4 +1,4 @@
-/** What the published API says of its models: parameters, sizes, lengths. A model of another name is one of a compatible server, and gets what was requested. Pure. */
+/** Parameters, sizes and lengths that the vendor documents for its models. A model of another name belongs to a compatible server and gets what was requested. Pure. */
 import type { Limits } from '../provider/engine-interface.ts'
 
 export type Size = { width: number; height: number }

@@ -4,7 +4,7 @@ import { notMade, type Made, type NotMade } from '../engine.ts'
 import type { Answer, Api } from '../provider/api.ts'
 import type { Run } from '../provider/engine-interface.ts'
 import { failureOf, faulty, isGood, ProviderError } from '../provider/failure.ts'
-import { lookWithoutJob, runJob, type Look } from '../provider/job.ts'
+import { failedPoll, runJob, type JobStatus } from '../provider/job.ts'
 import { multipart } from '../provider/multipart.ts'
 import type { Outside } from '../provider/outside.ts'
 import { CANCEL_MS, POLL_MS } from '../provider/provided-engine.ts'
@@ -32,11 +32,11 @@ export async function film({ api, results, outside, background }: Around, reques
         const answer = await api.send({ method: 'POST', path: '/videos', body, signal: new AbortController().signal, firstByteMs: POLL_MS, headers: { 'idempotency-key': idempotencyKey } })
         const id = isGood(answer) ? answer.body['id'] : undefined
         if (!isGood(answer) || typeof id !== 'string' || id === '') return failureOf('POST /videos', answer, complaintOf)
-        return { outcome: 'started', id, look: stateOf(answer.body, id) }
+        return { outcome: 'started', id, status: statusOf(answer.body, id) }
       },
-      async look(id) {
+      async poll(id) {
         const answer = await api.send({ method: 'GET', path: path(id), signal, firstByteMs: POLL_MS })
-        return lookOf(answer, id, outside.clock())
+        return polled(answer, id, outside.clock())
       },
       // The API has no verb to cancel a video; deleting it stops it where the server does so.
       cancel: (id) => api.send({ method: 'DELETE', path: path(id), signal: AbortSignal.timeout(CANCEL_MS) }),
@@ -48,11 +48,11 @@ export async function film({ api, results, outside, background }: Around, reques
   return measured(await results.save({ method: 'GET', path: `${path(job.value)}/content` }, run, complaintOf), request, limits)
 }
 
-function lookOf(answer: Answer, id: string, now: number): Look<string> {
-  return isGood(answer) && typeof answer.body['status'] === 'string' ? stateOf(answer.body, id) : lookWithoutJob('GET /videos/{id}', answer, complaintOf, now)
+function polled(answer: Answer, id: string, now: number): JobStatus<string> {
+  return isGood(answer) && typeof answer.body['status'] === 'string' ? statusOf(answer.body, id) : failedPoll('GET /videos/{id}', answer, complaintOf, now)
 }
 
-function stateOf(video: Record<string, unknown>, id: string): Look<string> {
+function statusOf(video: Record<string, unknown>, id: string): JobStatus<string> {
   const { status, progress } = video
   if (status === 'completed') return { outcome: 'ended', value: id }
   if (status === 'failed' || status === 'cancelled') {

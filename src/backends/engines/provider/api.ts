@@ -22,7 +22,7 @@ export type Call = {
 }
 
 export type Answer =
-  /** `body` is what the JSON says; undefined when it is no JSON. */
+  /** `body` is the parsed JSON; undefined when it is no JSON. */
   | { outcome: 'answered'; status: number; headers: Record<string, string | string[] | undefined>; body: unknown }
   | { outcome: 'failed'; reason: 'network' | 'timeout' | 'too_large'; cause: unknown }
 
@@ -33,7 +33,7 @@ export type Api = {
   close(): Promise<void>
 }
 
-/** More than was asked for. */
+/** A body above its limit. */
 export class TooLarge extends Error {}
 
 const JSON_BYTES = 1024 * 1024
@@ -109,7 +109,7 @@ async function whole(body: AsyncIterable<Uint8Array>, maxBytes: number): Promise
   return Buffer.concat(chunks).toString('utf8')
 }
 
-/** What a provider says is logged, and some quote what they were sent. */
+/** Errors of a provider are logged, and some quote the request. */
 const withoutKey = (text: string, key: string | null): string => (key === null ? text : text.replaceAll(key, '[key]'))
 
 function parsed(text: string): unknown {

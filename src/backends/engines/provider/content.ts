@@ -83,7 +83,7 @@ async function openNameless(folder: string): Promise<number> {
   return file
 }
 
-/** Closes the file of a body that nobody began to read. */
+/** Closes the file of a body that was never read. */
 const abandoned = new FinalizationRegistry<number>((file) => fs.close(file, () => {}))
 
 function fileContent(file: number, bytes: number): Content {

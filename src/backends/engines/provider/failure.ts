@@ -9,8 +9,8 @@ export class ProviderError extends Error {
 }
 
 /**
- * What a provider says is wrong. `refused`: with the content, so another try is refused as well. `exhausted`: the operator's account has no credit left.
- * An error code of a task: the input is at fault.
+ * An error of a provider, classified. `refused`: because of the content, so another attempt is refused as well. `exhausted`: the operator's account has no credit
+ * left. A task error code: the input is at fault.
  */
 export type Complaint = { text: string; fault: 'refused' | 'exhausted' | Extract<TaskErrorCode, 'unsupported_input' | 'input_too_large'> | null }
 

@@ -5,33 +5,33 @@ import type { Run } from './engine-interface.ts'
 import { failureOf, faulty, retryAfterMs, type Complaint } from './failure.ts'
 import type { Outside } from './outside.ts'
 
-/** What a poll learned. A `NotMade` says that the job has failed. */
-export type Look<T> =
+/** The status of a job after a poll. `NotMade`: the job has failed. */
+export type JobStatus<T> =
   | { outcome: 'ended'; value: T }
-  /** `percent`: how far it is, where the provider tells. */
+  /** `percent`: its progress, null where the provider has none. */
   | { outcome: 'running'; percent: number | null }
-  /** The provider knows no such job. */
+  /** The provider has no such job. */
   | { outcome: 'unknown'; failure: NotMade }
-  /** Nothing was learned; the job may go on all the same. */
+  /** The poll failed; the job may still run. */
   | { outcome: 'unanswered'; retryAfterMs: number | null; failure: NotMade }
   | NotMade
 
 export type Jobs<T> = {
-  /** Creates the job. The request that does so is not aborted with the run: the job might be made all the same, and nobody would know its id. */
-  start(): Promise<{ outcome: 'started'; id: string; look: Look<T> } | NotMade>
-  look(id: string): Promise<Look<T>>
+  /** Creates the job. Its request is not aborted with the run: the job might exist all the same, under an unknown id. */
+  start(): Promise<{ outcome: 'started'; id: string; status: JobStatus<T> } | NotMade>
+  poll(id: string): Promise<JobStatus<T>>
   /** Best effort. Called after the run as well. */
   cancel(id: string): Promise<unknown>
 }
 
-/** What a poll learned whose answer does not describe the job. */
-export function lookWithoutJob(what: string, answer: Answer, complaintOf: (body: unknown) => Complaint, now: number): Look<never> {
+/** The status after a poll whose answer does not describe the job. */
+export function failedPoll(what: string, answer: Answer, complaintOf: (body: unknown) => Complaint, now: number): JobStatus<never> {
   if (answer.outcome === 'answered' && answer.status === 404) return { outcome: 'unknown', failure: faulty(`${what}: there is no such job any more`, true) }
   const failure = failureOf(what, answer, complaintOf)
   return failure.retryable ? { outcome: 'unanswered', retryAfterMs: retryAfterMs(answer, now), failure } : failure
 }
 
-const PAUSE_MS = { first: 500, factor: 1.5, longest: 10_000, unanswered: 60_000, told: 600_000 }
+const PAUSE_MS = { first: 500, factor: 1.5, longest: 10_000, unanswered: 60_000, retryAfter: 600_000 }
 /** How long polls may go unanswered before the run fails: a job that is paid for is worth more patience than a request. */
 const UNANSWERED_MS = 300_000
 
@@ -41,8 +41,8 @@ type Around = Pick<Outside, 'clock' | 'pause' | 'random'> & {
 }
 
 /**
- * Runs a job to its end, or takes up the one of an earlier run; one that the provider does not know any more is started anew. Rejects only with the reason of the
- * aborted signal. The job is then canceled, unless the run was only interrupted and will be taken up again.
+ * Runs a job to its end, or resumes the one of an earlier run; one that the provider does not have any more is started anew. Rejects only with the reason of the
+ * aborted signal. The job is then canceled, unless the next run will resume it.
  */
 export async function runJob<T>(jobs: Jobs<T>, run: Run, around: Around): Promise<{ outcome: 'ended'; value: T } | NotMade> {
   const { signal, job } = run
@@ -62,7 +62,7 @@ export async function runJob<T>(jobs: Jobs<T>, run: Run, around: Around): Promis
       throw cause
     })
     remembered = started.id
-    const followed = await follow(jobs, remembered, started.look, run, around)
+    const followed = await follow(jobs, remembered, started.status, run, around)
     return followed.outcome === 'unknown' ? followed.failure : followed
   } catch (cause) {
     if (!signal.aborted) return notMade('internal', true, cause)
@@ -71,34 +71,34 @@ export async function runJob<T>(jobs: Jobs<T>, run: Run, around: Around): Promis
   }
 }
 
-/** Whether nobody will take the job up again: the task was canceled, or the time of the run is over. A lost lease, or a process that stops, leaves it to the next run. */
+/** Whether the job will not be resumed: the task was canceled, or the run took too long. After a lost lease, or when the process stops, the next run resumes it. */
 function endsTheTask(reason: unknown): boolean {
   return (reason as { name?: unknown } | null)?.name === 'TimeoutError' || (reason as { why?: unknown } | null)?.why === 'canceled'
 }
 
-type Followed<T> = Extract<Look<T>, { outcome: 'ended' | 'unknown' }> | NotMade
+type Followed<T> = Extract<JobStatus<T>, { outcome: 'ended' | 'unknown' }> | NotMade
 
-/** Polls until the job ends. The pauses grow, are spread by chance over their upper half, and are never shorter than what the provider asks for. */
-async function follow<T>(jobs: Jobs<T>, id: string, first: Look<T> | null, { signal, progress }: Run, { clock, pause, random, background }: Around): Promise<Followed<T>> {
-  let look = first ?? (await jobs.look(id))
+/** Polls until the job ends. The pauses grow, are spread by chance over their upper half, and are at least as long as `Retry-After`. */
+async function follow<T>(jobs: Jobs<T>, id: string, first: JobStatus<T> | null, { signal, progress }: Run, { clock, pause, random, background }: Around): Promise<Followed<T>> {
+  let status = first ?? (await jobs.poll(id))
   let waitMs = PAUSE_MS.first
   let answeredAt = clock()
   for (;;) {
     signal.throwIfAborted()
-    if (look.outcome === 'ended' || look.outcome === 'failed' || look.outcome === 'unknown') return look
-    if (look.outcome === 'running') {
+    if (status.outcome === 'ended' || status.outcome === 'failed' || status.outcome === 'unknown') return status
+    if (status.outcome === 'running') {
       answeredAt = clock()
-      if (look.percent !== null) progress(look.percent)
+      if (status.percent !== null) progress(status.percent)
     } else if (clock() - answeredAt > UNANSWERED_MS) {
       // It would be paid for besides the one of the next attempt.
       background(jobs.cancel(id))
-      return look.failure
+      return status.failure
     }
-    const toldMs = look.outcome === 'unanswered' ? Math.min(look.retryAfterMs ?? 0, PAUSE_MS.told) : 0
-    await pause(Math.round(Math.max(toldMs, waitMs / 2 + (waitMs / 2) * random())), signal)
+    const retryMs = status.outcome === 'unanswered' ? Math.min(status.retryAfterMs ?? 0, PAUSE_MS.retryAfter) : 0
+    await pause(Math.round(Math.max(retryMs, waitMs / 2 + (waitMs / 2) * random())), signal)
     signal.throwIfAborted()
-    waitMs = Math.min(look.outcome === 'unanswered' ? PAUSE_MS.unanswered : PAUSE_MS.longest, waitMs * PAUSE_MS.factor)
-    look = await jobs.look(id)
+    waitMs = Math.min(status.outcome === 'unanswered' ? PAUSE_MS.unanswered : PAUSE_MS.longest, waitMs * PAUSE_MS.factor)
+    status = await jobs.poll(id)
   }
 }
 

@@ -50,7 +50,7 @@ export type LoadSharp = () => Promise<Sharp | null>
 
 export const loadSharp: LoadSharp = () => import(SHARP).then((module: { default: Sharp }) => module.default, () => null)
 
-/** The whole of an input. Its size is bounded by whoever fetched it. */
+/** The whole of an input. Its size was bounded when it was fetched. */
 export async function bytesOf(input: Input): Promise<Buffer> {
   return Buffer.concat(await Array.fromAsync(input.read()))
 }
@@ -129,7 +129,7 @@ async function editOf(sharp: Sharp, bytes: Uint8Array, options: { limitInputPixe
   return edit
 }
 
-/** Marks what is at most so many steps away from what is marked on a line of pixels. By hand: sharp 0.35 dilates where it says that it erodes. */
+/** Marks what is at most so many steps away from what is marked on a line of pixels. By hand: in sharp 0.35 `dilate` and `erode` are swapped. */
 function growLine(edit: Buffer, from: number, step: number, length: number, growPx: number): void {
   const end = from + step * length
   let last = -Infinity

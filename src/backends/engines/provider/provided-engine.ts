@@ -4,7 +4,7 @@ import { notMade, type Made, type NotMade } from '../engine.ts'
 import type { Api } from './api.ts'
 import type { Engine, EngineRequest, Run } from './engine-interface.ts'
 
-/** Makes what was requested. `background` takes work that goes on after the run; whether that fails is nobody's business. */
+/** Makes what was requested. `background` takes work that goes on after the run and may fail. */
 export type Make = (request: EngineRequest, run: Run, background: (work: Promise<unknown>) => void) => Promise<Made | NotMade>
 
 /** What is offered of the entry's `offers`: without sharp, which converts masks, there is no inpainting. */
@@ -14,7 +14,7 @@ export function offersOf(given: Readonly<Record<string, { formats: string[] } | 
   return { offers: Object.fromEntries(offered), missing }
 }
 
-/** How long a request may take whose answer nobody waits for, and a poll. */
+/** How long the request that cancels a job may take, and a poll. */
 export const CANCEL_MS = 10_000
 export const POLL_MS = 30_000
 

@@ -1,4 +1,4 @@
-/** A result of a provider: fetched from where the provider says, within bounds, then measured by its bytes. Nothing that the provider says of it is believed. */
+/** A result of a provider: fetched within bounds, then measured by its bytes. Types, sizes and lengths in the provider's answers are not used. */
 import { pipeline } from 'node:stream/promises'
 import type { Reply } from '../../../egress/egress.ts'
 import { notMade, type Made, type NotMade } from '../engine.ts'
@@ -12,7 +12,7 @@ import type { Reach } from './settings.ts'
 
 export type Fetched = { outcome: 'fetched'; content: Content } | NotMade
 
-/** The formats that results may be asked for in, and their types. */
+/** The formats of results, and their content types. */
 export const FORMATS: Readonly<Record<string, string>> = {
   png: 'image/png',
   jpeg: 'image/jpeg',
@@ -144,13 +144,13 @@ export async function measured(fetched: Fetched, request: EngineRequest, limits:
     return failure ?? faulty('the result is no media', true)
   }
   const { contentType, width, height, durationMs } = info
-  const asked = 'durationMs' in request ? request.durationMs : null
+  const requestedMs = 'durationMs' in request ? request.durationMs : null
   return {
     outcome: 'made',
     body: content.body(),
     contentType,
     facts: { width, height, durationMs },
-    used: { Job: 1000, Second: durationMs ?? (contentType.startsWith('image/') ? 0 : (asked ?? 0)), Megapixel: Math.ceil(((width ?? 0) * (height ?? 0)) / 1000) },
+    used: { Job: 1000, Second: durationMs ?? (contentType.startsWith('image/') ? 0 : (requestedMs ?? 0)), Megapixel: Math.ceil(((width ?? 0) * (height ?? 0)) / 1000) },
   }
 }
 

@@ -1,4 +1,4 @@
-/** Inputs as the provider finds them: small ones within the request as data URLs, larger ones through its files API, as its documentation advises. */
+/** Uploads of inputs: small ones within the request as data URLs, larger ones through the files API, as the vendor documents. */
 import type { NotMade } from '../engine.ts'
 import type { Api } from '../provider/api.ts'
 import type { Input } from '../provider/engine-interface.ts'

@@ -41,7 +41,7 @@ export const USUAL_NAMES: Readonly<Record<EngineRequest['verb'], InputNames>> = 
   merge: { allMedia: 'videos' },
 }
 
-/** Addresses under which the provider finds the inputs. */
+/** Addresses from which the provider reads the inputs. */
 export type MediaUrls = { media: string[]; mask: string | null }
 
 export type ModelInput = { outcome: 'input'; input: Record<string, unknown> } | { outcome: 'lacking'; part: PartName }

@@ -1,7 +1,7 @@
 /** The predictions API: what is sent, and what its answers mean. Pure. */
 import { notMade, type NotMade } from '../engine.ts'
 import { faulty, ProviderError, type Complaint } from '../provider/failure.ts'
-import type { Look } from '../provider/job.ts'
+import type { JobStatus } from '../provider/job.ts'
 
 /** Where a model is run. Null: that is no name of a model. */
 export function targetOf(model: string | null): { path: string; fields: Record<string, string> } | null {
@@ -12,7 +12,7 @@ export function targetOf(model: string | null): { path: string; fields: Record<s
   return /^[0-9a-f]{64}$/.test(model ?? '') ? { path: '/predictions', fields: { version: model ?? '' } } : null
 }
 
-/** How models say that they refuse the content; the API itself has no status for that. */
+/** Errors of models that refuse the content; the API itself has no status for that. */
 const REFUSED = /\bnsfw\b|\(E005\)|flagged as sensitive|content polic|moderation|safety (filter|checker|system)/i
 
 /** Reads an RFC 9457 problem, as the API answers with. */
@@ -22,8 +22,8 @@ export function complaintOf(body: unknown): Complaint {
   return { text, fault: REFUSED.test(text) ? 'refused' : null }
 }
 
-/** What a prediction tells. It has ended when there is an output; `value` is that. */
-export function predictionLook(prediction: Record<string, unknown>): Look<unknown> {
+/** The status of a prediction. Its `value` is the output. */
+export function predictionStatus(prediction: Record<string, unknown>): JobStatus<unknown> {
   const { status, error, output, data_removed: removed } = prediction
   if (status === 'succeeded') return removed === true ? faulty('the output of the prediction was removed', true) : { outcome: 'ended', value: output }
   if (status === 'failed') return failed(typeof error === 'string' ? error : '')

@@ -5,7 +5,7 @@ import { mediaInfo, PREFIX_BYTES } from '../../../domain/media-info.ts'
 import { jsonBody, openApi, type Api } from '../provider/api.ts'
 import type { EngineRequest, Input, OpenEngine, Run } from '../provider/engine-interface.ts'
 import { failureOf, faulty, isGood, ProviderError } from '../provider/failure.ts'
-import { lookWithoutJob, runJob } from '../provider/job.ts'
+import { failedPoll, runJob } from '../provider/job.ts'
 import { bytesOf, hasSharp, loadSharp, maskFor, pictureOf, type Marks, type Picture } from '../provider/mask.ts'
 import type { Outside } from '../provider/outside.ts'
 import { CANCEL_MS, offersOf, POLL_MS, providedEngine } from '../provider/provided-engine.ts'
@@ -13,7 +13,7 @@ import { measured, openResults } from '../provider/result.ts'
 import { reachOf, readOptions, SHARED, strict } from '../provider/settings.ts'
 import { urlOf } from './media-upload.ts'
 import { modelInput, PARTS, USUAL_NAMES, type InputNames, type MediaUrls } from './model-inputs.ts'
-import { complaintOf, predictionLook, resultUrl, targetOf } from './predictions.ts'
+import { complaintOf, predictionStatus, resultUrl, targetOf } from './predictions.ts'
 
 const VENDOR_URL = 'https://api.replicate.com/v1'
 const VENDOR_HOSTS = ['replicate.delivery', '*.replicate.delivery']
@@ -78,7 +78,7 @@ export function replicateEngines(outside: Outside): OpenEngine {
 const shapeOf = (output: unknown): string => (typeof output === 'object' && output !== null ? `{${Object.keys(output).slice(0, 10).join(', ')}}` : typeof output)
 
 /**
- * Runs a prediction to its output. Without `Prefer: wait`: until such a request is answered, the id of a prediction that is paid for would be known to nobody.
+ * Runs a prediction to its output. Without `Prefer: wait`: the id of a prediction that is paid for would be unknown until that request is answered.
  */
 async function predict({ api, outside, background }: Around, offer: Offer, request: EngineRequest, run: Run): Promise<{ outcome: 'ended'; value: unknown } | NotMade> {
   const target = targetOf(run.model)
@@ -96,11 +96,11 @@ async function predict({ api, outside, background }: Around, offer: Offer, reque
         const answer = await api.send({ method: 'POST', path: target.path, body, signal: new AbortController().signal, firstByteMs: POLL_MS, headers: { 'idempotency-key': run.idempotencyKey } })
         const id = isGood(answer) ? answer.body['id'] : undefined
         if (!isGood(answer) || typeof id !== 'string' || id === '') return failureOf(`POST ${target.path}`, answer, complaintOf)
-        return { outcome: 'started', id, look: predictionLook(answer.body) }
+        return { outcome: 'started', id, status: predictionStatus(answer.body) }
       },
-      async look(id) {
+      async poll(id) {
         const answer = await api.send({ method: 'GET', path: path(id), signal: run.signal, firstByteMs: POLL_MS, maxBytes: answerBytes(run) })
-        return isGood(answer) && typeof answer.body['status'] === 'string' ? predictionLook(answer.body) : lookWithoutJob('GET /predictions/{id}', answer, complaintOf, outside.clock())
+        return isGood(answer) && typeof answer.body['status'] === 'string' ? predictionStatus(answer.body) : failedPoll('GET /predictions/{id}', answer, complaintOf, outside.clock())
       },
       cancel: (id) => api.send({ method: 'POST', path: `${path(id)}/cancel`, signal: AbortSignal.timeout(CANCEL_MS) }),
     },
