@@ -333,6 +333,6 @@ t.test('closing waits for the pass under way and starts no other', async (t) => 
   await running.app.close()
   const { length } = running.writes
   await tenant.declare('a.yaml', codingPlan('coder', { state: 'Suspended' }), ci())
-  for (let i = 0; i < 3; i++) await running.resources.look()
+  for (let i = 0; i < 3; i++) await running.resources.sync()
   t.equal(running.writes.length, length)
 })

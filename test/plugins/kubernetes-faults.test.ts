@@ -55,7 +55,7 @@ if (kubeconfig !== null) {
         await agree(operator)
         t.same(await leftovers(operator), [])
         t.same(made.strikes.filter((sort) => !struck().has(sort)), [], 'all that the trouble is made for was struck')
-        const answered = new Set(one.resources.figures()?.requests.map(({ method, code }) => `${method} ${code}`))
+        const answered = new Set(one.resources.stats()?.requests.map(({ method, code }) => `${method} ${code}`))
         t.same((made.answers ?? []).filter((answer) => !answered.has(answer)), [])
       })
     }

@@ -13,7 +13,7 @@ const followed = ({ resources }: Controller) => eventually('it to follow', async
 const settled = ({ app, resources }: Controller) =>
   eventually('it to lead, and to have looked at everything', async () => {
     const checks = await Promise.all(app.checks.map((check) => check()))
-    return resources.isLeading() && checks.find(({ name }) => name === 'controller')?.detail === '0 plans and 0 keys wait' ? true : null
+    return resources.isLeading() && checks.find(({ name }) => name === 'controller')?.detail === '0 plans and 0 keys queued' ? true : null
   })
 
 const kubeconfig = await kubernetes(t)

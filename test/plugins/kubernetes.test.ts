@@ -228,7 +228,7 @@ if (kubeconfig !== null) {
     })
     t.match(event, { type: 'Warning', note: says })
 
-    const refusals = () => resources.figures()?.requests.find(({ method, code }) => method === 'POST' && code === '403')?.count ?? 0
+    const refusals = () => resources.stats()?.requests.find(({ method, code }) => method === 'POST' && code === '403')?.count ?? 0
     const before = refusals()
     await eventually('more tries', async () => (refusals() >= before + 3 ? true : null))
     const most = Math.log2((performance.now() - startedAtMs) / 37.5 + 1) + 4
@@ -310,8 +310,8 @@ if (kubeconfig !== null) {
     await first.close()
     const second = await operator.start({ lease: { durationMs: 60_000, renewDeadlineMs: 40_000, retryMs: 30_000 } })
     await eventually('the first pass', async () => ((await Promise.all(second.app.checks.map((check) => check()))).every(({ ok, detail }) => ok && !/not complete|not lead/.test(detail)) ? true : null))
-    t.same((second.resources.figures()?.requests ?? []).filter(({ method }) => method !== 'GET' && method !== 'PUT'), [], 'a Lease is taken by PUT')
-    t.match(second.resources.figures()?.requests.find(({ method }) => method === 'PUT'), { count: 1 })
+    t.same((second.resources.stats()?.requests ?? []).filter(({ method }) => method !== 'GET' && method !== 'PUT'), [], 'a Lease is taken by PUT')
+    t.match(second.resources.stats()?.requests.find(({ method }) => method === 'PUT'), { count: 1 })
   })
 
   t.test('requests are counted and timed by the names of client-go, and a watch has no duration', async (t) => {
@@ -325,7 +325,7 @@ if (kubeconfig !== null) {
     const gets = () => shown('rest_client_request_duration_seconds', { verb: 'GET', host })
     await eventually('as many durations as answers that are no watch', async () => {
       const answers = (await shown('rest_client_requests_total', { method: 'GET', host })).reduce((sum, { value }) => sum + value, 0)
-      const { lists = 0, watches = 0 } = resources.figures() ?? {}
+      const { lists = 0, watches = 0 } = resources.stats() ?? {}
       return lists === 9 && watches === 9 && (await gets()).at(-1)?.value === answers - watches ? true : null
     })
     const [buckets, sums] = [(await gets()).slice(0, -2), (await gets()).slice(-2)]

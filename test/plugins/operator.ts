@@ -74,7 +74,7 @@ export async function openOperator(t: Test, kubeconfig: string, storeUrl?: strin
         app: app as unknown as FastifyInstance,
         resources,
         registry,
-        writes: () => (resources.figures()?.requests ?? []).filter(({ method }) => method !== 'GET').reduce((sum, { count }) => sum + count, 0),
+        writes: () => (resources.stats()?.requests ?? []).filter(({ method }) => method !== 'GET').reduce((sum, { count }) => sum + count, 0),
         async close() {
           await app.close()
           await resources.close()

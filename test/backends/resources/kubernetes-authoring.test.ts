@@ -49,6 +49,6 @@ if (kubeconfig !== null) {
   t.test('a namespace that is being deleted takes no key, which is no matter of rights', async (t) => {
     const causes = [{ reason: 'NamespaceTerminating', field: 'metadata.namespace', message: 'namespace is being terminated' }]
     proxy.fate = (method) => (method === 'POST' ? { status: 403, reason: 'Forbidden', details: { causes } } : 'passes')
-    t.same(await authoring.issueKey(fresh('late')), { outcome: 'refused', faults: ['metadata.namespace: it is being deleted'] })
+    t.same(await authoring.issueKey(fresh('late')), { outcome: 'refused', faults: ['metadata.namespace: is being deleted'] })
   })
 }

@@ -3,7 +3,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { Refused, Unavailable } from '../../../src/domain/errors.ts'
 import { openCache, type Cache } from '../../../src/backends/resources/kubernetes/informer-cache.ts'
-import type { Answer, Client, Method, RequestOptions } from '../../../src/backends/resources/kubernetes/api-client.ts'
+import type { ApiResponse, Client, Method, RequestOptions } from '../../../src/backends/resources/kubernetes/api-client.ts'
 import { openEvents } from '../../../src/backends/resources/kubernetes/event-recorder.ts'
 import { addFinalizer, FINALIZER, removeFinalizer } from '../../../src/backends/resources/kubernetes/finalizer.ts'
 import type { KubeObject } from '../../../src/backends/resources/kubernetes/api-objects.ts'
@@ -19,7 +19,7 @@ function object(name: string, version: number, more: Partial<KubeObject> = {}, m
   return { metadata: { name, namespace: 'acme', uid: `uid-${name}`, resourceVersion: String(version), creationTimestamp: '2026-01-05T00:00:00Z', ...metadata }, ...more }
 }
 
-type Reply = Answer<object> | ((body: KubeObject) => Answer<object>)
+type Reply = ApiResponse<object> | ((body: KubeObject) => ApiResponse<object>)
 
 /** A server that gives these answers, in order, and remembers what it was asked. */
 function server(...replies: Reply[]) {
@@ -37,11 +37,11 @@ function server(...replies: Reply[]) {
   return { client: client as unknown as Client, asked, bodies, left: () => replies.length }
 }
 
-const ok = (body: object): Answer<object> => ({ status: 200, body })
-const CONFLICT: Answer<object> = { status: 409, body: { reason: 'Conflict' } }
-const GONE: Answer<object> = { status: 404, body: { reason: 'NotFound' } }
-const FORBIDDEN: Answer<object> = { status: 403, body: { message: 'it may not be' } }
-const TERMINATING: Answer<object> = { status: 403, body: { details: { causes: [{ reason: 'NamespaceTerminating' }] } } }
+const ok = (body: object): ApiResponse<object> => ({ status: 200, body })
+const CONFLICT: ApiResponse<object> = { status: 409, body: { reason: 'Conflict' } }
+const GONE: ApiResponse<object> = { status: 404, body: { reason: 'NotFound' } }
+const FORBIDDEN: ApiResponse<object> = { status: 403, body: { message: 'it may not be' } }
+const TERMINATING: ApiResponse<object> = { status: 403, body: { details: { causes: [{ reason: 'NamespaceTerminating' }] } } }
 /** What was written, as a server keeps it. */
 function made(version: number, status = 201): Reply {
   return ({ metadata, ...rest }) => {
@@ -201,9 +201,9 @@ t.test('what a webhook says of a Secret is not repeated once it quotes the key',
     const { client } = server({ status: 422, body: { message } })
     return openSecrets(client, openCache(), () => true).put(OWNER, 'key', SECRET).then(String, (error: Unavailable) => (error.cause as Refused).message)
   }
-  t.equal(await said('no more than 3 Secrets'), 'POST /api/v1/namespaces/acme/secrets was answered 422: no more than 3 Secrets')
+  t.equal(await said('no more than 3 Secrets'), 'POST /api/v1/namespaces/acme/secrets returned 422: no more than 3 Secrets')
   for (const quote of [KEY, encoded, `"${encoded.slice(0, 30)}…`, `x${KEY.slice(10, 22)}x`]) {
-    t.equal(await said(`denied: data is ${quote}`), 'POST /api/v1/namespaces/acme/secrets was answered 422: its reason quotes the key, and is not repeated', quote)
+    t.equal(await said(`denied: data is ${quote}`), 'POST /api/v1/namespaces/acme/secrets returned 422: the message quotes the key and is withheld', quote)
   }
 })
 
@@ -211,7 +211,7 @@ t.test('what a webhook says of a Secret is not repeated once it quotes the key',
 function openTold(t: Test) {
   const held: (() => void)[] = []
   const told: { reason: string; note: string; type: string; regarding: { name: string } }[] = []
-  const figures = { inFlight: 0, most: 0, now: 0, answer: { status: 201, body: {} } as Answer<object> }
+  const figures = { inFlight: 0, most: 0, now: 0, answer: { status: 201, body: {} } as ApiResponse<object> }
   const warnings: string[] = []
   const client = {
     async request(_: Method, path: string, { body }: RequestOptions) {
@@ -265,12 +265,12 @@ t.test('a hundred transitions at once are all told, four at a time; beyond that 
 
 t.test('Events that may not be written are missed once in the log, until they may', async (t) => {
   const { events, told, figures, warnings, answerAll } = openTold(t)
-  const tell = async (answer: Answer<object>) => {
+  const tell = async (answer: ApiResponse<object>) => {
     figures.answer = answer
     events.transition('ApiKey', object('ci', 1, { status: issued }), suspended)
     await answerAll()
   }
   for (const answer of [TERMINATING, FORBIDDEN, FORBIDDEN, { status: 201, body: {} }, FORBIDDEN]) await tell(answer)
   t.equal(told.length, 5)
-  t.same(warnings, ['Events cannot be written', 'Events cannot be written'])
+  t.same(warnings, ['Kubernetes Events cannot be written', 'Kubernetes Events cannot be written'])
 })

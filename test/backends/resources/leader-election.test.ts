@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { json } from 'node:stream/consumers'
 import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import type { Answer, Client, Method } from '../../../src/backends/resources/kubernetes/api-client.ts'
+import type { ApiResponse, Client, Method } from '../../../src/backends/resources/kubernetes/api-client.ts'
 import { openKubernetes } from '../../../src/backends/resources/kubernetes/kubernetes.ts'
 import { openLeader, type Leader, type LeaderOptions } from '../../../src/backends/resources/kubernetes/leader-election.ts'
 import { eventually } from '../../flows/eventually.ts'
@@ -27,7 +27,7 @@ const TROUBLES: Record<string, Trouble> = {
 function openServer(): (fateOf: (method: string) => ReturnType<Trouble>) => Client {
   let lease: { metadata: { resourceVersion: string } } | null = null
   let version = 0
-  function answer(method: string, body: { metadata?: { resourceVersion?: string } }): Answer<object> {
+  function answer(method: string, body: { metadata?: { resourceVersion?: string } }): ApiResponse<object> {
     if (method === 'GET') return { status: lease ? 200 : 404, body: structuredClone(lease ?? {}) }
     if (body.metadata?.resourceVersion !== lease?.metadata.resourceVersion) return { status: 409, body: {} }
     lease = { ...structuredClone(body), metadata: { ...body.metadata, resourceVersion: String(++version) } }
@@ -236,7 +236,7 @@ t.test('the lease is renewed while as many other requests hang as may be in flig
   await eventually('the lease to be renewed', async () => (renewals > 2 ? true : null))
   t.same(told, [true])
   t.equal(hanging, 32, 'and all of them still hang')
-  const counted = resources.figures()?.requests ?? []
+  const counted = resources.stats()?.requests ?? []
   t.same(counted.map(({ method, code }) => `${method} ${code}`), ['GET 404', 'POST 201', 'GET 200', 'PUT 200'], 'its requests are counted with the others')
   t.same([...timed], ['GET', 'POST', 'PUT'], 'and timed')
 })

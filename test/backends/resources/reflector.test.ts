@@ -46,12 +46,12 @@ if (kubeconfig !== null) {
     await reflector.start()
     await shows('p1 1', 'p2 2', 'p3 3', 'p4 4', 'p5 5')
     t.equal(proxy.seen.filter((request) => request.includes('limit=2')).length, 3)
-    await eventually('a second watch', async () => (reflector.figures().watches >= 3 ? true : null))
+    await eventually('a second watch', async () => (reflector.stats().watches >= 3 ? true : null))
     await cluster.declare(plan(1, 'new'))
     await cluster.withdraw(ref(2))
     await shows('p1 new', 'p3 3', 'p4 4', 'p5 5')
-    t.equal(reflector.figures().lists, 1, 'a watch that ends by itself needs no list')
-    t.equal(reflector.trouble(), null)
+    t.equal(reflector.stats().lists, 1, 'a watch that ends by itself needs no list')
+    t.equal(reflector.lastError(), null)
   })
 
   t.test('whatever is cut off or refused, it catches up with what happened meanwhile', async (t) => {
@@ -59,19 +59,19 @@ if (kubeconfig !== null) {
     proxy.fate = () => 'cut'
     let isStarted = false
     const started = reflector.start().then(() => (isStarted = true))
-    await eventually('it to fail', async () => (reflector.figures().failures > 1 ? true : null))
-    t.ok(reflector.trouble())
+    await eventually('it to fail', async () => (reflector.stats().failures > 1 ? true : null))
+    t.ok(reflector.lastError())
     proxy.fate = () => ({ status: 500, reason: 'InternalError', message: 'no list today' })
-    await eventually('it to say why', async () => (reflector.trouble()?.includes('no list today') ? true : null))
+    await eventually('it to say why', async () => (reflector.lastError()?.includes('no list today') ? true : null))
     t.equal(isStarted, false)
     proxy.fate = () => ({ status: 403, reason: 'Forbidden', message: 'plans is forbidden' })
-    await eventually('it to say why', async () => (reflector.trouble()?.includes('plans is forbidden') ? true : null))
+    await eventually('it to say why', async () => (reflector.lastError()?.includes('plans is forbidden') ? true : null))
     // Whoever waited for it may begin with what there is beside it.
     await started
     t.equal(reflector.isSynced(), false)
     proxy.fate = () => 'passes'
     await eventually('it to be listed', async () => (reflector.isSynced() ? true : null))
-    t.equal(reflector.trouble(), null)
+    t.equal(reflector.lastError(), null)
     const breakages = [() => {}, () => (proxy.fate = (_, path) => (isWatch(path) ? 'cut' : 'passes')), () => (proxy.fate = () => ({ status: 503, reason: 'ServiceUnavailable' }))]
     let n = 0
     for (const breaks of breakages) {
@@ -83,9 +83,9 @@ if (kubeconfig !== null) {
       proxy.fate = () => 'passes'
       await shows('p100 ' + n, `p${n} ${n}`)
     }
-    await eventually('it to be content', async () => (reflector.trouble() === null ? true : null))
-    t.equal(reflector.figures().missed, 0)
-    t.equal(reflector.figures().lists, 1, 'the watch went on where it broke')
+    await eventually('it to be content', async () => (reflector.lastError() === null ? true : null))
+    t.equal(reflector.stats().missed, 0)
+    t.equal(reflector.stats().lists, 1, 'the watch went on where it broke')
   })
 
   t.test('a version that the server does not know any more is a reason to list, which tells what changed and what went', async (t) => {
@@ -96,7 +96,7 @@ if (kubeconfig !== null) {
     for (const gone of [{ status: 410, reason: 'Expired' }, { status: 504, reason: 'Timeout' }]) {
       proxy.fate = (_, path) => (isWatch(path) ? gone : 'passes')
       proxy.cut()
-      await eventually('it to fail or list', async () => (reflector.figures().lists + reflector.figures().failures > 2 ? true : null))
+      await eventually('it to fail or list', async () => (reflector.stats().lists + reflector.stats().failures > 2 ? true : null))
     }
     proxy.fate = (_, path) => (isWatch(path) ? { status: 410, reason: 'Expired' } : 'passes')
     told.length = 0
@@ -124,7 +124,7 @@ if (kubeconfig !== null) {
     }
     await reflector.start()
     await shows('p2 after 4', 'p3 3', 'p4 4', 'p5 5')
-    t.match(reflector.figures(), { lists: 1, failures: 3, missed: 0 })
+    t.match(reflector.stats(), { lists: 1, failures: 3, missed: 0 })
   })
 
   t.test('a list that fails after a version was forgotten is tried until it tells what changed and what went', async (t) => {
@@ -167,7 +167,7 @@ if (kubeconfig !== null) {
     await shows(`p1 ${name}12`, 'p0 0')
     t.ok(ended >= 12)
     t.equal(told.filter((which) => which === 'p1').length, 12, 'each change is told, and told once')
-    t.match(reflector.figures(), { lists: 1, missed: 0 })
+    t.match(reflector.stats(), { lists: 1, missed: 0 })
   })
 
   t.test('what a watch passes without telling is found by the next list, and counted', async (t) => {
@@ -179,14 +179,14 @@ if (kubeconfig !== null) {
     await cluster.declare(plan(1, 'new'), plan(2))
     await cluster.declare(plan(3, 'new'))
     await shows('p1 1', 'p3 new')
-    t.equal(reflector.figures().missed, 0)
+    t.equal(reflector.stats().missed, 0)
     proxy.fate = (_, path) => (isWatch(path) ? { status: 410, reason: 'Expired' } : 'passes')
     proxy.cut()
     await shows('p1 new', 'p2 2', 'p3 new')
-    t.equal(reflector.figures().missed, 2)
-    const { lists } = reflector.figures()
-    await eventually('another list', async () => (reflector.figures().lists > lists ? true : null))
-    t.equal(reflector.figures().missed, 2, 'a list that finds nothing new counts nothing')
+    t.equal(reflector.stats().missed, 2)
+    const { lists } = reflector.stats()
+    await eventually('another list', async () => (reflector.stats().lists > lists ? true : null))
+    t.equal(reflector.stats().missed, 2, 'a list that finds nothing new counts nothing')
   })
 
   t.test('everything is listed again in time, although the watch tells nothing; what it had not come to yet it did not miss', async (t) => {
@@ -197,21 +197,21 @@ if (kubeconfig !== null) {
     await shows('p1 1', 'p2 2')
     await cluster.declare(plan(1, 'new'))
     await shows('p1 new', 'p2 2')
-    t.ok(reflector.figures().lists >= 2)
-    t.equal(reflector.figures().missed, 0)
+    t.ok(reflector.stats().lists >= 2)
+    t.equal(reflector.stats().missed, 0)
   })
 
   t.test('a watch that says nothing does not hide behind one that does', async (t) => {
     const cluster = await openCluster(t, kubeconfig)
     const resources = await cluster.open()
-    t.equal(resources.figures()?.lastEventAgeMs, null)
+    t.equal(resources.stats()?.lastEventAgeMs, null)
     await resources.watch(() => {})
     const listedAt = performance.now()
     await pause(300)
     await cluster.declare(plan(1))
     await eventually('the plan to be told', async () => resources.list('Plan')[0] ?? null)
     const waitedMs = performance.now() - listedAt
-    t.ok(resources.figures()!.lastEventAgeMs! >= waitedMs, 'nothing was said of keys and Secrets, nor in the other namespaces')
+    t.ok(resources.stats()!.lastEventAgeMs! >= waitedMs, 'nothing was said of keys and Secrets, nor in the other namespaces')
   })
 
   t.test('a server that asks for patience is given it', async (t) => {
@@ -219,7 +219,7 @@ if (kubeconfig !== null) {
     let refusals = 0
     proxy.fate = () => (refusals++ < 2 ? { status: 429, reason: 'TooManyRequests', headers: { 'retry-after': '0' } } : 'passes')
     await reflector.start()
-    t.equal(reflector.figures().failures, 0)
+    t.equal(reflector.stats().failures, 0)
     t.match(client.counts().find(({ code }) => code === '429'), { method: 'GET', count: 2 })
   })
 
@@ -278,7 +278,7 @@ t.test('etcd forgets old versions, and the API server is killed again and again:
     await cluster.declare(plan(2, `${n}`))
     await shows(`p1 ${n}`, `p2 ${n}`)
   }
-  const { lists } = reflector.figures()
+  const { lists } = reflector.stats()
   proxy.fate = () => 'cut'
   proxy.cut()
   await cluster.declare(plan(1, 'unseen'), plan(3))
@@ -287,5 +287,5 @@ t.test('etcd forgets old versions, and the API server is killed again and again:
   await server.startApiServer()
   proxy.fate = () => 'passes'
   await shows('p1 unseen', 'p2 2', 'p3 3')
-  t.ok(reflector.figures().lists > lists, 'the server no longer knew where the watch had been')
+  t.ok(reflector.stats().lists > lists, 'the server no longer knew where the watch had been')
 })

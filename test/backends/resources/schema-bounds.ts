@@ -97,7 +97,7 @@ const DAYS: Samples = {
 const FORMATS: Record<string, Sides> = {
   int32: { outside: [2 ** 31, -(2 ** 31) - 1], words: { files: 'must be', server: '' } },
   int64: { outside: [2 ** 63, -(2 ** 64)], words: { files: 'must be', server: '' } },
-  'date-time': { ...DAYS, words: { files: 'is no date-time', server: 'date-time' } },
+  'date-time': { ...DAYS, words: { files: 'is not a valid date-time', server: 'date-time' } },
 }
 
 /** A character counts once, however many units and bytes it has. The names of an enum are all shorter: there, nothing is just inside. */
