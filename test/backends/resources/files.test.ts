@@ -1,3 +1,4 @@
+/** The contract of the resources backend, kept by `files:`. */
 import { existsSync } from 'node:fs'
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
