@@ -1,6 +1,6 @@
 /**
- * What the chart takes from the rest of the tree: `node charts/generate.ts`. The CRDs of crds/, the settings of src/config/config.ts in the schema of the values, and from that
- * schema the table in docs/chart.md. `test/chart` holds the files against this.
+ * Generates the parts of the chart that come from the rest of the tree (`node charts/generate.ts`): the CRDs of crds/, the settings of src/config/config.ts in
+ * values.schema.json, and the table of values in docs/chart.md. `test/chart` compares the files with it.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -13,11 +13,11 @@ const read = (...path: string[]) => readFileSync(join(...path), 'utf8')
 
 type Schema = { description?: string; properties?: Record<string, Schema>; items?: Schema; [keyword: string]: unknown }
 
-/** Settings that the chart makes itself, or that only the embedded side has. */
+/** Settings that the chart sets itself, or that only the embedded mode has. */
 const NOT_GIVEN = `ROLE HOST PORT OPS_HOST OPS_PORT PUBLIC_URL DATA_DIR STORE_URL RESOURCES_URL SEALING_KEY_FILE UPSTREAMS PLAN_LIMITS
   BROKER_URL FILES_URL ENGINES WORKER_SLOTS WORKER_KINDS DRAIN_DELAY_SECONDS SHUTDOWN_SECONDS`.split(/\s+/)
 
-/** Every generated file, by its path from the root. */
+/** Every generated file by its path from the root. */
 export function generated(): Record<string, string> {
   const crds = readdirSync(join(ROOT, 'crds')).map((file) => [`charts/tollgate/files/crds/${file}`, read(ROOT, 'crds', file)])
   const schema = withSettings(JSON.parse(read(CHART, 'values.schema.json')))
@@ -41,12 +41,12 @@ function withSettings(schema: Schema): Schema {
       { type: ['string', 'number', 'boolean'], description: `${meaning} It may be ${mayBe}${fallback === '' ? '' : `; ${fallback} when left out`}.` },
     ]),
   )
-  const settings = { type: 'object', description: 'Settings of every role, as docs/configuration.md has them. Those that follow from other values are not among them.', additionalProperties: false, properties }
+  const settings = { type: 'object', description: 'Settings of every role, as in docs/configuration.md, except those that follow from other values.', additionalProperties: false, properties }
   const env = { ...schema.properties?.['env'], propertyNames: { not: { enum: names.flatMap((name) => [name, `${name}_FILE`]) } } }
   return { ...schema, properties: { ...schema.properties, settings, env } }
 }
 
-/** A row for each value that can be given; values that are objects of Kubernetes are one each. */
+/** A row for each value; a value that is a Kubernetes object is one row. */
 function table(schema: Schema): string {
   const defaults = parse(read(CHART, 'values.yaml'))
   const rows = rowsOf(schema, '', defaults)
@@ -60,7 +60,7 @@ function rowsOf({ properties = {}, items }: Schema, path: string, value: unknown
     return [rowOf(at, schema, held), ...rowsOf(schema, at, held)]
   })
   if (!items?.properties) return members
-  // A pool has what `worker` has.
+  // A pool has the values of `worker`.
   const own = path === 'workerPools' ? { properties: { name: items.properties['name'] ?? {} } } : items
   return rowsOf(own, `${path}[]`, undefined)
 }

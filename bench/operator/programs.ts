@@ -88,7 +88,7 @@ export async function settled({ opsUrl }: Process): Promise<void> {
   const sinceMs = performance.now()
   for (;;) {
     const { checks } = (await (await fetch(`${opsUrl}/readyz`)).json()) as { checks: { name: string; detail: string }[] }
-    if (checks.some(({ name, detail }) => name === 'controller' && detail === '0 plans and 0 keys wait')) return
+    if (checks.some(({ name, detail }) => name === 'controller' && detail === '0 plans and 0 keys queued')) return
     if (performance.now() - sinceMs > LONGEST_MS) throw new Error(`the first pass is not complete: ${JSON.stringify(checks)}`)
     await pause(20)
   }

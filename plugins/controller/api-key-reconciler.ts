@@ -1,89 +1,98 @@
-/** Carries out what `reconcileKey` decides for one ApiKey: gather, ask, apply, ask again, write the status. */
+/** ApiKey reconciler: gathers state, applies the steps of `reconcileKey` one by one, and writes the status. */
 import { hashKey, keyVersionId, mint, open, seal, secretMac, shownPrefix, verifySecretMac, type KeyVersion, type SealingKeys } from '../../src/domain/api-keys.ts'
 import { Refused, Unavailable } from '../../src/domain/errors.ts'
 import { subscriptionId } from '../../src/domain/plans.ts'
-import { clusterRefused } from '../../src/domain/reconcile/status-conditions.ts'
-import { capOf, expiryOf } from '../../src/domain/reconcile/api-key-rotation.ts'
-import { isAdmitted, reconcileGoneKey, reconcileKey, type FoundSecret, type GatheredKey, type KeyStep } from '../../src/domain/reconcile/reconcile-api-key.ts'
+import { clusterRefused, expiryOf } from '../../src/domain/reconcile/not-ready-reasons.ts'
+import { capOf } from '../../src/domain/reconcile/api-key-rotation.ts'
+import { isAdmitted, reconcileDeletedKey, reconcileKey, type FoundSecret, type GatheredKey, type KeyStep } from '../../src/domain/reconcile/reconcile-api-key.ts'
 import type { ApiKeyResource, KeySecret, PlanResource, Ref, Resources } from '../../src/backends/resources/resources.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 
-export type KeyWork = {
+export type KeyContext = {
   store: Store
   resources: Resources
-  /** Throws `Unavailable` once another process leads: what was begun under the lease must not be written after it. */
+  /** Throws `Unavailable` if this process is not the leader: work begun under a lease must not be written after it. */
   assertLeading: () => void
   clock: () => number
   sealing: SealingKeys
-  /** Before `_live_` in a key. */
+  /** The part of a key before `_live_`. */
   prefix: string
-  /** That many random bytes. */
+  /** Returns that many random bytes. */
   random: (bytes: number) => Uint8Array
 }
 
-/** What came of a pass. `touched` are the plans whose keys changed; `waits`: nothing can be said before the plan's own pass. `refusal`: not all was done, and the status says so. */
-export type KeyPass = { requeueAt: number | null; touched: string[]; ready: 'became' | 'was' | 'not' | 'waits'; refusal: Unavailable | null }
+/**
+ * Result of a pass. `touched` are the plans whose keys changed. `rejection` is the API server's rejection of a step, which the status shows. With
+ * `waitingForPlan` the plan's own pass must come first.
+ */
+export type KeyPass = {
+  requeueAt: number | null
+  touched: string[]
+  ready: 'becameReady' | 'alreadyReady' | 'notReady' | 'waitingForPlan'
+  rejection: Unavailable | null
+}
 
-/** A decision that never settles is a mistake of ours; it must not spin. */
-const MOST_STEPS = 400
+/** Ends a pass whose decisions never become steady, which is a bug. */
+const MAX_STEPS = 400
 
 type Facts = GatheredKey & { found: KeySecret | null }
 
-/** One pass over an ApiKey that is there. `siblings` are all keys that name its plan. Throws `Unavailable`. */
-export async function passKey(work: KeyWork, key: ApiKeyResource, siblings: Iterable<ApiKeyResource>): Promise<KeyPass> {
+/** One pass over an existing ApiKey. `siblings` are all keys of its plan. Throws `Unavailable`. */
+export async function runKeyPass(context: KeyContext, key: ApiKeyResource, siblings: Iterable<ApiKeyResource>): Promise<KeyPass> {
   const ref = refOf(key)
   const touched = new Set<string>()
-  const gone: KeyPass = { requeueAt: null, touched: [], ready: 'not', refusal: null }
-  let facts = await gather(work, key, siblings)
-  let refusal: Unavailable | null = null
-  const refused = (error: unknown): Facts => {
+  const deleted: KeyPass = { requeueAt: null, touched: [], ready: 'notReady', rejection: null }
+  let facts = await gather(context, key, siblings)
+  let rejection: Unavailable | null = null
+  const rejected = (error: unknown): Facts => {
     if (!(error instanceof Unavailable && error.cause instanceof Refused)) throw error
-    refusal = error
+    rejection = error
     return { ...facts, obstacle: clusterRefused(error.cause.message) }
   }
   if (facts.versions.some(({ state }) => state !== 'deleted')) {
-    // Somebody may have taken it off.
-    const retained = await work.resources.retain(ownerOf(key)).catch(refused)
-    if (retained === 'gone') return gone
+    // Someone may have removed the finalizer.
+    const retained = await context.resources.retain(ownerOf(key)).catch(rejected)
+    if (retained === 'gone') return deleted
     if (retained !== 'retained') facts = retained
   }
-  for (let steps = 0; steps < MOST_STEPS; steps++) {
-    const now = work.clock()
+  for (let steps = 0; steps < MAX_STEPS; steps++) {
+    const now = context.clock()
     const decision = reconcileKey(facts, now)
-    if (decision.outcome === 'waiting') return { requeueAt: null, touched: [...touched], ready: 'waits', refusal }
-    work.assertLeading()
+    if (decision.outcome === 'waiting') return { requeueAt: null, touched: [...touched], ready: 'waitingForPlan', rejection }
+    context.assertLeading()
     if (decision.outcome === 'steady') {
       const { status, requeueAt } = decision
-      await work.resources.setStatus(ref, status)
-      const ready = !isReady(status.conditions) ? 'not' : isReady(facts.status?.conditions) ? 'was' : 'became'
-      return { requeueAt, touched: [...touched], ready, refusal }
+      await context.resources.setStatus(ref, status)
+      const ready = !isReady(status.conditions) ? 'notReady' : isReady(facts.status?.conditions) ? 'alreadyReady' : 'becameReady'
+      return { requeueAt, touched: [...touched], ready, rejection }
     }
-    const next = await apply(work, decision.next, facts, now).catch(refused)
-    if (next === 'gone') return { ...gone, touched: [...touched] }
+    const next = await apply(context, decision.next, facts, now).catch(rejected)
+    if (next === 'gone') return { ...deleted, touched: [...touched] }
     for (const version of [...facts.versions, ...next.versions]) touched.add(version.subscription)
     facts = next
   }
-  throw new Error(`the key ${ref.namespace}/${ref.name} does not settle`)
+  throw new Error(`the ApiKey ${ref.namespace}/${ref.name} did not become steady in ${MAX_STEPS} steps`)
 }
 
-/** Makes a key unusable whose resource is gone or about to go, removes its Secrets, and lets the resource go. Returns the plans whose keys changed. Throws `Unavailable`. */
-export async function passGoneKey(work: KeyWork, ref: Ref, uid: string): Promise<string[]> {
-  let versions = await work.store.keyVersions(uid)
+/** One pass over a deleted ApiKey: makes it unusable, removes its Secrets, then its finalizer. Returns the plans whose keys changed. Throws `Unavailable`. */
+export async function runDeletedKeyPass(context: KeyContext, ref: Ref, uid: string): Promise<string[]> {
+  const { store, resources, assertLeading, clock } = context
+  let versions = await store.keyVersions(uid)
   let hasSecrets = true
-  for (let step = reconcileGoneKey(versions, hasSecrets, work.clock()); step; step = reconcileGoneKey(versions, hasSecrets, work.clock())) {
-    work.assertLeading()
+  for (let step = reconcileDeletedKey(versions, hasSecrets, clock()); step; step = reconcileDeletedKey(versions, hasSecrets, clock())) {
+    assertLeading()
     if (step.step === 'removeSecrets') {
-      await work.resources.removeSecrets({ ...ref, uid })
+      await resources.removeSecrets({ ...ref, uid })
       hasSecrets = false
     } else {
-      versions = await applyToVersions(work, step, versions, work.clock())
+      versions = await applyToVersions(context, step, versions, clock())
     }
   }
-  await work.resources.release({ ...ref, uid })
+  await resources.release({ ...ref, uid })
   return [...new Set(versions.map(({ subscription }) => subscription))]
 }
 
-async function gather({ store, resources, clock, sealing }: KeyWork, key: ApiKeyResource, siblings: Iterable<ApiKeyResource>): Promise<Facts> {
+async function gather({ store, resources, clock, sealing }: KeyContext, key: ApiKeyResource, siblings: Iterable<ApiKeyResource>): Promise<Facts> {
   const { namespace, uid } = key.metadata
   const { planRef, secretName } = key.spec
   const ref = refOf(key)
@@ -97,50 +106,49 @@ async function gather({ store, resources, clock, sealing }: KeyWork, key: ApiKey
   return { key, plan, record, isAdmitted: isAdmitted(key, siblings, plan, clock()), versions, found, secret: found && foundOf(found, sealing), obstacle: null, status }
 }
 
-function foundOf({ apiKey, keyId, mac, isSpoiled }: KeySecret & { isSpoiled?: true }, sealing: SealingKeys): FoundSecret {
-  return { keyId, hash: hashKey(apiKey), isProven: verifySecretMac(mac, keyId, apiKey, sealing), ...(isSpoiled && { isSpoiled }) }
+function foundOf({ apiKey, keyId, mac, isModified }: KeySecret & { isModified?: true }, sealing: SealingKeys): FoundSecret {
+  return { keyId, hash: hashKey(apiKey), isProven: verifySecretMac(mac, keyId, apiKey, sealing), ...(isModified && { isModified }) }
 }
 
-async function apply(work: KeyWork, step: KeyStep, facts: Facts, now: number): Promise<Facts | 'gone'> {
-  const { key } = facts
+async function apply(context: KeyContext, step: KeyStep, facts: Facts, now: number): Promise<Facts | 'gone'> {
+  const { resources, prefix, random } = context
+  const owner = ownerOf(facts.key)
   switch (step.step) {
-    case 'mint': {
-      if ((await work.resources.retain(ownerOf(key))) === 'gone') return 'gone'
-      const apiKey = mint(work.prefix, work.random(32))
-      return { ...facts, versions: await keep(work, apiKey, step.revision, facts, now) }
-    }
-    case 'takeBack':
-      if ((await work.resources.retain(ownerOf(key))) === 'gone') return 'gone'
-      return { ...facts, versions: await keep(work, facts.found?.apiKey ?? '', step.revision, facts, now) }
+    case 'mint':
+      if ((await resources.retain(owner)) === 'gone') return 'gone'
+      return { ...facts, versions: await storePending(context, mint(prefix, random(32)), step.revision, facts, now) }
+    case 'restoreFromSecret':
+      if ((await resources.retain(owner)) === 'gone') return 'gone'
+      return { ...facts, versions: await storePending(context, facts.found?.apiKey ?? '', step.revision, facts, now) }
     case 'putSecret':
-      return putSecret(work, step.name, step.version, facts)
+      return putSecret(context, step.name, step.version, facts)
     case 'removeSecrets':
-      await work.resources.removeSecrets(ownerOf(key))
+      await resources.removeSecrets(owner)
       return { ...facts, found: null, secret: null }
     default:
-      return { ...facts, versions: await applyToVersions(work, step, facts.versions, now) }
+      return { ...facts, versions: await applyToVersions(context, step, facts.versions, now) }
   }
 }
 
-async function applyToVersions({ store }: KeyWork, step: KeyStep, versions: KeyVersion[], now: number): Promise<KeyVersion[]> {
-  if (step.step === 'tell') {
+async function applyToVersions({ store }: KeyContext, step: KeyStep, versions: KeyVersion[], now: number): Promise<KeyVersion[]> {
+  if (step.step === 'notify') {
     const { id, tell } = step.version
     for (const subscription of tell) await store.change(subscription, { op: 'keysChanged' }, now)
     await store.told(id, tell)
-    return versions.map((version) => (version.id === id ? { ...version, tell: version.tell.filter((told) => !tell.includes(told)) } : version))
+    return versions.map((version) => (version.id === id ? { ...version, tell: version.tell.filter((subscription) => !tell.includes(subscription)) } : version))
   }
   if (step.step !== 'set') throw new TypeError(`${step.step} changes no version`)
-  const changed = await store.setKey(step.id, step.change, step.tell)
-  if (!changed) throw new Error(`the store has no key version ${step.id} any more`)
+  const changed = await store.setKey(step.id, step.change, step.notify)
+  if (!changed) throw new Error(`the key version ${step.id} is no longer in the store`)
   return versions.map((version) => (version.id === changed.id ? changed : version))
 }
 
-/** Stores a version, pending: it is usable once its Secret is written. */
-async function keep({ store, sealing, random }: KeyWork, apiKey: string, revision: number, facts: Facts, now: number): Promise<KeyVersion[]> {
+/** Stores a pending version, which becomes active once its Secret is written. Returns all versions, newest first. */
+async function storePending({ store, sealing, random }: KeyContext, apiKey: string, revision: number, facts: Facts, now: number): Promise<KeyVersion[]> {
   const { key, plan, record, versions } = facts
   const { metadata, spec } = key
   const id = keyVersionId(metadata.uid, revision)
-  // A key taken back while its plan is missing is bound to a product when it is first used.
+  // A key restored while its plan is missing gets its final product when it is first used.
   const product = plan?.spec.product ?? versions[0]?.product ?? record?.product ?? 'Media'
   const { key: stored } = await store.mintKey({
     id,
@@ -165,7 +173,7 @@ async function keep({ store, sealing, random }: KeyWork, apiKey: string, revisio
   return [...versions, stored].sort((a, b) => b.revision - a.revision)
 }
 
-async function putSecret({ resources, sealing }: KeyWork, name: string, version: KeyVersion, facts: Facts): Promise<Facts | 'gone'> {
+async function putSecret({ resources, sealing }: KeyContext, name: string, version: KeyVersion, facts: Facts): Promise<Facts | 'gone'> {
   const apiKey = open(version.sealed, version.id, sealing)
   if (apiKey === null) return { ...facts, obstacle: { reason: 'SealingKeyMissing' } }
   const secret: KeySecret = { apiKey, keyId: version.id, mac: secretMac(version.id, apiKey, sealing) }

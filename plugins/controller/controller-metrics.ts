@@ -1,16 +1,17 @@
-/** The metrics of the controller, under the names of controller-runtime, so that dashboards and alerts made for it work. */
+/** Controller metrics (reconciles, work queues), under the names of controller-runtime so that its dashboards and alerts work. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type { Queue, QueueObserver } from './work-queue.ts'
 
 export type Result = 'success' | 'requeue_after' | 'error'
 
 export type ControllerMetrics = {
-  /** Metrics of one queue; `depth` is asked at each scrape. */
+  /** Metrics of one queue; `depth` is called at each scrape. */
   queue(name: string, depth: () => Pick<Queue, 'depth'> | null): QueueObserver
-  /** So many of a controller may be under way at once. */
-  workers(controller: string, count: number): void
-  /** A reconciliation began; what is returned tells that it ended. */
-  began(controller: string): (result: Result) => void
+  /** Sets the maximum of concurrent reconciliations. */
+  setWorkers(controller: string, count: number): void
+  /** Counts a reconciliation from now until the returned function is called. */
+  reconcileStarted(controller: string): (result: Result) => void
+  /** Time from the creation or change of an ApiKey until it is ready. */
   keyReady(seconds: number): void
 }
 
@@ -29,12 +30,12 @@ export function controllerMetrics(registry: Registry): ControllerMetrics {
     buckets: RECONCILE_BUCKETS,
     registers,
   })
-  const active = new Gauge({ name: 'controller_runtime_active_workers', help: 'Reconciliations under way.', labelNames: controller, registers })
-  const most = new Gauge({ name: 'controller_runtime_max_concurrent_reconciles', help: 'Reconciliations that may be under way at once.', labelNames: controller, registers })
+  const active = new Gauge({ name: 'controller_runtime_active_workers', help: 'Reconciliations in progress.', labelNames: controller, registers })
+  const maxConcurrent = new Gauge({ name: 'controller_runtime_max_concurrent_reconciles', help: 'Maximum of concurrent reconciliations.', labelNames: controller, registers })
   const labelNames = ['name', 'controller']
   const depths = new Gauge({
     name: 'workqueue_depth',
-    help: 'Names that wait.',
+    help: 'Names waiting in the queue.',
     labelNames,
     registers,
     collect() {
@@ -42,14 +43,14 @@ export function controllerMetrics(registry: Registry): ControllerMetrics {
     },
   })
   const queues = new Map<string, () => Pick<Queue, 'depth'> | null>()
-  const underWay = workUnderWay(labelNames, registers)
+  const inProgress = workInProgress(labelNames, registers)
   const adds = new Counter({ name: 'workqueue_adds_total', help: 'Names added.', labelNames, registers })
-  const waits = new Histogram({ name: 'workqueue_queue_duration_seconds', help: 'How long a name waited.', labelNames, buckets: QUEUE_BUCKETS, registers })
-  const works = new Histogram({ name: 'workqueue_work_duration_seconds', help: 'How long work on a name took.', labelNames, buckets: QUEUE_BUCKETS, registers })
-  const retries = new Counter({ name: 'workqueue_retries_total', help: 'Names to be tried again.', labelNames, registers })
+  const waits = new Histogram({ name: 'workqueue_queue_duration_seconds', help: 'Time that a name waited in the queue.', labelNames, buckets: QUEUE_BUCKETS, registers })
+  const works = new Histogram({ name: 'workqueue_work_duration_seconds', help: 'Duration of the work on a name.', labelNames, buckets: QUEUE_BUCKETS, registers })
+  const retries = new Counter({ name: 'workqueue_retries_total', help: 'Names queued again after a failure.', labelNames, registers })
   const ready = new Histogram({
     name: 'tollgate_key_ready_seconds',
-    help: 'From the declaration of an API key to its being usable.',
+    help: 'Time from the creation or change of an ApiKey until it is ready.',
     buckets: RECONCILE_BUCKETS,
     registers,
   })
@@ -57,13 +58,13 @@ export function controllerMetrics(registry: Registry): ControllerMetrics {
     queue(name, depth) {
       const labels = { name, controller: name }
       queues.set(name, depth)
-      underWay.open(name)
+      inProgress.addQueue(name)
       depths.set(labels, 0)
       return { added: () => adds.inc(labels), taken: (seconds) => waits.observe(labels, seconds), retried: () => retries.inc(labels) }
     },
-    workers: (name, count) => most.set({ controller: name }, count),
-    began(name) {
-      const finish = underWay.begin(name)
+    setWorkers: (name, count) => maxConcurrent.set({ controller: name }, count),
+    reconcileStarted(name) {
+      const finish = inProgress.start(name)
       active.inc({ controller: name })
       return (result) => {
         const seconds = finish()
@@ -78,9 +79,9 @@ export function controllerMetrics(registry: Registry): ControllerMetrics {
   }
 }
 
-/** Gauges of the work that has begun and not ended, computed at each scrape. `begin` returns what ends a piece of it and gives its seconds. */
-function workUnderWay(labelNames: string[], registers: Registry[]): { open(queue: string): void; begin(queue: string): () => number } {
-  const pieces = new Map<string, Set<() => number>>()
+/** Gauges of the work in progress, computed at each scrape. `start` returns a function that ends one item of work and returns its duration in seconds. */
+function workInProgress(labelNames: string[], registers: Registry[]): { addQueue(queue: string): void; start(queue: string): () => number } {
+  const items = new Map<string, Set<() => number>>()
   const gauge = (name: string, help: string, of: (seconds: number[]) => number) =>
     new Gauge({
       name,
@@ -88,19 +89,19 @@ function workUnderWay(labelNames: string[], registers: Registry[]): { open(queue
       labelNames,
       registers,
       collect() {
-        for (const [queue, ages] of pieces) this.set({ name: queue, controller: queue }, of([...ages].map((age) => age())))
+        for (const [queue, ages] of items) this.set({ name: queue, controller: queue }, of([...ages].map((age) => age())))
       },
     })
-  gauge('workqueue_unfinished_work_seconds', 'How long all work under way has taken so far, added up.', (seconds) => seconds.reduce((sum, one) => sum + one, 0))
-  gauge('workqueue_longest_running_processor_seconds', 'How long the oldest work under way has taken so far.', (seconds) => Math.max(0, ...seconds))
+  gauge('workqueue_unfinished_work_seconds', 'Sum of the durations of the work in progress.', (seconds) => seconds.reduce((sum, one) => sum + one, 0))
+  gauge('workqueue_longest_running_processor_seconds', 'Duration of the oldest work in progress.', (seconds) => Math.max(0, ...seconds))
   return {
-    open: (queue) => void pieces.set(queue, new Set()),
-    begin(queue) {
+    addQueue: (queue) => void items.set(queue, new Set()),
+    start(queue) {
       const startMs = performance.now()
       const age = () => (performance.now() - startMs) / 1000
-      pieces.get(queue)?.add(age)
+      items.get(queue)?.add(age)
       return () => {
-        pieces.get(queue)?.delete(age)
+        items.get(queue)?.delete(age)
         return age()
       }
     },

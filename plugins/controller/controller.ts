@@ -1,6 +1,6 @@
 /**
- * The loop that makes what is declared come true: resources → queue → reconcile → store, Secret, status. Everything it does is decided by `src/domain/reconcile/`
- * from what is there now, so it may run again at any time, and a restart with nothing to do writes nothing.
+ * The controller of Plans and ApiKeys: watch, work queue, reconcile, then store, Secret and status. Every step is decided by `src/domain/reconcile/` from the
+ * present state, so a pass may run again at any time, and a restart with nothing to do writes nothing.
  */
 import { randomBytes } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
@@ -9,137 +9,139 @@ import { Unavailable } from '../../src/domain/errors.ts'
 import { controllerMetrics } from './controller-metrics.ts'
 import { openQueue, type Queue } from './work-queue.ts'
 import { openReconciler } from './reconciler.ts'
-import { sourceMetrics } from './api-server-metrics.ts'
+import { apiServerMetrics } from './api-server-metrics.ts'
 import { startWorkers } from './queue-workers.ts'
 
 export type ControllerOptions = {
-  /** That many random bytes, for keys. */
+  /** Returns that many random bytes, for keys. */
   random?: (bytes: number) => Uint8Array
   /** Runs `run` after `ms`; returns how to cancel it. */
   after?: (ms: number, run: () => void) => () => void
-  /** Everything is looked at again that often, in case something was missed. */
+  /** Interval of the passes over all resources, which find changes that the watch missed. */
   resyncMs?: number
 }
 
-/** Keys that are reconciled at once share commands to the store: thousands of them are looked at after a start. How much is asked of the source at once has its own limit. */
+/** Concurrent key passes share commands to the store, which matters for thousands of keys after a start. The API client has its own concurrency limit. */
 const KEY_WORKERS = 64
 const START_RETRY_MS = 1_000
-const PATIENCE_MS = 5_000
+/** Readiness waits that long for the first pass over all resources. */
+const FIRST_PASS_WAIT_MS = 5_000
 
 async function controller(app: FastifyInstance, options: ControllerOptions): Promise<void> {
   const { store, resources, clock, log } = app
   const { random = randomBytes, after = afterTimeout, resyncMs = 600_000 } = options
   const metrics = controllerMetrics(app.metrics.registry)
-  sourceMetrics(app.metrics.registry, resources)
+  apiServerMetrics(app.metrics.registry, resources)
   const open = (name: string, queue: () => Queue): Queue => openQueue({ after, random: Math.random, observer: metrics.queue(name, queue) })
   const plans = open('plan', () => plans)
   const keys = open('apikey', () => keys)
-  const work = { store, resources, assertLeading, clock, sealing: app.sealingKeys, prefix: app.config.BRAND.toLowerCase(), limits: app.planLimits, servicePrice: (verb: string) => app.engines.offer(verb)?.route.price ?? null, random }
-  const reconciler = openReconciler({ work, plans, keys, after, keyReady: metrics.keyReady })
+  const context = { store, resources, assertLeading, clock, sealing: app.sealingKeys, prefix: app.config.BRAND.toLowerCase(), limits: app.planLimits, servicePrice: (verb: string) => app.engines.offer(verb)?.route.price ?? null, random }
+  const reconciler = openReconciler({ context, plans, keys, after, keyReady: metrics.keyReady })
   let syncedAt: number | null = null
-  let isFollowing = false
-  let wasRead = false
-  let isSettled = false
+  let isWatching = false
+  let hasSynced = false
+  let isFirstPassDone = false
   let isLeading = false
-  /** Counts the turns, so that what one began ends with it. */
-  let turns = 0
+  /** Number of leadership changes: work begun in one term ends with it. */
+  let term = 0
   let isStopping = false
   let running: Promise<void>[] = []
   let cancelTimer = () => {}
 
   function assertLeading(): void {
-    if (!resources.isLeading()) throw new Unavailable('resources', new Error('this process no longer leads'))
+    if (!resources.isLeading()) throw new Unavailable('resources', new Error('this process is no longer the leader'))
   }
 
-  /** The first pass over everything is complete once both queues are empty for the first time. */
-  function rested(): void {
-    reconciler.rested()
-    isSettled ||= plans.isIdle() && keys.isIdle()
+  /** The first pass over all resources is complete once both queues are idle for the first time. */
+  function passEnded(): void {
+    reconciler.passEnded()
+    isFirstPassDone ||= plans.isIdle() && keys.isIdle()
   }
 
   function startAllWorkers(): Promise<void>[] {
-    const common = { metrics, clock, log, rested }
+    const common = { metrics, clock, log, passEnded }
+    const reporting = (kind: 'Plan' | 'ApiKey') => (name: string) => reconciler.reportStoreUnavailable(kind, name)
     return [
-      startWorkers({ ...common, name: 'plan', queue: plans, count: 4, reconcile: reconciler.plan, unreachable: (name) => reconciler.unreachable('Plan', name) }),
-      startWorkers({ ...common, name: 'apikey', queue: keys, count: KEY_WORKERS, reconcile: reconciler.key, unreachable: (name) => reconciler.unreachable('ApiKey', name) }),
+      startWorkers({ ...common, name: 'plan', queue: plans, count: 4, reconcile: reconciler.plan, reportStoreUnavailable: reporting('Plan') }),
+      startWorkers({ ...common, name: 'apikey', queue: keys, count: KEY_WORKERS, reconcile: reconciler.key, reportStoreUnavailable: reporting('ApiKey') }),
     ]
   }
 
-  /** Again later, unless it succeeds or has no sense any more. */
-  async function persist(what: string, work: () => Promise<void>, isWanted: () => boolean): Promise<void> {
+  /** Runs `work`, and again after a second while it fails and `isWanted`. */
+  async function retrying(step: 'start' | 'sync', work: () => Promise<void>, isWanted: () => boolean): Promise<void> {
     try {
       await work()
     } catch (err) {
       if (!isWanted()) return
-      log.warn({ err, retryInMs: START_RETRY_MS }, what)
-      cancelTimer = after(START_RETRY_MS, () => void persist(what, work, isWanted))
+      log.warn({ event: 'controller_start_failed', step, err, retryInMs: START_RETRY_MS }, 'controller start failed')
+      cancelTimer = after(START_RETRY_MS, () => void retrying(step, work, isWanted))
     }
   }
 
   async function start(): Promise<void> {
-    // First, so that who leads from the start has looked since, and need not look again.
-    await resources.lead(turn)
+    // The election comes first: a process that leads from the start has listed everything under its lease and need not list again.
+    await resources.lead(leadershipChanged)
     if (isStopping) return
-    const before = turns
-    await resources.watch((ref) => reconciler.changed(ref, isLeading && isFollowing ? 'urgent' : 'background'))
-    isFollowing = true
-    if (isLeading) take({ isFresh: turns === before })
+    const before = term
+    await resources.watch((ref) => reconciler.changed(ref, isLeading && isWatching ? 'urgent' : 'background'))
+    isWatching = true
+    if (isLeading) startTerm({ isFresh: term === before })
   }
 
-  /** Whoever does not lead follows what is declared all the same, so that it can take over at once. */
-  function turn(next: boolean): void {
+  /** A process that is not the leader keeps its watches, so that it can take over at once. */
+  function leadershipChanged(next: boolean): void {
     isLeading = next
-    turns++
+    term++
     cancelTimer()
     if (!next) {
       plans.pause()
       keys.pause()
-    } else if (isFollowing) take({ isFresh: false })
+    } else if (isWatching) startTerm({ isFresh: false })
   }
 
-  /** `isFresh`: everything was looked at under this lease. */
-  function take({ isFresh }: { isFresh: boolean }): void {
-    const now = turns
-    const isOurs = () => turns === now && !isStopping
-    void persist('the controller cannot begin yet', () => begin(isFresh, isOurs), isOurs)
+  /** `isFresh`: everything was listed under this lease. */
+  function startTerm({ isFresh }: { isFresh: boolean }): void {
+    const started = term
+    const isCurrent = () => term === started && !isStopping
+    void retrying('sync', () => sync(isFresh, isCurrent), isCurrent)
   }
 
-  async function begin(isFresh: boolean, isOurs: () => boolean): Promise<void> {
-    // Who led before may have acted on what was not heard of here: a key that it made would be taken for one that went.
+  async function sync(isFresh: boolean, isCurrent: () => boolean): Promise<void> {
+    // The former leader may have acted on changes that this process has not seen yet: a key that it issued would look like a deleted one.
     if (!isFresh) await resources.refresh()
-    await reconciler.all()
-    if (!isOurs()) return
+    await reconciler.enqueueAll()
+    if (!isCurrent()) return
     syncedAt ??= clock()
     const { ok, detail } = resources.health()
-    const waiting = { plans: plans.depth(), keys: keys.depth() }
-    if (ok) log.info(waiting, 'the controller knows everything that is declared')
-    else log.warn({ ...waiting, detail }, 'the controller begins with what was declared before, since it cannot be read now')
+    const queued = { plans: plans.depth(), keys: keys.depth() }
+    if (ok) log.info({ event: 'controller_caches_synced', ...queued }, 'controller caches synced')
+    else log.warn({ event: 'controller_started_stale', ...queued, detail }, 'controller started with the last known resources')
     plans.resume()
     keys.resume()
     if (running.length === 0) running = startAllWorkers()
-    rested()
-    cancelTimer = after(resyncMs, () => void resync(isOurs))
+    passEnded()
+    cancelTimer = after(resyncMs, () => void resync(isCurrent))
   }
 
-  async function resync(isOurs: () => boolean): Promise<void> {
-    await reconciler.all().catch((err: unknown) => log.warn({ err }, 'not everything could be enqueued; the next resync tries again'))
-    if (isOurs()) cancelTimer = after(resyncMs, () => void resync(isOurs))
+  async function resync(isCurrent: () => boolean): Promise<void> {
+    await reconciler.enqueueAll().catch((err: unknown) => log.warn({ event: 'controller_resync_failed', err, retryInMs: resyncMs }, 'controller resync failed'))
+    if (isCurrent()) cancelTimer = after(resyncMs, () => void resync(isCurrent))
   }
 
-  // Ready once the source was read: when it is away later, requests go on by what the store knows.
+  // Ready once the source was read. While it is unavailable later, requests are served from the store.
   app.checks.push(() => {
     const { ok, detail } = resources.health()
-    wasRead ||= ok && isFollowing
-    return { name: 'resources', ok: wasRead, detail }
+    hasSynced ||= ok && isWatching
+    return { name: 'resources', ok: hasSynced, detail }
   })
-  // Ready once everything was looked at, so that the keys of a fresh start exist; but a long backlog keeps nobody waiting whose key works already.
+  // Ready after the first pass over all resources, so that the keys of a fresh start exist. A long backlog does not hold back keys that work already.
   app.checks.push(() => {
-    if (isFollowing && !isLeading) return { name: 'controller', ok: true, detail: 'this process does not lead' }
-    const isPatient = syncedAt === null || clock() - syncedAt < PATIENCE_MS
-    const waiting = `${plans.depth()} plans and ${keys.depth()} keys wait`
-    return { name: 'controller', ok: isSettled || !isPatient, detail: isSettled ? waiting : `the first pass is not complete: ${waiting}` }
+    if (isWatching && !isLeading) return { name: 'controller', ok: true, detail: 'this process is not the leader' }
+    const isWithinWait = syncedAt === null || clock() - syncedAt < FIRST_PASS_WAIT_MS
+    const queued = `${plans.depth()} plans and ${keys.depth()} keys queued`
+    return { name: 'controller', ok: isFirstPassDone || !isWithinWait, detail: isFirstPassDone ? queued : `the first pass is not complete: ${queued}` }
   })
-  app.addHook('onReady', async () => void persist('the controller cannot start yet', start, () => !isStopping))
+  app.addHook('onReady', async () => void retrying('start', start, () => !isStopping))
   app.addHook('preClose', async () => {
     isStopping = true
     cancelTimer()

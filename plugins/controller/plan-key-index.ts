@@ -1,17 +1,17 @@
-/** What belongs to what: which keys name a plan, and which uids a name has had, so that one that went is found although its resource is gone. */
+/** Index of ApiKeys by plan, and of the uids that each ApiKey name has had, so that a deleted key can be finalized without its resource. */
 import { subscriptionId } from '../../src/domain/plans.ts'
 import type { ApiKeyResource } from '../../src/backends/resources/resources.ts'
 
 export type PlanKeyIndex = {
-  /** Takes over the key of that name as it is now, null when it is gone. Returns the plans that it named before and names now. */
-  note(name: string, key: ApiKeyResource | null): string[]
-  /** The store has versions of a key of that name and uid. */
-  noteUid(name: string, uid: string): void
+  /** Updates the key of that name; null when it was deleted. Returns its plans before and after. */
+  update(name: string, key: ApiKeyResource | null): string[]
+  /** Records that the store has versions of a key of that name and uid. */
+  addUid(name: string, uid: string): void
   /** Uids of that name other than `present`. */
-  gone(name: string, present: string | null): string[]
-  forgetUid(name: string, uid: string): void
-  /** All of that name. */
-  forget(name: string): void
+  deletedUids(name: string, present: string | null): string[]
+  removeUid(name: string, uid: string): void
+  /** Removes the key and all its uids. */
+  remove(name: string): void
   /** Names of the keys of a plan, both as `namespace/name`. */
   keysOf(plan: string): ReadonlySet<string>
 }
@@ -23,12 +23,12 @@ export function openPlanKeyIndex(): PlanKeyIndex {
   const keys = new Map<string, Set<string>>()
   const uids = new Map<string, Set<string>>()
 
-  function noteUid(name: string, uid: string): void {
+  function addUid(name: string, uid: string): void {
     const known = uids.get(name) ?? new Set()
     uids.set(name, known.add(uid))
   }
 
-  function note(name: string, key: ApiKeyResource | null): string[] {
+  function update(name: string, key: ApiKeyResource | null): string[] {
     const before = planOf.get(name)
     const now = key ? subscriptionId(key.metadata.namespace, key.spec.planRef.name) : undefined
     if (before !== undefined && before !== now) {
@@ -40,20 +40,20 @@ export function openPlanKeyIndex(): PlanKeyIndex {
       planOf.set(name, now)
       keys.set(now, (keys.get(now) ?? new Set()).add(name))
     }
-    if (key) noteUid(name, key.metadata.uid)
+    if (key) addUid(name, key.metadata.uid)
     return [...new Set([before, now].filter((plan) => plan !== undefined))]
   }
 
   return {
-    note,
-    noteUid,
-    gone: (name, present) => [...(uids.get(name) ?? [])].filter((uid) => uid !== present),
-    forgetUid(name, uid) {
+    update,
+    addUid,
+    deletedUids: (name, present) => [...(uids.get(name) ?? [])].filter((uid) => uid !== present),
+    removeUid(name, uid) {
       uids.get(name)?.delete(uid)
       if (uids.get(name)?.size === 0) uids.delete(name)
     },
-    forget(name) {
-      note(name, null)
+    remove(name) {
+      update(name, null)
       uids.delete(name)
     },
     keysOf: (plan) => keys.get(plan) ?? NONE,

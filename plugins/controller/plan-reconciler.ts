@@ -1,4 +1,4 @@
-/** Carries out what `reconcilePlan` decides for one Plan. */
+/** Plan reconciler: gathers state, applies the commands of `reconcilePlan` to the subscription's record, and writes the status. */
 import { refusal, type KeyVersion } from '../../src/domain/api-keys.ts'
 import { planVerdict, type PlanLimits, type ServicePrice } from '../../src/domain/plan-limits.ts'
 import { subscriptionId } from '../../src/domain/plans.ts'
@@ -6,16 +6,16 @@ import { reconcilePlan, type GatheredPlan } from '../../src/domain/reconcile/rec
 import type { PlanResource, Ref, Resources } from '../../src/backends/resources/resources.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 
-export type PlanWork = { store: Store; resources: Resources; assertLeading: () => void; clock: () => number; limits: PlanLimits | null; servicePrice: ServicePrice }
+export type PlanContext = { store: Store; resources: Resources; assertLeading: () => void; clock: () => number; limits: PlanLimits | null; servicePrice: ServicePrice }
 
-/** What came of a pass. `isChanged`: the record was written, so the plan's keys must look again. */
+/** `isChanged`: the record was written, so the plan's keys must be reconciled. */
 export type PlanPass = { requeueAt: number | null; isChanged: boolean }
 
-/** `removePlan` of the one before, then `applyPlan`. */
-const MOST_STEPS = 4
+/** `removePlan` of the former Plan, then `applyPlan`, with room to spare. */
+const MAX_STEPS = 4
 
-/** One pass over a Plan, there or gone. Throws `Unavailable`. */
-export async function passPlan({ store, resources, assertLeading, clock, limits, servicePrice }: PlanWork, ref: Ref, plan: PlanResource | null): Promise<PlanPass> {
+/** One pass over a Plan; `plan` is null when it was deleted. Throws `Unavailable`. */
+export async function runPlanPass({ store, resources, assertLeading, clock, limits, servicePrice }: PlanContext, ref: Ref, plan: PlanResource | null): Promise<PlanPass> {
   const id = subscriptionId(ref.namespace, ref.name)
   const [record, keys, status] = await Promise.all([store.subscription(id), plan ? store.keysOf(id) : [], plan ? resources.status(ref) : null])
   let facts: GatheredPlan = {
@@ -26,7 +26,7 @@ export async function passPlan({ store, resources, assertLeading, clock, limits,
     activeKeys: countActive(keys, clock()),
     status: status && 'activeKeys' in status ? status : null,
   }
-  for (let steps = 0; steps < MOST_STEPS; steps++) {
+  for (let steps = 0; steps < MAX_STEPS; steps++) {
     const now = clock()
     const decision = reconcilePlan(facts, now)
     assertLeading()
@@ -39,7 +39,7 @@ export async function passPlan({ store, resources, assertLeading, clock, limits,
     if (next.op === 'removePlan') await store.change(id, next, now)
     facts = { ...facts, answer: answer?.outcome ?? null, record: await store.subscription(id) }
   }
-  throw new Error(`the plan ${id} does not settle`)
+  throw new Error(`the Plan ${id} did not become steady in ${MAX_STEPS} steps`)
 }
 
 function countActive(keys: KeyVersion[], now: number): number {

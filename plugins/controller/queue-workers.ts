@@ -1,42 +1,43 @@
-/** Workers of one queue: take a name, reconcile it, come back to it when its time has come or it failed. */
+/** Queue workers of a controller: take a name, reconcile it, requeue it at its time or after a failure with back-off. */
 import type { FastifyBaseLogger } from 'fastify'
 import { Unavailable } from '../../src/domain/errors.ts'
 import type { ControllerMetrics, Result } from './controller-metrics.ts'
 import type { Queue } from './work-queue.ts'
 
-type Working = {
+type WorkerOptions = {
+  /** Of the controller, in metrics and logs. */
   name: string
   queue: Queue
   count: number
-  /** One pass; resolves to when the name must be looked at again though nothing changes, or null. */
+  /** One pass; resolves to the time (epoch milliseconds) to requeue the name at, or null. */
   reconcile: (name: string) => Promise<number | null>
-  /** The store was away: says so where it can be seen. */
-  unreachable: (name: string) => Promise<void>
+  /** Writes to the status of the resource that the store is unavailable. */
+  reportStoreUnavailable: (name: string) => Promise<void>
   /** Called after each pass. */
-  rested: () => void
+  passEnded: () => void
   metrics: ControllerMetrics
   clock: () => number
   log: FastifyBaseLogger
 }
 
-/** Starts `count` workers. Resolves when the queue was stopped and the last pass ended. */
-export async function startWorkers(working: Working): Promise<void> {
-  working.metrics.workers(working.name, working.count)
-  await Promise.all(Array.from({ length: working.count }, () => run(working)))
+/** Starts `count` workers. Resolves when the queue is stopped and the last pass has ended. */
+export async function startWorkers(options: WorkerOptions): Promise<void> {
+  options.metrics.setWorkers(options.name, options.count)
+  await Promise.all(Array.from({ length: options.count }, () => run(options)))
 }
 
-async function run(working: Working): Promise<void> {
-  const { queue } = working
+async function run(options: WorkerOptions): Promise<void> {
+  const { queue, passEnded } = options
   for (let name = await queue.take(); name !== null; name = await queue.take()) {
-    const isGood = await pass(name, working)
-    queue.done(name, isGood)
-    working.rested()
+    const isSuccess = await pass(name, options)
+    queue.done(name, isSuccess)
+    passEnded()
   }
 }
 
-async function pass(name: string, { name: controller, queue, reconcile, unreachable, metrics, clock, log }: Working): Promise<boolean> {
+async function pass(name: string, { name: controller, queue, reconcile, reportStoreUnavailable, metrics, clock, log }: WorkerOptions): Promise<boolean> {
   let result: Result = 'success'
-  const ended = metrics.began(controller)
+  const ended = metrics.reconcileStarted(controller)
   try {
     const requeueAt = await reconcile(name)
     if (requeueAt === null) return true
@@ -46,9 +47,9 @@ async function pass(name: string, { name: controller, queue, reconcile, unreacha
   } catch (err) {
     result = 'error'
     const retryInMs = Math.round(queue.retry(name))
-    if (err instanceof Unavailable) log.warn({ err, controller, name, retryInMs }, 'a resource waits for its store or source')
-    else log.error({ err, controller, name, retryInMs }, 'a resource could not be reconciled')
-    if (err instanceof Unavailable && err.backend === 'store') await unreachable(name).catch(() => {})
+    if (err instanceof Unavailable) log.warn({ event: 'reconcile_backend_unavailable', err, controller, name, retryInMs }, 'reconcile failed: backend unavailable')
+    else log.error({ event: 'reconcile_failed', err, controller, name, retryInMs }, 'reconcile failed')
+    if (err instanceof Unavailable && err.backend === 'store') await reportStoreUnavailable(name).catch(() => {})
     return false
   } finally {
     ended(result)

@@ -1,36 +1,35 @@
 /**
- * The controller's work queue: names only, so that whoever works on one reads the present. A name is worked on by one at a time; added meanwhile, it comes
- * again afterwards; added twice before, it comes once. Failures are tried again with exponential back-off of their own.
+ * Rate-limited work queue of the controller, de-duplicated by name. It holds names only, so a worker always reads the present state. One worker at a time has a
+ * name; a name added meanwhile is queued again afterwards. Each name has its own exponential back-off after failures.
  */
 export type Priority = 'urgent' | 'background'
 
 export type QueueObserver = {
   added(): void
-  /** Taken after waiting that long. */
   taken(waitedSeconds: number): void
   retried(): void
 }
 
 export type Queue = {
-  /** Urgent ones are taken first; an urgent addition of what waits in the background moves it. */
+  /** Urgent names are taken first; adding a background name as urgent moves it. */
   add(name: string, priority: Priority): void
-  /** Adds the name after that long, in place of an earlier such order. */
+  /** Adds the name after `ms`, in place of an earlier `addAfter` or `retry` of it. */
   addAfter(name: string, ms: number): void
-  /** The name need not be worked on any more: forgets that it waits. */
+  /** Removes the name and its timer, failures and priority. */
   drop(name: string): void
   /** Adds the name again after its back-off, and returns that in ms. */
   retry(name: string): number
   /** The next name; null once the queue is stopped. `done` must follow. */
   take(): Promise<string | null>
-  /** The work on a name ended; `isGood` forgets its failures. */
-  done(name: string, isGood: boolean): void
+  /** Ends the work on a name; `isSuccess` resets its back-off. */
+  done(name: string, isSuccess: boolean): void
   depth(): number
-  /** Nothing waits to be taken and nothing is worked on. */
+  /** True while the queue is empty and no name is worked on. */
   isIdle(): boolean
-  /** No names are given out until `resume`; they are collected. */
+  /** `take` waits until `resume`; names are still added. */
   pause(): void
   resume(): void
-  /** No more names are given out. */
+  /** Empties the queue; `take` returns null from now on. */
   stop(): void
 }
 
@@ -42,15 +41,16 @@ export type QueueOptions = {
   observer: QueueObserver
 }
 
-const FIRST_RETRY_MS = 50
-const LONGEST_RETRY_MS = 30_000
-/** Timers cannot be set for months; who is woken early looks and sleeps on. */
-const LONGEST_TIMER_MS = 3_600_000
+const INITIAL_RETRY_MS = 50
+const MAX_RETRY_MS = 30_000
+/** A timer has an upper limit of 24.8 days. A name that comes early is reconciled and requeued. */
+const MAX_TIMER_MS = 3_600_000
 
 export function openQueue({ after, random, observer }: QueueOptions): Queue {
   const waiting: Record<Priority, Map<string, number>> = { urgent: new Map(), background: new Map() }
-  const working = new Set<string>()
-  const again = new Map<string, Priority>()
+  const processing = new Set<string>()
+  /** Names that were added while they were processed. */
+  const dirty = new Map<string, Priority>()
   const failures = new Map<string, number>()
   const timers = new Map<string, () => void>()
   const takers: ((name: string | null) => void)[] = []
@@ -59,18 +59,18 @@ export function openQueue({ after, random, observer }: QueueOptions): Queue {
 
   function add(name: string, priority: Priority): void {
     if (isStopped) return
-    if (working.has(name)) {
-      if (again.get(name) !== 'urgent') again.set(name, priority)
+    if (processing.has(name)) {
+      if (dirty.get(name) !== 'urgent') dirty.set(name, priority)
       return
     }
     if (waiting.urgent.has(name) || (waiting.background.has(name) && priority === 'background')) return
     waiting.background.delete(name)
     waiting[priority].set(name, performance.now())
     observer.added()
-    hand()
+    dispatch()
   }
 
-  function hand(): void {
+  function dispatch(): void {
     while (takers.length > 0) {
       const name = next()
       if (name === null) return
@@ -83,7 +83,7 @@ export function openQueue({ after, random, observer }: QueueOptions): Queue {
     for (const names of [waiting.urgent, waiting.background]) {
       for (const [name, since] of names) {
         names.delete(name)
-        working.add(name)
+        processing.add(name)
         observer.taken((performance.now() - since) / 1000)
         return name
       }
@@ -94,7 +94,7 @@ export function openQueue({ after, random, observer }: QueueOptions): Queue {
   function addAfter(name: string, ms: number): void {
     timers.get(name)?.()
     if (isStopped) return
-    const cancel = after(Math.min(ms, LONGEST_TIMER_MS), () => {
+    const cancel = after(Math.min(ms, MAX_TIMER_MS), () => {
       timers.delete(name)
       add(name, 'urgent')
     })
@@ -106,12 +106,12 @@ export function openQueue({ after, random, observer }: QueueOptions): Queue {
     addAfter,
     drop(name) {
       timers.get(name)?.()
-      for (const names of [waiting.urgent, waiting.background, again, failures, timers]) names.delete(name)
+      for (const names of [waiting.urgent, waiting.background, dirty, failures, timers]) names.delete(name)
     },
     retry(name) {
       const failed = failures.get(name) ?? 0
       failures.set(name, failed + 1)
-      const ms = Math.min(FIRST_RETRY_MS * 2 ** failed, LONGEST_RETRY_MS) * (1 - random() / 4)
+      const ms = Math.min(INITIAL_RETRY_MS * 2 ** failed, MAX_RETRY_MS) * (1 - random() / 4)
       observer.retried()
       addAfter(name, ms)
       return ms
@@ -121,21 +121,21 @@ export function openQueue({ after, random, observer }: QueueOptions): Queue {
       const name = next()
       return name === null ? new Promise((resolve) => takers.push(resolve)) : Promise.resolve(name)
     },
-    done(name, isGood) {
-      if (isGood) failures.delete(name)
-      working.delete(name)
-      const priority = again.get(name)
-      again.delete(name)
+    done(name, isSuccess) {
+      if (isSuccess) failures.delete(name)
+      processing.delete(name)
+      const priority = dirty.get(name)
+      dirty.delete(name)
       if (priority) add(name, priority)
     },
     depth: () => waiting.urgent.size + waiting.background.size,
-    isIdle: () => waiting.urgent.size + waiting.background.size + working.size === 0,
+    isIdle: () => waiting.urgent.size + waiting.background.size + processing.size === 0,
     pause() {
       isPaused = true
     },
     resume() {
       isPaused = false
-      hand()
+      dispatch()
     },
     stop() {
       isStopped = true

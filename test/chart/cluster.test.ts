@@ -66,7 +66,7 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
       const fake = 'engines: [{ name: draw, type: preview }]'
       const echo = 'upstreams: [{ name: real, baseUrl: "https://models" }, { name: words, baseUrl: "echo:" }]'
       const refusals: [() => Promise<void>, RegExp][] = [
-        [() => secret('tollgate-store', 'url', 'sqlite:/data/tollgate.db'), /The entry url of the Secret tollgate-store begins with none of mongodb:\/\/, mongodb\+srv:\/\/: pods share nothing else\./],
+        [() => secret('tollgate-store', 'url', 'sqlite:/data/tollgate.db'), /The entry url of the Secret tollgate-store does not begin with any of mongodb:\/\/, mongodb\+srv:\/\/: pods cannot share another kind of address\./],
         [() => secret('tollgate-sealing', 'key', key), /sealingKey\.existingSecret names the Secret tollgate-sealing, which has no entry sealing\.key\./],
         ...['secret', Buffer.alloc(31).toString('base64'), Buffer.alloc(33).toString('base64'), `${key}\nsecret`].map((entry): [() => Promise<void>, RegExp] => [
           () => sealing(entry),

@@ -42,19 +42,19 @@ if (!missing(t, ['helm'])) {
   }
 
   const refusals: [string, string[], RegExp][] = [
-    ['no address', ['--set', 'publicUrl='], /publicUrl must say how the world reaches the gateways/],
+    ['no address', ['--set', 'publicUrl='], /publicUrl must be the public address of the gateways/],
     ['no sealing key', ['--set', 'sealingKey.existingSecret='], /sealingKey.existingSecret must name a Secret with 32 random bytes/],
     ['no store', ['--set', 'store.existingSecret='], /processes cannot share SQLite\./],
     ['no broker', ['--set', 'broker.existingSecret='], /processes cannot share memory\./],
     ['sqlite as a setting', ['--set', 'settings.STORE_URL=sqlite:/data/db'], /additional properties 'STORE_URL' not allowed/],
     ['sqlite as a variable', ['--set', 'env.STORE_URL=sqlite:/data/db'], /invalid propertyName 'STORE_URL'/],
     ['files on a disk', ['--set', 'files.url=disk:/data'], /files.url was "disk:\/data"; it may be gridfs: or s3:\/\/<bucket>/],
-    ['no upstreams', ['--set', 'upstreams.file=null'], /upstreams.file or upstreams.existingConfigMap must name the real ones/],
-    ['no engines', ['--set', 'engines.existingConfigMap='], /engines.file or engines.existingConfigMap must name the real ones/],
-    ['both a file and a ConfigMap', ['--set', 'upstreams.existingConfigMap=mine'], /exclude each other\./],
+    ['no upstreams', ['--set', 'upstreams.file=null'], /upstreams.file or upstreams.existingConfigMap is required/],
+    ['no engines', ['--set', 'engines.existingConfigMap='], /engines.file or engines.existingConfigMap is required/],
+    ['both a file and a ConfigMap', ['--set', 'upstreams.existingConfigMap=mine'], /are mutually exclusive\./],
     ['the echo', ['--set', 'upstreams.file.upstreams[0].baseUrl=echo:'], /upstreams.file names \S+ the built-in echo, which answers without a model/],
     ['the preview engine', ['--set-json', 'engines={"existingConfigMap":"","file":{"engines":[{"name":"draw","type":"preview"}],"routes":[]}}'], /engines.file names draw, the preview engine/],
-    ['two pools of a name', ['--set-json', 'workerPools=[{"name":"a"},{"name":"a"}]'], /workerPools has two pools named a\./],
+    ['two pools of a name', ['--set-json', 'workerPools=[{"name":"a"},{"name":"a"}]'], /workerPools has two pools with the name a\./],
     ['a kind that nobody makes', ['--set-json', 'workerPools=[{"name":"a","kinds":["poem"]}]'], /value must be one of 'image', 'video', 'music'/],
     ['a value that nobody knows', ['--set', 'gateway.replica=3'], /additional properties 'replica' not allowed/],
     ['a route without a Gateway', ['--set', 'httpRoute.enabled=true'], /httpRoute.parentRefs must name the Gateway/],
@@ -215,7 +215,7 @@ if (!missing(t, ['helm'])) {
     const args = ['install', 'tollgate', CHART, '--namespace', 'gate', '--dry-run=client', ...['required', 'everything'].flatMap((file) => ['--values', join(import.meta.dirname, 'values', `${file}.yaml`)])]
     const text = await helm(args)
     t.notMatch(text, /^kind: (ScaledObject|ServiceMonitor|HTTPRoute|MutatingAdmissionPolicy)$/m)
-    for (const kind of ['ScaledObject tollgate-worker-pictures', 'ServiceMonitor', 'HTTPRoute', 'MutatingAdmissionPolicy']) t.match(text, `NOT MADE: the ${kind}, because the cluster does not know`)
+    for (const kind of ['ScaledObject tollgate-worker-pictures', 'ServiceMonitor', 'HTTPRoute', 'MutatingAdmissionPolicy']) t.match(text, `NOT CREATED: the ${kind}, because the cluster does not have`)
     t.match(text, 'helm test tollgate --namespace gate')
   })
 }

@@ -1,29 +1,29 @@
-/** What goes wrong between a controller and its API server, request by request and event by event; each is named by what it does. */
+/** Faults between a controller and its API server, injected per request and per watch event. */
 import type { Api } from '../servers/kube/api.ts'
 import type { Fate, Proxy, Telling } from '../servers/kube/proxy.ts'
 
-/** Requests of one sort are alike to the server; those of one `kind` ask the same of the same object. */
-export type Asked = { sort: 'list' | 'next page' | 'watch' | 'get' | 'post' | 'put' | 'patch' | 'status' | 'delete'; kind: string; path: string; isWrite: boolean }
+/** A request. Requests of one `kind` are the same operation on the same object. */
+export type ApiRequest = { sort: 'list' | 'next page' | 'watch' | 'get' | 'post' | 'put' | 'patch' | 'status' | 'delete'; kind: string; path: string; isWrite: boolean }
 
-export type Trouble = {
-  fate?: (asked: Asked) => Fate | Promise<Fate>
+export type ApiFault = {
+  fate?: (request: ApiRequest) => Fate | Promise<Fate>
   tells?: (event: string) => Telling
-  /** What must have been struck, or the test has shown nothing. */
-  strikes: (Asked['sort'] | 'event' | 'cut' | 'unanswered' | 'halved')[]
-  /** What the server itself must have answered, as `METHOD status`, for the same reason. */
+  /** The sorts of requests that the fault must have hit, or the test proves nothing. */
+  strikes: (ApiRequest['sort'] | 'event' | 'cut' | 'unanswered' | 'halved')[]
+  /** Responses that the server must have sent, as `METHOD status`, for the same reason. */
   answers?: string[]
 }
 
 type Making = { api: Api; random: () => number }
 
 /** `path` is without its query. */
-function read(method: string, url: string, body: string): Asked {
+function read(method: string, url: string, body: string): ApiRequest {
   const [path = '', query = ''] = url.split('?')
   const { sort, name = '' } = sortOf(method, path, new URLSearchParams(query), body)
   return { sort, kind: `${sort} ${path} ${name}`, path, isWrite: method !== 'GET' }
 }
 
-function sortOf(method: string, path: string, query: URLSearchParams, body: string): { sort: Asked['sort']; name?: string } {
+function sortOf(method: string, path: string, query: URLSearchParams, body: string): { sort: ApiRequest['sort']; name?: string } {
   if (method === 'POST') return { sort: 'post', name: JSON.parse(body).metadata.name }
   if (method === 'PATCH') return { sort: path.endsWith('/status') ? 'status' : 'patch' }
   if (method === 'PUT' || method === 'DELETE') return { sort: method === 'PUT' ? 'put' : 'delete' }
@@ -31,16 +31,16 @@ function sortOf(method: string, path: string, query: URLSearchParams, body: stri
   return { sort: query.has('continue') ? 'next page' : query.has('limit') ? 'list' : 'get' }
 }
 
-/** After so many of a kind nothing is struck any more, so that nobody whose requests fall in step with the turns fails for ever. */
-const LAST_TURN = 10
+/** After so many requests of a kind none is hit any more, so that no client whose requests come in step with the alternation fails for ever. */
+const MAX_STRUCK = 10
 
-/** Tells the first, the third and so on of each kind from the others. */
-function openTurns(): (kind: string) => boolean {
+/** True for the first, the third and so on of each kind. */
+function openAlternation(): (kind: string) => boolean {
   const counts = new Map<string, number>()
   return (kind) => {
     const count = (counts.get(kind) ?? 0) + 1
     counts.set(kind, count)
-    return count % 2 === 1 && count < LAST_TURN
+    return count % 2 === 1 && count < MAX_STRUCK
   }
 }
 
@@ -48,61 +48,61 @@ const FAILED = { status: 500, reason: 'InternalError' }
 const CONFLICT = { status: 409, reason: 'Conflict' }
 const EXPIRED = { status: 410, reason: 'Expired' }
 
-export const TROUBLES: Record<string, (making: Making) => Trouble> = {
-  'a conflict at the first try of every write of every object'() {
-    const isTurn = openTurns()
-    return { fate: ({ isWrite, kind }) => (isWrite && isTurn(kind) ? CONFLICT : 'passes'), strikes: ['post', 'put', 'patch', 'status', 'delete'] }
+export const API_FAULTS: Record<string, (making: Making) => ApiFault> = {
+  'a conflict on the first try of every write of every object'() {
+    const isStruck = openAlternation()
+    return { fate: ({ isWrite, kind }) => (isWrite && isStruck(kind) ? CONFLICT : 'passes'), strikes: ['post', 'put', 'patch', 'status', 'delete'] }
   },
-  'somebody who writes to every object just before we do'({ api }) {
-    const isTurn = openTurns()
+  'another client that writes to every object just before the controller'({ api }) {
+    const isStruck = openAlternation()
     let writes = 0
     return {
       async fate({ sort, kind, path }): Promise<Fate> {
         const touch = { metadata: { annotations: { touched: `${++writes}` } } }
-        // A status is applied whatever else changed, and what is made or deleted has no version to be wrong about.
-        if ((sort === 'put' || sort === 'patch') && isTurn(kind)) await api.request('PATCH', path, touch, 'application/merge-patch+json')
+        // Only these have a resource version: a status is applied by server-side apply, and creations and deletions have none.
+        if ((sort === 'put' || sort === 'patch') && isStruck(kind)) await api.request('PATCH', path, touch, 'application/merge-patch+json')
         return 'passes'
       },
       strikes: [],
       answers: ['PUT 409', 'PATCH 409'],
     }
   },
-  'a server that does every write and does not say so at the first time'() {
-    const isTurn = openTurns()
-    return { fate: ({ isWrite, kind }) => (isWrite && isTurn(kind) ? 'unanswered' : 'passes'), strikes: ['post', 'put', 'patch', 'status', 'delete'] }
+  'a server that does every write and loses its first response'() {
+    const isStruck = openAlternation()
+    return { fate: ({ isWrite, kind }) => (isWrite && isStruck(kind) ? 'unanswered' : 'passes'), strikes: ['post', 'put', 'patch', 'status', 'delete'] }
   },
-  'a server that fails whatever it is asked at the first time, lists and their pages included'() {
-    const isTurn = openTurns()
-    return { fate: ({ kind }) => (isTurn(kind) ? FAILED : 'passes'), strikes: ['list', 'next page', 'watch', 'get', 'post', 'put', 'patch', 'status', 'delete'] }
+  'a server that fails the first try of every request, lists and their pages included'() {
+    const isStruck = openAlternation()
+    return { fate: ({ kind }) => (isStruck(kind) ? FAILED : 'passes'), strikes: ['list', 'next page', 'watch', 'get', 'post', 'put', 'patch', 'status', 'delete'] }
   },
-  'a server that forgets where a watch was, and then fails in the list and amid its pages'() {
-    const isTurn = openTurns()
-    const fates: Partial<Record<Asked['sort'], (isFirst: boolean) => Fate>> = {
+  'a server that expires the version of a watch, then fails the list and its pages'() {
+    const isStruck = openAlternation()
+    const fates: Partial<Record<ApiRequest['sort'], (isFirst: boolean) => Fate>> = {
       'watch': (isFirst) => (isFirst ? 'passes' : EXPIRED),
       'list': (isFirst) => (isFirst ? FAILED : 'passes'),
       'next page': (isFirst) => (isFirst ? EXPIRED : 'passes'),
     }
-    return { fate: ({ sort, kind }) => fates[sort]?.(isTurn(kind)) ?? 'passes', strikes: ['watch', 'list', 'next page'] }
+    return { fate: ({ sort, kind }) => fates[sort]?.(isStruck(kind)) ?? 'passes', strikes: ['watch', 'list', 'next page'] }
   },
-  'connections that are cut off at random, before the server was asked, after it has done it, and amid its answer'({ random }) {
+  'connections cut at random, before the request, before the response and within it'({ random }) {
     const fates = ['cut', 'unanswered', 'halved'] as const
     return { fate: () => fates[Math.floor(random() * 3 * fates.length)] ?? 'passes', strikes: ['cut', 'unanswered', 'halved'] }
   },
-  'open watches that break off or end at random, also amid an event'({ random }) {
+  'watches that break or end at random, also within an event'({ random }) {
     return { tells: (event) => random() > 0.4 || { bytes: Math.floor(random() * (event.length + 2)), isBroken: random() < 0.5 }, strikes: ['event'] }
   },
 }
 
-/** Lets the trouble loose on what passes the proxy. Returns what it has struck so far, and how. */
-export function trouble(proxy: Proxy, { fate, tells }: Trouble): () => Set<string> {
+/** Injects the fault into the requests of the proxy. Returns the sorts of requests that it has hit so far, and how. */
+export function inject(proxy: Proxy, { fate, tells }: ApiFault): () => Set<string> {
   const struck = new Set<string>()
   if (fate) {
     proxy.fate = async (method, url, body) => {
-      const asked = read(method, url, body)
-      const wanted = await fate(asked)
-      // A watch has no answer of which half could arrive.
-      const decided = wanted === 'halved' && asked.sort === 'watch' ? 'unanswered' : wanted
-      if (decided !== 'passes') struck.add(asked.sort)
+      const request = read(method, url, body)
+      const wanted = await fate(request)
+      // A watch has no response body that could be halved.
+      const decided = wanted === 'halved' && request.sort === 'watch' ? 'unanswered' : wanted
+      if (decided !== 'passes') struck.add(request.sort)
       if (typeof decided === 'string') struck.add(decided)
       return decided
     }

@@ -1,3 +1,4 @@
+/** The controller over a folder of manifests and SQLite: issuing, rotating, revoking, limits, outages and crashes. */
 import { chmod, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
@@ -12,7 +13,7 @@ const ALL_GOOD = { Ready: 'True Issued', PlanActive: 'True PlanActive', KeyActiv
 
 const ci = (spec: Record<string, unknown> = {}) => apiKey('ci', 'coder', { secretName: 'ci-key', ...spec })
 
-t.test('a declared plan and key become a key that works, a Secret that holds it, and a status that says so', async (t) => {
+t.test('a Plan and an ApiKey yield a working key, a Secret with it, and a Ready status', async (t) => {
   const tenant = await openTenant(t)
   await tenant.declare('a.yaml', codingPlan('coder'), ci())
   const running = await tenant.start()
@@ -44,7 +45,7 @@ t.test('a restart with nothing to do writes nothing', async (t) => {
   t.equal((await tenant.store.subscription('acme/coder'))?.version, versions)
 })
 
-t.test('an edit of a plan reaches its record and its keys, there and back', async (t) => {
+t.test('an edit of a plan and its revert reach its record and its keys', async (t) => {
   const tenant = await openTenant(t)
   await tenant.declare('a.yaml', codingPlan('coder'))
   await tenant.declare('b.yaml', ci())
@@ -70,7 +71,7 @@ t.test('an edit of a plan reaches its record and its keys, there and back', asyn
   t.same(await tenant.secret('ci-key'), key)
 })
 
-t.test('times do what no edit does: a plan starts, a key expires, an overlap ends', async (t) => {
+t.test('without an edit a plan starts, a key expires and an overlap ends at their times', async (t) => {
   const tenant = await openTenant(t)
   const at = (ms: number) => new Date(tenant.time.now + ms).toISOString()
   await tenant.declare('a.yaml', codingPlan('coder', { startTime: at(HOUR) }), ci({ expirationTime: at(5 * HOUR) }))
@@ -93,7 +94,7 @@ t.test('times do what no edit does: a plan starts, a key expires, an overlap end
   t.equal(await tenant.secret('ci-key'), null)
 })
 
-t.test('a key that leaked is rotated at once: after the rotation only the newest secret works, whatever was rotated before', async (t) => {
+t.test('a rotation without an overlap leaves only the newest key working, whatever was rotated before', async (t) => {
   const tenant = await openTenant(t)
   const declare = (rotationRevision: number, rotationOverlapSeconds: number) => tenant.declare('a.yaml', codingPlan('coder', { keyPolicy: { rotationOverlapSeconds } }), ci({ rotationRevision }))
   await declare(0, 3600)
@@ -106,7 +107,7 @@ t.test('a key that leaked is rotated at once: after the rotation only the newest
   }
 })
 
-t.test('a change of a key is told to every subscription that may remember it', async (t) => {
+t.test('a change of a key notifies every subscription that may have it cached', async (t) => {
   const tenant = await openTenant(t)
   await tenant.declare('a.yaml', codingPlan('coder'), codingPlan('other'), ci())
   const running = await tenant.start()
@@ -120,7 +121,7 @@ t.test('a change of a key is told to every subscription that may remember it', a
   t.match(await tenant.status(running, 'Plan', 'other'), { activeKeys: 1 })
 })
 
-t.test('the keys created first get the plan\'s places; one that goes makes room for the next', async (t) => {
+t.test('the keys created first are admitted up to maxKeys; a deleted one makes room for the next', async (t) => {
   const tenant = await openTenant(t)
   const two = codingPlan('coder', { keyPolicy: { maxKeys: 2 } })
   const named = (name: string) => apiKey(name, 'coder', { secretName: `${name}-key` })
@@ -139,11 +140,11 @@ t.test('the keys created first get the plan\'s places; one that goes makes room 
   await tenant.declare('a.yaml', codingPlan('coder', { keyPolicy: { maxKeys: 1 } }))
   await running.settle()
   t.same((await ready()).slice(1), ['True Issued', 'False PlanKeyLimitReached'])
-  t.match(await tenant.versions(running, 'x'), [{ state: 'suspended' }], 'a key that lost its place does not work')
+  t.match(await tenant.versions(running, 'x'), [{ state: 'suspended' }], 'a key that is no longer admitted does not work')
   t.match(await tenant.status(running, 'Plan', 'coder'), { activeKeys: 1 })
 })
 
-t.test('a key that expires makes room at that moment, also if it has no Secret, and one that was never made says that its time is over', async (t) => {
+t.test('a key that expires makes room at that moment, also without a Secret; a key that was never issued becomes KeyExpired', async (t) => {
   const tenant = await openTenant(t)
   const expiry = tenant.time.now + 150_000
   const expirationTime = new Date(expiry).toISOString()
@@ -159,7 +160,7 @@ t.test('a key that expires makes room at that moment, also if it has no Secret, 
   t.match(await tenant.status(running, 'Plan', 'coder'), { activeKeys: 1 })
 })
 
-t.test('a key that is gone is unusable and its Secret is gone, also when it went while nobody looked', async (t) => {
+t.test('a deleted key is unusable and its Secret is removed, even if no controller ran when it was deleted', async (t) => {
   for (const isAway of [false, true]) {
     const tenant = await openTenant(t)
     await tenant.declare('a.yaml', codingPlan('coder'))
@@ -181,25 +182,25 @@ t.test('a key that is gone is unusable and its Secret is gone, also when it went
     await tenant.declare('b.yaml', ci())
     await running.settle()
     t.same(await tenant.conditions(running, 'ApiKey', 'ci'), ALL_GOOD)
-    t.not((await tenant.usableBySecret('ci-key'))?.keyId, version!.keyId, 'what comes under its name is another key')
+    t.not((await tenant.usableBySecret('ci-key'))?.keyId, version!.keyId, 'a new key of its name is another key')
   }
 })
 
-t.test('a Secret that somebody edits, opens to others or removes is put right', async (t) => {
+t.test('a Secret that someone edits, makes readable or removes is restored', async (t) => {
   const tenant = await openTenant(t)
   await tenant.declare('a.yaml', codingPlan('coder'), ci())
   const running = await tenant.start()
   await running.settle()
   const entries = await tenant.secret('ci-key')
   const path = tenant.secretPath('ci-key')
-  for (const spoil of [() => writeFile(join(path, 'api-key'), 'x'), () => rm(join(path, 'key-id')), () => rm(path, { recursive: true }), () => chmod(join(path, 'api-key'), 0o644)]) {
-    await spoil()
+  for (const edit of [() => writeFile(join(path, 'api-key'), 'x'), () => rm(join(path, 'key-id')), () => rm(path, { recursive: true }), () => chmod(join(path, 'api-key'), 0o644)]) {
+    await edit()
     await running.settle()
     t.same(await tenant.secret('ci-key'), entries)
   }
 })
 
-t.test('a Secret of somebody else is left alone, and taken no notice of once it is gone', async (t) => {
+t.test('a foreign Secret is not changed, and the key is issued once it is gone', async (t) => {
   const tenant = await openTenant(t)
   await makeForeign(tenant.secretPath('ci-key'))
   await tenant.declare('a.yaml', codingPlan('coder'), ci())
@@ -212,7 +213,7 @@ t.test('a Secret of somebody else is left alone, and taken no notice of once it 
   t.same(await tenant.conditions(running, 'ApiKey', 'ci'), ALL_GOOD)
 })
 
-t.test('PLAN_LIMITS refuses a plan that grants too much, and says what', async (t) => {
+t.test('PLAN_LIMITS refuses a plan beyond its limits, with the limit in the message', async (t) => {
   const tenant = await openTenant(t)
   await tenant.declare('a.yaml', codingPlan('coder'), ci())
   const running = await tenant.start({ limits: { limits: [{ namespaces: ['ac*'], coding: { maxWeeklyTokens: 5 } }] } })
@@ -221,7 +222,7 @@ t.test('PLAN_LIMITS refuses a plan that grants too much, and says what', async (
   t.equal(inactiveReason(await tenant.store.subscription('acme/coder'), tenant.time.now), 'PlanNotAllowed')
 })
 
-t.test('while the store is away the status says so, and once it is back everything is caught up with', async (t) => {
+t.test('a store outage shows in the status, and its changes are applied afterwards', async (t) => {
   const tenant = await openTenant(t)
   await tenant.declare('a.yaml', codingPlan('coder'), ci())
   let isAway = false
@@ -241,7 +242,7 @@ t.test('while the store is away the status says so, and once it is back everythi
   t.ok((await running.metric('controller_runtime_reconcile_errors_total')).some(({ value }) => value > 0))
 })
 
-t.test('a store restored from an older backup knows the key again that its Secret holds', async (t) => {
+t.test('a store restored from an older backup restores the key from its Secret', async (t) => {
   const tenant = await openTenant(t)
   await tenant.declare('a.yaml', codingPlan('coder'), ci({ rotationRevision: 4 }))
   const first = await tenant.start()
@@ -258,7 +259,7 @@ t.test('a store restored from an older backup knows the key again that its Secre
   t.same(await other.conditions(running, 'ApiKey', 'ci'), ALL_GOOD)
 })
 
-const STORIES: Record<string, { before?: object[]; after: object[]; end: Record<string, string> | null }> = {
+const SCENARIOS: Record<string, { before?: object[]; after: object[]; end: Record<string, string> | null }> = {
   'a key is issued': { after: [codingPlan('coder'), ci()], end: ALL_GOOD },
   'a key is rotated': { before: [codingPlan('coder'), ci()], after: [codingPlan('coder'), ci({ rotationRevision: 1 })], end: { Ready: 'True RotationInProgress' } },
   'a key is revoked': { before: [codingPlan('coder'), ci()], after: [codingPlan('coder'), ci({ state: 'Revoked' })], end: { Ready: 'False KeyRevoked' } },
@@ -267,9 +268,9 @@ const STORIES: Record<string, { before?: object[]; after: object[]; end: Record<
   'a key and its plan are deleted': { before: [codingPlan('coder'), ci()], after: [], end: null },
 }
 
-/** Tells a story and lets the process die after its nth write; another one carries on. Returns how many writes there were without a death. */
-async function tell(t: Parameters<typeof openTenant>[0], name: string, dieAfter: number): Promise<{ tenant: Tenant; running: Running; writes: number }> {
-  const { before, after } = STORIES[name]!
+/** Runs a scenario in a process that crashes after its nth write, then in a second one to its end. Returns the number of writes. */
+async function runScenario(t: Parameters<typeof openTenant>[0], name: string, dieAfter: number): Promise<{ tenant: Tenant; running: Running; writes: number }> {
+  const { before, after } = SCENARIOS[name]!
   const tenant = await openTenant(t)
   let writes = -1
   const fate: Fate = (verb) => {
@@ -293,19 +294,19 @@ async function tell(t: Parameters<typeof openTenant>[0], name: string, dieAfter:
   return { tenant, running, writes }
 }
 
-t.test('whichever write is the last of a dying process, the next one brings the story to the same end', async (t) => {
-  for (const [name, { end }] of Object.entries(STORIES)) {
-    const { writes } = await tell(t, name, Infinity)
+t.test('a scenario ends in the same state, whichever write is the last before a crash', async (t) => {
+  for (const [name, { end }] of Object.entries(SCENARIOS)) {
+    const { writes } = await runScenario(t, name, Infinity)
     t.ok(writes >= 2, `${name}: ${writes} writes`)
     for (let dieAfter = 1; dieAfter <= writes; dieAfter++) {
-      const { tenant, running } = await tell(t, name, dieAfter)
-      const why = `${name}, dead after write ${dieAfter}`
+      const { tenant, running } = await runScenario(t, name, dieAfter)
+      const why = `${name}, crashed after write ${dieAfter}`
       t.match(await tenant.conditions(running, 'ApiKey', 'ci'), end ?? {}, why)
       const alive = await tenant.store.keysAlive('', 100)
-      t.same(alive.filter(({ tell: untold }) => untold.length > 0), [], why)
+      t.same(alive.filter(({ tell }) => tell.length > 0), [], why)
       const live = alive.filter((version) => refusal(version, tenant.time.now) === null)
       const wanted = end?.['Ready'] === 'True RotationInProgress' ? 2 : name === 'a key is revoked' || end === null ? 0 : 1
-      t.equal(live.length, wanted, `${why}: live secrets`)
+      t.equal(live.length, wanted, `${why}: usable keys`)
       const held = await tenant.usableBySecret('ci-key')
       t.equal(held?.state ?? null, end?.['Ready']?.startsWith('True') ? 'active' : null, `${why}: the Secret`)
       if (end === null) t.equal((await tenant.store.subscription('acme/coder'))?.plan, null, why)
@@ -313,7 +314,7 @@ t.test('whichever write is the last of a dying process, the next one brings the 
   }
 })
 
-t.test('the metrics have the names that controllers are watched by', async (t) => {
+t.test('the metrics have the names of controller-runtime', async (t) => {
   const tenant = await openTenant(t)
   await tenant.declare('a.yaml', codingPlan('coder'), ci())
   const running = await tenant.start()
@@ -326,13 +327,13 @@ t.test('the metrics have the names that controllers are watched by', async (t) =
   t.ok((await running.metric('tollgate_key_ready_seconds')).some(({ value }) => value === 1))
 })
 
-t.test('closing waits for the pass under way and starts no other', async (t) => {
+t.test('closing waits for the pass in progress and starts no other', async (t) => {
   const tenant = await openTenant(t)
   await tenant.declare('a.yaml', codingPlan('coder'), ci())
   const running = await tenant.start()
   await running.app.close()
   const { length } = running.writes
   await tenant.declare('a.yaml', codingPlan('coder', { state: 'Suspended' }), ci())
-  for (let i = 0; i < 3; i++) await running.resources.look()
+  for (let i = 0; i < 3; i++) await running.resources.sync()
   t.equal(running.writes.length, length)
 })

@@ -1,4 +1,4 @@
-/** Whatever breaks between a controller, its API server and its store: at the end specs, status, Secrets and store agree, and no key was minted twice. */
+/** Faults between a controller, its API server and its store: specs, status, Secrets and store agree afterwards, and no key is minted twice. */
 import t, { type Test } from 'tap'
 import { seeded } from '../contracts/store/acme.ts'
 import { eventually } from '../flows/eventually.ts'
@@ -14,9 +14,9 @@ import { openAway } from './unavailable-store.ts'
 import { openTime } from './movable-clock.ts'
 import { LEASE } from './operator-chaos.ts'
 import { openOperator, type Operator } from './operator.ts'
-import { trouble, TROUBLES } from './api-server-faults.ts'
+import { inject, API_FAULTS } from './api-server-faults.ts'
 
-/** None of what goes wrong here takes it away. */
+/** A lease that outlives the faults of these tests. */
 const LASTING = { durationMs: 60_000, renewDeadlineMs: 40_000, retryMs: 100 }
 
 const MINUTE_MS = 60_000
@@ -34,16 +34,16 @@ const STORES: Record<string, (t: Test) => Promise<string | null | undefined>> = 
 const kubeconfig = await kubernetes(t)
 if (kubeconfig !== null) {
   for (const [name, storeUrl] of Object.entries(STORES)) {
-    for (const [what, make] of Object.entries(TROUBLES)) {
-      t.test(`${what}: it costs time, and nothing else, over ${name}`, async (t) => {
+    for (const [what, make] of Object.entries(API_FAULTS)) {
+      t.test(`${what}: everything agrees afterwards, over ${name}`, async (t) => {
         const url = await storeUrl(t)
         if (url === null) return
         const operator = await openOperator(t, kubeconfig, url)
         const proxy = await openProxy(t, operator.api)
         const made = make({ api: operator.api, random: seeded(7) })
-        const struck = trouble(proxy, made)
+        const struck = inject(proxy, made)
         await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
-        // So that the keys are two pages.
+        // The keys are two pages.
         const one = await operator.start({ lease: LASTING, pageSize: KEYS / 2 }, proxy.kubeconfig)
         await agree(operator)
         await operator.declare(named(0, { state: 'Suspended' }), named(1, { rotationRevision: 1 }), named(2, { state: 'Revoked' }))
@@ -54,14 +54,14 @@ if (kubeconfig !== null) {
         await gone(operator, 'k3')
         await agree(operator)
         t.same(await leftovers(operator), [])
-        t.same(made.strikes.filter((sort) => !struck().has(sort)), [], 'all that the trouble is made for was struck')
-        const answered = new Set(one.resources.figures()?.requests.map(({ method, code }) => `${method} ${code}`))
+        t.same(made.strikes.filter((sort) => !struck().has(sort)), [], 'the fault hit every sort of request that it is meant for')
+        const answered = new Set(one.resources.stats()?.requests.map(({ method, code }) => `${method} ${code}`))
         t.same((made.answers ?? []).filter((answer) => !answered.has(answer)), [])
       })
     }
   }
 
-  t.test('a store that is away is told in the status, and what was changed meanwhile is done once it is back', async (t) => {
+  t.test('a store outage shows in the status, and changes during it are applied afterwards', async (t) => {
     const operator = await openOperator(t, kubeconfig)
     const away = openAway(operator.store, 'store')
     await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
@@ -72,14 +72,14 @@ if (kubeconfig !== null) {
     await operator.withdraw(operator.ref('ApiKey', 'k3'))
     await operator.becomes(operator.ref('ApiKey', 'k0'), { Ready: 'False StoreUnavailable', KeyActive: 'True Issued' })
     await operator.becomes(operator.ref('ApiKey', `k${KEYS}`), { Ready: 'Unknown StoreUnavailable', KeyActive: 'Unknown StoreUnavailable' })
-    t.ok((await operator.object(operator.ref('ApiKey', 'k3'))).metadata.deletionTimestamp, 'it cannot go before its key is unusable')
+    t.ok((await operator.object(operator.ref('ApiKey', 'k3'))).metadata.deletionTimestamp, 'it stays until its key is unusable')
     away.isAway = false
     await agree(operator)
     await gone(operator, 'k3')
     t.same(await leftovers(operator), [])
   })
 
-  t.test("a store whose server is killed under change, the last time for a minute by the controller's clock and some seconds by the machine's, costs time: no update is lost, and what came due meanwhile is done", async (t) => {
+  t.test('a store whose server is killed under load, once for a minute of the controller\'s clock, loses no update, and what came due meanwhile is done', async (t) => {
     const server = await ownMongodb(t)
     if (!server) return
     const time = openTime()
@@ -89,7 +89,7 @@ if (kubeconfig !== null) {
     const one = await operator.start({}, undefined, { clock: time.clock, after: time.after })
     await agree(operator, time.clock)
     const specs = Array.from({ length: KEYS }, () => ({ rotationRevision: 0, state: 'Active' }))
-    // Each key changes, and the server is killed after some of the changes, while the controller works on them.
+    // Every key changes, and the server is killed after some of the changes, while the controller reconciles them.
     async function strike(): Promise<void> {
       const after = Math.floor(random() * KEYS)
       let killed = Promise.resolve()
@@ -117,7 +117,7 @@ if (kubeconfig !== null) {
     for (let passed = 0; passed < MINUTE_MS; passed += MINUTE_MS / 4) {
       const before = await failures()
       time.pass(MINUTE_MS / 4)
-      await eventually('it to be tried again', async () => ((await failures()) > before ? true : null))
+      await eventually('a retry', async () => ((await failures()) > before ? true : null))
     }
     await operator.becomes(operator.ref('ApiKey', 'k4'), { Ready: 'False StoreUnavailable' })
     await server.start()
@@ -128,12 +128,12 @@ if (kubeconfig !== null) {
     t.same(await leftovers(operator), [])
   })
 
-  t.test('what was begun under a lease is not written after it', async (t) => {
+  t.test('work begun under a lease is not written after it', async (t) => {
     const operator = await openOperator(t, kubeconfig)
     const proxy = await openProxy(t, operator.api)
     const [asked, goOn] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
     const ref = operator.ref('ApiKey', 'k0')
-    // A pass takes the key as it is when it asks for its versions.
+    // A pass uses the spec of the key as it is when the versions are read.
     let source: Resources | null = null
     const isSuspended = () => (source?.get(ref) as ApiKeyResource | null)?.spec.state === 'Suspended'
     const keyVersions: Store['keyVersions'] = async (uid) => {
@@ -157,13 +157,13 @@ if (kubeconfig !== null) {
     const before = await failures()
     goOn.resolve()
     await eventually('its pass to end', async () => ((await failures()) > before ? true : null))
-    t.same(await states(), ['active'], 'another may lead by now')
+    t.same(await states(), ['active'], 'another process may lead by now')
     proxy.fate = () => 'passes'
     await operator.becomes(ref, { Ready: 'False KeySuspended' })
     t.same(await states(), ['suspended'])
   })
 
-  t.test('clocks that differ change nothing: neither do controllers that take turns write again, nor is anything minted again', async (t) => {
+  t.test('clock skew between controllers that take over from each other causes no writes and mints no key again', async (t) => {
     const operator = await openOperator(t, kubeconfig)
     const skewed = (minutes: number) => operator.start({ lease: { ...LASTING, retryMs: 30_000 } }, undefined, { clock: () => Date.now() + minutes * 60_000 })
     await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
@@ -174,13 +174,13 @@ if (kubeconfig !== null) {
     await eventually('the plan to count its keys', async () => ((await operator.object(operator.ref('Plan', 'coder'))).status?.activeKeys === KEYS - 1 ? true : null))
     await first.close()
     const second = await skewed(20)
-    await eventually('the first pass', async () => ((await Promise.all(second.app.checks.map((check) => check()))).every(({ detail }) => !/not complete|not lead/.test(detail)) ? true : null))
-    t.equal(second.writes(), 1, 'its Lease')
+    await eventually('the first pass', async () => ((await Promise.all(second.app.checks.map((check) => check()))).every(({ detail }) => !/not complete|not the leader/.test(detail)) ? true : null))
+    t.equal(second.writes(), 1, 'the write of its Lease')
     await operator.declare(named(0, { rotationRevision: 2 }), named(1), named(2, { state: 'Revoked' }))
     await agree(operator)
   })
 
-  t.test('while the store is away a deleted key stays, and goes once the store is back; one that is let go by hand is unusable then', async (t) => {
+  t.test('during a store outage a deleted key stays until the store is back; a key whose finalizer is removed by hand is unusable then', async (t) => {
     const operator = await openOperator(t, kubeconfig)
     const away = openAway(operator.store, 'store')
     await operator.declare(coder(), named(0), named(1))
@@ -191,7 +191,7 @@ if (kubeconfig !== null) {
     for (const name of ['k0', 'k1']) await operator.withdraw(operator.ref('ApiKey', name))
     t.ok((await operator.object(operator.ref('ApiKey', 'k0'))).metadata.deletionTimestamp)
     await operator.api.request('PATCH', pathOf(operator.ref('ApiKey', 'k1')), { metadata: { finalizers: null } }, 'application/merge-patch+json')
-    t.equal(await operator.object(operator.ref('ApiKey', 'k1')), null, 'the documented way out')
+    t.equal(await operator.object(operator.ref('ApiKey', 'k1')), null, 'the documented way to remove it')
     away.isAway = false
     await gone(operator, 'k0')
     for (const id of ids) await eventually('it to be unusable', async () => ((await operator.store.keyVersions(id)).every(({ state }) => state === 'deleted') ? true : null))

@@ -1,4 +1,4 @@
-/** docs/tenants.md: its commands are run as they stand there, in their order, and its table has every reason. */
+/** The tenant guide, docs/tenants.md: runs its commands in order and checks that its table has every condition reason. */
 import { execFile } from 'node:child_process'
 import { readFile, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -14,15 +14,15 @@ const root = join(import.meta.dirname, '../..')
 const kubeconfig = await kubernetes(t)
 const guide = await readFile(join(root, 'docs/tenants.md'), 'utf8')
 
-t.test('the guide for tenants names every reason of a condition', async (t) => {
-  const source = await readFile(join(root, 'src/domain/reconcile/status-conditions.ts'), 'utf8')
+t.test('docs/tenants.md lists every condition reason', async (t) => {
+  const source = await readFile(join(root, 'src/domain/reconcile/not-ready-reasons.ts'), 'utf8')
   const reasons = [...source.matchAll(/^ {2}([A-Z]\w+): ["']/gm)].map(([, reason]) => reason)
   t.ok(reasons.length > 15)
   t.same(reasons.filter((reason) => !new RegExp(`^\\|.*\`${reason}\`.*\\|.*\\|$`, 'm').test(guide)), [])
 })
 
 if (kubeconfig !== null) {
-  t.test('the guide for tenants does what it says', async (t) => {
+  t.test('the commands of docs/tenants.md work in their order', async (t) => {
     const operator = await openOperator(t, kubeconfig)
     await operator.start()
     const namespace = operator.namespace('acme')
@@ -50,9 +50,9 @@ if (kubeconfig !== null) {
     t.match(all, /apikey\.tollgate\.dev\/backend +coder +Active +True +Issued +svc_live_/)
     t.match(all, /^svc_live_[0-9A-Za-z]{49}/m)
     t.match(all, /^Ready True RotationInProgress: The key was rotated/m)
-    // What describe prints, with its Events, of the key that was suspended and is active again.
+    // `kubectl describe` of the key that was suspended and is active again, with its Events.
     t.match(all, /^Events:\n(?:.*\n)*? +Warning +KeySuspended +.*tollgate\.dev\/controller +The key is suspended\.\n/m)
-    t.match(all, /^ +Normal +Issued +.*tollgate\.dev\/controller +The key is issued and may be used\.$/m)
+    t.match(all, /^ +Normal +Issued +.*tollgate\.dev\/controller +The key is issued and can be used\.$/m)
     t.match(all, /^apikey\.tollgate\.dev "backend" deleted/m)
   })
 }

@@ -1,4 +1,4 @@
-/** Two controllers as the chart runs them, each a process of its own, over one API server and one store of MongoDB's protocol. Their lease lasts 15 s, which no setting shortens. */
+/** Two controller processes, as the chart runs them, over one API server and one MongoDB. Their lease lasts 15 s, which is not configurable. */
 import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -17,7 +17,7 @@ import { openOperator, type Operator } from './operator.ts'
 
 const metricsOf = async ({ opsUrl }: Process) => (await fetch(`${opsUrl}/metrics`)).text()
 const leads = async (one: Process) => /^leader_election_master_status\{[^}]*\} 1$/m.test(await metricsOf(one))
-/** Requests by which something changed in the API server: one that comes second with the first Lease has changed nothing. */
+/** Successful write requests: the process that comes second with the first Lease has changed nothing. */
 const writes = async (one: Process) =>
   [...(await metricsOf(one)).matchAll(/^rest_client_requests_total\{([^}]*)\} (\d+)/gm)]
     .filter(([, labels = '']) => !labels.includes('method="GET"') && /code="2\d\d"/.test(labels))
@@ -40,7 +40,7 @@ async function openControllers(t: Test, kubeconfig: string, storeUrl: string): P
   }
 }
 
-/** Changes of the keys, one after the other, until they are stopped; `after` resolves when so many more were made. */
+/** Changes the keys one after the other until stopped; `after` resolves after `count` further changes. */
 function openChanges(operator: Operator, random: () => number): { after(count: number): Promise<void>; revision(n: number): number; stop(): Promise<void> } {
   const revisions = Array.from({ length: KEYS }, () => 0)
   let changes = 0
@@ -70,7 +70,7 @@ function openChanges(operator: Operator, random: () => number): { after(count: n
 const kubeconfig = await kubernetes(t)
 const server = kubeconfig === null ? null : await mongodb(t)
 if (kubeconfig !== null && server !== null) {
-  t.test('of two controller processes one leads; it is killed under change, the other takes over and brings everything to its end, and no key is minted twice', async (t) => {
+  t.test('of two controller processes one leads; after it is killed under load the other takes over, and no key is minted twice', async (t) => {
     const { operator, start } = await openControllers(t, kubeconfig, (await emptyDatabase(t, server)).url)
     await operator.declare(coder(), ...Array.from({ length: KEYS }, (_, n) => named(n)))
     const processes = await Promise.all([start(), start()])
@@ -95,7 +95,7 @@ if (kubeconfig !== null && server !== null) {
     await agree(operator)
 
     const again = await start()
-    t.same([await leads(follower), await leads(again)], [true, false], 'who comes back does not lead')
+    t.same([await leads(follower), await leads(again)], [true, false], 'a restarted process does not lead')
     await operator.withdraw(operator.ref('ApiKey', 'k0'))
     await operator.declare(named(1, { rotationRevision: changing.revision(1), state: 'Revoked' }), named(KEYS))
     await eventually('the key to be gone', async () => ((await operator.object(operator.ref('ApiKey', 'k0'))) === null ? true : null))
@@ -105,7 +105,7 @@ if (kubeconfig !== null && server !== null) {
     for (const one of [again, follower]) t.match(await one.stop(), { code: 0 })
   })
 
-  t.test('a leader that stood still for longer than its lease, as its machine may, writes nothing of what it had begun', async (t) => {
+  t.test('a leader stopped for longer than its lease writes nothing of the work that it had begun', async (t) => {
     const { operator, start } = await openControllers(t, kubeconfig, (await emptyDatabase(t, server)).url)
     const proxy = await openProxy(t, operator.api)
     const [asked, goOn] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
@@ -121,13 +121,13 @@ if (kubeconfig !== null && server !== null) {
     await operator.declare(named(0))
     await asked.promise
     process.kill(first.pid, 'SIGSTOP')
-    // The server does what it was asked for, and the answer waits for who asked.
+    // The server does the write, and its response waits for the stopped process.
     goOn.resolve()
     await operator.becomes(ref, { Ready: 'True Issued' })
     t.equal(await leads(second), true)
     await operator.declare(named(0, { state: 'Suspended' }))
     await agree(operator)
-    // Nor can it say anything by which the other would learn what it does.
+    // The process cannot reach the API server either.
     proxy.fate = () => 'cut'
     process.kill(first.pid, 'SIGCONT')
     await eventually('it to know', async () => ((await leads(first)) ? null : true))

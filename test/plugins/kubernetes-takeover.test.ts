@@ -1,4 +1,4 @@
-/** A controller that takes over from another knows what that one did before it says of anything that it went; and of what it may not read it says nothing. */
+/** Takeover: a new leader refreshes its caches before it treats a missing resource as deleted, and leaves unreadable namespaces alone. */
 import t from 'tap'
 import { eventually } from '../flows/eventually.ts'
 import { apiKey, codingPlan } from '../backends/resources/manifests.ts'
@@ -8,24 +8,24 @@ import { coder, leftovers, named } from './store-secret-agreement.ts'
 import { LEASE } from './operator-chaos.ts'
 import { openOperator, type Controller } from './operator.ts'
 
-const followed = ({ resources }: Controller) => eventually('it to follow', async () => (resources.health().ok ? true : null))
-/** The first pass over everything is complete. */
+const watching = ({ resources }: Controller) => eventually('it to watch', async () => (resources.health().ok ? true : null))
+/** Waits until the first pass over all resources is complete. */
 const settled = ({ app, resources }: Controller) =>
-  eventually('it to lead, and to have looked at everything', async () => {
+  eventually('it to lead and complete its first pass', async () => {
     const checks = await Promise.all(app.checks.map((check) => check()))
-    return resources.isLeading() && checks.find(({ name }) => name === 'controller')?.detail === '0 plans and 0 keys wait' ? true : null
+    return resources.isLeading() && checks.find(({ name }) => name === 'controller')?.detail === '0 plans and 0 keys queued' ? true : null
   })
 
 const kubeconfig = await kubernetes(t)
 if (kubeconfig !== null) {
-  t.test('a follower whose watch went silent takes nothing for gone that was made meanwhile, and gives nothing back that was taken', async (t) => {
+  t.test('a new leader whose watch was silent deletes no key made meanwhile, and restores no key ended meanwhile', async (t) => {
     const operator = await openOperator(t, kubeconfig)
     const proxy = await openProxy(t, operator.api)
     await operator.declare(coder(), named(0), named(1), named(2))
     const one = await operator.start({ lease: LEASE })
     await Promise.all([0, 1, 2].map((n) => operator.becomes(operator.ref('ApiKey', `k${n}`), { Ready: 'True Issued' })))
     const two = await operator.start({ lease: LEASE }, proxy.kubeconfig)
-    await followed(two)
+    await watching(two)
 
     proxy.tells = () => false
     await operator.declare(named(0, { state: 'Suspended' }), named(1, { rotationRevision: 1 }), named(3), coder({ requestsPerMinute: 7 }))
@@ -36,9 +36,9 @@ if (kubeconfig !== null) {
     const made = await operator.usableBySecret('k3-key')
     const states: string[] = []
     const { setKey } = operator.store
-    operator.store.setKey = (id, change, tell) => {
+    operator.store.setKey = (id, change, notify) => {
       if (change.state) states.push(`${id} ${change.state}`)
-      return setKey(id, change, tell)
+      return setKey(id, change, notify)
     }
     await one.close()
     await settled(two)
@@ -49,7 +49,7 @@ if (kubeconfig !== null) {
     t.same(await leftovers(operator), [])
   })
 
-  t.test('a namespace that may not be read is left as it is, by a controller that serves the others', async (t) => {
+  t.test('a namespace without read permission is left as it is, and the others are served', async (t) => {
     const operator = await openOperator(t, kubeconfig)
     const proxy = await openProxy(t, operator.api)
     const globex = operator.namespace('globex')

@@ -1,4 +1,4 @@
-/** What times do that no edit does, on a real API server: by a clock that the test moves, to the last millisecond before and to the time itself. */
+/** Transitions by time (overlap, expiry, start) on a real API server, under a clock that the test moves to the last millisecond before and to the time itself. */
 import t, { type Test } from 'tap'
 import { refusal } from '../../src/domain/api-keys.ts'
 import { inactiveReason } from '../../src/domain/subscription/subscription.ts'
@@ -12,18 +12,18 @@ const HOUR = 3_600_000
 const ALL_GOOD = { Ready: 'True Issued', PlanActive: 'True PlanActive', KeyActive: 'True Issued', SecretSynced: 'True Issued' }
 const ci = (spec: Record<string, unknown> = {}) => apiKey('ci', 'coder', { secretName: 'ci-key', ...spec })
 
-type Clockwork = {
+type ClockFixture = {
   operator: Operator
   time: MovedTime
-  /** The time in so many ms, as a manifest has it; whole seconds are all that it can say. */
+  /** The time in `ms`, as in a manifest, in whole seconds. */
   at(ms: number): string
   start(): Promise<Controller>
   secret(): Promise<Record<string, string> | null>
-  /** The revisions of the key that gateways take now. */
+  /** The revisions of the key that gateways accept now. */
   working(): Promise<number[]>
 }
 
-async function openClockwork(t: Test, kubeconfig: string): Promise<Clockwork> {
+async function openClockFixture(t: Test, kubeconfig: string): Promise<ClockFixture> {
   const operator = await openOperator(t, kubeconfig)
   const time = openTime(Math.floor(Date.now() / 1000) * 1000)
   return {
@@ -39,14 +39,14 @@ async function openClockwork(t: Test, kubeconfig: string): Promise<Clockwork> {
   }
 }
 
-/** Has the controller look at the key and the plan again, whatever it thinks of them, and waits until it has. */
-async function looks(operator: Operator, { registry }: Controller): Promise<void> {
+/** Triggers a pass over the key and over the plan, and waits for both. */
+async function awaitPass(operator: Operator, { registry }: Controller): Promise<void> {
   const passes = async (of: string) => [...(await registry.metrics()).matchAll(new RegExp(`^controller_runtime_reconcile_total\\{controller="${of}".*\\} (\\d+)`, 'gm'))].reduce((sum, [, count]) => sum + Number(count), 0)
   for (const [kind, of, plural, name] of [['Plan', 'plan', 'plans', 'coder'], ['ApiKey', 'apikey', 'apikeys', 'ci']] as const) {
     const before = await passes(of)
     const path = `/apis/tollgate.dev/v1alpha1/namespaces/${operator.namespace('acme')}/${plural}/${name}`
-    const { status } = await operator.api.request('PATCH', path, { metadata: { annotations: { looked: `${before}` } } }, 'application/merge-patch+json')
-    if (status !== 200) throw new Error(`the ${kind} was answered ${status}`)
+    const { status } = await operator.api.request('PATCH', path, { metadata: { annotations: { touched: `${before}` } } }, 'application/merge-patch+json')
+    if (status !== 200) throw new Error(`the PATCH of the ${kind} returned ${status}`)
     await eventually(`a pass over the ${kind}`, async () => ((await passes(of)) > before ? true : null))
   }
 }
@@ -54,7 +54,7 @@ async function looks(operator: Operator, { registry }: Controller): Promise<void
 const kubeconfig = await kubernetes(t)
 if (kubeconfig !== null) {
   t.test('both keys of a rotation work to the last moment of their overlap, and only the new one from then on', async (t) => {
-    const { operator, time, start, secret, working } = await openClockwork(t, kubeconfig)
+    const { operator, time, start, secret, working } = await openClockFixture(t, kubeconfig)
     const key = operator.ref('ApiKey', 'ci')
     await operator.declare(codingPlan('coder', { keyPolicy: { rotationOverlapSeconds: 7200 } }), ci())
     const controller = await start()
@@ -63,11 +63,11 @@ if (kubeconfig !== null) {
     await operator.becomes(key, { Ready: 'True RotationInProgress', KeyActive: 'True RotationInProgress' })
     const rotated = await secret()
     time.pass(2 * HOUR - 1)
-    await looks(operator, controller)
+    await awaitPass(operator, controller)
     await operator.becomes(key, { Ready: 'True RotationInProgress' })
     t.same(await working(), [1, 0])
     time.pass(1)
-    t.same(await working(), [1], 'a gateway needs no controller for that')
+    t.same(await working(), [1], 'gateways do not need the controller for it')
     await operator.becomes(key, ALL_GOOD)
     const { uid } = (await operator.object(key)).metadata
     t.same((await operator.store.keyVersions(uid)).map(({ revision, state }) => [revision, state]), [[1, 'active'], [0, 'deleted']])
@@ -75,8 +75,8 @@ if (kubeconfig !== null) {
   })
 
   for (const secretName of ['ci-key', undefined]) {
-    t.test(`a key ${secretName ? 'with' : 'without'} a Secret expires at its time, makes room for the next one, and comes back the same under a later time`, async (t) => {
-      const { operator, time, at, start, secret, working } = await openClockwork(t, kubeconfig)
+    t.test(`a key ${secretName ? 'with' : 'without'} a Secret expires at its time, makes room for the next one, and is the same key under a later time`, async (t) => {
+      const { operator, time, at, start, secret, working } = await openClockFixture(t, kubeconfig)
       const [key, next] = [operator.ref('ApiKey', 'ci'), operator.ref('ApiKey', 'next')]
       const expiring = (expirationTime: string) => ci({ expirationTime, ...(secretName === undefined && { secretName: undefined }) })
       const expirationTime = at(5 * HOUR)
@@ -88,12 +88,12 @@ if (kubeconfig !== null) {
       await operator.declare(apiKey('next', 'coder'))
       await operator.becomes(next, { Ready: 'False PlanKeyLimitReached' })
       time.pass(5 * HOUR - 1)
-      await looks(operator, controller)
+      await awaitPass(operator, controller)
       await operator.becomes(key, { Ready: 'True Issued' })
       await operator.becomes(next, { Ready: 'False PlanKeyLimitReached' })
       t.same(await working(), [0])
       time.pass(1)
-      t.same(await working(), [], 'a gateway needs no controller for that')
+      t.same(await working(), [], 'gateways do not need the controller for it')
       await operator.becomes(key, { Ready: 'False KeyExpired', KeyActive: 'False KeyExpired' })
       t.equal(await secret(), null)
       await operator.becomes(next, { Ready: 'True Issued' })
@@ -105,34 +105,34 @@ if (kubeconfig !== null) {
     })
   }
 
-  t.test('a plan serves from its start to its end, and its key is issued at the first and keeps its place beyond the other', async (t) => {
-    const { operator, time, at, start, secret, working } = await openClockwork(t, kubeconfig)
+  t.test('a plan is active from its start to its end; its key is issued at the start and stays admitted after the end', async (t) => {
+    const { operator, time, at, start, secret, working } = await openClockFixture(t, kubeconfig)
     const [key, plan] = [operator.ref('ApiKey', 'ci'), operator.ref('Plan', 'coder')]
     const [startTime, expirationTime] = [at(HOUR), at(3 * HOUR)]
     const refused = async () => inactiveReason(await operator.store.subscription(`${operator.namespace('acme')}/coder`), time.clock())
     await operator.declare(codingPlan('coder', { startTime, expirationTime }), ci())
     const controller = await start()
-    const waits = async () => {
+    const isNotActiveYet = async () => {
       await operator.becomes(plan, { Ready: 'False PlanNotActive' })
       await operator.becomes(key, { Ready: 'False PlanNotActive', PlanActive: 'False PlanNotActive' })
       t.same([await refused(), await secret(), await working()], ['PlanNotActive', null, []])
     }
-    await waits()
+    await isNotActiveYet()
     time.pass(HOUR - 1)
-    await looks(operator, controller)
-    await waits()
+    await awaitPass(operator, controller)
+    await isNotActiveYet()
     time.pass(1)
     t.equal(await refused(), null)
     await operator.becomes(plan, { Ready: 'True PlanActive' })
     await operator.becomes(key, ALL_GOOD)
     const entries = await secret()
     time.pass(2 * HOUR - 1)
-    await looks(operator, controller)
+    await awaitPass(operator, controller)
     await operator.becomes(plan, { Ready: 'True PlanActive' })
     await operator.becomes(key, ALL_GOOD)
     t.equal(await refused(), null)
     time.pass(1)
-    t.equal(await refused(), 'PlanExpired', 'a gateway needs no controller for that')
+    t.equal(await refused(), 'PlanExpired', 'gateways do not need the controller for it')
     await operator.becomes(plan, { Ready: 'False PlanExpired' })
     await operator.becomes(key, { Ready: 'False PlanExpired', KeyActive: 'True Issued' })
     t.equal(await secret(), null)
@@ -141,8 +141,8 @@ if (kubeconfig !== null) {
     t.same([await secret(), await working()], [entries, [0]], 'the same key works again')
   })
 
-  t.test('what came due while no controller ran is done by the next one', async (t) => {
-    const { operator, time, at, start, secret, working } = await openClockwork(t, kubeconfig)
+  t.test('the next controller does what came due while none was running', async (t) => {
+    const { operator, time, at, start, secret, working } = await openClockFixture(t, kubeconfig)
     const key = operator.ref('ApiKey', 'ci')
     await operator.declare(codingPlan('coder'), codingPlan('ending', { expirationTime: at(HOUR) }), ci(), apiKey('late', 'coder', { expirationTime: at(HOUR) }), apiKey('last', 'ending'))
     const first = await start()

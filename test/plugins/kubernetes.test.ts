@@ -1,4 +1,4 @@
-/** The life of plans and keys on a real API server, from what a tenant applies to what the store, the Secret and the status then say. */
+/** Lifecycle of Plans and ApiKeys on a real API server, from `kubectl apply` to the store, the Secret and the status. */
 import t from 'tap'
 import { refusal } from '../../src/domain/api-keys.ts'
 import { FINALIZER } from '../../src/backends/resources/kubernetes/finalizer.ts'
@@ -25,7 +25,7 @@ async function issued(t: Parameters<typeof openOperator>[0], kubeconfig: string)
 
 const kubeconfig = await kubernetes(t)
 if (kubeconfig !== null) {
-  t.test('what a tenant applies is a key that works, in a Secret that the key owns', async (t) => {
+  t.test('an applied ApiKey becomes a working key in a Secret that the ApiKey owns', async (t) => {
     const operator = await issued(t, kubeconfig)
     const key = await operator.object(operator.ref('ApiKey', 'ci'))
     const { body: secret } = await operator.api.request('GET', operator.secretPath('ci-key'))
@@ -43,14 +43,14 @@ if (kubeconfig !== null) {
     t.match(key, { metadata: { finalizers: [FINALIZER] }, status: { observedGeneration: 1, keyID: version?.id, keyPrefix: version?.prefix, rotationRevision: 0, secretRef: { name: 'ci-key' } } })
     await operator.becomes(operator.ref('Plan', 'coder'), { Ready: 'True PlanActive' })
     await eventually('the plan to count its key', async () => ((await operator.object(operator.ref('Plan', 'coder'))).status.activeKeys === 1 ? true : null))
-    const told = await eventually('an Event', async () => {
+    const event = await eventually('an Event', async () => {
       const { body } = await operator.api.request('GET', `/apis/events.k8s.io/v1/namespaces/${operator.namespace('acme')}/events`)
       return body.items.find(({ regarding, reason }: { regarding: { name: string }; reason: string }) => regarding.name === 'ci' && reason === 'Issued') ?? null
     })
-    t.match(told, { type: 'Normal', action: 'Reconcile', reportingController: 'tollgate.dev/controller', regarding: { kind: 'ApiKey', uid: key.metadata.uid } })
+    t.match(event, { type: 'Normal', action: 'Reconcile', reportingController: 'tollgate.dev/controller', regarding: { kind: 'ApiKey', uid: key.metadata.uid } })
   })
 
-  t.test('whoever waits by kstatus waits until the controller has looked', async (t) => {
+  t.test('observedGeneration is -1 until the first pass, so that kstatus waits for it', async (t) => {
     const operator = await openOperator(t, kubeconfig)
     await operator.declare(codingPlan('coder'), ci())
     const refs = [operator.ref('Plan', 'coder'), operator.ref('ApiKey', 'ci')]
@@ -61,7 +61,7 @@ if (kubeconfig !== null) {
     t.match(await seen(), [{ observedGeneration: 1 }, { observedGeneration: 1 }])
   })
 
-  t.test('a plan that is suspended takes the Secrets away, and gives the same keys back; a key is rotated, suspended and revoked', async (t) => {
+  t.test('suspending a plan removes the Secrets of its keys, and resuming it restores the same keys; a key is rotated, suspended and revoked', async (t) => {
     const operator = await issued(t, kubeconfig)
     const key = operator.ref('ApiKey', 'ci')
     const first = await operator.secret()
@@ -87,14 +87,14 @@ if (kubeconfig !== null) {
     t.same((await operator.store.keyVersions(next!.keyId)).map(({ state }) => state), ['revoked', 'revoked'])
   })
 
-  t.test('times do what no edit does: a key expires', async (t) => {
+  t.test('a key expires at its time, without an edit', async (t) => {
     const operator = await issued(t, kubeconfig)
     await operator.declare(ci({ expirationTime: new Date(Date.now() + 1_500).toISOString() }))
     await operator.becomes(operator.ref('ApiKey', 'ci'), { Ready: 'False KeyExpired' })
     t.equal(await operator.secret(), null)
   })
 
-  t.test('a key that is deleted is unusable before it is gone, and what comes under its name is another', async (t) => {
+  t.test('a deleted key is unusable before it is gone, and a new key of its name is another one', async (t) => {
     const operator = await issued(t, kubeconfig)
     const version = await operator.usableBySecret('ci-key')
     await operator.withdraw(operator.ref('ApiKey', 'ci'))
@@ -106,7 +106,7 @@ if (kubeconfig !== null) {
     t.not((await operator.usableBySecret('ci-key'))?.keyId, version!.keyId)
   })
 
-  t.test('a key waits for its plan, and learns of it when it comes; a plan that is retired ends it', async (t) => {
+  t.test('a key waits for its plan and is issued once it exists; a retired plan ends it', async (t) => {
     const operator = await openOperator(t, kubeconfig)
     await operator.declare(ci())
     await operator.start()
@@ -121,7 +121,7 @@ if (kubeconfig !== null) {
     t.equal(await operator.secretEntries(operator.namespace('acme'), 'ci-key'), null)
   })
 
-  t.test('a plan that grants more than PLAN_LIMITS allows serves no key and keeps no Secret; mended by an edit, it gives the same key back', async (t) => {
+  t.test('a plan beyond PLAN_LIMITS has no usable key and no Secret; within the limits again, it restores the same key', async (t) => {
     const operator = await openOperator(t, kubeconfig)
     const [key, plan] = [operator.ref('ApiKey', 'ci'), operator.ref('Plan', 'coder')]
     const secret = () => operator.secretEntries(operator.namespace('acme'), 'ci-key')
@@ -134,7 +134,7 @@ if (kubeconfig !== null) {
     }
     const beyond = codingPlan('coder', {}, { weeklyWindow: { tokens: 10_001 } })
     await operator.declare(beyond, ci(), { ...beyond, metadata: { name: 'coder', namespace: operator.namespace('globex') } })
-    // The first entry that matches counts, whatever a later one says.
+    // The first matching entry applies.
     const limits = { limits: [{ namespaces: ['globex-*'] }, { namespaces: ['*'], coding: { maxWeeklyTokens: 10_000 } }] }
     await operator.start({}, undefined, { limits })
     await notAllowed()
@@ -154,7 +154,7 @@ if (kubeconfig !== null) {
     t.same([await secret(), await operator.usableBySecret('ci-key'), await refused()], [entries, version, null], 'the same key works again')
   })
 
-  t.test('a plan has places for so many keys, and one that goes makes room', async (t) => {
+  t.test('a plan admits maxKeys keys, and a deleted one makes room', async (t) => {
     const operator = await openOperator(t, kubeconfig)
     await operator.declare(codingPlan('coder', { keyPolicy: { maxKeys: 1 } }), apiKey('a', 'coder'))
     await operator.start()
@@ -165,7 +165,7 @@ if (kubeconfig !== null) {
     await operator.becomes(operator.ref('ApiKey', 'b'), { Ready: 'True Issued' })
   })
 
-  t.test('a Secret that somebody edits, empties, relabels, disowns or deletes is put right', async (t) => {
+  t.test('a Secret that someone edits, empties, relabels, disowns or deletes is restored', async (t) => {
     const operator = await issued(t, kubeconfig)
     const path = operator.secretPath('ci-key')
     const { body: before } = await operator.api.request('GET', path)
@@ -177,7 +177,7 @@ if (kubeconfig !== null) {
       { metadata: { labels: null } },
       { metadata: { labels: { 'tollgate.dev/api-key': 'other' } } },
     ]
-    const isRight = async () => {
+    const isRestored = async () => {
       const { status, body } = await operator.api.request('GET', path)
       const { labels, annotations, ownerReferences } = body.metadata ?? {}
       const facts = JSON.stringify([body.data, labels, annotations, ownerReferences?.[0]?.uid])
@@ -185,14 +185,14 @@ if (kubeconfig !== null) {
     }
     for (const patch of patches) {
       t.equal((await operator.api.request('PATCH', path, patch, MERGE)).status, 200)
-      await eventually(`the Secret to be right after ${JSON.stringify(patch)}`, isRight)
+      await eventually(`the Secret to be restored after ${JSON.stringify(patch)}`, isRestored)
     }
     await operator.api.request('DELETE', path)
-    await eventually('the Secret to be back', isRight)
+    await eventually('the Secret to be back', isRestored)
     t.pass()
   })
 
-  t.test('a Secret of somebody else is left alone; a finalizer that somebody takes off comes back', async (t) => {
+  t.test('a foreign Secret is not changed; a finalizer that someone removes is added again', async (t) => {
     const operator = await openOperator(t, kubeconfig)
     await operator.makeForeignSecret(operator.namespace('acme'), 'ci-key')
     await operator.declare(codingPlan('coder'), ci())
@@ -207,7 +207,7 @@ if (kubeconfig !== null) {
     await eventually('the finalizer to be back', async () => ((await operator.object(key)).metadata.finalizers?.includes(FINALIZER) ? true : null))
   })
 
-  t.test('what the cluster refuses is told in the status and by an Event, asked for again with back-off, and done once it is allowed', async (t) => {
+  t.test('a rejection by the API server shows in the status and an Event, is retried with back-off, and is cured once it is allowed', async (t) => {
     const operator = await openOperator(t, kubeconfig)
     const namespace = operator.namespace('acme')
     const quota = `/api/v1/namespaces/${namespace}/resourcequotas/none`
@@ -216,11 +216,11 @@ if (kubeconfig !== null) {
     await operator.declare(codingPlan('coder'), ci(), apiKey('web', 'coder'))
     const startedAtMs = performance.now()
     const { resources } = await operator.start()
-    const [key, told] = [operator.ref('ApiKey', 'ci'), 'False ClusterRefused']
-    await operator.becomes(key, { Ready: told, PlanActive: 'True PlanActive', KeyActive: told, SecretSynced: told })
+    const [key, refused] = [operator.ref('ApiKey', 'ci'), 'False ClusterRefused']
+    await operator.becomes(key, { Ready: refused, PlanActive: 'True PlanActive', KeyActive: refused, SecretSynced: refused })
     await operator.becomes(operator.ref('ApiKey', 'web'), { Ready: 'True Issued', SecretSynced: 'True NoSecretRequested' })
     const { metadata, status } = await operator.object(key)
-    const says = /^The API server refuses what the key needs; it is asked again\. POST \S+\/secrets was answered 403: secrets "ci-key" is forbidden: exceeded quota: none/
+    const says = /^The API server rejected a request for this key; the controller retries\. POST \S+\/secrets returned 403: secrets "ci-key" is forbidden: exceeded quota: none/
     t.match(status, { observedGeneration: 1, conditions: [{ type: 'Ready', message: says }, {}, {}, { type: 'SecretSynced', message: says }] })
     const event = await eventually('an Event', async () => {
       const { body } = await operator.api.request('GET', `/apis/events.k8s.io/v1/namespaces/${namespace}/events`)
@@ -228,18 +228,18 @@ if (kubeconfig !== null) {
     })
     t.match(event, { type: 'Warning', note: says })
 
-    const refusals = () => resources.figures()?.requests.find(({ method, code }) => method === 'POST' && code === '403')?.count ?? 0
+    const refusals = () => resources.stats()?.requests.find(({ method, code }) => method === 'POST' && code === '403')?.count ?? 0
     const before = refusals()
     await eventually('more tries', async () => (refusals() >= before + 3 ? true : null))
-    const most = Math.log2((performance.now() - startedAtMs) / 37.5 + 1) + 4
-    t.ok(refusals() <= most, `${refusals()} tries, each after twice as long as the one before, and a few for what changed`)
-    t.equal((await operator.object(key)).metadata.resourceVersion, metadata.resourceVersion, 'a status that says so already is not written again')
+    const maxTries = Math.log2((performance.now() - startedAtMs) / 37.5 + 1) + 4
+    t.ok(refusals() <= maxTries, `${refusals()} tries, each after twice the wait of the one before, and a few for changes`)
+    t.equal((await operator.object(key)).metadata.resourceVersion, metadata.resourceVersion, 'an unchanged status is not written again')
     await operator.api.request('DELETE', quota)
     await operator.becomes(key, ALL_GOOD)
     t.match(await operator.usableBySecret('ci-key'), { keyId: metadata.uid, state: 'active' })
   })
 
-  t.test('a key that works is not shown as broken for a write that does not concern its use, and what it may not do any more is refused all the same', async (t) => {
+  t.test('a rejected write that does not affect its use leaves a working key Ready, and a suspension takes effect despite rejections', async (t) => {
     const operator = await openOperator(t, kubeconfig)
     const proxy = await openProxy(t, operator.api)
     await operator.declare(codingPlan('coder'), ci())
@@ -260,7 +260,7 @@ if (kubeconfig !== null) {
     t.equal(await operator.secretEntries(operator.namespace('acme'), 'ci-key'), null)
   })
 
-  t.test('a status that somebody else wrote is put right', async (t) => {
+  t.test('a status that someone else wrote is restored', async (t) => {
     const operator = await issued(t, kubeconfig)
     const key = operator.ref('ApiKey', 'ci')
     const wrong = { status: { keyPrefix: 'svc_live_forged', conditions: [{ type: 'Ready', status: 'False', reason: 'Forged', message: '', lastTransitionTime: new Date().toISOString() }] } }
@@ -269,7 +269,7 @@ if (kubeconfig !== null) {
     await operator.becomes(key, ALL_GOOD)
   })
 
-  t.test('a namespace that is deleted takes everything along, and nothing of it is usable', async (t) => {
+  t.test('a deleted namespace removes all its resources, and its keys are unusable', async (t) => {
     const operator = await issued(t, kubeconfig)
     const version = await operator.usableBySecret('ci-key')
     await operator.api.request('DELETE', `/api/v1/namespaces/${operator.namespace('acme')}`)
@@ -278,7 +278,7 @@ if (kubeconfig !== null) {
     await eventually('the plan to be gone', async () => ((await operator.store.subscription(`${operator.namespace('acme')}/coder`))?.plan === null ? true : null))
   })
 
-  t.test('of two controllers one leads, and the other takes over when it stops', async (t) => {
+  t.test('of two controllers one leads, and the other takes over when the leader stops', async (t) => {
     const operator = await openOperator(t, kubeconfig)
     await operator.declare(codingPlan('coder'), ci())
     const first = await operator.start()
@@ -309,12 +309,12 @@ if (kubeconfig !== null) {
     await eventually('the plan to count both', async () => ((await operator.object(operator.ref('Plan', 'coder'))).status?.activeKeys === 2 ? true : null))
     await first.close()
     const second = await operator.start({ lease: { durationMs: 60_000, renewDeadlineMs: 40_000, retryMs: 30_000 } })
-    await eventually('the first pass', async () => ((await Promise.all(second.app.checks.map((check) => check()))).every(({ ok, detail }) => ok && !/not complete|not lead/.test(detail)) ? true : null))
-    t.same((second.resources.figures()?.requests ?? []).filter(({ method }) => method !== 'GET' && method !== 'PUT'), [], 'a Lease is taken by PUT')
-    t.match(second.resources.figures()?.requests.find(({ method }) => method === 'PUT'), { count: 1 })
+    await eventually('the first pass', async () => ((await Promise.all(second.app.checks.map((check) => check()))).every(({ ok, detail }) => ok && !/not complete|not the leader/.test(detail)) ? true : null))
+    t.same((second.resources.stats()?.requests ?? []).filter(({ method }) => method !== 'GET' && method !== 'PUT'), [], 'a Lease is acquired by PUT')
+    t.match(second.resources.stats()?.requests.find(({ method }) => method === 'PUT'), { count: 1 })
   })
 
-  t.test('requests are counted and timed by the names of client-go, and a watch has no duration', async (t) => {
+  t.test('requests are counted and timed under the names of client-go, and a watch has no duration', async (t) => {
     const operator = await openOperator(t, kubeconfig)
     const { resources, registry } = await operator.start()
     const { host } = new URL(operator.api.server)
@@ -323,9 +323,9 @@ if (kubeconfig !== null) {
       return values.filter(({ labels }) => Object.entries(of).every(([label, value]) => labels[label] === value))
     }
     const gets = () => shown('rest_client_request_duration_seconds', { verb: 'GET', host })
-    await eventually('as many durations as answers that are no watch', async () => {
+    await eventually('as many durations as responses, watches excepted', async () => {
       const answers = (await shown('rest_client_requests_total', { method: 'GET', host })).reduce((sum, { value }) => sum + value, 0)
-      const { lists = 0, watches = 0 } = resources.figures() ?? {}
+      const { lists = 0, watches = 0 } = resources.stats() ?? {}
       return lists === 9 && watches === 9 && (await gets()).at(-1)?.value === answers - watches ? true : null
     })
     const [buckets, sums] = [(await gets()).slice(0, -2), (await gets()).slice(-2)]
@@ -333,7 +333,7 @@ if (kubeconfig !== null) {
     t.match(sums, [{ metricName: /_sum$/ }, { metricName: /_count$/ }])
   })
 
-  t.test('what changed while nobody led is done before all is looked at that is as it was', async (t) => {
+  t.test('a new leader reconciles what changed before it led ahead of unchanged resources', async (t) => {
     const operator = await openOperator(t, kubeconfig)
     const names = ['a', 'b', 'c', 'd', 'e']
     await operator.declare(codingPlan('coder'), ...names.map((name) => apiKey(name, 'coder')))
@@ -346,7 +346,7 @@ if (kubeconfig !== null) {
     const asked: string[] = []
     const store: Store = { ...operator.store, keyVersions: (uid) => (asked.push(uid), operator.store.keyVersions(uid)) }
     await operator.start({}, undefined, { store })
-    await eventually('all to be looked at', async () => (new Set(asked).size === names.length ? true : null))
+    await eventually('a pass over every key', async () => (new Set(asked).size === names.length ? true : null))
     t.same(asked.slice(0, 2).toSorted(), [edited.metadata.uid, deleted.metadata.uid].toSorted())
   })
 }

@@ -7,7 +7,7 @@ import { Registry } from 'prom-client'
 import t from 'tap'
 import { controllerMetrics } from '../../plugins/controller/controller-metrics.ts'
 import { openQueue, type Queue } from '../../plugins/controller/work-queue.ts'
-import { sourceMetrics } from '../../plugins/controller/api-server-metrics.ts'
+import { apiServerMetrics } from '../../plugins/controller/api-server-metrics.ts'
 import { startWorkers } from '../../plugins/controller/queue-workers.ts'
 import { openEmbeddedProgram } from './embedded-program.ts'
 
@@ -47,7 +47,7 @@ t.test('METRICS_TENANT adds the tenant to what counts usage, and to nothing else
 
 t.test('a connection to an API server has the metrics of the second table', async (t) => {
   const registry = new Registry()
-  sourceMetrics(registry, { figures: () => ({}) as never, observe: () => {}, isLeading: () => true })
+  apiServerMetrics(registry, { stats: () => ({}) as never, observe: () => {}, isLeading: () => true })
   t.same(registered(registry), tables[1])
 })
 
@@ -67,7 +67,7 @@ t.test('work that does not end shows while it is under way: how old the oldest i
   const queue: Queue = openQueue({ after: () => () => {}, random: () => 0, observer: metrics.queue('plan', () => queue) })
   const ends = new Map<string, () => void>()
   const reconcile = (name: string) => new Promise<null>((resolve) => ends.set(name, () => resolve(null)))
-  const common = { unreachable: async () => {}, rested: () => {}, clock: () => 0, log: {} as FastifyBaseLogger }
+  const common = { reportStoreUnavailable: async () => {}, passEnded: () => {}, clock: () => 0, log: {} as FastifyBaseLogger }
   const working = startWorkers({ ...common, name: 'plan', queue, count: 2, reconcile, metrics })
   const shown = async (name: string) => {
     const { values } = (await registry.getSingleMetric(`workqueue_${name}_seconds`)?.get()) ?? { values: [] }

@@ -1,6 +1,6 @@
 /**
- * Two controllers under changes without end, while their API server is killed again and again and something else goes wrong beside it; and whether specs, status,
- * Secrets and store agree afterwards. `npm run chaos -- --side kubernetes --kills 100`.
+ * Chaos test of the controller: two controllers under constant changes, while their API server is killed repeatedly and a further fault is injected. Checks that
+ * specs, status, Secrets and store agree afterwards. `npm run chaos -- --side kubernetes --kills 100`.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Test } from 'tap'
@@ -13,31 +13,31 @@ import { openAway } from './unavailable-store.ts'
 import { openOperator, type Operator } from './operator.ts'
 
 export type OperatorChaos = {
-  /** Of the API server. */
+  /** Kills of the API server. */
   kills: number
-  /** What else went wrong, and how often. */
+  /** Further faults, and how often each was injected. */
   struck: Record<string, number>
-  /** Changes that the API server took. */
+  /** Changes that the API server accepted. */
   changes: number
-  /** What is not as it must be, in sentences. */
+  /** Differences from the expected state, as sentences. */
   faults: string[]
   seconds: number
 }
 
-/** `storeUrl` as `openOperator` takes it. */
+/** `storeUrl` as for `openOperator`. */
 type Options = { kills: number; random: () => number; tell?: (line: string) => void; storeUrl?: string }
 
-/** Long enough to be kept on a machine where much else is waiting. */
+/** Long enough to be renewed on a loaded machine. */
 export const LEASE = { durationMs: 5_000, renewDeadlineMs: 3_500, retryMs: 300 }
 /** Longer than any back-off after a failure. */
-const PATIENCE_MS = 90_000
+const MAX_WAIT_MS = 90_000
 const MINUTE_MS = 60_000
-/** Of a run as a command. */
-const LONGEST_MS = 4 * 3_600_000
-/** A run of so many kills has a minute without the store. */
-const LONG_RUN = 50
+/** Time limit of a run as a command. */
+const MAX_RUN_MS = 4 * 3_600_000
+/** At this kill the store is unavailable for a minute. */
+const LONG_OUTAGE_AT_KILL = 50
 
-/** Kills `kills` times at what `random` (0 up to 1) draws. The test owns the server. */
+/** Kills the API server `kills` times, with faults that `random` (0 up to 1) draws. The test owns the server. */
 export async function strikeOperator(t: Test, server: ControlPlane, { kills, random, tell = () => {}, storeUrl }: Options): Promise<OperatorChaos> {
   const sinceMs = performance.now()
   const operator = await openOperator(t, server.kubeconfig, storeUrl)
@@ -49,12 +49,12 @@ export async function strikeOperator(t: Test, server: ControlPlane, { kills, ran
   const load = openLoad(operator, random)
   const changing = load.run()
   const struck: Record<string, number> = {}
-  const troubles = troublesOf(proxies, away, random)
+  const injections = faultsOf(proxies, away, random)
   try {
     for (let kill = 1; kill <= kills; kill++) {
-      const [what, strike] = troubles[Math.floor(random() * troubles.length)] as Trouble
+      const [what, strike] = injections[Math.floor(random() * injections.length)] as Injection
       struck[what] = (struck[what] ?? 0) + 1
-      const lasts = kill === LONG_RUN ? absent(away, MINUTE_MS) : strike()
+      const lasts = kill === LONG_OUTAGE_AT_KILL ? absent(away, MINUTE_MS) : strike()
       await pause(random() * 500)
       await server.killApiServer()
       if (what === 'versions forgotten') await compact(server.etcd)
@@ -70,12 +70,12 @@ export async function strikeOperator(t: Test, server: ControlPlane, { kills, ran
   return { kills, struck, changes: load.changes(), faults: [...load.faults, ...faults, ...(await leftovers(operator))], seconds: Math.round((performance.now() - sinceMs) / 1000) }
 }
 
-/** As `strikeOperator`, for a command: on a control plane of its own. Rejects where that is not installed. */
+/** As `strikeOperator`, for a command, on a control plane of its own. Rejects if that is not installed. */
 export async function strikeKubernetes(options: Options): Promise<OperatorChaos> {
   const { default: tap } = await import('tap')
   let report: OperatorChaos | null = null
-  tap.setTimeout(LONGEST_MS)
-  await tap.test('the operator under kills of its API server', { timeout: LONGEST_MS }, async (t) => {
+  tap.setTimeout(MAX_RUN_MS)
+  await tap.test('the operator under kills of its API server', { timeout: MAX_RUN_MS }, async (t) => {
     const server = await ownKubernetes(t)
     if (server) report = await strikeOperator(t, server, options)
     t.pass()
@@ -84,10 +84,10 @@ export async function strikeKubernetes(options: Options): Promise<OperatorChaos>
   return report
 }
 
-type Trouble = [what: string, strike: () => Promise<void>]
+type Injection = [what: string, strike: () => Promise<void>]
 
-/** What goes wrong while the server is away; each resolves when it is over. */
-function troublesOf(proxies: Proxy[], away: { isAway: boolean }, random: () => number): Trouble[] {
+/** Faults injected while the server is down; each resolves when it is over. */
+function faultsOf(proxies: Proxy[], away: { isAway: boolean }, random: () => number): Injection[] {
   const bad = async (which: Proxy[], fate: Proxy['fate'], ms: number, tells: Proxy['tells'] = () => true) => {
     for (const proxy of which) Object.assign(proxy, { fate, tells })
     await pause(ms)
@@ -95,11 +95,11 @@ function troublesOf(proxies: Proxy[], away: { isAway: boolean }, random: () => n
   }
   return [
     ['nothing else', async () => {}],
-    // The next start of the server follows.
+    // The compaction follows with the next start of the server.
     ['versions forgotten', async () => {}],
     ['connections cut at random', () => bad(proxies, () => (random() < 0.3 ? 'cut' : 'passes'), 3_000)],
     ['answers lost at random', () => bad(proxies, () => (random() < 0.3 ? 'unanswered' : 'passes'), 3_000)],
-    ['watches that end amid an event', () => bad(proxies, () => 'passes', 3_000, (event) => random() > 0.3 || { bytes: Math.floor(random() * event.length), isBroken: random() < 0.5 })],
+    ['watches that end within an event', () => bad(proxies, () => 'passes', 3_000, (event) => random() > 0.3 || { bytes: Math.floor(random() * event.length), isBroken: random() < 0.5 })],
     ['conflicts', () => bad(proxies, (method) => (method !== 'GET' && random() < 0.5 ? { status: 409, reason: 'Conflict' } : 'passes'), 3_000)],
     ['lists that fail', () => bad(proxies, (method, path) => (method === 'GET' && path.includes('limit=') ? { status: 500, reason: 'InternalError' } : 'passes'), 2_000)],
     ['one controller cut off', () => bad([proxies[Math.floor(random() * proxies.length)] as Proxy], () => 'cut', 2 * LEASE.durationMs)],
@@ -113,21 +113,21 @@ async function absent(away: { isAway: boolean }, ms: number): Promise<void> {
   away.isAway = false
 }
 
-type Load = { run(): Promise<void>; stop(): void; changes(): number; /** Changes that nobody took for too long. */ faults: string[] }
+type Load = { run(): Promise<void>; stop(): void; changes(): number; /** Changes that were not accepted for too long. */ faults: string[] }
 
-/** One change after another; each is insisted on until the server has taken it, for as long as anything may take. */
+/** One change after another; each is retried until the server has accepted it. */
 function openLoad(operator: Operator, random: () => number): Load {
   const revisions = Array.from({ length: KEYS }, () => 0)
   const faults: string[] = []
   let changes = 0
   let isOver = false
 
-  async function insist(work: () => Promise<unknown>): Promise<void> {
+  async function retrying(work: () => Promise<unknown>): Promise<void> {
     for (const sinceMs = performance.now(); ; ) {
       const failure = await work().then(() => null, (error: Error) => error.message)
       if (failure === null) break
-      if (performance.now() - sinceMs > PATIENCE_MS) {
-        faults.push(`a change is not taken: ${failure}`)
+      if (performance.now() - sinceMs > MAX_WAIT_MS) {
+        faults.push(`a change is not accepted: ${failure}`)
         throw new Error(failure)
       }
       await pause(50)
@@ -138,12 +138,12 @@ function openLoad(operator: Operator, random: () => number): Load {
   async function renew(n: number): Promise<void> {
     const ref = operator.ref('ApiKey', `k${n}`)
     let uid = ''
-    await insist(async () => (uid = (await operator.object(ref)).metadata.uid))
+    await retrying(async () => (uid = (await operator.object(ref)).metadata.uid))
     const isAnother = async () => (await operator.object(ref))?.metadata.uid !== uid
-    await insist(async () => (await isAnother()) || operator.withdraw(ref))
+    await retrying(async () => (await isAnother()) || operator.withdraw(ref))
     revisions[n] = 0
-    // Its finalizer must go first: the controller comes to that whenever it can.
-    await insist(async () => {
+    // The controller must remove its finalizer first.
+    await retrying(async () => {
       if (!(await isAnother())) throw new Error(`${JSON.stringify((await operator.object(ref))?.metadata)} is still there`)
       await operator.declare(named(n))
     })
@@ -154,7 +154,7 @@ function openLoad(operator: Operator, random: () => number): Load {
     const what = random()
     if (what < 0.05) return renew(n)
     if (what < 0.4) revisions[n] = (revisions[n] ?? 0) + 1
-    await insist(() => operator.declare(named(n, { rotationRevision: revisions[n], state: random() < 0.3 ? 'Suspended' : 'Active' })))
+    await retrying(() => operator.declare(named(n, { rotationRevision: revisions[n], state: random() < 0.3 ? 'Suspended' : 'Active' })))
   }
 
   return {
@@ -172,11 +172,11 @@ function openLoad(operator: Operator, random: () => number): Load {
   }
 }
 
-/** What does not agree in the end, after all that may still be waited for. */
+/** The differences that remain after the longest back-off. */
 async function agreement(operator: Operator): Promise<string[]> {
   for (const sinceMs = performance.now(); ; ) {
     const fault = await agree(operator).then(() => null, (error: Error) => error.message)
     if (fault === null) return []
-    if (performance.now() - sinceMs > PATIENCE_MS) return [fault]
+    if (performance.now() - sinceMs > MAX_WAIT_MS) return [fault]
   }
 }

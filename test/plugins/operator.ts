@@ -1,4 +1,4 @@
-/** Controllers over a real store and a real API server, with the machine's own time. */
+/** Controllers over a real store and a real API server, by the machine's clock. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -25,7 +25,7 @@ export type Controller = {
   close(): Promise<void>
 }
 
-/** What a controller has of its own: by default the machine's time and timers, the operator's store, and plans that nothing bounds. */
+/** Dependencies of a controller; by default the machine's clock and timers, the operator's store, and no plan limits. */
 export type World = { clock?: () => number; after?: (ms: number, run: () => void) => () => void; store?: Store; limits?: PlanLimits }
 
 export type Operator = Cluster & {
@@ -33,7 +33,7 @@ export type Operator = Cluster & {
   start(options?: KubernetesOptions, kubeconfig?: string, world?: World): Promise<Controller>
   /** Waits until the conditions of a resource are these. */
   becomes(ref: Ref, wanted: Record<string, string>): Promise<void>
-  /** The version of a key that the key in a Secret gives access to. */
+  /** The store's version of the key in a Secret. */
   usableBySecret(name: string): Promise<KeyVersion | null>
   ref(kind: Ref['kind'], name: string): Ref
 }
@@ -74,7 +74,7 @@ export async function openOperator(t: Test, kubeconfig: string, storeUrl?: strin
         app: app as unknown as FastifyInstance,
         resources,
         registry,
-        writes: () => (resources.figures()?.requests ?? []).filter(({ method }) => method !== 'GET').reduce((sum, { count }) => sum + count, 0),
+        writes: () => (resources.stats()?.requests ?? []).filter(({ method }) => method !== 'GET').reduce((sum, { count }) => sum + count, 0),
         async close() {
           await app.close()
           await resources.close()

@@ -1,4 +1,4 @@
-/** Keys of one plan, and whether everything that is said of them agrees. */
+/** Checks that specs, statuses, Secrets and store versions of the keys of one plan agree. */
 import { hashKey, refusal } from '../../src/domain/api-keys.ts'
 import { eventually } from '../flows/eventually.ts'
 import { conditions } from '../domain/reconcile/reconcile-world.ts'
@@ -10,18 +10,18 @@ export const KEYS = 8
 export const named = (n: number, spec: Record<string, unknown> = {}) => apiKey(`k${n}`, 'coder', { secretName: `k${n}-key`, ...spec })
 export const coder = (spec: Record<string, unknown> = {}) => codingPlan('coder', { keyPolicy: { maxKeys: 100 }, ...spec })
 
-/** The hash that each version of a key was first seen with, since one that changes was minted twice; and whether it was ever in use. */
+/** The first hash seen of each key version, since a changed hash means that it was minted twice; and whether the version was ever active. */
 const minted = new WeakMap<Operator['store'], Map<string, { hash: string; wasUsed: boolean }>>()
 
-/** The reason why a key does not work, or null. */
+/** The reason why a key is not active, or null. */
 function unusable(spec: Answered, now: number): string | null {
-  // What is over for good is said before what may come back.
+  // Revocation takes precedence, since it is final.
   if (spec.state === 'Revoked') return 'KeyRevoked'
   if (spec.expirationTime !== undefined && now >= Date.parse(spec.expirationTime)) return 'KeyExpired'
   return spec.state === 'Active' ? null : `Key${spec.state}`
 }
 
-/** What is not as the specs say; empty when everything agrees. */
+/** The differences from the specs; empty when everything agrees. */
 async function disagreements(operator: Operator, now: number): Promise<string[]> {
   const namespace = operator.namespace('acme')
   const { body } = await operator.api.request('GET', pathOf({ kind: 'ApiKey', namespace }))
@@ -30,7 +30,7 @@ async function disagreements(operator: Operator, now: number): Promise<string[]>
   minted.set(operator.store, known)
   for (const { metadata, spec, status } of body.items) {
     const versions = await operator.store.keyVersions(metadata.uid)
-    // Whose revision was raised before anybody had made the first key of it has nothing that overlaps.
+    // A key whose revision was raised before its first version was issued has no overlap.
     const isRotating = versions.some(({ revision, state }) => revision < spec.rotationRevision && state !== 'deleted')
     const reason = unusable(spec, now)
     const wanted = reason === null ? (isRotating ? 'True RotationInProgress' : 'True Issued') : `False ${reason}`
@@ -38,26 +38,26 @@ async function disagreements(operator: Operator, now: number): Promise<string[]>
     if (ready !== wanted || status?.observedGeneration !== metadata.generation) wrong.push(`${metadata.name}: ${ready} of generation ${status?.observedGeneration}, wanted ${wanted} of ${metadata.generation}`)
     const revisions = versions.map(({ revision }) => revision)
     if (new Set(revisions).size < revisions.length || versions.some(({ tell }) => tell.length > 0)) wrong.push(`${metadata.name}: versions ${revisions.join(', ')}`)
-    // The one before it outlives its overlap of an hour; what is older ended with the rotation.
+    // The former version has an overlap of an hour; older ones ended with the rotation.
     const [inUse, former, ...older] = versions.filter((version) => version.state !== 'pending' && (version.state !== 'deleted' || version.overlapUntil !== null))
     if (spec.state !== 'Revoked') for (const { id } of older.filter(({ state }) => state !== 'deleted')) wrong.push(`${metadata.name}: ${id} outlived ${former?.id}`)
     for (const { id, hash, state } of versions) {
       const before = known.get(id) ?? { hash, wasUsed: false }
       if (before.hash !== hash) wrong.push(`${metadata.name}: ${id} was minted twice`)
-      if (before.wasUsed && state === 'deleted' && (id === inUse?.id || id === former?.id)) wrong.push(`${metadata.name}: ${id} ended in the midst of its overlap`)
+      if (before.wasUsed && state === 'deleted' && (id === inUse?.id || id === former?.id)) wrong.push(`${metadata.name}: ${id} ended before its overlap did`)
       known.set(id, { hash, wasUsed: before.wasUsed || state === 'active' })
     }
     const entries = await operator.secretEntries(namespace, spec.secretName)
     const held = entries && (await operator.store.findKey(hashKey(entries['api-key'] ?? '')))
     const isHeld = held !== null && held.keyId === metadata.uid && held.revision === spec.rotationRevision && refusal(held, now) === null
-    const isRight = reason === null ? isHeld : entries === null
+    const isCorrect = reason === null ? isHeld : entries === null
     if (reason !== null) for (const { id } of versions.filter((version) => refusal(version, now) === null)) wrong.push(`${metadata.name}: ${id} is usable`)
-    if (!isRight) wrong.push(`${metadata.name}: its Secret holds ${held?.id ?? (entries ? 'something unknown' : 'nothing')}`)
+    if (!isCorrect) wrong.push(`${metadata.name}: its Secret holds ${held?.id ?? (entries ? 'an unknown key' : 'nothing')}`)
   }
   return wrong
 }
 
-/** What is left that nobody declares: keys that could be used, and Secrets. */
+/** Usable keys and Secrets whose ApiKey does not exist. */
 export async function leftovers(operator: Operator): Promise<string[]> {
   const namespace = operator.namespace('acme')
   const { body: keys } = await operator.api.request('GET', pathOf({ kind: 'ApiKey', namespace }))

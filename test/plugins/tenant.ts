@@ -95,7 +95,7 @@ export async function openTenant(t: Test): Promise<Tenant> {
       const fate: Fate = options.fate ?? (() => 'lives')
       const say = (_: object, message: string) => void log.push(message)
       const quiet = { info: say, warn: say, error: say }
-      const files = await openFiles({ url: `files:${root}/plans`, dataDir: join(root, 'data'), declarations: store, log: quiet }, { clock: () => time.now, uptime: () => time.now, isAutomatic: false })
+      const files = await openFiles({ url: `files:${root}/plans`, dataDir: join(root, 'data'), declarations: store, log: quiet }, { clock: () => time.now, uptime: () => time.now, isPolling: false })
       const writes: string[] = []
       const life = { isDead: false }
       const app: FastifyInstance = fastify({ loggerInstance: pino({ level: 'silent' }) as FastifyBaseLogger })
@@ -120,7 +120,7 @@ export async function openTenant(t: Test): Promise<Tenant> {
         async settle() {
           for (const ms of [0, 1, 2_000, 0, 10_000]) {
             time.now += ms
-            await files.look()
+            await files.sync()
             await rest(app, metric)
           }
         },

@@ -1,14 +1,13 @@
 /**
- * The CEL rules of a structural schema (`x-kubernetes-validations`), run as Kubernetes runs them: `self` is the value at the rule's place with integers as
- * CEL ints and `date-time` strings as ints that compare like timestamps; a rule that names `oldSelf` is a transition rule and runs only where there is an old
- * value to compare with.
+ * CEL validation rules of a CRD schema (`x-kubernetes-validations`), evaluated as Kubernetes does: `self` is the value at the rule's place, with integers as CEL
+ * ints and `date-time` strings as ints that compare like timestamps. A rule with `oldSelf` is a transition rule and runs only where there is an old value.
  */
 import { Environment, type ParseResult } from '@marcbachmann/cel-js'
 import { shown, type Place } from '../../domain/settings-file.ts'
 import type { Fault, Schema } from './crd-schema.ts'
 
 export type Rules = {
-  /** The rules that `spec` breaks. `old` is the accepted spec before, or null. */
+  /** The rules that `spec` breaks. `old` is the last accepted spec, or null. */
   broken(spec: unknown, old: unknown): Fault[]
 }
 
@@ -17,7 +16,7 @@ type Node = { rules: Rule[]; properties: Map<string, Node>; items: Node | null }
 
 const environment = new Environment().registerVariable('self', 'dyn').registerVariable('oldSelf', 'dyn')
 
-/** Parses every rule below `schema`, the schema of `spec`. Throws when one is no CEL. */
+/** Parses every rule in `schema`, the schema of `spec`. Throws on invalid CEL. */
 export function compileRules(schema: Schema): Rules {
   const root = compile(schema)
   return {
@@ -51,11 +50,11 @@ function check(node: Node, place: Place, self: unknown, oldSelf: unknown, faults
     if (value !== undefined) check(property, [...place, name], value, member(oldSelf, name), faults)
   }
   const { items } = node
-  // Items of an atomic list have no old selves.
+  // Items of an atomic list have no old value.
   if (items && Array.isArray(self)) self.forEach((item, i) => check(items, [...place, i], item, undefined, faults))
 }
 
-/** A rule that cannot be evaluated refuses, as in Kubernetes. */
+/** A rule that cannot be evaluated is broken, as in Kubernetes. */
 function isTrue(holds: ParseResult, self: unknown, oldSelf: unknown): boolean {
   try {
     return holds({ self, oldSelf }) === true
@@ -80,8 +79,8 @@ function toCel(value: unknown, schema: Schema): unknown {
 }
 
 /**
- * Since 1970, of an RFC 3339 time: the library's timestamps are `Date`s, which are too coarse to be compared. A rule that wants more of a time than its order
- * cannot be evaluated.
+ * Nanoseconds since 1970 of an RFC 3339 time: the library's timestamps are `Date`s, which are too coarse to compare. A rule that uses more of a time than its
+ * order cannot be evaluated.
  */
 function nanosecondsOf(time: string): bigint {
   const [, fraction = ''] = /\.(\d+)/.exec(time) ?? []

@@ -1,6 +1,6 @@
 /**
- * The shape of a kind, as `crds/*.yaml` says it: OpenAPI schema, defaults and CEL rules. Nothing of it is coded here a second time, so a manifest in a folder
- * is accepted and refused like one in Kubernetes. As kubectl asks it to (`fieldValidation=Strict`), an unknown field is refused, where it would be dropped.
+ * OpenAPI schema validation of a CRD (`crds/*.yaml`): schema, defaults and CEL rules, none of them coded a second time, so that a manifest in a folder is
+ * accepted and refused as in Kubernetes. Unknown fields are refused as with `fieldValidation=Strict`, the default of kubectl.
  */
 import { readFile } from 'node:fs/promises'
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv'
@@ -9,7 +9,7 @@ import { placeOf, type Place } from '../../domain/settings-file.ts'
 import { compileRules, type Rules } from './cel-rules.ts'
 import { API_VERSION, type Kind } from './resources.ts'
 
-/** What we use of a structural schema (Kubernetes, apiextensions.k8s.io/v1). */
+/** The part of a structural schema (Kubernetes, apiextensions.k8s.io/v1) that is used here. */
 export type Schema = {
   type?: 'object' | 'array' | 'string' | 'integer' | 'boolean'
   format?: string
@@ -21,14 +21,14 @@ export type Schema = {
   [keyword: string]: unknown
 }
 
-/** What is wrong with a document: a sentence that begins with the place, such as `spec.media.allowance: must be string, not 7`. */
+/** A validation error: a sentence that begins with the place, such as `spec.media.allowance: must be string, not 7`. */
 export type Fault = { place: Place; sentence: string }
 
 export type Crd = {
   kind: Kind
-  /** Of a whole manifest. */
+  /** Schema of a whole manifest. */
   schema: Schema
-  /** True for a value of the right shape; fills its defaults in. Otherwise `check.errors` says what is wrong. */
+  /** Validates a manifest and fills its defaults in. When it returns false, `check.errors` has the errors. */
   check: ValidateFunction
   /** The CEL rules of `spec`. */
   rules: Rules
@@ -39,7 +39,7 @@ const FILES: Record<Kind, string> = { Plan: 'plan.yaml', ApiKey: 'apikey.yaml' }
 
 let opened: Promise<Record<Kind, Crd>> | null = null
 
-/** Reads and compiles both CRDs, once: they are part of the program and do not change. Rejects if a file is not there or no CRD. */
+/** Reads and compiles both CRDs, once: they are part of the program and do not change. Rejects if a file is missing or is not a CRD. */
 export function openCrds(): Promise<Record<Kind, Crd>> {
   opened ??= Promise.all([openCrd('Plan'), openCrd('ApiKey')]).then(([plan, apiKey]) => ({ Plan: plan, ApiKey: apiKey }))
   return opened
@@ -56,7 +56,7 @@ async function openCrd(kind: Kind): Promise<Crd> {
   return { kind, schema, check: ajv.compile(schema), rules: compileRules(spec) }
 }
 
-/** The same schema, but with every object closed to fields that it does not name. */
+/** The same schema with `additionalProperties: false` in every object. */
 function closed(schema: Schema): Schema {
   const properties = schema.properties && Object.fromEntries(Object.entries(schema.properties).map(([name, property]) => [name, closed(property)]))
   return {
@@ -68,7 +68,7 @@ function closed(schema: Schema): Schema {
 
 const NO_FIELD: Schema = { properties: {}, additionalProperties: false }
 
-/** Only which fields there may be. */
+/** The schema reduced to its field names. */
 function shape({ properties = {}, items }: Schema): Schema {
   const shapes = Object.fromEntries(Object.entries(properties).map(([name, property]) => [name, shape(property)]))
   return { properties: shapes, additionalProperties: false, items: items ? shape(items) : NO_FIELD }
@@ -76,12 +76,13 @@ function shape({ properties = {}, items }: Schema): Schema {
 
 const LABEL: Schema = { type: 'string', maxLength: 63, pattern: '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$' }
 const TEXTS: Schema = { type: 'object', additionalProperties: { type: 'string', default: '' } }
-const WRITTEN = [
+/** Fields of `metadata` that Kubernetes itself writes. */
+const SERVER_FIELDS = [
   'uid', 'resourceVersion', 'generation', 'creationTimestamp', 'deletionTimestamp', 'deletionGracePeriodSeconds',
   'managedFields', 'ownerReferences', 'finalizers', 'selfLink', 'generateName',
 ]
 
-/** A whole manifest. What Kubernetes itself writes into one may be there, as in the output of `kubectl get -o yaml`, and means nothing here. */
+/** Schema of a whole manifest. Fields that Kubernetes writes, as in the output of `kubectl get -o yaml`, are allowed and ignored. */
 function document(kind: Kind, { name, spec, status }: { name: Schema; spec: Schema; status: Schema }): Schema {
   const metadata: Schema = {
     type: 'object',
@@ -92,7 +93,7 @@ function document(kind: Kind, { name, spec, status }: { name: Schema; spec: Sche
       namespace: { ...LABEL, default: 'default' },
       labels: TEXTS,
       annotations: TEXTS,
-      ...Object.fromEntries(WRITTEN.map((field) => [field, {}])),
+      ...Object.fromEntries(SERVER_FIELDS.map((field) => [field, {}])),
     },
   }
   return {
@@ -103,14 +104,14 @@ function document(kind: Kind, { name, spec, status }: { name: Schema; spec: Sche
   }
 }
 
-/** RFC 3339 by the schema's own pattern; here only whether there is such a day, which `Date` would take for one of the next month. */
+/** The schema's pattern checks for RFC 3339. This checks that the day exists: `Date` would turn 31 February into a day of March. */
 function isDateTime(text: string): boolean {
   const day = text.slice(0, 10)
   const midnight = new Date(`${day}T00:00:00Z`)
   return !Number.isNaN(Date.parse(text)) && !Number.isNaN(midnight.getTime()) && midnight.toISOString().startsWith(day)
 }
 
-/** What the schema finds wrong. */
+/** A schema error as a fault. */
 export function faultOf(error: ErrorObject): Fault {
   const member: unknown = error.params['additionalProperty'] ?? error.params['missingProperty']
   return { place: [...placeOf(error.instancePath), ...(typeof member === 'string' ? [member] : [])], sentence: sentence(error) }
@@ -133,17 +134,17 @@ function sentence(error: ErrorObject): string {
     case 'pattern':
       return `${at}: ${quoted(error.data)} must match ${error.params['pattern']}`
     case 'format':
-      return `${at}: ${quoted(error.data)} is no ${error.params['format']}`
+      return `${at}: ${quoted(error.data)} is not a valid ${error.params['format']}`
     default:
       return `${at === '' ? 'the document' : at}: ${error.message ?? error.keyword}`
   }
 }
 
 function unknown(known: string[]): string {
-  return known.length === 0 ? 'unknown field' : `unknown field; known here: ${known.join(', ')}`
+  return known.length === 0 ? 'unknown field' : `unknown field; known fields: ${known.join(', ')}`
 }
 
-/** A value in a sentence, cut short. */
+/** A value as JSON for an error sentence, cut after 60 characters. */
 export function quoted(value: unknown): string {
   const text = JSON.stringify(value)
   return text.length > 60 ? `${text.slice(0, 60)}…` : text

@@ -1,9 +1,9 @@
-/** Is a document a Plan or an ApiKey that Kubernetes would accept? Judged by the CRDs (`crd.ts`, `cel.ts`) and by what Kubernetes asks of any object (`metadata.ts`). */
+/** Manifest validation: accepts a Plan or ApiKey as Kubernetes would, by the CRDs (`crd-schema.ts`, `cel-rules.ts`) and the rules of all objects (`metadata-validation.ts`). */
 import { faultOf, openCrds, type Fault, type Schema } from './crd-schema.ts'
 import { metadataFaults } from './metadata-validation.ts'
 import type { ApiKeySpec, Kind, PlanSpec, Ref } from './resources.ts'
 
-/** A valid manifest with the defaults filled in, without what only Kubernetes writes into one. */
+/** A valid manifest with its defaults filled in, without the fields that Kubernetes writes. */
 export type Manifest = {
   ref: Ref
   labels?: Record<string, string>
@@ -13,17 +13,17 @@ export type Manifest = {
 
 export type Verdict =
   | { outcome: 'accepted'; manifest: Manifest }
-  /** `ref` is null when the document does not say legibly which resource it is. */
+  /** `ref` is null when the document does not name its resource validly. */
   | { outcome: 'refused'; ref: Ref | null; faults: Fault[] }
 
 export type Validator = {
-  /** Judges one parsed document, which is left as it is. `accepted` gives the last accepted spec of a resource, which transition rules compare with. */
+  /** Validates one parsed document, which is not changed. `accepted` returns the last accepted spec of a resource for transition rules. */
   validate(document: unknown, accepted: (ref: Ref) => PlanSpec | ApiKeySpec | null): Verdict
 }
 
-const MOST_FAULTS = 10
+const MAX_FAULTS = 10
 
-/** Rejects if the CRDs are not there. */
+/** Rejects if the CRD files are missing. */
 export async function openValidator(): Promise<Validator> {
   const crds = await openCrds()
   return {
@@ -33,21 +33,21 @@ export async function openValidator(): Promise<Validator> {
       const { schema, check, rules } = crds[kind]
       const copy = asRead(document, schema) as { metadata: { name: string; namespace: string } & Omit<Manifest, 'spec'>; spec: PlanSpec | ApiKeySpec }
       if (!check(copy)) {
-        const faults = (check.errors ?? []).slice(0, MOST_FAULTS).map(faultOf)
+        const faults = (check.errors ?? []).slice(0, MAX_FAULTS).map(faultOf)
         return { outcome: 'refused', ref: refOf(kind, copy), faults }
       }
       const { name, namespace, labels, annotations } = copy.metadata
       const ref: Ref = { kind, namespace, name }
       const faults = [...metadataFaults(copy.metadata), ...rules.broken(copy.spec, accepted(ref))]
-      if (faults.length > 0) return { outcome: 'refused', ref, faults: faults.slice(0, MOST_FAULTS) }
+      if (faults.length > 0) return { outcome: 'refused', ref, faults: faults.slice(0, MAX_FAULTS) }
       return { outcome: 'accepted', manifest: { ref, spec: copy.spec, ...(labels && { labels }), ...(annotations && { annotations }) } }
     },
   }
 }
 
 /**
- * A copy as Kubernetes reads it. A member that is null and that the schema knows has its default, or is not there; one that the schema does not know stays, to
- * be refused like any other. There is no minus zero, and no half of a character.
+ * A copy as Kubernetes reads it: a null member that the schema has becomes its default or is dropped; a null member that the schema does not have stays, to be
+ * refused as an unknown field. Minus zero becomes zero, and lone surrogates are replaced.
  */
 function asRead(value: unknown, { properties = {}, additionalProperties, items = {} }: Schema): unknown {
   if (value === 0) return 0
@@ -69,7 +69,7 @@ function kindOf(document: unknown): Kind | null {
 
 const LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/
 
-/** Which resource a refused document means, if its name and namespace are sound. */
+/** The resource that a refused document names; null if its name or namespace is invalid. */
 function refOf(kind: Kind, document: unknown): Ref | null {
   const metadata = field(document, 'metadata')
   const name = field(metadata, 'name')

@@ -1,4 +1,4 @@
-/** What Kubernetes asks of labels and annotations, whatever the kind they are of (apimachinery, `ValidateLabels` and `ValidateAnnotations`), in its own words. */
+/** Validation of labels and annotations, with the rules and sentences of Kubernetes (apimachinery, `ValidateLabels` and `ValidateAnnotations`). */
 import { quoted, type Fault } from './crd-schema.ts'
 
 type Texts = Record<string, string>
@@ -7,32 +7,32 @@ const NAME = /^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$/
 const SUBDOMAIN = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/
 const NAME_BYTES_MAX = 63
 const PREFIX_BYTES_MAX = 253
-/** Of all names and values together. */
+/** Total size of all names and values. */
 const ANNOTATIONS_BYTES_MAX = 256 * 1024
 
 const NAME_WORDS = "consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
 const SUBDOMAIN_WORDS =
   "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character"
 
-/** What is wrong with them; both are texts by name. */
+/** The faults of labels and annotations. */
 export function metadataFaults({ labels = {}, annotations = {} }: { labels?: Texts; annotations?: Texts }): Fault[] {
   const faults: Fault[] = []
-  const note = (field: string, key: string, text: string, wrong: string | null) => {
-    if (wrong !== null) faults.push({ place: ['metadata', field, key], sentence: `metadata.${field}: ${quoted(text)}: ${wrong}` })
+  const add = (field: string, key: string, text: string, error: string | null) => {
+    if (error !== null) faults.push({ place: ['metadata', field, key], sentence: `metadata.${field}: ${quoted(text)}: ${error}` })
   }
   for (const [key, value] of Object.entries(labels)) {
-    note('labels', key, key, wrongWithKey(key))
-    note('labels', key, value, wrongWithValue(value))
+    add('labels', key, key, keyError(key))
+    add('labels', key, value, labelValueError(value))
   }
-  // The case of an annotation's prefix does not matter.
-  for (const key of Object.keys(annotations)) note('annotations', key, key, wrongWithKey(key.toLowerCase()))
+  // The prefix of an annotation is not case-sensitive.
+  for (const key of Object.keys(annotations)) add('annotations', key, key, keyError(key.toLowerCase()))
   if (bytesOf(annotations) > ANNOTATIONS_BYTES_MAX) {
     faults.push({ place: ['metadata', 'annotations'], sentence: `metadata.annotations: may not be more than ${ANNOTATIONS_BYTES_MAX} bytes` })
   }
   return faults
 }
 
-function wrongWithKey(key: string): string | null {
+function keyError(key: string): string | null {
   const [name = '', prefix, ...more] = key.split('/').toReversed()
   if (more.length > 0) return `a valid label key must ${NAME_WORDS} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`
   if (prefix === '') return 'prefix part must be non-empty'
@@ -43,7 +43,7 @@ function wrongWithKey(key: string): string | null {
   return name.length > NAME_BYTES_MAX ? `name part must be no more than ${NAME_BYTES_MAX} bytes` : null
 }
 
-function wrongWithValue(value: string): string | null {
+function labelValueError(value: string): string | null {
   if (value !== '' && !NAME.test(value)) return `a valid label must be an empty string or ${NAME_WORDS}`
   return value.length > NAME_BYTES_MAX ? `must be no more than ${NAME_BYTES_MAX} bytes` : null
 }

@@ -1,6 +1,6 @@
 /**
- * BACKEND: what operators declared. Plans and ApiKeys of `tollgate.dev/v1alpha1`, as Kubernetes custom resources or as the same
- * manifests in a folder. What comes through this backend is valid against `crds/*.yaml`, its CEL rules included, and has the defaults filled in.
+ * BACKEND for Plans and ApiKeys (`tollgate.dev/v1alpha1`): Kubernetes custom resources, or the same manifests in a folder. Every resource that this backend
+ * returns is valid by `crds/*.yaml` with its CEL rules, and has its defaults filled in.
  */
 export const API_VERSION = 'tollgate.dev/v1alpha1'
 
@@ -94,25 +94,25 @@ export type ApiKeyStatus = {
   conditions: Condition[]
 }
 
-/** What a key's Secret holds: entries `api-key` and `key-id` (the id of the key's version), and the annotation that proves we wrote it. */
+/** Content of a key's Secret: entries `api-key` and `key-id` (the id of the key's version), and the annotation that proves that the controller wrote it. */
 export type KeySecret = { apiKey: string; keyId: string; mac: string }
 
-/** `conflict`: a Secret of that name belongs to somebody else, and was left alone. `gone`: the owner is not there any more, and nothing was left behind. */
+/** `conflict`: a Secret of that name has a different owner and was not changed. `gone`: the owner was deleted, and no Secret was left behind. */
 export type SecretOutcome = 'written' | 'unchanged' | 'conflict' | 'gone'
 
 export type KeyName = { namespace: string; name: string }
 
-/** A key to be issued; what is left out of its spec has the default. */
+/** A key to issue; members left out of its spec have their defaults. */
 export type NewKey = KeyName & { spec: Pick<ApiKeySpec, 'planRef'> & Partial<ApiKeySpec> }
 
-/** `faults` are the sentences of the CRD, each beginning with the place. `forbidden`: what is declared cannot be written from here, only read. */
+/** `faults` are sentences that begin with the place in the manifest. `forbidden`: this process may read the source but not write it. */
 type Declined = { outcome: 'refused'; faults: string[] } | { outcome: 'forbidden' }
-/** `exists`: there is an ApiKey of that name, which was left as it is. */
+/** `exists`: an ApiKey of that name exists and was not changed. */
 export type IssuedKey = { outcome: 'created' | 'exists' } | Declined
-/** Null: there is no such key. */
+/** Null when the key does not exist. */
 export type ChangedKey = { outcome: 'changed' } | Declined | null
 
-/** Where the `files:` source keeps what Kubernetes would keep for it: identity, generation and the last accepted spec. */
+/** What the `files:` source stores per resource in place of Kubernetes: identity, generation and the last accepted spec. */
 export type Declaration = {
   ref: Ref
   uid: string
@@ -121,89 +121,88 @@ export type Declaration = {
   spec: PlanSpec | ApiKeySpec
 }
 export type Declarations = {
-  /** All that are declared now. */
   declarations(): Promise<Declaration[]>
-  /** Stores one, in place of an earlier one of the same ref. */
+  /** Stores a declaration, in place of an earlier one of the same ref. */
   declare(declaration: Declaration): Promise<void>
-  /** Forgets one: a resource of that name that comes later is a new one. */
+  /** Removes a declaration: a later resource of that name is a new one. */
   undeclare(ref: Ref): Promise<void>
 }
 
 export type Resources = {
   /**
-   * Starts looking. `changed` is called with the ref of every resource at the start, and then of each that changed, went, or whose Secret was touched by
-   * somebody else; possibly more often than needed. Read the present with `get`. Resolves when the first look is complete.
+   * Starts watching. `changed` is called with the ref of every resource at the start, and then of each resource that changed or was deleted, or whose Secret
+   * someone else changed; it may be called more often than needed. Read the present state with `get`. Resolves when the first list is complete.
    */
   watch(changed: (ref: Ref) => void): Promise<void>
   /**
-   * Looks again at everything, so that what is known is no older than this call: who takes over from another may have heard nothing for a while. What cannot be looked
-   * at is tried again until it can. Throws `Unavailable` once it is closed.
+   * Lists everything again, so that the caches are no older than this call: a new leader's watches may have been silent for a while. Failures are retried.
+   * Throws `Unavailable` once the source is closed.
    */
   refresh(): Promise<void>
-  /** Whether this source is asked about that namespace and knows what is declared there. Only then is what it does not name gone. */
+  /** Whether this source covers the namespace and has listed it. Only then does a missing resource mean a deleted one. */
   serves(namespace: string): boolean
-  /** True once the first look is complete and while the source, or some part of it, can be read. `detail` says what is wrong, in public words. */
+  /** `ok` once the first list is complete and while the source, or some part of it, can be read. `detail` is a public sentence. */
   health(): { ok: boolean; detail: string }
   get(ref: Ref): Resource | null
   list(kind: 'Plan', namespace?: string): PlanResource[]
   list(kind: 'ApiKey', namespace?: string): ApiKeyResource[]
-  /** Writes the status if it differs from what is there. False when the resource is gone. */
+  /** Writes the status if it differs from the present one. False when the resource was deleted. */
   setStatus(ref: Ref, status: PlanStatus | ApiKeyStatus): Promise<boolean>
   status(ref: Ref): Promise<PlanStatus | ApiKeyStatus | null>
-  /** False for a resource that was declared, edited or deleted since its status was written. A source that would have to look for it says true. */
+  /** False for a resource that was created, edited or deleted since its status was written. The `files:` source always returns true. */
   isObserved(ref: Ref): boolean
-  /** Writes the key's Secret of that name if it differs from what is there. */
+  /** Writes the key's Secret of that name if it differs from the present one. */
   putSecret(owner: ApiKeyResource, name: string, secret: KeySecret): Promise<SecretOutcome>
-  /** The Secret of that name if `owner` owns it. `isSpoiled`: something beside what it holds is not as `putSecret` writes it. */
-  secret(owner: Ref & { uid: string }, name: string): Promise<(KeySecret & { isSpoiled?: true }) | null>
+  /** The Secret of that name if `owner` owns it. `isModified`: its metadata or type differs from what `putSecret` writes. */
+  secret(owner: Ref & { uid: string }, name: string): Promise<(KeySecret & { isModified?: true }) | null>
   /** Removes every Secret owned by that ApiKey. */
   removeSecrets(owner: Ref & { uid: string }): Promise<void>
   /**
-   * From now on the ApiKey, once deleted, stays until `release`; `get` and `list` no longer show it then. Do so before anything of it exists. `gone`: too late. A folder
-   * keeps nothing that its author removes: there it is gone when that is told, and `going` knows of none.
+   * Puts a finalizer on the ApiKey: once deleted it stays until `release`, without being in `get` and `list`. Call it before anything of the key exists. `gone`:
+   * it was deleted already. The `files:` source has no finalizers: there a deleted key is gone at once, and `terminating` is always null.
    */
   retain(owner: Ref & { uid: string }): Promise<'retained' | 'gone'>
-  /** Nothing of a deleted ApiKey is left, it may go. */
+  /** Removes the finalizer. */
   release(owner: Ref & { uid: string }): Promise<void>
   /** The deleted resource of that name that waits for its release, or null. */
-  going(ref: Ref): { uid: string } | null
-  /** Declares an ApiKey. That and the next two are for people who act for a tenant; the controller does the rest, as with what others declare. Throw `Unavailable`. */
+  terminating(ref: Ref): { uid: string } | null
+  /** Creates an ApiKey. This and the next two act for a person of the tenant; the controller reconciles the key as any other. Throw `Unavailable`. */
   issueKey(key: NewKey): Promise<IssuedKey>
-  /** Sets the revision of a key, which is one more than it was. Asking twice rotates once; a lower one is refused. */
+  /** Sets the rotation revision of a key, which is its present one plus 1. Idempotent; a lower revision is refused. */
   rotateKey(key: KeyName, revision: number): Promise<ChangedKey>
   /** Revokes a key for good; `changed` also if it was revoked before. */
   revokeKey(key: KeyName): Promise<ChangedKey>
   /**
-   * Begins to try to become the one controller that acts on this source; `changed` tells each time that it became or ceased to be. A source that is ours alone says
-   * so at once. Resolves when the first try has ended, however it did.
+   * Starts leader election among the controllers of this source; `changed` is called on every change. A source without other controllers calls it at once.
+   * Resolves when the first try has ended, with or without success.
    */
   lead(changed: (isLeading: boolean) => void): Promise<void>
-  /** Whether this process may act on the source now, by its own clock; `changed` may be told later. To be asked before each act. */
+  /** Whether this process is the leader now, by its own clock; `changed` may be called later. Check it before each write. */
   isLeading(): boolean
-  /** Lets another one lead, once nothing is under way here. `changed` hears no more. */
+  /** Gives up leadership; call it once no work is in progress. `changed` is not called any more. */
   resign(): Promise<void>
-  /** What happened between us and a server; null where there is none. */
-  figures(): SourceFigures | null
-  /** Tells `observer` of each request to a server when it has ended, watches excepted. */
+  /** Statistics of the connection to the API server; null for a source without one. */
+  stats(): ApiServerStats | null
+  /** Calls `observer` after each request to the API server, watches excepted. */
   observe(observer: (method: string, seconds: number) => void): void
   close(): Promise<void>
 }
 
-/** Counts since the start. */
-export type SourceFigures = {
-  /** The server, with its port unless that goes without saying. */
+/** Counts since the start of the process. */
+export type ApiServerStats = {
+  /** Host of the server, with its port unless it is the default. */
   host: string
-  /** The name of the Lease by which one leads. */
+  /** Name of the Lease of the leader election. */
   lease: string
   requests: { method: string; code: string; count: number }[]
   lists: number
-  /** Watches begun. */
+  /** Watches started. */
   watches: number
   /** Lists and watches that failed. */
   failures: number
-  /** Changes that a watch had passed without telling, and a list found. */
+  /** Changes that a watch missed and a later list found. */
   missed: number
-  /** Since the watch that is silent longest last said anything, or its first list; null before that. */
+  /** Age of the last event of the watch that has been silent longest, or of its first list; null before that. */
   lastEventAgeMs: number | null
 }
 
@@ -211,15 +210,15 @@ export type ResourcesConfig = {
   url: string
   /** Folder that holds `secrets/` and `status/` on the `files:` side. */
   dataDir: string
-  /** The variables by which kubectl and pods find a cluster, on the `kubernetes:` side; a credential plugin inherits them. */
+  /** Environment variables by which kubectl and pods find a cluster, for `kubernetes:`; a credential plugin inherits them. */
   environment: Record<string, string | undefined>
   declarations: Declarations
   log: { info(o: object, m: string): void; warn(o: object, m: string): void; error(o: object, m: string): void }
 }
 
 /**
- * Opens the source named by `url`: `files:<folder>` or `kubernetes:[?namespace=a,b]`. Throws `Unavailable` if the declarations cannot be read now, and an Error whose sentence tells the operator
- * what to do if trying again would not help.
+ * Opens the source of `url`: `files:<folder>` or `kubernetes:[?namespace=a,b]`. Throws `Unavailable` if the declarations cannot be read now, and an Error with a
+ * sentence for the operator if a retry would not help.
  */
 export async function openResources(config: ResourcesConfig): Promise<Resources> {
   if (config.url.startsWith('files:')) {

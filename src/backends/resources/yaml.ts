@@ -1,6 +1,6 @@
 /**
- * YAML as kubectl and the API server read it (go.yaml.in/yaml/v2), so that a manifest means the same here: YAML 1.2 with the booleans and the integers of 1.1,
- * but without its times and its numbers to the base of 60. What can be misread as another value is refused: repeated keys, merged maps (`<<`).
+ * YAML options that read manifests like kubectl and the API server (go.yaml.in/yaml/v2): YAML 1.2 with the booleans and integers of 1.1, without its timestamps
+ * and base-60 numbers. Ambiguous input is refused: duplicate keys and merge keys (`<<`).
  */
 import type { DocumentOptions, ParseOptions, ScalarTag, SchemaOptions } from 'yaml'
 
@@ -15,7 +15,7 @@ const SCALARS: ScalarTag[] = [
   { ...NUMBER, test: /^[-+]?\d[\d_]*(\.[\d_]*)?([eE][-+]?[\d_]*\d_*)?$/, resolve: (text) => numberOf(text, Number) },
 ]
 
-/** For whatever parses or writes manifests. The library's own check for repeated keys and its own messages take quadratic time on hostile files. */
+/** For all code that parses or writes manifests. The library's own check for duplicate keys and its pretty errors take quadratic time on hostile files. */
 export const YAML: ParseOptions & DocumentOptions & SchemaOptions = {
   schema: 'core',
   customTags: (tags) => [...SCALARS, ...tags],
@@ -24,7 +24,7 @@ export const YAML: ParseOptions & DocumentOptions & SchemaOptions = {
   prettyErrors: false,
 }
 
-/** Underscores mean nothing. `parse` is not asked about signs. */
+/** Ignores underscores. `parse` gets the digits without a sign. */
 function numberOf(text: string, parse: (digits: string) => number): number {
   const digits = text.replaceAll('_', '').replace(/^[-+]/, '')
   return text.startsWith('-') ? -parse(digits) : parse(digits)

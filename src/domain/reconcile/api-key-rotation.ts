@@ -1,36 +1,31 @@
-/** What each version of a key must be in the store. Pure. */
+/** Key rotation: the revision in use, the overlap of replaced versions, and the state that each version must have in the store. Pure. */
 import { isDeepStrictEqual } from 'node:util'
 import { parseMoney } from '../money.ts'
 import type { KeyVersion } from '../api-keys.ts'
 import { apiOf, subscriptionId } from '../plans.ts'
-import type { ApiKeyResource, Product } from '../../backends/resources/resources.ts'
-import type { Reason } from './status-conditions.ts'
+import type { Product } from '../../backends/resources/resources.ts'
+import { expiryOf, type Reason } from './not-ready-reasons.ts'
 import type { GatheredKey } from './reconcile-api-key.ts'
 
 export type KeyChange = Partial<Pick<KeyVersion, 'state' | 'subscription' | 'product' | 'cap' | 'expiresAt' | 'endedAt' | 'overlapUntil'>>
 
-/** When it expires, epoch milliseconds; null if it does not. */
-export function expiryOf({ spec }: ApiKeyResource): number | null {
-  return spec.expirationTime === undefined ? null : Date.parse(spec.expirationTime)
-}
-
-/** The revision that is to be in use. A store that knows a later one than the manifest wins. */
+/** The revision to use: that of the manifest, or a later one if the store has it. */
 export function wantedRevision({ key, versions }: GatheredKey): number {
   return Math.max(key.spec.rotationRevision, versions[0]?.revision ?? 0)
 }
 
 /**
- * What must change of a version, or null. `own` is why the key may not be used, or null. Only an active version is remembered anywhere, so only a change of
- * one has to be told; a version at the end of its overlap is refused by the time in it.
+ * The change that a version needs, or null. `own` is why the key is not active, or null. `notify` names the subscriptions to notify: only active versions are
+ * cached, so only a change of one concerns them; a version past its overlap is refused by the time stored in it.
  */
-export function changeOf(version: KeyVersion, facts: GatheredKey, own: Reason | null, now: number): { change: KeyChange; tell: string[] } | null {
+export function changeOf(version: KeyVersion, facts: GatheredKey, own: Reason | null, now: number): { change: KeyChange; notify: string[] } | null {
   if (version.state === 'revoked' || version.state === 'deleted') return null
   const wanted = wantedVersion(version, facts, own, now)
   const change = Object.fromEntries(Object.entries(wanted).filter(([field, value]) => !isDeepStrictEqual(version[field as keyof KeyChange], value)))
   if (Object.keys(change).length === 0) return null
   const isOver = version.overlapUntil !== null && now >= version.overlapUntil
-  const tell = version.state === 'active' && !isOver ? [...new Set([version.subscription, wanted.subscription])] : []
-  return { change, tell }
+  const notify = version.state === 'active' && !isOver ? [...new Set([version.subscription, wanted.subscription])] : []
+  return { change, notify }
 }
 
 function wantedVersion(version: KeyVersion, facts: GatheredKey, own: Reason | null, now: number): Required<KeyChange> {
@@ -50,7 +45,7 @@ function wantedVersion(version: KeyVersion, facts: GatheredKey, own: Reason | nu
   }
 }
 
-/** The key's share in the units of its product, or null when it may use all of the plan. */
+/** The key's limit in tokens per week (Coding) or micro-units per period (Room, Media); null when it may use the whole plan. */
 export function capOf({ key }: Pick<GatheredKey, 'key'>, product: Product): number | null {
   const { weeklyTokens, amountPerPeriod } = key.spec.limit ?? {}
   if (apiOf(product) === 'coding') return weeklyTokens ?? null
@@ -58,8 +53,8 @@ export function capOf({ key }: Pick<GatheredKey, 'key'>, product: Product): numb
 }
 
 /**
- * A version is replaced once a later one was in use; from then on it has the plan's overlap to live, and what it had itself replaced ends. A plan that allows
- * less meanwhile shortens what is left; one that is not there does not, since it may be missing by mistake.
+ * End of a version's overlap, or null for one that is not replaced. A version is replaced once a later one was in use: it then works for the plan's overlap, and
+ * the version that it replaced itself ends. A shorter overlap in the plan shortens the remaining time; a missing plan does not, since it may be missing by mistake.
  */
 function overlapOf(version: KeyVersion, facts: GatheredKey, now: number): number | null {
   const { overlapUntil } = version
@@ -69,12 +64,12 @@ function overlapOf(version: KeyVersion, facts: GatheredKey, now: number): number
   return isReplaced(version, facts) ? now + (allowedMs ?? facts.record?.terms.rotationOverlapMs ?? 0) : null
 }
 
-/** Versions that were or are in use, the newest first. One that ended without ever being in use has no overlap. */
+/** Versions that were or are in use, newest first. A deleted version without an overlap was never in use. */
 function usedOf({ versions }: GatheredKey): KeyVersion[] {
   return versions.filter(({ state, overlapUntil }) => state !== 'pending' && (state !== 'deleted' || overlapUntil !== null))
 }
 
-/** Whether a later one was in use, which need not be the wanted one: what a pass could not end is ended by the next, also when that finds a suspended key and a revision that nobody made yet. */
+/** Whether a later version was in use. That need not be the wanted revision: an interrupted pass is completed by the next even if the key is suspended by then. */
 function isReplaced(version: KeyVersion, facts: GatheredKey): boolean {
   const newest = usedOf(facts)[0]
   return newest !== undefined && version.revision < newest.revision
@@ -85,6 +80,6 @@ function stateOf(version: KeyVersion, facts: GatheredKey, own: Reason | null, ov
   const wasNeverUsed = version.state === 'pending' && version.revision < wantedRevision(facts)
   if (wasNeverUsed || (overlapUntil !== null && now >= overlapUntil && isReplaced(version, facts))) return 'deleted'
   if (version.state === 'pending') return 'pending'
-  // An expired key is refused by its time, and may be given a later one.
+  // The stored time refuses an expired key, and its expirationTime may be moved later.
   return own === null || own === 'KeyExpired' ? 'active' : 'suspended'
 }

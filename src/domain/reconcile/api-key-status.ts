@@ -1,15 +1,17 @@
-/** The status of an ApiKey once nothing is left to do. Pure. */
+/** The status of a reconciled ApiKey: its four conditions and the requeue time. Pure. */
 import { refusal, type KeyVersion } from '../api-keys.ts'
 import type { ApiKeyStatus } from '../../backends/resources/resources.ts'
-import { conditionsOf, nextTime, type Finding, type Problem, type Reason } from './status-conditions.ts'
+import { expiryOf, type Problem, type Reason } from './not-ready-reasons.ts'
+import { conditionsOf, nextTime, type Finding } from './status-conditions.ts'
 import type { GatheredKey } from './reconcile-api-key.ts'
-import { expiryOf } from './api-key-rotation.ts'
 
-/** A foreign Secret may go without anybody telling us. */
+/** The watch has no foreign Secrets, so their deletion is found by retrying. */
 const OBSTACLE_RETRY_MS = 30_000
 
+/** Why the key itself is not active, why its plan is not, and whether its Secret holds the key. */
 type Verdicts = { own: Reason | null; plan: Reason | null; isSynced: boolean }
 
+/** `requeueAt` (epoch milliseconds) is when time alone changes the status; null when it never does. */
 export function statusOf(facts: GatheredKey, verdicts: Verdicts, now: number): { status: ApiKeyStatus; requeueAt: number | null } {
   const { key, record, versions, obstacle } = facts
   const { generation } = key.metadata
@@ -43,8 +45,8 @@ function findingsOf(facts: GatheredKey, { own, plan, isSynced }: Verdicts, now: 
   return [ready, planActive, keyActive, secretSynced]
 }
 
-function condition(type: string, problem: Problem | null, fine: Reason, message?: string): Finding {
-  return problem === null ? { type, status: 'True', reason: fine, ...(message !== undefined && { message }) } : { type, status: 'False', ...problem }
+function condition(type: string, problem: Problem | null, reason: Reason, message?: string): Finding {
+  return problem === null ? { type, status: 'True', reason, ...(message !== undefined && { message }) } : { type, status: 'False', ...problem }
 }
 
 function isOverlapping(version: KeyVersion, now: number): boolean {

@@ -1,67 +1,51 @@
-/** A declared Plan against its subscription's record: what to do next, and the status. Pure; the controller gathers, asks, applies, and asks again. */
+/** Reconciles a Plan with its subscription's record: the next command and the status. Pure; the controller gathers, decides, applies, and repeats. */
 import { isDeepStrictEqual } from 'node:util'
 import { rollPeriod } from '../balance.ts'
-import { apiOf, termsOf } from '../plans.ts'
+import { termsOf } from '../plans.ts'
 import type { PlanResource, PlanStatus } from '../../backends/resources/resources.ts'
 import type { Answer, Command } from '../subscription/commands.ts'
 import { inactiveReason, type Subscription } from '../subscription/subscription.ts'
-import { conditionsOf, nextTime, unreachable, type Finding, type Reason } from './status-conditions.ts'
+import { createdAt, isOtherProduct } from './not-ready-reasons.ts'
+import { conditionsOf, nextTime, storeUnavailable, type Finding } from './status-conditions.ts'
 
 export type GatheredPlan = {
-  /** Null: the resource is gone. */
+  /** Null when the resource was deleted. */
   plan: PlanResource | null
   record: Subscription | null
-  /** Why PLAN_LIMITS refuses it, or null. */
+  /** Why PLAN_LIMITS does not allow it, or null. */
   verdict: string | null
-  /** What the last `applyPlan` of this pass was answered; null before one. */
+  /** Outcome of the last `applyPlan` of this pass; null before one. */
   answer: Answer<'applyPlan'>['outcome'] | null
-  /** API keys of the plan that may be used now. */
+  /** Number of API keys of the plan that can be used now. */
   activeKeys: number
   status: PlanStatus | null
 }
 
 export type PlanStep = Extract<Command, { op: 'applyPlan' | 'removePlan' }>
 
-/** `next` comes first; the status is written once nothing is next. `requeueAt` is when time alone changes the answer. */
+/** `next` is the command to carry out first; the status is written when it is null. `requeueAt` (epoch milliseconds) is when time alone changes the decision. */
 export type PlanDecision = { next: PlanStep } | { next: null; status: PlanStatus | null; requeueAt: number | null }
 
 export function reconcilePlan(facts: GatheredPlan, now: number): PlanDecision {
   const { plan, record, answer } = facts
   if (!plan) return record?.plan ? { next: { op: 'removePlan', uid: record.plan.uid } } : { next: null, status: null, requeueAt: null }
   if (isOtherProduct(plan, record)) {
-    // The resource that the record knows was deleted, and another one came under its name.
+    // The resource in the record was deleted, and a new one of the same name was created.
     const isStale = record?.plan && record.plan.uid !== plan.metadata.uid && record.plan.createdAt <= createdAt(plan)
     return isStale && record.plan ? { next: { op: 'removePlan', uid: record.plan.uid } } : steady(facts, plan, now)
   }
-  const wanted = operationOf(plan, facts.verdict)
+  const wanted = commandOf(plan, facts.verdict)
   if (answer === null && !isApplied(wanted, record)) return { next: wanted }
   return steady(facts, plan, now)
 }
 
-/** The status while the store cannot be reached. */
-export function planUnreachable(plan: PlanResource, status: PlanStatus | null, now: number): PlanStatus {
+/** The status while the store is unavailable. */
+export function planStoreUnavailable(plan: PlanResource, status: PlanStatus | null, now: number): PlanStatus {
   const { generation } = plan.metadata
-  return unreachable(status, { observedGeneration: generation, activeKeys: 0, conditions: [] }, ['Ready'], generation, now)
+  return storeUnavailable(status, { observedGeneration: generation, activeKeys: 0, conditions: [] }, ['Ready'], generation, now)
 }
 
-/** Why a Plan resource serves nothing, or null when it serves. `waiting`: the record does not have this version of it yet. */
-export function planReason(plan: PlanResource | null, record: Subscription | null, now: number): Reason | 'waiting' | null {
-  if (!plan) return 'PlanNotFound'
-  if (isOtherProduct(plan, record)) return 'ProductChanged'
-  const { uid, generation } = plan.metadata
-  const isKnown = record?.plan && (record.plan.uid === uid ? record.plan.generation >= generation : record.plan.createdAt > createdAt(plan))
-  return isKnown ? inactiveReason(record, now) : 'waiting'
-}
-
-function isOtherProduct(plan: PlanResource, record: Subscription | null): boolean {
-  return record !== null && apiOf(record.product) !== apiOf(plan.spec.product)
-}
-
-function createdAt(plan: PlanResource): number {
-  return Date.parse(plan.metadata.creationTimestamp)
-}
-
-function operationOf(plan: PlanResource, verdict: string | null): Extract<PlanStep, { op: 'applyPlan' }> {
+function commandOf(plan: PlanResource, verdict: string | null): Extract<PlanStep, { op: 'applyPlan' }> {
   const { metadata, spec } = plan
   const time = (text: string | undefined) => (text === undefined ? null : Date.parse(text))
   return {

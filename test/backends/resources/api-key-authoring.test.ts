@@ -1,4 +1,4 @@
-/** What becomes of the manifests of others when a key is issued, rotated or revoked in their folder. */
+/** Issuing, rotating and revoking ApiKeys in a folder of manifests, without disturbing what people write there. */
 import { execFile } from 'node:child_process'
 import { chmod, lstat, mkdir, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -11,12 +11,12 @@ import { apiKey, codingPlan } from './manifests.ts'
 const HEAD = 'apiVersion: tollgate.dev/v1alpha1\nkind: ApiKey\n'
 const isCi = (value: unknown) => (value as { metadata?: { name?: string } } | null)?.metadata?.name === 'ci'
 
-t.test('an edit changes one field, and leaves every other byte as its author wrote it', (t) => {
+t.test('an edit changes one field and leaves every other byte as it is', (t) => {
   const raise = { name: 'rotationRevision', value: 1 }
   const revoke = { name: 'state', value: 'Revoked' }
   const rows: [what: string, field: typeof raise | typeof revoke, before: string, after: string][] = [
-    ['a value that is there', raise, 'metadata: { name: ci }\nspec:\n  rotationRevision: 0   # up to date\n  state: Active\n', 'metadata: { name: ci }\nspec:\n  rotationRevision: 1   # up to date\n  state: Active\n'],
-    ['one that is not', raise, 'metadata: { name: ci }\nspec:\n    # whose\n    planRef: { name:   coder }\n', 'metadata: { name: ci }\nspec:\n    # whose\n    rotationRevision: 1\n    planRef: { name:   coder }\n'],
+    ['an existing value', raise, 'metadata: { name: ci }\nspec:\n  rotationRevision: 0   # up to date\n  state: Active\n', 'metadata: { name: ci }\nspec:\n  rotationRevision: 1   # up to date\n  state: Active\n'],
+    ['a missing value', raise, 'metadata: { name: ci }\nspec:\n    # whose\n    planRef: { name:   coder }\n', 'metadata: { name: ci }\nspec:\n    # whose\n    rotationRevision: 1\n    planRef: { name:   coder }\n'],
     ['a flow mapping', revoke, 'metadata: {name: ci}\nspec: {planRef: {name: coder}} # end', 'metadata: {name: ci}\nspec: {state: Revoked, planRef: {name: coder}} # end'],
     ['double quotes', revoke, 'metadata: {name: ci}\nspec: {"state": "Active"}\n', 'metadata: {name: ci}\nspec: {"state": "Revoked"}\n'],
     ['single quotes', revoke, "metadata: {name: ci}\nspec:\n  state: 'Active'\n", "metadata: {name: ci}\nspec:\n  state: 'Revoked'\n"],
@@ -31,12 +31,12 @@ t.test('an edit changes one field, and leaves every other byte as its author wro
     t.equal((editSpec(before, isCi, field) as { text?: string }).text, after, what)
   }
   t.same(editSpec('metadata: {name: ci}\nspec: {state: Revoked}\n', isCi, revoke), { outcome: 'unchanged', document: { metadata: { name: 'ci' }, spec: { state: 'Revoked' } } })
-  const hopeless = ['metadata: {name: other}\nspec: {state: Active}\n', 'metadata: {name: ci}\nspec: &a\n  state: &s Active\nx: *s\n', 'y: &a {state: Active}\nmetadata: {name: ci}\nspec: *a\n', '']
-  for (const text of hopeless) t.same(editSpec(text, isCi, revoke), { outcome: 'impossible' }, text)
+  const impossible = ['metadata: {name: other}\nspec: {state: Active}\n', 'metadata: {name: ci}\nspec: &a\n  state: &s Active\nx: *s\n', 'y: &a {state: Active}\nmetadata: {name: ci}\nspec: *a\n', '']
+  for (const text of impossible) t.same(editSpec(text, isCi, revoke), { outcome: 'impossible' }, text)
   t.end()
 })
 
-t.test('a key that is issued has a file of its own, and takes no other one away', async (t) => {
+t.test('an issued key has a file of its own and replaces no other file', async (t) => {
   const folder = await openFolder(t)
   await folder.write('apikey.acme.web.yaml', codingPlan('coder'))
   const resources = await folder.open()
@@ -44,10 +44,10 @@ t.test('a key that is issued has a file of its own, and takes no other one away'
   t.same(await resources.issueKey({ namespace: 'acme', name: 'web', spec: { planRef: { name: 'coder' } } }), { outcome: 'created' })
   t.same((await readdir(folder.plans)).sort(), ['apikey.acme.web.2.yaml', 'apikey.acme.web.yaml'])
   t.equal(await readFile(join(folder.plans, 'apikey.acme.web.2.yaml'), 'utf8'), `${HEAD}metadata:\n  name: web\n  namespace: acme\nspec:\n  planRef:\n    name: coder\n`)
-  t.ok(resources.get({ kind: 'ApiKey', namespace: 'acme', name: 'web' }), 'it is declared by then')
+  t.ok(resources.get({ kind: 'ApiKey', namespace: 'acme', name: 'web' }), 'it is declared when issueKey resolves')
 })
 
-t.test('a name that YAML reads as something else is written in quotes', async (t) => {
+t.test('a name that YAML would read as another type is quoted', async (t) => {
   const folder = await openFolder(t)
   const resources = await folder.open()
   await resources.watch(() => {})
@@ -55,7 +55,7 @@ t.test('a name that YAML reads as something else is written in quotes', async (t
   t.match(resources.get({ kind: 'ApiKey', namespace: '0600', name: 'no' }), { spec: { planRef: { name: 'y' } } })
 })
 
-t.test('a manifest behind a link keeps its place and its mode', async (t) => {
+t.test('a manifest behind a link keeps its path and its mode', async (t) => {
   const folder = await openFolder(t)
   const elsewhere = join(folder.plans, '..', 'elsewhere')
   await mkdir(elsewhere)
@@ -72,7 +72,7 @@ t.test('a manifest behind a link keeps its place and its mode', async (t) => {
   t.same(await readdir(elsewhere), ['real'])
 })
 
-t.test('a key whose manifest is broken at the moment, or written with anchors, is not changed', async (t) => {
+t.test('a key whose manifest is broken or uses a referenced anchor is not changed', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', apiKey('ci', 'coder'))
   await folder.write('b.yaml', `${HEAD}metadata: {name: web, namespace: acme}\nspec: {planRef: {name: coder}, state: &s Active}\n---\nx: 1\n`)
@@ -80,32 +80,32 @@ t.test('a key whose manifest is broken at the moment, or written with anchors, i
   await resources.watch(() => {})
   await writeFile(join(folder.plans, 'a.yaml'), 'half a {')
   await settle(resources, folder)
-  t.match(await resources.rotateKey({ namespace: 'acme', name: 'ci' }, 1), { outcome: 'refused', faults: [/only its author/] })
+  t.match(await resources.rotateKey({ namespace: 'acme', name: 'ci' }, 1), { outcome: 'refused', faults: [/only the author of the manifest/] })
   t.equal(await readFile(join(folder.plans, 'a.yaml'), 'utf8'), 'half a {')
   await rm(join(folder.plans, 'a.yaml'))
   await promisify(execFile)('mkfifo', [join(folder.plans, 'a.yaml')])
   await settle(resources, folder)
-  t.match(await resources.rotateKey({ namespace: 'acme', name: 'ci' }, 1), { outcome: 'refused', faults: [/only its author/] }, 'nor waited for where it became a pipe')
-  t.match(await resources.revokeKey({ namespace: 'acme', name: 'web' }), { outcome: 'changed' }, 'an anchor that nothing refers to stays')
+  t.match(await resources.rotateKey({ namespace: 'acme', name: 'ci' }, 1), { outcome: 'refused', faults: [/only the author of the manifest/] }, 'a pipe does not block it')
+  t.match(await resources.revokeKey({ namespace: 'acme', name: 'web' }), { outcome: 'changed' }, 'an unreferenced anchor stays')
   t.match(await readFile(join(folder.plans, 'b.yaml'), 'utf8'), /state: &s Revoked/)
 })
 
-t.test('a key whose manifest has a fault of its author\'s is not said to be changed while its last accepted spec goes on', async (t) => {
+t.test('a change is refused while the manifest has another fault, since its last accepted spec stays in force', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', apiKey('ci', 'coder'))
   const resources = await folder.open()
   await resources.watch(() => {})
-  const spoilt = `${HEAD}metadata: {name: ci, namespace: acme}\nspec: {planRef: {name: coder}, expirationTime: soon}\n`
-  await writeFile(join(folder.plans, 'a.yaml'), spoilt)
+  const invalid = `${HEAD}metadata: {name: ci, namespace: acme}\nspec: {planRef: {name: coder}, expirationTime: soon}\n`
+  await writeFile(join(folder.plans, 'a.yaml'), invalid)
   await settle(resources, folder)
   t.match(await resources.revokeKey({ namespace: 'acme', name: 'ci' }), { outcome: 'refused', faults: [/^spec\.expirationTime: /] })
   t.match(resources.get({ kind: 'ApiKey', namespace: 'acme', name: 'ci' }), { spec: { state: 'Active' } })
-  t.equal(await readFile(join(folder.plans, 'a.yaml'), 'utf8'), spoilt)
+  t.equal(await readFile(join(folder.plans, 'a.yaml'), 'utf8'), invalid)
 })
 
-// Root may write everywhere.
+// Root ignores file modes.
 if (process.getuid?.() !== 0) {
-  t.test('a folder that may only be read says so', async (t) => {
+  t.test('a read-only folder is an outcome: forbidden', async (t) => {
     const folder = await openFolder(t)
     await folder.write('a.yaml', apiKey('ci', 'coder'))
     const resources = await folder.open()

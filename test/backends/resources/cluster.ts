@@ -1,4 +1,4 @@
-/** Namespaces of an API server as a place where resources are declared. */
+/** The `kubernetes:` place of the contract of the resources backend: namespaces of a real API server. */
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { Test } from 'tap'
@@ -13,17 +13,17 @@ export type Cluster = Omit<Place, 'open'> & {
   api: Api
   kubeconfig: string
   log: Line[]
-  /** `kubernetes:` with the namespaces of this place. */
+  /** The `kubernetes:` address with the namespaces of this place. */
   url: string
   open(options?: KubernetesOptions, kubeconfig?: string): Promise<Resources>
-  /** An object as the server has it, or null. Rejects when it says neither. */
+  /** An object as the server has it, or null if it does not exist. Rejects on any other response. */
   object(ref: Ref): Promise<Answered>
   secretPath(name: string): string
 }
 
 const NAMES = ['acme', 'globex', 'other'] as const
 
-/** Namespaces of their own in the cluster of that kubeconfig, which go again when the test ends. */
+/** Creates namespaces in the cluster of that kubeconfig, which are deleted when the test ends. */
 export async function openCluster(t: Test, kubeconfig: string): Promise<Cluster> {
   const api = await openApi(kubeconfig)
   await installCrds(api)
@@ -32,16 +32,16 @@ export async function openCluster(t: Test, kubeconfig: string): Promise<Cluster>
   for (const name of NAMES) await makeNamespace(api, namespace(name))
   const opened: Resources[] = []
   const log: Line[] = []
-  const say = (level: Line['level']) => (facts: object, message: string) => void log.push({ level, facts, message })
+  const logger = (level: Line['level']) => (facts: object, message: string) => void log.push({ level, facts, message })
   const urlFor = (config: string) => `kubernetes:?kubeconfig=${config}&namespace=${NAMES.map(namespace).join(',')}&lease=tollgate`
   t.teardown(async () => {
     for (const resources of opened) await resources.close()
-    await discard(api, NAMES.map(namespace))
+    await deleteNamespaces(api, NAMES.map(namespace))
     await api.close()
   })
   const object = async (ref: Ref) => {
     const { status, body } = await api.request('GET', pathOf(ref))
-    if (status !== 200 && status !== 404) throw new Error(`${ref.name} was answered ${status}: ${body.message}`)
+    if (status !== 200 && status !== 404) throw new Error(`GET of ${ref.name} returned ${status}: ${body.message}`)
     return status === 200 ? body : null
   }
   const secretPath = (name: string, of = namespace('acme')) => `/api/v1/namespaces/${of}/secrets/${name}`
@@ -55,7 +55,7 @@ export async function openCluster(t: Test, kubeconfig: string): Promise<Cluster>
     secretPath,
     async open(options, config = kubeconfig) {
       const declarations = { declarations: async () => [], declare: async () => {}, undeclare: async () => {} }
-      const resources = await openKubernetes({ url: urlFor(config), dataDir: '', environment: {}, declarations, log: { info: say('info'), warn: say('warn'), error: say('error') } }, options)
+      const resources = await openKubernetes({ url: urlFor(config), dataDir: '', environment: {}, declarations, log: { info: logger('info'), warn: logger('warn'), error: logger('error') } }, options)
       opened.push(resources)
       return resources
     },
@@ -74,7 +74,7 @@ export async function openCluster(t: Test, kubeconfig: string): Promise<Cluster>
     object,
     isThere: async (ref) => (await object(ref)) !== null,
     async settle() {
-      await eventually('the source to have seen everything', async () => ((await hasSeen(api, opened.at(-1), NAMES.map(namespace))) ? true : null))
+      await eventually('the caches to have everything', async () => ((await isSynced(api, opened.at(-1), NAMES.map(namespace))) ? true : null))
     },
     async makeForeignSecret(of, name) {
       await api.request('POST', `/api/v1/namespaces/${of}/secrets`, { metadata: { name }, stringData: { password: 'hunter2' } })
@@ -90,8 +90,8 @@ export async function openCluster(t: Test, kubeconfig: string): Promise<Cluster>
   }
 }
 
-/** Whether what a source shows is what the server has. */
-async function hasSeen({ request }: Api, resources: Resources | undefined, namespaces: string[]): Promise<boolean> {
+/** Whether a source has the same resources and Secrets as the server. */
+async function isSynced({ request }: Api, resources: Resources | undefined, namespaces: string[]): Promise<boolean> {
   if (!resources) return true
   for (const namespace of namespaces) {
     for (const kind of ['Plan', 'ApiKey'] as Kind[]) {
@@ -102,12 +102,12 @@ async function hasSeen({ request }: Api, resources: Resources | undefined, names
       const byName = (a: Answered, b: Answered) => (a.name < b.name ? -1 : 1)
       if (!isDeepStrictEqual(there.sort(byName), shown.sort(byName))) return false
     }
-    for (const key of resources.list('ApiKey', namespace)) if (!(await isSecretSeen(request, resources, key))) return false
+    for (const key of resources.list('ApiKey', namespace)) if (!(await isSecretSynced(request, resources, key))) return false
   }
   return true
 }
 
-async function isSecretSeen(request: Api['request'], resources: Resources, { kind, metadata: { namespace, name, uid }, spec }: ApiKeyResource): Promise<boolean> {
+async function isSecretSynced(request: Api['request'], resources: Resources, { kind, metadata: { namespace, name, uid }, spec }: ApiKeyResource): Promise<boolean> {
   if (spec.secretName === undefined) return true
   const shown = await resources.secret({ kind, namespace, name, uid }, spec.secretName)
   const { status, body } = await request('GET', `/api/v1/namespaces/${namespace}/secrets/${spec.secretName}`)
@@ -115,8 +115,8 @@ async function isSecretSeen(request: Api['request'], resources: Resources, { kin
   return isOurs ? shown?.apiKey === Buffer.from(body.data['api-key'], 'base64').toString() : shown === null
 }
 
-/** Without the objects' finalizers a namespace can go although nobody is left who would take them off. */
-async function discard({ request }: Api, namespaces: string[]): Promise<void> {
+/** Removes the finalizers of ApiKeys as well, since no controller runs any more that would do so. */
+async function deleteNamespaces({ request }: Api, namespaces: string[]): Promise<void> {
   for (const namespace of namespaces) {
     const { body } = await request('GET', pathOf({ kind: 'ApiKey', namespace }))
     for (const { metadata } of body.items ?? []) {

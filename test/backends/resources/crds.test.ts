@@ -1,4 +1,4 @@
-/** The same rows that the folder's validator is asked, put to an API server that has our CRDs. */
+/** The CRDs on a real API server: it accepts, refuses and reads the same manifests as the folder's validator. */
 import { randomUUID } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
@@ -23,24 +23,24 @@ if (kubeconfig !== null) {
   })
   const here = (document: Answered) => ({ ...document, metadata: { ...document.metadata, namespace } })
 
-  type Said = { status: number; message: string; causes: { field?: string; message?: string }[] }
+  type Reply = { status: number; message: string; causes: { field?: string; message?: string }[] }
 
-  /** What the server would say of a document; nothing is kept of it. An unknown field is refused as kubectl asks for it. */
-  async function verdictOn({ document, before }: Row): Promise<Said> {
+  /** The server's response to a dry run; unknown fields are refused, as with kubectl. */
+  async function verdictOn({ document, before }: Row): Promise<Reply> {
     const manifest = here(document as Answered)
     const path = pathOf({ kind: manifest.kind, namespace })
-    const ask = 'dryRun=All&fieldValidation=Strict'
-    const said = ({ status, body }: { status: number; body: Answered }): Said => ({ status, message: body.message ?? '', causes: body.details?.causes ?? [] })
-    if (!before) return said(await api.request('POST', `${path}?${ask}`, manifest))
+    const dryRun = 'dryRun=All&fieldValidation=Strict'
+    const replyOf = ({ status, body }: { status: number; body: Answered }): Reply => ({ status, message: body.message ?? '', causes: body.details?.causes ?? [] })
+    if (!before) return replyOf(await api.request('POST', `${path}?${dryRun}`, manifest))
     const made = await api.request('POST', path, here(before))
-    if (made.status !== 201) throw new Error(`the manifest before is refused itself: ${made.body.message}`)
+    if (made.status !== 201) throw new Error(`the earlier manifest is refused: ${made.body.message}`)
     const own = `${path}/${made.body.metadata.name}`
-    const answer = await api.request('PUT', `${own}?${ask}`, { ...manifest, metadata: { ...manifest.metadata, resourceVersion: made.body.metadata.resourceVersion } })
+    const answer = await api.request('PUT', `${own}?${dryRun}`, { ...manifest, metadata: { ...manifest.metadata, resourceVersion: made.body.metadata.resourceVersion } })
     await api.request('DELETE', own)
-    return said(answer)
+    return replyOf(answer)
   }
 
-  t.test('the API server accepts and refuses the same manifests as the folder, for the same place', async (t) => {
+  t.test('the API server accepts and refuses the same manifests as the folder, with faults at the same place', async (t) => {
     t.ok(rows.length >= 80, `${rows.length} rows`)
     for (const row of rows) {
       const { status, message } = await verdictOn(row)
@@ -52,7 +52,7 @@ if (kubeconfig !== null) {
   t.test('the API server reads every bound of the CRDs as the folder does', async (t) => {
     for (const row of [...(await readBounds('Plan')).rows, ...(await readBounds('ApiKey')).rows]) {
       const { status, message, causes } = await verdictOn(row)
-      const isOfTheBound = ({ field, message = '' }: Said['causes'][0]) => field === row.field && message.includes(row.words.server)
+      const isOfTheBound = ({ field, message = '' }: Reply['causes'][0]) => field === row.field && message.includes(row.words.server)
       if (row.fault === null) t.equal(status, 201, `${row.why}: ${message}`)
       else t.ok(status === 422 && causes.some(isOfTheBound), `${row.why}: ${status} ${message}, wanted ${row.fault}${row.words.server}`)
     }
@@ -96,7 +96,7 @@ if (kubeconfig !== null) {
     t.same(await spec(apiKey('ci', 'coder')), { planRef: { name: 'coder' }, state: 'Active', rotationRevision: 0 })
   })
 
-  t.test('kubectl finds the resources by their short names, their category and their fields, and tells of what is to come', async (t) => {
+  t.test('kubectl finds the resources by short name, category and field selector, and shows future times', async (t) => {
     const run = (...args: string[]) => command(kubectl(), ['--kubeconfig', kubeconfig, '-n', namespace, ...args])
     for (const document of [codingPlan('coder'), codingPlan('paused', { state: 'Suspended' }), apiKey('ci', 'coder'), apiKey('other', 'paused')]) {
       await api.request('POST', pathOf({ kind: document['kind'] as 'Plan', namespace }), here(document))
@@ -141,11 +141,11 @@ function undescribed(place: string, schema: Answered): string[] {
   return [...(schema.description ? [] : [place]), ...below, ...(schema.items?.properties ? undescribed(`${place}[]`, schema.items) : [])]
 }
 
-/** What both say: the field, and of a label or an annotation also what is wrong with it. */
+/** The part of a fault that both validators have: the field, and for a label or an annotation the error as well. */
 function placeOf(fault: string): string {
   const [, place = '', why = ''] = /^(.*?): (.*)$/s.exec(fault) ?? []
   if (why.startsWith('unknown field')) return `unknown field "${place}"`
-  // Its type is found to be wrong when it is decoded, which Go tells by its own names.
+  // The server finds a wrong type while decoding, and names the field by its Go name.
   if (/^metadata\.(labels|annotations)/.test(place) && why.startsWith('must be ')) return place.replace(/^metadata(\.\w+).*/, 'ObjectMeta$1')
   const [, text, words] = /^(".*"): (.*)$/.exec(why) ?? []
   return text === undefined ? place : `${place}: Invalid value: ${text}: ${words}`

@@ -1,22 +1,22 @@
-/** What a folder of manifests, its Secrets and its status are after a restart, a store that was away, and what others left there. */
+/** A folder of manifests with its Secrets and statuses after a restart, a store outage, and foreign changes. */
 import { chmod, mkdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
 import type { Declaration, Declarations } from '../../../src/backends/resources/resources.ts'
-import { CI, entriesOf, follow, openFolder, OTHER, settle, STUDIO, warned } from './manifest-folder.ts'
+import { CI, entriesOf, openFolder, openWatched, OTHER, settle, STUDIO, warned } from './manifest-folder.ts'
 import { apiKey, mediaPlan } from './manifests.ts'
 
-t.test('after a restart a broken file still stands for what it last held, and nothing is deleted until it is mended', async (t) => {
+t.test('after a restart nothing is deleted while a file is broken', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', mediaPlan('studio'), apiKey('ci', 'studio'))
   await folder.write('b.yaml', mediaPlan('other'))
-  const first = await follow(folder)
+  const first = await openWatched(folder)
   await first.resources.close()
   await folder.write('a.yaml', 'a: [')
   await rm(join(folder.plans, 'b.yaml'))
-  const { resources, look } = await follow(folder)
-  for (let i = 0; i < 3; i++) await look(5_000)
+  const { resources, syncTwice } = await openWatched(folder)
+  for (let i = 0; i < 3; i++) await syncTwice(5_000)
   t.ok(resources.get(STUDIO) && resources.get(CI) && resources.get(OTHER))
   await folder.write('a.yaml', mediaPlan('studio'))
   await settle(resources, folder)
@@ -25,18 +25,18 @@ t.test('after a restart a broken file still stands for what it last held, and no
   t.equal(resources.get(OTHER), null)
 })
 
-t.test('after a restart an accepted spec still binds the next one', async (t) => {
+t.test('transition rules hold across a restart', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', apiKey('ci', 'studio', { rotationRevision: 2, state: 'Revoked' }))
-  const first = await follow(folder)
+  const first = await openWatched(folder)
   await first.resources.close()
   await folder.write('a.yaml', apiKey('ci', 'studio', { rotationRevision: 1, state: 'Active' }))
-  const { resources } = await follow(folder)
+  const { resources } = await openWatched(folder)
   t.match(resources.get(CI), { metadata: { generation: 1 }, spec: { state: 'Revoked', rotationRevision: 2 } })
   t.match(warned(folder)[0], /a Revoked key stays Revoked; spec\.rotationRevision: rotationRevision can only be raised/)
 })
 
-t.test('while the store is away nothing is taken over, and it is once the store is back', async (t) => {
+t.test('changes are not applied while the store is unavailable, and are applied afterwards', async (t) => {
   const kept = new Map<string, Declaration>()
   let isAway = false
   const reach = async () => {
@@ -50,16 +50,16 @@ t.test('while the store is away nothing is taken over, and it is once the store 
   const folder = await openFolder(t, declarations)
   await folder.write('a.yaml', mediaPlan('studio'))
   await folder.write('b.yaml', mediaPlan('other'))
-  const { resources, told, look } = await follow(folder)
-  told.length = 0
+  const { resources, notified, syncTwice } = await openWatched(folder)
+  notified.length = 0
   isAway = true
   await folder.write('a.yaml', mediaPlan('studio', { state: 'Suspended' }))
   await rm(join(folder.plans, 'b.yaml'))
-  for (let i = 0; i < 3; i++) await look(5_000)
+  for (let i = 0; i < 3; i++) await syncTwice(5_000)
   t.match(resources.get(STUDIO), { metadata: { generation: 1 }, spec: { state: 'Active' } })
   t.ok(resources.get(OTHER))
-  t.match(resources.health(), { ok: false, detail: 'changes of the manifests wait: the store is unavailable' })
-  t.same(told, [])
+  t.match(resources.health(), { ok: false, detail: 'changes of the manifests cannot be applied: the store is unavailable' })
+  t.same(notified, [])
   isAway = false
   await settle(resources, folder)
   t.match(resources.get(STUDIO), { metadata: { generation: 2 }, spec: { state: 'Suspended' } })
@@ -68,10 +68,10 @@ t.test('while the store is away nothing is taken over, and it is once the store 
   t.same([...kept.keys()], ['studio'])
 })
 
-t.test('Secrets and status are for the owner of the process alone, whatever lay there before', async (t) => {
+t.test('only the owner of the process can read Secrets and statuses, whatever modes the files had', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', apiKey('ci', 'studio', { secretName: 'ci-key' }))
-  const { resources } = await follow(folder)
+  const { resources } = await openWatched(folder)
   const key = resources.list('ApiKey')[0]!
   const secret = { apiKey: 'svc_live_x', keyId: 'uid-1-0', mac: 'aa' }
   await resources.putSecret(key, 'ci-key', secret)
@@ -87,10 +87,10 @@ t.test('Secrets and status are for the owner of the process alone, whatever lay 
   t.equal(await readFile(join(path, 'api-key'), 'utf8'), 'svc_live_x', 'exactly the key, without a line end')
 })
 
-t.test('a link, a file or a folder without our mark is somebody else\'s, even with the right entries in it', async (t) => {
+t.test('a link, a file or a folder without a valid .owner is foreign, even with the right entries in it', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', apiKey('ci', 'studio', { secretName: 'ci-key' }))
-  const { resources } = await follow(folder)
+  const { resources } = await openWatched(folder)
   const key = resources.list('ApiKey')[0]!
   const secret = { apiKey: 'svc_live_x', keyId: 'uid-1-0', mac: 'aa' }
   const path = join(folder.secrets, 'acme', 'ci-key')
@@ -113,10 +113,10 @@ t.test('a link, a file or a folder without our mark is somebody else\'s, even wi
   t.equal(await resources.putSecret(key, 'ci-key', secret), 'written')
 })
 
-t.test('what an interrupted write or a missed deletion left behind goes at the next start', async (t) => {
+t.test('the next start removes what an interrupted write or a missed deletion left', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', apiKey('ci', 'studio', { secretName: 'ci-key' }))
-  const first = await follow(folder)
+  const first = await openWatched(folder)
   await first.resources.putSecret(first.resources.list('ApiKey')[0]!, 'ci-key', { apiKey: 'x', keyId: 'y', mac: 'z' })
   await first.resources.setStatus(CI, { observedGeneration: 1, conditions: [] })
   await first.resources.close()
@@ -127,21 +127,21 @@ t.test('what an interrupted write or a missed deletion left behind goes at the n
   await writeFile(join(secrets, 'orphan', '.owner'), JSON.stringify({ uid: 'uid-7', name: 'gone', createdAt: 1, mac: '' }))
   await writeFile(join(folder.status, 'acme', 'apikey', '.tmp-3'), 'half')
   await writeFile(join(folder.status, 'acme', 'apikey', 'gone.yaml'), 'conditions: []')
-  await follow(folder)
+  await openWatched(folder)
   t.same(await Promise.all(['.tmp-1', 'ci-key/.tmp-2', 'orphan', 'ci-key/api-key'].map((name) => stat(join(secrets, name)).then(() => name, () => null))), [null, null, null, 'ci-key/api-key'])
   t.same(await Promise.all(['.tmp-3', 'gone.yaml', 'ci.yaml'].map((name) => stat(join(folder.status, 'acme', 'apikey', name)).then(() => name, () => null))), [null, null, 'ci.yaml'])
 })
 
-t.test('a store restored from an older backup learns a key\'s identity again from its Secret', async (t) => {
+t.test('a store restored from an older backup takes a key\'s identity from its Secret', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', apiKey('ci', 'studio', { secretName: 'ci-key' }), mediaPlan('studio'))
-  const first = await follow(folder)
+  const first = await openWatched(folder)
   const key = first.resources.list('ApiKey')[0]!
   await first.resources.putSecret(key, 'ci-key', { apiKey: 'x', keyId: 'y', mac: 'z' })
   await first.resources.close()
   for (const ref of [CI, STUDIO]) await folder.declarations.undeclare(ref)
   folder.time.now += 60_000
-  const { resources } = await follow(folder)
+  const { resources } = await openWatched(folder)
   t.match(resources.get(CI), { metadata: { uid: key.metadata.uid, creationTimestamp: key.metadata.creationTimestamp } })
   t.same(await resources.secret({ ...CI, uid: key.metadata.uid }, 'ci-key'), { apiKey: 'x', keyId: 'y', mac: 'z' })
 })

@@ -1,81 +1,81 @@
-/** What a folder declares while people edit it, and while it is broken. */
+/** Resources declared by a folder while its files are edited, broken, missing or unreadable. */
 import { execFile } from 'node:child_process'
 import { chmod, mkdir, readFile, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { parse } from 'yaml'
-import { CI, follow, openFolder, OTHER, settle, STUDIO, warned } from './manifest-folder.ts'
+import { CI, openFolder, openWatched, OTHER, settle, STUDIO, warned } from './manifest-folder.ts'
 import { apiKey, mediaPlan } from './manifests.ts'
 
-const WITHIN_ITSELF = 'apiVersion: tollgate.dev/v1alpha1\nkind: Plan\nmetadata: { name: studio, namespace: acme }\nspec: &a\n  product: *a\n'
+const CYCLIC = 'apiVersion: tollgate.dev/v1alpha1\nkind: Plan\nmetadata: { name: studio, namespace: acme }\nspec: &a\n  product: *a\n'
 
-t.test('a file that is no YAML changes nothing, is named once, and may stay so for long', async (t) => {
+t.test('a file that is not valid YAML changes nothing, however long, and is reported once', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', mediaPlan('studio'), apiKey('ci', 'studio'))
-  const { resources, look } = await follow(folder)
-  for (const broken of ['kind: Plan\n  metadata: [', 'a: *missing', 'a: 1\na: 2', WITHIN_ITSELF, `a: &x [1]\nb: [${'*x,'.repeat(60)}]`, '['.repeat(5000), '\u0000', '!!js/function "x"']) {
+  const { resources, syncTwice } = await openWatched(folder)
+  for (const broken of ['kind: Plan\n  metadata: [', 'a: *missing', 'a: 1\na: 2', CYCLIC, `a: &x [1]\nb: [${'*x,'.repeat(60)}]`, '['.repeat(5000), '\u0000', '!!js/function "x"']) {
     folder.log.length = 0
     await folder.write('a.yaml', broken)
-    for (let i = 0; i < 3; i++) await look(5_000)
+    for (let i = 0; i < 3; i++) await syncTwice(5_000)
     t.ok(resources.get(STUDIO) && resources.get(CI), JSON.stringify(broken.slice(0, 20)))
     const [first, ...more] = warned(folder)
     t.match(first, /^manifest refused.*a\.yaml: /)
-    t.match(`${first}${more}`, /until it is mended nothing of it is deleted: Plan\/acme\/studio, ApiKey\/acme\/ci$/)
-    t.ok(more.length <= 1, 'what is wrong, and what stays')
+    t.match(`${first}${more}`, /none of its resources is deleted until it is fixed: Plan\/acme\/studio, ApiKey\/acme\/ci$/)
+    t.ok(more.length <= 1, 'the error, and the resources that stay')
     t.match(resources.health(), { ok: true, detail: /a\.yaml/ })
   }
   await folder.write('a.yaml', mediaPlan('studio', { state: 'Suspended' }), apiKey('ci', 'studio'))
-  await look()
+  await syncTwice()
   t.match(resources.get(STUDIO), { metadata: { generation: 2 }, spec: { state: 'Suspended' } })
-  t.same(resources.health(), { ok: true, detail: 'the manifests are read' })
+  t.same(resources.health(), { ok: true, detail: 'manifests loaded' })
 })
 
-t.test('a refused document changes nothing; the other documents of its file go on, and those that are gone are deleted', async (t) => {
+t.test('a refused document changes nothing; the other documents of its file are applied, and missing ones are deleted', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', mediaPlan('studio'), mediaPlan('other'), apiKey('ci', 'studio', { rotationRevision: 2 }), apiKey('leaked', 'studio'))
-  const { resources, look } = await follow(folder)
+  const { resources, syncTwice } = await openWatched(folder)
   await folder.write('a.yaml', mediaPlan('studio', { requestsPerMinute: 0 }), mediaPlan('other', { state: 'Suspended' }), apiKey('ci', 'studio', { rotationRevision: 1 }))
-  await look()
+  await syncTwice()
   t.ok(resources.get({ ...CI, name: 'leaked' }), 'not at once')
-  for (let i = 0; i < 3; i++) await look(5_000)
+  for (let i = 0; i < 3; i++) await syncTwice(5_000)
   t.match(resources.get(STUDIO), { metadata: { generation: 1 }, spec: { requestsPerMinute: 600 } })
   t.match(resources.get(OTHER), { metadata: { generation: 2 }, spec: { state: 'Suspended' } })
   t.match(resources.get(CI), { metadata: { generation: 1 }, spec: { rotationRevision: 2 } })
   t.equal(resources.get({ ...CI, name: 'leaked' }), null)
 })
 
-t.test('a document that does not say which resource it means may mean any that its file held: none is deleted, and those that stay are named', async (t) => {
+t.test('a document that does not name its resource validly may be any resource of its file: none is deleted, and those that stay are reported', async (t) => {
   const folder = await openFolder(t)
-  for (const [illegible, why] of [
+  for (const [nameless, why] of [
     [{ ...mediaPlan('studio'), kind: 'Plam' }, 'line 3: kind: must be Plan or ApiKey'],
     [apiKey('C I', 'studio'), /^line 3: metadata.name/],
     [apiKey('', 'studio'), /^line 3: metadata.name/],
     ['hello', 'line 3: kind: must be Plan or ApiKey'],
   ] as const) {
     await folder.write('a.yaml', mediaPlan('studio'), mediaPlan('other'), apiKey('ci', 'studio'))
-    const { resources, look } = await follow(folder)
+    const { resources, syncTwice } = await openWatched(folder)
     folder.log.length = 0
-    await folder.write('a.yaml', mediaPlan('other', { state: 'Suspended' }), illegible)
-    for (let i = 0; i < 3; i++) await look(5_000)
+    await folder.write('a.yaml', mediaPlan('other', { state: 'Suspended' }), nameless)
+    for (let i = 0; i < 3; i++) await syncTwice(5_000)
     t.ok(resources.get(STUDIO) && resources.get(CI))
-    t.match(resources.get(OTHER), { spec: { state: 'Suspended' } }, 'the others go on')
-    const said = ['a.yaml: ', 'a.yaml: until it is mended nothing of it is deleted: Plan/acme/studio, ApiKey/acme/ci']
-    t.match(warned(folder).map((line) => line.replace('manifest refused, the last good one stays: a.yaml: ', '')), [why, said[1]!.slice('a.yaml: '.length)])
-    t.match(resources.health(), { ok: true, detail: new RegExp(said.join('.*; ')) })
+    t.match(resources.get(OTHER), { spec: { state: 'Suspended' } }, 'the others are applied')
+    const shown = ['a.yaml: ', 'a.yaml: none of its resources is deleted until it is fixed: Plan/acme/studio, ApiKey/acme/ci']
+    t.match(warned(folder).map((line) => line.replace('manifest refused; the last accepted one stays in force: a.yaml: ', '')), [why, shown[1]!.slice('a.yaml: '.length)])
+    t.match(resources.health(), { ok: true, detail: new RegExp(shown.join('.*; ')) })
     await folder.write('b.yaml', apiKey('ci', 'studio'))
-    await look()
-    t.match(resources.health().detail, /is deleted: Plan\/acme\/studio$/, 'what another file declares needs no holding back')
+    await syncTwice()
+    t.match(resources.health().detail, /until it is fixed: Plan\/acme\/studio$/, 'a resource that another file declares is not listed')
     await rm(join(folder.plans, 'b.yaml'))
     await folder.write('a.yaml', mediaPlan('other', { state: 'Suspended' }))
     await settle(resources, folder)
     t.same([resources.get(STUDIO), resources.get(CI)], [null, null])
-    t.same(resources.health(), { ok: true, detail: 'the manifests are read' })
+    t.same(resources.health(), { ok: true, detail: 'manifests loaded' })
     await resources.close()
   }
 })
 
-t.test('what is wrong with a document is told with its own line, or that of what it is missing from', async (t) => {
+t.test('an error has the line of its field, or of the object that lacks it', async (t) => {
   const folder = await openFolder(t)
   const lines = [
     'apiVersion: tollgate.dev/v1alpha1', // 1
@@ -83,7 +83,7 @@ t.test('what is wrong with a document is told with its own line, or that of what
     'metadata: { name: other, namespace: acme }',
     'spec: { product: Media, media: { allowance: "1" } }',
     '---', // 5
-    '# the one that is wrong',
+    '# the invalid document',
     'apiVersion: tollgate.dev/v1alpha1',
     'kind: Plan',
     'metadata: { name: studio, namespace: acme }',
@@ -101,187 +101,187 @@ t.test('what is wrong with a document is told with its own line, or that of what
     '...',
   ]
   await folder.write('a.yaml', lines.join('\n'))
-  const { resources, look } = await follow(folder)
-  const said = () => resources.health().detail.replace(/known here: [^;]*/g, '…')
-  t.equal(said(), 'a.yaml: line 13: Plan/acme/studio: spec.colour: unknown field; …; line 16: spec.media.allowance: is required; line 19: spec.media.prices[1].amount: must be string, not 0.05')
+  const { resources, syncTwice } = await openWatched(folder)
+  const detail = () => resources.health().detail.replace(/known fields: [^;]*/g, '…')
+  t.equal(detail(), 'a.yaml: line 13: Plan/acme/studio: spec.colour: unknown field; …; line 16: spec.media.allowance: is required; line 19: spec.media.prices[1].amount: must be string, not 0.05')
   lines[18] = '        amount: "0.05"'
   lines.splice(12, 3, '  media:', '    allowance: "1"', '    periodDays: 1', '    periodMonths: 1')
   await folder.write('a.yaml', lines.join('\n'))
-  await look()
-  t.match(said(), /^a\.yaml: line 13: Plan\/acme\/studio: spec\.media: /, 'a rule, where what it is about begins')
+  await syncTwice()
+  t.match(detail(), /^a\.yaml: line 13: Plan\/acme\/studio: spec\.media: /, 'a rule has the line where its object begins')
 })
 
-t.test('why a document is refused stands in the status of its resource until it is mended', async (t) => {
+t.test('the status of a resource has the reason of a refused document until it is fixed', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', mediaPlan('studio', { state: 'Retired' }))
-  const { resources, look } = await follow(folder)
+  const { resources, syncTwice } = await openWatched(folder)
   const status = { observedGeneration: 1, activeKeys: 0, conditions: [{ type: 'Ready', status: 'False' as const, reason: 'PlanRetired', message: 'x', observedGeneration: 1, lastTransitionTime: '2026-01-05T00:00:00.000Z' }] }
   const file = (name: string) => readFile(join(folder.status, 'acme', 'plan', `${name}.yaml`), 'utf8').then((text) => parse(text), () => null)
   await resources.setStatus(STUDIO, status)
   await folder.write('a.yaml', mediaPlan('studio', { state: 'Active' }), mediaPlan('other', { product: 'Video' }))
-  await look()
+  await syncTwice()
   const refused = { type: 'ManifestAccepted', status: 'False', reason: 'ManifestRefused' }
   t.match((await file('studio')).conditions, [{ type: 'Ready' }, { ...refused, message: 'a.yaml: line 1: Plan/acme/studio: spec.state: a Retired plan stays Retired' }])
-  t.match(await file('other'), { conditions: [{ ...refused, message: /spec\.product: must be one of/ }] }, 'also of one that was never accepted')
+  t.match(await file('other'), { conditions: [{ ...refused, message: /spec\.product: must be one of/ }] }, 'also for a resource that was never accepted')
   t.same(await resources.status(STUDIO), status, 'the controller sees its own conditions only')
   await resources.setStatus(STUDIO, { ...status, activeKeys: 1 })
-  t.equal((await file('studio')).conditions.length, 2, 'and writes beside it')
+  t.equal((await file('studio')).conditions.length, 2, 'and its writes keep the condition of the refusal')
   await folder.write('a.yaml', mediaPlan('studio', { state: 'Retired' }))
-  await look()
+  await syncTwice()
   t.same(await file('studio'), { ...status, activeKeys: 1 })
   t.equal(await file('other'), null)
 })
 
-t.test('a file that is still being written is not taken over', async (t) => {
+t.test('a file that is still being written is not applied', async (t) => {
   const folder = await openFolder(t)
   const file = join(folder.plans, 'a.yaml')
   await folder.write('a.yaml', mediaPlan('studio', { requestsPerMinute: 600 }))
-  const { resources, told } = await follow(folder)
-  told.length = 0
+  const { resources, notified } = await openWatched(folder)
+  notified.length = 0
   const whole = JSON.stringify(mediaPlan('studio', { requestsPerMinute: 700 }))
   for (let length = 0; length < whole.length; length += 40) {
     await writeFile(file, whole.slice(0, length))
-    await resources.look()
+    await resources.sync()
   }
   t.same(warned(folder), [])
   await writeFile(file, whole)
-  await resources.look()
-  t.same(told, [])
-  await resources.look()
-  t.same(told, ['Plan studio'])
+  await resources.sync()
+  t.same(notified, [])
+  await resources.sync()
+  t.same(notified, ['Plan studio'])
   t.equal(resources.get(STUDIO)?.metadata.generation, 2)
 })
 
-t.test('a document that is gone for less than two seconds was never gone', async (t) => {
+t.test('a document that is missing for less than two seconds is not deleted', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', mediaPlan('studio'), apiKey('ci', 'studio'))
-  const { resources, told } = await follow(folder)
-  told.length = 0
-  const gone = async (act: () => Promise<void>, back: () => Promise<void>) => {
+  const { resources, notified } = await openWatched(folder)
+  notified.length = 0
+  const missingBriefly = async (act: () => Promise<void>, back: () => Promise<void>) => {
     await act()
     for (let ms = 0; ms < 1_900; ms += 100) {
-      await resources.look()
+      await resources.sync()
       folder.time.now += 100
     }
     await back()
-    await resources.look()
-    await resources.look()
+    await resources.sync()
+    await resources.sync()
     folder.time.now += 5_000
-    await resources.look()
+    await resources.sync()
   }
   const a = join(folder.plans, 'a.yaml')
-  await gone(() => rename(a, join(folder.plans, '.a.swp')), () => rename(join(folder.plans, '.a.swp'), a))
+  await missingBriefly(() => rename(a, join(folder.plans, '.a.swp')), () => rename(join(folder.plans, '.a.swp'), a))
   const text = await readFile(a, 'utf8')
-  await gone(() => truncate(a), () => writeFile(a, text))
-  await gone(() => rm(a), () => folder.write('b.yml', mediaPlan('studio'), apiKey('ci', 'studio')))
-  t.same(told, [])
+  await missingBriefly(() => truncate(a), () => writeFile(a, text))
+  await missingBriefly(() => rm(a), () => folder.write('b.yml', mediaPlan('studio'), apiKey('ci', 'studio')))
+  t.same(notified, [])
   t.match(resources.get(STUDIO), { metadata: { uid: 'uid-1', generation: 1 } })
 })
 
-t.test('a document moves between files without being deleted, whichever is written first', async (t) => {
+t.test('a document can move between files without being deleted, whichever file is written first', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', mediaPlan('studio'), mediaPlan('other'))
-  const { resources, look } = await follow(folder)
+  const { resources, syncTwice } = await openWatched(folder)
   await folder.write('b.yaml', mediaPlan('studio'))
-  await look()
-  t.match(warned(folder), [/b\.yaml: line 1: Plan\/acme\/studio is declared in a\.yaml already; that one counts/])
+  await syncTwice()
+  t.match(warned(folder), [/b\.yaml: line 1: Plan\/acme\/studio is already declared in a\.yaml, which takes precedence/])
   await folder.write('a.yaml', mediaPlan('other'))
-  for (let i = 0; i < 3; i++) await look(5_000)
+  for (let i = 0; i < 3; i++) await syncTwice(5_000)
   t.match(resources.get(STUDIO), { metadata: { uid: 'uid-1', generation: 1 } })
   await folder.write('b.yaml', mediaPlan('studio', { displayName: 'New' }))
-  await look()
+  await syncTwice()
   t.match(resources.get(STUDIO), { metadata: { uid: 'uid-1', generation: 2 } })
 })
 
-t.test('of two documents for one resource the one in the first file by name wins, and the other is named', async (t) => {
+t.test('of two documents for one resource the one in the first file by name takes precedence, and the other is reported', async (t) => {
   const folder = await openFolder(t)
   await folder.write('b.yaml', mediaPlan('studio', { displayName: 'second' }))
   await folder.write('a.yaml', mediaPlan('studio', { displayName: 'first' }), mediaPlan('studio', { displayName: 'twice' }))
-  const { resources, look } = await follow(folder)
+  const { resources, syncTwice } = await openWatched(folder)
   t.match(resources.get(STUDIO), { spec: { displayName: 'first' } })
-  t.match(warned(folder), [/a\.yaml: line 3: Plan.acme.studio is declared in a\.yaml already/, /b\.yaml: line 1: Plan.acme.studio is declared in a\.yaml already/])
+  t.match(warned(folder), [/a\.yaml: line 3: Plan.acme.studio is already declared in a\.yaml/, /b\.yaml: line 1: Plan.acme.studio is already declared in a\.yaml/])
   await folder.write('a.yaml', 'a: [')
-  await look()
+  await syncTwice()
   t.match(resources.get(STUDIO), { spec: { displayName: 'first' } }, 'also while its file is broken')
 })
 
-t.test('a time of day that is set deletes nothing early, and keeps nothing long', async (t) => {
+t.test('setting the time of day makes no deletion earlier or later', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', mediaPlan('studio'))
-  const { resources, look } = await follow(folder)
+  const { resources, syncTwice } = await openWatched(folder)
   const { uid } = resources.get(STUDIO)!.metadata
   await rm(join(folder.plans, 'a.yaml'))
-  await look()
+  await syncTwice()
   folder.time.setBy += 10_000
-  await look()
+  await syncTwice()
   await folder.write('a.yaml', mediaPlan('studio'))
-  await look()
+  await syncTwice()
   t.equal(resources.get(STUDIO)?.metadata.uid, uid)
   await rm(join(folder.plans, 'a.yaml'))
-  await look()
+  await syncTwice()
   folder.time.setBy -= 3_600_000
-  await look(5_000)
+  await syncTwice(5_000)
   t.equal(resources.get(STUDIO), null)
 })
 
 t.test('a folder that cannot be read changes nothing, however long', async (t) => {
   const folder = await openFolder(t)
   await folder.write('a.yaml', mediaPlan('studio'))
-  const { resources, look } = await follow(folder)
+  const { resources, syncTwice } = await openWatched(folder)
   await rename(folder.plans, `${folder.plans}.away`)
-  for (let i = 0; i < 3; i++) await look(60_000)
+  for (let i = 0; i < 3; i++) await syncTwice(60_000)
   t.match(resources.health(), { ok: false, detail: 'the folder of manifests cannot be read (ENOENT)' })
   t.equal(folder.log.filter(({ level }) => level === 'error').length, 1)
   t.ok(resources.get(STUDIO))
   await mkdir(folder.plans)
-  await look(1_900)
-  t.ok(resources.get(STUDIO), 'time in which nobody could look does not count')
+  await syncTwice(1_900)
+  t.ok(resources.get(STUDIO), 'time in which the folder was unreadable does not count')
   await rm(folder.plans, { recursive: true })
   await rename(`${folder.plans}.away`, folder.plans)
-  await look(5_000)
+  await syncTwice(5_000)
   t.match(resources.health(), { ok: true })
   t.match(resources.get(STUDIO), { metadata: { uid: 'uid-1', generation: 1 } })
 })
 
-t.test('a file that cannot be read, is too large or leads nowhere keeps its last good documents', async (t) => {
+t.test('a file that is unreadable, too large or a dangling link keeps its last accepted documents', async (t) => {
   const folder = await openFolder(t)
   const file = join(folder.plans, 'a.yaml')
   await folder.write('a.yaml', mediaPlan('studio'))
-  const { resources, look } = await follow(folder)
-  const spoil = [() => writeFile(file, `# ${'x'.repeat(1024 * 1024)}`), () => writeFile(file, Buffer.from([0xff, 0xfe, 0xfd])), () => rm(file).then(() => symlink('/nowhere', file))]
-  if (process.getuid?.() !== 0) spoil.unshift(() => chmod(file, 0))
-  for (const act of spoil) {
+  const { resources, syncTwice } = await openWatched(folder)
+  const faults = [() => writeFile(file, `# ${'x'.repeat(1024 * 1024)}`), () => writeFile(file, Buffer.from([0xff, 0xfe, 0xfd])), () => rm(file).then(() => symlink('/nowhere', file))]
+  if (process.getuid?.() !== 0) faults.unshift(() => chmod(file, 0))
+  for (const act of faults) {
     await act()
-    for (let i = 0; i < 3; i++) await look(5_000)
+    for (let i = 0; i < 3; i++) await syncTwice(5_000)
     t.ok(resources.get(STUDIO))
     t.match(resources.health().detail, /^a\.yaml: (cannot be read|larger than)/)
   }
   await rm(file)
   await writeFile(join(folder.plans, '..', 'linked.yaml'), JSON.stringify(mediaPlan('studio', { displayName: 'Linked' })))
   await symlink('../linked.yaml', file)
-  await look()
-  t.match(resources.get(STUDIO), { spec: { displayName: 'Linked' } }, 'a link that leads somewhere is read')
+  await syncTwice()
+  t.match(resources.get(STUDIO), { spec: { displayName: 'Linked' } }, 'a link to a file is read')
 })
 
-t.test('only a regular file is opened: a pipe, a device or a folder keeps nobody waiting, fills no memory, and is named', async (t) => {
+t.test('only a regular file is opened: a pipe, a device or a folder blocks nothing, fills no memory, and is reported', async (t) => {
   const folder = await openFolder(t)
   const file = join(folder.plans, 'a.yaml')
   await folder.write('a.yaml', mediaPlan('studio'))
   await folder.write('b.yaml', mediaPlan('other'))
-  const { resources, look } = await follow(folder)
+  const { resources, syncTwice } = await openWatched(folder)
   const become: Record<string, [() => Promise<unknown>, RegExp]> = {
-    pipe: [() => promisify(execFile)('mkfifo', [file]), /^a\.yaml: not read: it is no regular file/],
-    device: [() => symlink('/dev/zero', file), /^a\.yaml: not read: it is no regular file/],
-    folder: [() => mkdir(file), /^a\.yaml: not read: it is no regular file/],
+    pipe: [() => promisify(execFile)('mkfifo', [file]), /^a\.yaml: not read: it is not a regular file/],
+    device: [() => symlink('/dev/zero', file), /^a\.yaml: not read: it is not a regular file/],
+    folder: [() => mkdir(file), /^a\.yaml: not read: it is not a regular file/],
   }
-  for (const [what, [make, said]] of Object.entries(become)) {
+  for (const [what, [make, detail]] of Object.entries(become)) {
     await rm(file, { recursive: true })
     await make()
     await folder.write('b.yaml', mediaPlan('other', { displayName: what }))
-    for (let i = 0; i < 3; i++) await look(5_000)
-    t.match(resources.health(), { ok: true, detail: said }, what)
-    t.ok(resources.get(STUDIO), 'its last good document stays')
-    t.match(resources.get(OTHER), { spec: { displayName: what } }, 'and the other files go on')
+    for (let i = 0; i < 3; i++) await syncTwice(5_000)
+    t.match(resources.health(), { ok: true, detail }, what)
+    t.ok(resources.get(STUDIO), 'its last accepted document stays in force')
+    t.match(resources.get(OTHER), { spec: { displayName: what } }, 'and the other files are applied')
   }
 })
 
@@ -293,7 +293,7 @@ t.test('only manifests are read: other names, hidden files and folders are not',
   await folder.write('old/a.yaml', 'a: [')
   await folder.write('A.JSON', mediaPlan('studio'))
   await folder.write('empty.yml', '# nothing\n---\n')
-  const { resources } = await follow(folder)
+  const { resources } = await openWatched(folder)
   t.ok(resources.get(STUDIO))
-  t.same(resources.health(), { ok: true, detail: 'the manifests are read' })
+  t.same(resources.health(), { ok: true, detail: 'manifests loaded' })
 })

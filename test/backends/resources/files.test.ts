@@ -1,3 +1,4 @@
+/** The contract of the resources backend, kept by `files:`. */
 import { existsSync } from 'node:fs'
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -38,15 +39,15 @@ async function place(t: Test): Promise<Place> {
   }
 }
 
-t.test('a folder keeps the promises of a source of resources', (t) =>
+t.test('the files: adapter keeps the contract of the resources backend', (t) =>
   runContract(t, resourcesPromises, place, {
-    'a key that was retained stays when it is deleted, also for whoever comes later, until it is released': 'what its author removes from a folder is gone',
-    'of two that follow one source one leads, until it resigns': 'a folder is ours alone',
-    'what was declared, edited or deleted since its status was written is not observed': 'a status in a folder is a file, which would have to be read',
+    'a key that was retained stays when it is deleted, also for whoever comes later, until it is released': 'a folder has no finalizers: a removed manifest is gone',
+    'of two that follow one source one leads, until it resigns': 'a folder has one controller only',
+    'what was declared, edited or deleted since its status was written is not observed': 'the status of a folder is a file, and isObserved does no I/O',
   }),
 )
 
-t.test('left alone it sees by itself what is written, also in a folder that comes later', async (t) => {
+t.test('polling finds changes without a call of sync, also in a folder that is created later', async (t) => {
   const root = t.testdir({})
   const folder = join(root, 'plans')
   const declarations = { declarations: async () => [], declare: async () => {}, undeclare: async () => {} }

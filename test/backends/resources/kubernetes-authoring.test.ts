@@ -1,4 +1,4 @@
-/** Keys that are issued, rotated and revoked on an API server which does not let us, is not alone with us, or is about to forget the namespace. */
+/** Issuing, rotating and revoking ApiKeys on an API server: missing permissions, conflicts and terminating namespaces. */
 import t, { type Test } from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
 import { openAuthoring } from '../../../src/backends/resources/kubernetes/api-key-authoring.ts'
@@ -10,7 +10,7 @@ import { kubernetes } from '../../servers/kubernetes.ts'
 import { openCluster } from './cluster.ts'
 import { apiKey, codingPlan } from './manifests.ts'
 
-async function openDesk(t: Test, kubeconfig: string) {
+async function openFixture(t: Test, kubeconfig: string) {
   const cluster = await openCluster(t, kubeconfig)
   const proxy = await openProxy(t, cluster.api)
   const credentials = await openCredentials(proxy.kubeconfig, {})
@@ -24,9 +24,9 @@ async function openDesk(t: Test, kubeconfig: string) {
 
 const kubeconfig = await kubernetes(t)
 if (kubeconfig !== null) {
-  const { proxy, authoring, key, fresh, specOf } = await openDesk(t, kubeconfig)
+  const { proxy, authoring, key, fresh, specOf } = await openFixture(t, kubeconfig)
 
-  t.test('who may not write is told so, and nothing changes', async (t) => {
+  t.test('a missing permission is an outcome, and nothing changes', async (t) => {
     const before = await specOf()
     for (const withheld of ['POST', 'PATCH', 'GET']) {
       proxy.fate = (method) => (method === withheld ? { status: 403, reason: 'Forbidden', message: 'not yours' } : 'passes')
@@ -36,7 +36,7 @@ if (kubeconfig !== null) {
     t.same(await specOf(), before)
   })
 
-  t.test('who is overtaken tries again, and gives up in time where that has no end', async (t) => {
+  t.test('a conflict is retried, a bounded number of times', async (t) => {
     let left = 2
     proxy.fate = (method) => (method === 'PATCH' && left-- > 0 ? { status: 409, reason: 'Conflict' } : 'passes')
     t.same(await authoring.rotateKey(key, 1), { outcome: 'changed' })
@@ -46,9 +46,9 @@ if (kubeconfig !== null) {
     t.match(await specOf(), { rotationRevision: 1 })
   })
 
-  t.test('a namespace that is being deleted takes no key, which is no matter of rights', async (t) => {
+  t.test('a terminating namespace refuses a key, which is not a missing permission', async (t) => {
     const causes = [{ reason: 'NamespaceTerminating', field: 'metadata.namespace', message: 'namespace is being terminated' }]
     proxy.fate = (method) => (method === 'POST' ? { status: 403, reason: 'Forbidden', details: { causes } } : 'passes')
-    t.same(await authoring.issueKey(fresh('late')), { outcome: 'refused', faults: ['metadata.namespace: it is being deleted'] })
+    t.same(await authoring.issueKey(fresh('late')), { outcome: 'refused', faults: ['metadata.namespace: is being deleted'] })
   })
 }

@@ -1,4 +1,4 @@
-/** The small pieces below `kubernetes:`, each by itself. */
+/** Unit tests of the parts of `kubernetes:`: address, informer cache, watch stream, concurrency limit, reflector back-off. */
 import { PassThrough } from 'node:stream'
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
@@ -25,43 +25,43 @@ t.test('an address names namespaces, a kubeconfig and a lease, and nothing else'
   }
 })
 
-t.test('versions are compared as the numbers that they are', async (t) => {
+t.test('resource versions are compared as numbers', async (t) => {
   t.ok(isLater('10', '9'))
   t.notOk(isLater('9', '10'))
   t.notOk(isLater('10', '10'))
   t.ok(isLater('900719925474099300001', '900719925474099300000'))
 })
 
-t.test('an object never becomes older, whoever tells of it', async (t) => {
+t.test('an object in the cache is never replaced by an older version', async (t) => {
   const cache = openCache()
   cache.put(null, object('a', '5'))
-  cache.learn(object('a', '9'))
+  cache.putWritten(object('a', '9'))
   t.equal(cache.put(null, object('a', '7')), null)
-  t.equal(cache.put(null, object('a', '9')), null, 'our own write comes back as an event')
+  t.equal(cache.put(null, object('a', '9')), null, 'the event of a write whose response is cached')
   t.match(cache.put(null, object('a', '10')), { before: { metadata: { resourceVersion: '9' } }, after: { metadata: { resourceVersion: '10' } } })
   t.match(cache.get('acme', 'a'), { metadata: { resourceVersion: '10' } })
 })
 
-t.test('the answer to a write does not bring back what the watch saw going, and another of its name is not removed with it', async (t) => {
+t.test('a late response to a write does not bring back a deleted object, and a deletion does not remove a new object of its name', async (t) => {
   const cache = openCache()
   cache.put(null, object('a', '5'))
   cache.remove(null, object('a', '7'))
-  cache.learn(object('a', '6'))
+  cache.putWritten(object('a', '6'))
   t.equal(cache.get('acme', 'a'), null)
-  cache.learn(object('a', '8', 'uid-new'))
+  cache.putWritten(object('a', '8', 'uid-new'))
   t.match(cache.get('acme', 'a'), { metadata: { uid: 'uid-new' } })
   t.equal(cache.remove(null, object('a', '9', 'uid-a')), null)
   t.match(cache.get('acme', 'a'), { metadata: { uid: 'uid-new' } })
-  cache.forget(object('a', '9', 'uid-a'))
+  cache.removeDeleted(object('a', '9', 'uid-a'))
   t.ok(cache.get('acme', 'a'))
 })
 
-t.test('a list tells what changed and what went in its namespace, keeps what is newer, and counts what the watch had missed', async (t) => {
+t.test('a list yields the changes and deletions of its namespace, keeps newer objects, and counts changes that the watch missed', async (t) => {
   const cache = openCache()
   t.equal(cache.replace('acme', [object('a', '1'), object('b', '2'), object('c', '3')], '10').missed, 0, 'a first list misses nothing')
   cache.replace('globex', [object('a', '4', 'uid-g', 'globex')], '10')
   cache.passed('acme', '20')
-  cache.learn(object('new', '31'))
+  cache.putWritten(object('new', '31'))
   const { changes, missed } = cache.replace('acme', [object('a', '1'), object('b', '15'), object('d', '25')], '30')
   const named = changes.map(({ before, after }) => `${before ? '-' : '+'}${after ? '+' : '-'} ${(after ?? before)?.metadata.name}`)
   t.same(named, ['-+ b', '++ d', '-- c'])
@@ -69,7 +69,7 @@ t.test('a list tells what changed and what went in its namespace, keeps what is 
   t.same([...cache.all()].map(({ metadata }) => `${metadata.namespace}/${metadata.name}`).sort(), ['acme/a', 'acme/b', 'acme/d', 'acme/new', 'globex/a'])
 })
 
-/** Objects as `name@version`, and as `name@version/content` where the same version may say something else. */
+/** Objects as `name@version`, or `name@version/content` where one version may have several contents. */
 function objects(listed: string): KubeObject[] {
   return listed.split(' ').filter(Boolean).map((text) => {
     const [, name = '', version = '', content] = /^(\w+)@(\d+)(?:\/(\w+))?$/.exec(text) ?? []
@@ -81,65 +81,65 @@ function shown({ metadata, spec }: KubeObject): string {
   return `${metadata.name}@${metadata.resourceVersion}${spec === undefined ? '' : `/${spec}`}`
 }
 
-/** What is cached by a list or a watch that has come to `position`, and what we wrote ourselves; then what a list shows at its version `at`. */
+/** The cache of a watch at version `position`, and objects from responses to writes (`learned`); then a list at version `at`. */
 const LISTS = [
   { what: 'nothing happened', cached: 'a@5 b@6', position: '10', listed: 'a@5 b@6', at: '20', kept: 'a@5 b@6', changes: '', missed: 0 },
   { what: 'changes after the position of the watch', cached: 'a@5 b@6', position: '10', listed: 'a@15 c@16', at: '20', kept: 'a@15 c@16', changes: 'a@5>a@15 >c@16 b@6>', missed: 0 },
-  { what: 'changes that the watch has passed', cached: 'a@5 b@6', position: '20', listed: 'a@15 c@16', at: '20', kept: 'a@15 c@16', changes: 'a@5>a@15 >c@16 b@6>', missed: 3 },
-  { what: 'a write of ours that came after the list', cached: 'a@5', position: '10', learned: 'a@25 new@26', listed: 'a@5', at: '20', kept: 'a@25 new@26', changes: '', missed: 0 },
-  { what: 'a write of ours that the list shows', cached: 'a@5', position: '10', learned: 'a@15', listed: 'a@15', at: '20', kept: 'a@15', changes: '', missed: 0 },
-  { what: 'a write of ours that was overwritten before the list', cached: 'a@5', position: '10', learned: 'a@15 b@16', listed: 'a@18', at: '20', kept: 'a@18', changes: 'a@15>a@18 b@16>', missed: 0 },
-  { what: 'history went back', cached: 'a@5 b@80 lost@90', position: '100', listed: 'a@5 b@6', at: '20', kept: 'a@5 b@6', changes: 'b@80>b@6 lost@90>', missed: 2 },
-  { what: 'history went back, and what we wrote with it', cached: 'a@5', position: '100', learned: 'a@120 new@121', listed: 'a@5', at: '20', kept: 'a@5', changes: 'a@120>a@5 new@121>', missed: 2 },
-  { what: 'history went back, and the same version says something else now', cached: 'a@15/old b@16/old', position: '100', listed: 'a@15/new b@16/old', at: '20', kept: 'a@15/new b@16/old', changes: 'a@15/old>a@15/new', missed: 1 },
-  { what: 'history went back to nothing', cached: 'a@5', position: '100', listed: '', at: '9', kept: '', changes: 'a@5>', missed: 1 },
-  { what: 'history went back and came further than it was', cached: 'a@50 b@80 lost@90', position: '100', listed: 'a@110 b@6', at: '120', kept: 'a@110 b@6', changes: 'a@50>a@110 b@80>b@6 lost@90>', missed: 1 },
+  { what: 'changes before the position of the watch', cached: 'a@5 b@6', position: '20', listed: 'a@15 c@16', at: '20', kept: 'a@15 c@16', changes: 'a@5>a@15 >c@16 b@6>', missed: 3 },
+  { what: 'a write after the list', cached: 'a@5', position: '10', learned: 'a@25 new@26', listed: 'a@5', at: '20', kept: 'a@25 new@26', changes: '', missed: 0 },
+  { what: 'a write that the list has', cached: 'a@5', position: '10', learned: 'a@15', listed: 'a@15', at: '20', kept: 'a@15', changes: '', missed: 0 },
+  { what: 'a write that was overwritten before the list', cached: 'a@5', position: '10', learned: 'a@15 b@16', listed: 'a@18', at: '20', kept: 'a@18', changes: 'a@15>a@18 b@16>', missed: 0 },
+  { what: 'etcd was restored', cached: 'a@5 b@80 lost@90', position: '100', listed: 'a@5 b@6', at: '20', kept: 'a@5 b@6', changes: 'b@80>b@6 lost@90>', missed: 2 },
+  { what: 'etcd was restored, and own writes are lost', cached: 'a@5', position: '100', learned: 'a@120 new@121', listed: 'a@5', at: '20', kept: 'a@5', changes: 'a@120>a@5 new@121>', missed: 2 },
+  { what: 'etcd was restored, and a version has another content', cached: 'a@15/old b@16/old', position: '100', listed: 'a@15/new b@16/old', at: '20', kept: 'a@15/new b@16/old', changes: 'a@15/old>a@15/new', missed: 1 },
+  { what: 'etcd was restored to an empty collection', cached: 'a@5', position: '100', listed: '', at: '9', kept: '', changes: 'a@5>', missed: 1 },
+  { what: 'etcd was restored, and versions are higher again', cached: 'a@50 b@80 lost@90', position: '100', listed: 'a@110 b@6', at: '120', kept: 'a@110 b@6', changes: 'a@50>a@110 b@80>b@6 lost@90>', missed: 1 },
 ]
 
 for (const { what, cached, position, learned = '', listed, at, kept, changes, missed } of LISTS) {
-  t.test(`a list is the truth up to its version: ${what}`, async (t) => {
+  t.test(`a list is authoritative up to its version: ${what}`, async (t) => {
     const cache = openCache()
     cache.replace('acme', objects(cached), position)
-    for (const one of objects(learned)) cache.learn(one)
+    for (const one of objects(learned)) cache.putWritten(one)
     const elsewhere = object('a', '99', 'uid-g', 'globex')
     cache.replace('globex', [elsewhere], '100')
-    const told = cache.replace('acme', objects(listed), at)
-    t.equal(told.changes.map(({ before, after }) => `${before ? shown(before) : ''}>${after ? shown(after) : ''}`).join(' '), changes)
-    t.equal(told.missed, missed)
+    const replaced = cache.replace('acme', objects(listed), at)
+    t.equal(replaced.changes.map(({ before, after }) => `${before ? shown(before) : ''}>${after ? shown(after) : ''}`).join(' '), changes)
+    t.equal(replaced.missed, missed)
     t.equal([...cache.all()].filter((one) => one !== elsewhere).map(shown).sort().join(' '), kept)
-    t.equal(cache.get('globex', 'a'), elsewhere, 'what is listed in another namespace stays')
-    t.same(cache.replace('acme', objects(kept), at), { changes: [], missed: 0 }, 'the same again is no news')
+    t.equal(cache.get('globex', 'a'), elsewhere, 'another namespace is not affected')
+    t.same(cache.replace('acme', objects(kept), at), { changes: [], missed: 0 }, 'the same list again has no changes')
   })
 }
 
-t.test('after history went back the watch goes on from the list, and answers to writes are learned and forgotten by the new versions', async (t) => {
+t.test('after a restore of etcd, watch events and responses to writes are compared by the versions of the new history', async (t) => {
   const cache = openCache()
   cache.replace(null, objects('a@80 b@81 c@82'), '100')
   cache.replace(null, objects('a@5 b@6 c@7'), '20')
-  cache.learn(object('a', '21'))
+  cache.putWritten(object('a', '21'))
   t.match(cache.get('acme', 'a'), { metadata: { resourceVersion: '21' } })
   t.ok(cache.put(null, object('b', '22')))
   t.ok(cache.remove(null, object('c', '23')))
-  cache.learn(object('c', '22'))
-  t.equal(cache.get('acme', 'c'), null, 'the watch has seen it going')
-  cache.learn(object('new', '24'))
-  t.ok(cache.get('acme', 'new'), 'it is none that the watch of before has seen going')
-  cache.forget(object('new', '24'))
+  cache.putWritten(object('c', '22'))
+  t.equal(cache.get('acme', 'c'), null, 'the watch delivered its deletion')
+  cache.putWritten(object('new', '24'))
+  t.ok(cache.get('acme', 'new'), 'deletions of the former history do not matter')
+  cache.removeDeleted(object('new', '24'))
   t.equal(cache.get('acme', 'new'), null)
 })
 
-t.test('until history is seen to have gone back, by a list, the answer to a write does not take back what is known; a removal counts at once', async (t) => {
+t.test('before a list finds a restore of etcd, a response with a lower version is ignored, and an own deletion applies at once', async (t) => {
   const cache = openCache()
   cache.replace(null, objects('a@80 b@81'), '100')
-  cache.learn(object('a', '21'))
-  t.match(cache.get('acme', 'a'), { metadata: { resourceVersion: '80' } }, 'it may as well be an answer that came late')
-  cache.forget(object('b', '6'))
+  cache.putWritten(object('a', '21'))
+  t.match(cache.get('acme', 'a'), { metadata: { resourceVersion: '80' } }, 'it could be a late response')
+  cache.removeDeleted(object('b', '6'))
   t.equal(cache.get('acme', 'b'), null)
   cache.replace(null, objects('a@21'), '30')
   t.match(cache.get('acme', 'a'), { metadata: { resourceVersion: '21' } })
 })
 
-t.test('lines are put together again however they were cut, and half a line is none', async (t) => {
+t.test('lines are reassembled from any chunks, and an incomplete last line is dropped', async (t) => {
   const bytes = new TextEncoder().encode('{"a":"ä€"}\n\n{"b":2}\n{"half')
   for (const size of [1, 2, 3, 7, 100]) {
     const read: string[] = []
@@ -153,31 +153,31 @@ async function* streamOf(chunks: Uint8Array[]): AsyncGenerator<Uint8Array> {
   for (const chunk of chunks) yield chunk
 }
 
-t.test('so many are inside at once, in the order in which they came, and a failure makes room', async (t) => {
-  const gate = openConcurrencyLimit(2)
-  const leave: (() => void)[] = []
-  const entered: number[] = []
-  const enter = (n: number) =>
-    gate(async () => {
-      entered.push(n)
-      await new Promise<void>((resolve) => leave.push(resolve))
+t.test('the concurrency limit admits calls in order of arrival, and a failed call frees its slot', async (t) => {
+  const limit = openConcurrencyLimit(2)
+  const finish: (() => void)[] = []
+  const started: number[] = []
+  const start = (n: number) =>
+    limit(async () => {
+      started.push(n)
+      await new Promise<void>((resolve) => finish.push(resolve))
       if (n === 0) throw new Error('failed')
     })
-  const all = [0, 1, 2, 3].map((n) => enter(n).catch(() => 'failed'))
+  const all = [0, 1, 2, 3].map((n) => start(n).catch(() => 'failed'))
   await new Promise((resolve) => setImmediate(resolve))
-  t.same(entered, [0, 1])
-  leave.shift()?.()
+  t.same(started, [0, 1])
+  finish.shift()?.()
   await new Promise((resolve) => setImmediate(resolve))
-  t.same(entered, [0, 1, 2])
-  while (leave.length > 0) {
-    leave.shift()?.()
+  t.same(started, [0, 1, 2])
+  while (finish.length > 0) {
+    finish.shift()?.()
     await new Promise((resolve) => setImmediate(resolve))
   }
   t.same(await Promise.all(all), ['failed', undefined, undefined, undefined])
 })
 
-/** A reflector of a server that lists nothing and answers each watch with 410 Gone, once `beforeList` and `beforeWatch` let it. */
-function forgotten(t: Test, { beforeList = () => {}, beforeWatch = turn }: { beforeList?: () => void; beforeWatch?: () => Promise<unknown> }) {
+/** A reflector of a server that lists nothing and answers each watch with 410 Gone; `beforeList` and `beforeWatch` run before each response. */
+function openExpiring(t: Test, { beforeList = () => {}, beforeWatch = turn }: { beforeList?: () => void; beforeWatch?: () => Promise<unknown> }) {
   const listedAt: number[] = []
   const client = {
     async request() {
@@ -197,7 +197,7 @@ function forgotten(t: Test, { beforeList = () => {}, beforeWatch = turn }: { bef
   return { reflector, listedAt, lists }
 }
 
-/** Lets so much time go by, for whoever asks how long something took. */
+/** Advances the monotonic clock. */
 function skipping(t: Test): (ms: number) => void {
   const now = performance.now.bind(performance)
   let skippedMs = 0
@@ -205,19 +205,19 @@ function skipping(t: Test): (ms: number) => void {
   return (ms) => void (skippedMs += ms)
 }
 
-t.test('a server that forgets again and again what it has just listed is left alone for longer and longer, however long its lists take', async (t) => {
+t.test('a server that expires each version that it has just listed is retried with back-off, however long its lists take', async (t) => {
   const skip = skipping(t)
   for (const beforeList of [() => {}, () => skip(15_000)]) {
-    const { reflector, listedAt, lists } = forgotten(t, { beforeList })
+    const { reflector, listedAt, lists } = openExpiring(t, { beforeList })
     await reflector.start()
     await lists(4)
     t.ok(listedAt[3]! - listedAt[0]! > 650, 'after 100, 200 and 400 ms')
-    t.ok(reflector.figures().failures >= 3, 'and each is counted')
+    t.ok(reflector.stats().failures >= 3, 'each failure is counted')
     await reflector.stop()
   }
 })
 
-t.test('what was listed long ago may be forgotten: it is listed again at once, and counted', async (t) => {
+t.test('an expired version of an old list is listed again at once, and counted as a failure', async (t) => {
   const skip = skipping(t)
   let watches = 0
   const held = Promise.withResolvers<void>()
@@ -226,20 +226,20 @@ t.test('what was listed long ago may be forgotten: it is listed again at once, a
     skip(15_000)
     return turn()
   }
-  const { reflector, listedAt, lists } = forgotten(t, { beforeWatch })
+  const { reflector, listedAt, lists } = openExpiring(t, { beforeWatch })
   await reflector.start()
   await lists(5)
-  t.equal(reflector.figures().failures, 4)
+  t.equal(reflector.stats().failures, 4)
   t.ok(listedAt[4]! - listedAt[0]! < 1_400, 'four back-offs would take longer')
-  t.equal(reflector.trouble(), null)
+  t.equal(reflector.lastError(), null)
   held.resolve()
 })
 
-/** A reflector of a server that lists at the versions that are in `lists`, refuses to while there is none, and takes on every watch. It has listed at 10, and watches `first`. */
-async function refusing(t: Test) {
+/** A reflector of a server that lists at the versions in `lists`, fails lists while that is empty, and accepts every watch. It has listed at 10 and watches `first`. */
+async function openWithFailingLists(t: Test) {
   const lists = ['10']
   const watches: { version: string; body: PassThrough }[] = []
-  const told: string[] = []
+  const changes: string[] = []
   let refused = 0
   const client = {
     async request() {
@@ -260,7 +260,7 @@ async function refusing(t: Test) {
     collection: COLLECTIONS.Plan,
     scope: 'acme',
     cache: openCache(),
-    changed: ({ before, after }) => told.push(shown((after ?? before)!)),
+    changed: ({ before, after }) => changes.push(shown((after ?? before)!)),
     log: { warn: () => {} },
     random: () => 0,
     relistMs: 100_000,
@@ -270,66 +270,66 @@ async function refusing(t: Test) {
     await reflector.stop()
   })
   const watch = (count: number) => eventually(`watch ${count}`, async () => watches[count - 1] ?? null)
-  /** Tells one change, and ends. */
-  const tell = (body: PassThrough, change: string) => body.end(objects(change).map((one) => `${JSON.stringify({ type: 'MODIFIED', object: one })}\n`).join(''))
+  /** Sends one change and ends the watch. */
+  const send = (body: PassThrough, change: string) => body.end(objects(change).map((one) => `${JSON.stringify({ type: 'MODIFIED', object: one })}\n`).join(''))
   await reflector.start()
-  return { reflector, lists, told, first: await watch(1), watch, tell, refused: () => refused }
+  return { reflector, lists, changes, first: await watch(1), watch, send, refused: () => refused }
 }
 
-t.test('a server that refuses the list that is due, but tells changes, is watched on from where it was, and asked for the list again later', async (t) => {
+t.test('a server that fails a periodic list is watched on from the last version, and listed again later', async (t) => {
   const skip = skipping(t)
-  const { reflector, lists, told, first, watch, tell, refused } = await refusing(t)
+  const { reflector, lists, changes, first, watch, send, refused } = await openWithFailingLists(t)
   skip(100_000)
-  tell(first.body, 'a@15')
+  send(first.body, 'a@15')
   const second = await watch(2)
   t.equal(refused(), 1)
   t.equal(second.version, '15')
-  t.equal(reflector.figures().failures, 1)
-  tell(second.body, 'a@16')
+  t.equal(reflector.stats().failures, 1)
+  send(second.body, 'a@16')
   const third = await watch(3)
-  t.same(told, ['a@15', 'a@16'])
-  await eventually('it to be content, since it is followed', async () => (reflector.trouble() === null ? true : null))
-  t.equal(refused(), 1, 'the list has time')
+  t.same(changes, ['a@15', 'a@16'])
+  await eventually('the error to be cleared by the watch', async () => (reflector.lastError() === null ? true : null))
+  t.equal(refused(), 1, 'the list is not retried at once')
   skip(25_000)
   lists.push('20')
-  tell(third.body, 'a@17')
+  send(third.body, 'a@17')
   t.equal((await watch(4)).version, '20')
-  t.equal(reflector.figures().lists, 2)
+  t.equal(reflector.stats().lists, 2)
 })
 
-t.test('a server that refuses the list that is due, and does not know any more from where it was watched, is in trouble until it lists', async (t) => {
+t.test('a server that fails a periodic list and then expires the watch has an error until it lists', async (t) => {
   const skip = skipping(t)
-  const { reflector, lists, first, watch, tell, refused } = await refusing(t)
+  const { reflector, lists, first, watch, send, refused } = await openWithFailingLists(t)
   skip(100_000)
-  tell(first.body, 'a@15')
+  send(first.body, 'a@15')
   const second = await watch(2)
   second.body.end(`${JSON.stringify({ type: 'ERROR', object: { code: 410 } })}\n`)
-  await eventually('it to ask for a list again', async () => (refused() > 1 && reflector.trouble()?.includes('no list today') ? true : null))
+  await eventually('another list', async () => (refused() > 1 && reflector.lastError()?.includes('no list today') ? true : null))
   lists.push('20')
   t.equal((await watch(3)).version, '20')
-  t.equal(reflector.trouble(), null)
+  t.equal(reflector.lastError(), null)
 })
 
-t.test('a watch that broke without having said anything for longer than a server is silent is followed by a list: the server may be behind its version', async (t) => {
+t.test('a watch that breaks after a longer silence than bookmarks allow is followed by a list, since the server may be behind its version', async (t) => {
   const skip = skipping(t)
-  const { lists, first, watch } = await refusing(t)
+  const { lists, first, watch } = await openWithFailingLists(t)
   skip(5_000)
   first.body.destroy(new Error('broken'))
   const second = await watch(2)
-  t.equal(second.version, '10', 'a server may be restarted')
+  t.equal(second.version, '10', 'a short silence may be a restart of the server')
   lists.push('5')
   skip(91_000)
   second.body.destroy(new Error('idle'))
   t.equal((await watch(3)).version, '5')
 })
 
-t.test('who asks for a list has it once there is one, however often it fails, and no watch hides that it did; at the stop nobody waits further', async (t) => {
-  const { reflector, lists, watch, refused } = await refusing(t)
-  const asked = Promise.all([reflector.refresh(), reflector.refresh()])
+t.test('a refresh resolves after the next successful list, a watch does not hide that lists fail, and a stop rejects it', async (t) => {
+  const { reflector, lists, watch, refused } = await openWithFailingLists(t)
+  const refreshed = Promise.all([reflector.refresh(), reflector.refresh()])
   await eventually('it to fail', async () => (refused() >= 3 ? true : null))
-  t.match(reflector.trouble(), /no list today/)
+  t.match(reflector.lastError(), /no list today/)
   lists.push('20')
-  await asked
+  await refreshed
   t.equal((await watch(2)).version, '20')
   const late = t.rejects(reflector.refresh(), Unavailable)
   await reflector.stop()

@@ -1,9 +1,9 @@
-/** What `kubernetes:` writes, each by itself, to a server that answers what the test says: statuses, finalizers, Secrets and Events. */
+/** Writes of `kubernetes:` (statuses, finalizers, Secrets, Events) to a server with scripted responses. */
 import { setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { Refused, Unavailable } from '../../../src/domain/errors.ts'
 import { openCache, type Cache } from '../../../src/backends/resources/kubernetes/informer-cache.ts'
-import type { Answer, Client, Method, RequestOptions } from '../../../src/backends/resources/kubernetes/api-client.ts'
+import type { ApiResponse, Client, Method, RequestOptions } from '../../../src/backends/resources/kubernetes/api-client.ts'
 import { openEvents } from '../../../src/backends/resources/kubernetes/event-recorder.ts'
 import { addFinalizer, FINALIZER, removeFinalizer } from '../../../src/backends/resources/kubernetes/finalizer.ts'
 import type { KubeObject } from '../../../src/backends/resources/kubernetes/api-objects.ts'
@@ -19,9 +19,9 @@ function object(name: string, version: number, more: Partial<KubeObject> = {}, m
   return { metadata: { name, namespace: 'acme', uid: `uid-${name}`, resourceVersion: String(version), creationTimestamp: '2026-01-05T00:00:00Z', ...metadata }, ...more }
 }
 
-type Reply = Answer<object> | ((body: KubeObject) => Answer<object>)
+type Reply = ApiResponse<object> | ((body: KubeObject) => ApiResponse<object>)
 
-/** A server that gives these answers, in order, and remembers what it was asked. */
+/** A server that sends these responses in order and records the requests. */
 function server(...replies: Reply[]) {
   const asked: string[] = []
   const bodies: KubeObject[] = []
@@ -37,12 +37,12 @@ function server(...replies: Reply[]) {
   return { client: client as unknown as Client, asked, bodies, left: () => replies.length }
 }
 
-const ok = (body: object): Answer<object> => ({ status: 200, body })
-const CONFLICT: Answer<object> = { status: 409, body: { reason: 'Conflict' } }
-const GONE: Answer<object> = { status: 404, body: { reason: 'NotFound' } }
-const FORBIDDEN: Answer<object> = { status: 403, body: { message: 'it may not be' } }
-const TERMINATING: Answer<object> = { status: 403, body: { details: { causes: [{ reason: 'NamespaceTerminating' }] } } }
-/** What was written, as a server keeps it. */
+const ok = (body: object): ApiResponse<object> => ({ status: 200, body })
+const CONFLICT: ApiResponse<object> = { status: 409, body: { reason: 'Conflict' } }
+const GONE: ApiResponse<object> = { status: 404, body: { reason: 'NotFound' } }
+const FORBIDDEN: ApiResponse<object> = { status: 403, body: { message: 'it may not be' } }
+const TERMINATING: ApiResponse<object> = { status: 403, body: { details: { causes: [{ reason: 'NamespaceTerminating' }] } } }
+/** A response with the written object as the server stores it. */
 function made(version: number, status = 201): Reply {
   return ({ metadata, ...rest }) => {
     const body: object = { ...rest, metadata: { ...metadata, uid: 'uid-secret', resourceVersion: String(version) } }
@@ -59,7 +59,7 @@ function cacheOf(...objects: KubeObject[]): Cache {
   return cache
 }
 
-/** What came of it: the outcome, or why it cannot be known. */
+/** The outcome, or `refused` or `unavailable` for a rejection. */
 async function outcomeOf(work: Promise<unknown>): Promise<unknown> {
   return work.catch((error: unknown) => {
     if (!(error instanceof Unavailable)) throw error
@@ -71,46 +71,46 @@ function statusOf(status: 'True' | 'False', reason: string): ApiKeyStatus {
   return { observedGeneration: 1, conditions: [{ type: 'Ready', status, reason, message: 'm', observedGeneration: 1, lastTransitionTime: '2026-01-05T00:00:00Z' }] }
 }
 
-t.test('a status is written where it differs, over what is there', async (t) => {
+t.test('a status is written only where it differs', async (t) => {
   const [status, before] = [statusOf('True', 'Issued'), object('ci', 5, { status: { observedGeneration: -1 } })]
   const rows: [why: string, cached: KubeObject[], replies: Reply[], outcome: unknown, asked: number][] = [
     ['it differs', [before], [ok({ ...before, status, metadata: { ...before.metadata, resourceVersion: '6' } })], before, 1],
-    ['it says that already', [{ ...before, status }], [], 'unchanged', 0],
-    ['the resource is gone, as the watch has told', [], [], 'gone', 0],
-    ['the resource is gone, as nobody told', [before], [GONE], 'gone', 1],
-    ['another writer holds the object', [before], [CONFLICT], 'unavailable', 1],
-    ['the right is missing', [before], [FORBIDDEN], 'refused', 1],
+    ['it is the same', [{ ...before, status }], [], 'unchanged', 0],
+    ['the resource was deleted, and the watch delivered it', [], [], 'gone', 0],
+    ['the resource was deleted, and the watch is behind', [before], [GONE], 'gone', 1],
+    ['a conflict', [before], [CONFLICT], 'unavailable', 1],
+    ['the permission is missing', [before], [FORBIDDEN], 'refused', 1],
   ]
   for (const [why, cached, replies, outcome, asked] of rows) {
     const { client, asked: requests, bodies } = server(...replies)
     const cache = cacheOf(...cached)
     t.same(await outcomeOf(applyStatus(client, cache, OWNER, status)), outcome, why)
     t.same(requests, often(asked, 'PATCH /apikeys/ci/status'), why)
-    if (asked > 0) t.match(bodies[0], { metadata: { uid: 'uid-ci' }, status }, 'never another one of its name')
+    if (asked > 0) t.match(bodies[0], { metadata: { uid: 'uid-ci' }, status }, 'never another resource of its name')
     if (typeof outcome !== 'object') continue
-    t.equal(await applyStatus(client, cache, OWNER, status), 'unchanged', 'the answer is what is there now')
+    t.equal(await applyStatus(client, cache, OWNER, status), 'unchanged', 'the response is cached')
   }
 })
 
-t.test('a finalizer comes and goes beside those of others, whoever writes at the same time', async (t) => {
+t.test('the finalizer is added and removed beside others, despite concurrent writes', async (t) => {
   const having = (version: number, ...finalizers: string[]) => object('ci', version, {}, { finalizers })
-  const going = object('ci', 5, {}, { finalizers: [FINALIZER, 'x'], deletionTimestamp: '2026-01-06T00:00:00Z' })
+  const terminating = object('ci', 5, {}, { finalizers: [FINALIZER, 'x'], deletionTimestamp: '2026-01-06T00:00:00Z' })
   const [patch, get] = ['PATCH /apikeys/ci', 'GET /apikeys/ci']
   const rows: [why: string, edit: typeof addFinalizer, cached: KubeObject[], replies: Reply[], outcome: string, asked: string[], written?: object][] = [
-    ['it is there', addFinalizer, [having(5, FINALIZER)], [], 'done', []],
-    ['it is not', addFinalizer, [having(5, 'x')], [ok(having(6, 'x', FINALIZER))], 'done', [patch], { resourceVersion: '5', finalizers: ['x', FINALIZER] }],
+    ['it is present', addFinalizer, [having(5, FINALIZER)], [], 'done', []],
+    ['it is missing', addFinalizer, [having(5, 'x')], [ok(having(6, 'x', FINALIZER))], 'done', [patch], { resourceVersion: '5', finalizers: ['x', FINALIZER] }],
     ['a conflict, then success', addFinalizer, [having(5)], [CONFLICT, ok(having(6, 'x')), ok(having(7, 'x', FINALIZER))], 'done', [patch, get, patch], { resourceVersion: '6', finalizers: ['x', FINALIZER] }],
-    ['a conflict with one who has put it there', addFinalizer, [having(5)], [CONFLICT, ok(having(6, FINALIZER))], 'done', [patch, get]],
+    ['a conflict with a client that added it', addFinalizer, [having(5)], [CONFLICT, ok(having(6, FINALIZER))], 'done', [patch, get]],
     ['conflicts without end', addFinalizer, [having(5)], often(5, CONFLICT, ok(having(6))), 'unavailable', often(5, patch, get)],
-    ['the resource is gone', addFinalizer, [], [], 'gone', []],
-    ['another one has its name', addFinalizer, [object('ci', 5, {}, { uid: 'other' })], [], 'gone', []],
-    ['it went meanwhile', addFinalizer, [having(5)], [GONE], 'gone', [patch]],
-    ['it went after a conflict', addFinalizer, [having(5)], [CONFLICT, GONE], 'gone', [patch, get]],
-    ['it is going without one', addFinalizer, [{ ...going, metadata: { ...going.metadata, finalizers: ['x'] } }], [], 'gone', []],
-    ['the right is missing', addFinalizer, [having(5)], [FORBIDDEN], 'refused', [patch]],
-    ['the right to look is missing', addFinalizer, [having(5)], [CONFLICT, FORBIDDEN], 'refused', [patch, get]],
-    ['it is taken off', removeFinalizer, [going], [ok(having(6, 'x'))], 'done', [patch], { resourceVersion: '5', finalizers: ['x'] }],
-    ['it is off', removeFinalizer, [having(5, 'x')], [], 'done', []],
+    ['the resource does not exist', addFinalizer, [], [], 'gone', []],
+    ['another resource has its name', addFinalizer, [object('ci', 5, {}, { uid: 'other' })], [], 'gone', []],
+    ['it was deleted meanwhile', addFinalizer, [having(5)], [GONE], 'gone', [patch]],
+    ['it was deleted after a conflict', addFinalizer, [having(5)], [CONFLICT, GONE], 'gone', [patch, get]],
+    ['it is terminating without the finalizer', addFinalizer, [{ ...terminating, metadata: { ...terminating.metadata, finalizers: ['x'] } }], [], 'gone', []],
+    ['the permission is missing', addFinalizer, [having(5)], [FORBIDDEN], 'refused', [patch]],
+    ['the permission to read is missing', addFinalizer, [having(5)], [CONFLICT, FORBIDDEN], 'refused', [patch, get]],
+    ['it is removed', removeFinalizer, [terminating], [ok(having(6, 'x'))], 'done', [patch], { resourceVersion: '5', finalizers: ['x'] }],
+    ['it was removed before', removeFinalizer, [having(5, 'x')], [], 'done', []],
   ]
   for (const [why, edit, cached, replies, outcome, asked, written] of rows) {
     const { client, asked: requests, bodies } = server(...replies)
@@ -120,7 +120,7 @@ t.test('a finalizer comes and goes beside those of others, whoever writes at the
   }
 })
 
-/** The Secret as we write it, and as the server then has it. */
+/** The Secret as the server has it after a `put`. */
 async function written(): Promise<KubeObject> {
   const { client } = server(made(5))
   const cache = openCache()
@@ -128,31 +128,31 @@ async function written(): Promise<KubeObject> {
   return cache.get('acme', 'key') as KubeObject
 }
 
-t.test('a Secret is made, put right, or left to whom it belongs', async (t) => {
+t.test('a Secret is created, repaired, or left to its owner', async (t) => {
   const ours = await written()
   const foreign = object('key', 6, { type: 'Opaque', data: {} }, { ownerReferences: [] })
   const edited: KubeObject = { ...ours, data: { 'api-key': 'eA==' } }
   const [post, put, get, remove] = ['POST /secrets', 'PUT /secrets/key', 'GET /secrets/key', 'DELETE /secrets/key']
   const later = { ...edited, metadata: { ...edited.metadata, resourceVersion: '6' } }
   const rows: [why: string, cached: KubeObject[], replies: Reply[], outcome: string, asked: string[]][] = [
-    ['there is none', [], [made(5)], 'written', [post]],
-    ['it is right', [ours], [], 'unchanged', []],
+    ['it does not exist', [], [made(5)], 'written', [post]],
+    ['it is as wanted', [ours], [], 'unchanged', []],
     ['it was edited', [edited], [replaced], 'written', [put]],
-    ['one of somebody else is in the way', [], [CONFLICT, ok(foreign)], 'conflict', [post, get]],
-    ['one that somebody took over is in the way', [{ ...ours, metadata: { ...ours.metadata, ownerReferences: [] } }], [], 'conflict', []],
-    ['our own was made before', [], [CONFLICT, ok(ours)], 'unchanged', [post, get]],
+    ['a foreign Secret has its name', [], [CONFLICT, ok(foreign)], 'conflict', [post, get]],
+    ['a Secret whose owner reference was removed has its name', [{ ...ours, metadata: { ...ours.metadata, ownerReferences: [] } }], [], 'conflict', []],
+    ['it was created before', [], [CONFLICT, ok(ours)], 'unchanged', [post, get]],
     ['a conflict, then success', [edited], [CONFLICT, ok(later), replaced], 'written', [put, get, put]],
-    ['it went meanwhile', [edited], [GONE, GONE, made(7)], 'written', [put, get, post]],
+    ['it was deleted meanwhile', [edited], [GONE, GONE, made(7)], 'written', [put, get, post]],
     ['conflicts without end', [edited], often(4, CONFLICT, ok(later)), 'unavailable', often(4, put, get)],
     ['an immutable one', [{ ...edited, immutable: true } as KubeObject], [ok({}), made(7)], 'written', [remove, post]],
     ['one of another type', [{ ...ours, type: 'Opaque' }], [ok({}), made(7)], 'written', [remove, post]],
-    ['one of another type, which is another by now', [{ ...ours, type: 'Opaque' }], [CONFLICT, ok({ ...foreign, metadata: { ...foreign.metadata, uid: 'other' } }), CONFLICT, ok(foreign)], 'conflict', [remove, get, post, get]],
-    ['one of another type, which stays', [{ ...ours, type: 'Opaque' }], [CONFLICT, ok(ours)], 'unavailable', [remove, get]],
-    ['its namespace is gone', [], [GONE], 'gone', [post]],
-    ['its namespace is going', [], [TERMINATING], 'gone', [post]],
-    ['it may not be made', [], [FORBIDDEN], 'refused', [post]],
-    ['it may not be looked at', [], [CONFLICT, FORBIDDEN], 'refused', [post, get]],
-    ['it may not be put right', [edited], [FORBIDDEN], 'refused', [put]],
+    ['one of another type, replaced by a foreign one meanwhile', [{ ...ours, type: 'Opaque' }], [CONFLICT, ok({ ...foreign, metadata: { ...foreign.metadata, uid: 'other' } }), CONFLICT, ok(foreign)], 'conflict', [remove, get, post, get]],
+    ['one of another type, which cannot be deleted', [{ ...ours, type: 'Opaque' }], [CONFLICT, ok(ours)], 'unavailable', [remove, get]],
+    ['its namespace does not exist', [], [GONE], 'gone', [post]],
+    ['its namespace is terminating', [], [TERMINATING], 'gone', [post]],
+    ['the permission to create is missing', [], [FORBIDDEN], 'refused', [post]],
+    ['the permission to read is missing', [], [CONFLICT, FORBIDDEN], 'refused', [post, get]],
+    ['the permission to update is missing', [edited], [FORBIDDEN], 'refused', [put]],
   ]
   for (const [why, cached, replies, outcome, asked] of rows) {
     const { client, asked: requests, bodies } = server(...replies)
@@ -160,28 +160,28 @@ t.test('a Secret is made, put right, or left to whom it belongs', async (t) => {
     const secrets = openSecrets(client, cache, () => true)
     t.equal(await outcomeOf(secrets.put(OWNER, 'key', SECRET)), outcome, why)
     t.same(requests, asked, why)
-    if (asked[0] === remove) t.match(bodies[0], { preconditions: { uid: 'uid-secret' } }, 'that one and no other')
+    if (asked[0] === remove) t.match(bodies[0], { preconditions: { uid: 'uid-secret' } }, 'only the Secret of that uid')
     if (outcome === 'written') t.same(secrets.get(OWNER, 'key'), SECRET, why)
   }
 })
 
-t.test('the Secrets of an owner that goes go with it, and nobody else\'s', async (t) => {
+t.test('the Secrets of a deleted owner are removed, and no others', async (t) => {
   const ours = await written()
   const { client, asked } = server(made(5), ok({}))
-  let isStaying = true
+  let isPresent = true
   const cache = openCache()
-  const secrets = openSecrets({ ...client, request: (...args) => client.request(...args).finally(() => (isStaying = false)) as never }, cache, () => isStaying)
+  const secrets = openSecrets({ ...client, request: (...args) => client.request(...args).finally(() => (isPresent = false)) as never }, cache, () => isPresent)
   t.equal(await secrets.put(OWNER, 'key', SECRET), 'gone')
   t.same(asked, ['POST /secrets', 'DELETE /secrets/key'])
   t.equal(await secrets.put(OWNER, 'key', SECRET), 'gone')
-  t.equal(asked.length, 2, 'nothing is written for what is gone')
+  t.equal(asked.length, 2, 'nothing is written for a deleted owner')
 
   const rows: [why: string, replies: Reply[], outcome: unknown][] = [
-    ['it is there', [ok({})], undefined],
-    ['somebody was faster', [GONE], undefined],
-    ['another one has its name', [CONFLICT, ok(object('key', 9))], undefined],
-    ['it stays', [CONFLICT, ok(ours)], 'unavailable'],
-    ['it may not be removed', [FORBIDDEN], 'refused'],
+    ['it exists', [ok({})], undefined],
+    ['it was deleted before', [GONE], undefined],
+    ['another Secret has its name', [CONFLICT, ok(object('key', 9))], undefined],
+    ['it still exists', [CONFLICT, ok(ours)], 'unavailable'],
+    ['the permission to delete is missing', [FORBIDDEN], 'refused'],
   ]
   for (const [why, replies, outcome] of rows) {
     const { client, left } = server(...replies)
@@ -195,82 +195,82 @@ t.test('the Secrets of an owner that goes go with it, and nobody else\'s', async
   }
 })
 
-t.test('what a webhook says of a Secret is not repeated once it quotes the key', async (t) => {
+t.test('the message of a webhook that quotes the key is withheld', async (t) => {
   const encoded = Buffer.from(KEY).toString('base64')
-  const said = async (message: string) => {
+  const messageOf = async (message: string) => {
     const { client } = server({ status: 422, body: { message } })
     return openSecrets(client, openCache(), () => true).put(OWNER, 'key', SECRET).then(String, (error: Unavailable) => (error.cause as Refused).message)
   }
-  t.equal(await said('no more than 3 Secrets'), 'POST /api/v1/namespaces/acme/secrets was answered 422: no more than 3 Secrets')
+  t.equal(await messageOf('no more than 3 Secrets'), 'POST /api/v1/namespaces/acme/secrets returned 422: no more than 3 Secrets')
   for (const quote of [KEY, encoded, `"${encoded.slice(0, 30)}…`, `x${KEY.slice(10, 22)}x`]) {
-    t.equal(await said(`denied: data is ${quote}`), 'POST /api/v1/namespaces/acme/secrets was answered 422: its reason quotes the key, and is not repeated', quote)
+    t.equal(await messageOf(`denied: data is ${quote}`), 'POST /api/v1/namespaces/acme/secrets returned 422: the message quotes the key and is withheld', quote)
   }
 })
 
-/** Events over a server that answers when the test lets it. */
-function openTold(t: Test) {
+/** An event recorder over a server that responds when the test lets it. */
+function openRecorder(t: Test) {
   const held: (() => void)[] = []
-  const told: { reason: string; note: string; type: string; regarding: { name: string } }[] = []
-  const figures = { inFlight: 0, most: 0, now: 0, answer: { status: 201, body: {} } as Answer<object> }
+  const sent: { reason: string; note: string; type: string; regarding: { name: string } }[] = []
+  const server = { inFlight: 0, maxInFlight: 0, now: 0, response: { status: 201, body: {} } as ApiResponse<object> }
   const warnings: string[] = []
   const client = {
     async request(_: Method, path: string, { body }: RequestOptions) {
       t.equal(path, '/apis/events.k8s.io/v1/namespaces/acme/events')
-      figures.most = Math.max(figures.most, ++figures.inFlight)
+      server.maxInFlight = Math.max(server.maxInFlight, ++server.inFlight)
       await new Promise<void>((resolve) => held.push(resolve))
-      figures.inFlight--
-      told.push(body as (typeof told)[number])
-      return figures.answer
+      server.inFlight--
+      sent.push(body as (typeof sent)[number])
+      return server.response
     },
   }
-  const events = openEvents(client as unknown as Client, { warn: (_, message) => warnings.push(message) }, () => figures.now)
-  const answerAll = async () => {
+  const events = openEvents(client as unknown as Client, { warn: (_, message) => warnings.push(message) }, () => server.now)
+  const respondToAll = async () => {
     for (await turn(); held.length > 0; await turn()) held.shift()?.()
   }
-  return { events, told, figures, warnings, answerAll }
+  return { events, sent, server, warnings, respondToAll }
 }
 
 const issued = statusOf('True', 'Issued')
 const suspended = statusOf('False', 'PlanSuspended')
 
-t.test('an Event tells each transition of Ready, and nothing else', async (t) => {
-  const { events, told, answerAll } = openTold(t)
+t.test('each transition of Ready has an Event, and nothing else has', async (t) => {
+  const { events, sent, respondToAll } = openRecorder(t)
   events.transition('ApiKey', object('new', 1, { status: { observedGeneration: -1 } }), suspended)
   events.transition('ApiKey', object('same', 1, { status: issued }), { ...statusOf('True', 'Issued'), observedGeneration: 2 })
   events.transition('ApiKey', object('rotated', 1, { status: issued }), statusOf('True', 'RotationInProgress'))
   events.transition('ApiKey', object('none', 1, { status: issued }), { observedGeneration: 1, conditions: [] })
-  await answerAll()
-  t.same(told.map(({ regarding, reason, type, note }) => `${regarding.name} ${type} ${reason} ${note}`), ['new Warning PlanSuspended m', 'rotated Normal RotationInProgress m'])
+  await respondToAll()
+  t.same(sent.map(({ regarding, reason, type, note }) => `${regarding.name} ${type} ${reason} ${note}`), ['new Warning PlanSuspended m', 'rotated Normal RotationInProgress m'])
 })
 
-t.test('a hundred transitions at once are all told, four at a time; beyond that five a second', async (t) => {
-  const { events, told, figures, answerAll } = openTold(t)
+t.test('a burst of a hundred transitions is recorded, four at a time; then five a second', async (t) => {
+  const { events, sent, server, respondToAll } = openRecorder(t)
   const suspend = async (from: number, to: number) => {
     for (let n = from; n < to; n++) events.transition('ApiKey', object(`k${n}`, 1, { status: issued }), suspended)
-    await answerAll()
+    await respondToAll()
   }
   await suspend(0, 130)
-  t.same(told.map(({ regarding }) => regarding.name), Array.from({ length: 100 }, (_, n) => `k${n}`))
-  t.equal(figures.most, 4)
-  figures.now += 1_000
+  t.same(sent.map(({ regarding }) => regarding.name), Array.from({ length: 100 }, (_, n) => `k${n}`))
+  t.equal(server.maxInFlight, 4)
+  server.now += 1_000
   await suspend(200, 210)
-  t.same(told.slice(100).map(({ regarding }) => regarding.name), ['k200', 'k201', 'k202', 'k203', 'k204'])
-  figures.now -= 10_000
+  t.same(sent.slice(100).map(({ regarding }) => regarding.name), ['k200', 'k201', 'k202', 'k203', 'k204'])
+  server.now -= 10_000
   await suspend(300, 310)
-  t.equal(told.length, 105, 'a clock that is put back gives nothing')
-  figures.now += 3_600_000
+  t.equal(sent.length, 105, 'a clock set back adds no tokens')
+  server.now += 3_600_000
   await suspend(400, 600)
-  t.equal(told.length, 205, 'and no time gives more than a burst')
+  t.equal(sent.length, 205, 'no time adds more than a burst')
 })
 
-t.test('Events that may not be written are missed once in the log, until they may', async (t) => {
-  const { events, told, figures, warnings, answerAll } = openTold(t)
-  const tell = async (answer: Answer<object>) => {
-    figures.answer = answer
+t.test('a missing permission to write Events is logged once, until it is granted', async (t) => {
+  const { events, sent, server, warnings, respondToAll } = openRecorder(t)
+  const transition = async (response: ApiResponse<object>) => {
+    server.response = response
     events.transition('ApiKey', object('ci', 1, { status: issued }), suspended)
-    await answerAll()
+    await respondToAll()
   }
-  for (const answer of [TERMINATING, FORBIDDEN, FORBIDDEN, { status: 201, body: {} }, FORBIDDEN]) await tell(answer)
-  t.equal(told.length, 5)
-  t.same(warnings, ['Events cannot be written', 'Events cannot be written'])
+  for (const response of [TERMINATING, FORBIDDEN, FORBIDDEN, { status: 201, body: {} }, FORBIDDEN]) await transition(response)
+  t.equal(sent.length, 5)
+  t.same(warnings, ['Kubernetes Events cannot be written', 'Kubernetes Events cannot be written'])
 })

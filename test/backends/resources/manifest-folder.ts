@@ -1,4 +1,4 @@
-/** A folder of manifests under a clock that the test owns: nothing happens between two looks. */
+/** A folder of manifests under a clock that the test controls: it is read only by calls of `sync`. */
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Test } from 'tap'
@@ -12,7 +12,7 @@ export type Folder = {
   plans: string
   secrets: string
   status: string
-  /** Epoch milliseconds, and by how much somebody set the time of day; the test moves both. */
+  /** Epoch milliseconds, and an offset of the time of day; the test moves both. */
   time: { now: number; setBy: number }
   log: Line[]
   declarations: Declarations
@@ -20,11 +20,11 @@ export type Folder = {
   write(file: string, ...documents: unknown[]): Promise<void>
 }
 
-/** Two looks to take a change over, then past the time after which what is gone is deleted and Secrets are looked at. */
+/** Two syncs to apply a change, then past the times after which missing documents are deleted and Secrets are checked. */
 export async function settle(resources: FilesResources, { time }: Pick<Folder, 'time'>): Promise<void> {
   for (const ms of [0, 1, 2_000, 0, 10_000]) {
     time.now += ms
-    await resources.look()
+    await resources.sync()
   }
 }
 
@@ -34,7 +34,7 @@ export async function openFolder(t: Test, declarations?: Declarations): Promise<
   const dataDir = join(root, 'data')
   const time = { now: Date.UTC(2026, 0, 5), setBy: 0 }
   const log: Line[] = []
-  const say = (level: Line['level']) => (facts: object, message: string) => void log.push({ level, facts, message })
+  const logger = (level: Line['level']) => (facts: object, message: string) => void log.push({ level, facts, message })
   const opened: FilesResources[] = []
   const store = declarations ?? (await openStore(`sqlite:${join(root, 'tollgate.db')}`))
   let uids = 0
@@ -50,8 +50,8 @@ export async function openFolder(t: Test, declarations?: Declarations): Promise<
     log,
     declarations: store,
     async open() {
-      const config = { url: `files:${plans}`, dataDir, declarations: store, log: { info: say('info'), warn: say('warn'), error: say('error') } }
-      const resources = await openFiles(config, { clock: () => time.now + time.setBy, uptime: () => time.now, newUid: () => `uid-${++uids}`, isAutomatic: false })
+      const config = { url: `files:${plans}`, dataDir, declarations: store, log: { info: logger('info'), warn: logger('warn'), error: logger('error') } }
+      const resources = await openFiles(config, { clock: () => time.now + time.setBy, uptime: () => time.now, newUid: () => `uid-${++uids}`, isPolling: false })
       opened.push(resources)
       return resources
     },
@@ -75,18 +75,22 @@ export const STUDIO: Ref = { kind: 'Plan', namespace: 'acme', name: 'studio' }
 export const OTHER: Ref = { ...STUDIO, name: 'other' }
 export const CI: Ref = { kind: 'ApiKey', namespace: 'acme', name: 'ci' }
 
-/** Opens what a folder declares, and follows it. */
-export async function follow(folder: Folder) {
+/** Opens the source of a folder and watches it; `notified` has the resources that the watch reported. */
+export async function openWatched(folder: Folder) {
   const resources = await folder.open()
-  const told: string[] = []
-  await resources.watch(({ kind, name }) => told.push(`${kind} ${name}`))
-  /** Looks twice, `ms` apart: enough to take a change over, not to delete. */
-  const look = async (ms = 100) => {
-    await resources.look()
+  const notified: string[] = []
+  await resources.watch(({ kind, name }) => notified.push(`${kind} ${name}`))
+  /** Two syncs, `ms` apart: enough to apply a change, not to delete. */
+  const syncTwice = async (ms = 100) => {
+    await resources.sync()
     folder.time.now += ms
-    await resources.look()
+    await resources.sync()
   }
-  return { resources, told, look }
+  return { resources, notified, syncTwice }
 }
 
-export const warned = ({ log }: Folder) => log.filter(({ level }) => level === 'warn').map(({ message }) => message)
+type Refused = { file: string; reason: string }
+
+/** The warnings as `<message>: <file>: <reason>`. */
+export const warned = ({ log }: Folder) =>
+  log.filter(({ level }) => level === 'warn').map(({ message, facts }) => `${message}: ${(facts as Refused).file}: ${(facts as Refused).reason}`)

@@ -1,3 +1,4 @@
+/** Manifest validation against the CRDs, without an API server. */
 import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
 import type { ApiKeySpec, PlanSpec, Ref } from '../../../src/backends/resources/resources.ts'
@@ -13,11 +14,11 @@ const never = () => null
 
 function verdictOn({ document, before }: Row): Verdict {
   const accepted = before === undefined ? null : validator.validate(before, never)
-  if (accepted?.outcome === 'refused') throw new Error(`the manifest before is refused itself: ${accepted.faults.map(({ sentence }) => sentence).join('; ')}`)
+  if (accepted?.outcome === 'refused') throw new Error(`the earlier manifest is refused: ${accepted.faults.map(({ sentence }) => sentence).join('; ')}`)
   return validator.validate(document, () => accepted?.manifest.spec ?? null)
 }
 
-t.test('a manifest is accepted or refused by the rules of its CRD, and what is wrong is named by its place', async (t) => {
+t.test('a manifest is accepted or refused by the rules of its CRD, and a fault names its place', async (t) => {
   for (const row of [...rows, ...documents]) {
     const verdict = verdictOn(row)
     if (row.fault === null) t.equal(verdict.outcome, 'accepted', `${row.why}: ${verdict.outcome === 'refused' ? verdict.faults.map(({ sentence }) => sentence).join('; ') : ''}`)
@@ -26,17 +27,17 @@ t.test('a manifest is accepted or refused by the rules of its CRD, and what is w
   }
 })
 
-t.test('what is just inside a bound of a CRD is accepted, what is just outside is refused for that bound', async (t) => {
+t.test('a value just inside a bound of a CRD is accepted, and one just outside is refused for that bound', async (t) => {
   for (const row of Object.values(bounds).flatMap(({ rows }) => rows)) {
     const verdict = verdictOn(row)
-    const said = verdict.outcome === 'refused' ? verdict.faults.map(({ sentence }) => sentence) : []
+    const sentences = verdict.outcome === 'refused' ? verdict.faults.map(({ sentence }) => sentence) : []
     const { fault } = row
-    if (fault === null) t.equal(verdict.outcome, 'accepted', `${row.why}: ${said.join('; ')}`)
-    else t.ok(said.some((sentence) => sentence.startsWith(fault) && sentence.includes(row.words.files)), `${row.why}: ${said.join('; ')}, wanted ${fault}${row.words.files}`)
+    if (fault === null) t.equal(verdict.outcome, 'accepted', `${row.why}: ${sentences.join('; ')}`)
+    else t.ok(sentences.some((sentence) => sentence.startsWith(fault) && sentence.includes(row.words.files)), `${row.why}: ${sentences.join('; ')}, wanted ${fault}${row.words.files}`)
   }
 })
 
-t.test('no bound and no rule of a CRD is without rows', async (t) => {
+t.test('every bound and every rule of a CRD has rows', async (t) => {
   for (const [kind, { rows: derived, count, messages }] of Object.entries(bounds)) {
     t.equal(new Set(derived.filter(({ fault }) => fault !== null).map(({ field, keyword }) => `${field} ${keyword}`)).size, count, `the refused rows are of all ${count} bounds of ${kind}`)
     const fields = [...new Set(derived.map(({ field }) => field))]
@@ -75,7 +76,7 @@ t.test('every default of the CRD is filled in', async (t) => {
   t.same(spec(apiKey('ci', 'coder')), { planRef: { name: 'coder' }, state: 'Active', rotationRevision: 0 } satisfies ApiKeySpec)
 })
 
-t.test('what is accepted is the same once it was kept, so that a restart finds no change', async (t) => {
+t.test('an accepted spec is unchanged by a round trip through JSON, so that a restart finds no change', async (t) => {
   for (const row of rows.filter(({ fault }) => fault === null)) {
     const verdict = verdictOn(row)
     const { spec } = verdict.outcome === 'accepted' ? verdict.manifest : { spec: null }
@@ -83,14 +84,14 @@ t.test('what is accepted is the same once it was kept, so that a restart finds n
   }
 })
 
-t.test('YAML is read as an API server reads it, so that a manifest means the same here', async (t) => {
+t.test('YAML is read as an API server reads it', async (t) => {
   for (const [written, value] of scalars) {
     const parsed = parseDocuments(`{ value: ${written} }`)
     t.same(parsed.outcome === 'parsed' && parsed.documents[0]?.value, { value }, written)
   }
 })
 
-t.test('a refused document still says which resource it means, if that is legible', async (t) => {
+t.test('a refused document still yields the resource that it names, if its name is valid', async (t) => {
   const refOf = (document: unknown): Ref | null => {
     const verdict = validator.validate(document, never)
     return verdict.outcome === 'refused' ? verdict.ref : null
@@ -101,15 +102,15 @@ t.test('a refused document still says which resource it means, if that is legibl
   for (const metadata of [{ name: '../x' }, { name: 'x', namespace: '..' }, { name: 7 }, null, 'x']) t.equal(refOf({ ...wrong, metadata }), null)
 })
 
-t.test('a document is judged, never changed', async (t) => {
+t.test('validation does not change the document', async (t) => {
   const document = mediaPlan('studio')
   const before = structuredClone(document)
   validator.validate(document, never)
   t.same(document, before)
 })
 
-/** Whether a row is refused by the rule with that message; it gives its beginning, after the place. */
+/** Whether a row is refused by the rule with that message; the row has its beginning, after the place. */
 function isOf(fault: string | null, message: string): boolean {
-  const said = fault?.slice(fault.indexOf(': ') + 2) ?? ''
-  return said !== '' && message.startsWith(said)
+  const beginning = fault?.slice(fault.indexOf(': ') + 2) ?? ''
+  return beginning !== '' && message.startsWith(beginning)
 }

@@ -1,4 +1,4 @@
-/** How a source of Kubernetes follows what is declared through everything that can break between it and the server. */
+/** The reflector against a real API server behind a faulty proxy: cut connections, refusals, expired versions, missed events, crashes. */
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { openCache } from '../../../src/backends/resources/kubernetes/informer-cache.ts'
@@ -18,64 +18,64 @@ import { codingPlan } from './manifests.ts'
 const quiet = { info: () => {}, warn: () => {}, error: () => {} }
 const plan = (n: number, displayName = `${n}`) => codingPlan(`p${n}`, { displayName })
 
-async function followed(t: Test, kubeconfig: string, options: Partial<ReflectorOptions> = {}) {
+async function openFixture(t: Test, kubeconfig: string, options: Partial<ReflectorOptions> = {}) {
   const cluster = await openCluster(t, kubeconfig)
   const proxy = await openProxy(t, cluster.api)
   const credentials = await openCredentials(proxy.kubeconfig, {})
   const client = openClient(credentials)
   const cache = openCache()
-  const told: string[] = []
+  const notified: string[] = []
   const scope = cluster.namespace('acme')
-  const reflector = openReflector({ client, collection: COLLECTIONS.Plan, scope, cache, changed: ({ before, after }) => told.push((after ?? before)!.metadata.name), log: quiet, ...options })
+  const reflector = openReflector({ client, collection: COLLECTIONS.Plan, scope, cache, changed: ({ before, after }) => notified.push((after ?? before)!.metadata.name), log: quiet, ...options })
   t.teardown(async () => {
     await reflector.stop()
     await credentials.close()
   })
   const shown = () => [...cache.all()].map(({ metadata, spec }) => `${metadata.name} ${(spec as { displayName: string }).displayName}`).sort()
   const shows = (...wanted: string[]) => eventually(`the cache to show ${wanted.join(', ')}`, async () => (JSON.stringify(shown()) === JSON.stringify(wanted.sort()) ? true : null))
-  return { cluster, proxy, reflector, told, shown, shows, scope, client, ref: (n: number) => ({ kind: 'Plan' as const, namespace: scope, name: `p${n}` }) }
+  return { cluster, proxy, reflector, notified, shown, shows, scope, client, ref: (n: number) => ({ kind: 'Plan' as const, namespace: scope, name: `p${n}` }) }
 }
 
 const isWatch = (path: string) => path.includes('watch=true')
 
 const kubeconfig = await kubernetes(t)
 if (kubeconfig !== null) {
-  t.test('a list comes page by page, a watch goes on from there and is renewed in time', async (t) => {
-    const { cluster, proxy, reflector, shows, ref } = await followed(t, kubeconfig, { pageSize: 2, watchSeconds: 1, random: () => 0 })
+  t.test('a list is read page by page, the watch continues from it and is renewed at its timeout', async (t) => {
+    const { cluster, proxy, reflector, shows, ref } = await openFixture(t, kubeconfig, { pageSize: 2, watchSeconds: 1, random: () => 0 })
     await cluster.declare(...[1, 2, 3, 4, 5].map((n) => plan(n)))
     await reflector.start()
     await shows('p1 1', 'p2 2', 'p3 3', 'p4 4', 'p5 5')
     t.equal(proxy.seen.filter((request) => request.includes('limit=2')).length, 3)
-    await eventually('a second watch', async () => (reflector.figures().watches >= 3 ? true : null))
+    await eventually('a second watch', async () => (reflector.stats().watches >= 3 ? true : null))
     await cluster.declare(plan(1, 'new'))
     await cluster.withdraw(ref(2))
     await shows('p1 new', 'p3 3', 'p4 4', 'p5 5')
-    t.equal(reflector.figures().lists, 1, 'a watch that ends by itself needs no list')
-    t.equal(reflector.trouble(), null)
+    t.equal(reflector.stats().lists, 1, 'a watch that ends at its timeout needs no list')
+    t.equal(reflector.lastError(), null)
   })
 
-  t.test('whatever is cut off or refused, it catches up with what happened meanwhile', async (t) => {
-    const { cluster, proxy, reflector, shows, ref } = await followed(t, kubeconfig)
+  t.test('after cut connections and refusals the cache catches up', async (t) => {
+    const { cluster, proxy, reflector, shows, ref } = await openFixture(t, kubeconfig)
     proxy.fate = () => 'cut'
     let isStarted = false
     const started = reflector.start().then(() => (isStarted = true))
-    await eventually('it to fail', async () => (reflector.figures().failures > 1 ? true : null))
-    t.ok(reflector.trouble())
+    await eventually('it to fail', async () => (reflector.stats().failures > 1 ? true : null))
+    t.ok(reflector.lastError())
     proxy.fate = () => ({ status: 500, reason: 'InternalError', message: 'no list today' })
-    await eventually('it to say why', async () => (reflector.trouble()?.includes('no list today') ? true : null))
+    await eventually('it to say why', async () => (reflector.lastError()?.includes('no list today') ? true : null))
     t.equal(isStarted, false)
     proxy.fate = () => ({ status: 403, reason: 'Forbidden', message: 'plans is forbidden' })
-    await eventually('it to say why', async () => (reflector.trouble()?.includes('plans is forbidden') ? true : null))
-    // Whoever waited for it may begin with what there is beside it.
+    await eventually('it to say why', async () => (reflector.lastError()?.includes('plans is forbidden') ? true : null))
+    // `start` resolves, so that the other collections can be used.
     await started
     t.equal(reflector.isSynced(), false)
     proxy.fate = () => 'passes'
     await eventually('it to be listed', async () => (reflector.isSynced() ? true : null))
-    t.equal(reflector.trouble(), null)
-    const breakages = [() => {}, () => (proxy.fate = (_, path) => (isWatch(path) ? 'cut' : 'passes')), () => (proxy.fate = () => ({ status: 503, reason: 'ServiceUnavailable' }))]
+    t.equal(reflector.lastError(), null)
+    const faults = [() => {}, () => (proxy.fate = (_, path) => (isWatch(path) ? 'cut' : 'passes')), () => (proxy.fate = () => ({ status: 503, reason: 'ServiceUnavailable' }))]
     let n = 0
-    for (const breaks of breakages) {
-      breaks()
+    for (const inject of faults) {
+      inject()
       proxy.cut()
       n++
       await cluster.declare(plan(n), plan(100, `${n}`))
@@ -83,34 +83,34 @@ if (kubeconfig !== null) {
       proxy.fate = () => 'passes'
       await shows('p100 ' + n, `p${n} ${n}`)
     }
-    await eventually('it to be content', async () => (reflector.trouble() === null ? true : null))
-    t.equal(reflector.figures().missed, 0)
-    t.equal(reflector.figures().lists, 1, 'the watch went on where it broke')
+    await eventually('the error to be cleared', async () => (reflector.lastError() === null ? true : null))
+    t.equal(reflector.stats().missed, 0)
+    t.equal(reflector.stats().lists, 1, 'the watch continues where it broke')
   })
 
-  t.test('a version that the server does not know any more is a reason to list, which tells what changed and what went', async (t) => {
-    const { cluster, proxy, reflector, told, shows, ref } = await followed(t, kubeconfig)
+  t.test('an expired version leads to a list, which reports changes and deletions', async (t) => {
+    const { cluster, proxy, reflector, notified, shows, ref } = await openFixture(t, kubeconfig)
     await cluster.declare(plan(1), plan(2), plan(3))
     await reflector.start()
     await shows('p1 1', 'p2 2', 'p3 3')
     for (const gone of [{ status: 410, reason: 'Expired' }, { status: 504, reason: 'Timeout' }]) {
       proxy.fate = (_, path) => (isWatch(path) ? gone : 'passes')
       proxy.cut()
-      await eventually('it to fail or list', async () => (reflector.figures().lists + reflector.figures().failures > 2 ? true : null))
+      await eventually('it to fail or list', async () => (reflector.stats().lists + reflector.stats().failures > 2 ? true : null))
     }
     proxy.fate = (_, path) => (isWatch(path) ? { status: 410, reason: 'Expired' } : 'passes')
-    told.length = 0
+    notified.length = 0
     await cluster.declare(plan(1, 'new'))
     await cluster.withdraw(ref(2))
     await shows('p1 new', 'p3 3')
-    t.same([...new Set(told)].sort(), ['p1', 'p2'], 'what did not change is not told')
+    t.same([...new Set(notified)].sort(), ['p1', 'p2'], 'unchanged objects are not reported')
   })
 
-  t.test('a list that fails amid its pages begins again, and shows nothing of its first try', async (t) => {
-    const { cluster, proxy, reflector, shown, shows, ref } = await followed(t, kubeconfig, { pageSize: 2 })
+  t.test('a list that fails between its pages starts again, without any trace of the first try in the cache', async (t) => {
+    const { cluster, proxy, reflector, shown, shows, ref } = await openFixture(t, kubeconfig, { pageSize: 2 })
     await cluster.declare(...[1, 2, 3, 4, 5].map((n) => plan(n)))
     const isNext = (path: string) => path.includes('continue=')
-    // The third page fails, then the second; and what the first pages showed goes meanwhile.
+    // The third page fails, then the second; objects of the first pages are deleted meanwhile.
     let nexts = 0
     const fates: Fate[] = ['passes', { status: 500, reason: 'InternalError' }, { status: 410, reason: 'Expired' }, 'halved']
     proxy.fate = async (_, path) => {
@@ -124,11 +124,11 @@ if (kubeconfig !== null) {
     }
     await reflector.start()
     await shows('p2 after 4', 'p3 3', 'p4 4', 'p5 5')
-    t.match(reflector.figures(), { lists: 1, failures: 3, missed: 0 })
+    t.match(reflector.stats(), { lists: 1, failures: 3, missed: 0 })
   })
 
-  t.test('a list that fails after a version was forgotten is tried until it tells what changed and what went', async (t) => {
-    const { cluster, proxy, reflector, told, shown, shows, ref } = await followed(t, kubeconfig, { pageSize: 2 })
+  t.test('a list after an expired version is retried until it reports changes and deletions', async (t) => {
+    const { cluster, proxy, reflector, notified, shown, shows, ref } = await openFixture(t, kubeconfig, { pageSize: 2 })
     await cluster.declare(...[1, 2, 3, 4, 5].map((n) => plan(n)))
     await reflector.start()
     await shows('p1 1', 'p2 2', 'p3 3', 'p4 4', 'p5 5')
@@ -136,25 +136,25 @@ if (kubeconfig !== null) {
     const fates: Fate[] = [{ status: 500, reason: 'InternalError' }, 'passes', { status: 410, reason: 'Expired' }, 'cut', 'passes', 'halved']
     proxy.fate = (_, path) => {
       if (isWatch(path)) return asked === 0 ? { status: 410, reason: 'Expired' } : 'passes'
-      if (asked < fates.length) t.equal(shown().length, 5, 'what was known is known until a list is complete')
+      if (asked < fates.length) t.equal(shown().length, 5, 'the cache is kept until a list is complete')
       return fates[asked++] ?? 'passes'
     }
-    told.length = 0
+    notified.length = 0
     proxy.cut()
     await cluster.declare(plan(1, 'new'))
     await cluster.withdraw(ref(2))
     await shows('p1 new', 'p3 3', 'p4 4', 'p5 5')
-    t.ok(asked > fates.length, 'each of these lists and pages was asked for')
-    t.same([...new Set(told)].sort(), ['p1', 'p2'], 'what did not change is not told')
+    t.ok(asked > fates.length, 'each of these lists and pages was requested')
+    t.same([...new Set(notified)].sort(), ['p1', 'p2'], 'unchanged objects are not reported')
   })
 
-  t.test('a watch that ends amid an event, by its connection or by itself, goes on with that event', async (t) => {
-    const { cluster, proxy, reflector, told, shows } = await followed(t, kubeconfig)
+  t.test('a watch that ends within an event continues with that event', async (t) => {
+    const { cluster, proxy, reflector, notified, shows } = await openFixture(t, kubeconfig)
     await cluster.declare(plan(0))
     await reflector.start()
     const random = seeded(11)
     let ended = 0
-    // Each event is the last of its watch when it comes for the first time, whole or cut anywhere, also within a character.
+    // Each event, when it first comes, is the last of its watch, complete or cut anywhere, also within a character.
     const seen = new Set<string>()
     proxy.tells = (event) => {
       if (seen.has(event)) return true
@@ -166,12 +166,12 @@ if (kubeconfig !== null) {
     for (let n = 1; n <= 12; n++) await cluster.declare(plan(1, `${name}${n}`))
     await shows(`p1 ${name}12`, 'p0 0')
     t.ok(ended >= 12)
-    t.equal(told.filter((which) => which === 'p1').length, 12, 'each change is told, and told once')
-    t.match(reflector.figures(), { lists: 1, missed: 0 })
+    t.equal(notified.filter((which) => which === 'p1').length, 12, 'each change is reported once')
+    t.match(reflector.stats(), { lists: 1, missed: 0 })
   })
 
-  t.test('what a watch passes without telling is found by the next list, and counted', async (t) => {
-    const { cluster, proxy, reflector, shows } = await followed(t, kubeconfig)
+  t.test('changes that a watch misses are found by the next list, and counted', async (t) => {
+    const { cluster, proxy, reflector, shows } = await openFixture(t, kubeconfig)
     await cluster.declare(plan(1), plan(3))
     await reflector.start()
     await shows('p1 1', 'p3 3')
@@ -179,57 +179,57 @@ if (kubeconfig !== null) {
     await cluster.declare(plan(1, 'new'), plan(2))
     await cluster.declare(plan(3, 'new'))
     await shows('p1 1', 'p3 new')
-    t.equal(reflector.figures().missed, 0)
+    t.equal(reflector.stats().missed, 0)
     proxy.fate = (_, path) => (isWatch(path) ? { status: 410, reason: 'Expired' } : 'passes')
     proxy.cut()
     await shows('p1 new', 'p2 2', 'p3 new')
-    t.equal(reflector.figures().missed, 2)
-    const { lists } = reflector.figures()
-    await eventually('another list', async () => (reflector.figures().lists > lists ? true : null))
-    t.equal(reflector.figures().missed, 2, 'a list that finds nothing new counts nothing')
+    t.equal(reflector.stats().missed, 2)
+    const { lists } = reflector.stats()
+    await eventually('another list', async () => (reflector.stats().lists > lists ? true : null))
+    t.equal(reflector.stats().missed, 2, 'a list without changes counts nothing')
   })
 
-  t.test('everything is listed again in time, although the watch tells nothing; what it had not come to yet it did not miss', async (t) => {
-    const { cluster, proxy, reflector, shows } = await followed(t, kubeconfig, { relistMs: 1_500, random: () => 0 })
+  t.test('the periodic list finds changes while the watch is silent, and does not count them as missed', async (t) => {
+    const { cluster, proxy, reflector, shows } = await openFixture(t, kubeconfig, { relistMs: 1_500, random: () => 0 })
     await cluster.declare(plan(1), plan(2))
     proxy.tells = () => false
     await reflector.start()
     await shows('p1 1', 'p2 2')
     await cluster.declare(plan(1, 'new'))
     await shows('p1 new', 'p2 2')
-    t.ok(reflector.figures().lists >= 2)
-    t.equal(reflector.figures().missed, 0)
+    t.ok(reflector.stats().lists >= 2)
+    t.equal(reflector.stats().missed, 0)
   })
 
-  t.test('a watch that says nothing does not hide behind one that does', async (t) => {
+  t.test('lastEventAgeMs is that of the most silent watch', async (t) => {
     const cluster = await openCluster(t, kubeconfig)
     const resources = await cluster.open()
-    t.equal(resources.figures()?.lastEventAgeMs, null)
+    t.equal(resources.stats()?.lastEventAgeMs, null)
     await resources.watch(() => {})
     const listedAt = performance.now()
     await pause(300)
     await cluster.declare(plan(1))
-    await eventually('the plan to be told', async () => resources.list('Plan')[0] ?? null)
+    await eventually('the plan to be listed', async () => resources.list('Plan')[0] ?? null)
     const waitedMs = performance.now() - listedAt
-    t.ok(resources.figures()!.lastEventAgeMs! >= waitedMs, 'nothing was said of keys and Secrets, nor in the other namespaces')
+    t.ok(resources.stats()!.lastEventAgeMs! >= waitedMs, 'there was no event of keys, Secrets and other namespaces')
   })
 
-  t.test('a server that asks for patience is given it', async (t) => {
-    const { proxy, client, reflector } = await followed(t, kubeconfig)
+  t.test('a 429 is retried after its Retry-After', async (t) => {
+    const { proxy, client, reflector } = await openFixture(t, kubeconfig)
     let refusals = 0
     proxy.fate = () => (refusals++ < 2 ? { status: 429, reason: 'TooManyRequests', headers: { 'retry-after': '0' } } : 'passes')
     await reflector.start()
-    t.equal(reflector.figures().failures, 0)
+    t.equal(reflector.stats().failures, 0)
     t.match(client.counts().find(({ code }) => code === '429'), { method: 'GET', count: 2 })
   })
 
-  t.test('whoever leads renews; who cannot stops leading before another begins', async (t) => {
-    const { cluster, proxy, client } = await followed(t, kubeconfig)
+  t.test('a leader that cannot renew stops leading before another begins', async (t) => {
+    const { cluster, proxy, client } = await openFixture(t, kubeconfig)
     const credentials = await openCredentials(kubeconfig, {})
     const other = openClient(credentials)
-    const told: string[] = []
+    const notified: string[] = []
     const open = (of: typeof client, identity: string, durationMs = 2_000) =>
-      openLeader({ client: of, namespace: cluster.namespace('acme'), name: 'lease', identity, changed: (is) => told.push(`${identity} ${is ? 'leads' : 'stops'}`), log: quiet, durationMs, renewDeadlineMs: 1_200, retryMs: 200 })
+      openLeader({ client: of, namespace: cluster.namespace('acme'), name: 'lease', identity, changed: (is) => notified.push(`${identity} ${is ? 'leads' : 'stops'}`), log: quiet, durationMs, renewDeadlineMs: 1_200, retryMs: 200 })
     const first = open(client, 'first')
     await eventually('the first to lead', async () => (first.isLeading() ? true : null))
     const second = open(other, 'second', 60_000)
@@ -242,16 +242,16 @@ if (kubeconfig !== null) {
     proxy.fate = () => 'cut'
     proxy.cut()
     await eventually('the second to lead', async () => (second.isLeading() ? true : null))
-    t.same(told, ['first leads', 'first stops', 'second leads'])
+    t.same(notified, ['first leads', 'first stops', 'second leads'])
     proxy.fate = () => 'passes'
     const resignedAt = performance.now()
     await second.resign()
     await eventually('the first to lead again', async () => (first.isLeading() ? true : null))
-    t.ok(performance.now() - resignedAt < 30_000, 'a lease of a minute that was given up is taken at once')
+    t.ok(performance.now() - resignedAt < 30_000, 'a released lease of a minute is taken at once')
   })
 
-  t.test('a lease is over when it was not renewed for its duration, whatever the clocks of its holder say', async (t) => {
-    const { cluster, client, scope } = await followed(t, kubeconfig)
+  t.test('a lease expires when it was not renewed for its duration, whatever its timestamps', async (t) => {
+    const { cluster, client, scope } = await openFixture(t, kubeconfig)
     const leases = `/apis/coordination.k8s.io/v1/namespaces/${scope}/leases`
     for (const [name, renewTime] of [['ahead', '2099-01-01T00:00:00.000000Z'], ['behind', '2001-01-01T00:00:00.000000Z']] as const) {
       const spec = { holderIdentity: 'ghost', leaseDurationSeconds: 1, renewTime, acquireTime: renewTime, leaseTransitions: 3 }
@@ -266,10 +266,10 @@ if (kubeconfig !== null) {
   })
 }
 
-t.test('etcd forgets old versions, and the API server is killed again and again: nothing is lost', async (t) => {
+t.test('compactions of etcd and kills of the API server lose no change', async (t) => {
   const server = await ownKubernetes(t)
   if (!server) return
-  const { cluster, proxy, reflector, shows } = await followed(t, server.kubeconfig)
+  const { cluster, proxy, reflector, shows } = await openFixture(t, server.kubeconfig)
   await reflector.start()
   for (let n = 1; n <= 2; n++) {
     await cluster.declare(plan(1, `${n}`))
@@ -278,7 +278,7 @@ t.test('etcd forgets old versions, and the API server is killed again and again:
     await cluster.declare(plan(2, `${n}`))
     await shows(`p1 ${n}`, `p2 ${n}`)
   }
-  const { lists } = reflector.figures()
+  const { lists } = reflector.stats()
   proxy.fate = () => 'cut'
   proxy.cut()
   await cluster.declare(plan(1, 'unseen'), plan(3))
@@ -287,5 +287,5 @@ t.test('etcd forgets old versions, and the API server is killed again and again:
   await server.startApiServer()
   proxy.fate = () => 'passes'
   await shows('p1 unseen', 'p2 2', 'p3 3')
-  t.ok(reflector.figures().lists > lists, 'the server no longer knew where the watch had been')
+  t.ok(reflector.stats().lists > lists, 'the version of the watch had expired')
 })

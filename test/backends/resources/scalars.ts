@@ -1,4 +1,4 @@
-/** What a value of a manifest is written like, and what it is. The same table can be put to a Kubernetes API server. */
+/** YAML scalars and their values, as read by a folder and by a Kubernetes API server alike. */
 export const scalars: [written: string, value: string | number | boolean | null][] = [
   ...['y', 'Y', 'yes', 'Yes', 'YES', 'on', 'On', 'ON', 'true', 'True', 'TRUE'].map((written): [string, boolean] => [written, true]),
   ...['n', 'N', 'no', 'No', 'NO', 'off', 'Off', 'OFF', 'false', 'False', 'FALSE'].map((written): [string, boolean] => [written, false]),

@@ -1,6 +1,6 @@
 /**
- * Rows that are derived from the CRDs: for each bound of the name and of each field of the spec, what is just inside it and what is just outside. They show
- * that no bound is forgotten and that both validators read it alike. That a bound is the right one they cannot show: for that are the rows of `manifests.ts`.
+ * Test rows derived from the CRDs: for each bound of the name and of each field of the spec, values just inside and just outside. They prove that no bound is
+ * forgotten and that both validators agree on it. Whether a bound is right is the subject of the rows in `manifests.ts`.
  */
 import { readFile } from 'node:fs/promises'
 import { parse } from 'yaml'
@@ -12,7 +12,7 @@ export type BoundRow = Row & {
   /** The field, such as `spec.media.attempts`, and the keyword. */
   field: string
   keyword: string
-  /** By what each validator says that it was this bound. */
+  /** The words by which each validator identifies the bound. */
   words: Words
 }
 
@@ -20,7 +20,7 @@ type Words = { files: string; server: string }
 type Schema = Answered
 type Sides = { inside?: unknown[]; outside: unknown[]; words: Words }
 
-/** What a value is put into, by the longest beginning of `field=value`: a manifest that has what the CEL rules want beside the value. */
+/** The manifest that a value is put into, by the longest prefix of `field=value`; it satisfies the CEL rules. */
 const BASES: Record<Kind, Record<string, unknown>> = {
   Plan: {
     '': mediaPlan('studio'),
@@ -53,7 +53,7 @@ const AMOUNT: Samples = {
 const LABEL: Samples = { inside: ['a', '0', 'a-1', 'a--b'], outside: ['-a', 'a-', 'A', 'a_b', 'a.b', 'a/b', 'é', 'a\n'] }
 const SUBDOMAIN: Samples = { inside: ['a', '0', 'ci.key-1', 'a.0.b'], outside: ['.a', 'a.', 'a..b', '-a', 'a-', 'a.-b', 'A', 'a_b', '../etc', 'a\n'] }
 
-/** What a pattern is for cannot be read from it. A field with a pattern that is not here is an error. */
+/** Samples for fields with a pattern. A field with a pattern that is missing here is an error. */
 const SAMPLES: Record<string, Samples> = {
   'metadata.name': LABEL,
   'spec.startTime': TIME,
@@ -65,7 +65,7 @@ const SAMPLES: Record<string, Samples> = {
   'spec.secretName': SUBDOMAIN,
 }
 
-/** No bounds of a single value: `required` is walked with the members, the rules are broken by rows of `manifests.ts`. Any other keyword without sides is an error. */
+/** Keywords without a bound of a single value: `required` is covered with the members, CEL rules by rows of `manifests.ts`. Any other keyword without sides is an error. */
 const NO_BOUND = new Set(['description', 'default', 'properties', 'items', 'required', 'x-kubernetes-validations', 'x-kubernetes-list-type'])
 
 const OTHERS = {
@@ -76,7 +76,7 @@ const OTHERS = {
 }
 
 const SIDES: Record<string, (schema: Schema, field: string) => Sides> = {
-  // Inside it are the other rows of the field.
+  // The other rows of the field are inside.
   type: ({ type }) => ({ outside: OTHERS[type as keyof typeof OTHERS], words: { files: `must be ${type}`, server: 'must be ' } }),
   minimum: ({ minimum }) => ({ inside: [minimum], outside: [minimum - 1], words: { files: `must be >= ${minimum}`, server: `greater than or equal to ${minimum}` } }),
   maximum: ({ maximum }) => ({ inside: [maximum], outside: [maximum + 1], words: { files: `must be <= ${maximum}`, server: 'less than or equal to' } }),
@@ -93,20 +93,20 @@ const DAYS: Samples = {
   outside: ['2027-02-29T00:00:00Z', '1900-02-29T00:00:00Z', '0000-02-30T00:00:00Z', '2027-04-31T00:00:00Z', '2027-13-01T00:00:00Z', '2027-00-01T00:00:00Z', '2027-01-00T00:00:00Z'],
 }
 
-// An integer has a maximum that is narrower than its format, so that it is what the refusal names.
+// An integer's maximum is narrower than its format, so the fault names the maximum.
 const FORMATS: Record<string, Sides> = {
   int32: { outside: [2 ** 31, -(2 ** 31) - 1], words: { files: 'must be', server: '' } },
   int64: { outside: [2 ** 63, -(2 ** 64)], words: { files: 'must be', server: '' } },
-  'date-time': { ...DAYS, words: { files: 'is no date-time', server: 'date-time' } },
+  'date-time': { ...DAYS, words: { files: 'is not a valid date-time', server: 'date-time' } },
 }
 
-/** A character counts once, however many units and bytes it has. The names of an enum are all shorter: there, nothing is just inside. */
-function maxLength({ maxLength: most, enum: names, pattern }: Schema, samples?: Samples): Sides {
-  const longest = samples?.inside.find(({ length }) => length === most) ?? (pattern || names ? 'a' : '😀').repeat(most)
-  return { inside: names ? [] : [longest], outside: [`${longest}0`], words: { files: `more than ${most} characters`, server: `more than ${most}` } }
+/** Lengths count characters, not UTF-16 units or bytes. The values of an enum are all shorter, so an enum has no value just inside. */
+function maxLength({ maxLength: max, enum: names, pattern }: Schema, samples?: Samples): Sides {
+  const longest = samples?.inside.find(({ length }) => length === max) ?? (pattern || names ? 'a' : '😀').repeat(max)
+  return { inside: names ? [] : [longest], outside: [`${longest}0`], words: { files: `more than ${max} characters`, server: `more than ${max}` } }
 }
 
-/** As many prices as there can be: each kind and each operation has one. They are fewer than `maxItems`. */
+/** As many prices as possible, one for each kind and operation, which is fewer than `maxItems`. */
 function distinct({ properties: { kind, operation } }: Schema): object[] {
   return [...kind.enum.map((name: string) => ({ kind: name, amount: '1' })), ...operation.enum.map((name: string) => ({ operation: name, amount: '1' }))]
 }
@@ -115,7 +115,7 @@ function* rowsOf(kind: Kind, schema: Schema, field: string): Generator<BoundRow>
   for (const keyword of Object.keys(schema)) {
     if (NO_BOUND.has(keyword)) continue
     const sides = SIDES[keyword]?.(schema, field)
-    if (!sides?.outside) throw new Error(`no rows are known for ${keyword} of ${field}`)
+    if (!sides?.outside) throw new Error(`${keyword} of ${field} has no rows`)
     for (const value of sides.inside ?? []) yield { ...row(kind, field, keyword, value), words: sides.words, fault: null }
     for (const value of sides.outside) yield { ...row(kind, field, keyword, value), words: sides.words, fault: `${field}: ` }
   }
@@ -135,7 +135,7 @@ function row(kind: Kind, field: string, keyword: string, value: unknown) {
   return { why: `${kind} ${field}, ${keyword}: ${JSON.stringify(value)?.slice(0, 61)}`, document, field, keyword }
 }
 
-/** Leaves the member out when there is no value. */
+/** Sets a nested member, or deletes it when the value is undefined. */
 function put(within: Answered, [name = '', ...below]: string[], value: unknown): void {
   if (below.length > 0) put((within[name] ??= {}), below, value)
   else if (value === undefined) delete within[name]
@@ -146,17 +146,17 @@ const KEYWORDS = /^(type|format|enum|pattern|required|not|(all|any|one)Of|multip
 
 export type Bounds = {
   rows: BoundRow[]
-  /** How many bounds the schema has: its keywords counted wherever they are, apart from the walk that makes the rows. */
+  /** Number of bounds in the schema, counted by keywords independently of the rows. */
   count: number
   /** The messages of the CEL rules. */
   messages: string[]
 }
 
-/** Rejects when a bound is of a sort for which no rows are known. */
+/** Rejects when a keyword has no rows. */
 export async function readBounds(kind: Kind): Promise<Bounds> {
   const crd = parse(await readFile(new URL(`../../../crds/${kind.toLowerCase()}.yaml`, import.meta.url), 'utf8'))
   const { metadata, spec } = crd.spec.versions[0].schema.openAPIV3Schema.properties
-  // That a name is a string is Kubernetes' own rule.
+  // Kubernetes itself requires a name to be a string.
   const { type: _, ...name } = metadata.properties.name
   const messages: string[] = []
   let count = 0

@@ -8,7 +8,7 @@ import { ci, keyOf, ownerOf, SECRET, watching } from './acme.ts'
 
 /** Waits until nobody finds a resource, and nothing of that name is going. */
 async function isGone(place: Place, resources: Resources, ref: Ref): Promise<void> {
-  await eventually(`${ref.name} to be gone`, async () => ((await place.isThere(ref)) || resources.going(ref) ? null : true))
+  await eventually(`${ref.name} to be gone`, async () => ((await place.isThere(ref)) || resources.terminating(ref) ? null : true))
 }
 
 export const retainingPromises: Promises<Place> = {
@@ -20,7 +20,7 @@ export const retainingPromises: Promises<Place> = {
       t.equal(await resources.retain(ownerOf(before)), 'retained')
       await place.settle()
       t.same(resources.get(ci(place)), before)
-      t.equal(resources.going(ci(place)), null)
+      t.equal(resources.terminating(ci(place)), null)
     }
   },
 
@@ -52,7 +52,7 @@ export const retainingPromises: Promises<Place> = {
     await place.settle()
     t.same([...new Set(told)].sort(), ['ApiKey acme/ci', 'ApiKey acme/loose'])
     t.same([resources.get(ci(place)), resources.list('ApiKey')], [null, []])
-    for (const { uid, ...ref } of [ownerOf(key), loose]) t.same(resources.going(ref), (await place.isThere(ref)) ? { uid } : null, ref.name)
+    for (const { uid, ...ref } of [ownerOf(key), loose]) t.same(resources.terminating(ref), (await place.isThere(ref)) ? { uid } : null, ref.name)
     t.equal(await resources.putSecret(key, 'ci-key', { ...SECRET, apiKey: 'svc_live_late' }), 'gone')
     await resources.removeSecrets(ownerOf(key))
     t.equal(await place.secretEntries(place.namespace('acme'), 'ci-key'), null)
@@ -63,7 +63,7 @@ export const retainingPromises: Promises<Place> = {
     await place.settle()
     t.match(resources.get(ci(place)), { metadata: { generation: 1 } })
     t.not(keyOf(resources, ci(place)).metadata.uid, key.metadata.uid)
-    t.equal(resources.going(ci(place)), null)
+    t.equal(resources.terminating(ci(place)), null)
   },
 
   'a key that was retained stays when it is deleted, also for whoever comes later, until it is released': async (t, place) => {
@@ -75,11 +75,11 @@ export const retainingPromises: Promises<Place> = {
     await place.settle()
     await resources.release({ ...owner, uid: 'another' })
     t.equal(await place.isThere(ci(place)), true)
-    t.same(resources.going(ci(place)), { uid: owner.uid })
+    t.same(resources.terminating(ci(place)), { uid: owner.uid })
     await resources.close()
     const later = await watching(place)
     t.same([...new Set(later.told)], ['ApiKey acme/ci'])
-    t.same([later.resources.get(ci(place)), later.resources.going(ci(place))], [null, { uid: owner.uid }])
+    t.same([later.resources.get(ci(place)), later.resources.terminating(ci(place))], [null, { uid: owner.uid }])
     await later.resources.release(owner)
     await isGone(place, later.resources, ci(place))
   },

@@ -1,19 +1,19 @@
-/** What is decided about ApiKeys, as tables over plain data. Rotation and Plans have files of their own. */
+/** Reconcile decisions for ApiKeys, over plain data. Rotation and Plans have their own files. */
 import t from 'tap'
-import { clusterRefused } from '../../../src/domain/reconcile/status-conditions.ts'
-import { isAdmitted, keyUnreachable, reconcileGoneKey, reconcileKey, admittedKeys } from '../../../src/domain/reconcile/reconcile-api-key.ts'
-import { planUnreachable } from '../../../src/domain/reconcile/reconcile-plan.ts'
+import { clusterRefused } from '../../../src/domain/reconcile/not-ready-reasons.ts'
+import { isAdmitted, keyStoreUnavailable, reconcileDeletedKey, reconcileKey, admittedKeys } from '../../../src/domain/reconcile/reconcile-api-key.ts'
+import { planStoreUnavailable } from '../../../src/domain/reconcile/reconcile-plan.ts'
 import { ALL_GOOD, applied, conditions, edit, HOUR, iso, ISSUE, issued, key, plan, respec, secretOf, T0, version, world } from './reconcile-world.ts'
 
-t.test('a key is issued as pending, written to its Secret, and usable only then', async (t) => {
+t.test('a key is issued as pending, written to its Secret, and only then active', async (t) => {
   const self = world()
   const { done, conditions: seen } = self.settle()
   t.same(done, ISSUE)
   t.same(seen, ALL_GOOD)
   t.match(self.facts.status, { observedGeneration: 1, keyID: 'key-ci-0', keyPrefix: 'svc_live_abcdef', rotationRevision: 0, issuedTime: iso(T0), secretRef: { name: 'ci-key' } })
   for (const condition of self.facts.status?.conditions ?? []) t.match(condition, { observedGeneration: 1, lastTransitionTime: iso(T0) })
-  t.same(self.told, [], 'nobody can remember a key that was never usable')
-  t.same(self.settle().done, [], 'and then nothing is left to do')
+  t.same(self.notified, [], 'no cache can hold a key that was never usable')
+  t.same(self.settle().done, [], 'nothing is left to do afterwards')
 })
 
 t.test('a key without a Secret is usable at once', async (t) => {
@@ -22,8 +22,8 @@ t.test('a key without a Secret is usable at once', async (t) => {
   t.same(self.settle(), { done: ['mint 0', 'set key-ci-0 state=active'], conditions: { ...ALL_GOOD, SecretSynced: 'True NoSecretRequested' } })
 })
 
-t.test('a crash between any two steps leaves what the next pass ends the same way', async (t) => {
-  const stories: Record<string, () => ReturnType<typeof world>> = {
+t.test('a pass after a crash between any two steps ends in the same state', async (t) => {
+  const scenarios: Record<string, () => ReturnType<typeof world>> = {
     issue: () => world(),
     rotate: () => {
       const self = issued()
@@ -48,14 +48,14 @@ t.test('a crash between any two steps leaves what the next pass ends the same wa
       return self
     },
   }
-  for (const [story, begin] of Object.entries(stories)) {
+  for (const [scenario, begin] of Object.entries(scenarios)) {
     const whole = begin()
     const { done } = whole.settle()
     for (let gap = 0; gap <= done.length; gap++) {
       const crashed = begin()
       crashed.settle(gap)
       const rest = crashed.settle()
-      t.same([...done.slice(0, gap), ...rest.done], done, `${story}, crashed after ${gap} steps`)
+      t.same([...done.slice(0, gap), ...rest.done], done, `${scenario}, crashed after ${gap} steps`)
       t.same(crashed.facts, whole.facts)
     }
   }
@@ -69,7 +69,7 @@ t.test('the Secret exists exactly while the key and its plan are active, whateve
     ['the plan is retired', (self) => edit(self, { state: 'Retired' }), { Ready: 'False PlanRetired', PlanActive: 'False PlanRetired', KeyActive: 'True Issued', SecretSynced: 'False PlanRetired' }],
     ['the plan starts later', (self) => edit(self, future), { Ready: 'False PlanNotActive', PlanActive: 'False PlanNotActive', KeyActive: 'True Issued', SecretSynced: 'False PlanNotActive' }],
     ['the plan has expired', (self) => edit(self, past), { Ready: 'False PlanExpired', PlanActive: 'False PlanExpired', KeyActive: 'True Issued', SecretSynced: 'False PlanExpired' }],
-    ['the plan is gone', (self) => Object.assign(self.facts, { plan: null }), { Ready: 'False PlanNotFound', PlanActive: 'False PlanNotFound', KeyActive: 'True Issued', SecretSynced: 'False PlanNotFound' }],
+    ['the plan is deleted', (self) => Object.assign(self.facts, { plan: null }), { Ready: 'False PlanNotFound', PlanActive: 'False PlanNotFound', KeyActive: 'True Issued', SecretSynced: 'False PlanNotFound' }],
     ['the key is suspended', (self) => respec(self, { state: 'Suspended' }), { Ready: 'False KeySuspended', PlanActive: 'True PlanActive', KeyActive: 'False KeySuspended', SecretSynced: 'False KeySuspended' }],
     ['the key has expired', (self) => respec(self, past), { Ready: 'False KeyExpired', PlanActive: 'True PlanActive', KeyActive: 'False KeyExpired', SecretSynced: 'False KeyExpired' }],
     ['the key is beyond maxKeys', (self) => Object.assign(self.facts, { isAdmitted: false }), { Ready: 'False PlanKeyLimitReached', PlanActive: 'True PlanActive', KeyActive: 'False PlanKeyLimitReached', SecretSynced: 'False PlanKeyLimitReached' }],
@@ -84,83 +84,83 @@ t.test('the Secret exists exactly while the key and its plan are active, whateve
     t.notOk(self.facts.status?.secretRef, why)
     const never = world()
     happen(never)
-    t.same(never.settle().done, [], `${why}: nothing is issued before it may be used`)
+    t.same(never.settle().done, [], `${why}: nothing is issued while the key cannot be used`)
     t.match(conditions(never.facts.status), { Ready: expected['Ready'], KeyActive: /^False/ })
-    // Back to how it was: the same key, in the same Secret.
+    // Undone: the same key is back in the same Secret.
     Object.assign(self.facts, { key: key('ci'), isAdmitted: true })
     if (self.facts.plan?.spec.state !== 'Retired') {
       self.facts.plan = plan('coder', {}, { generation: 9 })
       self.facts.record = applied(self.facts.plan, self.facts.record, null, self.now)
-      t.same(self.settle().conditions, ALL_GOOD, `${why}, and then no longer`)
+      t.same(self.settle().conditions, ALL_GOOD, `${why}, then undone`)
       t.same(self.facts.versions.map(({ id, state }) => `${id} ${state}`), ['key-ci-0 active'])
       t.same(self.facts.secret, secretOf(self.facts.versions[0]!))
     }
   }
 })
 
-t.test('suspending a key is told to its subscription before its Secret goes; a plan needs no telling', async (t) => {
+t.test('suspending a key notifies its subscription before the Secret is removed; suspending a plan needs no notification', async (t) => {
   const self = issued()
   respec(self, { state: 'Suspended' })
-  t.same(self.settle().done, ['set key-ci-0 state=suspended', 'tell acme/coder', 'removeSecrets'])
+  t.same(self.settle().done, ['set key-ci-0 state=suspended', 'notify acme/coder', 'removeSecrets'])
   respec(self, { state: 'Active' })
   t.same(self.settle().done, ['set key-ci-0 state=active', 'putSecret key-ci-0'])
   edit(self, { state: 'Suspended' })
   t.same(self.settle().done, ['removeSecrets'])
 })
 
-t.test('a key that waits for its plan is issued when the plan comes', async (t) => {
+t.test('a key without its plan is issued once the plan is applied', async (t) => {
   const self = world({ plan: null, record: null })
   t.same(self.settle(), { done: [], conditions: { Ready: 'False PlanNotFound', PlanActive: 'False PlanNotFound', KeyActive: 'False PlanNotFound', SecretSynced: 'False PlanNotFound' } })
   self.facts.plan = plan('coder')
-  t.same(self.settle().done, ['waiting'], 'the plan is declared and not applied yet')
+  t.same(self.settle().done, ['waiting'], 'the plan exists and is not applied yet')
   self.facts.record = applied(self.facts.plan)
   t.same(self.settle(), { done: ISSUE, conditions: ALL_GOOD })
 })
 
-t.test('what is over does not wait for a plan that is not applied yet', async (t) => {
+t.test('a revocation does not wait for a plan that is not applied yet', async (t) => {
   const self = issued()
   self.facts.plan = plan('coder', {}, { generation: 5 })
   respec(self, { state: 'Revoked' })
-  t.same(self.settle().done, ['set key-ci-0 state=revoked endedAt=T0+0s', 'tell acme/coder', 'waiting'])
+  t.same(self.settle().done, ['set key-ci-0 state=revoked endedAt=T0+0s', 'notify acme/coder', 'waiting'])
 })
 
-t.test('a revoked key is over for good, also under an older manifest', async (t) => {
+t.test('a revoked key stays revoked, even under an older manifest', async (t) => {
   const self = issued()
   respec(self, { rotationRevision: 1 })
   self.settle()
-  self.told.length = 0
+  self.notified.length = 0
   respec(self, { rotationRevision: 1, state: 'Revoked' })
   const { done, conditions: seen } = self.settle()
-  t.same(done, ['set key-ci-1 state=revoked endedAt=T0+0s', 'tell acme/coder', 'set key-ci-0 state=revoked endedAt=T0+0s', 'tell acme/coder', 'removeSecrets'])
+  t.same(done, ['set key-ci-1 state=revoked endedAt=T0+0s', 'notify acme/coder', 'set key-ci-0 state=revoked endedAt=T0+0s', 'notify acme/coder', 'removeSecrets'])
   t.same(seen, { Ready: 'False KeyRevoked', PlanActive: 'True PlanActive', KeyActive: 'False KeyRevoked', SecretSynced: 'False KeyRevoked' })
   respec(self, { rotationRevision: 1, state: 'Active' })
   t.same(self.settle(), { done: [], conditions: seen })
 })
 
-t.test('a key expires by the time in its record, and may be given a later one', async (t) => {
+t.test('a key expires by the time in its record, and its expirationTime can be moved later', async (t) => {
   const self = issued({ key: key('ci', { expirationTime: iso(T0 + HOUR) }) })
   t.equal(self.requeueAt, T0 + HOUR)
   self.now = T0 + HOUR
   t.same(self.settle().done, ['removeSecrets'])
   t.equal(self.facts.versions[0]?.state, 'active')
   respec(self, { expirationTime: iso(T0 + 3 * HOUR) })
-  t.same(self.settle(), { done: ['set key-ci-0 expiresAt=T0+10800s', 'tell acme/coder', 'putSecret key-ci-0'], conditions: ALL_GOOD })
+  t.same(self.settle(), { done: ['set key-ci-0 expiresAt=T0+10800s', 'notify acme/coder', 'putSecret key-ci-0'], conditions: ALL_GOOD })
 })
 
-t.test('a key that moves to another plan of its product tells both', async (t) => {
+t.test('moving a key to another plan of its product notifies both subscriptions', async (t) => {
   const self = issued()
   respec(self, { planRef: { name: 'other' }, limit: { weeklyTokens: 5 } })
   self.facts.plan = plan('other')
   self.facts.record = applied(self.facts.plan)
-  t.same(self.settle(), { done: ['set key-ci-0 subscription=acme/other cap=5', 'tell acme/coder acme/other'], conditions: ALL_GOOD })
+  t.same(self.settle(), { done: ['set key-ci-0 subscription=acme/other cap=5', 'notify acme/coder acme/other'], conditions: ALL_GOOD })
   t.equal(self.facts.versions[0]?.cap, 5)
 })
 
-t.test('a key that moves to a plan that is not there serves nothing meanwhile', async (t) => {
+t.test('a key moved to a missing plan is not usable until the plan exists', async (t) => {
   const self = issued()
   respec(self, { planRef: { name: 'other' } })
   Object.assign(self.facts, { plan: null, record: null })
-  t.same(self.settle().done, ['set key-ci-0 subscription=acme/other', 'tell acme/coder acme/other', 'removeSecrets'])
+  t.same(self.settle().done, ['set key-ci-0 subscription=acme/other', 'notify acme/coder acme/other', 'removeSecrets'])
   self.facts.plan = plan('other')
   self.facts.record = applied(self.facts.plan)
   t.same(self.settle(), { done: ['putSecret key-ci-0'], conditions: ALL_GOOD })
@@ -172,7 +172,7 @@ t.test('a key cannot move to a plan of another product; from Room to Media it ca
   self.facts.plan = plan('coder')
   self.facts.record = applied(self.facts.plan)
   const { done, conditions: seen } = self.settle()
-  t.same(done, ['set key-ci-0 state=suspended', 'tell acme/room', 'removeSecrets'])
+  t.same(done, ['set key-ci-0 state=suspended', 'notify acme/room', 'removeSecrets'])
   t.match(seen, { Ready: 'False ProductChanged', KeyActive: 'False ProductChanged' })
   respec(self, { planRef: { name: 'studio' } })
   self.facts.plan = plan('studio', { product: 'Media' })
@@ -181,15 +181,15 @@ t.test('a key cannot move to a plan of another product; from Room to Media it ca
   t.match(self.facts.versions[0], { subscription: 'acme/studio', product: 'Media', state: 'active' })
 })
 
-t.test('what was to be told is told first', async (t) => {
+t.test('pending notifications come before any other step', async (t) => {
   const ci = key('ci')
   const self = world({ key: ci, versions: [version(ci, 0, { tell: ['acme/old', 'acme/coder'] })] })
-  t.same(self.settle().done, ['tell acme/old acme/coder', 'putSecret key-ci-0'])
-  const gone = reconcileGoneKey([version(ci, 0, { state: 'deleted', tell: ['acme/old'] })], true, T0)
-  t.match(gone, { step: 'tell' })
+  t.same(self.settle().done, ['notify acme/old acme/coder', 'putSecret key-ci-0'])
+  const deleted = reconcileDeletedKey([version(ci, 0, { state: 'deleted', tell: ['acme/old'] })], true, T0)
+  t.match(deleted, { step: 'notify' })
 })
 
-t.test('a Secret of somebody else is left alone: a new key waits for it, a key in use stays in use', async (t) => {
+t.test('a foreign Secret is not changed: a new key stays pending, a key in use stays active', async (t) => {
   const self = world()
   self.isForeign = true
   t.same(self.settle(), {
@@ -197,7 +197,7 @@ t.test('a Secret of somebody else is left alone: a new key waits for it, a key i
     conditions: { Ready: 'False SecretConflict', PlanActive: 'True PlanActive', KeyActive: 'False SecretConflict', SecretSynced: 'False SecretConflict' },
   })
   t.equal(self.facts.versions[0]?.state, 'pending')
-  t.ok(self.requeueAt, 'it may go without a word')
+  t.ok(self.requeueAt, 'the deletion of a foreign Secret sends no event')
   self.isForeign = false
   t.same(self.settle(), { done: ['putSecret key-ci-0', 'set key-ci-0 state=active'], conditions: ALL_GOOD })
 
@@ -209,7 +209,7 @@ t.test('a Secret of somebody else is left alone: a new key waits for it, a key i
   t.match(self.facts.status, { keyID: 'key-ci-0', rotationRevision: 0 })
 })
 
-t.test('a Secret that was edited, emptied or removed is put right', async (t) => {
+t.test('a Secret that was edited, emptied or removed is restored', async (t) => {
   for (const secret of [null, { keyId: 'key-ci-0', hash: 'forged', isProven: true }, { keyId: '', hash: 'hash-key-ci-0', isProven: true }, { keyId: 'key-ci-0', hash: 'hash-key-ci-0', isProven: false }]) {
     const self = issued()
     self.facts.secret = secret
@@ -217,15 +217,15 @@ t.test('a Secret that was edited, emptied or removed is put right', async (t) =>
   }
 })
 
-t.test('a store restored from an older backup takes a proven key back, and no other', async (t) => {
+t.test('a store restored from an older backup restores a proven key from its Secret, and no other', async (t) => {
   const ci = key('ci', { rotationRevision: 3 })
   const lost = world({ key: ci, secret: { keyId: 'key-ci-3', hash: 'hash-key-ci-3', isProven: true } })
-  t.same(lost.settle(), { done: ['takeBack 3', 'set key-ci-3 state=active'], conditions: ALL_GOOD })
+  t.same(lost.settle(), { done: ['restoreFromSecret 3', 'set key-ci-3 state=active'], conditions: ALL_GOOD })
   const behind = world({ key: ci, versions: [version(ci, 2)], secret: { keyId: 'key-ci-3', hash: 'hash-key-ci-3', isProven: true } })
-  t.same(behind.settle().done, ['takeBack 3', 'set key-ci-3 state=active', 'set key-ci-2 overlapUntil=T0+3600s', 'tell acme/coder'])
+  t.same(behind.settle().done, ['restoreFromSecret 3', 'set key-ci-3 state=active', 'set key-ci-2 overlapUntil=T0+3600s', 'notify acme/coder'])
   const rewritten: [string, Parameters<typeof world>[0]][] = [
-    ['the store knows that version', { versions: [version(ci, 3, { hash: 'other' })], secret: { keyId: 'key-ci-3', hash: 'x', isProven: true } }],
-    ['the store knows a later one', { versions: [version(ci, 4)], secret: { keyId: 'key-ci-3', hash: 'x', isProven: true } }],
+    ['the store has that version', { versions: [version(ci, 3, { hash: 'other' })], secret: { keyId: 'key-ci-3', hash: 'x', isProven: true } }],
+    ['the store has a later version', { versions: [version(ci, 4)], secret: { keyId: 'key-ci-3', hash: 'x', isProven: true } }],
   ]
   for (const [why, facts] of rewritten) t.same(world({ key: ci, ...facts }).settle().done, [`putSecret ${facts!.versions![0]!.id}`], why)
   for (const secret of [{ keyId: 'key-ci-3', hash: 'x', isProven: false }, { keyId: 'key-other-3', hash: 'x', isProven: true }, { keyId: 'key-ci-x', hash: 'x', isProven: true }]) {
@@ -240,85 +240,85 @@ t.test('a manifest older than the store does not rotate back', async (t) => {
   t.match(self.facts.status, { rotationRevision: 2 })
 })
 
-t.test('a key that is gone is unusable first, then told, then its Secrets go', async (t) => {
+t.test('a deleted key becomes unusable, its subscriptions are notified, then its Secrets are removed', async (t) => {
   const ci = key('ci')
   let versions = [version(ci, 2, { state: 'pending' }), version(ci, 1), version(ci, 0, { state: 'revoked', endedAt: T0, subscription: 'acme/old' })]
   const done: string[] = []
   let hasSecrets = true
-  for (let step = reconcileGoneKey(versions, hasSecrets, T0 + 7); step; step = reconcileGoneKey(versions, hasSecrets, T0 + 7)) {
-    done.push(step.step === 'set' ? `${step.id} ${step.change.state} ${step.tell.join()}` : step.step)
+  for (let step = reconcileDeletedKey(versions, hasSecrets, T0 + 7); step; step = reconcileDeletedKey(versions, hasSecrets, T0 + 7)) {
+    done.push(step.step === 'set' ? `${step.id} ${step.change.state} ${step.notify.join()}` : step.step)
     if (step.step === 'removeSecrets') hasSecrets = false
     const { step: name } = step
     versions = versions.map((old) => {
-      if (name === 'set' && step.step === 'set' && old.id === step.id) return { ...old, ...step.change, tell: step.tell }
-      return name === 'tell' && step.step === 'tell' && old.id === step.version.id ? { ...old, tell: [] } : old
+      if (name === 'set' && step.step === 'set' && old.id === step.id) return { ...old, ...step.change, tell: step.notify }
+      return name === 'notify' && step.step === 'notify' && old.id === step.version.id ? { ...old, tell: [] } : old
     })
   }
-  t.same(done, ['key-ci-2 deleted ', 'key-ci-1 deleted acme/coder', 'tell', 'key-ci-0 deleted ', 'removeSecrets'])
-  t.same(versions.map(({ endedAt }) => endedAt), [T0 + 7, T0 + 7, T0], 'when one ended is told once')
-  t.equal(reconcileGoneKey([], false, T0), null)
+  t.same(done, ['key-ci-2 deleted ', 'key-ci-1 deleted acme/coder', 'notify', 'key-ci-0 deleted ', 'removeSecrets'])
+  t.same(versions.map(({ endedAt }) => endedAt), [T0 + 7, T0 + 7, T0], 'the end time is set once')
+  t.equal(reconcileDeletedKey([], false, T0), null)
 })
 
-t.test('the keys created first are admitted; revoked and expired ones take no place', async (t) => {
+t.test('the keys created first are admitted; revoked and expired keys do not count', async (t) => {
   const named = (name: string, minutes: number, spec = {}) => key(name, spec, { creationTimestamp: iso(T0 + minutes * 60_000) })
   const all = [named('d', 3), named('b', 1, { state: 'Revoked' }), named('a', 1), named('c', 2, { expirationTime: iso(T0) }), named('e', 3), named('s', 2, { state: 'Suspended' })]
   const two = plan('coder')
   t.same([...admittedKeys(all, two, T0)], ['a', 's'])
   t.same(all.filter((one) => isAdmitted(one, all, two, T0)).map(({ metadata }) => metadata.name).sort(), ['a', 'b', 'c', 's'])
-  t.same([...admittedKeys(all, plan('coder', { keyPolicy: { maxKeys: 3, rotationOverlapSeconds: 0 } }), T0)], ['a', 's', 'd'], 'of two at once the first by name')
-  t.equal(isAdmitted(all[0]!, all, null, T0), true, 'a plan that is not there limits nothing')
+  t.same([...admittedKeys(all, plan('coder', { keyPolicy: { maxKeys: 3, rotationOverlapSeconds: 0 } }), T0)], ['a', 's', 'd'], 'of two created at once the first by name')
+  t.equal(isAdmitted(all[0]!, all, null, T0), true, 'a missing plan limits nothing')
 })
 
-t.test('while the store is away a new key is Unknown, and an old one says so in Ready alone', async (t) => {
-  const fresh = keyUnreachable(key('ci'), null, T0)
+t.test('while the store is unavailable a new key is Unknown, and an existing key changes Ready alone', async (t) => {
+  const fresh = keyStoreUnavailable(key('ci'), null, T0)
   t.same(conditions(fresh), Object.fromEntries(['Ready', 'PlanActive', 'KeyActive', 'SecretSynced'].map((type) => [type, 'Unknown StoreUnavailable'])))
   const self = issued()
-  const later = keyUnreachable(key('ci', {}, { generation: 2 }), self.facts.status, T0 + HOUR)
+  const later = keyStoreUnavailable(key('ci', {}, { generation: 2 }), self.facts.status, T0 + HOUR)
   t.same(conditions(later), { ...ALL_GOOD, Ready: 'False StoreUnavailable' })
   t.same(later.conditions.map(({ lastTransitionTime }) => lastTransitionTime), [iso(T0 + HOUR), iso(T0), iso(T0), iso(T0)])
   t.same({ ...later, conditions: [] }, { ...self.facts.status, conditions: [] })
-  t.same(conditions(planUnreachable(plan('coder'), null, T0)), { Ready: 'Unknown StoreUnavailable' })
+  t.same(conditions(planStoreUnavailable(plan('coder'), null, T0)), { Ready: 'Unknown StoreUnavailable' })
 })
 
-t.test('what the API server refuses is told of what it keeps from being, a key that works is not shown as broken for it, and nothing more is asked', async (t) => {
+t.test('a rejection by the API server shows in the conditions it affects, a working key stays active, and the pass sends no further request', async (t) => {
   const obstacle = clusterRefused('POST /secrets was answered 403: exceeded quota')
   const after = (self: ReturnType<typeof world>, now = T0) => {
     const decision = reconcileKey({ ...self.facts, obstacle }, now)
     return decision.outcome === 'steady' ? conditions(decision.status) : decision
   }
-  const told = 'False ClusterRefused'
+  const refused = 'False ClusterRefused'
   const fresh = world()
-  t.same(after(fresh), { ...ALL_GOOD, Ready: told, KeyActive: told, SecretSynced: told })
+  t.same(after(fresh), { ...ALL_GOOD, Ready: refused, KeyActive: refused, SecretSynced: refused })
   fresh.settle(1)
-  t.same(after(fresh), { ...ALL_GOOD, Ready: told, KeyActive: told, SecretSynced: told }, 'nor is one usable that is minted')
+  t.same(after(fresh), { ...ALL_GOOD, Ready: refused, KeyActive: refused, SecretSynced: refused }, 'a minted key does not become usable')
   t.same(after(issued()), ALL_GOOD)
-  const spoiled = issued()
-  spoiled.facts.secret = { ...spoiled.facts.secret!, isSpoiled: true }
-  t.same(after(spoiled), ALL_GOOD, 'the Secret holds the key')
+  const modified = issued()
+  modified.facts.secret = { ...modified.facts.secret!, isModified: true }
+  t.same(after(modified), ALL_GOOD, 'the Secret holds the key')
   const bare = issued()
   bare.facts.secret = null
-  t.same(after(bare), { ...ALL_GOOD, Ready: told, SecretSynced: told })
+  t.same(after(bare), { ...ALL_GOOD, Ready: refused, SecretSynced: refused })
   const rotated = issued()
   respec(rotated, { rotationRevision: 1 })
-  t.same(after(rotated), { ...ALL_GOOD, Ready: told, SecretSynced: told }, 'the former secret works')
+  t.same(after(rotated), { ...ALL_GOOD, Ready: refused, SecretSynced: refused }, 'the former key works')
   const { secretName: _, ...spec } = key('ci').spec
   const bound = world({ key: { ...key('ci'), spec } })
   bound.settle(1)
-  t.match(after(bound), { Ready: told, KeyActive: told, SecretSynced: 'True NoSecretRequested' }, 'what keeps it from being deleted unseen may be missing')
+  t.match(after(bound), { Ready: refused, KeyActive: refused, SecretSynced: 'True NoSecretRequested' }, 'its finalizer may be missing')
   const lost = world({ secret: { keyId: 'key-ci-3', hash: 'x', isProven: true } })
-  t.same(after(lost), { ...ALL_GOOD, Ready: told, KeyActive: told, SecretSynced: told })
+  t.same(after(lost), { ...ALL_GOOD, Ready: refused, KeyActive: refused, SecretSynced: refused })
   const suspended = issued()
   respec(suspended, { state: 'Suspended' })
-  t.match(after(suspended), { next: { step: 'set', change: { state: 'suspended' } } }, 'the store has to know')
+  t.match(after(suspended), { next: { step: 'set', change: { state: 'suspended' } } }, 'the store is still updated')
   suspended.settle(2)
-  t.same(after(suspended), { Ready: 'False KeySuspended', PlanActive: 'True PlanActive', KeyActive: 'False KeySuspended', SecretSynced: told }, 'its Secret is still there')
+  t.same(after(suspended), { Ready: 'False KeySuspended', PlanActive: 'True PlanActive', KeyActive: 'False KeySuspended', SecretSynced: refused }, 'its Secret is still there')
   const stopped = issued()
   edit(stopped, { state: 'Suspended' })
-  t.same(after(stopped), { Ready: 'False PlanSuspended', PlanActive: 'False PlanSuspended', KeyActive: 'True Issued', SecretSynced: told })
+  t.same(after(stopped), { Ready: 'False PlanSuspended', PlanActive: 'False PlanSuspended', KeyActive: 'True Issued', SecretSynced: refused })
 })
 
-t.test('what a server says is told as far as an Event has room, and never half a character', async (t) => {
-  t.equal(clusterRefused('no').message, 'The API server refuses what the key needs; it is asked again. no')
+t.test('the message of a rejection fits in the note of an Event and never ends within a character', async (t) => {
+  t.equal(clusterRefused('no').message, 'The API server rejected a request for this key; the controller retries. no')
   for (const text of ['x', 'é', '€', '\u{1f600}']) {
     const { message = '' } = clusterRefused(`a${text.repeat(1_000)}`)
     t.ok(Buffer.byteLength(message) <= 1_024 && message.length > 250, text)
@@ -326,7 +326,7 @@ t.test('what a server says is told as far as an Event has room, and never half a
   }
 })
 
-t.test('no status says Unknown once a pass ended, and no decision depends on anything but its facts', async (t) => {
+t.test('no condition is Unknown after a pass, and a decision depends on its facts alone', async (t) => {
   const self = issued()
   t.notOk(Object.values(conditions(self.facts.status)).some((text) => text.startsWith('Unknown')))
   const facts = structuredClone(self.facts)

@@ -1,4 +1,4 @@
-/** What reconciling decides for a Plan, as a table of facts. */
+/** Reconcile decisions for Plans, over plain data. */
 import t from 'tap'
 import { reconcilePlan, type GatheredPlan } from '../../../src/domain/reconcile/reconcile-plan.ts'
 import type { PlanResource } from '../../../src/backends/resources/resources.ts'
@@ -6,7 +6,7 @@ import { applied, applyTo, edit, HOUR, iso, ISSUE, issued, plan, T0, world } fro
 
 const gathered = (facts: Partial<GatheredPlan> = {}): GatheredPlan => ({ plan: plan('coder'), record: null, verdict: null, answer: null, activeKeys: 3, status: null, ...facts })
 
-t.test('a plan is applied when its record does not say the same, and not again', async (t) => {
+t.test('a plan is applied when its record differs, and not again', async (t) => {
   const coder = plan('coder', { startTime: iso(T0), expirationTime: iso(T0 + HOUR), displayName: 'Coder' })
   const first = reconcilePlan(gathered({ plan: coder }), T0)
   t.match(first, {
@@ -18,7 +18,7 @@ t.test('a plan is applied when its record does not say the same, and not again',
   t.match(reconcilePlan(gathered({ plan: plan('coder', coder.spec, { generation: 2 }), record }), T0), { next: { plan: { generation: 2 } } })
 })
 
-t.test('a plan says why it serves nothing, and wakes up when that ends', async (t) => {
+t.test('a plan that is not active has the reason in its status, and is requeued for when it becomes active', async (t) => {
   const table: [Partial<PlanResource['spec']>, string | null, string, number | null][] = [
     [{ state: 'Suspended' }, null, 'PlanSuspended', null],
     [{ state: 'Retired' }, null, 'PlanRetired', null],
@@ -33,7 +33,7 @@ t.test('a plan says why it serves nothing, and wakes up when that ends', async (
   }
 })
 
-t.test('a media plan shows when its period ends, also when nobody saw it roll over', async (t) => {
+t.test('a media plan shows the end of its period, even if no pass ran when it rolled over', async (t) => {
   const studio = plan('studio', { product: 'Media' })
   const record = applied(studio)
   const DAYS = 24 * HOUR * 30
@@ -41,7 +41,7 @@ t.test('a media plan shows when its period ends, also when nobody saw it roll ov
   t.match(reconcilePlan(gathered({ plan: studio, record }), T0 + DAYS), { status: { periodEndTime: iso(T0 + 2 * DAYS) }, requeueAt: T0 + 2 * DAYS })
 })
 
-t.test('a plan that is gone is removed from its record, once', async (t) => {
+t.test('a deleted plan is removed from its record, once', async (t) => {
   const record = applied(plan('coder'))
   const decision = reconcilePlan(gathered({ plan: null, record }), T0)
   t.match(decision, { next: { op: 'removePlan', uid: 'plan-coder' } })
@@ -50,7 +50,7 @@ t.test('a plan that is gone is removed from its record, once', async (t) => {
   t.same(reconcilePlan(gathered({ plan: null, record: null }), T0), { next: null, status: null, requeueAt: null })
 })
 
-t.test('a plan of another product under an old name serves nothing, and the old one neither', async (t) => {
+t.test('a plan of another product under an old name is not active, and neither is the old one', async (t) => {
   const record = applied(plan('coder'))
   const media = plan('coder', { product: 'Media' }, { uid: 'plan-2', creationTimestamp: iso(T0 + HOUR) })
   const decision = reconcilePlan(gathered({ plan: media, record }), T0)
@@ -59,7 +59,7 @@ t.test('a plan of another product under an old name serves nothing, and the old 
   t.match(reconcilePlan(gathered({ plan: media, record: removed }), T0), { next: null, status: { conditions: [{ status: 'False', reason: 'ProductChanged' }] } })
 })
 
-t.test('a plan older than the one in force is told so and changes nothing', async (t) => {
+t.test('a plan older than the applied one is PlanSuperseded and changes nothing', async (t) => {
   const record = applied(plan('coder', {}, { generation: 7 }))
   const older = plan('coder', {}, { generation: 6 })
   const decision = reconcilePlan(gathered({ plan: older, record }), T0)
@@ -67,10 +67,10 @@ t.test('a plan older than the one in force is told so and changes nothing', asyn
   const { answer } = applyTo(record, decision.next!)
   t.equal(answer.outcome, 'older')
   t.match(reconcilePlan(gathered({ plan: older, record, answer: 'older' }), T0), { next: null, status: { conditions: [{ status: 'False', reason: 'PlanSuperseded' }] } })
-  t.same(world({ plan: older, record }).settle().done, ISSUE, 'its keys follow the one in force')
+  t.same(world({ plan: older, record }).settle().done, ISSUE, 'its keys follow the applied one')
 })
 
-t.test('a condition keeps its time while its status stays, whatever its reason', async (t) => {
+t.test('a condition keeps its lastTransitionTime while its status stays, whatever its reason', async (t) => {
   const self = issued()
   const times = () => Object.fromEntries(self.facts.status!.conditions.map(({ type, lastTransitionTime }) => [type, lastTransitionTime]))
   self.now = T0 + HOUR

@@ -1,4 +1,4 @@
-/** A world of plain data for the decisions about keys: applies each step as the controller would, and remembers it. */
+/** Plain-data world for the key decisions: applies each step as the controller would and records it. */
 import { keyVersionId, type KeyVersion } from '../../../src/domain/api-keys.ts'
 import { subscriptionId } from '../../../src/domain/plans.ts'
 import { capOf } from '../../../src/domain/reconcile/api-key-rotation.ts'
@@ -41,7 +41,7 @@ export function key(name: string, spec: Partial<ApiKeySpec> = {}, metadata: Part
   }
 }
 
-/** The record after that Plan was applied to the one before. */
+/** The subscription's record after the Plan was applied to `record`. */
 export function applied(resource: PlanResource, record: Subscription | null = null, verdict: string | null = null, now = T0): Subscription {
   const decision = reconcilePlan({ plan: resource, record, verdict, answer: null, activeKeys: 0, status: null }, now)
   if (!decision.next) return record!
@@ -59,15 +59,15 @@ export function conditions(status: { conditions: Condition[] } | null): Record<s
 export type World = {
   facts: GatheredKey
   now: number
-  /** What was done, in words. */
+  /** The steps of the last `settle`, as text. */
   done: string[]
-  /** Subscriptions that were told that a key changed. */
-  told: string[]
+  /** Subscriptions that were notified of a key change. */
+  notified: string[]
   requeueAt: number | null
-  /** A Secret of somebody else stands in the way. */
+  /** A foreign Secret has the key's `secretName`. */
   isForeign: boolean
-  /** Runs decisions until nothing is next, or that many steps were done. Returns what was done, and the conditions. */
-  settle(most?: number): { done: string[]; conditions: Record<string, string> }
+  /** Applies decisions until one is steady or waiting, or until `maxSteps` steps. Returns the steps and the conditions. */
+  settle(maxSteps?: number): { done: string[]; conditions: Record<string, string> }
 }
 
 export function world(facts: Partial<GatheredKey> = {}): World {
@@ -76,13 +76,13 @@ export function world(facts: Partial<GatheredKey> = {}): World {
     facts: { key: key('ci'), plan: coder, record: coder && applied(coder), isAdmitted: true, versions: [], secret: null, obstacle: null, status: null, ...facts },
     now: T0,
     done: [],
-    told: [],
+    notified: [],
     requeueAt: null,
     isForeign: false,
-    settle(most = 50) {
+    settle(maxSteps = 50) {
       self.done = []
       self.facts.obstacle = null
-      while (self.done.length < most) {
+      while (self.done.length < maxSteps) {
         const decision = reconcileKey(self.facts, self.now)
         if (decision.outcome === 'waiting') return { done: [...self.done, 'waiting'], conditions: {} }
         if (decision.outcome === 'steady') {
@@ -90,7 +90,7 @@ export function world(facts: Partial<GatheredKey> = {}): World {
           self.requeueAt = decision.requeueAt
           return { done: self.done, conditions: conditions(decision.status) }
         }
-        self.done.push(inWords(decision.next))
+        self.done.push(textOf(decision.next))
         apply(self, decision.next)
       }
       return { done: self.done, conditions: {} }
@@ -99,10 +99,10 @@ export function world(facts: Partial<GatheredKey> = {}): World {
   return self
 }
 
-function inWords(step: KeyStep): string {
+function textOf(step: KeyStep): string {
   if (step.step === 'set') return [`set ${step.id}`, ...Object.entries(step.change).map(([field, value]) => `${field}=${typeof value === 'number' && value > T0 / 2 ? `T0+${(value - T0) / 1000}s` : value}`)].join(' ')
-  if (step.step === 'mint' || step.step === 'takeBack') return `${step.step} ${step.revision}`
-  return step.step === 'putSecret' ? `putSecret ${step.version.id}` : step.step === 'tell' ? `tell ${step.version.tell.join(' ')}` : step.step
+  if (step.step === 'mint' || step.step === 'restoreFromSecret') return `${step.step} ${step.revision}`
+  return step.step === 'putSecret' ? `putSecret ${step.version.id}` : step.step === 'notify' ? `notify ${step.version.tell.join(' ')}` : step.step
 }
 
 export function version(resource: ApiKeyResource, revision: number, facts: Partial<KeyVersion> = {}): KeyVersion {
@@ -141,13 +141,13 @@ function apply(self: World, step: KeyStep): void {
   const replace = (id: string, change: Partial<KeyVersion>) => {
     facts.versions = facts.versions.map((old) => (old.id === id ? { ...old, ...change } : old))
   }
-  if (step.step === 'tell') {
-    self.told.push(...step.version.tell)
+  if (step.step === 'notify') {
+    self.notified.push(...step.version.tell)
     replace(step.version.id, { tell: [] })
   } else if (step.step === 'set') {
     const old = facts.versions.find(({ id }) => id === step.id)
-    replace(step.id, { ...step.change, tell: [...(old?.tell ?? []), ...step.tell] })
-  } else if (step.step === 'mint' || step.step === 'takeBack') {
+    replace(step.id, { ...step.change, tell: [...(old?.tell ?? []), ...step.notify] })
+  } else if (step.step === 'mint' || step.step === 'restoreFromSecret') {
     const product = named?.spec.product ?? 'Coding'
     const minted = version(resource, step.revision, { state: 'pending', product, cap: capOf(facts, product), issuedAt: self.now })
     facts.versions = [minted, ...facts.versions].sort((a, b) => b.revision - a.revision)
@@ -163,21 +163,21 @@ export const iso = (ms: number) => new Date(ms).toISOString()
 export const ALL_GOOD = { Ready: 'True Issued', PlanActive: 'True PlanActive', KeyActive: 'True Issued', SecretSynced: 'True Issued' }
 export const ISSUE = ['mint 0', 'putSecret key-ci-0', 'set key-ci-0 state=active']
 
-/** A key that is issued. */
+/** A world whose key is issued. */
 export function issued(facts: Parameters<typeof world>[0] = {}) {
   const self = world(facts)
   self.settle()
   return self
 }
 
-/** The plan changes, and is applied to its record. */
+/** Edits the plan and applies it to its record. */
 export function edit(self: ReturnType<typeof world>, spec: Partial<PlanResource['spec']>): void {
   const { metadata } = self.facts.plan!
   self.facts.plan = plan(metadata.name, spec, { generation: metadata.generation + 1 })
   self.facts.record = applied(self.facts.plan, self.facts.record, null, self.now)
 }
 
-/** The key changes. */
+/** Edits the key. */
 export function respec(self: ReturnType<typeof world>, spec: Parameters<typeof key>[1]): void {
   const { metadata } = self.facts.key
   self.facts.key = key(metadata.name, spec, { generation: metadata.generation + 1 })

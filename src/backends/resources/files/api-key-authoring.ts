@@ -1,4 +1,4 @@
-/** Keys that are issued, rotated and revoked from here, in the folder of manifests: beside what people write there, and without disturbing it. */
+/** Issues, rotates and revokes ApiKeys as manifests in the folder, without disturbing what people write there. */
 import { chmod, link, realpath, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { stringify } from 'yaml'
@@ -7,7 +7,7 @@ import { API_VERSION, type ChangedKey, type IssuedKey, type KeyName, type Ref, t
 import type { Validator } from '../manifest-validation.ts'
 import { temporaryBeside } from './atomic-write.ts'
 import type { Declared } from './declared-resources.ts'
-import { LARGEST_FILE_BYTES } from './manifest-parser.ts'
+import { MAX_FILE_BYTES } from './manifest-parser.ts'
 import { editSpec, type Field } from './manifest-edit.ts'
 import { readRegular } from '../bounded-file.ts'
 import { YAML } from '../yaml.ts'
@@ -18,34 +18,34 @@ type Options = {
   path: string
   declared: Declared
   validator: Validator
-  /** Looks at the folder now. */
-  look: () => Promise<void>
+  /** Reads the folder now. */
+  sync: () => Promise<void>
 }
 
-/** An author may save the file at the same time. */
-const MOST_TRIES = 5
+/** A person may save the file at the same time. */
+const MAX_TRIES = 5
 const FORBIDDEN = ['EACCES', 'EPERM', 'EROFS']
 
-export function openAuthoring({ path, declared, validator, look }: Options): Authoring {
+export function openAuthoring({ path, declared, validator, sync }: Options): Authoring {
   let last: Promise<unknown> = Promise.resolve()
   const specOf = (ref: Ref) => declared.get(ref)?.spec ?? null
 
-  /** One after the other, upon what the folder holds now; the folder is looked at until the change is taken over. */
-  function inTurn<T>(work: () => Promise<T>): Promise<T | { outcome: 'forbidden' }> {
-    const turn = last.then(async () => {
-      await taken()
+  /** Runs changes one at a time on the present content of the folder, and applies each before it resolves. */
+  function serially<T>(work: () => Promise<T>): Promise<T | { outcome: 'forbidden' }> {
+    const result = last.then(async () => {
+      await syncTwice()
       const done = await allowed(work)
-      await taken()
+      await syncTwice()
       return done
     })
-    last = turn.catch(() => {})
-    return turn
+    last = result.catch(() => {})
+    return result
   }
 
-  /** A file is taken over by the second look that finds it the same. */
-  async function taken(): Promise<void> {
-    await look()
-    await look()
+  /** A file is applied by the second scan that finds it unchanged. */
+  async function syncTwice(): Promise<void> {
+    await sync()
+    await sync()
   }
 
   function faultsOf(document: unknown): string[] {
@@ -55,31 +55,31 @@ export function openAuthoring({ path, declared, validator, look }: Options): Aut
 
   async function change(name: KeyName, field: Field): Promise<ChangedKey> {
     const ref: Ref = { kind: 'ApiKey', ...name }
-    for (let tries = 0; tries < MOST_TRIES; tries++) {
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
       const file = declared.fileOf(ref)
       if (!specOf(ref)) return null
-      const impossible: ChangedKey = { outcome: 'refused', faults: [`spec.${field.name}: the manifest is written in a way that only its author can change`] }
+      const impossible: ChangedKey = { outcome: 'refused', faults: [`spec.${field.name}: only the author of the manifest can change it, because of how it is written`] }
       if (file === null) return impossible
       const target = await realpath(join(path, file))
       const before = await signature(target)
-      // It may have become something else since it was looked at.
-      const found = await readRegular(target, LARGEST_FILE_BYTES)
+      // It may not be a regular file any more.
+      const found = await readRegular(target, MAX_FILE_BYTES)
       if (found.outcome === 'refused') return impossible
       const edited = editSpec(found.bytes.toString(), (value) => isOf(value, name), field)
       if (edited.outcome === 'impossible') return impossible
-      // The file as it would be, with what its author may have spoilt: the last accepted spec stays in force while there is any fault in it.
+      // The edited document, including edits of its author that are not accepted yet: with any fault in it, the last accepted spec would stay in force.
       const faults = faultsOf(edited.document)
       if (faults.length > 0) return { outcome: 'refused', faults }
       if (edited.outcome === 'unchanged') return { outcome: 'changed' }
       if (await replace(target, edited.text, before)) return { outcome: 'changed' }
-      await taken()
+      await syncTwice()
     }
-    throw new Unavailable('resources', new Error('the manifest changes faster than it can be written'))
+    throw new Unavailable('resources', new Error(`the manifest changed during each of ${MAX_TRIES} tries to write it`))
   }
 
   return {
     issueKey: ({ namespace, name, spec }) =>
-      inTurn<IssuedKey>(async () => {
+      serially<IssuedKey>(async () => {
         const document = documentOf({ namespace, name }, spec)
         if (declared.get({ kind: 'ApiKey', namespace, name })) return { outcome: 'exists' }
         const faults = faultsOf(document)
@@ -87,8 +87,8 @@ export function openAuthoring({ path, declared, validator, look }: Options): Aut
         await create(path, `apikey.${namespace}.${name}`, stringify(document, { ...YAML, lineWidth: 0 }))
         return { outcome: 'created' }
       }),
-    rotateKey: (key, revision) => inTurn(() => change(key, { name: 'rotationRevision', value: revision })),
-    revokeKey: (key) => inTurn(() => change(key, { name: 'state', value: 'Revoked' })),
+    rotateKey: (key, revision) => serially(() => change(key, { name: 'rotationRevision', value: revision })),
+    revokeKey: (key) => serially(() => change(key, { name: 'state', value: 'Revoked' })),
   }
 }
 
@@ -101,7 +101,7 @@ function isOf(value: unknown, { namespace, name }: KeyName): boolean {
   return kind === 'ApiKey' && metadata?.name === name && (metadata.namespace ?? 'default') === namespace
 }
 
-/** A new file of that name, or of one with a number where that is taken by something else. Written atomically. */
+/** Creates a file of that name atomically, with a number appended if a file of that name exists. */
 async function create(folder: string, name: string, text: string): Promise<void> {
   const temporary = temporaryBeside(join(folder, name))
   try {
@@ -115,7 +115,7 @@ async function create(folder: string, name: string, text: string): Promise<void>
   }
 }
 
-/** Puts the text in the place of the file, with its mode. False if somebody changed the file since `before`. */
+/** Replaces the content of the file atomically and keeps its mode. False if someone changed the file since `before`. */
 async function replace(target: string, text: string, before: string): Promise<boolean> {
   const temporary = temporaryBeside(target)
   try {
@@ -134,7 +134,7 @@ async function signature(path: string): Promise<string> {
   return `${ino}:${size}:${ctimeNs}`
 }
 
-/** What the file system forbids is an outcome; whatever else it says never passes the backend. */
+/** A missing permission of the file system is an outcome; any other error becomes `Unavailable`. */
 async function allowed<T>(work: () => Promise<T>): Promise<T | { outcome: 'forbidden' }> {
   try {
     return await work()

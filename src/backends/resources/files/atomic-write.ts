@@ -1,16 +1,17 @@
+/** Atomic file writes: a temporary file beside the target, then a rename. */
 import { randomUUID } from 'node:crypto'
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 
-/** Names that begin like this are unfinished or discarded, and are removed at the next start. */
+/** Prefix of unfinished and discarded files, which the next start removes. */
 export const TEMPORARY = '.tmp-'
 
-/** A path beside `path` that nobody uses. */
+/** An unused path in the folder of `path`. */
 export function temporaryBeside(path: string): string {
   return join(dirname(path), `${TEMPORARY}${randomUUID()}`)
 }
 
-/** Puts a file of mode 0600 there, whole or not at all; its folder is made, mode 0700, if it is not there. */
+/** Writes a file of mode 0600 atomically; creates its folder, mode 0700, if it is missing. */
 export async function putFile(path: string, text: string): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 })
   const temporary = temporaryBeside(path)

@@ -1,6 +1,6 @@
 /**
- * `files:<folder>`: the manifests of a folder instead of Kubernetes. A folder holds what the API server would: documents (`declared.ts`), Secrets (`secrets.ts`)
- * and status (`statuses.ts`).
+ * `files:<folder>`: Plans and ApiKeys from manifests in a folder, without Kubernetes. Files take the place of the API server's objects: manifests
+ * (`declared-resources.ts`), Secrets (`secret-files.ts`) and statuses (`status-files.ts`).
  */
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
@@ -12,31 +12,31 @@ import { keyOf } from './manifest-index.ts'
 import { openDeclared, type Declared } from './declared-resources.ts'
 import { openFolderSync } from './folder-sync.ts'
 import { openPollLoop } from './poll-loop.ts'
-import { openRefusals, type Refusals } from './manifest-errors.ts'
+import { openManifestErrorReports, type ManifestErrorReports } from './manifest-errors.ts'
 import { openSecrets, type SecretOwner, type Secrets } from './secret-files.ts'
 import { openStatuses, type Statuses } from './status-files.ts'
 
 export type FilesOptions = {
   clock?: () => number
-  /** Milliseconds of a clock that only rises: how long something was missing is no matter of the time of day, which may be set. */
+  /** Monotonic clock in ms: how long a document is missing must not depend on the time of day, which may be set. */
   uptime?: () => number
   newUid?: () => string
-  /** False: the folder is looked at when `look` is called, and not otherwise. */
-  isAutomatic?: boolean
+  /** False: the folder is read only when `sync` is called. */
+  isPolling?: boolean
 }
 
 export type FilesResources = Resources & {
-  /** Looks at the folder now. */
-  look(): Promise<void>
+  /** Reads the folder now. */
+  sync(): Promise<void>
 }
 
 /** Opens the adapter. Throws `Unavailable` if the declarations cannot be read. */
 export async function openFiles(config: Omit<ResourcesConfig, 'environment'>, options: FilesOptions = {}): Promise<FilesResources> {
-  const { clock = Date.now, uptime = performance.now.bind(performance), newUid = randomUUID, isAutomatic = true } = options
+  const { clock = Date.now, uptime = performance.now.bind(performance), newUid = randomUUID, isPolling = true } = options
   const path = config.url.slice('files:'.length)
   const statuses = openStatuses(join(config.dataDir, 'status'))
   const secrets = openSecrets(join(config.dataDir, 'secrets'))
-  const refusals = openRefusals(statuses, config.log)
+  const errorReports = openManifestErrorReports(statuses, config.log)
   const owners = new Map(secrets.owners().map((owner) => [keyOf({ kind: 'ApiKey', ...owner }), owner]))
   let changed: (ref: Ref) => void = () => {}
   const validator = await openValidator()
@@ -44,69 +44,69 @@ export async function openFiles(config: Omit<ResourcesConfig, 'environment'>, op
     declarations: config.declarations,
     validator,
     newUid,
-    remembered(ref) {
+    formerIdentity(ref) {
       const owner = owners.get(keyOf(ref))
       return owner && secrets.owners().some(({ uid }) => uid === owner.uid) ? owner : null
     },
-    async leaving(resource) {
+    async beforeDelete(resource) {
       if (resource.kind === 'ApiKey') await secrets.remove(resource.metadata.uid)
       await statuses.remove(refOf(resource))
     },
     changed: (ref) => changed(ref),
   })
-  const looking = openFolderSync({ path, declared, secrets, statuses, refusals, clock, uptime, log: config.log, changed: (ref) => changed(ref) })
-  const pulse = openPollLoop(path, looking.look)
+  const folderSync = openFolderSync({ path, declared, secrets, statuses, errorReports, clock, uptime, log: config.log, changed: (ref) => changed(ref) })
+  const pollLoop = openPollLoop(path, folderSync.sync)
 
   return {
-    look: pulse.now,
+    sync: pollLoop.runNow,
     async watch(listener) {
       changed = listener
-      await pulse.now()
+      await pollLoop.runNow()
       for (const resource of declared.all()) changed(refOf(resource))
-      if (isAutomatic) pulse.start()
+      if (isPolling) pollLoop.start()
     },
-    refresh: pulse.now,
+    refresh: pollLoop.runNow,
     serves: () => true,
-    health: looking.health,
+    health: folderSync.health,
     get: (ref) => declared.get(ref),
     list: ((kind: Resource['kind'], namespace?: string) =>
       declared.all().filter((resource) => resource.kind === kind && (namespace === undefined || resource.metadata.namespace === namespace))) as Resources['list'],
-    ...written(declared, statuses, secrets, refusals),
-    ...openAuthoring({ path, declared, validator, look: pulse.now }),
-    // A folder tells nobody beforehand what goes, and is ours alone.
-    retain: async (owner) => (isThere(declared, owner) ? 'retained' : 'gone'),
+    ...openOutputs(declared, statuses, secrets, errorReports),
+    ...openAuthoring({ path, declared, validator, sync: pollLoop.runNow }),
+    // A folder has no finalizers, and no second controller.
+    retain: async (owner) => (isPresent(declared, owner) ? 'retained' : 'gone'),
     release: async () => {},
-    going: () => null,
+    terminating: () => null,
     isObserved: () => true,
-    lead: async (told) => told(true),
+    lead: async (leadershipChanged) => leadershipChanged(true),
     isLeading: () => true,
     resign: async () => {},
-    figures: () => null,
+    stats: () => null,
     observe: () => {},
-    close: pulse.stop,
+    close: pollLoop.stop,
   }
 }
 
-type Written = Pick<Resources, 'setStatus' | 'status' | 'putSecret' | 'secret' | 'removeSecrets'>
+type Outputs = Pick<Resources, 'setStatus' | 'status' | 'putSecret' | 'secret' | 'removeSecrets'>
 
-/** The verbs that write beside the manifests. A resource that goes meanwhile takes along what was written for it. */
-function written(declared: Declared, statuses: Statuses, secrets: Secrets, refusals: Refusals): Written {
+/** Statuses and Secrets. If a resource is deleted during a write, what was written is removed again. */
+function openOutputs(declared: Declared, statuses: Statuses, secrets: Secrets, errorReports: ManifestErrorReports): Outputs {
   return {
     setStatus: (ref, status) =>
       guarded(async () => {
-        if (!declared.isStaying(ref)) return false
-        await statuses.put(ref, status, refusals.of(ref))
-        if (declared.isStaying(ref)) return true
+        if (!declared.isPresent(ref)) return false
+        await statuses.put(ref, status, errorReports.of(ref))
+        if (declared.isPresent(ref)) return true
         await statuses.remove(ref)
         return false
       }),
     status: (ref) => guarded(() => statuses.get(ref)),
     putSecret: (owner, name, secret) =>
       guarded(async () => {
-        const staying = { ...refOf(owner), uid: owner.metadata.uid }
-        if (!isThere(declared, staying)) return 'gone'
+        const ref = { ...refOf(owner), uid: owner.metadata.uid }
+        if (!isPresent(declared, ref)) return 'gone'
         const outcome = await secrets.put(ownerOf(owner), name, secret)
-        if (isThere(declared, staying)) return outcome
+        if (isPresent(declared, ref)) return outcome
         await secrets.remove(owner.metadata.uid)
         return 'gone'
       }),
@@ -115,12 +115,12 @@ function written(declared: Declared, statuses: Statuses, secrets: Secrets, refus
   }
 }
 
-/** Whether it, and not another one of its name, is there and not about to go. */
-function isThere(declared: Declared, { uid, ...ref }: Ref & { uid: string }): boolean {
-  return declared.isStaying(ref) && declared.get(ref)?.metadata.uid === uid
+/** Whether the resource of that uid, and not another one of its name, exists and is not being deleted. */
+function isPresent(declared: Declared, { uid, ...ref }: Ref & { uid: string }): boolean {
+  return declared.isPresent(ref) && declared.get(ref)?.metadata.uid === uid
 }
 
-/** Runs one verb; what the file system says never passes the backend. */
+/** Turns errors of the file system into `Unavailable`. */
 async function guarded<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work()

@@ -1,62 +1,63 @@
-/** A folder of manifest files, looked at again and again. A file is taken over when two looks in a row saw it the same: nobody is still writing it. */
+/** Scans a folder of manifest files. A file is applied when two scans in a row find it unchanged, so that a file being written is not read half. */
 import type { BigIntStats } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { LARGEST_FILE_BYTES, parseDocuments, type Parsed } from './manifest-parser.ts'
+import { MAX_FILE_BYTES, parseDocuments, type Parsed } from './manifest-parser.ts'
 import { readRegular } from '../bounded-file.ts'
 
-const MOST_FILES = 5_000
+const MAX_FILES = 5_000
 const MANIFEST = /^[^.].*\.(ya?ml|json)$/i
 
-/** One file as it was taken over last. The same `parsed` object as in the look before means that it did not change. */
+/** One file as it was applied last. The same `parsed` object as in the scan before means that it did not change. */
 export type ManifestFile = { name: string; parsed: Parsed }
 
-export type Look =
-  /** In the order of the names. `isSettled` is false while a file is still changing: look again soon. */
-  | { outcome: 'read'; files: ManifestFile[]; isSettled: boolean }
+export type Scan =
+  /** In the order of the names. `isStable` is false while a file is still changing: scan again soon. */
+  | { outcome: 'read'; files: ManifestFile[]; isStable: boolean }
   | { outcome: 'unreadable'; reason: string }
 
-export type Folder = { look(): Promise<Look> }
+export type Folder = { scan(): Promise<Scan> }
 
-type PlanKeyIndex = { seen: string; taken: string | null; parsed: Parsed | null }
+/** `seen` is the signature of the last scan, `applied` that of `parsed`. */
+type FileState = { seen: string; applied: string | null; parsed: Parsed | null }
 
 export function openFolder(path: string): Folder {
-  let known = new Map<string, PlanKeyIndex>()
+  let states = new Map<string, FileState>()
   let isFirst = true
 
-  /** What is known of a file after this look. The very first look of all takes over at once, so that a start does not wait. */
-  async function visit(name: string): Promise<PlanKeyIndex> {
-    const before = known.get(name)
+  /** State of a file after this scan. The first scan of all applies every file at once, so that the start does not wait. */
+  async function scanFile(name: string): Promise<FileState> {
+    const before = states.get(name)
     const seen = await signature(join(path, name))
-    if (before?.taken === seen) return { ...before, seen }
-    if (!isFirst && before?.seen !== seen) return { seen, taken: before?.taken ?? null, parsed: before?.parsed ?? null }
+    if (before?.applied === seen) return { ...before, seen }
+    if (!isFirst && before?.seen !== seen) return { seen, applied: before?.applied ?? null, parsed: before?.parsed ?? null }
     const parsed = await read(join(path, name))
     const after = await signature(join(path, name))
-    if (after !== seen && !isFirst) return { seen: after, taken: before?.taken ?? null, parsed: before?.parsed ?? null }
-    return { seen: after, taken: seen, parsed }
+    if (after !== seen && !isFirst) return { seen: after, applied: before?.applied ?? null, parsed: before?.parsed ?? null }
+    return { seen: after, applied: seen, parsed }
   }
 
   return {
-    async look() {
+    async scan() {
       let names: string[]
       try {
         names = (await readdir(path)).filter((name) => MANIFEST.test(name)).sort()
       } catch (error) {
         return { outcome: 'unreadable', reason: `the folder of manifests cannot be read (${codeOf(error)})` }
       }
-      const next = new Map<string, PlanKeyIndex>()
-      for (const name of names.slice(0, MOST_FILES)) next.set(name, await visit(name))
-      const surplus = { seen: '', taken: '', parsed: broken(`not read: the folder has more than ${MOST_FILES} manifest files`) }
-      for (const name of names.slice(MOST_FILES)) next.set(name, surplus)
-      known = next
+      const next = new Map<string, FileState>()
+      for (const name of names.slice(0, MAX_FILES)) next.set(name, await scanFile(name))
+      const surplus = { seen: '', applied: '', parsed: broken(`not read: the folder has more than ${MAX_FILES} manifest files`) }
+      for (const name of names.slice(MAX_FILES)) next.set(name, surplus)
+      states = next
       isFirst = false
       const files = [...next].flatMap(([name, { parsed }]) => (parsed ? [{ name, parsed }] : []))
-      return { outcome: 'read', files, isSettled: [...next.values()].every(({ seen, taken }) => seen === taken || seen.startsWith('error')) }
+      return { outcome: 'read', files, isStable: [...next.values()].every(({ seen, applied }) => seen === applied || seen.startsWith('error')) }
     },
   }
 }
 
-/** Changes whenever the file does, also when it is replaced or edited back to the same size. */
+/** Changes with every change of the file, also when it is replaced or edited back to the same size. */
 async function signature(path: string): Promise<string> {
   try {
     const { ino, size, ctimeNs }: BigIntStats = await stat(path, { bigint: true })
@@ -68,8 +69,8 @@ async function signature(path: string): Promise<string> {
 
 async function read(path: string): Promise<Parsed> {
   try {
-    const file = await readRegular(path, LARGEST_FILE_BYTES)
-    if (file.outcome === 'refused') return broken(file.reason === 'tooLarge' ? `larger than ${LARGEST_FILE_BYTES} bytes` : 'not read: it is no regular file')
+    const file = await readRegular(path, MAX_FILE_BYTES)
+    if (file.outcome === 'refused') return broken(file.reason === 'tooLarge' ? `larger than ${MAX_FILE_BYTES} bytes` : 'not read: it is not a regular file')
     return parseDocuments(new TextDecoder('utf-8', { fatal: true }).decode(file.bytes))
   } catch (error) {
     return broken(`cannot be read (${codeOf(error)})`)

@@ -1,15 +1,15 @@
-/** One look at the folder: takes over what changed, deletes what went, says what is wrong, and looks whether somebody touched our Secrets. */
+/** Syncs the folder of manifests: applies changes, deletes missing resources, reports errors, and detects edited Secrets. */
 import { Unavailable } from '../../../domain/errors.ts'
 import type { Ref, Resources, ResourcesConfig } from '../resources.ts'
 import type { Declared } from './declared-resources.ts'
 import { openFolder, type ManifestFile } from './folder-scan.ts'
-import type { Refusals } from './manifest-errors.ts'
+import type { ManifestErrorReports } from './manifest-errors.ts'
 import type { Secrets } from './secret-files.ts'
 import type { Statuses } from './status-files.ts'
 
 export type FolderSync = {
-  /** Resolves to when to look again, in ms. Does not reject: what is wrong is in the log and in `health`. */
-  look(): Promise<number>
+  /** Resolves to the ms until the next sync. Does not reject: errors are in the log and in `health`. */
+  sync(): Promise<number>
   health: Resources['health']
 }
 
@@ -18,7 +18,7 @@ type Options = {
   declared: Declared
   secrets: Secrets
   statuses: Statuses
-  refusals: Refusals
+  errorReports: ManifestErrorReports
   clock: () => number
   uptime: () => number
   log: ResourcesConfig['log']
@@ -26,63 +26,63 @@ type Options = {
 }
 
 const POLL_MS = 500
-/** A file still changes, or a deletion is due. */
-const SOON_MS = 50
-const SHOWN_PROBLEMS = 3
+/** While a file is changing or a deletion is pending. */
+const FAST_POLL_MS = 50
+const MAX_SHOWN_PROBLEMS = 3
 
-export function openFolderSync({ path, declared, secrets, statuses, refusals, clock, uptime, log, changed }: Options): FolderSync {
+export function openFolderSync({ path, declared, secrets, statuses, errorReports, clock, uptime, log, changed }: Options): FolderSync {
   const folder = openFolder(path)
-  let taken: ManifestFile[] | null = null
+  let applied: ManifestFile[] | null = null
   let problem: string | null = null
-  let hasLooked = false
+  let hasSynced = false
   let isCleaned = false
 
-  async function look(): Promise<{ problem: string | null; nextMs: number }> {
-    const seen = await folder.look()
-    if (seen.outcome === 'unreadable') {
-      declared.pause()
-      return { problem: seen.reason, nextMs: POLL_MS }
+  async function syncOnce(): Promise<{ problem: string | null; nextMs: number }> {
+    const scan = await folder.scan()
+    if (scan.outcome === 'unreadable') {
+      declared.resetMissing()
+      return { problem: scan.reason, nextMs: POLL_MS }
     }
-    if (!isSameAs(taken, seen.files) || declared.isWaiting()) {
-      taken = null
-      await declared.take(seen.files, clock(), uptime())
-      await refusals.show(declared.troubles(), (ref) => declared.get(ref) !== null, clock())
-      taken = seen.files
+    if (!isSameAs(applied, scan.files) || declared.hasPendingDeletions()) {
+      applied = null
+      await declared.apply(scan.files, clock(), uptime())
+      await errorReports.report(declared.errors(), (ref) => declared.get(ref) !== null, clock())
+      applied = scan.files
     }
-    if (!isCleaned && !declared.isWaiting() && declared.troubles().length === 0) await clean()
-    for (const ref of secrets.tampered(uptime())) changed(ref)
-    return { problem: null, nextMs: seen.isSettled && !declared.isWaiting() ? POLL_MS : SOON_MS }
+    if (!isCleaned && !declared.hasPendingDeletions() && declared.errors().length === 0) await removeOrphans()
+    for (const ref of secrets.edited(uptime())) changed(ref)
+    return { problem: null, nextMs: scan.isStable && !declared.hasPendingDeletions() ? POLL_MS : FAST_POLL_MS }
   }
 
-  /** What belongs to nobody any more: its owner went while we were away. */
-  async function clean(): Promise<void> {
+  /** Removes Secrets and statuses whose resource was deleted while the process was not running. */
+  async function removeOrphans(): Promise<void> {
     const uids = new Set(declared.all().map(({ metadata }) => metadata.uid))
     for (const { uid } of secrets.owners()) if (!uids.has(uid)) await secrets.remove(uid)
     for (const ref of await statuses.all()) if (!declared.get(ref)) await statuses.remove(ref)
     isCleaned = true
   }
 
-  function found(next: string | null, err?: unknown): void {
-    if (next !== null && next !== problem) log.error({ folder: path, err }, next)
-    if (next === null && problem !== null) log.info({ folder: path }, 'the manifests are read again')
+  function setProblem(next: string | null, err?: unknown): void {
+    if (next !== null && next !== problem) log.error({ event: 'manifests_unavailable', folder: path, reason: next, err }, 'manifest sync failed')
+    if (next === null && problem !== null) log.info({ event: 'manifests_recovered', folder: path }, 'manifest sync recovered')
     problem = next
-    hasLooked = true
+    hasSynced = true
   }
 
   return {
-    async look() {
+    async sync() {
       try {
-        const seen = await look()
-        found(seen.problem)
-        return seen.nextMs
+        const { problem, nextMs } = await syncOnce()
+        setProblem(problem)
+        return nextMs
       } catch (err) {
-        found(`changes of the manifests wait: ${err instanceof Unavailable ? err.message : 'DATA_DIR cannot be written'}`, err)
+        setProblem(`changes of the manifests cannot be applied: ${err instanceof Unavailable ? err.message : 'DATA_DIR cannot be written'}`, err)
         return POLL_MS
       }
     },
     health() {
-      const troubles = declared.troubles().map(({ file, message }) => `${file}: ${message}`)
-      return { ok: hasLooked && problem === null, detail: detailOf(hasLooked ? problem : 'the manifests were not read yet', troubles) }
+      const errors = declared.errors().map(({ file, message }) => `${file}: ${message}`)
+      return { ok: hasSynced && problem === null, detail: detailOf(hasSynced ? problem : 'the manifests were not read yet', errors) }
     },
   }
 }
@@ -91,8 +91,8 @@ function isSameAs(before: ManifestFile[] | null, now: ManifestFile[]): boolean {
   return before?.length === now.length && now.every(({ name, parsed }, i) => before[i]?.name === name && before[i].parsed === parsed)
 }
 
-function detailOf(problem: string | null, troubles: string[]): string {
-  const all = [...(problem === null ? [] : [problem]), ...troubles]
-  const more = all.length - SHOWN_PROBLEMS
-  return all.length === 0 ? 'the manifests are read' : `${all.slice(0, SHOWN_PROBLEMS).join('; ')}${more > 0 ? `; and ${more} more` : ''}`
+function detailOf(problem: string | null, errors: string[]): string {
+  const all = [...(problem === null ? [] : [problem]), ...errors]
+  const more = all.length - MAX_SHOWN_PROBLEMS
+  return all.length === 0 ? 'manifests loaded' : `${all.slice(0, MAX_SHOWN_PROBLEMS).join('; ')}${more > 0 ? `; and ${more} more` : ''}`
 }

@@ -1,28 +1,28 @@
-/** Changes one field of a document in the text of a manifest file, and nothing else: comments, order, quotes and spaces stay as their author has put them. Pure. */
+/** Edits one field of a document in the text of a manifest file; comments, order, quotes and whitespace stay as they are. Pure. */
 import { isDeepStrictEqual } from 'node:util'
 import { isMap, isNode, isScalar, parseAllDocuments, type Document, type YAMLMap } from 'yaml'
 import { YAML } from '../yaml.ts'
 
-/** `document` is what the text then declares there. */
+/** `document` is the value of the document after the edit. */
 export type Edited = { outcome: 'edited'; text: string; document: unknown } | { outcome: 'unchanged'; document: unknown } | { outcome: 'impossible' }
 
 export type Field = { name: string; value: string | number }
 
 /**
- * Sets a field of `spec` in the document that `isIt` recognises. `impossible`: there is no such document, or its author has written it so that the change
- * would touch something else, as where an anchor stands.
+ * Sets a field of `spec` in the document that `matches`. `impossible`: there is no such document, or the edit would change something else as well, as at an
+ * anchor.
  */
-export function editSpec(text: string, isIt: (value: unknown) => boolean, field: Field): Edited {
+export function editSpec(text: string, matches: (value: unknown) => boolean, field: Field): Edited {
   const documents = parse(text)
   const values = documents.map((document): unknown => document.toJS())
-  const at = values.findIndex(isIt)
+  const at = values.findIndex(matches)
   const spec = documents[at]?.get('spec', true)
   if (!isMap(spec)) return { outcome: 'impossible' }
   const wanted = values.map((value, n) => (n === at ? withField(value as Manifest, field) : value))
   const document = wanted[at]
   if (isDeepStrictEqual(wanted, values)) return { outcome: 'unchanged', document }
   const edited = spliced(text, spec, field)
-  // Whatever was overlooked shows here.
+  // The edited text is parsed again, which finds any other change.
   if (edited === null || !isDeepStrictEqual(valuesOf(edited), wanted)) return { outcome: 'impossible' }
   return { outcome: 'edited', text: edited, document }
 }
@@ -54,12 +54,12 @@ function spliced(text: string, spec: YAMLMap, { name, value }: Field): string | 
   const [start] = first.range
   const isQuoted = text[start] === '"'
   const member = `${isQuoted ? JSON.stringify(name) : name}: ${isQuoted ? JSON.stringify(value) : value}`
-  // Before the first one: there the indentation is known, and no comment of another field is between.
+  // Inserted before the first field, where the indentation is known and no comment of another field is in between.
   const between = spec.flow === true ? ', ' : `${newlineOf(text)}${' '.repeat(start - (text.lastIndexOf('\n', start - 1) + 1))}`
   return text.slice(0, start) + member + between + text.slice(start)
 }
 
-/** In the quotes of what it replaces. */
+/** The value in the same kind of quotes as the text that it replaces. */
 function quotedAs(old: string, value: string | number): string {
   if (old.startsWith('"')) return JSON.stringify(value)
   return old.startsWith("'") ? `'${value}'` : String(value)

@@ -1,32 +1,32 @@
-/** Says what is wrong with the manifests, once each: in the log, and in the status of the resource that a refused document means. */
+/** Reports manifest errors, once each: in the log, and as the condition `ManifestAccepted` of the resource that a refused document names. */
 import type { Ref, ResourcesConfig } from '../resources.ts'
-import { keyOf, type Trouble } from './manifest-index.ts'
+import { keyOf, type ManifestError } from './manifest-index.ts'
 import type { Refusal, Statuses } from './status-files.ts'
 
-export type Refusals = {
-  /** Takes over what is wrong now. `isDeclared` tells whether an accepted document of a resource is in force. */
-  show(troubles: Trouble[], isDeclared: (ref: Ref) => boolean, now: number): Promise<void>
-  /** Why the newest document of a resource is not in force, or null if it is. */
+export type ManifestErrorReports = {
+  /** Replaces the reported errors by `errors`. `isDeclared` returns whether a resource has an accepted document in force. */
+  report(errors: ManifestError[], isDeclared: (ref: Ref) => boolean, now: number): Promise<void>
+  /** Why the newest document of a resource was refused, or null if it was accepted. */
   of(ref: Ref): Refusal | null
 }
 
-export function openRefusals(statuses: Statuses, log: ResourcesConfig['log']): Refusals {
-  let said = new Map<string, Trouble>()
+export function openManifestErrorReports(statuses: Statuses, log: ResourcesConfig['log']): ManifestErrorReports {
+  let logged = new Map<string, ManifestError>()
   let refused = new Map<string, { ref: Ref; refusal: Refusal }>()
 
-  function logNews(troubles: Trouble[]): void {
-    const next = new Map(troubles.map((trouble) => [`${trouble.file}: ${trouble.message}`, trouble]))
-    for (const [sentence, { file }] of next) if (!said.has(sentence)) log.warn({ file }, `manifest refused, the last good one stays: ${sentence}`)
-    for (const [sentence, { file }] of said) if (!next.has(sentence)) log.info({ file }, `no longer so: ${sentence}`)
-    said = next
+  function logChanges(errors: ManifestError[]): void {
+    const next = new Map(errors.map((error) => [`${error.file}: ${error.message}`, error]))
+    for (const [key, { file, message }] of next) if (!logged.has(key)) log.warn({ event: 'manifest_refused', file, reason: message }, 'manifest refused; the last accepted one stays in force')
+    for (const [key, { file, message }] of logged) if (!next.has(key)) log.info({ event: 'manifest_error_resolved', file, reason: message }, 'manifest error resolved')
+    logged = next
   }
 
   return {
-    async show(troubles, isDeclared, now) {
-      logNews(troubles)
+    async report(errors, isDeclared, now) {
+      logChanges(errors)
       const before = refused
       refused = new Map()
-      for (const { ref, file, message } of troubles) {
+      for (const { ref, file, message } of errors) {
         if (ref) refused.set(keyOf(ref), { ref, refusal: { message: `${file}: ${message}`, since: before.get(keyOf(ref))?.refusal.since ?? now } })
       }
       for (const [key, { ref, refusal }] of refused) {

@@ -1,91 +1,92 @@
-/** What the files of a folder claim, in the order of their names; and what must not be deleted because the file that held it is not legible now. */
+/** Index of the manifests in a folder's files, in the order of their names: the document of each resource, duplicates, and what a broken file keeps from being deleted. */
 import type { Fault } from '../crd-schema.ts'
 import type { Ref } from '../resources.ts'
 import type { Manifest } from '../manifest-validation.ts'
 import { lineIn, type Document } from './manifest-parser.ts'
 import type { ManifestFile } from './folder-scan.ts'
 
-const MOST_NAMED = 5
+const MAX_NAMED = 5
 
-/** A resource's place in a map. */
+/** Map key of a resource. */
 export function keyOf({ kind, namespace, name }: Ref): string {
   return `${kind}/${namespace}/${name}`
 }
 
-/** A document that is not accepted, or a file. `ref` is the resource that it means, if that is legible. */
-export type Trouble = { file: string; ref: Ref | null; message: string }
+/** An invalid document or file. `ref` is the resource that the document names, if it names one validly. */
+export type ManifestError = { file: string; ref: Ref | null; message: string }
 
-/** `manifest` is null when the last good document of the resource stays. */
-export type Claim = { file: string; manifest: Manifest | null }
+/** `manifest` is null when the last valid document of the resource stays in force. */
+export type IndexedDocument = { file: string; manifest: Manifest | null }
 
-export type Claimed = { claims: Map<string, Claim>; held: Set<string> | 'all'; troubles: Trouble[] }
+/** `keep` are the resources that must not be deleted though no document declares them. */
+export type ManifestIndex = { documents: Map<string, IndexedDocument>; keep: Set<string> | 'all'; errors: ManifestError[] }
 
-/** `ref` is null when the document does not say legibly which resource it means; `manifest` when it is not accepted, because of `faults`. */
-export type Judgement = { ref: Ref | null; manifest: Manifest | null; faults: Fault[] }
+/** `ref` is null when the document does not name its resource validly; `manifest` is null when it has `faults`. */
+export type Validated = { ref: Ref | null; manifest: Manifest | null; faults: Fault[] }
 
-/** Remembers what each file held. Returns what they claim at each look. */
-export function openClaims(judge: (document: Document) => Judgement): (files: ManifestFile[]) => Claimed {
-  /** What each file held when it was last legible, and since. One that never was may be meant to hold anything. */
-  const heldBy = new Map<string, { keys: Set<string>; isLegible: boolean }>()
+/** Returns a function that indexes a scan of the folder. It remembers which resources each file declared. */
+export function openManifestIndex(validate: (document: Document) => Validated): (files: ManifestFile[]) => ManifestIndex {
+  /** The resources of each file when it was last readable, and since. A file that never was may be meant to declare any resource. */
+  const declaredBy = new Map<string, { keys: Set<string>; isReadable: boolean }>()
 
   return (files) => {
-    const claims = new Map<string, Claim>()
-    const troubles: Trouble[] = []
-    const held = new Set<string>()
-    const illegible: { name: string; keys: Set<string> }[] = []
-    let holdsAll = false
+    const documents = new Map<string, IndexedDocument>()
+    const errors: ManifestError[] = []
+    const keep = new Set<string>()
+    const unreadable: { name: string; keys: Set<string> }[] = []
+    let keepsAll = false
     for (const { name, parsed } of files) {
-      const before = heldBy.get(name) ?? { keys: new Set<string>(), isLegible: false }
+      const before = declaredBy.get(name) ?? { keys: new Set<string>(), isReadable: false }
       const keys = new Set<string>()
-      const trouble = (ref: Ref | null, message: string) => troubles.push({ file: name, ref, message })
-      const isLegible = parsed.outcome === 'parsed' && parsed.documents.map((document) => enter(document, name, keys, claims, trouble)).every(Boolean)
-      if (isLegible) {
-        heldBy.set(name, { keys, isLegible })
+      const report = (ref: Ref | null, message: string) => errors.push({ file: name, ref, message })
+      const isReadable = parsed.outcome === 'parsed' && parsed.documents.map((document) => add(document, name, keys, documents, report)).every(Boolean)
+      if (isReadable) {
+        declaredBy.set(name, { keys, isReadable })
         continue
       }
       for (const key of before.keys) keys.add(key)
-      heldBy.set(name, { keys, isLegible: before.isLegible })
-      for (const key of keys) held.add(key)
+      declaredBy.set(name, { keys, isReadable: before.isReadable })
+      for (const key of keys) keep.add(key)
       if (parsed.outcome === 'broken') {
-        // The last good documents of a broken file still come before the same resources in a later file.
-        const stay = [...keys].filter((key) => !claims.has(key))
-        for (const key of stay) claims.set(key, { file: name, manifest: null })
-        trouble(null, stay.length === 0 ? parsed.reason : `${parsed.reason}; ${staying(stay)}`)
-      } else illegible.push({ name, keys })
-      if (before.isLegible) continue
-      holdsAll = true
-      trouble(null, 'until it is mended nothing is deleted')
+        // The last valid documents of a broken file still take precedence over the same resources in a later file.
+        const kept = [...keys].filter((key) => !documents.has(key))
+        for (const key of kept) documents.set(key, { file: name, manifest: null })
+        report(null, kept.length === 0 ? parsed.reason : `${parsed.reason}; ${keptSentence(kept)}`)
+      } else unreadable.push({ name, keys })
+      if (before.isReadable) continue
+      keepsAll = true
+      report(null, 'nothing is deleted until this file is fixed')
     }
-    for (const { name, keys } of illegible) {
-      const stay = [...keys].filter((key) => !claims.has(key))
-      if (stay.length > 0) troubles.push({ file: name, ref: null, message: staying(stay) })
+    for (const { name, keys } of unreadable) {
+      const kept = [...keys].filter((key) => !documents.has(key))
+      if (kept.length > 0) errors.push({ file: name, ref: null, message: keptSentence(kept) })
     }
-    for (const name of heldBy.keys()) if (!files.some((file) => file.name === name)) heldBy.delete(name)
-    return { claims, held: holdsAll ? 'all' : held, troubles }
+    for (const name of declaredBy.keys()) if (!files.some((file) => file.name === name)) declaredBy.delete(name)
+    return { documents, keep: keepsAll ? 'all' : keep, errors }
   }
 
-  /** Enters what a document claims. False when it does not say legibly which resource it means: it may be any that the file held. */
-  function enter(document: Document, file: string, keys: Set<string>, claims: Map<string, Claim>, trouble: (ref: Ref | null, message: string) => void): boolean {
-    const { ref, manifest, faults } = judge(document)
+  /** Adds a document. False when it does not name its resource validly: it may be any resource of the file. */
+  function add(document: Document, file: string, keys: Set<string>, documents: Map<string, IndexedDocument>, report: (ref: Ref | null, message: string) => void): boolean {
+    const { ref, manifest, faults } = validate(document)
     if (ref === null) {
-      trouble(null, inWords(document, '', faults))
+      report(null, faultsText(document, '', faults))
       return false
     }
     const key = keyOf(ref)
-    const first = claims.get(key)
+    const first = documents.get(key)
     if (first) {
-      trouble(null, `line ${document.line}: ${key} is declared in ${first.file} already; that one counts`)
+      report(null, `line ${document.line}: ${key} is already declared in ${first.file}, which takes precedence`)
       return true
     }
     keys.add(key)
-    claims.set(key, { file, manifest })
-    if (manifest === null) trouble(ref, inWords(document, `${key}: `, faults))
+    documents.set(key, { file, manifest })
+    if (manifest === null) report(ref, faultsText(document, `${key}: `, faults))
     return true
   }
 }
 
-/** Each fault, with its line where that is another than the one before. */
-function inWords(document: Document, prefix: string, faults: Fault[]): string {
+/** The faults in one line of text, each with its line number unless the fault before has the same. */
+function faultsText(document: Document, prefix: string, faults: Fault[]): string {
   let last = 0
   return faults.map(({ place, sentence }, n) => {
     const line = lineIn(document, place)
@@ -95,7 +96,7 @@ function inWords(document: Document, prefix: string, faults: Fault[]): string {
   }).join('; ')
 }
 
-function staying(keys: string[]): string {
-  const more = keys.length - MOST_NAMED
-  return `until it is mended nothing of it is deleted: ${keys.slice(0, MOST_NAMED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+function keptSentence(keys: string[]): string {
+  const more = keys.length - MAX_NAMED
+  return `none of its resources is deleted until it is fixed: ${keys.slice(0, MAX_NAMED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`
 }

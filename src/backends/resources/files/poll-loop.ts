@@ -1,22 +1,19 @@
-/**
- * Runs a look again and again, never two at once: when the folder's watch says something, and after the time that the last look asked for, in case it says
- * nothing.
- */
+/** Poll loop over a folder: runs a sync on file system events and, for events that are missed, after the time that the last sync returned. Never two at once. */
 import { watch, type FSWatcher } from 'node:fs'
 
 export type PollLoop = {
-  /** One look now, after the one that may be under way. */
-  now(): Promise<void>
+  /** Runs one sync now, after one that is in progress. */
+  runNow(): Promise<void>
   start(): void
-  /** No look runs any more when this resolves. */
+  /** Resolves when no sync runs any more. */
   stop(): Promise<void>
 }
 
-/** Time for a writer to finish after the watch said something. */
-const SETTLE_MS = 30
+/** Time for a writer to finish after a file system event. */
+const DEBOUNCE_MS = 30
 
-/** `look` resolves to the ms until the next one and does not reject. */
-export function openPollLoop(path: string, look: () => Promise<number>): PollLoop {
+/** `sync` resolves to the ms until the next one and does not reject. */
+export function openPollLoop(path: string, sync: () => Promise<number>): PollLoop {
   let isRunning = false
   let isStopped = false
   let watcher: FSWatcher | null = null
@@ -25,7 +22,7 @@ export function openPollLoop(path: string, look: () => Promise<number>): PollLoo
   let queue = Promise.resolve(0)
 
   function run(): Promise<number> {
-    queue = queue.then(look)
+    queue = queue.then(sync)
     return queue
   }
 
@@ -37,42 +34,42 @@ export function openPollLoop(path: string, look: () => Promise<number>): PollLoo
     timer = setTimeout(() => {
       dueAt = Infinity
       timer = null
-      arm()
+      startWatcher()
       void run().then(schedule)
     }, ms)
   }
 
-  /** A folder that is not there, or comes back, is watched once it is; until then polling finds it. */
-  function arm(): void {
+  /** A missing folder cannot be watched; polling finds it and each timer tries again. */
+  function startWatcher(): void {
     if (watcher) return
     try {
-      watcher = watch(path, () => schedule(SETTLE_MS))
-      watcher.on('error', disarm)
+      watcher = watch(path, () => schedule(DEBOUNCE_MS))
+      watcher.on('error', stopWatcher)
     } catch {
       watcher = null
     }
   }
 
-  function disarm(): void {
+  function stopWatcher(): void {
     watcher?.close()
     watcher = null
   }
 
   return {
-    async now() {
+    async runNow() {
       await run()
     },
     start() {
-      // A start that was under way when it was stopped must not begin to watch again.
+      // A start in progress during `stop` must not start the watcher again.
       if (isStopped) return
       isRunning = true
-      arm()
+      startWatcher()
       void queue.then(schedule)
     },
     async stop() {
       isStopped = true
       isRunning = false
-      disarm()
+      stopWatcher()
       if (timer) clearTimeout(timer)
       timer = null
       await queue

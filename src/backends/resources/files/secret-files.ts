@@ -1,6 +1,6 @@
 /**
- * Secrets in a folder, `<namespace>/<name>/{api-key,key-id}`, as a mounted Secret looks. Beside them lies `.owner`, which says that the folder is ours and whose;
- * a folder without it, or a link, belongs to somebody else and is left alone.
+ * Secrets as files, `<namespace>/<name>/{api-key,key-id}`, laid out like a mounted Secret. The file `.owner` beside them names the ApiKey that owns the folder; a
+ * folder without it, or a link, is foreign and is never changed.
  */
 import { lstatSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { chmod, lstat, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
@@ -12,43 +12,42 @@ export type SecretOwner = { uid: string; namespace: string; name: string; create
 
 export type Secrets = {
   put(owner: SecretOwner, secretName: string, secret: KeySecret): Promise<SecretOutcome>
-  /** The Secret of that name if the uid owns it. */
+  /** The Secret of that name if the ApiKey of that uid owns it. */
   get(uid: string, namespace: string, secretName: string): Promise<KeySecret | null>
-  /** Removes all that the uid owns. */
+  /** Removes all Secrets of that uid. */
   remove(uid: string): Promise<void>
-  /** Everybody who owns a Secret here. */
   owners(): SecretOwner[]
-  /** Owners of Secrets that somebody changed since we last read or wrote them, each change once. Looks at those not looked at for ten seconds, some at a time. */
-  tampered(now: number): Ref[]
+  /** Owners of Secrets that someone else changed since their last read or write, each change once. Checks Secrets not checked for ten seconds, 500 per call. */
+  edited(now: number): Ref[]
 }
 
 const OWNER = '.owner'
 type Entries = Record<'api-key' | 'key-id' | typeof OWNER, string>
 type Found = { kind: 'absent' } | { kind: 'foreign' } | { kind: 'owned'; owner: SecretOwner; mac: string; entries: Partial<Entries> }
-type PlanKeyIndex = { owner: SecretOwner; signature: string | null; checkedAt: number }
+type OwnedSecret = { owner: SecretOwner; signature: string | null; checkedAt: number }
 
 const CHECK_MS = 10_000
-const CHECKED_AT_ONCE = 500
+const MAX_CHECKED_PER_CALL = 500
 
-/** Opens the folder; it need not be there. Removes what an interrupted write or removal left. */
+/** Opens the folder, which may be missing. Removes what an interrupted write or removal left. */
 export function openSecrets(folder: string): Secrets {
-  /** By path: every Secret that is ours, the one looked at longest ago first. */
-  const known = new Map<string, PlanKeyIndex>()
+  /** Owned Secrets by path, the one checked longest ago first. */
+  const owned = new Map<string, OwnedSecret>()
 
-  // Thousands of small files are read many times faster in one go, and nobody is served yet.
+  // Synchronous, since it is many times faster for thousands of small files, and no request is served yet.
   for (const namespace of namesIn(folder)) {
     for (const name of namesIn(join(folder, namespace))) {
       const path = join(folder, namespace, name)
       const owner = name.startsWith(TEMPORARY) ? null : ownerAt(path)
       if (name.startsWith(TEMPORARY)) rmSync(path, { recursive: true, force: true })
       if (!owner) continue
-      known.set(path, { owner: { uid: owner.uid, namespace, name: owner.name, createdAt: owner.createdAt }, signature: null, checkedAt: 0 })
+      owned.set(path, { owner: { uid: owner.uid, namespace, name: owner.name, createdAt: owner.createdAt }, signature: null, checkedAt: 0 })
       for (const entry of namesIn(path)) if (entry.startsWith(TEMPORARY)) rmSync(join(path, entry), { force: true })
     }
   }
 
-  function remember(path: string, owner: SecretOwner): void {
-    known.set(path, { owner, signature: signature(path), checkedAt: known.get(path)?.checkedAt ?? 0 })
+  function record(path: string, owner: SecretOwner): void {
+    owned.set(path, { owner, signature: signature(path), checkedAt: owned.get(path)?.checkedAt ?? 0 })
   }
 
   return {
@@ -57,36 +56,36 @@ export function openSecrets(folder: string): Secrets {
       const entries = entriesOf(owner, secret)
       const found = await find(path, owner.namespace)
       if (found.kind === 'foreign' || (found.kind === 'owned' && found.owner.uid !== owner.uid)) return 'conflict'
-      const isWritten = found.kind === 'absent' ? await create(path, entries) : await mend(path, entries, found.entries)
-      if (isWritten === 'taken') return 'conflict'
-      remember(path, owner)
-      return isWritten
+      const outcome = found.kind === 'absent' ? await create(path, entries) : await repair(path, entries, found.entries)
+      if (outcome === 'exists') return 'conflict'
+      record(path, owner)
+      return outcome
     },
     async get(uid, namespace, secretName) {
       const path = join(folder, namespace, secretName)
       const found = await find(path, namespace)
       if (found.kind !== 'owned' || found.owner.uid !== uid) return null
-      remember(path, found.owner)
+      record(path, found.owner)
       const { 'api-key': apiKey, 'key-id': keyId } = found.entries
       return { apiKey: apiKey ?? '', keyId: keyId ?? '', mac: found.mac }
     },
     async remove(uid) {
-      for (const [path, { owner }] of known) {
+      for (const [path, { owner }] of owned) {
         if (owner.uid !== uid) continue
         const found = await find(path, owner.namespace)
         if (found.kind === 'owned' && found.owner.uid === uid) await discard(path)
-        known.delete(path)
+        owned.delete(path)
       }
     },
-    owners: () => [...known.values()].map(({ owner }) => owner),
-    tampered(now) {
+    owners: () => [...owned.values()].map(({ owner }) => owner),
+    edited(now) {
       const refs: Ref[] = []
-      const due = [...known].filter(([, { checkedAt }]) => now - checkedAt >= CHECK_MS).slice(0, CHECKED_AT_ONCE)
+      const due = [...owned].filter(([, { checkedAt }]) => now - checkedAt >= CHECK_MS).slice(0, MAX_CHECKED_PER_CALL)
       for (const [path, { owner, signature: before }] of due) {
         const found = signature(path)
         if (before !== null && before !== found) refs.push({ kind: 'ApiKey', namespace: owner.namespace, name: owner.name })
-        known.delete(path)
-        known.set(path, { owner, signature: found, checkedAt: now })
+        owned.delete(path)
+        owned.set(path, { owner, signature: found, checkedAt: now })
       }
       return refs
     },
@@ -113,15 +112,15 @@ async function find(path: string, namespace: string): Promise<Found> {
 function parseOwner(text: string | null): { uid: string; name: string; createdAt: number; mac: string } | null {
   try {
     const owner = JSON.parse(text ?? '')
-    const isSound = [owner.uid, owner.name, owner.mac].every((value) => typeof value === 'string') && Number.isSafeInteger(owner.createdAt)
-    return isSound ? owner : null
+    const isValid = [owner.uid, owner.name, owner.mac].every((value) => typeof value === 'string') && Number.isSafeInteger(owner.createdAt)
+    return isValid ? owner : null
   } catch {
     return null
   }
 }
 
-/** The folder appears with all its entries at once. `taken` when somebody else's appeared there meanwhile. */
-async function create(path: string, entries: Entries): Promise<'written' | 'taken'> {
+/** Creates the folder with all its entries atomically. `exists` when a foreign one appeared there in the meantime. */
+async function create(path: string, entries: Entries): Promise<'written' | 'exists'> {
   const temporary = temporaryBeside(path)
   await mkdir(temporary, { recursive: true, mode: 0o700 })
   try {
@@ -130,17 +129,17 @@ async function create(path: string, entries: Entries): Promise<'written' | 'take
     return 'written'
   } catch (error) {
     await rm(temporary, { recursive: true, force: true })
-    if (['ENOTEMPTY', 'EEXIST', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '')) return 'taken'
+    if (['ENOTEMPTY', 'EEXIST', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '')) return 'exists'
     throw error
   }
 }
 
-/** Puts right what differs, modes included. */
-async function mend(path: string, wanted: Entries, found: Partial<Entries>): Promise<'written' | 'unchanged'> {
+/** Rewrites entries that differ and corrects file modes. */
+async function repair(path: string, wanted: Entries, found: Partial<Entries>): Promise<'written' | 'unchanged'> {
   let outcome: 'written' | 'unchanged' = 'unchanged'
   for (const [entry, text] of Object.entries(wanted)) {
-    const isRight = found[entry as keyof Entries] === text && (await modeOf(join(path, entry))) === 0o600
-    if (isRight) continue
+    const isCorrect = found[entry as keyof Entries] === text && (await modeOf(join(path, entry))) === 0o600
+    if (isCorrect) continue
     await putFile(join(path, entry), text)
     outcome = 'written'
   }
@@ -149,7 +148,7 @@ async function mend(path: string, wanted: Entries, found: Partial<Entries>): Pro
   return 'written'
 }
 
-/** Gone at once, then taken apart. */
+/** Renames the folder first, so that it disappears atomically, then deletes it. */
 async function discard(path: string): Promise<void> {
   const temporary = temporaryBeside(path)
   await rename(path, temporary)
@@ -180,7 +179,7 @@ function namesIn(path: string): string[] {
   }
 }
 
-/** Changes whenever the folder or an entry does. */
+/** Changes with every change of the folder or an entry. */
 function signature(path: string): string {
   return ['.', 'api-key', 'key-id', OWNER].map((entry) => {
     const info = statSync(join(path, entry), { bigint: true, throwIfNoEntry: false })

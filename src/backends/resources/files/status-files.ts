@@ -1,4 +1,4 @@
-/** Status in a folder, `<namespace>/<kind>/<name>.yaml`: what `kubectl get -o yaml` would show under `status`. */
+/** Status as files, `<namespace>/<kind>/<name>.yaml`, with the content that `kubectl get -o yaml` would show under `status`. */
 import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { parse, stringify } from 'yaml'
@@ -11,12 +11,12 @@ type Status = PlanStatus | ApiKeyStatus
 export type Refusal = { message: string; since: number }
 
 export type Statuses = {
-  /** Writes the status if it differs from what is there. `refusal` is shown beside the controller's conditions. */
+  /** Writes the status if it differs from the present one. `refusal` becomes the condition `ManifestAccepted`. */
   put(ref: Ref, status: Status | null, refusal: Refusal | null): Promise<void>
-  /** What the controller wrote. */
+  /** The status that the controller wrote, without `ManifestAccepted`. */
   get(ref: Ref): Promise<Status | null>
   remove(ref: Ref): Promise<void>
-  /** Every resource that has a status here. Removes what an interrupted write left. */
+  /** Every resource with a status. Removes what an interrupted write left. */
   all(): Promise<Ref[]>
 }
 
@@ -67,7 +67,7 @@ function refused({ message, since }: Refusal, status: Status | null): Condition 
   }
 }
 
-/** Null for what nobody of us wrote. */
+/** Null for a file that the controller did not write. */
 function parseStatus(text: string | null): Status | null {
   try {
     const status = parse(text ?? '')

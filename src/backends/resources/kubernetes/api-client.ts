@@ -1,4 +1,4 @@
-/** Requests to the API server: a bounded number in flight, over kept connections. Whatever keeps an answer from being one is `Unavailable`. */
+/** HTTP client of the Kubernetes API server: concurrency limit, keep-alive, retry of 401 with fresh credentials and of 429 after Retry-After; failures as `Unavailable`. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { V1Status } from '@kubernetes/client-node'
 import type { Dispatcher } from 'undici'
@@ -8,42 +8,42 @@ import { openConcurrencyLimit } from './concurrency-limit.ts'
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
-/** What the server says of a request that it did not do (`metav1.Status`). */
-export type Failed = Pick<V1Status, 'reason' | 'message' | 'details' | 'code'>
+/** Body of a response to a failed request (`metav1.Status`). */
+export type FailureBody = Pick<V1Status, 'reason' | 'message' | 'details' | 'code'>
 
-/** An answer that the caller can act on: success, or 400, 403, 404, 409, 410, 422. */
-export type Answer<T> = { status: number; body: T & Failed }
+/** A response that the caller handles: success, or 400, 403, 404, 409, 410, 422. */
+export type ApiResponse<T> = { status: number; body: T & FailureBody }
 
 export type RequestOptions = {
   body?: unknown
-  /** Defaults to JSON; a patch names its kind. */
+  /** Defaults to JSON; required for a patch. */
   contentType?: string
   query?: Record<string, string>
 }
 
 export type Client = {
-  /** Throws `Unavailable` when the server cannot be reached, is overloaded or refuses who we are. */
-  request<T>(method: Method, path: string, options?: RequestOptions): Promise<Answer<T>>
-  /** The body of a GET as it arrives; null with another answer than 200. `idleMs` without a byte end it. */
-  stream(path: string, query: Record<string, string>, signal: AbortSignal, idleMs: number): Promise<AsyncIterable<Uint8Array> | Answer<object>>
-  /** Requests by method and status code, with `<error>` where no answer came. */
+  /** Throws `Unavailable` when the server cannot be reached, is overloaded or does not accept the credentials. */
+  request<T>(method: Method, path: string, options?: RequestOptions): Promise<ApiResponse<T>>
+  /** Streams the body of a GET; resolves to the response if its status is not 200. The stream fails after `idleMs` without a byte. */
+  stream(path: string, query: Record<string, string>, signal: AbortSignal, idleMs: number): Promise<AsyncIterable<Uint8Array> | ApiResponse<object>>
+  /** Requests by method and status code, `<error>` where there was no response. */
   counts(): { method: Method; code: string; count: number }[]
-  /** Tells from now on of each `request` how long it took, with the wait for its place. */
+  /** Calls `observer` after each `request` with its duration, which includes the wait for the concurrency limit. */
   observe(observer: (method: Method, seconds: number) => void): void
 }
 
-/** Requests by method and status code, of all clients that share it. */
+/** Requests by method and status code, summed over all clients that share the map. */
 export type Counts = Map<string, { method: Method; code: string; count: number }>
 
-const MOST_IN_FLIGHT = 32
+const MAX_IN_FLIGHT = 32
 const TIMEOUT_MS = 30_000
-const MOST_WAITS = 3
-const LONGEST_WAIT_MS = 10_000
-/** Of what is the asker's fault by its number: credentials that ran out, somebody who was faster, too many at once. */
-const PASSING = [401, 409, 429]
+const MAX_RETRIES = 3
+const MAX_RETRY_AFTER_MS = 10_000
+/** Status codes of the 4xx range that a retry can cure: expired credentials, a conflict, a rate limit. */
+const RETRIABLE = [401, 409, 429]
 
 export function openClient(credentials: Credentials, userAgent = 'tollgate', counted: Counts = new Map()): Client {
-  const gate = openConcurrencyLimit(MOST_IN_FLIGHT)
+  const limit = openConcurrencyLimit(MAX_IN_FLIGHT)
   let observer: (method: Method, seconds: number) => void = () => {}
 
   function count(method: Method, code: string): void {
@@ -52,11 +52,11 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate', cou
     counted.set(`${method} ${code}`, entry)
   }
 
-  type Sent = { method: Method; path: string; query: Record<string, string>; body?: string; contentType?: string; signal?: AbortSignal; idleMs: number }
+  type ApiRequest = { method: Method; path: string; query: Record<string, string>; body?: string; contentType?: string; signal?: AbortSignal; idleMs: number }
 
-  /** Sends once, and once more with fresh credentials when they were refused. */
-  async function send(sent: Sent, refused?: Connection): Promise<Dispatcher.ResponseData> {
-    const { method, path, query, body, contentType, signal, idleMs } = sent
+  /** Sends the request, and once more with fresh credentials after a 401. */
+  async function send(request: ApiRequest, refused?: Connection): Promise<Dispatcher.ResponseData> {
+    const { method, path, query, body, contentType, signal, idleMs } = request
     const connection = await credentials.connection(refused)
     const { server, dispatcher, headers } = connection
     const base = server.pathname.replace(/\/$/, '')
@@ -68,7 +68,7 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate', cou
       headers: { ...headers, accept: 'application/json', 'user-agent': userAgent, ...(body !== undefined && { 'content-type': contentType ?? 'application/json' }) },
       headersTimeout: TIMEOUT_MS,
       bodyTimeout: idleMs,
-      // A DELETE may have a body here; undici would end the connection after one, not knowing what the server makes of it.
+      // undici would close the connection after a DELETE with a body, which the API server accepts.
       reset: false,
       ...(body !== undefined && { body }),
       ...(signal && { signal }),
@@ -76,28 +76,28 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate', cou
     count(method, String(response.statusCode))
     if (response.statusCode !== 401 || refused) return response
     await response.body.dump()
-    return send(sent, connection)
+    return send(request, connection)
   }
 
-  /** The server did not begin with what it answers 429, so that it may be asked again after the time that it names. */
-  async function answered(sent: Sent): Promise<Dispatcher.ResponseData> {
-    for (let waits = 0; ; waits++) {
-      const response = await send(sent)
+  /** Retries a 429 after its Retry-After: the server has not processed such a request. */
+  async function sendWithRetry(request: ApiRequest): Promise<Dispatcher.ResponseData> {
+    for (let retries = 0; ; retries++) {
+      const response = await send(request)
       const waitMs = Number(response.headers['retry-after']) * 1000
-      if (response.statusCode !== 429 || waits >= MOST_WAITS || !(waitMs <= LONGEST_WAIT_MS)) return response
+      if (response.statusCode !== 429 || retries >= MAX_RETRIES || !(waitMs <= MAX_RETRY_AFTER_MS)) return response
       await response.body.dump()
-      await pause(waitMs, undefined, sent.signal && { signal: sent.signal })
+      await pause(waitMs, undefined, request.signal && { signal: request.signal })
     }
   }
 
-  async function read(method: Method, path: string, { statusCode, body }: Dispatcher.ResponseData): Promise<Answer<never>> {
+  async function read(method: Method, path: string, { statusCode, body }: Dispatcher.ResponseData): Promise<ApiResponse<never>> {
     const text = await body.text()
     const parsed = text.startsWith('{') ? JSON.parse(text) : { message: text.slice(0, 200) }
     if (statusCode === 401 || statusCode === 429 || statusCode >= 500) throw new Unavailable('resources', failure(method, path, { status: statusCode, body: parsed }))
     return { status: statusCode, body: parsed as never }
   }
 
-  async function tried<T>(method: Method, work: () => Promise<T>): Promise<T> {
+  async function counting<T>(method: Method, work: () => Promise<T>): Promise<T> {
     try {
       return await work()
     } catch (error) {
@@ -110,16 +110,16 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate', cou
   return {
     request(method, path, { body, contentType, query = {} } = {}) {
       const startMs = performance.now()
-      return gate(() =>
-        tried(method, async () => {
-          const sent = { method, path, query, idleMs: TIMEOUT_MS, ...(body !== undefined && { body: JSON.stringify(body) }), ...(contentType !== undefined && { contentType }) }
-          return read(method, path, await answered(sent))
+      return limit(() =>
+        counting(method, async () => {
+          const request = { method, path, query, idleMs: TIMEOUT_MS, ...(body !== undefined && { body: JSON.stringify(body) }), ...(contentType !== undefined && { contentType }) }
+          return read(method, path, await sendWithRetry(request))
         }),
       ).finally(() => observer(method, (performance.now() - startMs) / 1000))
     },
     stream: (path, query, signal, idleMs) =>
-      tried('GET', async () => {
-        const response = await answered({ method: 'GET', path, query, signal, idleMs })
+      counting('GET', async () => {
+        const response = await sendWithRetry({ method: 'GET', path, query, signal, idleMs })
         return response.statusCode === 200 ? response.body : read('GET', path, response)
       }),
     counts: () => [...counted.values()],
@@ -129,18 +129,18 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate', cou
   }
 }
 
-/** An answer that a caller has no use for, as an error whose sentence names the request and what the server said. */
-export function failure(method: Method, path: string, { status, body }: Answer<object>): Error {
-  const sentence = `${method} ${path} was answered ${status}: ${body.message ?? body.reason ?? 'without a reason'}`
-  return status >= 400 && status < 500 && !PASSING.includes(status) ? new Refused(sentence) : new Error(sentence)
+/** A failed response as an error with the method, path, status and message; `Refused` if a retry would not help. */
+export function failure(method: Method, path: string, { status, body }: ApiResponse<object>): Error {
+  const sentence = `${method} ${path} returned ${status}: ${body.message ?? body.reason ?? 'no reason given'}`
+  return status >= 400 && status < 500 && !RETRIABLE.includes(status) ? new Refused(sentence) : new Error(sentence)
 }
 
-/** As `failure`, thrown as the backend says it. */
-export function unexpected(method: Method, path: string, answer: Answer<object>): Unavailable {
-  return new Unavailable('resources', failure(method, path, answer))
+/** `failure` wrapped in `Unavailable`, for a response that the caller does not handle. */
+export function unexpected(method: Method, path: string, response: ApiResponse<object>): Unavailable {
+  return new Unavailable('resources', failure(method, path, response))
 }
 
-/** Nothing can be made in a namespace that is being deleted: a 403 that says nothing of rights. */
-export function isNamespaceGoing({ status, body }: Answer<object>): boolean {
+/** Whether a creation failed because the namespace is being deleted: a 403 that is not about permissions. */
+export function isNamespaceTerminating({ status, body }: ApiResponse<object>): boolean {
   return status === 403 && (body.details?.causes?.some(({ reason }) => reason === 'NamespaceTerminating') ?? false)
 }

@@ -1,19 +1,19 @@
-/** At most so many at once; the others wait in the order in which they came. */
+/** Concurrency limit (semaphore): at most `max` calls run at once, the others wait in order of arrival. */
 export type ConcurrencyLimit = <T>(work: () => Promise<T>) => Promise<T>
 
-export function openConcurrencyLimit(most: number): ConcurrencyLimit {
+export function openConcurrencyLimit(max: number): ConcurrencyLimit {
   const waiting: (() => void)[] = []
-  let inside = 0
+  let running = 0
   return async (work) => {
-    if (inside >= most) await new Promise<void>((enter) => waiting.push(enter))
-    else inside++
+    if (running >= max) await new Promise<void>((proceed) => waiting.push(proceed))
+    else running++
     try {
       return await work()
     } finally {
-      // The place goes over to the next one.
-      const enter = waiting.shift()
-      if (enter) enter()
-      else inside--
+      // The slot passes to the next waiting call.
+      const proceed = waiting.shift()
+      if (proceed) proceed()
+      else running--
     }
   }
 }

@@ -1,28 +1,28 @@
-/** Kubernetes Events on transitions of `Ready`, for `kubectl describe`. Best effort: a few at a time, and not more than people read. */
+/** Event recorder: Kubernetes Events on transitions of `Ready`, for `kubectl describe`. Best effort and rate-limited. */
 import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { EventsV1Event } from '@kubernetes/client-node'
 import { API_VERSION, type ApiKeyStatus, type Condition, type Kind, type PlanStatus } from '../resources.ts'
-import { failure, isNamespaceGoing, type Client } from './api-client.ts'
+import { failure, isNamespaceTerminating, type Client } from './api-client.ts'
 import { openConcurrencyLimit } from './concurrency-limit.ts'
 import type { KubeObject, Wire } from './api-objects.ts'
 
 export type Events = {
-  /** Tells a transition of `Ready`, if it is one, without waiting for it. */
+  /** Records an Event if `Ready` changes, without waiting for the request. */
   transition(kind: Kind, before: KubeObject, status: PlanStatus | ApiKeyStatus): void
 }
 
 const CONTROLLER = 'tollgate.dev/controller'
-/** A burst, and then so many a second: ten thousand keys that are issued at once are no news each. */
+/** Token bucket: thousands of keys issued at once need no Event each. */
 const BURST = 100
 const PER_SECOND = 5
-const MOST_IN_FLIGHT = 4
+const MAX_IN_FLIGHT = 4
 
 export function openEvents(client: Client, log: { warn(o: object, m: string): void }, now: () => number = Date.now): Events {
   const instance = hostname()
-  const gate = openConcurrencyLimit(MOST_IN_FLIGHT)
-  /** Namespaces in which we lack the right to write them: said once for each, since nothing else would tell why there are none. */
-  const refused = new Set<string>()
+  const limit = openConcurrencyLimit(MAX_IN_FLIGHT)
+  /** Namespaces where the permission to write Events is missing, which is logged once for each. */
+  const forbidden = new Set<string>()
   let tokens = BURST
   let refilledAt = now()
 
@@ -38,13 +38,13 @@ export function openEvents(client: Client, log: { warn(o: object, m: string): vo
   async function send(namespace: string, event: Wire<EventsV1Event>): Promise<void> {
     const path = `/apis/events.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/events`
     try {
-      const answer = await client.request<object>('POST', path, { body: event })
-      if (answer.status === 201) refused.delete(namespace)
-      if (answer.status !== 403 || isNamespaceGoing(answer) || refused.has(namespace)) return
-      refused.add(namespace)
-      log.warn({ err: failure('POST', path, answer) }, 'Events cannot be written')
+      const response = await client.request<object>('POST', path, { body: event })
+      if (response.status === 201) forbidden.delete(namespace)
+      if (response.status !== 403 || isNamespaceTerminating(response) || forbidden.has(namespace)) return
+      forbidden.add(namespace)
+      log.warn({ event: 'kubernetes_events_forbidden', namespace, err: failure('POST', path, response) }, 'Kubernetes Events cannot be written')
     } catch {
-      // The status says the same.
+      // The status has the same information.
     }
   }
 
@@ -67,7 +67,7 @@ export function openEvents(client: Client, log: { warn(o: object, m: string): vo
         type: is.status === 'True' ? 'Normal' : 'Warning',
         regarding: { apiVersion: API_VERSION, kind, namespace, name, uid, resourceVersion },
       }
-      void gate(() => send(namespace, event))
+      void limit(() => send(namespace, event))
     },
   }
 }
@@ -76,7 +76,7 @@ function readyOf(status: { conditions?: Condition[] } | undefined): Condition | 
   return status?.conditions?.find(({ type }) => type === 'Ready')
 }
 
-/** `metav1.MicroTime`: six digits after the point, which the API server insists on. */
+/** `metav1.MicroTime`, for which the API server requires six fractional digits. */
 export function microTime(at: number): string {
   return new Date(at).toISOString().replace('Z', '000Z')
 }

@@ -1,6 +1,6 @@
 /**
- * The objects of one collection as last seen, by watch and by the answers to our own writes. Both may be late: an object never becomes older than it was, and one
- * that the watch has seen going does not come back. Only a list takes something back: an etcd that was restored from a backup gives lower versions again.
+ * Informer cache: the objects of one collection, from the watch and from the responses to the controller's own writes. Both may arrive late: an object is never
+ * replaced by an older version, and a deleted one does not come back. Only a list may go back in version, as after etcd was restored from a backup.
  */
 import { isDeepStrictEqual } from 'node:util'
 import { isLater, type KubeObject } from './api-objects.ts'
@@ -10,22 +10,22 @@ export type Change = { before: KubeObject | null; after: KubeObject | null }
 export type Cache = {
   get(namespace: string, name: string): KubeObject | null
   all(): Iterable<KubeObject>
-  /** An event of the watch over `scope` (a namespace, or null for all). Returns what changed, null if that was known. */
+  /** Applies an event of the watch over `scope` (a namespace, or null for all). Returns the change, null if there is none. */
   put(scope: string | null, object: KubeObject): Change | null
   remove(scope: string | null, object: KubeObject): Change | null
-  /** The watch over `scope` has seen everything up to that version. */
+  /** The watch over `scope` has delivered everything up to that version (bookmark). */
   passed(scope: string | null, version: string): void
-  /** Everything there is in `scope` at that version, from which the watch goes on, be it a lower one. `missed` are changes that the watch had passed without telling. */
+  /** Replaces the objects in `scope` by a list of that version, which may be a lower one. `missed` counts changes that the watch should have delivered. */
   replace(scope: string | null, objects: KubeObject[], version: string): { changes: Change[]; missed: number }
-  /** The answer to a write of ours. */
-  learn(object: KubeObject): void
-  /** We removed it. */
-  forget(object: KubeObject): void
+  /** Adds the object in the response to a write. */
+  putWritten(object: KubeObject): void
+  /** Removes an object that this process deleted. */
+  removeDeleted(object: KubeObject): void
 }
 
 export function openCache(): Cache {
   const objects = new Map<string, KubeObject>()
-  /** How far the watch over each scope has come. */
+  /** The last version of the watch over each scope. */
   const positions = new Map<string | null, string>()
   const keyOf = ({ metadata }: KubeObject) => `${metadata.namespace}/${metadata.name}`
 
@@ -54,17 +54,17 @@ export function openCache(): Cache {
       passed(scope, object.metadata.resourceVersion)
       const key = keyOf(object)
       const before = objects.get(key)
-      // Another one came under its name already, by a write of ours.
+      // A write of this process already created a new object of that name.
       if (!before || before.metadata.uid !== object.metadata.uid) return null
       objects.delete(key)
       return { before, after: null }
     },
     replace(scope, listed, version) {
       const position = positions.get(scope)
-      // Then nothing that is cached can be compared by its version: it belongs to a history that was taken back.
+      // After a restore of etcd, cached versions belong to another history and cannot be compared.
       const isRewound = position !== undefined && isLater(position, version)
       const isMissed = (at: string) => position !== undefined && !isLater(at, position)
-      // It can only be by a write of ours that was answered after the list. Up to the list's version the list is right, also where it shows an older one: a history that was taken back has come as far again.
+      // Only a write of this process can be newer than the list. Up to its version the list is right even where an object is older: a restored history may have reached the same version again.
       const isNewer = ({ metadata }: KubeObject) => !isRewound && isLater(metadata.resourceVersion, version)
       const isSame = (before: KubeObject, object: KubeObject) =>
         isRewound ? isDeepStrictEqual(before, object) : before.metadata.resourceVersion === object.metadata.resourceVersion
@@ -89,13 +89,13 @@ export function openCache(): Cache {
       positions.set(scope, version)
       return { changes, missed }
     },
-    learn(object) {
+    putWritten(object) {
       const { namespace, resourceVersion } = object.metadata
       const position = positions.get(namespace) ?? positions.get(null)
-      const isGone = !objects.has(keyOf(object)) && position !== undefined && !isLater(resourceVersion, position)
-      if (!isGone) put(object)
+      const isDeleted = !objects.has(keyOf(object)) && position !== undefined && !isLater(resourceVersion, position)
+      if (!isDeleted) put(object)
     },
-    forget(object) {
+    removeDeleted(object) {
       const key = keyOf(object)
       if (objects.get(key)?.metadata.uid === object.metadata.uid) objects.delete(key)
     },

@@ -1,11 +1,11 @@
 /**
- * `kubernetes:`: Plans and ApiKeys as custom resources. What is read comes from caches that reflectors keep (`reflector.ts`); what is written goes to the API
- * server, and its answer into the cache, so that nobody acts on what was there before.
+ * `kubernetes:`: Plans and ApiKeys as custom resources. Reads come from caches that reflectors fill (`reflector.ts`). Writes go to the API server, and their
+ * responses into the cache, so that the next read sees them.
  */
 import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
 import { isDeepStrictEqual } from 'node:util'
-import { API_VERSION, type ApiKeyResource, type Kind, type Ref, type Resource, type Resources, type ResourcesConfig, type SourceFigures } from '../resources.ts'
+import { API_VERSION, type ApiKeyResource, type ApiServerStats, type Kind, type Ref, type Resource, type Resources, type ResourcesConfig } from '../resources.ts'
 import { readAddress } from './kubernetes-url.ts'
 import { openAuthoring } from './api-key-authoring.ts'
 import { openCache, type Cache, type Change } from './informer-cache.ts'
@@ -25,20 +25,20 @@ export type KubernetesOptions = Pick<ReflectorOptions, 'relistMs' | 'watchSecond
 
 type Caches = Record<Kind | 'Secret', Cache>
 
-/** Opens the adapter; nothing is asked of the API server before `watch`. Throws an Error of one sentence if nobody says where it is. */
+/** Opens the adapter; the first request follows with `watch` or `lead`. Throws an Error of one sentence if the API server's address is not configured. */
 export async function openKubernetes(config: ResourcesConfig, options: KubernetesOptions = {}): Promise<Resources> {
   const { lease: leaseTimes, ...reflectorOptions } = options
   const address = readAddress(config.url)
   const credentials = await openCredentials(address.kubeconfig, config.environment)
   const counts: Counts = new Map()
   const client = openClient(credentials, 'tollgate', counts)
-  // The Lease must not wait behind writes that hang: whoever is late with it stops leading.
+  // A client of its own, so that requests for the Lease do not queue behind slow writes: a leader that renews late stops leading.
   const leaseClient = openClient(credentials, 'tollgate/leader-election', counts)
   const caches: Caches = { Plan: openCache(), ApiKey: openCache(), Secret: openCache() }
-  const staying = (ref: Ref) => present(caches[ref.kind].get(ref.namespace, ref.name))
-  const secrets = openSecrets(client, caches.Secret, (owner) => staying(owner)?.metadata.uid === owner.uid)
+  const presentOf = (ref: Ref) => unlessTerminating(caches[ref.kind].get(ref.namespace, ref.name))
+  const secrets = openSecrets(client, caches.Secret, (owner) => presentOf(owner)?.metadata.uid === owner.uid)
   const events = openEvents(client, config.log)
-  const follow = (kind: Kind | 'Secret', scope: string | null, changed: (change: Change) => void): Reflector =>
+  const reflectorOf = (kind: Kind | 'Secret', scope: string | null, changed: (change: Change) => void): Reflector =>
     openReflector({
       ...reflectorOptions,
       client,
@@ -49,42 +49,42 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
       log: config.log,
       ...(kind === 'Secret' && { labelSelector: SECRET_LABEL }),
     })
-  let followed: { scope: string | null; reflectors: Reflector[] }[] = []
+  let scopes: { scope: string | null; reflectors: Reflector[] }[] = []
   let leader: Leader | null = null
   let isClosed = false
-  const reflectors = () => followed.flatMap((one) => one.reflectors)
+  const reflectors = () => scopes.flatMap((one) => one.reflectors)
 
   return {
     async watch(changed) {
-      if (followed.length === 0) {
-        followed = (address.namespaces ?? [null]).map((scope) => ({
+      if (scopes.length === 0) {
+        scopes = (address.namespaces ?? [null]).map((scope) => ({
           scope,
           reflectors: [
-            follow('Plan', scope, (change) => isNews(change) && changed(refOf('Plan', change))),
-            follow('ApiKey', scope, (change) => isNews(change) && changed(refOf('ApiKey', change))),
-            follow('Secret', scope, (change) => secrets.changed(change).forEach(changed)),
+            reflectorOf('Plan', scope, (change) => isRelevant(change) && changed(refOf('Plan', change))),
+            reflectorOf('ApiKey', scope, (change) => isRelevant(change) && changed(refOf('ApiKey', change))),
+            reflectorOf('Secret', scope, (change) => secrets.changed(change).forEach(changed)),
           ],
         }))
       }
       await Promise.all(reflectors().map((reflector) => reflector.start()))
     },
-    // One that never listed does so as soon as it may, and until then its namespace is not served.
+    // A reflector without a first list retries it by itself, and its namespace is not served until then.
     refresh: async () => void (await Promise.all(reflectors().map((reflector) => reflector.isSynced() && reflector.refresh()))),
-    serves: (namespace) => followed.some(({ scope, reflectors }) => (scope ?? namespace) === namespace && reflectors.every((reflector) => reflector.isSynced())),
+    serves: (namespace) => scopes.some(({ scope, reflectors }) => (scope ?? namespace) === namespace && reflectors.every((reflector) => reflector.isSynced())),
     health() {
-      if (followed.length === 0) return { ok: false, detail: 'the API server was not asked yet' }
-      const troubles = followed.map(({ reflectors }) => reflectors.map((reflector) => reflector.trouble()).find((trouble) => trouble !== null) ?? null)
-      // Without the lease everything is followed all the same, and one namespace that may not be read keeps nobody from the others.
-      return { ok: troubles.includes(null), detail: troubles.find((trouble) => trouble !== null) ?? leader?.trouble() ?? 'the API server is followed' }
+      if (scopes.length === 0) return { ok: false, detail: 'the API server was not contacted yet' }
+      const errors = scopes.map(({ reflectors }) => reflectors.map((reflector) => reflector.lastError()).find((error) => error !== null) ?? null)
+      // Watches work without the lease, and a namespace without permissions does not affect the others.
+      return { ok: errors.includes(null), detail: errors.find((error) => error !== null) ?? leader?.lastError() ?? 'the API server is watched' }
     },
-    get: (ref) => resourceOf(ref.kind, staying(ref)),
+    get: (ref) => resourceOf(ref.kind, presentOf(ref)),
     list: ((kind: Kind, namespace?: string) =>
       [...caches[kind].all()]
-        .filter((object) => (namespace === undefined || object.metadata.namespace === namespace) && present(object))
+        .filter((object) => (namespace === undefined || object.metadata.namespace === namespace) && unlessTerminating(object))
         .map((object) => resourceOf(kind, object))) as Resources['list'],
-    going(ref) {
+    terminating(ref) {
       const object = caches[ref.kind].get(ref.namespace, ref.name)
-      return object && !present(object) ? { uid: object.metadata.uid } : null
+      return object && !unlessTerminating(object) ? { uid: object.metadata.uid } : null
     },
     retain: async (owner) => ((await addFinalizer(client, caches.ApiKey, owner)) === 'done' ? 'retained' : 'gone'),
     release: async (owner) => void (await removeFinalizer(client, caches.ApiKey, owner)),
@@ -95,11 +95,11 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
     },
     async status({ kind, namespace, name }) {
       const status = caches[kind].get(namespace, name)?.status as { conditions?: unknown } | undefined
-      // One that somebody else wrote in part is none.
+      // A status without conditions was not written by the controller.
       return Array.isArray(status?.conditions) ? (status as never) : null
     },
     isObserved(ref) {
-      const object = staying(ref)
+      const object = presentOf(ref)
       return object !== null && (object.status as { observedGeneration?: number } | undefined)?.observedGeneration === object.metadata.generation
     },
     putSecret: (owner, name, secret) => secrets.put(ownerOf(owner), name, secret),
@@ -107,14 +107,14 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
     removeSecrets: (owner) => secrets.remove(owner),
     ...openAuthoring(client),
     async lead(changed) {
-      if (isClosed || leader) return leader?.tried
+      if (isClosed || leader) return leader?.firstTry
       const namespace = address.leaseNamespace ?? credentials.namespace ?? address.namespaces?.[0] ?? 'default'
       leader = openLeader({ client: leaseClient, namespace, name: address.lease, identity: `${hostname()}_${randomUUID()}`, changed, log: config.log, ...leaseTimes })
-      await leader.tried
+      await leader.firstTry
     },
     isLeading: () => leader?.isLeading() ?? false,
     resign: async () => leader?.resign(),
-    figures: () => ({ host: credentials.host, lease: address.lease, ...figuresOf(client, reflectors()) }),
+    stats: () => ({ host: credentials.host, lease: address.lease, ...statsOf(client, reflectors()) }),
     observe: (observer) => [client, leaseClient].forEach((one) => one.observe(observer)),
     async close() {
       if (isClosed) return
@@ -126,19 +126,19 @@ export async function openKubernetes(config: ResourcesConfig, options: Kubernete
   }
 }
 
-/** What is being deleted is gone for everybody but those who clean up after it. */
-function present(object: KubeObject | null): KubeObject | null {
+/** The object, or null if it is being deleted: `get` and `list` do not return it, only `terminating` does. */
+function unlessTerminating(object: KubeObject | null): KubeObject | null {
   return object?.metadata.deletionTimestamp === undefined ? object : null
 }
 
-/** Our own status is no news, since it came into the cache with the answer to its write; one that somebody else wrote is. */
-function isNews({ before, after }: Change): boolean {
+/** Whether a change needs a pass. The controller's own status does not, since the cache has it from the response; a status that someone else wrote does. */
+function isRelevant({ before, after }: Change): boolean {
   if (!before || !after) return true
-  const told = ({ metadata, status }: KubeObject) => {
+  const relevant = ({ metadata, status }: KubeObject) => {
     const { uid, generation, deletionTimestamp, labels, annotations, finalizers } = metadata
     return { uid, generation, deletionTimestamp, labels, annotations, finalizers, status }
   }
-  return !isDeepStrictEqual(told(before), told(after))
+  return !isDeepStrictEqual(relevant(before), relevant(after))
 }
 
 function refOf(kind: Kind, { before, after }: Change): Ref {
@@ -157,17 +157,17 @@ function resourceOf(kind: Kind, object: KubeObject | null): Resource | null {
   return { apiVersion: API_VERSION, kind, metadata, spec: object.spec } as Resource
 }
 
-function figuresOf(client: Client, reflectors: Reflector[]): Omit<SourceFigures, 'host' | 'lease'> {
-  const figures = reflectors.map((reflector) => reflector.figures())
-  const sum = (of: (one: (typeof figures)[number]) => number) => figures.reduce((total, one) => total + of(one), 0)
-  const ages = figures.map(({ lastEventAgeMs }) => lastEventAgeMs).filter((age) => age !== null)
+function statsOf(client: Client, reflectors: Reflector[]): Omit<ApiServerStats, 'host' | 'lease'> {
+  const stats = reflectors.map((reflector) => reflector.stats())
+  const sum = (of: (one: (typeof stats)[number]) => number) => stats.reduce((total, one) => total + of(one), 0)
+  const ages = stats.map(({ lastEventAgeMs }) => lastEventAgeMs).filter((age) => age !== null)
   return {
     requests: client.counts(),
     lists: sum(({ lists }) => lists),
     watches: sum(({ watches }) => watches),
     failures: sum(({ failures }) => failures),
     missed: sum(({ missed }) => missed),
-    // Of the one that is silent longest, which the others would hide.
+    // The maximum, so that a busy watch does not hide a silent one.
     lastEventAgeMs: ages.length === 0 ? null : Math.max(...ages),
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Leader election by a Lease (coordination.k8s.io/v1), as client-go does it: a lease is over when it was not seen changing for its own duration by our own clock, so
- * that clocks need not agree.
+ * Leader election by a Lease (coordination.k8s.io/v1), as in client-go: a lease has expired when it was not seen to change for its own duration by the local
+ * clock, so that the clocks of the processes need not agree.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { V1Lease } from '@kubernetes/client-node'
@@ -13,109 +13,111 @@ export type LeaderOptions = {
   client: Client
   namespace: string
   name: string
-  /** Ours alone, new at each start. */
+  /** Unique per process and start. */
   identity: string
   changed: (isLeading: boolean) => void
   log: { info(o: object, m: string): void; warn(o: object, m: string): void }
   random?: () => number
   time?: Time
   durationMs?: number
-  /** A leader that could not renew for so long stops leading, before anybody else may begin. */
+  /** A leader that could not renew for so long stops leading, before another process may take the lease. */
   renewDeadlineMs?: number
   retryMs?: number
 }
 
-/** A clock that only goes forward, also while the process stands still, and what wakes us by it. */
+/** A monotonic clock, which also advances while the process is stopped, and a pause by it. */
 type Time = {
   now(): number
-  /** Rejects when it is aborted. */
+  /** Rejects when aborted. */
   pause(ms: number, signal: AbortSignal): Promise<unknown>
 }
 
 const MONOTONIC: Time = { now: () => performance.now(), pause: (ms, signal) => pause(ms, undefined, { signal }) }
 
 export type Leader = {
-  /** Resolves when the first try has ended, however it did. */
-  tried: Promise<void>
-  /** False as soon as the time to renew is over, even if the process stood still and `changed` was not called yet: ask before each act. */
+  /** Resolves when the first try has ended, with or without success. */
+  firstTry: Promise<void>
+  /** False once the renew deadline has passed, even if the process was stopped and `changed` was not called yet. Check it before each write. */
   isLeading(): boolean
-  /** What kept the last try from telling whose lease it is, or null. */
-  trouble(): string | null
-  /** Gives the lease up, so that another takes over at once, and tries no more. */
+  /** The error of the last try to read or write the lease, or null. */
+  lastError(): string | null
+  /** Releases the lease, so that another process takes over at once, and ends the election. */
   resign(): Promise<void>
 }
 
 type Lease = Required<Pick<Wire<V1Lease>, 'metadata' | 'spec'>>
 
-/** Begins to try. */
+/** Starts the election. */
 export function openLeader(options: LeaderOptions): Leader {
   const { client, namespace, name, identity, changed, log, random = Math.random, time = MONOTONIC, durationMs = 15_000, renewDeadlineMs = 10_000, retryMs = 2_000 } = options
   const collection = `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases`
   const path = `${collection}/${name}`
   const stopping = new AbortController()
-  /** The lease as it was last seen to change, and until when nobody else may take it. */
-  let observed: { version: string; overAt: number } | null = null
+  /** Version of the lease when it last changed, and when it expires by the monotonic clock. */
+  let observed: { version: string; expiresAt: number } | null = null
   let isLeading = false
-  let trouble: string | null = null
-  /** A write of ours may have made the lease ours, also one whose answer nobody waits for any more. */
+  let lastError: string | null = null
+  /** A write of this process may have acquired the lease, even if its response came too late. */
   let mayHold = false
   let renewedAt = 0
   const first = Promise.withResolvers<void>()
   const running = run().finally(() => first.resolve())
 
-  function become(next: boolean): void {
+  function setLeading(next: boolean): void {
     if (isLeading === next) return
     isLeading = next
-    log.info({ lease: `${namespace}/${name}`, identity }, next ? 'this process leads' : 'this process no longer leads')
+    const fields = { lease: `${namespace}/${name}`, identity }
+    if (next) log.info({ event: 'leadership_acquired', ...fields }, 'leadership acquired')
+    else log.info({ event: 'leadership_lost', ...fields }, 'leadership lost')
     changed(next)
   }
 
-  /** How long a leader may still go without renewing. */
-  function leftMs(): number {
+  /** Time until the renew deadline of a leader. */
+  function untilDeadlineMs(): number {
     return Math.max(0, renewedAt + renewDeadlineMs - time.now())
   }
 
-  /** Until the next try: for a follower no later than the end of the lease that it sees. Chance keeps followers apart; so does that end, since each saw the lease change at a time of its own. */
+  /** Time until the next try: for a follower no later than the observed lease expires. Jitter keeps the tries of followers apart. */
   function waitMs(): number {
-    if (isLeading) return Math.min(retryMs, leftMs())
-    const untilOverMs = (observed?.overAt ?? 0) - time.now()
-    return Math.min(retryMs * (1 + random() / 5), untilOverMs > 0 ? untilOverMs : Infinity)
+    if (isLeading) return Math.min(retryMs, untilDeadlineMs())
+    const untilExpiryMs = (observed?.expiresAt ?? 0) - time.now()
+    return Math.min(retryMs * (1 + random() / 5), untilExpiryMs > 0 ? untilExpiryMs : Infinity)
   }
 
   async function run(): Promise<void> {
     while (!stopping.signal.aborted) {
-      // Others may have led since, even if the lease is free again.
-      if (leftMs() === 0) become(false)
+      // Another process may have led since, even if the lease is free again.
+      if (untilDeadlineMs() === 0) setLeading(false)
       const startedAt = time.now()
-      const tried = await tryOnce().catch(note)
+      const outcome = await tryOnce().catch(recordFailure)
       if (stopping.signal.aborted) return
-      if (tried !== 'failed') trouble = null
-      if (tried === 'renewed') renewedAt = startedAt
-      // A renewal that took so long that its time is over is none.
-      become((tried === 'renewed' || (tried === 'failed' && isLeading)) && leftMs() > 0)
+      if (outcome !== 'failed') lastError = null
+      if (outcome === 'renewed') renewedAt = startedAt
+      // A renewal that ends after its own deadline does not count.
+      setLeading((outcome === 'renewed' || (outcome === 'failed' && isLeading)) && untilDeadlineMs() > 0)
       first.resolve()
       await time.pause(waitMs(), stopping.signal).catch(() => {})
     }
   }
 
-  function note(error: unknown): 'failed' {
+  function recordFailure(error: unknown): 'failed' {
     const err = error instanceof Unavailable ? error.cause : error
-    trouble = `lease: ${err instanceof Error ? err.message : 'it could not be read or written'}`
-    log.warn({ err }, 'the lease could not be read or written')
+    lastError = `lease: ${err instanceof Error ? err.message : 'it could not be read or written'}`
+    log.warn({ event: 'lease_request_failed', lease: `${namespace}/${name}`, err }, 'lease request failed')
     return 'failed'
   }
 
-  /** Resolves to `renewed` if the lease is ours now. */
+  /** `renewed` if this process holds the lease now, false if another process holds it. */
   async function tryOnce(): Promise<'renewed' | false> {
-    const answer = await within(client.request<Lease>('GET', path))
-    if (answer.status === 404) return write('POST', null)
-    if (answer.status !== 200) throw unexpected('GET', path, answer)
-    const lease = answer.body
+    const response = await within(client.request<Lease>('GET', path))
+    if (response.status === 404) return write('POST', null)
+    if (response.status !== 200) throw unexpected('GET', path, response)
+    const lease = response.body
     const { holderIdentity, leaseDurationSeconds } = lease.spec
     const version = lease.metadata.resourceVersion ?? ''
-    if (observed?.version !== version) observed = { version, overAt: time.now() + (leaseDurationSeconds ?? durationMs / 1000) * 1000 }
-    const isOver = !holderIdentity || time.now() >= observed.overAt
-    if (holderIdentity !== identity && !isOver) return false
+    if (observed?.version !== version) observed = { version, expiresAt: time.now() + (leaseDurationSeconds ?? durationMs / 1000) * 1000 }
+    const isFree = !holderIdentity || time.now() >= observed.expiresAt
+    if (holderIdentity !== identity && !isFree) return false
     return write('PUT', lease)
   }
 
@@ -132,51 +134,51 @@ export function openLeader(options: LeaderOptions): Leader {
     const body = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: lease?.metadata ?? { name, namespace }, spec }
     mayHold = true
     const target = method === 'POST' ? collection : path
-    const answer = await within(client.request<Lease>(method, target, { body }))
-    // Somebody else was faster; but one who changed our own lease need not have taken it.
-    if (answer.status === 409 && !isRenewal) return false
-    if (answer.status !== 200 && answer.status !== 201) throw unexpected(method, target, answer)
-    observed = { version: answer.body.metadata.resourceVersion ?? '', overAt: time.now() + spec.leaseDurationSeconds * 1000 }
+    const response = await within(client.request<Lease>(method, target, { body }))
+    // 409: another process was faster. On a renewal the conflict need not mean that it took the lease.
+    if (response.status === 409 && !isRenewal) return false
+    if (response.status !== 200 && response.status !== 201) throw unexpected(method, target, response)
+    observed = { version: response.body.metadata.resourceVersion ?? '', expiresAt: time.now() + spec.leaseDurationSeconds * 1000 }
     return 'renewed'
   }
 
-  /** A server that hangs must not keep a leader beyond its deadline. */
+  /** Bounds a request in time, so that a server that hangs does not keep a leader beyond its deadline. */
   async function within<T>(work: Promise<T>): Promise<T> {
     const timer = new AbortController()
-    const longestMs = isLeading ? Math.min(renewDeadlineMs / 2, leftMs()) : renewDeadlineMs / 2
-    const late = time.pause(longestMs, timer.signal).then(() => {
-      throw new Unavailable('resources', new Error('the API server does not answer in time'))
+    const maxMs = isLeading ? Math.min(renewDeadlineMs / 2, untilDeadlineMs()) : renewDeadlineMs / 2
+    const timeout = time.pause(maxMs, timer.signal).then(() => {
+      throw new Unavailable('resources', new Error('the API server did not respond in time'))
     })
     try {
-      return await Promise.race([work, late])
+      return await Promise.race([work, timeout])
     } finally {
-      late.catch(() => {})
+      timeout.catch(() => {})
       timer.abort()
     }
   }
 
   async function release(): Promise<void> {
-    const answer = await within(client.request<Lease>('GET', path))
-    if (answer.status === 404) return
-    if (answer.status !== 200) throw unexpected('GET', path, answer)
-    if (answer.body.spec.holderIdentity !== identity) return
-    const { metadata, spec } = answer.body
+    const response = await within(client.request<Lease>('GET', path))
+    if (response.status === 404) return
+    if (response.status !== 200) throw unexpected('GET', path, response)
+    if (response.body.spec.holderIdentity !== identity) return
+    const { metadata, spec } = response.body
     const body = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata, spec: { ...spec, holderIdentity: '', leaseDurationSeconds: 1, renewTime: microTime(Date.now()) } }
     const released = await within(client.request<Lease>('PUT', path, { body }))
     if (released.status !== 200) throw unexpected('PUT', path, released)
   }
 
   return {
-    tried: first.promise,
-    isLeading: () => isLeading && leftMs() > 0,
-    trouble: () => trouble,
+    firstTry: first.promise,
+    isLeading: () => isLeading && untilDeadlineMs() > 0,
+    lastError: () => lastError,
     async resign() {
       if (stopping.signal.aborted) return
       stopping.abort()
       await running
       isLeading = false
       if (!mayHold) return
-      await release().catch((error: unknown) => log.warn({ err: error }, 'the lease was not given up; it ends by itself'))
+      await release().catch((error: unknown) => log.warn({ event: 'lease_release_failed', lease: `${namespace}/${name}`, err: error }, 'lease release failed; the lease expires by itself'))
     },
   }
 }

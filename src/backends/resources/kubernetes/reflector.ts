@@ -1,8 +1,8 @@
-/** Keeps a cache equal to a collection: list, then watch from there, and again after whatever breaks. */
+/** Reflector: keeps an informer cache equal to a collection by list and watch, with jittered back-off, relist after 410 Gone, and a periodic relist. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { Unavailable } from '../../../domain/errors.ts'
 import type { Cache, Change } from './informer-cache.ts'
-import { unexpected, type Answer, type Client } from './api-client.ts'
+import { unexpected, type ApiResponse, type Client } from './api-client.ts'
 import { collectionPath, kept, type Collection, type KubeObject, type List } from './api-objects.ts'
 import { watch } from './watch-stream.ts'
 
@@ -17,45 +17,45 @@ export type ReflectorOptions = {
   log: { warn(o: object, m: string): void }
   /** In [0, 1). */
   random?: () => number
-  /** Everything is listed again that often, in case the watch missed something. */
+  /** Interval of the lists that find changes which the watch missed. */
   relistMs?: number
   watchSeconds?: number
   pageSize?: number
 }
 
-export type Figures = {
+export type ReflectorStats = {
   lists: number
-  /** Watches that were begun. */
+  /** Watches started. */
   watches: number
-  /** Failures of a list or a watch, one that ended because the server forgot its version included. */
+  /** Failed lists and watches, including watches that ended because their version had expired. */
   failures: number
-  /** Changes that only a list told, although the watch had passed them. */
+  /** Changes found by a list that the watch should have delivered. */
   missed: number
-  /** Since the watch last said anything, a bookmark included; since the first list while it has said nothing, and null before that. */
+  /** Age of the last event of the watch, bookmarks included; of the first list before any event, null before that. */
   lastEventAgeMs: number | null
 }
 
 export type Reflector = {
-  /** Resolves when everything was listed once, or the server refused it for want of a right or of the namespace; rejects if it is stopped before. */
+  /** Resolves after the first list, or when the server refuses it for a missing permission or namespace. Rejects if stopped before. */
   start(): Promise<void>
-  /** Lists everything again, now, and while that fails later: what is cached afterwards is no older than this call. Rejects if it is stopped before. */
+  /** Lists everything again, with retries: the cache is then no older than this call. Rejects if stopped before. */
   refresh(): Promise<void>
-  /** Everything was listed, at least once. */
+  /** True after the first list. */
   isSynced(): boolean
-  /** What is wrong, null while the collection can be read. */
-  trouble(): string | null
-  figures(): Figures
+  /** The present error as a sentence; null while the collection can be read. */
+  lastError(): string | null
+  stats(): ReflectorStats
   stop(): Promise<void>
 }
 
-const FIRST_RETRY_MS = 100
-const LONGEST_RETRY_MS = 10_000
-/** A watch that ends sooner, without a word, is a sign of trouble and not repeated at once. */
-const SHORT_MS = 1_000
-/** A server tells at least a bookmark every minute; of a version that it has not reached yet, as after a restore from a backup, it tells nothing at all. */
-const SILENT_MS = 90_000
-const MOST_PAGES = 10_000
-/** A list that is due and fails is tried again so many times in the time until the next would be. */
+const INITIAL_RETRY_MS = 100
+const MAX_RETRY_MS = 10_000
+/** A watch that ends sooner without an event counts as failed and backs off. */
+const SHORT_WATCH_MS = 1_000
+/** A server sends a bookmark at least every minute, but nothing for a version that it has not reached yet, as after a restore from a backup. */
+const SILENT_WATCH_MS = 90_000
+const MAX_PAGES = 10_000
+/** Tries per relist interval while the periodic list fails. */
 const RELIST_TRIES = 4
 
 export function openReflector(options: ReflectorOptions): Reflector {
@@ -63,66 +63,65 @@ export function openReflector(options: ReflectorOptions): Reflector {
   const path = collectionPath(collection, scope)
   const query: Record<string, string> = options.labelSelector === undefined ? {} : { labelSelector: options.labelSelector }
   const stopping = new AbortController()
-  const figures = { lists: 0, watches: 0, failures: 0, missed: 0 }
+  const stats = { lists: 0, watches: 0, failures: 0, missed: 0 }
   const synced = Promise.withResolvers<void>()
   let isSynced = false
-  /** Who waits for the next list. */
-  const askers = openAskers(stopping.signal)
+  const relistRequests = openRelistRequests(stopping.signal)
   let lastEventAt: number | null = null
-  let trouble: string | null = `${collection.plural} were not listed yet`
+  let lastError: string | null = `${collection.plural} were not listed yet`
   let running: Promise<void> | null = null
   let listedAtMs = 0
   let relistAtMs = 0
   const jittered = (ms: number) => ms * (1 + random() / 5)
 
-  /** Lists for all who had asked by then. */
+  /** Lists the collection and resolves the relist requests made before. */
   async function list(): Promise<string> {
-    const asked = askers.take()
+    const requests = relistRequests.take()
     try {
       const version = await listAll()
-      for (const { resolve } of asked) resolve()
+      for (const { resolve } of requests) resolve()
       return version
     } catch (error) {
-      askers.putBack(asked)
+      relistRequests.putBack(requests)
       throw error
     }
   }
 
-  /** Takes over everything there is. Returns the version from which a watch goes on. */
+  /** Replaces the cache by a list. Returns the version to watch from. */
   async function listAll(): Promise<string> {
-    const found = await everything(client, path, { ...query, limit: String(pageSize) })
-    if ('status' in found) {
-      // There may be others who can be served.
-      if (found.status === 403 || found.status === 404) synced.resolve()
-      throw unexpected('GET', path, found)
+    const listed = await allPages(client, path, { ...query, limit: String(pageSize) })
+    if ('status' in listed) {
+      // Not fatal: other namespaces may be readable.
+      if (listed.status === 403 || listed.status === 404) synced.resolve()
+      throw unexpected('GET', path, listed)
     }
-    const { changes, missed } = cache.replace(scope, found.items, found.version)
-    figures.lists++
-    figures.missed += missed
-    if (missed > 0) log.warn({ path, missed }, 'the watch had missed changes, which a list has found')
+    const { changes, missed } = cache.replace(scope, listed.items, listed.version)
+    stats.lists++
+    stats.missed += missed
+    if (missed > 0) log.warn({ event: 'watch_missed_changes', path, missed }, 'list found changes that the watch missed')
     for (const change of changes) changed(change)
-    trouble = null
+    lastError = null
     listedAtMs = performance.now()
     relistAtMs = listedAtMs + jittered(relistMs)
     lastEventAt ??= listedAtMs
     isSynced = true
     synced.resolve()
-    return found.version
+    return listed.version
   }
 
   async function watchFrom(version: string, untilMs: number): Promise<string | null> {
     let position = version
     const startMs = performance.now()
     const seconds = Math.max(1, Math.min(watchSeconds * (1 + random()), (untilMs - startMs) / 1000))
-    figures.watches++
+    stats.watches++
     const end = await watch(client, {
       path,
       query,
       version,
       timeoutSeconds: Math.round(seconds),
-      signal: askers.interrupt(),
+      signal: relistRequests.signal(),
       opened() {
-        trouble = null
+        lastError = null
       },
       each({ type, object }) {
         position = object.metadata.resourceVersion
@@ -132,38 +131,38 @@ export function openReflector(options: ReflectorOptions): Reflector {
         if (change) changed(change)
       },
     }).catch((error: unknown) => {
-      if (askers.areWaiting()) return 'ended' as const
-      // What was seen before it broke was seen.
+      if (relistRequests.arePending()) return 'ended' as const
+      // Events before the failure are applied, so the watch goes on from there.
       if (position === version) throw error
-      note(error)
+      recordFailure(error)
       return 'ended' as const
     })
     if (end === 'expired') return null
-    if (position === version && performance.now() - startMs < SHORT_MS && !askers.areWaiting()) throw new Unavailable('resources', new Error(`the watch of ${path} ended at once`))
+    if (position === version && performance.now() - startMs < SHORT_WATCH_MS && !relistRequests.arePending()) throw new Unavailable('resources', new Error(`the watch of ${path} ended at once`))
     return position
   }
 
-  /** The version itself, or that of a list if there is none or a list is due. */
+  /** `version`, or that of a list if it is null or a list is due or requested. */
   async function versionToWatch(version: string | null): Promise<string> {
     if (version === null) return list()
-    if (performance.now() < relistAtMs && !askers.areWaiting()) return version
+    if (performance.now() < relistAtMs && !relistRequests.arePending()) return version
     try {
       return await list()
     } catch (error) {
-      if (askers.areWaiting()) throw error
-      // A server under load may refuse lists, and yet tell changes. Whether it still knows that version, the watch will hear.
-      note(error, 'a collection could not be listed again; it is watched all the same')
+      if (relistRequests.arePending()) throw error
+      // A server under load may refuse lists and still serve watches. The watch finds out whether the version has expired.
+      recordFailure(error, { event: 'relist_failed', message: 'relist failed; the watch continues' })
       relistAtMs = performance.now() + jittered(relistMs / RELIST_TRIES)
       return version
     }
   }
 
-  function note(error: unknown, message = 'a collection cannot be followed at the moment'): void {
+  function recordFailure(error: unknown, { event, message } = { event: 'list_watch_failed', message: 'list or watch failed' }): void {
     if (stopping.signal.aborted) return
-    figures.failures++
+    stats.failures++
     const cause = error instanceof Unavailable ? error.cause : error
-    trouble = cause instanceof Error ? `${collection.plural}: ${cause.message}` : collection.plural
-    log.warn({ err: cause, path }, message)
+    lastError = cause instanceof Error ? `${collection.plural}: ${cause.message}` : collection.plural
+    log.warn({ event, err: cause, path }, message)
   }
 
   async function run(): Promise<void> {
@@ -176,19 +175,19 @@ export function openReflector(options: ReflectorOptions): Reflector {
         watchedAtMs = performance.now()
         version = await watchFrom(version, relistAtMs)
         if (version === null) {
-          const gone = new Unavailable('resources', new Error(`the server does not know any more from where ${path} was watched`))
-          // What was listed long ago is forgotten in time, and listed again at once. A server that forgets what it has just said would be asked for lists without end.
-          if (performance.now() - listedAtMs < LONGEST_RETRY_MS) throw gone
-          note(gone)
+          const expired = new Unavailable('resources', new Error(`the resource version of the watch of ${path} has expired`))
+          // An old version expires in the course of time, and is listed again at once. Without back-off, a server that expires fresh versions would be listed in an endless loop.
+          if (performance.now() - listedAtMs < MAX_RETRY_MS) throw expired
+          recordFailure(expired)
         } else failures = 0
       } catch (error) {
-        note(error)
-        // Only of a watch: a list that takes long is no sign that things are well.
+        recordFailure(error)
+        // Only a long watch resets the back-off: a slow list is no sign of a healthy server.
         const watchedMs = performance.now() - watchedAtMs
-        if (watchedMs > LONGEST_RETRY_MS) failures = 0
-        if (watchedMs > SILENT_MS) relistAtMs = 0
-        const ms = Math.min(FIRST_RETRY_MS * 2 ** failures++, LONGEST_RETRY_MS) * (1 - random() / 2)
-        await pause(ms, undefined, { signal: askers.interrupt() }).catch(() => {})
+        if (watchedMs > MAX_RETRY_MS) failures = 0
+        if (watchedMs > SILENT_WATCH_MS) relistAtMs = 0
+        const ms = Math.min(INITIAL_RETRY_MS * 2 ** failures++, MAX_RETRY_MS) * (1 - random() / 2)
+        await pause(ms, undefined, { signal: relistRequests.signal() }).catch(() => {})
       }
     }
   }
@@ -198,64 +197,64 @@ export function openReflector(options: ReflectorOptions): Reflector {
       running ??= run()
       return synced.promise
     },
-    refresh: askers.ask,
+    refresh: relistRequests.add,
     isSynced: () => isSynced,
-    trouble: () => trouble,
-    figures: () => ({ ...figures, lastEventAgeMs: lastEventAt === null ? null : performance.now() - lastEventAt }),
+    lastError: () => lastError,
+    stats: () => ({ ...stats, lastEventAgeMs: lastEventAt === null ? null : performance.now() - lastEventAt }),
     async stop() {
       stopping.abort()
       synced.promise.catch(() => {})
       synced.reject(closed())
-      for (const { reject } of askers.take()) reject(closed())
+      for (const { reject } of relistRequests.take()) reject(closed())
       await running
     },
   }
 }
 
-/** Those who wait for the next list, and what their asking interrupts. */
-function openAskers(stopping: AbortSignal) {
-  let asked: PromiseWithResolvers<void>[] = []
+/** Pending calls of `refresh`. A new one interrupts the watch or the back-off. */
+function openRelistRequests(stopping: AbortSignal) {
+  let pending: PromiseWithResolvers<void>[] = []
   let interrupt = new AbortController()
   return {
-    areWaiting: () => asked.length > 0,
-    /** Aborted once somebody asks, and at the stop. */
-    interrupt: () => AbortSignal.any([stopping, interrupt.signal]),
-    ask(): Promise<void> {
-      const asker = Promise.withResolvers<void>()
-      if (stopping.aborted) asker.reject(closed())
-      else asked.push(asker)
+    arePending: () => pending.length > 0,
+    /** Aborted by the next request and at the stop. */
+    signal: () => AbortSignal.any([stopping, interrupt.signal]),
+    add(): Promise<void> {
+      const request = Promise.withResolvers<void>()
+      if (stopping.aborted) request.reject(closed())
+      else pending.push(request)
       interrupt.abort()
-      return asker.promise
+      return request.promise
     },
-    /** Who asks from now on waits for the list after the next. */
+    /** Takes the pending requests for the list that starts now; later ones wait for the list after it. */
     take(): PromiseWithResolvers<void>[] {
-      const taken = asked
-      asked = []
+      const taken = pending
+      pending = []
       interrupt = new AbortController()
       return taken
     },
-    /** They wait for the next list, which comes when it comes. */
+    /** Returns the requests of a failed list, without an interruption. */
     putBack(taken: PromiseWithResolvers<void>[]): void {
-      asked = [...taken, ...asked]
+      pending = [...taken, ...pending]
     },
   }
 }
 
-/** All pages of a list, or the first answer that is none. */
-async function everything(client: Client, path: string, query: Record<string, string>): Promise<{ items: KubeObject[]; version: string } | Answer<object>> {
+/** All pages of a list, or the first response that is not 200. */
+async function allPages(client: Client, path: string, query: Record<string, string>): Promise<{ items: KubeObject[]; version: string } | ApiResponse<object>> {
   const items: KubeObject[] = []
   let next: string | undefined
-  for (let pages = 0; pages < MOST_PAGES; pages++) {
-    const answer = await client.request<List>('GET', path, { query: { ...query, ...(next !== undefined && { continue: next }) } })
-    if (answer.status !== 200) return answer
-    const { metadata, items: page } = answer.body
+  for (let pages = 0; pages < MAX_PAGES; pages++) {
+    const response = await client.request<List>('GET', path, { query: { ...query, ...(next !== undefined && { continue: next }) } })
+    if (response.status !== 200) return response
+    const { metadata, items: page } = response.body
     for (const item of page) items.push(kept(item))
     next = metadata.continue || undefined
     if (next === undefined) return { items, version: metadata.resourceVersion }
   }
-  throw new Unavailable('resources', new Error(`${path} has more than ${MOST_PAGES} pages`))
+  throw new Unavailable('resources', new Error(`${path} has more than ${MAX_PAGES} pages`))
 }
 
 function closed(): Unavailable {
-  return new Unavailable('resources', new Error('it was closed'))
+  return new Unavailable('resources', new Error('the source was closed'))
 }

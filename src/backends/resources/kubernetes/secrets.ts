@@ -1,16 +1,16 @@
 /**
- * The Secrets of ApiKeys. Ours are those whose controller, by owner reference, is an ApiKey; they carry a label, by which alone they are watched. One of somebody
- * else is never read, written or removed.
+ * Secrets of ApiKeys in Kubernetes. An owned Secret has an ApiKey as its controller owner reference, and a label, by which Secrets are watched. A foreign Secret is
+ * never changed or removed.
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { V1OwnerReference } from '@kubernetes/client-node'
 import { Unavailable } from '../../../domain/errors.ts'
 import { API_VERSION, type KeySecret, type Ref, type SecretOutcome } from '../resources.ts'
 import type { Cache, Change } from './informer-cache.ts'
-import { isNamespaceGoing, unexpected, type Answer, type Client } from './api-client.ts'
+import { isNamespaceTerminating, unexpected, type ApiResponse, type Client } from './api-client.ts'
 import { collectionPath, COLLECTIONS, kept, objectPath, type KubeObject } from './api-objects.ts'
 
-/** Names the ApiKey; there is no Secret of ours without it. */
+/** Label with the name of the ApiKey, on every owned Secret. */
 export const SECRET_LABEL = 'tollgate.dev/api-key'
 const MAC = 'tollgate.dev/mac'
 const TYPE = 'tollgate.dev/api-key'
@@ -19,110 +19,110 @@ export type Owner = Ref & { uid: string }
 
 export type Secrets = {
   put(owner: Owner, name: string, secret: KeySecret): Promise<SecretOutcome>
-  get(owner: Owner, name: string): (KeySecret & { isSpoiled?: true }) | null
-  /** Removes all that the uid owns. */
+  get(owner: Owner, name: string): (KeySecret & { isModified?: true }) | null
+  /** Removes all Secrets of the owner's uid. */
   remove(owner: Owner): Promise<void>
-  /** Takes over a change that the watch told. Returns the ApiKeys whose Secret it is or was. */
+  /** Applies a change from the watch. Returns the ApiKeys that own the Secret or owned it before. */
   changed(change: Change): Ref[]
 }
 
-/** So much of a key, as it is or in base64, is no accident. */
+/** A message with so many characters of a key in a row, plain or in base64, quotes the key. */
 const QUOTE_LENGTH = 12
-/** Others write at the same time; after so many times they are left to it for a while. */
-const MOST_TRIES = 4
+const MAX_TRIES = 4
 
-/** `isStaying` tells whether the owner is there and not about to go. */
-export function openSecrets(client: Client, cache: Cache, isStaying: (owner: Owner) => boolean): Secrets {
+/** `isPresent` returns whether the owner exists and is not being deleted. */
+export function openSecrets(client: Client, cache: Cache, isPresent: (owner: Owner) => boolean): Secrets {
+  /** Names of the owned Secrets by the uid of their owner. */
   const names = new Map<string, Set<string>>()
 
-  function note(object: KubeObject, isThere: boolean): void {
+  function setOwned(object: KubeObject, isOwned: boolean): void {
     const uid = controllerOf(object)?.uid
     if (uid === undefined) return
     const owned = names.get(uid) ?? new Set()
-    if (isThere) owned.add(object.metadata.name)
+    if (isOwned) owned.add(object.metadata.name)
     else owned.delete(object.metadata.name)
     if (owned.size > 0) names.set(uid, owned)
     else names.delete(uid)
   }
 
-  function learn(object: KubeObject): void {
-    cache.learn(kept(object))
-    if (cache.get(object.metadata.namespace, object.metadata.name)?.metadata.uid === object.metadata.uid) note(object, true)
+  function cacheWritten(object: KubeObject): void {
+    cache.putWritten(kept(object))
+    if (cache.get(object.metadata.namespace, object.metadata.name)?.metadata.uid === object.metadata.uid) setOwned(object, true)
   }
 
-  /** Past the cache: a Secret of somebody else is not in it. */
+  /** Reads from the API server, since foreign Secrets are not in the cache. */
   async function read(namespace: string, name: string): Promise<KubeObject | null> {
     const path = objectPath(COLLECTIONS.Secret, namespace, name)
-    const answer = await client.request<KubeObject>('GET', path)
-    if (answer.status === 404) return null
-    if (answer.status !== 200) throw unexpected('GET', path, answer)
-    return answer.body
+    const response = await client.request<KubeObject>('GET', path)
+    if (response.status === 404) return null
+    if (response.status !== 200) throw unexpected('GET', path, response)
+    return response.body
   }
 
   async function write(owner: Owner, name: string, secret: KeySecret): Promise<SecretOutcome> {
     let found = cache.get(owner.namespace, name)
-    for (let tries = 0; tries < MOST_TRIES; tries++) {
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
       if (found && controllerOf(found)?.uid !== owner.uid) return 'conflict'
       const wanted = objectOf(owner, name, secret, found)
-      if (found && isRight(found, wanted)) return 'unchanged'
+      if (found && isEqual(found, wanted)) return 'unchanged'
       const outcome = found ? await replace(wanted, found) : await create(wanted)
-      if (outcome !== 'again') return outcome
+      if (outcome !== 'retry') return outcome
       found = await read(owner.namespace, name)
     }
-    throw new Unavailable('resources', new Error(`the Secret ${owner.namespace}/${name} changes faster than it can be written`))
+    throw new Unavailable('resources', new Error(`the Secret ${owner.namespace}/${name} changed during each of ${MAX_TRIES} tries to write it`))
   }
 
-  async function create(wanted: KubeObject): Promise<SecretOutcome | 'again'> {
+  async function create(wanted: KubeObject): Promise<SecretOutcome | 'retry'> {
     const path = collectionPath(COLLECTIONS.Secret, wanted.metadata.namespace)
-    const answer = await client.request<KubeObject>('POST', path, { body: wanted })
-    if (answer.status === 201) {
-      learn(answer.body)
+    const response = await client.request<KubeObject>('POST', path, { body: wanted })
+    if (response.status === 201) {
+      cacheWritten(response.body)
       return 'written'
     }
-    if (answer.status === 409) return 'again'
-    if (answer.status === 404 || isNamespaceGoing(answer)) return 'gone'
-    throw unexpected('POST', path, discreet(answer, wanted))
+    if (response.status === 409) return 'retry'
+    if (response.status === 404 || isNamespaceTerminating(response)) return 'gone'
+    throw unexpected('POST', path, withoutQuotedKey(response, wanted))
   }
 
-  async function replace(wanted: KubeObject, found: KubeObject): Promise<SecretOutcome | 'again'> {
+  async function replace(wanted: KubeObject, found: KubeObject): Promise<SecretOutcome | 'retry'> {
     const path = objectPath(COLLECTIONS.Secret, wanted.metadata.namespace, wanted.metadata.name)
-    // The type cannot be changed, nor anything of an immutable Secret.
+    // The type of a Secret and all of an immutable Secret cannot be updated.
     if (found.type !== TYPE || 'immutable' in found) {
-      await discard(found)
+      await deleteSecret(found)
       return create(wanted)
     }
-    const answer = await client.request<KubeObject>('PUT', path, { body: wanted })
-    if (answer.status === 200) {
-      learn(answer.body)
+    const response = await client.request<KubeObject>('PUT', path, { body: wanted })
+    if (response.status === 200) {
+      cacheWritten(response.body)
       return 'written'
     }
-    if (answer.status === 409 || answer.status === 404) return 'again'
-    throw unexpected('PUT', path, discreet(answer, wanted))
+    if (response.status === 409 || response.status === 404) return 'retry'
+    throw unexpected('PUT', path, withoutQuotedKey(response, wanted))
   }
 
-  async function discard(object: KubeObject): Promise<void> {
+  async function deleteSecret(object: KubeObject): Promise<void> {
     const { namespace, name, uid } = object.metadata
     const path = objectPath(COLLECTIONS.Secret, namespace, name)
-    const answer = await client.request<object>('DELETE', path, { body: { apiVersion: 'v1', kind: 'DeleteOptions', preconditions: { uid } } })
-    // 409: it should be another one by now, and not ours to remove. Ask, before a key stays where it must not be.
-    const isStill = answer.status === 409 && (await read(namespace, name))?.metadata.uid === uid
-    if (isStill || (answer.status !== 200 && answer.status !== 202 && answer.status !== 404 && answer.status !== 409)) throw unexpected('DELETE', path, answer)
-    cache.forget(object)
-    note(object, false)
+    const response = await client.request<object>('DELETE', path, { body: { apiVersion: 'v1', kind: 'DeleteOptions', preconditions: { uid } } })
+    // 409: the name should have another Secret by now, which must stay. This is verified, since the key must not stay readable.
+    const isStillThere = response.status === 409 && (await read(namespace, name))?.metadata.uid === uid
+    if (isStillThere || (response.status !== 200 && response.status !== 202 && response.status !== 404 && response.status !== 409)) throw unexpected('DELETE', path, response)
+    cache.removeDeleted(object)
+    setOwned(object, false)
   }
 
   async function remove({ uid, namespace }: Owner): Promise<void> {
     for (const name of names.get(uid) ?? []) {
       const object = cache.get(namespace, name)
-      if (object && controllerOf(object)?.uid === uid) await discard(object)
+      if (object && controllerOf(object)?.uid === uid) await deleteSecret(object)
     }
   }
 
   return {
     async put(owner, name, secret) {
-      if (!isStaying(owner)) return 'gone'
+      if (!isPresent(owner)) return 'gone'
       const outcome = await write(owner, name, secret)
-      if (isStaying(owner)) return outcome
+      if (isPresent(owner)) return outcome
       await remove(owner)
       return 'gone'
     },
@@ -130,12 +130,12 @@ export function openSecrets(client: Client, cache: Cache, isStaying: (owner: Own
       const object = cache.get(owner.namespace, name)
       if (!object || controllerOf(object)?.uid !== owner.uid) return null
       const secret = secretOf(object)
-      return isRight(object, objectOf(owner, name, secret, object)) ? secret : { ...secret, isSpoiled: true }
+      return isEqual(object, objectOf(owner, name, secret, object)) ? secret : { ...secret, isModified: true }
     },
     remove,
     changed({ before, after }) {
-      if (before) note(before, false)
-      if (after) note(after, true)
+      if (before) setOwned(before, false)
+      if (after) setOwned(after, true)
       const refs = [before, after].flatMap((object) => (object ? ownersOf(object) : []))
       return refs.filter((ref, i) => refs.findIndex((other) => other.name === ref.name && other.namespace === ref.namespace) === i)
     },
@@ -146,14 +146,14 @@ function controllerOf({ metadata }: KubeObject): V1OwnerReference | undefined {
   return metadata.ownerReferences?.find(({ controller, kind, apiVersion }) => controller === true && kind === 'ApiKey' && apiVersion.startsWith('tollgate.dev/'))
 }
 
-/** By its owner reference, and by its label where that says something else: somebody may have changed either. */
+/** The ApiKeys in the owner reference and in the label, since someone may have changed either of them. */
 function ownersOf(object: KubeObject): Ref[] {
   const { namespace, labels } = object.metadata
   const names = new Set([controllerOf(object)?.name, labels?.[SECRET_LABEL]].filter((name) => name !== undefined))
   return [...names].map((name) => ({ kind: 'ApiKey', namespace, name }))
 }
 
-/** What must be there, with what others added to `found` that is none of our business. */
+/** The wanted Secret, with the labels, annotations and owner references that others added to `found`. */
 function objectOf(owner: Owner, name: string, { apiKey, keyId, mac }: KeySecret, found: KubeObject | null): KubeObject {
   const ownerReference = { apiVersion: API_VERSION, kind: 'ApiKey', name: owner.name, uid: owner.uid, controller: true }
   const others = found?.metadata.ownerReferences?.filter(({ uid }) => uid !== owner.uid) ?? []
@@ -169,7 +169,7 @@ function objectOf(owner: Owner, name: string, { apiKey, keyId, mac }: KeySecret,
   return { apiVersion: 'v1', kind: 'Secret', metadata: metadata as KubeObject['metadata'], type: TYPE, data }
 }
 
-function isRight(found: KubeObject, wanted: KubeObject): boolean {
+function isEqual(found: KubeObject, wanted: KubeObject): boolean {
   const { labels, annotations, ownerReferences } = wanted.metadata
   return (
     found.type === wanted.type &&
@@ -180,15 +180,18 @@ function isRight(found: KubeObject, wanted: KubeObject): boolean {
   )
 }
 
-/** What the server says of a Secret, unless that is what the Secret holds: an admission webhook is shown it, and what it says is told to people who may not read Secrets. */
-function discreet(answer: Answer<object>, { data }: KubeObject): Answer<object> {
-  const { message = '' } = answer.body
+/**
+ * The response without a message that quotes the key: an admission webhook sees the Secret, and its message appears in statuses and Events, which people without
+ * access to Secrets can read.
+ */
+function withoutQuotedKey(response: ApiResponse<object>, { data }: KubeObject): ApiResponse<object> {
+  const { message = '' } = response.body
   const encoded = data?.['api-key'] ?? ''
-  const held = `${encoded} ${Buffer.from(encoded, 'base64')}`
+  const secretText = `${encoded} ${Buffer.from(encoded, 'base64')}`
   for (let at = 0; at + QUOTE_LENGTH <= message.length; at++) {
-    if (held.includes(message.slice(at, at + QUOTE_LENGTH))) return { status: answer.status, body: { message: 'its reason quotes the key, and is not repeated' } }
+    if (secretText.includes(message.slice(at, at + QUOTE_LENGTH))) return { status: response.status, body: { message: 'the message quotes the key and is withheld' } }
   }
-  return answer
+  return response
 }
 
 function secretOf({ data, metadata }: KubeObject): KeySecret {

@@ -1,4 +1,4 @@
-/** The status subresource, written by server-side apply and only where it differs. */
+/** Writes the status subresource by server-side apply, only where it differs. */
 import { isDeepStrictEqual } from 'node:util'
 import { API_VERSION, type ApiKeyStatus, type PlanStatus, type Ref } from '../resources.ts'
 import type { Cache } from './informer-cache.ts'
@@ -7,12 +7,12 @@ import { kept, resourcePath, type KubeObject } from './api-objects.ts'
 
 type Status = PlanStatus | ApiKeyStatus
 
-/** The manager of the fields that we own. */
+/** Field manager of the status. */
 export const FIELD_MANAGER = 'tollgate-controller'
 
 /**
- * Writes the status of a resource. Returns the resource before, with the status that is replaced; `unchanged` when it says that already, `gone` when
- * it is not there any more. Throws `Unavailable`.
+ * Writes the status of a resource. Returns the resource with its former status; `unchanged` when the status is the same, `gone` when the resource was deleted.
+ * Throws `Unavailable`.
  */
 export async function applyStatus(client: Client, cache: Cache, ref: Ref, status: Status): Promise<KubeObject | 'unchanged' | 'gone'> {
   const before = cache.get(ref.namespace, ref.name)
@@ -20,12 +20,12 @@ export async function applyStatus(client: Client, cache: Cache, ref: Ref, status
   if (isDeepStrictEqual(before.status, status)) return 'unchanged'
   const { uid, namespace, name } = before.metadata
   const path = `${resourcePath(ref)}/status`
-  // With its uid, so that an apply never creates one that went.
+  // The uid keeps the apply from creating a resource that was deleted.
   const body = { apiVersion: API_VERSION, kind: ref.kind, metadata: { name, namespace, uid }, status }
   const query = { fieldManager: FIELD_MANAGER, force: 'true' }
-  const answer = await client.request<KubeObject>('PATCH', path, { body, query, contentType: 'application/apply-patch+yaml' })
-  if (answer.status === 404) return 'gone'
-  if (answer.status !== 200) throw unexpected('PATCH', path, answer)
-  cache.learn(kept(answer.body))
+  const response = await client.request<KubeObject>('PATCH', path, { body, query, contentType: 'application/apply-patch+yaml' })
+  if (response.status === 404) return 'gone'
+  if (response.status !== 200) throw unexpected('PATCH', path, response)
+  cache.putWritten(kept(response.body))
   return before
 }

@@ -1,11 +1,11 @@
-/** One watch of a collection: its events, from a version on, until the server ends it. */
+/** One watch request of a collection: decodes its stream of events until the server ends it. */
 import { Unavailable } from '../../../domain/errors.ts'
-import { failure, unexpected, type Answer, type Client, type Failed } from './api-client.ts'
+import { failure, unexpected, type ApiResponse, type Client, type FailureBody } from './api-client.ts'
 import { kept, type KubeObject } from './api-objects.ts'
 
 export type WatchEvent = { type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK'; object: KubeObject }
 
-/** How a watch ended: by itself, or because the server does not know that version any more. */
+/** How a watch ended: at its timeout, or because the resource version has expired (410 Gone). */
 export type WatchEnd = 'ended' | 'expired'
 
 export type WatchOptions = {
@@ -14,18 +14,18 @@ export type WatchOptions = {
   version: string
   timeoutSeconds: number
   signal: AbortSignal
-  /** The server took the watch on. */
+  /** Called when the server has accepted the watch. */
   opened: () => void
   each: (event: WatchEvent) => void
 }
 
-/** A server that says nothing for so long, not even a bookmark, may be one that is not there. */
+/** A watch without any event, not even a bookmark, for so long is taken for a dead connection. */
 const IDLE_MS = 120_000
 
-/** Throws `Unavailable` when the watch breaks, or is aborted. */
+/** Throws `Unavailable` when the watch fails or is aborted. */
 export async function watch(client: Client, { path, query, version, timeoutSeconds, signal, opened, each }: WatchOptions): Promise<WatchEnd> {
-  const asked = { ...query, watch: 'true', allowWatchBookmarks: 'true', resourceVersion: version, timeoutSeconds: String(timeoutSeconds) }
-  const body = await client.stream(path, asked, signal, IDLE_MS)
+  const parameters = { ...query, watch: 'true', allowWatchBookmarks: 'true', resourceVersion: version, timeoutSeconds: String(timeoutSeconds) }
+  const body = await client.stream(path, parameters, signal, IDLE_MS)
   if ('status' in body) {
     if (body.status === 410) return 'expired'
     throw unexpected('GET', path, body)
@@ -34,7 +34,7 @@ export async function watch(client: Client, { path, query, version, timeoutSecon
   try {
     for await (const line of lines(body)) {
       const { type, object } = JSON.parse(line) as WatchEvent | { type: 'ERROR'; object: KubeObject }
-      if (type === 'ERROR') return ended(path, object)
+      if (type === 'ERROR') return errorEnd(path, object)
       each({ type, object: kept(object) })
     }
   } catch (error) {
@@ -43,14 +43,14 @@ export async function watch(client: Client, { path, query, version, timeoutSecon
   return 'ended'
 }
 
-function ended(path: string, object: object): WatchEnd {
-  const status = object as Failed
+function errorEnd(path: string, object: object): WatchEnd {
+  const status = object as FailureBody
   if (status.code === 410) return 'expired'
-  const answer: Answer<object> = { status: status.code ?? 0, body: status }
-  throw new Unavailable('resources', failure('GET', path, answer))
+  const response: ApiResponse<object> = { status: status.code ?? 0, body: status }
+  throw new Unavailable('resources', failure('GET', path, response))
 }
 
-/** Lines of a stream of bytes. What is left without an end of line is half an event, and left out. */
+/** Lines of a byte stream. A last line without a newline is an incomplete event and is dropped. */
 export async function* lines(body: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder()
   let parts: string[] = []

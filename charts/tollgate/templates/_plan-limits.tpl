@@ -1,4 +1,4 @@
-{{/* CEL for one entry of planLimits.limits. Defaults of the CRDs are filled in before admission, so most fields are there. */}}
+{{/* CEL validations for one entry of planLimits.limits. Admission runs after the defaults of the CRDs are filled in, so most fields are present. */}}
 {{- define "tollgate.planValidations" -}}
 {{- $media := .media | default dict -}}
 {{- $coding := .coding | default dict -}}
@@ -14,10 +14,10 @@
   (list $coding "maxSessionTokens" "coding" "coding.sessionWindow.tokens")
   (list $coding "maxWeeklyTokens" "coding" "coding.weeklyWindow.tokens")
   (list $coding "maxConcurrentRequests" "coding" "coding.maxConcurrentRequests") -}}
-{{- $most := index (index $rule 0) (index $rule 1) -}}
+{{- $max := index (index $rule 0) (index $rule 1) -}}
 {{- if hasKey (index $rule 0) (index $rule 1) -}}
 {{- $guard := ternary "" (printf "!has(object.spec.%s) || " (index $rule 2)) (eq (index $rule 2) "") -}}
-{{- $rules = append $rules (list (printf "%sobject.spec.%s <= %d" $guard (index $rule 3) (int64 $most)) (printf "%s may be at most %d" (index $rule 3) (int64 $most))) -}}
+{{- $rules = append $rules (list (printf "%sobject.spec.%s <= %d" $guard (index $rule 3) (int64 $max)) (printf "%s may be at most %d" (index $rule 3) (int64 $max))) -}}
 {{- end -}}
 {{- end -}}
 {{- if hasKey $media "maxAllowance" -}}

@@ -1,3 +1,4 @@
+/** Work queue of the controller: priorities, de-duplication, back-off, timers and stop. */
 import t from 'tap'
 import { openQueue } from '../../plugins/controller/work-queue.ts'
 
@@ -17,7 +18,7 @@ function open() {
   return { queue, timers, fire: () => timers.splice(0).forEach((timer) => timer.isCanceled || timer.run()) }
 }
 
-t.test('a name that waits comes once, urgent ones first', async (t) => {
+t.test('a queued name is taken once, urgent ones first', async (t) => {
   const { queue } = open()
   for (const name of ['a', 'b', 'a']) queue.add(name, 'background')
   queue.add('c', 'urgent')
@@ -27,7 +28,7 @@ t.test('a name that waits comes once, urgent ones first', async (t) => {
   t.equal(queue.depth(), 0)
 })
 
-t.test('a name is worked on by one at a time, and comes again if it was added meanwhile', async (t) => {
+t.test('one worker at a time has a name, and a name added meanwhile is queued again', async (t) => {
   const { queue } = open()
   queue.add('a', 'urgent')
   t.equal(await queue.take(), 'a')
@@ -45,12 +46,12 @@ t.test('a name is worked on by one at a time, and comes again if it was added me
   t.ok(queue.isIdle())
 })
 
-t.test('a name that fails comes back later and later, and one that succeeded starts anew', async (t) => {
+t.test('a failed name comes back with exponential back-off, which a success resets', async (t) => {
   const { queue, timers, fire } = open()
   const waits: number[] = []
   for (let i = 0; i < 12; i++) waits.push(queue.retry('a'))
   t.same(waits, [50, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000])
-  t.equal(queue.retry('b'), 50, 'each for itself')
+  t.equal(queue.retry('b'), 50, 'each name has its own back-off')
   t.equal(timers.filter(({ isCanceled }) => !isCanceled).length, 2, 'one timer each')
   fire()
   t.equal(await queue.take(), 'a')
@@ -58,7 +59,7 @@ t.test('a name that fails comes back later and later, and one that succeeded sta
   t.equal(queue.retry('a'), 50)
 })
 
-t.test('a name is woken at the last time asked for, and never sleeps for longer than a timer can', async (t) => {
+t.test('a name comes at the last time set for it, and no timer is longer than the runtime supports', async (t) => {
   const { queue, timers, fire } = open()
   queue.addAfter('a', 10)
   queue.addAfter('a', 1e12)
@@ -67,7 +68,7 @@ t.test('a name is woken at the last time asked for, and never sleeps for longer 
   t.equal(await queue.take(), 'a')
 })
 
-t.test('once stopped it gives out nothing, and those who wait are sent home', async (t) => {
+t.test('a stopped queue resolves pending takes to null and hands out no names', async (t) => {
   const { queue, timers } = open()
   const waiting = queue.take()
   queue.addAfter('b', 5)

@@ -1,4 +1,4 @@
-{{/* What the controller does to the objects of tenants, and nothing more. A test takes each verb away in turn. */}}
+{{/* Rules of the controller for Plans, ApiKeys and Events. A test removes each verb in turn. */}}
 {{- define "tollgate.controllerRules" -}}
 - apiGroups: [tollgate.dev]
   resources: [plans]
@@ -15,25 +15,28 @@
   verbs: [create]
 {{- end -}}
 
-{{/* RBAC knows no labels: whoever may watch the Secrets of its keys may read all of that namespace. */}}
+{{/* Rules of the controller for Secrets. RBAC cannot select by label, so they cover all Secrets of a namespace. */}}
 {{- define "tollgate.secretRules" -}}
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, list, watch, create, update, delete]
 {{- end -}}
 
+{{/* Rules of the role `view`: read Plans and ApiKeys. */}}
 {{- define "tollgate.viewRules" -}}
 - apiGroups: [tollgate.dev]
   resources: [plans, apikeys]
   verbs: [get, list, watch]
 {{- end -}}
 
+{{/* Rules of the role `edit`: write ApiKeys, and Plans where tenants may. */}}
 {{- define "tollgate.editRules" -}}
 - apiGroups: [tollgate.dev]
   resources: [apikeys{{ if .Values.tenantRoles.tenantsWritePlans }}, plans{{ end }}]
   verbs: [create, update, patch, delete, deletecollection]
 {{- end -}}
 
+{{/* Rules of the role `plan-admin`: write Plans. */}}
 {{- define "tollgate.planAdminRules" -}}
 {{ include "tollgate.viewRules" . }}
 - apiGroups: [tollgate.dev]

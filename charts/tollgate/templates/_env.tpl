@@ -1,0 +1,34 @@
+{{/* Environment variables of a container, all of them settings of docs/configuration.md. Takes `root` and `workload`. */}}
+{{- define "tollgate.env" -}}
+{{- $values := .root.Values -}}
+{{- $role := .workload.role -}}
+{{- $own := .workload.values -}}
+{{- $env := dict "OPS_HOST" $values.host "STORE_URL_FILE" (printf "/etc/tollgate/store/%s" $values.store.key) "SEALING_KEY_FILE" "/etc/tollgate/sealing/sealing.key" "SHUTDOWN_SECONDS" $own.shutdownSeconds -}}
+{{- if ne $role "controller" -}}
+{{- $_ := set $env "BROKER_URL_FILE" (printf "/etc/tollgate/broker/%s" $values.broker.key) -}}
+{{- end -}}
+{{- if ne $role "dispatcher" -}}
+{{- $_ := set $env "ENGINES" "/etc/tollgate/engines/engines.yaml" -}}
+{{- end -}}
+{{- if has $role (list "gateway" "worker") -}}
+{{- $_ := set $env "PUBLIC_URL" $values.publicUrl -}}
+{{- $_ := set $env "FILES_URL" (include "tollgate.filesUrl" .root) -}}
+{{- end -}}
+{{- if eq $role "gateway" -}}
+{{- $_ := set $env "HOST" $values.host -}}
+{{- $_ := set $env "UPSTREAMS" "/etc/tollgate/upstreams/upstreams.yaml" -}}
+{{- $_ := set $env "DRAIN_DELAY_SECONDS" $own.drainDelaySeconds -}}
+{{- end -}}
+{{- if eq $role "worker" -}}
+{{- with $own.kinds }}{{ $_ := set $env "WORKER_KINDS" (join "," .) }}{{ end -}}
+{{- with $own.slots }}{{ $_ := set $env "WORKER_SLOTS" . }}{{ end -}}
+{{- end -}}
+{{- if eq $role "controller" -}}
+{{- $_ := set $env "RESOURCES_URL" (include "tollgate.resourcesUrl" .root) -}}
+{{- if $values.planLimits.limits }}{{ $_ := set $env "PLAN_LIMITS" "/etc/tollgate/plan-limits/plan-limits.yaml" }}{{ end -}}
+{{- end -}}
+{{- range $name, $value := merge $env $values.settings $values.env }}
+- name: {{ $name }}
+  value: {{ $value | toString | quote }}
+{{- end }}
+{{- end -}}

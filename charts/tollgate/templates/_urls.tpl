@@ -1,0 +1,21 @@
+{{/* Host name of publicUrl, the default host of the Ingress and the HTTPRoute. */}}
+{{- define "tollgate.publicHost" -}}
+{{- (urlParse .Values.publicUrl).hostname -}}
+{{- end -}}
+
+{{/* FILES_URL of gateways and workers. */}}
+{{- define "tollgate.filesUrl" -}}
+{{- with .Values.files -}}
+{{ .url }}{{ if .existingSecret }}{{ contains "?" .url | ternary "&" "?" }}accessKeyIdFile=/etc/tollgate/files/access-key-id&secretAccessKeyFile=/etc/tollgate/files/secret-access-key{{ end }}
+{{- end -}}
+{{- end -}}
+
+{{/* RESOURCES_URL of the controller. */}}
+{{- define "tollgate.resourcesUrl" -}}
+kubernetes:{{ with .Values.namespaces }}?namespace={{ join "," . }}&lease={{ include "tollgate.lease" $ }}{{ end }}
+{{- end -}}
+
+{{/* Name of the Lease for leader election. A namespaced installation has one of its own, since others may be in the cluster. */}}
+{{- define "tollgate.lease" -}}
+{{- if .Values.namespaces -}}{{ include "tollgate.fullname" . }}-controller{{- else -}}tollgate-controller{{- end -}}
+{{- end -}}

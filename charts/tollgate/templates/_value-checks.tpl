@@ -1,0 +1,66 @@
+{{/* Fails with one sentence on values that the program would refuse at its start, and on fake upstreams and engines. */}}
+{{- define "tollgate.checkValues" -}}
+{{- $values := .Values -}}
+{{- if not $values.publicUrl }}{{ fail "publicUrl must be the public address of the gateways, such as https://api.example.com." }}{{ end -}}
+{{- if not $values.sealingKey.existingSecret }}{{ fail "sealingKey.existingSecret must name a Secret with 32 random bytes in base64. It encrypts the API keys; the chart does not create it, because without it the keys are lost." }}{{ end -}}
+{{- if not $values.store.existingSecret }}{{ fail "store.existingSecret must name a Secret whose entry holds a mongodb:// address: processes cannot share SQLite." }}{{ end -}}
+{{- if not $values.broker.existingSecret }}{{ fail "broker.existingSecret must name a Secret whose entry holds a kafka:// address: processes cannot share memory." }}{{ end -}}
+{{- if not (or (eq $values.files.url "gridfs:") (hasPrefix "s3://" $values.files.url)) }}{{ fail (printf "files.url was %q; it may be gridfs: or s3://<bucket>, because pods do not share a disk." $values.files.url) }}{{ end -}}
+{{- if and $values.files.existingSecret (not (hasPrefix "s3://" $values.files.url)) }}{{ fail "files.existingSecret holds the credentials for s3://<bucket>, but files.url is not an s3:// address." }}{{ end -}}
+{{- include "tollgate.checkSecret" (dict "root" . "value" "sealingKey" "secret" $values.sealingKey "schemes" list) -}}
+{{- include "tollgate.checkSecret" (dict "root" . "value" "store" "secret" $values.store "schemes" (list "mongodb://" "mongodb+srv://")) -}}
+{{- include "tollgate.checkSecret" (dict "root" . "value" "broker" "secret" $values.broker "schemes" (list "kafka://")) -}}
+{{- range $name := list "upstreams" "engines" -}}
+{{- $source := index $values $name -}}
+{{- if and $source.file $source.existingConfigMap }}{{ fail (printf "%s.file and %s.existingConfigMap are mutually exclusive." $name $name) }}{{ end -}}
+{{- if not (or $source.file $source.existingConfigMap) }}{{ fail (printf "%s.file or %s.existingConfigMap is required: the chart has no default, so that no fake is served to customers." $name $name) }}{{ end -}}
+{{- end -}}
+{{- if not $values.allowFakes -}}
+{{- include "tollgate.checkFakes" (dict "root" . "name" "upstreams" "member" "baseUrl" "fake" "echo:" "what" "the built-in echo, which answers without a model") -}}
+{{- include "tollgate.checkFakes" (dict "root" . "name" "engines" "member" "type" "fake" "preview" "what" "the preview engine, which draws placeholders") -}}
+{{- end -}}
+{{- $names := list -}}
+{{- range $values.workerPools -}}
+{{- if has .name $names }}{{ fail (printf "workerPools has two pools with the name %s." .name) }}{{ end -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Fails if the file of `name` has a fake, also where the file is in an existing ConfigMap. Without access to the cluster an existing ConfigMap is not checked. */}}
+{{- define "tollgate.checkFakes" -}}
+{{- $source := index .root.Values .name -}}
+{{- $file := $source.file -}}
+{{- $where := printf "%s.file" .name -}}
+{{- with $source.existingConfigMap -}}
+{{- $found := lookup "v1" "ConfigMap" $.root.Release.Namespace . -}}
+{{- if $found -}}
+{{- $where = printf "The entry %s of the ConfigMap %s" $source.key . -}}
+{{- $entry := index ($found.data | default dict) $source.key | default (index ($found.binaryData | default dict) $source.key | default "" | b64dec) -}}
+{{- if not (trim $entry) }}{{ fail (printf "%s.existingConfigMap names the ConfigMap %s, which has no entry %s." $.name . $source.key) }}{{ end -}}
+{{- $file = fromYaml $entry -}}
+{{- if $file.Error }}{{ fail (printf "%s is not YAML: %s." $where $file.Error) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- $entries := index ($file | default dict) .name -}}
+{{- range kindIs "slice" $entries | ternary $entries list -}}
+{{- if kindIs "map" . -}}
+{{- if eq $.fake (index . $.member | toString) }}{{ fail (printf "%s names %s, %s; allowFakes: true permits it, for trials." $where (toString .name) $.what) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Fails if an existing Secret has not the required entry. A missing Secret is not an error: the pods wait for it. */}}
+{{- define "tollgate.checkSecret" -}}
+{{- $found := lookup "v1" "Secret" .root.Release.Namespace .secret.existingSecret -}}
+{{- if $found -}}
+{{- $entry := index ($found.data | default dict) .secret.key | default "" | b64dec | trim -}}
+{{- if not $entry }}{{ fail (printf "%s.existingSecret names the Secret %s, which has no entry %s." .value .secret.existingSecret .secret.key) }}{{ end -}}
+{{- if .schemes -}}
+{{- $isOne := false -}}
+{{- range .schemes }}{{ if hasPrefix . $entry }}{{ $isOne = true }}{{ end }}{{ end -}}
+{{- if not $isOne }}{{ fail (printf "The entry %s of the Secret %s does not begin with any of %s: pods cannot share another kind of address." .secret.key .secret.existingSecret (join ", " .schemes)) }}{{ end -}}
+{{- else -}}
+{{- range splitList "\n" $entry }}{{ if and (trim .) (not (regexMatch "^[A-Za-z0-9+/_-]{43}=?$" (trim .))) }}{{ fail (printf "The entry %s of the Secret %s has a line that is not 32 bytes in base64; no pod would start." $.secret.key $.secret.existingSecret) }}{{ end }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,92 @@
+{{/* Volumes and mounts of a pod. Each takes `root` and `workload`. */}}
+
+{{/* Volumes of a role: the Secrets and ConfigMaps of the backends that it opens, and no others. */}}
+{{- define "tollgate.volumes" -}}
+{{- $values := .root.Values -}}
+{{- $role := .workload.role -}}
+{{- $fullname := include "tollgate.fullname" .root -}}
+- name: sealing
+  secret:
+    secretName: {{ $values.sealingKey.existingSecret }}
+    defaultMode: 288 # 0440, which YAML 1.2 reads as 440
+    items:
+      - key: {{ $values.sealingKey.key }}
+        path: sealing.key
+- name: store
+  secret:
+    secretName: {{ $values.store.existingSecret }}
+    defaultMode: 288
+{{- if ne $role "controller" }}
+- name: broker
+  secret:
+    secretName: {{ $values.broker.existingSecret }}
+    defaultMode: 288
+{{- end }}
+{{- if and $values.files.existingSecret (has $role (list "gateway" "worker")) }}
+- name: files
+  secret:
+    secretName: {{ $values.files.existingSecret }}
+    defaultMode: 288
+{{- end }}
+{{- if eq $role "gateway" }}
+{{ include "tollgate.fileVolume" (dict "name" "upstreams" "source" $values.upstreams "default" (printf "%s-upstreams" $fullname)) }}
+{{- end }}
+{{- if ne $role "dispatcher" }}
+{{ include "tollgate.fileVolume" (dict "name" "engines" "source" $values.engines "default" (printf "%s-engines" $fullname)) }}
+{{- end }}
+{{- if eq $role "controller" }}
+{{- if $values.planLimits.limits }}
+- name: plan-limits
+  configMap:
+    name: {{ $fullname }}-plan-limits
+{{- end }}
+{{ include "tollgate.apiToken" . }}
+{{- end }}
+{{- end -}}
+
+{{/* A configuration file together with the keys that it names. The program notices changes of both. */}}
+{{- define "tollgate.fileVolume" -}}
+- name: {{ .name }}
+  projected:
+    defaultMode: 288
+    sources:
+      - configMap:
+          name: {{ .source.existingConfigMap | default .default }}
+          items:
+            - key: {{ ternary .source.key (printf "%s.yaml" .name) (not (empty .source.existingConfigMap)) }}
+              path: {{ .name }}.yaml
+      {{- with .source.keysSecret }}
+      - secret:
+          name: {{ . }}
+      {{- end }}
+{{- end -}}
+
+{{/* ServiceAccount token of the controller, as Kubernetes would mount it into every container of a pod. */}}
+{{- define "tollgate.apiToken" -}}
+- name: api-token
+  projected:
+    defaultMode: 288
+    sources:
+      - serviceAccountToken:
+          path: token
+          expirationSeconds: 3607
+      - configMap:
+          name: kube-root-ca.crt
+          items:
+            - key: ca.crt
+              path: ca.crt
+      - downwardAPI:
+          items:
+            - path: namespace
+              fieldRef:
+                fieldPath: metadata.namespace
+{{- end -}}
+
+{{/* Mounts of `tollgate.volumes`. */}}
+{{- define "tollgate.mounts" -}}
+{{- range (include "tollgate.volumes" . | fromYamlArray) }}
+- name: {{ .name }}
+  mountPath: {{ ternary "/var/run/secrets/kubernetes.io/serviceaccount" (printf "/etc/tollgate/%s" .name) (eq .name "api-token") }}
+  readOnly: true
+{{- end }}
+{{- end -}}

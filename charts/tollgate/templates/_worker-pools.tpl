@@ -1,0 +1,18 @@
+{{/* Every Deployment as `role`, `name`, `values`, and `pool` of a worker. The values of a pool are its entry of `workerPools` over the defaults in `worker`. */}}
+{{- define "tollgate.workloads" -}}
+{{- $fullname := include "tollgate.fullname" . -}}
+{{- $workloads := list -}}
+{{- range $role := list "gateway" "dispatcher" "controller" -}}
+{{- $workloads = append $workloads (dict "role" $role "name" (printf "%s-%s" $fullname $role) "values" (index $.Values $role)) -}}
+{{- end -}}
+{{- range $pool := .Values.workerPools -}}
+{{- $values := mergeOverwrite (deepCopy $.Values.worker) (omit $pool "name") -}}
+{{- $workloads = append $workloads (dict "role" "worker" "pool" $pool.name "name" (printf "%s-worker-%s" $fullname $pool.name) "values" $values) -}}
+{{- end -}}
+{{- dict "workloads" $workloads | toYaml -}}
+{{- end -}}
+
+{{/* Non-empty if a ScaledObject of KEDA sets the replicas of a workload. Takes `root` and `workload`. */}}
+{{- define "tollgate.isScaledByKeda" -}}
+{{- if and (dig "keda" "enabled" false .workload.values) (.root.Capabilities.APIVersions.Has "keda.sh/v1alpha1") }}yes{{ end -}}
+{{- end -}}
