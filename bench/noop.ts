@@ -8,7 +8,7 @@ async function noop(app: FastifyInstance): Promise<void> {
   app.engines.add('noop', async () => ({
     offers: { image: { formats: ['png'] } },
     quote: () => ({ Job: 1000, Second: 0, Megapixel: 0 }),
-    run: async ({ width, height }) => ({ outcome: 'made', body: PIXEL, contentType: 'image/png', facts: { width, height, durationMs: null }, used: { Job: 1000, Second: 0, Megapixel: 0 } }),
+    run: async () => ({ outcome: 'made', body: PIXEL, contentType: 'image/png', facts: { width: 1, height: 1, durationMs: null }, used: { Job: 1000, Second: 0, Megapixel: 0 } }),
     async close() {},
   }))
 }

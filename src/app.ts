@@ -22,15 +22,17 @@ import { ConfigError, type Config, type Role } from './config/config.ts'
 import { openEgress, type Egress } from './egress/egress.ts'
 import { REFUSALS } from './egress/target-url.ts'
 import type { Engines } from './backends/engines/engine.ts'
+import type { Files } from './backends/files/files.ts'
 import { KINDS } from './domain/generations.ts'
+import { OPERATIONS } from './domain/operations.ts'
 import type { SealingKeys } from './domain/api-keys.ts'
-import { signedFileUrl } from './domain/signed-urls.ts'
+import { linkedFile, signedFileUrl } from './domain/signed-urls.ts'
 import type { PlanLimits } from './domain/plan-limits.ts'
 import type { Resources } from './backends/resources/resources.ts'
 import type { Backends, Surroundings } from './bootstrap/open-backends.ts'
 import { countMoney } from './bootstrap/backend-metrics.ts'
 import { openStore, type Store } from './backends/store/store.ts'
-import type { SubmitContext } from './tasks/quote-and-submit.ts'
+import type { SubmitContext } from './tasks/submit.ts'
 import { monotonicUuids } from './tasks/task-ids.ts'
 import { verifyStore, type Verified } from './verify/verify.ts'
 import type { Upstreams } from './upstream/upstreams.ts'
@@ -92,7 +94,7 @@ export function buildApp({ config, log, clock, registry }: Surroundings, backend
   if (results) app.decorate('files', results)
   if (engines) app.decorate('engines', engines)
   app.decorate('egress', openGuard(config, clock, registry))
-  if (broker && engines) app.decorate('tasks', taskContext(app, { store, broker, engines, sealingKeys, moved: countMoney(registry, config.METRICS_TENANT) }))
+  if (broker && engines && results) app.decorate('tasks', taskContext(app, { store, broker, files: results, engines, sealingKeys, moved: countMoney(registry, config.METRICS_TENANT) }))
   app.register(errors)
   app.register(ops, { registry })
   const runs = (...roles: Role[]) => config.ROLE === 'all' || roles.includes(config.ROLE)
@@ -134,20 +136,21 @@ function openGuard(config: Config, clock: () => number, registry: Registry): Egr
 
 /** The kinds that this worker runs. Throws a `ConfigError` on an unknown kind. */
 function workerKinds({ WORKER_KINDS }: Config): string[] {
-  const kinds: readonly string[] = KINDS
+  const kinds: readonly string[] = [...KINDS, ...OPERATIONS]
   if (WORKER_KINDS.some((kind) => !kinds.includes(kind))) throw new ConfigError('WORKER_KINDS', WORKER_KINDS.join(','), `some of ${kinds.join(', ')}, or empty`)
   return WORKER_KINDS.length > 0 ? WORKER_KINDS : [...kinds]
 }
 
-type TaskParts = { store: Store; broker: Broker; engines: Engines; sealingKeys: SealingKeys; moved: SubmitContext['moved'] }
+type TaskParts = { store: Store; broker: Broker; files: Files; engines: Engines; sealingKeys: SealingKeys; moved: SubmitContext['moved'] }
 
-function taskContext(app: FastifyInstance, { store, broker, engines, sealingKeys, moved }: TaskParts): SubmitContext {
+function taskContext(app: FastifyInstance, { store, broker, files: results, engines, sealingKeys, moved }: TaskParts): SubmitContext {
   const refusedUrl = (url: string) => {
     const refusal = app.egress.check(url)
     return refusal && REFUSALS[refusal]
   }
   return {
     store,
+    files: results,
     engines,
     refusedUrl,
     clock: app.clock,
@@ -156,6 +159,8 @@ function taskContext(app: FastifyInstance, { store, broker, engines, sealingKeys
     publish: broker.publish,
     moved,
     link: ({ file, expiresAt }) => `${publicUrl(app)}${signedFileUrl(file, expiresAt, sealingKeys)}`,
+    linkedFile: (url) => linkedFile(url, sealingKeys),
+    resultMs: app.config.RESULT_DAYS,
     log: app.log,
   }
 }

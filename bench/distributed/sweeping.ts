@@ -54,7 +54,8 @@ export async function sweeping({ servers }: Apart, { finished }: Choice): Promis
 /** What a worker does once a second, and every fifteen seconds; nothing is due. */
 async function measure(store: Store): Promise<Measured> {
   const quiet = { info() {}, warn() {}, error() {} }
-  const backends: TaskContext = { store, clock: Date.now, uuid: randomUUID, random: Math.random, publish() {}, moved() {}, link: () => '', log: quiet }
+  const noFiles = {} as TaskContext['files']
+  const backends: TaskContext = { store, files: noFiles, clock: Date.now, uuid: randomUUID, random: Math.random, publish() {}, moved() {}, link: () => '', linkedFile: () => null, resultMs: DAY_MS, log: quiet }
   return new Map([
     ['tasks that are due (every second)', await each(TIMES, () => sweepTasks(backends))],
     ['counting open tasks (every second)', await each(TIMES, () => store.openTasks())],
@@ -122,6 +123,7 @@ function finishedTask(id: string): Task {
     progress: 100,
     attempts: 1,
     lostLeases: 0,
+    job: null,
     outcome: { outcome: 'completed', cost: 10_000, result },
     actualCost: 10_000,
     refundAmount: 0,

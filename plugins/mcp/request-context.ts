@@ -1,10 +1,10 @@
 /** One MCP request while it is answered. */
 import type { FastifyRequest } from 'fastify'
-import type { Submitter } from '../../src/tasks/quote-and-submit.ts'
+import type { Submitter } from '../../src/tasks/submit.ts'
 
 export type RequestContext = {
   caller: Submitter
   request: FastifyRequest
-  /** True once nobody waits for the answer any more. */
+  /** True once the client has left or the program stops. */
   gone: () => boolean
 }

@@ -8,7 +8,8 @@ import { FIELD_PATTERNS } from '../../src/domain/field-patterns.ts'
 import { findTask, recordOf, untilFinal } from '../../src/tasks/read-tasks.ts'
 import { publicRecord, publicStatus, TaskRecord } from '../../src/tasks/public-record.ts'
 import { TASK_FIELDS } from '../../src/tasks/request-fields.ts'
-import { submit, type NewGeneration } from '../../src/tasks/quote-and-submit.ts'
+import type { TaskBody } from '../../src/tasks/quote.ts'
+import { submit } from '../../src/tasks/submit.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { MediaUsage, mediaUsage } from '../../src/tasks/media-usage.ts'
 import { mediaContent } from './media-content.ts'
@@ -85,7 +86,7 @@ export function mediaTools({ tasks, files, clock }: Pick<FastifyInstance, 'tasks
       output: TaskRecord,
       creates: true,
       async call({ wait_seconds: seconds, idempotency_key: key, ...body }, context, protocol) {
-        const { task } = await submit(tasks, context.caller, { kind: 'image', ...body } as NewGeneration, typeof key === 'string' ? key : null)
+        const { task } = await submit(tasks, context.caller, { kind: 'image', ...body } as TaskBody, typeof key === 'string' ? key : null)
         // The task is accepted: whatever the store does from here on, the client is told so.
         return answer(task, seconds, context, protocol).catch(() => ({ record: publicRecord(task, null, tasks.link), more: [] }))
       },

@@ -1,7 +1,7 @@
-/** Who asks, on routes behind a key. */
+/** The caller of a route behind a key. */
 import type { FastifyRequest } from 'fastify'
 import { Failure } from '../../src/domain/errors.ts'
-import type { Submitter } from '../../src/tasks/quote-and-submit.ts'
+import type { Submitter } from '../../src/tasks/submit.ts'
 
 export const READS = { api: 'media', problem: true } as const
 export const CREATES = { ...READS, creates: true, proves: true } as const

@@ -1,7 +1,7 @@
-/** The requests of the Media API as JSON Schema: what validates is what the API reference shows. */
-import { Type } from 'typebox'
-import { OPERATIONS } from '../../src/backends/engines/engines-file.ts'
+/** The requests of the Media API as JSON Schema: validation and the API reference share it. */
+import { Type, type Static } from 'typebox'
 import { GENERATION_FIELDS, KINDS } from '../../src/domain/generations.ts'
+import { OPERATION_FIELDS, OPERATIONS, type OperationBody } from '../../src/domain/operations.ts'
 import { STATUSES } from '../../src/tasks/public-record.ts'
 import { TASK_FIELDS } from '../../src/tasks/request-fields.ts'
 
@@ -16,11 +16,18 @@ export const GenerationRequest = Type.Object(
   { ...closed, $id: 'GenerationRequest', title: 'GenerationRequest' },
 )
 
-/** Parameters beyond these belong to each operation; no engine of this version makes one, so they are not looked at. */
-export const OperationRequest = Type.Object(
-  { operation: Type.Enum([...OPERATIONS]), media_url: Type.Optional(Type.String({ minLength: 1 })) },
-  { additionalProperties: true, $id: 'OperationRequest', title: 'OperationRequest' },
-)
+const TaskFields = Type.Object(TASK_FIELDS)
+
+/** The parameters of each operation; `operation` chooses. */
+export const OperationRequest = Type.Unsafe<OperationBody & Static<typeof TaskFields>>({
+  $id: 'OperationRequest',
+  title: 'OperationRequest',
+  type: 'object',
+  required: ['operation'],
+  properties: { operation: Type.Enum([...OPERATIONS]) },
+  discriminator: { propertyName: 'operation' },
+  oneOf: OPERATIONS.map((operation) => Type.Object({ operation: Type.Literal(operation), ...OPERATION_FIELDS[operation], ...TASK_FIELDS }, { ...closed, title: operation })),
+})
 
 export const CreateQuery = Type.Object({ dry_run: Type.Optional(Type.Boolean()) }, closed)
 

@@ -1,18 +1,20 @@
-/** Validates third-party engines: fills in optional members and refuses results that would break money or links. */
-import { notMade, type Engine, type Made, type NotMade, type OpenEngine } from '../../src/backends/engines/engine.ts'
-import { amountsOf, type Amounts, type GenerationRequest } from '../../src/domain/generations.ts'
+/** Validation of third-party engines: fills in what they may leave out, and refuses results and amounts that would break links or money. */
+import { notMade, type Engine, type EngineRequest, type Made, type NotMade, type OpenEngine } from '../../src/backends/engines/engine.ts'
+import type { Amounts, Limits } from '../../src/domain/generations.ts'
+import { mediaInfo } from '../../src/domain/media-info.ts'
+import { amountsAtMost } from '../../src/domain/operations.ts'
 import { TASK_ERRORS } from '../../src/domain/task.ts'
 
 /** What a plugin returns from `open`. Optional: `quote`, `close`, `facts` and `used` of a result, `message` of a failure. */
 type Given = Pick<Engine, 'offers'> & Partial<Pick<Engine, 'quote' | 'close'>> & { run(...args: Parameters<Engine['run']>): Promise<unknown> }
 
-/** Wraps an engine type of a plugin. A faulty engine throws when it is opened; a faulty result is an `internal` failure of the run. */
+/** Wraps what a plugin adds as an engine type. An invalid engine throws when it is opened; an invalid result is an `internal` failure of its run. */
 export function guarded(type: string, open: unknown): OpenEngine {
   if (typeof open !== 'function') throw new TypeError(`engines of type ${type} have no function that opens them`)
   return async (name, options) => {
     const given = (await open(name, options)) as Given
     checkOffers(given)
-    const quote = (request: GenerationRequest): Amounts => (given.quote ? amounts(given.quote(request)) : amountsOf(request))
+    const quote = (request: EngineRequest, limits: Limits): Amounts => (given.quote ? amounts(given.quote(request, limits)) : amountsAtMost(request, limits))
     return {
       get offers() {
         return given.offers
@@ -22,7 +24,7 @@ export function guarded(type: string, open: unknown): OpenEngine {
         const answer = await Promise.race([given.run(request, control), aborted(control.signal)])
         control.signal.throwIfAborted()
         try {
-          return checked(answer, request, quote)
+          return checked(answer, request, quote(request, control.limits))
         } catch (cause) {
           return notMade('internal', false, cause)
         }
@@ -32,10 +34,10 @@ export function guarded(type: string, open: unknown): OpenEngine {
   }
 }
 
-/** Rejects with the signal's reason, so that an engine that ignores its signal does not block the worker. */
+/** Rejects with the signal's reason: an engine that ignores its signal must not hold up its caller. */
 function aborted(signal: AbortSignal): Promise<never> {
   const { promise, reject } = Promise.withResolvers<never>()
-  // After the run nobody handles the rejection.
+  // Not awaited any more once the run has ended.
   promise.catch(() => {})
   signal.addEventListener('abort', () => reject(signal.reason), { once: true })
   return promise
@@ -43,11 +45,11 @@ function aborted(signal: AbortSignal): Promise<never> {
 
 function checkOffers(given: Partial<Given> | undefined): void {
   const good = Object.values(given?.offers ?? {}).map(({ formats }) => Array.isArray(formats) && formats.length > 0 && formats.every((format) => /^[a-z0-9]{1,10}$/.test(format)))
-  if (good.length === 0 || good.includes(false)) throw new Error('offers must name the kinds that are made, each with the formats that are written')
+  if (good.length === 0 || good.includes(false)) throw new Error('offers must name the kinds and operations that are made, each with the formats that are written')
   if (typeof given?.run !== 'function') throw new Error('run must be a function')
 }
 
-function checked(answer: unknown, request: GenerationRequest, quote: Engine['quote']): Made | NotMade {
+function checked(answer: unknown, request: EngineRequest, quoted: Amounts): Made | NotMade {
   const { outcome, ...given } = answer as Partial<Omit<Made, 'outcome'>> & Partial<Omit<NotMade, 'outcome'>> & { outcome?: string }
   if (outcome === 'failed') {
     if (!given.code || !Object.hasOwn(TASK_ERRORS, given.code)) throw new Error(`${given.code} is no code of a failure`)
@@ -57,11 +59,18 @@ function checked(answer: unknown, request: GenerationRequest, quote: Engine['quo
   const { body, contentType = '' } = given
   if (outcome !== 'made' || !body || !(body instanceof Uint8Array || Symbol.asyncIterator in body)) throw new Error('run must return what was made, or a failure')
   if (!/^(image|video|audio)\/[a-z0-9.+-]+$/.test(contentType)) throw new Error(`${contentType} is no content type of media`)
-  const { width = request.width, height = request.height, durationMs = request.durationMs } = given.facts ?? {}
-  return { outcome, body, contentType, facts: { width, height, durationMs }, used: given.used ? amounts(given.used) : quote(request) }
+  const known = 'width' in request ? request : body instanceof Uint8Array ? mediaInfo(body, body.length) : null
+  const { width = known?.width ?? null, height = known?.height ?? null, durationMs = known?.durationMs ?? null } = given.facts ?? {}
+  const facts = { width, height, durationMs }
+  return { outcome, body, contentType, facts, used: given.used ? amounts(given.used) : 'width' in request ? quoted : measured(facts, quoted) }
 }
 
-/** Amounts are non-negative whole thousandths: a negative one would credit money. */
+/** The amounts of a result, as far as it was measured; the rest is what was quoted. */
+function measured({ width, height, durationMs }: Made['facts'], quoted: Amounts): Amounts {
+  return { Job: 1000, Second: durationMs ?? quoted.Second, Megapixel: width === null || height === null ? quoted.Megapixel : Math.ceil((width * height) / 1000) }
+}
+
+/** Amounts are whole thousandths, none below zero: a negative one would add to the balance. */
 function amounts({ Job = 0, Second = 0, Megapixel = 0 }: Partial<Amounts>): Amounts {
   const all = { Job, Second, Megapixel }
   if (!Object.values(all).every((amount) => Number.isSafeInteger(amount) && amount >= 0)) throw new Error(`${JSON.stringify(all)} are no amounts`)

@@ -1,8 +1,9 @@
 /** One run of a claimed task: renews its lease while the engine works, then records the outcome. */
 import type { FastifyBaseLogger } from 'fastify'
+import type { Control } from '../../src/backends/engines/engine.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
-import { make, type EngineContext } from '../../src/tasks/run-engine.ts'
-import { conclude, type Concluded, type Made } from '../../src/tasks/claim-and-retry.ts'
+import { runEngine, type EngineContext } from '../../src/tasks/run-engine.ts'
+import { conclude, rememberJob, type Concluded, type Made } from '../../src/tasks/claim-and-retry.ts'
 import type { Task } from '../../src/domain/task.ts'
 
 const STORE_RETRY_MS = 500
@@ -33,7 +34,8 @@ export async function run(context: TaskRunContext, task: Task, cut: AbortControl
   const startedMs = tasks.clock()
   const lease = keepLease(context, task, cut)
   try {
-    const made = await make(context.media, task, { signal: cut.signal, progress: lease.progress }).catch((error: unknown): Made | 'lost' => {
+    const control = { signal: cut.signal, progress: lease.progress, job: jobOf(context, task, cut) }
+    const made = await runEngine(context.media, task, control).catch((error: unknown): Made | 'lost' => {
       if (cut.signal.reason instanceof Cut) return cut.signal.reason.why === 'lost' ? 'lost' : { outcome: 'handed_back' }
       log.error({ event: 'task_run_failed', err: error, taskId: task.id }, 'task run failed')
       return { outcome: 'failed', code: 'internal', retryable: true }
@@ -45,6 +47,19 @@ export async function run(context: TaskRunContext, task: Task, cut: AbortControl
     log.info({ taskId: task.id, tenant: task.tenant, verb: task.verb, outcome: concluded.outcome, attempt: task.attempts, durationMs }, 'task ran')
   } finally {
     lease.stop()
+  }
+}
+
+/** The provider's job of a task. A run that may not remember one has lost its lease. */
+function jobOf({ tasks }: TaskRunContext, task: Task, cut: AbortController): Control['job'] {
+  return {
+    // Tasks of earlier versions have none.
+    id: task.job ?? null,
+    async remember(id) {
+      if ((await rememberJob(tasks, task, id)) === 'remembered') return
+      cut.abort(new Cut('lost'))
+      throw cut.signal.reason
+    },
   }
 }
 

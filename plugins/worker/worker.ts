@@ -4,6 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import type { BrokerConsumer } from '../../src/backends/broker/broker.ts'
 import { KINDS } from '../../src/domain/generations.ts'
+import { OPERATIONS } from '../../src/domain/operations.ts'
 import { singleFlight } from '../../src/concurrency/single-flight.ts'
 import { claimDue, conclude } from '../../src/tasks/claim-and-retry.ts'
 import type { Task } from '../../src/domain/task.ts'
@@ -16,16 +17,16 @@ import { startSweeps } from './sweep-loops.ts'
 const TICK_MS = 1_000
 
 export type WorkerOptions = {
-  /** Kinds that this worker runs; all when absent. */
+  /** The kinds and operations that this worker runs; all when absent. */
   verbs?: readonly string[]
 }
 
-async function worker(app: FastifyInstance, { verbs = KINDS }: WorkerOptions): Promise<void> {
+async function worker(app: FastifyInstance, { verbs = [...KINDS, ...OPERATIONS] }: WorkerOptions): Promise<void> {
   const { config, tasks, clock, log } = app
   const routeOf = (verb: string) => app.engines.offer(verb)?.route
   const metrics = workerMetrics(app.metrics.registry, (verb) => routeOf(verb)?.engine ?? 'none')
   const slots = openSlots(config.WORKER_SLOTS, verbs, (verb) => routeOf(verb)?.concurrency ?? null)
-  const media = { engines: app.engines, files: app.files, clock, resultMs: config.RESULT_DAYS, log }
+  const media = { ...tasks, egress: app.egress, inputTimeoutMs: config.INPUT_TIMEOUT_SECONDS }
   const context: TaskRunContext = { tasks, media, leaseMs: config.TASK_LEASE_SECONDS, ran: metrics.ran, stopping: () => stopping, log }
   let stopping = false
   let bell: BrokerConsumer | undefined

@@ -15,12 +15,15 @@ export type Unit = Price['per']
 /** Thousandths of each unit; 0 where the unit makes no sense. */
 export type Amounts = Record<Unit, number>
 
-/** On what terms a kind or operation is made: what a route says of it to its clients. */
+/** What neither a source nor a result of a route may exceed: pixels of one picture, length, and size. */
+export type Limits = { pixels: number; durationMs: number; bytes: number }
+
+/** The terms of a kind or operation: its price, limits and defaults, from its route. */
 export type Terms = {
   /** The kind or operation. */
   verb: string
   price: Price
-  max: { durationMs: number; pixels: number }
+  max: Limits
   defaults: { size: string; durationMs: number }
 }
 
@@ -120,7 +123,12 @@ function durationOf(kind: Kind, { duration_seconds: seconds }: GenerationBody, {
 
 function formatOf({ output_format: format }: GenerationBody, formats: readonly [string, ...string[]]): Found<string> {
   if (format === undefined || formats.includes(format)) return { value: format ?? formats[0] }
-  return fault('output_format', 'enum', `must be ${formats.join(' or ')}`)
+  return { error: formatFault(formats) }
+}
+
+/** The fault of a format that the engine does not write. */
+export function formatFault(formats: readonly string[]): FieldError {
+  return { path: '/output_format', code: 'enum', message: `must be ${formats.join(' or ')}` }
 }
 
 /** How much of each unit a request asks for. Pixels of a video are those of one picture. */

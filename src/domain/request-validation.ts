@@ -3,7 +3,7 @@ import { Ajv, type Options, type ValidateFunction } from 'ajv'
 import { Failure, type FieldError } from './errors.ts'
 import { inWords } from './field-patterns.ts'
 
-const options: Options = { allErrors: true, useDefaults: true, removeAdditional: false, strict: false, meta: false, validateSchema: false }
+const options: Options = { allErrors: true, useDefaults: true, removeAdditional: false, strict: false, meta: false, validateSchema: false, discriminator: true }
 
 export type Compile = (route: { schema: object; httpPart?: string }) => ValidateFunction
 
@@ -24,8 +24,8 @@ const MOST_FAULTS = 20
 /** Each faulty member with a sentence that follows its path. */
 export function faultsOf(faults: Fault[]): FieldError[] {
   return faults
-    // Repeats the fault of the member's name.
-    .filter(({ keyword }) => keyword !== 'propertyNames')
+    // Repeat the fault of a member's name, or of the member that chooses a branch.
+    .filter(({ keyword }) => keyword !== 'propertyNames' && keyword !== 'discriminator')
     .slice(0, MOST_FAULTS)
     .map((fault) => ({ path: pathOf(fault), code: fault.keyword ?? 'invalid', message: WORDS[fault.keyword ?? '']?.(fault.params) ?? fault.message ?? 'is not valid' }))
 }

@@ -34,3 +34,12 @@ export function verifySignedUrl(link: { id: string; exp: string; sig: string }, 
   if (!fits || !/^(0|[1-9]\d{0,11})$/.test(link.exp) || given.toString('base64url') !== link.sig) return 'forged'
   return now >= Number(link.exp) * 1000 ? 'expired' : 'good'
 }
+
+/** The id of the file that a link of ours leads to, also of an expired one; null for any other address. The signature alone decides: our links work under every name of ours. */
+export function linkedFile(url: string, sealing: SealingKeys): string | null {
+  const parsed = URL.parse(url)
+  const id = /^\/files\/([^/]+)$/.exec(parsed?.pathname ?? '')?.[1]
+  const [exp, sig] = ['exp', 'sig'].map((name) => parsed?.searchParams.get(name))
+  if (id === undefined || !exp || !sig || !/^https?:$/.test(parsed?.protocol ?? '')) return null
+  return verifySignedUrl({ id, exp, sig }, sealing, 0) === 'forged' ? null : id
+}

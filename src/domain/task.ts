@@ -18,8 +18,8 @@ export const TASK_ERRORS = {
   input_unreachable: 'The source media could not be fetched.',
   input_not_allowed: 'The address of the source media is not allowed.',
   input_too_large: 'The source media is too large.',
-  unsupported_input: 'The source media is of a kind that this operation does not take.',
-  not_supported: 'The service does not offer this kind or operation any more.',
+  unsupported_input: 'The source media cannot be read, or is of a kind that this operation does not take.',
+  not_supported: 'The service no longer offers this kind or operation.',
   canceled: 'The task was canceled.',
   internal: 'Something went wrong on our side.',
 } as const
@@ -37,7 +37,7 @@ export type TaskResult = {
   expiresAt: number
 }
 
-/** How a task ended, decided before its money moves. `cost` is what the engine says it took; the charge is clamped to the hold. */
+/** How a task ended, decided before its hold is closed. `cost` is the engine's; the charge is clamped to the hold. */
 export type TaskOutcome =
   | { outcome: 'completed'; cost: number; result: TaskResult }
   | { outcome: 'failed'; code: TaskErrorCode; message: string }
@@ -52,17 +52,17 @@ export type Task = {
   tenant: string
   subscription: string
   keyId: string
-  /** The version of the key that created it, and signs its webhooks. */
+  /** The version of the key that created it; it signs the webhooks. */
   keyVersionId: string
   object: 'generation' | 'operation'
   /** Media kind (image, video, music) or operation. */
   verb: string
-  /** The validated request with its defaults: what the engine gets. */
+  /** The validated request with its defaults: a GenerationRequest without its verb, or an OperationInput. */
   input: Record<string, unknown>
   webhookUrl: string | null
   metadata: Record<string, string>
   idempotency: { key: string; bodyHash: string } | null
-  /** The price it was quoted at; kept whatever the list says later. */
+  /** The price of its quote; later changes of the list do not matter. */
   price: Price
   estimatedCost: number
   maxAttempts: number
@@ -73,6 +73,8 @@ export type Task = {
   /** Runs begun and not handed back. */
   attempts: number
   lostLeases: number
+  /** The provider's job of the present attempt; null when its engine remembered none. */
+  job: string | null
   outcome: TaskOutcome | null
   actualCost: number | null
   refundAmount: number | null
@@ -86,7 +88,7 @@ export type Task = {
 
 /** Members that a state change may set. */
 export type TaskFacts = Partial<
-  Pick<Task, 'epoch' | 'progress' | 'attempts' | 'lostLeases' | 'outcome' | 'actualCost' | 'refundAmount' | 'startedAt' | 'endedAt' | 'sweepAt' | 'outbox' | 'idempotency'>
+  Pick<Task, 'epoch' | 'progress' | 'attempts' | 'lostLeases' | 'job' | 'outcome' | 'actualCost' | 'refundAmount' | 'startedAt' | 'endedAt' | 'sweepAt' | 'outbox' | 'idempotency'>
 >
 
 /** Guard of a state change: the task is in one of the states `from` and, where given, has this epoch or one below. */
@@ -95,7 +97,7 @@ export type TaskGuard = { from: readonly TaskState[]; epoch?: number; epochBelow
 export type TaskFilter = {
   object: Task['object']
   verb: string | null
-  /** The public statuses wanted, as states; null for all that are visible. */
+  /** As states; null for all visible tasks. */
   states: TaskState[] | null
   createdAfter: number | null
   createdBefore: number | null
@@ -110,7 +112,7 @@ export type DeliveryAttempt = {
   responsePrefix: string | null
 }
 
-/** One event on its way to a receiver. */
+/** One event for one receiver. */
 export type Delivery = {
   /** `taskId.event`. */
   id: string
@@ -132,7 +134,7 @@ export type Delivery = {
   createdAt: number
 }
 
-/** Processing time in whole seconds: from the beginning of the first run to the end. Null before it ended or when it never ran. */
+/** Processing time in whole seconds, from the beginning of the first run to the end. Null before the end, or without a run. */
 export function durationSeconds(task: Task): number | null {
   if (task.endedAt === null || task.startedAt === null) return null
   return Math.max(0, Math.round((task.endedAt - task.startedAt) / 1000))

@@ -1,4 +1,4 @@
-/** From a task's outbox to deliveries. The ids are fixed by task and event, so relaying twice makes them once. */
+/** Outbox relay: from a task's events to deliveries. The ids follow from task and event, so that relaying twice creates them once. */
 import type { TaskContext } from './task-context.ts'
 import type { Delivery, Task } from '../domain/task.ts'
 
@@ -34,7 +34,7 @@ export function deliveryId(taskId: string, event: Delivery['event']): string {
   return `${taskId}.${event}`
 }
 
-/** The delivery that an attempt of this one makes due: after the first `task.failed` comes `task.refunded`. */
+/** The delivery that becomes due after an attempt of this one: `task.refunded` after the first of `task.failed`. */
 export function releasedBy(delivery: Delivery): string | null {
   return delivery.event === 'task.failed' ? deliveryId(delivery.taskId, 'task.refunded') : null
 }

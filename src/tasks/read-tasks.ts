@@ -1,10 +1,10 @@
-/** Reading a task on a tenant's behalf: for the Media API and for MCP. */
+/** Reads of a tenant's tasks, for the Media API and for MCP. */
 import { Failure } from '../domain/errors.ts'
 import { queuePosition, queuePositions } from '../domain/subscription/task-queue.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
-import type { TaskContext } from './task-context.ts'
-import { publicRecord } from './public-record.ts'
 import { FINAL, type Task } from '../domain/task.ts'
+import { publicRecord } from './public-record.ts'
+import type { TaskContext } from './task-context.ts'
 
 /** The tenant's own visible task. Throws `not_found` for any other id, and for a task of another collection when `object` is given. */
 export async function findTask({ store }: Pick<TaskContext, 'store'>, tenant: string, id: string, object?: Task['object']): Promise<Task> {
@@ -13,14 +13,14 @@ export async function findTask({ store }: Pick<TaskContext, 'store'>, tenant: st
   return task
 }
 
-/** The record of a task with its place in the queue as it is now, or as `known` has it, a record that was just read, where the task is in it. */
+/** The public record of a task. `known`, a subscription record that was just read, saves a read where it has the task's hold. */
 export async function recordOf({ store, link }: Pick<TaskContext, 'store' | 'link'>, task: Task, known: Subscription | null = null): Promise<Record<string, unknown>> {
   const isKnown = known?.media?.holds[task.id] !== undefined
   const position = task.state === 'queued' ? queuePosition(isKnown ? known : await store.subscription(task.subscription), task.id) : null
   return publicRecord(task, position, link)
 }
 
-/** The records of many tasks: each subscription is read once, and its queue counted once. */
+/** The public records of many tasks: each subscription is read once, and its queue positions are computed once. */
 export async function recordsOf({ store, link }: Pick<TaskContext, 'store' | 'link'>, tasks: Task[]): Promise<Record<string, unknown>[]> {
   const queued = new Set(tasks.filter(({ state }) => state === 'queued').map(({ subscription }) => subscription))
   const positions = new Map<string, number>()

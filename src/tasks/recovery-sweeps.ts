@@ -1,33 +1,34 @@
-/** Finds every gap that a crash can leave between two writes of a task's story, and closes it. Each step may run twice, or beside the worker that it doubts. */
+/** Recovery sweeps: each gap that a crash can leave between two writes of a task is found and closed. Each step may run twice, or beside the worker that seems dead. */
 import { Unavailable } from '../domain/errors.ts'
 import type { Store } from '../backends/store/store.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
-import { PENDING_MS, type TaskContext } from './task-context.ts'
+import { FINAL, TASK_ERRORS, type Task } from '../domain/task.ts'
 import { relay } from './outbox.ts'
 import { release } from './release-hold.ts'
 import { end, settle } from './settle-and-cancel.ts'
-import { FINAL, TASK_ERRORS, type Task } from '../domain/task.ts'
+import { PENDING_MS, type TaskContext } from './task-context.ts'
+import { removeUploads } from './uploads.ts'
 
 const BATCH = 100
-/** Lost leases after which a task fails: its input kills workers. */
-const MOST_LOST_LEASES = 3
-/** A claim older than this whose task never began belongs to a worker that died in between, or that will be refused. */
+/** Lost leases after which a task fails: its input may crash workers. */
+const LOST_LEASES_MAX = 3
+/** A claim older than this whose task never started belongs to a worker that died in between, or that will be refused. */
 const CLAIM_MS = 60_000
-/** No request takes as long, nor do the clocks of two machines differ by as much. */
+/** Longer than any request, and than the clocks of two machines differ. */
 const REQUEST_MS = 10 * 60_000
 
 export type Swept = Record<'rejected' | 'settled' | 'relayed' | 'lost_lease' | 'orphan_hold' | 'unused_claim' | 'archived', number>
 
 const nothing = (): Swept => ({ rejected: 0, settled: 0, relayed: 0, lost_lease: 0, orphan_hold: 0, unused_claim: 0, archived: 0 })
 
-/** One pass over the tasks that are due; what a bounded batch leaves is due again at the next pass. Returns what it mended, by reason. */
+/** One pass over the tasks that are due, in a bounded batch; the rest is due again at the next pass. Returns the repairs by reason. */
 export async function sweepTasks(context: TaskContext): Promise<Swept> {
   const swept = nothing()
   for (const task of await context.store.tasksDue(context.clock(), BATCH)) {
-    // One task that cannot be mended must not keep the others waiting: it goes to the end of the line.
+    // One task that fails must not hold up the others: it goes to the end of the queue.
     const reason = await sweepTask(context, task).catch(async (err: unknown) => {
       if (err instanceof Unavailable) throw err
-      context.log.error({ err, taskId: task.id, state: task.state }, 'a task could not be swept; it will be tried again')
+      context.log.error({ event: 'task_sweep_failed', err, taskId: task.id, state: task.state }, 'Sweep of a task failed, to be retried')
       await context.store.moveTask(task.id, { from: [task.state], epoch: task.epoch }, task.state, { sweepAt: context.clock() + PENDING_MS })
       return null
     })
@@ -36,7 +37,7 @@ export async function sweepTasks(context: TaskContext): Promise<Swept> {
   return swept
 }
 
-/** One pass over the records with holds or ended periods: dearer than `sweepTasks`, and for gaps that are rarer. */
+/** One pass over the records with holds or ended periods: more expensive than `sweepTasks`, and for rarer gaps. */
 export async function sweepSubscriptions(context: TaskContext): Promise<Swept> {
   const swept = nothing()
   for await (const record of subscriptionsWith(context, 'holds')) await sweepHolds(context, record, swept)
@@ -45,7 +46,7 @@ export async function sweepSubscriptions(context: TaskContext): Promise<Swept> {
 }
 
 /**
- * Forgets sealed keys that ended before `before` once no task is left that was created with them, whose webhooks they would sign. A request may have been under way
+ * Erases sealed keys that ended before `before`, once no task is left that was created with them: they sign its webhooks. A request may have been in progress
  * when its key ended. Returns how many, `limit` at most.
  */
 export async function sweepKeys(store: Store, before: number, limit: number): Promise<number> {
@@ -67,18 +68,20 @@ async function sweepTask(context: TaskContext, task: Task): Promise<keyof Swept 
   }
 }
 
-/** A request that died between its task and its hold: the task is rejected, and the hold that it may have taken goes back. */
+/** A creation that stopped between task and hold: the task is rejected, and its hold released if there is one. */
 async function reject(context: TaskContext, task: Task): Promise<boolean> {
   const rejected = await context.store.moveTask(task.id, { from: ['pending'] }, 'rejected', { idempotency: null, sweepAt: null, endedAt: context.clock() })
-  if (rejected) await release(context, task.subscription, task.id, task.estimatedCost)
-  return rejected !== null
+  if (!rejected) return false
+  await release(context, task.subscription, task.id, task.estimatedCost)
+  await removeUploads(context, task)
+  return true
 }
 
-/** A worker let its lease run out. The run is handed back and costs no attempt; the third one fails the task. */
+/** The lease of a run has expired. The task goes back to the queue and no attempt is counted; the third lost lease fails the task. */
 async function takeBack(context: TaskContext, task: Task): Promise<boolean> {
   const guard = { from: ['processing'], epoch: task.epoch } as const
   const lostLeases = task.lostLeases + 1
-  if (lostLeases >= MOST_LOST_LEASES) {
+  if (lostLeases >= LOST_LEASES_MAX) {
     return (await end(context, task.id, guard, { outcome: 'failed', code: 'internal', message: TASK_ERRORS.internal })) !== null
   }
   const queued = await context.store.moveTask(task.id, guard, 'queued', { lostLeases, attempts: Math.max(0, task.attempts - 1), sweepAt: null })
@@ -88,18 +91,18 @@ async function takeBack(context: TaskContext, task: Task): Promise<boolean> {
   return true
 }
 
-/** Compares the holds of a record with their tasks. The record was read before the tasks, so a hold that is older than its task's end is no orphan by mistake. */
+/** Compares the holds of a record with their tasks. The record was read before the tasks, so that a hold which its task's end has just closed is not taken for an orphan. */
 async function sweepHolds(context: TaskContext, record: Subscription, swept: Swept): Promise<void> {
   const now = context.clock()
   for (const [id, hold] of Object.entries(record.media?.holds ?? {})) {
     const claimedLong = hold.run !== null && now - hold.run.at >= CLAIM_MS
-    // A hold younger than a pending task's minute may still be waiting for its task to be queued.
+    // A younger hold may belong to a task that is about to be queued.
     if (!claimedLong && now - hold.at < PENDING_MS) continue
     const task = await context.store.task(record.tenant, id)
     if (!task || FINAL.includes(task.state)) {
       if ((await release(context, record.id, id, hold.amount)) === 'closed') swept.orphan_hold++
     } else if (claimedLong && task.state === 'queued') {
-      // The task takes the claim's epoch first: a worker that comes late with it is refused.
+      // The task gets the claim's epoch first: a late worker with that claim is refused.
       const fenced = await context.store.moveTask(id, { from: ['queued'], epochBelow: hold.epoch + 1 }, 'queued', { epoch: hold.epoch })
       if (!fenced) continue
       const waiting = await context.store.change(record.id, { op: 'requeue', task: id, epoch: hold.epoch, readyAt: now, served: false }, now)
@@ -108,7 +111,7 @@ async function sweepHolds(context: TaskContext, record: Subscription, swept: Swe
   }
 }
 
-/** Ended periods without open holds go to the archive, and then out of the record. */
+/** Archives ended periods without open holds, and removes them from the record. */
 async function archive(context: TaskContext, record: Subscription): Promise<number> {
   const account = record.media
   let archived = 0

@@ -1,4 +1,4 @@
-/** What a request for a task may say beside what is to be made. */
+/** The request fields that every creation of a task shares. */
 import { Type } from 'typebox'
 import { FIELD_PATTERNS } from '../domain/field-patterns.ts'
 

@@ -1,32 +1,42 @@
-/** Making what a task asks for: engine → files. What it cost follows from the price that the task was quoted at. */
-import type { Engines, Control } from '../backends/engines/engine.ts'
-import type { Files } from '../backends/files/files.ts'
+/** One run of an engine: sources → engine → result in the files backend. The cost follows from the price of the quote. */
+import type { Control, EngineRequest, Engines } from '../backends/engines/engine.ts'
 import { costOf, type GenerationRequest } from '../domain/generations.ts'
-import type { Made } from './claim-and-retry.ts'
+import { operationRequest, type Operation, type OperationInput } from '../domain/operations.ts'
 import type { Task } from '../domain/task.ts'
+import type { Made as RunOutcome } from './claim-and-retry.ts'
+import { openInputs, type InputContext } from './fetch-inputs.ts'
 
-export type EngineContext = {
-  engines: Engines
-  files: Files
-  clock: () => number
-  resultMs: number
-  log: { warn(facts: object, message: string): void }
-}
+export type EngineContext = InputContext & { engines: Engines; resultMs: number }
 
 /**
- * Runs the engine of a task that is `processing` and puts the result away under `taskId-epoch`. Rejects with the signal's reason when it is aborted, and with
- * `Unavailable` when the result cannot be stored: the run is then made again.
+ * Runs the engine of a task that is `processing` and stores the result under `taskId-epoch`. Rejects with the signal's reason when it is aborted, and with
+ * `Unavailable` when the files backend fails: the run is then repeated.
  */
-export async function make(context: EngineContext, task: Task, control: Control): Promise<Made> {
-  const request = { verb: task.verb, ...task.input } as GenerationRequest
-  const made = await context.engines.run(request, control)
-  if (made.outcome === 'failed') {
-    context.log.warn({ taskId: task.id, err: made.cause, code: made.code, retryable: made.retryable }, 'an engine failed')
-    return { outcome: 'failed', code: made.code, retryable: made.retryable }
+export async function runEngine(context: EngineContext, task: Task, control: Omit<Control, 'inputs'>): Promise<RunOutcome> {
+  const route = context.engines.offer(task.verb)?.route
+  if (!route) return { outcome: 'failed', code: 'not_supported', retryable: false }
+  const opened = await openInputs(context, task, route, control.signal)
+  if (opened.outcome === 'failed') return failedRun(context, task, opened)
+  try {
+    const made = await context.engines.run(requestOf(task), { ...control, inputs: opened.inputs })
+    if (made.outcome === 'failed') return failedRun(context, task, made)
+    const file = `${task.id}-${task.epoch}`
+    const expiresAt = context.clock() + context.resultMs
+    const stored = await context.files.put(file, made.body, { contentType: made.contentType, expiresAt })
+    const result = { file, contentType: made.contentType, bytes: stored.size, ...made.facts, expiresAt }
+    return { outcome: 'made', result, cost: costOf(task.price, made.used) }
+  } finally {
+    await opened.close()
   }
-  const file = `${task.id}-${task.epoch}`
-  const expiresAt = context.clock() + context.resultMs
-  const stored = await context.files.put(file, made.body, { contentType: made.contentType, expiresAt })
-  const result = { file, contentType: made.contentType, bytes: stored.size, ...made.facts, expiresAt }
-  return { outcome: 'made', result, cost: costOf(task.price, made.used) }
+}
+
+function requestOf({ object, verb, input }: Task): EngineRequest {
+  return object === 'operation' ? operationRequest(verb as Operation, input as OperationInput) : ({ verb, ...input } as GenerationRequest)
+}
+
+type FailedRun = Extract<RunOutcome, { outcome: 'failed' }>
+
+function failedRun({ log }: EngineContext, { id: taskId, verb }: Task, { code, retryable, cause }: FailedRun & { cause?: unknown }): FailedRun {
+  log.warn({ event: 'run_failed', taskId, verb, code, retryable, err: cause }, 'Run failed')
+  return { outcome: 'failed', code, retryable }
 }

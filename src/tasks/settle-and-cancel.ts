@@ -1,23 +1,24 @@
-/** The end of a task: its state is claimed first (`settling`), then its money moves, then it is final, with its events in the same write. */
+/** The end of a task: its state is claimed first (`settling`), then its hold is closed, then it becomes final, with its events in the same write. */
 import { Failure } from '../domain/errors.ts'
 import { completedData, envelope, failedData, refundedData } from '../domain/webhooks.ts'
-import { RELAY_MS, SETTLING_MS, type TaskContext } from './task-context.ts'
-import { publicResult } from './public-record.ts'
-import { relay } from './outbox.ts'
 import { durationSeconds, type OutboxEvent, type Task, type TaskGuard, type TaskOutcome } from '../domain/task.ts'
+import { relay } from './outbox.ts'
+import { publicResult } from './public-record.ts'
+import { RELAY_MS, SETTLING_MS, type TaskContext } from './task-context.ts'
+import { removeUploads } from './uploads.ts'
 
-/** Claims the end of a task for one outcome, and settles it. Null when the guard did not let it through: somebody else has the task. */
+/** Claims the end of a task for one outcome, and settles it. Null when the guard refuses: another run has the task, or it has ended. */
 export async function end(context: TaskContext, id: string, guard: TaskGuard, outcome: TaskOutcome): Promise<Task | null> {
   const settling = await context.store.moveTask(id, guard, 'settling', { outcome, sweepAt: context.clock() + SETTLING_MS })
   return settling && settle(context, settling)
 }
 
-/** Moves the money of a task that is `settling` and makes it final. Every step may be repeated, by a sweep or by two at once. */
+/** Closes the hold of a task that is `settling` and makes it final. Every step may be repeated, by a sweep or concurrently. */
 export async function settle(context: TaskContext, task: Task): Promise<Task | null> {
   const { store, clock } = context
   const { outcome } = task
   if (!outcome) throw new TypeError(`task ${task.id} is settling without an outcome`)
-  // The charge is computed from the task and never from the answer of `close`, which a repeated settlement cannot tell again.
+  // The charge is computed from the task, never from the answer of `close`, which a repeated settlement does not get again.
   const charge = outcome.outcome === 'completed' ? Math.min(Math.max(outcome.cost, 0), task.estimatedCost) : 0
   const closed = await store.change(task.subscription, { op: 'close', task: task.id, actual: outcome.outcome === 'completed' ? charge : null, epoch: task.epoch }, clock())
   if (closed.outcome === 'closed') {
@@ -42,6 +43,7 @@ export async function settle(context: TaskContext, task: Task): Promise<Task | n
     outbox,
     sweepAt: outbox.length > 0 ? now + RELAY_MS : null,
   })
+  await removeUploads(context, task)
   if (!final) return store.task(task.tenant, task.id)
   if (outbox.length > 0) await relay(context, final)
   return final
@@ -71,7 +73,7 @@ function events(context: TaskContext, task: Task, outcome: TaskOutcome, availabl
   ]
 }
 
-/** Cancels a task that is queued or processing: its hold goes back at once, its worker learns it at the next renewal. Throws `already_final` when it has ended. */
+/** Cancels a task that is queued or processing: its hold is released at once, and its run is aborted at the next renewal of the lease. Throws `already_final` when it has ended. */
 export async function cancel(context: TaskContext, task: Task): Promise<Task> {
   const ended = await end(context, task.id, { from: ['queued', 'processing'] }, { outcome: 'canceled' })
   if (ended) return ended

@@ -1,25 +1,31 @@
-/** What the flows of a task stand on. */
+/** The backends and services that the flows of a task use. */
+import type { Files } from '../backends/files/files.ts'
 import type { Store } from '../backends/store/store.ts'
 import type { TaskResult } from '../domain/task.ts'
 
 export type TaskContext = {
   store: Store
+  files: Files
   /** Epoch milliseconds. */
   clock: () => number
   /** An id of a new task, or of a claim: a UUID v7, later than the one before. */
   uuid: () => string
   /** A number from 0 up to 1. */
   random: () => number
-  /** Says that there is work of a kind; best effort, never throws. */
+  /** Announces a task of a kind or operation to the workers; best effort, never throws. */
   publish: (verb: string, taskId: string) => void
-  /** Hears of money that moved, in micro-units, once for each move: taken out of what is available, charged, given back. */
+  /** Counts money in micro-units, once for each move: held, charged, or given back. */
   moved: (move: 'hold' | 'capture' | 'void', tenant: string, micro: number) => void
   /** The signed address of a result. */
   link: (result: TaskResult) => string
+  /** The id in the files backend of an address that `link` made, expired or not; null for any other address. */
+  linkedFile: (url: string) => string | null
+  /** How long results, and sources that were uploaded with their request, are kept. */
+  resultMs: number
   log: { info(facts: object, message: string): void; warn(facts: object, message: string): void; error(facts: object, message: string): void }
 }
 
-/** Longest that a task stays `pending` or `settling` before a sweep takes it up. */
+/** Longest that a task stays `pending` or `settling` before the sweep takes it up. */
 export const PENDING_MS = 60_000
 export const SETTLING_MS = 15_000
 export const RELAY_MS = 5_000

@@ -1,18 +1,29 @@
-/** An engine that does what a test tells it, added to the engines backend as the type `fake`. Makes every kind. */
+/** A scriptable engine, added to the engines backend as the type `fake`. Makes every kind and operation. */
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { notMade, openEngines, type Engine, type Engines, type Made, type NotMade, type OpenEngine } from '../../src/backends/engines/engine.ts'
-import { amountsOf, type GenerationRequest } from '../../src/domain/generations.ts'
+import { notMade, openEngines, type Control, type Engine, type EngineRequest, type Engines, type Input, type Made, type NotMade, type OpenEngine } from '../../src/backends/engines/engine.ts'
+import { amountsOf, KINDS, type Limits } from '../../src/domain/generations.ts'
+import { amountsAtMost, OPERATIONS } from '../../src/domain/operations.ts'
 
-/** What one run does. `hang` waits for `release`, then makes it; `throw` breaks the engine's own promise. */
-export type Step = 'make' | 'hang' | 'throw' | { fail: NotMade['code']; retryable: boolean } | { progress: number[] }
+/**
+ * What one run does. `hang` waits for `release`, then makes it; `throw` breaks the engine's own promise; `job` starts a job unless there is one, remembers it, and then does the
+ * step within.
+ */
+export type Step = 'make' | 'hang' | 'throw' | { fail: NotMade['code']; retryable: boolean } | { progress: number[] } | { job: string; afterwards: Step }
+
+/** An input as a run read it. */
+export type ReadInput = Pick<Input, 'role' | 'contentType' | 'bytes'> & { content: Buffer }
 
 export type FakeEngine = {
   open: OpenEngine
-  /** What the next runs do, in their order; those after them make it. */
+  /** The steps of the next runs, in their order; those after them make it. */
   next(...steps: Step[]): void
   /** The requests of all runs that were begun. */
-  runs: GenerationRequest[]
+  runs: EngineRequest[]
+  /** The inputs of the same runs, read to their end. */
+  inputs: ReadInput[][]
+  /** The jobs that the same runs were given to resume. */
+  jobs: (string | null)[]
   /** Resolves when so many runs were begun. */
   begun(count: number): Promise<void>
   /** Lets all runs that hang go on. */
@@ -24,26 +35,50 @@ export type FakeEngine = {
 
 /** What every run makes. */
 export const MADE = Buffer.from('made by the fake engine')
+/** The amounts that every operation takes. */
+export const USED = { Job: 1000, Second: 1500, Megapixel: 250 }
 
-export function fakeEngine(): FakeEngine {
+export const LIMITS: Limits = { pixels: 16_000_000, durationMs: 600_000, bytes: 100_000_000 }
+
+/** The control of a run, with what a test gives it. */
+export function runControl(more: Partial<Parameters<Engine['run']>[1]> = {}): Parameters<Engine['run']>[1] {
+  const job: Control['job'] = { id: null, remember: async () => {} }
+  return { model: null, limits: LIMITS, inputs: [], job, signal: new AbortController().signal, progress: () => {}, ...more }
+}
+
+export function fakeEngine(verbs: readonly string[] = [...KINDS, ...OPERATIONS]): FakeEngine {
   const steps: Step[] = []
   const waiting: { count: number; resolve: () => void }[] = []
   let released = Promise.withResolvers<void>()
 
-  function made(request: GenerationRequest): Made {
+  function made(request: EngineRequest): Made {
+    const common = { outcome: 'made', body: MADE, contentType: 'image/png' } as const
+    if (!('width' in request)) return { ...common, facts: { width: 500, height: 500, durationMs: null }, used: USED }
     const { width, height, durationMs } = request
-    return { outcome: 'made', body: MADE, contentType: 'image/png', facts: { width, height, durationMs }, used: amountsOf(request) }
+    return { ...common, facts: { width, height, durationMs }, used: amountsOf(request) }
+  }
+
+  async function take(step: Step, request: EngineRequest, control: Control): Promise<Made | NotMade> {
+    if (step === 'throw') throw new Error('the secret of the provider')
+    if (step === 'hang') await Promise.race([released.promise, aborted(control.signal)])
+    if (typeof step === 'object' && 'progress' in step) for (const percent of step.progress) control.progress(percent)
+    if (typeof step === 'object' && 'fail' in step) return notMade(step.fail, step.retryable, new Error('as scripted'))
+    if (typeof step !== 'object' || !('job' in step)) return made(request)
+    if (control.job.id === null) await control.job.remember(step.job)
+    return take(step.afterwards, request, control)
   }
 
   const fake: FakeEngine = {
     runs: [],
+    inputs: [],
+    jobs: [],
     opened: [],
     closed: [],
     next: (...more) => void steps.push(...more),
     begun(count) {
       const { promise, resolve } = Promise.withResolvers<void>()
       waiting.push({ count, resolve })
-      tell()
+      wake()
       return promise
     },
     release() {
@@ -52,19 +87,17 @@ export function fakeEngine(): FakeEngine {
     },
     async open(name) {
       fake.opened.push(name)
-      const formats = { formats: ['png'] } as const
       const engine: Engine = {
-        offers: { image: formats, video: formats, music: formats },
-        quote: amountsOf,
-        async run(request, { signal, progress }) {
-          signal.throwIfAborted()
+        offers: Object.fromEntries(verbs.map((verb) => [verb, { formats: ['png'] }])),
+        quote: amountsAtMost,
+        async run(request, control) {
+          control.signal.throwIfAborted()
+          const inputs = await Promise.all(control.inputs.map(readInput))
+          fake.inputs.push(inputs)
+          fake.jobs.push(control.job.id)
           fake.runs.push(request)
-          tell()
-          const step = steps.shift() ?? 'make'
-          if (step === 'throw') throw new Error('the secret of the provider')
-          if (step === 'hang') await Promise.race([released.promise, aborted(signal)])
-          if (typeof step === 'object' && 'progress' in step) for (const percent of step.progress) progress(percent)
-          return typeof step === 'object' && 'fail' in step ? notMade(step.fail, step.retryable, new Error('as scripted')) : made(request)
+          wake()
+          return take(steps.shift() ?? 'make', request, control)
         },
         async close() {
           if (!fake.closed.includes(name)) fake.closed.push(name)
@@ -74,11 +107,15 @@ export function fakeEngine(): FakeEngine {
     },
   }
 
-  function tell(): void {
+  function wake(): void {
     for (const { resolve } of waiting.filter(({ count }) => fake.runs.length >= count)) resolve()
   }
 
   return fake
+}
+
+async function readInput({ role, contentType, bytes, read }: Input): Promise<ReadInput> {
+  return { role, contentType, bytes, content: Buffer.concat(await Array.fromAsync(read())) }
 }
 
 function aborted(signal: AbortSignal): Promise<never> {
@@ -87,7 +124,7 @@ function aborted(signal: AbortSignal): Promise<never> {
   return promise
 }
 
-/** An ENGINES file over one fake engine. */
+/** An ENGINES file over one fake engine, for generations. */
 export const FAKE_ENGINES = `\
 engines:
   - { name: fake, type: fake }
@@ -95,6 +132,17 @@ routes:
   - { kind: image, engine: fake, price: { amount: "0.04", per: Job } }
   - { kind: video, engine: fake, price: { amount: "0.05", per: Second }, max: { seconds: 60 } }
   - { kind: music, engine: fake, price: { amount: "0.01", per: Second } }
+`
+
+/** The same with the operations, each of which is priced by another unit or limited in another way. */
+export const FAKE_OPERATIONS = `\
+${FAKE_ENGINES}\
+  - { operation: background_remove, engine: fake, price: { amount: "0.02", per: Job }, max: { megapixels: 1, megabytes: 0.1 } }
+  - { operation: upscale, engine: fake, price: { amount: "0.08", per: Megapixel }, max: { megapixels: 2 } }
+  - { operation: ai_edit, engine: fake, price: { amount: "0.05", per: Job } }
+  - { operation: inpaint, engine: fake, price: { amount: "0.03", per: Megapixel }, max: { megapixels: 4 } }
+  - { operation: trim, engine: fake, price: { amount: "0.01", per: Second }, max: { seconds: 60 } }
+  - { operation: merge, engine: fake, price: { amount: "0.02", per: Second }, max: { seconds: 30, megabytes: 0.1 } }
 `
 
 export const silent = { info() {}, warn() {} }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { MADE } from '../fakes/engine.ts'
+import { FAKE_ENGINES, MADE } from '../fakes/engine.ts'
 import { bearer, MEDIA } from './gateway.ts'
 import { isFinal, openStudio, type Studio } from './studio.ts'
 
@@ -212,11 +212,13 @@ t.test('a dry run after the end of a period counts the new one, and knows the ke
   t.match((await studio.create({}, bearer(small.raw), '?dry_run=true')).json(), { available: '0.0300', affordable: false })
 })
 
-t.test('operations have no engine yet: not_supported before any hold; an unknown one is invalid', async (t) => {
-  const studio = await openStudio(t, { loops: false })
+t.test('an operation that no engine makes is not_supported before any hold; an unknown one is invalid', async (t) => {
+  const studio = await openStudio(t, { engines: FAKE_ENGINES, loops: false })
   const operate = (payload: object) => studio.app.inject({ method: 'POST', url: '/api/v1/operations', headers: bearer(studio.raw), payload })
   for (const operation of ['background_remove', 'upscale', 'ai_edit', 'inpaint', 'trim', 'merge']) {
-    t.match((await operate({ operation, media_url: 'https://example.com/a.png' })).json(), { status: 400, error: { code: 'not_supported', param: 'operation' } })
+    const urls = operation === 'merge' ? { media_urls: ['https://example.com/a.mp4', 'https://example.com/b.mp4'] } : { media_url: 'https://example.com/a.png' }
+    const more = { ai_edit: { prompt: 'x' }, inpaint: { prompt: 'x', mask_url: 'https://example.com/m.png' }, trim: { start_time: 0 } }[operation] ?? {}
+    t.match((await operate({ operation, ...urls, ...more })).json(), { status: 400, error: { code: 'not_supported', param: 'operation' } })
   }
   t.match((await operate({ operation: 'fold' })).json(), { status: 400, error: { code: 'invalid_request' }, errors: [{ path: '/operation' }] })
   t.match(await usage(studio), { held: '0.0000' })

@@ -8,6 +8,7 @@ import { readConfig } from '../../src/config/config.ts'
 import type { Engine } from '../../src/backends/engines/engine.ts'
 import { amountsOf, type GenerationRequest } from '../../src/domain/generations.ts'
 import { enginePromises } from '../contracts/engine.ts'
+import { LIMITS, runControl } from '../fakes/engine.ts'
 import { start, REPOSITORY } from '../flows/program.ts'
 import { CODING, MEDIA, bearer, openGateway } from './gateway.ts'
 import { openEmbeddedProgram } from './embedded-program.ts'
@@ -182,13 +183,13 @@ t.test('a worker has the engines of plugins, and their routes only behind keys; 
 })
 
 const image: GenerationRequest = { verb: 'image', prompt: 'x', width: 64, height: 32, durationMs: null, seed: null, format: 'png' }
-const control = { model: null, signal: new AbortController().signal, progress: () => {} }
+const control = runControl()
 const opened = (engine: object): Promise<Engine> => guarded('x', async () => ({ offers: { image: { formats: ['png'] } }, run: async () => null, ...engine }))('x', {})
 
 t.test('an engine may leave out what follows from the request', async (t) => {
   const body = Buffer.from('x')
   const engine = await opened({ run: async () => ({ outcome: 'made', body, contentType: 'image/png' }) })
-  t.same(engine.quote(image), amountsOf(image))
+  t.same(engine.quote(image, LIMITS), amountsOf(image))
   t.same(await engine.run(image, control), { outcome: 'made', body, contentType: 'image/png', facts: { width: 64, height: 32, durationMs: null }, used: amountsOf(image) })
   await engine.close()
 })
@@ -204,6 +205,6 @@ t.test('an engine that is wrong costs nobody money, and says nothing in words of
   const refusing = await opened({ run: async () => ({ outcome: 'failed', code: 'provider_error', retryable: true, message: 'Acme Models Inc. says no' }) })
   t.match(await refusing.run(image, control), { code: 'provider_error', retryable: true, message: 'The media could not be made.' })
   const gift = await opened({ quote: () => ({ Job: -1000 }) })
-  t.throws(() => gift.quote(image), /are no amounts/)
+  t.throws(() => gift.quote(image, LIMITS), /are no amounts/)
   for (const engine of [{ offers: {} }, { offers: { image: { formats: [] } } }, { run: 7 }]) await t.rejects(opened(engine), /offers must|run must/)
 })

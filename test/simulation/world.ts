@@ -114,7 +114,7 @@ export function openWorld({ seed, start, story, real, trace }: Setting): World {
       sleep,
       actor: (name, fence = null) => ({ process, name, fence }),
       store: open,
-      tasks: (actor) => ({ store: open(actor), clock, uuid: () => uuid(clock()), random: dice.random, publish, moved() {}, link, log }),
+      tasks: (actor) => ({ store: open(actor), files: {} as TaskContext['files'], clock, uuid: () => uuid(clock()), random: dice.random, publish, moved() {}, link, linkedFile: () => null, resultMs: 7 * 24 * 3_600_000, log }),
       async nap(ms, kinds) {
         const { done, wake } = scheduler.sleep(process, ms)
         for (const kind of kinds) bells.set(kind, (bells.get(kind) ?? new Set()).add(wake))

@@ -46,7 +46,7 @@ function doorsOf(store: Store): TaskContext {
   let ids = 0
   const quiet = () => {}
   const log = { info: quiet, warn: quiet, error: quiet }
-  return { store, clock: () => NOW, uuid: () => `claim-${ids++}`, random: () => 0, publish: quiet, moved: quiet, link: () => 'https://files.test/1', log }
+  return { store, files: {} as TaskContext['files'], clock: () => NOW, uuid: () => `claim-${ids++}`, random: () => 0, publish: quiet, moved: quiet, link: () => 'https://files.test/1', linkedFile: () => null, resultMs: 1, log }
 }
 
 const creating: Creating = async (run) => {

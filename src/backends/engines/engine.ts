@@ -1,12 +1,22 @@
-/**
- * BACKEND: who makes the media. A routing table, the ENGINES file, maps each kind and operation to an engine and a price; engines are adapters, ours or those that
- * a plugin adds.
- */
+/** BACKEND: engines that make media. A routing table, the ENGINES file, maps each kind and operation to an engine and a price; engines are adapters, ours or those of plugins. */
 import { readFile } from 'node:fs/promises'
-import type { Amounts, GenerationRequest } from '../../domain/generations.ts'
+import type { Amounts, GenerationRequest, Limits } from '../../domain/generations.ts'
+import type { OperationRequest } from '../../domain/operations.ts'
 import { TASK_ERRORS, type TaskErrorCode } from '../../domain/task.ts'
 import { DEFAULT_ENGINES, readEngines, type EngineSetting, type EnginesSettings, type Route } from './engines-file.ts'
-import { EMPTY, nextTable, offerOf } from './routing-table.ts'
+import { EMPTY, missingOf, nextTable, offerOf } from './routing-table.ts'
+
+export type EngineRequest = GenerationRequest | OperationRequest
+
+/** A source of an operation: fetched, its type known from its content, its header and size within the route's limits. */
+export type Input = {
+  /** Media in the order of merging, then the mask. */
+  role: 'media' | 'mask'
+  contentType: string
+  bytes: number
+  /** Streams the content from the files backend; may be called more than once. Throws `Unavailable`. */
+  read(): AsyncIterable<Uint8Array>
+}
 
 /** What was made. `used` is what it took, in the units of the price list; it is charged up to what was held. */
 export type Made = {
@@ -21,39 +31,53 @@ export type Made = {
 export type NotMade = { outcome: 'failed'; code: Exclude<TaskErrorCode, 'canceled'>; retryable: boolean; message: string; cause?: unknown }
 
 export type Control = {
-  /** Aborted when the task was canceled, its lease was lost or the process stops. */
+  /** Aborted when the task is canceled, its lease is lost or the process stops. */
   signal: AbortSignal
-  /** Hears whole percents from 0 to 99 that never go down. */
+  /** Reports percents from 0 to 99. */
   progress: (percent: number) => void
+  /** Sources of an operation; empty for a generation. */
+  inputs: readonly Input[]
+  /**
+   * The provider's job of an earlier run whose lease was lost or that was handed back, to be resumed; null when there is none. `remember` stores the id of a new one under this
+   * run's epoch, before the job is polled; it rejects when the lease is lost or the store is unavailable.
+   */
+  job: { id: string | null; remember(id: string): Promise<void> }
 }
 
 export type Engine = {
-  /** The kinds and operations that it makes now, each with the formats that it writes, the default first. */
+  /** The kinds and operations that it makes in this process, each with the formats that it writes, the default first. */
   offers: Readonly<Record<string, { formats: readonly [string, ...string[]] }>>
-  /** What a request will take at most. Pure. */
-  quote(request: GenerationRequest): Amounts
-  /** Makes it. `model` is the route's. Rejects only when `signal` is aborted, with its reason, and soon; everything else is an outcome. */
-  run(request: GenerationRequest, control: Control & { model: string | null }): Promise<Made | NotMade>
-  /** Lets go of everything, after the runs that are under way. Twice is harmless. */
+  /** What it would make if something were installed: a sentence for the operator, by kind or operation. */
+  missing?: Readonly<Record<string, string>>
+  /** The most that a request can take within the route's limits. Pure. */
+  quote(request: EngineRequest, limits: Limits): Amounts
+  /**
+   * Makes it. `model` and `limits` are the route's; neither a source nor the result may exceed the limits. Rejects only when `signal` is aborted, with its reason, and soon;
+   * everything else is an outcome.
+   */
+  run(request: EngineRequest, control: Control & { model: string | null; limits: Limits }): Promise<Made | NotMade>
+  /** Releases everything, after the runs that are under way. Twice is harmless. */
   close(): Promise<void>
 }
 
-/** Opens an engine under the name that the file gives it, with the other members of its entry. Throws an Error whose message says what is wrong with them. */
+/** Opens an engine under its name in the file, with the other members of its entry. Throws an Error whose message says what is wrong with them. */
 export type OpenEngine = (name: string, options: Record<string, unknown>) => Promise<Engine>
 
-/** A kind or operation that can be had now. */
-export type Offer = { route: Route; formats: readonly [string, ...string[]]; quote(request: GenerationRequest): Amounts }
+/** A kind or operation that is available now. */
+export type Offer = { route: Route; formats: readonly [string, ...string[]]; quote(request: EngineRequest): Amounts }
 
 export type Engines = {
-  /** Adds a type that engines of the file may have. Only before `ready`; throws when the type is there already. */
+  /** Adds a type that engines of the file may have. Only before `ready`; throws when the type exists. */
   add(type: string, open: OpenEngine): void
-  /** Opens the engines of the file. Throws an Error that names the line of the one that cannot be. */
+  /** Opens the engines of the file. Throws an Error that names the line of the one that cannot be opened. */
   ready(): Promise<void>
   /** How a kind or operation is made now, or null: `not_supported`. */
   offer(verb: string): Offer | null
-  /** Makes what is asked for by the route of its verb, for at most the route's time. Rejects only with the reason of an aborted `signal`. */
-  run(request: GenerationRequest, control: Control): Promise<Made | NotMade>
-  /** Reads the file again. A bad one is refused, and everything stays as it was. It happens by itself when the file changes. */
+  /** Runs a request by the route of its kind or operation, for at most the route's time. Rejects only with the reason of an aborted `signal`. */
+  run(request: EngineRequest, control: Control): Promise<Made | NotMade>
+  /** Every route, and why it is not available in this process: a sentence, or null when it is. */
+  routes(): { verb: string; engine: string; missing: string | null }[]
+  /** Reads the file again; a change of the file does the same. A bad file is refused, and the earlier table stays. */
   reload(): Promise<{ outcome: 'applied' } | { outcome: 'refused'; message: string }>
   close(): Promise<void>
 }
@@ -62,7 +86,7 @@ export type EnginesConfig = {
   /** The ENGINES file; the built-in table when null. */
   file: string | null
   log: { info(facts: object, message: string): void; warn(facts: object, message: string): void }
-  /** How often a change of the file is looked for. */
+  /** How often the file is compared with what was read. */
   watchMs?: number
 }
 
@@ -71,57 +95,60 @@ export function notMade(code: NotMade['code'], retryable: boolean, cause?: unkno
   return { outcome: 'failed', code, retryable, message: TASK_ERRORS[code], ...(cause === undefined ? {} : { cause }) }
 }
 
-/** Opens the backend on the file's routing table. Throws an Error with the line at fault when the file makes no sense. */
+/** Opens the backend on the file's routing table. Throws an Error with the line at fault when the file is invalid. */
 export async function openEngines({ file, log, watchMs = 5000 }: EnginesConfig): Promise<Engines> {
   const types = new Map<string, OpenEngine>([['preview', async (...entry) => (await import('./preview/preview.ts')).openPreview(...entry)]])
   let table = EMPTY
   let state: 'opened' | 'ready' | 'closed' = 'opened'
   let loading: Promise<unknown> = Promise.resolve()
-  // What the file held when it was last looked at, good or bad; null when it could not be read.
-  let seen: string | null = null
+  // The text that was read last, valid or not; null when it could not be read.
+  let text: string | null = null
   let watch: NodeJS.Timeout | undefined
   await read()
 
   async function read(): Promise<EnginesSettings> {
-    seen = null
-    seen = file === null ? DEFAULT_ENGINES : await readFile(file, 'utf8')
-    const found = readEngines(seen)
+    text = null
+    text = file === null ? DEFAULT_ENGINES : await readFile(file, 'utf8')
+    const found = readEngines(text)
     if (found.outcome === 'refused') throw atLine(file, found.refusal.line, found.refusal.message)
     return found.settings
   }
 
-  /** Puts the file's table in place of the present one. An engine whose entry is the same stays open. */
+  /** Replaces the table by the file's. An engine whose entry is the same stays open. */
   async function load(): Promise<void> {
-    const { next, gone } = await nextTable(table, await read(), (setting) => openOne(types, file, setting))
+    const { next, removed } = await nextTable(table, await read(), (setting) => openOne(types, file, setting))
     table = next
-    for (const { verb, engine } of next.routes.values()) {
-      if (!offerOf(next, verb)) log.warn({ verb, engine }, 'the engine of this route does not make that at present: it is not supported')
+    for (const { verb, engine, missing } of routes()) {
+      if (missing !== null) log.warn({ event: 'route_unavailable', verb, engine, missing }, 'Route not available')
     }
-    await Promise.all(gone.map((engine) => engine.close()))
+    await Promise.all(removed.map((engine) => engine.close()))
   }
+
+  const routes = () => [...table.routes.values()].map(({ verb, engine }) => ({ verb, engine, missing: missingOf(table, verb) }))
 
   async function reload(): Promise<{ outcome: 'applied' } | { outcome: 'refused'; message: string }> {
     const loaded = loading.then(load)
     loading = loaded.catch(() => undefined)
     try {
       await loaded
-      log.info({ file }, 'the ENGINES file was read')
+      log.info({ event: 'engines_reloaded', file }, 'ENGINES file reloaded')
       return { outcome: 'applied' }
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error)
-      log.warn({ file, err: error }, 'the ENGINES file is refused, the earlier one stays in force')
+      log.warn({ event: 'engines_refused', file, err: error }, 'ENGINES file refused, the earlier table stays in use')
       return { outcome: 'refused', message }
     }
   }
 
-  /** Compares what the file holds rather than its times: no change is missed, however the file is replaced. */
-  async function look(path: string): Promise<void> {
-    const held = await readFile(path, 'utf8').catch(() => null)
-    if (state === 'ready' && held !== seen) await reload()
+  /** Compares the content rather than its times: no change is missed, however the file is replaced. */
+  async function reloadIfChanged(path: string): Promise<void> {
+    const current = await readFile(path, 'utf8').catch(() => null)
+    if (state === 'ready' && current !== text) await reload()
   }
 
   return {
     offer: (verb) => offerOf(table, verb),
+    routes,
     reload,
     add(type, open) {
       if (state !== 'opened') throw new Error(`engines of type ${type} are added too late: before the program is ready`)
@@ -132,7 +159,7 @@ export async function openEngines({ file, log, watchMs = 5000 }: EnginesConfig):
       if (state !== 'opened') return
       state = 'ready'
       await load()
-      if (file !== null) watch = setInterval(() => void look(file), watchMs).unref()
+      if (file !== null) watch = setInterval(() => void reloadIfChanged(file), watchMs).unref()
     },
     async run(request, control) {
       const route = table.routes.get(request.verb)
@@ -162,17 +189,18 @@ async function openOne(types: Map<string, OpenEngine>, file: string | null, { na
   })
 }
 
-/** A run for at most the route's time. Whatever an engine throws is an outcome, except what the caller's own signal caused. */
-async function runWithin(engine: Engine, request: GenerationRequest, route: Route, { signal, progress }: Control): Promise<Made | NotMade> {
+/** Runs for at most the route's time. What an engine throws becomes an outcome, unless the caller aborted. */
+async function runWithin(engine: Engine, request: EngineRequest, route: Route, control: Control): Promise<Made | NotMade> {
+  const { signal } = control
   signal.throwIfAborted()
   const timeout = AbortSignal.timeout(route.timeoutMs)
   let reached = -1
-  const rising = (percent: number): void => {
+  const progress = (percent: number): void => {
     const next = Math.min(99, Math.floor(percent))
-    if (next > reached) progress((reached = next))
+    if (next > reached) control.progress((reached = next))
   }
   try {
-    return await engine.run(request, { model: route.model, signal: AbortSignal.any([signal, timeout]), progress: rising })
+    return await engine.run(request, { ...control, model: route.model, limits: route.max, signal: AbortSignal.any([signal, timeout]), progress })
   } catch (cause) {
     if (signal.aborted) throw signal.reason
     return timeout.aborted ? notMade('provider_timeout', true, cause) : notMade('internal', true, cause)

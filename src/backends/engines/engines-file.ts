@@ -1,21 +1,17 @@
-/**
- * The ENGINES file: which engine makes which kind or operation, with what bounds and at what price. YAML or JSON. Pure: text in, settings or a refusal with
- * its line out.
- */
+/** The ENGINES file, YAML or JSON: the engines, and the route of each kind and operation with its limits and price. Pure: text in, settings or a refusal with its line out. */
 import { Type, type Static } from 'typebox'
 import { KINDS, readSize, unitsOf, type Terms } from '../../domain/generations.ts'
 import { parseMoney } from '../../domain/money.ts'
+import { OPERATIONS } from '../../domain/operations.ts'
 import { FIELD_PATTERNS } from '../../domain/field-patterns.ts'
 import type { Price as PlanPrice } from '../../domain/plans.ts'
 import { readSettingsFile } from '../../domain/settings-file.ts'
-
-export const OPERATIONS = ['background_remove', 'upscale', 'ai_edit', 'inpaint', 'trim', 'merge'] as const
 
 export type EngineSetting = {
   name: string
   /** Which adapter: `preview`, or one that a plugin added. */
   type: string
-  /** What else stands in the entry; the adapter checks it. */
+  /** The other members of the entry; the adapter validates them. */
   options: Record<string, unknown>
   line: number
 }
@@ -34,7 +30,7 @@ export type Route = Terms & {
 export type EnginesSettings = { engines: EngineSetting[]; routes: Route[] }
 export type Refusal = { line: number; message: string }
 
-/** What is used when there is no file: the preview engine at demo prices. It is also an example of one. */
+/** The table without a file: the preview engine at demo prices. It is also an example of a file. */
 export const DEFAULT_ENGINES = `\
 engines:
   - { name: preview, type: preview }
@@ -48,8 +44,8 @@ const closed = { additionalProperties: false }
 const name = (description: string) => Type.String({ pattern: '^[a-z][a-z0-9-]{0,62}$', description })
 const seconds = (description: string) => Type.Optional(Type.Number({ minimum: 0.1, maximum: 3600, description }))
 
-/** What a route has when the file does not say. */
-const UNSAID = { seconds: 600, megapixels: 16, timeoutSeconds: 600 }
+/** What a route has when the file leaves it out. */
+const DEFAULTS = { seconds: 600, megapixels: 16, megabytes: 100, timeoutSeconds: 600 }
 const DEFAULT_SIZE: Record<string, string> = { image: '1024x1024', video: '640x360' }
 const DEFAULT_SECONDS: Record<string, number> = { video: 4, music: 10 }
 
@@ -58,14 +54,15 @@ const Price = Type.Object(
     amount: Type.String({ pattern: FIELD_PATTERNS.amount.pattern, description: 'Decimal, as text; `"0"` is free.' }),
     per: Type.Enum(['Job', 'Second', 'Megapixel'], { description: 'Images and what is made of them are priced per `Job` or `Megapixel`, music per `Job` or `Second`, video per any of them.' }),
   },
-  { ...closed, description: 'What one of it costs, unless the plan has a price of its own.' },
+  { ...closed, description: 'The price of one unit, unless the plan has a price of its own.' },
 )
 const Max = Type.Object(
   {
-    seconds: seconds(`The longest that may be asked for; ${UNSAID.seconds} when left out.`),
-    megapixels: Type.Optional(Type.Number({ minimum: 0.001, maximum: 1000, description: `The largest that may be asked for; ${UNSAID.megapixels} when left out.` })),
+    seconds: seconds(`Length of a source or result; ${DEFAULTS.seconds} when left out.`),
+    megapixels: Type.Optional(Type.Number({ minimum: 0.001, maximum: 1000, description: `Pixels of a source or result, of one picture of a video; ${DEFAULTS.megapixels} when left out.` })),
+    megabytes: Type.Optional(Type.Number({ minimum: 0.001, maximum: 100_000, description: `Size of all sources of an operation together, and of its result; ${DEFAULTS.megabytes} when left out.` })),
   },
-  { ...closed, description: 'What is above is refused with 400 before anything is held.' },
+  { ...closed, description: 'Limits. A request above them is refused with 400 before anything is held; a source above them fails its task with `input_too_large`.' },
 )
 const Defaults = Type.Object(
   {
@@ -74,30 +71,30 @@ const Defaults = Type.Object(
     ),
     seconds: seconds(`${DEFAULT_SECONDS['video']} for video and ${DEFAULT_SECONDS['music']} for music when left out, or \`max.seconds\` if that is less.`),
   },
-  { ...closed, description: 'What a request has that does not say.' },
+  { ...closed, description: 'What a request has that leaves it out.' },
 )
 
 const RouteEntry = Type.Object(
   {
-    kind: Type.Optional(Type.Enum([...KINDS], { description: 'What is made. Each kind and operation has one route at most; what has none is `not_supported`.' })),
-    operation: Type.Optional(Type.Enum([...OPERATIONS], { description: 'What is done, instead of `kind`.' })),
-    engine: name('The engine that makes it, by its name above.'),
-    model: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'Handed to the engine, for those that have several.' })),
+    kind: Type.Optional(Type.Enum([...KINDS], { description: 'Each kind and operation has one route at most; one without is `not_supported`.' })),
+    operation: Type.Optional(Type.Enum([...OPERATIONS], { description: 'Instead of `kind`.' })),
+    engine: name('Name of the engine, from the list above.'),
+    model: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'Passed to the engine, for those that have several.' })),
     price: Price,
     max: Type.Optional(Max),
     defaults: Type.Optional(Defaults),
-    timeoutSeconds: Type.Optional(Type.Number({ minimum: 1, maximum: 86_400, description: `The longest that one run may take; ${UNSAID.timeoutSeconds} when left out.` })),
+    timeoutSeconds: Type.Optional(Type.Number({ minimum: 1, maximum: 86_400, description: `The longest that one run may take; ${DEFAULTS.timeoutSeconds} when left out.` })),
     concurrency: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: 'Runs at once in one worker; as many as it has slots when left out.' })),
   },
   closed,
 )
 
-const EngineEntry = Type.Object({ name: name('Routes name it by this.'), type: name('`preview`, or one that a plugin adds. What else stands in the entry is for that type.') })
+const EngineEntry = Type.Object({ name: name('Routes refer to it by this name.'), type: name('`preview`, or one that a plugin adds. The other members of the entry are for that type.') })
 
-/** The ENGINES file. The descriptions are what `docs/engines.md` says. */
+/** The ENGINES file. `docs/engines.md` is generated from the descriptions. */
 export const EnginesFile = Type.Object({ engines: Type.Array(EngineEntry, { minItems: 1 }), routes: Type.Array(RouteEntry) }, closed)
 
-/** Reads the text of an ENGINES file. Returns what it says, or the first thing that is wrong with it and where. */
+/** Reads the text of an ENGINES file. Returns its settings, or its first fault with the line. */
 export function readEngines(text: string): { outcome: 'ok'; settings: EnginesSettings } | { outcome: 'refused'; refusal: Refusal } {
   const read = readSettingsFile(EnginesFile, text)
   if (read.outcome === 'refused') return { outcome: 'refused', refusal: { line: read.line, message: read.what } }
@@ -110,24 +107,28 @@ export function readEngines(text: string): { outcome: 'ok'; settings: EnginesSet
 
 function routeOf(entry: Static<typeof RouteEntry>, line: number): Route {
   const verb = entry.kind ?? entry.operation ?? ''
-  const maxSeconds = entry.max?.seconds ?? UNSAID.seconds
+  const maxSeconds = entry.max?.seconds ?? DEFAULTS.seconds
   return {
     verb,
     engine: entry.engine,
     model: entry.model ?? null,
     price: { verb, micro: parseMoney(entry.price.amount) ?? 0, per: entry.price.per as PlanPrice['per'] },
-    max: { durationMs: Math.round(maxSeconds * 1000), pixels: Math.round((entry.max?.megapixels ?? UNSAID.megapixels) * 1_000_000) },
+    max: {
+      durationMs: Math.round(maxSeconds * 1000),
+      pixels: Math.round((entry.max?.megapixels ?? DEFAULTS.megapixels) * 1_000_000),
+      bytes: Math.round((entry.max?.megabytes ?? DEFAULTS.megabytes) * 1_000_000),
+    },
     defaults: {
       size: entry.defaults?.size ?? DEFAULT_SIZE[verb] ?? '1024x1024',
       durationMs: Math.round((entry.defaults?.seconds ?? Math.min(DEFAULT_SECONDS[verb] ?? 0, maxSeconds)) * 1000),
     },
-    timeoutMs: Math.round((entry.timeoutSeconds ?? UNSAID.timeoutSeconds) * 1000),
+    timeoutMs: Math.round((entry.timeoutSeconds ?? DEFAULTS.timeoutSeconds) * 1000),
     concurrency: entry.concurrency ?? null,
     line,
   }
 }
 
-/** What the schema cannot see: names used twice or never given, prices per what is not there, amounts too large, defaults above the bounds. */
+/** The first fault that the schema cannot see: duplicate or unknown names, a unit that the kind does not have, amounts too large, defaults above the limits. */
 function contradiction(engines: EngineSetting[], entries: Static<typeof RouteEntry>[], routes: Route[]): Refusal | null {
   for (const [i, { name, line }] of engines.entries()) {
     if (engines.findIndex((other) => other.name === name) !== i) return { line, message: `there are two engines named ${name}` }
@@ -142,7 +143,7 @@ function contradiction(engines: EngineSetting[], entries: Static<typeof RouteEnt
     if (!unitsOf(verb).includes(route.price.per)) return refuse(`${verb} is priced per ${unitsOf(verb).join(' or ')}`)
     if (parseMoney(entry?.price.amount ?? '') === null) return refuse('price.amount is at most 1000000000')
     const { width, height } = readSize(defaults.size)
-    if (width * height > max.pixels && verb !== 'music') return refuse('the default size is above max.megapixels')
+    if (width * height > max.pixels && (verb === 'image' || verb === 'video')) return refuse('the default size is above max.megapixels')
     if (verb === 'video' && (width % 2 || height % 2)) return refuse('the default size of video has an even width and height')
     if (defaults.durationMs > max.durationMs) return refuse('defaults.seconds is above max.seconds')
   }

@@ -5,10 +5,10 @@ import t, { type Test } from 'tap'
 import { openEngines, type Engines } from '../../../src/backends/engines/engine.ts'
 import { DEFAULT_ENGINES, readEngines, type Route } from '../../../src/backends/engines/engines-file.ts'
 import { amountsOf, costOf, generationOf, priceOf, type GenerationBody, type GenerationRequest, type Kind } from '../../../src/domain/generations.ts'
-import { FAKE_ENGINES, fakeEngine, openFakeEngines, silent } from '../../fakes/engine.ts'
+import { FAKE_ENGINES, fakeEngine, openFakeEngines, runControl, silent } from '../../fakes/engine.ts'
 
 const image: GenerationRequest = { verb: 'image', prompt: 'x', width: 64, height: 64, durationMs: null, seed: null, format: 'png' }
-const control = () => ({ signal: new AbortController().signal, progress: () => {} })
+const control = () => runControl()
 
 function routes(text: string): Map<string, Route> {
   const read = readEngines(text)
@@ -156,9 +156,10 @@ t.test('a route to an engine that does not make it is warned of and not supporte
   const file = join(t.testdir({ 'e.yaml': `${FAKE_ENGINES}  - { operation: upscale, engine: fake, price: { amount: "1", per: Job } }\n` }), 'e.yaml')
   const engines = await openEngines({ file, log: { info() {}, warn: (facts) => warnings.push(facts) } })
   t.teardown(() => engines.close())
-  engines.add('fake', fakeEngine().open)
+  engines.add('fake', fakeEngine(['image', 'video', 'music']).open)
   await engines.ready()
-  t.same(warnings, [{ verb: 'upscale', engine: 'fake' }])
+  t.match(warnings, [{ verb: 'upscale', engine: 'fake', missing: 'The engine of this route does not make it.' }])
+  t.match(engines.routes().map(({ verb, missing }) => [verb, missing === null]), [['image', true], ['video', true], ['music', true], ['upscale', false]])
   t.equal(engines.offer('upscale'), null)
 })
 
@@ -177,7 +178,7 @@ t.test('progress is heard as whole percents that rise and stay below 100', async
   const engines = await openFakeEngines(t, fake)
   const heard: number[] = []
   fake.next({ progress: [0, 10.7, 10, 5, 40, 100, 100] })
-  await engines.run(image, { signal: new AbortController().signal, progress: (percent) => heard.push(percent) })
+  await engines.run(image, runControl({ progress: (percent) => heard.push(percent) }))
   t.same(heard, [0, 10, 40, 99])
 })
 

@@ -10,6 +10,7 @@ import { pictureFor } from '../../../src/backends/engines/preview/yuv-picture.ts
 import type { GenerationRequest } from '../../../src/domain/generations.ts'
 import { enginePromises } from '../../contracts/engine.ts'
 import { runContract } from '../../contracts/run-contract.ts'
+import { runControl } from '../../fakes/engine.ts'
 import { boxes, readSps, type Box } from './mp4-reader.ts'
 
 const small = { prompt: 'a lighthouse at dusk', seed: null, width: 64, height: 48 }
@@ -19,7 +20,7 @@ const music: GenerationRequest = { ...small, verb: 'music', width: null, height:
 
 async function make(request: GenerationRequest): Promise<Buffer> {
   const engine = await openPreview('preview', {})
-  const made = await engine.run(request, { model: null, signal: new AbortController().signal, progress: () => {} })
+  const made = await engine.run(request, runControl())
   if (made.outcome !== 'made') throw new Error(made.code, { cause: made.cause })
   return Buffer.from(made.body as Uint8Array)
 }

@@ -79,6 +79,7 @@ export function task(n: number, facts: Partial<Task> = {}): Task {
     progress: 0,
     attempts: 0,
     lostLeases: 0,
+    job: null,
     outcome: null,
     actualCost: null,
     refundAmount: null,

@@ -4,6 +4,7 @@
  */
 import { Worker } from 'node:worker_threads'
 import { amountsOf, type GenerationRequest } from '../../../domain/generations.ts'
+import { amountsAtMost } from '../../../domain/operations.ts'
 import { notMade, type Engine, type Made, type NotMade, type OpenEngine } from '../engine.ts'
 import type { Message } from './render-thread.ts'
 
@@ -12,8 +13,8 @@ export const openPreview: OpenEngine = async (_name, options) => {
   if (option !== undefined) throw new Error(`type preview has no option ${option}`)
   const engine: Engine = {
     offers: { image: { formats: ['png'] }, video: { formats: ['mp4'] }, music: { formats: ['wav'] } },
-    quote: amountsOf,
-    run: render,
+    quote: amountsAtMost,
+    run: async (request, control) => ('width' in request ? render(request, control) : notMade('not_supported', false)),
     async close() {},
   }
   return engine

@@ -1,0 +1,138 @@
+/** The inputs of a run: every source of an operation fetched or found, its type, size and length read from its content, and held against the limits of the route. */
+import { PassThrough } from 'node:stream'
+import type { Input } from '../backends/engines/engine.ts'
+import type { FileFacts, Files } from '../backends/files/files.ts'
+import type { Egress } from '../egress/egress.ts'
+import { Unavailable } from '../domain/errors.ts'
+import type { Limits } from '../domain/generations.ts'
+import { mediaInfo, PREFIX_BYTES, type MediaInfo } from '../domain/media-info.ts'
+import { sourcesOf, takes, type Operation, type OperationInput, type Source } from '../domain/operations.ts'
+import type { Task, TaskErrorCode } from '../domain/task.ts'
+import type { TaskContext } from './task-context.ts'
+import { removeFiles, sourceFile } from './uploads.ts'
+
+export type InputContext = Pick<TaskContext, 'files' | 'clock' | 'linkedFile' | 'log'> & {
+  egress: Pick<Egress, 'request'>
+  /** From the request for a source to its last byte. */
+  inputTimeoutMs: number
+}
+
+type Failed = { outcome: 'failed'; code: TaskErrorCode; retryable: boolean; cause: unknown }
+/** `close` removes what was fetched, after the run. */
+export type OpenedInputs = { outcome: 'ready'; inputs: Input[]; close(): Promise<void> } | Failed
+
+const REDIRECTS_MAX = 5
+/** Pieces of a header that lie apart in their file. */
+const PIECES_MAX = 8
+/** A run that outlives its route's time by this is none any more. */
+const SLACK_MS = 60_000
+
+const failed = (code: TaskErrorCode, cause: string, retryable = false): Failed => ({ outcome: 'failed', code, retryable, cause: new Error(cause) })
+
+/**
+ * Opens the sources of a task for one run; none for a generation. What is fetched lies under task and epoch, and expires if `close` is never called. Rejects with the reason of
+ * an aborted signal, and with `Unavailable` when the files backend fails; every fault of a source is an outcome, and then nothing is left behind.
+ */
+export async function openInputs(context: InputContext, task: Task, route: { max: Limits; timeoutMs: number }, signal: AbortSignal): Promise<OpenedInputs> {
+  const sources = sourcesOf(task.input as OperationInput)
+  const expiresAt = context.clock() + sources.length * context.inputTimeoutMs + route.timeoutMs + SLACK_MS
+  const fetched: string[] = []
+  const inputs: Input[] = []
+  const close = () => removeFiles(context, fetched.splice(0))
+  let bytesLeft = route.max.bytes
+
+  async function open(source: Source): Promise<Failed | null> {
+    const file = await locate(source)
+    signal.throwIfAborted()
+    if ('outcome' in file) return file
+    bytesLeft -= file.size
+    if (bytesLeft < 0) return failed('input_too_large', `the sources have more than ${route.max.bytes} bytes`)
+    const info = file.size === 0 ? null : await infoOf(context.files, file)
+    if (!info || !takes(task.verb as Operation, source.role, info.contentType)) return failed('unsupported_input', `${source.path}: ${info?.contentType ?? 'no media'}`)
+    inputs.push({ role: source.role, contentType: info.contentType, bytes: file.size, read: () => contentOf(context.files, file.id) })
+    return aboveLimits(source, info, route.max)
+  }
+
+  /** The file of a source: its upload, an earlier result, or what is fetched now. */
+  async function locate({ path, from }: Source): Promise<FileFacts | Failed> {
+    const known = typeof from === 'string' ? context.linkedFile(from) : sourceFile(task.id, path)
+    if (known !== null) {
+      const facts = await context.files.stat(known)
+      return facts && facts.expiresAt > context.clock() ? facts : failed('input_unreachable', `${path}: the file has expired`)
+    }
+    const file = sourceFile(`${task.id}-${task.epoch}`, path)
+    fetched.push(file)
+    return fetchTo(context, { url: from as string, path, file, expiresAt, maxBytes: bytesLeft }, signal)
+  }
+
+  try {
+    for (const source of sources) {
+      const fault = await open(source)
+      if (!fault) continue
+      await close()
+      return fault
+    }
+    return { outcome: 'ready', inputs, close }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+type Fetch = { url: string; path: string; file: string; expiresAt: number; maxBytes: number }
+
+/** Streams an address into the files backend, through the egress guard. */
+async function fetchTo({ files, egress, inputTimeoutMs }: InputContext, { url, path, file, expiresAt, maxBytes }: Fetch, signal: AbortSignal): Promise<FileFacts | Failed> {
+  let storing: Promise<FileFacts> | null = null
+  const sink = (): PassThrough => {
+    const body = new PassThrough()
+    storing = files.put(file, body, { contentType: 'application/octet-stream', expiresAt })
+    // Awaited below, once the request has ended.
+    storing.catch(() => {})
+    return body
+  }
+  const stored = (): Promise<FileFacts> | null => storing
+  const request = { url, method: 'GET', deadlineMs: inputTimeoutMs, maxBytes, over: 'fail', redirects: REDIRECTS_MAX, sink, signal } as const
+  // It rejects when the files backend fails, whose own error says more.
+  const reply = await egress.request(request).catch(async (error: unknown) => (await stored(), Promise.reject(error)))
+  if (signal.aborted) throw signal.reason
+  if (reply.outcome === 'refused') return failed('input_not_allowed', `${path}: ${reply.reason}`)
+  if (reply.outcome === 'failed') {
+    if (reply.reason === 'too_large') return failed('input_too_large', `${path}: more than ${maxBytes} bytes`)
+    return failed('input_unreachable', `${path}: ${reply.reason}`, reply.reason !== 'too_many_redirects')
+  }
+  return (await stored()) ?? failed('input_unreachable', `${path}: status ${reply.status}`, reply.status >= 500)
+}
+
+async function* contentOf(files: Files, id: string): AsyncGenerator<Uint8Array> {
+  yield* (await fileOf(files, id)).stream
+}
+
+async function fileOf(files: Files, id: string, range?: { start: number; end: number }) {
+  const file = await files.get(id, range)
+  if (!file) throw new Unavailable('files', new Error(`${id} is gone`))
+  return file
+}
+
+/** Type, size and length of a file by its header, which may lie in several places. */
+async function infoOf(files: Files, { id, size }: FileFacts): Promise<MediaInfo | null> {
+  const piece = async (start: number): Promise<Buffer> => {
+    const { stream } = await fileOf(files, id, { start, end: Math.min(size, start + PREFIX_BYTES) - 1 })
+    return Buffer.concat(await stream.toArray())
+  }
+  const prefix = await piece(0)
+  let info = mediaInfo(prefix, size)
+  for (let pieces = 1; pieces < PIECES_MAX; pieces++) {
+    const at = info?.continuesAt ?? size
+    if (at >= size) break
+    info = mediaInfo(prefix, size, { at, bytes: await piece(at) })
+  }
+  return info
+}
+
+/** A source whose header says that it is above a limit. What a header says wrongly is found by the engine. */
+function aboveLimits({ path }: Source, { width, height, durationMs }: MediaInfo, max: Limits): Failed | null {
+  if ((width ?? 0) * (height ?? 0) > max.pixels) return failed('input_too_large', `${path}: ${width}x${height}, of at most ${max.pixels} pixels`)
+  if ((durationMs ?? 0) > max.durationMs) return failed('input_too_large', `${path}: ${durationMs} ms, of at most ${max.durationMs}`)
+  return null
+}

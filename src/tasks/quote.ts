@@ -1,0 +1,92 @@
+/** Quotes: from the body of a generation or operation to its price, for the Media API and for MCP. */
+import { availableToKey, rollPeriod } from '../domain/balance.ts'
+import type { EngineRequest, Engines, Offer } from '../backends/engines/engine.ts'
+import { Failure, type FieldError } from '../domain/errors.ts'
+import { costOf, generationOf, priceOf, type GenerationBody, type Kind } from '../domain/generations.ts'
+import { formatMoney, parseMoney } from '../domain/money.ts'
+import { operationFaults, operationOf, operationRequest, type OperationBody } from '../domain/operations.ts'
+import type { Price } from '../domain/plans.ts'
+import type { KeyVersion } from '../domain/api-keys.ts'
+import { inactiveReason, planInactive, type Subscription } from '../domain/subscription/subscription.ts'
+import type { Task } from '../domain/task.ts'
+import { invalid } from '../domain/request-validation.ts'
+import { checkSources, storedData, type UrlChecks, type Upload } from './source-urls.ts'
+import type { TaskContext } from './task-context.ts'
+
+export type QuoteContext = Pick<TaskContext, 'clock'> & UrlChecks & { engines: Engines }
+
+type TaskFields = { webhook_url?: string; metadata?: Record<string, string>; max_cost?: string }
+/** A body that passed its schema. */
+export type TaskBody = TaskFields & ((GenerationBody & { kind: Kind }) | OperationBody)
+
+export type Quote = Pick<Task, 'object' | 'verb' | 'input'> & { uploads: Upload[]; price: Price; estimatedCost: number; record: Subscription }
+
+/**
+ * Quotes a body under `record`, the subscription's as `currentRecord` read it. Throws, in this order: `invalid_request` with every faulty field, `url_not_allowed` with every
+ * refused address, `not_supported` when no engine makes it, `invalid_request` for what is above the limits of the route, `plan_inactive`, `max_cost_exceeded`. Stores nothing.
+ */
+export function quote(context: QuoteContext, body: TaskBody, record: Subscription): Quote {
+  const maxCost = body.max_cost === undefined ? null : parseMoney(body.max_cost)
+  const faults = [...('operation' in body ? operationFaults(body) : []), ...maxCostFaults(body.max_cost, maxCost)]
+  if (faults.length > 0) throw invalid(faults)
+  const uploads = checkUrls(context, body)
+  const verb = verbOf(body)
+  const offer = context.engines.offer(verb)
+  if (!offer) throw new Failure('not_supported', { param: 'operation' in body ? 'operation' : 'kind' })
+  const { input, request } = complete(body, offer, uploads)
+  const reason = inactiveReason(record, context.clock())
+  if (reason || !record.terms.media) throw planInactive(reason ?? 'PlanNotActive')
+  const price = priceOf(offer.route, record.terms.media.prices)
+  const estimatedCost = costOf(price, offer.quote(request))
+  if (maxCost !== null && estimatedCost > maxCost) throw new Failure('max_cost_exceeded', { beside: { required: formatMoney(estimatedCost) } })
+  return { object: 'operation' in body ? 'operation' : 'generation', verb, input, uploads, price, estimatedCost, record }
+}
+
+function verbOf(body: TaskBody): string {
+  return 'operation' in body ? body.operation : body.kind
+}
+
+function maxCostFaults(given: string | undefined, micro: number | null): FieldError[] {
+  if (given === undefined || micro !== null) return []
+  return [{ path: '/max_cost', code: 'format', message: 'must be a decimal string with at most six decimals, such as "0.10"' }]
+}
+
+/** Names are resolved when they are used, never here: an answer would tell a stranger what our resolver knows. */
+function checkUrls(context: UrlChecks, body: TaskBody): Upload[] {
+  const webhook = body.webhook_url === undefined ? null : context.refusedUrl(body.webhook_url)
+  const { errors, uploads } = 'operation' in body ? checkSources(context, body) : { errors: [], uploads: [] }
+  if (webhook !== null) errors.push({ path: '/webhook_url', code: 'url_not_allowed', message: webhook })
+  const [first] = errors
+  if (first) throw new Failure('url_not_allowed', { message: first.message, param: first.path.slice(1).replaceAll('/', '.'), errors })
+  return uploads
+}
+
+/** The input that is stored, and the request that the engine would run. */
+function complete(body: TaskBody, { route, formats }: Offer, uploads: readonly Upload[]): { input: Task['input']; request: EngineRequest } {
+  if ('operation' in body) {
+    const found = operationOf(body, route.max, formats)
+    if (found.outcome === 'invalid') throw invalid(found.errors)
+    const input = { ...found.input, ...Object.fromEntries(uploads.map((upload) => [upload.field, storedData(upload)])) }
+    return { input, request: operationRequest(body.operation, input) }
+  }
+  const found = generationOf(body.kind, body, route, formats)
+  if (found.outcome === 'invalid') throw invalid(found.errors)
+  const { verb: _verb, ...input } = found.request
+  return { input, request: found.request }
+}
+
+/** The answer to a dry run: the price, and whether it could be paid now. */
+export function publicQuote({ object, verb, estimatedCost, record }: Quote, { key }: { key: KeyVersion }, now: number, estimatedWaitSeconds: number | null): Record<string, unknown> {
+  const { media } = record.terms
+  const available = record.media && media && record.anchor !== null ? availableToKey(rollPeriod(record.media, media, record.anchor, now), key) : 0
+  const waiting = Object.values(record.media?.holds ?? {}).filter(({ run }) => run === null).length
+  return {
+    object: 'quote',
+    [object === 'operation' ? 'operation' : 'kind']: verb,
+    estimated_cost: formatMoney(estimatedCost),
+    available: formatMoney(available),
+    affordable: estimatedCost <= available,
+    queue_position: waiting + 1,
+    estimated_wait_seconds: estimatedWaitSeconds,
+  }
+}

@@ -1,0 +1,48 @@
+/** The addresses of sources in the body of an operation: what is refused at creation, and data: URLs (RFC 2397), which are uploads. Names are not resolved here. */
+import type { FieldError } from '../domain/errors.ts'
+import { contentTypeOf } from '../domain/media-info.ts'
+import { isDataUrl, sourcesOf, type OperationBody, type StoredData } from '../domain/operations.ts'
+
+/** The content of a data: URL. */
+export type Upload = { field: 'media_url' | 'mask_url'; bytes: Uint8Array }
+
+export type CheckedSources = {
+  /** Every refused address, with its path. */
+  errors: FieldError[]
+  uploads: Upload[]
+}
+
+export type UrlChecks = {
+  /** Why an address of a tenant is refused as it stands, in public words; null when it is allowed. */
+  refusedUrl: (url: string) => string | null
+  /** As in TaskContext. */
+  linkedFile: (url: string) => string | null
+}
+
+/** Checks every source of a body. A link of ours is no address to be fetched: its signature decides, wherever it seems to lead. */
+export function checkSources({ refusedUrl, linkedFile }: UrlChecks, body: OperationBody): CheckedSources {
+  const checked: CheckedSources = { errors: [], uploads: [] }
+  for (const { path, from } of sourcesOf(body)) {
+    if (typeof from !== 'string' || linkedFile(from) !== null) continue
+    const field = path.slice(1)
+    const isUpload = isDataUrl(from) && (field === 'media_url' || field === 'mask_url')
+    const bytes = isUpload ? dataOf(from) : null
+    const message = isUpload ? (bytes ? null : 'A data: URL must be in base64, with padding and without spaces.') : refusedUrl(from)
+    if (message !== null) checked.errors.push({ path, code: 'url_not_allowed', message })
+    if (isUpload && bytes) checked.uploads.push({ field, bytes })
+  }
+  return checked
+}
+
+/** The content of a data: URL in strict base64 (RFC 4648, section 4); null for anything else. */
+function dataOf(url: string): Uint8Array | null {
+  const [, text] = /^data:[^,]*;base64,([A-Za-z0-9+/]+={0,2})$/i.exec(url) ?? []
+  if (text === undefined) return null
+  const bytes = Buffer.from(text, 'base64')
+  return bytes.toString('base64') === text ? bytes : null
+}
+
+/** What the record shows in place of an upload. */
+export function storedData({ bytes }: Upload): StoredData {
+  return { content_type: contentTypeOf(bytes) ?? 'application/octet-stream', bytes: bytes.length }
+}
