@@ -1,4 +1,4 @@
-/** Validation of third-party engines: fills in what they may leave out, and refuses results and amounts that would break links or money. */
+/** Validates third-party engines: fills in optional members and refuses results that would break money or links. */
 import { notMade, type Engine, type EngineRequest, type Made, type NotMade, type OpenEngine } from '../../src/backends/engines/engine.ts'
 import type { Amounts, Limits } from '../../src/domain/generations.ts'
 import { mediaInfo } from '../../src/domain/media-info.ts'
@@ -8,7 +8,7 @@ import { TASK_ERRORS } from '../../src/domain/task.ts'
 /** What a plugin returns from `open`. Optional: `quote`, `close`, `facts` and `used` of a result, `message` of a failure. */
 type Given = Pick<Engine, 'offers'> & Partial<Pick<Engine, 'quote' | 'close'>> & { run(...args: Parameters<Engine['run']>): Promise<unknown> }
 
-/** Wraps what a plugin adds as an engine type. An invalid engine throws when it is opened; an invalid result is an `internal` failure of its run. */
+/** Wraps an engine type of a plugin. A faulty engine throws when it is opened; a faulty result is an `internal` failure of the run. */
 export function guarded(type: string, open: unknown): OpenEngine {
   if (typeof open !== 'function') throw new TypeError(`engines of type ${type} have no function that opens them`)
   return async (name, options) => {
@@ -34,10 +34,10 @@ export function guarded(type: string, open: unknown): OpenEngine {
   }
 }
 
-/** Rejects with the signal's reason: an engine that ignores its signal must not hold up its caller. */
+/** Rejects with the signal's reason, so that an engine that ignores its signal does not block the worker. */
 function aborted(signal: AbortSignal): Promise<never> {
   const { promise, reject } = Promise.withResolvers<never>()
-  // Not awaited any more once the run has ended.
+  // After the run nobody handles the rejection.
   promise.catch(() => {})
   signal.addEventListener('abort', () => reject(signal.reason), { once: true })
   return promise
@@ -70,7 +70,7 @@ function measured({ width, height, durationMs }: Made['facts'], quoted: Amounts)
   return { Job: 1000, Second: durationMs ?? quoted.Second, Megapixel: width === null || height === null ? quoted.Megapixel : Math.ceil((width * height) / 1000) }
 }
 
-/** Amounts are whole thousandths, none below zero: a negative one would add to the balance. */
+/** Amounts are non-negative whole thousandths: a negative one would credit money. */
 function amounts({ Job = 0, Second = 0, Megapixel = 0 }: Partial<Amounts>): Amounts {
   const all = { Job, Second, Megapixel }
   if (!Object.values(all).every((amount) => Number.isSafeInteger(amount) && amount >= 0)) throw new Error(`${JSON.stringify(all)} are no amounts`)

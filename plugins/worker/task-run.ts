@@ -8,10 +8,12 @@ import type { Task } from '../../src/domain/task.ts'
 
 const STORE_RETRY_MS = 500
 
-/** Why a run is aborted. */
+type Why = 'lost' | 'canceled' | 'stopping'
+
+/** Why a run is aborted. A job of a provider is worth resuming, unless the task was canceled. */
 export class Cut extends Error {
-  readonly why: 'lost' | 'stopping'
-  constructor(why: 'lost' | 'stopping') {
+  readonly why: Why
+  constructor(why: Why) {
     super(why)
     this.why = why
   }
@@ -34,9 +36,9 @@ export async function run(context: TaskRunContext, task: Task, cut: AbortControl
   const startedMs = tasks.clock()
   const lease = keepLease(context, task, cut)
   try {
-    const control = { signal: cut.signal, progress: lease.progress, job: jobOf(context, task, cut) }
+    const control = { signal: cut.signal, progress: lease.progress, job: jobOf(context, task, cut), idempotencyKey: `${task.id}:${task.attempts}` }
     const made = await runEngine(context.media, task, control).catch((error: unknown): Made | 'lost' => {
-      if (cut.signal.reason instanceof Cut) return cut.signal.reason.why === 'lost' ? 'lost' : { outcome: 'handed_back' }
+      if (cut.signal.reason instanceof Cut) return cut.signal.reason.why === 'stopping' ? { outcome: 'handed_back' } : 'lost'
       log.error({ event: 'task_run_failed', err: error, taskId: task.id }, 'task run failed')
       return { outcome: 'failed', code: 'internal', retryable: true }
     })
@@ -50,15 +52,13 @@ export async function run(context: TaskRunContext, task: Task, cut: AbortControl
   }
 }
 
-/** The provider's job of a task. A run that may not remember one has lost its lease. */
+/** The provider's job of a task. A run that may not remember one has lost its task. */
 function jobOf({ tasks }: TaskRunContext, task: Task, cut: AbortController): Control['job'] {
   return {
     // Tasks of earlier versions have none.
     id: task.job ?? null,
     async remember(id) {
-      if ((await rememberJob(tasks, task, id)) === 'remembered') return
-      cut.abort(new Cut('lost'))
-      throw cut.signal.reason
+      if ((await rememberJob(tasks, task, id)) === 'lost') throw await abortLost(tasks, task, cut)
     },
   }
 }
@@ -68,7 +68,7 @@ function keepLease({ tasks, leaseMs }: TaskRunContext, task: Task, cut: AbortCon
   let reached = task.progress
   const renew = async () => {
     const renewed = await tasks.store.renewTask(task.id, task.epoch, reached, tasks.clock() + leaseMs).catch(() => 'unknown' as const)
-    if (renewed === 'lost') cut.abort(new Cut('lost'))
+    if (renewed === 'lost') await abortLost(tasks, task, cut)
   }
   const timer = setInterval(() => void renew(), leaseMs / 3)
   return {
@@ -77,6 +77,13 @@ function keepLease({ tasks, leaseMs }: TaskRunContext, task: Task, cut: AbortCon
     },
     stop: () => clearInterval(timer),
   }
+}
+
+/** Aborts a run whose task is no longer its own: canceled by the client, or taken by another run. Returns the reason. */
+async function abortLost({ store }: TaskContext, { tenant, id }: Task, cut: AbortController): Promise<Cut> {
+  const now = await store.task(tenant, id).catch(() => null)
+  cut.abort(new Cut(now?.outcome?.outcome === 'canceled' ? 'canceled' : 'lost'))
+  return cut.signal.reason as Cut
 }
 
 type Patience = { clock: () => number; patienceMs: number; stopping: () => boolean }

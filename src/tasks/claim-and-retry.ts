@@ -42,7 +42,7 @@ export async function claimDue(context: TaskContext, wanted: Wanted): Promise<Cl
     const claims = batch.flatMap((subscription) => Array.from({ length: ofEach }, () => claimOne(context, subscription, wanted, claimed)))
     const failed = (await Promise.allSettled(claims)).flatMap((claim) => (claim.status === 'rejected' ? [claim.reason as Error] : []))
     if (claimed.begun === 0 && failed[0]) throw failed[0]
-    for (const err of failed) context.log.warn({ event: 'claim_failed', err }, 'Claim failed, to be retried')
+    for (const err of failed) context.log.warn({ event: 'claim_failed', err }, 'claim failed, retrying')
   }
   return claimed
 }

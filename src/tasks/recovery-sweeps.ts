@@ -28,7 +28,7 @@ export async function sweepTasks(context: TaskContext): Promise<Swept> {
     // One task that fails must not hold up the others: it goes to the end of the queue.
     const reason = await sweepTask(context, task).catch(async (err: unknown) => {
       if (err instanceof Unavailable) throw err
-      context.log.error({ event: 'task_sweep_failed', err, taskId: task.id, state: task.state }, 'Sweep of a task failed, to be retried')
+      context.log.error({ event: 'task_sweep_failed', err, taskId: task.id, state: task.state }, 'task sweep failed, retrying')
       await context.store.moveTask(task.id, { from: [task.state], epoch: task.epoch }, task.state, { sweepAt: context.clock() + PENDING_MS })
       return null
     })

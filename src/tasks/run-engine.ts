@@ -37,6 +37,6 @@ function requestOf({ object, verb, input }: Task): EngineRequest {
 type FailedRun = Extract<RunOutcome, { outcome: 'failed' }>
 
 function failedRun({ log }: EngineContext, { id: taskId, verb }: Task, { code, retryable, cause }: FailedRun & { cause?: unknown }): FailedRun {
-  log.warn({ event: 'run_failed', taskId, verb, code, retryable, err: cause }, 'Run failed')
+  log.warn({ event: 'engine_failed', taskId, verb, code, retryable, err: cause }, 'engine failed')
   return { outcome: 'failed', code, retryable }
 }

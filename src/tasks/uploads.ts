@@ -30,5 +30,5 @@ export async function removeUploads(context: UploadContext, { id, input }: Uploa
 
 /** Removes files that nobody needs any more. What cannot be removed now expires. */
 export async function removeFiles({ files, log }: Pick<TaskContext, 'files' | 'log'>, ids: readonly string[]): Promise<void> {
-  await Promise.all(ids.map((file) => files.remove(file).catch((err: unknown) => log.warn({ event: 'source_not_removed', err, file }, 'Source not removed, it will expire'))))
+  await Promise.all(ids.map((file) => files.remove(file).catch((err: unknown) => log.warn({ event: 'source_not_removed', err, file }, 'source file not removed, it expires later'))))
 }

@@ -263,6 +263,7 @@ export function operationPromises(surface: Surface): Promises<null> {
       t.equal((await studio.kept()).length, 1)
       t.match(await studio.cancel(running.id), { status: 'canceled', refund_amount: '0.1600' })
       while ((await studio.kept()).length > 0) await new Promise((resolve) => setTimeout(resolve, 10))
+      t.same(studio.engine.aborts, ['canceled'])
       t.equal(await studio.held(), '0.0000')
       t.match(await studio.cancel(running.id), { error: { code: 'already_final' } })
       const done = await studio.create(VALID.upscale(studio.urls))

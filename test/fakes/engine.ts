@@ -24,6 +24,8 @@ export type FakeEngine = {
   inputs: ReadInput[][]
   /** The jobs that the same runs were given to resume. */
   jobs: (string | null)[]
+  /** Why runs that hung were aborted. */
+  aborts: string[]
   /** Resolves when so many runs were begun. */
   begun(count: number): Promise<void>
   /** Lets all runs that hang go on. */
@@ -43,7 +45,7 @@ export const LIMITS: Limits = { pixels: 16_000_000, durationMs: 600_000, bytes: 
 /** The control of a run, with what a test gives it. */
 export function runControl(more: Partial<Parameters<Engine['run']>[1]> = {}): Parameters<Engine['run']>[1] {
   const job: Control['job'] = { id: null, remember: async () => {} }
-  return { model: null, limits: LIMITS, inputs: [], job, signal: new AbortController().signal, progress: () => {}, ...more }
+  return { model: null, limits: LIMITS, inputs: [], job, idempotencyKey: 'task:1', signal: new AbortController().signal, progress: () => {}, ...more }
 }
 
 export function fakeEngine(verbs: readonly string[] = [...KINDS, ...OPERATIONS]): FakeEngine {
@@ -60,7 +62,7 @@ export function fakeEngine(verbs: readonly string[] = [...KINDS, ...OPERATIONS])
 
   async function take(step: Step, request: EngineRequest, control: Control): Promise<Made | NotMade> {
     if (step === 'throw') throw new Error('the secret of the provider')
-    if (step === 'hang') await Promise.race([released.promise, aborted(control.signal)])
+    if (step === 'hang') await Promise.race([released.promise, aborted(control.signal, fake.aborts)])
     if (typeof step === 'object' && 'progress' in step) for (const percent of step.progress) control.progress(percent)
     if (typeof step === 'object' && 'fail' in step) return notMade(step.fail, step.retryable, new Error('as scripted'))
     if (typeof step !== 'object' || !('job' in step)) return made(request)
@@ -72,6 +74,7 @@ export function fakeEngine(verbs: readonly string[] = [...KINDS, ...OPERATIONS])
     runs: [],
     inputs: [],
     jobs: [],
+    aborts: [],
     opened: [],
     closed: [],
     next: (...more) => void steps.push(...more),
@@ -118,9 +121,13 @@ async function readInput({ role, contentType, bytes, read }: Input): Promise<Rea
   return { role, contentType, bytes, content: Buffer.concat(await Array.fromAsync(read())) }
 }
 
-function aborted(signal: AbortSignal): Promise<never> {
+function aborted(signal: AbortSignal, aborts: string[]): Promise<never> {
   const { promise, reject } = Promise.withResolvers<never>()
-  signal.addEventListener('abort', () => reject(signal.reason), { once: true })
+  const abort = () => {
+    aborts.push(String((signal.reason as { why?: string }).why))
+    reject(signal.reason)
+  }
+  signal.addEventListener('abort', abort, { once: true })
   return promise
 }
 

@@ -31,7 +31,7 @@ export type Made = {
 export type NotMade = { outcome: 'failed'; code: Exclude<TaskErrorCode, 'canceled'>; retryable: boolean; message: string; cause?: unknown }
 
 export type Control = {
-  /** Aborted when the task is canceled, its lease is lost or the process stops. */
+  /** Aborted when the task is canceled (the reason has `why: 'canceled'`), its lease is lost, or the process stops. */
   signal: AbortSignal
   /** Reports percents from 0 to 99. */
   progress: (percent: number) => void
@@ -42,6 +42,8 @@ export type Control = {
    * run's epoch, before the job is polled; it rejects when the lease is lost or the store is unavailable.
    */
   job: { id: string | null; remember(id: string): Promise<void> }
+  /** The same for every run of one attempt, after a lost lease too; for providers that detect duplicate requests. */
+  idempotencyKey: string
 }
 
 export type Engine = {
@@ -119,7 +121,7 @@ export async function openEngines({ file, log, watchMs = 5000 }: EnginesConfig):
     const { next, removed } = await nextTable(table, await read(), (setting) => openOne(types, file, setting))
     table = next
     for (const { verb, engine, missing } of routes()) {
-      if (missing !== null) log.warn({ event: 'route_unavailable', verb, engine, missing }, 'Route not available')
+      if (missing !== null) log.warn({ event: 'route_unavailable', verb, engine, missing }, 'route not available')
     }
     await Promise.all(removed.map((engine) => engine.close()))
   }

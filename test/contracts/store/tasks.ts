@@ -103,6 +103,16 @@ export const taskPromises: Promises<Place> = {
     t.match(await store.moveTask(taskId(1), { from: ['processing'], epoch: 3 }, 'queued', {}), { state: 'queued', epoch: 3, attempts: 1 })
   },
 
+  "a provider's job is remembered under the epoch of its run alone, and stays until a change takes it away": async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    await taskIn(store, 'processing', task(1), { epoch: 2, sweepAt: T0 + 30_000 })
+    t.equal(await other.moveTask(taskId(1), { from: ['processing'], epoch: 1 }, 'processing', { job: 'late' }), null)
+    t.match(await store.moveTask(taskId(1), { from: ['processing'], epoch: 2 }, 'processing', { job: 'job-1' }), { state: 'processing', job: 'job-1', sweepAt: T0 + 30_000 })
+    t.match(await other.moveTask(taskId(1), { from: ['processing'], epoch: 2 }, 'queued', { lostLeases: 1 }), { job: 'job-1' })
+    t.match(await store.moveTask(taskId(1), { from: ['queued'], epochBelow: 3 }, 'processing', { epoch: 3 }), { job: 'job-1' })
+    t.match(await other.moveTask(taskId(1), { from: ['processing'], epoch: 3 }, 'queued', { job: null }), { job: null })
+  },
+
   'of many that move a task at once exactly one does': async (t, place) => {
     const handles = [await place.open(), await place.open()]
     await taskIn(handles[0]!, 'queued', task(1))
