@@ -17,6 +17,7 @@ import { lock } from './process-lock.ts'
 import { countRetries, countPublished, instrument } from './backend-metrics.ts'
 import { openSealingKeys } from './sealing-keys.ts'
 import { holdControllerLease } from './controller-lease.ts'
+import { providerAccess } from './provider-access.ts'
 import type { Opener } from './startup-retry.ts'
 
 /** The backends and services of a role, opened before any plugin is registered. Null: the role does not use it. */
@@ -64,7 +65,7 @@ export async function openBackends(surroundings: Surroundings, open: Opener): Pr
   }
 }
 
-async function openAll({ config, log, registry, lost }: Surroundings, open: Opener, keep: <T extends Closable>(backend: T) => T): Promise<Omit<Backends, 'close'>> {
+async function openAll({ config, log, clock, registry, lost }: Surroundings, open: Opener, keep: <T extends Closable>(backend: T) => T): Promise<Omit<Backends, 'close'>> {
   const { STORE_URL, RESOURCES_URL, UPSTREAMS, BROKER_URL, FILES_URL, ENGINES } = config
   const planLimits = config.PLAN_LIMITS === null ? null : await readPlanLimits(config.PLAN_LIMITS)
   const when = async <T extends Closable>(backend: Backend, at: string, opening: () => Promise<T>): Promise<T | null> =>
@@ -82,7 +83,7 @@ async function openAll({ config, log, registry, lost }: Surroundings, open: Open
   const counted = countPublished(registry)
   const broker = await when('broker', BROKER_URL, () => openBroker(BROKER_URL, { log, counted }))
   const files = await when('files', FILES_URL, () => openFiles(FILES_URL, { storeUrl: STORE_URL, credentials: credentialsOf(config) }))
-  const engines = await when('engines', ENGINES ?? '', () => openEngines({ file: ENGINES, log }))
+  const engines = await when('engines', ENGINES ?? '', () => openEngines({ file: ENGINES, log, providers: providerAccess(config, clock) }))
   return { store, sealingKeys, planLimits, resources, upstreams, broker, files: files && instrument('files', files, registry), engines }
 }
 

@@ -25,6 +25,7 @@ export async function settle(context: TaskContext, task: Task): Promise<Task | n
     context.moved('capture', task.tenant, charge)
     context.moved('void', task.tenant, task.estimatedCost - charge)
   }
+  await removeUploads(context, task)
   const now = clock()
   const ended: Task = {
     ...task,
@@ -43,7 +44,6 @@ export async function settle(context: TaskContext, task: Task): Promise<Task | n
     outbox,
     sweepAt: outbox.length > 0 ? now + RELAY_MS : null,
   })
-  await removeUploads(context, task)
   if (!final) return store.task(task.tenant, task.id)
   if (outbox.length > 0) await relay(context, final)
   return final

@@ -4,6 +4,7 @@ import type { Amounts, GenerationRequest, Limits } from '../../domain/generation
 import type { OperationRequest } from '../../domain/operations.ts'
 import { TASK_ERRORS, type TaskErrorCode } from '../../domain/task.ts'
 import { DEFAULT_ENGINES, readEngines, type EngineSetting, type EnginesSettings, type Route } from './engines-file.ts'
+import type { Outside } from './provider/outside.ts'
 import { EMPTY, missingOf, nextTable, offerOf } from './routing-table.ts'
 
 export type EngineRequest = GenerationRequest | OperationRequest
@@ -46,6 +47,9 @@ export type Control = {
   idempotencyKey: string
 }
 
+/** What one run of an engine gets beside its request: `model` and `limits` are the route's. */
+export type Run = Control & { model: string | null; limits: Limits }
+
 export type Engine = {
   /** The kinds and operations that it makes in this process, each with the formats that it writes, the default first. */
   offers: Readonly<Record<string, { formats: readonly [string, ...string[]] }>>
@@ -53,11 +57,8 @@ export type Engine = {
   missing?: Readonly<Record<string, string>>
   /** The most that a request can take within the route's limits. Pure. */
   quote(request: EngineRequest, limits: Limits): Amounts
-  /**
-   * Makes it. `model` and `limits` are the route's; neither a source nor the result may exceed the limits. Rejects only when `signal` is aborted, with its reason, and soon;
-   * everything else is an outcome.
-   */
-  run(request: EngineRequest, control: Control & { model: string | null; limits: Limits }): Promise<Made | NotMade>
+  /** Makes it; the result may not exceed the limits. Rejects only when `signal` is aborted, with its reason, and soon; everything else is an outcome. */
+  run(request: EngineRequest, run: Run): Promise<Made | NotMade>
   /** Releases everything, after the runs that are under way. Twice is harmless. */
   close(): Promise<void>
 }
@@ -88,6 +89,8 @@ export type EnginesConfig = {
   /** The ENGINES file; the built-in table when null. */
   file: string | null
   log: { info(facts: object, message: string): void; warn(facts: object, message: string): void }
+  /** What engines of the types `openai` and `replicate` use; without it there are none. */
+  providers?: Outside
   /** How often the file is compared with what was read. */
   watchMs?: number
 }
@@ -98,8 +101,8 @@ export function notMade(code: NotMade['code'], retryable: boolean, cause?: unkno
 }
 
 /** Opens the backend on the file's routing table. Throws an Error with the line at fault when the file is invalid. */
-export async function openEngines({ file, log, watchMs = 5000 }: EnginesConfig): Promise<Engines> {
-  const types = new Map<string, OpenEngine>([['preview', async (...entry) => (await import('./preview/preview.ts')).openPreview(...entry)]])
+export async function openEngines({ file, log, providers, watchMs = 5000 }: EnginesConfig): Promise<Engines> {
+  const types = builtInTypes(providers)
   let table = EMPTY
   let state: 'opened' | 'ready' | 'closed' = 'opened'
   let loading: Promise<unknown> = Promise.resolve()
@@ -177,6 +180,15 @@ export async function openEngines({ file, log, watchMs = 5000 }: EnginesConfig):
       await Promise.all([...table.engines.values()].map(({ engine }) => engine.close()))
     },
   }
+}
+
+/** The types of this program. Each adapter is loaded when the file has an engine of its type. */
+function builtInTypes(providers: Outside | undefined): Map<string, OpenEngine> {
+  const types = new Map<string, OpenEngine>([['preview', async (...entry) => (await import('./preview/preview.ts')).openPreview(...entry)]])
+  if (!providers) return types
+  types.set('openai', async (...entry) => (await import('./openai/openai.ts')).openaiEngines(providers)(...entry))
+  types.set('replicate', async (...entry) => (await import('./replicate/replicate.ts')).replicateEngines(providers)(...entry))
+  return types
 }
 
 function atLine(file: string | null, line: number, message: string): Error {

@@ -1,8 +1,7 @@
 /** Runs of the engines of providers under a clock that only pauses move, so that no test of polling sleeps. */
 import { tmpdir } from 'node:os'
 import { openEgress } from '../../../src/egress/egress.ts'
-import type { Made, NotMade } from '../../../src/backends/engines/engine.ts'
-import type { Input, Run } from '../../../src/backends/engines/provider/engine-interface.ts'
+import type { Made, NotMade, Input, Run } from '../../../src/backends/engines/engine.ts'
 import type { Outside } from '../../../src/backends/engines/provider/outside.ts'
 import { contentTypeOf } from '../../../src/domain/media-info.ts'
 

@@ -1,7 +1,7 @@
 /** The replicate engine against a server that follows the published API: the inputs of each model, the outcome of each state, and that no job is paid twice. */
 import t, { type Test } from 'tap'
-import type { NotMade } from '../../../src/backends/engines/engine.ts'
-import type { Engine, EngineRequest, OperationRequest } from '../../../src/backends/engines/provider/engine-interface.ts'
+import type { NotMade, Engine, EngineRequest } from '../../../src/backends/engines/engine.ts'
+import type { OperationRequest } from '../../../src/domain/operations.ts'
 import { modelInput, USUAL_NAMES } from '../../../src/backends/engines/replicate/model-inputs.ts'
 import { targetOf } from '../../../src/backends/engines/replicate/predictions.ts'
 import { replicateEngines } from '../../../src/backends/engines/replicate/replicate.ts'

@@ -1,8 +1,7 @@
 /** The engine `openai`: media by the OpenAI API, from the vendor or from any server that speaks it. */
 import { Type } from 'typebox'
-import { notMade } from '../engine.ts'
+import { notMade, type OpenEngine } from '../engine.ts'
 import { openApi } from '../provider/api.ts'
-import type { OpenEngine } from '../provider/engine-interface.ts'
 import { hasSharp } from '../provider/mask.ts'
 import type { Outside } from '../provider/outside.ts'
 import { offersOf, providedEngine } from '../provider/provided-engine.ts'

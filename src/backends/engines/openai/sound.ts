@@ -3,9 +3,8 @@
  * music and sounds of a length.
  */
 import type { GenerationRequest } from '../../../domain/generations.ts'
-import type { Made, NotMade } from '../engine.ts'
+import type { Made, NotMade, Run } from '../engine.ts'
 import { jsonBody } from '../provider/api.ts'
-import type { Run } from '../provider/engine-interface.ts'
 import { measured, type Results } from '../provider/result.ts'
 import { complaintOf } from './complaints.ts'
 

@@ -1,8 +1,7 @@
 /** Films: `videos`, a job that is polled, then its content. */
 import type { GenerationRequest } from '../../../domain/generations.ts'
-import { notMade, type Made, type NotMade } from '../engine.ts'
+import { notMade, type Made, type NotMade, type Run } from '../engine.ts'
 import type { Answer, Api } from '../provider/api.ts'
-import type { Run } from '../provider/engine-interface.ts'
 import { failureOf, faulty, isGood, ProviderError } from '../provider/failure.ts'
 import { failedPoll, runJob, type JobStatus } from '../provider/job.ts'
 import { multipart } from '../provider/multipart.ts'

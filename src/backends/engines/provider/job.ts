@@ -1,7 +1,6 @@
 /** A job at a provider: started once, remembered before it is polled, polled with growing pauses until it ends, and canceled there when its task has ended. */
-import { notMade, type NotMade } from '../engine.ts'
+import { notMade, type NotMade, type Run } from '../engine.ts'
 import type { Answer } from './api.ts'
-import type { Run } from './engine-interface.ts'
 import { failureOf, faulty, retryAfterMs, type Complaint } from './failure.ts'
 import type { Outside } from './outside.ts'
 

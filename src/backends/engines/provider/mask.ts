@@ -2,9 +2,9 @@
  * Pictures and masks as a provider takes them. Ours: a mask with transparency marks the edit by transparent pixels, any other by white ones; it is scaled to the
  * picture. A provider marks it in one way. What is in the provider's form already passes as it is.
  */
-import { notMade, type NotMade } from '../engine.ts'
+import { notMade, type NotMade, type Input } from '../engine.ts'
 import { mediaInfo, type MediaInfo } from '../../../domain/media-info.ts'
-import type { Input, Limits } from './engine-interface.ts'
+import type { Limits } from '../../../domain/generations.ts'
 import { ProviderError } from './failure.ts'
 
 /** How a provider's masks mark what is edited. */

@@ -1,14 +1,13 @@
 /** The engine around what a provider makes: runs that end soon when they are aborted, and a close that lets go after them. */
-import { amountsOf } from '../../../domain/generations.ts'
-import { notMade, type Made, type NotMade } from '../engine.ts'
+import { amountsAtMost } from '../../../domain/operations.ts'
+import { notMade, type Made, type NotMade, type Engine, type EngineRequest, type Run } from '../engine.ts'
 import type { Api } from './api.ts'
-import type { Engine, EngineRequest, Run } from './engine-interface.ts'
 
 /** Makes what was requested. `background` takes work that goes on after the run and may fail. */
 export type Make = (request: EngineRequest, run: Run, background: (work: Promise<unknown>) => void) => Promise<Made | NotMade>
 
 /** What is offered of the entry's `offers`: without sharp, which converts masks, there is no inpainting. */
-export function offersOf(given: Readonly<Record<string, { formats: string[] } | undefined>>, hasSharp: boolean): Pick<Engine, 'offers' | 'missing'> {
+export function offersOf(given: Readonly<Record<string, { formats: string[] } | undefined>>, hasSharp: boolean): Required<Pick<Engine, 'offers' | 'missing'>> {
   const missing = !hasSharp && given['inpaint'] ? { inpaint: 'sharp, which converts masks, is not installed' } : {}
   const offered = Object.entries(given).flatMap(([verb, offer]) => (offer && !Object.hasOwn(missing, verb) ? [[verb, { formats: offer.formats as [string, ...string[]] }] as const] : []))
   return { offers: Object.fromEntries(offered), missing }
@@ -18,7 +17,7 @@ export function offersOf(given: Readonly<Record<string, { formats: string[] } | 
 export const CANCEL_MS = 10_000
 export const POLL_MS = 30_000
 
-export function providedEngine(api: Api, { offers, missing }: Pick<Engine, 'offers' | 'missing'>, make: Make): Engine {
+export function providedEngine(api: Api, { offers, missing }: Required<Pick<Engine, 'offers' | 'missing'>>, make: Make): Engine {
   const working = new Set<Promise<unknown>>()
   let closing: Promise<void> | null = null
 
@@ -35,11 +34,7 @@ export function providedEngine(api: Api, { offers, missing }: Pick<Engine, 'offe
   return {
     offers,
     missing,
-    quote(request, limits) {
-      if ('durationMs' in request) return amountsOf(request)
-      const isFilm = request.verb === 'trim' || request.verb === 'merge'
-      return { Job: 1000, Second: isFilm ? limits.durationMs : 0, Megapixel: Math.ceil(limits.pixels / 1000) }
-    },
+    quote: amountsAtMost,
     async run(request, run) {
       run.signal.throwIfAborted()
       if (!Object.hasOwn(offers, request.verb)) return notMade('not_supported', false)

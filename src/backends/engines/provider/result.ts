@@ -1,11 +1,11 @@
 /** A result of a provider: fetched within bounds, then measured by its bytes. Types, sizes and lengths in the provider's answers are not used. */
 import { pipeline } from 'node:stream/promises'
 import type { Reply } from '../../../egress/egress.ts'
-import { notMade, type Made, type NotMade } from '../engine.ts'
+import { notMade, type Made, type NotMade, type EngineRequest, type Run } from '../engine.ts'
 import { mediaInfo, PREFIX_BYTES, type MediaInfo } from '../../../domain/media-info.ts'
 import type { Api, Call } from './api.ts'
 import { contentOf, openSpool, type Content } from './content.ts'
-import type { EngineRequest, Limits, Run } from './engine-interface.ts'
+import type { Limits } from '../../../domain/generations.ts'
 import { failureOf, faulty, ProviderError, type Complaint } from './failure.ts'
 import type { Outside } from './outside.ts'
 import type { Reach } from './settings.ts'

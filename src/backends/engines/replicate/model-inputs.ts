@@ -1,5 +1,5 @@
 /** What a model is called with: the parts of a request under the names that its inputs have. Pure but for the addresses of the media, which are handed in. */
-import type { EngineRequest } from '../provider/engine-interface.ts'
+import type { EngineRequest } from '../engine.ts'
 
 /** The parts of requests that a model may have inputs for. */
 export const PARTS = [

@@ -1,9 +1,8 @@
 /** The engine `replicate`: any kind or operation by a model of the Replicate API, or of a server that speaks it. */
 import { Type, type Static } from 'typebox'
-import { notMade, type NotMade } from '../engine.ts'
+import { notMade, type NotMade, type EngineRequest, type Input, type OpenEngine, type Run } from '../engine.ts'
 import { mediaInfo, PREFIX_BYTES } from '../../../domain/media-info.ts'
 import { jsonBody, openApi, type Api } from '../provider/api.ts'
-import type { EngineRequest, Input, OpenEngine, Run } from '../provider/engine-interface.ts'
 import { failureOf, faulty, isGood, ProviderError } from '../provider/failure.ts'
 import { failedPoll, runJob } from '../provider/job.ts'
 import { bytesOf, hasSharp, loadSharp, maskFor, pictureOf, type Marks, type Picture } from '../provider/mask.ts'

@@ -1,0 +1,51 @@
+/** Where FFmpeg's programs are, and which formats their build can write. */
+import { access, constants } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { runChild } from './child.ts'
+import { FORMATS, type FormatName } from './formats.ts'
+
+/** Absolute paths. `tonemaps` says whether the build can turn high dynamic range into standard. */
+export type Programs = { ffmpeg: string; ffprobe: string; tonemaps: boolean }
+
+export type Available =
+  /** The formats that the build can write, the default first. */
+  | { outcome: 'found'; programs: Programs; formats: readonly [FormatName, ...FormatName[]] }
+  /** A sentence for the operator. */
+  | { outcome: 'missing'; message: string }
+
+const FOLDERS = ['/usr/local/bin', '/usr/bin', '/bin', '/opt/homebrew/bin']
+const FILTERS = ['scale', 'pad', 'crop', 'fps', 'tpad', 'trim', 'bwdif', 'setparams', 'split', 'xfade', 'concat', 'aresample', 'apad', 'atrim', 'asplit', 'afade', 'amix', 'anullsrc']
+const LIMITS = { wallMs: 20_000, cpuSeconds: 20, addressSpaceBytes: 2 ** 31, fileBytes: 0 }
+
+/** Looks for ffmpeg and ffprobe in `folders`, and for the encoders and filters that `trim` and `merge` need. */
+export async function available(folders: readonly string[] = FOLDERS): Promise<Available> {
+  const [ffmpeg, ffprobe] = [await programIn(folders, 'ffmpeg'), await programIn(folders, 'ffprobe')]
+  if (!ffmpeg || !ffprobe) return missing(`${ffmpeg ? 'ffprobe' : 'ffmpeg'} is not installed (looked in ${folders.join(', ')}); Debian's package is ffmpeg`)
+  const [encoders, filters, probes] = [await namesOf(ffmpeg, '-encoders'), await namesOf(ffmpeg, '-filters'), await namesOf(ffprobe, '-demuxers')]
+  if (!encoders || !filters || !probes) return missing(`${encoders && filters ? ffprobe : ffmpeg} cannot be executed`)
+  const lacking = FILTERS.filter((name) => !filters.has(name))
+  if (lacking.length > 0) return missing(`${ffmpeg} is too old or was built without the filters ${lacking.join(', ')}`)
+  const [first, ...others] = (Object.keys(FORMATS) as FormatName[]).filter((name) => FORMATS[name].encoders.every((encoder) => encoders.has(encoder)))
+  if (!first) return missing(`${ffmpeg} was built without the encoders of ${Object.keys(FORMATS).join(', ')}`)
+  const programs = { ffmpeg, ffprobe, tonemaps: filters.has('zscale') && filters.has('tonemap') }
+  return { outcome: 'found', programs, formats: [first, ...others] }
+}
+
+const missing = (message: string): Available => ({ outcome: 'missing', message })
+
+async function programIn(folders: readonly string[], name: string): Promise<string | null> {
+  for (const folder of folders) {
+    const path = join(folder, name)
+    if (await access(path, constants.X_OK).then(() => true, () => false)) return path
+  }
+  return null
+}
+
+/** The names of a list that the program prints (flags, name, description), or null when it cannot be executed. */
+async function namesOf(command: string, list: '-encoders' | '-filters' | '-demuxers'): Promise<Set<string> | null> {
+  const names = new Set<string>()
+  const onLine = (line: string): void => void names.add(line.trim().split(/\s+/)[1] ?? '')
+  const ended = await runChild({ command, args: ['-hide_banner', list], cwd: tmpdir(), limits: LIMITS, signal: new AbortController().signal, onLine })
+  return ended.outcome === 'ended' && ended.code === 0 ? names : null
+}

@@ -1,0 +1,112 @@
+/** Runs of FFmpeg end with whoever wanted them, and an engine without FFmpeg says so. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { setTimeout as pause } from 'node:timers/promises'
+import t from 'tap'
+import { available } from '../../../src/backends/engines/local/programs.ts'
+import { scratchFolder, sweepScratch } from '../../../src/backends/engines/local/scratch.ts'
+import { madeOf, LIMITS, programs, studio, withoutFfmpeg } from './film-maker.ts'
+
+const LOCAL = join(import.meta.dirname, '../../../src/backends/engines/local')
+/** A film that takes a while to encode. */
+const LONG = ['-f', 'lavfi', '-i', 'testsrc2=s=640x360:r=25:d=40', '-c:v', 'libx264', '-preset', 'ultrafast', '-pix_fmt', 'yuv420p']
+
+/** The processes that were started in a folder, which Linux alone tells. */
+async function processesIn(folder: string): Promise<number[]> {
+  const found: number[] = []
+  for (const pid of (await readdir('/proc')).map(Number).filter((pid) => pid > 0)) {
+    const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')
+    if (command.includes(folder) && pid !== process.pid) found.push(pid)
+  }
+  return found
+}
+
+const skip = withoutFfmpeg || (process.platform !== 'linux' && 'reads /proc')
+
+t.test('an aborted trim or merge rejects with the reason, and leaves no process', { skip }, async (t) => {
+  const { folder, make, trim, merge } = await studio(t)
+  const film = make('film.mp4', ...LONG)
+  for (const run of [trim.bind(null, film, {}), merge.bind(null, [film, film], {})]) {
+    const controller = new AbortController()
+    const reason = new Error('canceled')
+    let seen = 0
+    const look = async (): Promise<void> => {
+      seen = Math.max(seen, (await processesIn(folder)).length)
+      controller.abort(reason)
+    }
+    await t.rejects(run({ signal: controller.signal, progress: () => void look(), limits: { ...LIMITS, durationMs: 100_000 } }), reason)
+    t.ok(seen > 0, 'it ran when it was aborted')
+    t.same(await processesIn(folder), [])
+    await t.rejects(run({ signal: AbortSignal.abort(reason) }), reason)
+  }
+})
+
+t.test('a run whose process dies by SIGKILL leaves no ffmpeg, and its folder is swept by the next', { skip }, async (t) => {
+  const { folder, make } = await studio(t)
+  const film = make('film.mp4', ...LONG)
+  const base = join(folder, 'scratch')
+  const script = join(folder, 'worker.ts')
+  await writeFile(script, `
+    import { trim } from '${LOCAL}/trim.ts'
+    import { scratchFolder } from '${LOCAL}/scratch.ts'
+    const { path } = await scratchFolder('${base}')
+    const job = { programs: ${JSON.stringify(programs)}, scratch: path, signal: new AbortController().signal, limits: ${JSON.stringify(LIMITS)}, inputs: ['${film}'] }
+    await trim({ ...job, request: { startMs: 0, endMs: null, mode: 'accurate', format: 'mp4' }, progress: (percent) => console.log(percent) })`)
+  const worker = spawn(process.execPath, [script], { stdio: ['ignore', 'pipe', 'inherit'] })
+  t.teardown(() => worker.kill('SIGKILL'))
+  await once(createInterface(worker.stdout), 'line')
+  t.ok((await processesIn(base)).length > 0)
+  worker.kill('SIGKILL')
+  await once(worker, 'exit')
+  while ((await processesIn(folder)).length > 0) await pause(10)
+
+  const mine = await scratchFolder(base)
+  t.equal((await readdir(base)).length, 2)
+  await sweepScratch(base)
+  t.same((await readdir(base)).map((name) => join(base, name)), [mine.path])
+})
+
+t.test('memory that a film needs beyond the bound, and a broken off run, leave the next run as it was', { skip }, async (t) => {
+  const { make, trim } = await studio(t)
+  const film = make('film.mp4', '-f', 'lavfi', '-i', 'testsrc2=s=64x48:r=25:d=1', '-c:v', 'libx264')
+  const folder = (await studio(t)).folder
+  const cramped = join(folder, 'ffmpeg')
+  await writeFile(cramped, `#!/bin/sh\nulimit -v 200000\nexec ${programs.ffmpeg} "$@"\n`, { mode: 0o755 })
+  t.match(await trim(film, {}, { programs: { ...programs, ffmpeg: cramped } }), { outcome: 'failed', code: 'internal', retryable: true })
+  t.equal(madeOf(await trim(film, {})).facts.durationMs, 1000)
+})
+
+t.test('with ffmpeg, the formats that its build can write are there', { skip: withoutFfmpeg }, async (t) => {
+  const found = await available()
+  if (found.outcome !== 'found') throw new Error(found.message)
+  t.equal(found.formats[0], 'mp4')
+  t.ok(found.formats.includes('wav'))
+})
+
+t.test('without ffmpeg, without ffprobe, with one that cannot be executed or was built without the codecs, a sentence names what is missing', async (t) => {
+  const { folder } = await studio(t)
+  const program = async (name: string, script: string): Promise<void> => {
+    await mkdir(join(folder, 'bin'), { recursive: true })
+    await writeFile(join(folder, 'bin', name), script)
+    await chmod(join(folder, 'bin', name), 0o755)
+  }
+  const sentence = async (): Promise<string> => {
+    const found = await available([join(folder, 'bin')])
+    return found.outcome === 'missing' ? found.message : `found ${found.formats}`
+  }
+  t.match(await sentence(), /^ffmpeg is not installed \(looked in .*\); Debian's package is ffmpeg$/)
+  await program('ffmpeg', '#!/bin/sh\nexit 1\n')
+  t.match(await sentence(), /^ffprobe is not installed/)
+  await program('ffprobe', '#!/bin/sh\nexit 0\n')
+  t.match(await sentence(), /bin\/ffmpeg cannot be executed$/)
+  await program('ffmpeg', '#!/bin/sh\nexit 0\n')
+  t.match(await sentence(), /bin\/ffmpeg is too old or was built without the filters scale, pad/)
+  const filters = ['scale', 'pad', 'crop', 'fps', 'tpad', 'trim', 'bwdif', 'setparams', 'split', 'xfade', 'concat', 'aresample', 'apad', 'atrim', 'asplit', 'afade', 'amix', 'anullsrc']
+  await program('ffmpeg', `#!/bin/sh\n[ "$2" = -filters ] && printf ' ... %s A->A x\\n' ${filters.join(' ')}\nexit 0\n`)
+  t.match(await sentence(), /bin\/ffmpeg was built without the encoders of mp4, webm, m4a, mp3, wav$/)
+  await program('ffmpeg', `#!/bin/sh\n[ "$2" = -filters ] && printf ' ... %s A->A x\\n' ${filters.join(' ')}\n[ "$2" = -encoders ] && printf ' A..... pcm_s16le PCM\\n A..... aac AAC\\n'\nexit 0\n`)
+  t.equal(await sentence(), 'found m4a,wav')
+})

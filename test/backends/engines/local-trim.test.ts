@@ -1,0 +1,367 @@
+/** `trim` of the local engine: every result is decoded again and looked at. Inputs are made by ffmpeg here. */
+import { execFileSync } from 'node:child_process'
+import { open, readFile, stat, truncate, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import t from 'tap'
+import type { FormatName } from '../../../src/backends/engines/local/formats.ts'
+import { alike, colour, coloursAt, counted, frameAt, LIMITS, madeOf, numbersOf, programs, riseOf, streamsOf, studio, tones, tonesOf, withoutFfmpeg, X264 } from './film-maker.ts'
+
+const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, n) => from + n)
+
+/** Containers and codecs of the world: a name, and how it is encoded. */
+const FILMS: [string, string[]][] = [
+  ['h264.mp4', [...X264, '-c:a', 'aac']],
+  ['bframes-one-key.mp4', ['-c:v', 'libx264', '-g', '999', '-bf', '3', '-crf', '10', '-c:a', 'aac']],
+  ['index-at-the-end.mov', ['-c:v', 'mpeg4', '-q:v', '1', '-c:a', 'pcm_s16le']],
+  ['fragmented.mp4', [...X264, '-c:a', 'aac', '-movflags', 'frag_keyframe+empty_moov']],
+  ['vp9.webm', ['-c:v', 'libvpx-vp9', '-deadline', 'realtime', '-crf', '5', '-b:v', '0', '-c:a', 'libopus']],
+  ['vp8.webm', ['-c:v', 'libvpx', '-crf', '4', '-b:v', '5M', '-c:a', 'libvorbis']],
+  ['no-length-no-index.webm', ['-c:v', 'libvpx', '-crf', '4', '-b:v', '5M', '-c:a', 'libopus', '-live', '1']],
+  ['mpeg4.avi', ['-c:v', 'mpeg4', '-q:v', '1', '-c:a', 'libmp3lame']],
+  ['h264.mkv', [...X264, '-c:a', 'flac']],
+  ['h264.ts', [...X264, '-c:a', 'aac']],
+  ['mpeg2.ts', ['-c:v', 'mpeg2video', '-q:v', '1', '-c:a', 'mp2']],
+  ['theora.ogv', ['-c:v', 'libtheora', '-q:v', '10', '-c:a', 'libvorbis', '-f', 'ogg']],
+]
+
+t.test('trim', { skip: withoutFfmpeg }, async (t) => {
+  const { folder, make, trim } = await studio(t)
+  const film = make('film.mp4', ...counted(75), ...tones(3, 1.5), ...X264, '-c:a', 'aac', '-metadata', 'location=+12.3456-065.4321/', '-metadata', 'title=private')
+  const silent = make('silent.mp4', ...counted(75), ...X264)
+
+  for (const [name, encoded] of FILMS) {
+    t.test(`accurate: from ${name}, exactly the frames and the sound between the two times`, async (t) => {
+      const input = make(name, ...counted(75), ...tones(3, 1.5), ...encoded, '-shortest')
+      const made = madeOf(await trim(input, { startMs: 1200, endMs: 2400 }))
+      t.same(made.facts, { width: 64, height: 48, durationMs: 1200 })
+      const first = frameAt(input, 1.2)
+      t.same(numbersOf(made.path), range(first, first + 30))
+      const heard = tonesOf(made.path)
+      t.ok(Math.abs(heard.length - 120) <= 3, `${heard.length} hundredths of sound`)
+      const rise = riseOf(tonesOf(input)) - 120
+      t.ok(Math.abs(riseOf(heard) - rise) <= 2, `the tone rises at ${riseOf(heard)}, not at ${rise}`)
+    })
+  }
+
+  t.test('the result is an MP4 of H.264 and AAC that begins with its index, charged by its own size and length', async (t) => {
+    const made = madeOf(await trim(film, { startMs: 500, endMs: 1500 }))
+    t.equal(made.contentType, 'video/mp4')
+    t.same(made.used, { Job: 1000, Second: 1000, Megapixel: 4 })
+    t.match(streamsOf(made.path), [{ codec_name: 'h264', pix_fmt: 'yuv420p', width: 64, height: 48, nb_frames: '25' }, { codec_name: 'aac' }])
+    const bytes = await readFile(made.path)
+    t.ok(bytes.indexOf('moov') < bytes.indexOf('mdat'))
+    t.ok((await stat(made.path)).size < LIMITS.bytes)
+  })
+
+  t.test('what a film tells of its maker is left behind, in both modes', async (t) => {
+    t.ok((await readFile(film)).includes('private'))
+    for (const mode of ['accurate', 'fast'] as const) {
+      const bytes = await readFile(madeOf(await trim(film, { startMs: 500, mode })).path)
+      t.notOk(bytes.includes('private') || bytes.includes('065.4321'), mode)
+    }
+  })
+
+  t.test('the end is that of the film when none is given, or a later one', async (t) => {
+    for (const endMs of [null, 3000, 99_000]) {
+      const made = madeOf(await trim(film, { startMs: 2000, endMs }))
+      t.same(numbersOf(made.path), range(50, 75))
+    }
+  })
+
+  t.test('a start at or past the end is unsupported_input', async (t) => {
+    for (const startMs of [3000, 3040, 1e9]) t.match(await trim(silent, { startMs }), { outcome: 'failed', code: 'unsupported_input', retryable: false })
+  })
+
+  t.test('a part that is shorter than a frame is one frame, the nearest', async (t) => {
+    t.same(numbersOf(madeOf(await trim(silent, { startMs: 1001, endMs: 1002 })).path), [25])
+    t.same(numbersOf(madeOf(await trim(silent, { startMs: 2990, endMs: 3000 })).path), [74])
+  })
+
+  t.test('a film without sound stays without', async (t) => {
+    const made = madeOf(await trim(silent, { startMs: 1000, endMs: 2000 }))
+    t.match(streamsOf(made.path), [{ codec_type: 'video', nb_frames: '25' }])
+    t.equal(streamsOf(made.path).length, 1)
+  })
+
+  t.test('sound that begins later than the pictures, or ends earlier, keeps its place', async (t) => {
+    const late = make('late.mkv', ...counted(75), '-itsoffset', '1', ...tones(1), ...X264, '-c:a', 'flac')
+    const heard = tonesOf(madeOf(await trim(late, { startMs: 500, endMs: 2800 })).path)
+    t.ok(Math.abs(heard.findIndex((tone) => tone > 0) - 50) <= 2)
+    t.ok(Math.abs(heard.findLastIndex((tone) => tone > 0) - 150) <= 2)
+  })
+
+  t.test('where only the sound goes on, the last picture is held', async (t) => {
+    const long = make('long-sound.mp4', ...counted(50), ...tones(4, 3), ...X264, '-c:a', 'aac')
+    const made = madeOf(await trim(long, { startMs: 1800, endMs: 2200 }))
+    t.same(numbersOf(made.path), [45, 46, 47, 48, 49, 49, 49, 49, 49, 49])
+    const behind = madeOf(await trim(long, { startMs: 2500, endMs: 3500 }))
+    t.same(numbersOf(behind.path), Array(25).fill(49))
+    t.ok(Math.abs(riseOf(tonesOf(behind.path)) - 50) <= 2)
+  })
+
+  t.test('a late start is as exact as an early one, also where frames are decoded long before they are shown', async (t) => {
+    const slow = make('slow.mp4', '-f', 'lavfi', '-i', "nullsrc=s=64x48:r=2:d=50,geq=lum='20+2*N':cb=128:cr=128,format=yuv420p", '-c:v', 'libx264', '-bf', '16', '-b_strategy', '0', '-g', '20', '-crf', '5', '-movflags', 'frag_keyframe+empty_moov')
+    for (const seconds of [0, 7, 22.5, 31, 49.5]) {
+      const made = madeOf(await trim(slow, { startMs: seconds * 1000, endMs: seconds * 1000 + 500 }))
+      t.same(numbersOf(made.path), [frameAt(slow, seconds)], `${seconds} s`)
+    }
+  })
+
+  t.test('of a variable rate, a frame that began before the start and is still shown then comes first, and all is held as long as it was', async (t) => {
+    const held = make('held.mp4', ...colour('red', { seconds: 2 }), ...colour('lime', { seconds: 3 }), '-filter_complex', "[0][1]concat,select='eq(n,0)+eq(n,50)+eq(n,124)'", '-fps_mode', 'vfr', ...X264)
+    const made = madeOf(await trim(held, { startMs: 1040, endMs: 3040 }))
+    t.ok(Math.abs(made.facts.durationMs - 2000) <= 80, `${made.facts.durationMs} ms`)
+    const colours = coloursAt(made.path, 0.5, 0.5)
+    t.ok(colours.slice(0, 11).every((one) => alike(one, [255, 0, 0])))
+    t.ok(colours.slice(13).every((one) => alike(one, [0, 255, 0])))
+  })
+
+  t.test('a picture that has been still for long before the start comes first', async (t) => {
+    const still = make('still.mp4', ...colour('red', { seconds: 2 }), ...colour('lime', { seconds: 10 }), ...colour('blue', { seconds: 2 }), '-filter_complex', "[0][1][2]concat=n=3,select='lte(n,50)+gte(n,300)'", '-fps_mode', 'vfr', ...X264)
+    const colours = coloursAt(madeOf(await trim(still, { startMs: 11_000, endMs: 13_000 })).path, 0.5, 0.5)
+    t.equal(colours.length, 50)
+    t.ok(colours.every((one, n) => Math.abs(n - 25) <= 1 || alike(one, n < 25 ? [0, 255, 0] : [0, 0, 255])))
+  })
+
+  t.test('of a clock that ticks far faster than the frames come, the mean rate is taken', async (t) => {
+    const ticks = make('ticks.mkv', ...counted(75), '-vf', 'settb=1/1000,setpts=N*40+mod(N\\,3)', '-fps_mode', 'passthrough', '-enc_time_base', '1/1000', '-c:v', 'libvpx', '-crf', '4', '-b:v', '5M')
+    const made = madeOf(await trim(ticks, { startMs: 1000, endMs: 2000 }))
+    t.ok(Math.abs(made.facts.durationMs - 1000) <= 40)
+    const numbers = numbersOf(made.path)
+    t.same([...new Set(numbers)], range(numbers[0]!, numbers.at(-1)! + 1))
+    t.ok(numbers[0]! >= 24 && numbers[0]! <= 25 && numbers.length <= 60)
+  })
+
+  t.test('a film that players turn is turned in its pixels', async (t) => {
+    const upright = make('upright.mp4', ...colour('red', { size: '32x48' }), ...colour('blue', { size: '32x48' }), '-filter_complex', 'hstack', ...X264)
+    const turned = make('turned.mp4', '-i', upright, '-c', 'copy', '-metadata:s:v', 'rotate=270')
+    const top = coloursAt(turned, 0.5, 0.1)[0]!
+    const made = madeOf(await trim(turned, { startMs: 200 }))
+    t.match(made.facts, { width: 48, height: 64 })
+    t.match(streamsOf(made.path), [{ width: 48, height: 64, side_data_list: undefined }])
+    t.ok(alike(coloursAt(made.path, 0.5, 0.1)[0], top))
+    t.notOk(alike(coloursAt(made.path, 0.5, 0.9)[0], top))
+    const fast = madeOf(await trim(turned, { startMs: 200, mode: 'fast' }))
+    t.match(fast.facts, { width: 48, height: 64 })
+    t.ok(alike(coloursAt(fast.path, 0.5, 0.1)[0], top))
+  })
+
+  t.test('pixels that are not square become square', async (t) => {
+    const wide = make('wide.mp4', ...colour('red'), '-vf', 'setsar=2/1', ...X264)
+    t.match(madeOf(await trim(wide, {})).facts, { width: 128, height: 48 })
+  })
+
+  t.test('odd sizes become even, down to a single pixel', async (t) => {
+    for (const [size, width, height] of [['63x47', 64, 48], ['1x1', 2, 2], ['1x300', 2, 300]] as const) {
+      const odd = make(`odd${size}.mp4`, ...colour('red', { size }), '-pix_fmt', 'yuv444p', '-c:v', 'libx264')
+      const made = madeOf(await trim(odd, { endMs: 400 }))
+      t.same(made.facts, { width, height, durationMs: 400 })
+      t.ok(alike(coloursAt(made.path, 0.5, 0.5)[0], [255, 0, 0]))
+    }
+  })
+
+  t.test('a film of one frame is trimmed to that', async (t) => {
+    for (const name of ['one.mp4', 'one.mkv']) {
+      const one = make(name, ...counted(1), ...X264)
+      t.same(numbersOf(madeOf(await trim(one, { endMs: 5000 })).path), [0])
+    }
+  })
+
+  t.test('a film whose size changes in the middle goes on at its first', async (t) => {
+    const [first, second] = [make('first.ts', ...colour('red'), ...X264), make('second.ts', ...colour('lime', { size: '160x90' }), '-output_ts_offset', '1', ...X264)]
+    const changing = join(folder, 'changing.ts')
+    await writeFile(changing, Buffer.concat([await readFile(first), await readFile(second)]))
+    const made = madeOf(await trim(changing, {}))
+    t.match(made.facts, { width: 64, height: 48 })
+    t.ok(Math.abs(made.facts.durationMs - 2000) <= 80)
+    const colours = coloursAt(made.path, 0.5, 0.5)
+    t.ok(colours.every((one, n) => Math.abs(n - 25) <= 3 || alike(one, n < 25 ? [255, 0, 0] : [0, 255, 0])))
+    t.same(numbersOf(madeOf(await trim(make('adaptive.mkv', '-i', changing, '-c', 'copy'), { startMs: 500, endMs: 1500 })).path).length, 25)
+  })
+
+  t.test('colours stay: full range, RGB, and a matrix of its own', async (t) => {
+    const [red, green, blue] = [48, 112, 192]
+    const source = colour('0x3070c0', { size: '64x48' })
+    const films = [
+      make('full.webm', ...source, '-vf', 'scale=out_range=pc,format=yuv420p', '-color_range', 'pc', '-c:v', 'libvpx-vp9', '-deadline', 'realtime'),
+      make('rgb.mp4', ...source, '-c:v', 'libx264rgb', '-crf', '1'),
+      make('bt709.mp4', ...source, '-vf', 'scale=out_color_matrix=bt709,format=yuv420p', '-colorspace', 'bt709', ...X264),
+    ]
+    for (const one of films) {
+      const made = madeOf(await trim(one, {}))
+      t.ok(alike(coloursAt(made.path, 0.5, 0.5)[3], [red, green, blue]), `${one}: ${coloursAt(made.path, 0.5, 0.5)[3]}`)
+      t.match(streamsOf(made.path), [{ color_range: 'tv', color_space: /709|170m/ }])
+    }
+  })
+
+  t.test('high dynamic range becomes standard', { skip: !programs.tonemaps && 'this ffmpeg has no zscale or tonemap' }, async (t) => {
+    const vf = 'zscale=pin=bt709:tin=bt709:min=bt709:p=bt2020:t=arib-std-b67:m=bt2020nc,format=yuv420p10le'
+    const hdr = make('hdr.mp4', ...colour('red', { size: '64x64' }), '-vf', vf, '-color_primaries', 'bt2020', '-color_trc', 'arib-std-b67', '-colorspace', 'bt2020nc', '-c:v', 'libx264')
+    const made = madeOf(await trim(hdr, {}))
+    t.match(streamsOf(made.path), [{ pix_fmt: 'yuv420p', color_space: 'bt709', color_transfer: 'bt709', color_primaries: 'bt709' }])
+    const [red = 0, green = 255, blue = 255] = coloursAt(made.path, 0.5, 0.5)[3] ?? []
+    t.ok(red > 120 && green < 60 && blue < 60, `${red} ${green} ${blue}`)
+  })
+
+  const SOUNDS: [string, string[]][] = [
+    ['sound.mp3', ['-c:a', 'libmp3lame', '-q:a', '4']],
+    ['no-header.mp3', ['-c:a', 'libmp3lame', '-q:a', '4', '-write_xing', '0']],
+    ['sound.wav', []],
+    ['sound.opus', ['-c:a', 'libopus']],
+    ['sound.flac', []],
+    ['sound.m4a', ['-c:a', 'aac']],
+    ['sound.aac', ['-c:a', 'aac']],
+    ['sound.weba', ['-c:a', 'libopus', '-f', 'webm']],
+  ]
+  for (const [name, encoded] of SOUNDS) {
+    t.test(`of ${name}, a sound without pictures, both modes make the part between the two times`, async (t) => {
+      const input = make(name, ...tones(5, 2.5), ...encoded)
+      for (const mode of ['accurate', 'fast'] as const) {
+        const made = madeOf(await trim(input, { startMs: 2000, endMs: 4000, mode, format: 'm4a' }))
+        t.equal(made.contentType, 'audio/mp4')
+        t.match(made.facts, { width: null, height: null })
+        t.ok(Math.abs(made.facts.durationMs - 2000) <= 60, `${made.facts.durationMs} ms`)
+        t.ok(Math.abs(riseOf(tonesOf(made.path)) - 50) <= 6, `${mode}: the tone rises at ${riseOf(tonesOf(made.path))}`)
+      }
+    })
+  }
+
+  t.test('a cover in a sound file is no film', async (t) => {
+    const plain = make('plain.mp3', ...tones(2))
+    const picture = make('cover.jpg', ...colour('red'), '-frames:v', '1')
+    const covered = make('covered.mp3', '-i', plain, '-i', picture, '-map', '0', '-map', '1', '-c', 'copy', '-disposition:v', 'attached_pic')
+    t.match(madeOf(await trim(covered, { endMs: 1000 })), { contentType: 'audio/mp4', facts: { width: null } })
+  })
+
+  const WRITTEN: [FormatName, string, string[], string[]][] = [
+    ['mp4', 'video/mp4', ['h264', 'aac'], ['aac']],
+    ['webm', 'video/webm', ['vp9', 'opus'], ['opus']],
+    ['m4a', 'audio/mp4', ['aac'], ['aac']],
+    ['mp3', 'audio/mpeg', ['mp3'], ['mp3']],
+    ['wav', 'audio/wav', ['pcm_s16le'], ['pcm_s16le']],
+  ]
+  for (const [format, contentType, codecs, soundCodecs] of WRITTEN) {
+    t.test(`${format} is written from films and from sounds alone`, async (t) => {
+      const made = madeOf(await trim(film, { startMs: 1000, endMs: 2000, format }))
+      t.equal(made.contentType, contentType)
+      t.same(streamsOf(made.path).map((stream) => stream['codec_name']), codecs)
+      t.ok(Math.abs(made.facts.durationMs - 1000) <= 60, `${made.facts.durationMs} ms`)
+      if (codecs.length === 2) t.same(numbersOf(made.path), range(25, 50))
+      t.ok(Math.abs(riseOf(tonesOf(made.path)) - 50) <= 6)
+      const alone = madeOf(await trim(make(`alone-${format}.wav`, ...tones(2)), { endMs: 1000, format }))
+      t.equal(alone.contentType, contentType.replace('video', 'audio'))
+      t.same(streamsOf(alone.path).map((stream) => stream['codec_name']), soundCodecs)
+    })
+  }
+
+  t.test('a format of sound for a film without is unsupported_input', async (t) => {
+    t.match(await trim(silent, { format: 'mp3' }), { outcome: 'failed', code: 'unsupported_input' })
+  })
+
+  t.test('fast: copies from the key frame before the start, without encoding', async (t) => {
+    const made = madeOf(await trim(film, { startMs: 1500, endMs: 2500, mode: 'fast' }))
+    t.same(numbersOf(made.path).slice(0, 37), range(25, 62))
+    t.ok(made.facts.durationMs >= 1500 && made.facts.durationMs < 1900, `${made.facts.durationMs} ms`)
+    const own = (path: string): string => execFileSync(programs.ffmpeg, ['-v', 'error', '-i', path, '-map', '0:v', '-c', 'copy', '-bsf:v', 'h264_mp4toannexb', '-f', 'framemd5', '-'], { encoding: 'utf8' })
+    const before = own(film)
+    for (const line of own(made.path).split('\n').filter((line) => line && !line.startsWith('#')).slice(1)) t.ok(before.includes(line.split(',').at(-1)!.trim()))
+  })
+
+  t.test('fast: what cannot be copied is trimmed accurately', async (t) => {
+    const ts = make('fast.ts', ...counted(75), ...X264)
+    for (const [input, format] of [[film, 'webm'], [ts, 'mp4']] as const) {
+      const made = madeOf(await trim(input, { startMs: 1200, endMs: 2400, mode: 'fast', format }))
+      t.same(numbersOf(made.path), range(frameAt(input, 1.2), frameAt(input, 1.2) + 30))
+    }
+  })
+
+  t.test('progress is whole percents from 0 to 99 that never fall, in both modes', async (t) => {
+    const long = make('long.mp4', '-f', 'lavfi', '-i', 'testsrc2=s=640x360:r=25:d=20', '-c:v', 'libx264', '-preset', 'ultrafast')
+    for (const mode of ['accurate', 'fast'] as const) {
+      const heard: number[] = []
+      madeOf(await trim(long, { startMs: 1000, mode, format: mode === 'fast' ? 'webm' : 'mp4' }, { progress: (percent) => heard.push(percent) }))
+      t.same(heard, heard.toSorted((a, b) => a - b))
+      t.ok(heard.every((percent) => Number.isInteger(percent) && percent >= 0 && percent <= 99))
+      t.ok(heard.some((percent) => percent > 0 && percent < 99), heard.join())
+    }
+  })
+
+  t.test('unsupported_input: what is no film, whatever it is called', async (t) => {
+    const server = createServer((_request, response) => response.end('x')).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    t.teardown(() => server.close())
+    let requests = 0
+    server.on('request', () => requests++)
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/a.ts`
+    const bytes = await readFile(film)
+    const picture = await readFile(make('picture.png', ...colour('red'), '-frames:v', '1'))
+    const cases: Record<string, string | Buffer> = {
+      'empty.mp4': '',
+      'text.mp4': 'this is a text, and long enough to be sniffed as one\n'.repeat(40),
+      'playlist.mp4': '#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\nfile:///etc/passwd\n#EXT-X-ENDLIST\n',
+      'playlist-remote.mp4': `#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:10,\n${url}\n#EXT-X-ENDLIST\n`,
+      'list.mp4': "ffconcat version 1.0\nfile '/etc/passwd'\n",
+      'list-of-films.mp4': `ffconcat version 1.0\nfile '${film}'\n`,
+      'session.sdp': 'v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video 5004 RTP/AVP 96\na=rtpmap:96 H264/90000\n',
+      'manifest.mp4': `<?xml version="1.0"?><MPD xmlns="urn:mpeg:dash:schema:mpd:2011" type="static"><Period><BaseURL>${url}</BaseURL></Period></MPD>`,
+      'drawing.svg': '<svg xmlns="http://www.w3.org/2000/svg"><image href="file:///etc/passwd"/></svg>',
+      'picture.mp4': picture,
+      'first-bytes-only.mp4': bytes.subarray(0, 32),
+      'without-index.mp4': bytes.subarray(0, bytes.indexOf('moov') - 4),
+      'noise-behind-a-header.mp4': Buffer.concat([bytes.subarray(0, 40), Buffer.alloc(20_000, 0xa7)]),
+      'noise-behind-a-header.mkv': Buffer.concat([Buffer.from('1a45dfa3', 'hex'), Buffer.alloc(20_000, 0xa7)]),
+      'noise.mp3': Buffer.concat([Buffer.from('ID3'), Buffer.alloc(20_000, 1)]),
+      'zeros.mp4': Buffer.alloc(20_000),
+    }
+    for (const [name, content] of Object.entries(cases)) {
+      const path = join(folder, name)
+      await writeFile(path, content)
+      const made = await trim(path, { endMs: 500 })
+      t.match(made, { outcome: 'failed', code: 'unsupported_input', retryable: false }, name)
+      if (made.outcome === 'failed') t.notOk(/root:/.test(made.cause.message))
+    }
+    t.equal(requests, 0, 'nothing was fetched')
+  })
+
+  t.test('unsupported_input: a codec that is not decoded here, and a stream that is neither', async (t) => {
+    const strange = make('strange.mkv', ...counted(5), '-c:v', 'ffv1')
+    const words = join(folder, 'words.srt')
+    await writeFile(words, '1\n00:00:00,000 --> 00:00:01,000\nwords\n')
+    for (const path of [strange, make('words.mkv', '-i', words)]) t.match(await trim(path, {}), { outcome: 'failed', code: 'unsupported_input' })
+  })
+
+  t.test('a transfer that broke off is unsupported_input; a few broken bytes are not', async (t) => {
+    const front = make('front.mp4', '-i', film, '-c', 'copy', '-movflags', '+faststart')
+    await truncate(front, Math.floor((await stat(front)).size / 2))
+    t.match(await trim(front, {}), { outcome: 'failed', code: 'unsupported_input' })
+    const scratched = make('scratched.mp4', ...counted(75), ...X264, '-movflags', '+faststart')
+    const file = await open(scratched, 'r+')
+    await file.write(Buffer.alloc(40, 0x55), 0, 40, Math.floor((await file.stat()).size * 0.6))
+    await file.close()
+    t.same(madeOf(await trim(scratched, {})).facts, { width: 64, height: 48, durationMs: 3000 })
+  })
+
+  t.test('input_too_large: bytes, pixels and seconds of the input, and bytes of the result', async (t) => {
+    const { size } = await stat(film)
+    for (const limits of [{ bytes: size - 1 }, { pixels: 64 * 48 - 1 }, { durationMs: 2900 }]) {
+      t.match(await trim(film, { endMs: 1000 }, { limits: { ...LIMITS, ...limits } }), { outcome: 'failed', code: 'input_too_large', retryable: false })
+    }
+    t.equal((await trim(film, { endMs: 1000 }, { limits: { bytes: size, pixels: 64 * 48, durationMs: 3100 } })).outcome, 'made')
+    t.match(await trim(make('small.mp3', ...tones(20)), { format: 'wav' }, { limits: { ...LIMITS, bytes: 500_000 } }), { outcome: 'failed', code: 'input_too_large' })
+  })
+
+  t.test('input_too_large: more streams than a film has', async (t) => {
+    const many = make('many.mkv', ...tones(1), ...Array.from({ length: 40 }, () => ['-map', '0']).flat(), '-c:a', 'flac')
+    t.match(await trim(many, {}), { outcome: 'failed', code: 'input_too_large' })
+  })
+
+  t.test('a program that crashes, or is not there, is internal and retried', async (t) => {
+    for (const ffmpeg of ['/bin/false-is-not-here', join(folder, 'crash')]) {
+      await writeFile(join(folder, 'crash'), '#!/bin/sh\nkill -SEGV $$\n', { mode: 0o755 })
+      t.match(await trim(film, {}, { programs: { ...programs, ffmpeg } }), { outcome: 'failed', code: 'internal', retryable: true })
+    }
+  })
+})
