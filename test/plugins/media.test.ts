@@ -82,6 +82,17 @@ t.test('fifty requests under one Idempotency-Key make one task', async (t) => {
   t.equal((await studio.create({}, { 'idempotency-key': 'has space' })).statusCode, 400)
 })
 
+t.test('an Idempotency-Key that begins with a quote is a string of RFC 8941, or refused; any other is taken as it stands', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  const send = (key: string) => studio.create({}, { 'idempotency-key': key })
+  for (const key of ['"', '"order', '""', '"a"b"', '"a\\"', '"a\\b"', '"a";version=1', '"a","b"', '"a b"', `"${'x'.repeat(256)}"`]) {
+    t.match((await send(key)).json(), { status: 400, error: { code: 'invalid_request' }, errors: [{ path: '/Idempotency-Key', code: 'format' }] }, key)
+  }
+  t.match(await usage(studio), { held: '0.0000' })
+  const taken: [first: string, again: string][] = [['order"', 'order"'], ['a\\b', '"a\\\\b"'], ['a"b', '"a\\"b"'], [`"${'x'.repeat(255)}"`, 'x'.repeat(255)]]
+  for (const [first, again] of taken) t.same([(await send(first)).statusCode, (await send(again)).statusCode], [202, 200], `${first} is ${again}`)
+})
+
 t.test('a refused request frees its Idempotency-Key', async (t) => {
   const studio = await openStudio(t, { media: { allowance: '0.01' }, loops: false })
   t.equal((await studio.create({}, { 'idempotency-key': 'k' })).statusCode, 402)
