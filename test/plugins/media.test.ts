@@ -235,6 +235,20 @@ t.test('an operation that no engine makes is not_supported before any hold; an u
   t.match(await usage(studio), { held: '0.0000' })
 })
 
+t.test('media_url is required for every operation but merge, and a request without it is invalid before it is not supported', async (t) => {
+  const studio = await openStudio(t, { engines: FAKE_ENGINES, loops: false })
+  const operate = async (payload: object) => (await studio.app.inject({ method: 'POST', url: '/api/v1/operations', headers: bearer(studio.raw), payload })).json()
+  for (const operation of ['background_remove', 'upscale', 'ai_edit', 'inpaint', 'trim']) {
+    const more = { ai_edit: { prompt: 'x' }, inpaint: { prompt: 'x', mask_url: 'https://example.com/m.png' }, trim: { start_time: 0 } }[operation] ?? {}
+    t.match(await operate({ operation, ...more }), { status: 400, error: { code: 'invalid_request', param: 'media_url' }, errors: [{ path: '/media_url', code: 'required', message: 'is required' }] }, operation)
+  }
+  for (const media_url of ['', 7, null]) t.match(await operate({ operation: 'upscale', media_url }), { error: { code: 'invalid_request' }, errors: [{ path: '/media_url' }] })
+  t.match(await operate({ operation: 'merge', media_urls: ['https://example.com/a.mp4', 'https://example.com/b.mp4'] }), { error: { code: 'not_supported' } })
+  t.match(await operate({ media_url: 'https://example.com/a.png' }), { error: { code: 'invalid_request' }, errors: [{ path: '/operation' }] })
+  await studio.plan('studio', { product: 'Media', media: MEDIA, state: 'Suspended' }, 2)
+  t.match(await operate({ operation: 'upscale' }), { status: 403, error: { code: 'plan_inactive' } }, 'the plan goes first')
+})
+
 t.test('a canceled task gives its hold back at once, and stops its run', async (t) => {
   const studio = await openStudio(t)
   studio.engine.next('hang')
