@@ -10,6 +10,16 @@ if (major < 24 || (major === 24 && minor < 15)) {
   )
   process.exit(1)
 }
+// npm passes on the signals that it gets, but nothing can pass on a SIGKILL: a program that has lost its npm stops by itself.
+if (process.env['npm_lifecycle_event'] === 'start') {
+  const npm = process.ppid
+  const watch = setInterval(() => {
+    if (process.ppid === npm) return
+    clearInterval(watch)
+    process.kill(process.pid, 'SIGTERM')
+  }, 1_000)
+  watch.unref()
+}
 // A start makes much garbage and keeps little of it. For that V8 would let its young generation grow to 32 MB, and not take them back from a process that is idle.
 setFlagsFromString('--semi-space-growth-factor=1')
 // A controller waits for its API server and not for its garbage: beside ten thousand keys it stays 150 MB smaller with a young generation as small as this, and an old one that grows by half.
