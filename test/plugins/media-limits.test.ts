@@ -90,3 +90,20 @@ t.test('a key with a share of its own sees what it burned and holds of it in the
   studio.time.now += 30 * 24 * 3_600_000
   t.match(await share(), { limit: '0.0900', burned: '0.0000' }, 'the next period begins anew')
 })
+
+for (const product of ['Room', 'Media'] as const) {
+  t.test(`the active ${product} plan of a key pays for its generations, up to its own allowance`, async (t) => {
+    const studio = await openStudio(t, { loops: false })
+    const small = await studio.plan('small', { product, media: { ...MEDIA, allowance: '0.05' } })
+    const { raw } = await studio.key(small)
+    const told = async () => (await studio.get('/api/v1/usage', bearer(raw))).json()
+    t.equal((await studio.create({}, bearer(raw))).statusCode, 202)
+    t.match(await told(), { product, granted: '0.0500', held: '0.0400', available: '0.0100' })
+    t.match((await studio.create({}, bearer(raw))).json(), { status: 402, error: { code: 'insufficient_balance' }, required: '0.0400', available: '0.0100' })
+    t.match(await usage(studio), { granted: '10.0000', held: '0.0000', available: '10.0000' }, 'the other plan pays nothing')
+    await studio.plan('small', { product, media: { ...MEDIA, allowance: '0.08' } }, 2)
+    t.equal((await studio.create({}, bearer(raw))).statusCode, 202, 'a larger allowance pays for more')
+    await studio.plan('small', { product, media: MEDIA, state: 'Suspended' }, 3)
+    t.match((await studio.create({}, bearer(raw))).json(), { status: 403, error: { code: 'plan_inactive' } })
+  })
+}

@@ -147,6 +147,34 @@ t.test('every faulty field of a body is named, and nothing is created', async (t
   t.match(await usage(studio), { held: '0.0000' })
 })
 
+t.test('kind is required, and may be image, video or music', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  for (const kind of ['image', 'video', 'music']) t.match(await studio.create({ kind }), { statusCode: 202 }, kind)
+  t.same((await studio.get('/api/v1/generations')).json().data.map(({ kind }: { kind: string }) => kind), ['music', 'video', 'image'])
+  for (const kind of [undefined, null, '', 'Image', 'sculpture', 7]) {
+    t.match((await studio.create({ kind })).json(), { status: 400, error: { code: 'invalid_request' }, errors: [{ path: '/kind' }] }, String(kind))
+  }
+  t.equal((await studio.get('/api/v1/generations')).json().data.length, 3)
+})
+
+t.test('prompt is required, and is text', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  for (const prompt of [undefined, null, '', 7, ['a lighthouse']]) {
+    t.match((await studio.create({ prompt })).json(), { status: 400, error: { code: 'invalid_request' }, errors: [{ path: '/prompt' }] }, String(prompt))
+  }
+  t.same((await studio.get('/api/v1/generations')).json().data, [])
+})
+
+t.test('a task is read by its identifier, with the record that its creation returned', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  const created = [(await studio.create({ prompt: 'a lighthouse' })).json(), (await studio.create({ kind: 'music', prompt: 'rain' })).json()]
+  t.same(created.map(({ prompt }) => prompt), ['a lighthouse', 'rain'])
+  for (const record of created) {
+    const read = await studio.get(`/api/v1/generations/${record.id}`)
+    t.same([read.statusCode, read.json()], [200, record])
+  }
+})
+
 t.test('a revoked key is refused before a dry run, a replay or a fault of the body is looked at', async (t) => {
   const asks: ((studio: Studio) => ReturnType<Studio['create']>)[] = [
     (studio) => studio.create({}, {}, '?dry_run=true'),
