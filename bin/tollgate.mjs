@@ -10,7 +10,7 @@ if (major < 24 || (major === 24 && minor < 15)) {
   )
   process.exit(1)
 }
-// npm passes on the signals that it gets, but nothing can pass on a SIGKILL: a program that has lost its npm stops by itself.
+// npm forwards SIGTERM and SIGINT but cannot forward SIGKILL: a program whose npm is gone stops by itself.
 if (process.env['npm_lifecycle_event'] === 'start') {
   const npm = process.ppid
   const watch = setInterval(() => {

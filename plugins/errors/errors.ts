@@ -64,7 +64,7 @@ function failureOf(error: unknown): Failure {
 }
 
 export type ErrorsOptions = {
-  /** For what still comes of a request that was refused. */
+  /** For requests that are refused before their end. */
   lingering?: Lingering
 }
 
@@ -89,7 +89,7 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
     const { raw } = reply
     // Injected requests have no connection, and no `complete`.
     if (request.raw.complete === false) linger(request.raw, lingering)
-    // Fastify closes the connection of every body that it refuses, also of one that has arrived whole.
+    // Fastify closes the connection after every body that it refuses, even after a complete one.
     else if (reply.getHeader('connection') === 'close' && raw.shouldKeepAlive && !raw.hasHeader('connection')) reply.header('connection', 'keep-alive')
     done()
   })

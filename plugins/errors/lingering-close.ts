@@ -1,21 +1,21 @@
-/** Lingering close (RFC 9112, section 9.6): a connection that is closed with unread bytes is reset, and a reset can cost the client an answer that it has not read. */
+/** Lingering close (RFC 9112, section 9.6): closing a connection with unread bytes resets it, and after a reset the client may lose an answer that it has not read yet. */
 import type { IncomingMessage } from 'node:http'
 
-/** How much of a request is read after its answer, and for how long. */
+/** Limits on reading the rest of a request after its answer. */
 export type Lingering = { bytes: number; ms: number }
 
 const CHECK_MS = 100
 
 /**
- * Reads and drops what still comes of a request that is answered before its end. Call it before the answer is written. At the end of the request the connection serves
- * the next one, or closes where the answer was the last; beyond the bounds it is cut.
+ * Reads and discards the rest of a request that is answered before its end. Call it before the answer is written. When the request ends, the connection serves the next
+ * one, or closes if the answer said so. Beyond the limits the connection is destroyed.
  */
 export function linger(request: IncomingMessage, { bytes, ms }: Lingering): void {
   const { socket } = request
   if (request.destroyed || socket.destroyed) return
   const most = socket.bytesRead + bytes
   let isLast = false
-  // Node calls it after the last answer of a connection, whatever is unread.
+  // Node calls it after the last answer of a connection, even with unread bytes.
   socket.destroySoon = () => {
     isLast = true
     socket.end()
@@ -33,6 +33,6 @@ export function linger(request: IncomingMessage, { bytes, ms }: Lingering): void
     if (isLast) socket.destroySoon()
   }
   request.once('close', end)
-  // Node does not close a request that has its answer when its connection ends.
+  // A request that was answered gets no close event when its connection ends.
   socket.once('close', end)
 }

@@ -1,13 +1,13 @@
-/** What the specification says of all endpoints, asked of each of them in the whole program (sections 4, 5 and 9). */
+/** Promises about all endpoints, checked on each endpoint of the whole program (specification, sections 4, 5 and 9). */
 import type { InjectOptions, LightMyRequestResponse, RouteOptions } from 'fastify'
 import t from 'tap'
-import { mint } from '../../src/keys.ts'
+import { mint } from '../../src/domain/api-keys.ts'
 import { endpoints } from '../specification/statements.ts'
+import { openEmbeddedProgram } from './embedded-program.ts'
 import { bearer } from './gateway.ts'
-import { openWhole } from './whole.ts'
 
 const routes: RouteOptions[] = []
-const { app, key } = await openWhole(t, { env: { PORT: '8080' }, before: (app) => app.addHook('onRoute', (route) => void routes.push(route)) })
+const { app, key } = await openEmbeddedProgram(t, { env: { PORT: '8080' }, before: (app) => app.addHook('onRoute', (route) => void routes.push(route)) })
 const keys = { media: await key('demo-media-key'), coding: await key('demo-coding-key') }
 const unknown = mint('svc', new Uint8Array(32).fill(7))
 
@@ -21,7 +21,7 @@ function call({ method, url }: Endpoint, headers: Record<string, string>, payloa
   return app.inject({ method: method as NonNullable<InjectOptions['method']>, url: url.replaceAll(/:\w+|\*/g, 'x'), headers: { host: '127.0.0.1:8080', ...headers }, ...body })
 }
 
-t.test('the endpoints of the specification are those of the program', async (t) => {
+t.test('every endpoint of the specification is registered', async (t) => {
   t.same(endpoints().map(({ method, url }) => `${method} ${url}`), [
     'POST /api/v1/generations', 'GET /api/v1/generations/:id', 'POST /api/v1/operations', 'GET /api/v1/operations/:id', 'POST /mcp',
     'POST /v1/responses', 'POST /v1/chat/completions', 'GET /v1/models',

@@ -1,42 +1,43 @@
-/** What becomes of a connection whose request was refused before its body had arrived, over real sockets. */
+/** Requests that are refused before their body has arrived, over real sockets. */
 import { connect, type Socket } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import t, { type Test } from 'tap'
+import type { Lingering } from '../../plugins/errors/lingering-close.ts'
 import { bearer, CODING, openGateway } from './gateway.ts'
 
 const MIB = 1024 * 1024
 const LIMIT = 2 * MIB
 
-type Head = Record<string, string | number>
+type Headers = Record<string, string | number>
 
-/** A gateway with a route that takes 2 MiB, and what sends requests to it byte by byte. */
-async function openRoute(t: Test, lingering?: { bytes: number; ms: number }) {
+/** A gateway with a route that accepts 2 MiB. */
+async function openRoute(t: Test, lingering?: Lingering) {
   const routes = (app: FastifyInstance) => {
     app.post('/v1/take', { config: { api: 'coding' }, bodyLimit: LIMIT }, async () => ({ taken: true }))
   }
   const gateway = await openGateway(t, routes, () => {}, {}, {}, lingering)
   const { raw } = await gateway.key(await gateway.plan('coder', { product: 'Coding', coding: CODING }))
   const { port } = new URL(await gateway.app.listen({ host: '127.0.0.1', port: 0 }))
-  const head = (more: Head) =>
+  const head = (more: Headers) =>
     `POST /v1/take HTTP/1.1\r\n${Object.entries({ host: 'tollgate.test', 'content-type': 'application/json', ...bearer(raw), ...more }).map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`
   return { head, open: () => openConnection(t, Number(port)) }
 }
 
 type Connection = {
-  /** Resolves when the kernel has taken the bytes; rejects when the connection is gone. */
+  /** Resolves when the kernel has accepted the bytes; rejects when the connection is closed. */
   send(bytes: string | Buffer): Promise<void>
-  /** The next answer: its status, and whether it is the last of its connection. */
+  /** The next answer: its status, and whether it closes the connection. */
   answer(): Promise<{ status: number; isLast: boolean }>
   /** How the connection ended. */
   ended: Promise<'closed' | 'reset'>
 }
 
-/** A client that reads nothing before `answer` is called. */
+/** A client that reads nothing until `answer` is called. */
 async function openConnection(t: Test, port: number): Promise<Connection> {
   const socket: Socket = connect({ port, host: '127.0.0.1' })
   t.teardown(() => socket.destroy())
   let text = ''
-  // With a listener it would flow, and pause at once.
+  // A data listener starts the flow.
   socket.on('data', (part) => (text += part)).pause()
   const ended = new Promise<'closed' | 'reset'>((resolve) => {
     socket.on('error', () => resolve('reset'))
@@ -65,7 +66,7 @@ const CHUNK = 64 * 1024
 const chunk = `${CHUNK.toString(16)}\r\n${'x'.repeat(CHUNK)}\r\n`
 
 for (const connection of ['keep-alive', 'close']) {
-  t.test(`a body that is too large is answered with 413, though its client reads nothing before it has sent all: ${connection}, with its length`, async (t) => {
+  t.test(`a client that sends a body above the limit before it reads gets 413: ${connection}, Content-Length`, async (t) => {
     const { head, open } = await openRoute(t)
     const client = await open()
     await client.send(head({ connection, 'content-length': 12 * MIB }))
@@ -74,7 +75,7 @@ for (const connection of ['keep-alive', 'close']) {
     t.equal(await client.ended, 'closed')
   })
 
-  t.test(`a body that is too large is answered with 413, though its client reads nothing before it has sent all: ${connection}, in chunks`, async (t) => {
+  t.test(`a client that sends a body above the limit before it reads gets 413: ${connection}, chunked`, async (t) => {
     const { head, open } = await openRoute(t)
     const client = await open()
     await client.send(head({ connection, 'transfer-encoding': 'chunked' }))
@@ -85,14 +86,14 @@ for (const connection of ['keep-alive', 'close']) {
   })
 }
 
-t.test('a client that reads while it sends has the 413 at once', async (t) => {
+t.test('a client that reads while it sends gets 413 before the end of its body', async (t) => {
   const { head, open } = await openRoute(t)
   const client = await open()
   await client.send(head({ 'content-length': 12 * MIB }))
   t.same(await client.answer(), { status: 413, isLast: true })
 })
 
-t.test('what comes after an answer is read no further than the bound in bytes', async (t) => {
+t.test('the rest of a refused request is read up to a limit of bytes', async (t) => {
   const { head, open } = await openRoute(t, { bytes: 4 * MIB, ms: 60_000 })
   const client = await open()
   await client.send(head({ 'content-length': 1024 * MIB }))
@@ -103,7 +104,7 @@ t.test('what comes after an answer is read no further than the bound in bytes', 
   t.ok(sent >= 4 && sent < 1024, `${sent} MiB were sent`)
 })
 
-t.test('what comes after an answer is waited for no longer than the bound in time', async (t) => {
+t.test('the rest of a refused request is read up to a limit of time', async (t) => {
   const { head, open } = await openRoute(t, { bytes: 4 * MIB, ms: 50 })
   const client = await open()
   await client.send(head({ 'content-length': 12 * MIB }))
@@ -114,7 +115,7 @@ t.test('what comes after an answer is waited for no longer than the bound in tim
   })())
 })
 
-t.test('a refusal that comes before its body leaves the connection open once the body has arrived, and ends it when that does not come', async (t) => {
+t.test('after 401 the connection stays open once the body has arrived, and closes if it does not arrive', async (t) => {
   const { head, open } = await openRoute(t, { bytes: 4 * MIB, ms: 500 })
   const client = await open()
   await client.send(head({ authorization: 'none', 'content-length': MIB }))
@@ -127,7 +128,7 @@ t.test('a refusal that comes before its body leaves the connection open once the
   await client.ended
 })
 
-t.test('a request that is refused for its JSON leaves its connection open', async (t) => {
+t.test('after invalid JSON the connection stays open', async (t) => {
   const { head, open } = await openRoute(t)
   const client = await open()
   for (const [body, status] of [['{', 400], ['{"a":1,"a":2}', 400], ['\xff', 400], ['{}', 200]] as const) {
@@ -137,5 +138,5 @@ t.test('a request that is refused for its JSON leaves its connection open', asyn
     t.same(await client.answer(), { status, isLast: false }, `${body} in chunks`)
   }
   await client.send(`${head({ connection: 'close', 'content-length': 1 })}{`)
-  t.same(await client.answer(), { status: 400, isLast: true }, 'unless the client closes it')
+  t.same(await client.answer(), { status: 400, isLast: true }, 'unless the client asked to close it')
 })

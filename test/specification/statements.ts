@@ -1,10 +1,10 @@
-/** What the specification says, statement by statement, as tests compare it with docs/contract.md and with the program. */
+/** The specification, statement by statement, for tests that compare it with docs/contract.md and with the program. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 /** A sentence, or a row of a table with ` · ` between its cells; a row that holds several sentences is several statements. */
 export type Statement = {
-  /** Such as `6.2`; `0` is what comes before the first section, and `6.0` what a section says before its first subsection. */
+  /** Such as `6.2`. `0` precedes the first section; `6.0` is the text of section 6 before its first subsection. */
   section: string
   text: string
 }
@@ -12,10 +12,10 @@ export type Statement = {
 const RULE = /^\|[\s|:-]+\|$/
 const SPECIFICATION = readFileSync(join(import.meta.dirname, 'media-and-coding-plan-api.md'), 'utf8')
 
-/** Every statement, in order. Headings and the heads of tables are left out. */
+/** Every statement, in order, without headings and table heads. */
 export const STATEMENTS: readonly Statement[] = statementsOf(SPECIFICATION)
 
-/** The statements of a page of Markdown that is written like the specification. */
+/** The statements of a Markdown page that is formatted like the specification. */
 export function statementsOf(page: string): Statement[] {
   const lines = page.split('\n').filter((line) => line.trim() !== '')
   const parents = new Set([...page.matchAll(/^### (\d+)\./gm)].map(([, number]) => number))
@@ -45,7 +45,7 @@ export function dataFieldsOf(event: string): string[] {
   return (next < 0 ? after : after.slice(0, next)).map((text) => text.split(' · ', 1)[0] ?? '')
 }
 
-/** Every endpoint that the service has (sections 4.1 to 4.3), with its path as Fastify writes it, and the API whose keys it takes (section 5). */
+/** The endpoints of the service (sections 4.1 to 4.3): method, Fastify's path, and the API whose keys it accepts (section 5). */
 export function endpoints(): { method: string; url: string; api: 'media' | 'coding' }[] {
   return ['4.1', '4.2', '4.3'].flatMap((section) =>
     rowsOf(section)
