@@ -134,7 +134,7 @@ t.test('the sample receivers of the documentation verify and detect duplicates',
   await t.test('Python', { skip: NO_PYTHON }, (t) => tryReceiver(t, ['python3', `${folder}/receiver.py`]))
 })
 
-t.test('in the sample receivers the constant-time comparison alone decides whether a signature is right', async (t) => {
+t.test('the sample receivers compare signatures by a constant-time function alone', async (t) => {
   const python = (answer: 'True' | 'False') => `import hmac, runpy, sys; hmac.compare_digest = lambda a, b: ${answer}; runpy.run_path(sys.argv[1], run_name='__main__')`
   const node = (answer: boolean) => `import crypto from 'node:crypto'; import { syncBuiltinESMExports } from 'node:module'; crypto.timingSafeEqual = () => ${answer}; syncBuiltinESMExports(); await import(process.argv[1])`
   const headers = signatureHeaders(signing)
@@ -154,7 +154,7 @@ t.test('in the sample receivers the constant-time comparison alone decides wheth
   })
 })
 
-/** Starts a sample receiver; what sends to it gives the status and the text of its answer. */
+/** Starts a sample receiver. Returns a function that sends to it and gives the status and text of the answer. */
 async function openSample(t: Test, [command, ...args]: [string, ...string[]]): Promise<(body: string, headers: Record<string, string>) => Promise<[number, string]>> {
   const child = spawn(command, args, { env: { PATH: process.env.PATH, SVC_API_KEY: apiKey, PORT: '0' }, stdio: ['ignore', 'pipe', 'ignore'] })
   t.teardown(async () => {

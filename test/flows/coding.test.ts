@@ -133,7 +133,7 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     t.equal(Number(refused.headers.get('retry-after')), at(refused.body, 'error', 'resets_in_seconds'))
   })
 
-  t.test('a Coding plan unlocks the Coding Plan API key and the usage view, and only while it is active', async (t) => {
+  t.test('a Coding plan unlocks the Coding Plan API key and the usage view only while it is active', async (t) => {
     const sell = (state: string) => declare(shared, 'sold', codingPlan('sold', { state }), apiKey('sold-key', 'sold'), apiKey('sold-seen', 'first'))
     await sell('Suspended')
     await program.key('sold-seen')

@@ -64,7 +64,7 @@ async function flows(t: Test, start: Start): Promise<void> {
   })
 
   for (const product of ['Room', 'Media'] as const) {
-    t.test(`a ${product} plan unlocks the Media API key and the usage view, and only while it is active`, async (t) => {
+    t.test(`a ${product} plan unlocks the Media API key and the usage view only while it is active`, async (t) => {
       const name = `sold-${product.toLowerCase()}`
       const sell = (state: string) => declare(folder, name, mediaPlan(name, { product, state }, { allowance: '5.00' }), apiKey(`${name}-key`, name), apiKey(`${name}-seen`, 'studio'))
       await sell('Suspended')

@@ -11,7 +11,7 @@ const { app, key } = await openEmbeddedProgram(t, { env: { PORT: '8080' }, befor
 const keys = { media: await key('demo-media-key'), coding: await key('demo-coding-key') }
 const unknown = mint('svc', new Uint8Array(32).fill(7))
 
-/** Public by design: results by their signature, and the API reference. */
+/** Public: results with a signed URL, and the API reference. */
 const PUBLIC = /^\/(files\/|docs|openapi\.json)/
 
 type Endpoint = { method: string; url: string }
@@ -44,7 +44,7 @@ t.test('every route but the public ones requires Authorization: Bearer and a val
 })
 
 for (const { api, ...endpoint } of endpoints()) {
-  t.test(`${endpoint.method} ${endpoint.url} takes the key of its product and no other`, async (t) => {
+  t.test(`${endpoint.method} ${endpoint.url} accepts keys of its product only`, async (t) => {
     const right = await call(endpoint, bearer(keys[api]))
     t.equal(right.statusCode, endpoint.method === 'POST' ? 400 : endpoint.url.endsWith(':id') ? 404 : 200)
     const wrong = await call(endpoint, bearer(keys[api === 'media' ? 'coding' : 'media']))
@@ -52,7 +52,7 @@ for (const { api, ...endpoint } of endpoints()) {
   })
 
   if (endpoint.method !== 'POST') continue
-  t.test(`${endpoint.method} ${endpoint.url} takes JSON as application/json and nothing else`, async (t) => {
+  t.test(`${endpoint.method} ${endpoint.url} accepts JSON as application/json only`, async (t) => {
     for (const type of ['text/plain', 'application/x-www-form-urlencoded', 'application/xml', 'application/jsonp']) {
       const answer = await call(endpoint, { ...bearer(keys[api]), 'content-type': type }, '{}')
       t.same([answer.statusCode, answer.json().error.code], [415, 'unsupported_media_type'], type)

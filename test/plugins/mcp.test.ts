@@ -71,7 +71,7 @@ for (const [mode, revision] of [['auto', '2026-07-28'], ['legacy', '2025-11-25']
   })
 }
 
-t.test('a server entry with a url and a headers object, as docs/mcp.md shows it, is all that a client needs', async (t) => {
+t.test('an MCP client works with the server entry of docs/mcp.md: url, and headers with Authorization', async (t) => {
   const { url, raw } = await openEndpoint(t)
   const { mcpServers } = JSON.parse(/```json\n(.*?)```/s.exec(MANUAL)?.[1] ?? '')
   t.match(mcpServers, { media: { url: /^http:.*\/mcp$/, headers: { Authorization: /^Bearer / } } })

@@ -92,18 +92,22 @@ t.test('a key with a share of its own sees what it burned and holds of it in the
 })
 
 for (const product of ['Room', 'Media'] as const) {
-  t.test(`the active ${product} plan of a key pays for its generations, up to its own allowance`, async (t) => {
+  t.test(`an active ${product} plan pays for the generations and operations of its own keys, up to its allowance`, async (t) => {
     const studio = await openStudio(t, { loops: false })
-    const small = await studio.plan('small', { product, media: { ...MEDIA, allowance: '0.05' } })
+    const small = await studio.plan('small', { product, media: { ...MEDIA, allowance: '0.07' } })
     const { raw } = await studio.key(small)
     const told = async () => (await studio.get('/api/v1/usage', bearer(raw))).json()
-    t.equal((await studio.create({}, bearer(raw))).statusCode, 202)
-    t.match(await told(), { product, granted: '0.0500', held: '0.0400', available: '0.0100' })
-    t.match((await studio.create({}, bearer(raw))).json(), { status: 402, error: { code: 'insufficient_balance' }, required: '0.0400', available: '0.0100' })
-    t.match(await usage(studio), { granted: '10.0000', held: '0.0000', available: '10.0000' }, 'the other plan pays nothing')
+    const generate = () => studio.create({}, bearer(raw))
+    const operate = () => studio.operate({ operation: 'background_remove', media_url: 'https://example.com/a.png' }, bearer(raw))
+    t.equal((await generate()).statusCode, 202)
+    t.equal((await operate()).statusCode, 202)
+    t.match(await told(), { product, granted: '0.0700', held: '0.0600', available: '0.0100' })
+    t.match((await generate()).json(), { status: 402, error: { code: 'insufficient_balance' }, required: '0.0400', available: '0.0100' })
+    t.match((await operate()).json(), { status: 402, error: { code: 'insufficient_balance' }, required: '0.0200', available: '0.0100' })
+    t.match(await usage(studio), { granted: '10.0000', held: '0.0000', available: '10.0000' }, 'another plan pays nothing')
     await studio.plan('small', { product, media: { ...MEDIA, allowance: '0.08' } }, 2)
-    t.equal((await studio.create({}, bearer(raw))).statusCode, 202, 'a larger allowance pays for more')
+    t.equal((await operate()).statusCode, 202, 'a larger allowance pays for more')
     await studio.plan('small', { product, media: MEDIA, state: 'Suspended' }, 3)
-    t.match((await studio.create({}, bearer(raw))).json(), { status: 403, error: { code: 'plan_inactive' } })
+    for (const create of [generate, operate]) t.match((await create()).json(), { status: 403, error: { code: 'plan_inactive' } })
   })
 }

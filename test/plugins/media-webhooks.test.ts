@@ -7,7 +7,7 @@ import { openReceiver, verifies, verifiesStandard, type Receiver } from '../fake
 import { dataFieldsOf } from '../specification/statements.ts'
 import { isFinal, openStudio, type Studio, type StudioOptions } from './studio.ts'
 
-/** A studio, and a receiver of its webhooks. */
+/** A studio and a receiver of its webhooks. */
 async function openBoth(t: Test, options: StudioOptions = {}): Promise<{ studio: Studio; receiver: Receiver }> {
   const receiver = await openReceiver()
   t.teardown(() => receiver.close())
@@ -16,7 +16,7 @@ async function openBoth(t: Test, options: StudioOptions = {}): Promise<{ studio:
 
 type Delivery = { status: string; next_attempt_at: string | null; attempts: { at: string; duration_ms: number; status_code: number | null; error: string | null }[] }
 
-/** The first delivery of a task, once so many attempts were made of it. */
+/** The first delivery of a task, once it has `count` attempts. */
 async function attempted(studio: Studio, id: string, count: number): Promise<Delivery> {
   for (;;) {
     const [delivery] = (await studio.get(`/api/v1/generations/${id}/deliveries`)).json().data as Delivery[]
@@ -25,7 +25,7 @@ async function attempted(studio: Studio, id: string, count: number): Promise<Del
   }
 }
 
-/** How long after the end of the last attempt the next one is due. */
+/** Milliseconds from the end of the last attempt to the next one. */
 function waitMs({ next_attempt_at: next, attempts }: Delivery): number {
   const last = attempts.at(-1)
   return Date.parse(next ?? '') - Date.parse(last?.at ?? '') - (last?.duration_ms ?? 0)
@@ -83,7 +83,7 @@ t.test('a delivery that fails is made again after 30 s, 2 min, 10 min and 1 h, a
   t.match(await attempted(studio, id, 5), { status: 'failed', next_attempt_at: null })
 })
 
-t.test('task.completed is delivered with each field of section 6.2 in its type, and its image_url leads to the image', async (t) => {
+t.test('a delivered task.completed has every field of section 6.2, and its image_url serves the image', async (t) => {
   const { studio, receiver } = await openBoth(t)
   const { id } = (await studio.create({ webhook_url: receiver.url })).json()
   const [call] = await receiver.arrived(1)
@@ -100,7 +100,7 @@ t.test('task.completed is delivered with each field of section 6.2 in its type, 
   t.same([file.statusCode, file.rawPayload], [200, MADE])
 })
 
-t.test('task.failed and task.refunded are delivered with each field of section 6.2 in its type; the error is a code and a message', async (t) => {
+t.test('a delivered task.failed has every field of section 6.2 and an error of code and message; a delivered task.refunded has its fields', async (t) => {
   const { studio, receiver } = await openBoth(t, { media: { attempts: 1 } })
   studio.engine.next({ fail: 'provider_error', retryable: true })
   const { id } = (await studio.create({ webhook_url: receiver.url })).json()
@@ -115,7 +115,7 @@ t.test('task.failed and task.refunded are delivered with each field of section 6
   t.match(refunded, { timestamp: UTC, data: { task_id: id, refund_amount: DECIMAL, new_balance: DECIMAL } })
 })
 
-t.test('a task fails, and is announced as failed, only after all its retries are used', async (t) => {
+t.test('a task becomes failed, and task.failed is sent, only after all its retries', async (t) => {
   const { studio, receiver } = await openBoth(t, { media: { attempts: 3 } })
   const failure = { fail: 'provider_error', retryable: true } as const
   studio.engine.next(failure, failure, failure)
@@ -134,7 +134,7 @@ t.test('a task fails, and is announced as failed, only after all its retries are
   t.equal(studio.engine.runs.length, 3)
 })
 
-t.test('an event is a POST of the envelope to the given address, with its path and query, and the headers of section 6.3', async (t) => {
+t.test('an event is a POST of the envelope to any path of webhook_url, with the headers of section 6.3', async (t) => {
   const { studio, receiver } = await openBoth(t)
   for (const [at, path] of ['/', '/hooks/media', '/a%20b/%C3%BC;x=1?task=7&task=8'].entries()) {
     await studio.create({ webhook_url: `${receiver.url}${path}` })
@@ -145,7 +145,7 @@ t.test('an event is a POST of the envelope to the given address, with its path a
   }
 })
 
-t.test('a task without a webhook_url delivers nothing, and there is nowhere to set a default one', async (t) => {
+t.test('a task without webhook_url sends no webhook, and no default webhook URL can be set', async (t) => {
   const { studio, receiver } = await openBoth(t)
   const { id } = (await studio.create()).json()
   t.match(await studio.until(id, isFinal), { status: 'completed', webhook_url: null })
@@ -156,7 +156,7 @@ t.test('a task without a webhook_url delivers nothing, and there is nowhere to s
   t.same(receiver.received, [])
 })
 
-t.test('a receiver that does not answer in time is tried again after 30 s, like one that answers an error', async (t) => {
+t.test('a receiver that times out is retried after 30 s', async (t) => {
   const { studio, receiver } = await openBoth(t, { env: { WEBHOOK_TIMEOUT_SECONDS: '1' } })
   receiver.next('never')
   const { id } = (await studio.create({ webhook_url: receiver.url })).json()
@@ -178,7 +178,7 @@ t.test('a receiver has 30 seconds to answer', async (t) => {
   t.same(deadlines, [30_000])
 })
 
-t.test('200, 201, 202 and 204 end a delivery; one that is made again has the same bytes, and with them the same task_id', async (t) => {
+t.test('200, 201, 202 and 204 complete a delivery; a retry sends the same bytes with the same task_id', async (t) => {
   const { studio, receiver } = await openBoth(t)
   for (const status of [200, 201, 202, 204]) {
     receiver.next({ status })

@@ -82,7 +82,7 @@ t.test('fifty requests under one Idempotency-Key make one task', async (t) => {
   t.equal((await studio.create({}, { 'idempotency-key': 'has space' })).statusCode, 400)
 })
 
-t.test('an Idempotency-Key that begins with a quote is a string of RFC 8941, or refused; any other is taken as it stands', async (t) => {
+t.test('an Idempotency-Key with an opening quote must be a string of RFC 8941; any other is used as it is', async (t) => {
   const studio = await openStudio(t, { loops: false })
   const send = (key: string) => studio.create({}, { 'idempotency-key': key })
   for (const key of ['"', '"order', '""', '"a"b"', '"a\\"', '"a\\b"', '"a";version=1', '"a","b"', '"a b"', `"${'x'.repeat(256)}"`]) {
@@ -165,12 +165,20 @@ t.test('prompt is required, and is text', async (t) => {
   t.same((await studio.get('/api/v1/generations')).json().data, [])
 })
 
-t.test('a task is read by its identifier, with the record that its creation returned', async (t) => {
+t.test('POST returns the record of a new task, and GET returns the same record for its identifier', async (t) => {
   const studio = await openStudio(t, { loops: false })
-  const created = [(await studio.create({ prompt: 'a lighthouse' })).json(), (await studio.create({ kind: 'music', prompt: 'rain' })).json()]
-  t.same(created.map(({ prompt }) => prompt), ['a lighthouse', 'rain'])
-  for (const record of created) {
-    const read = await studio.get(`/api/v1/generations/${record.id}`)
+  const media_url = 'https://example.com/a.png'
+  const created = [
+    await studio.create({ prompt: 'a lighthouse' }),
+    await studio.create({ kind: 'music', prompt: 'rain' }),
+    await studio.operate({ operation: 'background_remove', media_url }),
+    await studio.operate({ operation: 'upscale', media_url }),
+  ]
+  const expected = [{ kind: 'image', prompt: 'a lighthouse' }, { kind: 'music', prompt: 'rain' }, { operation: 'background_remove', input: { media_url } }, { operation: 'upscale', input: { media_url } }]
+  for (const [at, answer] of created.entries()) {
+    const record = answer.json()
+    t.match({ statusCode: answer.statusCode, ...record }, { statusCode: 202, object: at < 2 ? 'generation' : 'operation', ...expected[at] })
+    const read = await studio.get(`/api/v1/${record.object}s/${record.id}`)
     t.same([read.statusCode, read.json()], [200, record])
   }
 })
@@ -263,7 +271,7 @@ t.test('an operation that no engine makes is not_supported before any hold; an u
   t.match(await usage(studio), { held: '0.0000' })
 })
 
-t.test('media_url is required for every operation but merge, and a request without it is invalid before it is not supported', async (t) => {
+t.test('media_url is required for every operation but merge, and is checked before not_supported', async (t) => {
   const studio = await openStudio(t, { engines: FAKE_ENGINES, loops: false })
   const operate = async (payload: object) => (await studio.app.inject({ method: 'POST', url: '/api/v1/operations', headers: bearer(studio.raw), payload })).json()
   for (const operation of ['background_remove', 'upscale', 'ai_edit', 'inpaint', 'trim']) {
