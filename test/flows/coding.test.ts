@@ -133,6 +133,21 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     t.equal(Number(refused.headers.get('retry-after')), at(refused.body, 'error', 'resets_in_seconds'))
   })
 
+  t.test('a Coding plan unlocks the Coding Plan API key and the usage view only while it is active', async (t) => {
+    const sell = (state: string) => declare(shared, 'sold', codingPlan('sold', { state }), apiKey('sold-key', 'sold'), apiKey('sold-seen', 'first'))
+    await sell('Suspended')
+    await program.key('sold-seen')
+    t.equal(await program.keyNow('sold-key'), null, 'no key before the plan is paid')
+    await sell('Active')
+    const key = await program.key('sold-key')
+    t.equal((await chat(program, key)).status, 200)
+    const { session, weekly } = await used(program, key)
+    t.ok(session > 0 && weekly === session, 'both windows count')
+    await sell('Suspended')
+    await eventually('the Secret to go', async () => ((await program.keyNow('sold-key')) === null ? true : null))
+    await answers(() => chat(program, key), 403, 'plan_inactive')
+  })
+
   t.test('suspending a plan stops its keys at the next request, and activating it gives the same key back', async (t) => {
     const key = await issue(shared, program, 'paused')
     t.equal((await chat(program, key)).status, 200)
@@ -290,6 +305,8 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     const stream = await openStream(slow, key)
     void slow.stop()
     await eventually('not ready', async () => ((await fetch(`${slow.opsUrl}/readyz`)).status === 503 ? true : null))
+    // Within half a second it would be the first one, repeated.
+    await pause(600)
     await exitOf(slow.stop())
     await t.rejects(all(stream))
   })

@@ -63,6 +63,23 @@ async function flows(t: Test, start: Start): Promise<void> {
     t.match(usage, { held: '0.0000', burned: '0.0400' })
   })
 
+  for (const product of ['Room', 'Media'] as const) {
+    t.test(`a ${product} plan unlocks the Media API key and the usage view only while it is active`, async (t) => {
+      const name = `sold-${product.toLowerCase()}`
+      const sell = (state: string) => declare(folder, name, mediaPlan(name, { product, state }, { allowance: '5.00' }), apiKey(`${name}-key`, name), apiKey(`${name}-seen`, 'studio'))
+      await sell('Suspended')
+      await program.key(`${name}-seen`)
+      t.equal(await program.keyNow(`${name}-key`), null, 'no key before the plan is paid')
+      await sell('Active')
+      const key = await program.key(`${name}-key`)
+      t.match(await ended(program, key, (await create(program, key)).body), { status: 'completed', actual_cost: '0.0400' })
+      t.match(await get(program, key, '/api/v1/usage'), { status: 200, body: { object: 'usage', product, granted: '5.0000', burned: '0.0400', available: '4.9600' } })
+      await sell('Suspended')
+      await eventually('the Secret to go', async () => ((await program.keyNow(`${name}-key`)) === null ? true : null))
+      t.match(await create(program, key), { status: 403, body: { error: { code: 'plan_inactive' } } })
+    })
+  }
+
   t.test('a balance pays for what it covers and no more, however many ask at once', async (t) => {
     const key = await program.key('small-key')
     const answers = await Promise.all(Array.from({ length: 10 }, () => create(program, key)))

@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process'
 import { constants } from 'node:fs'
 import { chmod, mkdir, open, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { eventually } from './eventually.ts'
@@ -73,6 +74,8 @@ t.test('a second SIGTERM ends the program though its end hangs, with exit code 1
   await program.ready
   program.signal()
   await program.says('stopping')
+  // Within half a second it would be the first one, repeated.
+  await pause(600)
   program.signal()
   t.same(await program.exit(), { code: 1, signal: null })
   await program.prints('Exiting at once: second SIGTERM.')
