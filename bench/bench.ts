@@ -1,6 +1,6 @@
 /**
- * `npm run bench`: Tollgate with everything on against a bare pass-through in the same run, as Markdown on standard output (`docs/benchmarks.md` has the method).
- * Everything runs on loopback in a temporary folder, bounded in count and time.
+ * `npm run bench`: benchmarks of Tollgate with everything on against a bare pass-through in the same run, as Markdown on standard output. `docs/benchmarks.md` describes the method.
+ * All load stays on loopback, bounded in count and time; all files are in a temporary folder.
  */
 import { availableParallelism, cpus } from 'node:os'
 import { parseArgs } from 'node:util'
@@ -17,11 +17,11 @@ import { tasks } from './tasks.ts'
 
 const USAGE = `npm run bench -- [options]
   --parts a,b       of coding, latency, idle, tasks, start, distributed, operator, profile; all but the last two by default
-  --rounds n        how often each side is measured (5)
+  --rounds n        number of rounds (5)
   --seconds n       length of a burst of coding requests (3)
-  --finished n      finished tasks in the store beside which sweeps are measured on the distributed side (1000000)
-  --keys n          API keys beside which the operator is measured (10000)
-  --finalizer-policy  the operator's API servers have the chart's policy of that name
+  --finished n      finished tasks in the store for the sweeps of the distributed side (1000000)
+  --keys n          API keys in the cluster for the operator (10000)
+  --finalizer-policy  install the chart's finalizer policy in the operator's API servers
   --log-level l     LOG_LEVEL of Tollgate (info); its log goes to a file
   --pin             gateways on the first core, the model and the clients on the second (needs taskset)
 `
@@ -57,7 +57,7 @@ async function measure(): Promise<void> {
   const stage = await openStage({ logLevel: values['log-level'], pin: values.pin })
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => void stage.close().then(() => process.exit(1)))
   try {
-    process.stdout.write(`${surroundings()}\n\n`)
+    process.stdout.write(`${environment()}\n\n`)
     for (const part of chosen) {
       process.stderr.write(`${part} …\n`)
       for await (const table of tablesOf(PARTS[part]?.(stage, choice))) process.stdout.write(`${markdown(table)}\n`)
@@ -67,13 +67,13 @@ async function measure(): Promise<void> {
   }
 }
 
-/** A part of several programs tells of each when it is done. */
+/** Yields the tables of a part, each as soon as it is measured. */
 async function* tablesOf(measured: ReturnType<Part> | undefined): AsyncGenerator<Table> {
   if (measured && Symbol.asyncIterator in measured) yield* measured
   else for (const table of [(await measured) ?? []].flat()) yield table
 }
 
-function surroundings(): string {
+function environment(): string {
   const pinned = values.pin ? ', gateways on the first core, model and clients on the second' : ''
   return `Node ${process.versions.node}, ${availableParallelism()} × ${cpus()[0]?.model ?? 'unknown processor'}, ${process.platform}; ${choice.rounds} round(s), bursts of ${choice.seconds} s, LOG_LEVEL=${values['log-level']}${pinned}.`
 }

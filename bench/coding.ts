@@ -1,4 +1,4 @@
-/** Requests per second of the Coding Plan API against the bare pass-through, and what each costs in processor time. */
+/** Throughput and processor time per request of the Coding Plan API, against the bare pass-through. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { asFastAsPossible, type Expected, type Target } from './load.ts'
 import type { Process } from './processes.ts'
@@ -22,14 +22,14 @@ export const WORKLOADS: [Workload, Workload] = [
   { name: 'streamed', bytes: (key) => chatBytes(key, true), expected: { status: 200, end: STREAM_END } },
 ]
 
-/** All sides run all the time; in each round each is asked once per kind of request that it answers, the one that begins changes from round to round. */
+/** All programs keep running. Each round measures each program once per kind of request that it serves, in alternating order. */
 export async function coding(stage: Stage, { rounds, seconds }: Burst): Promise<Table> {
   const model = await stage.model()
-  const [bare, least, tollgate] = [await stage.passthrough(model), await stage.least(model), await stage.tollgate('coding', model)]
+  const [bare, minimal, tollgate] = [await stage.passthrough(model), await stage.minimal(model), await stage.tollgate('coding', model)]
   const key = await stage.key('coding')
   const kinds = WORKLOADS.map((of) => {
     const side = (name: string, process: Process): Side => ({ name, of, process, measured: [] })
-    return [side('pass-through', bare), ...(of.name === 'JSON' ? [side('the least, by hand', least)] : []), side('Tollgate', tollgate)]
+    return [side('pass-through', bare), ...(of.name === 'JSON' ? [side('hand-written minimum', minimal)] : []), side('Tollgate', tollgate)]
   })
   const burst = async ({ process, of: { bytes, expected } }: Side, ms: number): Promise<Measured> => {
     await pause(SETTLE_MS)
@@ -45,10 +45,10 @@ export async function coding(stage: Stage, { rounds, seconds }: Burst): Promise<
       for (const side of order) side.measured.push(await burst(side, seconds * 1000))
     }
   }
-  for (const process of [bare, least, tollgate, model]) await process.stop()
+  for (const process of [bare, minimal, tollgate, model]) await process.stop()
   return {
     title: 'Coding requests, as fast as 32 clients can',
-    head: ['', 'requests', 'to the pass-through', 'by round', 'CPU a request', 'CPU ratio'],
+    head: ['', 'requests', 'relative to the pass-through', 'by round', 'CPU per request', 'CPU ratio'],
     rows: kinds.flatMap((sides) => sides.map((side) => row(side, sides[0]?.measured ?? []))),
   }
 }

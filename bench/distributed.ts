@@ -1,22 +1,22 @@
-/** The distributed side: the same work as on the embedded one, done by a process for each role over a MongoDB and a Kafka on the same cores. */
+/** Benchmark of the distributed side: one process per role over MongoDB's protocol and Kafka on the same cores. */
 import { randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Role } from '../src/config/config.ts'
 import { openSite, type Site } from '../test/flows/deployment.ts'
-import { codingApart } from './distributed/coding.ts'
-import { sweeping } from './distributed/sweeping.ts'
-import { tasksApart } from './distributed/tasks.ts'
-import type { Declared } from './plans.ts'
+import { distributedCoding } from './distributed/coding.ts'
+import { sweeps } from './distributed/sweeps.ts'
+import { distributedTasks } from './distributed/tasks.ts'
+import type { Declared } from './manifests.ts'
 import type { Process } from './processes.ts'
-import { lacking, openServers, type Servers } from './servers.ts'
+import { missingServers, openServers, type Servers } from './servers.ts'
 import type { Choice, Stage } from './stage.ts'
 import type { Table } from './table.ts'
 
-/** What the parts of this side stand on. */
-export type Apart = {
+/** Context of the parts of this benchmark. */
+export type Distributed = {
   stage: Stage
   servers: Servers
-  /** Starts a program of these roles on an empty database; resolves when each gateway knows all keys. */
+  /** Starts one process per role on an empty database; resolves when each gateway accepts all keys. */
   start(declared: Declared, roles: readonly Role[], env?: Record<string, string>): Promise<Deployment>
 }
 
@@ -31,21 +31,21 @@ export type Deployment = {
 
 const LONGEST_KEY_MS = 30_000
 
-/** Answers nothing, after a line that says so, where the servers are not installed. */
+/** Yields nothing where the servers are not installed, and prints a line about it. */
 export async function* distributed(stage: Stage, choice: Choice): AsyncGenerator<Table> {
-  const missing = lacking()
+  const missing = missingServers()
   if (missing.length > 0) {
-    process.stdout.write(`The distributed side was not measured: its servers are not installed, \`npm run servers ${missing.join(' ')}\` has them.\n\n`)
+    process.stdout.write(`The distributed side was skipped: its servers are not installed (\`npm run servers ${missing.join(' ')}\`).\n\n`)
     return
   }
   const servers = await openServers()
   const site = openSite(servers)
   try {
     process.stdout.write(`The distributed side ran on ${servers.what}, on the same cores.\n\n`)
-    const apart: Apart = { stage, servers, start: (...program) => start(stage, site, ...program) }
-    yield await codingApart(apart, choice)
-    yield* await tasksApart(apart, choice)
-    yield await sweeping(apart, choice)
+    const apart: Distributed = { stage, servers, start: (...program) => start(stage, site, ...program) }
+    yield await distributedCoding(apart, choice)
+    yield* await distributedTasks(apart, choice)
+    yield await sweeps(apart, choice)
   } finally {
     await site.close()
     await servers.stop()
@@ -55,18 +55,18 @@ export async function* distributed(stage: Stage, choice: Choice): AsyncGenerator
 async function start(stage: Stage, site: Site, declared: Declared, roles: readonly Role[], env: Record<string, string> = {}): Promise<Deployment> {
   const name = `apart-${randomUUID()}`
   const settings = { ...(await site.settings(`${stage.folder}/${name}`)), ...env }
-  const processes = await stage.apart(name, { declared, roles, settings })
+  const processes = await stage.distributed(name, { declared, roles, settings })
   const of = (role: Role) => processes.filter((_, n) => roles[n] === role)
   const keys = await Promise.all(Array.from({ length: declared.plans.length / 2 }, (_, n) => stage.key(name, n)))
   for (const { url } of of('gateway')) for (const key of keys) await known(url, key)
   return { of, keys, settings, stop: async () => void (await Promise.all(processes.map((one) => one.stop()))) }
 }
 
-/** A key is at the gateways a moment after its Secret is there. */
+/** Resolves when the gateway accepts the key, a moment after its Secret exists. */
 async function known(url: string, key: string): Promise<void> {
   const begunMs = performance.now()
   while ((await fetch(`${url}/v1/usage`, { headers: { authorization: `Bearer ${key}` } })).status === 401) {
-    if (performance.now() - begunMs > LONGEST_KEY_MS) throw new Error('a key is not known to a gateway')
+    if (performance.now() - begunMs > LONGEST_KEY_MS) throw new Error('a gateway does not accept a key')
     await pause(50)
   }
 }

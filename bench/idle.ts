@@ -1,4 +1,4 @@
-/** What a stream costs in memory while nothing comes: an agent's stream is silent for most of its life. */
+/** Memory of an idle stream: an agent's stream is silent for most of its life. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { openStreams } from './load.ts'
 import type { Process } from './processes.ts'
@@ -8,11 +8,11 @@ import { median, spread } from './statistics.ts'
 import type { Table } from './table.ts'
 
 const STREAMS = 500
-/** Opened and closed before, so that code is loaded and buffers are there. */
+/** Opened and closed before, so that code is loaded and buffers are allocated. */
 const WARM_STREAMS = 100
 const SETTLE_MS = 3000
 
-/** In each round both sides are started anew, since memory that was once taken is seldom given back. */
+/** Each round starts new processes, since a process seldom returns memory. */
 export async function idle(stage: Stage, { rounds }: { rounds: number }): Promise<Table> {
   const model = await stage.model()
   const bytes = { bare: [] as number[], tollgate: [] as number[] }
@@ -24,8 +24,8 @@ export async function idle(stage: Stage, { rounds }: { rounds: number }): Promis
   await model.stop()
   const kib = (values: number[]): string[] => [(median(values) / 1024).toFixed(1), spread(values.map((value) => value / 1024), 1)]
   return {
-    title: `Memory of an idle stream (resident, ${STREAMS} of them open)`,
-    head: ['', 'KiB a stream', 'by round'],
+    title: `Memory of an idle stream (resident, ${STREAMS} open)`,
+    head: ['', 'KiB per stream', 'by round'],
     rows: [['pass-through', ...kib(bytes.bare)], ['Tollgate', ...kib(bytes.tollgate)]],
   }
 }

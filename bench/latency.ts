@@ -1,4 +1,4 @@
-/** What Tollgate adds to the time of one request while there is little to do: a steady rate that leaves every process mostly idle. */
+/** Latency that Tollgate adds to a request at a steady rate that leaves every process mostly idle. */
 import { steadily } from './load.ts'
 import { chatBytes, PACED, STREAM_END } from './requests.ts'
 import type { Stage } from './stage.ts'
@@ -15,7 +15,7 @@ const KINDS = [
 type Side = 'bare' | 'tollgate' | 'direct'
 const SIDES: Side[] = ['direct', 'bare', 'tollgate']
 
-/** The model itself, the pass-through and Tollgate take turns. Percentiles are those of a round, and the median over the rounds is told: one bad moment of the machine spoils one round. */
+/** Measures the model alone, the pass-through and Tollgate in turn. Reports the median over the rounds of each round's percentiles, so that one bad moment of the machine affects one round only. */
 export async function latency(stage: Stage, { rounds }: { rounds: number }): Promise<Table> {
   const model = await stage.model()
   const processes = { direct: model, bare: await stage.passthrough(model), tollgate: await stage.tollgate('latency', model) }
@@ -36,7 +36,7 @@ export async function latency(stage: Stage, { rounds }: { rounds: number }): Pro
   for (const process of Object.values(processes).toReversed()) await process.stop()
   return {
     title: 'Latency at a steady 200 JSON requests a second, 50 streams a second',
-    head: ['milliseconds', 'model itself, p50 / p99', 'pass-through, p50 / p99', 'Tollgate, p50 / p99', 'added to the pass-through, p50', 'p99'],
+    head: ['milliseconds', 'model alone, p50 / p99', 'pass-through, p50 / p99', 'Tollgate, p50 / p99', 'added to the pass-through, p50', 'p99'],
     rows: KINDS.map(({ name, stream, of }) => {
       const at = (side: Side, share: number): number[] => (taken.get(nameOf(side, stream)) ?? []).map((some) => percentile(some.map((one) => one[of]), share))
       const both = (side: Side): string => `${median(at(side, 0.5)).toFixed(2)} / ${median(at(side, 0.99)).toFixed(2)}`

@@ -1,20 +1,20 @@
-/** Load on loopback, bounded in time and count: as fast as a number of clients can, or at a steady rate. */
+/** Load generator on loopback, bounded in time and count: closed loop of a number of clients, or a steady rate. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { openConnection, type Connection, type Reply } from './connection.ts'
 
 export type Target = { url: string; bytes: Buffer }
 
-/** What an answer must be, for its time to count. Every other answer ends the run: what does not work is not measured. */
+/** Status of an expected answer, and a text that its end contains. Any other answer ends the run. */
 export type Expected = { status: number; end: string }
 
 const MOST_REQUESTS = 500_000
 
-/** Each connection, with one of the targets in turn, asks again as soon as it was answered, until `ms` have passed. Answers how many answers came, and in how many milliseconds. */
+/** Closed loop for `ms` milliseconds: each connection, assigned to the targets in turn, sends the next request as soon as it has an answer. Returns the number of answers and the milliseconds taken. */
 export async function asFastAsPossible(targets: readonly Target[], expected: Expected, { connections, ms }: { connections: number; ms: number }): Promise<{ count: number; ms: number }> {
   const clients = await Promise.all(
     Array.from({ length: connections }, async (_, n) => {
       const target = targets[n % targets.length]
-      if (!target) throw new Error('there is nothing to ask')
+      if (!target) throw new Error('there is no target')
       return { bytes: target.bytes, connection: await openConnection(target.url) }
     }),
   )
@@ -32,7 +32,7 @@ export async function asFastAsPossible(targets: readonly Target[], expected: Exp
   return { count, ms: tookMs }
 }
 
-/** Sends `count` requests, each of `bytes` in turn, at `perSecond`, each when its time has come, whether or not earlier ones were answered. A request that finds all connections busy waits, and its wait counts. */
+/** Open loop: sends `count` requests, each of `bytes` in turn, at `perSecond`, without waiting for earlier answers. A request that finds all connections busy waits, and its wait counts. */
 export async function steadily({ url, bytes }: { url: string; bytes: readonly [Buffer, ...Buffer[]] }, expected: Expected, { connections, perSecond, count }: { connections: number; perSecond: number; count: number }): Promise<{ firstMs: number; ms: number }[]> {
   const clients = await open(url, connections)
   const free = [...clients]
@@ -62,7 +62,7 @@ export async function steadily({ url, bytes }: { url: string; bytes: readonly [B
   return taken
 }
 
-/** Opens `count` streams and leaves them open, a few at a time. Answers how to close them. */
+/** Opens `count` streams one after another and leaves them open. Returns a function that closes them. */
 export async function openStreams({ url, bytes }: Target, count: number): Promise<() => void> {
   const clients: Connection[] = []
   for (let n = 0; n < count; n++) {
@@ -76,7 +76,7 @@ export async function openStreams({ url, bytes }: Target, count: number): Promis
   }
 }
 
-/** Asks for each of `requests` once, in order, over so many connections. */
+/** Sends each of `requests` once, in order, over so many connections. */
 export async function each(url: string, requests: Buffer[], expected: Expected, connections: number): Promise<void> {
   const clients = await open(url, connections)
   let next = 0

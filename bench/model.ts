@@ -1,6 +1,6 @@
 /**
- * A model upstream that costs next to nothing, in a process of its own: `POST …/chat/completions` as JSON or as events, from bytes made once. A prompt that holds
- * `IDLE` gets one event, and then silence until the client leaves; one that holds `PACED` gets its events a few milliseconds apart.
+ * Fake model upstream with minimal cost, a separate process: `POST …/chat/completions` as JSON or as events, from prepared bytes. A prompt that contains
+ * `IDLE` gets one event, and then silence until the client disconnects; one that contains `PACED` gets its events a few milliseconds apart.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { IDLE, PACED } from './requests.ts'
@@ -29,7 +29,7 @@ const STOP = delta({}, 'stop')
 const USAGE = event({ choices: [], usage })
 const DONE = Buffer.from('data: [DONE]\n\n')
 
-/** One event per turn of the event loop, or per `paceMs`, so that they travel as separate writes, as those of a model do. */
+/** Writes one event per iteration of the event loop, or per `paceMs`, so that they travel as separate writes, like those of a model. */
 function writeEvents(events: Buffer[], response: ServerResponse, paceMs: number, at = 0): void {
   const next = events[at]
   if (!next) return void response.end()

@@ -1,4 +1,4 @@
-/** A third-party plugin: an engine that makes nothing, so that what is left to measure is the way of a task through Tollgate. */
+/** Third-party plugin with a no-op engine, so that benchmarks of tasks measure Tollgate only. */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 

@@ -1,4 +1,4 @@
-/** The baseline, in a process of its own: Fastify and undici's `dispatch` over one Pool, which pass a request on and stream its answer back. Nothing else. */
+/** Baseline of the benchmarks, a separate process: Fastify and undici's `dispatch` over one Pool, which forward a request and stream its answer back. */
 import fastify from 'fastify'
 import { Pool, type Dispatcher } from 'undici'
 

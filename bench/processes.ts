@@ -1,4 +1,4 @@
-/** The processes of a run: started on a free port of loopback, waited for, measured from outside, stopped. */
+/** Child processes of a benchmark: start on free loopback ports, readiness, CPU and memory from /proc, stop. */
 import { spawn } from 'node:child_process'
 import { closeSync, openSync, readFileSync } from 'node:fs'
 import { get } from 'node:http'
@@ -8,15 +8,15 @@ import { setTimeout as pause } from 'node:timers/promises'
 
 export type Process = {
   url: string
-  /** Of the listener for operations, where the program has one. */
+  /** URL of the operations listener, if the program has one. */
   opsUrl: string
   /** From the start of the process to its first 200. */
   readyMs: number
-  /** Processor time that it took so far. */
+  /** Processor time so far. */
   cpuMs(): number
   /** Resident memory. */
   rssBytes(): number
-  /** The most that it ever was. */
+  /** Peak resident memory. */
   peakRssBytes(): number
   /** SIGKILL. */
   kill(): Promise<void>
@@ -25,15 +25,15 @@ export type Process = {
 }
 
 export type Program = {
-  /** The script, below the root of the repository, and what stands before and after it on Node's command line. */
+  /** The script, relative to the root of the repository. `flags` are Node's, `args` the script's. */
   script: string
   flags?: string[]
   args?: string[]
   env: Record<string, string>
-  /** The file that takes what it prints. */
+  /** The file of its standard output and standard error. */
   output: string
   folder: string
-  /** What is asked for until it answers 200. */
+  /** URL that is polled until it answers 200. */
   ready: (port: number, opsPort: number) => string
   /** The core that it is bound to, by taskset. */
   core?: number | undefined
@@ -45,7 +45,7 @@ const LONGEST_STOP_MS = 20_000
 /** /proc counts in hundredths of a second. */
 const TICK_MS = 10
 
-/** Starts a program and waits until it is ready. It hears of its ports as PORT and OPS_PORT. Rejects when it is not ready in two minutes. */
+/** Starts a program with its ports in PORT and OPS_PORT, and waits until it is ready. Rejects when it is not ready in two minutes. */
 export async function start({ script, flags = [], args = [], env, output, folder, ready, core }: Program): Promise<Process> {
   const [port, opsPort] = [await freePort(), await freePort()]
   const file = openSync(output, 'a')

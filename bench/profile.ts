@@ -1,4 +1,4 @@
-/** Where Tollgate's processor time goes under load: V8's sampling profiler over one burst of each kind of request, and one of media tasks. */
+/** CPU profile of Tollgate under load: V8's sampling profiler over one burst of each kind of request, and one of media tasks. */
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { WORKLOADS } from './coding.ts'
@@ -16,10 +16,10 @@ const FLAGS = ['--cpu-prof', '--cpu-prof-dir=profiles', '--cpu-prof-interval=150
 type Node = { id: number; callFrame: { functionName: string; url: string; lineNumber: number }; children?: number[] }
 type Profile = { nodes: Node[]; startTime: number; samples: number[]; timeDeltas: number[] }
 
-/** What one burst took: how often each node was seen at the top of the stack. */
-type Seen = { nodes: Node[]; samples: Map<number, number>; requests: number }
+/** Samples of one burst: how often each node was at the top of the stack. */
+type Samples = { nodes: Node[]; samples: Map<number, number>; requests: number }
 
-/** For each kind of request two tables: by function of ours with what it made libraries and Node do, and by the function at the top of the stack, whosever it is. */
+/** Two tables per kind of request: by our functions, including the library and Node functions that they call, and by the function at the top of the stack. */
 export async function profile(stage: Stage, { seconds }: { seconds: number }): Promise<Table[]> {
   const model = await stage.model()
   const tables: Table[] = []
@@ -38,7 +38,7 @@ export async function profile(stage: Stage, { seconds }: { seconds: number }): P
   return [...tables, ...(await profileTasks(stage))]
 }
 
-/** As `tasks` measures them, of twenty tenants: one process does all that becomes of a task. */
+/** The workload of `tasks` for twenty tenants; one process does all the work of a task. */
 async function profileTasks(stage: Stage): Promise<Table[]> {
   const home = 'profile-tasks'
   const studio = await stage.studio(home, TENANTS, '32', FLAGS)
@@ -51,21 +51,21 @@ async function profileTasks(stage: Stage): Promise<Table[]> {
   return tablesOf('media tasks', await seen(stage, home, { fromUs, untilUs, requests: TASKS }))
 }
 
-async function seen(stage: Stage, home: string, { fromUs, untilUs, requests }: { fromUs: number; untilUs: number; requests: number }): Promise<Seen> {
+async function seen(stage: Stage, home: string, { fromUs, untilUs, requests }: { fromUs: number; untilUs: number; requests: number }): Promise<Samples> {
   const folder = join(stage.folder, home, 'profiles')
   const [file = ''] = await readdir(folder)
   const recorded = JSON.parse(await readFile(join(folder, file), 'utf8')) as Profile
   return { nodes: recorded.nodes, samples: busySamples(recorded, fromUs, untilUs), requests }
 }
 
-/** The clock that V8 stamps profiles with. */
+/** The clock of V8's profile timestamps. */
 function nowUs(): number {
   return Number(process.hrtime.bigint() / 1000n)
 }
 
 /**
- * How often each node was at the top of the stack between two times, idle samples left out. Samples are counted rather than their times summed: a time also holds
- * what the machine gave to others.
+ * How often each node was at the top of the stack between two times, without idle samples. Samples are counted instead of summing their times, since a time includes
+ * what the machine spent on other processes.
  */
 function busySamples({ nodes, startTime, samples, timeDeltas }: Profile, fromUs: number, untilUs: number): Map<number, number> {
   const idle = new Set(nodes.filter(({ callFrame }) => callFrame.functionName === '(idle)').map(({ id }) => id))
@@ -80,7 +80,7 @@ function busySamples({ nodes, startTime, samples, timeDeltas }: Profile, fromUs:
 
 const OURS = /^(src|plugins)\//
 
-function tablesOf(name: string, { nodes, samples, requests }: Seen): Table[] {
+function tablesOf(name: string, { nodes, samples, requests }: Samples): Table[] {
   const byId = new Map(nodes.map((node) => [node.id, node]))
   const parents = new Map(nodes.flatMap(({ id, children = [] }) => children.map((child) => [child, id] as const)))
   const ownerOf = (id: number): string => {
@@ -106,7 +106,7 @@ function tablesOf(name: string, { nodes, samples, requests }: Seen): Table[] {
   }
   const note = `${total} samples over ${requests} requests or tasks.`
   return [
-    table(`Profile, ${name}: by function of ours, with what it called in libraries and Node`, ownerOf, note),
+    table(`Profile, ${name}: by our functions, including the library and Node functions that they call`, ownerOf, note),
     table(`Profile, ${name}: by function at the top of the stack`, (id) => placeOf(byId.get(id))),
   ]
 }

@@ -1,19 +1,19 @@
-/** The requests that are measured, as the bytes that go over the wire. */
+/** Requests of the benchmarks, as the bytes on the wire. */
 
-/** In a prompt: the model answers with one event, and nothing more. */
+/** In a prompt: the model sends one event and then stays silent. */
 export const IDLE = 'bench:idle'
-/** In a prompt: the model takes its time between events, and tells fewer of them. */
+/** In a prompt: the model sends fewer events, with pauses between them. */
 export const PACED = 'bench:paced'
 
-/** About the size of a question with some code beside it. */
+/** About the size of a question with some code. */
 const PROMPT_BYTES = 2048
 
-/** What a whole streamed answer ends with. */
+/** The end of a complete streamed answer. */
 export const STREAM_END = 'data: [DONE]'
 
 export type Ask = { path: string; key: string; body: object }
 
-/** A POST with a JSON body over a connection that is kept. */
+/** A POST with a JSON body and keep-alive. */
 export function postBytes({ path, key, body }: Ask): Buffer {
   const json = JSON.stringify(body)
   const head = `POST ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(json)}\r\n\r\n`

@@ -1,4 +1,4 @@
-/** The servers that processes share: those whose addresses the environment has, or those that `npm run servers` has installed, started for the run. */
+/** MongoDB and Kafka for the distributed benchmark: from the environment's addresses, or installed by `npm run servers` and started for the run. */
 import { client } from '../test/servers/client.ts'
 import { KAFKA_NAMES, startKafka } from '../test/servers/kafka.ts'
 import { MONGODB_NAMES, startMongodb } from '../test/servers/mongodb.ts'
@@ -8,20 +8,20 @@ export type Servers = {
   mongodb: string
   /** As host:port[,…]. */
   brokers: string
-  /** What they are, as far as we know. */
+  /** Names and versions, as far as known. */
   what: string
   stop(): Promise<void>
 }
 
 type Server = { url: string; what: string; stop(): Promise<void> }
 
-/** What is not installed and has no address, as arguments of `npm run servers`. */
-export function lacking(): string[] {
+/** Servers that are not installed and have no address, as arguments of `npm run servers`. */
+export function missingServers(): string[] {
   const wanted = [...(process.env['MONGODB_URL'] ? [] : MONGODB_NAMES), ...(process.env['KAFKA_BROKERS'] ? [] : KAFKA_NAMES)]
   return wanted.filter((name) => client(name) === null)
 }
 
-/** Starts what has no address. They end with this process, however it ends. */
+/** Starts the servers that have no address. They end with this process, however it ends. */
 export async function openServers(): Promise<Servers> {
   const [mongodb, kafka] = await Promise.all([
     open('MONGODB_URL', async () => {

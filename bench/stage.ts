@@ -1,38 +1,39 @@
-/** What is compared, side by side: the model, the bare pass-through to it, and Tollgate with everything on. */
+/** Programs of the benchmarks: the fake model, the pass-through, the hand-written minimum, and Tollgate. */
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Role } from '../src/config/config.ts'
-import { coding, media, tenant, type Declared } from './plans.ts'
+import { coding, media, tenant, type Declared } from './manifests.ts'
 import { start, type Process, type Program } from './processes.ts'
 
 export type Stage = {
   folder: string
-  /** Starts each in a process of its own; `close` stops those that still run. */
+  /** Each program is a separate process; `close` stops those that still run. */
   model(): Promise<Process>
   passthrough(model: Process): Promise<Process>
-  /** What the work of a JSON request costs by hand. */
-  least(model: Process): Promise<Process>
-  /** In its folder below `folder`; started there again, it finds what it left. `flags` are Node's, `plans` is how many Coding plans there are (1). */
+  /** The hand-written minimal gateway. */
+  minimal(model: Process): Promise<Process>
+  /** Tollgate with its data in `name` below `folder`, which it finds again when it is restarted. `flags` are Node's; `plans` is the number of Coding plans (1). */
   tollgate(name: string, model: Process, options?: { flags?: string[]; plans?: number }): Promise<Process>
   /** Tollgate with so many Media plans and the no-op engine; `slots` is WORKER_SLOTS. */
   studio(name: string, subscriptions: number, slots: string, flags?: string[]): Promise<Process>
-  /** A process for each of these roles, over servers that they share: `settings` says where. */
-  apart(name: string, apart: { declared: Declared; roles: readonly Role[]; settings: Record<string, string> }): Promise<Process[]>
+  /** One process for each of these roles over shared servers, whose addresses are in `settings`. */
+  distributed(name: string, options: { declared: Declared; roles: readonly Role[]; settings: Record<string, string> }): Promise<Process[]>
   /** The API key of the n-th plan of a Tollgate. */
   key(name: string, n?: number): Promise<string>
   close(): Promise<void>
 }
 
-/** How much is measured: rounds, seconds of a burst, finished tasks in the store, ApiKeys, and whether admission puts on their finalizers. */
+/** Size of the run: rounds, seconds of a burst, finished tasks in the store, ApiKeys, and whether admission adds their finalizers. */
 export type Choice = { rounds: number; seconds: number; finished: number; keys: number; finalizerPolicy: boolean }
 
 export type StageOptions = { logLevel: string; pin: boolean }
 
 const LONGEST_KEY_MS = 10_000
 const NOOP = join(import.meta.dirname, 'noop.ts')
-/** Makes an empty folder for everything. Gateways are bound to the first core and the rest to the second, if `pin`. */
+
+/** Creates a temporary folder for all programs. With `pin`, gateways are bound to the first core and the rest to the second. */
 export async function openStage({ logLevel, pin }: StageOptions): Promise<Stage> {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-bench-'))
   const running = new Set<Process>()
@@ -57,7 +58,7 @@ export async function openStage({ logLevel, pin }: StageOptions): Promise<Stage>
     folder,
     model: () => run({ name: 'model', script: 'bench/model.ts', env: {}, ready: answersRoot, core: 1 }),
     passthrough: (model) => run({ name: 'passthrough', script: 'bench/passthrough.ts', env: { MODEL_URL: model.url }, ready: answersRoot, core: 0 }),
-    least: (model) => run({ name: 'least', script: 'bench/least.ts', env: { MODEL_URL: model.url }, ready: answersRoot, core: 0 }),
+    minimal: (model) => run({ name: 'minimal', script: 'bench/minimal-handler.ts', env: { MODEL_URL: model.url }, ready: answersRoot, core: 0 }),
     async tollgate(name, model, { flags = [], plans = 1 } = {}) {
       await declare(name, coding(plans, model.url))
       return run({ name, script: 'bin/tollgate.mjs', flags, env: { UPSTREAMS: 'upstreams.yaml', LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
@@ -66,7 +67,7 @@ export async function openStage({ logLevel, pin }: StageOptions): Promise<Stage>
       await declare(name, media(subscriptions))
       return run({ name, script: 'bin/tollgate.mjs', flags, env: { PLUGINS: NOOP, ENGINES: 'engines.yaml', WORKER_SLOTS: slots, LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
     },
-    async apart(name, { declared, roles, settings }) {
+    async distributed(name, { declared, roles, settings }) {
       await declare(name, declared)
       const env = { ...settings, LOG_LEVEL: logLevel }
       return Promise.all(roles.map((role) => run({ name, script: 'bin/tollgate.mjs', args: [role], env, ready: answersReady, core: 0 })))

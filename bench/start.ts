@@ -1,4 +1,4 @@
-/** From the start of the process to ready, and the memory of a program that nobody asks anything. */
+/** Time from process start to ready, and memory of an idle process. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Stage } from './stage.ts'
 import { median, spread } from './statistics.ts'
@@ -6,7 +6,7 @@ import type { Table } from './table.ts'
 
 const IDLE_MS = 10_000
 
-/** Each round starts the pass-through, Tollgate in an empty folder, and Tollgate again in what that left. The last one of each is looked at after ten idle seconds. */
+/** Each round starts the pass-through, Tollgate in an empty folder, and Tollgate again in the same folder. In the last round, memory is read after ten idle seconds. */
 export async function startUp(stage: Stage, { rounds }: { rounds: number }): Promise<Table[]> {
   const model = await stage.model()
   const sides = {

@@ -12,7 +12,7 @@ export function median(values: number[]): number {
   return sorted.length % 2 === 1 ? (sorted[Math.floor(middle)] ?? Number.NaN) : ((sorted[middle - 1] ?? Number.NaN) + (sorted[middle] ?? Number.NaN)) / 2
 }
 
-/** The least and the most, with so many decimals: `0.41–0.47`. */
+/** Minimum and maximum, with so many decimals: `0.41–0.47`. */
 export function spread(values: number[], digits = 0): string {
   return `${Math.min(...values).toFixed(digits)}–${Math.max(...values).toFixed(digits)}`
 }

@@ -3,6 +3,6 @@
 export type Table = { title: string; head: string[]; rows: (string | number)[][]; note?: string }
 
 export function markdown({ title, head, rows, note }: Table): string {
-  const line = (cells: (string | number)[]): string => `| ${cells.join(' | ')} |`
-  return [`### ${title}`, '', line(head), line(head.map((_, n) => (n === 0 ? '---' : '--:'))), ...rows.map(line), ...(note ? ['', note] : []), ''].join('\n')
+  const row = (cells: (string | number)[]): string => `| ${cells.join(' | ')} |`
+  return [`### ${title}`, '', row(head), row(head.map((_, n) => (n === 0 ? '---' : '--:'))), ...rows.map(row), ...(note ? ['', note] : []), ''].join('\n')
 }

@@ -1,4 +1,4 @@
-/** Media tasks per second with an engine that makes nothing: create over HTTP → hold → claim → run → file → settle → completed. */
+/** Throughput of media tasks with a no-op engine: create over HTTP → hold → claim → run → file → settle → completed. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { each } from './load.ts'
 import { imageBytes } from './requests.ts'
@@ -8,11 +8,11 @@ import type { Table } from './table.ts'
 
 export const TASKS = 1000
 export const WARM_TASKS = 1000
-/** What is asked for at once shares commands to a store: with fewer clients and slots it takes more of them. */
+/** Concurrent writes share store commands: fewer clients and slots need more commands per task. */
 export const CONNECTIONS = 128
-const LOOK_MS = 25
+const POLL_MS = 25
 const LONGEST_MS = 120_000
-/** As many runs at once as there are cores is for engines that take a core each; for engines elsewhere a worker only waits. */
+/** The default, one run per core, fits engines that use a core each; for remote engines a worker only waits. */
 export const SLOTS = '200'
 const SHAPES = [
   { subscriptions: 1, slots: 'cores' },
@@ -21,7 +21,7 @@ const SHAPES = [
   { subscriptions: 20, slots: SLOTS },
 ]
 
-/** Each round is a program of its own on an empty store. The time runs from the first request to the last task's completion. */
+/** Each round starts a new process on an empty store. The time runs from the first request to the last task's completion. */
 export async function tasks(stage: Stage, { rounds }: { rounds: number }): Promise<Table> {
   const rates = SHAPES.map(() => [] as number[])
   const accepted = SHAPES.map(() => [] as number[])
@@ -39,22 +39,22 @@ export async function tasks(stage: Stage, { rounds }: { rounds: number }): Promi
   }
   return {
     title: `Media tasks with a no-op engine (${TASKS} tasks, ${CONNECTIONS} clients)`,
-    head: ['subscriptions', 'WORKER_SLOTS', 'completed', 'by round', 'accepted meanwhile'],
+    head: ['subscriptions', 'WORKER_SLOTS', 'completed', 'by round', 'accepted'],
     rows: SHAPES.map(({ subscriptions, slots }, n) => [subscriptions, slots, `${median(rates[n] ?? []).toFixed(0)}/s`, spread(rates[n] ?? []), `${median(accepted[n] ?? []).toFixed(0)}/s`]),
   }
 }
 
-/** Creates `count` tasks, spread over the keys, and waits until all are burned beside those `before`. */
+/** Creates `count` tasks, spread over the keys, and waits until they and the `before` earlier ones are completed. */
 export async function complete(url: string, keys: string[], count: number, before: number): Promise<{ acceptedMs: number; completedMs: number }> {
   const requests = Array.from({ length: count }, (_, n) => imageBytes(keys[n % keys.length] ?? ''))
   const begunMs = performance.now()
   await each(url, requests, { status: 202, end: '}' }, CONNECTIONS)
   const acceptedMs = performance.now() - begunMs
-  // One key after the other: to look costs what is measured its time.
+  // One key after the other: polling costs the measured process time.
   for (const key of keys) {
     while ((await completed(url, key)) < (before + count) / keys.length) {
       if (performance.now() - begunMs > LONGEST_MS) throw new Error('tasks were not completed in two minutes')
-      await pause(LOOK_MS)
+      await pause(POLL_MS)
     }
   }
   return { acceptedMs, completedMs: performance.now() - begunMs }

@@ -1,18 +1,18 @@
 #!/usr/bin/env node
 import { setFlagsFromString } from 'node:v8'
 
-// Plain JavaScript on purpose: an old Node cannot parse the TypeScript that follows, and would say so with a stack trace.
+// Plain JavaScript on purpose: an old Node cannot parse the TypeScript imported below, and would fail with a stack trace.
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)
 if (major < 24 || (major === 24 && minor < 15)) {
   console.error(
     `Tollgate needs Node 24.15 or newer and this is ${process.version}. ` +
-      'In a checkout, `npm ci` brings a newer one: start it with `npm start`.',
+      'In a checkout, `npm ci` installs a newer one: start it with `npm start`.',
   )
   process.exit(1)
 }
-// A start makes much garbage and keeps little of it. For that V8 would let its young generation grow to 32 MB, and not take them back from a process that is idle.
+// A start allocates much short-lived memory. V8 would grow its young generation to 32 MB for it, and not shrink it while the process is idle.
 setFlagsFromString('--semi-space-growth-factor=1')
-// A controller waits for its API server and not for its garbage: beside ten thousand keys it stays 150 MB smaller with a young generation as small as this, and an old one that grows by half.
+// A controller is limited by its API server, not by garbage collection: with ten thousand keys it uses 150 MB less with this small young generation, and an old generation that grows by half.
 const isController = (process.argv[2] ?? process.env['ROLE']) === 'controller'
 if (isController) setFlagsFromString('--heap-growing-percent=50')
 await import('../src/main.ts')

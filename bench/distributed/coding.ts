@@ -1,10 +1,10 @@
-/** Coding requests per second, each with an admission and a settlement in MongoDB, by one gateway and by three, against the embedded side. */
+/** Throughput of coding requests over MongoDB's protocol, by one gateway and by three, against the embedded side. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { WORKLOADS } from '../coding.ts'
-import type { Apart } from '../distributed.ts'
+import type { Distributed } from '../distributed.ts'
 import type { Choice } from '../stage.ts'
 import { asFastAsPossible, type Target } from '../load.ts'
-import { coding } from '../plans.ts'
+import { coding } from '../manifests.ts'
 import type { Process } from '../processes.ts'
 import { median, spread } from '../statistics.ts'
 import type { Table } from '../table.ts'
@@ -19,8 +19,8 @@ const ROLES = ['controller', 'gateway', 'gateway', 'gateway'] as const
 type Side = { name: string; gateways: Process[]; keys: string[] }
 type Measured = { perSecond: number; cpuUs: number }
 
-/** JSON requests. All processes run all the time; in each round every side is asked once with one plan and once with twenty. */
-export async function codingApart({ stage, start }: Apart, { rounds, seconds }: Choice): Promise<Table> {
+/** JSON requests. All processes keep running. Each round measures every side once with one plan and once with twenty. */
+export async function distributedCoding({ stage, start }: Distributed, { rounds, seconds }: Choice): Promise<Table> {
   const model = await stage.model()
   const embedded = await stage.tollgate('coding-embedded', model, { plans: MOST_PLANS })
   const embeddedKeys = await Promise.all(Array.from({ length: MOST_PLANS }, (_, n) => stage.key('coding-embedded', n)))
@@ -42,7 +42,7 @@ export async function codingApart({ stage, start }: Apart, { rounds, seconds }: 
   const rate = (measured: Measured[]) => measured.map(({ perSecond }) => perSecond)
   return {
     title: 'Coding requests with settlement on MongoDB, as fast as 32 clients can (JSON)',
-    head: ['', 'plans', 'requests', 'by round', 'to the embedded side', 'CPU a request in gateways'],
+    head: ['', 'plans', 'requests', 'by round', 'relative to the embedded side', 'CPU per request in gateways'],
     rows: shapes.map(({ plans, side: { name }, measured }) => {
       const base = shapes.find((shape) => shape.plans === plans)?.measured ?? []
       const ratio = median(rate(measured).map((perSecond, round) => perSecond / (base[round]?.perSecond ?? Number.NaN)))

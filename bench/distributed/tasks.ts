@@ -1,13 +1,13 @@
-/** Media tasks over Kafka and MongoDB with an engine that makes nothing: how many, how fast they are accepted, and how fast a ring is answered by a claim. */
+/** Media tasks over Kafka and MongoDB with a no-op engine: throughput, response time of creations, and time from publication to claim. */
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { Kafka, logLevel } from 'kafkajs'
 import { MongoClient } from 'mongodb'
-import type { Apart, Deployment } from '../distributed.ts'
+import type { Distributed, Deployment } from '../distributed.ts'
 import type { Choice } from '../stage.ts'
 import { steadily } from '../load.ts'
-import { media } from '../plans.ts'
+import { media } from '../manifests.ts'
 import { imageBytes } from '../requests.ts'
 import type { Servers } from '../servers.ts'
 import { median, percentile, spread } from '../statistics.ts'
@@ -22,11 +22,11 @@ const STEADY = { connections: 16, perSecond: 25, count: 500 }
 const LONGEST_MS = 30_000
 
 type Round = { completed: number; accepted: number; gatewayMs: number; workerMs: number }
-/** Milliseconds, one for each task: until its creation was answered; from its ring to its claim; from creation to its end. */
+/** Milliseconds, one per task: the response time of its creation, from its publication to its claim, from creation to end. */
 type Steady = { createdMs: number[]; claimedMs: number[]; endedMs: number[] }
 
-/** Each round is a program of its own on an empty database. */
-export async function tasksApart({ start, servers }: Apart, { rounds }: Choice): Promise<Table[]> {
+/** Each round starts new processes on an empty database. */
+export async function distributedTasks({ start, servers }: Distributed, { rounds }: Choice): Promise<Table[]> {
   const shapes = TENANTS.map((tenants) => ({ tenants, bursts: [] as Round[], steady: [] as Steady[] }))
   for (let round = 0; round < rounds; round++) {
     for (const { tenants, bursts, steady } of shapes) {
@@ -42,7 +42,7 @@ export async function tasksApart({ start, servers }: Apart, { rounds }: Choice):
   return [
     {
       title: `Media tasks over Kafka and MongoDB with a no-op engine (${TASKS} tasks, ${CONNECTIONS} clients; one gateway, one worker with ${SETTINGS.WORKER_SLOTS} slots)`,
-      head: ['tenants', 'completed', 'by round', 'accepted meanwhile', 'CPU a task, gateway', 'worker'],
+      head: ['tenants', 'completed', 'by round', 'accepted', 'CPU per task, gateway', 'worker'],
       rows: shapes.map(({ tenants, bursts }) => [
         tenants, `${of(bursts, 'completed').toFixed(0)}/s`, spread(rate(bursts)), `${of(bursts, 'accepted').toFixed(0)}/s`,
         `${of(bursts, 'gatewayMs').toFixed(1)} ms`, `${of(bursts, 'workerMs').toFixed(1)} ms`,
@@ -70,7 +70,7 @@ async function burst({ of, keys }: Deployment): Promise<Round> {
   }
 }
 
-/** The tenants take turns. What became of each task is read from the store and the broker afterwards, and disturbs nobody. */
+/** The tenants take turns. The times of each task are read from the store and the broker afterwards, so that the reads do not disturb the run. */
 async function steadyRate({ of, keys, settings }: Deployment, servers: Servers): Promise<Steady> {
   const sinceMs = Date.now()
   const url = of('gateway')[0]?.url ?? ''
@@ -86,16 +86,16 @@ async function steadyRate({ of, keys, settings }: Deployment, servers: Servers):
   }
   const ended = await tasks.find(mine).toArray()
   await client.close()
-  const rungAt = await rings(servers.brokers, new URL(settings['BROKER_URL'] ?? '').searchParams.get('topicPrefix') ?? '')
+  const publishedAt = await publications(servers.brokers, new URL(settings['BROKER_URL'] ?? '').searchParams.get('topicPrefix') ?? '')
   return {
     createdMs: taken.map(({ ms }) => ms),
-    claimedMs: ended.flatMap(({ _id, startedAt }) => startedAt - (rungAt.get(_id) ?? Number.NaN)).filter((ms) => !Number.isNaN(ms)),
+    claimedMs: ended.flatMap(({ _id, startedAt }) => startedAt - (publishedAt.get(_id) ?? Number.NaN)).filter((ms) => !Number.isNaN(ms)),
     endedMs: ended.map(({ createdAt, endedAt }) => (endedAt ?? Number.NaN) - createdAt),
   }
 }
 
-/** When each task was rung first, by the clock of who rang: Kafka keeps it with the message. */
-async function rings(brokers: string, prefix: string): Promise<Map<string, number>> {
+/** First publication of each task, by the timestamp that its publisher gave the Kafka message. */
+async function publications(brokers: string, prefix: string): Promise<Map<string, number>> {
   const topic = `${prefix}image`
   const kafka = new Kafka({ brokers: brokers.split(','), logLevel: logLevel.NOTHING })
   const admin = kafka.admin()
@@ -103,7 +103,7 @@ async function rings(brokers: string, prefix: string): Promise<Map<string, numbe
   const ends = await admin.fetchTopicOffsets(topic)
   await admin.disconnect()
   const left = new Map(ends.filter(({ low, high }) => low !== high).map(({ partition, high }) => [partition, Number(high) - 1]))
-  const rung = new Map<string, number>()
+  const published = new Map<string, number>()
   const consumer = kafka.consumer({ groupId: `bench-${randomUUID()}` })
   const all = Promise.withResolvers<void>()
   await consumer.connect()
@@ -112,12 +112,12 @@ async function rings(brokers: string, prefix: string): Promise<Map<string, numbe
     autoCommit: false,
     eachMessage: async ({ partition, message }) => {
       const id = String(message.key)
-      if (!rung.has(id)) rung.set(id, Number(message.timestamp))
+      if (!published.has(id)) published.set(id, Number(message.timestamp))
       if (Number(message.offset) >= (left.get(partition) ?? Infinity)) left.delete(partition)
       if (left.size === 0) all.resolve()
     },
   })
   await all.promise
   await consumer.disconnect()
-  return rung
+  return published
 }

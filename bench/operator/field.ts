@@ -1,4 +1,4 @@
-/** Many plans and keys on an API server, and what a watch sees of them. */
+/** Test data of the operator benchmark: many plans and keys on an API server, observed by a watch. */
 import { readFile } from 'node:fs/promises'
 import { setTimeout as pause } from 'node:timers/promises'
 import { parseAllDocuments } from 'yaml'
@@ -11,29 +11,29 @@ import { API_VERSION, type ApiKeyStatus, type Kind } from '../../src/backends/re
 import { installCrds, makeNamespace, openApi, type Api } from '../../test/servers/kube/api.ts'
 import type { Choice } from '../stage.ts'
 
-/** As many as a plan may have. */
+/** The maximum of a plan. */
 export const KEYS_OF_A_PLAN = 100
 const NAMESPACES = 10
 const LONGEST_MS = 900_000
 
-/** Times are of `performance.now()`: when the watch told. */
+/** Times are `performance.now()` at the watch event. */
 export type Field = {
   plans: number
-  /** Declares every key, in chunks as large as the client allows at once. Answers how long that took. */
+  /** Declares every key, as many at once as the client allows. Returns the milliseconds taken. */
   declareKeys(): Promise<number>
   /** How many keys are Ready by their latest spec. */
   ready(): number
-  /** Resolves to when it became true. */
+  /** Resolves to the time at which the test became true. */
   until(what: string, test: () => boolean): Promise<number>
-  /** Declares one more key, of a plan of its own that has a hundred places; how long it took until it was Ready, in ms. */
+  /** Declares one more key, in the extra plan; milliseconds until it is Ready. */
   issue(n: number): Promise<number>
-  /** Changes the spec of a key; how long it took until it was Ready by that, in ms. */
+  /** Changes the spec of a key; milliseconds until that spec is Ready. */
   edit(n: number, spec: object): Promise<number>
   /** Suspends the n-th plan. */
   suspend(n: number): Promise<void>
-  /** How many keys of the n-th plan say that they are not Ready, which they do once their Secrets are gone. */
+  /** Number of keys of the n-th plan with Ready=False, which follows the removal of their Secrets. */
   closed(n: number): number
-  /** The API key of the n-th key, out of its Secret. */
+  /** The API key in the Secret of the n-th ApiKey. */
   secret(n: number): Promise<string>
   /** Events of the watch over keys so far. */
   events(): number
@@ -43,7 +43,7 @@ export type Field = {
 const namespaceOf = (plan: number) => `bench-${plan % NAMESPACES}`
 const planOf = (key: number) => Math.floor(key / KEYS_OF_A_PLAN)
 
-/** Makes namespaces, plans for `keys` keys and one more, and begins to watch. Whoever reconciles is started afterwards. */
+/** Creates namespaces, plans for `keys` keys and one extra plan, and starts the watch. The controller is started afterwards. */
 export async function openField(kubeconfig: string, { keys: count, finalizerPolicy }: Pick<Choice, 'keys' | 'finalizerPolicy'>): Promise<Field> {
   const plans = Math.ceil(count / KEYS_OF_A_PLAN)
   await prepare(kubeconfig, plans, finalizerPolicy)
@@ -77,7 +77,7 @@ export async function openField(kubeconfig: string, { keys: count, finalizerPoli
     if (test()) return performance.now()
     const over = new AbortController()
     const late = pause(LONGEST_MS, undefined, { signal: over.signal }).then(() => {
-      throw new Error(`waited in vain for ${what}: ${isReady.size} keys are ready`)
+      throw new Error(`timed out waiting for ${what}: ${isReady.size} keys are ready`)
     })
     late.catch(() => {})
     return Promise.race([new Promise<number>((resolve) => waiting.add({ test, resolve })), late]).finally(() => over.abort())
@@ -147,7 +147,7 @@ async function prepare(kubeconfig: string, plans: number, finalizerPolicy: boole
   await api.close()
 }
 
-/** As the chart has it. Resolves when it is in force. */
+/** Installs the chart's policy. Resolves when it is in force. */
 async function installFinalizerPolicy({ apply, request }: Api): Promise<void> {
   for (const document of parseAllDocuments(await readFile(new URL('../../charts/tollgate/files/finalizer-policy.yaml', import.meta.url), 'utf8'))) {
     const object = document.toJS() as KubeObject & { kind: string }
@@ -163,7 +163,7 @@ function keyOf(n: number, plan: number): object {
   return { apiVersion: API_VERSION, kind: 'ApiKey', metadata: { name: `key-${n}` }, spec: { planRef: { name: `plan-${plan}` }, secretName: `key-${n}` } }
 }
 
-/** What a key says of its latest spec; nothing while its status speaks of an earlier one. */
+/** Ready condition of the latest spec; null while the status belongs to an earlier generation. */
 function seen({ metadata, spec, status }: KubeObject): { ready: string | null; plan: string } {
   const { observedGeneration, conditions } = (status ?? {}) as Partial<ApiKeyStatus>
   const ready = observedGeneration === metadata.generation ? conditions?.find(({ type }) => type === 'Ready')?.status : null

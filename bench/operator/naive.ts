@@ -1,6 +1,6 @@
 /**
- * What the operator is compared with: the official client's informer, and a status for each ApiKey that it tells of. No Secret, no store, no look at the plan, and
- * nothing that would survive a broken connection.
+ * Baseline of the operator benchmark: the official client's informer, which writes a status for each ApiKey event. No Secret, no store, no check of the plan, and
+ * no recovery from a broken connection.
  */
 import { createServer } from 'node:http'
 import { CustomObjectsApi, KubeConfig, makeInformer, PatchStrategy, setHeaderOptions, type KubernetesObject } from '@kubernetes/client-node'
@@ -27,9 +27,9 @@ async function reconcile({ metadata, status }: Key): Promise<void> {
   await gate(() => api.patchNamespacedCustomObjectStatus({ ...PLACE, namespace, name, body }, setHeaderOptions('Content-Type', PatchStrategy.MergePatch)))
 }
 
-const heard = (key: Key) => void reconcile(key).catch((error: Error) => process.stderr.write(`${key.metadata.name}: ${error.message}\n`))
-informer.on('add', heard)
-informer.on('update', heard)
+const onEvent = (key: Key) => void reconcile(key).catch((error: Error) => process.stderr.write(`${key.metadata.name}: ${error.message}\n`))
+informer.on('add', onEvent)
+informer.on('update', onEvent)
 await informer.start()
 
 const server = createServer((_, response) => response.end('ok'))

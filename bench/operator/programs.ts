@@ -1,4 +1,4 @@
-/** Who reconciles: the plain loop, Tollgate in one process over SQLite, or a process for each role over MongoDB's protocol. */
+/** Programs of the operator benchmark: the plain loop, Tollgate in one process over SQLite, or one process per role over MongoDB's protocol. */
 import { randomBytes, randomUUID } from 'node:crypto'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -9,9 +9,9 @@ import { start, type Process } from '../processes.ts'
 import type { Stage } from '../stage.ts'
 
 export type Programs = {
-  /** Starts who reconciles, once more where one runs already. */
+  /** Starts a controller, an additional one where one is running. */
   controller(): Promise<Process>
-  /** The address of who answers requests; null where nobody does. */
+  /** URL of the gateway; null for the plain loop. */
   gateway: () => string | null
   close(): Promise<void>
 }
@@ -24,7 +24,7 @@ export async function openNaive(stage: Stage, kubeconfig: string): Promise<Progr
   const running: Process[] = []
   return {
     async controller() {
-      const process = await start({ script: 'bench/operator/naive.ts', env: { KUBECONFIG: kubeconfig, ...handedOn() }, output: join(folder, 'output.log'), folder, ready: (port) => `http://127.0.0.1:${port}/` })
+      const process = await start({ script: 'bench/operator/naive.ts', env: { KUBECONFIG: kubeconfig, ...inheritedOptions() }, output: join(folder, 'output.log'), folder, ready: (port) => `http://127.0.0.1:${port}/` })
       running.push(process)
       return process
     },
@@ -33,13 +33,13 @@ export async function openNaive(stage: Stage, kubeconfig: string): Promise<Progr
   }
 }
 
-/** In one process, gateway and worker included. */
+/** All roles in one process. */
 export async function openEmbedded(stage: Stage, kubeconfig: string, model: Process): Promise<Programs> {
   return openTollgate(stage, 'embedded', model, { RESOURCES_URL: `kubernetes:?kubeconfig=${kubeconfig}` }, null)
 }
 
-/** Controllers of their own and a gateway. The broker's address leads nowhere: no task is made here. */
-export async function openApart(stage: Stage, kubeconfig: string, model: Process, mongodb: string): Promise<Programs> {
+/** Separate controllers and a gateway. The broker is unreachable: this benchmark creates no task. */
+export async function openSeparate(stage: Stage, kubeconfig: string, model: Process, mongodb: string): Promise<Programs> {
   await writeFile(join(stage.folder, 'sealing.key'), `${randomBytes(32).toString('base64')}\n`, { mode: 0o600 })
   await writeFile(join(stage.folder, 'engines.yaml'), DEFAULT_ENGINES)
   const settings = {
@@ -57,10 +57,10 @@ export async function openApart(stage: Stage, kubeconfig: string, model: Process
 async function openTollgate(stage: Stage, name: string, model: Process, given: Record<string, string>, front: Role | null): Promise<Programs> {
   const upstreams = `upstreams: [{name: bench, baseUrl: "${model.url}/v1", apiKey: bench-upstream-key, model: bench-model, wire: chat}]\n`
   const declared = { plans: [], files: { 'upstreams.yaml': upstreams } }
-  const settings = { UPSTREAMS: 'upstreams.yaml', ...given, ...handedOn() }
+  const settings = { UPSTREAMS: 'upstreams.yaml', ...given, ...inheritedOptions() }
   const running: Process[] = []
   async function run(role: Role): Promise<Process> {
-    const [process] = await stage.apart(name, { declared, roles: [role], settings })
+    const [process] = await stage.distributed(name, { declared, roles: [role], settings })
     if (!process) throw new Error(`no ${role} was started`)
     running.push(process)
     return process
@@ -73,8 +73,8 @@ async function openTollgate(stage: Stage, name: string, model: Process, given: R
   }
 }
 
-/** So that `NODE_OPTIONS=--cpu-prof npm run bench -- --parts operator` profiles what is measured. */
-function handedOn(): Record<string, string> {
+/** Passes NODE_OPTIONS on, so that `NODE_OPTIONS=--cpu-prof npm run bench -- --parts operator` profiles the measured programs. */
+function inheritedOptions(): Record<string, string> {
   const options = process.env['NODE_OPTIONS']
   return options ? { NODE_OPTIONS: options } : {}
 }
@@ -83,18 +83,18 @@ async function stopped(running: Process[]): Promise<void> {
   await Promise.all(running.map((process) => process.stop()))
 }
 
-/** Resolves when the first pass over everything that is declared is complete. */
+/** Resolves when the first full reconciliation is complete. */
 export async function settled({ opsUrl }: Process): Promise<void> {
   const sinceMs = performance.now()
   for (;;) {
     const { checks } = (await (await fetch(`${opsUrl}/readyz`)).json()) as { checks: { name: string; detail: string }[] }
     if (checks.some(({ name, detail }) => name === 'controller' && detail === '0 plans and 0 keys queued')) return
-    if (performance.now() - sinceMs > LONGEST_MS) throw new Error(`the first pass is not complete: ${JSON.stringify(checks)}`)
+    if (performance.now() - sinceMs > LONGEST_MS) throw new Error(`the first full reconciliation is not complete: ${JSON.stringify(checks)}`)
     await pause(20)
   }
 }
 
-/** Of the connection to the API server: requests by method, and whether this process leads. */
+/** From the metrics of the process: writes to the API server by method, and whether this process leads. */
 export async function figuresOf({ opsUrl }: Process): Promise<{ writes: Record<string, number>; isLeading: boolean }> {
   const text = await (await fetch(`${opsUrl}/metrics`)).text()
   const writes: Record<string, number> = {}

@@ -73,7 +73,7 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
           /The entry sealing\.key of the Secret tollgate-sealing has a line that is not 32 bytes in base64/,
         ]),
         [() => engines({ data: { 'mine.yaml': fake } }), /engines\.existingConfigMap names the ConfigMap engines, which has no entry engines\.yaml\./],
-        [() => engines({ data: { 'engines.yaml': fake } }), /The entry engines\.yaml of the ConfigMap engines names draw, the preview engine, which draws placeholders; allowFakes: true installs it/],
+        [() => engines({ data: { 'engines.yaml': fake } }), /The entry engines\.yaml of the ConfigMap engines names draw, the preview engine, which draws placeholders; allowFakes: true permits it/],
         [() => engines({ binaryData: { 'engines.yaml': Buffer.from(fake).toString('base64') } }), /The entry engines\.yaml of the ConfigMap engines names draw, the preview engine/],
         [() => engines({ data: { 'engines.yaml': `${fake}]` } }), /The entry engines\.yaml of the ConfigMap engines is not YAML: /],
         [() => made('ConfigMap', 'models', { data: { 'upstreams.yaml': echo } }), /The entry upstreams\.yaml of the ConfigMap models names words, the built-in echo, which answers without a model/],

@@ -4,7 +4,7 @@ import { API_VERSION, type ApiKeySpec, type ChangedKey, type IssuedKey, type Key
 import { isNamespaceTerminating, unexpected, type ApiResponse, type Client } from './api-client.ts'
 import { collectionPath, COLLECTIONS, resourcePath, type KubeObject } from './api-objects.ts'
 
-/** Field manager of writes that a tenant's person makes through the dashboard. */
+/** Field manager of writes on behalf of a person of a tenant. */
 const FIELD_MANAGER = 'tollgate-api'
 const MAX_TRIES = 5
 

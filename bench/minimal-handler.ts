@@ -1,7 +1,6 @@
 /**
- * What the work of a JSON request costs without a house around it, in a process of its own: the pass-through, and in the same handler, by hand, the least of what
- * Tollgate does: a hashed key, both windows reserved and settled in SQLite with their record, request and answer read and made anew, window headers, metrics, a log
- * line. It checks nothing, survives nothing and can do nothing else.
+ * Hand-written minimal gateway, the lower bound of the cost of a JSON request: a pass-through whose one handler hashes the key, reserves and settles both windows in
+ * SQLite, parses and rebuilds request and answer, and writes window headers, metrics and a log line. It validates nothing and handles no errors.
  */
 import { createHash, randomUUID } from 'node:crypto'
 import { DatabaseSync } from 'node:sqlite'
@@ -19,14 +18,14 @@ const app = fastify({ bodyLimit: 32 * 1024 * 1024, keepAliveTimeout: 72_000, for
 const log = pino()
 const labels = ['route', 'code']
 const requests = new Counter({ name: 'requests_total', help: 'Requests', labelNames: labels }).labels('chat', '200')
-const durations = new Histogram({ name: 'duration_seconds', help: 'EmbeddedProgram', labelNames: labels }).labels('chat', '200')
-const overheads = new Histogram({ name: 'overhead_seconds', help: 'Until the model was asked', labelNames: ['wire'] }).labels('chat')
+const durations = new Histogram({ name: 'duration_seconds', help: 'Duration', labelNames: labels }).labels('chat', '200')
+const overheads = new Histogram({ name: 'overhead_seconds', help: 'Until the request to the model', labelNames: ['wire'] }).labels('chat')
 const upstreams = new Histogram({ name: 'upstream_seconds', help: 'The model', labelNames: ['name'] }).labels('model')
 const tokens = new Counter({ name: 'tokens_total', help: 'Tokens', labelNames: ['kind'] })
 const [inputs, outputs] = [tokens.labels('input'), tokens.labels('output')]
 const reserved = new Gauge({ name: 'reserved_tokens', help: 'Reserved' })
 
-const db = new DatabaseSync('least.db')
+const db = new DatabaseSync('minimal-handler.db')
 db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; CREATE TABLE IF NOT EXISTS records (id TEXT PRIMARY KEY, version INTEGER, record TEXT) STRICT, WITHOUT ROWID')
 db.exec(`INSERT OR REPLACE INTO records VALUES ('plan', 0, '{}')`)
 const update = db.prepare(`UPDATE records SET version = ?, record = ? WHERE id = 'plan' AND version = ?`)
@@ -35,7 +34,7 @@ const key = { value: '' }
 let record: Kept = { version: 0, session: { used: 0, endsAt: Date.now() + 18_000_000 }, weekly: { used: 0, endsAt: Date.now() + 604_800_000 }, tat: 0, reservations: {} }
 let waiting: { change: (record: Kept) => void; done: () => void }[] = []
 
-/** Group commit: what waits at the end of a turn is one write. */
+/** Group commit: changes queued in one iteration of the event loop share a write. */
 function changed(change: (record: Kept) => void): Promise<void> {
   return new Promise((done) => {
     if (waiting.length === 0) setImmediate(flush)

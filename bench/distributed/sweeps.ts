@@ -1,31 +1,31 @@
-/** What the sweeps cost that run all the time, in an empty store and beside many finished tasks, which they must not look at. */
+/** Duration of the worker's periodic sweeps with an empty store and with many finished tasks, which the sweeps must not read. */
 import { randomUUID } from 'node:crypto'
 import { MongoClient } from 'mongodb'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { sweepSubscriptions, sweepTasks } from '../../src/tasks/recovery-sweeps.ts'
 import type { Task } from '../../src/domain/task.ts'
-import type { Apart } from '../distributed.ts'
+import type { Distributed } from '../distributed.ts'
 import type { Choice } from '../stage.ts'
-import { tenant } from '../plans.ts'
+import { tenant } from '../manifests.ts'
 import { median, percentile } from '../statistics.ts'
 import type { Table } from '../table.ts'
 
 const TENANTS = 20
 const DAY_MS = 24 * 3600 * 1000
-/** Over so long the finished tasks are spread. */
+/** Age of the oldest finished task; the others are spread evenly. */
 const AGE_MS = 30 * DAY_MS
 const AT_ONCE = 2000
 const TIMES = 30
-/** As the worker removes what is old enough. */
+/** The worker's batch size of removals. */
 const REMOVED = 500
 const REMOVALS = 5
 
 type Measured = Map<string, number[]>
 type Doc = Record<string, unknown> & { _id: string }
 
-/** Runs in a database of its own, without any other process at work in it. `finished` is how many tasks it is filled with. */
-export async function sweeping({ servers }: Apart, { finished }: Choice): Promise<Table> {
+/** Runs in its own database without any other process. `finished` is the number of finished tasks in it. */
+export async function sweeps({ servers }: Distributed, { finished }: Choice): Promise<Table> {
   const name = `bench-${randomUUID()}`
   const client = await new MongoClient(servers.mongodb).connect()
   const store = await openStore(`${servers.mongodb.replace(/\/$/, '')}/${name}`)
@@ -33,13 +33,13 @@ export async function sweeping({ servers }: Apart, { finished }: Choice): Promis
     const empty = await measure(store)
     const fillMs = await fill(store, client, name, finished)
     const full = await measure(store)
-    full.set(`removing ${REMOVED} that are old enough`, await each(REMOVALS, () => store.removeTasks(Date.now() - AGE_MS / 2, REMOVED)))
+    full.set(`removing ${REMOVED} expired tasks`, await each(REMOVALS, () => store.removeTasks(Date.now() - AGE_MS / 2, REMOVED)))
     const both = (measured: Measured, what: string) => {
       const ms = measured.get(what)
       return ms ? `${median(ms).toFixed(1)} / ${percentile(ms, 1).toFixed(1)}` : ''
     }
     return {
-      title: `Sweeps on MongoDB beside ${finished.toLocaleString('en')} finished tasks (milliseconds, median / longest of ${TIMES})`,
+      title: `Sweeps on MongoDB with ${finished.toLocaleString('en')} finished tasks (milliseconds, median / longest of ${TIMES})`,
       head: ['', 'empty store', 'filled'],
       rows: [...full.keys()].map((what) => [what, both(empty, what), both(full, what)]),
       note: `${TENANTS} tenants, tasks of ${AGE_MS / DAY_MS} days, filled in ${(fillMs / 1000).toFixed(0)} s.`,
@@ -57,7 +57,7 @@ async function measure(store: Store): Promise<Measured> {
   const noFiles = {} as TaskContext['files']
   const backends: TaskContext = { store, files: noFiles, clock: Date.now, uuid: randomUUID, random: Math.random, publish() {}, moved() {}, link: () => '', linkedFile: () => null, resultMs: DAY_MS, log: quiet }
   return new Map([
-    ['tasks that are due (every second)', await each(TIMES, () => sweepTasks(backends))],
+    ['due tasks (every second)', await each(TIMES, () => sweepTasks(backends))],
     ['counting open tasks (every second)', await each(TIMES, () => store.openTasks())],
     ['holds and periods (every 15 s)', await each(TIMES, () => sweepSubscriptions(backends))],
     ['nothing to remove (every minute)', await each(TIMES, () => store.removeTasks(Date.now() - 2 * AGE_MS, REMOVED))],
@@ -74,13 +74,13 @@ async function each(times: number, work: () => Promise<unknown>): Promise<number
   return taken
 }
 
-/** Stores one finished task by the adapter, and the others as copies of its document. Answers how long that took. */
+/** Stores one finished task by the adapter, and the others as copies of its document. Returns the milliseconds taken. */
 async function fill(store: Store, client: MongoClient, name: string, count: number): Promise<number> {
   const sinceMs = performance.now()
   const { task } = await store.createTask(finishedTask(randomUUID()))
   const tasks = client.db(name).collection<Doc>('tasks')
   const model = await tasks.findOne({ _id: task.id })
-  if (!model) throw new Error('the adapter keeps its tasks elsewhere')
+  if (!model) throw new Error('the adapter stores its tasks in another collection')
   const now = Date.now()
   for (let n = 1; n < count; n += AT_ONCE) {
     const some = Array.from({ length: Math.min(AT_ONCE, count - n) }, (_, more): Doc => {

@@ -1,6 +1,6 @@
-/** What is declared to a Tollgate that is measured: plans so large that no limit is reached, and every one is checked. */
+/** Manifests of the benchmarks: plans so large that no limit is reached, although every limit is checked. */
 
-/** A manifest for each file below `plans`, and what the settings UPSTREAMS and ENGINES name. */
+/** The manifests of the folder `plans`, and the files of the settings UPSTREAMS and ENGINES by name. */
 export type Declared = { plans: string[]; files: Record<string, string> }
 
 const ENGINES = `\
@@ -10,7 +10,7 @@ routes:
   - { kind: image, engine: noop, price: { amount: "0.01", per: Job } }
 `
 
-/** The n-th plan and its key are of a tenant of their own. */
+/** Each plan and its key belong to a separate tenant. */
 export function tenant(n: number): string {
   return `bench-${n}`
 }
@@ -22,7 +22,7 @@ export function coding(count: number, modelUrl: string): Declared {
   return { plans: plans(count, `product: Coding, requestsPerMinute: 1000000, coding: {${limits}}`), files: { 'upstreams.yaml': upstreams } }
 }
 
-/** So many Media plans with the engine that makes nothing. */
+/** So many Media plans with the no-op engine. */
 export function media(count: number): Declared {
   const limits = 'allowance: "1000000", maxConcurrentTasks: 100, maxQueuedTasks: 2000'
   return { plans: plans(count, `product: Media, requestsPerMinute: 1000000, media: {${limits}}`), files: { 'engines.yaml': ENGINES } }
