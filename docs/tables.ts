@@ -1,9 +1,11 @@
 /** Writes the tables of the documentation that follow from the code: `npm run docs`. `test/docs.test.ts` holds the pages against them. */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { Type } from 'typebox'
 import { SETTINGS } from '../src/config/config.ts'
 import { DEFAULT_ENGINES, EnginesFile } from '../src/backends/engines/engines-file.ts'
 import { FAILURES } from '../src/domain/errors.ts'
+import { OPERATION_FIELDS, OPERATIONS } from '../src/domain/operations.ts'
 import { TASK_ERRORS } from '../src/domain/task.ts'
 import { crdParts } from './crds.ts'
 import { boundsOf, fieldsOf, type Schema } from './fields.ts'
@@ -14,6 +16,18 @@ const memberRows = (schema: Schema) =>
   fieldsOf('', schema).flatMap(({ path, schema, needed }) =>
     path === '' || path.endsWith('[]') || schema.items ? [] : [[code(path), needed ? 'yes' : '', boundsOf(schema).join('; '), schema.description ?? '']],
   )
+
+/** A row for each field of each operation but the one that all requests share. */
+const operationRows = OPERATIONS.flatMap((operation) => {
+  const { output_format: _format, ...fields } = OPERATION_FIELDS[operation]
+  return Object.entries(fieldsOf('', Type.Object(fields) as Schema).filter(({ path }) => path !== '' && !path.endsWith('[]'))).map(([at, { path, schema, needed }]) => [
+    at === '0' ? code(operation) : '',
+    code(path),
+    needed ? 'yes' : '',
+    schema.type === 'array' || path.endsWith('_url') ? '' : boundsOf(schema).join('; '),
+    schema.description ?? '',
+  ])
+})
 
 /** Each generated part: the page it stands on, its name in the page's markers, and its text. */
 export const PARTS = [
@@ -27,6 +41,7 @@ export const PARTS = [
     name: 'task errors',
     text: table(['error.code', 'message'], Object.entries(TASK_ERRORS).map(([name, sentence]) => [code(name), sentence])),
   },
+  { page: 'media.md', name: 'operations', text: table(['operation', 'field', 'needed', 'may be', 'meaning'], operationRows) },
   { page: 'engines.md', name: 'default', text: `\`\`\`yaml\n${DEFAULT_ENGINES}\`\`\`` },
   { page: 'engines.md', name: 'members', text: table(['member', 'needed', 'may be', 'meaning'], memberRows(EnginesFile as Schema)) },
   {

@@ -1,11 +1,11 @@
 /**
- * A third-party plugin: an engine that makes images of one colour. The prompt names it, as a word or as `#rrggbb`.
- * `engines.yaml` beside it makes it the engine of images; `README.md` says how to start it.
+ * A third-party plugin: an engine that makes images of one colour, and paints pictures over with it. The prompt names the colour, as a word or as `#rrggbb`.
+ * `engines.yaml` beside it makes it the engine of images and of `ai_edit`; `README.md` says how to start it.
  */
 import { crc32, deflateSync } from 'node:zlib'
 import fp from 'fastify-plugin'
 
-/** Options in PLUGINS are text; they are held against this schema, which also gives the defaults. */
+/** Options in PLUGINS are text; they are validated by this schema, which also has the defaults. */
 export const optionsSchema = {
   type: 'object',
   additionalProperties: false,
@@ -19,14 +19,26 @@ async function solidColour(app, { fallback }) {
     const [unknown] = Object.keys(options)
     if (unknown !== undefined) throw new Error(`type solid-colour has no option ${unknown}`)
     return {
-      offers: { image: { formats: ['png'] } },
-      async run({ prompt, width, height }, { signal, progress }) {
+      offers: { image: { formats: ['png'] }, ai_edit: { formats: ['png'] } },
+      async run(request, { inputs, limits, signal, progress }) {
         signal.throwIfAborted()
+        // A generation has its size, an operation has inputs: the media, and for some operations a mask.
+        const size = request.verb === 'image' ? request : await sizeOf(inputs[0])
+        if (!size) return { outcome: 'failed', code: 'unsupported_input', retryable: false }
+        const { width, height } = size
+        if (width * height > limits.pixels) return { outcome: 'failed', code: 'input_too_large', retryable: false }
         progress(50)
-        return { outcome: 'made', body: png(width, height, colourOf(prompt, fallback)), contentType: 'image/png' }
+        return { outcome: 'made', body: png(width, height, colourOf(request.prompt, fallback)), contentType: 'image/png', facts: { width, height } }
       },
     }
   })
+}
+
+/** The size of a PNG, which its first 24 bytes have; null for any other picture. */
+async function sizeOf({ contentType, read }) {
+  if (contentType !== 'image/png') return null
+  for await (const bytes of read()) return bytes.length < 24 ? null : { width: Buffer.from(bytes).readUInt32BE(16), height: Buffer.from(bytes).readUInt32BE(20) }
+  return null
 }
 
 /** Six hexadecimal digits: the first colour that the prompt names. */

@@ -5,8 +5,8 @@ import { mediaInfo } from '../../src/domain/media-info.ts'
 import { amountsAtMost } from '../../src/domain/operations.ts'
 import { TASK_ERRORS } from '../../src/domain/task.ts'
 
-/** What a plugin returns from `open`. Optional: `quote`, `close`, `facts` and `used` of a result, `message` of a failure. */
-type Given = Pick<Engine, 'offers'> & Partial<Pick<Engine, 'quote' | 'close'>> & { run(...args: Parameters<Engine['run']>): Promise<unknown> }
+/** What a plugin returns from `open`. Optional: `missing`, `quote`, `close`, `facts` and `used` of a result, `message` of a failure. */
+type Given = Pick<Engine, 'offers'> & Partial<Pick<Engine, 'missing' | 'quote' | 'close'>> & { run(...args: Parameters<Engine['run']>): Promise<unknown> }
 
 /** Wraps an engine type of a plugin. A faulty engine throws when it is opened; a faulty result is an `internal` failure of the run. */
 export function guarded(type: string, open: unknown): OpenEngine {
@@ -18,6 +18,9 @@ export function guarded(type: string, open: unknown): OpenEngine {
     return {
       get offers() {
         return given.offers
+      },
+      get missing() {
+        return given.missing ?? {}
       },
       quote,
       async run(request, control) {

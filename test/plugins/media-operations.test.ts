@@ -1,7 +1,12 @@
-/** Operations over REST. */
+/** Operations over REST: the contract of every surface, and what REST has beside it. */
 import t from 'tap'
+import { VALID } from '../contracts/operations/bodies.ts'
+import { IMAGE, openSources } from '../contracts/operations/sources.ts'
 import { operationPromises, type Surface } from '../contracts/operations.ts'
 import { runContract } from '../contracts/run-contract.ts'
+import { openReceiver, verifies } from '../fakes/receiver.ts'
+import { MEDIA } from './gateway.ts'
+import { isFinal, openStudio } from './studio.ts'
 
 const rest: Surface = {
   create: async (studio, body, key) => (await studio.operate(body, key === undefined ? {} : { 'idempotency-key': key })).json(),
@@ -9,4 +14,67 @@ const rest: Surface = {
   cancel: async (studio, id) => (await studio.post(`/api/v1/operations/${id}/cancel`)).json(),
 }
 
-t.test('the contract', (t) => runContract(t, operationPromises(rest), () => null))
+t.test('the operations of the contract over REST', (t) => runContract(t, operationPromises(rest), () => null))
+
+t.test('an operation is created, retrieved, listed and canceled like a generation, in a collection of its own', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  const { urls } = await openSources(t)
+  const created = await studio.operate(VALID.upscale(urls), { 'idempotency-key': 'k' })
+  const record = created.json()
+  t.equal(created.statusCode, 202)
+  t.match(created.headers, { location: `/api/v1/operations/${record.id}`, ratelimit: /^"plan";r=/ })
+  t.match(record, { id: /^[0-9a-f]{8}-[0-9a-f]{4}-7/, object: 'operation', operation: 'upscale', input: { media_url: urls.image, scale: 2, output_format: 'png' }, status: 'queued', queue_position: 1, result: null, attempts: 0 })
+  t.notOk('kind' in record || 'prompt' in record)
+  const again = await studio.operate(VALID.upscale(urls), { 'idempotency-key': 'k' })
+  t.same([again.statusCode, again.headers['idempotency-replayed'], again.json().id], [200, 'true', record.id])
+  t.equal((await studio.create({}, { 'idempotency-key': 'k' })).statusCode, 422, 'a generation under that key is another request')
+  await studio.operate(VALID.trim(urls))
+  await studio.create()
+  const list = async (query = '') => (await studio.get(`/api/v1/operations${query}`)).json().data.map(({ operation }: { operation: string }) => operation)
+  t.same([await list(), await list('?operation=upscale'), await list('?operation=merge')], [['trim', 'upscale'], ['upscale'], []])
+  t.equal((await studio.get('/api/v1/operations?kind=image')).statusCode, 400)
+  const read = await studio.get(`/api/v1/operations/${record.id}`)
+  t.same([read.statusCode, read.json().id, (await studio.get(`/api/v1/operations/${record.id}`, { 'if-none-match': String(read.headers.etag) })).statusCode], [200, record.id, 304])
+  t.equal((await studio.get(`/api/v1/generations/${record.id}`)).statusCode, 404)
+  t.match((await studio.post(`/api/v1/operations/${record.id}/cancel`)).json(), { status: 'canceled', refund_amount: '0.1600' })
+  t.same((await studio.get(`/api/v1/operations/${record.id}/deliveries`)).json().data, [])
+})
+
+t.test('a dry run of an operation validates and quotes it, fetches nothing and stores nothing', async (t) => {
+  const studio = await openStudio(t)
+  const { server, urls } = await openSources(t)
+  const quote = await studio.operate(VALID.trim(urls), {}, '?dry_run=true')
+  t.equal(quote.statusCode, 200)
+  t.match(quote.json(), { object: 'quote', operation: 'trim', estimated_cost: '0.5990', available: '10.0000', affordable: true, queue_position: 1 })
+  t.match((await studio.operate({ ...VALID.trim(urls), media_url: 'http://10.0.0.1/' }, {}, '?dry_run=true')).json(), { error: { code: 'url_not_allowed', param: 'media_url' } })
+  t.match((await studio.operate({ ...VALID.trim(urls), max_cost: '0.5' })).json(), { status: 402, required: '0.5990', error: { code: 'max_cost_exceeded' } })
+  t.match((await studio.operate({ operation: 'upscale', media_url: `data:image/png;base64,${IMAGE.toString('base64')}` }, {}, '?dry_run=true')).json(), { object: 'quote', operation: 'upscale' })
+  t.same([(await studio.get('/api/v1/operations')).json().data, server.received, await studio.app.files.list('', 10)], [[], [], []])
+})
+
+t.test('Prefer: wait holds the answer to the end of an operation, which is announced by a signed webhook', async (t) => {
+  const studio = await openStudio(t)
+  const { urls } = await openSources(t)
+  const receiver = await openReceiver()
+  t.teardown(() => receiver.close())
+  const done = await studio.operate({ ...VALID.upscale(urls), webhook_url: receiver.url }, { prefer: 'wait=30' })
+  t.same([done.statusCode, done.headers['preference-applied'], done.json().status], [200, 'wait=30', 'completed'])
+  const [delivered] = await receiver.arrived(1)
+  t.match(delivered?.headers, { 'x-svc-event': 'task.completed' })
+  t.ok(delivered && (await verifies(delivered, studio.raw)))
+  t.match(JSON.parse(String(delivered?.rawBody)), { event: 'task.completed', data: { task_id: done.json().id, status: 'completed', result: { image_url: String }, estimated_cost: '0.1600', actual_cost: '0.0200' } })
+
+  studio.engine.next({ fail: 'provider_rejected', retryable: false })
+  const { id } = (await studio.operate({ ...VALID.upscale(urls), webhook_url: receiver.url })).json()
+  await studio.until(id, isFinal, 'operations')
+  const events = (await receiver.arrived(3)).map(({ rawBody }) => JSON.parse(String(rawBody)))
+  t.match(events.slice(1), [{ event: 'task.failed', data: { task_id: id, error: { code: 'provider_rejected' } } }, { event: 'task.refunded', data: { task_id: id, refund_amount: '0.1600' } }])
+})
+
+t.test('an inactive plan goes before every fault of the body, and a price of the plan before that of the service', async (t) => {
+  const studio = await openStudio(t, { loops: false, media: { prices: [{ operation: 'upscale', amount: '0.5', per: 'Job' }] } })
+  const { urls } = await openSources(t)
+  t.match((await studio.operate(VALID.upscale(urls))).json(), { estimated_cost: '0.5000' })
+  await studio.plan('studio', { product: 'Media', media: MEDIA, state: 'Suspended' }, 2)
+  for (const body of [{}, { operation: 'fold' }, VALID.upscale(urls)]) t.match((await studio.operate(body)).json(), { status: 403, error: { code: 'plan_inactive' } })
+})

@@ -7,8 +7,10 @@ import thirdParty from '../../plugins/third-party/third-party.ts'
 import { readConfig } from '../../src/config/config.ts'
 import type { Engine } from '../../src/backends/engines/engine.ts'
 import { amountsOf, type GenerationRequest } from '../../src/domain/generations.ts'
+import type { OperationRequest } from '../../src/domain/operations.ts'
 import { enginePromises } from '../contracts/engine.ts'
 import { LIMITS, runControl } from '../fakes/engine.ts'
+import { IMAGE } from '../contracts/operations/sources.ts'
 import { start, REPOSITORY } from '../flows/program.ts'
 import { CODING, MEDIA, bearer, openGateway } from './gateway.ts'
 import { openEmbeddedProgram } from './embedded-program.ts'
@@ -24,7 +26,7 @@ function written(t: Test, sources: Record<string, string>, query = '') {
 const fp = "import fp from 'fastify-plugin'\n"
 const EXAMPLE = join(REPOSITORY, 'examples/solid-colour')
 
-t.test('the example plugin makes images of one colour in the running program', async (t) => {
+t.test('the example plugin makes images of one colour, and paints them over, in the running program', async (t) => {
   const env = { PLUGINS: `${EXAMPLE}/solid-colour.js?fallback=336699`, ENGINES: `${EXAMPLE}/engines.yaml`, RESOURCES_URL: `files:${join(REPOSITORY, 'plans')}` }
   const program = await start({ folder: t.testdir(), env, namespace: 'demo' })
   t.teardown(() => program.stop())
@@ -35,6 +37,10 @@ t.test('the example plugin makes images of one colour in the running program', a
     t.match(record, { status: 'completed', actual_cost: '0.0400', result: { content_type: 'image/png', width: 40, height: 30, duration_ms: null } }, "at the plan's price")
     const bytes = Buffer.from(await (await fetch(record.result.image_url)).arrayBuffer())
     t.same(readPng(bytes), { width: 40, height: 30, colour, blank: true })
+    const edit = { operation: 'ai_edit', prompt: 'make it green', media_url: record.result.image_url }
+    const edited = (await (await fetch(`${program.url}/api/v1/operations`, { method: 'POST', headers, body: JSON.stringify(edit) })).json()) as typeof record
+    t.match(edited, { object: 'operation', status: 'completed', actual_cost: '0.0100', result: { width: 40, height: 30 } })
+    t.match(readPng(Buffer.from(await (await fetch(edited.result.image_url)).arrayBuffer())), { width: 40, height: 30, colour: '008000' })
   }
 })
 
@@ -59,8 +65,10 @@ t.test("the example's engine keeps the contract of every engine, but for the see
   await app.register(plugin, { fallback: '808080' }).ready()
   const { 'the same prompt and seed give the same bytes, another seed gives others': _seeds, ...promises } = enginePromises
   const request: GenerationRequest = { verb: 'image', prompt: 'x', width: 33, height: 7, durationMs: null, seed: null, format: 'png' }
+  const edit: OperationRequest = { verb: 'ai_edit', prompt: 'x', strength: null, seed: null, format: 'png' }
+  const source = { role: 'media', contentType: 'image/png', bytes: IMAGE.length, read: async function* () { yield IMAGE } } as const
   for (const [promise, proof] of Object.entries(promises)) {
-    t.test(promise, async (t) => proof(t, { engine: await guarded('solid-colour', types.get('solid-colour'))('solid', {}), requests: [request] }))
+    t.test(promise, async (t) => proof(t, { engine: await guarded('solid-colour', types.get('solid-colour'))('solid', {}), requests: [request, edit], inputsOf: ({ verb }) => (verb === 'ai_edit' ? [source] : []) }))
   }
 })
 
@@ -191,6 +199,11 @@ t.test('an engine may leave out what follows from the request', async (t) => {
   const engine = await opened({ run: async () => ({ outcome: 'made', body, contentType: 'image/png' }) })
   t.same(engine.quote(image, LIMITS), amountsOf(image))
   t.same(await engine.run(image, control), { outcome: 'made', body, contentType: 'image/png', facts: { width: 64, height: 32, durationMs: null }, used: amountsOf(image) })
+  const upscale: OperationRequest = { verb: 'upscale', scale: 2, format: 'png' }
+  t.same(engine.quote(upscale, LIMITS), { Job: 1000, Second: 0, Megapixel: 16_000 }, 'the limit, where the source decides')
+  t.match(await engine.run(upscale, control), { facts: { width: null, height: null, durationMs: null }, used: { Megapixel: 16_000 } })
+  const measured = await opened({ offers: { upscale: { formats: ['png'] } }, run: async () => ({ outcome: 'made', body: IMAGE, contentType: 'image/png' }) })
+  t.match(await measured.run(upscale, control), { facts: { width: 40, height: 30, durationMs: null }, used: { Job: 1000, Second: 0, Megapixel: 2 } })
   await engine.close()
 })
 

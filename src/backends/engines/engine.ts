@@ -184,7 +184,9 @@ export async function openEngines({ file, log, providers, watchMs = 5000 }: Engi
 
 /** The types of this program. Each adapter is loaded when the file has an engine of its type. */
 function builtInTypes(providers: Outside | undefined): Map<string, OpenEngine> {
-  const types = new Map<string, OpenEngine>([['preview', async (...entry) => (await import('./preview/preview.ts')).openPreview(...entry)]])
+  const types = new Map<string, OpenEngine>()
+  types.set('preview', async (...entry) => (await import('./preview/preview.ts')).openPreview(...entry))
+  types.set('local', async (...entry) => (await import('./local/local.ts')).openLocal(...entry))
   if (!providers) return types
   types.set('openai', async (...entry) => (await import('./openai/openai.ts')).openaiEngines(providers)(...entry))
   types.set('replicate', async (...entry) => (await import('./replicate/replicate.ts')).replicateEngines(providers)(...entry))

@@ -9,7 +9,7 @@ import { readSettingsFile } from '../../domain/settings-file.ts'
 
 export type EngineSetting = {
   name: string
-  /** Which adapter: `preview`, or one that a plugin added. */
+  /** Which adapter: `preview`, `local`, `openai`, `replicate`, or one that a plugin added. */
   type: string
   /** The other members of the entry; the adapter validates them. */
   options: Record<string, unknown>
@@ -30,14 +30,17 @@ export type Route = Terms & {
 export type EnginesSettings = { engines: EngineSetting[]; routes: Route[] }
 export type Refusal = { line: number; message: string }
 
-/** The table without a file: the preview engine at demo prices. It is also an example of a file. */
+/** The table without a file: previews, and what this machine can run, at demo prices. It is also an example of a file. */
 export const DEFAULT_ENGINES = `\
 engines:
   - { name: preview, type: preview }
+  - { name: local, type: local }
 routes:
   - { kind: image, engine: preview, price: { amount: "0.04", per: Job }, max: { megapixels: 4.2 }, defaults: { size: 1024x1024 } }
   - { kind: video, engine: preview, price: { amount: "0.05", per: Second }, max: { megapixels: 1, seconds: 10 }, defaults: { size: 640x360, seconds: 4 } }
   - { kind: music, engine: preview, price: { amount: "0.01", per: Second }, max: { seconds: 120 }, defaults: { seconds: 10 } }
+  - { operation: trim, engine: local, price: { amount: "0.005", per: Second }, max: { megapixels: 8.3, seconds: 600 } }
+  - { operation: merge, engine: local, price: { amount: "0.005", per: Second }, max: { megapixels: 8.3, seconds: 600 } }
 `
 
 const closed = { additionalProperties: false }
@@ -89,7 +92,7 @@ const RouteEntry = Type.Object(
   closed,
 )
 
-const EngineEntry = Type.Object({ name: name('Routes refer to it by this name.'), type: name('`preview`, or one that a plugin adds. The other members of the entry are for that type.') })
+const EngineEntry = Type.Object({ name: name('Routes refer to it by this name.'), type: name('`preview`, `local`, `openai`, `replicate`, or one that a plugin adds. The other members of the entry are for that type.') })
 
 /** The ENGINES file. `docs/engines.md` is generated from the descriptions. */
 export const EnginesFile = Type.Object({ engines: Type.Array(EngineEntry, { minItems: 1 }), routes: Type.Array(RouteEntry) }, closed)

@@ -22,7 +22,7 @@ const LIMITS = { wallMs: 20_000, cpuSeconds: 20, addressSpaceBytes: 2 ** 31, fil
 export async function available(folders: readonly string[] = FOLDERS): Promise<Available> {
   const [ffmpeg, ffprobe] = [await programIn(folders, 'ffmpeg'), await programIn(folders, 'ffprobe')]
   if (!ffmpeg || !ffprobe) return missing(`${ffmpeg ? 'ffprobe' : 'ffmpeg'} is not installed (looked in ${folders.join(', ')}); Debian's package is ffmpeg`)
-  const [encoders, filters, probes] = [await namesOf(ffmpeg, '-encoders'), await namesOf(ffmpeg, '-filters'), await namesOf(ffprobe, '-demuxers')]
+  const [encoders, filters, probes] = await Promise.all([namesOf(ffmpeg, '-encoders'), namesOf(ffmpeg, '-filters'), namesOf(ffprobe, '-demuxers')])
   if (!encoders || !filters || !probes) return missing(`${encoders && filters ? ffprobe : ffmpeg} cannot be executed`)
   const lacking = FILTERS.filter((name) => !filters.has(name))
   if (lacking.length > 0) return missing(`${ffmpeg} is too old or was built without the filters ${lacking.join(', ')}`)

@@ -1,0 +1,103 @@
+/** The engine `local`: operations by programs and libraries of this machine. Each run is a child process in a scratch folder of its own; what is not installed is not offered. */
+import { once } from 'node:events'
+import { createReadStream, createWriteStream } from 'node:fs'
+import { tmpdir, userInfo } from 'node:os'
+import { isAbsolute, join } from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import type { Limits } from '../../../domain/generations.ts'
+import { amountsAtMost, type Operation, type OperationRequest } from '../../../domain/operations.ts'
+import { notMade, type Engine, type EngineRequest, type Input, type Made, type NotMade, type OpenEngine, type Run } from '../engine.ts'
+import type { Failed } from './ffmpeg.ts'
+import type { FormatName } from './formats.ts'
+import { merge } from './merge.ts'
+import { available } from './programs.ts'
+import { scratchFolder, sweepScratch } from './scratch.ts'
+import { trim } from './trim.ts'
+
+/** One run in its scratch folder. Inputs are files of it. */
+type Job = {
+  inputs: readonly { role: Input['role']; path: string }[]
+  scratch: string
+  limits: Limits
+  signal: AbortSignal
+  progress: (percent: number) => void
+}
+
+/** A result in the scratch folder. */
+type Written = Pick<Made, 'outcome' | 'contentType' | 'facts' | 'used'> & { path: string }
+type RunJob<Request> = (request: Request, job: Job) => Promise<Written | Failed>
+/** What can run here, and what lacks something. */
+type Operations = {
+  offers: Record<string, { formats: readonly [string, ...string[]] }>
+  missing: Record<string, string>
+  runs: { [V in Operation]?: RunJob<Extract<OperationRequest, { verb: V }>> }
+}
+
+/** Opens the engine: looks for what each operation needs, and removes the scratch folders of processes that were killed. */
+export const openLocal: OpenEngine = async (_name, options) => {
+  const { scratch, ffmpeg } = readOptions(options)
+  await sweepScratch(scratch)
+  const { offers, missing, runs } = await filmOperations(ffmpeg)
+  const running = new Set<Promise<unknown>>()
+
+  async function run(request: EngineRequest, control: Run): Promise<Made | NotMade> {
+    control.signal.throwIfAborted()
+    const job = 'width' in request ? undefined : (runs[request.verb] as RunJob<EngineRequest> | undefined)
+    if (!job) return notMade('not_supported', false)
+    const made = runIn(scratch, (files) => job(request, files), control)
+    const settled: Promise<unknown> = made.catch(() => null).finally(() => running.delete(settled))
+    running.add(settled)
+    return made
+  }
+
+  const engine: Engine = { offers, missing, quote: amountsAtMost, run, close: async () => void (await Promise.all(running)) }
+  return engine
+}
+
+/** `ffmpeg` is the folder of its programs, null for the usual ones. Throws an Error that names the faulty option. */
+function readOptions({ scratch = join(tmpdir(), `tollgate-${userInfo().uid}`), ffmpeg = null, ...others }: Record<string, unknown>): { scratch: string; ffmpeg: string | null } {
+  const [unknown] = Object.keys(others)
+  if (unknown !== undefined) throw new Error(`type local has no option ${unknown}`)
+  if (typeof scratch !== 'string' || !isAbsolute(scratch)) throw new Error('scratch must be an absolute path')
+  if (ffmpeg !== null && (typeof ffmpeg !== 'string' || !isAbsolute(ffmpeg))) throw new Error('ffmpeg must be an absolute path')
+  return { scratch, ffmpeg }
+}
+
+async function filmOperations(folder: string | null): Promise<Operations> {
+  const found = await available(folder === null ? undefined : [folder])
+  if (found.outcome === 'missing') return { offers: {}, missing: { trim: found.message, merge: found.message }, runs: {} }
+  const { programs, formats } = found
+  const paths = ({ inputs }: Job) => inputs.map(({ path }) => path)
+  return {
+    offers: { trim: { formats }, merge: { formats } },
+    missing: {},
+    runs: {
+      trim: ({ format, ...request }, job) => trim({ ...job, request: { ...request, format: format as FormatName }, inputs: paths(job), programs }),
+      merge: ({ format, ...request }, job) => merge({ ...job, request: { ...request, format: format as FormatName }, inputs: paths(job), programs }),
+    },
+  }
+}
+
+/** Runs a job in a scratch folder that is removed when this settles: the result is an open file without a name by then. */
+async function runIn(base: string, run: (job: Job) => Promise<Written | Failed>, { inputs, limits, signal, progress }: Run): Promise<Made | NotMade> {
+  const scratch = await scratchFolder(base)
+  try {
+    const files = await Promise.all(inputs.map(async (input, i) => ({ role: input.role, path: await write(input, join(scratch.path, `input-${i}`), signal) })))
+    const written = await run({ inputs: files, scratch: scratch.path, limits, signal, progress })
+    if (written.outcome === 'failed') return notMade(written.code, written.retryable, written.cause)
+    const { path, contentType, facts, used } = written
+    const body = createReadStream(path)
+    await once(body, 'open')
+    return { outcome: 'made', body, contentType, facts, used }
+  } finally {
+    await scratch.remove()
+  }
+}
+
+async function write(input: Input, path: string, signal: AbortSignal): Promise<string> {
+  await pipeline(Readable.from(input.read()), createWriteStream(path, { mode: 0o600 }), { signal }).catch((error: unknown) => {
+    throw signal.aborted ? signal.reason : error
+  })
+  return path
+}

@@ -1,0 +1,74 @@
+/** The local engine: it keeps the contract of every engine, offers what can run here, and leaves no files. */
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import type { Engine, EngineRequest, Input } from '../../../src/backends/engines/engine.ts'
+import { openLocal } from '../../../src/backends/engines/local/local.ts'
+import { mediaInfo } from '../../../src/domain/media-info.ts'
+import { enginePromises } from '../../contracts/engine.ts'
+import { FILM, SONG } from '../../contracts/operations/sources.ts'
+import { runContract } from '../../contracts/run-contract.ts'
+import { runControl } from '../../fakes/engine.ts'
+import { withoutFfmpeg } from './film-maker.ts'
+
+const input = (contentType: string, content: Buffer): Input => ({
+  role: 'media',
+  contentType,
+  bytes: content.length,
+  async *read() {
+    yield content
+  },
+})
+
+const INPUTS: Record<string, Input[]> = { trim: [input('video/mp4', FILM)], merge: [input('video/mp4', FILM), input('video/mp4', FILM)] }
+const trim: EngineRequest = { verb: 'trim', startMs: 100, endMs: 300, mode: 'accurate', format: 'mp4' }
+const merge: EngineRequest = { verb: 'merge', transition: 'none', fit: 'contain', format: 'mp4' }
+const inputsOf = ({ verb }: EngineRequest): Input[] => INPUTS[verb] ?? []
+
+async function opened(t: Test, options = {}): Promise<{ engine: Engine; scratch: string }> {
+  const scratch = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  const engine = await openLocal('local', { scratch, ...options })
+  t.teardown(async () => {
+    await engine.close()
+    await rm(scratch, { recursive: true })
+  })
+  return { engine, scratch }
+}
+
+t.test('the contract', { skip: withoutFfmpeg }, (t) => runContract(t, enginePromises, async (t) => ({ ...(await opened(t)), requests: [trim, merge], inputsOf })))
+
+t.test('a result is measured, and its scratch folder is gone before it is read', { skip: withoutFfmpeg }, async (t) => {
+  const { engine, scratch } = await opened(t)
+  const made = await engine.run(trim, runControl({ inputs: inputsOf(trim) }))
+  if (made.outcome !== 'made') throw new Error(made.code, { cause: made.cause })
+  t.same(await readdir(scratch), [])
+  const bytes = Buffer.concat(await Array.fromAsync(made.body as AsyncIterable<Uint8Array>))
+  t.match(mediaInfo(bytes, bytes.length), { contentType: 'video/mp4', width: 64, height: 48 })
+  t.match(made, { contentType: 'video/mp4', facts: { width: 64, height: 48 }, used: { Job: 1000, Second: made.facts.durationMs, Megapixel: 4 } })
+})
+
+t.test('a run that fails or is aborted leaves no file', { skip: withoutFfmpeg }, async (t) => {
+  const { engine, scratch } = await opened(t)
+  const broken = await engine.run(trim, runControl({ inputs: [input('video/mp4', FILM.subarray(0, 300))] }))
+  t.match(broken, { outcome: 'failed', code: 'unsupported_input', retryable: false })
+  t.match(await engine.run({ verb: 'trim', startMs: 5000, endMs: null, mode: 'fast', format: 'mp4' }, runControl({ inputs: inputsOf(trim) })), { code: 'unsupported_input' })
+  const controller = new AbortController()
+  const run = engine.run(merge, runControl({ inputs: [input('video/mp4', FILM), input('audio/wav', SONG)], signal: controller.signal }))
+  controller.abort(new Error('canceled'))
+  await t.rejects(run, { message: 'canceled' })
+  t.same(await readdir(scratch), [])
+})
+
+t.test('without ffmpeg exactly trim and merge are off, with a sentence for the operator', async (t) => {
+  const { engine } = await opened(t, { ffmpeg: t.testdir() })
+  t.same([engine.offers['trim'], engine.offers['merge']], [undefined, undefined])
+  t.match(engine.missing, { trim: /^ffmpeg is not installed/, merge: /^ffmpeg is not installed/ })
+  t.match(await engine.run(trim, runControl({ inputs: inputsOf(trim) })), { outcome: 'failed', code: 'not_supported', retryable: false })
+})
+
+t.test('options that make no sense are refused', async (t) => {
+  for (const [options, message] of [[{ speed: 1 }, /no option speed/], [{ scratch: 'here' }, /scratch must be an absolute path/], [{ ffmpeg: 7 }, /ffmpeg must be an absolute path/]] as const) {
+    await t.rejects(openLocal('local', options), message)
+  }
+})
