@@ -1,4 +1,4 @@
-/** What every place for files promises. A place starts empty; `another` is a second handle on it, as another process of the installation has it. */
+/** Contract of the files backends. A backend starts empty; `another` is a second handle on it, like that of another process. */
 import { createHash } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
@@ -26,7 +26,7 @@ const MB = 1_000_000
 setFlagsFromString('--expose-gc')
 const collectGarbage = runInNewContext('gc') as () => void
 
-/** Bytes of buffers that something still holds. */
+/** Bytes of buffers that are still referenced. */
 function buffered(): number {
   collectGarbage()
   return process.memoryUsage().arrayBuffers
@@ -67,7 +67,7 @@ export const filesPromises: Promises<FilesPlace> = {
     t.ok(chunks.length > 1)
     const expected = Buffer.concat(await Array.fromAsync(pieces(size)))
     t.ok(Buffer.concat(chunks).equals(expected))
-    t.equal((await files.put(`${ID}-again`, expected, facts)).etag, put.etag, 'the same bytes, the same etag')
+    t.equal((await files.put(`${ID}-again`, expected, facts)).etag, put.etag, 'the same bytes have the same etag')
   },
   'a range gives exactly its bytes': async (t, { files }) => {
     await files.put(ID, Buffer.from('0123456789'), facts)
@@ -87,7 +87,7 @@ export const filesPromises: Promises<FilesPlace> = {
       }
     }
     t.equal(await contentOf(files, ID, { start: 3, end: size - 2 }).then((text) => text?.length), size - 4)
-    t.equal((await files.put(`${ID}-again`, whole, facts)).etag, put.etag, 'the same bytes, the same etag, however they come')
+    t.equal((await files.put(`${ID}-again`, whole, facts)).etag, put.etag, 'the same bytes have the same etag, however they are split')
     t.equal((await files.stat(ID))?.etag, put.etag)
     t.equal((await files.get(ID).then((file) => (file?.stream.destroy(), file)))?.etag, put.etag)
   },
@@ -112,8 +112,8 @@ export const filesPromises: Promises<FilesPlace> = {
       read += chunk.length
       if (read - looked < 4 * MB) continue
       looked = read
-      // What reads ahead gets the time to.
-      for (let turn = 0; turn < 20; turn++) await setImmediate()
+      // Gives read-ahead the time to happen.
+      for (let n = 0; n < 20; n++) await setImmediate()
       look()
     }
     t.equal(read, size)
@@ -198,9 +198,9 @@ export const filesPromises: Promises<FilesPlace> = {
     t.equal(await files.sweep(2000, 10), 0)
     t.same(await files.list('', 10), ['file-2', 'file-3'])
     await files.put('file-2', Buffer.from('x'), { ...facts, expiresAt: 9000 })
-    t.equal(await files.sweep(3000, 10), 1, 'a file that was put again has its new time')
+    t.equal(await files.sweep(3000, 10), 1, 'a rewritten file has its new expiry')
     t.same(await (await another()).list('', 10), ['file-2'])
-    t.equal(await (await another()).sweep(9000, 10), 1, 'a handle that put nothing knows the times too')
+    t.equal(await (await another()).sweep(9000, 10), 1, 'another handle has the same expiry times')
   },
   'a list goes through all ids in order, a page at a time': async (t, { files }) => {
     const ids = ['a-1', 'a-2', 'b-1', 'b-10', 'b-2']

@@ -1,4 +1,4 @@
-/** The chart and the image on a node that runs pods: an installation from `helm install` to `helm uninstall`, with a tenant who buys and calls, while pods die and are replaced. */
+/** The chart and the image on a node that runs pods: an installation from `helm install` to `helm uninstall`, with a tenant that calls both products while pods are killed and replaced. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -12,15 +12,15 @@ import { BUYER, documents, KEYS, NAMESPACES, PLANS, PROGRAM } from './manifests.
 import { GATE, IMAGE, killPod, openSite, secrets, TENANT, values } from './site.ts'
 
 const LONGEST_MS = 1_800_000
-/** What helm waits for at most. */
+/** Timeout of helm. */
 const LONGEST = '600s'
 
 t.setTimeout(LONGEST_MS)
 
-/** Looks until it is so. Rejects when that takes too long to be a matter of load. */
+/** Polls until it is true. Rejects when it takes too long to be caused by load. */
 async function until(look: () => Promise<boolean>): Promise<void> {
   for (const deadline = performance.now() + 300_000; !(await look()); await pause(100)) {
-    if (performance.now() > deadline) throw new Error(`waited in vain: ${String(look)}`)
+    if (performance.now() > deadline) throw new Error(`timed out: ${String(look)}`)
   }
 }
 
@@ -39,7 +39,7 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
   }
   const read = async (...args: string[]): Promise<Answered> => JSON.parse(await kubectl(['get', '--output=json', ...args]))
   const pods = async (role: string): Promise<Answered[]> => (await read('pods', '--namespace', GATE, '--selector', `app.kubernetes.io/component=${role}`)).items
-  /** Each stands on those before it. */
+  /** Each step depends on those before it. */
   const step = async (name: string, promise: (t: Test) => Promise<void>) => {
     if (t.passing()) await t.test(name, promise)
   }
@@ -66,7 +66,7 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     }
   })
 
-  /** Tasks that were taken back from workers that had gone, as the workers of now count them. */
+  /** Tasks recovered from dead workers, as counted by the current workers. */
   const lostLeases = async (): Promise<number> => {
     const texts = (await pods('worker')).map(async ({ status }) => (await fetch(`http://${status.podIP}:9090/metrics`)).text())
     const counted = (await Promise.all(texts)).map((text) => Number(/^tollgate_tasks_swept_total\{reason="lost_lease"\} (\d+)/m.exec(text)?.[1] ?? 0))
@@ -97,7 +97,7 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     t.ok(String(seen.picture.link).startsWith(`http://tollgate-gateway.${GATE}.svc/`), 'results are behind the public address')
   })
 
-  /** What the Media plan has paid, once nothing is under way. */
+  /** Charges of the Media plan, once no task is open. */
   const burned = async (): Promise<number> => {
     const usage = async () => (await get(gateway, keys.media, '/api/v1/usage')).body
     await until(async () => at(await usage(), 'held') === '0.0000')
