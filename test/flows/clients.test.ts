@@ -139,8 +139,8 @@ async function clients(t: Test, start: Start): Promise<void> {
     await writeFile(join(home, 'config.toml'), config)
     const args = [path, 'exec', '--json', '--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox', prompt]
     const { code, stdout, stderr } = await run(process.execPath, args, { cwd: work, env: { HOME: home, CODEX_HOME: home, TOLLGATE_API_KEY: key } })
-    const said: Record<string, unknown>[] = stdout.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line))
-    return { work, code, said, stderr }
+    const events: Record<string, unknown>[] = stdout.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line))
+    return { work, code, events, stderr }
   }
 
   t.test('Codex CLI', async (t) => {
@@ -150,11 +150,11 @@ async function clients(t: Test, start: Start): Promise<void> {
     t.test('completes a conversation turn with a tool call, which is charged', async (t) => {
       const key = await program.key('team-key')
       const before = await used(program, key)
-      const { work, code, said, stderr } = await codex(path, key, 'call exec_command {"cmd":"echo made by a tool > made.txt"}')
+      const { work, code, events, stderr } = await codex(path, key, 'call exec_command {"cmd":"echo made by a tool > made.txt"}')
       t.equal(code, 0, stderr)
       t.equal(await readFile(join(work, 'made.txt'), 'utf8'), 'made by a tool\n')
-      t.match(said.find((event) => at(event, 'item', 'type') === 'agent_message'), { item: { text: /./ } }, 'it says something after the tool ran')
-      const turn = said.at(-1)
+      t.match(events.find((event) => at(event, 'item', 'type') === 'agent_message'), { item: { text: /./ } }, 'it sends a message after the tool ran')
+      const turn = events.at(-1)
       t.match(turn, { type: 'turn.completed', usage: { input_tokens: Number, output_tokens: Number } })
       const charged = (await used(program, key)).session - before.session
       t.equal(charged, Number(at(turn, 'usage', 'input_tokens')) + Number(at(turn, 'usage', 'output_tokens')))
@@ -171,9 +171,9 @@ async function clients(t: Test, start: Start): Promise<void> {
     t.test('shows when a full window resets', async (t) => {
       const key = await program.key('tiny-codex')
       await codex(path, key, 'Say hello')
-      const { code, said } = await codex(path, key, 'Say hello')
+      const { code, events } = await codex(path, key, 'Say hello')
       t.equal(code, 1)
-      t.match(said.at(-1), { type: 'turn.failed', error: { message: /try again at/i } })
+      t.match(events.at(-1), { type: 'turn.failed', error: { message: /try again at/i } })
     })
   })
 }

@@ -63,9 +63,9 @@ t.test('the start prints the existing keys, and no example request for a missing
   const limits = 'limits: [{ namespaces: ["*"], products: [Coding] }]'
   const program = start(t, t.testdir({ 'limits.yaml': limits }), { PLAN_LIMITS: 'limits.yaml', RESOURCES_URL: `files:${join(REPOSITORY, 'plans')}` })
   await program.ready
-  const said = program.log.filter((line) => line.includes('"msg":"ready"')).map((line) => JSON.parse(line))
-  t.match(said, [{ keys: [{ name: 'demo/coding' }], try: [/chat.completions/] }])
-  t.same([said[0].keys.length, said[0].try.length], [1, 1])
+  const ready = program.log.filter((line) => line.includes('"msg":"ready"')).map((line) => JSON.parse(line))
+  t.match(ready, [{ keys: [{ name: 'demo/coding' }], try: [/chat.completions/] }])
+  t.same([ready[0].keys.length, ready[0].try.length], [1, 1])
 })
 
 t.test('a second SIGTERM ends a program whose shutdown hangs, with exit code 1', async (t) => {

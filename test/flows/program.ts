@@ -70,26 +70,26 @@ export function launch({ folder, role = 'all', env: given = {}, root = REPOSITOR
   const log: string[] = []
   const exited = new Promise<Exit>((resolve) => child.once('close', (code, signal) => resolve({ code, signal })))
   const operations = Promise.withResolvers<string>()
-  const said = Promise.withResolvers<{ url: string; opsUrl: string }>()
+  const readyLine = Promise.withResolvers<{ url: string; opsUrl: string }>()
   createInterface({ input: child.stdout }).on('line', (line) => {
     log.push(line)
     const { msg, url = '', opsUrl } = parsed(line) ?? {}
     const listening = /^operations listen on (\S+)$/.exec(String(msg))?.[1]
     if (listening !== undefined) operations.resolve(listening)
-    if (msg === 'ready') said.resolve({ url: String(url), opsUrl: String(opsUrl) })
+    if (msg === 'ready') readyLine.resolve({ url: String(url), opsUrl: String(opsUrl) })
   })
   createInterface({ input: child.stderr }).on('line', (line) => log.push(line))
   const early = exited.then(({ code, signal }) => {
     throw new Error(`the program (${role}) ended with ${signal ?? code} before it was ready:\n${log.slice(-30).join('\n')}`)
   })
   early.catch(operations.reject)
-  early.catch(said.reject)
+  early.catch(readyLine.reject)
   const end = (signal: NodeJS.Signals) => {
     if (child.exitCode === null && child.signalCode === null) child.kill(signal)
     return exited
   }
   const ending = { log, stop: () => end('SIGTERM'), kill: () => end('SIGKILL') }
-  const ready = said.promise.then((addresses) => ({ ...addresses, ...ending, role, env, pid: child.pid ?? 0 }))
+  const ready = readyLine.promise.then((addresses) => ({ ...addresses, ...ending, role, env, pid: child.pid ?? 0 }))
   // Callers that are interested await it.
   for (const promise of [operations.promise, ready]) promise.catch(() => {})
   return { ...ending, opsUrl: operations.promise, ready }

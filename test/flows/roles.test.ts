@@ -42,10 +42,10 @@ async function joinFor(t: Test, site: Site, folder: string, role: Role, env: Rec
   return one
 }
 
-async function readiness(opsUrl: string): Promise<{ status: number; said: Json; check: (name: string) => Json }> {
+async function readiness(opsUrl: string): Promise<{ status: number; readyz: Json; check: (name: string) => Json }> {
   const response = await fetch(`${opsUrl}/readyz`)
-  const said = (await response.json()) as { checks: { name: string }[] }
-  return { status: response.status, said, check: (name) => said.checks.find((check) => check.name === name) }
+  const readyz = (await response.json()) as { checks: { name: string }[] }
+  return { status: response.status, readyz, check: (name) => readyz.checks.find((check) => check.name === name) }
 }
 
 const create = async (program: Program, key: string, body: object) => (await answer(await post(program, key, '/api/v1/generations', body))).body
@@ -86,11 +86,11 @@ t.test('a role that waits for its store is alive and not ready, reports the wait
   const named = launch({ folder, role: 'gateway', env: { ...settings, STORE_URL: settings['STORE_URL']?.replace('//', '//keeper:hunter2@') ?? '' } })
   t.teardown(() => named.kill())
   const opsUrl = await named.opsUrl
-  const { said } = await eventually('what it waits for', async () => {
+  const { readyz } = await eventually('what it waits for', async () => {
     const seen = await readiness(opsUrl)
     return String(at(seen.check('store'), 'detail')).startsWith('waiting') && named.log.some((line) => line.includes('"event":"backend_unavailable"') && line.includes('mongodb://')) ? seen : null
   })
-  t.notMatch([JSON.stringify(said), ...named.log].join('\n'), /hunter2/)
+  t.notMatch([JSON.stringify(readyz), ...named.log].join('\n'), /hunter2/)
   await named.kill()
   await store.start()
   for (const { ready } of starting) t.equal((await readiness((await ready).opsUrl)).status, 200)
@@ -125,7 +125,7 @@ t.test('without Kafka a gateway is ready and degraded, and its tasks still run',
   const program = await startFor(t, site, folder, ['controller', 'gateway', 'worker'], { BROKER_URL: 'kafka://127.0.0.1:1' })
   const degraded = await eventually('the outage to be noticed', async () => {
     const seen = await readiness(program.opsUrl)
-    return at(seen.said, 'status') === 'degraded' ? seen : null
+    return at(seen.readyz, 'status') === 'degraded' ? seen : null
   })
   t.equal(degraded.status, 200)
   t.match(degraded.check('broker'), { ok: true, degraded: true })
@@ -184,7 +184,7 @@ t.test('of two controllers one leads; the other is alive, reports that it stands
   t.teardown(() => second.kill())
   const { status } = await eventually('the second to wait', async () => {
     const seen = await readiness(await second.opsUrl)
-    return /another controller holds it/.test(JSON.stringify(seen.said)) ? seen : null
+    return /another controller holds it/.test(JSON.stringify(seen.readyz)) ? seen : null
   })
   t.equal(status, 503)
   await program.processes.find(({ role }) => role === 'controller')?.stop()

@@ -41,7 +41,7 @@ t.test('its archive names its user, its command and its layer by their digests',
 t.test('it runs in each role as its user, with a read-only root file system where possible', async (t) => {
   const [store, brokers] = [await mongodb(t), await kafka(t)]
   if (store === null || brokers === null) return
-  t.comment(canBox ? 'in a root of its own' : 'in place: a root of its own takes root')
+  t.comment(canBox ? 'in a chroot' : 'in place: a chroot needs root')
   const site = openSite({ mongodb: store, brokers })
   t.teardown(() => site.close())
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))

@@ -16,7 +16,7 @@ const PAUSE_MS = 100
  */
 export async function connect(storeUrl: string, prepare: (db: Db) => Promise<void>): Promise<{ client: MongoClient; db: Db }> {
   if (!/^mongodb(\+srv)?:\/\//.test(storeUrl)) {
-    throw new Error('FILES_URL is gridfs:, which lies in the MongoDB of STORE_URL, but STORE_URL is none: set STORE_URL to mongodb://…, or FILES_URL to s3://… or disk:….')
+    throw new Error('FILES_URL is gridfs:, which uses the MongoDB of STORE_URL, but STORE_URL is not a MongoDB URL: set STORE_URL to mongodb://…, or FILES_URL to s3://… or disk:….')
   }
   const client = clientOf(storeUrl)
   try {
