@@ -2,6 +2,7 @@
 import t, { type Test } from 'tap'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { openSources } from '../contracts/operations/sources.ts'
 import { MADE } from '../fakes/engine.ts'
 import { openReceiver, verifies, verifiesStandard, type Receiver } from '../fakes/receiver.ts'
 import { dataFieldsOf } from '../specification/statements.ts'
@@ -143,6 +144,21 @@ t.test('an event is a POST of the envelope to any path of webhook_url, with the 
     t.same(Object.keys(JSON.parse(String(call?.rawBody))), ['event', 'timestamp', 'data'])
     if (call) t.ok(await verifies(call, studio.raw))
   }
+})
+
+t.test('an operation sends the webhooks of a generation', async (t) => {
+  const { studio, receiver } = await openBoth(t, { media: { attempts: 1 } })
+  const { urls } = await openSources(t)
+  const operate = async () => (await studio.operate({ operation: 'background_remove', media_url: urls.image, webhook_url: receiver.url })).json()
+  const made = await operate()
+  const [completed] = (await receiver.arrived(1)).map(({ rawBody }) => JSON.parse(String(rawBody)))
+  t.match(completed, { event: 'task.completed', data: { task_id: made.id, status: 'completed', result: { image_url: String } } })
+  studio.engine.next({ fail: 'provider_error', retryable: false })
+  const { id } = await operate()
+  const [, failed, refunded] = (await receiver.arrived(3)).map(({ rawBody }) => JSON.parse(String(rawBody)))
+  t.match(failed, { event: 'task.failed', data: { task_id: id, error: { code: 'provider_error' } } })
+  t.match(refunded, { event: 'task.refunded', data: { task_id: id } })
+  for (const { event, data } of [completed, failed, refunded]) t.same(Object.keys(data), dataFieldsOf(event))
 })
 
 t.test('a task without webhook_url sends no webhook, and no default webhook URL can be set', async (t) => {
