@@ -10,6 +10,16 @@ if (major < 24 || (major === 24 && minor < 15)) {
   )
   process.exit(1)
 }
+// npm forwards SIGTERM and SIGINT but cannot forward SIGKILL: a program whose npm is gone stops by itself.
+if (process.env['npm_lifecycle_event'] === 'start') {
+  const npm = process.ppid
+  const watch = setInterval(() => {
+    if (process.ppid === npm) return
+    clearInterval(watch)
+    process.kill(process.pid, 'SIGTERM')
+  }, 1_000)
+  watch.unref()
+}
 // A start allocates much short-lived memory. V8 would grow its young generation to 32 MB for it, and not shrink it while the process is idle.
 setFlagsFromString('--semi-space-growth-factor=1')
 // A controller is limited by its API server, not by garbage collection: with ten thousand keys it uses 150 MB less with this small young generation, and an old generation that grows by half.

@@ -1,7 +1,7 @@
-/** What the tables of the documentation read from a JSON schema: those of TypeBox, and those of the CRDs. */
+/** Reads fields and bounds from a JSON schema (TypeBox or CRD) for the tables of the documentation. */
 import { code } from './markdown.ts'
 
-/** The keywords that are told. */
+/** The supported keywords. */
 export type Schema = {
   type?: string
   description?: string
@@ -22,10 +22,10 @@ export type Schema = {
   'x-kubernetes-validations'?: { rule: string; message: string }[]
 }
 
-/** A place in a schema. `needed` if it must be given where that is given which it lies in. */
+/** A field of a schema. `needed` if its parent requires it. */
 export type Field = { path: string; schema: Schema; needed: boolean }
 
-/** The schema's own place and all within it, in their order; what an array holds is at `path[]`. */
+/** The schema and all nested fields, in order; the items of an array are at `path[]`. */
 export function fieldsOf(path: string, schema: Schema, needed = false): Field[] {
   const members = Object.entries(schema.properties ?? {}).flatMap(([name, member]) =>
     fieldsOf(path === '' ? name : `${path}.${name}`, member, (schema.required ?? []).includes(name)),
@@ -33,7 +33,7 @@ export function fieldsOf(path: string, schema: Schema, needed = false): Field[] 
   return [{ path, schema, needed }, ...members, ...(schema.items ? fieldsOf(`${path}[]`, schema.items) : [])]
 }
 
-/** What a value may be besides its type and its pattern, in words; empty if it may be anything. */
+/** The constraints of a value besides its type and its pattern, in words; empty without any. */
 export function boundsOf(schema: Schema): string[] {
   const keys = schema['x-kubernetes-list-map-keys']
   return [

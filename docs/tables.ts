@@ -1,4 +1,4 @@
-/** Writes the tables of the documentation that follow from the code: `npm run docs`. `test/docs.test.ts` holds the pages against them. */
+/** Generates the tables of the documentation from the code: `npm run docs`. `test/docs.test.ts` checks that the pages are up to date. */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Type } from 'typebox'
@@ -11,7 +11,7 @@ import { crdParts } from './crds.ts'
 import { boundsOf, fieldsOf, type Schema } from './fields.ts'
 import { code, table } from './markdown.ts'
 
-/** A row for each member of a file's schema; its lists have none of their own. */
+/** A row for each member of a file's schema, except its lists. */
 const memberRows = (schema: Schema) =>
   fieldsOf('', schema).flatMap(({ path, schema, needed }) =>
     path === '' || path.endsWith('[]') || schema.items ? [] : [[code(path), needed ? 'yes' : '', boundsOf(schema).join('; '), schema.description ?? '']],
@@ -29,7 +29,7 @@ const operationRows = OPERATIONS.flatMap((operation) => {
   ])
 })
 
-/** Each generated part: the page it stands on, its name in the page's markers, and its text. */
+/** The generated parts: page, name in the page's markers, and text. */
 export const PARTS = [
   {
     page: 'errors.md',

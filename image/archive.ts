@@ -1,4 +1,4 @@
-/** An image as a file that `docker load` and `ctr images import` take: an OCI image layout of one layer. The same folder makes the same bytes. */
+/** OCI image archive for `docker load` and `ctr images import`: an image layout of one layer, reproducible from the same folder. */
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { createReadStream, mkdirSync, mkdtempSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path'
 import type { Recipe } from './dockerfile.ts'
 
 const TYPE = 'application/vnd.oci.image'
-/** Nobody's, and of no time. */
+/** Fixed owner and time, so that the archive is reproducible. */
 const FIXED = ['--sort=name', '--mtime=@0', '--numeric-owner']
 
 /** Writes the file system of `folder` as the image `name` (with its tag) to `file`. */
@@ -36,7 +36,7 @@ export async function writeArchive(folder: string, file: string, name: string, r
     const annotations = { 'io.containerd.image.name': name, 'org.opencontainers.image.ref.name': name.slice(name.lastIndexOf(':') + 1) }
     write('index.json', { schemaVersion: 2, manifests: [{ mediaType: `${TYPE}.manifest.v1+json`, ...manifest, annotations }] })
     write('oci-layout', { imageLayoutVersion: '1.0.0' })
-    // Docker without the containerd store looks here.
+    // Docker without the containerd image store reads this file.
     const blob = (digest: string) => digest.replace(':', '/')
     write('manifest.json', [{ Config: `blobs/${blob(config.digest)}`, RepoTags: [name], Layers: layers.map(({ digest }) => `blobs/${blob(digest)}`) }])
     execFileSync('tar', [...FIXED, '--owner=0', '--group=0', '-C', layout, '-cf', file, 'blobs', 'index.json', 'manifest.json', 'oci-layout'])

@@ -1,6 +1,6 @@
 /**
- * `npm run image -- <folder> [<file>.tar [<name>:<tag>]]`: makes the image of the Dockerfile without Docker and without a registry of images. The folder gets its
- * file system, the file an image to load. Linux only: Node and its libraries are this machine's.
+ * `npm run image -- <folder> [<file>.tar [<name>:<tag>]]`: builds the image of the Dockerfile without Docker or an image registry. The folder gets its file system,
+ * the file an image archive to load. Linux only: Node and its libraries are copied from this machine.
  */
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'

@@ -1,8 +1,8 @@
-/** What the Dockerfile says of the image, so that it is said once. */
+/** Parser of the Dockerfile, so that it stays the only description of the image. */
 
-/** Paths are those of the Dockerfile: sources from the checkout's root, targets from the image's. */
+/** Paths are those of the Dockerfile: sources relative to the checkout, targets in the image. */
 export type Recipe = {
-  /** The last stage's own copies of the checkout. */
+  /** Copies from the checkout in the last stage. */
   copies: { from: string; to: string }[]
   workdir: string
   env: Record<string, string>
@@ -11,7 +11,7 @@ export type Recipe = {
   entrypoint: string[]
 }
 
-/** Reads the last stage of a Dockerfile as simple as ours: throws for what it does not know. */
+/** Parses the last stage of a Dockerfile as simple as ours. Throws for an unsupported instruction. */
 export function readDockerfile(text: string): Recipe {
   const recipe: Recipe = { copies: [], workdir: '/', env: {}, user: '0:0', ports: [], entrypoint: [] }
   for (const line of text.split('\n').map((each) => each.trim())) {
@@ -24,12 +24,12 @@ export function readDockerfile(text: string): Recipe {
     else if (instruction === 'EXPOSE') recipe.ports = words
     else if (instruction === 'ENTRYPOINT') recipe.entrypoint = JSON.parse(words.join(' '))
     else if (instruction === 'COPY') recipe.copies.push(...copiesOf(words))
-    else if (instruction !== 'RUN') throw new Error(`the Dockerfile says ${instruction}, which image/dockerfile.ts does not know`)
+    else if (instruction !== 'RUN') throw new Error(`image/dockerfile.ts does not support the instruction ${instruction}`)
   }
   return recipe
 }
 
-/** What comes from another stage is made in another way. A folder's own name is said in the target, a file's is not. */
+/** Copies from another stage are skipped: rootfs.ts makes those files. The target of a folder has its own name, that of a file has not. */
 function copiesOf(words: string[]): Recipe['copies'] {
   if (words.some((word) => word.startsWith('--from='))) return []
   const target = words.at(-1) ?? ''

@@ -1,4 +1,4 @@
-/** The image's file system, put together in a folder without Docker: what the Dockerfile copies, its production dependencies, and Node with the libraries that it is linked against. */
+/** Builds the image's file system in a folder without Docker: the files that the Dockerfile copies, the production dependencies, and Node with its shared libraries. */
 import { execFileSync } from 'node:child_process'
 import { chmodSync, chownSync, cpSync, mkdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -12,7 +12,7 @@ const ETC = {
   'nsswitch.conf': 'hosts: files dns\n',
 }
 
-/** Fills `folder`, which must be empty. `root` is the checkout. As root also with the owner of the data folder. */
+/** Fills `folder`, which must be empty. `root` is the checkout. Run as root, it also sets the owner of the data folder. */
 export function fillRootfs(folder: string, root: string, { copies, workdir, env }: Recipe): void {
   const inside = (path: string) => join(folder, path)
   for (const path of ['etc', 'tmp', 'proc', 'dev', workdir]) mkdirSync(inside(path), { recursive: true })
@@ -36,7 +36,7 @@ export function fillRootfs(folder: string, root: string, { copies, workdir, env 
   }
 }
 
-/** Every library that a program is linked against, where it is and where the program looks for it. */
+/** Shared libraries of a program: where each file is, and where the program expects it. */
 function librariesOf(program: string): (readonly [string, string])[] {
   const lines = execFileSync('ldd', [program], { encoding: 'utf8' }).split('\n')
   return lines.flatMap((line) => {

@@ -17,6 +17,10 @@ const REDACTED = ['authorization', 'headers.authorization', 'err.headers.authori
 
 /** Keep-alive timeout of idle connections during shutdown; Node adds a second. */
 const SHUTDOWN_IDLE_MS = 1_000
+/** The signals that stop the program. */
+const STOP_SIGNALS = ['SIGTERM', 'SIGINT'] as const
+/** The same signal within this time is not a second one: npm forwards to the program what a terminal or a supervisor has sent to the whole process group. */
+const REPEATED_SIGNAL_MS = 500
 /** Readiness checks before a start that is still not ready logs a warning. */
 const CHECKS_BEFORE_WARNING = 100
 
@@ -80,12 +84,10 @@ async function run(config: Config): Promise<void> {
 
   const leaving = {
     onTimeout: (ms: number) => leave(`Shutdown timed out after ${ms / 1000} s.`),
-    onSecondSignal: (signal: string) => leave(`Exiting at once: second ${signal}.`),
     onSecondError: (error: unknown) => leave(`Exiting at once: second error: ${error instanceof Error ? error.stack : String(error)}`),
   }
-  // When the exit itself hangs, a signal must reach the kernel's default handler.
-  process.once('exit', () => (['SIGTERM', 'SIGINT'] as const).forEach((signal) => process.removeAllListeners(signal)))
-  const grace = closeWithGrace({ ...leaving, delay: config.DRAIN_DELAY_SECONDS + config.SHUTDOWN_SECONDS + 10_000, logger: { error: (m: unknown) => log.error(m) } }, async ({ signal, err }) => {
+  let signal: NodeJS.Signals | null = null
+  const grace = closeWithGrace({ ...leaving, skip: [...STOP_SIGNALS], delay: config.DRAIN_DELAY_SECONDS + config.SHUTDOWN_SECONDS + 10_000, logger: { error: (m: unknown) => log.error(m) } }, async ({ err }) => {
     if (err) log.fatal({ event: 'unhandled_error', err }, 'unhandled error, stopping')
     else log.info({ signal }, 'stopping')
     phase = 'stopping'
@@ -96,6 +98,14 @@ async function run(config: Config): Promise<void> {
     await ops.close()
     log.info('stopped')
   })
+
+  const stopListening = onStopSignal((received) => {
+    if (phase === 'stopping') leave(`Exiting at once: second ${received}.`)
+    signal = received
+    grace.close()
+  })
+  // When the exit itself hangs, a signal must reach the kernel's default handler.
+  process.once('exit', stopListening)
 
   // Thrown outside of any caller: the process stops as after any unhandled error, and its supervisor restarts it.
   const lost = (error: Error): void => void setImmediate(() => {
@@ -117,11 +127,26 @@ async function run(config: Config): Promise<void> {
     if (stopping.signal.aborted) return
     // A signal from now on must not turn the failed start into a clean exit.
     grace.uninstall()
+    stopListening()
     await app?.close()
     await backends?.close()
     await ops.close()
     throw error
   }
+}
+
+/** Calls `listener` with each stop signal, once for one that repeats. Returns a function that restores the default handlers. */
+function onStopSignal(listener: (signal: NodeJS.Signals) => void): () => void {
+  let last: { signal: NodeJS.Signals; at: number } | null = null
+  // One listener throughout: without any, for a moment, a signal would kill the process.
+  const receive = (signal: NodeJS.Signals) => {
+    const at = performance.now()
+    if (last?.signal === signal && at - last.at < REPEATED_SIGNAL_MS) return
+    last = { signal, at }
+    listener(signal)
+  }
+  for (const signal of STOP_SIGNALS) process.on(signal, receive)
+  return () => STOP_SIGNALS.forEach((signal) => process.off(signal, receive))
 }
 
 /**

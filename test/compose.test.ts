@@ -1,4 +1,4 @@
-/** compose.yaml, held against the Compose specification's schema, the Dockerfile and the settings. Nobody here starts it: that takes Docker. */
+/** compose.yaml against the Compose specification's schema, the Dockerfile and the settings. It is not started, since that needs Docker. */
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Ajv } from 'ajv'
@@ -27,7 +27,7 @@ const services = new Map<string, Service>(Object.entries(compose.services))
 const ours = [...services].filter(([, { build }]) => build !== undefined)
 const recipe = readDockerfile(read('Dockerfile'))
 
-t.test('it is valid by the schema of the Compose specification', async (t) => {
+t.test('compose.yaml conforms to the schema of the Compose specification', async (t) => {
   const path = need(t, 'compose-schema')
   if (path === null) return
   // It names its parts as older drafts did, which refers to nothing.
@@ -36,7 +36,7 @@ t.test('it is valid by the schema of the Compose specification', async (t) => {
   t.ok(validate(compose), JSON.stringify(validate.errors))
 })
 
-t.test('it has each role once, as a process of the image, and the settings of each are accepted', async (t) => {
+t.test('every role is a service of the image once, with valid settings', async (t) => {
   t.same(ours.map(([, { command }]) => command?.join(' ')).sort(), ROLES.filter((role) => role !== 'all').sort())
   for (const [name, { command, environment = {}, build }] of ours) {
     t.equal(build, '.')
@@ -45,7 +45,7 @@ t.test('it has each role once, as a process of the image, and the settings of ea
   }
 })
 
-t.test('its probes ask the port on which operations listen, and its containers write nothing but /tmp and their data', async (t) => {
+t.test('health checks use the operations port, and containers write only to /tmp and their data', async (t) => {
   const { config } = readConfig({ ...recipe.env, PUBLIC_URL: 'http://127.0.0.1' })
   for (const [name, service] of ours) {
     t.match(service.healthcheck?.test.join(' '), `http://127.0.0.1:${config.OPS_PORT}/readyz`, name)
@@ -54,7 +54,7 @@ t.test('its probes ask the port on which operations listen, and its containers w
   t.ok(services.get('controller')?.volumes?.some((volume) => volume.endsWith(`:${config.DATA_DIR}`)), 'the controller keeps what it writes')
 })
 
-t.test('everything that a service names is declared, and every file is there but the sealing key, which is its owner\'s', async (t) => {
+t.test('everything that a service names is declared, and every file exists except the sealing key, which the operator creates', async (t) => {
   for (const [name, { configs = [], secrets = [], networks = [], volumes = [] }] of services) {
     for (const config of configs) t.ok(existsSync(join(ROOT, compose.configs[config].file)), `${name}: ${config}`)
     for (const secret of secrets) t.ok(compose.secrets[secret], `${name}: ${secret}`)

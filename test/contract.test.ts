@@ -1,11 +1,11 @@
-/** docs/contract.md says of each sentence of the specification which test proves it. Here the page is held to that. */
+/** Checks docs/contract.md, which names the test that proves each sentence of the specification. */
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 
 const ROOT = join(import.meta.dirname, '..')
 
-/** How many sentences the specification has in each of its sections; `.0` is what a section says before its first subsection. */
+/** Number of sentences in each section of the specification; `.0` is the part before the first subsection. */
 const SENTENCES: Record<string, number> = {
   '1': 15, '2.1': 4, '2.2': 3, '2.3': 1, '2.4': 2, '3': 5, '4.0': 2, '4.1': 4, '4.2': 2, '4.3': 4, '4.4': 1,
   '5': 6, '6.0': 2, '6.1': 3, '6.2': 3, '6.3': 5, '6.4': 4, '7': 4, '8': 6, '9': 3,
@@ -19,7 +19,7 @@ const rows: Row[] = readFileSync(join(ROOT, 'docs/contract.md'), 'utf8')
   .filter((match) => match !== null)
   .map(([, id = '', sentence = '', proofs = '']) => ({ id, sentence, proofs: proofs.split('<br>') }))
 
-/** What is wrong with a proof, or null: it waits for something that it names, or for a test that is in its file. */
+/** The fault of a proof, or null: a valid proof names a later feature, or a test that exists in its file. */
 function faultOf(proof: string): string | null {
   if (/^later: \S/.test(proof)) return null
   const [, file, name] = /^`(test\/[^`]+\.test\.ts)` "(.+)"$/.exec(proof) ?? []

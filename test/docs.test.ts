@@ -4,7 +4,7 @@ import t from 'tap'
 import { PARTS, withPart } from '../docs/tables.ts'
 
 for (const { page, name, text } of PARTS) {
-  t.test(`docs/${page} tells the ${name} as the code has them`, async (t) => {
+  t.test(`docs/${page} has the ${name} of the code`, async (t) => {
     const written = readFileSync(join(import.meta.dirname, '../docs', page), 'utf8')
     t.equal(written, withPart(written, name, text), 'npm run docs writes it')
   })

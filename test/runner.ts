@@ -1,7 +1,7 @@
 /**
- * `npm test`: runs tap (see .taprc) and prints a line for each file as it ends, failures in full, what was skipped and why,
- * and last `N passed, N failed`, which counts tests (see tally.ts). With CI=true a skipped test has failed. Exit code 1 when anything failed, or tap did, or there was no test.
- * A whole run starts the servers that its suites share, and stops them at the end; of a part, each file that needs one starts it for itself.
+ * Test runner of `npm test`: runs tap (see .taprc) and prints a line for each file as it ends, failures in full, skipped suites with their reasons,
+ * and last `N passed, N failed`, which counts tests (see tally.ts). With CI=true a skipped test counts as failed. Exit code 1 when a test or tap failed, or no test ran.
+ * A full run starts the shared servers, and stops them at the end; in a partial run, each file starts the servers that it needs.
  */
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
@@ -11,7 +11,7 @@ import { tally, type FailedTest, type FileReport, type Wrong } from './tally.ts'
 const ROOT = join(import.meta.dirname, '..')
 const CI = process.env['CI'] === 'true'
 
-/** What tap says of every failure and nobody needs, or is printed as it is. */
+/** Diagnostics of tap that are redundant or printed verbatim. */
 const OBVIOUS = new Set(['diff', 'stack', 'at', 'source', 'stdio', 'cwd', 'externalID', 'command', 'args', 'jobId'])
 
 function indented(text: string, spaces: number): string {
@@ -54,7 +54,7 @@ function conclude(trouble: string | null): void {
   if (sum.failed.length > 0) process.exitCode = 1
 }
 
-/** What ended badly about tap itself, as a sentence; null when nothing did. */
+/** A failure of tap itself, as a sentence; null if there is none. */
 async function runTap(args: string[], env: Record<string, string>, stopped: AbortSignal): Promise<string | null> {
   if (stopped.aborted) return 'it was interrupted'
   const tap = spawn(process.execPath, [join(ROOT, 'node_modules/tap/dist/esm/run.mjs'), 'run', '--reporter=tap', ...args], {

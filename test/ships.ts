@@ -1,15 +1,15 @@
-/** `node test/ships.ts <folder>`: starts the program of the image whose files lie in that folder, looks at /livez and /readyz, and stops it. */
+/** `node test/ships.ts <folder>`: smoke test of an unpacked image: starts its program, requests /livez and /readyz, and stops it. */
 import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { canBox, startBoxed } from './image/boxed.ts'
 
 const [image] = process.argv.slice(2)
-if (image === undefined) throw new Error('which folder?')
+if (image === undefined) throw new Error('usage: node test/ships.ts <folder>')
 const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
 await mkdir(join(folder, 'plans'))
 const program = await startBoxed({ image: resolve(image), folder, role: 'all' })
-console.log(canBox ? 'it runs in a root of its own' : 'it runs in place: a root of its own takes root')
+console.log(canBox ? 'it runs in a chroot' : 'it runs in place: a chroot needs root')
 for (const path of ['/livez', '/readyz']) {
   const { status } = await fetch(`${program.opsUrl}${path}`)
   console.log(`${path} answers ${status}`)

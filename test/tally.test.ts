@@ -39,7 +39,7 @@ not ok 1 - a.test.ts # time=3ms
   t.match(files, [{ file: 'a.test.ts', durationMs: 3, passed: 1, failed: [{ wrong: [{ what: 'y' }] }] }])
 })
 
-t.test('a file that crashes has failed, beside the tests in it that passed', async (t) => {
+t.test('a file that crashes counts as failed, besides its passed tests', async (t) => {
   const { passed, failed } = count(`TAP version 14
 # Subtest: a.test.ts
     # Subtest: one

@@ -1,21 +1,21 @@
 import { Parser, type FinalResults, type Result } from 'tap-parser'
 
-/** One thing that was wrong in a test: an assert, or how the test ended. */
+/** One failure of a test: an assert, or the end of the test. */
 export type Wrong = { what: string; diag: Record<string, unknown> }
 /** `name` is the path to a test, from its file inwards. */
 export type FailedTest = { name: string[]; wrong: Wrong[] }
 export type SkippedTest = { name: string[]; reason: string }
 export type Tally = { passed: number; failed: FailedTest[]; skipped: SkippedTest[] }
 
-/** One file's share of the tally. `printed` is what the file wrote to its standard output beside TAP. */
+/** The tally of one file. `printed` is its standard output other than TAP. */
 export type FileReport = Tally & { file: string; durationMs: number; printed: string }
 
-/** What one test, or one file, has seen of its own asserts and of the tests inside it. */
+/** Counts of a test's or a file's own asserts and of the tests inside it. */
 type Level = { name: string[]; passed: number; wrong: Wrong[]; skipped: number; inside: number; failedInside: number }
 
 /**
- * Counts a TAP stream (https://testanything.org) by tests, not by asserts. A test that has asserts of its own counts once: failed when
- * one of them failed. A test that only groups others does not count, unless it ended badly by itself: timed out, threw, was killed,
+ * Counts a TAP stream (https://testanything.org) by tests, not by asserts. A test with asserts of its own counts once: failed when
+ * one of them failed. A test that only groups others does not count, unless it failed by itself: timed out, threw, was killed,
  * broke its plan. A file counts likewise. Skipped and todo tests are neither passed nor failed. `onFile` is called as each file ends.
  */
 export function tally(onFile: (report: FileReport) => void): { parser: Parser; sum: Tally } {

@@ -1,13 +1,13 @@
 /**
- * `/openapi.json`, the API reference as OpenAPI 3.1, and `/docs`, a page to read it. Public. Both are made at the first request, by an application of their own that is
- * told the routes of this one: what documents an answer never touches the code that writes it, and a start pays for none of it.
+ * API reference: `/openapi.json` (OpenAPI 3.1) and `/docs`, a page to read it. Public. The first request creates both in a separate application from the recorded routes
+ * of this one: documentation cannot affect serialization, and does not slow down the start (docs/decisions/0010).
  */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import type { Documented } from './openapi-route.ts'
 import type { Reference } from './reference-app.ts'
 
-/** The reference and its page. `public` is PUBLIC_URL, or null. */
+/** Routes of the reference and its page. */
 const ADDRESSES = ['/openapi.json', '/docs', '/docs/*']
 
 async function docs(app: FastifyInstance): Promise<void> {
@@ -16,7 +16,7 @@ async function docs(app: FastifyInstance): Promise<void> {
 
   app.addHook('onRoute', function collect({ url, schema, config, method }) {
     for (const one of [method].flat()) {
-      // A HEAD is told by its GET; what has neither a product nor a page of the reference is no part of the API.
+      // Every GET implies its HEAD.
       if (one !== 'HEAD' && !ADDRESSES.includes(url)) documented.routes.push({ method: one, url, ...(schema ? { schema } : {}), ...(config ? { config } : {}) })
     }
     for (const [id, shared] of Object.entries(this.getSchemas())) documented.shared.set(id, shared as object)
@@ -27,7 +27,7 @@ async function docs(app: FastifyInstance): Promise<void> {
       opening ??= open()
       const reference = await opening
       reply.hijack()
-      // What is hijacked loses the headers that hooks have set.
+      // A hijacked reply loses the headers that hooks have set.
       for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) reply.raw.setHeader(name, value)
       reference.answer(request.raw, reply.raw)
     })

@@ -1,8 +1,8 @@
-/** Failures as answers of the reference: one for each status, with the codes that it may have. Pure. */
+/** Error responses of the OpenAPI document: one per status, with its codes. Pure. */
 import { Type } from 'typebox'
 import { FAILURES, type FailureCode } from '../../src/domain/errors.ts'
 
-/** The answers of these codes. `problem`: they are also RFC 9457 problems. */
+/** The responses of these codes. `problem`: they are also RFC 9457 problems. */
 export function failureAnswers(codes: FailureCode[], problem: boolean): Record<string, object> {
   const byStatus = Map.groupBy(new Set(codes), (code) => FAILURES[code][0])
   return Object.fromEntries([...byStatus].sort(([a], [b]) => a - b).map(([status, found]) => [String(status), answer(status, found, problem)]))

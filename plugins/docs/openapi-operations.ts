@@ -1,4 +1,4 @@
-/** What every route of the API is called, answers, and can fail with beside what all routes of its kind do. A route that is missing here fails `test/plugins/docs.test.ts`. */
+/** OpenAPI operations: id, summary, responses and specific errors of every route. `test/plugins/docs.test.ts` fails for a route that is missing here. */
 import { Type, type TSchema } from 'typebox'
 import type { FailureCode } from '../../src/domain/errors.ts'
 import { FIELD_PATTERNS } from '../../src/domain/field-patterns.ts'
@@ -22,16 +22,16 @@ export type Answer = {
 }
 
 export type Operation = {
-  /** What generated clients call it. */
+  /** Method name in generated clients. */
   operationId: string
   summary: string
   description?: string
   tags: [keyof typeof TAGS]
   answers: Record<string, Answer>
   failures?: FailureCode[]
-  /** For routes that read their bodies themselves. */
+  /** For routes that parse their bodies themselves. */
   body?: TSchema
-  /** A body to try. */
+  /** Example body. */
   example?: object
   headers?: TSchema
 }
@@ -49,7 +49,7 @@ const created: Record<string, Answer> = {
 }
 const creationFailures: FailureCode[] = ['not_supported', 'url_not_allowed', 'insufficient_balance', 'max_cost_exceeded', 'idempotency_key_reused', 'queue_full']
 
-/** The verbs that generations and operations share. */
+/** The routes that generations and operations share. */
 function taskOperations(path: string, tag: 'Generations' | 'Operations', one: 'generation' | 'operation', example: object): Record<string, Operation> {
   const tags: [typeof tag] = [tag]
   const name = one === 'generation' ? 'Generation' : 'Operation'
@@ -61,13 +61,13 @@ function taskOperations(path: string, tag: 'Generations' | 'Operations', one: 'g
     [`GET ${base}/:id`]: {
       operationId: `get${name}`,
       summary: `Get ${article} ${one}`,
-      description: 'A task that failed is a 200 as well: status and error tell.',
+      description: 'A failed task is a 200 as well, with its status and error.',
       tags,
       headers: Type.Object({ 'If-None-Match': Type.Optional(Type.String({ description: 'The ETag of an earlier answer, for cheap polling.' })) }),
-      answers: { 200: json('The record.', Bodies.task, { ETag: header('Changes with the record.') }), 304: { description: 'The record is as it was.' } },
+      answers: { 200: json('The task.', Bodies.task, { ETag: header('Changes with the task.') }), 304: { description: 'The task has not changed.' } },
       failures: ['not_found'],
     },
-    [`POST ${base}/:id/cancel`]: { operationId: `cancel${name}`, summary: `Cancel ${article} ${one}`, description: 'What was held is given back at once.', tags, answers: { 200: json('The record, canceled.', Bodies.task) }, failures: ['not_found', 'already_final'] },
+    [`POST ${base}/:id/cancel`]: { operationId: `cancel${name}`, summary: `Cancel ${article} ${one}`, description: 'The hold is released at once.', tags, answers: { 200: json('The canceled task.', Bodies.task) }, failures: ['not_found', 'already_final'] },
     [`GET ${base}/:id/deliveries`]: { operationId: `list${name}Deliveries`, summary: 'List the webhook deliveries', tags, answers: { 200: json('Every delivery with its attempts.', Bodies.deliveries) }, failures: ['not_found'] },
   }
 }
@@ -85,30 +85,30 @@ export const OPERATIONS: Record<string, Operation> = {
   'GET /files/:id': {
     operationId: 'getFile',
     summary: 'Get the bytes of a result',
-    description: 'The links of results lead here; they are signed, and serve until expires_at. Range requests are answered.',
+    description: 'Target of the signed links of results, which are valid until expires_at. Supports range requests.',
     tags: ['Files'],
     headers: Type.Object({ Range: Type.Optional(Type.String({ description: 'One range of bytes.' })), 'If-None-Match': Type.Optional(Type.String()) }),
     answers: {
       200: { description: 'The file.', content: { 'image/*': Bodies.bytes, 'video/*': Bodies.bytes, 'audio/*': Bodies.bytes } },
       206: { description: 'The range.', content: { 'image/*': Bodies.bytes, 'video/*': Bodies.bytes, 'audio/*': Bodies.bytes } },
-      304: { description: 'The file is as it was.' },
+      304: { description: 'The file has not changed.' },
     },
     failures: ['invalid_signature', 'result_expired', 'range_not_satisfiable'],
   },
   'POST /mcp': {
     operationId: 'callMcp',
     summary: 'Speak MCP',
-    description: 'Streamable HTTP without sessions, for the protocol revisions 2026-07-28, 2025-11-25 and 2025-06-18. What a tool refuses is a tool error of the same code and message.',
+    description: 'Streamable HTTP without sessions, for the protocol revisions 2026-07-28, 2025-11-25 and 2025-06-18. An error of a tool is a tool error with the same code and message.',
     tags: ['MCP'],
     example: { jsonrpc: '2.0', id: 1, method: 'tools/list' },
     headers: Type.Object({ Accept: Type.String({ description: 'application/json, text/event-stream' }), 'MCP-Protocol-Version': Type.Optional(Type.String()) }),
-    answers: { 200: { description: 'A JSON-RPC response, or a stream that ends with it.', content: { 'application/json': Bodies.jsonRpc, 'text/event-stream': Bodies.events } }, 202: { description: 'A notification was taken.' } },
+    answers: { 200: { description: 'A JSON-RPC response, or a stream that ends with it.', content: { 'application/json': Bodies.jsonRpc, 'text/event-stream': Bodies.events } }, 202: { description: 'The notification was accepted.' } },
     failures: ['origin_not_allowed'],
   },
   'POST /v1/chat/completions': {
     operationId: 'createChatCompletion',
     summary: 'Create a chat completion',
-    description: "As OpenAI's; what is not named here is passed on.",
+    description: "As OpenAI's; members that are not listed here are passed on.",
     tags: ['Coding'],
     body: Type.Object({ model, messages: Type.Array(Type.Object({ role: Type.String() }, open)), stream: Type.Optional(Type.Boolean()) }, open),
     example: { model: 'svc-code', messages: [{ role: 'user', content: 'Hello' }] },
@@ -118,7 +118,7 @@ export const OPERATIONS: Record<string, Operation> = {
   'POST /v1/responses': {
     operationId: 'createResponse',
     summary: 'Create a response',
-    description: "As OpenAI's; what is not named here is passed on. Responses are not stored.",
+    description: "As OpenAI's; members that are not listed here are passed on. Responses are not stored.",
     tags: ['Coding'],
     body: Type.Object({ model, input: Type.Union([Type.String(), Type.Array(Type.Object({}, open))]), stream: Type.Optional(Type.Boolean()) }, open),
     example: { model: 'svc-code', input: 'Hello' },

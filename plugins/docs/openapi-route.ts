@@ -1,4 +1,4 @@
-/** What the reference says of a route: what it validates, from its own schema, and what it answers, from `operations.ts`. Pure. */
+/** OpenAPI description of a route: its validation schema, and its responses from `openapi-operations.ts`. Pure. */
 import type { FastifySchema, RouteOptions } from 'fastify'
 import type { FailureCode } from '../../src/domain/errors.ts'
 import { failureAnswers } from './error-responses.ts'
@@ -12,22 +12,22 @@ export type Documented = {
   shared: Map<string, object>
 }
 
-/** Part of the API: what takes a key, and what the reference has a page for. */
+/** True for routes of the API: those with a product, and those in `OPERATIONS`. */
 export function isDocumented({ method, url, config }: DocumentedRoute): boolean {
   return config?.api !== undefined || `${method} ${url}` in OPERATIONS
 }
 
-const UNTOLD: Partial<Operation> = { answers: { 200: { description: 'Success.' } } }
+const UNDESCRIBED: Partial<Operation> = { answers: { 200: { description: 'Success.' } } }
 
-/** The route's own schema with everything that documents it. A route of a third-party plugin may say it all by itself. */
+/** The route's own schema with its documentation. A route of a third-party plugin may bring all of it. */
 export function schemaOf(route: DocumentedRoute): FastifySchema {
   const { method, url, schema = {}, config } = route
   const own = { summary: `${method} ${url}`, tags: ['Plugins'], operationId: operationId(method, url), ...schema }
-  const { answers = {}, failures = [], example, ...said }: Partial<Operation> = OPERATIONS[`${method} ${url}`] ?? UNTOLD
+  const { answers = {}, failures = [], example, ...operation }: Partial<Operation> = OPERATIONS[`${method} ${url}`] ?? UNDESCRIBED
   const security = config?.api === undefined ? [] : [{ [config.api]: [] }]
   const response = { ...failureAnswers([...commonFailures(route), ...failures], config?.problem === true), ...Object.fromEntries(Object.entries(answers).map(described)) }
-  const body = said.body ?? (schema.body as object | undefined)
-  return { ...own, ...said, ...(body ? { body: example ? { ...body, examples: [example] } : body } : {}), security, response: { ...response, ...(schema.response as object | undefined) } } as FastifySchema
+  const body = operation.body ?? (schema.body as object | undefined)
+  return { ...own, ...operation, ...(body ? { body: example ? { ...body, examples: [example] } : body } : {}), security, response: { ...response, ...(schema.response as object | undefined) } } as FastifySchema
 }
 
 function operationId(method: string, url: string): string {
@@ -39,7 +39,7 @@ function described([status, { description, content = {}, headers }]: [string, An
   return [status, Object.keys(bodies).length > 0 ? { description, content: bodies, ...(headers ? { headers } : {}) } : { description, type: 'null', ...(headers ? { headers } : {}) }]
 }
 
-/** What can go wrong with a route because of what it is. */
+/** Error codes that follow from a route's config. */
 function commonFailures({ method, schema = {}, config }: DocumentedRoute): FailureCode[] {
   const codes: FailureCode[] = ['internal', 'unavailable']
   if (config?.api !== undefined) codes.push('invalid_api_key', 'wrong_product', 'key_suspended', 'rate_limited')

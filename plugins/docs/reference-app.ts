@@ -1,4 +1,4 @@
-/** The application that answers /openapi.json and /docs. Loaded by the first request for either. */
+/** The separate application that serves /openapi.json and /docs. Loaded by the first request for either. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import swagger from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
@@ -11,7 +11,7 @@ import { TAGS } from './openapi-operations.ts'
 type Means = {
   /** PUBLIC_URL, or null. */
   publicUrl: string | null
-  /** The body for an address that is not there. */
+  /** The body of a 404. */
   notFound: (request: FastifyRequest) => object
 }
 
@@ -20,10 +20,10 @@ export type Reference = {
   close(): Promise<void>
 }
 
-/** Without the bar on top, which would load other documents than ours. */
+/** Without the top bar, which could load other documents. */
 const PAGE = { layout: 'BaseLayout', docExpansion: 'list', deepLinking: true } as const
 
-/** The page runs its own scripts, asks this server and nobody else, and stands in no frame. */
+/** The page runs its own scripts only, connects to this server only, and cannot be framed. */
 const POLICY = {
   'default-src': "'none'",
   'script-src': "'self'",
@@ -35,10 +35,10 @@ const POLICY = {
   'frame-ancestors': "'none'",
 }
 
-/** Makes the document of these routes. Rejects when a schema of theirs cannot be read. */
+/** Creates the document of these routes. Rejects when one of their schemas is invalid. */
 export async function openReference({ routes, shared }: Documented, { publicUrl, notFound }: Means): Promise<Reference> {
   const app: FastifyInstance = fastify({ logger: false, exposeHeadRoutes: false })
-  // The routes are here to be described; no request comes to them.
+  // The routes are registered to be described; they get no requests.
   app.setValidatorCompiler(() => () => true)
   app.setSerializerCompiler(() => JSON.stringify)
   app.setNotFoundHandler(async (request, reply) => reply.code(404).send(notFound(request)))

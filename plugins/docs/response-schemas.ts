@@ -1,4 +1,4 @@
-/** The bodies of answers as JSON Schema, for the reference only. What another document defines, as chat completions are, is typed loosely. */
+/** JSON Schemas of response bodies, for the OpenAPI document only. Bodies that OpenAI defines, such as chat completions, are typed loosely. */
 import { Type, type TSchema } from 'typebox'
 import { TaskRecord } from '../../src/tasks/public-record.ts'
 import { MediaUsage } from '../../src/tasks/media-usage.ts'
@@ -9,7 +9,7 @@ const open = { additionalProperties: true }
 
 const error = {
   error: Type.Object({ message: Type.String(), type: Type.String(), code: Type.String(), param: orNull(Type.String({ description: 'The parameter at fault.' })) }, open),
-  errors: Type.Optional(Type.Array(Type.Object({ path: Type.String({ description: 'A JSON Pointer.' }), code: Type.String(), message: Type.String() }), { description: 'Every faulty place.' })),
+  errors: Type.Optional(Type.Array(Type.Object({ path: Type.String({ description: 'A JSON Pointer.' }), code: Type.String(), message: Type.String() }), { description: 'Every invalid value.' })),
 }
 
 const problem = { type: Type.String(), title: Type.String(), status: Type.Integer(), detail: Type.String(), instance: Type.String() }
@@ -34,7 +34,7 @@ const Delivery = Type.Object(
         duration_ms: Type.Integer(),
         status_code: orNull(Type.Integer()),
         error: orNull(Type.String()),
-        response_prefix: orNull(Type.String({ description: 'How the answer of the receiver began.' })),
+        response_prefix: orNull(Type.String({ description: 'Beginning of the answer of the receiver.' })),
       }),
     ),
   },
@@ -54,9 +54,9 @@ const Window = Type.Object(
 
 const Model = Type.Object({ id: Type.Literal('svc-code'), object: Type.Literal('model'), created: Type.Integer(), owned_by: Type.String() }, { $id: 'Model' })
 
-/** Schemas that have a name in the document. */
+/** Named schemas of the document. */
 export const COMPONENTS: object[] = [
-  Type.Object(error, { ...open, $id: 'Error', description: 'What is not a success. Facts such as required and available stand beside error.' }),
+  Type.Object(error, { ...open, $id: 'Error', description: 'An error. Details such as required and available stand beside error.' }),
   Type.Object({ ...problem, ...error }, { ...open, $id: 'Problem', description: 'The same body, which is also an RFC 9457 problem.' }),
   Task,
   Delivery,

@@ -8,6 +8,7 @@ import { Failure, Unavailable, type FailureCode, type FailureFacts } from '../..
 import { apiOf, type Api } from '../../src/domain/plans.ts'
 import { faultsOf, invalid } from '../../src/domain/request-validation.ts'
 import { bodyOf, PROBLEM } from './error-body.ts'
+import { linger, type Lingering } from './lingering-close.ts'
 import { framingFault, takeOver } from './malformed-requests.ts'
 
 declare module 'fastify' {
@@ -62,7 +63,12 @@ function failureOf(error: unknown): Failure {
   return new Failure('internal', { cause: error })
 }
 
-async function errors(app: FastifyInstance): Promise<void> {
+export type ErrorsOptions = {
+  /** For requests that are refused before their end. */
+  lingering?: Lingering
+}
+
+async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 1024, ms: 30_000 } }: ErrorsOptions): Promise<void> {
   const routes: { pattern: RegExp; method: string }[] = []
 
   app.decorateRequest('failed', null)
@@ -78,6 +84,15 @@ async function errors(app: FastifyInstance): Promise<void> {
   app.removeContentTypeParser('text/plain')
 
   app.addHook('preParsing', (request, _reply, _payload, done) => done(framingFault(request.raw)))
+
+  app.addHook('onError', (request, reply, _error, done) => {
+    const { raw } = reply
+    // Injected requests have no connection, and no `complete`.
+    if (request.raw.complete === false) linger(request.raw, lingering)
+    // Fastify closes the connection after every body that it refuses, even after a complete one.
+    else if (reply.getHeader('connection') === 'close' && raw.shouldKeepAlive && !raw.hasHeader('connection')) reply.header('connection', 'keep-alive')
+    done()
+  })
 
   // For 405: the methods of each path.
   app.addHook('onRoute', ({ url, method }) => {

@@ -1,15 +1,15 @@
-/** What a request's conditional and range headers ask of a file (RFC 9110, sections 13 and 14). Pure. */
+/** Conditional and range requests: If-None-Match, Range, If-Range (RFC 9110, sections 13 and 14). Pure. */
 import type { ByteRange } from '../../src/backends/files/files.ts'
 
-/** True when If-None-Match holds this entity tag, weakly compared, or `*`: the client has the file already. */
+/** True when If-None-Match contains this entity tag, weakly compared, or `*`: the client has the file already. */
 export function clientHasIt(ifNoneMatch: string | undefined, etag: string): boolean {
   if (ifNoneMatch === undefined) return false
   return ifNoneMatch.split(',').some((entry) => entry.trim() === '*' || entry.trim().replace(/^W\//, '') === etag)
 }
 
 /**
- * The one range that a request asks for, `unsatisfiable` when it lies outside the file, or null for the whole: without a range, with one that cannot be read or is not
- * in bytes, with several, or when If-Range names other bytes than these.
+ * The single range of a request, `unsatisfiable` when it lies outside the file, or null for the whole file: without Range, with an invalid one or another unit than
+ * bytes, with several ranges, or when If-Range has another entity tag.
  */
 export function rangeOf(range: string | undefined, ifRange: string | string[] | undefined, etag: string, size: number): ByteRange | 'unsatisfiable' | null {
   // Only a strong entity tag can match: files have no Last-Modified to compare a date with.

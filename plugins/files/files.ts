@@ -1,4 +1,4 @@
-/** `GET /files/{id}?exp=&sig=`: the bytes of a result, for whoever has its signed link (`docs/media.md`, "Verbs"). No key is asked for. */
+/** Downloads of results by signed URL: `GET /files/{id}?exp=&sig=` (`docs/media.md`, "Verbs"). Needs no API key. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import fp from 'fastify-plugin'
@@ -14,7 +14,7 @@ declare module 'fastify' {
   }
 }
 
-/** Extensions for saving, by content type. */
+/** File extensions of Content-Disposition, by content type. */
 const EXTENSIONS: Record<string, string> = {
   'image/png': 'png',
   'image/jpeg': 'jpg',
@@ -25,17 +25,17 @@ const EXTENSIONS: Record<string, string> = {
   'audio/mpeg': 'mp3',
 }
 
-/** A result that is opened by itself is shown and can do nothing else. Without an origin of its own, Chromium plays no video, and without scripts it needs no other wall. */
+/** A result that is opened as a document is only displayed. It keeps its origin, since Chromium plays no video in an opaque one; without scripts that is safe. */
 const SANDBOX = "sandbox allow-same-origin; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'"
 
 const schema = {
   params: Type.Object({ id: Type.String() }),
-  // Not required: a link without them is answered as any other that we did not sign.
+  // Optional in the schema: a link without them gets the answer of an invalid signature.
   querystring: Type.Object({ exp: Type.Optional(Type.String()), sig: Type.Optional(Type.String()) }),
 }
 
 async function files(app: FastifyInstance): Promise<void> {
-  /** The file that a link leads to. Throws what the link deserves otherwise. */
+  /** The file of a link. Throws `invalid_signature` or `result_expired` otherwise. */
   async function linked(id: string, exp = '', sig = ''): Promise<FileFacts> {
     const now = app.clock()
     const verdict = verifySignedUrl({ id, exp, sig }, app.sealingKeys, now)
@@ -62,12 +62,12 @@ async function files(app: FastifyInstance): Promise<void> {
       described(reply, facts, etag).header('content-type', facts.contentType)
       if (!('stream' in file)) return reply.header('content-length', facts.size).send()
       if (range) reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${file.size}`)
-      // Fastify reads the stream as fast as the client does, and destroys it when the client leaves.
+      // Fastify applies the client's backpressure, and destroys the stream when the client disconnects.
       return reply.header('content-length', range ? range.end - range.start + 1 : file.size).send(file.stream)
     },
   })
 
-  /** What is said of a file with or without its bytes. It never changes, is nobody else's, and runs nothing. */
+  /** Headers of every answer about a file, with or without its bytes: immutable, private, inert. */
   function described(reply: FastifyReply, { id, contentType, expiresAt }: FileFacts, etag: string): FastifyReply {
     const shown = /^(image|video|audio)\/(?!svg)/.test(contentType) ? 'inline' : 'attachment'
     const extension = EXTENSIONS[contentType]

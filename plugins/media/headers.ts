@@ -6,13 +6,16 @@ import type { Subscription } from '../../src/domain/subscription/subscription.ts
 import { invalid } from '../../src/domain/request-validation.ts'
 
 const ALLOWED = new RegExp(FIELD_PATTERNS.idempotencyKey.pattern)
+/** A string of RFC 8941, section 3.3.3. */
+const STRING = /^"((?:[ !#-[\]-~]|\\["\\])*)"$/
 
-/** `Idempotency-Key`, bare or quoted: 1 to 255 visible ASCII characters. Null when there is none; anything else is `invalid_request`. */
+/** `Idempotency-Key`, bare or as a string of RFC 8941: 1 to 255 visible ASCII characters. Null when there is none; anything else is `invalid_request`. */
 export function idempotencyKey(header: string | string[] | undefined): string | null {
   if (header === undefined) return null
-  const bare = typeof header === 'string' ? (/^"(.*)"$/.exec(header)?.[1] ?? header) : ''
-  if (ALLOWED.test(bare)) return bare
-  throw invalid([{ path: '/Idempotency-Key', code: 'format', message: `${FIELD_PATTERNS.idempotencyKey.must}, bare or in double quotes` }])
+  const given = [header].flat().join(', ')
+  const key = given.startsWith('"') ? STRING.exec(given)?.[1]?.replaceAll(/\\(.)/g, '$1') : given
+  if (key !== undefined && ALLOWED.test(key)) return key
+  throw invalid([{ path: '/Idempotency-Key', code: 'format', message: `${FIELD_PATTERNS.idempotencyKey.must}, bare or as a string in double quotes (RFC 8941)` }])
 }
 
 const LONGEST_WAIT_SECONDS = 60

@@ -1,5 +1,5 @@
 /** Routes of /v1: the OpenAI-compatible Coding Plan API (specification, section 4.3; `docs/coding.md`). */
-import type { FastifyInstance, FastifyReply, FastifyRequest, RouteShorthandOptions } from 'fastify'
+import type { FastifyInstance, FastifyRequest, RouteShorthandOptions } from 'fastify'
 import fp from 'fastify-plugin'
 import { Failure } from '../../src/domain/errors.ts'
 import { parseStrictJson } from '../../src/domain/strict-json.ts'
@@ -101,9 +101,8 @@ function unsupported(wire: WireName): Failure {
 }
 
 /** A WebSocket handshake arrives as a plain GET, because nothing listens for upgrades. After 426 Codex falls back to HTTPS at once. */
-async function refuseUpgrade(request: FastifyRequest, reply: FastifyReply): Promise<never> {
-  if (request.headers.upgrade !== undefined) reply.header('connection', 'close')
-  if (request.headers.upgrade !== undefined) throw new Failure('upgrade_required', { headers: { upgrade: 'HTTP/1.1' } })
+async function refuseUpgrade(request: FastifyRequest): Promise<never> {
+  if (request.headers.upgrade !== undefined) throw new Failure('upgrade_required', { headers: { upgrade: 'HTTP/1.1', connection: 'close' } })
   throw new Failure('method_not_allowed', { headers: { allow: 'POST' } })
 }
 

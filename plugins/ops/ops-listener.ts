@@ -1,24 +1,24 @@
 /**
- * /livez, /readyz and /metrics on a listener of their own, so that no ingress can expose them. It is up before the backends are: a pod that waits for its database
- * is alive and not ready.
+ * Operations listener: /livez, /readyz and /metrics on a separate port, so that no ingress can expose them. It starts before the backends: a pod that waits for its
+ * database is alive and not ready.
  */
 import fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } from 'fastify'
 import { collectDefaultMetrics, Registry } from 'prom-client'
 
 /**
- * One thing that we stand on. While one is not ok we are not ready. One that is ok and degraded is not in order, but requests are served without it.
+ * A readiness check of one dependency. The process is ready when all checks are ok. A check that is ok and degraded has failed, but requests are served without it.
  * `detail` is for the operator.
  */
 export type Check = { name: string; ok: boolean; degraded?: boolean; detail: string }
 
 export type OpsListener = {
   registry: Registry
-  /** Where it listens, such as http://127.0.0.1:9090. */
+  /** URL of the listener, such as http://127.0.0.1:9090. */
   url: string
   close(): Promise<void>
 }
 
-/** Opens the listener. `checks` is asked at each /readyz; every one must be ok for a 200. Throws when the address is taken. */
+/** Opens the listener. `checks` is called at each /readyz; all checks must be ok for a 200. Throws when the address is in use. */
 export async function openOps(options: { host: string; port: number; log: FastifyBaseLogger; checks: () => Promise<Check[]> }): Promise<OpsListener> {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })

@@ -1,4 +1,4 @@
-/** What operators see of the public listener: `app.metrics`, one log line per request, and the request counters of `docs/metrics.md`. */
+/** Access log and HTTP metrics of the public listener, and the metrics registry `app.metrics` (`docs/metrics.md`). */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Counter, Histogram, type Registry } from 'prom-client'
@@ -10,13 +10,13 @@ declare module 'fastify' {
   interface FastifyInstance {
     /** The Prometheus registry that /metrics prints. Plugins add their own metrics to it. */
     metrics: { registry: Registry }
-    /** What /readyz asks. A plugin that can be not ready adds a question. */
+    /** Readiness checks of /readyz. A plugin that can be not ready adds one. */
     checks: (() => Promise<Check> | Check)[]
   }
   interface FastifyRequest {
-    /** When it came, by `performance.now()`. */
+    /** Time of arrival, by `performance.now()`. */
     startedMs: number
-    /** What its log line says beside the rest, once that is known: the line waits for it. Null: it waits for nothing. */
+    /** Further fields of the log line, which is written when this resolves. Null: written at the end of the answer. */
     logged: Promise<Record<string, unknown>> | null
   }
 }
@@ -41,13 +41,13 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
     registers: [registry],
   })
 
-  // A counter and a histogram find their labels by writing them into a text: once for each kind of answer rather than for each answer.
+  // Looking up labels builds a string: done once per kind of answer instead of once per answer.
   const kinds = new Map<string, { facts: Record<string, string>; count: () => void; observe: (seconds: number) => void }>()
   const kindOf = ({ routeOptions, method }: FastifyRequest, status: number) => {
     const name = `${method} ${status} ${routeOptions.url}`
     const known = kinds.get(name)
     if (known) return known
-    // The route's template: a raw path would give every id a series of its own.
+    // The route's template: raw paths would create a series per id.
     const facts = { product: routeOptions.config.api ?? 'none', route: routeOptions.url ?? 'none', method }
     const labels = { ...facts, code: String(status) }
     const [counter, histogram] = [requests.labels(labels), durations.labels(labels)]
@@ -61,9 +61,9 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id)
     request.startedMs = performance.now()
-    // Read now: a socket that is gone has no address. Behind a proxy of TRUST_PROXY it is the client's.
+    // Read now: a closed socket has no address. Behind a proxy of TRUST_PROXY it is the client's.
     const { ip } = request
-    // 'close' is the one event that comes however the answer ends, also when the client leaves in the middle of a stream.
+    // 'close' is the only event of every ending, including a client that disconnects during a stream.
     reply.raw.once('close', () => {
       const durationMs = performance.now() - request.startedMs
       const { statusCode: status, writableFinished: complete } = reply.raw

@@ -1,5 +1,5 @@
 /**
- * Registers the plugins of PLUGINS in order, in a scope of their own behind `auth` and `metering`, with the decorators of `docs/plugins.md` only. A broken one stops the
+ * Registers the plugins of PLUGINS in order, in a separate scope behind `auth` and `metering`, with the decorators of `docs/plugins.md` only. A broken one stops the
  * start with a sentence that names it.
  */
 import type { FastifyInstance } from 'fastify'

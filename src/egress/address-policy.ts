@@ -1,23 +1,23 @@
-/** Address policy: a tenant may make us connect to global unicast addresses, and to what EGRESS_ALLOW opens. */
+/** Egress address policy (SSRF protection): connections go to global unicast addresses, and to entries of EGRESS_ALLOW. */
 import ipaddr from 'ipaddr.js'
 import { isIP } from 'node:net'
 
 type Parsed = ipaddr.IPv4 | ipaddr.IPv6
 type Range = [Parsed, number]
 
-/** What `EGRESS_ALLOW` opens. */
+/** The parsed entries of `EGRESS_ALLOW`. */
 export type Allow = {
   /** True if the operator listed this address, or a range that it is in. */
   opensAddress(address: string): boolean
-  /** True if the operator listed this very name (lower case, no trailing dot). */
+  /** True if the operator listed exactly this name (lower case, no trailing dot). */
   opensName(name: string): boolean
 }
 
 const NAME = /^(?=.{1,253}$)[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)*$/
 
 /**
- * Reads `EGRESS_ALLOW`: addresses, CIDR ranges and host names. A name opens itself only, not the names below it.
- * Throws a RangeError that says which entry is none of these.
+ * Parses `EGRESS_ALLOW`: addresses, CIDR ranges and host names. A name allows itself only, not its subdomains.
+ * Throws a RangeError that names an invalid entry.
  */
 export function parseAllow(entries: readonly string[]): Allow {
   const ranges: Range[] = []
@@ -42,12 +42,12 @@ function parseRange(text: string): Range | null {
   const [address = '', bits, more] = text.split('/')
   const family = isIP(address)
   if (family === 0 || more !== undefined) return null
-  const most = family === 4 ? 32 : 128
-  if (bits === undefined) return [ipaddr.parse(address), most]
-  return /^[0-9]{1,3}$/.test(bits) && Number(bits) <= most ? [ipaddr.parse(address), Number(bits)] : null
+  const maxBits = family === 4 ? 32 : 128
+  if (bits === undefined) return [ipaddr.parse(address), maxBits]
+  return /^[0-9]{1,3}$/.test(bits) && Number(bits) <= maxBits ? [ipaddr.parse(address), Number(bits)] : null
 }
 
-/** isIP first: it takes canonical spellings only, where ipaddr.js takes octal, hexadecimal and short ones as well. */
+/** isIP first: it accepts canonical spellings only, whereas ipaddr.js also accepts octal, hexadecimal and short ones. */
 function parse(address: string): Parsed | null {
   return isIP(address) === 0 ? null : ipaddr.parse(address)
 }
@@ -56,15 +56,15 @@ function within(address: Parsed, [network, bits]: Range): boolean {
   return address.kind() === network.kind() && address.match(network, bits)
 }
 
-/** RFC 4291, section 2.4: IANA assigns global unicast from here only. What lies outside (::/96, mapped, NAT64, local, multicast) is none. */
+/** RFC 4291, section 2.4: IANA assigns global unicast from this range only, which excludes ::/96, mapped, NAT64, local and multicast addresses. */
 const GLOBAL_V6: Range = [ipaddr.parse('2000::'), 3]
 
-/** Public by its number, but inside Azure this is the host that answers for the machine (its "wire server"). */
+/** A public address that inside Azure is the host's metadata service ("wire server"). */
 const AZURE_WIRE_SERVER: Range = [ipaddr.parse('168.63.129.16'), 32]
 
 /**
  * True if an address is global unicast: reachable over the Internet, and not special by IANA's registries (RFC 6890). False for 6to4 and
- * Teredo, which carry an IPv4 address inside, for documentation and benchmarking, and for whatever is not an IP address.
+ * Teredo, which embed an IPv4 address, for documentation and benchmarking ranges, and for anything that is not an IP address.
  */
 export function isGlobal(address: string): boolean {
   const parsed = parse(address)

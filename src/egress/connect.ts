@@ -1,16 +1,16 @@
-/** Connects to a vetted address (pinning). It takes addresses only, so nothing below can resolve a name again. */
+/** Connects to a checked address (DNS pinning). It takes addresses only, so no name is resolved a second time. */
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 
 export type Dialled = { outcome: 'connected'; socket: Socket } | { outcome: 'failed'; reason: 'connect' | 'tls' }
 
-/** Limit per address, so that one which drops packets leaves time for the next. */
+/** Connect timeout per address, so that one that drops packets leaves time for the next. */
 const TRY_MS = 3000
 const TRIES = 6
 
 /**
- * Connects to the first of the addresses that answers, and for https does the TLS handshake with `host` as its name: the certificate must be
- * valid for it. When the signal aborts, the socket is destroyed, at whatever stage it is.
+ * Connects to the first address that answers. For https, the TLS handshake uses `host` as the server name, and the certificate must be
+ * valid for it. When the signal aborts, the socket is destroyed at any stage.
  */
 export async function dial(to: { addresses: readonly string[]; port: number; host: string; secure: boolean; signal: AbortSignal }): Promise<Dialled> {
   const addresses = to.addresses.slice(0, TRIES)
@@ -33,14 +33,14 @@ function openTcp(address: string, port: number, patienceMs: number | null, signa
 
 function openTls(under: Socket, host: string, signal: AbortSignal): Promise<Socket | null> {
   if (under.destroyed) return Promise.resolve(null)
-  // RFC 6066, section 3: a literal address is no server name. The certificate is checked against it all the same, by `host`.
+  // RFC 6066, section 3: a literal address is no server name. The certificate is still checked against it, by `host`.
   const servername = isIP(host) === 0 ? host : ''
   const socket = connectTls({ socket: under, host, servername, ALPNProtocols: ['http/1.1'], rejectUnauthorized: true, minVersion: 'TLSv1.2' })
   signal.addEventListener('abort', () => socket.destroy(), { once: true })
   return settled(socket, 'secureConnect')
 }
 
-/** The socket once it is ready, null if it closed before. It keeps an error listener: a reset may come while nobody else listens. */
+/** The socket once it is ready, null if it closed before. It keeps an error listener, because a reset may come while no other listener is attached. */
 function settled(socket: Socket, ready: 'connect' | 'secureConnect'): Promise<Socket | null> {
   return new Promise((resolve) => {
     socket.on('error', () => {})

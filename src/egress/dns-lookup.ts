@@ -1,4 +1,4 @@
-/** DNS lookup of names that a tenant gave. */
+/** DNS lookup of tenants' host names: by the DNS servers only, or by the system resolver for names of EGRESS_ALLOW. */
 import { lookup as systemLookup, Resolver } from 'node:dns/promises'
 import type { Allow } from './address-policy.ts'
 
@@ -6,8 +6,8 @@ import type { Allow } from './address-policy.ts'
 export type Lookup = (name: string, signal: AbortSignal) => Promise<string[]>
 
 /**
- * Queries the DNS servers directly: without the search domains of our own network, and without getaddrinfo, whose few
- * threads a name server that never answers could occupy. Names that the operator opened are resolved as the system does, hosts file included.
+ * Queries the DNS servers directly: without the search domains of our network, and without getaddrinfo, whose few
+ * threads an unresponsive name server could block. Names that the operator allowed are resolved by the system, hosts file included.
  *
  * @param options `servers`: DNS servers as `address:port`, instead of the system's.
  */

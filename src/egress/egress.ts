@@ -1,5 +1,5 @@
 /**
- * SERVICE: the egress guard, a fetch for addresses that a tenant gave. It vets every address of a name and connects to a vetted one.
+ * SERVICE: the egress guard, an HTTP client for URLs of tenants. It checks every address of a name and connects to a checked one (SSRF protection).
  * No proxy of the environment, no cookie, no decompression, no connection used twice.
  */
 import { isGlobal, parseAllow } from './address-policy.ts'
@@ -13,13 +13,13 @@ export type Ask = {
   method: Message['method']
   headers?: Record<string, string>
   body?: string | Uint8Array
-  /** From the call to the last byte of the answer: names, connections, TLS and redirects included. */
+  /** From the call to the last byte of the answer, including lookups, connections, TLS and redirects. */
   deadlineMs: number
   maxBytes: number
   over: Reading['over']
-  /** How many redirects are followed; each is vetted like the first address. Only for GET and HEAD. */
+  /** Maximum number of redirects; each target is checked like the first one. Only for GET and HEAD. */
   redirects: number
-  /** Called once, when a 2xx came: its body is streamed there, and `body` of the reply is empty. */
+  /** Called once for a 2xx: its body is streamed there, and `body` of the reply is empty. */
   sink?: NonNullable<Reading['sink']>
   signal?: AbortSignal
 }
@@ -29,39 +29,39 @@ export type EgressFailure = 'dns' | 'connect' | 'tls' | 'reset' | 'protocol' | '
 type Ending =
   | ({ outcome: 'answered'; body: Uint8Array } & Head)
   | { outcome: 'refused'; reason: Refusal }
-  /** `status`: of an answer that began and did not end well. */
+  /** `status`: that of an answer that began and then failed. */
   | { outcome: 'failed'; reason: EgressFailure; status: number | null }
 
 export type Reply = Ending & { durationMs: number }
 
 export type Egress = {
-  /** Why a URL is refused as it stands, or null. Resolves nothing: what a name leads to is judged when it is used. */
+  /** Why a URL is refused before DNS resolution, or null. The resolved addresses are checked by `request`. */
   check(url: string): Refusal | null
-  /** Every ending is a value, except a failure of the caller's own sink, which is thrown. */
+  /** Returns every outcome as a value, except a failure of the caller's sink, which is thrown. */
   request(ask: Ask): Promise<Reply>
 }
 
 export type EgressOptions = {
-  /** `EGRESS_ALLOW`: addresses, CIDR ranges and host names that are opened. */
+  /** `EGRESS_ALLOW`: addresses, CIDR ranges and host names that are allowed. */
   allow: readonly string[]
   /** Milliseconds, for `durationMs`. */
   clock: () => number
   lookup?: Lookup
-  /** Told of each refusal, for `tollgate_egress_refused_total`. */
+  /** Called for each refusal, for `tollgate_egress_refused_total`. */
   refused?: (reason: Refusal) => void
 }
 
 const HEADERS = { 'user-agent': 'tollgate', accept: '*/*', 'accept-encoding': 'identity' }
 const REDIRECTS = new Set([301, 302, 303, 307, 308])
 
-/** Opens the guarded fetch. Throws a RangeError that names the entry of `allow` which makes no sense. It holds nothing open, so it has no close. */
+/** Opens the egress guard. Throws a RangeError that names an invalid entry of `allow`. It keeps no connections, so it has no close. */
 export function openEgress(options: EgressOptions): Egress {
   const allow = parseAllow(options.allow)
   const lookup = options.lookup ?? openLookup(allow)
-  const tell = options.refused ?? (() => {})
+  const onRefused = options.refused ?? (() => {})
 
-  /** All addresses of a target, each vetted: one that is not allowed spoils the name, whichever of them would be dialled. */
-  async function vetted(target: Target, signal: AbortSignal): Promise<string[] | 'dns' | 'address_not_allowed'> {
+  /** The checked addresses of a target. One address that is not allowed refuses the whole name, whichever would be dialled. */
+  async function checkedAddresses(target: Target, signal: AbortSignal): Promise<string[] | 'dns' | 'address_not_allowed'> {
     if (target.addresses) return target.addresses
     const found = await unlessAborted(lookup(target.host, signal).catch(() => []), signal)
     if (found.length === 0) return 'dns'
@@ -71,7 +71,7 @@ export function openEgress(options: EgressOptions): Egress {
 
   async function hop(target: Target, ask: Ask, headers: Record<string, string>, signal: AbortSignal): Promise<Ending> {
     signal.throwIfAborted()
-    const addresses = await vetted(target, signal)
+    const addresses = await checkedAddresses(target, signal)
     if (addresses === 'dns') return failed('dns')
     if (addresses === 'address_not_allowed') return { outcome: 'refused', reason: addresses }
     const { host, port, url } = target
@@ -87,15 +87,15 @@ export function openEgress(options: EgressOptions): Egress {
   async function follow(ask: Ask, signal: AbortSignal): Promise<Ending> {
     let target = readTarget(ask.url, allow)
     let headers = ask.headers ?? {}
-    const most = ask.method === 'POST' ? 0 : ask.redirects
+    const maxRedirects = ask.method === 'POST' ? 0 : ask.redirects
     for (let followed = 0; ; followed++) {
       if (target.outcome === 'refused') return target
       const ending = await hop(target, ask, headers, signal)
-      if (ending.outcome !== 'answered' || most === 0) return ending
+      if (ending.outcome !== 'answered' || maxRedirects === 0) return ending
       const next = redirection(ending, target.url)
       if (next === null) return ending
-      if (followed === most) return { outcome: 'failed', reason: 'too_many_redirects', status: ending.status }
-      // What the caller said was said to one origin.
+      if (followed === maxRedirects) return { outcome: 'failed', reason: 'too_many_redirects', status: ending.status }
+      // The caller's headers, such as credentials, are for one origin only.
       if (next.origin !== target.url.origin) headers = {}
       target = readTarget(next.href, allow)
     }
@@ -105,7 +105,7 @@ export function openEgress(options: EgressOptions): Egress {
     check(url) {
       const target = readTarget(url, allow)
       if (target.outcome === 'target') return null
-      tell(target.reason)
+      onRefused(target.reason)
       return target.reason
     },
 
@@ -119,7 +119,7 @@ export function openEgress(options: EgressOptions): Egress {
           if (signal.aborted) return failed(aborted(ask))
           throw error
         })
-        if (ending.outcome === 'refused') tell(ending.reason)
+        if (ending.outcome === 'refused') onRefused(ending.reason)
         return { ...ending, durationMs: Math.max(0, options.clock() - startedAt) }
       } finally {
         clearTimeout(timer)
@@ -136,7 +136,7 @@ function aborted(ask: Ask): 'canceled' | 'timeout' {
   return ask.signal?.aborted ? 'canceled' : 'timeout'
 }
 
-/** Where an answer sends us, or null if it does not, or to nothing that is a URL. */
+/** The target of a redirect, or null if the answer is none or has no valid Location. */
 function redirection(head: Head, from: URL): URL | null {
   const { location } = head.headers
   return REDIRECTS.has(head.status) && typeof location === 'string' ? URL.parse(location, from) : null

@@ -1,4 +1,4 @@
-/** One HTTP/1.1 request and its answer over a socket that is already open. undici speaks the protocol here and never connects. */
+/** One HTTP/1.1 exchange over an open socket. undici implements the protocol and never connects by itself. */
 import type { Socket } from 'node:net'
 import type { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -14,11 +14,11 @@ export type Message = {
 }
 
 export type Reading = {
-  /** How much of a body is read. */
+  /** Upper bound of the bytes read of a body. */
   maxBytes: number
-  /** What a longer body is: `cut` there, which is an answer all the same, or `fail` as `too_large`. */
+  /** For a longer body: `cut` truncates it, which is a valid answer, and `fail` ends as `too_large`. */
   over: 'cut' | 'fail'
-  /** Where the body of a 2xx goes instead of into memory; the body of any other answer is then not read. */
+  /** Destination of a 2xx body instead of memory; the body of any other answer is then not read. */
   sink: ((head: Head) => Writable) | null
 }
 
@@ -29,8 +29,8 @@ export type Exchanged =
 class TooLarge extends Error {}
 
 /**
- * Sends the message and reads the answer; the socket is closed when this returns, whatever happened. Bodies come as they were sent:
- * nothing is decompressed. Rejects with the sink's error when the sink fails.
+ * Sends the message and reads the answer. The socket is closed when this returns, in any case. Bodies are not decompressed.
+ * Rejects with the sink's error when the sink fails.
  */
 export async function exchange(socket: Socket, message: Message, reading: Reading, signal: AbortSignal): Promise<Exchanged> {
   let head: Head | null = null
@@ -61,7 +61,7 @@ export async function exchange(socket: Socket, message: Message, reading: Readin
   }
 }
 
-/** A connector that hands out the one socket; a client that wanted to connect again is refused. Not at once: undici 8 misses an answer within the call. */
+/** A connector that returns the socket once and refuses a second connection. It calls back asynchronously: undici 8 misses a synchronous call. */
 function once(socket: Socket): NonNullable<Client.Options['connect']> {
   let given = false
   return (_options, callback) => {
@@ -87,7 +87,7 @@ async function read(body: AsyncIterable<Uint8Array>, { maxBytes, over }: Reading
 
 class SinkFailed extends Error {}
 
-/** Streams a body into the sink with its backpressure. The sink is ended when all arrived, destroyed when not. */
+/** Streams a body into the sink with backpressure. The sink is ended when the body is complete, and destroyed when it is not. */
 async function pour(body: AsyncIterable<Uint8Array>, maxBytes: number, sink: Writable, signal: AbortSignal): Promise<void> {
   let fault: unknown = null
   const counted = async function* (): AsyncGenerator<Uint8Array> {

@@ -1,8 +1,8 @@
-/** What a URL that a tenant gave leads to, as far as the URL itself tells: no name is resolved here. */
+/** Validation of a tenant's URL before DNS resolution: scheme, userinfo, port, literal addresses. */
 import { isIP } from 'node:net'
 import { type Allow, isGlobal } from './address-policy.ts'
 
-/** Why an address is refused, with a public sentence. None tells what a name resolved to. */
+/** Reasons for a refusal with their public sentences. None reveals what a name resolved to. */
 export const REFUSALS = {
   invalid_url: 'The address is not a valid absolute URL.',
   scheme_not_allowed: 'Only http and https addresses are allowed.',
@@ -19,11 +19,11 @@ export type Target = {
   /** The name, lower case and without a trailing dot, or the literal address in its canonical form. */
   host: string
   port: number
-  /** The addresses that need no resolver: those of a literal or of localhost. Null for a name. */
+  /** The addresses that need no lookup: those of a literal or of localhost. Null for a name. */
   addresses: string[] | null
 }
 
-/** WHATWG Fetch, "bad port", those above 1023: services that an HTTP request could be smuggled to. */
+/** The "bad ports" of WHATWG Fetch above 1023: services that could misread an HTTP request. */
 const BAD_PORTS = new Set([
   1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
 ])
@@ -33,14 +33,14 @@ function portAllowed(port: number): boolean {
 }
 
 /**
- * Reads a URL and refuses it as it stands: another scheme than http and https, userinfo, a port of another protocol, a literal address that
- * is not public (in any spelling, which the WHATWG parser makes canonical), localhost. What the operator opened passes, on any port.
+ * Parses a URL and refuses schemes other than http and https, userinfo, ports of other protocols, literal addresses that
+ * are not public (in any spelling: the WHATWG parser makes them canonical) and localhost. Hosts that the operator allowed pass, on any port.
  */
 export function readTarget(text: string, allow: Allow): Target | { outcome: 'refused'; reason: Refusal } {
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(text)?.[1]?.toLowerCase()
   if (scheme === undefined) return refused('invalid_url')
   if (scheme !== 'http' && scheme !== 'https') return refused('scheme_not_allowed')
-  // The WHATWG parser would mend these; a reader of the log, or another parser, may see another host than we do.
+  // The WHATWG parser would repair these; another parser, or a reader of the log, could see another host.
   const authority = /^https?:\/\/([^/?#]+)/i.exec(text)?.[1]
   const url = URL.parse(text)
   if (authority === undefined || /[\s\p{Cc}\\]/u.test(text) || url === null) return refused('invalid_url')
@@ -61,7 +61,7 @@ export function readTarget(text: string, allow: Allow): Target | { outcome: 'ref
 
 function literalAddresses(host: string): string[] | null {
   if (isIP(host) !== 0) return [host]
-  // RFC 6761, section 6.3: never asked of a resolver, and what it means is known.
+  // RFC 6761, section 6.3: localhost is never resolved by DNS.
   return host === 'localhost' || host.endsWith('.localhost') ? ['127.0.0.1', '::1'] : null
 }
 

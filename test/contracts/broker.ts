@@ -1,69 +1,69 @@
-/** What every broker promises: it is a doorbell. */
+/** Contract of every broker. */
 import type { Broker } from '../../src/backends/broker/broker.ts'
 import type { Promises } from './run-contract.ts'
 
-/** One broker, as each of the processes that share it has it. */
-export type Doorbells = { ringer: Broker; hearer: Broker }
+/** One broker as two of the processes that share it open it. */
+export type BrokerPair = { producer: Broker; consumer: Broker }
 
-function firstRing(broker: Broker, kinds: string[]) {
+function firstMessage(broker: Broker, kinds: string[]) {
   const { promise, resolve } = Promise.withResolvers<string>()
-  return { heard: promise, listening: broker.consume(kinds, resolve) }
+  return { received: promise, subscription: broker.consume(kinds, resolve) }
 }
 
-export const brokerPromises: Promises<Doorbells> = {
-  'a ring of a kind is heard by who listens for that kind': async (t, { ringer, hearer }) => {
-    const { heard } = firstRing(hearer, ['image', 'video'])
-    ringer.publish('video', 'task-1')
-    t.equal(await heard, 'video')
+export const brokerPromises: Promises<BrokerPair> = {
+  'a message is received by a consumer of its kind': async (t, { producer, consumer }) => {
+    const { received } = firstMessage(consumer, ['image', 'video'])
+    producer.publish('video', 'task-1')
+    t.equal(await received, 'video')
   },
-  'a ring of another kind is not': async (t, { ringer, hearer }) => {
+  'a message is not received by a consumer of another kind': async (t, { producer, consumer }) => {
     const kinds: string[] = []
-    hearer.consume(['image'], (kind) => kinds.push(kind))
-    const { heard } = firstRing(hearer, ['music'])
-    ringer.publish('video', 'task-1')
-    ringer.publish('music', 'task-2')
-    await heard
+    consumer.consume(['image'], (kind) => kinds.push(kind))
+    const { received } = firstMessage(consumer, ['music'])
+    producer.publish('video', 'task-1')
+    producer.publish('music', 'task-2')
+    await received
     t.same(kinds, [])
   },
-  'who stopped listening hears nothing': async (t, { ringer, hearer }) => {
-    const { heard: never, listening } = firstRing(hearer, ['image'])
-    listening.stop()
-    listening.stop()
-    const { heard } = firstRing(hearer, ['image'])
-    ringer.publish('image', 'task-1')
-    await heard
+  'a stopped consumer receives nothing': async (t, { producer, consumer }) => {
+    const { received: never, subscription } = firstMessage(consumer, ['image'])
+    subscription.stop()
+    subscription.stop()
+    const { received } = firstMessage(consumer, ['image'])
+    producer.publish('image', 'task-1')
+    await received
     t.equal(await Promise.race([never, 'nothing']), 'nothing')
   },
-  'who paused hears again after it resumed, however often it says either': async (t, { ringer, hearer }) => {
-    let heard = 0
+  'a paused consumer receives again after it resumes, and both calls are idempotent': async (t, { producer, consumer }) => {
+    let received = 0
     const { promise, resolve } = Promise.withResolvers<void>()
-    const listening = hearer.consume(['image'], () => {
-      heard++
+    const subscription = consumer.consume(['image'], () => {
+      received++
       resolve()
     })
-    listening.pause()
-    listening.pause()
-    ringer.publish('image', 'task-1')
-    const { heard: fence } = firstRing(hearer, ['music'])
-    ringer.publish('music', 'task-2')
+    subscription.pause()
+    subscription.pause()
+    producer.publish('image', 'task-1')
+    const { received: fence } = firstMessage(consumer, ['music'])
+    producer.publish('music', 'task-2')
     await fence
-    t.equal(heard, 0)
-    listening.resume()
-    listening.resume()
-    ringer.publish('image', 'task-3')
+    t.equal(received, 0)
+    subscription.resume()
+    subscription.resume()
+    producer.publish('image', 'task-3')
     await promise
   },
-  'ringing never runs the listener before it returns, and never throws': async (t, { ringer, hearer }) => {
-    let rung = false
-    hearer.consume(['image'], () => (rung = true))
-    ringer.publish('image', 'task-1')
-    t.notOk(rung)
-    ringer.publish('nobody-listens', 'task-1')
+  'publishing returns before any consumer is called, and never throws': async (t, { producer, consumer }) => {
+    let called = false
+    consumer.consume(['image'], () => (called = true))
+    producer.publish('image', 'task-1')
+    t.notOk(called)
+    producer.publish('no-consumer', 'task-1')
   },
-  'closing twice, and ringing or listening after that, is harmless': async (t, { ringer, hearer }) => {
-    for (const broker of [ringer, ringer, hearer, hearer]) await broker.close()
-    ringer.publish('image', 'task-1')
-    hearer.consume(['image'], () => t.fail('heard after the end')).stop()
+  'closing is idempotent, and publishing or consuming afterwards is harmless': async (t, { producer, consumer }) => {
+    for (const broker of [producer, producer, consumer, consumer]) await broker.close()
+    producer.publish('image', 'task-1')
+    consumer.consume(['image'], () => t.fail('received after the end')).stop()
     t.pass()
   },
 }

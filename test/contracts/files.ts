@@ -1,4 +1,4 @@
-/** What every place for files promises. A place starts empty; `another` is a second handle on it, as another process of the installation has it. */
+/** Contract of the files backends. A backend starts empty; `another` is a second handle on it, like that of another process. */
 import { createHash } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
@@ -26,14 +26,14 @@ const MB = 1_000_000
 setFlagsFromString('--expose-gc')
 const collectGarbage = runInNewContext('gc') as () => void
 
-/** Bytes of buffers that something still holds. */
+/** Bytes of buffers that are still referenced. */
 function buffered(): number {
   collectGarbage()
   return process.memoryUsage().arrayBuffers
 }
 
 export const filesPromises: Promises<FilesPlace> = {
-  'what was put is there, with its facts, for every handle': async (t, { files, another }) => {
+  'a written file is readable with its metadata by every handle': async (t, { files, another }) => {
     const put = await files.put(ID, Buffer.from('hello'), facts)
     t.match(put, { id: ID, size: 5, ...facts, etag: /^[A-Za-z0-9_-]{16,}$/ })
     for (const handle of [files, await another()]) {
@@ -43,14 +43,14 @@ export const filesPromises: Promises<FilesPlace> = {
       t.equal(await got?.stream.toArray().then((all) => Buffer.concat(all).toString()), 'hello')
     }
   },
-  'what was not put is null, for any words': async (t, { files }) => {
+  'an unknown id is null, whatever the text': async (t, { files }) => {
     for (const id of [ID, '', '.', '..', '../outside', 'a/b', 'A', `${ID}\0`, 'x'.repeat(101), '.incoming']) {
       t.equal(await files.stat(id), null)
       t.equal(await files.get(id), null)
       await t.resolves(files.remove(id))
     }
   },
-  'what is no id cannot be put': async (t, { files }) => {
+  'an invalid id cannot be written': async (t, { files }) => {
     for (const id of ['', '.', '..', '../outside', 'a/b', 'A', 'a b', 'a\0', '-a', 'x'.repeat(101)]) await t.rejects(files.put(id, Buffer.of(1), facts), RangeError)
     t.same(await files.list('', 10), [])
   },
@@ -58,7 +58,7 @@ export const filesPromises: Promises<FilesPlace> = {
     t.equal((await files.put(ID, new Uint8Array(), facts)).size, 0)
     t.equal(await contentOf(files, ID), '')
   },
-  'a body that comes in pieces is kept byte for byte, and read back in pieces': async (t, { files }) => {
+  'a body is streamed in pieces, byte for byte, in both directions': async (t, { files }) => {
     const size = 3_000_001
     const put = await files.put(ID, pieces(size), facts)
     t.equal(put.size, size)
@@ -67,15 +67,15 @@ export const filesPromises: Promises<FilesPlace> = {
     t.ok(chunks.length > 1)
     const expected = Buffer.concat(await Array.fromAsync(pieces(size)))
     t.ok(Buffer.concat(chunks).equals(expected))
-    t.equal((await files.put(`${ID}-again`, expected, facts)).etag, put.etag, 'the same bytes, the same etag')
+    t.equal((await files.put(`${ID}-again`, expected, facts)).etag, put.etag, 'the same bytes have the same etag')
   },
-  'a range gives exactly its bytes': async (t, { files }) => {
+  'a range returns exactly its bytes': async (t, { files }) => {
     await files.put(ID, Buffer.from('0123456789'), facts)
     for (const [start, end, text] of [[0, 0, '0'], [2, 4, '234'], [9, 9, '9'], [0, 9, '0123456789']] as const) t.equal(await contentOf(files, ID, { start, end }), text)
     t.equal((await files.get(ID, { start: 2, end: 4 }).then((file) => (file?.stream.destroy(), file)))?.size, 10, 'the size is the whole file\'s')
     for (const [start, end] of [[10, 10], [0, 10], [4, 2], [-1, 3]] as const) await t.rejects(files.get(ID, { start, end }), RangeError)
   },
-  'a range of a large file gives exactly its bytes, wherever they lie': async (t, { files }) => {
+  'a range of a large file returns exactly its bytes, also across chunks': async (t, { files }) => {
     const size = 10 * MB
     const whole = Buffer.concat(await Array.fromAsync(pieces(size)))
     const put = await files.put(ID, pieces(size), facts)
@@ -87,11 +87,11 @@ export const filesPromises: Promises<FilesPlace> = {
       }
     }
     t.equal(await contentOf(files, ID, { start: 3, end: size - 2 }).then((text) => text?.length), size - 4)
-    t.equal((await files.put(`${ID}-again`, whole, facts)).etag, put.etag, 'the same bytes, the same etag, however they come')
+    t.equal((await files.put(`${ID}-again`, whole, facts)).etag, put.etag, 'the same bytes have the same etag, however they are split')
     t.equal((await files.stat(ID))?.etag, put.etag)
     t.equal((await files.get(ID).then((file) => (file?.stream.destroy(), file)))?.etag, put.etag)
   },
-  'a large file passes both ways with little of it in memory': async (t, { files }) => {
+  'a large file is written and read with little of it in memory': async (t, { files }) => {
     const [size, bound] = [64 * MB, 24 * MB]
     const before = buffered()
     let most = 0
@@ -112,28 +112,28 @@ export const filesPromises: Promises<FilesPlace> = {
       read += chunk.length
       if (read - looked < 4 * MB) continue
       looked = read
-      // What reads ahead gets the time to.
-      for (let turn = 0; turn < 20; turn++) await setImmediate()
+      // Gives read-ahead the time to happen.
+      for (let n = 0; n < 20; n++) await setImmediate()
       look()
     }
     t.equal(read, size)
     t.ok(most < bound, `${most} bytes held while it was read`)
   },
-  'putting the same file again changes nothing, also at once': async (t, { files, another }) => {
+  'writing the same file again changes nothing, also concurrently': async (t, { files, another }) => {
     const other = await another()
     const all = await Promise.all([1, 2, 3, 4].map((n) => (n % 2 ? files : other).put(ID, pieces(200_000), facts)))
     t.equal(new Set(all.map(({ etag }) => etag)).size, 1)
     t.equal((await contentOf(files, ID))?.length, 200_000)
     t.same(await files.list('', 10), [ID])
   },
-  'other bytes under an id take the place of the earlier ones, and have another etag': async (t, { files }) => {
+  'other bytes under an id replace the earlier ones, and have another etag': async (t, { files }) => {
     const first = await files.put(ID, Buffer.from('first'), facts)
     const second = await files.put(ID, Buffer.from('second'), { contentType: 'video/mp4', expiresAt: facts.expiresAt + 1 })
     t.not(second.etag, first.etag)
     t.match(await files.stat(ID), { size: 6, contentType: 'video/mp4', expiresAt: facts.expiresAt + 1 })
     t.equal(await contentOf(files, ID), 'second')
   },
-  'a body that breaks off leaves nothing, or what was there before, and its error passes as it is': async (t, { files }) => {
+  'a body that breaks off leaves nothing or the earlier file, and its error is rethrown': async (t, { files }) => {
     const broken = async function* (): AsyncGenerator<Uint8Array> {
       yield Buffer.from('half')
       throw new TypeError('the provider went away')
@@ -145,7 +145,7 @@ export const filesPromises: Promises<FilesPlace> = {
     await t.rejects(files.put(ID, broken(), facts))
     t.equal(await contentOf(files, ID), 'whole')
   },
-  'while a file is being written, it is not there': async (t, { files }) => {
+  'a file is not visible while it is being written': async (t, { files }) => {
     const { promise: rest, resolve } = Promise.withResolvers<void>()
     const { promise: begun, resolve: begin } = Promise.withResolvers<void>()
     const slow = async function* (): AsyncGenerator<Uint8Array> {
@@ -163,14 +163,14 @@ export const filesPromises: Promises<FilesPlace> = {
     await put
     t.equal((await files.stat(ID))?.size, 200_000)
   },
-  'a removed file is gone, and removing it again is harmless': async (t, { files }) => {
+  'a removed file does not exist, and removing it again is no error': async (t, { files }) => {
     await files.put(ID, Buffer.from('x'), facts)
     await files.remove(ID)
     await files.remove(ID)
     t.equal(await files.get(ID), null)
     t.same(await files.list('', 10), [])
   },
-  'a stream that was given stays whole while its file is removed or replaced': async (t, { files }) => {
+  'an open stream stays complete while its file is removed or replaced': async (t, { files }) => {
     const size = 3 * MB
     await files.put(ID, pieces(size), facts)
     const removed = await files.get(ID)
@@ -183,14 +183,14 @@ export const filesPromises: Promises<FilesPlace> = {
     await files.put(ID, Buffer.from('other'), facts)
     t.equal(hash(await replaced!.stream.toArray()), expected)
   },
-  'a stream that nobody reads to its end can be destroyed': async (t, { files }) => {
+  'a partly read stream can be destroyed': async (t, { files }) => {
     await files.put(ID, pieces(1_000_000), facts)
     const file = await files.get(ID)
     file!.stream.destroy()
     while (!file!.stream.closed) await setImmediate()
     t.ok(file!.stream.closed)
   },
-  'a sweep removes what is past its time, no more than asked for, and nothing else': async (t, { files, another }) => {
+  'a sweep removes expired files only, up to its limit': async (t, { files, another }) => {
     for (const [n, expiresAt] of [1000, 2000, 3000, 2001].entries()) await files.put(`file-${n}`, Buffer.from('x'), { ...facts, expiresAt })
     t.equal(await files.sweep(999, 10), 0)
     t.equal(await files.sweep(2000, 1), 1)
@@ -198,11 +198,11 @@ export const filesPromises: Promises<FilesPlace> = {
     t.equal(await files.sweep(2000, 10), 0)
     t.same(await files.list('', 10), ['file-2', 'file-3'])
     await files.put('file-2', Buffer.from('x'), { ...facts, expiresAt: 9000 })
-    t.equal(await files.sweep(3000, 10), 1, 'a file that was put again has its new time')
+    t.equal(await files.sweep(3000, 10), 1, 'a rewritten file has its new expiry')
     t.same(await (await another()).list('', 10), ['file-2'])
-    t.equal(await (await another()).sweep(9000, 10), 1, 'a handle that put nothing knows the times too')
+    t.equal(await (await another()).sweep(9000, 10), 1, 'another handle has the same expiry times')
   },
-  'a list goes through all ids in order, a page at a time': async (t, { files }) => {
+  'list returns all ids in order, page by page': async (t, { files }) => {
     const ids = ['a-1', 'a-2', 'b-1', 'b-10', 'b-2']
     for (const id of ids.toReversed()) await files.put(id, Buffer.from('x'), facts)
     t.same(await files.list('', 2), ['a-1', 'a-2'])
@@ -210,7 +210,7 @@ export const filesPromises: Promises<FilesPlace> = {
     t.same(await files.list('b-10', 2), ['b-2'])
     t.same(await files.list('b-2', 2), [])
   },
-  'closing twice is harmless, and a closed backend cannot know': async (t, { files }) => {
+  'closing twice is no error, and a closed backend is Unavailable': async (t, { files }) => {
     await files.put(ID, Buffer.from('x'), facts)
     await files.close()
     await files.close()

@@ -1,4 +1,4 @@
-/** A self-signed certificate, made of DER by hand: Node makes keys but no certificates, and openssl is not everywhere. */
+/** Self-signed certificates for tests, encoded as DER here: Node creates keys but no certificates, and openssl is not installed everywhere. */
 import { generateKeyPairSync, sign } from 'node:crypto'
 import { isIP } from 'node:net'
 
@@ -17,7 +17,7 @@ const COMMON_NAME = oid('550403')
 const SUBJECT_ALT_NAME = oid('551d11')
 const BASIC_CONSTRAINTS = oid('551d13')
 
-/** A key and a certificate for DNS names and IPv4 addresses that signed itself, valid from `from` for ten years. PEM. */
+/** A key and a self-signed certificate for DNS names and IPv4 addresses, valid for ten years from `from`. PEM. */
 export function certify(names: string[], from: Date): { key: string; cert: string } {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   const subject = sequence(der(0x31, sequence(COMMON_NAME, der(0x0c, Buffer.from(names[0] ?? '')))))

@@ -10,18 +10,18 @@ const neverAsked: NonNullable<EgressOptions['lookup']> = async (name) => {
 const open = (allow: string[] = [], more: Partial<EgressOptions> = {}) => openEgress({ allow, clock: () => 0, lookup: neverAsked, ...more })
 const get = { method: 'GET', deadlineMs: 60_000, maxBytes: 1000, over: 'cut', redirects: 0 } as const
 
-t.test('an address that leads inwards is refused in every spelling, before any name is resolved', async (t) => {
+t.test('an internal address is refused in every spelling, before DNS resolution', async (t) => {
   t.ok(REFUSED_SPELLINGS.length >= 80, `${REFUSED_SPELLINGS.length} spellings`)
-  const told: Refusal[] = []
-  const egress = open([], { refused: (reason) => void told.push(reason) })
+  const counted: Refusal[] = []
+  const egress = open([], { refused: (reason) => void counted.push(reason) })
   for (const [url, reason] of REFUSED_SPELLINGS) {
     t.equal(egress.check(url), reason, `check ${JSON.stringify(url)}`)
     t.match(await egress.request({ url, ...get }), { outcome: 'refused', reason }, `request ${JSON.stringify(url)}`)
   }
-  t.same(told, REFUSED_SPELLINGS.flatMap(([, reason]) => [reason, reason]), 'each refusal is told to the metric once per call')
+  t.same(counted, REFUSED_SPELLINGS.flatMap(([, reason]) => [reason, reason]), 'each refusal is counted once per call')
 })
 
-t.test('a public address passes the check as it stands, whatever its name will resolve to', async (t) => {
+t.test('a public URL passes the check before DNS resolution', async (t) => {
   for (const url of ALLOWED_SPELLINGS) t.equal(open().check(url), null, url)
 })
 
@@ -35,13 +35,13 @@ t.test('a name is refused if any of its addresses is not global unicast', async 
   }
 })
 
-t.test('a refusal does not tell what a name resolved to', async (t) => {
+t.test('a refusal does not reveal what a name resolved to', async (t) => {
   const of = (answer: string[]) => open([], { lookup: async () => answer }).request({ url: 'http://inward.example/', ...get })
   t.same(await of(['127.0.0.1']), await of(['10.1.2.3', '8.8.8.8']))
   for (const sentence of Object.values(REFUSALS)) t.notMatch(sentence, /resolve|loopback|private|internal/i)
 })
 
-t.test('what EGRESS_ALLOW lists is opened, and nothing beside it', async (t) => {
+t.test('EGRESS_ALLOW allows its entries and nothing else', async (t) => {
   const cases: [allow: string[], passes: string[], refused: string[]][] = [
     [['127.0.0.1/32'], ['http://127.0.0.1:81/', 'http://2130706433/', 'http://0x7f.1/', 'http://localhost:3000/'], ['http://127.0.0.2/', 'http://[::1]/', 'http://[::ffff:127.0.0.1]/']],
     [['127.0.0.1'], ['http://127.0.0.1/'], ['http://127.0.0.2/']],
@@ -54,20 +54,20 @@ t.test('what EGRESS_ALLOW lists is opened, and nothing beside it', async (t) => 
     [['0.0.0.0/0'], ['http://127.0.0.1/', 'http://10.0.0.1/'], ['http://[::1]/']],
   ]
   for (const [allow, passes, refused] of cases) {
-    for (const url of passes) t.equal(open(allow).check(url), null, `${allow} opens ${url}`)
-    for (const url of refused) t.ok(open(allow).check(url), `${allow} does not open ${url}`)
+    for (const url of passes) t.equal(open(allow).check(url), null, `${allow} allows ${url}`)
+    for (const url of refused) t.ok(open(allow).check(url), `${allow} does not allow ${url}`)
   }
   t.equal(open(['localhost']).check('http://localhost:0/'), 'port_not_allowed')
   t.equal(open(['localhost']).check('ftp://localhost/'), 'scheme_not_allowed')
   t.equal(open(['localhost']).check('http://a@localhost/'), 'userinfo_not_allowed')
 })
 
-t.test('an opened range does not excuse the other addresses of a name', async (t) => {
+t.test('an allowed range does not allow the other addresses of a name', async (t) => {
   const egress = open(['10.0.0.0/8'], { lookup: async () => ['10.0.0.1', '192.168.0.1'] })
   t.match(await egress.request({ url: 'http://mixed.example/', ...get }), { outcome: 'refused', reason: 'address_not_allowed' })
 })
 
-t.test('an entry of EGRESS_ALLOW that makes no sense stops the start and is named', async (t) => {
+t.test('an invalid entry of EGRESS_ALLOW fails the start with an error that names it', async (t) => {
   for (const entry of ['', '10.0.0.0/33', '::/129', '10.0.0', '10.0.0.0/8/8', '10.0.0.0/', '1.2.3.4:80', '*', '*.internal', 'http://hooks', 'a b', '-x', '0x7f.1', '10.0.0.0/-1', '[::1]']) {
     t.throws(() => parseAllow([entry]), { name: 'RangeError', message: `"${entry}" is not` }, JSON.stringify(entry))
   }

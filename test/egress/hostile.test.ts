@@ -22,7 +22,7 @@ async function receiverOf(t: Test) {
   return receiver
 }
 
-/** A TCP server that speaks no HTTP of its own. */
+/** A raw TCP server. */
 async function rawServer(t: Test, speak: (socket: Socket) => void): Promise<number> {
   const sockets = new Set<Socket>()
   const server = createServer((socket) => {
@@ -38,7 +38,7 @@ async function rawServer(t: Test, speak: (socket: Socket) => void): Promise<numb
   return (server.address() as AddressInfo).port
 }
 
-/** Answers a request with a start, and then the same again and again until the peer has gone. */
+/** Answers a request with `start`, and then repeats `more` until the peer disconnects. */
 function drip(socket: Socket, start: string, more: string): void {
   socket.once('data', () => {
     socket.write(start)
@@ -56,7 +56,7 @@ function endless(response: ServerResponse): void {
   more()
 }
 
-t.test('the deadline covers each stage: name, connection, TLS, head and body', async (t) => {
+t.test('the deadline covers each stage: lookup, connect, TLS, head and body', async (t) => {
   const silent = await rawServer(t, (socket) => void socket.resume())
   const slowly = (start: string, more: string) => rawServer(t, (socket) => drip(socket, start, more))
   const slowHead = await slowly('HTTP/1.1 200 OK\r\nX-Slow: ', 'x')
@@ -77,7 +77,7 @@ t.test('the deadline covers each stage: name, connection, TLS, head and body', a
     t.match(await egress.request({ url, ...get, deadlineMs: 100, sink: () => sink }), { outcome: 'failed', reason: 'timeout' }, `${name}, into a sink`)
   }
   const stuck = openEgress({ allow: [], clock: () => 0, lookup: () => new Promise(() => {}) })
-  t.match(await stuck.request({ url: 'http://a.example/', ...post, deadlineMs: 20 }), { outcome: 'failed', reason: 'timeout' }, 'no answer of the resolver')
+  t.match(await stuck.request({ url: 'http://a.example/', ...post, deadlineMs: 20 }), { outcome: 'failed', reason: 'timeout' }, 'the resolver does not answer')
 })
 
 t.test('one deadline covers all redirects together', async (t) => {
@@ -86,7 +86,7 @@ t.test('one deadline covers all redirects together', async (t) => {
   t.match(await egress.request({ url: `${receiver.url}/`, ...get, redirects: 1_000_000, deadlineMs: 200 }), { outcome: 'failed', reason: 'timeout' })
 })
 
-t.test('the caller can stop a request at any stage', async (t) => {
+t.test('the caller can abort a request at any stage', async (t) => {
   const receiver = await receiverOf(t)
   receiver.always(() => 'never')
   const stop = new AbortController()
@@ -104,12 +104,12 @@ t.test('the caller can stop a request at any stage', async (t) => {
   t.equal(receiver.received.length, 2)
 })
 
-t.test('an answer whose body breaks off is none, and its status is told', async (t) => {
+t.test('an answer whose body breaks off fails, with its status', async (t) => {
   const short = await rawServer(t, (socket) => void socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nx')))
   t.match(await egress.request({ url: `http://127.0.0.1:${short}/`, ...post }), { outcome: 'failed', reason: 'reset', status: 200 })
 })
 
-t.test('an endless answer to a webhook is cut and counts as an answer', async (t) => {
+t.test('an endless answer to a webhook is truncated and counts as an answer', async (t) => {
   const receiver = await receiverOf(t)
   receiver.always(() => (_request, response) => endless(response))
   t.equal(bodyOf(await egress.request({ url: `${receiver.url}/`, ...post })).length, 20_000)
@@ -122,15 +122,15 @@ t.test('a download above its size fails as too_large, announced or not, in memor
   const sink = new PassThrough().resume()
   t.match(await egress.request({ url: `${receiver.url}/`, ...get }), { outcome: 'failed', reason: 'too_large', status: 200 })
   t.match(await egress.request({ url: `${receiver.url}/`, ...get, sink: () => sink }), { outcome: 'failed', reason: 'too_large', status: 200 })
-  t.ok(sink.destroyed && !sink.writableFinished, 'the sink is not taken for whole')
+  t.ok(sink.destroyed && !sink.writableFinished, 'the sink is not finished')
   receiver.always(() => (_request, response) => void response.writeHead(200, { 'content-length': '20001' }).flushHeaders())
   t.match(await egress.request({ url: `${receiver.url}/`, ...get }), { outcome: 'failed', reason: 'too_large' }, 'announced')
   receiver.always(() => ({ status: 200, body: Buffer.alloc(20_000) }))
-  t.equal(bodyOf(await egress.request({ url: `${receiver.url}/`, ...get })).length, 20_000, 'just the size')
+  t.equal(bodyOf(await egress.request({ url: `${receiver.url}/`, ...get })).length, 20_000, 'exactly the limit')
   await receiver.idle()
 })
 
-t.test('a download is streamed into its sink, and only a 2xx is', async (t) => {
+t.test('only a 2xx body is streamed into the sink', async (t) => {
   const receiver = await receiverOf(t)
   const media = Buffer.alloc(3_000_000, 'media')
   receiver.next({ status: 200, headers: { 'content-type': 'video/mp4' }, body: media })
@@ -150,7 +150,7 @@ t.test('a download is streamed into its sink, and only a 2xx is', async (t) => {
   await receiver.idle()
 })
 
-t.test('a failure of the sink is the caller\'s and is thrown', async (t) => {
+t.test('a failure of the sink is thrown to the caller', async (t) => {
   const receiver = await receiverOf(t)
   receiver.always(() => ({ status: 200, body: Buffer.alloc(10_000) }))
   const full = new Writable({ write: (_chunk, _encoding, done) => done(new Error('disk full')) })
@@ -166,7 +166,7 @@ t.test('nothing is decompressed', async (t) => {
   t.equal(receiver.received[0]?.headers['accept-encoding'], 'identity')
 })
 
-t.test('a receiver that breaks off is a failure with a reason', async (t) => {
+t.test('a connection that breaks off is a failure with a reason', async (t) => {
   const receiver = await receiverOf(t)
   receiver.next('reset')
   t.match(await egress.request({ url: `${receiver.url}/`, ...post }), { outcome: 'failed', reason: 'reset', status: null })
@@ -196,7 +196,7 @@ t.test('bytes after the answer are not read', async (t) => {
   t.equal(bodyOf(await egress.request({ url: `http://127.0.0.1:${after}/`, ...post })).toString(), 'ok')
 })
 
-t.test('every request has a connection of its own, says HTTP/1.1 and close, and carries no cookie', async (t) => {
+t.test('every request uses a new connection, HTTP/1.1 with Connection: close, and no cookie', async (t) => {
   const receiver = await receiverOf(t)
   const ports: (number | undefined)[] = []
   receiver.always(() => (request, response) => {

@@ -1,4 +1,4 @@
-/** Addresses that must be refused as they stand, without asking a resolver, each with the reason. */
+/** URLs that must be refused before DNS resolution, each with the reason. */
 import type { Refusal } from '../../src/egress/target-url.ts'
 
 const address = (hosts: string[]): [string, Refusal][] => hosts.map((host) => [`http://${host}/hook`, 'address_not_allowed'])
@@ -71,7 +71,7 @@ export const ALLOWED_SPELLINGS: string[] = [
   'http://example.com/?next=http://127.0.0.1/', 'http://192.88.98.1/', 'http://172.32.0.1/', 'http://100.128.0.1/', 'http://11.0.0.1/', 'http://169.253.0.1/',
 ]
 
-/** What a resolver may answer that spoils a name, alone or beside a public address. */
+/** Resolved addresses that refuse a name, alone or beside a public address. */
 export const REFUSED_ADDRESSES: string[] = [
   '127.0.0.1', '0.0.0.0', '10.0.0.1', '172.16.0.1', '192.168.0.1', '169.254.169.254', '100.64.0.1', '168.63.129.16', '198.18.0.1', '224.0.0.1', '255.255.255.255',
   '::', '::1', '::127.0.0.1', '::ffff:10.0.0.1', '::ffff:8.8.8.8', '64:ff9b::a00:1', '64:ff9b:1::1', '2002:a00:1::', '2001:0:1::1', '2001:db8::1', 'fc00::1', 'fe80::1',

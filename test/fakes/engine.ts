@@ -1,4 +1,4 @@
-/** A scriptable engine, added to the engines backend as the type `fake`. Makes every kind and operation. */
+/** A scripted engine, added to the engines backend as the type `fake`. Makes every kind and operation. */
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { notMade, openEngines, type Control, type Engine, type EngineRequest, type Engines, type Input, type Made, type NotMade, type OpenEngine } from '../../src/backends/engines/engine.ts'
@@ -6,7 +6,7 @@ import { amountsOf, KINDS, type Limits } from '../../src/domain/generations.ts'
 import { amountsAtMost, OPERATIONS } from '../../src/domain/operations.ts'
 
 /**
- * What one run does. `hang` waits for `release`, then makes it; `throw` breaks the engine's own promise; `job` starts a job unless there is one, remembers it, and then does the
+ * Behaviour of one run. `hang` waits for `release`, then completes; `throw` violates the engine's contract; `job` starts a job unless there is one, remembers it, and then does the
  * step within.
  */
 export type Step = 'make' | 'hang' | 'throw' | { fail: NotMade['code']; retryable: boolean } | { progress: number[] } | { job: string; afterwards: Step }
@@ -16,28 +16,28 @@ export type ReadInput = Pick<Input, 'role' | 'contentType' | 'bytes'> & { conten
 
 export type FakeEngine = {
   open: OpenEngine
-  /** The steps of the next runs, in their order; those after them make it. */
+  /** Behaviour of the next runs, in order; later runs complete. */
   next(...steps: Step[]): void
-  /** The requests of all runs that were begun. */
+  /** The requests of all started runs. */
   runs: EngineRequest[]
   /** The inputs of the same runs, read to their end. */
   inputs: ReadInput[][]
   /** The jobs that the same runs were given to resume. */
   jobs: (string | null)[]
-  /** Why runs that hung were aborted. */
+  /** The abort reasons of hanging runs. */
   aborts: string[]
-  /** Resolves when so many runs were begun. */
+  /** Resolves when so many runs have started. */
   begun(count: number): Promise<void>
-  /** Lets all runs that hang go on. */
+  /** Releases all hanging runs. */
   release(): void
-  /** The names under which engines were opened, and those that were closed. */
+  /** Names of the opened and of the closed engines. */
   opened: string[]
   closed: string[]
 }
 
-/** What every run makes. */
+/** The result of every run. */
 export const MADE = Buffer.from('made by the fake engine')
-/** The amounts that every operation takes. */
+/** The usage of every operation. */
 export const USED = { Job: 1000, Second: 1500, Megapixel: 250 }
 
 export const LIMITS: Limits = { pixels: 16_000_000, durationMs: 600_000, bytes: 100_000_000 }

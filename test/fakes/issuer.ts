@@ -1,4 +1,4 @@
-/** An OpenID Connect issuer on a loopback port: discovery, keys, and a token endpoint that refreshes ID tokens. Each refresh token is good once. */
+/** An OpenID Connect issuer on a loopback port: discovery, keys, and a token endpoint that refreshes ID tokens. Each refresh token is valid once. */
 import { generateKeyPairSync, randomUUID, sign } from 'node:crypto'
 import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -16,11 +16,11 @@ export type Issuer = {
   ca: string
   /** A signed ID token of `subject` that expires in so many seconds, by the clock. */
   idToken(expiresIn: number, subject?: string): string
-  /** The refresh token that is good now. */
+  /** The refresh token that is valid now. */
   refreshToken(): string
-  /** Each request to the token endpoint: its parameters, and what authenticated the client. */
+  /** Each request to the token endpoint: its parameters, and the client authentication. */
   refreshes: { parameters: Record<string, string>; authorization: string | undefined }[]
-  /** What the next requests to the token endpoint are answered instead, in order. */
+  /** Overrides of the next answers of the token endpoint, in order. */
   next(...answers: ((response: ServerResponse) => void)[]): void
 }
 

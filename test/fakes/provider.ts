@@ -1,4 +1,4 @@
-/** What the fakes of providers share: real HTTP on a free port of loopback, every request kept, answers that a test puts in front of the usual ones. */
+/** Base of the fake providers: real HTTP on a free loopback port, recorded requests, scripted answers before the default ones. */
 import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -18,15 +18,15 @@ export type FakeProvider = {
   /** `http://127.0.0.1:port`. */
   origin: string
   received: Received[]
-  /** Those of a verb and a path, such as `POST /v1/videos`; a `*` stands for one step of the path. */
+  /** The requests of a route, such as `POST /v1/videos`; `*` matches one segment of the path. */
   to(route: string): Received[]
-  /** Answers the next requests of a route, in their order, in place of what the fake does. */
+  /** Queues answers to the next requests of a route, in order, instead of the default ones. */
   next(route: string, ...responses: Respond[]): void
   /** Resolves when so many requests of a route have arrived. */
   arrived(route: string, count?: number): Promise<void>
 }
 
-/** Opens a fake whose usual answers are `usual`; closed at the end of the test. */
+/** Opens a fake with the default answers `usual`; closed at the end of the test. */
 export async function openProvider(t: Test, usual: Respond): Promise<FakeProvider> {
   const queued = new Map<string, Respond[]>()
   let waiting: { route: string; count: number; resolve: () => void }[] = []
@@ -82,7 +82,7 @@ export const answers =
   (response) =>
     json(response, status, body, headers)
 
-/** Sends bytes as a file of a type, which may lie. */
+/** Sends bytes with a content type, which may be wrong. */
 export const sends =
   (bytes: Uint8Array, contentType: string): Respond =>
   (response) =>

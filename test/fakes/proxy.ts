@@ -1,20 +1,20 @@
-/** A TCP proxy between a client and a server on loopback, that is as bad a network as a test asks for. */
+/** A TCP proxy between a client and a server on loopback, with delays, silence and cut connections. */
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 
 export type Proxy = {
   port: number
-  /** Where connections lead to from now on. */
+  /** Sets the target of new connections. */
   leadsTo(port: number): void
-  /** What the server says arrives so much later, from now on. */
+  /** Delays the server's bytes from now on. */
   delay(ms: number): void
-  /** Connections are taken and stay open, and nothing comes through either way until `pass`. */
+  /** Connections are accepted and stay open, and no bytes pass in either direction until `pass`. */
   blackHole(): void
   pass(): void
-  /** Ends every connection there is. */
+  /** Closes every connection. */
   cut(): void
-  /** Those that are open now. */
+  /** Number of open connections. */
   connections(): number
   close(): Promise<void>
 }
@@ -29,12 +29,12 @@ export async function openProxy(): Promise<Proxy> {
   /** In order, whatever the delays. */
   function carry(from: Socket, to: Socket, isLate: boolean): void {
     let last: Promise<unknown> = Promise.resolve()
-    const inTurn = (step: () => void): void => {
+    const inOrder = (step: () => void): void => {
       const arrives = Promise.all([open.promise, isLate && delayMs > 0 ? pause(delayMs) : null])
       last = last.then(() => arrives).then(() => open.promise).then(step)
     }
-    from.on('data', (chunk: Buffer) => inTurn(() => void (to.writable && to.write(chunk))))
-    from.on('end', () => inTurn(() => to.end()))
+    from.on('data', (chunk: Buffer) => inOrder(() => void (to.writable && to.write(chunk))))
+    from.on('end', () => inOrder(() => to.end()))
     from.on('close', () => {
       sockets.delete(from)
       to.destroy()

@@ -1,6 +1,6 @@
 /**
- * A receiver of webhooks, or a source of media: a real HTTP or HTTPS server on a loopback port. It records what arrives, byte for byte,
- * and answers as it is told. It verifies signatures by itself, with WebCrypto, and knows nothing of our code.
+ * A receiver of webhooks, or a source of media: a real HTTP or HTTPS server on a loopback port. It records requests, byte for byte,
+ * and its answers are scripted. It verifies signatures independently of our code, with WebCrypto.
  */
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
@@ -8,7 +8,7 @@ import type { AddressInfo, Socket } from 'node:net'
 
 export type Received = { method: string; path: string; headers: IncomingHttpHeaders; rawBody: Buffer }
 
-/** How one request is answered; `until` holds the answer back. A function writes the response itself. */
+/** The answer to one request; `until` delays it. A function writes the response itself. */
 export type Answer =
   | { status?: number; headers?: Record<string, string>; body?: string | Buffer; until?: Promise<unknown> }
   | { redirect: string; status?: number }
@@ -21,13 +21,13 @@ export type Receiver = {
   url: string
   port: number
   received: Received[]
-  /** The answers to the next requests, in order. When none is left: 204. */
+  /** Queues answers to the next requests, in order. Without any: 204. */
   next(...answers: Answer[]): void
-  /** Every request from now on is answered by this. */
+  /** Sets the answer to all further requests. */
   always(answer: (request: Received) => Answer): void
   /** Resolves once `count` requests have arrived in all. */
   arrived(count: number): Promise<Received[]>
-  /** Connections that are open now. */
+  /** Number of open connections. */
   connections(): number
   /** Resolves once no connection is open. */
   idle(): Promise<void>
@@ -105,14 +105,14 @@ async function hmacKey(apiKey: string): Promise<CryptoKey> {
   return crypto.subtle.importKey('raw', new TextEncoder().encode(apiKey), { name: 'HMAC', hash: 'SHA-256' }, false, ['verify'])
 }
 
-/** True if `X-<brand>-Signature` is right for the bytes that arrived (specification, section 6.3). */
+/** True if `X-<brand>-Signature` is right for the received bytes (specification, section 6.3). */
 export async function verifies(received: Received, apiKey: string, brand = 'SVC'): Promise<boolean> {
   const header = received.headers[`x-${brand.toLowerCase()}-signature`]
   const hex = typeof header === 'string' ? /^sha256=([0-9a-f]{64})$/.exec(header)?.[1] : undefined
   return hex !== undefined && crypto.subtle.verify('HMAC', await hmacKey(apiKey), Buffer.from(hex, 'hex'), new Uint8Array(received.rawBody))
 }
 
-/** True if the Standard Webhooks headers are right for the bytes that arrived, under the secret `whsec_` + base64. */
+/** True if the Standard Webhooks headers are right for the received bytes, under the secret `whsec_` + base64. */
 export async function verifiesStandard(received: Received, secret: string): Promise<boolean> {
   const { 'webhook-id': id, 'webhook-timestamp': timestamp, 'webhook-signature': signature } = received.headers
   if (typeof signature !== 'string' || !signature.startsWith('v1,') || !secret.startsWith('whsec_')) return false

@@ -18,15 +18,15 @@ export type Prediction = {
 }
 
 export type FakeReplicate = FakeProvider & {
-  /** What `baseUrl` is. */
+  /** The `baseUrl` of the engine. */
   url: string
   predictions: Map<string, Prediction>
   files: Map<string, { name: string; type: string; bytes: Buffer }>
-  /** What the next polls find, one after the other; the last stays. */
+  /** The states of the next polls, in order; the last one stays. */
   states: Partial<Prediction>[]
 }
 
-/** A problem as the API answers with. */
+/** An error body of the API. */
 export const problem = (status: number, title: string, detail: string) => ({ title, detail, status })
 
 export async function openReplicate(t: Test): Promise<FakeReplicate> {

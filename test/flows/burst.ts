@@ -1,13 +1,13 @@
-/** Many requests at once over several gateways of one program. */
+/** Bursts of concurrent requests over several gateways. */
 import { answer, at, type Answer } from './calls.ts'
 import type { Program } from './program.ts'
 
-/** The program as clients of each of its gateways see it. */
+/** The base URLs of the gateways. */
 export function gatewaysOf(program: Program): Program[] {
   return program.processes.filter(({ role }) => role === 'gateway').map(({ url, opsUrl }) => ({ ...program, url, opsUrl }))
 }
 
-/** Makes `count` calls, never more than `atOnce` under way. Rejects with the first that does. */
+/** Makes `count` calls, at most `atOnce` in flight. Rejects with the first error. */
 export async function burst<T>(count: number, atOnce: number, call: (index: number) => Promise<T>): Promise<T[]> {
   const results: T[] = []
   let next = 0
@@ -18,7 +18,7 @@ export async function burst<T>(count: number, atOnce: number, call: (index: numb
   return results
 }
 
-/** How often each status and error code was answered, such as `{ '202': 900, '402 insufficient_balance': 4100 }`. */
+/** Counts answers by status and error code, such as `{ '202': 900, '402 insufficient_balance': 4100 }`. */
 export function tallied(answers: { status: number; code: string }[]): Record<string, number> {
   const counts: Record<string, number> = {}
   for (const { status, code } of answers) {
@@ -28,7 +28,7 @@ export function tallied(answers: { status: number; code: string }[]): Record<str
   return counts
 }
 
-/** One POST with these headers beside the usual ones, read to its end. `code` is that of the error, '' of none. */
+/** One POST with additional headers, read to its end. `code` is the error code, '' without an error. */
 export async function outcome(program: Program, key: string, path: string, body: object, headers: Record<string, string> = {}): Promise<Answer & { code: string }> {
   const answered = await answer(
     await fetch(`${program.url}${path}`, {

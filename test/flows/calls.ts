@@ -1,11 +1,11 @@
-/** What a client of the Coding Plan API sends and sees, with nothing but HTTP. */
+/** Plain HTTP client of the Coding Plan API for the flows. */
 import { eventually } from './eventually.ts'
 import type { Program } from './program.ts'
 
-/** Where a client calls. */
+/** Base URL and key of a client. */
 export type Caller = Pick<Program, 'url'>
 
-/** The members of an answer that the flows look at are looked up by path: `at(body, 'error', 'code')`. */
+/** Reads a member of an answer by its path: `at(body, 'error', 'code')`. */
 export type Json = unknown
 
 export function at(value: Json, ...path: (string | number)[]): Json {
@@ -18,7 +18,7 @@ export async function get(program: Caller, key: string, path: string): Promise<A
   return answer(await fetch(`${program.url}${path}`, { headers: { authorization: `Bearer ${key}` } }))
 }
 
-/** Sends a POST and hands the response on unread, for a stream. */
+/** Sends a POST and returns the unread response, for a stream. */
 export function post(program: Caller, key: string, path: string, body: object, signal?: AbortSignal): Promise<Response> {
   return fetch(`${program.url}${path}`, {
     method: 'POST',
@@ -39,14 +39,14 @@ export async function answer(response: Response): Promise<Answer> {
   try {
     body = JSON.parse(text)
   } catch {
-    // An answer that is no JSON stays the text that it is, for the assert to show.
+    // An answer that is not JSON stays text, so that the assert shows it.
   }
   return { status: response.status, headers: response.headers, body }
 }
 
 export type Event = { event: string | null; data: Json }
 
-/** The events of a server-sent stream as they come; `data` is parsed unless it is `[DONE]`. */
+/** The events of a stream (SSE) as they arrive; `data` is parsed unless it is `[DONE]`. */
 export async function* events(response: Response): AsyncGenerator<Event> {
   if (!response.body) throw new Error('the response has no body')
   let buffered = ''
@@ -62,14 +62,14 @@ export async function* events(response: Response): AsyncGenerator<Event> {
   }
 }
 
-/** What is left of a stream, read to its end. */
+/** Reads the rest of a stream. */
 export async function all(stream: AsyncGenerator<Event>): Promise<Event[]> {
   const seen: Event[] = []
   for await (const event of stream) seen.push(event)
   return seen
 }
 
-/** What the session and the weekly window have used, once nothing is reserved: an answer ends before it is charged. */
+/** The usage of the session and the weekly window, once nothing is reserved: an answer ends before it is charged. */
 export function used(program: Caller, key: string): Promise<{ session: number; weekly: number }> {
   return eventually('the settlement of what was answered', async () => {
     const { status, body } = await get(program, key, '/v1/usage')

@@ -18,7 +18,7 @@ t.test('ten kills under load lose nothing that was answered with a 2xx', { timeo
   for (const { name, servers, open } of SIDES) {
     t.test(name, { timeout: SIDE_TIMEOUT_MS }, async (t) => {
       if (missing(t, servers)) return
-      // The times of the kills follow from a fixed sequence; what they cut off depends on the machine, and that is the point.
+      // The times of the kills follow a fixed sequence; what they interrupt depends on the machine, on purpose.
       const random = seeded(7)
       const { faults, accepted, answered, ended, verified } = await chaos({ open, kills: 10, random, tell: (line) => t.comment(line) })
       t.same(faults, [])

@@ -1,4 +1,4 @@
-/** Real clients of the OpenAI API against the program, as their users run them. `npm run servers` installs them. */
+/** Compatibility with real OpenAI clients: SDKs for JavaScript and Python, and Codex CLI. `npm run servers` installs them. */
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -36,11 +36,11 @@ async function clients(t: Test, start: Start): Promise<void> {
   t.test('the OpenAI SDK for JavaScript', async (t) => {
     const path = need(t, 'openai-node')
     if (path === null) return
-    // The SDK is outside of this package, so that its types are not known here: what it gives is `any`.
+    // The SDK is not a dependency of this package, so its values are `any`.
     const { default: OpenAI, AuthenticationError, NotFoundError, PermissionDeniedError, RateLimitError } = await import(pathToFileURL(path).href)
     const client = new OpenAI({ baseURL, apiKey: await program.key('team-key') })
 
-    t.test('completes a chat, whole and streamed', async (t) => {
+    t.test('completes a chat, with and without streaming', async (t) => {
       const whole = await client.chat.completions.create({ model: 'svc-code', messages: MESSAGES })
       t.equal(whole.model, 'svc-code')
       t.ok(whole.usage.total_tokens > 0)
@@ -49,14 +49,14 @@ async function clients(t: Test, start: Start): Promise<void> {
       t.same((await stream.totalUsage()).total_tokens, whole.usage.total_tokens)
     })
 
-    t.test('creates a response, whole and streamed', async (t) => {
+    t.test('creates a response, with and without streaming', async (t) => {
       const whole = await client.responses.create({ model: 'svc-code', input: 'Say hello' })
       t.ok(whole.output_text.length > 0)
       const stream = client.responses.stream({ model: 'svc-code', input: 'Say hello' })
       t.equal((await stream.finalResponse()).output_text, whole.output_text)
     })
 
-    t.test('gets a tool called, and answers with its result, on both endpoints', async (t) => {
+    t.test('gets a tool call and sends its result, on both endpoints', async (t) => {
       const parameters = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'], additionalProperties: false }
       const question = 'call get_weather {"city":"Paris"}'
       const asked = { model: 'svc-code', messages: [{ role: 'user', content: question }], tools: [{ type: 'function', function: { name: 'get_weather', parameters, strict: true } }] }
@@ -78,12 +78,12 @@ async function clients(t: Test, start: Start): Promise<void> {
       t.ok((await client.responses.create({ ...request, input })).output_text.length > 0)
     })
 
-    t.test('sees the one model', async (t) => {
+    t.test('lists the one model', async (t) => {
       t.match((await client.models.list()).data, [{ id: 'svc-code' }])
       t.match(await client.models.retrieve('svc-code'), { id: 'svc-code' })
     })
 
-    t.test('gets its own class of error for each refusal', async (t) => {
+    t.test('maps each refusal to its error class', async (t) => {
       const create = (key: string, model = 'svc-code') => new OpenAI({ baseURL, apiKey: key }).chat.completions.create({ model, messages: MESSAGES })
       await t.rejects(create('svc_live_wrong'), { constructor: AuthenticationError, status: 401, code: 'invalid_api_key' })
       await t.rejects(create(await program.key('team-key'), 'other'), { constructor: NotFoundError, status: 404, code: 'model_not_found' })
@@ -97,7 +97,7 @@ async function clients(t: Test, start: Start): Promise<void> {
     })
   })
 
-  t.test('the OpenAI SDK for Python completes chats and responses, whole and streamed', async (t) => {
+  t.test('the OpenAI SDK for Python completes chats and responses, with and without streaming', async (t) => {
     const python = need(t, 'openai-python')
     if (python === null) return
     const env = { OPENAI_BASE_URL: baseURL, OPENAI_API_KEY: await program.key('team-key') }
@@ -111,7 +111,7 @@ async function clients(t: Test, start: Start): Promise<void> {
     t.equal(seen.response_stream, seen.response)
   })
 
-  /** Codex as its users configure it, but for what would look beyond this machine. */
+  /** Codex as users configure it, without features that call other hosts. */
   const CODEX_CONFIG = `
   model = "svc-code"
   model_provider = "tollgate"
@@ -131,7 +131,7 @@ async function clients(t: Test, start: Start): Promise<void> {
   apps = false
   `
 
-  /** Runs \`codex exec\` with this prompt in a new folder. Its sandbox is off, since it needs rights that a container lacks; what runs is ours. */
+  /** Runs \`codex exec\` with this prompt in a new folder. Its sandbox is off, since it needs rights that a container lacks; the commands are ours. */
   async function codex(path: string, key: string, prompt: string, config = CODEX_CONFIG) {
     const home = await mkdtemp(join(folder, 'codex-'))
     const work = join(home, 'work')
@@ -139,28 +139,28 @@ async function clients(t: Test, start: Start): Promise<void> {
     await writeFile(join(home, 'config.toml'), config)
     const args = [path, 'exec', '--json', '--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox', prompt]
     const { code, stdout, stderr } = await run(process.execPath, args, { cwd: work, env: { HOME: home, CODEX_HOME: home, TOLLGATE_API_KEY: key } })
-    const said: Record<string, unknown>[] = stdout.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line))
-    return { work, code, said, stderr }
+    const events: Record<string, unknown>[] = stdout.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line))
+    return { work, code, events, stderr }
   }
 
   t.test('Codex CLI', async (t) => {
     const path = need(t, 'codex')
     if (path === null) return
 
-    t.test('completes a turn with a tool call, and the turn is charged', async (t) => {
+    t.test('completes a conversation turn with a tool call, which is charged', async (t) => {
       const key = await program.key('team-key')
       const before = await used(program, key)
-      const { work, code, said, stderr } = await codex(path, key, 'call exec_command {"cmd":"echo made by a tool > made.txt"}')
+      const { work, code, events, stderr } = await codex(path, key, 'call exec_command {"cmd":"echo made by a tool > made.txt"}')
       t.equal(code, 0, stderr)
       t.equal(await readFile(join(work, 'made.txt'), 'utf8'), 'made by a tool\n')
-      t.match(said.find((event) => at(event, 'item', 'type') === 'agent_message'), { item: { text: /./ } }, 'it says something after the tool ran')
-      const turn = said.at(-1)
+      t.match(events.find((event) => at(event, 'item', 'type') === 'agent_message'), { item: { text: /./ } }, 'it sends a message after the tool ran')
+      const turn = events.at(-1)
       t.match(turn, { type: 'turn.completed', usage: { input_tokens: Number, output_tokens: Number } })
       const charged = (await used(program, key)).session - before.session
       t.equal(charged, Number(at(turn, 'usage', 'input_tokens')) + Number(at(turn, 'usage', 'output_tokens')))
     })
 
-    t.test('falls back to HTTPS at once where it is told to try a WebSocket', async (t) => {
+    t.test('falls back to HTTPS at once when it is configured for WebSocket', async (t) => {
       const config = CODEX_CONFIG.replace('wire_api = "responses"', 'wire_api = "responses"\nsupports_websockets = true')
       const { work, code, stderr } = await codex(path, await program.key('team-key'), 'call exec_command {"cmd":"echo made > made.txt"}', config)
       t.equal(code, 0, stderr)
@@ -168,12 +168,12 @@ async function clients(t: Test, start: Start): Promise<void> {
       t.equal(stderr.match(/failed to connect/g)?.length, 1, 'it tried one')
     })
 
-    t.test('is told when a full window opens again', async (t) => {
+    t.test('shows when a full window resets', async (t) => {
       const key = await program.key('tiny-codex')
       await codex(path, key, 'Say hello')
-      const { code, said } = await codex(path, key, 'Say hello')
+      const { code, events } = await codex(path, key, 'Say hello')
       t.equal(code, 1)
-      t.match(said.at(-1), { type: 'turn.failed', error: { message: /try again at/i } })
+      t.match(events.at(-1), { type: 'turn.failed', error: { message: /try again at/i } })
     })
   })
 }

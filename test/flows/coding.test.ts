@@ -1,4 +1,4 @@
-/** The Coding Plan API as its users see it: the program as a process, its manifests as files, and HTTP. */
+/** End-to-end tests of the Coding Plan API: the program as processes, manifests as files, plain HTTP. */
 import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { Agent, request, type IncomingMessage } from 'node:http'
 import { tmpdir } from 'node:os'
@@ -22,13 +22,13 @@ async function folderFor(t: Test): Promise<string> {
   return folder
 }
 
-/** Declares a plan and a key of that name in a file of that name, and gives the key. */
+/** Declares a plan and a key of that name in a file of that name, and returns the key. */
 async function issue(folder: string, program: Program, name: string, spec: Record<string, unknown> = {}, coding: Record<string, unknown> = {}): Promise<string> {
   await declare(folder, name, codingPlan(name, spec, coding), apiKey(`${name}-key`, name))
   return program.key(`${name}-key`)
 }
 
-/** Calls until the answer has this status and error code, and gives that answer. */
+/** Repeats a call until the answer has this status and error code, and returns that answer. */
 function answers(call: () => Promise<Answer>, status: number, code?: string): Promise<Answer> {
   let last: Answer | null = null
   return eventually(`an answer ${status} ${code ?? ''}`, async () => {
@@ -63,14 +63,14 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     const folder = await folderFor(t)
     await cp(join(REPOSITORY, 'plans'), join(folder, 'plans'), { recursive: true })
     const demo = await startFor(t, folder)
-    const said = demo.log.filter((line) => line.includes('"msg":"ready"')).map((line) => JSON.parse(line))
-    const { file } = said.flatMap(({ keys }) => keys).find(({ name }) => name === 'demo/coding')
-    if (side.name === 'embedded') t.match(said[0].try[0], file, 'it says what to try')
+    const ready = demo.log.filter((line) => line.includes('"msg":"ready"')).map((line) => JSON.parse(line))
+    const { file } = ready.flatMap(({ keys }) => keys).find(({ name }) => name === 'demo/coding')
+    if (side.name === 'embedded') t.match(ready[0].try[0], file, 'it prints an example request')
     t.match(await chat(demo, await readFile(file, 'utf8')), { status: 200, body: { model: 'svc-code' } })
     t.same(await demo.stop(), { code: 0, signal: null })
   })
 
-  t.test('a chat completion is answered as JSON and as a stream, and both count', async (t) => {
+  t.test('a chat completion is answered as JSON and as a stream, and both are charged', async (t) => {
     const key = await program.key('first-key')
     const before = await used(program, key)
     const whole = await answer(await post(program, key, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES }))
@@ -111,7 +111,7 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     t.ok(Number(at(seen.at(-1)?.data, 'response', 'usage', 'total_tokens')) > 0)
   })
 
-  t.test('the models are one model, and any other is not found', async (t) => {
+  t.test('the list of models has one model, and any other is not found', async (t) => {
     const key = await program.key('first-key')
     t.match((await get(program, key, '/v1/models')).body, { object: 'list', data: [{ id: 'svc-code', object: 'model' }] })
     t.match(await get(program, key, '/v1/models/svc-code'), { status: 200 })
@@ -119,12 +119,12 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     t.match(await answer(await post(program, key, '/v1/chat/completions', { model: 'other', messages: MESSAGES })), { status: 404, body: { error: { code: 'model_not_found' } } })
   })
 
-  t.test('without a valid key nothing is answered', async (t) => {
+  t.test('every endpoint refuses an invalid key', async (t) => {
     t.match(await answer(await fetch(`${program.url}/v1/models`)), { status: 401, body: { error: { code: 'invalid_api_key' } } })
     t.match(await chat(program, 'svc_live_wrong'), { status: 401, body: { error: { code: 'invalid_api_key' } } })
   })
 
-  t.test('a full session window is refused and says when it opens again', async (t) => {
+  t.test('a full session window is refused with its reset time', async (t) => {
     const key = await issue(shared, program, 'tiny', {}, { sessionWindow: { tokens: 1, durationSeconds: 18_000 } })
     t.equal((await chat(program, key)).status, 200, 'a window with room admits one request')
     const refused = await answers(() => chat(program, key), 429)
@@ -133,7 +133,22 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     t.equal(Number(refused.headers.get('retry-after')), at(refused.body, 'error', 'resets_in_seconds'))
   })
 
-  t.test('suspending a plan stops its keys at the next request, and activating it gives the same key back', async (t) => {
+  t.test('a Coding plan unlocks the Coding Plan API key and the usage view only while it is active', async (t) => {
+    const sell = (state: string) => declare(shared, 'sold', codingPlan('sold', { state }), apiKey('sold-key', 'sold'), apiKey('sold-seen', 'first'))
+    await sell('Suspended')
+    await program.key('sold-seen')
+    t.equal(await program.keyNow('sold-key'), null, 'no key before the plan is paid')
+    await sell('Active')
+    const key = await program.key('sold-key')
+    t.equal((await chat(program, key)).status, 200)
+    const { session, weekly } = await used(program, key)
+    t.ok(session > 0 && weekly === session, 'both windows count')
+    await sell('Suspended')
+    await eventually('the Secret to go', async () => ((await program.keyNow('sold-key')) === null ? true : null))
+    await answers(() => chat(program, key), 403, 'plan_inactive')
+  })
+
+  t.test('suspending a plan refuses its keys at the next request, and activating it enables the same key again', async (t) => {
     const key = await issue(shared, program, 'paused')
     t.equal((await chat(program, key)).status, 200)
     await declare(shared, 'paused', codingPlan('paused', { state: 'Suspended' }), apiKey('paused-key', 'paused'))
@@ -144,7 +159,7 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     t.equal(await program.key('paused-key'), key)
   })
 
-  t.test('a rotated key is a new one, and the old one works on beside it', async (t) => {
+  t.test('a rotation mints a new key, and the old one keeps working beside it', async (t) => {
     const old = await issue(shared, program, 'rotated')
     await declare(shared, 'rotated', codingPlan('rotated'), apiKey('rotated-key', 'rotated', { rotationRevision: 1 }))
     const fresh = await eventually('another key in the Secret', async () => {
@@ -156,7 +171,7 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     t.same(await used(program, fresh), await used(program, old), 'rotating resets no window')
   })
 
-  t.test('a deleted key is unknown and its Secret is gone', async (t) => {
+  t.test('a deleted key is unknown and its Secret is removed', async (t) => {
     const key = await issue(shared, program, 'deleted')
     t.equal((await chat(program, key)).status, 200)
     await declare(shared, 'deleted', codingPlan('deleted'))
@@ -164,7 +179,7 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     await eventually('the Secret to go', async () => ((await program.keyNow('deleted-key')) === null ? true : null))
   })
 
-  t.test('deleting a plan and declaring it again refills nothing', async (t) => {
+  t.test('deleting a plan and declaring it again refills no window', async (t) => {
     const key = await issue(shared, program, 'again')
     t.equal((await chat(program, key)).status, 200)
     const before = await used(program, key)
@@ -175,7 +190,7 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     t.same(await used(program, fresh), before)
   })
 
-  t.test('a manifest that is no YAML, or breaks a rule, changes nothing', async (t) => {
+  t.test('a manifest that is invalid YAML, or violates a rule, changes nothing', async (t) => {
     const key = await issue(shared, program, 'broken')
     const file = join(shared, 'plans', 'broken.yaml')
     const refusals = () => program.log.filter((line) => line.includes('broken')).length
@@ -190,7 +205,7 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     await answers(() => chat(program, key), 403, 'plan_inactive')
   })
 
-  t.test('writing a manifest again in place takes no key away, not even for a moment', async (t) => {
+  t.test('rewriting a manifest in place never revokes a key, not even for a moment', async (t) => {
     const key = await issue(shared, program, 'rewritten')
     for (let round = 0; round < 40; round++) {
       await declare(shared, 'rewritten', codingPlan('rewritten', { displayName: `Round ${round}` }), apiKey('rewritten-key', 'rewritten'))
@@ -199,7 +214,7 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     t.equal(await program.keyNow('rewritten-key'), key)
   })
 
-  t.test('a killed program remembers what was used and which keys are valid', async (t) => {
+  t.test('a killed program restarts with its usage and its keys', async (t) => {
     const folder = await folderFor(t)
     const killed = await startFor(t, folder)
     const key = await issue(folder, killed, 'kept')
@@ -222,7 +237,7 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     for (const path of ['/livez', '/readyz', '/metrics']) t.equal((await fetch(`${program.url}${path}`)).status, 404)
   })
 
-  /** A program whose upstream streams one word and then waits; how long a stop may take is no excuse to wait for that. */
+  /** A program whose upstream streams one word and then waits, with a long shutdown limit. */
   async function startSlow(t: Test, env: Record<string, string> = {}) {
     const folder = await folderFor(t)
     const upstream = await openUpstream()
@@ -241,14 +256,14 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     return stream
   }
 
-  /** Waits for the end of a program that was told to stop. */
+  /** Waits for the exit of a stopping program. */
   function exitOf(exit: Promise<Exit>): Promise<Exit> {
     let seen: Exit | null = null
     void exit.then((done) => (seen = done))
     return eventually('the exit', async () => seen)
   }
 
-  t.test('SIGTERM lets a running stream end, takes no new connection, and exits when nothing is in flight', async (t) => {
+  t.test('SIGTERM lets a running stream end, accepts no new connection, and exits when nothing is in flight', async (t) => {
     const { slow, upstream, restart, key } = await startSlow(t)
     const stream = await openStream(slow, key)
     const exit = slow.stop()
@@ -261,7 +276,7 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     t.equal((await used(await restart(), key)).session, upstream.totalTokens)
   })
 
-  t.test('a program that stops sends clients elsewhere with its answers, and closes no connection beneath a request', async (t) => {
+  t.test('a draining program answers with Connection: close, and closes no connection with a request in flight', async (t) => {
     const { slow, upstream, key } = await startSlow(t, { DRAIN_DELAY_SECONDS: '10' })
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     const ask = (path: string, body?: object) =>
@@ -277,7 +292,7 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     await eventually('no new connection', () => fetch(`${slow.url}/v1/models`).then(() => null, () => true))
     upstream.finish()
     t.match(String(await stream.toArray()), /\[DONE\]/)
-    // As long as a client may take to see that the stream has ended.
+    // The time in which a client notices that the stream has ended.
     await pause(50)
     const next = await ask('/v1/usage')
     t.same([next.statusCode, next.headers.connection], [200, 'close'], 'on the connection of the stream')
@@ -290,11 +305,13 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
     const stream = await openStream(slow, key)
     void slow.stop()
     await eventually('not ready', async () => ((await fetch(`${slow.opsUrl}/readyz`)).status === 503 ? true : null))
+    // Within half a second it would be the first one, repeated.
+    await pause(600)
     await exitOf(slow.stop())
     await t.rejects(all(stream))
   })
 
-  t.test('a client that leaves in the middle of a stream is charged for what was streamed, and its reservation ends', async (t) => {
+  t.test('a client that disconnects during a stream is charged for what was streamed, and its reservation ends', async (t) => {
     const { slow, key } = await startSlow(t)
     const leaving = new AbortController()
     await openStream(slow, key, leaving.signal)
@@ -307,7 +324,7 @@ async function flows(t: Test, side: Side, start: Start): Promise<void> {
   })
 }
 
-t.test('a start that cannot succeed says why in one sentence and exits with 1', async (t) => {
+t.test('a start that cannot succeed prints the reason in one sentence and exits with 1', async (t) => {
   const folder = await folderFor(t)
   await mkdir(join(folder, 'data'))
   await writeFile(join(folder, 'data/tollgate.db'), 'no database'.repeat(100))
@@ -319,7 +336,7 @@ t.test('a start that cannot succeed says why in one sentence and exits with 1', 
   t.equal(nonsense.code, 1)
 })
 
-t.test('a store that is not there is not verified, and not made', async (t) => {
+t.test('verify refuses a missing store, and does not create it', async (t) => {
   const folder = await folderFor(t)
   const verified = await run(process.execPath, [PROGRAM, 'verify'], { cwd: folder, env: { DATA_DIR: join(folder, 'typo') } })
   t.match(verified.stderr, /^There is no store at .*typo\/tollgate\.db: STORE_URL, .*\n$/)
@@ -327,7 +344,7 @@ t.test('a store that is not there is not verified, and not made', async (t) => {
   t.notOk((await readdir(folder)).includes('typo'))
 })
 
-t.test('a second program on the same folder is refused with a sentence, and the store can be verified beside the first', async (t) => {
+t.test('a second program on the same folder is refused with an error, and verify works beside the first', async (t) => {
   const folder = await folderFor(t)
   const first = await startProcess({ folder })
   t.teardown(() => first.kill())

@@ -1,4 +1,4 @@
-/** Starts the program as its operators do on several machines: a process for each role, over a MongoDB and a Kafka that they share. */
+/** Starts a distributed deployment: one process per role over shared MongoDB and Kafka. */
 import { randomBytes, randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
@@ -10,18 +10,18 @@ import { DEFAULT_ENGINES } from '../../src/backends/engines/engines-file.ts'
 import { freePort } from '../servers/process.ts'
 import { startProcess, whole, type Exit, type Process, type Program } from './program.ts'
 
-/** Where the servers are: MongoDB's without a database's name, Kafka's as host:port. */
+/** Addresses of the servers: MongoDB's without a database name, Kafka's as host:port. */
 export type Servers = { mongodb: string; brokers: string }
 
-/** Places for programs that nobody else uses on those servers. */
+/** Private databases and topics on those servers. */
 export type Site = {
-  /** The settings of every role, for `tollgate verify` and for processes beside the program's. Fixed for a folder: who starts again meets what was there. */
+  /** The settings of every role, also for `tollgate verify` and additional processes. Fixed per folder: a restart finds its data. */
   settings(folder: string): Promise<Record<string, string>>
-  /** Starts these roles; a role may be there several times, the first gateway is the one that the program's `url` names. */
+  /** Starts these roles; a role may occur several times. The program's `url` is that of the first gateway. */
   start(options: { folder: string; env?: Record<string, string>; roles?: readonly Role[]; root?: string }): Promise<Program>
-  /** Starts one more process of a program, or one again, under the address that it had. */
+  /** Starts an additional process of a program, or restarts one at its address. */
   join(folder: string, role: Role, env?: Record<string, string>): Promise<Process>
-  /** Drops every database and topic that was made. */
+  /** Drops every created database and topic. */
   close(): Promise<void>
 }
 
@@ -87,7 +87,7 @@ export function openSite({ mongodb, brokers }: Servers): Site {
 
 function programOf(processes: Process[], folder: string): Program {
   const front = processes.find(({ role }) => role === 'gateway') ?? processes[0]
-  if (!front) throw new Error('a program has a process at least')
+  if (!front) throw new Error('a program has at least one process')
   const each = async (end: (one: Process) => Promise<Exit>): Promise<Exit> => {
     const exits = await Promise.all(processes.map(end))
     return exits.find(({ code }) => code !== 0) ?? { code: 0, signal: null }

@@ -1,4 +1,4 @@
-/** Three gateways and one record that all of them write: limits hold to the last request, whichever gateway it came through. */
+/** Exactness of limits over three gateways that write one record. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import type { ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
@@ -19,7 +19,7 @@ const THREE = ['controller', 'gateway', 'gateway', 'gateway'] as const
 
 t.setTimeout(SIDE_TIMEOUT_MS)
 
-/** A controller and three gateways over a plan and its key, both named `name`. Null after having skipped. */
+/** A controller and three gateways with a plan and its key, both named `name`. Null if the test is skipped. */
 async function startThree(t: Test, plan: object, upstreams?: string): Promise<{ program: Program; gateways: Program[]; key: string } | null> {
   const [store, brokers] = [await mongodb(t), await kafka(t)]
   if (store === null || brokers === null) return null
@@ -36,7 +36,7 @@ async function startThree(t: Test, plan: object, upstreams?: string): Promise<{ 
   return { program, gateways: gatewaysOf(program), key: await program.key('key') }
 }
 
-/** Asks again after a 503, and when it asked too often, as Retry-After tells clients to: what is refused for its price counts like a read. */
+/** Retries after 503 and 429 as Retry-After says: a request that is refused for its price counts like a read. */
 async function untilServed(...request: Parameters<typeof outcome>): ReturnType<typeof outcome> {
   for (;;) {
     const answered = await outcome(...request)
@@ -45,7 +45,7 @@ async function untilServed(...request: Parameters<typeof outcome>): ReturnType<t
   }
 }
 
-t.test('of 5,000 creations over three gateways exactly those are accepted that the balance affords', async (t) => {
+t.test('of 5,000 creations over three gateways exactly those are accepted that the balance covers', async (t) => {
   const prices = [{ kind: 'image', amount: '1.00', per: 'Job' }]
   const three = await startThree(t, mediaPlan('plan', { requestsPerMinute: 1_000_000 }, { allowance: '900.00', maxQueuedTasks: 2000, prices }))
   if (!three) return
@@ -61,7 +61,7 @@ t.test('of 5,000 creations over three gateways exactly those are accepted that t
   t.match((await get(program, key, '/api/v1/usage')).body, { available: '0.0000', held: '900.0000', burned: '0.0000' })
 })
 
-t.test('2,000 coding requests at once over three gateways: what is used passes a limit by no more than the published bound', async (t) => {
+t.test('2,000 concurrent coding requests over three gateways exceed a limit by at most the published bound', async (t) => {
   const [AT_ONCE, OUTPUT, LIMIT] = [2000, 100, 50_000]
   const upstream = await openUpstream()
   t.teardown(() => upstream.close())
@@ -82,7 +82,7 @@ t.test('2,000 coding requests at once over three gateways: what is used passes a
   const body = { model: 'svc-code', max_tokens: OUTPUT, messages: [{ role: 'user', content: 'Hello' }] }
   const ask = (index: number): ReturnType<typeof outcome> => untilServed(gateways[index % gateways.length] as Program, key, '/v1/chat/completions', body)
 
-  // None is answered before each of the others is in flight or refused, so that all reservations stand at once.
+  // No request is answered before all others are in flight or refused, so that all reservations exist at once.
   const allKnown = Promise.withResolvers<void>()
   let known = 0
   const another = (): void => {
@@ -104,7 +104,7 @@ t.test('2,000 coding requests at once over three gateways: what is used passes a
   const settled = (await used(program, key)).session
   t.equal(settled, reserved * 60)
 
-  // Now some settle, with more than they reserved, while others ask.
+  // Now some settle, with more than they reserved, while others request admission.
   const BEYOND = 7
   upstream.respondWith(async (response) => {
     await pause(100)
@@ -115,13 +115,13 @@ t.test('2,000 coding requests at once over three gateways: what is used passes a
   const { session } = await used(program, key)
   const seen = `${session} used, ${settled} of it before ${JSON.stringify(tallied(second))}`
   t.equal(session, settled + answered * (OUTPUT + BEYOND), seen)
-  // Whatever was in flight when the last of them was admitted is among those.
+  // These include all requests in flight when the last one was admitted.
   t.ok(session <= LIMIT + answered * BEYOND, seen)
 
-  // With all of it settled, one after the other reaches the limit: no reservation was left behind.
+  // With everything settled, sequential requests reach the limit: no reservation was left behind.
   while ((await ask(0)).status === 200);
   const reached = (await used(program, key)).session
   t.ok(reached > LIMIT - 2 * OUTPUT, `${reached} after ${seen}`)
-  // One that is alone gets what is left, and uses as much as any other here.
+  // A single request gets the rest, and uses as much as any other here.
   t.ok(reached <= Math.max(session, LIMIT + OUTPUT + BEYOND), `${reached} after ${seen}`)
 })

@@ -1,4 +1,4 @@
-/** The manifests that the flows declare, written as a person writes them: a YAML file per name in the folder `plans`. */
+/** Manifests of the flows, as YAML files in the folder `plans`. */
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { stringify } from 'yaml'
@@ -30,7 +30,7 @@ export function apiKey(name: string, plan: string, spec: Spec = {}): object {
   }
 }
 
-/** Writes `plans/<file>.yaml` of that folder in place, as an editor does. */
+/** Writes `plans/<file>.yaml` of that folder in place, like an editor. */
 export async function declare(folder: string, file: string, ...resources: object[]): Promise<void> {
   await mkdir(join(folder, 'plans'), { recursive: true })
   await writeFile(join(folder, 'plans', `${file}.yaml`), resources.map((resource) => stringify(resource)).join('---\n'))

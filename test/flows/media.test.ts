@@ -1,4 +1,4 @@
-/** The Media API as its users see it: the program as one process or several, its manifests as files, and HTTP. */
+/** End-to-end tests of the Media API: the program as one process or several, manifests as files, plain HTTP. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -26,7 +26,7 @@ async function create(program: Program, key: string, body: object = IMAGE): Prom
   return answer(await post(program, key, '/api/v1/generations', body))
 }
 
-/** However long that takes: the claim of a worker that was killed before its run began is found by a sweep after a minute. */
+/** Without a timeout: a sweep finds the claim of a worker that was killed before its run began after a minute. */
 async function ended(program: Program, key: string, task: Json): Promise<Json> {
   for (;;) {
     const { body } = await get(program, key, `/api/v1/generations/${String(at(task, 'id'))}`)
@@ -44,7 +44,7 @@ async function flows(t: Test, start: Start): Promise<void> {
   const receiver = await openReceiver()
   t.teardown(() => receiver.close())
 
-  t.test('a generation is accepted at once, made, charged, announced and fetched by its link', async (t) => {
+  t.test('a generation is accepted at once, made, charged, announced by webhook and downloaded by its link', async (t) => {
     const key = await program.key('studio-key')
     const { status, body: task } = await create(program, key, { ...IMAGE, webhook_url: `${receiver.url}/hook` })
     t.equal(status, 202)
@@ -63,7 +63,24 @@ async function flows(t: Test, start: Start): Promise<void> {
     t.match(usage, { held: '0.0000', burned: '0.0400' })
   })
 
-  t.test('a balance pays for what it covers and no more, however many ask at once', async (t) => {
+  for (const product of ['Room', 'Media'] as const) {
+    t.test(`a ${product} plan unlocks the Media API key and the usage view only while it is active`, async (t) => {
+      const name = `sold-${product.toLowerCase()}`
+      const sell = (state: string) => declare(folder, name, mediaPlan(name, { product, state }, { allowance: '5.00' }), apiKey(`${name}-key`, name), apiKey(`${name}-seen`, 'studio'))
+      await sell('Suspended')
+      await program.key(`${name}-seen`)
+      t.equal(await program.keyNow(`${name}-key`), null, 'no key before the plan is paid')
+      await sell('Active')
+      const key = await program.key(`${name}-key`)
+      t.match(await ended(program, key, (await create(program, key)).body), { status: 'completed', actual_cost: '0.0400' })
+      t.match(await get(program, key, '/api/v1/usage'), { status: 200, body: { object: 'usage', product, granted: '5.0000', burned: '0.0400', available: '4.9600' } })
+      await sell('Suspended')
+      await eventually('the Secret to go', async () => ((await program.keyNow(`${name}-key`)) === null ? true : null))
+      t.match(await create(program, key), { status: 403, body: { error: { code: 'plan_inactive' } } })
+    })
+  }
+
+  t.test('concurrent creations never exceed the balance', async (t) => {
     const key = await program.key('small-key')
     const answers = await Promise.all(Array.from({ length: 10 }, () => create(program, key)))
     const accepted = answers.filter(({ status }) => status === 202)
@@ -72,7 +89,7 @@ async function flows(t: Test, start: Start): Promise<void> {
     for (const { body } of accepted) t.match(await ended(program, key, body), { status: 'completed' })
   })
 
-  t.test('an order under the same Idempotency-Key is the same task', async (t) => {
+  t.test('a request with the same Idempotency-Key is the same task', async (t) => {
     const key = await program.key('studio-key')
     const order = () => fetch(`${program.url}/api/v1/generations`, { method: 'POST', headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'idempotency-key': 'order-1' }, body: JSON.stringify(IMAGE) })
     const [first, ...others] = await Promise.all((await Promise.all([order(), order(), order()])).map(answer))
@@ -80,7 +97,7 @@ async function flows(t: Test, start: Start): Promise<void> {
     await ended(program, key, first?.body)
   })
 
-  t.test('what was accepted before everything is killed is made afterwards, and charged once', async (t) => {
+  t.test('tasks accepted before all processes are killed are made afterwards, and charged once', async (t) => {
     const key = await program.key('studio-key')
     const before = await get(program, key, '/api/v1/usage')
     const tasks = await Promise.all(Array.from({ length: 8 }, () => create(program, key)))
@@ -98,7 +115,7 @@ async function flows(t: Test, start: Start): Promise<void> {
     t.equal(burned(after) - burned(before), 8 * 4)
   })
 
-  t.test('it stops cleanly', async (t) => {
+  t.test('the program stops cleanly', async (t) => {
     t.same(await program.stop(), { code: 0, signal: null })
   })
 }

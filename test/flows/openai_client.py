@@ -1,4 +1,4 @@
-"""What the test of the OpenAI Python SDK runs: prints one JSON object of what came back. The address and key are in the environment."""
+"""Client program of the OpenAI Python SDK test: prints the answers as one JSON object. The address and key are in the environment."""
 import json
 
 import openai

@@ -1,15 +1,16 @@
-/** How the program begins and ends as a process: what it says of itself, and what becomes of it when something hangs for good, as a thread does that opens a pipe or asks a server of files that is gone. */
+/** Start and stop of the process: readiness, startup errors, and exits when a thread hangs, as one does that opens a pipe or uses a network file system that is gone. */
 import { execFile } from 'node:child_process'
 import { constants } from 'node:fs'
 import { chmod, mkdir, open, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { eventually } from './eventually.ts'
 import { launch, PROGRAM, REPOSITORY, type Exit } from './program.ts'
 import { run } from './run.ts'
 
-/** A folder with a pipe, and a plugin that reads the pipe: once, and never to the end; or when the program closes, which waits for it. */
+/** A folder with a pipe, and a plugin that reads the pipe: once, without end; or when the program closes, which waits for it. */
 async function openFolder(t: Test): Promise<string> {
   const plugin = (body: string) => `
     import fp from 'fastify-plugin'
@@ -30,7 +31,7 @@ function start(t: Test, folder: string, env: Record<string, string>) {
   return { ...program, prints, says, signal: () => void program.stop().then((seen) => (exit = seen)), exit: () => eventually('the exit', async () => exit) }
 }
 
-t.test('a program whose folder of manifests is not there is not ready, says so, and is ready once it can be read', async (t) => {
+t.test('a program without its folder of manifests is not ready, reports it, and becomes ready once the folder is readable', async (t) => {
   const folder = t.testdir()
   const program = start(t, folder, {})
   await program.says('not ready yet')
@@ -42,7 +43,7 @@ t.test('a program whose folder of manifests is not there is not ready, says so, 
   t.equal((await fetch(`${opsUrl}/readyz`)).status, 200)
 })
 
-t.test('a data folder that is open to others is closed to them at the start', async (t) => {
+t.test('the start removes access for others from the data folder', async (t) => {
   const folder = t.testdir({ plans: {}, data: {} })
   await chmod(join(folder, 'data'), 0o755)
   const program = start(t, folder, {})
@@ -50,7 +51,7 @@ t.test('a data folder that is open to others is closed to them at the start', as
   t.equal((await stat(join(folder, 'data'))).mode & 0o7777, 0o700)
 })
 
-t.test('a data folder that cannot be made is refused with a sentence', async (t) => {
+t.test('a data folder that cannot be created is refused with an error', async (t) => {
   const folder = t.testdir({ plans: {}, file: '' })
   for (const [path, code] of [['/proc/x', 'ENOENT'], ['/proc/x/y', 'ENOENT'], [join(folder, 'file'), 'EEXIST'], [join(folder, 'file/x'), 'ENOTDIR']] as const) {
     const refused = await run(process.execPath, [PROGRAM], { cwd: folder, env: { PORT: '0', OPS_PORT: '0', DATA_DIR: path } })
@@ -59,26 +60,28 @@ t.test('a data folder that cannot be made is refused with a sentence', async (t)
   }
 })
 
-t.test('the start names the keys that are there, and nothing to try with one that is not', async (t) => {
+t.test('the start prints the existing keys, and no example request for a missing one', async (t) => {
   const limits = 'limits: [{ namespaces: ["*"], products: [Coding] }]'
   const program = start(t, t.testdir({ 'limits.yaml': limits }), { PLAN_LIMITS: 'limits.yaml', RESOURCES_URL: `files:${join(REPOSITORY, 'plans')}` })
   await program.ready
-  const said = program.log.filter((line) => line.includes('"msg":"ready"')).map((line) => JSON.parse(line))
-  t.match(said, [{ keys: [{ name: 'demo/coding' }], try: [/chat.completions/] }])
-  t.same([said[0].keys.length, said[0].try.length], [1, 1])
+  const ready = program.log.filter((line) => line.includes('"msg":"ready"')).map((line) => JSON.parse(line))
+  t.match(ready, [{ keys: [{ name: 'demo/coding' }], try: [/chat.completions/] }])
+  t.same([ready[0].keys.length, ready[0].try.length], [1, 1])
 })
 
-t.test('a second SIGTERM ends the program though its end hangs, with exit code 1', async (t) => {
+t.test('a second SIGTERM ends a program whose shutdown hangs, with exit code 1', async (t) => {
   const program = start(t, await openFolder(t), { PLUGINS: 'hang-at-close.js' })
   await program.ready
   program.signal()
   await program.says('stopping')
+  // Within half a second it would be the first one, repeated.
+  await pause(600)
   program.signal()
   t.same(await program.exit(), { code: 1, signal: null })
   await program.prints('Exiting at once: second SIGTERM.')
 })
 
-t.test('an end that hangs is left after its time, with exit code 1', async (t) => {
+t.test('a shutdown that hangs ends after its limit, with exit code 1', async (t) => {
   const program = start(t, await openFolder(t), { PLUGINS: 'hang-at-close.js', SHUTDOWN_SECONDS: '0' })
   await program.ready
   program.signal()
@@ -86,16 +89,16 @@ t.test('an end that hangs is left after its time, with exit code 1', async (t) =
   await program.prints('Shutdown timed out after 10 s.')
 })
 
-t.test('a second SIGTERM ends the program when all is closed and only a thread hangs, also while it starts', async (t) => {
+t.test('a second SIGTERM ends the program when only a thread hangs, also during the start', async (t) => {
   const folder = await openFolder(t)
   for (const env of [{ PLUGINS: 'hang.js' }, { PLAN_LIMITS: join(folder, 'pipe') }]) {
     const program = start(t, folder, env)
     if ('PLUGINS' in env) await program.ready
-    // Opens once somebody reads there, who then waits for what is never written.
+    // Opens once the other side reads, which then waits for ever.
     const held = await eventually('a thread to hang', () => open(join(folder, 'pipe'), constants.O_WRONLY | constants.O_NONBLOCK).catch(() => null))
     program.signal()
     await program.says('stopped')
-    // One that comes while the program is about to leave its signals to the kernel is heard by nobody.
+    // A signal that arrives while the program restores the default handlers is lost.
     const again = setInterval(program.signal, 100)
     t.teardown(() => clearInterval(again))
     t.same(await program.exit(), { code: null, signal: 'SIGTERM' })

@@ -1,4 +1,4 @@
-/** Several processes of a role: what one is told all obey, a tenant's backlog is nobody else's, and whoever comes late is refused. */
+/** Several replicas of a role: suspension everywhere, fairness between tenants, fencing of stale workers, clock skew. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -22,9 +22,9 @@ import { run } from './run.ts'
 import { SIDE_TIMEOUT_MS } from './sides.ts'
 
 const IMAGE = { kind: 'image', prompt: 'a lighthouse', size: '64x64' }
-/** The same as the store has it. */
+/** The task as stored. */
 const SMALL = { prompt: 'a lighthouse', width: 64, height: 64, durationMs: null, seed: null, format: 'png' }
-/** Takes long enough to be stopped in its midst. */
+/** Long enough to be stopped during the run. */
 const FILM = { kind: 'video', prompt: 'a lighthouse', size: '1280x720', duration_seconds: 3 }
 
 t.setTimeout(SIDE_TIMEOUT_MS)
@@ -32,7 +32,7 @@ t.setTimeout(SIDE_TIMEOUT_MS)
 type Options = { roles: Role[]; env?: Record<string, string>; manifests?: object[] }
 type Started = { site: Site; folder: string; program: Program; join(role: Role, env?: Record<string, string>): Promise<Process> }
 
-/** A site with a plan and a key of each product. Null after having skipped. */
+/** A deployment with a plan and a key of each product. Null if the test is skipped. */
 async function startFor(t: Test, { roles, env = {}, manifests = [] }: Options): Promise<Started | null> {
   const [store, brokers] = [await mongodb(t), await kafka(t)]
   if (store === null || brokers === null) return null
@@ -58,7 +58,7 @@ async function startFor(t: Test, { roles, env = {}, manifests = [] }: Options): 
   }
 }
 
-/** Looks until the task is in this state, however long that takes. Rejects once it has ended in another. */
+/** Polls until the task is in this state, without a timeout. Rejects once it has ended in another. */
 async function reaches(program: Program, key: string, task: Json, status: string): Promise<Json> {
   for (;;) {
     const { body } = await get(program, key, `/api/v1/generations/${String(at(task, 'id'))}`)
@@ -69,7 +69,7 @@ async function reaches(program: Program, key: string, task: Json, status: string
   }
 }
 
-t.test('a plan that is suspended, and a key that is revoked, is refused by every gateway from the first refusal on', async (t) => {
+t.test('after the first refusal of a suspended plan or a revoked key every gateway refuses it', async (t) => {
   const started = await startFor(t, { roles: ['controller', 'gateway', 'gateway', 'gateway'] })
   if (!started) return
   const { program, folder } = started
@@ -100,7 +100,7 @@ t.test('a plan that is suspended, and a key that is revoked, is refused by every
   await becomes(401)
 })
 
-t.test("the single task of a tenant waits for no more than a run behind ten tenants with 1,000 tasks each", async (t) => {
+t.test("the single task of a tenant waits for at most one run behind ten tenants with 1,000 tasks each", async (t) => {
   const tenants = Array.from({ length: 10 }, (_, n) => `tenant-${n}`)
   const plans = tenants.map((namespace) => ({ ...mediaPlan('backlog', { requestsPerMinute: 1_000_000 }, { maxQueuedTasks: 1000, maxConcurrentTasks: 100 }), metadata: { name: 'backlog', namespace } }))
   const started = await startFor(t, { roles: ['controller', 'gateway'], manifests: plans })
@@ -114,7 +114,7 @@ t.test("the single task of a tenant waits for no more than a run behind ten tena
     const { keysVersion } = await eventually('the plan', () => store.subscription(subscription))
     const facts = { tenant, subscription, state: 'queued', createdAt: Date.now(), sweepAt: null, webhookUrl: null, verb: 'image', input: SMALL } as const
     const queued = Array.from({ length: 1000 }, (_, i) => taskOf(n * 1000 + i, facts))
-    // Of the rest nobody sees more than their places in the queue before the test is over.
+    // The rest only fill the queue until the test ends.
     await Promise.all(queued.slice(0, 20).map((one) => store.createTask(one)))
     const held = await Promise.all(queued.map(({ id, estimatedCost: amount }) => store.change(subscription, { op: 'hold', task: id, kind: 'image', amount, keyId: 'none', keyCap: null, keysVersion }, Date.now())))
     t.ok(held.every(({ outcome }) => outcome === 'held'), tenant)
@@ -124,18 +124,18 @@ t.test("the single task of a tenant waits for no more than a run behind ten tena
     const tasks = await Promise.all(tenants.map((tenant) => store.tasks(tenant, { object: 'generation', verb: null, states: null, createdAfter: null, createdBefore: null }, null, 1000)))
     return tasks.flat().filter(({ startedAt }) => startedAt !== null).map(({ startedAt }) => startedAt ?? 0)
   }
-  // Until each has had its first turn: from then on whoever was never served is next.
+  // Until each tenant had its first run: from then on a tenant that was never served is next.
   while ((await ran()).length <= tenants.length) await pause(500)
   const { body: single } = await outcome(program, key, '/api/v1/generations', IMAGE)
   const queuedAt = Date.now()
   await reaches(program, key, single, 'completed')
   const mine = await store.task('acme', String(at(single, 'id')))
   const before = (await ran()).filter((startedAt) => startedAt > queuedAt && startedAt < (mine?.startedAt ?? 0))
-  // One may have been claimed when it came, and begin after that.
+  // One may have been claimed at that time, and start afterwards.
   t.ok(before.length <= 1, `${before.length} of others began while it waited`)
 })
 
-t.test('a worker that was stopped in the midst of a run, and wakes when its lease is over, ends nothing and is charged for nothing', async (t) => {
+t.test('a worker that was frozen during a run, and resumes after its lease expired, neither ends nor charges the task', async (t) => {
   const started = await startFor(t, { roles: ['controller', 'gateway'], env: { TASK_LEASE_SECONDS: '3' } })
   if (!started) return
   const { program, join: joinAs } = started
@@ -150,7 +150,7 @@ t.test('a worker that was stopped in the midst of a run, and wakes when its leas
   t.equal(burned, at(done, 'actual_cost'))
   await other.stop()
   process.kill(stopped.pid, 'SIGCONT')
-  // It runs the next one, so that it is known to be awake.
+  // It runs the next one, which proves that it has resumed.
   const { body: image } = await outcome(program, key, '/api/v1/generations', IMAGE)
   const next = await reaches(program, key, image, 'completed')
   t.notOk(stopped.log.some((line) => line.includes(String(at(film, 'id'))) && line.includes('"outcome":"completed"')), 'the run came to nothing')
@@ -160,7 +160,7 @@ t.test('a worker that was stopped in the midst of a run, and wakes when its leas
   t.match((await get(program, key, '/api/v1/usage')).body, { held: '0.0000', burned: (Number(burned) + Number(at(next, 'actual_cost'))).toFixed(4) })
 })
 
-t.test('replicas whose clocks are ten seconds apart serve, charge and deliver as others do, and say so', async (t) => {
+t.test('replicas with ten seconds of clock skew serve, charge and deliver like others, and warn', async (t) => {
   const library = need(t, 'libfaketime')
   if (library === null) return
   const receiver = await openReceiver()
@@ -179,8 +179,8 @@ t.test('replicas whose clocks are ten seconds apart serve, charge and deliver as
   for (const { body } of created) done.push(await reaches(program, keys.media, body, 'completed'))
   const charged = done.reduce<number>((sum, task) => sum + Number(at(task, 'actual_cost')), 0)
   t.match((await get(program, keys.media, '/api/v1/usage')).body, { held: '0.0000', burned: charged.toFixed(4) })
-  const heard = () => new Set(receiver.received.map(({ rawBody }) => at(JSON.parse(String(rawBody)), 'data', 'task_id')))
-  while (heard().size < created.length) await receiver.arrived(receiver.received.length + 1)
+  const delivered = () => new Set(receiver.received.map(({ rawBody }) => at(JSON.parse(String(rawBody)), 'data', 'task_id')))
+  while (delivered().size < created.length) await receiver.arrived(receiver.received.length + 1)
 
   for (const [one, seconds] of [...program.processes.map((one) => [one, 0] as const), ...ahead.map((one) => [one, -10] as const)]) {
     const metrics = await (await fetch(`${one.opsUrl}/metrics`)).text()

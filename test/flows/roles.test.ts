@@ -1,4 +1,4 @@
-/** The roles as processes of their own: what each does when its servers are away, when it is stopped or killed, and beside others of its kind. */
+/** Roles as separate processes: outages of their servers, stop and kill, and several processes of a role. */
 import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -16,7 +16,7 @@ import { SIDE_TIMEOUT_MS } from './sides.ts'
 
 t.setTimeout(SIDE_TIMEOUT_MS)
 
-/** A folder with a plan and a key of each product, and a site on the servers; `store` is a server of the test's own. Null after having skipped. */
+/** A folder with a plan and a key of each product, and a deployment on the servers; `store` is a private server. Null if the test is skipped. */
 async function siteFor(t: Test, store?: string): Promise<{ site: Site; folder: string } | null> {
   const [url, brokers] = [store ?? (await mongodb(t)), await kafka(t)]
   if (url === null || brokers === null) return null
@@ -42,10 +42,10 @@ async function joinFor(t: Test, site: Site, folder: string, role: Role, env: Rec
   return one
 }
 
-async function readiness(opsUrl: string): Promise<{ status: number; said: Json; check: (name: string) => Json }> {
+async function readiness(opsUrl: string): Promise<{ status: number; readyz: Json; check: (name: string) => Json }> {
   const response = await fetch(`${opsUrl}/readyz`)
-  const said = (await response.json()) as { checks: { name: string }[] }
-  return { status: response.status, said, check: (name) => said.checks.find((check) => check.name === name) }
+  const readyz = (await response.json()) as { checks: { name: string }[] }
+  return { status: response.status, readyz, check: (name) => readyz.checks.find((check) => check.name === name) }
 }
 
 const create = async (program: Program, key: string, body: object) => (await answer(await post(program, key, '/api/v1/generations', body))).body
@@ -57,10 +57,10 @@ const reaches = (program: Program, key: string, task: Json, status: string) =>
   })
 
 const IMAGE = { kind: 'image', prompt: 'a lighthouse', size: '64x64' }
-/** Takes long enough to be cut off. */
+/** Long enough to be interrupted. */
 const FILM = { kind: 'video', prompt: 'a lighthouse', size: '1280x720', duration_seconds: 3 }
 
-t.test('a role that waits for its store is alive and not ready, says for what it waits without the password, and serves once the store is there', async (t) => {
+t.test('a role that waits for its store is alive and not ready, reports the wait without the password, and serves once the store is reachable', async (t) => {
   const store = await ownMongodb(t)
   if (store === null) return
   const { site, folder } = (await siteFor(t, store.url)) ?? {}
@@ -86,17 +86,17 @@ t.test('a role that waits for its store is alive and not ready, says for what it
   const named = launch({ folder, role: 'gateway', env: { ...settings, STORE_URL: settings['STORE_URL']?.replace('//', '//keeper:hunter2@') ?? '' } })
   t.teardown(() => named.kill())
   const opsUrl = await named.opsUrl
-  const { said } = await eventually('what it waits for', async () => {
+  const { readyz } = await eventually('what it waits for', async () => {
     const seen = await readiness(opsUrl)
     return String(at(seen.check('store'), 'detail')).startsWith('waiting') && named.log.some((line) => line.includes('"event":"backend_unavailable"') && line.includes('mongodb://')) ? seen : null
   })
-  t.notMatch([JSON.stringify(said), ...named.log].join('\n'), /hunter2/)
+  t.notMatch([JSON.stringify(readyz), ...named.log].join('\n'), /hunter2/)
   await named.kill()
   await store.start()
   for (const { ready } of starting) t.equal((await readiness((await ready).opsUrl)).status, 200)
 })
 
-t.test('while the store is away or silent requests are refused with 503 and Retry-After, and served again once it is back', async (t) => {
+t.test('while the store is unreachable or silent requests get 503 with Retry-After, and succeed again afterwards', async (t) => {
   const store = await ownMongodb(t)
   const { site, folder } = (store && (await siteFor(t, store.url))) ?? {}
   if (!store || !site || !folder) return
@@ -118,14 +118,14 @@ t.test('while the store is away or silent requests are refused with 503 and Retr
   }
 })
 
-t.test('without Kafka a gateway is ready and degraded, and its tasks are found and run all the same', async (t) => {
+t.test('without Kafka a gateway is ready and degraded, and its tasks still run', async (t) => {
   const { site, folder } = (await siteFor(t)) ?? {}
   if (!site || !folder) return
-  // Nothing listens there.
+  // Nothing listens on that port.
   const program = await startFor(t, site, folder, ['controller', 'gateway', 'worker'], { BROKER_URL: 'kafka://127.0.0.1:1' })
   const degraded = await eventually('the outage to be noticed', async () => {
     const seen = await readiness(program.opsUrl)
-    return at(seen.said, 'status') === 'degraded' ? seen : null
+    return at(seen.readyz, 'status') === 'degraded' ? seen : null
   })
   t.equal(degraded.status, 200)
   t.match(degraded.check('broker'), { ok: true, degraded: true })
@@ -134,7 +134,7 @@ t.test('without Kafka a gateway is ready and degraded, and its tasks are found a
   await reaches(program, key, await create(program, key, IMAGE), 'completed')
 })
 
-t.test('a worker that is stopped gives its task back, which costs no attempt, and the next one runs it', async (t) => {
+t.test('a stopped worker hands its task back without using an attempt, and the next one runs it', async (t) => {
   const { site, folder } = (await siteFor(t)) ?? {}
   if (!site || !folder) return
   const program = await startFor(t, site, folder, ['controller', 'gateway'])
@@ -148,7 +148,7 @@ t.test('a worker that is stopped gives its task back, which costs no attempt, an
   await eventually('the next run', async () => (at(await record(program, key, task), 'attempts') === 1 ? true : null))
 })
 
-t.test('a dispatcher that is stopped gives its delivery back, and the next one makes it under the same number', async (t) => {
+t.test('a stopped dispatcher hands its delivery back, and the next one sends it as the same attempt', async (t) => {
   const { site, folder } = (await siteFor(t)) ?? {}
   if (!site || !folder) return
   const receiver = await openReceiver()
@@ -172,7 +172,7 @@ t.test('a dispatcher that is stopped gives its delivery back, and the next one m
   t.match(attempts[0], { status_code: 204 })
 })
 
-t.test('of two controllers one is at work; the other is alive, says that it waits, and takes over when the first is gone', async (t) => {
+t.test('of two controllers one leads; the other is alive, reports that it stands by, and takes over when the leader exits', async (t) => {
   const { site, folder } = (await siteFor(t)) ?? {}
   if (!site || !folder) return
   const program = await startFor(t, site, folder, ['controller', 'gateway'])
@@ -184,7 +184,7 @@ t.test('of two controllers one is at work; the other is alive, says that it wait
   t.teardown(() => second.kill())
   const { status } = await eventually('the second to wait', async () => {
     const seen = await readiness(await second.opsUrl)
-    return /another controller holds it/.test(JSON.stringify(seen.said)) ? seen : null
+    return /another controller holds it/.test(JSON.stringify(seen.readyz)) ? seen : null
   })
   t.equal(status, 503)
   await program.processes.find(({ role }) => role === 'controller')?.stop()

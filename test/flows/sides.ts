@@ -1,4 +1,4 @@
-/** The two sides that every flow runs on: one process with everything embedded, and a process for each role over servers that they share. */
+/** The two deployments of every flow: one process with everything embedded, and one process per role over shared servers. */
 import type { Test } from 'tap'
 import type { Role } from '../../src/config/config.ts'
 import { kafka } from '../servers/kafka.ts'
@@ -6,16 +6,16 @@ import { mongodb } from '../servers/mongodb.ts'
 import { openSite } from './deployment.ts'
 import { start, type Program } from './program.ts'
 
-/** Starts a program in a folder; one that is started there again meets what was there. `roles` are those that a test needs where they are apart. */
+/** Starts a program in a folder; a restart there finds its data. `roles` are those that a test needs on the distributed side. */
 export type Start = (options: { folder: string; env?: Record<string, string>; roles?: readonly Role[] }) => Promise<Program>
 
 export type Side = {
   name: 'embedded' | 'distributed'
-  /** How programs start on this side, as long as `t` runs; null after having skipped, where its servers are not installed. */
+  /** Opens this side for the duration of `t`; null, with the test skipped, where its servers are not installed. */
   open(t: Test): Promise<Start | null>
 }
 
-/** Several times what two sides with all their processes take on two quiet cores: only what hangs is to end so. */
+/** Several times the duration of both sides on two idle cores: only a hanging test exceeds it. */
 export const SIDE_TIMEOUT_MS = 1_800_000
 
 export const SIDES: readonly Side[] = [

@@ -1,4 +1,4 @@
-/** A store and a broker that are slow, or take everything and answer nothing: what clients are told meanwhile, and afterwards. */
+/** Slow and silent stores and brokers: the answers that clients get meanwhile and afterwards. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -44,7 +44,7 @@ async function startOver(t: Test, servers: { mongodb: string; brokers: string })
 const residentBytes = async ({ opsUrl }: Program): Promise<number> =>
   Number(/^process_resident_memory_bytes (\d+)/m.exec(await (await fetch(`${opsUrl}/metrics`)).text())?.[1])
 
-/** However long that takes: a claim whose outcome the worker never learned is found by a sweep after a minute. */
+/** Without a timeout: a sweep finds a claim with an unknown outcome after a minute. */
 async function completes(program: Program, key: string, id: unknown): Promise<void> {
   for (;;) {
     const { body } = await get(program, key, `/api/v1/generations/${String(id)}`)
@@ -54,7 +54,7 @@ async function completes(program: Program, key: string, id: unknown): Promise<vo
   }
 }
 
-t.test('a store that is slow is served with; one that goes silent is 503 with Retry-After for all who ask, with no more memory, and service comes back by itself', async (t) => {
+t.test('requests succeed with a slow store; a silent one means 503 with Retry-After without memory growth, and service recovers by itself', async (t) => {
   const [store, brokers] = [await mongodb(t), await kafka(t)]
   if (store === null || brokers === null) return
   const address = new URL(store)
@@ -83,13 +83,13 @@ t.test('a store that is slow is served with; one that goes silent is 503 with Re
   proxy.pass()
   await eventually('service', async () => ((await chat(program, coding)).status === 200 ? true : null))
   await completes(program, media, at(slow.body, 'id'))
-  // Whatever those 503 had begun is undone, or was never there: nothing else is queued for ever.
+  // Tasks of those 503 were rolled back or never existed: none stays queued for ever.
   const { status, body: made } = await outcome(program, media, '/api/v1/generations', IMAGE)
   t.equal(status, 202)
   await completes(program, media, at(made, 'id'))
 })
 
-t.test('with a broker that is slow or goes silent tasks are accepted and run all the same, and it is used again once it answers', async (t) => {
+t.test('with a slow or silent broker tasks are accepted and run, and the broker is used again once it answers', async (t) => {
   const store = await mongodb(t)
   const proxy = await proxyFor(t, 0)
   const broker = store === null ? null : await ownKafka(t, { advertised: proxy.port })

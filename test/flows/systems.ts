@@ -1,25 +1,25 @@
-/** What chaos strikes: the program with everything embedded, or each of its processes and servers. */
+/** Targets of the chaos test: the embedded program, or each process and server of a distributed one. */
 import { startKafka } from '../servers/kafka.ts'
 import { startMongodb } from '../servers/mongodb.ts'
 import { openSite, type Site } from './deployment.ts'
 import { start, type Process, type Program } from './program.ts'
 
 export type System = {
-  /** Where a client may call now; null while nothing serves. */
+  /** A serving gateway; null while there is none. */
   program(): Pick<Program, 'url'> | null
   key: Program['key']
-  /** Kills one thing without warning and starts it again; resolves to what it was. */
+  /** Kills one process or server and restarts it; resolves to its name. */
   strike(): Promise<string>
-  /** Those that are there now, for their logs. */
+  /** The current processes, for their logs. */
   processes(): Process[]
-  /** The settings with which `tollgate verify` finds the store. */
+  /** The settings of `tollgate verify`. */
   settings: Record<string, string>
-  /** Stops the program; the exit codes that are not 0. */
+  /** Stops the program; returns the exit codes other than 0. */
   stop(): Promise<string[]>
   close(): Promise<void>
 }
 
-/** `random` draws what is struck, from 0 up to 1. */
+/** `random` chooses the target, from 0 up to 1. */
 export type OpenSystem = (options: { folder: string; env: Record<string, string>; random: () => number }) => Promise<System>
 
 export const openEmbedded: OpenSystem = async ({ folder, env }) => {
@@ -47,12 +47,12 @@ export const openEmbedded: OpenSystem = async ({ folder, env }) => {
   }
 }
 
-/** Two of everything that may be there twice, and servers of its own. */
+/** Two processes of every role that may run twice, and private servers. */
 const ROLES = ['controller', 'gateway', 'gateway', 'worker', 'worker', 'dispatcher', 'dispatcher'] as const
 
 const MOST_STARTS = 5
 
-/** As a supervisor does: again and again. A controller that could not renew its lease in time ends by itself, and must. */
+/** Restarts processes like a supervisor. A controller that could not renew its lease in time exits by itself, as it must. */
 async function persistently<T>(start: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {
@@ -85,7 +85,7 @@ export const openDistributed: OpenSystem = async ({ folder, env, random }) => {
 
   async function revive(index: number, dead: Process): Promise<void> {
     processes[index] = null
-    // A gateway comes back where its clients call it.
+    // A gateway restarts at its address.
     const port = new URL(dead.url || program.url).port
     processes[index] = await persistently(() => site.join(folder, dead.role, { ...env, PORT: port }))
   }
@@ -96,7 +96,7 @@ export const openDistributed: OpenSystem = async ({ folder, env, random }) => {
 
   async function strikeProcess(index: number): Promise<string> {
     const dying = processes[index]
-    if (!dying) throw new Error('it is struck already')
+    if (!dying) throw new Error('it is being killed already')
     processes[index] = null
     await dying.kill()
     await revive(index, dying)

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 
 export type SlowUpstream = { url: string; totalTokens: number; finish(): void; close(): Promise<void> }
 
-/** A model upstream of the chat wire that streams one word and then keeps quiet until `finish` ends every stream, with its usage. */
+/** A model upstream of the chat wire that streams one word and then stays silent until `finish` ends every stream, with its usage. */
 export async function openUpstream(): Promise<SlowUpstream> {
   const streams: ServerResponse[] = []
   const usage = { prompt_tokens: 7, completion_tokens: 5, total_tokens: 12 }

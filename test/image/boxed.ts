@@ -1,6 +1,6 @@
 /**
- * A process of the image that lies in a folder, as a container runtime would start it: with that folder as its root, read-only, as the image's user, with /data
- * and /tmp to write. That takes root; whoever is not root has the image's own Node and program run in place.
+ * Starts a process of an unpacked image as a container runtime would: with the image's folder as its root, read-only, as the image's user, with /data
+ * and /tmp writable. That needs root; without root, the image's own Node and program run in place.
  */
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
@@ -21,7 +21,7 @@ exec unshare --root "$root" --wd "$workdir" --setgid "$group" --setuid "$user" -
 
 export const canBox = process.getuid?.() === 0
 
-/** `folder` is the image's /data; a setting that names it is changed to that. Listens on loopback whatever the image says. */
+/** `folder` is the image's /data; settings that name it are changed to that. Listens on loopback only. */
 export function startBoxed({ image, folder, role, env = {} }: { image: string; folder: string; role: Role; env?: Record<string, string> }): Promise<Process> {
   const recipe = readDockerfile(readFileSync(join(REPOSITORY, 'Dockerfile'), 'utf8'))
   const [user = '', group = ''] = recipe.user.split(':')
@@ -34,7 +34,7 @@ export function startBoxed({ image, folder, role, env = {} }: { image: string; f
   }
   execFileSync('chown', ['-R', recipe.user, folder])
   const alone = ['--mount', '--propagation', 'private', 'sh', '-euc', MOUNTS, 'sh', image, folder, recipe.workdir, user, group]
-  // As the shell of the mounts finds its commands, and as the image finds Node.
+  // For the shell that mounts, and for the image's Node.
   const path = `/usr/local/bin:${process.env['PATH'] ?? ''}`
   return startProcess({ folder, role, argv: ['unshare', ...alone, ...recipe.entrypoint], env: { ...recipe.env, PATH: path, ...inside } })
 }

@@ -1,4 +1,4 @@
-/** The image, put together without Docker, as each role. */
+/** The image that image/ builds without Docker: its contents, its archive, and a start of each role. */
 import { execFileSync } from 'node:child_process'
 import { cp, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -21,7 +21,7 @@ const image = join(scratch, 'root')
 execFileSync(process.execPath, [join(REPOSITORY, 'image/build.ts'), image, join(scratch, 'image.tar'), 'tollgate:test'], { stdio: 'ignore' })
 const recipe = readDockerfile(await readFile(join(REPOSITORY, 'Dockerfile'), 'utf8'))
 
-t.test('it holds what the Dockerfile copies, the production dependencies, and nothing else of the checkout', async (t) => {
+t.test('it contains the files that the Dockerfile copies, the production dependencies, and nothing else of the checkout', async (t) => {
   const copied = recipe.copies.map(({ to }) => to.replace('./', ''))
   t.same((await readdir(join(image, recipe.workdir))).sort(), [...copied, 'node_modules'].sort())
   t.same(await readdir(join(image, recipe.workdir, 'node_modules')).then((names) => names.filter((name) => ['tap', 'typescript', 'node'].includes(name))), [])
@@ -38,10 +38,10 @@ t.test('its archive names its user, its command and its layer by their digests',
   t.equal(`sha256:${layer.slice(0, 64)}`, rootfs.diff_ids[0])
 })
 
-t.test('it runs as each role, as its own user and on a root that is read-only where that can be had', async (t) => {
+t.test('it runs in each role as its user, with a read-only root file system where possible', async (t) => {
   const [store, brokers] = [await mongodb(t), await kafka(t)]
   if (store === null || brokers === null) return
-  t.comment(canBox ? 'in a root of its own' : 'in place: a root of its own takes root')
+  t.comment(canBox ? 'in a chroot' : 'in place: a chroot needs root')
   const site = openSite({ mongodb: store, brokers })
   t.teardown(() => site.close())
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))

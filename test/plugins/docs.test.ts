@@ -22,7 +22,7 @@ type Document = { openapi: string; tags: { name: string }[]; paths: Record<strin
 
 type Read = EmbeddedProgram & { document: Document; routes: RouteOptions[] }
 
-/** The program with every route that it registers, and its document. */
+/** The program with all of its routes, and its OpenAPI document. */
 async function readDocument(t: Test, env: Record<string, string> = {}): Promise<Read> {
   const routes: RouteOptions[] = []
   const whole = await openEmbeddedProgram(t, { env, before: (app) => app.addHook('onRoute', (route) => void routes.push(route)) })
@@ -43,12 +43,12 @@ function schemasOf(document: Document): Ajv2020 {
 
 const absolute = (schema: Schema): Schema => JSON.parse(JSON.stringify(schema).replaceAll('"#/components', '"openapi#/components'))
 
-t.test('a start pays nothing for the reference', async (t) => {
+t.test('a start does not load the reference', async (t) => {
   await openEmbeddedProgram(t)
   t.same(Object.keys(createRequire(import.meta.url).cache).filter((file) => file.includes('@fastify/swagger')), [])
 })
 
-t.test('the document is OpenAPI 3.1, whole and unambiguous', async (t) => {
+t.test('the document is valid OpenAPI 3.1 with unique ids', async (t) => {
   const { document } = await readDocument(t)
   const ajv = schemasOf(document)
   const operations = operationsOf(document)
@@ -69,7 +69,7 @@ t.test('the document is OpenAPI 3.1, whole and unambiguous', async (t) => {
 
 const PUBLIC = /^(\/v1|\/api\/v1|\/files|\/mcp)(\/|$)/
 
-t.test('every route of the API is in it, with the key that it takes', async (t) => {
+t.test('every route of the API is in the document, with its security scheme', async (t) => {
   const { document, routes } = await readDocument(t)
   const registered = routes.flatMap(({ method, url, config }) => [method].flat().map((one) => ({ name: `${one} ${url.replaceAll(/:(\w+)/g, '{$1}')}`, url, api: config?.api })))
   const api = registered.filter(({ name, url }) => PUBLIC.test(url) && !name.startsWith('HEAD '))
@@ -80,7 +80,7 @@ t.test('every route of the API is in it, with the key that it takes', async (t) 
   t.same(routes.filter(({ schema }) => schema?.response), [], 'no schema comes between an answer and its bytes')
 })
 
-t.test('a failure stands under its status, with codes of the catalogue', async (t) => {
+t.test('error responses list codes of the catalogue under their status', async (t) => {
   const { document } = await readDocument(t)
   for (const { name, operation } of operationsOf(document)) {
     for (const [status, { content = {} }] of Object.entries(operation.responses).filter(([status]) => Number(status) >= 400)) {
@@ -94,7 +94,7 @@ t.test('a failure stands under its status, with codes of the catalogue', async (
   }
 })
 
-t.test('answers are what the document says', async (t) => {
+t.test('real answers conform to the document', async (t) => {
   const { app, key, document } = await readDocument(t)
   const ajv = schemasOf(document)
   const media = bearer(await key('demo-media-key'))
@@ -139,7 +139,7 @@ t.test('answers are what the document says', async (t) => {
   await ask('POST /mcp', '/mcp', { ...media, host: '127.0.0.1', origin: 'https://evil.example' }, { jsonrpc: '2.0', id: 1, method: 'tools/list' })
 })
 
-t.test('a route of a third-party plugin is described by its own schema', async (t) => {
+t.test('a route of a third-party plugin is documented by its own schema', async (t) => {
   const source = `import fp from 'fastify-plugin'
     export default fp(async (app) => {
       app.addSchema({ $id: 'Colour', type: 'string', pattern: '^#' })
@@ -154,7 +154,7 @@ t.test('a route of a third-party plugin is described by its own schema', async (
   t.notOk(document.paths['/hidden'])
 })
 
-t.test('the page is readable without a key, and asks nobody but us', async (t) => {
+t.test('the page needs no key, and connects to this server only', async (t) => {
   const { app } = await openEmbeddedProgram(t, { env: { PUBLIC_URL: 'https://media.example' } })
   t.same((await app.inject('/openapi.json')).json().servers, [{ url: 'https://media.example' }])
   const page = await app.inject('/docs')

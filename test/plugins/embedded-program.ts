@@ -1,4 +1,4 @@
-/** The whole program in this process, or one role of it, over embedded backends in a folder of its own, with the demo tenant of `plans/`. It does not listen. */
+/** The whole program in this process, or one role of it, over embedded backends in a separate folder, with the demo tenant of `plans/`. It does not listen. */
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -12,18 +12,18 @@ import { eventually } from '../flows/eventually.ts'
 
 export type EmbeddedProgram = {
   app: FastifyInstance
-  /** The API key of the demo tenant in a Secret, once it is there. */
+  /** The API key of the demo tenant, once its Secret exists. */
   key(secretName: 'demo-media-key' | 'demo-coding-key'): Promise<string>
 }
 
 type Options = { role?: Role; env?: Record<string, string>; before?: (app: FastifyInstance) => void }
 
-/** Opens it with these settings; `before` sees the application before anything of it is loaded. Resolves when it is ready, rejects with what stops the start. */
+/** Opens it with these settings; `before` gets the application before any plugin is loaded. Resolves when it is ready, rejects with the error that stops the start. */
 export async function openEmbeddedProgram(t: Test, { role = 'all', env = {}, before = () => {} }: Options = {}): Promise<EmbeddedProgram> {
-  // Not a folder of tap's, which removes those before everything is closed.
+  // Not a folder of tap, which is removed before everything is closed.
   const dataDir = await mkdtemp(join(tmpdir(), 'tollgate-'))
   const { config } = readConfig({ DATA_DIR: dataDir, PORT: '0', RESOURCES_URL: `files:${join(import.meta.dirname, '../../plans')}`, SHUTDOWN_SECONDS: '1', ...env })
-  // A split role is refused on embedded backends, but nothing else in it minds them.
+  // Split roles are refused on embedded backends, but work with them.
   const surroundings = { config: { ...config, ROLE: role }, log: pino({ level: 'silent' }), clock: Date.now, registry: new Registry() }
   const backends = await openBackends(surroundings, (_name, open) => open())
   const app = buildApp(surroundings, backends)

@@ -1,4 +1,4 @@
-/** Results by signed link: who gets the bytes, which of them, and what is said about them. */
+/** Downloads by signed URL: signatures, expiry, range and conditional requests, headers. */
 import { once } from 'node:events'
 import { request as httpRequest, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -35,7 +35,7 @@ async function place(t: Test, { contentType = 'video/mp4', sealingKeys = keys, i
   return { app, backend, now, link: signedFileUrl(ID, NOW + HOUR, keys) }
 }
 
-t.test('a signed link gives the bytes, to be shown safely and kept by one person', async (t) => {
+t.test('a signed link returns the bytes with safe, private headers', async (t) => {
   const { app, link } = await place(t)
   const answer = await app.inject(link)
   t.equal(answer.statusCode, 200)
@@ -53,7 +53,7 @@ t.test('a signed link gives the bytes, to be shown safely and kept by one person
   })
 })
 
-t.test('HEAD says the same without the bytes, whatever range it names', async (t) => {
+t.test('HEAD has the headers of GET without the bytes, and ignores Range', async (t) => {
   const { app, link } = await place(t)
   const { headers } = await app.inject(link)
   const answer = await app.inject({ method: 'HEAD', url: link, headers: { range: 'bytes=0-1' } })
@@ -62,7 +62,7 @@ t.test('HEAD says the same without the bytes, whatever range it names', async (t
   t.same({ ...answer.headers, date: '' }, { ...headers, date: '' })
 })
 
-t.test('a link that we did not write is 403 invalid_signature, and tells nothing about what is there', async (t) => {
+t.test('a forged link is 403 invalid_signature, whether the file exists or not', async (t) => {
   const { app, link } = await place(t)
   const [path = '', query = ''] = link.split('?')
   const { exp = '', sig = '' } = Object.fromEntries(new URLSearchParams(query))
@@ -90,7 +90,7 @@ t.test('a link that we did not write is 403 invalid_signature, and tells nothing
   t.equal((await app.inject(`${link}&exp=1`)).statusCode, 400)
 })
 
-t.test('a link past its time, a file past its time and a file that is gone are 410 result_expired', async (t) => {
+t.test('an expired link, an expired file and a removed file are 410 result_expired', async (t) => {
   const { app, backend, link, now } = await place(t)
   const gone = async (url: string): Promise<void> => {
     const answer = await app.inject(url)
@@ -108,7 +108,7 @@ t.test('a link past its time, a file past its time and a file that is gone are 4
   await gone(link)
 })
 
-t.test('a link is the same whenever it is made, and outlives a rotation of the sealing key', async (t) => {
+t.test('a link is deterministic, and survives a rotation of the sealing key', async (t) => {
   const rotated: SealingKeys = [Buffer.alloc(32, 9), ...keys]
   const { app, link } = await place(t, { sealingKeys: rotated })
   t.equal(signedFileUrl(ID, NOW + HOUR, keys), link)
@@ -145,7 +145,7 @@ t.test('one range is 206 with exactly its bytes', async (t) => {
   }
 })
 
-t.test('several ranges, unreadable ones and other units give the whole', async (t) => {
+t.test('several ranges, invalid ones and other units return the whole file', async (t) => {
   const { app, link } = await place(t)
   for (const range of ['bytes=0-1,3-4', 'bytes=', 'bytes=-', 'bytes=4-2', 'bytes=a-b', 'items=0-1', '0-1', 'bytes=0-1;x']) {
     const answer = await app.inject({ url: link, headers: { range } })
@@ -166,7 +166,7 @@ t.test('a range outside the file is 416 with the size', async (t) => {
   }
 })
 
-t.test('a client that has the file is told so: If-None-Match is 304, before any range', async (t) => {
+t.test('If-None-Match with the entity tag is 304, before any range', async (t) => {
   const { app, link } = await place(t)
   const etag = String((await app.inject(link)).headers['etag'])
   for (const value of [etag, `W/${etag}`, `"other", ${etag}`, '*']) {
@@ -178,7 +178,7 @@ t.test('a client that has the file is told so: If-None-Match is 304, before any 
   t.equal((await app.inject({ url: link, headers: { 'if-none-match': '"other"' } })).statusCode, 200)
 })
 
-t.test('If-Range gives the range of these bytes only, else the whole', async (t) => {
+t.test('If-Range with another entity tag returns the whole file', async (t) => {
   const { app, link } = await place(t)
   const etag = String((await app.inject(link)).headers['etag'])
   const status = async (ifRange: string): Promise<number> => (await app.inject({ url: link, headers: { range: 'bytes=0-1', 'if-range': ifRange } })).statusCode
@@ -186,7 +186,7 @@ t.test('If-Range gives the range of these bytes only, else the whole', async (t)
   for (const other of [`W/${etag}`, '"other"', new Date(NOW).toUTCString()]) t.equal(await status(other), 200, other)
 })
 
-t.test('what a browser would run is only ever saved', async (t) => {
+t.test('active content is served as an attachment only', async (t) => {
   for (const contentType of ['text/html', 'image/svg+xml', 'application/pdf', 'application/octet-stream']) {
     await t.test(contentType, async (t) => {
       const { app, link } = await place(t, { contentType })
@@ -195,7 +195,7 @@ t.test('what a browser would run is only ever saved', async (t) => {
   }
 })
 
-t.test('when the files cannot be reached, it is 503 without their words', async (t) => {
+t.test('unavailable files are 503 without the error of the backend', async (t) => {
   const instead = (backend: Files): Files => ({ ...backend, stat: () => Promise.reject(new Unavailable('files', new Error('/secret/path is broken'))) })
   const { app, link } = await place(t, { instead })
   const answer = await app.inject(link)
@@ -203,7 +203,7 @@ t.test('when the files cannot be reached, it is 503 without their words', async 
   t.notMatch(answer.payload, /secret/)
 })
 
-t.test('a file that vanishes between two looks is 410', async (t) => {
+t.test('a file that is removed between two reads is 410', async (t) => {
   const { app, link } = await place(t, { instead: (backend) => ({ ...backend, get: () => Promise.resolve(null) }) })
   const answer = await app.inject(link)
   t.equal(answer.statusCode, 410)
@@ -217,7 +217,7 @@ t.test('other methods are 405 with Allow', async (t) => {
   t.equal(answer.headers['allow'], 'GET, HEAD')
 })
 
-/** A download over a real connection, of a file that never ends; what was read from it is counted. */
+/** A download of an endless file over a real connection; the bytes read from the file are counted. */
 async function endless(t: Test): Promise<{ answer: IncomingMessage; read: () => number; closed: Promise<unknown> }> {
   let read = 0
   const stream = new Readable({
@@ -248,9 +248,9 @@ async function endless(t: Test): Promise<{ answer: IncomingMessage; read: () => 
   return { answer, read: () => read, closed }
 }
 
-t.test('a client that stops reading stops the reading of the file, and one that leaves closes it', async (t) => {
+t.test('backpressure of a client stops the reading of the file, and a disconnect closes it', async (t) => {
   const { answer, read, closed } = await endless(t)
-  // Nobody reads the answer: what flows fits into buffers, and then stands still.
+  // The client does not read: the bytes fill the buffers, and then the flow stops.
   const most = 64 * 1024 * 1024
   let [before, calm] = [-1, 0]
   while (calm < 200 && before < most) {

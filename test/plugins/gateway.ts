@@ -6,6 +6,7 @@ import { Registry } from 'prom-client'
 import type { Test } from 'tap'
 import auth from '../../plugins/auth/auth.ts'
 import errors from '../../plugins/errors/errors.ts'
+import type { Lingering } from '../../plugins/errors/lingering-close.ts'
 import intake, { type IntakeOptions } from '../../plugins/intake/intake.ts'
 import metering from '../../plugins/metering/metering.ts'
 import ops from '../../plugins/ops/ops.ts'
@@ -51,7 +52,7 @@ export const MEDIA: NonNullable<PlanSpec['media']> = { allowance: '10.00', perio
 type Routes = (app: FastifyInstance) => void | Promise<void>
 
 /** Opens it. `routes` registers routes after auth, intake and metering, `outside` routes without a key. */
-export async function openGateway(t: Test, routes: Routes, outside: Routes = () => {}, env: Record<string, string> = {}, bodies: IntakeOptions = {}): Promise<Gateway> {
+export async function openGateway(t: Test, routes: Routes, outside: Routes = () => {}, env: Record<string, string> = {}, bodies: IntakeOptions = {}, lingering?: Lingering): Promise<Gateway> {
   const store = await openStore(`sqlite:${t.testdir()}/tollgate.db`)
   const time = { now: START }
   const logged: Record<string, unknown>[] = []
@@ -62,7 +63,7 @@ export async function openGateway(t: Test, routes: Routes, outside: Routes = () 
   // Configured as one of several gateways, so that it does not expire the reservations of others at its start.
   app.decorate('config', { ...readConfig(env).config, STORE_URL: 'mongodb://shared' })
   app.decorate('broker', await openBroker('memory:'))
-  await app.register(errors)
+  await app.register(errors, lingering ? { lingering } : {})
   await app.register(ops, { registry: new Registry() })
   await app.register(async (gateway) => {
     await gateway.register(auth)

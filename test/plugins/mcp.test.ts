@@ -42,6 +42,8 @@ async function message(response: Response): Promise<Message> {
   return JSON.parse(/^data: (.*)$/m.exec(text)?.[1] ?? text)
 }
 
+const MANUAL = readFileSync(join(import.meta.dirname, '../../docs/mcp.md'), 'utf8')
+
 const textOf = ({ content }: CallToolResult): unknown => (content[0]?.type === 'text' ? JSON.parse(content[0].text) : null)
 
 async function errorOf(client: Client, name: string, args: Record<string, unknown>): Promise<unknown> {
@@ -69,6 +71,22 @@ for (const [mode, revision] of [['auto', '2026-07-28'], ['legacy', '2025-11-25']
   })
 }
 
+t.test('an MCP client works with the server entry of docs/mcp.md: url, and headers with Authorization', async (t) => {
+  const { url, raw } = await openEndpoint(t)
+  const { mcpServers } = JSON.parse(/```json\n(.*?)```/s.exec(MANUAL)?.[1] ?? '')
+  t.match(mcpServers, { media: { url: /^http:.*\/mcp$/, headers: { Authorization: /^Bearer / } } })
+  t.same(Object.keys(mcpServers.media), ['type', 'url', 'headers'])
+  const entry = { url, headers: { Authorization: mcpServers.media.headers.Authorization.replace(/svc_live_\S+/, raw) } }
+  const connect = async (headers: Record<string, string>) => {
+    const client = new Client({ name: 'test', version: '1' })
+    t.teardown(() => client.close())
+    await client.connect(new StreamableHTTPClientTransport(new URL(entry.url), { requestInit: { headers } }))
+    return client.callTool({ name: 'generate_image', arguments: { prompt: 'a lighthouse', wait_seconds: 45 } })
+  }
+  t.match((await connect(entry.headers)).structuredContent, { status: 'completed', result: { image_url: String } })
+  await t.rejects(connect({}), 'without the header it is refused')
+})
+
 for (const revision of ['2025-06-18', '2025-11-25']) {
   t.test(`a client that speaks ${revision} by itself is served without a session`, async (t) => {
     const endpoint = await openEndpoint(t, { loops: false })
@@ -88,7 +106,7 @@ for (const revision of ['2025-06-18', '2025-11-25']) {
 
 t.test('tools say what they take, what they answer and what they do', async (t) => {
   const client = await (await openEndpoint(t, { loops: false })).connect()
-  const manual = readFileSync(join(import.meta.dirname, '../../docs/mcp.md'), 'utf8').split('\n')
+  const manual = MANUAL.split('\n')
   for (const { name, title, description, inputSchema, outputSchema, annotations } of (await client.listTools()).tools) {
     t.ok(title && description, name)
     const row = manual.find((line) => line.startsWith(`| \`${name}\` |`)) ?? ''
@@ -102,8 +120,7 @@ t.test('tools say what they take, what they answer and what they do', async (t) 
 
 t.test('what is wrong with a message is an error of JSON-RPC, as docs/mcp.md lists them; and so does it list the revisions that are served', async (t) => {
   const endpoint = await openEndpoint(t, { loops: false })
-  const manual = readFileSync(join(import.meta.dirname, '../../docs/mcp.md'), 'utf8')
-  const rows = [...manual.matchAll(/^\| .* \| (\d{3}) \| (-\d+) \|$/gm)].map(([, status, code]) => `${status} ${code}`)
+  const rows = [...MANUAL.matchAll(/^\| .* \| (\d{3}) \| (-\d+) \|$/gm)].map(([, status, code]) => `${status} ${code}`)
   const list = { jsonrpc: '2.0', id: 1, method: 'tools/list' }
   const unknownTool = { ...list, method: 'tools/call', params: { name: 'nope' } }
   const modern = (message: object, revision = '2026-07-28') => {
@@ -133,7 +150,7 @@ t.test('what is wrong with a message is an error of JSON-RPC, as docs/mcp.md lis
   const refusal = await message(await endpoint.rpc(list, { 'mcp-protocol-version': '1999-01-01' }))
   const discovered = await message(await endpoint.rpc(modern({ ...list, method: 'server/discover' }), says('server/discover')))
   const { supportedVersions } = discovered.result as unknown as { supportedVersions: string[] }
-  const [, revisions = ''] = /^The protocol revisions (.*) are served/m.exec(manual) ?? []
+  const [, revisions = ''] = /^The protocol revisions (.*) are served/m.exec(MANUAL) ?? []
   t.same(datesIn(revisions), [...supportedVersions, ...datesIn(/supported versions: (.*)\)/.exec(refusal.error?.message ?? '')?.[1] ?? '')])
 })
 

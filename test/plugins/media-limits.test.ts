@@ -90,3 +90,24 @@ t.test('a key with a share of its own sees what it burned and holds of it in the
   studio.time.now += 30 * 24 * 3_600_000
   t.match(await share(), { limit: '0.0900', burned: '0.0000' }, 'the next period begins anew')
 })
+
+for (const product of ['Room', 'Media'] as const) {
+  t.test(`an active ${product} plan pays for the generations and operations of its own keys, up to its allowance`, async (t) => {
+    const studio = await openStudio(t, { loops: false })
+    const small = await studio.plan('small', { product, media: { ...MEDIA, allowance: '0.07' } })
+    const { raw } = await studio.key(small)
+    const told = async () => (await studio.get('/api/v1/usage', bearer(raw))).json()
+    const generate = () => studio.create({}, bearer(raw))
+    const operate = () => studio.operate({ operation: 'background_remove', media_url: 'https://example.com/a.png' }, bearer(raw))
+    t.equal((await generate()).statusCode, 202)
+    t.equal((await operate()).statusCode, 202)
+    t.match(await told(), { product, granted: '0.0700', held: '0.0600', available: '0.0100' })
+    t.match((await generate()).json(), { status: 402, error: { code: 'insufficient_balance' }, required: '0.0400', available: '0.0100' })
+    t.match((await operate()).json(), { status: 402, error: { code: 'insufficient_balance' }, required: '0.0200', available: '0.0100' })
+    t.match(await usage(studio), { granted: '10.0000', held: '0.0000', available: '10.0000' }, 'another plan pays nothing')
+    await studio.plan('small', { product, media: { ...MEDIA, allowance: '0.08' } }, 2)
+    t.equal((await operate()).statusCode, 202, 'a larger allowance pays for more')
+    await studio.plan('small', { product, media: MEDIA, state: 'Suspended' }, 3)
+    for (const create of [generate, operate]) t.match((await create()).json(), { status: 403, error: { code: 'plan_inactive' } })
+  })
+}

@@ -82,6 +82,17 @@ t.test('fifty requests under one Idempotency-Key make one task', async (t) => {
   t.equal((await studio.create({}, { 'idempotency-key': 'has space' })).statusCode, 400)
 })
 
+t.test('an Idempotency-Key with an opening quote must be a string of RFC 8941; any other is used as it is', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  const send = (key: string) => studio.create({}, { 'idempotency-key': key })
+  for (const key of ['"', '"order', '""', '"a"b"', '"a\\"', '"a\\b"', '"a";version=1', '"a","b"', '"a b"', `"${'x'.repeat(256)}"`]) {
+    t.match((await send(key)).json(), { status: 400, error: { code: 'invalid_request' }, errors: [{ path: '/Idempotency-Key', code: 'format' }] }, key)
+  }
+  t.match(await usage(studio), { held: '0.0000' })
+  const taken: [first: string, again: string][] = [['order"', 'order"'], ['a\\b', '"a\\\\b"'], ['a"b', '"a\\"b"'], [`"${'x'.repeat(255)}"`, 'x'.repeat(255)]]
+  for (const [first, again] of taken) t.same([(await send(first)).statusCode, (await send(again)).statusCode], [202, 200], `${first} is ${again}`)
+})
+
 t.test('a refused request frees its Idempotency-Key', async (t) => {
   const studio = await openStudio(t, { media: { allowance: '0.01' }, loops: false })
   t.equal((await studio.create({}, { 'idempotency-key': 'k' })).statusCode, 402)
@@ -134,6 +145,42 @@ t.test('every faulty field of a body is named, and nothing is created', async (t
   t.same(two.errors.map(({ path }: { path: string }) => path).sort(), ['/colour', '/prompt'])
   t.same((await studio.get('/api/v1/generations')).json().data, [])
   t.match(await usage(studio), { held: '0.0000' })
+})
+
+t.test('kind is required, and may be image, video or music', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  for (const kind of ['image', 'video', 'music']) t.match(await studio.create({ kind }), { statusCode: 202 }, kind)
+  t.same((await studio.get('/api/v1/generations')).json().data.map(({ kind }: { kind: string }) => kind), ['music', 'video', 'image'])
+  for (const kind of [undefined, null, '', 'Image', 'sculpture', 7]) {
+    t.match((await studio.create({ kind })).json(), { status: 400, error: { code: 'invalid_request' }, errors: [{ path: '/kind' }] }, String(kind))
+  }
+  t.equal((await studio.get('/api/v1/generations')).json().data.length, 3)
+})
+
+t.test('prompt is required, and is text', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  for (const prompt of [undefined, null, '', 7, ['a lighthouse']]) {
+    t.match((await studio.create({ prompt })).json(), { status: 400, error: { code: 'invalid_request' }, errors: [{ path: '/prompt' }] }, String(prompt))
+  }
+  t.same((await studio.get('/api/v1/generations')).json().data, [])
+})
+
+t.test('POST returns the record of a new task, and GET returns the same record for its identifier', async (t) => {
+  const studio = await openStudio(t, { loops: false })
+  const media_url = 'https://example.com/a.png'
+  const created = [
+    await studio.create({ prompt: 'a lighthouse' }),
+    await studio.create({ kind: 'music', prompt: 'rain' }),
+    await studio.operate({ operation: 'background_remove', media_url }),
+    await studio.operate({ operation: 'upscale', media_url }),
+  ]
+  const expected = [{ kind: 'image', prompt: 'a lighthouse' }, { kind: 'music', prompt: 'rain' }, { operation: 'background_remove', input: { media_url } }, { operation: 'upscale', input: { media_url } }]
+  for (const [at, answer] of created.entries()) {
+    const record = answer.json()
+    t.match({ statusCode: answer.statusCode, ...record }, { statusCode: 202, object: at < 2 ? 'generation' : 'operation', ...expected[at] })
+    const read = await studio.get(`/api/v1/${record.object}s/${record.id}`)
+    t.same([read.statusCode, read.json()], [200, record])
+  }
 })
 
 t.test('a revoked key is refused before a dry run, a replay or a fault of the body is looked at', async (t) => {
@@ -222,6 +269,20 @@ t.test('an operation that no engine makes is not_supported before any hold; an u
   }
   t.match((await operate({ operation: 'fold' })).json(), { status: 400, error: { code: 'invalid_request' }, errors: [{ path: '/operation' }] })
   t.match(await usage(studio), { held: '0.0000' })
+})
+
+t.test('media_url is required for every operation but merge, and is checked before not_supported', async (t) => {
+  const studio = await openStudio(t, { engines: FAKE_ENGINES, loops: false })
+  const operate = async (payload: object) => (await studio.app.inject({ method: 'POST', url: '/api/v1/operations', headers: bearer(studio.raw), payload })).json()
+  for (const operation of ['background_remove', 'upscale', 'ai_edit', 'inpaint', 'trim']) {
+    const more = { ai_edit: { prompt: 'x' }, inpaint: { prompt: 'x', mask_url: 'https://example.com/m.png' }, trim: { start_time: 0 } }[operation] ?? {}
+    t.match(await operate({ operation, ...more }), { status: 400, error: { code: 'invalid_request', param: 'media_url' }, errors: [{ path: '/media_url', code: 'required', message: 'is required' }] }, operation)
+  }
+  for (const media_url of ['', 7, null]) t.match(await operate({ operation: 'upscale', media_url }), { error: { code: 'invalid_request' }, errors: [{ path: '/media_url' }] })
+  t.match(await operate({ operation: 'merge', media_urls: ['https://example.com/a.mp4', 'https://example.com/b.mp4'] }), { error: { code: 'not_supported' } })
+  t.match(await operate({ media_url: 'https://example.com/a.png' }), { error: { code: 'invalid_request' }, errors: [{ path: '/operation' }] })
+  await studio.plan('studio', { product: 'Media', media: MEDIA, state: 'Suspended' }, 2)
+  t.match(await operate({ operation: 'upscale' }), { status: 403, error: { code: 'plan_inactive' } }, 'the plan goes first')
 })
 
 t.test('a canceled task gives its hold back at once, and stops its run', async (t) => {

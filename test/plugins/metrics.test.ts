@@ -1,7 +1,7 @@
-/** docs/metrics.md names every metric that there is, with its type and its labels, and no other. */
+/** docs/metrics.md lists exactly the metrics of the program, with their types and labels. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { setImmediate as turn } from 'node:timers/promises'
+import { setImmediate as nextIteration } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import { Registry } from 'prom-client'
 import t from 'tap'
@@ -11,10 +11,10 @@ import { apiServerMetrics } from '../../plugins/controller/api-server-metrics.ts
 import { startWorkers } from '../../plugins/controller/queue-workers.ts'
 import { openEmbeddedProgram } from './embedded-program.ts'
 
-type Told = Record<string, { type: string; labels: string[] }>
+type Documented = Record<string, { type: string; labels: string[] }>
 
 /** The tables of the page, in order: a row for each metric. */
-const tables: Told[] = readFileSync(join(import.meta.dirname, '../../docs/metrics.md'), 'utf8')
+const tables: Documented[] = readFileSync(join(import.meta.dirname, '../../docs/metrics.md'), 'utf8')
   .split('| metric | type | labels | |')
   .slice(1)
   .map((table) =>
@@ -22,24 +22,24 @@ const tables: Told[] = readFileSync(join(import.meta.dirname, '../../docs/metric
   )
 
 /** What is registered. Labels and types are no part of the library's public type. */
-function registered(registry: Registry): Told {
+function registered(registry: Registry): Documented {
   const metrics = registry.getMetricsAsArray() as unknown as { name: string; type: string; labelNames: string[] }[]
   return Object.fromEntries(metrics.map(({ name, type, labelNames }) => [name, { type, labels: [...labelNames] }]))
 }
 
-t.test('the whole program has the metrics of the page, with their types and labels', async (t) => {
+t.test('role all has exactly the metrics of the page, with their types and labels', async (t) => {
   const { app } = await openEmbeddedProgram(t)
   t.same(registered(app.metrics.registry), tables[0])
 })
 
-t.test('a role has metrics of the page alone', async (t) => {
+t.test('each role has metrics of the page only', async (t) => {
   for (const role of ['gateway', 'worker', 'dispatcher', 'controller'] as const) {
     const { app } = await openEmbeddedProgram(t, { role })
     t.same(Object.keys(registered(app.metrics.registry)).filter((name) => !tables[0]?.[name]), [], role)
   }
 })
 
-t.test('METRICS_TENANT adds the tenant to what counts usage, and to nothing else', async (t) => {
+t.test('METRICS_TENANT adds the tenant to the usage counters only', async (t) => {
   const { app } = await openEmbeddedProgram(t, { env: { METRICS_TENANT: 'true' } })
   const withTenant = Object.entries(registered(app.metrics.registry)).filter(([, { labels }]) => labels.includes('tenant'))
   t.same(withTenant.map(([name]) => name).sort(), ['tollgate_coding_tokens_total', 'tollgate_money_micro_total'])
@@ -58,7 +58,7 @@ t.test('names follow the conventions of Prometheus: counters end in _total, dura
   }
 })
 
-t.test('work that does not end shows while it is under way: how old the oldest is, and all of it together', async (t) => {
+t.test('work queue metrics show the age of unfinished work, the oldest and the sum', async (t) => {
   let nowMs = 0
   t.intercept(performance, 'now', { value: () => nowMs })
   const registry = new Registry()
@@ -79,14 +79,14 @@ t.test('work that does not end shows while it is under way: how old the oldest i
   t.match(await registry.getSingleMetric('controller_runtime_max_concurrent_reconciles')?.get(), { values: [{ labels: { controller: 'plan' }, value: 2 }] })
 
   queue.add('stuck', 'urgent')
-  await turn()
+  await nextIteration()
   nowMs = 2_000
   queue.add('other', 'urgent')
-  await turn()
+  await nextIteration()
   nowMs = 3_000
   t.same(await figures(), { sum: { ...none, 'plan plan': 4 }, longest: { ...none, 'plan plan': 3 } })
   ends.get('stuck')?.()
-  await turn()
+  await nextIteration()
   t.same(await figures(), { sum: { ...none, 'plan plan': 1 }, longest: { ...none, 'plan plan': 1 } })
   ends.get('other')?.()
   queue.stop()

@@ -1,9 +1,9 @@
-/** Time that a test moves: a clock that stands still in between, and timers. */
+/** Fake clock and timers that a test advances. */
 export type MovedTime = {
   clock: () => number
   /**
-   * Runs `run` once the clock has come so far, and also once so much time has really passed, since what is tried again after a failure is not waited for by the test: who is
-   * woken early looks and sleeps on.
+   * Runs `run` once the clock has advanced by this much, and also once that much real time has passed, since tests do not advance the clock for retries after failures: a sleeper that
+   * wakes early checks the clock and sleeps again.
    */
   after: (ms: number, run: () => void) => () => void
   pass(ms: number): void

@@ -1,4 +1,4 @@
-/** What operators see: readiness by backend, and clocks that differ. */
+/** Readiness checks by backend, and clock skew. */
 import fastify, { type FastifyInstance } from 'fastify'
 import pino from 'pino'
 import { Registry } from 'prom-client'
@@ -12,7 +12,7 @@ import type { Store } from '../../src/backends/store/store.ts'
 
 type Backends = { clock: () => Promise<number>; takeLease?: () => Promise<boolean>; broker?: Pick<Broker, 'health'>; files?: Pick<Files, 'stat'> }
 
-/** The plugin over backends that answer as the test says, and the listener that asks it. */
+/** The plugin over scripted backends, and its operations listener. */
 async function openFor(t: Test, { clock, takeLease = async () => true, broker, files }: Backends) {
   const lines: string[] = []
   const log = pino({ level: 'warn' }, { write: (line) => void lines.push(line) })
@@ -39,33 +39,33 @@ async function openFor(t: Test, { clock, takeLease = async () => true, broker, f
 const SAME = async () => 1_000_000
 const away = () => Promise.reject(new Unavailable('store', new Error('connect ECONNREFUSED')))
 
-t.test('ready is said of the backends that a role has, each by its name', async (t) => {
+t.test('readiness has one named check per backend of the role', async (t) => {
   const { readyz } = await openFor(t, { clock: SAME, broker: { health: () => ({ ok: true, detail: 'in this process' }) }, files: { stat: async () => null } })
   t.match(await readyz(), { status: 200, said: { status: 'ready', checks: [{ name: 'store', ok: true }, { name: 'broker', ok: true }, { name: 'files', ok: true }] } })
   const { readyz: alone } = await openFor(t, { clock: SAME })
   t.same((await alone()).said.checks, [{ name: 'store', ok: true, detail: 'it answers' }])
 })
 
-t.test('a store that is away makes a process not ready, and the reason is told', async (t) => {
+t.test('an unavailable store makes a process not ready, with the reason', async (t) => {
   const { readyz } = await openFor(t, { clock: away })
   t.match(await readyz(), { status: 503, said: { status: 'not ready', checks: [{ name: 'store', ok: false, detail: 'connect ECONNREFUSED' }] } })
 })
 
-t.test('a store that can be read and not written is told: its disk may be full', async (t) => {
+t.test('a read-only store makes a process not ready, with the reason', async (t) => {
   const full = () => Promise.reject(new Unavailable('store', new Error('database or disk is full')))
   const { readyz, metrics } = await openFor(t, { clock: SAME, takeLease: full })
   t.match(await readyz(), { status: 200, said: { status: 'degraded', checks: [{ name: 'store', ok: true, degraded: true, detail: 'it can be read, and not written: database or disk is full' }] } })
   t.match(await metrics(), 'tollgate_check_ok{check="store"} 0')
 })
 
-t.test('a doorbell or a place for results that is away is told, and stops nothing', async (t) => {
+t.test('an unavailable broker or files backend is reported as degraded, and the process stays ready', async (t) => {
   const { readyz, metrics } = await openFor(t, { clock: SAME, broker: { health: () => ({ ok: false, detail: 'no broker' }) }, files: { stat: away } })
   t.match(await readyz(), { status: 200, said: { status: 'degraded', checks: [{ ok: true }, { name: 'broker', ok: true, degraded: true, detail: /^no broker; / }, { name: 'files', ok: true, degraded: true }] } })
   const text = await metrics()
   for (const line of ['tollgate_check_ok{check="store"} 1', 'tollgate_check_ok{check="broker"} 0', 'tollgate_check_ok{check="files"} 0']) t.match(text, line)
 })
 
-t.test('a store whose clock is more than five seconds from ours is told once, and measured', async (t) => {
+t.test('clock skew above five seconds is measured and logged once', async (t) => {
   const { lines, metrics } = await openFor(t, { clock: async () => 1_010_000 })
   t.match(await metrics(), 'tollgate_clock_skew_seconds 10')
   t.equal(lines.filter((line) => line.includes('"event":"clock_skew"')).length, 1)

@@ -1,4 +1,4 @@
-/** The Media API, a worker and a dispatcher over a real store, real files and a scriptable engine, in one process and on the test's clock. */
+/** Test fixture: the Media API, a worker and a dispatcher over a real store, real files and a scripted engine, in one process with the test's clock. */
 import { randomUUIDv7 } from 'node:crypto'
 import { rm } from 'node:fs/promises'
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
@@ -29,13 +29,13 @@ export type Studio = Gateway & {
   operate(body: object, headers?: Record<string, string>, query?: string): Promise<LightMyRequestResponse>
   get(path: string, headers?: Record<string, string>): Promise<LightMyRequestResponse>
   post(path: string, headers?: Record<string, string>): Promise<LightMyRequestResponse>
-  /** Waits until the record satisfies; the loops work meanwhile. */
+  /** Waits until the task satisfies the predicate; the loops work meanwhile. */
   until(id: string, satisfies: (record: Record<string, unknown>) => boolean, collection?: 'generations' | 'operations'): Promise<Record<string, unknown>>
 }
 
 export type StudioOptions = { media?: Partial<NonNullable<PlanSpec['media']>>; requestsPerMinute?: number; env?: Record<string, string>; loops?: boolean; engines?: string; lookup?: Lookup; also?: (app: FastifyInstance) => unknown }
 
-/** Opens it with a plan `studio` of 10.00 and a key. Without `loops` nothing runs what is queued; `engines` is the ENGINES file, `lookup` resolves names for the egress guard; `also` registers more beside the Media API. */
+/** Opens it with a plan `studio` of 10.00 and a key. Without `loops` no queued task runs; `engines` is the ENGINES file, `lookup` resolves names for the egress guard, `also` registers further plugins. */
 export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute = 1_000_000, env = {}, loops = true, engines: file = FAKE_OPERATIONS, lookup, also = () => {} }: StudioOptions = {}): Promise<Studio> {
   const engine = fakeEngine()
   const engines = await openFakeEngines(t, engine, file)

@@ -1,4 +1,4 @@
-/** A controller over a real store and a real folder of manifests, with a clock, timers and faults that the test owns. */
+/** Test fixture: a controller over a real store and a real folder of manifests, with a fake clock, fake timers and injected faults. */
 import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -16,18 +16,18 @@ import { openStore, type Store } from '../../src/backends/store/store.ts'
 import { conditions } from '../domain/reconcile/reconcile-world.ts'
 import { entriesOf } from '../backends/resources/manifest-folder.ts'
 
-/** Verbs that change something, of the store and of the resources. */
+/** Mutating calls of the store and of the resources. */
 const WRITES = ['change', 'mintKey', 'setKey', 'told', 'putSecret', 'removeSecrets', 'setStatus']
 
-/** Decides what becomes of a verb: nothing special, the process dies after it, or its server is away. */
+/** Decides the fate of a call: normal, the process dies after it, or its server is unreachable. */
 export type Fate = (verb: string) => 'lives' | 'dies' | 'away'
 
 export type Running = {
   app: FastifyInstance
   resources: FilesResources
-  /** The verbs that changed something, in order. */
+  /** The mutating calls so far, in order. */
   writes: string[]
-  /** Looks at the folder until everything is seen, and waits until the controller rests. */
+  /** Polls the folder until everything is read, and waits until the controller is idle. */
   settle(): Promise<void>
   metric(name: string): Promise<{ labels: object; value: number }[]>
 }
@@ -42,13 +42,13 @@ export type Tenant = {
   start(options?: { fate?: Fate; limits?: PlanLimits }): Promise<Running>
   secret(name: string): Promise<Record<string, string> | null>
   secretPath(name: string): string
-  /** Brings the Secrets of another tenant's installation here. */
+  /** Copies the Secrets of another installation here. */
   copySecrets(from: Tenant): Promise<void>
   conditions(running: Running, kind: Ref['kind'], name: string): Promise<Record<string, string>>
   status(running: Running, kind: Ref['kind'], name: string): Promise<PlanStatus | ApiKeyStatus | null>
-  /** Moves the clock and runs what was due. */
+  /** Advances the clock and runs due timers. */
   pass(running: Running, ms: number): Promise<void>
-  /** Versions of the key of that name, with what its Secret gives access to. */
+  /** Versions of the key of that name, with the key that its Secret contains. */
   versions(running: Running, name: string): Promise<KeyVersion[]>
   usableBySecret(name: string): Promise<KeyVersion | null>
 }
@@ -152,7 +152,7 @@ export async function openTenant(t: Test): Promise<Tenant> {
   return tenant
 }
 
-/** Until the controller has looked at everything, and nobody works or waits. */
+/** Resolves when the controller has reconciled everything and is idle. */
 async function rest(app: FastifyInstance, metric: Running['metric']): Promise<void> {
   const busy = async () => {
     const [depths, active, checks] = await Promise.all([metric('workqueue_depth'), metric('controller_runtime_active_workers'), Promise.all(app.checks.map((check) => check()))])
@@ -161,7 +161,7 @@ async function rest(app: FastifyInstance, metric: Running['metric']): Promise<vo
   for (let calm = 0; calm < 3; calm = (await busy()) ? 0 : calm + 1) await new Promise((resolve) => setImmediate(resolve))
 }
 
-/** The same backend, with a fate for each call. A process that died writes nothing more. */
+/** Wraps a backend with a fate for each call. A dead process writes nothing more. */
 function faulty<D extends object>(backend: D, name: string, fate: Fate, writes: string[], life: { isDead: boolean }): D {
   return new Proxy(backend, {
     get(target, verb: string) {

@@ -17,7 +17,7 @@ import { openEmbeddedProgram } from './embedded-program.ts'
 
 const entriesOf = (text: string) => readConfig({ PLUGINS: text }).config.PLUGINS
 
-/** Files of plugins in a folder of the test, and the entries of PLUGINS for them. */
+/** Plugin files in a folder of the test, and their entries of PLUGINS. */
 function written(t: Test, sources: Record<string, string>, query = '') {
   const folder = t.testdir(sources)
   return Object.keys(sources).flatMap((file) => entriesOf(`${join(folder, file)}${query}`))
@@ -44,7 +44,7 @@ t.test('the example plugin makes images of one colour, and paints them over, in 
   }
 })
 
-/** What a PNG of one palette colour says, as far as its chunks are whole. */
+/** Size and colour of a PNG with one palette entry, after checking its chunks. */
 function readPng(bytes: Buffer): object {
   const chunks = new Map<string, Buffer>()
   for (let at = 8; at < bytes.length; ) {
@@ -57,7 +57,7 @@ function readPng(bytes: Buffer): object {
   return { width: header?.readUInt32BE(0), height: header?.readUInt32BE(4), colour: palette?.toString('hex'), blank: rows.length === 30 * 6 && rows.every((byte) => byte === 0) }
 }
 
-t.test("the example's engine keeps the contract of every engine, but for the seed, which it has no use for", async (t) => {
+t.test("the example's engine passes the engine contract, except for the seed, which it ignores", async (t) => {
   const { default: plugin } = await import(join(EXAMPLE, 'solid-colour.js'))
   const app = fastify()
   const types = new Map<string, unknown>()
@@ -72,7 +72,7 @@ t.test("the example's engine keeps the contract of every engine, but for the see
   }
 })
 
-t.test('a plugin has routes of its own behind keys, plans and metering', async (t) => {
+t.test('routes of a plugin require keys, plans and metering', async (t) => {
   const source = `${fp}
     export const optionsSchema = { type: 'object', additionalProperties: false, properties: { banner: { type: 'string' }, tokens: { type: 'integer', default: 7 } } }
     export default fp(async (app, { banner, tokens }) => {
@@ -130,7 +130,7 @@ const BROKEN: [what: string, source: string | null, reason: RegExp, query?: stri
   ['an option that is not known', `${named('')}\nexport const optionsSchema = { properties: {}, additionalProperties: false }`, / additional properties \(size\)\.$/, '?size=1'],
 ]
 
-t.test('a broken plugin stops the start, and is named in one sentence', async (t) => {
+t.test('a broken plugin stops the start with one sentence that names it', async (t) => {
   for (const [what, source, reason, query] of BROKEN) {
     await t.test(what, async (t) => {
       const entries = source === null ? entriesOf(join(t.testdir(), 'broken.js')) : written(t, { 'broken.js': source }, query)
@@ -147,18 +147,18 @@ t.test('a broken plugin stops the start, and is named in one sentence', async (t
   }
 })
 
-t.test('the program ends with that sentence and nothing else', async (t) => {
+t.test('the program prints that sentence only', async (t) => {
   const folder = t.testdir({ 'broken.js': named("throw new TypeError('boom')") })
   const failed = await start({ folder, env: { PLUGINS: 'broken.js', LOG_LEVEL: 'fatal' } }).then(() => null, (error: Error) => error.message)
   t.match(failed, /ended with 1 before it was ready:\nThe plugin broken of .*broken\.js could not be registered: boom$/)
 })
 
-t.test('PLUGINS that make no sense are refused', async (t) => {
+t.test('an invalid PLUGINS is refused', async (t) => {
   for (const text of ['?a=1', 'a.js?b=1?c=2', 'a.js?b=1&b=2']) t.throws(() => entriesOf(text), /^PLUGINS was ".*"; it may be files separated by commas/)
   t.match(entriesOf('/a.js, /b.js?c=d%2Ce'), [{ file: '/a.js', options: {} }, { file: '/b.js', options: { c: 'd,e' } }])
 })
 
-t.test('of what stands on the application a plugin sees what docs/plugins.md names, and no more', async (t) => {
+t.test('a plugin can access the decorators of docs/plugins.md only', async (t) => {
   const folder = t.testdir({ 'spy.js': `${fp}export default fp(async (app) => { globalThis.seenByPlugin = app }, { name: 'spy' })` })
   await openEmbeddedProgram(t, { env: { PLUGINS: join(folder, 'spy.js') } })
   const { seenByPlugin: seen } = globalThis as unknown as { seenByPlugin: Record<string, unknown> }
@@ -179,7 +179,7 @@ t.test('of what stands on the application a plugin sees what docs/plugins.md nam
   t.throws(() => seen['store'], { message: 'app.store is not open to plugins' })
 })
 
-t.test('a worker has the engines of plugins, and their routes only behind keys; a dispatcher needs neither', async (t) => {
+t.test('a worker registers the engines of plugins without open routes; a dispatcher registers neither', async (t) => {
   const route = `${fp}export default fp(async (app) => { app.get('/open', async () => 'open') }, { name: 'open', dependencies: ['auth', 'metering'] })`
   const files = [`${EXAMPLE}/solid-colour.js`, join(t.testdir({ 'open.js': route }), 'open.js')]
   const env = { PLUGINS: files.join(','), ENGINES: `${EXAMPLE}/engines.yaml` }
@@ -194,7 +194,7 @@ const image: GenerationRequest = { verb: 'image', prompt: 'x', width: 64, height
 const control = runControl()
 const opened = (engine: object): Promise<Engine> => guarded('x', async () => ({ offers: { image: { formats: ['png'] } }, run: async () => null, ...engine }))('x', {})
 
-t.test('an engine may leave out what follows from the request', async (t) => {
+t.test('an engine may omit members that follow from the request', async (t) => {
   const body = Buffer.from('x')
   const engine = await opened({ run: async () => ({ outcome: 'made', body, contentType: 'image/png' }) })
   t.same(engine.quote(image, LIMITS), amountsOf(image))
@@ -207,7 +207,7 @@ t.test('an engine may leave out what follows from the request', async (t) => {
   await engine.close()
 })
 
-t.test('an engine that is wrong costs nobody money, and says nothing in words of its own', async (t) => {
+t.test('a faulty engine charges nothing, and its messages are not published', async (t) => {
   const body = Buffer.from('x')
   const made = { outcome: 'made', body, contentType: 'image/png' }
   const answers = [null, {}, { ...made, body: 'text' }, { ...made, contentType: 'text/html' }, { ...made, used: { Job: -1000 } }, { ...made, used: { Job: 0.5 } }, { outcome: 'failed', code: 'nonsense' }]

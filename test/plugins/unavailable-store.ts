@@ -1,4 +1,4 @@
-/** A backend that can be shut: every verb fails as it does when its server is away. */
+/** Wraps a backend that can be switched off: every call then fails as with an unreachable server. */
 import { Unavailable } from '../../src/domain/errors.ts'
 
 export type Away<D> = { backend: D; isAway: boolean }

@@ -10,28 +10,28 @@ import { keyVersion, T0, task } from '../contracts/store/acme.ts'
 const COUNTS = [{ state: 'queued', verb: 'image', count: 3 } as const]
 const SILENT = { info() {}, warn() {}, error() {} }
 
-t.test('how many tasks wait is told by the worker whose turn it is to sweep; the others forget what they knew', async (t) => {
+t.test('only the worker that holds the sweep lease reports open tasks; the others clear their counts', async (t) => {
   mock.timers.enable({ apis: ['setInterval'] })
   t.teardown(() => mock.timers.reset())
   const turns = [true, false, true]
-  const told: unknown[] = []
+  const reported: unknown[] = []
   const store = {
     takeLease: async (name: string) => name === 'sweep-tasks' && turns.shift() === true,
     tasksDue: async () => [],
     openTasks: async () => COUNTS,
   } as unknown as Store
   const tasks = { store, clock: () => 0, log: SILENT } as unknown as TaskContext
-  const stop = startSweeps({ tasks, files: {} as Files, owner: 'one', taskMs: 1, swept() {}, open: (counts) => void told.push(counts), log: SILENT as never })
+  const stop = startSweeps({ tasks, files: {} as Files, owner: 'one', taskMs: 1, swept() {}, open: (counts) => void reported.push(counts), log: SILENT as never })
   for (let second = 1; second <= 3; second++) {
     mock.timers.tick(1_000)
-    while (told.length < second) await nextTurn()
+    while (reported.length < second) await nextTurn()
     await nextTurn()
   }
   await stop()
-  t.same(told, [COUNTS, [], COUNTS])
+  t.same(reported, [COUNTS, [], COUNTS])
 })
 
-t.test('the sealed key of one that ended goes once the tasks are gone whose webhooks it would sign', async (t) => {
+t.test('the sealed key of an ended key is removed once no task needs it to sign webhooks', async (t) => {
   mock.timers.enable({ apis: ['setInterval'] })
   t.teardown(() => mock.timers.reset())
   const minute = 60_000

@@ -2,7 +2,7 @@ import t from 'tap'
 import type { Broker } from '../../src/backends/broker/broker.ts'
 import { openStudio } from './studio.ts'
 
-t.test('a worker whose slots are taken leaves rings to others until one is free', async (t) => {
+t.test('a worker with all slots busy leaves wake-up messages to others until a slot is free', async (t) => {
   const said: string[] = []
   const studio = await openStudio(t, {
     env: { WORKER_SLOTS: '2' },

@@ -1,4 +1,4 @@
-/** Clients that call without a pause, until they are told to stop. */
+/** Load of clients that repeat calls until they are stopped. */
 import { randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import { all, answer, at, events, get, post, type Caller } from '../flows/calls.ts'
@@ -6,12 +6,12 @@ import { LASTING } from './model.ts'
 
 export type Keys = { coding: string; media: string }
 
-/** What came of all calls: how many did as they should, what became of the others, and how many pictures were ordered. */
+/** Results of all calls: successes, errors of the others, and the number of created images. */
 export type Load = { done: number; failed: string[]; ordered: number }
 
 const PICTURE = { kind: 'image', prompt: 'a lighthouse', size: '128x128' }
 
-/** One call of each sort in turn, from each of `clients`. With `again` a call that failed is made again, as clients of our APIs are told to: then a failure is one that did not work in the end. */
+/** Each of `clients` makes one call of each kind in turn. With `again` a failed call is retried, as the API documents: then only final failures count. */
 export function openLoad(gateway: Caller, keys: Keys, { clients, again }: { clients: number; again: boolean }): { stop(): Promise<Load> } {
   const load: Load = { done: 0, failed: [], ordered: 0 }
   let isOver = false
@@ -55,7 +55,7 @@ async function talk(gateway: Caller, key: string): Promise<void> {
   expect(await answer(await post(gateway, key, '/v1/chat/completions', { model: 'svc-code', messages: [{ role: 'user', content: 'Hello' }] })), 200)
 }
 
-/** A stream to its end, which must be whole. */
+/** Reads a stream, which must be complete. */
 export async function listen(gateway: Caller, key: string, content: string): Promise<void> {
   const response = await post(gateway, key, '/v1/chat/completions', { model: 'svc-code', stream: true, messages: [{ role: 'user', content }] })
   if (response.status !== 200) expect(await answer(response), 200)
@@ -68,7 +68,7 @@ export function listenLong(gateway: Caller, key: string, count: number): Promise
   return Promise.allSettled(Array.from({ length: count }, () => listen(gateway, key, LASTING)))
 }
 
-/** Orders a picture and looks once at what became of it. The same id is the same order. */
+/** Creates an image task and reads it once. The id is the Idempotency-Key. */
 async function order(gateway: Caller, key: string, id: string): Promise<void> {
   const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'idempotency-key': id }
   const accepted = await answer(await fetch(`${gateway.url}/api/v1/generations`, { method: 'POST', headers, body: JSON.stringify(PICTURE) }))

@@ -1,17 +1,17 @@
-/** What the cluster's administrator makes for the tenant, and what the tenant makes with that. */
+/** Manifests of the cluster's administrator for the tenant, and those of the tenant. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { apiKey, codingPlan, mediaPlan } from '../backends/resources/manifests.ts'
 import { GATE, IMAGE, TENANT } from './site.ts'
 
-/** Pods of these namespaces have to be as restricted as Kubernetes knows. */
+/** Namespaces that enforce the restricted Pod Security Standard. */
 export const NAMESPACES = [GATE, TENANT].map((name) => ({
   apiVersion: 'v1',
   kind: 'Namespace',
   metadata: { name, labels: { 'pod-security.kubernetes.io/enforce': 'restricted' } },
 }))
 
-/** An account that may do in its namespace what Kubernetes' own `edit` may. */
+/** A ServiceAccount with Kubernetes' role `edit` in its namespace. */
 export const BUYER = [
   { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'buyer', namespace: TENANT } },
   {

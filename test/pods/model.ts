@@ -1,4 +1,4 @@
-/** A model server on the machine, where pods reach it: real HTTP, and streams that last until they are told to end. */
+/** A model server on the machine, reachable from pods: real HTTP, and streams that stay open until `finish`. */
 import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -9,9 +9,9 @@ import { chunk, completion, delta, DONE, USAGE } from '../fakes/upstream-wire.ts
 export const LASTING = 'Take your time.'
 
 export type Model = {
-  /** Its baseUrl. */
+  /** Base URL. */
   url: string
-  /** How many lasting streams are open. */
+  /** Number of open streams. */
   open(): number
   finish(): void
   close(): Promise<void>

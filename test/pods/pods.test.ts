@@ -1,4 +1,4 @@
-/** The chart and the image on a node that runs pods: an installation from `helm install` to `helm uninstall`, with a tenant who buys and calls, while pods die and are replaced. */
+/** The chart and the image on a node that runs pods: an installation from `helm install` to `helm uninstall`, with a tenant that calls both products while pods are killed and replaced. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -12,15 +12,15 @@ import { BUYER, documents, KEYS, NAMESPACES, PLANS, PROGRAM } from './manifests.
 import { GATE, IMAGE, killPod, openSite, secrets, TENANT, values } from './site.ts'
 
 const LONGEST_MS = 1_800_000
-/** What helm waits for at most. */
+/** Timeout of helm. */
 const LONGEST = '600s'
 
 t.setTimeout(LONGEST_MS)
 
-/** Looks until it is so. Rejects when that takes too long to be a matter of load. */
+/** Polls until it is true. Rejects when it takes too long to be caused by load. */
 async function until(look: () => Promise<boolean>): Promise<void> {
   for (const deadline = performance.now() + 300_000; !(await look()); await pause(100)) {
-    if (performance.now() > deadline) throw new Error(`waited in vain: ${String(look)}`)
+    if (performance.now() > deadline) throw new Error(`timed out: ${String(look)}`)
   }
 }
 
@@ -39,12 +39,12 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
   }
   const read = async (...args: string[]): Promise<Answered> => JSON.parse(await kubectl(['get', '--output=json', ...args]))
   const pods = async (role: string): Promise<Answered[]> => (await read('pods', '--namespace', GATE, '--selector', `app.kubernetes.io/component=${role}`)).items
-  /** Each stands on those before it. */
+  /** Each step depends on those before it. */
   const step = async (name: string, promise: (t: Test) => Promise<void>) => {
     if (t.passing()) await t.test(name, promise)
   }
 
-  await step('helm install --wait succeeds where every pod must be restricted', async (t) => {
+  await step('helm install --wait succeeds under the restricted Pod Security Standard', async (t) => {
     await kubectl(['apply', '--filename', '-'], { input: documents([...NAMESPACES, ...BUYER, ...secrets(site)]) })
     const from = performance.now()
     await helmed('install', 'tollgate', CHART, '--namespace', GATE, ...valuesFile('1'), '--wait', '--timeout', LONGEST)
@@ -52,10 +52,10 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     const all = (await read('pods', '--namespace', GATE)).items as Answered[]
     t.equal(all.length, 7)
     for (const { metadata, status } of all) t.same(status.containerStatuses.map(({ restartCount }: Answered) => restartCount), [0], metadata.name)
-    await t.rejects(kubectl(['run', 'loose', '--namespace', GATE, '--image', `${IMAGE}:1`, '--dry-run=server']), /violates PodSecurity/, 'what is not restricted is refused')
+    await t.rejects(kubectl(['run', 'loose', '--namespace', GATE, '--image', `${IMAGE}:1`, '--dry-run=server']), /violates PodSecurity/, 'an unrestricted pod is refused')
   })
 
-  await step('a container is nobody, can write nowhere, and has the token of the API server in the controller alone', async (t) => {
+  await step('containers run as a non-root user with a read-only root, and only the controller has a ServiceAccount token', async (t) => {
     const look = `
       const fs = require('node:fs')
       const refused = (path) => { try { fs.writeFileSync(path, ''); return 'written' } catch ({ code }) { return code } }
@@ -66,7 +66,7 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     }
   })
 
-  /** Tasks that were taken back from workers that had gone, as the workers of now count them. */
+  /** Tasks recovered from dead workers, as counted by the current workers. */
   const lostLeases = async (): Promise<number> => {
     const texts = (await pods('worker')).map(async ({ status }) => (await fetch(`http://${status.podIP}:9090/metrics`)).text())
     const counted = (await Promise.all(texts)).map((text) => Number(/^tollgate_tasks_swept_total\{reason="lost_lease"\} (\d+)/m.exec(text)?.[1] ?? 0))
@@ -97,14 +97,14 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     t.ok(String(seen.picture.link).startsWith(`http://tollgate-gateway.${GATE}.svc/`), 'results are behind the public address')
   })
 
-  /** What the Media plan has paid, once nothing is under way. */
+  /** Charges of the Media plan, once no task is open. */
   const burned = async (): Promise<number> => {
     const usage = async () => (await get(gateway, keys.media, '/api/v1/usage')).body
     await until(async () => at(await usage(), 'held') === '0.0000')
     return Number(at(await usage(), 'burned'))
   }
 
-  await step('a suspended plan is refused with 403, and served again when it is active', async (t) => {
+  await step('a suspended plan is refused with 403, and served again once it is active', async (t) => {
     const ask = async () => (await answer(await post(gateway, keys.coding, '/v1/chat/completions', { model: 'svc-code', messages: [{ role: 'user', content: 'Hello' }] }))).status
     t.equal(await ask(), 200)
     for (const [state, status] of [['Suspended', 403], ['Active', 200]] as const) {
@@ -117,7 +117,7 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     await asTenant('wait', 'apikeys', '--all', '--for=condition=Ready', '--timeout=30s')
   })
 
-  await step('a worker that is killed amid its tasks costs nobody anything: each is made, and charged once', async (t) => {
+  await step('tasks of a killed worker are retried, made and charged once', async (t) => {
     const before = await burned()
     const FILM = { kind: 'video', prompt: 'a lighthouse', size: '640x360', duration_seconds: 2 }
     const ids = await Promise.all(Array.from({ length: 6 }, async () => String(at((await answer(await post(gateway, keys.media, '/api/v1/generations', FILM))).body, 'id'))))
@@ -129,12 +129,12 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     await killPod(victim.uid)
     await until(async () => (await inState('completed')) === ids.length)
     await until(async () => (await pods('worker')).every(({ status }) => status.containerStatuses[0].ready))
-    t.ok((await lostLeases()) > 0, 'one was under way, and was taken back')
+    t.ok((await lostLeases()) > 0, 'a running task was recovered')
     t.equal(((await burned()) - before).toFixed(4), (6 * 2 * 0.05).toFixed(4))
     t.same((await pods('worker')).map(({ status }) => status.containerStatuses[0].restartCount).sort(), [0, 1])
   })
 
-  await step('a gateway that is killed under load: clients that ask again are all served, and nothing is charged twice', async (t) => {
+  await step('when a gateway is killed under load, clients that retry are all served, and nothing is charged twice', async (t) => {
     const before = await burned()
     const load = openLoad(gateway, keys, { clients: 4, again: true })
     await pause(1000)
@@ -173,7 +173,7 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     took('helm test', from)
   })
 
-  await step('helm uninstall leaves the CRDs, what tenants declared and their keys, and the Secrets that were given', async (t) => {
+  await step('helm uninstall leaves the CRDs, Plans and ApiKeys with their keys, and the Secrets of the installation', async (t) => {
     const declared = async () => (await read('plans,apikeys', '--namespace', TENANT)).items.map(({ kind, metadata }: Answered) => `${kind} ${metadata.uid}`)
     const before = await declared()
     t.equal(before.length, 4)

@@ -1,4 +1,4 @@
-/** A node, and on the machine beside it what an installation of the chart stands on: MongoDB's protocol, Kafka, and a model. */
+/** A node, and beside it on the machine the servers of an installation: MongoDB's protocol, Kafka, and a model. */
 import { randomBytes } from 'node:crypto'
 import { execFile } from 'node:child_process'
 import { readFile, readdir } from 'node:fs/promises'
@@ -19,7 +19,7 @@ const run = promisify(execFile)
 /** The namespaces of the installation and of the tenant. */
 export const GATE = 'gate'
 export const TENANT = 'acme'
-/** The image is there under two tags, so that one can be upgraded to the other. */
+/** The image has two tags, so that one can be upgraded to the other. */
 export const IMAGE = 'registry.test/tollgate'
 
 export type Site = {
@@ -27,11 +27,11 @@ export type Site = {
   model: Model
   mongodb: string
   brokers: string
-  /** Runs kubectl, with `input` for `--filename -`. Rejects with what it said on its error output. `token` is whose rights it has, everybody's without. */
+  /** Runs kubectl, with `input` for `--filename -`. Rejects with its standard error. `token` is the account's; the administrator's without. */
   kubectl(args: string[], options?: { input?: string; token?: string }): Promise<string>
 }
 
-/** What is installed nowhere else on the way of this. Null after having skipped the suite; all is stopped at the test's end. */
+/** Starts the node and the servers. Null if the suite is skipped; everything stops at the end of the test. */
 export async function openSite(t: Test): Promise<Site | null> {
   if (missing(t, ['helm', ...MONGODB_NAMES, ...KAFKA_NAMES])) return null
   const node = await ownNode(t)
@@ -48,7 +48,7 @@ export async function openSite(t: Test): Promise<Site | null> {
     keep(openModel(address), ({ close }) => close()),
     Promise.all([makeImage(t), node.ready()]).then(([archive]) => node.importImage(archive)),
   ] as const
-  // Whichever fails, the others have to be there before they can be stopped.
+  // If one fails, the others must have started before they can be stopped.
   await Promise.allSettled(parts)
   const [mongodb, kafka, model] = await Promise.all(parts)
   await node.tagImage(`${IMAGE}:1`, `${IMAGE}:2`)
@@ -71,7 +71,7 @@ async function kubectl({ kubeconfig }: Node, args: string[], { input = '', token
   return stdout
 }
 
-/** SIGKILL of what runs in a pod, as the kernel does it to what takes too much memory. */
+/** Sends SIGKILL to the process of a pod, like the kernel's OOM killer. */
 export async function killPod(uid: string): Promise<void> {
   for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
     const [groups, command] = await Promise.all([readFile(`/proc/${pid}/cgroup`, 'utf8'), readFile(`/proc/${pid}/cmdline`, 'utf8')]).catch(() => ['', ''])
@@ -90,7 +90,7 @@ export function secrets({ mongodb, brokers }: Site): object[] {
   return Object.entries(entries).map(([name, stringData]) => ({ apiVersion: 'v1', kind: 'Secret', metadata: { name, namespace: GATE }, stringData }))
 }
 
-/** The installation's values: as in docs/chart.md, for a node of two cores, with the preview engine because no other can be had. */
+/** The installation's values: as in docs/chart.md, for a node of two cores, with the preview engine, the only one available. */
 export function values({ model }: Site, tag: string): object {
   const requests = { cpu: '50m' }
   return {
@@ -113,7 +113,7 @@ export function values({ model }: Site, tag: string): object {
     planLimits: { limits: [{ namespaces: [TENANT], requestsPerMinute: 1_000_000, media: { maxAllowance: '1000' } }, { namespaces: [GATE] }, { namespaces: ['*'], products: [] }] },
     tenantRoles: { tenantsWritePlans: true },
     settings: { TASK_LEASE_SECONDS: 3 },
-    // A node that is busy with starting pods takes a while to send nobody to one that stops.
+    // A node that is busy starting pods takes a while to remove a stopping pod from its Services.
     gateway: { drainDelaySeconds: 15, resources: { requests } },
     dispatcher: { replicas: 1, resources: { requests } },
     controller: { resources: { requests } },

@@ -1,9 +1,9 @@
-/** What a tenant's pod does with the keys that are mounted in it: a chat, and a picture that it fetches. Prints one line of JSON. Arguments: the gateways' URL, the folder of the keys. */
+/** Program of the tenant's pod: with the mounted keys it completes a chat, and creates and downloads an image. Prints one line of JSON. Arguments: the gateways' URL, the folder of the keys. */
 import { readFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 
 const [gateway, keys] = process.argv.slice(2)
-// The test runner takes every program of a folder that it is given for a test.
+// The test runner treats every program in a given folder as a test.
 if (gateway === undefined) process.exit()
 
 async function call(product, path, body) {

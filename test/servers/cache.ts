@@ -1,5 +1,5 @@
 /**
- * The user's cache of what the tests run against: `${XDG_CACHE_HOME:-~/.cache}/tollgate/<name>-<version>/`, filled by
+ * Cache of the test servers: `${XDG_CACHE_HOME:-~/.cache}/tollgate/<name>-<version>/`, filled by
  * `npm run servers` and only read by the tests. A folder counts once its marker is there, which is written last.
  */
 import { existsSync } from 'node:fs'
@@ -7,15 +7,15 @@ import { mkdir, rename, rm, writeFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 
-/** One thing that can be had: a server, or a client of ours. */
+/** An installable entry: a server, or a client. */
 export type Entry = {
   name: string
   version: string
-  /** What a test starts or imports, relative to the entry's folder. */
+  /** The program that a test starts or imports, relative to the entry's folder. */
   program: string
-  /** What the machine lacks to install it, as a sentence; null when it lacks nothing. */
+  /** The missing prerequisite of the machine, as a sentence; null if there is none. */
   lacks(): Promise<string | null>
-  /** Fills `folder`, which is there and empty, and writes nowhere else but in the own caches of the toolchain it uses. Rejects with what went wrong. */
+  /** Fills `folder`, which exists and is empty, and writes nowhere else except in caches of its toolchain. Rejects on failure. */
   install(folder: string): Promise<void>
 }
 
@@ -27,12 +27,12 @@ export function folderOf(entry: Entry): string {
   return join(CACHE, `${entry.name}-${entry.version}`)
 }
 
-/** The path of the entry's program, or null when the cache does not hold it. */
+/** The path of the entry's program, or null when it is not installed. */
 export function find(entry: Entry): string | null {
   return existsSync(join(folderOf(entry), MARKER)) ? join(folderOf(entry), entry.program) : null
 }
 
-/** Installs the entry afresh. What an interrupted run left behind goes first; rejects, unmarked, when the install fails. */
+/** Installs the entry. Removes the remains of an interrupted run first; rejects, without a marker, when the installation fails. */
 export async function fill(entry: Entry): Promise<void> {
   const folder = folderOf(entry)
   await rm(folder, { recursive: true, force: true })

@@ -1,11 +1,11 @@
-/** What checks the chart beside Helm, kubeconform and kube-score: Checkov, and the CRDs that its optional objects are of. */
+/** Further linters of the chart: Checkov, and the CRDs of its optional objects. */
 import { copyFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import type { Entry } from './cache.ts'
 import { go, lacksGo } from './go.ts'
 import { pythonPackage } from './python.ts'
 
-/** Projects whose kinds the chart makes where a cluster knows them, and the files of their modules that hold the CRDs. The newest that Go 1.26 takes. */
+/** Projects whose kinds the chart uses where a cluster has them, and the CRD files of their modules. The newest versions for Go 1.26. */
 const MODULES = [
   { module: 'github.com/kedacore/keda/v2@v2.21.0', files: ['config/crd/bases/keda.sh_scaledobjects.yaml'] },
   { module: 'github.com/prometheus-operator/prometheus-operator@v0.85.0', files: ['example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml'] },

@@ -9,14 +9,14 @@ export function client(name: string): string | null {
   return find(entry)
 }
 
-/** As `client`, but throws where that is null: for what has asked `missing` before. */
+/** As `client`, but throws where that is null: for callers that have checked `missing`. */
 export function installed(name: string): string {
   const path = client(name)
-  if (path === null) throw new Error(`${name} is not installed, npm run servers ${name} has it`)
+  if (path === null) throw new Error(`${name} is not installed: npm run servers ${name}`)
   return path
 }
 
-/** Whether the cache lacks one of the entries. If so the suite is skipped in one line that says how to have them; under CI=true it fails instead. */
+/** True if an entry is not installed. The suite is then skipped with a line on how to install it; under CI=true it fails instead. */
 export function missing(t: Test, names: string[]): boolean {
   const lacking = names.filter((name) => client(name) === null).join(' ')
   if (lacking === '') return false
@@ -26,7 +26,7 @@ export function missing(t: Test, names: string[]): boolean {
   return true
 }
 
-/** The path of an entry's program, or null after having skipped the suite as `missing` does. */
+/** The path of an entry's program; null, with the suite skipped, as by `missing`. */
 export function need(t: Test, name: string): string | null {
   return missing(t, [name]) ? null : client(name)
 }

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 
-/** Runs a command to its end in `cwd`, with `env` added to the environment. Resolves with what it printed; rejects with the end of that when it fails or cannot start. */
+/** Runs a command to its end in `cwd`, with `env` added to the environment. Resolves with its output; rejects with the end of the output when it fails or cannot start. */
 export function command(program: string, args: string[], cwd?: string, env: Record<string, string> = {}): Promise<string> {
   return new Promise((resolve, reject) => {
     const child = spawn(program, args, { cwd, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] })

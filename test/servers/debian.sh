@@ -1,7 +1,7 @@
 #!/bin/sh
-# debian.sh <root> <package …>: makes <root> a Debian unstable with the packages and no services, as root. Its last line says the packages' versions.
-# All mounts are made in a mount namespace of its own, and all processes run in a PID namespace of their own: whatever ends this script, and however,
-# ends them too, and no mount is ever seen outside, so that the folder can be removed at any time.
+# debian.sh <root> <package …>: installs Debian unstable with the packages and without services into <root>, as root. Its last line has the packages' versions.
+# All mounts are made in a new mount namespace, and all processes run in a new PID namespace: when this script ends for any reason,
+# they end too, and no mount is visible outside, so that the folder can be removed at any time.
 set -eu
 if [ "${DEBIAN_SH_INSIDE:-}" != yes ]; then
   # A source of the machine's that does not answer is no reason to stop: whether the package was had tells.
@@ -13,7 +13,7 @@ shift
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 debootstrap --variant=minbase --include=ca-certificates sid "$root"
 
-# No package starts a service or makes a cluster when it is installed.
+# No package starts a service or creates a cluster during its installation.
 printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
 chmod 755 "$root/usr/sbin/policy-rc.d"
 mkdir -p "$root/etc/postgresql-common"

@@ -20,17 +20,17 @@ export function debianRoot(name: string, version: string, packages: string[], pr
   }
 }
 
-/** What the machine lacks for `unpackPackages`, as `Entry.lacks` says it. */
+/** The missing prerequisite of `unpackPackages`, like `Entry.lacks`. */
 export function lacksPackages(): Promise<string | null> {
   const message = 'needs Debian, for apt-get download and dpkg-deb'
   return command('sh', ['-c', 'command -v apt-get && command -v dpkg-deb']).then(() => null, () => message)
 }
 
-/** Unpacks packages of the machine's Debian into a folder, without installing them: needs no root, and nothing of theirs runs. */
+/** Unpacks packages of the machine's Debian into a folder without installing them: needs no root and runs no scripts. */
 export async function unpackPackages(packages: string[], folder: string): Promise<void> {
   await mkdir(folder, { recursive: true })
   const fetched = () => command('apt-get', ['download', '-q', ...packages], folder)
-  // A machine whose lists of packages are empty or old needs them first.
+  // The machine's package lists may be empty or old.
   await fetched().catch(() => command('apt-get', ['update', '-q']).then(fetched))
   for (const file of await readdir(folder)) if (file.endsWith('.deb')) await command('dpkg-deb', ['-x', join(folder, file), folder])
 }

@@ -2,7 +2,7 @@ import type { Entry } from './cache.ts'
 import { command } from './command.ts'
 import { lacksPackages, unpackPackages } from './debian.ts'
 
-/** Debian's libfaketime, unpacked without being installed: a process that loads it first (`LD_PRELOAD`) has another time. */
+/** Clock skew by Debian's libfaketime, unpacked without installation: a process that preloads it (`LD_PRELOAD`) has another time. */
 export const FAKETIME: Entry = {
   name: 'libfaketime',
   version: '0.9',
@@ -14,7 +14,7 @@ export const FAKETIME: Entry = {
   },
 }
 
-/** What a process is started with whose clock is `seconds` away from everybody's; its timers run as they do. */
+/** The environment of a process whose clock is off by `seconds`; its timers run normally. */
 export function skewed(library: string, seconds: number): Record<string, string> {
   return { LD_PRELOAD: library, FAKETIME: `${seconds < 0 ? '' : '+'}${seconds}s`, FAKETIME_DONT_FAKE_MONOTONIC: '1', FAKETIME_NO_CACHE: '1' }
 }

@@ -1,12 +1,12 @@
 import type { Entry } from './cache.ts'
 import { command } from './command.ts'
 
-/** Runs `go` with what every build of ours has in common: no C compiler, no other toolchain than the machine's, nothing from the user's own settings. */
+/** Runs `go` with common settings: no C compiler, no toolchain other than the machine's, no user settings. */
 export function go(args: string[], cwd: string, env: Record<string, string> = {}): Promise<string> {
   return command('go', args, cwd, { GOTOOLCHAIN: 'local', GOFLAGS: '', GOWORK: 'off', CGO_ENABLED: '0', ...env })
 }
 
-/** What the machine lacks for a Go program, as `Entry.lacks` says it. */
+/** The missing prerequisite of a Go program, like `Entry.lacks`. */
 export async function lacksGo(): Promise<string | null> {
   const message = 'needs Go 1.26 or newer on the PATH'
   const version = await command('go', ['env', 'GOVERSION']).catch(() => '')

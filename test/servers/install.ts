@@ -1,6 +1,6 @@
 /**
- * `npm run servers [name …]`: fills the cache with what the tests run against, or with the named entries only. What is there
- * is left alone; each entry has a lock of its own, so that two runs share the work. Ends with 1 when something could not be had, after trying the rest.
+ * `npm run servers [name …]`: installs the test servers and clients, or the named entries only. Installed entries
+ * stay; each entry has a lock, so that two runs share the work. Exits with 1 when an installation failed, after trying the rest.
  */
 import { mkdir } from 'node:fs/promises'
 import { CACHE, fill, find, folderOf } from './cache.ts'
@@ -14,9 +14,9 @@ function seconds(since: number): string {
 
 async function have(entry: Entry): Promise<boolean> {
   const title = `${entry.name} ${entry.version}`
-  // The other run may have installed it while this one waited for the lock, so the look comes after it.
+  // Checked under the lock: another run may have installed it meanwhile.
   if (find(entry)) {
-    console.log(`${title}: there`)
+    console.log(`${title}: installed`)
     return true
   }
   const lacking = await entry.lacks()
@@ -30,7 +30,7 @@ async function have(entry: Entry): Promise<boolean> {
     console.log(`${title}: installed in ${seconds(start)}, ${folderOf(entry)}`)
     return true
   } catch (error) {
-    console.log(`${title}: the install failed after ${seconds(start)}: ${error instanceof Error ? error.message : error}`)
+    console.log(`${title}: the installation failed after ${seconds(start)}: ${error instanceof Error ? error.message : error}`)
     return false
   }
 }

@@ -14,11 +14,11 @@ export type KafkaOptions = {
   tls?: boolean
   /** Needs `sasl`: `admin` may do everything, `stranger` nothing. */
   acl?: boolean
-  /** Whether a topic comes into being when it is first named. */
+  /** Whether topics are created on first use. */
   autoCreate?: boolean
-  /** The loopback port that clients are sent to, where something stands before it. */
+  /** The advertised loopback port, where a proxy stands in front. */
   advertised?: number
-  /** The address that clients reach it at, which the machine must have; loopback if absent. */
+  /** The listening address, one of the machine's; loopback if absent. */
   address?: string
 }
 
@@ -53,7 +53,7 @@ function properties(folder: string, ports: Ports, { sasl, tls, acl, autoCreate, 
     'share.coordinator.state.topic.min.isr': 1,
     'group.initial.rebalance.delay.ms': 0,
     'group.min.session.timeout.ms': 1000,
-    // A broker that was killed is taken back when its old session has timed out: 3 to 5 s so, 14 s by default.
+    // A killed broker rejoins after its old session timed out: 3 to 5 s with these settings, 14 s by default.
     'broker.session.timeout.ms': 1000,
     'broker.heartbeat.interval.ms': 250,
     'auto.create.topics.enable': String(autoCreate ?? false),
@@ -76,7 +76,7 @@ function properties(folder: string, ports: Ports, { sasl, tls, acl, autoCreate, 
   }
   if (acl) {
     settings['authorizer.class.name'] = 'org.apache.kafka.metadata.authorizer.StandardAuthorizer'
-    // The broker and the controller are anonymous to each other, on listeners that no client is told of.
+    // The broker and the controller do not authenticate, on listeners that are not advertised.
     settings['super.users'] = 'User:ANONYMOUS;User:admin'
   }
   return Object.entries(settings).map(([key, value]) => `${key}=${value}\n`).join('')
@@ -115,12 +115,12 @@ export async function startKafka(options: KafkaOptions = {}): Promise<Kafka & { 
   return { ...server, brokers, url: brokers, ca, version: basename(dirname(installed('kafka'))) }
 }
 
-/** The shared broker's `host:port[,…]` (`KAFKA_BROKERS`), where topics have to be created; null after having skipped the suite. */
+/** The shared broker's `host:port[,…]` (`KAFKA_BROKERS`), where topics have to be created; null if the suite is skipped. */
 export function kafka(t: Test): Promise<string | null> {
   return shared(t, 'KAFKA_BROKERS', KAFKA_NAMES, startKafka)
 }
 
-/** One of the test's own, that it may kill and freeze. */
+/** A private server that the test may kill and freeze. */
 export function ownKafka(t: Test, options: KafkaOptions = {}): Promise<Kafka | null> {
   return own(t, KAFKA_NAMES, () => startKafka(options))
 }

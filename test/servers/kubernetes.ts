@@ -7,7 +7,7 @@ import { own, shared } from './shared.ts'
 
 const PROGRAMS = ['etcd', 'kube-apiserver', 'kubectl', 'kube-controller-manager']
 
-/** The folder that KUBEBUILDER_ASSETS names, if it has what a control plane needs. */
+/** The folder of KUBEBUILDER_ASSETS, if it has the programs of a control plane. */
 function given(): string | null {
   const folder = process.env['KUBEBUILDER_ASSETS']
   return folder !== undefined && PROGRAMS.every((program) => existsSync(join(folder, program))) ? folder : null
@@ -30,12 +30,12 @@ export function startKubernetes(apiServerFlags: string[] = []): Promise<ControlP
   return startControlPlane(assets(), apiServerFlags)
 }
 
-/** The kubeconfig of the shared API server (`TEST_KUBECONFIG`: never `KUBECONFIG`, which may lead to somebody's cluster); null after having skipped the suite. */
+/** The kubeconfig of the shared API server (`TEST_KUBECONFIG`: never `KUBECONFIG`, which may name a real cluster); null if the suite is skipped. */
 export function kubernetes(t: Test): Promise<string | null> {
   return shared(t, 'TEST_KUBECONFIG', KUBERNETES_NAMES, startKubernetes)
 }
 
-/** One of the test's own, that it may kill and freeze. */
+/** A private server that the test may kill and freeze. */
 export function ownKubernetes(t: Test, apiServerFlags: string[] = []): Promise<ControlPlane | null> {
   return own(t, KUBERNETES_NAMES, () => startKubernetes(apiServerFlags))
 }

@@ -9,7 +9,7 @@ import { mavenArtifacts } from './maven.ts'
 import { npmPackage } from './npm.ts'
 import { pythonPackage } from './python.ts'
 
-/** Everything that `npm run servers` installs, at the version that the tests run against. To add one: a line here, and a file beside this one if its install is of a new kind. */
+/** Everything that `npm run servers` installs, at the version that the tests run against. To add one: a line here, and a file beside this one for a new kind of installation. */
 export const LIST: readonly Entry[] = [
   npmPackage('codex', '@openai/codex', '0.169.0', 'node_modules/.bin/codex'),
   npmPackage('openai-node', 'openai', '7.55.0', 'node_modules/openai/index.mjs'),
@@ -26,7 +26,7 @@ export const LIST: readonly Entry[] = [
       { groupId: 'org.apache.kafka', artifactId: 'kafka_2.13', version: '4.4.0' },
       { groupId: 'org.slf4j', artifactId: 'slf4j-simple', version: '1.7.36' },
     ],
-    // Its jar is not in Maven Central; only the shell tools want it.
+    // Its jar is not in Maven Central; only the shell tools need it.
     [{ groupId: 'org.apache.kafka', artifactId: 'kafka-tools-api' }],
   ),
   debianRoot('postgres-documentdb', '18', ['postgresql-18', 'postgresql-18-documentdb'], 'usr/lib/postgresql/18/bin/postgres'),

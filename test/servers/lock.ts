@@ -4,14 +4,14 @@ import { setTimeout as pause } from 'node:timers/promises'
 const SQLITE_BUSY = 5
 
 /**
- * Does `work` while this process alone holds `file`. The lock is SQLite's, thus the kernel's: it goes with the process
+ * Runs `work` under an exclusive lock of `file`. The lock is SQLite's, thus the kernel's: it ends with the process
  * that held it, so that a killed run leaves nothing stale behind. `waiting` is called once if another process holds it.
  */
 export async function locked(file: string, waiting: () => void, work: () => Promise<void>): Promise<void> {
   const db = new DatabaseSync(file)
   try {
-    for (let told = false; !taken(db); told = true) {
-      if (!told) waiting()
+    for (let notified = false; !taken(db); notified = true) {
+      if (!notified) waiting()
       await pause(250)
     }
     await work()

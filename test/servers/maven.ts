@@ -5,7 +5,7 @@ import { command } from './command.ts'
 
 type Artifact = { groupId: string; artifactId: string; version: string }
 
-/** The copy goal's version is pinned as the artifacts are: a machine's Maven would take the one it was built with. */
+/** The plugin's version is pinned like the artifacts: otherwise Maven uses the one that it was built with. */
 const COPY = 'org.apache.maven.plugins:maven-dependency-plugin:3.6.0:copy-dependencies'
 
 const elements = (of: Partial<Artifact>): string => Object.entries(of).map(([key, value]) => `<${key}>${value}</${key}>`).join('')

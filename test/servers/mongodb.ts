@@ -9,13 +9,13 @@ import { serve, type Server } from './server.ts'
 import { own, shared } from './shared.ts'
 
 export type MongodbOptions = {
-  /** Clients have to log in: `url` has the credentials of a user who may do everything, `readOnlyUrl` of one who may only read. */
+  /** Clients must log in: `url` has the credentials of an administrator, `readOnlyUrl` those of a user with read access. */
   auth?: boolean
-  /** The address that clients reach it at, which the machine must have; loopback if absent. */
+  /** The listening address, one of the machine's; loopback if absent. */
   address?: string
 }
 
-/** Urls have no database's name in them. `readOnlyUrl` leads to the same data, and is '' without `auth`. `version` says in words what the server is made of. */
+/** URLs without a database name. `readOnlyUrl` has the same data, and is '' without `auth`. `version` names the parts of the server with their versions. */
 export type Mongodb = Server & { url: string; readOnlyUrl: string; version: string }
 
 export const MONGODB_NAMES = ['ferretdb', 'postgres-documentdb']
@@ -39,7 +39,7 @@ CREATE ROLE reader LOGIN PASSWORD 'reader-secret' IN ROLE documentdb_readonly_ro
 `
 
 /**
- * As root in namespaces of its own, whose mounts nobody else sees and whose processes all end with the first: becomes the given command,
+ * As root in new mount and PID namespaces, whose processes all end with the first: executes the given command,
  * as the user postgres, in Debian's root folder, with the test's folder at /mnt.
  */
 const ENTER = `
@@ -48,7 +48,7 @@ mount -t proc proc "$1/proc"
 root=$1 && shift 2
 exec chroot "$root" setpriv --reuid postgres --regid postgres --init-groups "$@"`
 
-/** Makes the data, at the first start, and becomes the server. What was interrupted is not taken for made. */
+/** Initializes the data at the first start, and executes the server. An interrupted initialization is repeated. */
 const POSTGRES = `
 export PATH=/usr/lib/postgresql/18/bin:$PATH
 if [ ! -e /mnt/data ]; then
@@ -82,7 +82,7 @@ function startFerretdb(folder: string, at: string, postgres: string, auth: boole
   })
 }
 
-/** `hello` needs no login. It is asked of a connection of its own each time, since a client whose first one failed stays broken. */
+/** `hello` needs no login. Each attempt uses a new client, since a client whose first connection failed stays broken. */
 async function answers(url: string): Promise<boolean> {
   const client = new MongoClient(url, { serverSelectionTimeoutMS: 1000 })
   try {
@@ -95,7 +95,7 @@ async function answers(url: string): Promise<boolean> {
   }
 }
 
-/** Debian unstable moves, so that what was tested on is only known from the folder itself. */
+/** Debian unstable changes, so the versions are read from the folder. */
 async function madeOf(): Promise<string> {
   const packages = ['postgresql-18', 'postgresql-18-documentdb']
   const found = await command('chroot', [root(), 'dpkg-query', '--show', '--showformat=, ${Package} ${Version}', ...packages])
@@ -117,7 +117,7 @@ export async function startMongodb({ auth = false, address = '127.0.0.1' }: Mong
       const [data, state, readOnlyState] = folders(folder)
       running.push(await startPostgres(data, postgres))
       running.push(await startFerretdb(state, at, `postgres@127.0.0.1:${postgres}`, auth))
-      // FerretDB does everything as the one PostgreSQL user it is given, whoever logged in: rights are that user's.
+      // FerretDB uses its one PostgreSQL user for every login: access rights are that user's.
       if (auth) running.push(await startFerretdb(readOnlyState, readOnlyAt, `reader@127.0.0.1:${postgres}`, auth))
     },
   )
@@ -127,12 +127,12 @@ export async function startMongodb({ auth = false, address = '127.0.0.1' }: Mong
   return { ...server, version, url, readOnlyUrl: `mongodb://reader:reader-secret@${readOnlyAt}/` }
 }
 
-/** The shared server's url, without a database's name (`MONGODB_URL`); null after having skipped the suite. */
+/** The shared server's url, without a database name (`MONGODB_URL`); null if the suite is skipped. */
 export function mongodb(t: Test): Promise<string | null> {
   return shared(t, 'MONGODB_URL', MONGODB_NAMES, startMongodb)
 }
 
-/** One of the test's own, that it may kill and freeze. Frozen, PostgreSQL's sessions still end the statement at hand. */
+/** A private server that the test may kill and freeze. Frozen, PostgreSQL's sessions still end the statement at hand. */
 export function ownMongodb(t: Test, options: MongodbOptions = {}): Promise<Mongodb | null> {
   return own(t, MONGODB_NAMES, () => startMongodb(options))
 }

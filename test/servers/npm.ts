@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { Entry } from './cache.ts'
 import { command } from './command.ts'
 
-/** An entry that is a package of the npm registry, installed with what it depends on and without running any of their scripts. */
+/** An entry that is a package of the npm registry, installed with its dependencies, without running their scripts. */
 export function npmPackage(name: string, packageName: string, version: string, program: string): Entry {
   return {
     name,

@@ -14,8 +14,8 @@ const SHARED: Shared[] = [
 ]
 
 /**
- * Starts the servers that all suites of a run share, as far as the cache has them and the environment has no address yet. `addresses` are
- * variables for the environment of the tests. `say` gets a line for each, also for one that did not start, which the suites then start for themselves.
+ * Starts the shared servers of a run that are installed and have no address in the environment. `addresses` are
+ * variables for the environment of the tests. `say` gets a line for each, also for one that failed to start, which the suites then start themselves.
  */
 export async function startOnce(say: (line: string) => void): Promise<{ addresses: Record<string, string>; stop(): Promise<void> }> {
   const addresses: Record<string, string> = {}

@@ -4,24 +4,24 @@ import { existsSync } from 'node:fs'
 import { connect, createServer, type Socket } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 
-/** A server's process and what it started, in a process group of its own. */
+/** A server's process and its children, in a separate process group. */
 export type Running = {
   signal(name: 'SIGSTOP' | 'SIGCONT'): void
-  /** SIGKILL; resolves when all of it is gone. Nothing when it is gone already. */
+  /** SIGKILL; resolves when all processes have exited. */
   kill(): Promise<void>
 }
 
 type Program = {
   argv: [string, ...string[]]
   env?: Record<string, string>
-  /** Asked again and again with all it printed until it says true. */
+  /** Polled with the output so far until it returns true. */
   ready(printed: string): Promise<boolean>
 }
 
-/** On Linux the kernel ends the process when ours ends, however that comes to pass. */
+/** On Linux the kernel kills the process when ours ends for any reason. */
 export const TETHER = existsSync('/usr/bin/setpriv') ? ['setpriv', '--pdeathsig', 'KILL'] : []
 
-/** Starts a program and waits until it is ready. Rejects with the end of what it printed when it ends before that. It does not keep our process alive. */
+/** Starts a program and waits until it is ready. Rejects with the end of its output when it exits before that. It does not keep our process alive. */
 export async function start({ argv, env, ready }: Program): Promise<Running> {
   const [program = '', ...args] = [...TETHER, ...argv]
   const child = spawn(program, args, { detached: true, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] })
@@ -30,7 +30,7 @@ export async function start({ argv, env, ready }: Program): Promise<Running> {
   child.stdout.on('data', keep)
   child.stderr.on('data', keep)
   let gone = false
-  // 'close' comes when nothing holds the pipes any more, thus after the process and all its children.
+  // 'close' follows the end of the process and of all children that hold its pipes.
   const closed = once(child, 'close').catch((error: unknown) => keep(Buffer.from(`${error}\n`))).finally(() => (gone = true))
 
   while (!(await ready(printed))) {
@@ -61,7 +61,7 @@ export function accepts(port: number): Promise<boolean> {
   })
 }
 
-/** Ports that were handed out here: whoever got one may not listen there yet. */
+/** Ports that were returned before: their servers may not listen yet. */
 const given = new Set<number>()
 
 /**

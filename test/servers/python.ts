@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import type { Entry } from './cache.ts'
 import { command } from './command.ts'
 
-/** An entry that is a package of the Python Package Index, in a virtual environment of its own; the program is that environment's Python. */
+/** An entry that is a package of the Python Package Index, in a separate virtual environment; the program is that environment's Python. */
 export function pythonPackage(name: string, packageName: string, version: string): Entry {
   return {
     name,

@@ -30,13 +30,13 @@ function parsed(address: string): S3 {
   return { url: origin, accessKeyId: decodeURIComponent(username), secretAccessKey: decodeURIComponent(password) }
 }
 
-/** The shared S3 server (`S3_URL`, with the credentials as its user and password); null after having skipped the suite. */
+/** The shared S3 server (`S3_URL`, with the credentials as its user and password); null if the suite is skipped. */
 export async function s3(t: Test): Promise<S3 | null> {
   const address = await shared(t, 'S3_URL', S3_NAMES, startS3)
   return address === null ? null : parsed(address)
 }
 
-/** One of the test's own, that it may kill and freeze. */
+/** A private server that the test may kill and freeze. */
 export async function ownS3(t: Test): Promise<(Server & S3) | null> {
   const server = await own(t, S3_NAMES, startS3)
   return server && { ...server, ...parsed(server.url) }

@@ -3,11 +3,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Running } from './process.ts'
 
-/** A server that a test may kill and freeze. Data and address stay over `kill` and `start`; after `stop` nothing is left of it. */
+/** A server that a test may kill and freeze. Data and address survive `kill` and `start`; `stop` removes everything. */
 export type Server = {
-  /** SIGKILL of all its processes; resolves when they are gone. */
+  /** SIGKILL of all its processes; resolves when they have exited. */
   kill(): Promise<void>
-  /** Again, on the same data and address; resolves when it is ready. */
+  /** Restarts it on the same data and address; resolves when it is ready. */
   start(): Promise<void>
   /** SIGSTOP: connections stay open, and nothing answers. */
   freeze(): void
@@ -15,7 +15,7 @@ export type Server = {
   stop(): Promise<void>
 }
 
-/** Removes what test processes left that were killed themselves: a folder's name has its process in it. */
+/** Removes folders of killed test processes: the name of a folder has the process id. */
 async function sweep(): Promise<void> {
   for (const name of await readdir(tmpdir())) {
     const [, pid] = name.match(/^tollgate-server-(\d+)-/) ?? []
@@ -27,7 +27,7 @@ function alive(pid: number): boolean {
   try {
     return process.kill(pid, 0)
   } catch (error) {
-    // Another user's process is one that we may not signal.
+    // A process of another user cannot be signaled.
     return error instanceof Error && 'code' in error && error.code === 'EPERM'
   }
 }
@@ -36,7 +36,7 @@ function alive(pid: number): boolean {
 export async function serve(prepare: (folder: string) => Promise<void>, launch: (folder: string, running: Running[]) => Promise<void>): Promise<Server> {
   await sweep()
   const folder = await mkdtemp(join(tmpdir(), `tollgate-server-${process.pid}-`))
-  // What `launch` has started so far, so that it goes as well when a later part of it does not start.
+  // Processes that `launch` has started so far, to stop them when a later one fails.
   let running: Running[] = []
   const server: Server = {
     async kill() {

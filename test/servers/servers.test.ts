@@ -1,4 +1,4 @@
-/** What the suites believe of the servers they run against: that a killed one keeps what it acknowledged, and a frozen one only stands still. */
+/** Assumptions of the suites about the test servers: a killed one keeps acknowledged writes, and a frozen one resumes. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { Kafka, logLevel } from 'kafkajs'
 import { MongoClient } from 'mongodb'
@@ -7,7 +7,7 @@ import { ownKafka } from './kafka.ts'
 import { ownMongodb } from './mongodb.ts'
 import { ownS3 } from './s3.ts'
 
-t.test('a MongoDB-protocol server that is killed amid writes has every one that it acknowledged when it is back', async (t) => {
+t.test('a MongoDB-protocol server that is killed during writes keeps every acknowledged one', async (t) => {
   const server = await ownMongodb(t)
   if (!server) return
   t.comment(server.version)
@@ -34,7 +34,7 @@ t.test('a MongoDB-protocol server that is killed amid writes has every one that 
   t.same(acknowledged.filter((_id) => !kept.has(_id)), [])
 })
 
-t.test('a MongoDB-protocol server with users lets in who knows the password, and lets the reader read only', async (t) => {
+t.test('a MongoDB-protocol server with users requires the password, and refuses writes of the read-only user', async (t) => {
   const server = await ownMongodb(t, { auth: true })
   if (!server) return
   const as = async <T>(url: string, work: (numbers: ReturnType<typeof collection>) => Promise<T>): Promise<T> => {
@@ -49,7 +49,7 @@ t.test('a MongoDB-protocol server with users lets in who knows the password, and
   await t.rejects(as(server.readOnlyUrl, (numbers) => numbers.insertOne({ n: 2 })), /permission denied/)
 })
 
-t.test('a Kafka broker that is killed has the messages that it acknowledged when it is back', async (t) => {
+t.test('a killed Kafka broker keeps the acknowledged messages', async (t) => {
   const server = await ownKafka(t)
   if (!server) return
   const client = new Kafka({ brokers: [server.brokers], logLevel: logLevel.NOTHING, retry: { retries: 20, maxRetryTime: 500 } })
@@ -63,13 +63,13 @@ t.test('a Kafka broker that is killed has the messages that it acknowledged when
   t.match(await admin.fetchTopicOffsets('numbers'), [{ high: '2' }])
 })
 
-t.test('a frozen server leaves a request waiting, and answers it once thawed', async (t) => {
+t.test('a frozen server blocks a request, and answers it once thawed', async (t) => {
   const server = await ownS3(t)
   if (!server) return
   server.freeze()
   let answered = false
   const answer = fetch(server.url).finally(() => (answered = true))
-  // Only ever wrong on the side of passing: a server that runs answers within a millisecond.
+  // Errs on the side of passing only: a running server answers within a millisecond.
   await pause(100)
   t.equal(answered, false)
   server.thaw()

@@ -3,7 +3,7 @@ import { missing } from './client.ts'
 
 type Started = { url: string; stop(): Promise<void> }
 
-/** By variable: what this process started because the environment did not have it. */
+/** By variable: the servers that this process started because the environment had no address. */
 const started = new Map<string, Promise<Started>>()
 
 /** The outermost test, which ends when the file does. */
@@ -12,8 +12,8 @@ function fileOf(t: Test): Test {
 }
 
 /**
- * The address of a server that the suites share: from the variable, where `npm test` or its caller has put it, else of one that is started for
- * this file and stopped at its end. Null, after having skipped the suite, when the cache lacks one of `names`.
+ * The address of a shared server: from the variable, set by `npm test` or its caller, else of one that is started for
+ * this file and stopped at its end. Null, with the suite skipped, when one of `names` is not installed.
  */
 export async function shared(t: Test, variable: string, names: string[], start: () => Promise<Started>): Promise<string | null> {
   const address = process.env[variable]
@@ -28,7 +28,7 @@ export async function shared(t: Test, variable: string, names: string[], start: 
   return (await server).url
 }
 
-/** A server of the test's own, stopped at its end; null, after having skipped the test, when the cache lacks one of `names`. */
+/** A private server, stopped at the end of the test; null, with the test skipped, when one of `names` is not installed. */
 export async function own<T extends { stop(): Promise<void> }>(t: Test, names: string[], start: () => Promise<T>): Promise<T | null> {
   if (missing(t, names)) return null
   const server = await start()

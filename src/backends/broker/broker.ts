@@ -1,51 +1,51 @@
 /**
- * BACKEND: who should wake up. A doorbell, never the truth: a ring says that there is work of a kind, and the one who hears it asks the store. A ring that is lost,
- * doubled or late costs latency only, so ringing never fails and never waits.
+ * BACKEND: message broker that wakes workers and dispatchers. A message says that there may be work of a kind; the store is the source of truth.
+ * A message that is lost, duplicated or late costs latency only, so publishing never fails and never blocks.
  */
 export type Broker = {
-  /** Says that there is work of this kind. `id` names the task, for spreading and for the log. */
+  /** Publishes that there is work of this kind. `id` is the task's: the message key, and what the log shows. */
   publish(kind: string, id: string): void
-  /** Calls `heard` for the rings of these kinds that are for this listener. Where processes share the broker, each ring is for one of them. */
-  consume(kinds: readonly string[], heard: (kind: string) => void): BrokerConsumer
-  /** Whether rings arrive; `detail` is for the operator. Work goes on where they do not: it is found a moment later. */
+  /** Calls `received` for each message of these kinds. Where processes share the broker, one of them receives each message. */
+  consume(kinds: readonly string[], received: (kind: string) => void): BrokerConsumer
+  /** Whether messages arrive; `detail` is for the operator. Work continues without messages: the store is polled every second. */
   health(): { ok: boolean; detail: string }
   close(): Promise<void>
 }
 
-/** All three may be called at any time, and again. */
+/** Every method is idempotent. */
 export type BrokerConsumer = {
-  /** `heard` is not called any more. */
+  /** No message is received afterwards. */
   stop(): void
-  /** Says that nothing more can be taken up: rings wait or are dropped until `resume`. Whoever resumes looks for work by itself. */
+  /** Stops receiving: messages are queued or dropped until `resume`. The caller polls the store when it resumes. */
   pause(): void
   resume(): void
 }
 
-/** What happens to rings: sent, lost on the way, heard. And how often what hears them was built anew after a failure. */
+/** Values of the label `event` of `tollgate_broker_rings_total`: messages published, lost and received, and clients rebuilt after a failure. */
 export type BrokerEvent = 'rung' | 'lost' | 'heard' | 'rebuilt'
 
-type Line = (facts: object, message: string) => void
-export type BrokerSurroundings = {
-  log: { debug: Line; info: Line; warn: Line }
-  /** Told of every event, `count` of them at once. */
+type LogLine = (facts: object, message: string) => void
+export type BrokerContext = {
+  log: { debug: LogLine; info: LogLine; warn: LogLine }
+  /** Called for `count` events at once. */
   counted: (event: BrokerEvent, kind: string, count: number) => void
 }
 
-const NOBODY: BrokerSurroundings = { log: { debug() {}, info() {}, warn() {} }, counted() {} }
+const SILENT: BrokerContext = { log: { debug() {}, info() {}, warn() {} }, counted() {} }
 
 /**
- * Opens the broker named by `url`: `memory:` or `kafka://host:port,…?…` (docs/kafka.md). Never waits for a server. Throws an Error of one sentence, which holds no
- * password, when the address makes no sense.
+ * Opens the broker at `url`: `memory:` or `kafka://host:port,…?…` (docs/kafka.md). Does not wait for a server. Throws an Error of one sentence, without the
+ * password, when the address is invalid.
  */
-export async function openBroker(url: string, surroundings: Partial<BrokerSurroundings> = {}): Promise<Broker> {
-  const whole = { ...NOBODY, ...surroundings }
+export async function openBroker(url: string, context: Partial<BrokerContext> = {}): Promise<Broker> {
+  const complete = { ...SILENT, ...context }
   if (url === 'memory:') {
     const { openMemory } = await import('./memory.ts')
-    return openMemory(whole)
+    return openMemory(complete)
   }
   if (url.startsWith('kafka:')) {
     const { openKafka } = await import('./kafka/kafka.ts')
-    return openKafka(url, whole)
+    return openKafka(url, complete)
   }
-  throw new TypeError('no broker of that kind: an address begins with memory: or kafka://')
+  throw new TypeError('unknown kind of broker: the address must begin with memory: or kafka://')
 }

@@ -1,40 +1,40 @@
-/** The doorbell within one process. */
-import type { Broker, BrokerSurroundings } from './broker.ts'
+/** Broker within one process. */
+import type { Broker, BrokerContext } from './broker.ts'
 
-type Listener = { heard: (kind: string) => void; paused: boolean }
+type Subscriber = { received: (kind: string) => void; paused: boolean }
 
-export function openMemory({ counted }: Pick<BrokerSurroundings, 'counted'>): Broker {
-  const listeners = new Map<string, Set<Listener>>()
+export function openMemory({ counted }: Pick<BrokerContext, 'counted'>): Broker {
+  const subscribers = new Map<string, Set<Subscriber>>()
   return {
     publish(kind) {
       counted('rung', kind, 1)
-      // Later, like a bell of another process: whoever rings is never run over by whoever hears.
+      // Asynchronous, as between processes: a publisher is never called back before it returns.
       setImmediate(() => {
-        for (const listener of listeners.get(kind) ?? []) {
-          if (listener.paused) continue
+        for (const subscriber of subscribers.get(kind) ?? []) {
+          if (subscriber.paused) continue
           counted('heard', kind, 1)
-          listener.heard(kind)
+          subscriber.received(kind)
         }
       })
     },
-    consume(kinds, heard) {
-      const listener = { heard, paused: false }
-      for (const kind of kinds) listeners.set(kind, (listeners.get(kind) ?? new Set()).add(listener))
+    consume(kinds, received) {
+      const subscriber = { received, paused: false }
+      for (const kind of kinds) subscribers.set(kind, (subscribers.get(kind) ?? new Set()).add(subscriber))
       return {
         stop() {
-          for (const kind of kinds) listeners.get(kind)?.delete(listener)
+          for (const kind of kinds) subscribers.get(kind)?.delete(subscriber)
         },
         pause() {
-          listener.paused = true
+          subscriber.paused = true
         },
         resume() {
-          listener.paused = false
+          subscriber.paused = false
         },
       }
     },
     health: () => ({ ok: true, detail: 'in this process' }),
     async close() {
-      listeners.clear()
+      subscribers.clear()
     },
   }
 }

@@ -1,9 +1,9 @@
-/** A body cut into parts of one size, so that what is sent in parts never lies in memory whole. Pure. */
+/** Splits a body into parts of equal size for multipart uploads and chunks, without holding it in memory. Pure. */
 import type { FileBody } from './files.ts'
 
 /**
- * The bytes of `body` in parts of exactly `size` bytes, the last of them shorter; none at all for an empty body. One buffer serves them all: a part is to be done with
- * before the next is asked for. What `body` throws passes as it is.
+ * The bytes of `body` in parts of exactly `size` bytes, the last one shorter; no part for an empty body. All parts share one buffer: a part is valid until the
+ * next one is requested. Errors of `body` pass through.
  */
 export async function* partsOf(body: FileBody, size: number): AsyncGenerator<Buffer> {
   if (body instanceof Uint8Array) {

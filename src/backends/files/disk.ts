@@ -1,5 +1,5 @@
 /**
- * Files in a folder of this machine, for one process. A file is the bytes and behind them a trailer with the facts, so that one rename makes both appear:
+ * Files backend in a local folder, for one process. A file is the bytes followed by a trailer with the metadata, so that one rename publishes both:
  * `<bytes><facts as JSON><length of the JSON, 4 bytes><TGF1>`.
  */
 import { createHash, randomUUID } from 'node:crypto'
@@ -13,17 +13,17 @@ import { isFileId, type FileBody, type FileFacts, type Files } from './files.ts'
 const MAGIC = 'TGF1'
 const TAIL = 8
 const TRAILER_MAX = 4096
-/** How long a file that is being written may stand still before its writer is taken for dead. */
+/** A temporary file that has not grown for this long belongs to a dead writer. */
 const ABANDONED_MS = 24 * 3600 * 1000
 
-/** Opens the folder, which is made if it is not there. */
+/** Opens the folder, and creates it if it is missing. */
 export async function openDisk(folder: string): Promise<Files> {
   const incoming = join(folder, '.incoming')
   await guard(() => mkdir(incoming, { recursive: true, mode: 0o700 }))
-  // When each file's time is up: read from the folder at the first sweep, then kept, so that later ones need not open every file.
+  // Expiry of each file: read from the folder at the first sweep, then cached, so that later sweeps need not open every file.
   const expiries = new Map<string, number>()
   let scanned = false
-  // Names of what is being written here.
+  // Temporary files of the writes in progress.
   const writing = new Set<string>()
   let closed = false
 
@@ -52,7 +52,7 @@ export async function openDisk(folder: string): Promise<Files> {
   async function scan(): Promise<void> {
     for (const id of await ids()) {
       const facts = expiries.has(id) ? null : await read(id)
-      // It may have been written again meanwhile: what the writer noted is newer.
+      // If the file was rewritten meanwhile, the expiry noted by its writer is newer.
       if (facts && !expiries.has(id)) expiries.set(id, facts.expiresAt)
     }
     scanned = true
@@ -145,7 +145,7 @@ export async function openDisk(folder: string): Promise<Files> {
   }
 }
 
-/** Writes the bytes as they come, then the trailer, and waits until both are on the disk. What `body` throws passes as it is. */
+/** Writes the bytes, then the trailer, and waits until both are synced to disk. Errors of `body` pass through. */
 async function write(path: string, body: FileBody, facts: Pick<FileFacts, 'id' | 'contentType' | 'expiresAt'>): Promise<FileFacts> {
   const handle = await guard(() => open(path, 'wx', 0o600))
   try {
@@ -171,12 +171,12 @@ async function write(path: string, body: FileBody, facts: Pick<FileFacts, 'id' |
   }
 }
 
-/** A write may take only a part of what it is given. */
+/** A single write may be partial. */
 async function writeAll(handle: FileHandle, bytes: Uint8Array): Promise<void> {
   for (let at = 0; at < bytes.length; ) at += (await handle.write(bytes, at)).bytesWritten
 }
 
-/** A name is safe only when its folder is. */
+/** Syncs the folder: a rename is durable only after that. */
 async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, constants.O_RDONLY)
   try {
@@ -186,7 +186,7 @@ async function syncFolder(folder: string): Promise<void> {
   }
 }
 
-/** The facts in a file's trailer, or null if this is no file of ours. */
+/** The metadata in a file's trailer, or null if the file is not ours. */
 async function readFacts(handle: FileHandle, id: string): Promise<FileFacts | null> {
   const { size } = await handle.stat()
   const end = await readAt(handle, Math.max(0, size - TAIL - TRAILER_MAX), size)
@@ -215,7 +215,7 @@ function nullIf(...codes: string[]): (error: NodeJS.ErrnoException) => null {
   }
 }
 
-/** What the file system refuses is `Unavailable`, its cause along. */
+/** Maps errors of the file system to `Unavailable`, with their cause. */
 async function guard<T>(action: () => Promise<T>): Promise<T> {
   try {
     return await action()

@@ -1,6 +1,6 @@
 /**
- * BACKEND: where results lie. Whole files under ids that are written once: a run that is made again writes under an id of its own (`taskId-epoch`), so writing an id
- * twice means the same bytes. What cannot be known throws `Unavailable`.
+ * BACKEND: storage of result files. Files are written whole under ids that are used once: a repeated run writes under a new id (`taskId-epoch`), so writing an id
+ * twice means the same bytes. An unknown outcome throws `Unavailable`.
  */
 import type { Readable } from 'node:stream'
 
@@ -9,9 +9,9 @@ export type FileFacts = {
   /** Bytes. */
   size: number
   contentType: string
-  /** Epoch milliseconds. The file may be swept from then on. */
+  /** Epoch milliseconds after which the sweep may remove the file. */
   expiresAt: number
-  /** Names these very bytes; the same whenever they are written again. Without quotes. */
+  /** Entity tag of the bytes; equal bytes have equal tags. Without quotes. */
   etag: string
 }
 
@@ -22,47 +22,47 @@ export type FileBody = Uint8Array | AsyncIterable<Uint8Array>
 
 export type Files = {
   /**
-   * Writes a file whole: it is there when this resolves, and after a crash it is there whole or not at all. An id that is there already is replaced.
-   * Throws a RangeError for what is no id, whatever `body` throws, and `Unavailable`, also when there is no room; then an earlier file is untouched.
+   * Writes a file atomically: it is durable when this resolves, and after a crash it exists whole or not at all. An existing id is replaced.
+   * Throws a RangeError for an invalid id, the error of `body`, and `Unavailable`, also when space runs out; then an earlier file is untouched.
    */
   put(id: string, body: FileBody, facts: { contentType: string; expiresAt: number }): Promise<FileFacts>
-  /** What is known of a file, or null. */
+  /** Metadata of a file, or null. */
   stat(id: string): Promise<FileFacts | null>
   /**
-   * A file, or a range of it, as a stream that must be read or destroyed; null when it is not there. Once given, the stream stays whole while the file is removed.
+   * A file, or a range of it, as a stream that must be read or destroyed; null if there is none. An open stream stays complete while the file is removed.
    * Throws a RangeError for a range outside the file.
    */
   get(id: string, range?: ByteRange): Promise<(FileFacts & { stream: Readable }) | null>
-  /** Removes a file; one that is not there is removed already. */
+  /** Removes a file; a missing one is no error. */
   remove(id: string): Promise<void>
-  /** Removes up to `limit` files whose time was up at `now`, and what crashed writers left behind. Returns how many files. */
+  /** Removes up to `limit` files that expired by `now`, and leftovers of crashed writers. Returns the number of files. */
   sweep(now: number, limit: number): Promise<number>
-  /** Ids in order, those after `after`, at most `limit`: for finding files that no task knows. */
+  /** Ids in order, after `after`, at most `limit`: to find files without a task. */
   list(after: string, limit: number): Promise<string[]>
   close(): Promise<void>
 }
 
 const ID = /^[a-z0-9][a-z0-9-]{0,99}$/
 
-/** True for what can name a file: lower-case letters, digits and hyphens. Nothing that means anything to a file system or a URL. */
+/** True for a valid id: lower-case letters, digits and hyphens, which are neutral in file systems and URLs. */
 export function isFileId(id: string): boolean {
   return ID.test(id)
 }
 
-/** What S3 requests are signed with. */
+/** Credentials that sign S3 requests. */
 export type Credentials = { accessKeyId: string; secretAccessKey: string; sessionToken?: string }
 
-/** What a place may need beside its own address. */
+/** Settings that a files backend may need besides its address. */
 export type Surroundings = {
-  /** `STORE_URL`: `gridfs:` lies in the same MongoDB. */
+  /** `STORE_URL`: `gridfs:` uses the same MongoDB. */
   storeUrl: string
-  /** What `s3:` signs with when its address names no files for that: `AWS_ACCESS_KEY_ID` and its companions. */
+  /** Credentials of `s3:` when its address names no files for them: `AWS_ACCESS_KEY_ID` and the like. */
   credentials?: Credentials | undefined
 }
 
 /**
- * Opens the place named by `url`: `disk:<folder>`, `gridfs:` (the MongoDB of `storeUrl`) or `s3://<bucket>[/<prefix>]?…` (see s3/address.ts). Throws `Unavailable` when it
- * cannot be reached or written now, and an Error whose sentence tells the operator what to do if trying again would not help: wrong credentials, a missing bucket.
+ * Opens the backend of `url`: `disk:<folder>`, `gridfs:` (the MongoDB of `storeUrl`) or `s3://<bucket>[/<prefix>]?…` (see s3/s3-url.ts). Throws `Unavailable` when it
+ * cannot be reached or written at present, and an Error with advice for the operator when a retry would not help: wrong credentials, a missing bucket.
  */
 export async function openFiles(url: string, { storeUrl, credentials }: Surroundings = { storeUrl: '' }): Promise<Files> {
   if (url.startsWith('disk:')) {

@@ -1,4 +1,4 @@
-/** A process that listens for images at the address of its argument, says what it hears, and closes on SIGTERM. Imported, this file starts one. */
+/** A process that consumes `image` messages at the address in its argument, prints each one, and closes on SIGTERM. Importers start it by `member`. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import type { Test } from 'tap'
@@ -6,9 +6,9 @@ import { openBroker } from '../../../src/backends/broker/broker.ts'
 
 type Member = {
   /** Resolves once it has printed that line. */
-  says(line: string): Promise<void>
+  prints(line: string): Promise<void>
   kill(): Promise<void>
-  /** Asks it to close and waits until it ended by itself. */
+  /** Sends SIGTERM and waits until it ends by itself. */
   end(): Promise<{ code: number | null; stderr: string }>
 }
 
@@ -25,9 +25,9 @@ export function member(t: Test, url: string): Member {
   }
   t.teardown(kill)
   return {
-    async says(line) {
+    async prints(line) {
       while (!printed.split('\n').includes(line)) {
-        if (child.exitCode !== null) throw new Error(`it ended before it said ${line}: ${stderr}`)
+        if (child.exitCode !== null) throw new Error(`it ended before it printed ${line}: ${stderr}`)
         await new Promise((resolve) => setTimeout(resolve, 10))
       }
     },
@@ -42,11 +42,11 @@ export function member(t: Test, url: string): Member {
 
 async function run(url: string): Promise<void> {
   const broker = await openBroker(url)
-  broker.consume(['image'], (kind) => console.log(`heard ${kind}`))
-  const watch = setInterval(() => console.log(broker.health().ok ? 'in order' : 'in trouble'), 50)
+  broker.consume(['image'], (kind) => console.log(`received ${kind}`))
+  const watch = setInterval(() => console.log(broker.health().ok ? 'healthy' : 'unhealthy'), 50)
   process.once('SIGTERM', () => {
     clearInterval(watch)
-    broker.publish('image', 'the last')
+    broker.publish('image', 'last')
     void broker.close()
   })
 }

@@ -1,15 +1,15 @@
-/** Who may do what on Kafka, over TLS, SASL and access lists. */
+/** Kafka over TLS and SASL, with access control lists. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import kafkajs, { type AclOperationTypes as Operation, type AclResourceTypes as Resource } from 'kafkajs'
 import t from 'tap'
 import { KAFKA_USERS, ownKafka } from '../../servers/kafka.ts'
-import { bells, inOrder, prefix, ringUntilHeard, until, withAdmin } from './recording-consumer.ts'
+import { recordingBroker, healthy, prefix, publishUntilReceived, until, withAdmin } from './recording-broker.ts'
 
 const { AclOperationTypes, AclPermissionTypes, AclResourceTypes, ResourcePatternTypes } = kafkajs
 
-t.test('who may do what, over TLS with SCRAM', async (t) => {
+t.test('authorization over TLS with SCRAM', async (t) => {
   const server = await ownKafka(t, { tls: true, sasl: 'scram-sha-256', acl: true })
   if (!server) return
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-test-'))
@@ -22,10 +22,10 @@ t.test('who may do what, over TLS with SCRAM', async (t) => {
   const admin = `admin:${KAFKA_USERS.admin}@${server.brokers}`
   const asAdmin = { ssl: { ca: server.ca }, sasl: { mechanism: 'scram-sha-256', username: 'admin', password: KAFKA_USERS.admin } }
 
-  await t.test('a user who may is heard', async (t) => {
-    const both = await bells(t, admin, { ...secure, topicPrefix: prefix() })
+  await t.test('an authorized user publishes and consumes', async (t) => {
+    const both = await recordingBroker(t, admin, { ...secure, topicPrefix: prefix() })
     both.consume(['image'], () => {})
-    await ringUntilHeard(both, both)
+    await publishUntilReceived(both, both)
     t.same(both.warnings, [])
   })
 
@@ -33,29 +33,29 @@ t.test('who may do what, over TLS with SCRAM', async (t) => {
     ['a wrong password', `admin:wrong@${server.brokers}`, secure, /refuses the user admin or the password/],
     ['an unknown user', `nobody:secret@${server.brokers}`, secure, /refuses the user nobody or the password/],
     ['a mechanism that is not offered', admin, { ...secure, sasl: 'scram-sha-512' }, /does not offer sasl=scram-sha-512/],
-    ['an authority that did not sign', admin, { tls: 'true', sasl: 'scram-sha-256' }, /not trusted .*caFile/],
-    ['no TLS where it is spoken', admin, { sasl: 'scram-sha-256' }, /closes the connection .*: tls and sasl/],
-    ['no user where one is wanted', server.brokers, { tls: 'true', caFile }, /closes the connection .*: tls and sasl/],
+    ['an authority that did not sign the certificate', admin, { tls: 'true', sasl: 'scram-sha-256' }, /not trusted .*caFile/],
+    ['no TLS on a TLS port', admin, { sasl: 'scram-sha-256' }, /closes the connection .*: tls and sasl/],
+    ['no user where one is required', server.brokers, { tls: 'true', caFile }, /closes the connection .*: tls and sasl/],
   ]
   for (const [what, servers, query, sentence] of refused) {
-    await t.test(`${what} is told, and tried again`, async (t) => {
-      const broker = await bells(t, servers, { ...query, topicPrefix: prefix() })
+    await t.test(`${what} is reported, and retried`, async (t) => {
+      const broker = await recordingBroker(t, servers, { ...query, topicPrefix: prefix() })
       broker.consume(['image'], () => {})
       broker.publish('image', 'task')
       await until(() => broker.count('rebuilt') > 1)
       t.match(broker.health(), { ok: false, detail: sentence })
-      t.match(broker.warnings[0]?.message, sentence)
+      t.match(broker.warnings[0]?.facts.problem, sentence)
       t.notMatch(JSON.stringify([broker.warnings, broker.health()]), /admin-secret|wrong/)
     })
   }
 
-  await t.test('a user who may do nothing, then use topics that are not there, then all it needs', async (t) => {
+  await t.test('a user without rights, then with rights on a missing topic, then with every right that it needs', async (t) => {
     const topicPrefix = prefix()
-    const stranger = await bells(t, server.brokers, { ...secure, username: 'stranger', passwordFile, topicPrefix })
+    const stranger = await recordingBroker(t, server.brokers, { ...secure, username: 'stranger', passwordFile, topicPrefix })
     stranger.consume(['image'], () => {})
     stranger.publish('image', 'task')
-    const says = (sentence: RegExp) => until(() => sentence.test(stranger.health().detail))
-    await says(/may not use the topic .*image: .*Describe/)
+    const reports = (sentence: RegExp) => until(() => sentence.test(stranger.health().detail))
+    await reports(/may not use the topic .*image: .*Describe/)
 
     const allow = (resourceType: Resource, operations: Operation[]) =>
       withAdmin(
@@ -75,24 +75,24 @@ t.test('who may do what, over TLS with SCRAM', async (t) => {
         asAdmin,
       )
     await allow(AclResourceTypes.TOPIC, [AclOperationTypes.READ, AclOperationTypes.WRITE, AclOperationTypes.DESCRIBE])
-    await says(/image is missing, and making it was refused \(TOPIC_AUTHORIZATION_FAILED\): kafka-topics.sh .* --create --topic .*image --partitions 2 --config retention/)
+    await reports(/image is missing and could not be created \(TOPIC_AUTHORIZATION_FAILED\): kafka-topics.sh .* --create --topic .*image --partitions 2 --config retention/)
     await withAdmin(server.brokers, (client) => client.createTopics({ topics: [{ topic: `${topicPrefix}image`, numPartitions: 2 }] }), asAdmin)
-    await says(/into the group .*workers.image: the user needs/)
+    await reports(/join the group .*workers.image: it needs/)
     await allow(AclResourceTypes.GROUP, [AclOperationTypes.READ])
-    await ringUntilHeard(stranger, stranger)
-    await inOrder(stranger)
+    await publishUntilReceived(stranger, stranger)
+    await healthy(stranger)
   })
 })
 
 t.test('a user over PLAIN', async (t) => {
   const server = await ownKafka(t, { sasl: 'plain' })
   if (!server) return
-  const [right, wrong] = await Promise.all(['admin-secret', 'wrong'].map((password) => bells(t, `admin:${password}@${server.brokers}`, { sasl: 'plain', topicPrefix: prefix() })))
+  const [right, wrong] = await Promise.all(['admin-secret', 'wrong'].map((password) => recordingBroker(t, `admin:${password}@${server.brokers}`, { sasl: 'plain', topicPrefix: prefix() })))
   if (!right || !wrong) return
   right.consume(['image'], () => {})
-  await ringUntilHeard(right, right)
+  await publishUntilReceived(right, right)
   await until(() => /refuses the user admin/.test(wrong.health().detail))
-  const tls = await bells(t, `admin:admin-secret@${server.brokers}`, { sasl: 'plain', tls: 'true', topicPrefix: prefix() })
+  const tls = await recordingBroker(t, `admin:admin-secret@${server.brokers}`, { sasl: 'plain', tls: 'true', topicPrefix: prefix() })
   await until(() => /closes the connection .*: tls and sasl/.test(tls.health().detail))
-  t.match(right.warnings, [{ message: /in the clear/ }])
+  t.match(right.warnings, [{ message: /unencrypted/ }])
 })

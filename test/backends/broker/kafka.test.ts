@@ -4,110 +4,110 @@ import { openBroker } from '../../../src/backends/broker/broker.ts'
 import { brokerPromises } from '../../contracts/broker.ts'
 import { runContract } from '../../contracts/run-contract.ts'
 import { kafka } from '../../servers/kafka.ts'
-import { bells, dropped, inOrder, prefix, until, withAdmin } from './recording-consumer.ts'
+import { recordingBroker, dropped, healthy, prefix, until, withAdmin } from './recording-broker.ts'
 import { member } from './group-member.ts'
 
-t.test('over Kafka', async (t) => {
+t.test('Kafka', async (t) => {
   const servers = await kafka(t)
   if (servers === null) return
 
-  await t.test('it keeps the promises of a broker', (t) =>
+  await t.test('it keeps the contract of a broker', (t) =>
     runContract(t, brokerPromises, async (t) => {
       const topicPrefix = prefix()
       dropped(t, servers, topicPrefix)
-      return { ringer: await bells(t, servers, { topicPrefix }), hearer: await bells(t, servers, { topicPrefix }) }
+      return { producer: await recordingBroker(t, servers, { topicPrefix }), consumer: await recordingBroker(t, servers, { topicPrefix }) }
     }),
   )
 
-  await t.test('what is rung in a burst is heard, all of it, and shared among those who listen', async (t) => {
+  await t.test('every message of a burst is received, and the consumers share them', async (t) => {
     const topicPrefix = prefix()
     dropped(t, servers, topicPrefix)
-    const [ringer, one, other] = [await bells(t, servers, { topicPrefix }), await bells(t, servers, { topicPrefix }), await bells(t, servers, { topicPrefix })]
-    for (const hearer of [one, other]) hearer.consume(['image'], () => {})
-    await Promise.all([inOrder(one), inOrder(other)])
+    const [producer, one, other] = [await recordingBroker(t, servers, { topicPrefix }), await recordingBroker(t, servers, { topicPrefix }), await recordingBroker(t, servers, { topicPrefix })]
+    for (const consumer of [one, other]) consumer.consume(['image'], () => {})
+    await Promise.all([healthy(one), healthy(other)])
     const startMs = performance.now()
-    for (let id = 0; id < 2000; id++) ringer.publish('image', `task-${id}`)
+    for (let id = 0; id < 2000; id++) producer.publish('image', `task-${id}`)
     await until(() => one.count('heard') + other.count('heard') >= 2000)
-    t.comment(`2000 rings heard after ${Math.round(performance.now() - startMs)} ms: ${one.count('heard')} and ${other.count('heard')}`)
-    await until(() => ringer.count('rung') === 2000)
-    t.equal(ringer.count('lost'), 0)
+    t.comment(`2000 messages received after ${Math.round(performance.now() - startMs)} ms: ${one.count('heard')} and ${other.count('heard')}`)
+    await until(() => producer.count('rung') === 2000)
+    t.equal(producer.count('lost'), 0)
     t.ok(one.count('heard') > 0 && other.count('heard') > 0)
   })
 
-  await t.test('one ring after the other: how long each takes', async (t) => {
+  await t.test('latency of single messages', async (t) => {
     const topicPrefix = prefix()
     dropped(t, servers, topicPrefix)
-    const [ringer, hearer] = [await bells(t, servers, { topicPrefix }), await bells(t, servers, { topicPrefix })]
-    let heard = () => {}
-    hearer.consume(['image'], () => heard())
-    await inOrder(hearer)
+    const [producer, consumer] = [await recordingBroker(t, servers, { topicPrefix }), await recordingBroker(t, servers, { topicPrefix })]
+    let received = () => {}
+    consumer.consume(['image'], () => received())
+    await healthy(consumer)
     const tookMs: number[] = []
     for (let id = 0; id < 200; id++) {
       const { promise, resolve } = Promise.withResolvers<void>()
-      heard = resolve
+      received = resolve
       const startMs = performance.now()
-      ringer.publish('image', `task-${id}`)
+      producer.publish('image', `task-${id}`)
       await promise
       tookMs.push(performance.now() - startMs)
     }
     tookMs.sort((a, b) => a - b)
     const at = (share: number) => tookMs[Math.floor(share * tookMs.length)]?.toFixed(1)
-    t.comment(`ring to heard: p50 ${at(0.5)} ms, p90 ${at(0.9)} ms, p99 ${at(0.99)} ms`)
-    t.equal(hearer.count('heard'), 200)
+    t.comment(`published to received: p50 ${at(0.5)} ms, p90 ${at(0.9)} ms, p99 ${at(0.99)} ms`)
+    t.equal(consumer.count('heard'), 200)
   })
 
-  await t.test('what a member that was killed had to hear is heard by the others', async (t) => {
+  await t.test('the partitions of a killed member are taken over by the others', async (t) => {
     const topicPrefix = prefix()
     dropped(t, servers, topicPrefix)
-    const [ringer, survivor] = [await bells(t, servers, { topicPrefix }), await bells(t, servers, { topicPrefix })]
-    const victim = member(t, ringer.url)
-    await victim.says('in order')
+    const [producer, survivor] = [await recordingBroker(t, servers, { topicPrefix }), await recordingBroker(t, servers, { topicPrefix })]
+    const victim = member(t, producer.url)
+    await victim.prints('healthy')
     survivor.consume(['image'], () => {})
-    await inOrder(survivor)
+    await healthy(survivor)
     await victim.kill()
-    // Each goes to the partition that its id belongs to, and half of those were the victim's.
-    for (let id = 0; id < 50; id++) ringer.publish('image', `task-${id}`)
+    // The id decides the partition, and half of the partitions were the victim's.
+    for (let id = 0; id < 50; id++) producer.publish('image', `task-${id}`)
     await until(() => survivor.count('heard') >= 50)
     t.equal(survivor.count('rebuilt'), 0)
   })
 
-  await t.test('who paused leaves rings to the time after it resumed', async (t) => {
+  await t.test('a paused consumer receives its messages after it resumes', async (t) => {
     const topicPrefix = prefix()
     dropped(t, servers, topicPrefix)
-    const ringer = await bells(t, servers, { topicPrefix })
-    const [full, free] = [await bells(t, servers, { topicPrefix }), await bells(t, servers, { topicPrefix, group: `${topicPrefix}other` })]
-    const listening = full.consume(['image'], () => {})
-    listening.pause()
+    const producer = await recordingBroker(t, servers, { topicPrefix })
+    const [full, free] = [await recordingBroker(t, servers, { topicPrefix }), await recordingBroker(t, servers, { topicPrefix, group: `${topicPrefix}other` })]
+    const subscription = full.consume(['image'], () => {})
+    subscription.pause()
     free.consume(['image'], () => {})
-    await Promise.all([inOrder(full), inOrder(free)])
-    for (let id = 0; id < 50; id++) ringer.publish('image', `task-${id}`)
+    await Promise.all([healthy(full), healthy(free)])
+    for (let id = 0; id < 50; id++) producer.publish('image', `task-${id}`)
     await until(() => free.count('heard') >= 50)
     t.equal(full.count('heard'), 0)
-    listening.resume()
+    subscription.resume()
     await until(() => full.count('heard') >= 50)
   })
 
-  await t.test('a topic with fewer partitions than members is told once, and every ring is heard', async (t) => {
+  await t.test('a topic with fewer partitions than members is logged once, and every message is received', async (t) => {
     const topicPrefix = prefix()
     dropped(t, servers, topicPrefix)
-    const all = await Promise.all([1, 2, 3].map(() => bells(t, servers, { topicPrefix, partitions: '1' })))
-    const [ringer] = all
-    for (const hearer of all) hearer.consume(['image'], () => {})
-    await Promise.all(all.map(inOrder))
-    const warnings = () => all.flatMap((hearer) => hearer.warnings)
+    const all = await Promise.all([1, 2, 3].map(() => recordingBroker(t, servers, { topicPrefix, partitions: '1' })))
+    const [producer] = all
+    for (const consumer of all) consumer.consume(['image'], () => {})
+    await Promise.all(all.map(healthy))
+    const warnings = () => all.flatMap((consumer) => consumer.warnings)
     await until(() => warnings().length > 0)
-    for (let id = 0; id < 20; id++) ringer?.publish('image', `task-${id}`)
-    await until(() => all.reduce((sum, hearer) => sum + hearer.count('heard'), 0) >= 20)
-    t.match(warnings(), [{ facts: { topic: `${topicPrefix}image`, partitions: 1, members: Number }, message: /fewer partitions \(1\) than the group .* members \([23]\)/ }])
+    for (let id = 0; id < 20; id++) producer?.publish('image', `task-${id}`)
+    await until(() => all.reduce((sum, consumer) => sum + consumer.count('heard'), 0) >= 20)
+    t.match(warnings(), [{ facts: { event: 'kafka_too_few_partitions', topic: `${topicPrefix}image`, group: /workers\.image$/, partitions: 1, members: /^[23]$/ }, message: /fewer partitions than/ }])
     t.equal(warnings().length, 1)
   })
 
-  await t.test('topics are made as the address says, for rings that are of no use after minutes', async (t) => {
+  await t.test('topics are created with the parameters of the address and ten minutes of retention', async (t) => {
     const topicPrefix = prefix()
     dropped(t, servers, topicPrefix)
-    const ringer = await bells(t, servers, { topicPrefix, partitions: '3', replication: '1' })
-    ringer.publish('video', 'task-1')
-    await until(() => ringer.count('rung') === 1)
+    const producer = await recordingBroker(t, servers, { topicPrefix, partitions: '3', replication: '1' })
+    producer.publish('video', 'task-1')
+    await until(() => producer.count('rung') === 1)
     const topic = `${topicPrefix}video`
     const { partitions, retention } = await withAdmin(servers, async (admin) => {
       const { topics } = await admin.fetchTopicMetadata({ topics: [topic] })
@@ -118,19 +118,19 @@ t.test('over Kafka', async (t) => {
     t.equal(retention, '600000')
   })
 
-  await t.test('it writes nothing where nobody asked it to, and a process that closes it ends', async (t) => {
+  await t.test('it prints nothing to stderr, and a process that closes it ends', async (t) => {
     const topicPrefix = prefix()
     dropped(t, servers, topicPrefix)
-    const ringer = await bells(t, servers, { topicPrefix })
-    const child = member(t, ringer.url)
-    await child.says('in order')
-    ringer.publish('image', 'task-1')
-    await child.says('heard image')
+    const producer = await recordingBroker(t, servers, { topicPrefix })
+    const child = member(t, producer.url)
+    await child.prints('healthy')
+    producer.publish('image', 'task-1')
+    await child.prints('received image')
     t.same(await child.end(), { code: 0, stderr: '' })
   })
 })
 
-t.test('an address that makes no sense is refused in one sentence, without its password', async (t) => {
+t.test('an invalid address is refused in one sentence, without its password', async (t) => {
   const refused: [address: string, sentence: RegExp][] = [
     ['kafka:broker:9092', /form kafka:\/\/host:9092/],
     ['kafka://', /form kafka/],
@@ -171,9 +171,9 @@ t.test('an address that makes no sense is refused in one sentence, without its p
   }
 })
 
-t.test('a broker that does not speak what we need is told as such, and asked again only now and then', async (t) => {
+t.test('a broker without the required API versions is reported as such, and retried with backoff', async (t) => {
   let connections = 0
-  // ApiVersions v0: correlation id, no error, and one entry: ApiVersions itself. It is all that this broker speaks.
+  // ApiVersions v0: correlation id, no error, and one entry: ApiVersions itself. This broker supports nothing else.
   const fake = createServer((socket) => {
     connections++
     socket.on('error', () => {})
@@ -187,18 +187,18 @@ t.test('a broker that does not speak what we need is told as such, and asked aga
     })
   })
   await new Promise<void>((resolve) => fake.listen(0, '127.0.0.1', resolve))
-  const broker = await bells(t, `127.0.0.1:${(fake.address() as AddressInfo).port}`, {})
+  const broker = await recordingBroker(t, `127.0.0.1:${(fake.address() as AddressInfo).port}`, {})
   t.teardown(() => fake.close())
-  broker.consume(['image'], () => t.fail('nothing can be heard'))
+  broker.consume(['image'], () => t.fail('received a message'))
   broker.publish('image', 'task-1')
   await until(() => broker.count('rebuilt') >= 2)
-  t.match(broker.health(), { ok: false, detail: /does not speak Metadata .* Kafka 2.4 or newer/ })
-  t.equal(broker.warnings.length, 3, 'one line of each: who greets, who rings, who listens')
+  t.match(broker.health(), { ok: false, detail: /does not support Metadata .* Kafka 2.4 or newer/ })
+  t.equal(broker.warnings.length, 3, 'one line each of the connection check, the producer and the consumer')
   t.ok(connections < 30, `${connections} connections`)
 })
 
-t.test('a password that would travel in the clear is warned of', async (t) => {
-  const [warned, quiet] = [await bells(t, 'user:secret@127.0.0.1:9', { sasl: 'plain' }), await bells(t, 'user:secret@127.0.0.1:9', { sasl: 'scram-sha-256' })]
-  t.match(warned.warnings[0]?.message, /in the clear/)
+t.test('an unencrypted password is logged as a warning', async (t) => {
+  const [warned, quiet] = [await recordingBroker(t, 'user:secret@127.0.0.1:9', { sasl: 'plain' }), await recordingBroker(t, 'user:secret@127.0.0.1:9', { sasl: 'scram-sha-256' })]
+  t.match(warned.warnings[0]?.message, /unencrypted/)
   t.same(quiet.warnings, [])
 })

@@ -1,4 +1,4 @@
-/** A bucket of the test's own, and what lies in it as another client of S3 sees it. */
+/** A private S3 bucket for a test, and its contents as another S3 client sees them. */
 import { randomUUID } from 'node:crypto'
 import { AwsClient } from 'aws4fetch'
 import type { Test } from 'tap'
@@ -8,19 +8,19 @@ export type Server = { url: string; accessKeyId: string; secretAccessKey: string
 
 export type Bucket = {
   name: string
-  /** The address of files in this bucket, below `prefix`; through another server if `endpoint` names one. */
+  /** FILES_URL of this bucket, below `prefix`; through another server if `endpoint` names one. */
   address(prefix?: string, endpoint?: string): string
   open(prefix?: string, endpoint?: string): Promise<Files>
   request(path: string, init?: RequestInit): Promise<Response>
   /** All keys, in order; up to 1,000. */
   keys(prefix?: string): Promise<string[]>
-  /** Keys of multipart uploads under way. */
+  /** Keys of multipart uploads in progress. */
   uploads(): Promise<string[]>
 }
 
 const keysIn = (xml: string) => Array.from(xml.matchAll(/<Key>(.*?)<\/Key>/g), ([, key = '']) => key.replaceAll('&amp;', '&'))
 
-/** Makes a bucket, which goes with the test and with all that is in it. */
+/** Creates a bucket, which the end of the test removes with its contents. */
 export async function makeBucket(t: Test, { url, accessKeyId, secretAccessKey }: Server): Promise<Bucket> {
   const name = `files-${randomUUID()}`
   const client = new AwsClient({ accessKeyId, secretAccessKey, service: 's3', region: 'us-east-1', retries: 0 })

@@ -1,4 +1,4 @@
-/** The folder keeps the contract of the files backend, and what only a folder has: modes, foreign files, crashed writers. */
+/** Files backend on disk: the contract, file modes, foreign files, crashed writers. */
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -26,7 +26,7 @@ t.test('the contract', (t) =>
     return { files: await open(), another: open }
   }))
 
-t.test('files and folders are readable for nobody else, and begin with the bytes themselves', async (t) => {
+t.test('files and folders have private modes, and a file begins with its bytes', async (t) => {
   const { folder, open } = await folderOf(t)
   const files = await open()
   await files.put('a-1', Buffer.from('\x89PNG and more', 'latin1'), facts)
@@ -44,7 +44,7 @@ t.test('files survive a restart', async (t) => {
   t.same(await (await open()).stat('a-1'), put)
 })
 
-t.test('what a crashed writer left is no file, and is removed a day later', async (t) => {
+t.test('a temporary file of a crashed writer is not listed, and is removed a day later', async (t) => {
   const { folder, open } = await folderOf(t)
   const files = await open()
   const [old, fresh] = ['a-1.0000', 'a-2.0000'].map((name) => join(folder, '.incoming', name)) as [string, string]
@@ -58,7 +58,7 @@ t.test('what a crashed writer left is no file, and is removed a day later', asyn
   t.same([existsSync(old), existsSync(fresh)], [false, true])
 })
 
-t.test('what is not ours is not a file: foreign content, cut-off files, links to elsewhere', async (t) => {
+t.test('foreign content, truncated files and symbolic links are not files', async (t) => {
   const { folder, open } = await folderOf(t)
   const files = await open()
   await files.put('whole-1', Buffer.from('some bytes'), facts)
@@ -78,7 +78,7 @@ t.test('what is not ours is not a file: foreign content, cut-off files, links to
   t.same(await files.list('', 10), ['bent-1', 'cut-1', 'foreign-1', 'foreign-2', 'link-1', 'long-1'], 'a sweep of orphans finds them')
 })
 
-t.test('a disk that fails is Unavailable, with the cause', async (t) => {
+t.test('a disk failure is Unavailable, with the cause', async (t) => {
   const { folder, open } = await folderOf(t)
   const files = await open()
   rmSync(folder, { recursive: true })
@@ -89,8 +89,8 @@ t.test('a disk that fails is Unavailable, with the cause', async (t) => {
   await t.rejects(files.get('a-1'), { message: 'the files is unavailable' })
 })
 
-t.test('a folder that cannot be made stops the opening', async (t) => {
-  // A file in the way stops root, too, for whom no folder is closed.
+t.test('a folder that cannot be created fails the opening', async (t) => {
+  // A file at the path stops root, too, whom no mode stops.
   const parent = t.testdir({ closed: 'no folder' })
   await t.rejects(openFiles(`disk:${join(parent, 'closed', 'files')}`), Unavailable)
 })

@@ -1,4 +1,4 @@
-/** MongoDB keeps the contract of the files backend, and what only a database can show: crashed writers, chunks that nobody needs, servers that die, refuse or fall silent. */
+/** Files backend in MongoDB: the contract, crashed writers, unreferenced chunks, servers that die, refuse or fall silent. */
 import { randomUUID } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
 import { MongoClient, type Db } from 'mongodb'
@@ -13,7 +13,7 @@ const facts = { contentType: 'video/mp4', expiresAt: 1_800_000_000_000 }
 const HOUR = 3600 * 1000
 const MB = 1_000_000
 
-/** The url with a database's name in it. */
+/** The URL with a database name. */
 function within(url: string, database: string): string {
   return url.replace(/\/?(\?|$)/, (_, rest: string) => `/${database}${rest}`)
 }
@@ -34,14 +34,14 @@ async function databaseOf(t: Test, url: string): Promise<{ storeUrl: string; db:
   return { storeUrl, db: client.db(name), open }
 }
 
-/** A body that waits after `size` bytes, until it is told to go on. `reached` resolves when all of them were taken. */
+/** A body that pauses after `size` bytes until `goOn`. `reached` resolves when all of them were read. */
 function haltingBody(size: number): { body: AsyncIterable<Uint8Array>; reached: Promise<void>; goOn: () => void } {
   const { promise: reached, resolve } = Promise.withResolvers<void>()
-  const { promise: told, resolve: goOn } = Promise.withResolvers<void>()
+  const { promise: resumed, resolve: goOn } = Promise.withResolvers<void>()
   const body = (async function* () {
     yield Buffer.alloc(size, 1)
     resolve()
-    await told
+    await resumed
     yield Buffer.alloc(size, 2)
   })()
   return { body, reached, goOn }
@@ -51,14 +51,14 @@ async function until(holds: () => Promise<boolean>): Promise<void> {
   while (!(await holds())) await setImmediate()
 }
 
-t.test('a gridfs: without a MongoDB, or with an address that cannot be read, is refused with a sentence', async (t) => {
-  await t.rejects(openFiles('gridfs:', { storeUrl: 'sqlite:./data/tollgate.db' }), { name: 'Error', message: /STORE_URL is none: set STORE_URL to mongodb:/ })
+t.test('gridfs: without a MongoDB STORE_URL, or with an invalid one, is refused with an error', async (t) => {
+  await t.rejects(openFiles('gridfs:', { storeUrl: 'sqlite:./data/tollgate.db' }), { name: 'Error', message: /STORE_URL is not a MongoDB URL: set STORE_URL to mongodb:/ })
   await t.rejects(openFiles('gridfs:', { storeUrl: 'mongodb://user:pa:ss@host/' }), { name: 'Error', message: /^STORE_URL cannot be read(?!.*pa:ss)/ })
   await t.rejects(openFiles('gridfs:', { storeUrl: 'mongodb://host/?nonsense=1' }), { name: 'Error', message: /^STORE_URL cannot be read/ })
   await t.rejects(openFiles('ftp://somewhere'), { name: 'Error', message: /unknown scheme ftp: it may be disk:<folder>, gridfs: or s3:/ })
 })
 
-t.test('a MongoDB that is not there is Unavailable', async (t) => {
+t.test('an unreachable MongoDB is Unavailable', async (t) => {
   await t.rejects(openFiles('gridfs:', { storeUrl: 'mongodb://127.0.0.1:1/' }), Unavailable)
 })
 
@@ -72,7 +72,7 @@ t.test('on a shared server', async (t) => {
       return { files: await open(), another: open }
     }))
 
-  await t.test('chunks of a removed, a replaced and a swept file stay for a day, and go then', async (t) => {
+  await t.test('chunks of a removed, a replaced and a swept file are removed after a day', async (t) => {
     const { db, open } = await databaseOf(t, url)
     const [files, another] = [await open(), await open()]
     const chunks = db.collection('results.chunks')
@@ -92,7 +92,7 @@ t.test('on a shared server', async (t) => {
     for (const [id, size] of [['kept-1', 2 * MB], ['replaced-1', 3 * MB]] as const) t.equal((await (await another.get(id))!.stream.toArray()).reduce((sum, chunk: Buffer) => sum + chunk.length, 0), size)
   })
 
-  await t.test('what a crashed writer left is no file, and goes a day later; what a living one writes stays', async (t) => {
+  await t.test('chunks of a crashed writer are not a file and are removed after a day; those of a running writer stay', async (t) => {
     const { db, open } = await databaseOf(t, url)
     const [crashed, living] = [await open(), await open()]
     const chunks = db.collection('results.chunks')
@@ -126,7 +126,7 @@ t.test('on a shared server', async (t) => {
     t.equal(await db.collection('results.unused').countDocuments(), 0)
   })
 
-  await t.test('twenty writers and removers of one id leave one whole file or none, and after a day nothing else', async (t) => {
+  await t.test('twenty concurrent writers and removers of one id leave one whole file or none, and no chunks after a day', async (t) => {
     const { db, open } = await databaseOf(t, url)
     const handles = await Promise.all([open(), open(), open()])
     const at = (n: number) => handles[n % handles.length]!
@@ -140,7 +140,7 @@ t.test('on a shared server', async (t) => {
     t.equal((await (await at(1).get('a-1'))!.stream.toArray()).length, 1)
   })
 
-  await t.test('a file whose chunks are missing fails as Unavailable, and is never cut short in silence', async (t) => {
+  await t.test('a file with missing chunks fails as Unavailable, and is never truncated silently', async (t) => {
     const { db, open } = await databaseOf(t, url)
     const files = await open()
     await files.put('a-1', Buffer.alloc(3 * MB), facts)
@@ -149,7 +149,7 @@ t.test('on a shared server', async (t) => {
   })
 })
 
-t.test('a server killed in the middle of a put leaves nothing to be seen, and the same client goes on when it is back', async (t) => {
+t.test('a server killed during a put leaves no visible file, and the same client works again after its restart', async (t) => {
   const server = await ownMongodb(t)
   if (!server) return
   const { db, open } = await databaseOf(t, server.url)
@@ -174,13 +174,13 @@ t.test('a server killed in the middle of a put leaves nothing to be seen, and th
   t.equal((await (await files.get('before-1'))!.stream.toArray()).length, 3)
 
   server.freeze()
-  // It may still answer what reaches it before the signal does. That this ends says that a silent server is waited for within bounds.
+  // The server may still answer requests that arrive before the signal. The test ends only if the wait for a silent server is bounded.
   await until(() => files.stat('before-1').then(() => false, (error: unknown) => error instanceof Unavailable))
   server.thaw()
   await until(() => files.stat('before-1').then(() => true, () => false))
 })
 
-t.test('credentials that are wrong are told to the operator', async (t) => {
+t.test('wrong credentials are reported to the operator', async (t) => {
   const server = await ownMongodb(t, { auth: true })
   if (!server) return
   const name = `files-${randomUUID()}`

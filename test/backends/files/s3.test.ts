@@ -1,4 +1,4 @@
-/** S3 keeps the contract of the files backend, and what only an object store can show: parts, lost answers, servers that die or refuse, foreign objects, other people's tools. */
+/** Files backend in S3: the contract, multipart uploads, lost answers, servers that die or refuse, foreign objects, other tools. */
 import { createHash, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { renameSync, writeFileSync } from 'node:fs'
@@ -20,14 +20,14 @@ const HOUR = 3600 * 1000
 const MB = 1_000_000
 const credentials = { accessKeyId: 'id', secretAccessKey: 'secret' }
 
-/** A body that waits after `size` bytes, until it is told to go on. `reached` resolves when all of them were taken. */
+/** A body that pauses after `size` bytes until `goOn`. `reached` resolves when all of them were read. */
 function haltingBody(size: number): { body: AsyncIterable<Uint8Array>; reached: Promise<void>; goOn: () => void } {
   const { promise: reached, resolve } = Promise.withResolvers<void>()
-  const { promise: told, resolve: goOn } = Promise.withResolvers<void>()
+  const { promise: resumed, resolve: goOn } = Promise.withResolvers<void>()
   const body = (async function* () {
     yield Buffer.alloc(size, 1)
     resolve()
-    await told
+    await resumed
     yield Buffer.alloc(size, 2)
   })()
   return { body, reached, goOn }
@@ -48,7 +48,7 @@ async function listening(t: Test, server: Server): Promise<string> {
 
 type Meddling = (asked: IncomingMessage, forward: () => Promise<IncomingMessage>, answer: Parameters<RequestListener>[1]) => Promise<'done' | 'pass'>
 
-/** A server in front of S3 that meddles with what passes. It keeps the Host header, which is signed. */
+/** A faulty proxy in front of S3. It keeps the Host header, which is signed. */
 function meddler(t: Test, target: string, meddle: Meddling): Promise<string> {
   return listening(
     t,
@@ -67,7 +67,7 @@ function meddler(t: Test, target: string, meddle: Meddling): Promise<string> {
   )
 }
 
-t.test('an address says where the bucket is', async (t) => {
+t.test('FILES_URL determines the URL of the bucket', async (t) => {
   const aws = readAddress('s3://results-1?region=eu-central-1')
   t.match(aws, { bucketUrl: 'https://results-1.s3.eu-central-1.amazonaws.com', base: 'https://results-1.s3.eu-central-1.amazonaws.com/', prefix: '', region: 'eu-central-1', credentialFiles: null })
   const own = readAddress('s3://results-1/media/v1/?endpoint=http://minio:9000&accessKeyIdFile=/run/id&secretAccessKeyFile=/run/key')
@@ -77,7 +77,7 @@ t.test('an address says where the bucket is', async (t) => {
   t.equal(readAddress('s3://results-1?endpoint=https://store.example&pathStyle=false').bucketUrl, 'https://results-1.store.example')
 })
 
-t.test('an address that makes no sense is refused with a sentence', async (t) => {
+t.test('an invalid FILES_URL is refused with an error', async (t) => {
   const refused: Record<string, RegExp> = {
     's3:': /not a URL|names the bucket/,
     's3://': /not a URL|names the bucket/,
@@ -97,13 +97,13 @@ t.test('an address that makes no sense is refused with a sentence', async (t) =>
   await t.rejects(openFiles('s3://results-1?accessKeyIdFile=/nowhere/id&secretAccessKeyFile=/nowhere/key'), { name: 'Error', message: /\/nowhere\/id .* cannot be read \(ENOENT\)/ })
 })
 
-t.test('a server that is not there is Unavailable, and one that is no S3 server is told to the operator', async (t) => {
+t.test('an unreachable server is Unavailable, and one that is not S3 is reported to the operator', async (t) => {
   await t.rejects(openFiles('s3://results-1?endpoint=http://127.0.0.1:1', { storeUrl: '', credentials }), Unavailable)
   const web = await listening(t, createServer((_, answer) => void answer.end('<html>It works!</html>')))
   await t.rejects(openFiles(`s3://results-1?endpoint=${web}`, { storeUrl: '', credentials }), { name: 'Error', message: /does not answer as an S3 server does/ })
 })
 
-t.test('what S3 refuses for good is told to the operator', async (t) => {
+t.test('a permanent refusal of S3 is reported to the operator', async (t) => {
   const said: Record<string, [status: number, sentence: RegExp, more?: string]> = {
     InvalidAccessKeyId: [403, /does not accept the access key \(InvalidAccessKeyId\)/],
     ExpiredToken: [400, /does not accept the access key \(ExpiredToken\)/],
@@ -111,7 +111,7 @@ t.test('what S3 refuses for good is told to the operator', async (t) => {
     AuthorizationHeaderMalformed: [400, /set region=eu-west-1\./, '<Region>eu-west-1</Region>'],
     PermanentRedirect: [301, /is not in the region us-east-1/],
     AccessDenied: [403, /may not list or write the bucket results-1 .* s3:ListBucket, /],
-    InvalidArgument: [400, /refuses what is asked of it \(400 InvalidArgument: no\)/],
+    InvalidArgument: [400, /refuses the request \(400 InvalidArgument: no\)/],
   }
   let code = ''
   let may: (asked: IncomingMessage) => boolean = () => false
@@ -127,7 +127,7 @@ t.test('what S3 refuses for good is told to the operator', async (t) => {
   for (code of Object.keys(said)) await t.rejects(open(), { name: 'Error', message: said[code]![1] }, code)
   code = 'AccessDenied'
   may = (asked) => asked.method === 'GET'
-  await t.rejects(open(), { name: 'Error', message: /may not list or write .* s3:PutObject/ }, 'who may only read')
+  await t.rejects(open(), { name: 'Error', message: /may not list or write .* s3:PutObject/ }, 'a key with read access only')
 })
 
 t.test('on a shared server', async (t) => {
@@ -142,7 +142,7 @@ t.test('on a shared server', async (t) => {
     })
   })
 
-  await t.test('a file is an object that other tools can read, with nothing added', async (t) => {
+  await t.test('other tools can read a file as an unmodified object', async (t) => {
     const bucket = await makeBucket(t, server)
     const files = await bucket.open('media')
     const put = await files.put('a-1', Buffer.from('the bytes'), facts)
@@ -152,21 +152,21 @@ t.test('on a shared server', async (t) => {
     t.same(await bucket.keys(), ['media/expires/0001800000000000-a-1', 'media/files/a-1', 'media/write-check'])
   })
 
-  await t.test('what is not ours is not a file', async (t) => {
+  await t.test('foreign objects are not files', async (t) => {
     const bucket = await makeBucket(t, server)
     const files = await bucket.open()
     const foreign = ['expires/!', 'expires/0000000000000001', 'expires/0000000000000002-A', 'expires/0000000000000003-a&b', 'expires/zz', 'files/Not An Id', 'files/foreign-1', 'other/a-1']
     for (const key of foreign) await bucket.request(`/${encodeURI(key)}`, { method: 'PUT', body: 'notes of somebody' })
     t.equal(await files.stat('foreign-1'), null)
     t.equal(await files.get('foreign-1'), null)
-    t.same(await files.list('', 1), ['foreign-1'], 'a sweep of orphans finds what might be one')
+    t.same(await files.list('', 1), ['foreign-1'], 'list returns a candidate')
     await bucket.request('/expires/0000000000000004-foreign-1', { method: 'PUT', body: '' })
     await files.put('due-1', Buffer.from('x'), { ...facts, expiresAt: 5 })
-    t.equal(await files.sweep(facts.expiresAt, 1), 1, 'a sweep by time passes over it')
+    t.equal(await files.sweep(facts.expiresAt, 1), 1, 'the expiry sweep ignores it')
     t.same(await bucket.keys(), [...foreign, 'write-check'])
   })
 
-  await t.test('a file that is removed or replaced stays whole for who is reading it, far beyond what sockets hold', async (t) => {
+  await t.test('an open stream stays complete while its file is removed or replaced, beyond the socket buffers', async (t) => {
     const files = await (await makeBucket(t, server)).open()
     const hash = async (chunks: AsyncIterable<Buffer>) => {
       const sum = createHash('sha256')
@@ -183,7 +183,7 @@ t.test('on a shared server', async (t) => {
     t.equal(await hash(second!.stream as AsyncIterable<Buffer>), expected, 'removed')
   })
 
-  await t.test('parts of a body that broke off are given back at once, those of a crashed writer a day later, and those under way never', async (t) => {
+  await t.test('uploads of failed bodies are aborted at once, those of crashed writers after a day, and those in progress never', async (t) => {
     const bucket = await makeBucket(t, server)
     const [crashed, living, another] = [await bucket.open(), await bucket.open(), await bucket.open()]
     const broken = async function* (): AsyncGenerator<Uint8Array> {
@@ -209,7 +209,7 @@ t.test('on a shared server', async (t) => {
     t.same(await living.list('', 10), ['kept-1'])
   })
 
-  await t.test('what points at files by their time goes with them, also when they were removed or written again', async (t) => {
+  await t.test('expiry entries are removed with their files, also after a removal or a rewrite', async (t) => {
     const bucket = await makeBucket(t, server)
     const files = await bucket.open()
     for (let n = 0; n < 40; n++) await files.put(`file-${n}`, Buffer.from('x'), { ...facts, expiresAt: 1000 + n })
@@ -217,12 +217,12 @@ t.test('on a shared server', async (t) => {
     await files.put('file-1', Buffer.from('x'), { ...facts, expiresAt: 5000 })
     t.equal(await files.sweep(1019, 30), 18)
     t.equal((await bucket.keys('expires/')).length, 21)
-    t.equal(await files.sweep(5000, 5), 5, 'no more than asked for')
+    t.equal(await files.sweep(5000, 5), 5, 'at most the limit')
     t.equal(await files.sweep(5000, 30), 16)
     t.same(await bucket.keys('expires/'), [])
   })
 
-  await t.test('credentials are read from their files, and changed there while the program runs', async (t) => {
+  await t.test('credentials are read from their files, which may change while the program runs', async (t) => {
     const bucket = await makeBucket(t, server)
     const folder = t.testdir({ id: `${server.accessKeyId}\n`, key: `${server.secretAccessKey}\n` })
     const address = `${bucket.address()}&accessKeyIdFile=${join(folder, 'id')}&secretAccessKeyFile=${join(folder, 'key')}`
@@ -235,13 +235,13 @@ t.test('on a shared server', async (t) => {
     await files.put('a-1', Buffer.from('x'), facts)
     write('wrong')
     await t.rejects(files.put('a-2', Buffer.from('x'), facts), { name: 'Unavailable', cause: { message: /403 SignatureDoesNotMatch/ } })
-    await t.rejects(files.stat('a-1'), Unavailable, 'not knowing is not absence')
+    await t.rejects(files.stat('a-1'), Unavailable, 'a refusal does not mean absence')
     await t.rejects(openFiles(address), { name: 'Error', message: /does not accept the access key \(SignatureDoesNotMatch\)/ })
     write(server.secretAccessKey)
     t.equal((await files.stat('a-1'))?.size, 1)
   })
 
-  await t.test('an access key that is not known, and a bucket that is missing, are told to the operator', async (t) => {
+  await t.test('an unknown access key and a missing bucket are reported to the operator', async (t) => {
     const bucket = await makeBucket(t, server)
     const stranger = { storeUrl: '', credentials: { accessKeyId: 'nobody', secretAccessKey: 'x' } }
     await t.rejects(openFiles(bucket.address(), stranger), { name: 'Error', message: /does not accept the access key \(/ })
@@ -249,7 +249,7 @@ t.test('on a shared server', async (t) => {
     await t.rejects(openFiles(missing, { storeUrl: '', credentials: server }), { name: 'Error', message: /names the bucket none-.*: create it/ })
   })
 
-  await t.test('a bucket that went away is Unavailable, not empty', async (t) => {
+  await t.test('a removed bucket is Unavailable, not empty', async (t) => {
     const bucket = await makeBucket(t, server)
     const files = await bucket.open()
     for (const key of await bucket.keys()) await bucket.request(`/${key}`, { method: 'DELETE' })
@@ -259,7 +259,7 @@ t.test('on a shared server', async (t) => {
     await bucket.request('', { method: 'PUT' })
   })
 
-  await t.test('a busy server is asked again, and an answer that was lost is cleared up by looking', async (t) => {
+  await t.test('a request to a busy server is retried, and a read resolves a lost answer', async (t) => {
     const bucket = await makeBucket(t, server)
     const met = new Map<string, number>()
     const endpoint = await meddler(t, server.url, async (asked, forward, answer) => {
@@ -271,7 +271,7 @@ t.test('on a shared server', async (t) => {
         answer.writeHead(503).end('<Error><Code>SlowDown</Code><Message>Reduce your request rate</Message></Error>')
         return 'done'
       }
-      // The upload is completed, and nobody learns of it.
+      // The upload is completed, and its answer is lost.
       await once((await forward()).resume(), 'end')
       asked.socket.destroy()
       return 'done'
@@ -283,7 +283,7 @@ t.test('on a shared server', async (t) => {
     t.same([...met.keys()].sort(), ['GET ', 'HEAD ', 'POST ', 'POST upload', 'PUT ', 'PUT upload'])
   })
 
-  await t.test('an outage of a moment is sat out', async (t) => {
+  await t.test('a short outage is retried', async (t) => {
     const bucket = await makeBucket(t, server)
     let left = 2
     const endpoint = await meddler(t, server.url, async (asked) => {
@@ -297,7 +297,7 @@ t.test('on a shared server', async (t) => {
     t.equal(left, 0)
   })
 
-  await t.test('an answer that is cut off is an error of the stream, never a short file', async (t) => {
+  await t.test('a truncated answer is an error of the stream, never a short file', async (t) => {
     const bucket = await makeBucket(t, server)
     const endpoint = await meddler(t, server.url, async (asked, forward, answer) => {
       if (asked.method !== 'GET' || !asked.url?.includes('/files/')) return 'pass'
@@ -316,7 +316,7 @@ t.test('on a shared server', async (t) => {
   })
 })
 
-t.test('a server killed in the middle of a put leaves nothing to be seen, and the same handle goes on when it is back', async (t) => {
+t.test('a server killed during a put leaves no visible file, and the same handle works again after its restart', async (t) => {
   const server = await ownS3(t)
   if (!server) return
   const bucket = await makeBucket(t, server)
@@ -339,7 +339,7 @@ t.test('a server killed in the middle of a put leaves nothing to be seen, and th
   t.equal(await sizeOf(files, 'before-1'), 20 * MB)
 
   server.freeze()
-  // It may still answer what reaches it before the signal does. That this ends says that a silent server is waited for within bounds.
+  // The server may still answer requests that arrive before the signal. The test ends only if the wait for a silent server is bounded.
   await until(() => files.stat('before-1').then(() => false, (error: unknown) => error instanceof Unavailable))
   server.thaw()
   t.equal((await files.stat('before-1'))?.size, 20 * MB)

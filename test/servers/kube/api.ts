@@ -1,11 +1,11 @@
-/** Requests to a test's API server as its administrator, or with another token; apart from the client that is tested. */
+/** Requests to a test's API server as its administrator, or with another token; independent of the client under test. */
 import { readFile } from 'node:fs/promises'
 import { setTimeout as pause } from 'node:timers/promises'
 import { Agent } from 'undici'
 import { parse } from 'yaml'
 
 export type Api = {
-  /** A body that is a text is sent as it is. Rejects when there is no answer. */
+  /** A string body is sent verbatim. Rejects when there is no answer. */
   request(method: string, path: string, body?: unknown, contentType?: string): Promise<{ status: number; body: Answered }>
   /** Server-side apply. */
   apply(path: string, body: unknown): Promise<{ status: number; body: Answered }>
@@ -15,7 +15,7 @@ export type Api = {
   close(): Promise<void>
 }
 
-// Objects of any kind: a test says what it expects of them.
+// Objects of any kind: the tests assert their shape.
 // oxlint-disable-next-line typescript/no-explicit-any
 export type Answered = any
 
@@ -50,7 +50,7 @@ export async function openApi(kubeconfig: string, asToken?: string): Promise<Api
 
 const installed = new Map<string, Promise<void>>()
 
-/** Installs both CRDs as `crds/` has them, once, and waits until the server takes objects of them. */
+/** Installs both CRDs of `crds/`, once, and waits until the server serves them. */
 export function installCrds(api: Api): Promise<void> {
   const installing = installed.get(api.server) ?? install(api)
   installed.set(api.server, installing)

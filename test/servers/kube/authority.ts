@@ -5,9 +5,9 @@ import { join } from 'node:path'
 import { command } from '../command.ts'
 
 export type Authority = {
-  /** Makes `<name>.key` and `<name>.crt`, with those extensions in OpenSSL's words. */
+  /** Makes `<name>.key` and `<name>.crt`, with extensions in OpenSSL's syntax. */
   certificate(name: string, subject: string, ...extensions: string[]): Promise<void>
-  /** Adds a user of `tokens.csv`, and writes the kubeconfig with which it asks `server`. */
+  /** Adds a user of `tokens.csv`, and writes its kubeconfig for `server`. */
   user(file: string, server: string, name: string, group?: string): Promise<void>
 }
 

@@ -14,7 +14,7 @@ async function download(module: string, folder: string): Promise<Module> {
 }
 
 /**
- * Kubernetes' published go.mod points its own parts at local folders, so that `go install` refuses it. The same file with those lines pointed at the parts' published
+ * Kubernetes' published go.mod replaces its own modules by local folders, so that `go install` refuses it. The same file with replacements by the published
  * versions is a complete module graph, which pins etcd as well.
  */
 async function wrap(folder: string): Promise<void> {
@@ -31,7 +31,7 @@ async function wrap(folder: string): Promise<void> {
 async function build(program: string, source: string, folder: string): Promise<void> {
   const version = 'k8s.io/component-base/version'
   const [major, minor] = VERSION.split('.')
-  // Without these /version says v0.0.0, which Helm's checks of it do not take.
+  // Without these /version reports v0.0.0, which Helm refuses.
   const facts = [`${version}.gitVersion=v${VERSION}`, `${version}.gitMajor=${major}`, `${version}.gitMinor=${minor}`, `${version}.gitTreeState=clean`]
   const ldflags = `-s -w ${facts.map((fact) => `-X ${fact}`).join(' ')}`
   const path = program === 'etcd' ? 'go.etcd.io/etcd/server/v3' : `k8s.io/kubernetes/cmd/${program}`

@@ -7,13 +7,13 @@ import { serve, type Server } from '../server.ts'
 import { openAuthority } from './authority.ts'
 
 export type ControlPlane = Server & {
-  /** Path of a kubeconfig that may do everything; `url` is the same, as all servers of the tests have one. */
+  /** Path of an administrator's kubeconfig; `url` is the same path, for the common interface of the test servers. */
   kubeconfig: string
   url: string
-  /** SIGKILL of the API server alone, and its start. */
+  /** SIGKILL of the API server only, and its restart. */
   killApiServer(): Promise<void>
   startApiServer(): Promise<void>
-  /** etcd's address, for what an operator does to it. */
+  /** etcd's address, for maintenance such as compaction. */
   etcd: string
 }
 
@@ -71,7 +71,7 @@ function startManager(assets: string, folder: string): Promise<Running> {
     argv: [
       join(assets, 'kube-controller-manager'),
       `--kubeconfig=${join(folder, 'manager.kubeconfig')}`,
-      // It serves nothing, so there is no port to be taken.
+      // It serves nothing, so it needs no port.
       '--secure-port=0',
       '--leader-elect=false',
       '--use-service-account-credentials',
@@ -93,7 +93,7 @@ function isReady(port: number, ca: Buffer): Promise<boolean> {
   })
 }
 
-/** `assets` is the folder of the programs, `apiServerFlags` go to the API server beside its own. */
+/** `assets` is the folder of the programs, `apiServerFlags` are additional flags of the API server. */
 export async function startControlPlane(assets: string, apiServerFlags: string[] = []): Promise<ControlPlane> {
   const ports: Ports = { etcd: await freePort(), peer: await freePort(), api: await freePort() }
   let kubeconfig = ''

@@ -1,7 +1,7 @@
-/** What the programs of a node are told, by the name of the file that node.sh hands them. */
+/** Configuration files of a node's programs, by the file names in node.sh. */
 import { join } from 'node:path'
 
-/** Of the machine, as pods reach it; the node; its pods and Services. Nothing else has these addresses. */
+/** Addresses of the machine as seen by pods, of the node, its pods and Services. Nothing else uses them. */
 export const NETWORK = {
   LINK: 'tollgate-node',
   NODE: 'node1',
@@ -89,7 +89,7 @@ const proxy = (folder: string): object => ({
   hostnameOverride: NETWORK.NODE,
   clusterCIDR: NETWORK.POD_RANGE,
   clientConnection: { kubeconfig: join(folder, 'proxy.kubeconfig') },
-  // Limits of the kernel are left as they are: they are the machine's.
+  // Kernel limits stay unchanged: they are the machine's.
   conntrack: { maxPerCore: 0, min: 0, tcpEstablishedTimeout: '0s', tcpCloseWaitTimeout: '0s', udpTimeout: '0s', udpStreamTimeout: '0s' },
   metricsBindAddress: '127.0.0.1:10249',
   healthzBindAddress: '127.0.0.1:10256',

@@ -1,4 +1,4 @@
-/** What a node needs beside the control plane, as one entry of the cache. */
+/** Programs of a node besides the control plane, as one entry of the cache. */
 import { copyFile, cp, mkdir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { writeArchive } from '../../../image/archive.ts'
@@ -12,7 +12,7 @@ const CONTAINERD = ['containerd', 'containerd-shim-runc-v2', 'ctr'].map((name) =
 const CNI = ['main/bridge', 'main/loopback', 'ipam/host-local'].map((name) => `github.com/containernetworking/plugins/plugins/${name}@v1.9.1`)
 const COREDNS = 'github.com/coredns/coredns@v1.15.0'
 
-/** runc of Debian's, because one without a C compiler knows no seccomp; and nft. With the libraries of both. */
+/** Debian's runc, because a build without a C compiler has no seccomp, and nft, with their libraries. */
 const PACKAGES = ['runc', 'nftables', 'libnftables1', 'libnftnl11', 'libmnl0', 'libseccomp2', 'libxtables12', 'libjansson4', 'libedit2', 'libbsd0', 'libmd0', 'libtinfo6']
 
 /** `folder` has the file system of the image, which is one program. */

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# node.sh ASSETS TOOLS, in a folder that node.ts has prepared: a single-node cluster, as the first process of a pid, mount and uts namespace of its own. What it
-# mounts, starts and makes of networks goes with that process. Prints `network is up`, and `node started` when everything that runs has been started.
+# node.sh ASSETS TOOLS, in a folder that node.ts has prepared: a single-node cluster, as the first process of a new PID, mount and UTS namespace. Its mounts,
+# processes and networks end with that process. Prints `network is up`, and `node started` when all programs have been started.
 set -euo pipefail
 assets=$1 tools=$2 state=$PWD
 export PATH=$tools/bin:$PATH LD_LIBRARY_PATH=$tools/lib XTABLES_LIBDIR=$tools/lib/xtables
@@ -8,15 +8,15 @@ export PATH=$tools/bin:$PATH LD_LIBRARY_PATH=$tools/lib XTABLES_LIBDIR=$tools/li
 if [ "${3:-}" != inside ]; then
   hostname "$NODE"
   mount --make-rshared /
-  # The folders that kubelet and containerd insist on.
+  # Folders that kubelet and containerd require.
   mount -t tmpfs tmpfs /run
   mkdir -p /run/lock /run/kernel
-  # kubelet sets these, which are the whole machine's: it gets copies.
+  # kubelet writes these sysctls of the whole machine: it gets copies.
   for name in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes; do
     cat "/proc/sys/$name" >"/run/kernel/${name//\//.}"
     mount --bind "/run/kernel/${name//\//.}" "/proc/sys/$name"
   done
-  # The one way in and out is a cable to the machine, without a route beyond it.
+  # The only network link leads to the machine, without a route beyond it.
   ip netns add node
   ip link add "$LINK" type veth peer name eth0 netns node
   ip addr add "$HOST_ADDRESS/24" dev "$LINK"
@@ -28,13 +28,13 @@ fi
 ip link set lo up
 ip addr add "$NODE_ADDRESS/24" dev eth0
 ip link set eth0 up
-# So that the node itself reaches Services, whose addresses are rewritten on the way out.
+# Lets the node itself reach Services, whose addresses are rewritten on output.
 ip route add "$SERVICE_RANGE" dev eth0
 for name in ip_forward conf/all/route_localnet; do echo 1 >"/proc/sys/net/ipv4/$name"; done
 echo 1 >/proc/sys/net/bridge/bridge-nf-call-iptables
 echo 'network is up'
 
-# Whatever ends is started again, as it is where a system's manager does it: most of them end while the API server is not there yet.
+# Programs that exit are restarted, as by a service manager: most exit until the API server is reachable.
 run() {
   local name=$1
   shift

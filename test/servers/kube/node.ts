@@ -1,5 +1,5 @@
 /**
- * A real cluster of one node, which runs pods: in namespaces of its own, and with no way out of the machine. Root on Linux. The machine has one at a time. Pods reach
+ * A real cluster of one node that runs pods, in separate namespaces and without network access beyond the machine. Needs root on Linux. The machine has one at a time. Pods reach
  * the machine at `NETWORK.HOST_ADDRESS`, and the machine reaches pods and Services at their own addresses. NetworkPolicies are accepted and not enforced.
  */
 import { mkdir, readdir, readFile, rmdir, writeFile } from 'node:fs/promises'
@@ -18,11 +18,11 @@ import { openAuthority } from './authority.ts'
 import { CGROUP, NETWORK, nodeFiles } from './node-files.ts'
 
 export type Node = {
-  /** Path of a kubeconfig that may do everything. */
+  /** Path of an administrator's kubeconfig. */
   kubeconfig: string
   /** Resolves when pods and the cluster's DNS run. Rejects with the ends of the logs when they do not. */
   ready(): Promise<void>
-  /** Loads an image from an archive, and gives it a further name. */
+  /** Loads an image from an archive, and adds a tag. */
   importImage(archive: string): Promise<void>
   tagImage(name: string, another: string): Promise<void>
   stop(): Promise<void>
@@ -46,7 +46,7 @@ async function prepare(folder: string, tools: string): Promise<void> {
   await authority.user('kubelet.kubeconfig', SERVER, `system:node:${NODE}`, 'system:nodes')
 }
 
-/** Every hierarchy of control groups that the machine has mounted; version 2 has one. */
+/** Every mounted hierarchy of control groups; version 2 has one. */
 async function hierarchies(): Promise<string[]> {
   const mounts = (await readFile('/proc/mounts', 'utf8')).split('\n').map((line) => line.split(' '))
   return mounts.flatMap(([, place = '', type = '']) => (type.startsWith('cgroup') ? [place] : []))
@@ -56,7 +56,7 @@ async function makeGroups(): Promise<void> {
   for (const root of await hierarchies()) {
     const group = join(root, CGROUP)
     await mkdir(group, { recursive: true })
-    // An empty set of cores or memory takes no process; only version 1 has to be told.
+    // A cpuset without cores or memory accepts no process; only version 1 needs that.
     for (const file of ['cpuset.cpus', 'cpuset.mems']) {
       const above = await readFile(join(root, file), 'utf8').catch(() => null)
       if (above !== null) await writeFile(join(group, file), above)
@@ -64,7 +64,7 @@ async function makeGroups(): Promise<void> {
   }
 }
 
-/** Groups outlive the processes that were in them, and can be removed a moment after the last has gone. */
+/** Groups outlive their processes, and can be removed a moment after the last one exits. */
 async function removeGroups(): Promise<void> {
   for (const root of await hierarchies()) {
     for (let tries = 0; tries < 100 && !(await removed(join(root, CGROUP))); tries++) await pause(100)
@@ -77,14 +77,14 @@ async function removed(group: string): Promise<boolean> {
   return rmdir(group).then(() => true, ({ code }) => code === 'ENOENT')
 }
 
-/** What a node leaves when it goes: its cable too is gone a moment later, and sooner this way. */
+/** Cleans up after a node. The network device would disappear a moment later by itself. */
 async function clear(): Promise<void> {
   await command('ip', ['link', 'delete', NETWORK.LINK]).catch(() => {})
   await removeGroups()
 }
 
-/** Waits until nobody else on this machine has a node. Answers what lets the next one have it. */
-function turn(): Promise<() => void> {
+/** Waits until no other run on this machine has a node. Returns the function that releases the lock. */
+function nodeLock(): Promise<() => void> {
   const mine = Promise.withResolvers<() => void>()
   const over = Promise.withResolvers<void>()
   const waiting = () => console.log('# another run has a node; waiting for it')
@@ -95,10 +95,10 @@ function turn(): Promise<() => void> {
   return mine.promise
 }
 
-/** Resolves when the machine has its address in the node's network; `ready` says when there is a node. */
+/** Resolves when the machine has its address in the node's network; `ready` resolves when the node runs. */
 export async function startNode(): Promise<Node> {
   const tools = dirname(installed('kubernetes-node'))
-  const release = await turn()
+  const release = await nodeLock()
   try {
     return await startAlone(tools, release)
   } catch (error) {
@@ -163,7 +163,7 @@ async function endsOfLogs(folder: string): Promise<string> {
   return (await Promise.all(ends)).join('\n')
 }
 
-/** A node of the test's own; null, after having skipped the test, where there can be none. */
+/** A private node; null, with the test skipped, where none can run. */
 export async function ownNode(t: Test): Promise<Node | null> {
   if (process.platform !== 'linux' || process.getuid?.() !== 0) {
     const reason = 'a node that runs pods needs root on Linux'

@@ -1,4 +1,4 @@
-/** A proxy in front of a test's API server, which lets through, refuses, or cuts off what the test tells it to. It speaks plain HTTP; the tokens are the server's own. */
+/** A fault-injecting proxy in front of a test's API server: it forwards, refuses, or cuts off requests and watch events. It speaks plain HTTP; the tokens are the server's. */
 import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -12,12 +12,12 @@ import { lines } from '../../../src/backends/resources/kubernetes/watch-stream.t
 import type { Api } from './api.ts'
 
 /**
- * What becomes of a request: a status that is answered in the server's place, or `cut` without an answer; what is `unanswered` the server has done, and what is `halved` it has
- * answered as well, of which half arrives.
+ * The fate of a request: a status that is answered instead of the server's, or `cut` without an answer. `unanswered`: the server executes it, and the answer is lost. `halved`: the server
+ * executes it, and half of the answer arrives.
  */
 export type Fate = 'passes' | 'cut' | 'unanswered' | 'halved' | { status: number; reason: string; message?: string; details?: object; headers?: Record<string, string> }
 
-/** What becomes of an event of a watch: it is told or not, or it is the last of its watch, which ends after that many bytes of it: with its connection, or as if it were complete. */
+/** The fate of a watch event: forwarded or dropped, or the watch ends after that many bytes of it, by closing the connection or as if it were complete. */
 export type Telling = boolean | { bytes: number; isBroken: boolean }
 
 export type Proxy = {
@@ -26,7 +26,7 @@ export type Proxy = {
   fate: (method: string, path: string, body: string) => Fate | Promise<Fate>
   /** Decides on each event of a watch, a line of JSON without its end. */
   tells: (event: string) => Telling
-  /** Requests that came, as `METHOD path?query`. */
+  /** Received requests, as `METHOD path?query`. */
   seen: string[]
   /** Cuts every connection that is open. */
   cut(): void

@@ -1,19 +1,20 @@
-/** The client library, kafkajs, with the options that came through frozen, killed and missing brokers, and with one fault mended. */
+/** The client library, kafkajs: options that survive frozen, killed and missing brokers, and a patch for one bug. */
 import { createRequire } from 'node:module'
 import { Kafka, logLevel, Partitioners, type ConsumerConfig, type KafkaConfig, type ProducerConfig, type SASLOptions } from 'kafkajs'
+import type { BrokerContext } from '../broker.ts'
 import type { Address } from './kafka-url.ts'
-import { openLibraryLog, type Log } from './log-throttle.ts'
+import { openLibraryLog } from './log-throttle.ts'
 
-// A frozen broker is noticed only after requestTimeout.
+// A frozen broker is detected only after requestTimeout.
 const CLIENT = { clientId: 'tollgate', connectionTimeout: 1000, requestTimeout: 3000, retry: { initialRetryTime: 100, maxRetryTime: 1000, retries: 2 } }
 
 /**
- * No retries: after a stall they repeat messages, and a rejected send is only a ring that comes late. Not idempotent: that lost acknowledged messages when the broker
- * stalled past requestTimeout. No topic is made by asking for it: see topic.ts.
+ * No retries: after a stall they duplicate messages, and a rejected send only delays one. Not idempotent: that lost acknowledged messages when the broker stalled
+ * past requestTimeout. Topics are created by topic.ts, never automatically.
  */
 export const PRODUCER: ProducerConfig = { allowAutoTopicCreation: false, retry: { retries: 0 }, createPartitioner: Partitioners.DefaultPartitioner }
 
-/** Whatever stops a consumer ends it (restartOnFailure), so that only one place starts it anew, and none after the end. Without retries a fresh broker would stop it. */
+/** Any failure ends the consumer (restartOnFailure), so that only consumer.ts restarts it, and nothing does after the stop. Without retries a broker that has just started would end it. */
 export const CONSUMER: Omit<ConsumerConfig, 'groupId'> = {
   allowAutoTopicCreation: false,
   sessionTimeout: 6000,
@@ -24,22 +25,22 @@ export const CONSUMER: Omit<ConsumerConfig, 'groupId'> = {
   retry: { initialRetryTime: 200, maxRetryTime: 1000, retries: 3, restartOnFailure: async () => false },
 }
 
-export function openClient({ brokers, tls, sasl }: Address, log: Log): Kafka {
-  mendTimers()
+export function openClient({ brokers, tls, sasl }: Address, log: BrokerContext['log']): Kafka {
+  patchTimers()
   const secured: Pick<KafkaConfig, 'ssl' | 'sasl'> = { ...(tls && { ssl: tls }), ...(sasl && { sasl: sasl as SASLOptions }) }
   return new Kafka({ ...CLIENT, ...secured, brokers, logLevel: logLevel.INFO, logCreator: openLibraryLog(log) })
 }
 
 type RequestQueue = { pending: unknown[]; throttledUntil: number; scheduleCheckPendingRequests(): void }
-let mended = false
+let patched = false
 
 /**
- * kafkajs 2.2.4 sets the timer of a throttled connection also when nothing is throttled and nothing waits. Its delay is below zero then, of which Node warns, and when
- * it fires it is set again: each idle connection woke up every millisecond.
+ * kafkajs 2.2.4 sets the throttling timer also when nothing is throttled and no request is pending. Its delay is negative then, of which Node warns, and it is set
+ * again when it fires: each idle connection woke up every millisecond.
  */
-function mendTimers(): void {
-  if (mended) return
-  mended = true
+function patchTimers(): void {
+  if (patched) return
+  patched = true
   const { prototype } = createRequire(import.meta.url)('kafkajs/src/network/requestQueue/index.js') as { prototype: RequestQueue }
   const schedule = prototype.scheduleCheckPendingRequests
   prototype.scheduleCheckPendingRequests = function (this: RequestQueue) {

@@ -1,4 +1,4 @@
-/** What a `kafka://` address says (docs/kafka.md). */
+/** Parser of `kafka://` addresses (docs/kafka.md). */
 import { createSecureContext } from 'node:tls'
 
 const MECHANISMS = ['plain', 'scram-sha-256', 'scram-sha-512'] as const
@@ -12,30 +12,30 @@ export type Address = {
   sasl: { mechanism: Mechanism; username: string; password: string } | null
   topicPrefix: string
   group: string
-  /** Of a topic that is made. */
+  /** Of a topic that Tollgate creates. */
   partitions: number
-  /** Of a topic that is made; null leaves it to the broker's `default.replication.factor`. */
+  /** Of a topic that Tollgate creates; null leaves it to the broker's `default.replication.factor`. */
   replication: number | null
 }
 
 const PARAMETERS = ['tls', 'caFile', 'certFile', 'keyFile', 'sasl', 'username', 'passwordFile', 'topicPrefix', 'group', 'partitions', 'replication'] as const
 type Parameter = (typeof PARAMETERS)[number]
-type Given = Partial<Record<Parameter, string>>
+type Query = Partial<Record<Parameter, string>>
 
 const DEFAULT_PORT = 9092
 const DEFAULT_PREFIX = 'tollgate.'
 const DEFAULT_PARTITIONS = 12
 const HOST = /^[A-Za-z0-9._-]+$/
-/** Kafka's own limit is 249 for a topic; the kind follows. */
+/** Kafka limits a topic name to 249 characters; the kind is appended. */
 const NAME = /^[A-Za-z0-9._-]{1,200}$/
 
 /**
- * Reads `kafka://[user:password@]host[:port],…[?parameters]`. `read` returns the text of a file. Throws an Error of one sentence; no sentence holds a part of the
- * address in which a password could stand.
+ * Reads `kafka://[user:password@]host[:port],…[?parameters]`. `read` returns the text of a file. Throws an Error of one sentence, which never
+ * includes a part of the address that could hold a password.
  */
 export function readAddress(url: string, read: (file: string) => string): Address {
   const [, user, hosts = '', query = ''] = /^kafka:\/\/(?:([^@/?#]*)@)?([^@/?#]+)\/?(?:\?([^#]*))?$/.exec(url) ?? []
-  if (hosts === '') throw new Error('The Kafka address is not of the form kafka://host:9092,host:9092?name=value, with user:password@ before the hosts if need be (percent-encoded).')
+  if (hosts === '') throw new Error('The Kafka address is not of the form kafka://host:9092,host:9092?name=value, with user:password@ before the hosts where needed (percent-encoded).')
   const given = readParameters(query)
   const topicPrefix = named(given, 'topicPrefix', DEFAULT_PREFIX)
   return {
@@ -49,8 +49,8 @@ export function readAddress(url: string, read: (file: string) => string): Addres
   }
 }
 
-function readParameters(query: string): Given {
-  const given: Given = {}
+function readParameters(query: string): Query {
+  const given: Query = {}
   for (const [name, value] of new URLSearchParams(query)) {
     const parameter = PARAMETERS.find((known) => known === name)
     if (!parameter) throw new Error(`The Kafka address has no parameter ${JSON.stringify(name.slice(0, 40))}; it may have ${PARAMETERS.join(', ')}.`)
@@ -60,17 +60,17 @@ function readParameters(query: string): Given {
   return given
 }
 
-/** The client library splits at the first colon, so an address of IPv6 can only be reached by a name. */
+/** The client library splits at the first colon, so an IPv6 host can only be given by name. */
 function readBroker(text: string): string {
   const [host = '', port = String(DEFAULT_PORT), ...rest] = text.split(':')
   const isPort = /^\d{1,5}$/.test(port) && Number(port) >= 1 && Number(port) <= 65_535
   if (!HOST.test(host) || !isPort || rest.length > 0) {
-    throw new Error('The Kafka address names a broker that is not host or host:port, where host is a name or an IPv4 address.')
+    throw new Error('The Kafka address contains a broker that is not host or host:port, where host is a name or an IPv4 address.')
   }
   return `${host}:${port}`
 }
 
-function readTls(given: Given, read: (file: string) => string): Address['tls'] {
+function readTls(given: Query, read: (file: string) => string): Address['tls'] {
   const { tls = 'false' } = given
   if (tls !== 'true' && tls !== 'false') throw new Error('tls in the Kafka address may be true or false.')
   const files = { ca: given.caFile, cert: given.certFile, key: given.keyFile }
@@ -88,11 +88,11 @@ function readTls(given: Given, read: (file: string) => string): Address['tls'] {
   } catch (error) {
     throw new Error(`caFile, certFile and keyFile in the Kafka address are not certificates and a key in PEM that fit together (${(error as NodeJS.ErrnoException).code ?? 'unreadable'}).`, { cause: error })
   }
-  if (texts.ca !== undefined && !texts.ca.includes('-----BEGIN CERTIFICATE-----')) throw new Error('caFile in the Kafka address holds no certificate in PEM.')
+  if (texts.ca !== undefined && !texts.ca.includes('-----BEGIN CERTIFICATE-----')) throw new Error('caFile in the Kafka address contains no certificate in PEM.')
   return texts
 }
 
-function readSasl(given: Given, user: string | undefined, read: (file: string) => string): Address['sasl'] {
+function readSasl(given: Query, user: string | undefined, read: (file: string) => string): Address['sasl'] {
   const [first, ...rest] = user?.split(':') ?? []
   const username = given.username ?? decoded(first)
   const hasPassword = rest.length > 0
@@ -102,7 +102,7 @@ function readSasl(given: Given, user: string | undefined, read: (file: string) =
   }
   const mechanism = MECHANISMS.find((known) => known === given.sasl)
   if (!mechanism) throw new Error(`sasl in the Kafka address may be ${MECHANISMS.join(', ')}.`)
-  if (given.username !== undefined && first !== undefined) throw new Error('The Kafka address names a user before the hosts and as username: one of them is enough.')
+  if (given.username !== undefined && first !== undefined) throw new Error('The Kafka address gives the user twice, before the hosts and as username: one of them is enough.')
   if (hasPassword === (given.passwordFile !== undefined)) throw new Error('sasl in the Kafka address needs one password: passwordFile, or user:password@ before the hosts.')
   const password = given.passwordFile === undefined ? decoded(rest.join(':')) : readText('passwordFile', given.passwordFile, read).trim()
   if (!username || !password) throw new Error('sasl in the Kafka address needs a user and a password that are not empty.')
@@ -125,15 +125,15 @@ function readText(parameter: Parameter, file: string, read: (file: string) => st
   }
 }
 
-function named(given: Given, parameter: 'topicPrefix' | 'group', fallback: string): string {
+function named(given: Query, parameter: 'topicPrefix' | 'group', fallback: string): string {
   const name = given[parameter] ?? fallback
   if (!NAME.test(name)) throw new Error(`${parameter} in the Kafka address may be up to 200 letters, digits, dots, hyphens and underscores.`)
   return name
 }
 
-function whole(given: Given, parameter: 'partitions' | 'replication', most: number): number | null {
+function whole(given: Query, parameter: 'partitions' | 'replication', max: number): number | null {
   const text = given[parameter]
   if (text === undefined) return null
-  if (!/^\d{1,4}$/.test(text) || Number(text) < 1 || Number(text) > most) throw new Error(`${parameter} in the Kafka address may be a whole number from 1 to ${most}.`)
+  if (!/^\d{1,4}$/.test(text) || Number(text) < 1 || Number(text) > max) throw new Error(`${parameter} in the Kafka address may be a whole number from 1 to ${max}.`)
   return Number(text)
 }

@@ -1,62 +1,62 @@
-/** The doorbell among processes: a topic for each kind on Kafka. Best effort throughout; whoever works looks at the store each second anyway. */
+/** Broker among processes over Kafka, one topic for each kind. Best effort: workers and dispatchers poll the store every second regardless. */
 import { readFileSync } from 'node:fs'
-import type { Broker, BrokerSurroundings, BrokerConsumer } from '../broker.ts'
+import type { Broker, BrokerContext, BrokerConsumer } from '../broker.ts'
 import { readAddress } from './kafka-url.ts'
 import { openClient } from './kafka-client.ts'
-import { sentenceOf } from './kafka-errors.ts'
-import { openConsumer, type Listener } from './consumer.ts'
-import { openTrouble, type Trouble } from './log-throttle.ts'
-import { openPauses } from './backoff.ts'
-import { openProducer, type Bell, type Producer } from './producer.ts'
+import { describeError } from './kafka-errors.ts'
+import { openConsumer, type Consumer } from './consumer.ts'
+import { openConnectionState, type ConnectionState } from './connection-state.ts'
+import { openBackoff } from './backoff.ts'
+import { openProducer, type KafkaContext, type Producer } from './producer.ts'
 
-/** What is still under way then is left behind: it gives up by itself a few seconds later. */
+/** Close timeout. What is still running then ends by itself a few seconds later. */
 const CLOSE_MS = 5000
 
-/** Resolves at once, whether or not Kafka is there. Throws an Error of one sentence when the address makes no sense. */
-export async function openKafka(url: string, { log, counted }: BrokerSurroundings): Promise<Broker> {
+/** Resolves at once, whether or not Kafka is reachable. Throws an Error of one sentence when the address is invalid. */
+export async function openKafka(url: string, { log, counted }: BrokerContext): Promise<Broker> {
   const address = readAddress(url, (file) => readFileSync(file, 'utf8'))
-  if (address.sasl?.mechanism === 'plain' && !address.tls) log.warn({}, 'Kafka: the password travels in the clear: sasl=plain without tls=true')
-  const bell: Bell = { kafka: openClient(address, log), address, log, counted }
-  const ringers = new Map<string, Producer>()
-  const listeners = new Set<Listener>()
-  const banner = greet(bell)
+  if (address.sasl?.mechanism === 'plain' && !address.tls) log.warn({ event: 'kafka_password_unencrypted' }, 'kafka password is sent unencrypted: sasl=plain without tls=true')
+  const context: KafkaContext = { kafka: openClient(address, log), address, log, counted }
+  const producers = new Map<string, Producer>()
+  const consumers = new Set<Consumer>()
+  const connectionCheck = checkConnection(context)
   let closed: Promise<void> | null = null
 
-  const ringerOf = (kind: string): Producer => {
-    const ringer = ringers.get(kind) ?? openProducer(bell, kind)
-    ringers.set(kind, ringer)
-    return ringer
+  const producerOf = (kind: string): Producer => {
+    const producer = producers.get(kind) ?? openProducer(context, kind)
+    producers.set(kind, producer)
+    return producer
   }
 
   async function closeAll(): Promise<void> {
-    for (const listener of listeners) listener.stop()
-    const all = Promise.all([banner.close(), ...[...ringers.values()].map((ringer) => ringer.close()), ...[...listeners].map(({ stopped }) => stopped)])
-    let late: NodeJS.Timeout | undefined
-    await Promise.race([all, new Promise((resolve) => (late = setTimeout(resolve, CLOSE_MS)))])
-    clearTimeout(late)
+    for (const consumer of consumers) consumer.stop()
+    const all = Promise.all([connectionCheck.close(), ...[...producers.values()].map((producer) => producer.close()), ...[...consumers].map(({ stopped }) => stopped)])
+    let timer: NodeJS.Timeout | undefined
+    await Promise.race([all, new Promise((resolve) => (timer = setTimeout(resolve, CLOSE_MS)))])
+    clearTimeout(timer)
   }
 
   return {
     publish(kind, id) {
       if (closed) counted('lost', kind, 1)
-      else ringerOf(kind).publish(id)
+      else producerOf(kind).publish(id)
     },
-    consume(kinds, heard): BrokerConsumer {
+    consume(kinds, received): BrokerConsumer {
       if (closed) return { stop() {}, pause() {}, resume() {} }
-      const own = kinds.map((kind) => openConsumer(bell, kind, () => heard(kind)))
-      for (const listener of own) {
-        listeners.add(listener)
-        void listener.stopped.then(() => listeners.delete(listener))
+      const own = kinds.map((kind) => openConsumer(context, kind, () => received(kind)))
+      for (const consumer of own) {
+        consumers.add(consumer)
+        void consumer.stopped.then(() => consumers.delete(consumer))
       }
       const each = (verb: 'stop' | 'pause' | 'resume') => () => {
-        for (const listener of own) listener[verb]()
+        for (const consumer of own) consumer[verb]()
       }
       return { stop: each('stop'), pause: each('pause'), resume: each('resume') }
     },
     health() {
       if (closed) return { ok: false, detail: 'closed' }
-      const troubles = [banner, ...ringers.values(), ...listeners].map(({ trouble }) => trouble.sentence())
-      const detail = [...new Set(troubles.filter((sentence) => sentence !== null))].join('; ')
+      const problems = [connectionCheck, ...producers.values(), ...consumers].map(({ state }) => state.problem())
+      const detail = [...new Set(problems.filter((problem) => problem !== null))].join('; ')
       return detail === '' ? { ok: true, detail: `Kafka at ${address.brokers.join(', ')}` } : { ok: false, detail }
     },
     close() {
@@ -66,33 +66,33 @@ export async function openKafka(url: string, { log, counted }: BrokerSurrounding
   }
 }
 
-/** Connects once, so that a broker that refuses us is known before the first ring. */
-function greet({ kafka, address, log }: Bell): { trouble: Trouble; close(): Promise<void> } {
-  const trouble = openTrouble(log, {}, 'connecting')
+/** Connects once at the start, so that refused credentials are known before the first message. */
+function checkConnection({ kafka, address, log }: KafkaContext): { state: ConnectionState; close(): Promise<void> } {
+  const state = openConnectionState(log, {}, 'connecting')
   const closing = new AbortController()
-  const pauses = openPauses(closing.signal)
+  const backoff = openBackoff(closing.signal)
   const attempt = async () => {
     const admin = kafka.admin()
     try {
       await admin.connect()
       await admin.describeCluster()
-      trouble.ends()
+      state.recovered()
       return true
     } catch (error) {
-      if (!closing.signal.aborted) trouble.begins(sentenceOf(error, { address }), error)
+      if (!closing.signal.aborted) state.failed(describeError(error, { address }), error)
       return false
     } finally {
       await admin.disconnect().catch(() => {})
     }
   }
-  const greeted = (async () => {
-    while (!closing.signal.aborted && !(await attempt())) await pauses.next()
+  const connected = (async () => {
+    while (!closing.signal.aborted && !(await attempt())) await backoff.next()
   })()
   return {
-    trouble,
+    state,
     close() {
       closing.abort()
-      return greeted
+      return connected
     },
   }
 }

@@ -1,46 +1,47 @@
-/** Sends the rings of one kind. Each kind has a producer of its own: a topic that is missing or forbidden would fail the sends of all that share one. */
+/** Kafka producer of one kind. Each kind has its own: a topic that is missing or forbidden would fail the sends of every kind that shared a producer. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Kafka } from 'kafkajs'
-import type { BrokerSurroundings } from '../broker.ts'
+import type { BrokerContext } from '../broker.ts'
 import type { Address } from './kafka-url.ts'
 import { PRODUCER } from './kafka-client.ts'
-import { sentenceOf } from './kafka-errors.ts'
-import { openTrouble, type Trouble } from './log-throttle.ts'
-import { openPauses } from './backoff.ts'
+import { describeError } from './kafka-errors.ts'
+import { openConnectionState, type ConnectionState } from './connection-state.ts'
+import { openBackoff } from './backoff.ts'
 import { ensureTopic } from './topic.ts'
 
-/** What ringers and listeners stand on. */
-export type Bell = { kafka: Kafka; address: Address } & BrokerSurroundings
+/** What producers and consumers share. */
+export type KafkaContext = { kafka: Kafka; address: Address } & BrokerContext
 
-export type Producer = { trouble: Trouble; publish(id: string): void; close(): Promise<void> }
+export type Producer = { state: ConnectionState; publish(id: string): void; close(): Promise<void> }
 
-const MOST_AT_ONCE = 500
-const MOST_WAITING = 5000
-/** After a send: under load each would else wake every worker for one or two tasks, and Kafka would take as much of a machine as the work. */
-const REST_MS = 20
-/** How long the rings that wait get when the program stops. */
-const LAST_MS = 1000
+const MAX_BATCH = 500
+const MAX_QUEUED = 5000
+/** Pause after a send. Without it each send under load would wake every worker for one or two tasks, and Kafka would use as much CPU as the work. */
+const LINGER_MS = 20
+/** Time to send the queued messages at shutdown. */
+const FLUSH_MS = 1000
 
 /**
- * One send is under way at a time, and takes along whatever was rung meanwhile and in the rest that follows it; a first ring waits for nothing. What a send that failed held is lost, but for one ring, which is tried until it gets
- * through: it wakes the workers after an outage, and is how we learn that there is none any more. `rung` and `lost` add up to what was rung.
+ * One send is in flight at a time; messages published meanwhile, or in the pause after it, go into the next. The first message is not delayed. The messages of
+ * a failed send are lost except for one, which is retried until it is sent: it wakes the workers after an outage and detects its end. `rung` and `lost` add up
+ * to the messages published.
  */
-export function openProducer({ kafka, address, log, counted }: Bell, kind: string): Producer {
+export function openProducer({ kafka, address, log, counted }: KafkaContext, kind: string): Producer {
   const topic = address.topicPrefix + kind
   const producer = kafka.producer(PRODUCER)
-  const trouble = openTrouble(log, { topic })
+  const state = openConnectionState(log, { topic })
   const closing = new AbortController()
-  const pauses = openPauses(closing.signal)
-  let waiting: string[] = []
+  const backoff = openBackoff(closing.signal)
+  let queued: string[] = []
   let connected = false
   let stopped = false
   let busy = false
   let flushing = Promise.resolve()
 
   async function flush(): Promise<void> {
-    while (waiting.length > 0 && !closing.signal.aborted) {
-      await send(waiting.splice(0, MOST_AT_ONCE))
-      if (!stopped) await pause(REST_MS)
+    while (queued.length > 0 && !closing.signal.aborted) {
+      await send(queued.splice(0, MAX_BATCH))
+      if (!stopped) await pause(LINGER_MS)
     }
     busy = false
   }
@@ -54,33 +55,33 @@ export function openProducer({ kafka, address, log, counted }: Bell, kind: strin
       await producer.send({ topic, acks: -1, timeout: 2000, messages: ids.map((id) => ({ key: id, value: null })) })
       connected = true
       counted('rung', kind, ids.length)
-      trouble.ends()
-      pauses.begin()
+      state.recovered()
+      backoff.reset()
     } catch (error) {
       connected = false
-      waiting.unshift(...ids.splice(-1))
+      queued.unshift(...ids.splice(-1))
       if (ids.length > 0) counted('lost', kind, ids.length)
-      trouble.begins(sentenceOf(error, { address, topic }), error)
-      await pauses.next()
+      state.failed(describeError(error, { address, topic }), error)
+      await backoff.next()
     }
   }
 
   return {
-    trouble,
+    state,
     publish(id) {
-      if (stopped || waiting.length >= MOST_WAITING) return counted('lost', kind, 1)
-      waiting.push(id)
+      if (stopped || queued.length >= MAX_QUEUED) return counted('lost', kind, 1)
+      queued.push(id)
       if (busy) return
       busy = true
       flushing = new Promise((resolve) => setImmediate(resolve)).then(flush)
     },
     async close() {
       stopped = true
-      const late = setTimeout(() => closing.abort(), trouble.sentence() === null ? LAST_MS : 0)
+      const timer = setTimeout(() => closing.abort(), state.problem() === null ? FLUSH_MS : 0)
       await flushing
-      clearTimeout(late)
-      if (waiting.length > 0) counted('lost', kind, waiting.length)
-      waiting = []
+      clearTimeout(timer)
+      if (queued.length > 0) counted('lost', kind, queued.length)
+      queued = []
       await producer.disconnect().catch(() => {})
     },
   }

@@ -1,28 +1,28 @@
-/** A topic for each kind, made when it is missing. */
+/** The topic of one kind: created when it is missing. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Admin, Kafka } from 'kafkajs'
 import type { Address } from './kafka-url.ts'
-import { isPassing, rootOf, SaidError } from './kafka-errors.ts'
+import { isTransient, rootOf, DescribedError } from './kafka-errors.ts'
 
-/** A ring that nobody heard for so long has nothing to say any more. Kafka drops whole segments, thus both. */
+/** A message that was not received for ten minutes is of no use. Kafka removes whole segments, hence both settings. */
 const CONFIG = { 'retention.ms': '600000', 'segment.ms': '600000', 'cleanup.policy': 'delete' }
 
-/** How often a topic that was made is looked for until its brokers know it. */
-const LOOKS = 50
-const LOOK_MS = 100
+/** How often, and how many times, a new topic is looked up until a broker leads it. */
+const LOOKUP_MS = 100
+const MAX_LOOKUPS = 50
 
-/** Resolves with the number of the topic's partitions once the topic is there. Rejects with the library's error, or a `SaidError` when it is missing and we may not make it. */
+/** Resolves with the topic's number of partitions. Rejects with the library's error, or a `DescribedError` when the topic is missing and may not be created. */
 export async function ensureTopic(kafka: Kafka, address: Address, topic: string): Promise<number> {
   const admin = kafka.admin()
   try {
     await admin.connect()
-    return (await partitionsOf(admin, topic)) ?? (await make(admin, address, topic))
+    return (await partitionsOf(admin, topic)) ?? (await create(admin, address, topic))
   } finally {
     await admin.disconnect().catch(() => {})
   }
 }
 
-/** Null when the broker that was asked does not know the topic, or not yet who leads it. */
+/** Null when the broker does not know the topic, or does not know its leader yet. */
 async function partitionsOf(admin: Admin, topic: string): Promise<number | null> {
   try {
     const { topics } = await admin.fetchTopicMetadata({ topics: [topic] })
@@ -34,21 +34,21 @@ async function partitionsOf(admin: Admin, topic: string): Promise<number | null>
   }
 }
 
-async function make(admin: Admin, address: Address, topic: string): Promise<number> {
+async function create(admin: Admin, address: Address, topic: string): Promise<number> {
   const configEntries = Object.entries(CONFIG).map(([name, value]) => ({ name, value }))
   try {
     await admin.createTopics({ waitForLeaders: false, topics: [{ topic, numPartitions: address.partitions, replicationFactor: address.replication ?? -1, configEntries }] })
   } catch (error) {
     const { type } = rootOf(error)
-    if (type === undefined || isPassing(error)) throw error
-    throw new SaidError(`the topic ${topic} is missing, and making it was refused (${type}): ${commandFor(address, topic)}`)
+    if (type === undefined || isTransient(error)) throw error
+    throw new DescribedError(`the topic ${topic} is missing and could not be created (${type}): ${commandFor(address, topic)}`)
   }
-  for (let looks = 0; looks < LOOKS; looks++) {
+  for (let lookups = 0; lookups < MAX_LOOKUPS; lookups++) {
     const partitions = await partitionsOf(admin, topic)
     if (partitions !== null) return partitions
-    await pause(LOOK_MS)
+    await pause(LOOKUP_MS)
   }
-  throw new SaidError(`the topic ${topic} was made, but no broker leads it yet`)
+  throw new DescribedError(`the topic ${topic} was created but has no leader yet`)
 }
 
 function commandFor({ brokers, partitions, replication }: Address, topic: string): string {

@@ -1,22 +1,22 @@
-/** The connection of the files to the MongoDB of STORE_URL: bounded waits, majority concerns, and what its failures mean. */
+/** MongoDB client of the files backend: timeouts, majority concerns, and the classification of failures. */
 import { setTimeout } from 'node:timers/promises'
 import { MongoBulkWriteError, MongoClient, MongoError, MongoNetworkError, MongoServerError, MongoServerSelectionError, type Db } from 'mongodb'
 import { Unavailable } from '../../../domain/errors.ts'
 
 /** The database of a STORE_URL that names none. */
 const DATABASE = 'tollgate'
-/** A server that went silent is noticed by the heartbeat, which then lets all that waits for it fail. */
+/** The driver's heartbeat detects a silent server, and fails the operations that wait for it. */
 const TIMEOUTS = { connectTimeoutMS: 3_000, serverSelectionTimeoutMS: 3_000, waitQueueTimeoutMS: 5_000, socketTimeoutMS: 10_000, heartbeatFrequencyMS: 3_000 }
 const ATTEMPTS = 3
 const PAUSE_MS = 100
 
 /**
- * Connects, and prepares the database. Throws an Error with one sentence for the operator when trying again would not help, else `Unavailable`. A failed attempt leaves
- * nothing open: a client whose first connection failed stays broken.
+ * Connects, and prepares the database. Throws an Error with one sentence for the operator when a retry would not help, else `Unavailable`. A failed attempt closes
+ * its client: a client whose first connection failed stays broken.
  */
 export async function connect(storeUrl: string, prepare: (db: Db) => Promise<void>): Promise<{ client: MongoClient; db: Db }> {
   if (!/^mongodb(\+srv)?:\/\//.test(storeUrl)) {
-    throw new Error('FILES_URL is gridfs:, which lies in the MongoDB of STORE_URL, but STORE_URL is none: set STORE_URL to mongodb://…, or FILES_URL to s3://… or disk:….')
+    throw new Error('FILES_URL is gridfs:, which uses the MongoDB of STORE_URL, but STORE_URL is not a MongoDB URL: set STORE_URL to mongodb://…, or FILES_URL to s3://… or disk:….')
   }
   const client = clientOf(storeUrl)
   try {
@@ -40,7 +40,7 @@ function clientOf(storeUrl: string): MongoClient {
       writeConcern: { w: 'majority', journal: true, wtimeoutMS: 10_000 },
     })
   } catch (error) {
-    // The driver's words may repeat a part of the address, so they only go to whoever reads the cause.
+    // The driver's message may quote the address, so it is only logged as the cause.
     throw new Error('STORE_URL cannot be read as the address of a MongoDB: it may be mongodb://<user>:<password>@<host>:<port>,…/<database>?<options>.', { cause: error })
   }
 }
@@ -52,7 +52,7 @@ const DUPLICATE = 11000
 /** Of MongoDB Atlas. */
 const ATLAS_ERROR = 8000
 
-/** The sentence for a failure that lasts until somebody acts. */
+/** The sentence for a permanent failure, which the operator must resolve. */
 function refusalOf(error: unknown): Error | null {
   const code = (error as { code?: unknown } | null)?.code
   const sentence = error instanceof MongoServerError ? sentenceOf(error) : code === 'ENOENT' || code === 'EACCES' ? 'a file that STORE_URL names for TLS cannot be read.' : null
@@ -71,7 +71,7 @@ function sentenceOf({ code }: MongoServerError): string | null {
   }
 }
 
-/** What the driver throws becomes `Unavailable`; what it was, is the cause. */
+/** Maps errors of the driver to `Unavailable`, with their cause. */
 export async function guard<T>(action: () => Promise<T>): Promise<T> {
   try {
     return await action()
@@ -80,7 +80,7 @@ export async function guard<T>(action: () => Promise<T>): Promise<T> {
   }
 }
 
-/** The same for an action that may happen twice without harm: tried again while the failure may pass. */
+/** The same for an idempotent action: retries temporary failures. */
 export async function patiently<T>(action: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
@@ -92,15 +92,15 @@ export async function patiently<T>(action: () => Promise<T>): Promise<T> {
   }
 }
 
-/** True when the server may not have heard the question, or have answered it: then only a look tells what happened. */
+/** True when the outcome is unknown (no answer, or connection lost): only a read tells what happened. */
 export function mayPass(thrown: unknown): boolean {
-  // Of several documents at once, the driver wraps what went wrong with all of them.
+  // For several documents, the driver wraps their errors in one.
   const error = thrown instanceof MongoBulkWriteError && thrown.errorResponse instanceof Error ? thrown.errorResponse : thrown
   if (error instanceof MongoNetworkError || error instanceof MongoServerSelectionError || isDuplicate(error)) return true
   return error instanceof MongoError && error.hasErrorLabel('RetryableWriteError')
 }
 
-/** True when all that went wrong is that something was there already. */
+/** True when all errors are duplicate keys. */
 export function isDuplicate(error: unknown): boolean {
   if (error instanceof MongoBulkWriteError) {
     const errors = Array.isArray(error.writeErrors) ? error.writeErrors : [error.writeErrors]

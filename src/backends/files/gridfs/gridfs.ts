@@ -1,12 +1,12 @@
 /**
- * Files in MongoDB, for many processes. Chunks and files lie in two collections as in GridFS, but are written here and not through the driver's GridFSBucket, which cannot
- * do what the backend promises: it replaces no file at one stroke, takes a removed file's chunks away from those who are reading it, reads through a cursor that the
- * server drops after ten minutes without a question (a paused video), and knows no expiry. So here
- * - `results.files` has one document an id, `_id` being the id, and that document is the commit: it names the chunks (`chunksId`), and is written after them, or has the
- *   bytes of a small file itself (`data`), which then has no chunks;
- * - `results.chunks` has the bytes, as GridFS has: `files_id` (the `chunksId`), `n`, `data`;
- * - `results.unused` names chunks that no file may need: noted before they are written, before a file is removed, and before it is replaced; forgotten once a file needs
- *   them. A day later the sweep removes those that no file names: until then their writer or a reader may be at them.
+ * Files backend in MongoDB, for many processes. Chunks and files are in two collections as in GridFS, but not written by the driver's GridFSBucket, which cannot
+ * keep the promises of the backend: it does not replace a file atomically, removes chunks while they are read, reads through a cursor that the
+ * server drops after ten idle minutes (a paused video), and has no expiry. The collections are
+ * - `results.files`: one document per file, whose `_id` is the file's id. That document is the commit: it names the chunks (`chunksId`) and is written after them, or
+ *   holds the bytes of a small file itself (`data`), which then has no chunks;
+ * - `results.chunks`: the bytes, as in GridFS: `files_id` (the `chunksId`), `n`, `data`;
+ * - `results.unused`: chunks that may be unreferenced. They are noted before they are written, before a file is removed, and before it is replaced, and forgotten once a
+ *   file references them. A day later the sweep removes those without a file: until then their writer or a reader may still use them.
  */
 import { createHash, randomUUID, type Hash } from 'node:crypto'
 import { Readable } from 'node:stream'
@@ -20,22 +20,22 @@ import { connect, guard, isDuplicate, mayPass, patiently } from './gridfs-client
 /** `length`, `chunkSize` and `uploadDate` as in GridFS. `expiresAt`: epoch milliseconds. */
 type FileDocument = { _id: string; chunksId: string; length: number; chunkSize: number; uploadDate: Date; contentType: string; expiresAt: number; etag: string; data?: Binary }
 type ChunkDocument = { files_id: string; n: number; data: Binary }
-/** `due`: epoch milliseconds. `note` tells one noting from the next, so that nobody takes back another's. */
+/** `due`: epoch milliseconds. `note` identifies one entry, so that no process withdraws another's. */
 type UnusedDocument = { _id: string; due: number; note: string }
 
 type Collections = { files: Collection<FileDocument>; chunks: Collection<ChunkDocument>; unused: Collection<UnusedDocument> }
 
 const CHUNK_BYTES = 1024 * 1024
-/** Bytes that one insert carries, and one body holds in memory. */
+/** Bytes per insert, and in memory per body. */
 const BATCH_BYTES = 2 * CHUNK_BYTES
-/** A file this small is one document and one command, and is as cheap to look at as one without bytes. */
+/** A file up to this size is one document and one command, and its metadata are as cheap to read as without bytes. */
 const SMALL_BYTES = 64 * 1024
-const MOST_SMALL = 16
+const MAX_BATCH = 16
 const UNUSED_MS = 24 * 3600 * 1000
 const UNUSED_BATCH = 100
 const CONTENDERS = 20
 
-/** Opens the files in the MongoDB of `storeUrl`, and makes the indexes. Throws as `openFiles` says. */
+/** Opens the files in the MongoDB of `storeUrl`, and creates the indexes. Throws like `openFiles`. */
 export async function openGridfs(storeUrl: string): Promise<Files> {
   const { client, db } = await connect(storeUrl, async (db) => makeIndexes(collectionsOf(db)))
   return filesIn(collectionsOf(db), () => client.close())
@@ -45,20 +45,20 @@ function collectionsOf(db: Db): Collections {
   return { files: db.collection('results.files'), chunks: db.collection('results.chunks'), unused: db.collection('results.unused') }
 }
 
-/** Each beside what it serves; `_id` serves the rest. Making one that is there changes nothing. */
+/** Each index with its query; all other queries use `_id`. Creating an existing index changes nothing. */
 async function makeIndexes({ files, chunks, unused }: Collections): Promise<void> {
-  // The sweep of what is due.
+  // Sweep of expired files.
   await files.createIndex({ expiresAt: 1 })
-  // Does a file need these chunks?
+  // Whether a file references these chunks.
   await files.createIndex({ chunksId: 1 })
-  // Reading in order, and writing none twice.
+  // Reading in order, and no duplicates.
   await chunks.createIndex({ files_id: 1, n: 1 }, { unique: true })
   await unused.createIndex({ due: 1 })
 }
 
 function filesIn(collections: Collections, closeClient: () => Promise<void>): Files {
   const { files, chunks, unused } = collections
-  // Chunks that are being written here.
+  // Chunks being written by this process.
   const writing = new Set<string>()
   let closed = false
 
@@ -66,7 +66,7 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
     if (closed) throw new Unavailable('files', new Error('closed'))
   }
 
-  /** Says that no file may need these chunks from now on. Returns what takes that back, unless somebody said it again. */
+  /** Notes that these chunks may be unreferenced. Returns a function that withdraws the note unless it was renewed. */
   async function noteUnused(ids: string[]): Promise<() => Promise<unknown>> {
     const note = randomUUID()
     const update = { $set: { due: Date.now() + UNUSED_MS, note } }
@@ -79,7 +79,7 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
     return isFileId(id) ? guard(() => files.findOne({ _id: id })) : null
   }
 
-  // Where one fails, all of its command look at what became of them.
+  // When one insert of a command fails, all inserts of that command read their outcome.
   const insert = createBatcher<FileDocument, void>({
     backend: 'files',
     async send(documents) {
@@ -88,14 +88,14 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
     },
     idOf: ({ _id }) => _id,
     shares: false,
-    most: MOST_SMALL,
+    most: MAX_BATCH,
   })
 
-  /** Makes the file appear, in place of an earlier one if there is one. A lost answer is cleared up by looking. */
+  /** Publishes the file, replacing an earlier one. A lost answer is resolved by a read. */
   async function commit(document: FileDocument): Promise<void> {
     const { _id, chunksId } = document
     for (let turn = 0; turn < CONTENDERS; turn++) {
-      // Almost every file is the first of its id: that is tried before anybody looks.
+      // Almost every file is the first with its id: an insert is tried before a read.
       const earlier = turn === 0 ? null : await patiently(() => files.findOne({ _id }, { projection: { chunksId: 1 } }))
       if (earlier?.chunksId === chunksId) return
       if (earlier) await noteUnused([earlier.chunksId])
@@ -140,7 +140,7 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
         if (first.length <= SMALL_BYTES) return await commitAs({ size: first.length, etag: etagOf(createHash('sha256').update(first)) }, new Binary(first))
         const takeBack = await noteUnused([chunksId])
         const content = await writeChunks(chunks, chunksId, first, parts).catch(async (error: unknown) => {
-          // What the body threw says nothing of the server: the chunks can go at once. What this misses, the sweep finds.
+          // An error of the body says nothing about the server: the chunks are removed at once. The sweep removes those that this misses.
           if (!(error instanceof Unavailable)) await guard(() => chunks.deleteMany({ files_id: chunksId })).then(takeBack).catch(() => undefined)
           throw error
         })
@@ -150,7 +150,7 @@ function filesIn(collections: Collections, closeClient: () => Promise<void>): Fi
         return facts
       } finally {
         writing.delete(chunksId)
-        // The body is let go of, however far it was read.
+        // Releases the body, however far it was read.
         await parts.return(undefined)
       }
     },
@@ -214,7 +214,7 @@ async function writeChunks(chunks: Collection<ChunkDocument>, chunksId: string, 
     }
     hash.update(part)
     size += part.length
-    // Not in order, so that a second attempt brings what the first did not.
+    // Unordered, so that a second attempt inserts what the first one did not.
     await patiently(() => chunks.insertMany(documents, { ordered: false }).catch(unlessDuplicate))
   }
   return { size, etag: etagOf(hash) }
@@ -228,7 +228,7 @@ function unlessDuplicate(error: unknown): void {
   if (!isDuplicate(error)) throw error
 }
 
-/** One question a chunk: nothing lies on the server while the reader pauses, and a server that went away and came back is not noticed. */
+/** One query per chunk: a paused reader holds nothing on the server, and reading survives a restart of the server. */
 async function* bytesOf(chunks: Collection<ChunkDocument>, { chunksId, length, data }: FileDocument, start: number, end: number): AsyncGenerator<Uint8Array> {
   if (data) return yield data.value().subarray(start, end + 1)
   for (let n = Math.floor(start / CHUNK_BYTES); n * CHUNK_BYTES <= end; n++) {

@@ -1,6 +1,6 @@
 /**
- * Writing an object of any length. A body shorter than a part is one PUT; a longer one becomes a multipart upload, part after part, of which S3 makes the object at its
- * completion, or nothing. Both are atomic. At most one part lies in memory.
+ * Upload of an object of any length to S3. A body shorter than a part is one PUT; a longer one is a multipart upload, which S3 turns into the object at its
+ * completion. Both are atomic. At most one part is in memory.
  */
 import { randomUUID } from 'node:crypto'
 import { Unavailable } from '../../../domain/errors.ts'
@@ -8,23 +8,23 @@ import type { FileBody } from '../files.ts'
 import { partsOf } from '../body-parts.ts'
 import { element, refusalOf, type S3Client, type S3Request } from './s3-client.ts'
 
-/** S3 takes 10,000 parts of 5 MiB to 5 GiB: 80 GiB a file. */
+/** S3 allows 10,000 parts of 5 MiB to 5 GiB: at most 80 GiB per file. */
 export const PART_BYTES = 8 * 1024 * 1024
 
-/** Names the upload that made an object. */
+/** Metadata that names the upload of an object. */
 const UPLOAD = 'x-amz-meta-upload'
 
 export type Upload = {
   key: string
   body: FileBody
   headers: Record<string, string>
-  /** Called when everything has arrived, just before the object appears. */
+  /** Called after the whole body is uploaded, just before the object appears. */
   beforeCommit(): Promise<void>
-  /** Ids of multipart uploads under way here. */
+  /** Ids of multipart uploads in progress in this process. */
   under: Set<string>
 }
 
-/** Writes the object. Returns its size in bytes and S3's entity tag. Throws what the body throws, and `Unavailable`; nothing has changed then unless the outcome was lost. */
+/** Writes the object. Returns its size in bytes and S3's entity tag. Throws the body's error, and `Unavailable`; then nothing has changed unless the answer was lost. */
 export async function upload(s3: S3Client, { key, body, headers, beforeCommit, under }: Upload): Promise<{ size: number; etag: string }> {
   const parts = partsOf(body, PART_BYTES)
   try {
@@ -35,7 +35,7 @@ export async function upload(s3: S3Client, { key, body, headers, beforeCommit, u
     const { headers: facts } = await s3.demand({ method: 'PUT', key, headers, body: bytes })
     return { size: bytes.length, etag: bare(facts['etag']) }
   } finally {
-    // Lets the body go when it was not read to its end.
+    // Releases a body that was not read to its end.
     await parts.return(undefined)
   }
 }
@@ -60,7 +60,7 @@ async function uploadParts(s3: S3Client, { key, first, parts, headers, beforeCom
     await beforeCommit()
     return { size, etag: await complete(s3, key, uploadId, tags, name) }
   } catch (error) {
-    // S3 keeps and bills parts until they are aborted; what this misses, the sweep finds.
+    // S3 keeps and bills parts until they are aborted; the sweep aborts those that this misses.
     await s3.call({ method: 'DELETE', key, query: { uploadId } }, 1).catch(() => undefined)
     throw error
   } finally {
@@ -72,12 +72,12 @@ async function complete(s3: S3Client, key: string, uploadId: string, tags: strin
   const list = tags.map((tag, at) => `<Part><PartNumber>${at + 1}</PartNumber><ETag>&quot;${tag}&quot;</ETag></Part>`).join('')
   const body = Buffer.from(`<CompleteMultipartUpload xmlns="http://s3.amazonaws.com/doc/2006-03-01/">${list}</CompleteMultipartUpload>`)
   const request: S3Request = { method: 'POST', key, query: { uploadId }, headers: { 'content-type': 'application/xml' }, body, answer: 'xml' }
-  const said = await s3.call(request)
-  if (said.outcome === 'answered') return bare(element(said.text, 'ETag'))
-  // An earlier attempt, whose answer was lost, may have completed it.
-  const there = said.code === 'NoSuchUpload' ? await s3.call({ method: 'HEAD', key }) : said
+  const answer = await s3.call(request)
+  if (answer.outcome === 'answered') return bare(element(answer.text, 'ETag'))
+  // An earlier attempt whose answer was lost may have completed the upload.
+  const there = answer.code === 'NoSuchUpload' ? await s3.call({ method: 'HEAD', key }) : answer
   if (there.outcome === 'answered' && there.headers[UPLOAD] === name) return bare(there.headers['etag'])
-  throw new Unavailable('files', refusalOf(request, said))
+  throw new Unavailable('files', refusalOf(request, answer))
 }
 
 /** An entity tag without its quotes. */

@@ -1,4 +1,4 @@
-/** One request to S3: signed (Signature Version 4, payload included), bounded in time, tried again while the failure may pass. */
+/** S3 client: requests signed by Signature Version 4 (payload included), with a deadline and retries of temporary failures. */
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
@@ -11,36 +11,36 @@ import type { S3Address } from './s3-url.ts'
 
 export type S3Request = {
   method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE'
-  /** Below the prefix; without it the request is to the bucket. */
+  /** Relative to the prefix; without it the request is to the bucket. */
   key?: string
   query?: Record<string, string>
   headers?: Record<string, string>
   body?: Uint8Array
-  /** What to do with the answer's body: hand it out as it comes, read it (it is XML), or nothing, which is the default. */
+  /** Handling of the answer's body: return the stream, read it as XML, or ignore it, which is the default. */
   answer?: 'stream' | 'xml'
 }
 
-/** Why S3 said no: its error code, such as `NoSuchKey`; empty when it gave none, as for HEAD. */
+/** An error response of S3. `code` is its error code, such as `NoSuchKey`; empty without one, as for HEAD. */
 export type Refused = { outcome: 'refused'; status: number; code: string; message: string; text: string }
 export type Answered = { outcome: 'answered'; status: number; headers: Record<string, string>; text: string; body: Readable | null }
 
 export type S3Client = {
-  /** Answers what S3 said. Throws `Unavailable` when it did not say anything final in time. */
+  /** Returns S3's final answer. Throws `Unavailable` when there is none in time. */
   call(request: S3Request, attempts?: number): Promise<Answered | Refused>
-  /** The same where nothing but success makes sense: throws `Unavailable` for a refusal. */
+  /** The same for requests that must succeed: throws `Unavailable` for an error response. */
   demand(request: S3Request): Promise<Answered>
   close(): Promise<void>
 }
 
 const ATTEMPTS = 4
 const PAUSE_MS = 100
-/** No further attempt is begun after this time. */
+/** No retry starts after this time. */
 const PATIENCE_MS = 10_000
 const TIMEOUTS = { connect: { timeout: 3_000 }, headersTimeout: 10_000, bodyTimeout: 30_000 }
-/** A full page of a list has about half of that. */
+/** A full page of a list has about half that size. */
 const XML_MAX = 2 * 1024 * 1024
 
-/** `credentialsNow` is asked before each request, so that credentials can be changed while the program runs. */
+/** `credentialsNow` is called before each request, so that credentials can change while the program runs. */
 export function makeClient(address: S3Address, credentialsNow: () => Promise<Credentials>): S3Client {
   const agent = new Agent({ ...TIMEOUTS, allowH2: false })
   const signingKeys = new Map<string, ArrayBuffer>()
@@ -66,7 +66,7 @@ export function makeClient(address: S3Address, credentialsNow: () => Promise<Cre
     const facts = Object.fromEntries(Object.entries(response.headers).map(([name, value]) => [name, String(value)]))
     if (status < 300 && answer === 'stream') return { outcome: 'answered', status, headers: facts, text: '', body: stream }
     const text = await readText(stream)
-    // What takes S3 long is answered with 200 before it is known how it ends.
+    // S3 answers long operations with 200 before their outcome is known.
     const failed = status >= 300 || (answer === 'xml' && text.includes('<Error>'))
     if (!failed) return { outcome: 'answered', status, headers: facts, text, body: null }
     return { outcome: 'refused', status: status < 300 ? 500 : status, code: element(text, 'Code'), message: element(text, 'Message'), text }
@@ -76,9 +76,9 @@ export function makeClient(address: S3Address, credentialsNow: () => Promise<Cre
     const startedAt = performance.now()
     for (let attempt = 1; ; attempt++) {
       if (closed) throw new Unavailable('files', new Error('closed'))
-      const said = await once(request).catch((error: unknown) => new Unavailable('files', error))
-      if (!(said instanceof Unavailable) && !(said.outcome === 'refused' && mayPass(said))) return said
-      const failure = said instanceof Unavailable ? said : new Unavailable('files', refusalOf(request, said))
+      const reply = await once(request).catch((error: unknown) => new Unavailable('files', error))
+      if (!(reply instanceof Unavailable) && !(reply.outcome === 'refused' && mayPass(reply))) return reply
+      const failure = reply instanceof Unavailable ? reply : new Unavailable('files', refusalOf(request, reply))
       if (attempt >= attempts || performance.now() - startedAt > PATIENCE_MS) throw failure
       await setTimeout(PAUSE_MS * 3 ** (attempt - 1))
     }
@@ -87,9 +87,9 @@ export function makeClient(address: S3Address, credentialsNow: () => Promise<Cre
   return {
     call,
     async demand(request) {
-      const said = await call(request)
-      if (said.outcome === 'refused') throw new Unavailable('files', refusalOf(request, said))
-      return said
+      const reply = await call(request)
+      if (reply.outcome === 'refused') throw new Unavailable('files', refusalOf(request, reply))
+      return reply
     },
     async close() {
       closed = true
@@ -98,7 +98,7 @@ export function makeClient(address: S3Address, credentialsNow: () => Promise<Cre
   }
 }
 
-/** What S3 refused, as an error for the log. */
+/** An error response of S3 as an Error for the log. */
 export function refusalOf({ method }: S3Request, { status, code, message }: Refused): Error {
   return new Error(`S3 answered ${method} with ${status}${code && ` ${code}`}${message && `: ${message}`}`)
 }
@@ -112,13 +112,13 @@ async function readText(stream: Readable): Promise<string> {
   let size = 0
   for await (const chunk of stream as AsyncIterable<Buffer>) {
     size += chunk.length
-    if (size > XML_MAX) throw new Error('an answer of S3 is larger than any that it should give')
+    if (size > XML_MAX) throw new Error('the answer of S3 exceeds the size limit')
     chunks.push(chunk)
   }
   return Buffer.concat(chunks).toString()
 }
 
-/** The text of the first element with this name, or an empty string. S3's answers are flat enough to need no more. */
+/** The text of the first element with this name, or an empty string. S3's answers are flat, so they need no XML parser. */
 export function element(xml: string, name: string): string {
   return elements(xml, name)[0] ?? ''
 }
@@ -134,7 +134,7 @@ function unescaped(content: string): string {
   return content.replace(/&(\w+|#\w+);/g, (entity, name: string) => ENTITIES[name] ?? entity)
 }
 
-/** The credentials, read anew each time where files hold them. Throws an Error with one sentence when there are none. */
+/** The credentials; files are read again each time. Throws an Error with one sentence when there are none. */
 export function credentialsOf({ credentialFiles }: S3Address, given: Credentials | undefined): () => Promise<Credentials> {
   if (credentialFiles) {
     const { accessKeyId, secretAccessKey, sessionToken } = credentialFiles

@@ -1,25 +1,25 @@
 /**
- * What `FILES_URL=s3://…` says: `s3://<bucket>[/<prefix>]`, and behind it
+ * Parser of `FILES_URL=s3://<bucket>[/<prefix>]`, with the parameters
  * - `endpoint`: the server's URL, for anything but AWS; `https://s3.<region>.amazonaws.com` by default
  * - `region`: `us-east-1` by default
  * - `pathStyle`: `true` puts the bucket into the path, `false` into the host name; `true` by default when an endpoint is given
- * - `accessKeyIdFile`, `secretAccessKeyFile`, `sessionTokenFile`: files that hold the credentials, such as a mounted Secret's
+ * - `accessKeyIdFile`, `secretAccessKeyFile`, `sessionTokenFile`: files with the credentials, such as those of a mounted Secret
  */
 export type S3Address = {
   bucket: string
   region: string
-  /** URL under which keys lie, prefix included, with a slash at its end. */
+  /** Base URL of the keys, prefix included, with a trailing slash. */
   base: string
   /** URL of the bucket itself. */
   bucketUrl: string
-  /** Before every key of ours in the bucket: empty, or with a slash at its end. */
+  /** Prefix of our keys in the bucket: empty, or with a trailing slash. */
   prefix: string
   credentialFiles: { accessKeyId: string; secretAccessKey: string; sessionToken: string | null } | null
 }
 
 const PARAMETERS = ['endpoint', 'region', 'pathStyle', 'accessKeyIdFile', 'secretAccessKeyFile', 'sessionTokenFile']
 
-/** Reads the address. Throws an Error with one sentence on what makes no sense. */
+/** Parses the address. Throws an Error with one sentence about an invalid part. */
 export function readAddress(text: string): S3Address {
   const url = URL.parse(text)
   if (!url || url.protocol !== 's3:') throw new Error('FILES_URL is not a URL: it may be s3://<bucket>[/<prefix>]?endpoint=…&region=….')

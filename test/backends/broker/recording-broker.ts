@@ -1,14 +1,14 @@
-/** Brokers over Kafka, with what they count and log. */
+/** Kafka brokers that record their events and warnings. */
 import { randomUUID } from 'node:crypto'
 import { Kafka, logLevel } from 'kafkajs'
 import type { Test } from 'tap'
 import { openBroker, type Broker, type BrokerEvent } from '../../../src/backends/broker/broker.ts'
 
-export type Bells = Broker & {
+export type RecordingBroker = Broker & {
   url: string
   count(event: BrokerEvent): number
-  /** How often it was asked to ring. */
-  asked(): number
+  /** How many messages were published. */
+  published(): number
   /** Warnings only. */
   warnings: { facts: Record<string, unknown>; message: string }[]
 }
@@ -19,23 +19,23 @@ export function prefix(): string {
 }
 
 /** Opens a broker that is closed with the test. `query` goes into its address. */
-export async function bells(t: Test, servers: string, query: Record<string, string>): Promise<Bells> {
+export async function recordingBroker(t: Test, servers: string, query: Record<string, string>): Promise<RecordingBroker> {
   const url = `kafka://${servers}?${new URLSearchParams({ partitions: '2', ...query })}`
   const counts: Record<BrokerEvent, number> = { rung: 0, lost: 0, heard: 0, rebuilt: 0 }
-  const warnings: Bells['warnings'] = []
+  const warnings: RecordingBroker['warnings'] = []
   const log = { debug() {}, info() {}, warn: (facts: object, message: string) => void warnings.push({ facts: { ...facts }, message }) }
   const broker = await openBroker(url, { log, counted: (event, _kind, count) => (counts[event] += count) })
   t.teardown(() => broker.close())
-  let asked = 0
+  let published = 0
   const publish: Broker['publish'] = (kind, id) => {
-    asked++
+    published++
     broker.publish(kind, id)
   }
-  return { ...broker, publish, url, warnings, count: (event) => counts[event], asked: () => asked }
+  return { ...broker, publish, url, warnings, count: (event) => counts[event], published: () => published }
 }
 
-/** Resolves once the broker is in order: whoever listens has joined. */
-export async function inOrder(broker: Broker): Promise<void> {
+/** Resolves once the broker is healthy: all consumers have joined. */
+export async function healthy(broker: Broker): Promise<void> {
   await until(() => broker.health().ok)
 }
 
@@ -44,15 +44,15 @@ export async function until(holds: () => boolean): Promise<void> {
   while (!holds()) await new Promise((resolve) => setTimeout(resolve, 10))
 }
 
-/** Rings until one is heard: a ring may be lost, but not all of them. */
-export async function ringUntilHeard(ringer: Bells, hearer: Bells): Promise<void> {
-  const before = hearer.count('heard')
-  const ringing = setInterval(() => ringer.publish('image', 'task'), 100)
-  await until(() => hearer.count('heard') > before)
-  clearInterval(ringing)
+/** Publishes until a message is received: some may be lost, but not all. */
+export async function publishUntilReceived(producer: RecordingBroker, consumer: RecordingBroker): Promise<void> {
+  const before = consumer.count('heard')
+  const publishing = setInterval(() => producer.publish('image', 'task'), 100)
+  await until(() => consumer.count('heard') > before)
+  clearInterval(publishing)
 }
 
-/** What an operator has, as the client library. */
+/** Runs `use` with an admin client, as an operator would. */
 export async function withAdmin<T>(servers: string, use: (admin: ReturnType<Kafka['admin']>) => Promise<T>, options: object = {}): Promise<T> {
   const admin = new Kafka({ brokers: servers.split(','), logLevel: logLevel.NOTHING, ...options }).admin()
   await admin.connect()
@@ -70,9 +70,9 @@ export function dropped(t: Test, servers: string, own: string): void {
       const topics = (await admin.listTopics()).filter((topic) => topic.startsWith(own))
       if (topics.length > 0) await admin.deleteTopics({ topics })
       const { groups } = await admin.listGroups()
-      const gone = groups.map(({ groupId }) => groupId).filter((group) => group.startsWith(own))
-      // A member that was killed is still in its group until its session ends: such a group is left to Kafka.
-      if (gone.length > 0) await admin.deleteGroups(gone).catch(() => {})
+      const leftover = groups.map(({ groupId }) => groupId).filter((group) => group.startsWith(own))
+      // A member that was killed is still in its group until its session ends: Kafka removes such a group.
+      if (leftover.length > 0) await admin.deleteGroups(leftover).catch(() => {})
     }),
   )
 }

@@ -1,0 +1,67 @@
+/** Promises about all endpoints, checked on each endpoint of the whole program (specification, sections 4, 5 and 9). */
+import type { InjectOptions, LightMyRequestResponse, RouteOptions } from 'fastify'
+import t from 'tap'
+import { mint } from '../../src/domain/api-keys.ts'
+import { endpoints } from '../specification/statements.ts'
+import { openEmbeddedProgram } from './embedded-program.ts'
+import { bearer } from './gateway.ts'
+
+const routes: RouteOptions[] = []
+const { app, key } = await openEmbeddedProgram(t, { env: { PORT: '8080' }, before: (app) => app.addHook('onRoute', (route) => void routes.push(route)) })
+const keys = { media: await key('demo-media-key'), coding: await key('demo-coding-key') }
+const unknown = mint('svc', new Uint8Array(32).fill(7))
+
+/** Public: results with a signed URL, and the API reference. */
+const PUBLIC = /^\/(files\/|docs|openapi\.json)/
+
+type Endpoint = { method: string; url: string }
+
+function call({ method, url }: Endpoint, headers: Record<string, string>, payload?: string): Promise<LightMyRequestResponse> {
+  const body = payload === undefined ? {} : { payload }
+  return app.inject({ method: method as NonNullable<InjectOptions['method']>, url: url.replaceAll(/:\w+|\*/g, 'x'), headers: { host: '127.0.0.1:8080', ...headers }, ...body })
+}
+
+t.test('every endpoint of the specification is registered', async (t) => {
+  t.same(endpoints().map(({ method, url }) => `${method} ${url}`), [
+    'POST /api/v1/generations', 'GET /api/v1/generations/:id', 'POST /api/v1/operations', 'GET /api/v1/operations/:id', 'POST /mcp',
+    'POST /v1/responses', 'POST /v1/chat/completions', 'GET /v1/models',
+  ])
+  const registered = new Set(routes.map(({ method, url }) => `${[method].flat().join(',')} ${url}`))
+  t.same(endpoints().filter(({ method, url }) => !registered.has(`${method} ${url}`)), [])
+})
+
+t.test('every route but the public ones requires Authorization: Bearer and a valid API key', async (t) => {
+  const all = routes.flatMap(({ method, url }) => [method].flat().map((one) => ({ method: one, url }))).filter(({ url }) => !PUBLIC.test(url))
+  t.ok(all.length > endpoints().length)
+  const refused = [{}, { authorization: '' }, { authorization: keys.media }, { authorization: `Basic ${keys.media}` }, { authorization: 'Bearer' }, { 'x-api-key': keys.media }, bearer(unknown)]
+  for (const route of all) {
+    for (const headers of refused) {
+      const answer = await call(route, headers as Record<string, string>)
+      t.same([answer.statusCode, answer.headers['www-authenticate']], [401, 'Bearer'], `${route.method} ${route.url} ${JSON.stringify(headers)}`)
+      if (route.method !== 'HEAD') t.equal(answer.json().error.code, 'invalid_api_key')
+    }
+  }
+})
+
+for (const { api, ...endpoint } of endpoints()) {
+  t.test(`${endpoint.method} ${endpoint.url} accepts keys of its product only`, async (t) => {
+    const right = await call(endpoint, bearer(keys[api]))
+    t.equal(right.statusCode, endpoint.method === 'POST' ? 400 : endpoint.url.endsWith(':id') ? 404 : 200)
+    const wrong = await call(endpoint, bearer(keys[api === 'media' ? 'coding' : 'media']))
+    t.same([wrong.statusCode, wrong.json().error.code], [403, 'wrong_product'])
+  })
+
+  if (endpoint.method !== 'POST') continue
+  t.test(`${endpoint.method} ${endpoint.url} accepts JSON as application/json only`, async (t) => {
+    for (const type of ['text/plain', 'application/x-www-form-urlencoded', 'application/xml', 'application/jsonp']) {
+      const answer = await call(endpoint, { ...bearer(keys[api]), 'content-type': type }, '{}')
+      t.same([answer.statusCode, answer.json().error.code], [415, 'unsupported_media_type'], type)
+    }
+    for (const type of ['application/json', 'application/json; charset=utf-8']) {
+      const answer = await call(endpoint, { ...bearer(keys[api]), 'content-type': type, accept: 'application/json, text/event-stream' }, '{}')
+      t.not(answer.statusCode, 415, type)
+      t.notMatch(answer.json().error.code, /invalid_json|unsupported_media_type/)
+      t.equal((await call(endpoint, { ...bearer(keys[api]), 'content-type': type }, '{"a":')).json().error.code, 'invalid_json')
+    }
+  })
+}
