@@ -40,6 +40,7 @@ import type { Upstreams } from './upstream/upstreams.ts'
 export { openOps, type Check } from '../plugins/ops/ops-listener.ts'
 export { openBackends, type Backends } from './bootstrap/open-backends.ts'
 export { banner } from './bootstrap/banner.ts'
+export { engineReport } from './bootstrap/engine-report.ts'
 export { openStartupRetry } from './bootstrap/startup-retry.ts'
 
 declare module 'fastify' {

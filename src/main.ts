@@ -2,12 +2,12 @@
 import closeWithGrace from 'close-with-grace'
 import type { FastifyInstance } from 'fastify'
 import pino, { type Logger } from 'pino'
-import { buildApp, banner, openBackends, openOps, openStartupRetry, publicUrl, verify, type Check, type Backends } from './app.ts'
+import { buildApp, banner, engineReport, openBackends, openOps, openStartupRetry, publicUrl, verify, type Check, type Backends } from './app.ts'
 import { ConfigError, readConfig, ROLES, serves, type Config, type Explained } from './config/config.ts'
 
 const COMMANDS = ['config', 'verify', '--help', '-h'] as const
 const USAGE = `tollgate [role]   runs a role: ${ROLES.join(', ')}; all roles without one
-tollgate config   prints every setting, its value and the source of the value
+tollgate config   prints every setting, its value and the source of the value, and what the engines can run on this machine
 tollgate verify   reads the whole store and reports violated invariants
 Settings are environment variables: docs/configuration.md
 `
@@ -31,7 +31,7 @@ try {
   const { config, explained } = readConfig(process.env, isCommand ? undefined : argument, isCommand ? 'look' : 'run')
   for (const warning of isCommand ? config.warnings : []) process.stderr.write(`${warning}\n`)
   if (argument === '--help' || argument === '-h') process.stdout.write(USAGE)
-  else if (argument === 'config') process.stdout.write(explain(explained))
+  else if (argument === 'config') process.stdout.write(`${explain(explained)}\nEngines of this machine:\n${(await engineReport(config, Date.now)).map((line) => `  ${line}\n`).join('')}`)
   else if (argument === 'verify') process.exitCode = report(await verify(config, Date.now()))
   else await run(config)
 } catch (error) {

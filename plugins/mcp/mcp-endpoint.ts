@@ -1,4 +1,4 @@
-/** The MCP endpoint over the official SDK. Loaded by the first request. */
+/** The MCP endpoint over the official SDK, loaded with the first request. */
 import type { ServerResponse } from 'node:http'
 import { toNodeHandler, type NodeIncomingMessageLike } from '@modelcontextprotocol/node'
 import { createMcpHandler, McpServer, type AuthInfo, type CallToolResult, type ServerContext, type StandardSchemaWithJSON } from '@modelcontextprotocol/server'
@@ -17,7 +17,7 @@ export type Endpoint = {
 }
 
 const INSTRUCTIONS =
-  'Makes media as paid, asynchronous tasks. A tool that creates answers with the record of the task at once, or after wait_seconds; ask get_task for it until its status is completed, failed or canceled. Amounts are decimal strings.'
+  'Makes media as paid, asynchronous tasks. A tool that creates a task returns its record at once, or after wait_seconds; call get_task until its status is completed, failed or canceled. Amounts are decimal strings.'
 
 export function openEndpoint(app: FastifyInstance): Endpoint {
   const compile = strictValidator()
@@ -25,7 +25,7 @@ export function openEndpoint(app: FastifyInstance): Endpoint {
 
   type Checked = (typeof tools)[number]
 
-  /** Whatever goes wrong is a tool error with the code and message of the REST API: the SDK would answer with the text of any error. */
+  /** Calls a tool. Every error becomes a tool error with the code and message of the REST API: the SDK would send the text of any error. */
   async function call(tool: Checked, args: unknown, context: RequestContext, protocol: ServerContext): Promise<CallToolResult> {
     try {
       if (!tool.valid(args)) throw Object.assign(new Error('the arguments are not valid'), { validation: tool.valid.errors })
@@ -40,15 +40,15 @@ export function openEndpoint(app: FastifyInstance): Endpoint {
     }
   }
 
-  /** As on the REST API, an inactive plan is told before anything about the request. */
+  /** As in the REST API, an inactive plan goes before faults of the request. */
   async function failureOf(tool: Tool, error: unknown, { caller }: RequestContext): Promise<Failure> {
     const failure = app.errors.of(error)
     if (!tool.creates || failure.status >= 500) return failure
     try {
       const reason = inactiveReason(await app.tasks.store.subscription(caller.key.subscription), app.clock())
       return reason ? planInactive(reason) : failure
-    } catch (away) {
-      return app.errors.of(away)
+    } catch (unavailable) {
+      return app.errors.of(unavailable)
     }
   }
 
@@ -65,14 +65,14 @@ export function openEndpoint(app: FastifyInstance): Endpoint {
     return server
   }
 
-  const handler = createMcpHandler(({ authInfo }) => serverFor(visitOf(authInfo)), {
+  const handler = createMcpHandler(({ authInfo }) => serverFor(contextOf(authInfo)), {
     legacy: 'stateless',
-    onerror: (err) => app.log.info({ err }, 'an MCP request was not served'),
+    onerror: (err) => app.log.info({ err }, 'MCP request refused'),
   })
-  const serve = toNodeHandler(handler, { onerror: (err) => app.log.error({ err }, 'an MCP request failed') })
+  const serve = toNodeHandler(handler, { onerror: (err) => app.log.error({ event: 'mcp_request_failed', err }, 'MCP request failed') })
   return {
     serve(context, response) {
-      // The way by which the SDK hands who asks to the tools. It has no use for the key itself.
+      // The SDK passes this to the tools; it does not need the key itself.
       const auth: AuthInfo = { token: '', clientId: context.caller.key.keyId, scopes: [], extra: { context } }
       const message = Object.assign(context.request.raw, { auth }) as NodeIncomingMessageLike
       return serve(message, response, context.request.body)
@@ -81,11 +81,11 @@ export function openEndpoint(app: FastifyInstance): Endpoint {
   }
 }
 
-function visitOf(authInfo: AuthInfo | undefined): RequestContext {
+function contextOf(authInfo: AuthInfo | undefined): RequestContext {
   return authInfo?.extra?.['context'] as RequestContext
 }
 
-/** A schema that the SDK shows and does not check: `call` checks arguments itself, so that the answer is that of the REST API. */
+/** A schema that the SDK publishes and does not check: `call` validates arguments itself, so that errors are those of the REST API. */
 function published(schema: object): StandardSchemaWithJSON {
   const shown = () => schema as Record<string, unknown>
   return { '~standard': { version: 1, vendor: 'tollgate', validate: (value) => ({ value }), jsonSchema: { input: shown, output: shown } } }

@@ -1,6 +1,6 @@
 /**
  * `POST /mcp`: the Media API's verbs as tools of the Model Context Protocol, over Streamable HTTP without sessions (`docs/mcp.md`). Revision 2026-07-28 is served, and
- * the earlier ones, which have a handshake. The key is checked by `auth`; Origin and Host are checked here, because the SDK looks at none of them.
+ * the earlier ones with a handshake. `auth` checks the key; Origin and Host are checked here, because the SDK checks neither.
  */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
@@ -12,7 +12,7 @@ import { isOwnHost, isOwnOrigin } from './origin-check.ts'
 
 const BODY_LIMIT = 1024 * 1024
 
-/** One JSON-RPC message. Batches, which the revision of 2025-06-18 removed, are none: each could carry any number of answers. */
+/** One JSON-RPC message. Batches, which revision 2025-06-18 removed, are refused: one could carry any number of calls. */
 const Message = Type.Object(
   { jsonrpc: Type.Literal('2.0'), id: Type.Optional(Type.Unsafe({ type: ['string', 'number', 'null'] })), method: Type.Optional(Type.String()) },
   { additionalProperties: true },
@@ -33,17 +33,17 @@ async function mcp(app: FastifyInstance): Promise<void> {
   app.post('/mcp', { bodyLimit: BODY_LIMIT, config: { api: 'media' }, schema: { body: Message } }, async (request, reply) => {
     const { caller } = request
     if (!caller) throw new Failure('invalid_api_key')
-    // The SDK takes a fifth of a second and 20 MB: nobody pays for it who serves no MCP.
+    // The SDK takes a fifth of a second and 20 MB: it is loaded when MCP is used.
     opening ??= import('./mcp-endpoint.ts').then(({ openEndpoint }) => openEndpoint(app))
     const endpoint = await opening
     const context = { caller, request, gone: () => stopping || reply.raw.destroyed }
     reply.hijack()
-    // What is hijacked loses the headers that hooks have set.
+    // A hijacked reply loses the headers that hooks have set.
     for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) reply.raw.setHeader(name, value)
     await endpoint.serve(context, reply.raw)
   })
 
-  // Whoever waits for a task gets its record as it is now.
+  // A client that waits for a task gets its present record.
   app.addHook('preClose', async () => {
     stopping = true
   })

@@ -1,26 +1,26 @@
-/** The media of a task as MCP content: what a model can look at, and a link to it. */
+/** The media of a task as MCP content: an image that a model can see, and a link. */
 import type { ContentBlock } from '@modelcontextprotocol/server'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Files } from '../../src/backends/files/files.ts'
 import type { Task, TaskResult } from '../../src/domain/task.ts'
 
-/** Above this an image comes as its link alone: content is held in memory, in base64, on both sides. */
+/** A larger image comes as its link alone: both sides hold content in memory, in base64. */
 const IMAGE_BYTES_MAX = 2 * 1024 * 1024
 
-/** What models can look at. */
-const SHOWN = ['image/png', 'image/jpeg', 'image/webp', 'image/gif']
+/** Types that models can see. */
+const VISIBLE = ['image/png', 'image/jpeg', 'image/webp', 'image/gif']
 
 type Backends = { files: Files; link: (result: TaskResult) => string; log: FastifyBaseLogger }
 
-/** Nothing before the task is completed. An image that cannot be read now is left out; its link stays. */
+/** The content of a completed task; none before. An image that cannot be read now is left out, with its link kept. */
 export async function mediaContent({ files, link, log }: Backends, task: Task): Promise<ContentBlock[]> {
   if (task.state !== 'completed' || task.outcome?.outcome !== 'completed') return []
   const { result } = task.outcome
   const { contentType: mimeType, bytes: size } = result
   const linked: ContentBlock = { type: 'resource_link', uri: link(result), name: result.file, title: `${task.verb} of task ${task.id}`, mimeType, size }
-  if (!SHOWN.includes(mimeType) || size > IMAGE_BYTES_MAX) return [linked]
+  if (!VISIBLE.includes(mimeType) || size > IMAGE_BYTES_MAX) return [linked]
   const data = await read(files, result.file).catch((err: unknown) => {
-    log.warn({ err, taskId: task.id }, 'an image could not be shown')
+    log.warn({ event: 'mcp_image_unavailable', err, taskId: task.id }, 'image not read for MCP content')
     return null
   })
   return data ? [{ type: 'image', data: data.toString('base64'), mimeType }, linked] : [linked]

@@ -1,15 +1,15 @@
 /**
- * Which web origins and Host names are our own. A page that a browser opened elsewhere must not speak to a listener that only this machine, or only this network,
- * can reach: neither from its own origin nor under a name of its own that it let point here (DNS rebinding).
+ * Origin and Host checks against cross-site requests and DNS rebinding. A page from elsewhere must not reach a listener of this machine or network: neither from its own origin,
+ * nor under a name of its own that resolves to this address.
  */
 import { isIPv6 } from 'node:net'
 
 export type Place = {
-  /** HOST, where we listen. */
+  /** HOST, the address of the listener. */
   host: string
-  /** The port that the request came to. */
+  /** The local port of the request. */
   port: number | undefined
-  /** PUBLIC_URL, an origin, or null. */
+  /** PUBLIC_URL, an origin; null when it is not set. */
   publicUrl: string | null
 }
 
@@ -23,7 +23,7 @@ export function isOwnOrigin(origin: string, place: Place): boolean {
   return Number(parsed.port || 80) === place.port && namesOf(place).includes(parsed.hostname)
 }
 
-/** True for a Host header that names us. It is only asked on loopback: elsewhere names are given by those who route to us. */
+/** True for a Host header that names this listener. Checked on loopback only: elsewhere proxies and DNS decide the names. */
 export function isOwnHost(header: string | undefined, place: Place): boolean {
   if (!isLoopback(place.host)) return true
   const name = URL.parse(`http://${header ?? ''}`)?.hostname

@@ -1,4 +1,4 @@
-/** One MCP request while it is answered. */
+/** The context of one MCP request. */
 import type { FastifyRequest } from 'fastify'
 import type { Submitter } from '../../src/tasks/submit.ts'
 

@@ -1,4 +1,4 @@
-/** The tools: each is a verb of the REST API, through the same code. */
+/** The MCP tools: each is a verb of the REST API, by the same code. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { ContentBlock, ServerContext, ToolAnnotations } from '@modelcontextprotocol/server'
 import type { FastifyInstance } from 'fastify'
@@ -18,7 +18,7 @@ import type { RequestContext } from './request-context.ts'
 type Answer = {
   /** The record of the REST API. */
   record: Record<string, unknown>
-  /** What stands beside its text: the media itself, links to it. */
+  /** Further content: the media itself, and links. */
   more: ContentBlock[]
 }
 
@@ -30,7 +30,7 @@ export type Tool = {
   /** JSON Schemas of the arguments and of the record. */
   input: object
   output: object
-  /** It makes something that is paid for. */
+  /** It creates a paid task. */
   creates: boolean
   /** `args` passed the schema. Throws the failures of the REST API. */
   call(args: Record<string, unknown>, context: RequestContext, protocol: ServerContext): Promise<Answer>
@@ -44,7 +44,7 @@ const waitSeconds = Type.Integer({
   minimum: 0,
   maximum: LONGEST_WAIT_SECONDS,
   default: 0,
-  description: 'Seconds to wait for the end of the task. The answer is its record then, whatever its status.',
+  description: 'Seconds to wait for the end of the task. The record is returned then, whatever its status.',
 })
 
 const { prompt, size, aspect_ratio, seed, output_format } = GENERATION_FIELDS
@@ -57,7 +57,7 @@ const GenerateImage = Type.Object(
     seed,
     output_format,
     ...TASK_FIELDS,
-    idempotency_key: Type.Optional(Type.String({ pattern: FIELD_PATTERNS.idempotencyKey.pattern, description: 'The same key with the same arguments is the same task: use one to repeat a call safely.' })),
+    idempotency_key: Type.Optional(Type.String({ pattern: FIELD_PATTERNS.idempotencyKey.pattern, description: 'The same key with the same arguments is the same task: use one to retry a call safely.' })),
     wait_seconds: Type.Optional(waitSeconds),
   },
   closed,
@@ -69,9 +69,9 @@ const reads: ToolAnnotations = { readOnlyHint: true, openWorldHint: false }
 const creates: ToolAnnotations = { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: true }
 
 export function mediaTools({ tasks, files, clock }: Pick<FastifyInstance, 'tasks' | 'files' | 'clock'>): Tool[] {
-  /** The record of a task, at once or when it ended, with its media. */
+  /** The record of a task, at once or at its end, with its media. */
   async function answer(task: Task, seconds: unknown, { gone, request }: RequestContext, context: ServerContext): Promise<Answer> {
-    const patience = { ms: Number(seconds ?? 0) * 1000, gone: () => gone() || context.mcpReq.signal.aborted, pause, looked: progressTold(context) }
+    const patience = { ms: Number(seconds ?? 0) * 1000, gone: () => gone() || context.mcpReq.signal.aborted, pause, seen: progressReporter(context) }
     const latest = (await untilFinal(tasks, task, patience)).task
     return { record: await recordOf(tasks, latest), more: await mediaContent({ files, link: tasks.link, log: request.log }, latest) }
   }
@@ -80,14 +80,14 @@ export function mediaTools({ tasks, files, clock }: Pick<FastifyInstance, 'tasks
     {
       name: 'generate_image',
       title: 'Generate an image',
-      description: 'Creates a paid task that makes one image from a prompt. The price is held at once and charged when the image is there; a task that fails costs nothing.',
+      description: 'Creates a paid task that makes one image from a prompt. The price is held at once and charged when the image is made; a task that fails costs nothing.',
       annotations: creates,
       input: GenerateImage,
       output: TaskRecord,
       creates: true,
       async call({ wait_seconds: seconds, idempotency_key: key, ...body }, context, protocol) {
         const { task } = await submit(tasks, context.caller, { kind: 'image', ...body } as TaskBody, typeof key === 'string' ? key : null)
-        // The task is accepted: whatever the store does from here on, the client is told so.
+        // The task is accepted: the client gets its record even if the store is unavailable from here on.
         return answer(task, seconds, context, protocol).catch(() => ({ record: publicRecord(task, null, tasks.link), more: [] }))
       },
     },
@@ -104,7 +104,7 @@ export function mediaTools({ tasks, files, clock }: Pick<FastifyInstance, 'tasks
     {
       name: 'get_usage',
       title: 'Get the usage',
-      description: 'What the plan grants in the running period, what is held for tasks, what was charged and what is available.',
+      description: 'The allowance of the running period: granted, held for tasks, charged and available.',
       annotations: reads,
       input: Type.Object({}, closed),
       output: MediaUsage,
@@ -114,16 +114,16 @@ export function mediaTools({ tasks, files, clock }: Pick<FastifyInstance, 'tasks
   ]
 }
 
-/** Tells a client that asked for it how far a task is, each time that it got further. */
-function progressTold({ mcpReq }: ServerContext): (task: Task) => void {
+/** Sends progress notifications to a client that gave a progress token, whenever the progress rises. */
+function progressReporter({ mcpReq }: ServerContext): (task: Task) => void {
   const { _meta: meta } = mcpReq
   const progressToken = meta?.progressToken
-  let told = -1
+  let reported = -1
   return (task) => {
     const progress = task.state === 'completed' ? 100 : Math.min(task.progress, 99)
-    if (progressToken === undefined || progress <= told) return
-    told = progress
-    // A client that left misses nothing.
+    if (progressToken === undefined || progress <= reported) return
+    reported = progress
+    // The client may have left.
     void mcpReq.notify({ method: 'notifications/progress', params: { progressToken, progress, total: 100, message: publicStatus(task) } }).catch(() => {})
   }
 }

@@ -1,4 +1,4 @@
-/** The webhook deliveries of a task, attempt by attempt. */
+/** The webhook deliveries of a task with their attempts. */
 import type { Store } from '../../src/backends/store/store.ts'
 import type { Delivery, Task } from '../../src/domain/task.ts'
 
@@ -14,7 +14,7 @@ function publicDelivery(delivery: Delivery): Record<string, unknown> {
     task_id: delivery.taskId,
     event: delivery.event,
     url: delivery.url,
-    // One that waits for another event's first attempt is pending to everybody else.
+    // A delivery that waits for the first attempt of another one is pending to clients.
     status: delivery.state === 'waiting' ? 'pending' : delivery.state,
     next_attempt_at: delivery.state === 'pending' ? iso(delivery.nextAttemptAt) : null,
     attempts: delivery.attempts.map((attempt) => ({

@@ -20,13 +20,13 @@ export function idempotencyKey(header: string | string[] | undefined): string | 
 
 const LONGEST_WAIT_SECONDS = 60
 
-/** The seconds of `Prefer: wait=N` (RFC 7240, section 4.3), at most 60; null without that preference. What else is preferred is passed over. */
+/** The seconds of `Prefer: wait=N` (RFC 7240, section 4.3), at most 60; null without that preference. Other preferences are ignored. */
 export function preferredWait(header: string | string[] | undefined): number | null {
   const found = /(?:^|[,;\s])wait=(\d{1,6})(?=$|[,;\s])/i.exec([header ?? ''].flat().join(','))
   return found ? Math.min(Number(found[1]), LONGEST_WAIT_SECONDS) : null
 }
 
-/** `RateLimit` and `RateLimit-Policy` of the plan's rate, after the request that is answered. */
+/** `RateLimit` and `RateLimit-Policy` of the plan's rate, after this request. */
 export function rateHeaders(record: Subscription, now: number): Record<string, string> {
   const perMinute = record.terms.requestsPerMinute
   const { remaining, resetSeconds } = rateLeft(record.rate, perMinute, now)

@@ -1,4 +1,4 @@
-/** The Media API, under the prefix that it is registered with (`/api/v1`). Requests and answers are those of the specification and of `docs/media.md`; the business is in `src/tasks`. */
+/** The Media API, registered under the prefix `/api/v1`: the routes of the specification and of `docs/media.md` over the flows in `src/tasks`. */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { mediaUsage } from '../../src/tasks/media-usage.ts'

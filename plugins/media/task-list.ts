@@ -1,4 +1,4 @@
-/** Lists of tasks: newest first, page by page. */
+/** Lists of tasks, newest first, with cursor pagination. */
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { recordsOf } from '../../src/tasks/read-tasks.ts'
 import { publicStatus, STATES, type PublicStatus } from '../../src/tasks/public-record.ts'
@@ -16,8 +16,8 @@ type ListQuery = {
 }
 
 /**
- * One page: `{object: "list", data, has_more, next_cursor}`. The cursor names the last task that was shown; what is created later never moves a page.
- * Throws `invalid_request` for a cursor that we did not give.
+ * One page: `{object: "list", data, has_more, next_cursor}`. The cursor is the id of the last task of a page, so that new tasks do not shift pages.
+ * Throws `invalid_request` for a cursor that no list returned.
  */
 export async function listTasks(
   context: TaskContext,
@@ -35,7 +35,7 @@ export async function listTasks(
   const found: Task[] = []
   let before = query.cursor === undefined ? null : readCursor(query.cursor)
   let exhausted = false
-  // A stored state can lie behind two public statuses, so a page may take more than one read.
+  // A stored state belongs to two public statuses at most, so that a page may take more than one read.
   while (found.length <= query.limit && !exhausted) {
     const page = await context.store.tasks(tenant, filter, before, query.limit + 1)
     found.push(...page.filter((task) => query.status === undefined || publicStatus(task) === query.status))

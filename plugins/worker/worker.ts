@@ -35,9 +35,9 @@ async function worker(app: FastifyInstance, { verbs = [...KINDS, ...OPERATIONS] 
   const look = singleFlight(
     async () => {
       while (!slots.isFull() && !stopping) {
-        const { begun, lookAgainAt } = await claimDue(tasks, { verbs: slots.claimable(), most: slots.room(), leaseMs: context.leaseMs, start })
-        if (lookAgainAt !== null) setTimeout(() => void look(), Math.max(1, lookAgainAt - clock())).unref()
-        if (begun === 0) return
+        const { started, retryAt } = await claimDue(tasks, { verbs: slots.claimable(), limit: slots.room(), leaseMs: context.leaseMs, start })
+        if (retryAt !== null) setTimeout(() => void look(), Math.max(1, retryAt - clock())).unref()
+        if (started === 0) return
       }
     },
     (err) => log.warn({ event: 'task_claim_failed', err }, 'claiming tasks failed, retrying'),

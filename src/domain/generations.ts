@@ -1,5 +1,5 @@
 /**
- * What a generation asks for, and what it costs: a body of `POST /api/v1/generations` → the request that is stored, quoted and run. Pure.
+ * Generations: a body of `POST /api/v1/generations` → the request that is stored, quoted and run; and the cost of every task. Pure.
  * Amounts are in thousandths of a unit, so that milliseconds and thousands of pixels are whole numbers.
  */
 import { Type, type Static } from 'typebox'
@@ -12,10 +12,10 @@ export const KINDS = ['image', 'video', 'music'] as const
 export type Kind = (typeof KINDS)[number]
 
 export type Unit = Price['per']
-/** Thousandths of each unit; 0 where the unit makes no sense. */
+/** Thousandths of each unit; 0 where the unit does not apply. */
 export type Amounts = Record<Unit, number>
 
-/** What neither a source nor a result of a route may exceed: pixels of one picture, length, and size. */
+/** Limits of the sources and the result of a route: pixels of one picture, length, and size. */
 export type Limits = { pixels: number; durationMs: number; bytes: number }
 
 /** The terms of a kind or operation: its price, limits and defaults, from its route. */
@@ -27,7 +27,7 @@ export type Terms = {
   defaults: { size: string; durationMs: number }
 }
 
-/** A whole request: what the client left out has the route's defaults. Null where it makes no sense for the kind. */
+/** A complete request, with the route's defaults where the client gave nothing. Null where a member does not apply to the kind. */
 export type GenerationRequest = {
   verb: Kind
   prompt: string
@@ -40,7 +40,7 @@ export type GenerationRequest = {
   format: string
 }
 
-/** The fields of the body that decide what is made, for the schema of the route. `generationOf` checks what hangs on the kind. */
+/** The fields of the body that decide what is made, for the schema of the route. `generationOf` checks what depends on the kind. */
 export const GENERATION_FIELDS = {
   prompt: Type.String({ minLength: 1, maxLength: 8000 }),
   size: Type.Optional(Type.String({ pattern: FIELD_PATTERNS.size.pattern, description: 'Width and height in pixels, such as 1024x1024. Image and video.' })),
@@ -52,14 +52,14 @@ export const GENERATION_FIELDS = {
 const Fields = Type.Object(GENERATION_FIELDS)
 export type GenerationBody = Static<typeof Fields>
 
-/** The units that a price of a verb may be per. */
+/** The units that a price of a kind or operation may have. */
 export function unitsOf(verb: string): Unit[] {
   if (verb === 'music') return ['Job', 'Second']
   if (verb === 'video' || verb === 'trim' || verb === 'merge') return ['Job', 'Second', 'Megapixel']
   return ['Job', 'Megapixel']
 }
 
-/** Shortest side of a picture. */
+/** Shortest side of a picture, in pixels. */
 const SIDE_MIN = 16
 /** Sides that follow from an aspect ratio are multiples of this: encoders like it. */
 const SIDE_STEP = 8
@@ -71,7 +71,7 @@ function fault(field: string, code: string, message: string): { error: FieldErro
 }
 
 /**
- * Completes a body of a kind by its route's defaults and holds it against the route's bounds. `formats` are those that the route's engine writes, the first by default.
+ * Completes a body of a kind by its route's defaults and checks it against the route's limits. `formats` are those of the route's engine, the first by default.
  * Returns the request, or every faulty field (400).
  */
 export function generationOf(
@@ -131,17 +131,17 @@ export function formatFault(formats: readonly string[]): FieldError {
   return { path: '/output_format', code: 'enum', message: `must be ${formats.join(' or ')}` }
 }
 
-/** How much of each unit a request asks for. Pixels of a video are those of one picture. */
+/** The amounts of a request. Pixels of a video are those of one picture. */
 export function amountsOf({ width, height, durationMs }: Pick<GenerationRequest, 'width' | 'height' | 'durationMs'>): Amounts {
   return { Job: 1000, Second: durationMs ?? 0, Megapixel: Math.ceil(((width ?? 0) * (height ?? 0)) / 1000) }
 }
 
-/** The price that holds for a verb: the plan's over the service's. A plan's price per a unit that the verb does not have is passed over: it would make it free. */
+/** The price of a kind or operation: the plan's before the service's. A plan's price in a unit that it does not have is ignored: it would make it free. */
 export function priceOf(route: Pick<Terms, 'verb' | 'price'>, planPrices: readonly Price[]): Price {
   return planPrices.find(({ verb, per }) => verb === route.verb && unitsOf(verb).includes(per)) ?? route.price
 }
 
-/** What amounts cost in micro-units, rounded up once. */
+/** The cost of amounts in micro-units, rounded up once. */
 export function costOf(price: Pick<Price, 'micro' | 'per'>, amounts: Amounts): number {
   return multiply(price.micro, amounts[price.per])
 }

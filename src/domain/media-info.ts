@@ -51,10 +51,14 @@ export function contentTypeOf(bytes: Uint8Array): string | null {
   if (begins(0x49, 0x49, 0x2a, 0) || begins(0x4d, 0x4d, 0, 0x2a)) return 'image/tiff'
   if (begins(0x42, 0x4d) && bytes.length >= 26) return 'image/bmp'
   if (text(4, 8) === 'ftyp') return mp4Brand(bytes)
+  // QuickTime files need no ftyp.
+  if (['moov', 'mdat', 'wide', 'free', 'skip', 'pnot'].includes(text(4, 8))) return 'video/quicktime'
   if (begins(0x1a, 0x45, 0xdf, 0xa3)) return text(0, 64).includes('webm') ? 'video/webm' : 'video/x-matroska'
   if (text(0, 4) === 'fLaC') return 'audio/flac'
   if (text(0, 4) === 'OggS') return text(28, 35) === '\x80theora' ? 'video/ogg' : 'audio/ogg'
   if (text(0, 3) === 'ID3') return 'audio/mpeg'
+  // Three packets of an MPEG transport stream (ISO/IEC 13818-1, 2.4.3.2).
+  if ([0, 188, 376].every((at) => bytes[at] === 0x47)) return 'video/mp2t'
   return bytes[0] === 0xff ? mpegAudio(bytes[1] ?? 0, bytes[2] ?? 0) : null
 }
 

@@ -1,6 +1,6 @@
 /**
- * Operations on existing media: the parameters of a body of `POST /api/v1/operations` → the input that is stored and shown, and the request that an engine runs. Pure.
- * Stored inputs have the wire's names and units; requests have milliseconds and pixels.
+ * Operations on existing media: a body of `POST /api/v1/operations` → the input that is stored and shown, and the request that an engine runs. Pure.
+ * Inputs have the names and units of the API; requests have milliseconds and pixels.
  */
 import { Type } from 'typebox'
 import type { FieldError } from './errors.ts'
@@ -33,7 +33,7 @@ const media_url = source('Address of the source: http or https, a link of an ear
 const mask_url = source('Address of the mask. A mask with transparency marks by transparent pixels, any other by white.')
 const time = (minimum: number, description: string) => Type.Number({ minimum, maximum: SECONDS_MAX, description })
 
-/** The fields of a body by operation, for the schema of its route or tool. `operationFaults` checks what the fields of a body mean together. */
+/** The fields of a body by operation, for the schema of its route or tool. `operationFaults` checks the fields against each other. */
 export const OPERATION_FIELDS = {
   background_remove: {
     media_url,
@@ -97,9 +97,9 @@ export type OperationBody = {
   output_format?: string
 }
 
-/** A body without what names its operation, with every default filled in: `input` of the record. The bytes of a data: URL lie in the files backend. */
+/** The parameters of a body with every default: `input` of the record. The bytes of a data: URL are in the files backend. */
 export type OperationInput = Omit<OperationBody, 'operation' | 'media_url' | 'mask_url'> & { media_url?: string | StoredData; mask_url?: string | StoredData }
-/** What the record shows of a data: URL. */
+/** A data: URL in the record. */
 export type StoredData = { content_type: string; bytes: number }
 
 /** Media that an operation reads. */
@@ -125,7 +125,7 @@ export function takes(operation: Operation, role: Source['role'], contentType: s
   return (isFilm && role === 'media' ? /^(video|audio)\// : /^image\//).test(contentType)
 }
 
-/** The faults of a body that passed its schema, as far as no route decides them. */
+/** The faults of a body that passed its schema, without those that depend on the route. */
 export function operationFaults(body: OperationBody): FieldError[] {
   const { operation, media_url, media_urls = [], start_time = 0, end_time, duration, background = 'transparent', output_format: format } = body
   const faults: FieldError[] = []
@@ -154,8 +154,8 @@ export function isDataUrl(url: string): boolean {
 }
 
 /**
- * Completes a body by the defaults of its operation and holds it against its route. `formats` are those that the route's engine writes, the first by default. Returns what is
- * stored, or every faulty field (400).
+ * Completes a body by the defaults of its operation and checks it against the limits of its route. `formats` are those of the route's engine, the first by default. Returns the
+ * input, or every faulty field (400).
  */
 export function operationOf(body: OperationBody, max: Limits, formats: readonly [string, ...string[]]): { outcome: 'ok'; input: OperationInput } | { outcome: 'invalid'; errors: FieldError[] } {
   const { operation } = body
@@ -209,7 +209,7 @@ export function operationRequest(verb: Operation, input: OperationInput): Operat
 
 const ms = (seconds: number): number => Math.round(seconds * 1000)
 
-/** The most that a request can take. What depends on the source counts at the route's limit, since it is not known before the source was fetched. */
+/** An upper bound of a request's amounts. Where the source decides, which is not fetched yet, it is the route's limit. */
 export function amountsAtMost(request: GenerationRequest | OperationRequest, { pixels, durationMs }: Limits): Amounts {
   if ('width' in request) return amountsOf(request)
   const { verb } = request

@@ -22,40 +22,40 @@ const WAIT_MS = { min: 20, max: 5_000, other: 1_000 }
 const YOUNG_MS = 1_000
 const RETRY_MS = { first: 2_000, max: 60_000 }
 
-/** Which tasks to claim: `most` at most, of these kinds and operations. `start` gets each task once it is processing: its lease runs. */
-export type Wanted = { verbs: string[]; most: number; leaseMs: number; start(task: Task): void }
+/** Which tasks to claim: up to `limit`, of these kinds and operations. `start` gets each task once it is processing: its lease runs. */
+export type ClaimRequest = { verbs: string[]; limit: number; leaseMs: number; start(task: Task): void }
 
-/** `lookAgainAt`: when a task is ready again that was claimed and could not be started. */
-export type Claimed = { begun: number; lookAgainAt: number | null }
+/** `started`: how many. `retryAt`: when a task is ready again that was claimed and could not be started. */
+export type Claimed = { started: number; retryAt: number | null }
 
 /**
  * Claims tasks until some were started or none is ready. The store lists the subscriptions, longest unserved first; the record of each chooses its oldest task. The claims of a
  * batch run concurrently, so that they share writes. Rejects when no task was started and the outcome of a claim is unknown.
  */
-export async function claimDue(context: TaskContext, wanted: Wanted): Promise<Claimed> {
-  const { verbs, most } = wanted
+export async function claimDue(context: TaskContext, request: ClaimRequest): Promise<Claimed> {
+  const { verbs, limit } = request
   const due = await context.store.subscriptionsDue(verbs, context.clock(), SUBSCRIPTIONS_READ)
-  const claimed: Claimed = { begun: 0, lookAgainAt: null }
-  for (let from = 0; from < due.length && claimed.begun === 0; from += most) {
-    const batch = due.slice(from, from + most)
-    const ofEach = Math.min(CLAIMS_MAX, Math.floor(most / batch.length))
-    const claims = batch.flatMap((subscription) => Array.from({ length: ofEach }, () => claimOne(context, subscription, wanted, claimed)))
+  const claimed: Claimed = { started: 0, retryAt: null }
+  for (let from = 0; from < due.length && claimed.started === 0; from += limit) {
+    const batch = due.slice(from, from + limit)
+    const ofEach = Math.min(CLAIMS_MAX, Math.floor(limit / batch.length))
+    const claims = batch.flatMap((subscription) => Array.from({ length: ofEach }, () => claimOne(context, subscription, request, claimed)))
     const failed = (await Promise.allSettled(claims)).flatMap((claim) => (claim.status === 'rejected' ? [claim.reason as Error] : []))
-    if (claimed.begun === 0 && failed[0]) throw failed[0]
+    if (claimed.started === 0 && failed[0]) throw failed[0]
     for (const err of failed) context.log.warn({ event: 'claim_failed', err }, 'claim failed, retrying')
   }
   return claimed
 }
 
 /** Claims one task of the subscription and adds the outcome to `claimed`. */
-async function claimOne(context: TaskContext, subscription: string, { verbs, leaseMs, start }: Wanted, claimed: Claimed): Promise<void> {
+async function claimOne(context: TaskContext, subscription: string, { verbs, leaseMs, start }: ClaimRequest, claimed: Claimed): Promise<void> {
   const claim = await context.store.change(subscription, { op: 'claim', claim: context.uuid(), kinds: verbs }, context.clock())
   if (claim.outcome === 'none') return
   const task = await begin(context, subscription, claim.task, claim.epoch, leaseMs)
   if (typeof task === 'number') {
-    claimed.lookAgainAt = Math.min(claimed.lookAgainAt ?? task, task)
+    claimed.retryAt = Math.min(claimed.retryAt ?? task, task)
   } else {
-    claimed.begun++
+    claimed.started++
     start(task)
   }
 }

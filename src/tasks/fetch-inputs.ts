@@ -1,4 +1,4 @@
-/** The inputs of a run: every source of an operation fetched or found, its type, size and length read from its content, and held against the limits of the route. */
+/** The inputs of a run: every source of an operation is fetched or located, and its type, size and length are read from its content and checked against the route's limits. */
 import { PassThrough } from 'node:stream'
 import type { Input } from '../backends/engines/engine.ts'
 import type { FileFacts, Files } from '../backends/files/files.ts'
@@ -24,14 +24,14 @@ export type OpenedInputs = { outcome: 'ready'; inputs: Input[]; close(): Promise
 const REDIRECTS_MAX = 5
 /** Pieces of a header that lie apart in their file. */
 const PIECES_MAX = 8
-/** A run that outlives its route's time by this is none any more. */
+/** Beyond the longest run of a route, for files that a killed worker leaves behind. */
 const SLACK_MS = 60_000
 
 const failed = (code: TaskErrorCode, cause: string, retryable = false): Failed => ({ outcome: 'failed', code, retryable, cause: new Error(cause) })
 
 /**
- * Opens the sources of a task for one run; none for a generation. What is fetched lies under task and epoch, and expires if `close` is never called. Rejects with the reason of
- * an aborted signal, and with `Unavailable` when the files backend fails; every fault of a source is an outcome, and then nothing is left behind.
+ * Opens the sources of a task for one run; none for a generation. Fetched files are named by task and epoch, and expire if `close` is never called. Rejects with the reason of
+ * an aborted signal, and with `Unavailable` when the files backend fails; every fault of a source is an outcome that leaves no file.
  */
 export async function openInputs(context: InputContext, task: Task, route: { max: Limits; timeoutMs: number }, signal: AbortSignal): Promise<OpenedInputs> {
   const sources = sourcesOf(task.input as OperationInput)

@@ -1,4 +1,4 @@
-/** What the running period granted, holds and burned: `GET /api/v1/usage`, and the MCP tool `get_usage`. */
+/** Media usage of the running period: `GET /api/v1/usage`, and the MCP tool `get_usage`. */
 import { Type } from 'typebox'
 import { availableToKey, balanceOf, keyUse, rollPeriod } from '../domain/balance.ts'
 import { Failure } from '../domain/errors.ts'
@@ -16,13 +16,13 @@ export const MediaUsage = Type.Object({
   product: Type.String({ description: 'Product of the plan: Room or Media.' }),
   period: Type.Object({ start: Type.String({ format: 'date-time' }), end: Type.String({ format: 'date-time' }) }),
   granted: amount('Allowance of the period, a decimal string like every amount.'),
-  available: amount('What new tasks may still cost.'),
+  available: amount('What is left for new tasks.'),
   held: amount('Held for tasks that have not ended.'),
   burned: amount('Charged for tasks that completed.'),
   balance: amount('The same as available.'),
   key: Type.Optional(
     Type.Object(
-      { limit: amount('The share.'), available: amount('What its new tasks may still cost.'), held: amount('Held for its tasks.'), burned: amount('Charged for its tasks.') },
+      { limit: amount('The share.'), available: amount('What is left for its new tasks.'), held: amount('Held for its tasks.'), burned: amount('Charged for its tasks.') },
       { description: "The key's own share of the period, where it has one." },
     ),
   ),
@@ -37,7 +37,7 @@ export const MediaUsage = Type.Object({
   ),
 })
 
-/** The usage of a subscription at `now`, and that of the key that asks. Throws `plan_inactive` while the plan was never active: there is no period yet. */
+/** The usage of a subscription at `now`, and of the caller's key. Throws `plan_inactive` before the first activation of the plan: there is no period yet. */
 export function mediaUsage(record: Subscription | null, key: Pick<KeyVersion, 'keyId' | 'cap'>, now: number): Record<string, unknown> {
   if (!record?.media || !record.terms.media || record.anchor === null) throw new Failure('plan_inactive')
   const account = rollPeriod(record.media, record.terms.media, record.anchor, now)

@@ -1,7 +1,8 @@
-/** A task as the wire shows it: the record of creation, retrieval and lists (`docs/media.md`, "The record"). */
+/** The public record of a task: creation, retrieval and lists return it (`docs/media.md`, "The record"). */
 import { Type } from 'typebox'
 import { KINDS } from '../domain/generations.ts'
 import { formatMoney } from '../domain/money.ts'
+import { OPERATIONS } from '../domain/operations.ts'
 import { durationSeconds, type Task, type TaskResult, type TaskState } from '../domain/task.ts'
 
 export const STATUSES = ['queued', 'processing', 'completed', 'failed', 'canceled'] as const
@@ -28,16 +29,16 @@ export const TaskRecord = Type.Object({
   object: Type.Enum(['generation', 'operation']),
   kind: Type.Optional(Type.Enum([...KINDS], { description: 'Of a generation.' })),
   prompt: Type.Optional(orNull('string', 'Of a generation.')),
-  operation: Type.Optional(Type.String({ description: 'Of an operation.' })),
-  input: Type.Optional(Type.Object({}, { additionalProperties: true, description: 'Of an operation: its parameters as validated.' })),
+  operation: Type.Optional(Type.Enum([...OPERATIONS], { description: 'Of an operation.' })),
+  input: Type.Optional(Type.Object({}, { additionalProperties: true, description: 'Of an operation: its parameters with their defaults; a data: URL as its type and size.' })),
   status: Type.Enum([...STATUSES]),
   progress: Type.Integer({ minimum: 0, maximum: 100, description: 'Percent; never goes down; 100 when completed.' }),
   queue_position: orNull('integer', '1 for the next; null once processing.'),
   result: Type.Union([Result, Type.Null()], { description: 'Null until completed.' }),
   error: Type.Union([Type.Object({ code: Type.String(), message: Type.String() }), Type.Null()], { description: 'Why it failed.' }),
-  estimated_cost: Type.String({ description: 'What is held for it, a decimal string.' }),
-  actual_cost: orNull('string', 'What was charged, once it ended.'),
-  refund_amount: orNull('string', 'What of the estimate was given back.'),
+  estimated_cost: Type.String({ description: 'The amount held for it, a decimal string.' }),
+  actual_cost: orNull('string', 'The charge, once it ended.'),
+  refund_amount: orNull('string', 'The part of the estimate that was given back.'),
   attempts: Type.Integer({ description: 'Runs begun and not handed back.' }),
   duration_seconds: orNull('integer', 'Processing time.'),
   webhook_url: orNull('string', 'Where its events are delivered.'),
@@ -49,14 +50,14 @@ export const TaskRecord = Type.Object({
   canceled_at: timeOrNull('Set when canceled.'),
 })
 
-/** What waits for another attempt, or settles, is still being processed to a client. */
+/** To clients, a task that waits for another attempt or settles is `processing`. */
 export function publicStatus(task: Pick<Task, 'state' | 'startedAt'>): PublicStatus {
   if (task.state === 'settling') return 'processing'
   if (task.state === 'pending' || task.state === 'rejected') return 'queued'
   return task.state === 'queued' && task.startedAt !== null ? 'processing' : task.state
 }
 
-/** The states that may lie behind a public status; `publicStatus` tells which of them do. */
+/** The states that can have a public status; `publicStatus` decides. */
 export const STATES: Record<PublicStatus, TaskState[]> = {
   queued: ['queued'],
   processing: ['queued', 'processing', 'settling'],
@@ -67,7 +68,7 @@ export const STATES: Record<PublicStatus, TaskState[]> = {
 
 const URL_FIELDS: Record<string, string> = { image: 'image_url', video: 'video_url', audio: 'audio_url' }
 
-/** `result` of the record and of task.completed: the address by media type, and the facts. */
+/** `result` of the record and of task.completed: the address, named by media type, and the facts. */
 export function publicResult(result: TaskResult, link: string): Record<string, unknown> {
   const field = URL_FIELDS[result.contentType.split('/', 1)[0] ?? ''] ?? 'image_url'
   return {

@@ -29,27 +29,27 @@ export async function recordsOf({ store, link }: Pick<TaskContext, 'store' | 'li
 }
 
 export type Patience = {
-  /** Longest that is waited. */
+  /** Longest wait. */
   ms: number
-  /** True once nobody waits for the answer any more. */
+  /** True once the client has left or the program stops. */
   gone: () => boolean
   /** Resolves after so many milliseconds. */
   pause: (ms: number) => Promise<unknown>
-  /** Hears of the task each time it was looked at. */
-  looked?: (task: Task) => void
+  /** Called with the task after each read. */
+  seen?: (task: Task) => void
 }
 
-const LOOK_MS = 100
+const POLL_MS = 100
 
-/** Looks at the task until it is final, the time is over, or nobody waits. Answers the newest that was seen. */
-export async function untilFinal({ store, clock }: Pick<TaskContext, 'store' | 'clock'>, task: Task, { ms, gone, pause, looked }: Patience): Promise<{ task: Task; final: boolean }> {
+/** Polls a task until it is final, the time is over, or the client has left. Returns the task as it was read last. */
+export async function untilFinal({ store, clock }: Pick<TaskContext, 'store' | 'clock'>, task: Task, { ms, gone, pause, seen }: Patience): Promise<{ task: Task; final: boolean }> {
   const until = clock() + ms
   for (let latest = task; ; ) {
-    looked?.(latest)
+    seen?.(latest)
     if (FINAL.includes(latest.state)) return { task: latest, final: true }
     const remainingMs = until - clock()
     if (remainingMs <= 0 || gone()) return { task: latest, final: false }
-    await pause(Math.min(LOOK_MS, remainingMs))
+    await pause(Math.min(POLL_MS, remainingMs))
     latest = (await store.task(task.tenant, task.id)) ?? latest
   }
 }

@@ -22,13 +22,13 @@ export async function storeUploads(context: UploadContext, task: Uploaded, uploa
   throw failed.reason
 }
 
-/** Removes the uploads of a task that has ended or was refused. What cannot be removed now expires. */
+/** Removes the uploads of a task that has ended or was refused. An upload that cannot be removed now expires. */
 export async function removeUploads(context: UploadContext, { id, input }: Uploaded): Promise<void> {
   const paths = sourcesOf(input as OperationInput).flatMap(({ path, from }) => (typeof from === 'string' ? [] : [path]))
   await removeFiles(context, paths.map((path) => sourceFile(id, path)))
 }
 
-/** Removes files that nobody needs any more. What cannot be removed now expires. */
+/** Removes source files. A file that cannot be removed now expires. */
 export async function removeFiles({ files, log }: Pick<TaskContext, 'files' | 'log'>, ids: readonly string[]): Promise<void> {
   await Promise.all(ids.map((file) => files.remove(file).catch((err: unknown) => log.warn({ event: 'source_not_removed', err, file }, 'source file not removed, it expires later'))))
 }

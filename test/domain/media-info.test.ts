@@ -63,6 +63,9 @@ t.test('a film tells its size and length, wherever its index stands', { skip: no
   t.match(read(film(t, 'sound.m4a', ...SOUND)), { contentType: 'audio/mp4', width: null })
   t.match(read(film(t, 'web.webm', ...PICTURES, '-c:v', 'libvpx')), { contentType: 'video/webm' })
   t.match(read(film(t, 'web.mkv', ...PICTURES)), { contentType: 'video/x-matroska' })
+  t.match(read(film(t, 'air.ts', ...PICTURES)), { contentType: 'video/mp2t' })
+  const old = film(t, 'old.mov', ...PICTURES, '-movflags', '+faststart')
+  t.match(read(old.subarray(old.readUInt32BE(0))), { ...facts, contentType: 'video/quicktime' }, 'also without a box that says so')
 })
 
 t.test('sound tells its length', { skip: noFfmpeg }, async (t) => {

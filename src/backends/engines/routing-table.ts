@@ -43,7 +43,7 @@ export function offerOf({ routes, engines }: Table, verb: string): Offer | null 
 export function missingOf(table: Table, verb: string): string | null {
   if (offerOf(table, verb)) return null
   const engine = table.engines.get(table.routes.get(verb)?.engine ?? '')?.engine
-  return engine?.missing?.[verb] ?? 'The engine of this route does not make it.'
+  return engine?.missing?.[verb] ?? 'the engine of this route does not make it'
 }
 
 function sameEntry(a: EngineSetting, b: EngineSetting): boolean {

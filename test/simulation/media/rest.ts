@@ -25,7 +25,7 @@ async function round(world: World, machine: Machine, nth: number): Promise<void>
   if (nth === SWEEPS_ALONE) world.witness.noOrphans(machine.clock() - ORPHAN_MS)
   for (;;) {
     const claimed: Task[] = []
-    await claimDue(backends, { verbs: VERBS, most: 1, leaseMs: LEASE_MS, start: (task) => claimed.push(task) })
+    await claimDue(backends, { verbs: VERBS, limit: 1, leaseMs: LEASE_MS, start: (task) => claimed.push(task) })
     if (claimed.length === 0) break
     for (const task of claimed) await conclude(machine.tasks(machine.actor('run', { task: task.id, epoch: task.epoch })), task, madeBy(world, task))
   }

@@ -24,8 +24,8 @@ export function worker(world: World, machine: Machine, slots: number): void {
     while (!world.calm) {
       try {
         while (running < slots && !world.calm) {
-          const { begun } = await claimDue(backends, { verbs: VERBS, most: slots - running, leaseMs: LEASE_MS, start })
-          if (begun === 0) break
+          const { started } = await claimDue(backends, { verbs: VERBS, limit: slots - running, leaseMs: LEASE_MS, start })
+          if (started === 0) break
         }
       } catch {
         // The store was away: look again.
