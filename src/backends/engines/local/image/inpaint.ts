@@ -1,0 +1,33 @@
+/**
+ * The program of `inpaint`: replaces what a mask marks by what is around it, as if it had never been there. It is a classical method without a model: it cannot
+ * make what a prompt describes, and gets none. An empty mask leaves the picture as it is.
+ */
+import { complete } from './completion.ts'
+import { checkSize, decode, encode } from './codec.ts'
+import { InputError, runProgram } from './program.ts'
+import { readMask } from './mask.ts'
+
+/** `pixels`: how many the picture and the mask may have. `growMask`: pixels. Another `seed` may choose other surroundings. */
+export type InpaintJob = { input: string; mask: string; output: string; pixels: number; growMask: number; seed: number | null; format: string }
+
+await runProgram<InpaintJob>(async (job, progress) => {
+  const image = await decode(job.input, job.pixels)
+  checkSize(image.width, image.height, job.format, job.pixels)
+  const hole = await readMask(job.mask, job.pixels, image, job.growMask)
+  if (!hole.includes(0)) throw new InputError('unsupported_input', 'the mask covers the whole picture')
+  progress(5)
+  complete({ ...image, hole }, generator(job.seed ?? 0), progress)
+  await encode(image, job.format, job.output)
+  return image
+})
+
+/** Numbers from 0 to 1, the same for the same seed (mulberry32). */
+function generator(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+}

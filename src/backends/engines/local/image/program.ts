@@ -1,0 +1,30 @@
+/**
+ * What the programs of the image operations share. Each runs in a child process: one job as JSON in its first argument, and lines of JSON on standard output,
+ * `{"percent": 40}` while it works and its result last.
+ */
+
+/** An input is at fault: the run would fail again. `cause` is for the operator's log. */
+export class InputError extends Error {
+  readonly code: 'unsupported_input' | 'input_too_large'
+
+  constructor(code: InputError['code'], cause: string) {
+    super(cause)
+    this.code = code
+  }
+}
+
+/** The last line of a program. */
+export type ProgramResult = { outcome: 'made'; width: number; height: number } | { outcome: 'failed'; code: InputError['code']; cause: string }
+
+/** Runs a program's one function on its job. Whatever it throws, apart from an InputError, ends the process with a stack trace on standard error. */
+export async function runProgram<Job>(run: (job: Job, progress: (percent: number) => void) => Promise<{ width: number; height: number }>): Promise<void> {
+  const print = (line: object): unknown => process.stdout.write(`${JSON.stringify(line)}\n`)
+  const result = await run(JSON.parse(process.argv[2] ?? '') as Job, (percent) => print({ percent })).then(
+    ({ width, height }): ProgramResult => ({ outcome: 'made', width, height }),
+    (error: unknown): ProgramResult => {
+      if (error instanceof InputError) return { outcome: 'failed', code: error.code, cause: error.message }
+      throw error
+    },
+  )
+  print(result)
+}

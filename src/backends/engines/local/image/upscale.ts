@@ -1,0 +1,25 @@
+/** The program of `upscale`: enlarges a picture 2, 3, or 4 times. */
+import { bleed } from './bleed.ts'
+import { checkSize, decode, encode, type Image } from './codec.ts'
+import { runProgram } from './program.ts'
+import { enlarge, openNetwork, type Network } from './super-resolution.ts'
+
+/** `pixels`: how many the input and the output may have. */
+export type UpscaleJob = { input: string; output: string; pixels: number; scale: Network['scale']; format: string }
+
+await runProgram<UpscaleJob>(async ({ input, output, pixels, scale, format }, progress) => {
+  const image = await decode(input, pixels)
+  checkSize(image.width * scale, image.height * scale, format, pixels)
+  const network = await openNetwork(scale)
+  const result = await enlarge(network, image.opaque ? image : withHiddenColours(image), progress)
+  await encode(result, format, output)
+  return result
+})
+
+/** Transparent pixels have any colour. They get that of their surroundings, so that none of theirs shows at the edges of the enlarged picture. */
+function withHiddenColours(image: Image): Image {
+  const alpha = image.pixels.filter((_, i) => i % 4 === 3)
+  const pixels = bleed(image.pixels, alpha, image.width, image.height)
+  for (const [i, value] of alpha.entries()) pixels[4 * i + 3] = value
+  return { ...image, pixels }
+}

