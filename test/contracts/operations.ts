@@ -1,6 +1,6 @@
 /** What operations promise to a client, over any surface that creates them: the table of cases in `operations/`, and what becomes of money, files and runs. */
 import type { Test } from 'tap'
-import { OPERATIONS } from '../../src/domain/operations.ts'
+import { OPERATIONS } from '../../src/domain/media-operations.ts'
 import type { Lookup } from '../../src/egress/dns-lookup.ts'
 import { MADE, USED } from '../fakes/engine.ts'
 import { REFUSED_SPELLINGS } from '../egress/spellings.ts'

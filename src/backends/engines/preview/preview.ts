@@ -3,8 +3,8 @@
  * Each run has a thread of its own, so that the event loop stays free and an aborted run stops at once.
  */
 import { Worker } from 'node:worker_threads'
-import { amountsOf, type GenerationRequest } from '../../../domain/generations.ts'
-import { amountsAtMost } from '../../../domain/operations.ts'
+import { amountsOf, type GenerationRequest } from '../../../domain/media-generations.ts'
+import { amountsAtMost } from '../../../domain/media-operations.ts'
 import { notMade, type Engine, type Made, type NotMade, type OpenEngine } from '../engine.ts'
 import type { Message } from './render-thread.ts'
 

@@ -1,6 +1,6 @@
 /** The thread of one preview: renders the request that it was started with, tells how far it is, and hands over the bytes. */
 import { parentPort, workerData } from 'node:worker_threads'
-import type { GenerationRequest } from '../../../domain/generations.ts'
+import type { GenerationRequest } from '../../../domain/media-generations.ts'
 import { scene } from './scene.ts'
 import { blankCanvas } from './canvas.ts'
 import { film } from './video.ts'
