@@ -7,7 +7,7 @@ import dispatcher from '../plugins/dispatcher/dispatcher.ts'
 import docs from '../plugins/docs/docs.ts'
 import files from '../plugins/files/files.ts'
 import mcp from '../plugins/mcp/mcp.ts'
-import intake from '../plugins/intake/intake.ts'
+import requestBody from '../plugins/request-body/request-body.ts'
 import media from '../plugins/media/media.ts'
 import worker from '../plugins/worker/worker.ts'
 import controller from '../plugins/controller/controller.ts'
@@ -23,8 +23,8 @@ import { openEgress, type Egress } from './egress/egress.ts'
 import { REFUSALS } from './egress/target-url.ts'
 import type { Engines } from './backends/engines/engine.ts'
 import type { Files } from './backends/files/files.ts'
-import { KINDS } from './domain/generations.ts'
-import { OPERATIONS } from './domain/operations.ts'
+import { KINDS } from './domain/media-generations.ts'
+import { OPERATIONS } from './domain/media-operations.ts'
 import type { SealingKeys } from './domain/api-keys.ts'
 import { linkedFile, signedFileUrl } from './domain/signed-urls.ts'
 import type { PlanLimits } from './domain/plan-limits.ts'
@@ -109,7 +109,7 @@ export function buildApp({ config, log, clock, registry }: Surroundings, backend
   if (runs('gateway') || (engines && config.PLUGINS.length > 0)) {
     app.register(async (gateway) => {
       gateway.register(auth)
-      gateway.register(intake)
+      gateway.register(requestBody)
       gateway.register(metering)
       if (runs('gateway')) {
         gateway.register(openai)

@@ -50,4 +50,4 @@ async function mcp(app: FastifyInstance): Promise<void> {
   app.addHook('onClose', async () => (await opening)?.close())
 }
 
-export default fp(mcp, { name: 'mcp', fastify: '5.x', encapsulate: true, dependencies: ['errors', 'auth', 'intake'], decorators: { fastify: ['tasks', 'files', 'config', 'clock'] } })
+export default fp(mcp, { name: 'mcp', fastify: '5.x', encapsulate: true, dependencies: ['errors', 'auth', 'request-body'], decorators: { fastify: ['tasks', 'files', 'config', 'clock'] } })

@@ -20,4 +20,4 @@ async function media(app: FastifyInstance): Promise<void> {
   })
 }
 
-export default fp(media, { name: 'media', fastify: '5.x', encapsulate: true, dependencies: ['errors', 'auth', 'intake'] })
+export default fp(media, { name: 'media', fastify: '5.x', encapsulate: true, dependencies: ['errors', 'auth', 'request-body'] })

@@ -1,7 +1,7 @@
 /** The requests of the Media API as JSON Schema: validation and the API reference share it. */
 import { Type, type Static } from 'typebox'
-import { GENERATION_FIELDS, KINDS } from '../../src/domain/generations.ts'
-import { OPERATION_FIELDS, OPERATIONS, type OperationBody } from '../../src/domain/operations.ts'
+import { GENERATION_FIELDS, KINDS } from '../../src/domain/media-generations.ts'
+import { OPERATION_FIELDS, OPERATIONS, type OperationBody } from '../../src/domain/media-operations.ts'
 import { STATUSES } from '../../src/tasks/public-record.ts'
 import { TASK_FIELDS } from '../../src/tasks/request-fields.ts'
 

@@ -1,8 +1,8 @@
 /** Validates third-party engines: fills in optional members and refuses results that would break money or links. */
 import { notMade, type Engine, type EngineRequest, type Made, type NotMade, type OpenEngine } from '../../src/backends/engines/engine.ts'
-import type { Amounts, Limits } from '../../src/domain/generations.ts'
+import type { Amounts, Limits } from '../../src/domain/media-generations.ts'
 import { mediaInfo } from '../../src/domain/media-info.ts'
-import { amountsAtMost } from '../../src/domain/operations.ts'
+import { amountsAtMost } from '../../src/domain/media-operations.ts'
 import { TASK_ERRORS } from '../../src/domain/task.ts'
 
 /** What a plugin returns from `open`. Optional: `missing`, `quote`, `close`, `facts` and `used` of a result, `message` of a failure. */

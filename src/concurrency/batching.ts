@@ -26,7 +26,7 @@ export type BatchOptions<Asked, Answer> = {
 type Pending<Asked, Answer> = { asked: Asked; id: string; weight: number; sinceMs: number; resolve(answer: Answer): void; reject(failure: unknown): void }
 
 /**
- * Longer than server selection (3 s), connecting (5 s) and the answer (5 s) together. A command that a client library never settles, as MongoDB's did (`mendWrites`), must not
+ * Longer than server selection (3 s), connecting (5 s) and the answer (5 s) together. A command that a client library never settles, as MongoDB's did (`patchWrites`), must not
  * block all later ones.
  */
 const LONGEST_MS = 15_000

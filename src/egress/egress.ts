@@ -4,7 +4,7 @@
  */
 import { isGlobal, parseAllow } from './address-policy.ts'
 import { dial } from './connect.ts'
-import { exchange, type Head, type Message, type Reading } from './http-exchange.ts'
+import { exchange, type Head, type Message, type Reading } from './pinned-request.ts'
 import { type Lookup, openLookup } from './dns-lookup.ts'
 import { readTarget, type Refusal, type Target } from './target-url.ts'
 

@@ -1,5 +1,5 @@
 /** Claims, retries and the end of a run. The worker owns the timers; every write is fenced by the epoch of the claim. */
-import { release } from './release-hold.ts'
+import { release } from './release-money-hold.ts'
 import { end, settle } from './settle-and-cancel.ts'
 import type { TaskContext } from './task-context.ts'
 import { FINAL, TASK_ERRORS, type Task, type TaskErrorCode, type TaskResult } from '../domain/task.ts'

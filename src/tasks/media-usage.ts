@@ -2,7 +2,7 @@
 import { Type } from 'typebox'
 import { availableToKey, balanceOf, keyUse, rollPeriod } from '../domain/balance.ts'
 import { Failure } from '../domain/errors.ts'
-import { KINDS } from '../domain/generations.ts'
+import { KINDS } from '../domain/media-generations.ts'
 import type { KeyVersion } from '../domain/api-keys.ts'
 import { formatMoney } from '../domain/money.ts'
 import type { MediaAccount, Subscription } from '../domain/subscription/subscription.ts'

@@ -1,8 +1,8 @@
 /** The public record of a task: creation, retrieval and lists return it (`docs/media.md`, "The record"). */
 import { Type } from 'typebox'
-import { KINDS } from '../domain/generations.ts'
+import { KINDS } from '../domain/media-generations.ts'
 import { formatMoney } from '../domain/money.ts'
-import { OPERATIONS } from '../domain/operations.ts'
+import { OPERATIONS } from '../domain/media-operations.ts'
 import { durationSeconds, type Task, type TaskResult, type TaskState } from '../domain/task.ts'
 
 export const STATUSES = ['queued', 'processing', 'completed', 'failed', 'canceled'] as const

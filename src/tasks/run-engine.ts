@@ -1,7 +1,7 @@
 /** One run of an engine: sources → engine → result in the files backend. The cost follows from the price of the quote. */
 import type { Control, EngineRequest, Engines } from '../backends/engines/engine.ts'
-import { costOf, type GenerationRequest } from '../domain/generations.ts'
-import { operationRequest, type Operation, type OperationInput } from '../domain/operations.ts'
+import { costOf, type GenerationRequest } from '../domain/media-generations.ts'
+import { operationRequest, type Operation, type OperationInput } from '../domain/media-operations.ts'
 import type { Task } from '../domain/task.ts'
 import type { Made as RunOutcome } from './claim-and-retry.ts'
 import { openInputs, type InputContext } from './fetch-inputs.ts'

@@ -1,7 +1,7 @@
 /** The addresses of sources in the body of an operation: what is refused at creation, and data: URLs (RFC 2397), which are uploads. Names are not resolved here. */
 import type { FieldError } from '../domain/errors.ts'
 import { contentTypeOf } from '../domain/media-info.ts'
-import { isDataUrl, sourcesOf, type OperationBody, type StoredData } from '../domain/operations.ts'
+import { isDataUrl, sourcesOf, type OperationBody, type StoredData } from '../domain/media-operations.ts'
 
 /** The content of a data: URL. */
 export type Upload = { field: 'media_url' | 'mask_url'; bytes: Uint8Array }

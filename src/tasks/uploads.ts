@@ -1,5 +1,5 @@
 /** Sources that came with their request, as data: URLs: in the files backend from before the hold to the end of the task. */
-import { sourcesOf, type OperationInput } from '../domain/operations.ts'
+import { sourcesOf, type OperationInput } from '../domain/media-operations.ts'
 import type { Task } from '../domain/task.ts'
 import type { Upload } from './source-urls.ts'
 import type { TaskContext } from './task-context.ts'

@@ -1,6 +1,6 @@
 /** What operations promise to a client, over any surface that creates them: the table of cases in `operations/`, and what becomes of money, files and runs. */
 import type { Test } from 'tap'
-import { OPERATIONS } from '../../src/domain/operations.ts'
+import { OPERATIONS } from '../../src/domain/media-operations.ts'
 import type { Lookup } from '../../src/egress/dns-lookup.ts'
 import { MADE, USED } from '../fakes/engine.ts'
 import { REFUSED_SPELLINGS } from '../egress/spellings.ts'
@@ -178,12 +178,12 @@ export function operationPromises(surface: Surface): Promises<null> {
     'a name that leads inwards, now or at the end of a redirect, is input_not_allowed when it is fetched': async (t) => {
       const lookup: Lookup = async (name) => (name.startsWith('inward') ? ['10.0.0.1'] : ['127.0.0.1'])
       const studio = await open(t, surface, { lookup })
-      for (const url of ['http://inward.example/a.png', `http://outward.example:${studio.server.port}/redirect`]) {
+      for (const url of ['http://inward.example/a.png', `http://toBackendError.example:${studio.server.port}/redirect`]) {
         if (url.includes('redirect')) studio.server.next({ redirect: 'http://inward.example/b.png' })
         t.match(await studio.ended((await studio.create({ operation: 'upscale', media_url: url })).id), { status: 'failed', error: { code: 'input_not_allowed' }, attempts: 1 }, url)
       }
       studio.server.next({ redirect: studio.urls.image })
-      t.match(await studio.ended((await studio.create({ operation: 'upscale', media_url: `http://outward.example:${studio.server.port}/moved` })).id), { status: 'completed' }, 'a redirect outwards is followed')
+      t.match(await studio.ended((await studio.create({ operation: 'upscale', media_url: `http://toBackendError.example:${studio.server.port}/moved` })).id), { status: 'completed' }, 'a redirect outwards is followed')
     },
 
     'a data: URL is a source: it is shown by type and size, lies in the files backend until the end, and is read strictly': async (t) => {

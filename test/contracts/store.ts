@@ -1,4 +1,4 @@
-/** What every store promises. */
+/** Contract of every store. */
 import type { ChangeOptions } from '../../src/backends/store/group-commit.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 import type { Promises } from './run-contract.ts'
@@ -13,7 +13,7 @@ import { subscriptionPromises } from './store/subscriptions.ts'
 import { taskPromises } from './store/tasks.ts'
 
 /**
- * Empty at first. Every handle opened in one place sees the same data, as the processes of one installation do; the place closes them all.
+ * Where the stores of one test open. Empty at first. All handles of one place share its data, as the processes of one installation do; the test closes them.
  */
 export type Place = { open(options?: ChangeOptions): Promise<Store> }
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { GENERATION_FIELDS } from '../../src/domain/generations.ts'
+import { GENERATION_FIELDS } from '../../src/domain/media-generations.ts'
 import { TASK_FIELDS } from '../../src/tasks/request-fields.ts'
 import { faultsOf, invalid, strictValidator } from '../../src/domain/request-validation.ts'
 

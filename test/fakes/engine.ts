@@ -2,8 +2,8 @@
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { notMade, openEngines, type Control, type Engine, type EngineRequest, type Engines, type Input, type Made, type NotMade, type OpenEngine } from '../../src/backends/engines/engine.ts'
-import { amountsOf, KINDS, type Limits } from '../../src/domain/generations.ts'
-import { amountsAtMost, OPERATIONS } from '../../src/domain/operations.ts'
+import { amountsOf, KINDS, type Limits } from '../../src/domain/media-generations.ts'
+import { amountsAtMost, OPERATIONS } from '../../src/domain/media-operations.ts'
 
 /**
  * Behaviour of one run. `hang` waits for `release`, then completes; `throw` violates the engine's contract; `job` starts a job unless there is one, remembers it, and then does the

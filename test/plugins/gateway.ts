@@ -7,7 +7,7 @@ import type { Test } from 'tap'
 import auth from '../../plugins/auth/auth.ts'
 import errors from '../../plugins/errors/errors.ts'
 import type { Lingering } from '../../plugins/errors/lingering-close.ts'
-import intake, { type IntakeOptions } from '../../plugins/intake/intake.ts'
+import requestBody, { type RequestBodyOptions } from '../../plugins/request-body/request-body.ts'
 import metering from '../../plugins/metering/metering.ts'
 import ops from '../../plugins/ops/ops.ts'
 import { openBroker } from '../../src/backends/broker/broker.ts'
@@ -52,7 +52,7 @@ export const MEDIA: NonNullable<PlanSpec['media']> = { allowance: '10.00', perio
 type Routes = (app: FastifyInstance) => void | Promise<void>
 
 /** Opens it. `routes` registers routes after auth, intake and metering, `outside` routes without a key. */
-export async function openGateway(t: Test, routes: Routes, outside: Routes = () => {}, env: Record<string, string> = {}, bodies: IntakeOptions = {}, lingering?: Lingering): Promise<Gateway> {
+export async function openGateway(t: Test, routes: Routes, outside: Routes = () => {}, env: Record<string, string> = {}, bodies: RequestBodyOptions = {}, lingering?: Lingering): Promise<Gateway> {
   const store = await openStore(`sqlite:${t.testdir()}/tollgate.db`)
   const time = { now: START }
   const logged: Record<string, unknown>[] = []
@@ -67,7 +67,7 @@ export async function openGateway(t: Test, routes: Routes, outside: Routes = () 
   await app.register(ops, { registry: new Registry() })
   await app.register(async (gateway) => {
     await gateway.register(auth)
-    await gateway.register(intake, bodies)
+    await gateway.register(requestBody, bodies)
     await gateway.register(metering)
     await routes(gateway)
   })

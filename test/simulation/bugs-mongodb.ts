@@ -1,4 +1,4 @@
-/** Bugs in the adapter of MongoDB that the simulation over a real server must find; as `bugs.ts`. Most are what a transaction would have forgiven. */
+/** Bugs in the MongoDB adapter that the simulation over a real server must find; see `bugs.ts`. Most would be harmless in a transaction. */
 import type { Bug } from './bugs.ts'
 
 const STORE = 'src/backends/store/mongodb'
@@ -6,56 +6,56 @@ const STORE = 'src/backends/store/mongodb'
 export const MONGODB_BUGS: Bug[] = [
   {
     name: 'a document is replaced whatever its version',
-    file: `${STORE}/subscriptions.ts`, story: 'media', within: 20,
+    file: `${STORE}/subscriptions.ts`, scenario: 'media', within: 20,
     from: 'when: { version: expected }',
     to: 'when: {}',
   },
   {
     name: 'a task is replaced whatever was written since it was read',
-    file: `${STORE}/tasks.ts`, story: 'media', within: 20,
+    file: `${STORE}/tasks.ts`, scenario: 'media', within: 20,
     from: 'when: { write: before.write ?? null }',
     to: 'when: {}',
   },
   {
-    name: 'a conflict is taken for a success',
-    file: `${STORE}/bulk-commands.ts`, story: 'coding', within: 20,
+    name: 'a conflict is treated as a success',
+    file: `${STORE}/bulk-commands.ts`, scenario: 'coding', within: 20,
     from: `if (count === 0) return () => ({ answer: 'lost' })`,
     to: `if (count === 0) return () => ({ answer: 'swapped' })`,
   },
   {
     name: 'two tasks may have one Idempotency-Key',
-    file: `${STORE}/tasks.ts`, story: 'media', within: 20,
+    file: `${STORE}/tasks.ts`, scenario: 'media', within: 20,
     from: 'unique: true',
     to: 'unique: false',
   },
   {
     name: 'the epoch of a guard is ignored',
-    file: `${STORE}/tasks.ts`, story: 'media', within: 40,
+    file: `${STORE}/tasks.ts`, scenario: 'media', within: 40,
     from: ' && (epoch === undefined || task.epoch === epoch)',
     to: '',
   },
   {
     name: 'an outbox is cleared before its deliveries are there',
-    file: `${STORE}/tasks.ts`, story: 'media', within: 100,
+    file: `${STORE}/tasks.ts`, scenario: 'media', within: 100,
     from: '    await deliveries.add(made)\n    const cleared = await edit(id, () => ({ outbox: [], sweepAt: null }))\n',
     to: '    const cleared = await edit(id, () => ({ outbox: [], sweepAt: null }))\n    await deliveries.add(made)\n',
   },
   {
-    name: 'deliveries that are there already are not told to their lanes again',
-    file: `${STORE}/deliveries.ts`, story: 'media', within: 200,
-    from: '        await Promise.all(made.map((delivery) => insert({ ...stored(delivery), claimableAt: claimableAt(delivery) })))\n        await lanes.tell(made)\n',
-    to: `        const added = await Promise.all(made.map((delivery) => insert({ ...stored(delivery), claimableAt: claimableAt(delivery) })))
-        await lanes.tell(made.filter((_, n) => added[n] === 'added'))\n`,
+    name: 'existing deliveries do not schedule their queues again',
+    file: `${STORE}/deliveries.ts`, scenario: 'media', within: 200,
+    from: '        await Promise.all(made.map((delivery) => insert({ ...toStored(delivery), claimableAt: claimableAt(delivery) })))\n        await queues.schedule(made)\n',
+    to: `        const added = await Promise.all(made.map((delivery) => insert({ ...toStored(delivery), claimableAt: claimableAt(delivery) })))
+        await queues.schedule(made.filter((_, n) => added[n] === 'added'))\n`,
   },
   {
     name: 'a delivery is claimed under any epoch',
-    file: `${STORE}/delivery-claims.ts`, story: 'media', within: 100,
+    file: `${STORE}/delivery-claims.ts`, scenario: 'media', within: 100,
     from: '_id: id, epoch, nextAttemptAt, leaseUntil: delivery.leaseUntil, state:',
     to: '_id: id, state:',
   },
   {
-    name: 'what was released already is not told to its lane again',
-    file: `${STORE}/deliveries.ts`, story: 'media', within: 400,
+    name: 'a delivery that was already released does not schedule its queue again',
+    file: `${STORE}/deliveries.ts`, scenario: 'media', within: 400,
     from: `const pending = released ?? (await collection.findOne({ _id: id, state: 'pending', attempts: { $size: 0 } }))`,
     to: 'const pending = released',
   },

@@ -1,15 +1,14 @@
 /**
- * Bugs that the simulation must find: each is one change to the code under test, the kind of change that looks harmless in a review.
- * `from` is in `file` exactly once, so that the list cannot outlive the code it speaks of. `within`: among so many seeds of its story,
- * from the first one on, one must fail; a few times as many as it took when the bug was listed, since every change to the code under
- * test deals the seeds anew.
+ * Bugs that the simulation must find. Each is one change to the code under test that would look harmless in a review. `from` occurs in `file` exactly once,
+ * so that the list cannot outlive the code. `within`: one of the first so many seeds of its scenario must fail; a few times as many as it took when the bug
+ * was listed, because every change to the code under test changes what the seeds do.
  */
-export type Bug = { name: string; file: string; from: string; to: string; story: 'media' | 'coding'; within: number }
+export type Bug = { name: string; file: string; from: string; to: string; scenario: 'media' | 'coding'; within: number }
 
-type Listed = Omit<Bug, 'story'>
+type Listed = Omit<Bug, 'scenario'>
 
 const STORE = 'src/backends/store/sqlite'
-/** Moves the money of a task, to be put where it must not move yet. */
+/** Settles the money of a task, to be planted where it is too early. */
 const CLOSE = `await context.store.change(task.subscription, { op: 'close', task: task.id, actual: ACTUAL }, context.clock())`
 
 const storeBugs: Listed[] = [
@@ -20,10 +19,10 @@ const storeBugs: Listed[] = [
     to: 'WHERE id = ? AND version >= 0 * ?',
   },
   {
-    name: 'a conflict is taken for a success',
+    name: 'a conflict is treated as a success',
     file: 'src/backends/store/group-commit.ts', within: 20,
-    from: `if ((await side.replace(next, expected)) === 'conflict') return 'conflict'`,
-    to: 'await side.replace(next, expected)',
+    from: `if ((await records.replace(next, expected)) === 'conflict') return 'conflict'`,
+    to: 'await records.replace(next, expected)',
   },
   {
     name: 'two tasks may have one Idempotency-Key',
@@ -44,7 +43,7 @@ const storeBugs: Listed[] = [
     to: `const guard: TaskGuard = { from: ['processing'], epochBelow: epoch + 9 }`,
   },
   {
-    name: 'an attempt is written down under any claim',
+    name: 'an attempt is recorded under any claim',
     file: `${STORE}/deliveries.ts`, within: 800,
     from: `if (delivery?.epoch !== epoch) return 'lost'`,
     to: `if (!delivery) return 'lost'`,
@@ -65,7 +64,7 @@ const creationBugs: Listed[] = [
     to: `void holdFor(context, creating, task).catch(() => {})\n  return { outcome: 'created', task, record }`,
   },
   {
-    name: 'a hold asked for twice starts anew',
+    name: 'a repeated hold starts anew',
     file: 'src/domain/subscription/task-queue.ts', within: 100,
     from: `if (record?.media?.holds[input.task]) return { record, answer: { outcome: 'already', record } }`,
     to: '',
@@ -98,7 +97,7 @@ const runBugs: Listed[] = [
     to: 'const epoch = Math.max(1, waiting.epoch)',
   },
   {
-    name: 'one more task runs than may',
+    name: 'one task too many runs',
     file: 'src/domain/subscription/task-queue.ts', within: 20,
     from: 'if (running(account) >= record.terms.media.maxConcurrentTasks) return',
     to: 'if (running(account) > record.terms.media.maxConcurrentTasks) return',
@@ -122,7 +121,7 @@ const runBugs: Listed[] = [
     to: 'return null',
   },
   {
-    name: 'a claim that came to nothing is not swept',
+    name: 'an abandoned claim is not swept',
     file: 'src/tasks/recovery-sweeps.ts', within: 40,
     from: `} else if (claimedLong && task.state === 'queued') {`,
     to: `} else if (claimedLong && task.state === 'pending') {`,
@@ -145,13 +144,13 @@ const moneyBugs: Listed[] = [
   const ended = await end(context, task.id, { from: ['queued', 'processing'] }, { outcome: 'canceled' })`,
   },
   {
-    name: 'a charge is what the engine says',
+    name: 'a charge is not clamped to the hold',
     file: 'src/tasks/settle-and-cancel.ts', within: 20,
     from: 'Math.min(Math.max(outcome.cost, 0), task.estimatedCost)',
     to: 'outcome.cost',
   },
   {
-    name: 'a task is charged what this close did',
+    name: 'a task is charged only by the first close',
     file: 'src/tasks/settle-and-cancel.ts', within: 250,
     from: 'actualCost: charge,',
     to: `actualCost: closed.outcome === 'closed' ? charge : 0,`,
@@ -175,7 +174,7 @@ const moneyBugs: Listed[] = [
     to: 'if (!task) {',
   },
   {
-    name: 'what is burned is burned of the period that runs',
+    name: 'a charge burns the current period',
     file: 'src/domain/subscription/task-queue.ts', within: 20,
     from: 'period.n === held.period && ran',
     to: 'period === account.period && ran',
@@ -196,13 +195,13 @@ const deliveryBugs: Listed[] = [
     to: 'id: deliveryId(task.id, `${now}.${event}` as typeof event),',
   },
   {
-    name: 'what is not relayed at once is never relayed',
+    name: 'an outbox that is not relayed at once is never relayed',
     file: 'src/tasks/recovery-sweeps.ts', within: 200,
     from: `await relay(context, task)\n      return 'relayed'`,
     to: `return 'relayed'`,
   },
   {
-    name: 'the refund is told beside the failure',
+    name: 'the refund is delivered at the same time as the failure',
     file: 'src/tasks/outbox.ts', within: 40,
     from: `const waits = event === 'task.refunded'`,
     to: 'const waits = false',
@@ -217,13 +216,13 @@ const deliveryBugs: Listed[] = [
 
 const codingBugs: Listed[] = [
   {
-    name: 'a settlement charges the session that runs',
+    name: 'a settlement charges the current session',
     file: 'src/domain/subscription/token-reservations.ts', within: 20,
     from: 'if (session && session.start === reservation.session)',
     to: 'if (session)',
   },
   {
-    name: 'a settlement charges the week that runs',
+    name: 'a settlement charges the current week',
     file: 'src/domain/subscription/token-reservations.ts', within: 20,
     from: 'if (weekly.n !== reservation.week || tokens === 0) continue',
     to: 'if (tokens === 0) continue',
@@ -241,13 +240,13 @@ const codingBugs: Listed[] = [
     to: 'reservation.instance !== input.instance)',
   },
   {
-    name: 'a request is admitted beside what others reserved',
+    name: 'a request is admitted past the reservations of others',
     file: 'src/domain/subscription/token-reservations.ts', within: 80,
     from: 'if (room.taken > 0) return null\n    tokens = room.left',
     to: 'tokens = Math.max(1, room.left)',
   },
   {
-    name: 'a process is taken for dead at once',
+    name: 'a process is considered dead too early',
     file: 'plugins/metering/orphaned-reservations.ts', within: 20,
     from: 'export const DEAD_MS = 45_000',
     to: 'export const DEAD_MS = 12_000',
@@ -275,6 +274,6 @@ const codingBugs: Listed[] = [
 const mediaBugs = [...storeBugs, ...creationBugs, ...runBugs, ...moneyBugs, ...deliveryBugs]
 
 export const BUGS: Bug[] = [
-  ...mediaBugs.map((bug): Bug => ({ ...bug, story: 'media' })),
-  ...codingBugs.map((bug): Bug => ({ ...bug, story: 'coding' })),
+  ...mediaBugs.map((bug): Bug => ({ ...bug, scenario: 'media' })),
+  ...codingBugs.map((bug): Bug => ({ ...bug, scenario: 'coding' })),
 ]

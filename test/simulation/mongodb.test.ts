@@ -1,40 +1,40 @@
 import t from 'tap'
 import { mongodb } from '../servers/mongodb.ts'
 import { MONGODB_BUGS } from './bugs-mongodb.ts'
-import { huntAll, planted } from './planted-bugs.ts'
-import { tell } from './seed.ts'
+import { detectBugs, planted } from './planted-bugs.ts'
+import { runSeed } from './run-seed.ts'
 
-/** One coding story among them. More are for `npm run simulate -- --store mongodb`: each step asks a real server. */
+/** Includes one coding scenario. For more seeds there is `npm run simulate -- --store mongodb`: every step is a round trip to a real server. */
 const SEEDS = [1, 2, 3, 4, 5, 6]
-/** Bugs that are found at once; for the others there is `npm run simulate -- --store mongodb --bugs`. */
+/** Bugs that are found within few seeds; for the others there is `npm run simulate -- --store mongodb --bugs`. */
 const QUICK = 20
 
-t.test('over a real MongoDB server every invariant holds, also where a verb is torn between two of its writes', async (t) => {
+t.test('over a real MongoDB server every invariant holds, also when a verb is torn between two of its writes', async (t) => {
   const server = await mongodb(t)
   if (server === null) return
   for (const seed of SEEDS) {
-    const { story, weather, violations } = await tell(seed, { server })
-    t.same(violations, [], `seed ${seed}: ${story}, ${weather}`)
+    const { scenario, faults, violations } = await runSeed(seed, { server })
+    t.same(violations, [], `seed ${seed}: ${scenario}, ${faults}`)
   }
 })
 
-t.test('over a real MongoDB server a seed tells the same story again', async (t) => {
+t.test('over a real MongoDB server a seed is reproducible', async (t) => {
   const server = await mongodb(t)
   if (server === null) return
-  const [first, again] = [await tell(4, { traced: true, server }), await tell(4, { traced: true, server })]
+  const [first, again] = [await runSeed(4, { traced: true, server }), await runSeed(4, { traced: true, server })]
   t.ok(first.trace.length > first.steps)
   t.same(again.trace, first.trace)
 })
 
-t.test('every bug of the list can be planted in the adapter of MongoDB', async (t) => {
+t.test('every bug of the list can be planted in the MongoDB adapter', async (t) => {
   for (const bug of MONGODB_BUGS) t.not(planted(bug), '', bug.name)
 })
 
-t.test('bugs in the adapter of MongoDB are found within a few seeds', async (t) => {
+t.test('bugs planted in the MongoDB adapter are found within a few seeds', async (t) => {
   const server = await mongodb(t)
   if (server === null) return
-  await huntAll(MONGODB_BUGS.filter(({ within }) => within <= QUICK), server, (hunted) => {
-    if (hunted.outcome === 'found') t.pass(`${hunted.bug.name}: seed ${hunted.seed}`)
-    else t.fail(`${hunted.outcome}: ${hunted.bug.name}`, { output: hunted.output })
+  await detectBugs(MONGODB_BUGS.filter(({ within }) => within <= QUICK), server, (detection) => {
+    if (detection.outcome === 'found') t.pass(`${detection.bug.name}: seed ${detection.seed}`)
+    else t.fail(`${detection.outcome}: ${detection.bug.name}`, { output: detection.output })
   })
 })

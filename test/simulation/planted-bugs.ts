@@ -1,4 +1,4 @@
-/** Plants a bug in a copy of the sources and lets the simulation look for it there, in a process of its own. */
+/** Mutation testing of the simulation: plants a bug in a copy of the sources and runs the simulation there, in a separate process. */
 import { spawn } from 'node:child_process'
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -8,21 +8,21 @@ import type { Bug } from './bugs.ts'
 const ROOT = join(import.meta.dirname, '../..')
 const PARTS = ['src', 'plugins', 'test/simulation', 'test/servers', 'image', 'package.json']
 
-/** `tried`: how many seeds were told, the one that failed included. */
-export type Hunted = { bug: Bug } & (
+/** `tried`: number of seeds run, including the one that failed. */
+export type Detection = { bug: Bug } & (
   | { outcome: 'found'; seed: number; tried: number; sentence: string }
   | { outcome: 'missed' | 'broken'; output: string }
 )
 
-/** The file with the bug in it. Throws when `from` is not in the file exactly once. */
+/** The text of the file with the bug. Throws when `from` is not in the file exactly once. */
 export function planted(bug: Bug): string {
   const parts = readFileSync(join(ROOT, bug.file), 'utf8').split(bug.from)
-  if (parts.length !== 2) throw new Error(`"${bug.name}": ${bug.file} has its text ${parts.length - 1} times: ${bug.from}`)
+  if (parts.length !== 2) throw new Error(`"${bug.name}": ${bug.file} contains the text ${parts.length - 1} times: ${bug.from}`)
   return parts.join(bug.to)
 }
 
-/** A copy of the sources, where one bug after the other is looked for. */
-type Copy = { hunt(bug: Bug): Promise<Hunted>; remove(): void }
+/** A copy of the sources, in which one bug after the other is planted. */
+type Copy = { detect(bug: Bug): Promise<Detection>; remove(): void }
 
 function copySources(server: string | null): Copy {
   const folder = mkdtempSync(join(tmpdir(), 'tollgate-planted-'))
@@ -31,7 +31,7 @@ function copySources(server: string | null): Copy {
 
   function simulate(args: string[]): Promise<string> {
     return new Promise((resolve, reject) => {
-      // What Node compiled for one bug serves the next: only one file is another.
+      // The compile cache is shared by all bugs: they differ in one file.
       const env = { ...process.env, NODE_COMPILE_CACHE: join(folder, 'compiled'), ...(server !== null && { MONGODB_URL: server }) }
       const program = ['test/simulation/simulate.ts', '--store', server === null ? 'sqlite' : 'mongodb', ...args]
       const child = spawn(process.execPath, program, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] })
@@ -43,10 +43,10 @@ function copySources(server: string | null): Copy {
   }
 
   return {
-    async hunt(bug) {
+    async detect(bug) {
       writeFileSync(join(folder, bug.file), planted(bug))
       try {
-        const output = await simulate(['--story', bug.story, '--seeds', String(bug.within), '--brief'])
+        const output = await simulate(['--scenario', bug.scenario, '--seeds', String(bug.within), '--brief'])
         const [, seed, tried, sentence] = /^seed (\d+), number (\d+): (.*)$/m.exec(output) ?? []
         if (sentence !== undefined) return { bug, outcome: 'found', seed: Number(seed), tried: Number(tried), sentence }
         return { bug, outcome: output.includes('Every invariant held') ? 'missed' : 'broken', output }
@@ -59,18 +59,17 @@ function copySources(server: string | null): Copy {
 }
 
 /**
- * Looks for these bugs, two at a time, each among the seeds in which it must be found, and tells of each as it is done. `server` as in
- * `Telling`.
+ * Runs each bug with the seeds in which it must be found, two bugs at a time, and calls `detected` after each. `server` as in `SeedOptions`.
  */
-export async function huntAll(bugs: readonly Bug[], server: string | null, told: (hunted: Hunted) => void): Promise<void> {
-  const waiting = [...bugs]
-  async function lane(): Promise<void> {
+export async function detectBugs(bugs: readonly Bug[], server: string | null, detected: (detection: Detection) => void): Promise<void> {
+  const remaining = [...bugs]
+  async function worker(): Promise<void> {
     const copy = copySources(server)
     try {
-      for (let bug = waiting.shift(); bug; bug = waiting.shift()) told(await copy.hunt(bug))
+      for (let bug = remaining.shift(); bug; bug = remaining.shift()) detected(await copy.detect(bug))
     } finally {
       copy.remove()
     }
   }
-  await Promise.all([lane(), lane()])
+  await Promise.all([worker(), worker()])
 }

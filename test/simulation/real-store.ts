@@ -1,40 +1,40 @@
 /**
- * The real store beneath a simulation: SQLite in a folder that goes with it, or a database of its own on a real MongoDB server. What is
- * one transaction in SQLite is several writes in MongoDB, between which a verb can be torn.
+ * The real store of a simulation: SQLite in a temporary folder, or a temporary database on a real MongoDB server. A verb that is one transaction in
+ * SQLite may be several writes in MongoDB, and can be torn between them.
  */
 import { randomUUID } from 'node:crypto'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Collection, MongoClient, MongoNetworkError } from 'mongodb'
-import type { Side } from '../../src/backends/store/group-commit.ts'
+import type { VersionedRecords } from '../../src/backends/store/group-commit.ts'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
 
-/** The `write`th write of a verb, the first being 1, fails after it happened, or instead. */
+/** The `write`th write of a verb, from 1, fails: after it took effect (`happens`), or instead. */
 export type Tear = { write: number; happens: boolean }
 
-/** The store as one program opened it. */
+/** The store as one process opened it. */
 export type Handle = {
   store: Store
-  /** The adapter's side of it, over which every process opens queues of its own. */
-  side: Side
+  /** The adapter's records, over which every process opens its own queues. */
+  records: VersionedRecords
 }
 
 export type Real = {
-  /** Processes take turns with them: what an adapter keeps in memory, another process may have made old. */
+  /** Assigned to processes in rotation, so that an adapter's caches may be stale. */
   handles: [Handle, ...Handle[]]
-  /** Lets a verb be torn, and what it began beside end. Null where a verb is one transaction. */
+  /** Tears a verb, and waits for writes that it has started. Null where a verb is one transaction. */
   tear: (<T>(verb: () => Promise<T>, tear: Tear) => Promise<T>) | null
-  /** Closes it, and removes what it kept. */
+  /** Closes the store and deletes its data. */
   close(): Promise<void>
 }
 
-const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve))
+const nextTick = () => new Promise<void>((resolve) => setImmediate(resolve))
 
-/** In memory where there is such a place: a disk that is asked to be sure takes longer than the story. */
+/** In memory where possible: fsync on a disk takes longer than the simulation. */
 const PLACE = existsSync('/dev/shm') ? '/dev/shm' : tmpdir()
 
-/** `server`: the URL of a MongoDB server without a database's name; null is SQLite. */
+/** `server`: URL of a MongoDB server without a database; null is SQLite. */
 export function openReal(server: string | null): Promise<Real> {
   return server === null ? openFile() : openDatabase(server)
 }
@@ -70,40 +70,40 @@ async function openDatabase(server: string): Promise<Real> {
 }
 
 async function open(url: string): Promise<Handle> {
-  let found: Side | undefined
-  const store = await openStore(url, { between: (side) => (found = side) })
-  if (!found) throw new Error('the adapter has no side')
-  return { store, side: found }
+  let found: VersionedRecords | undefined
+  const store = await openStore(url, { wrap: (records) => (found = records) })
+  if (!found) throw new Error('the adapter has no records')
+  return { store, records: found }
 }
 
 const WRITES = ['bulkWrite', 'insertOne', 'updateOne', 'replaceOne', 'findOneAndUpdate', 'deleteOne', 'deleteMany', 'updateMany'] as const
 
-/** Puts trouble before the driver's writes. One verb is performed at a time, so that all writes meanwhile are those of this one. */
+/** Patches the driver's writes. One verb runs at a time, so all writes meanwhile belong to it. */
 async function tear<T>(verb: () => Promise<T>, { write, happens }: Tear): Promise<T> {
-  const whole = Object.fromEntries(WRITES.map((name) => [name, Collection.prototype[name]]))
-  const underWay = new Set<Promise<unknown>>()
+  const original = Object.fromEntries(WRITES.map((name) => [name, Collection.prototype[name]]))
+  const inProgress = new Set<Promise<unknown>>()
   let count = 0
   for (const name of WRITES) {
-    const real = whole[name] as (...values: unknown[]) => Promise<unknown>
-    const troubled = async function (this: Collection, ...values: unknown[]): Promise<unknown> {
+    const real = original[name] as (...values: unknown[]) => Promise<unknown>
+    const faulty = async function (this: Collection, ...values: unknown[]): Promise<unknown> {
       const isLost = ++count === write
       if (isLost && !happens) throw new MongoNetworkError('the connection was lost')
       const written = real.apply(this, values)
-      underWay.add(written)
-      await written.finally(() => underWay.delete(written))
+      inProgress.add(written)
+      await written.finally(() => inProgress.delete(written))
       if (isLost) throw new MongoNetworkError('the connection was lost')
       return written
     }
-    Object.assign(Collection.prototype, { [name]: troubled })
+    Object.assign(Collection.prototype, { [name]: faulty })
   }
   try {
     return await verb()
   } finally {
-    // A verb that fails leaves behind what it did at the same time, and each of those may lead to the next.
+    // A verb that failed may have writes in progress, each of which may start another.
     do {
-      await Promise.allSettled(underWay)
-      await nextTurn()
-    } while (underWay.size > 0)
-    Object.assign(Collection.prototype, whole)
+      await Promise.allSettled(inProgress)
+      await nextTick()
+    } while (inProgress.size > 0)
+    Object.assign(Collection.prototype, original)
   }
 }

@@ -1,17 +1,17 @@
-/** Everything that is random in a simulation comes from one of these, so that a seed makes the same world again. */
-export type Dice = {
-  /** From 0 up to 1. */
+/** Seeded random number generator: the only source of randomness of a simulation, so that seeds are reproducible. */
+export type Rng = {
+  /** From 0 to 1, exclusive. */
   random(): number
-  /** A whole number, both ends included. */
+  /** A whole number; both ends are inclusive. */
   whole(from: number, to: number): number
   chance(probability: number): boolean
   pick<T>(list: readonly T[]): T
-  /** One of the names, as often as its weight says. */
+  /** One of the names, with a probability proportional to its weight. */
   weighted<K extends string>(weights: Record<K, number>): K
 }
 
-/** The same throws for the same seed (Marsaglia's xorshift32, its first state mixed by Knuth's multiplicative hash). */
-export function diceOf(seed: number): Dice {
+/** The same numbers for the same seed (Marsaglia's xorshift32, its first state mixed by Knuth's multiplicative hash). */
+export function rngOf(seed: number): Rng {
   let state = (Math.imul(seed + 1, 0x9e3779b1) ^ 0x5bf03635) | 1
   const random = () => {
     state ^= state << 13

@@ -1,23 +1,23 @@
 import t from 'tap'
 import { BUGS } from './bugs.ts'
-import { huntAll, planted } from './planted-bugs.ts'
-import { tell } from './seed.ts'
+import { detectBugs, planted } from './planted-bugs.ts'
+import { runSeed } from './run-seed.ts'
 
-/** More are for `npm run simulate`. */
+/** For more there is `npm run simulate`. */
 const SEEDS = 40
-/** Bugs that hide in more seeds than these are for `npm run simulate -- --bugs`. */
+/** For bugs that need more seeds there is `npm run simulate -- --bugs`. */
 const FEW = 400
 
-t.test('every invariant holds after every step and at rest, whatever crashes, freezes, gets lost or comes late', async (t) => {
+t.test('every invariant holds after every step and after recovery, whatever crashes, freezes, is lost or late', async (t) => {
   for (let seed = 1; seed <= SEEDS; seed++) {
-    const { story, weather, violations } = await tell(seed)
-    t.same(violations, [], `seed ${seed}: ${story}, ${weather}`)
+    const { scenario, faults, violations } = await runSeed(seed)
+    t.same(violations, [], `seed ${seed}: ${scenario}, ${faults}`)
   }
 })
 
-t.test('a seed tells the same story again, step by step, in words', async (t) => {
+t.test('a seed is reproducible, step by step', async (t) => {
   for (const seed of [2, 4]) {
-    const [first, again] = [await tell(seed, { traced: true }), await tell(seed, { traced: true })]
+    const [first, again] = [await runSeed(seed, { traced: true }), await runSeed(seed, { traced: true })]
     t.ok(first.trace.length > first.steps)
     t.same(again.trace, first.trace)
   }
@@ -30,8 +30,8 @@ t.test('every bug of the list can be planted', async (t) => {
 })
 
 t.test('planted bugs are found within a few seeds', async (t) => {
-  await huntAll(BUGS.filter(({ within }) => within <= FEW), null, (hunted) => {
-    if (hunted.outcome === 'found') t.pass(`${hunted.bug.name}: seed ${hunted.seed}`)
-    else t.fail(`${hunted.outcome}: ${hunted.bug.name}`, { output: hunted.output })
+  await detectBugs(BUGS.filter(({ within }) => within <= FEW), null, (detection) => {
+    if (detection.outcome === 'found') t.pass(`${detection.bug.name}: seed ${detection.seed}`)
+    else t.fail(`${detection.outcome}: ${detection.bug.name}`, { output: detection.output })
   })
 })

@@ -1,15 +1,15 @@
-/** The world of one seed: its time, its trouble, the machines that run programs, and whoever is outside. */
+/** The simulated installation of one seed: time, faults, machines that run processes, and external clients. */
 import { Failure, Unavailable } from '../../src/domain/errors.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
-import { diceOf, type Dice } from './seeded-random.ts'
-import { doorsOf } from './faulty-store.ts'
+import { rngOf, type Rng } from './seeded-random.ts'
+import { openFaultyStore } from './faulty-store.ts'
 import type { Real } from './real-store.ts'
 import { openScheduler, type Actor, type Process, type Scheduler } from './scheduler.ts'
-import { openFaults } from './faults.ts'
-import { openWitness, type Witness } from './witness.ts'
+import { openFaultInjection } from './fault-injection.ts'
+import { openInvariantChecker, type InvariantChecker } from './invariant-checker.ts'
 
-/** A program that runs, with all that it may do. It lives until it crashes. */
+/** A running process and what it may use. It ends when it crashes. */
 export type Machine = {
   process: Process
   clock(): number
@@ -17,95 +17,95 @@ export type Machine = {
   store(actor: Actor): Store
   tasks(actor: Actor): TaskContext
   sleep(ms: number): Promise<void>
-  /** Sleeps until a bell of these kinds is heard, so long at most. */
-  nap(ms: number, kinds: readonly string[]): Promise<void>
-  /** Goes on in the background. What the store or a client must expect is no surprise; any other error is told. */
+  /** Sleeps until a message of these kinds is published, at most `ms`. */
+  sleepUntilPublished(ms: number, kinds: readonly string[]): Promise<void>
+  /** Runs in the background. Expected errors are ignored; any other one is a violation. */
   go(name: string, flow: () => Promise<void>): void
-  /** Answers a client from outside, who is told when the machine is gone. */
+  /** Serves an external client, which gets `Crashed` when the machine crashes. */
   serve<T>(work: () => Promise<T>): Promise<T>
 }
 
 export type World = {
-  dice: Dice
-  /** What goes wrong, in words. */
-  weather: string
+  rng: Rng
+  /** The injected faults, in words. */
+  faultProfile: string
   scheduler: Scheduler
-  witness: Witness
-  /** All trouble is over: loops end, and nothing goes wrong any more. */
-  calm: boolean
+  checker: InvariantChecker
+  /** Recovery phase: no more faults; loops end. */
+  recovering: boolean
   machines: Machine[]
-  /** Starts a program, and another one some time after it crashed. */
+  /** Starts a process, and a replacement some time after it crashed. */
   boot(kind: string, program: (machine: Machine) => void): void
-  /** Somebody outside, who never crashes. */
-  outside(name: string, flow: () => Promise<void>): void
+  /** Runs an external client, which never crashes. */
+  runExternal(name: string, flow: () => Promise<void>): void
   sleep(ms: number): Promise<void>
   uuid(now: number): string
-  /** True while somebody outside is not done. */
+  /** True while an external client is running. */
   busy(): boolean
 }
 
-/** The largest error of a clock. */
+/** Maximum clock skew. */
 const SKEW_MS = 10_000
 
-export class Gone extends Error {}
+export class Crashed extends Error {}
 
-export type Setting = { seed: number; start: number; story: 'media' | 'coding'; real: Real; trace: ((line: string) => void) | null }
+export type WorldOptions = { seed: number; start: number; scenario: 'media' | 'coding'; real: Real; trace: ((line: string) => void) | null }
 
-export function openWorld({ seed, start, story, real, trace }: Setting): World {
-  const dice = diceOf(seed)
-  const trouble = openFaults(seed, story, dice, { now: () => scheduler.now(), tears: real.tear !== null })
-  const skewed = dice.chance(0.6)
-  const witness: Witness = openWitness(real.handles[0].store, () => scheduler.now())
+export function openWorld({ seed, start, scenario, real, trace }: WorldOptions): World {
+  const rng = rngOf(seed)
+  const faults = openFaultInjection(seed, scenario, rng, { now: () => scheduler.now(), tears: real.tear !== null })
+  const skewed = rng.chance(0.6)
+  const checker: InvariantChecker = openInvariantChecker(real.handles[0].store, () => scheduler.now())
   const scheduler: Scheduler = openScheduler({
-    dice,
+    rng,
     start,
-    sticky: trouble.sticky,
-    fateOf: (step) => (world.calm ? { fate: 'ok', ms: 0 } : trouble.fateOf(step)),
-    passed: trouble.passed,
-    wrote: witness.wrote,
+    sticky: faults.sticky,
+    faultFor: (step) => (world.recovering ? { fault: 'none', ms: 0 } : faults.faultFor(step)),
+    passed: faults.passed,
+    wrote: checker.wrote,
     tear: real.tear,
     trace,
   })
-  const bells = new Map<string, Set<() => void>>()
+  const subscribers = new Map<string, Set<() => void>>()
   const booted = new Map<string, number>()
-  let made = 0
+  let machines = 0
   let ids = 0
-  let outsiders = 0
+  let external = 0
 
-  /** UUIDs v7 (RFC 9562, section 5.7) by the clock of their maker, never the same twice. */
+  /** Unique UUIDs v7 (RFC 9562, section 5.7) by the clock of the process. */
   function uuid(now: number): string {
     const time = now.toString(16).padStart(12, '0')
     const count = (ids++ % 4096).toString(16).padStart(3, '0')
-    return `${time.slice(0, 8)}-${time.slice(8)}-7${count}-8000-${Math.floor(dice.random() * 2 ** 48).toString(16).padStart(12, '0')}`
+    return `${time.slice(0, 8)}-${time.slice(8)}-7${count}-8000-${Math.floor(rng.random() * 2 ** 48).toString(16).padStart(12, '0')}`
   }
 
   function publish(kind: string): void {
-    for (const wake of bells.get(kind) ?? []) if (world.calm || dice.chance(0.8)) wake()
+    for (const wake of subscribers.get(kind) ?? []) if (world.recovering || rng.chance(0.8)) wake()
   }
 
   function boot(kind: string, program: (machine: Machine) => void): void {
     const life = (booted.get(kind) ?? 0) + 1
     booted.set(kind, life)
-    const skewMs = skewed && !world.calm ? dice.whole(-SKEW_MS, SKEW_MS) : 0
+    const skewMs = skewed && !world.recovering ? rng.whole(-SKEW_MS, SKEW_MS) : 0
     const name = life === 1 ? kind : `${kind}.${life}`
-    const process: Process = { name, skewMs, frozenUntil: 0, alive: true, asked: new Set(), onCrash: new Set() }
+    const process: Process = { name, skewMs, frozenUntil: 0, alive: true, pending: new Set(), onCrash: new Set() }
     const machine = machineOf(process)
     world.machines.push(machine)
     process.onCrash.add(() => {
       world.machines = world.machines.filter((one) => one !== machine)
-      if (world.calm) return
-      void scheduler.sleep(null, dice.whole(500, 20_000)).done.then(() => boot(kind, program))
+      if (world.recovering) return
+      void scheduler.sleep(null, rng.whole(500, 20_000)).done.then(() => boot(kind, program))
     })
-    scheduler.say(process.name, `starts, its clock ${skewMs} ms off`)
+    scheduler.log(process.name, `starts, its clock ${skewMs} ms off`)
     program(machine)
   }
 
   function machineOf(process: Process): Machine {
-    const handle = real.handles[made++ % real.handles.length] ?? real.handles[0]
-    const open = doorsOf(process, handle, scheduler, dice.pick([0, 300, 5_000]))
+    const handle = real.handles[machines++ % real.handles.length] ?? real.handles[0]
+    const open = openFaultyStore(process, handle, scheduler, rng.pick([0, 300, 5_000]))
     const clock = () => scheduler.now() + process.skewMs
     const sleep = (ms: number) => scheduler.sleep(process, ms).done
-    const error = ({ err }: { err?: unknown }, message: string) => surprised(`${process.name}: ${message}`, err)
+    const error = ({ err }: { err?: unknown }, message: string) => reportUnexpected(`${process.name}: ${message}`, err)
     const log = { info: () => {}, warn: () => {}, error }
     const link = ({ file }: { file: string }) => `https://tollgate.test/files/${file}`
     return {
@@ -114,60 +114,60 @@ export function openWorld({ seed, start, story, real, trace }: Setting): World {
       sleep,
       actor: (name, fence = null) => ({ process, name, fence }),
       store: open,
-      tasks: (actor) => ({ store: open(actor), files: {} as TaskContext['files'], clock, uuid: () => uuid(clock()), random: dice.random, publish, moved() {}, link, linkedFile: () => null, resultMs: 7 * 24 * 3_600_000, log }),
-      async nap(ms, kinds) {
+      tasks: (actor) => ({ store: open(actor), files: {} as TaskContext['files'], clock, uuid: () => uuid(clock()), random: rng.random, publish, moved() {}, link, linkedFile: () => null, resultMs: 7 * 24 * 3_600_000, log }),
+      async sleepUntilPublished(ms, kinds) {
         const { done, wake } = scheduler.sleep(process, ms)
-        for (const kind of kinds) bells.set(kind, (bells.get(kind) ?? new Set()).add(wake))
+        for (const kind of kinds) subscribers.set(kind, (subscribers.get(kind) ?? new Set()).add(wake))
         await done
-        for (const kind of kinds) bells.get(kind)?.delete(wake)
+        for (const kind of kinds) subscribers.get(kind)?.delete(wake)
       },
-      go: (name, flow) => void flow().catch((error: unknown) => surprised(`${process.name} ${name}`, error)),
+      go: (name, flow) => void flow().catch((error: unknown) => reportUnexpected(`${process.name} ${name}`, error)),
       serve: (work) =>
         new Promise((resolve, reject) => {
-          const gone = () => reject(new Gone(process.name))
-          process.onCrash.add(gone)
-          void work().then(resolve, reject).finally(() => process.onCrash.delete(gone))
+          const crashed = () => reject(new Crashed(process.name))
+          process.onCrash.add(crashed)
+          void work().then(resolve, reject).finally(() => process.onCrash.delete(crashed))
         }),
     }
   }
 
-  function surprised(who: string, error: unknown): void {
-    if (error instanceof Unavailable || error instanceof Gone) return
+  function reportUnexpected(who: string, error: unknown): void {
+    if (error instanceof Unavailable || error instanceof Crashed) return
     if (error instanceof Failure && error.code !== 'internal') return
-    witness.say(`${who} threw ${error instanceof Error ? error.stack : String(error)}`)
+    checker.report(`${who} threw ${error instanceof Error ? error.stack : String(error)}`)
   }
 
-  function outside(name: string, flow: () => Promise<void>): void {
-    outsiders++
+  function runExternal(name: string, flow: () => Promise<void>): void {
+    external++
     void flow()
-      .catch((error: unknown) => surprised(name, error))
-      .finally(() => outsiders--)
+      .catch((error: unknown) => reportUnexpected(name, error))
+      .finally(() => external--)
   }
 
   const world: World = {
-    dice,
-    weather: trouble.name,
+    rng,
+    faultProfile: faults.name,
     scheduler,
-    witness,
-    calm: false,
+    checker,
+    recovering: false,
     machines: [],
     boot,
-    outside,
+    runExternal,
     sleep: (ms) => scheduler.sleep(null, ms).done,
     uuid,
-    busy: () => outsiders > 0,
+    busy: () => external > 0,
   }
-  if (skewed) outside('time', () => setClocks(world))
+  if (skewed) runExternal('time', () => setClocks(world))
   return world
 }
 
-/** From time to time somebody sets a clock, forward or back. */
+/** Sets the clock of a machine now and then, forward or back. */
 async function setClocks(world: World): Promise<void> {
-  for (let i = world.dice.whole(0, 4); i > 0; i--) {
-    await world.sleep(world.dice.whole(1_000, 40_000))
-    if (world.calm || world.machines.length === 0) return
-    const { process } = world.dice.pick(world.machines)
-    process.skewMs = world.dice.whole(-SKEW_MS, SKEW_MS)
-    world.scheduler.say(process.name, `its clock is now ${process.skewMs} ms off`)
+  for (let i = world.rng.whole(0, 4); i > 0; i--) {
+    await world.sleep(world.rng.whole(1_000, 40_000))
+    if (world.recovering || world.machines.length === 0) return
+    const { process } = world.rng.pick(world.machines)
+    process.skewMs = world.rng.whole(-SKEW_MS, SKEW_MS)
+    world.scheduler.log(process.name, `its clock is now ${process.skewMs} ms off`)
   }
 }

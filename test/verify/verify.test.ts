@@ -1,4 +1,4 @@
-/** `tollgate verify` on stores that are sound, and on stores that were damaged on purpose. */
+/** `tollgate verify` on intact stores and on stores that were damaged on purpose. */
 import { DatabaseSync } from 'node:sqlite'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -42,7 +42,7 @@ function taskId(n: number): string {
   return `019b8e1a-${n.toString(16).padStart(4, '0')}-7000-8000-000000000000`
 }
 
-function doorsOf(store: Store): TaskContext {
+function contextOf(store: Store): TaskContext {
   let ids = 0
   const quiet = () => {}
   const log = { info: quiet, warn: quiet, error: quiet }
@@ -58,11 +58,11 @@ const creating: Creating = async (run) => {
 async function create(backends: TaskContext, n: number): Promise<void> {
   const price = { verb: 'image', micro: 100, per: 'Job' as const }
   const owner = { tenant: 'acme', subscription: STUDIO, keyId: 'key-1', keyVersionId: 'key-1-1' }
-  const asked = { object: 'generation' as const, verb: 'image', input: {}, webhookUrl: 'https://hooks.test/1', metadata: {} }
+  const request = { object: 'generation' as const, verb: 'image', input: {}, webhookUrl: 'https://hooks.test/1', metadata: {} }
   const idempotency = { key: `key ${n}`, bodyHash: '' }
   const record = await backends.store.subscription(STUDIO)
   if (!record) throw new Error('there is no plan')
-  await createTask(backends, creating, { id: taskId(n), ...owner, ...asked, idempotency, price, estimatedCost: 100, maxAttempts: 3 }, record)
+  await createTask(backends, creating, { id: taskId(n), ...owner, ...request, idempotency, price, estimatedCost: 100, maxAttempts: 3 }, record)
 }
 
 async function claim(backends: TaskContext): Promise<Task | undefined> {
@@ -85,7 +85,7 @@ async function fill(store: Store): Promise<void> {
   const plan = { plan: resource, state: 'Active', activeFrom: null, activeUntil: null, verdict: null } as const
   await store.change(STUDIO, { op: 'applyPlan', ...plan, product: 'Media', terms: MEDIA }, NOW - HOUR_MS)
   await store.change(CODE, { op: 'applyPlan', ...plan, product: 'Coding', terms: CODING }, NOW - HOUR_MS)
-  const backends = doorsOf(store)
+  const backends = contextOf(store)
   for (let n = 1; n <= 4; n++) await create(backends, n)
   await run(backends, 'made')
   await run(backends, 'failed')
@@ -123,187 +123,187 @@ function setRecord(id: string, path: string, json: string): string {
   return `UPDATE subscriptions SET record = json_set(record, '$.${path}', json('${json}')) WHERE id = '${id}'`
 }
 
-t.test('a sound store has nothing to tell, and says how much was looked at', async (t) => {
+t.test('an intact store has no violations, and the checked entities are counted', async (t) => {
   t.same(await verifyDamaged(t, []), { checked: { subscriptions: 2, periods: 1, tasks: 4, deliveries: 3 }, violations: [] })
 })
 
-t.test('what was removed after TASK_DAYS is not missed', async (t) => {
+t.test('tasks removed after TASK_DAYS are not violations', async (t) => {
   const removed = [`DELETE FROM tasks WHERE id = '${taskId(1)}'`, `DELETE FROM deliveries WHERE task_id = '${taskId(1)}'`]
   t.match((await verifyDamaged(t, removed)).violations, [/burned/, /burned/])
   t.same((await verifyDamaged(t, removed, NOW, NOW)).violations, [])
 })
 
-const DAMAGES: { promise: string; statements: string[]; later?: number; says: RegExp }[] = [
+const DAMAGES: { damage: string; statements: string[]; later?: number; reports: RegExp }[] = [
   {
-    promise: 'burned without a charge',
+    damage: 'burned without a charge',
     statements: [setRecord(STUDIO, 'media.period.burned', '90')],
-    says: /burned 0.00009, but its tasks were charged only 0.00006/,
+    reports: /burned 0.00009, but its tasks were charged only 0.00006/,
   },
   {
-    promise: 'charged and not burned',
+    damage: 'a charge that was not burned',
     statements: [setRecord(STUDIO, 'media.period.burned', '10')],
-    says: /were charged 0.00006 in all, but only 0.00001 was burned/,
+    reports: /were charged 0.00006 in all, but only 0.00001 was burned/,
   },
   {
-    promise: 'a period whose days add up to something else',
+    damage: 'a period whose days add up to something else',
     statements: [setRecord(STUDIO, 'media.period.usage', '{}')],
-    says: /period 0 burned 60 micro-units, its days 0/,
+    reports: /period 0 burned 60 micro-units, its days 0/,
   },
   {
-    promise: 'keys that add up to something else',
+    damage: 'keys that add up to something else',
     statements: [setRecord(STUDIO, 'media.keys', '{}')],
-    says: /period 0 burned 60 micro-units, its keys 0/,
+    reports: /period 0 burned 60 micro-units, its keys 0/,
   },
   {
-    promise: 'more held and burned than the allowance',
+    damage: 'more held and burned than the allowance',
     statements: [setRecord(STUDIO, 'media.period.allowance', '200')],
-    says: /allows 0.0002, but 0.0002 is held and 0.00006 burned/,
+    reports: /allows 0.0002, but 0.0002 is held and 0.00006 burned/,
   },
   {
-    promise: 'a negative hold',
+    damage: 'a negative hold',
     statements: [setRecord(STUDIO, `media.holds."${taskId(4)}".amount`, '-100')],
-    says: /the hold of task \S+ is -100 micro-units/,
+    reports: /the hold of task \S+ is -100 micro-units/,
   },
   {
-    promise: 'a hold of another amount than the quote',
+    damage: 'a hold of another amount than the quote',
     statements: [setRecord(STUDIO, `media.holds."${taskId(4)}".amount`, '70')],
-    says: /holds 70 micro-units for task \S+, whose quote is 100/,
+    reports: /holds 70 micro-units for task \S+, whose quote is 100/,
   },
   {
-    promise: 'a hold of a period that is not open',
+    damage: 'a hold of a period that is not open',
     statements: [setRecord(STUDIO, `media.holds."${taskId(4)}".period`, '7')],
-    says: /of period 7, which is not open/,
+    reports: /of period 7, which is not open/,
   },
-  { promise: 'a queue that hides a task', statements: [setRecord(STUDIO, 'media.due', '[]')], says: /what is due next/ },
+  { damage: 'a queue that hides a task', statements: [setRecord(STUDIO, 'media.due', '[]')], reports: /what is due next/ },
   {
-    promise: 'more runs than the plan allows',
+    damage: 'more runs than the plan allows',
     statements: [setRecord(STUDIO, 'terms.media.maxConcurrentTasks', '0')],
-    says: /1 tasks run, where 0 may/,
+    reports: /1 tasks run, where 0 may/,
   },
-  { promise: 'a lost period', statements: [setRecord(STUDIO, 'media.period.n', '1')], says: /the periods before 1 are lost/ },
+  { damage: 'a lost period', statements: [setRecord(STUDIO, 'media.period.n', '1')], reports: /the periods before 1 are lost/ },
   {
-    promise: 'an open task without a hold',
+    damage: 'an open task without a hold',
     statements: [setRecord(STUDIO, 'media.holds', '{}')],
-    says: /is queued, but nothing is held for it/,
+    reports: /is queued, but nothing is held for it/,
   },
   {
-    promise: 'a hold without a task',
+    damage: 'a hold without a task',
     statements: [`DELETE FROM tasks WHERE id = '${taskId(4)}'`],
     later: HOUR_MS,
-    says: /for task \S+, which is not there/,
+    reports: /for task \S+, which is not there/,
   },
   {
-    promise: 'a hold of a task that is over',
+    damage: 'a hold of a task that is over',
     statements: [
       `UPDATE subscriptions SET record =
         json_set(record, '$.media.holds."${taskId(2)}"', json_extract(record, '$.media.holds."${taskId(4)}"'))`,
     ],
     later: HOUR_MS,
-    says: /which was failed long ago/,
+    reports: /which was failed long ago/,
   },
   {
-    promise: 'a claim that never began',
+    damage: 'a claim that never began',
     statements: [setRecord(STUDIO, `media.holds."${taskId(4)}".run`, `{"claim":"x","at":${NOW}}`)],
     later: HOUR_MS,
-    says: /which was claimed long ago and never began/,
+    reports: /which was claimed long ago and never began/,
   },
   {
-    promise: 'a completed task that was charged another amount',
+    damage: 'a completed task that was charged another amount',
     statements: [setTask(1, 'actualCost', '100')],
-    says: /is completed, but was charged 0.0001 instead of 0.00006/,
+    reports: /is completed, but was charged 0.0001 instead of 0.00006/,
   },
-  { promise: 'a charge above the quote', statements: [setTask(1, 'outcome.cost', '500')], says: /was charged 0.00006 instead of 0.0001/ },
+  { damage: 'a charge above the quote', statements: [setTask(1, 'outcome.cost', '500')], reports: /was charged 0.00006 instead of 0.0001/ },
   {
-    promise: 'a failed task that was charged',
+    damage: 'a failed task that was charged',
     statements: [setTask(2, 'actualCost', '10')],
-    says: /is failed, but was charged 0.00001 instead of 0.0000/,
+    reports: /is failed, but was charged 0.00001 instead of 0.0000/,
   },
   {
-    promise: 'a refund that is not the rest',
+    damage: 'a refund that is not the rest',
     statements: [setTask(2, 'refundAmount', '40')],
-    says: /of 0.0001 held, 0.0000 was charged and 0.00004 went back/,
+    reports: /of 0.0001 held, 0.0000 was charged and 0.00004 went back/,
   },
-  { promise: 'an end without an outcome', statements: [setTask(2, 'outcome', 'null')], says: /is failed, but it came to be nothing/ },
+  { damage: 'a final state without an outcome', statements: [setTask(2, 'outcome', 'null')], reports: /is failed, but it came to be nothing/ },
   {
-    promise: 'a task that settles for nothing',
+    damage: 'a settling task without an outcome',
     statements: [setTask(4, 'state', '"settling"'), `UPDATE tasks SET state = 'settling' WHERE id = '${taskId(4)}'`],
-    says: /is settling, but nothing has come of it/,
+    reports: /is settling, but nothing has come of it/,
   },
-  { promise: 'more attempts than allowed', statements: [setTask(3, 'attempts', '9')], says: /9 of 3 attempts were made/ },
+  { damage: 'more attempts than allowed', statements: [setTask(3, 'attempts', '9')], reports: /9 of 3 attempts were made/ },
   {
-    promise: 'a lease that ran out and nobody took back',
+    damage: 'an expired lease that was not taken back',
     statements: [],
     later: 3 * HOUR_MS,
-    says: /is processing, and nobody looked after it for 120 minutes/,
+    reports: /is processing, and nobody looked after it for 120 minutes/,
   },
-  { promise: 'two tasks of one Idempotency-Key', statements: [setTask(2, 'idempotency.key', '"key 1"')], says: /have one Idempotency-Key/ },
+  { damage: 'two tasks with one Idempotency-Key', statements: [setTask(2, 'idempotency.key', '"key 1"')], reports: /have one Idempotency-Key/ },
   {
-    promise: 'a delivery that was never made',
+    damage: 'a missing delivery',
     statements: [`DELETE FROM deliveries WHERE task_id = '${taskId(1)}'`],
-    says: /should have sent task.completed, but has deliveries of nothing/,
+    reports: /should have sent task.completed, but has deliveries of nothing/,
   },
   {
-    promise: 'a delivery twice',
+    damage: 'a duplicate delivery',
     statements: [
       `INSERT INTO deliveries SELECT id || '.again', task_id, host, tenant, claimable_at, lease_until, record
         FROM deliveries WHERE task_id = '${taskId(1)}'`,
     ],
-    says: /has deliveries of task.completed and task.completed/,
+    reports: /has deliveries of task.completed and task.completed/,
   },
   {
-    promise: 'a delivery said to have arrived',
+    damage: 'a delivery recorded as delivered without an attempt',
     statements: [
       `UPDATE deliveries SET record = json_set(record, '$.state', 'delivered', '$.nextAttemptAt', json('null'))
         WHERE task_id = '${taskId(1)}'`,
     ],
-    says: /is said to be delivered, but its last attempt did not arrive/,
+    reports: /is said to be delivered, but its last attempt did not arrive/,
   },
   {
-    promise: 'a delivery that nobody attempts',
+    damage: 'a due delivery without an attempt',
     statements: [],
     later: 2 * HOUR_MS,
-    says: /is due, and nobody made an attempt for 120 minutes/,
+    reports: /is due, and nobody made an attempt for 120 minutes/,
   },
   {
-    promise: 'a week that its keys did not use',
+    damage: 'a week whose keys add up to something else',
     statements: [setRecord(CODE, 'coding.weekly.used', '70')],
-    says: /the week used 70 tokens, its keys 30/,
+    reports: /the week used 70 tokens, its keys 30/,
   },
   {
-    promise: 'more requests in flight than the plan allows',
+    damage: 'more requests in flight than the plan allows',
     statements: [setRecord(CODE, 'terms.coding.maxConcurrentRequests', '0')],
-    says: /1 requests are in flight, where 0 may be/,
+    reports: /1 requests are in flight, where 0 may be/,
   },
   {
-    promise: 'a reservation of nothing',
+    damage: 'a reservation of nothing',
     statements: [setRecord(CODE, 'coding.reservations.request-1.tokens', '0')],
-    says: /request request-1 reserves 0 tokens/,
+    reports: /request request-1 reserves 0 tokens/,
   },
   {
-    promise: 'a reservation of a process that is gone',
+    damage: 'a reservation of a process that does not exist',
     statements: ['DELETE FROM beats'],
     later: HOUR_MS,
-    says: /reserves 50 tokens for request request-1 of a process that is gone/,
+    reports: /reserves 50 tokens for request request-1 of a process that is gone/,
   },
 ]
 
-t.test('damage is told in a sentence:', async (t) => {
-  for (const { promise, statements, later = 0, says } of DAMAGES) {
-    await t.test(promise, async (t) => {
+t.test('damage is reported as a sentence:', async (t) => {
+  for (const { damage, statements, later = 0, reports } of DAMAGES) {
+    await t.test(damage, async (t) => {
       const { violations } = await verifyDamaged(t, statements, NOW + later)
-      t.ok(violations.some((sentence) => says.test(sentence)), `${violations.join('\n')} says ${says}`)
+      t.ok(violations.some((sentence) => reports.test(sentence)), `${violations.join('\n')} matches ${reports}`)
     })
   }
 })
 
-t.test('a sentence names ids and amounts, never what a client sent', async (t) => {
+t.test('a violation names ids and amounts, never content of a client', async (t) => {
   const damage = [setTask(1, 'input', '{"prompt":"secret words"}'), setTask(1, 'actualCost', '1'), setTask(2, 'refundAmount', '1')]
   const { violations } = await verifyDamaged(t, damage)
   t.ok(violations.length > 0)
   t.notMatch(violations.join('\n'), /secret|hooks\.test|key 1/)
 })
 
-t.test('a lowered allowance is no damage', async (t) => {
+t.test('a lowered allowance is not a violation', async (t) => {
   const lowered = [setRecord(STUDIO, 'media.period.allowance', '200'), setRecord(STUDIO, 'plan.generation', '2')]
   t.same((await verifyDamaged(t, lowered)).violations, [])
 })

@@ -1,10 +1,10 @@
 /** BACKEND: engines that make media. A routing table, the ENGINES file, maps each kind and operation to an engine and a price; engines are adapters, ours or those of plugins. */
 import { readFile } from 'node:fs/promises'
-import type { Amounts, GenerationRequest, Limits } from '../../domain/generations.ts'
-import type { OperationRequest } from '../../domain/operations.ts'
+import type { Amounts, GenerationRequest, Limits } from '../../domain/media-generations.ts'
+import type { OperationRequest } from '../../domain/media-operations.ts'
 import { TASK_ERRORS, type TaskErrorCode } from '../../domain/task.ts'
 import { DEFAULT_ENGINES, readEngines, type EngineSetting, type EnginesSettings, type Route } from './engines-file.ts'
-import type { Outside } from './provider/outside.ts'
+import type { Outside } from './provider/dependencies.ts'
 import { EMPTY, missingOf, nextTable, offerOf } from './routing-table.ts'
 
 export type EngineRequest = GenerationRequest | OperationRequest

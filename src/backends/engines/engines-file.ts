@@ -1,8 +1,8 @@
 /** The ENGINES file, YAML or JSON: the engines, and the route of each kind and operation with its limits and price. Pure: text in, settings or a refusal with its line out. */
 import { Type, type Static } from 'typebox'
-import { KINDS, readSize, unitsOf, type Terms } from '../../domain/generations.ts'
+import { KINDS, readSize, unitsOf, type Terms } from '../../domain/media-generations.ts'
 import { parseMoney } from '../../domain/money.ts'
-import { OPERATIONS } from '../../domain/operations.ts'
+import { OPERATIONS } from '../../domain/media-operations.ts'
 import { FIELD_PATTERNS } from '../../domain/field-patterns.ts'
 import type { Price as PlanPrice } from '../../domain/plans.ts'
 import { readSettingsFile } from '../../domain/settings-file.ts'

@@ -1,8 +1,8 @@
 /**
- * How a subscription's record changes, the same for every adapter: read it, let the pure machine make the next one, put that in its place
- * if the version is still the one read; if not, start over. Each process keeps one queue per subscription: all that waits is applied in
- * order and written once (group commit), and each caller is answered after the write. Who has written for a while gives way to other
- * processes, which would else find the record changed each time they have read it.
+ * Group commit: changes of a subscription's record by compare-and-set, the same for every adapter. A change reads the record, lets the pure reducer make the
+ * next one, and replaces the record if its version is still the one that was read; otherwise it is retried. Each process has one queue per subscription: all
+ * queued commands are applied in order and written once, and each caller is answered after the write. A process that has written for a while pauses for the
+ * others, which would otherwise find the record changed after each read.
  */
 import { setTimeout as pauseFor } from 'node:timers/promises'
 import { Unavailable } from '../../domain/errors.ts'
@@ -10,45 +10,39 @@ import { reduce } from '../../domain/subscription/reducer.ts'
 import type { Answer, Command, CommandName } from '../../domain/subscription/commands.ts'
 import type { Subscription } from '../../domain/subscription/subscription.ts'
 
-/**
- * What an adapter gives. Both verbs throw `Unavailable` for "cannot know", and do so within a time of their own: nothing here cuts them
- * short.
- */
-export type Side = {
-  /** The record as it is now; `unchanged` may be answered, and saves sending it, when its version is still `known`. */
+/** What an adapter implements. Both verbs throw `Unavailable` when the outcome is unknown, and have timeouts of their own: there is none here. */
+export type VersionedRecords = {
+  /** The current record. `unchanged` may be returned instead, which saves sending it, when its version is still `known`. */
   read(id: string, known?: number): Promise<Subscription | null | 'unchanged'>
-  /** Puts `record` in the place of the one whose version is `expected`, or of none when that is 0; whole or not at all. */
+  /** Atomically replaces the record of version `expected` by `record`; 0 means that there is none yet. */
   replace(record: Subscription, expected: number): Promise<'replaced' | 'conflict'>
 }
 
-/** Why a change starts over: another process was first, or the outcome of a read or a write could not be learned. */
+/** Why a change is retried: another process wrote first, or the outcome of a read or a write is unknown. */
 export type Retry = 'conflict' | 'unavailable'
 
 export type ChangeOptions = {
-  /** Told at every start over, for a metric. */
+  /** Called at every retry, for a metric. */
   retried?: (reason: Retry) => void
-  /** How long a change that starts over goes on before it throws `Unavailable`. */
-  patienceMs?: number
-  /** Milliseconds of a clock that never goes back, for `patienceMs` alone. */
+  /** How long a change is retried before it throws `Unavailable`. */
+  retryForMs?: number
+  /** Monotonic milliseconds, for `retryForMs` alone. */
   clock?: () => number
-  /** Waits so many milliseconds between two tries. */
+  /** Waits between two attempts, milliseconds. */
   pause?: (ms: number) => Promise<unknown>
-  /** Stands between the queues and the adapter: where a simulation loses, doubles and delays what is written. */
-  between?: (side: Side) => Side
+  /** Wraps the adapter: the simulation injects faults here. */
+  wrap?: (records: VersionedRecords) => VersionedRecords
 }
 
 export type Changes = {
   /** As `Store.change`. */
   change<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Answer<N>>
-  /** Lets what waits have its last try; what comes later is `Unavailable`. */
+  /** Gives queued commands a last attempt; later ones are `Unavailable`. */
   close(): Promise<void>
 }
 
-type Waiting = {
-  /**
-   * Applies the command. `answer` hands the caller its answer, or its error: a throw by one command leaves the record alone and fails
-   * that caller alone.
-   */
+type Queued = {
+  /** Applies the command. `answer` resolves or rejects its caller's promise: a command that throws leaves the record alone and fails only its caller. */
   apply(record: Subscription | null): { record: Subscription | null; answer: () => void }
   fail(error: unknown): void
   deadline: number
@@ -56,37 +50,37 @@ type Waiting = {
 
 type Queue = {
   id: string
-  waiting: Waiting[]
-  /** The record of the last try; undefined when it is not known. */
-  copy: Subscription | null | undefined
-  /** Tries in a row whose outcome was not learned. */
+  queued: Queued[]
+  /** The record after the last attempt; undefined when it is unknown. */
+  cached: Subscription | null | undefined
+  /** Consecutive attempts with an unknown outcome. */
   failures: number
   drained: Promise<void>
 }
 
 /** What all queues of one store share. */
-type Shared = Required<Omit<ChangeOptions, 'between'>> & { side: Side; closing: boolean }
+type Shared = Required<Omit<ChangeOptions, 'wrap'>> & { records: VersionedRecords; closing: boolean }
 
-const PATIENCE_MS = 5000
-const FIRST_PAUSE_MS = 10
-const LONGEST_PAUSE_MS = 500
-/** Commands in one write. Each copies what is open: many of them on a large record take so long that another process is first every time. */
-const MOST_AT_ONCE = 200
-/** Writes in a row without a rest go on for so long; then the others have the time of so many tries, within a bound. */
-const TURN_MS = 200
-const TRIES_GIVEN = 3
-const MOST_GIVEN_MS = 1000
+const RETRY_FOR_MS = 5000
+const MIN_PAUSE_MS = 10
+const MAX_PAUSE_MS = 500
+/** Commands in one write. Each copies what is open: too many of them on a large record take so long that another process writes first every time. */
+const MAX_BATCH = 200
+/** A process writes without a pause for this long; then it pauses for the time of a few attempts, up to a limit. */
+const MAX_BUSY_MS = 200
+const YIELDED_ATTEMPTS = 3
+const MAX_YIELD_MS = 1000
 
 /** Opens the queues over one adapter. An idle subscription takes no memory. */
-export function openChanges(adapter: Side, options: ChangeOptions = {}): Changes {
-  const { retried = () => {}, patienceMs = PATIENCE_MS, clock = () => performance.now(), pause = pauseFor } = options
-  const shared: Shared = { retried, patienceMs, clock, pause, side: options.between?.(adapter) ?? adapter, closing: false }
+export function openChanges(adapter: VersionedRecords, options: ChangeOptions = {}): Changes {
+  const { retried = () => {}, retryForMs = RETRY_FOR_MS, clock = () => performance.now(), pause = pauseFor } = options
+  const shared: Shared = { retried, retryForMs, clock, pause, records: options.wrap?.(adapter) ?? adapter, closing: false }
   const queues = new Map<string, Queue>()
 
   function change<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Answer<N>> {
     if (shared.closing) return Promise.reject(new Unavailable('store', new Error('the store is closed')))
     return new Promise((resolve, reject) => {
-      const apply: Waiting['apply'] = (record) => {
+      const apply: Queued['apply'] = (record) => {
         try {
           const step = reduce(record, command, now, id)
           return { record: step.record, answer: () => resolve(step.answer) }
@@ -94,14 +88,14 @@ export function openChanges(adapter: Side, options: ChangeOptions = {}): Changes
           return { record, answer: () => reject(error) }
         }
       }
-      queueOf(id).waiting.push({ apply, fail: reject, deadline: clock() + patienceMs })
+      queueOf(id).queued.push({ apply, fail: reject, deadline: clock() + retryForMs })
     })
   }
 
   function queueOf(id: string): Queue {
     const known = queues.get(id)
     if (known) return known
-    const queue: Queue = { id, waiting: [], copy: undefined, failures: 0, drained: Promise.resolve() }
+    const queue: Queue = { id, queued: [], cached: undefined, failures: 0, drained: Promise.resolve() }
     queues.set(id, queue)
     queue.drained = drain(queue, shared, () => queues.delete(id))
     return queue
@@ -116,71 +110,67 @@ export function openChanges(adapter: Side, options: ChangeOptions = {}): Changes
 }
 
 async function drain(queue: Queue, shared: Shared, emptied: () => void): Promise<void> {
-  await Promise.resolve() // Callers of the same turn share the first write.
-  let turnEnds = shared.clock() + TURN_MS
-  while (queue.waiting.length > 0) {
-    const batch = queue.waiting.splice(0, MOST_AT_ONCE)
-    const trySince = shared.clock()
+  await Promise.resolve() // Callers of the same tick share the first write.
+  let busyUntil = shared.clock() + MAX_BUSY_MS
+  while (queue.queued.length > 0) {
+    const batch = queue.queued.splice(0, MAX_BATCH)
+    const attemptSince = shared.clock()
     try {
-      const outcome = await serve(queue, shared, batch)
+      const outcome = await attempt(queue, shared, batch)
       queue.failures = 0
       const now = shared.clock()
       if (outcome === 'conflict') {
-        startOver(queue, shared, batch, 'conflict', new Unavailable('store', new Error('too many conflicts')))
-        // There are others: once this one has written, they are next.
-        turnEnds = now
-      } else if (queue.waiting.length > 0 && now >= turnEnds) {
-        await giveWay(queue, shared, now - trySince)
-        turnEnds = shared.clock() + TURN_MS
+        retry(queue, shared, batch, 'conflict', new Unavailable('store', new Error('too many conflicts')))
+        // Other processes write this record: pause for them after the next write.
+        busyUntil = now
+      } else if (queue.queued.length > 0 && now >= busyUntil) {
+        await yieldToOthers(queue, shared, now - attemptSince)
+        busyUntil = shared.clock() + MAX_BUSY_MS
       }
     } catch (error) {
-      if (error instanceof Unavailable) startOver(queue, shared, batch, 'unavailable', error)
+      if (error instanceof Unavailable) retry(queue, shared, batch, 'unavailable', error)
       else fail(queue, batch, error)
-      if (queue.waiting.length > 0) await shared.pause(Math.min(FIRST_PAUSE_MS * 2 ** queue.failures++, LONGEST_PAUSE_MS))
+      if (queue.queued.length > 0) await shared.pause(Math.min(MIN_PAUSE_MS * 2 ** queue.failures++, MAX_PAUSE_MS))
     }
   }
   emptied()
 }
 
-/**
- * A process that keeps its copy writes once where another has to read and to write: that one would conflict for as long as this one has
- * work, and its callers would wait in vain.
- */
-async function giveWay(queue: Queue, { pause }: Shared, tryMs: number): Promise<void> {
-  queue.copy = undefined
-  await pause(Math.min(Math.ceil(TRIES_GIVEN * tryMs), MOST_GIVEN_MS))
+/** A process with a cached record only writes, where another must read first: the other would conflict as long as this one has work, and time out. */
+async function yieldToOthers(queue: Queue, { pause }: Shared, attemptMs: number): Promise<void> {
+  queue.cached = undefined
+  await pause(Math.min(Math.ceil(YIELDED_ATTEMPTS * attemptMs), MAX_YIELD_MS))
 }
 
 /**
- * One try. A refusal, or anything else that writes nothing, is only true of a record that was current after its caller had asked: either it
- * was read in this try, or the write that follows proves it by its version. The copy kept from the try before is neither, and is checked
- * before it may refuse.
+ * One attempt. An answer that writes nothing, such as a refusal, is only valid for a record that was current after its call: either the record was read in this
+ * attempt, or the write of the same batch proves it by its version. A cached record is neither, and is read again before it may refuse.
  */
-async function serve(queue: Queue, { side }: Shared, batch: Waiting[]): Promise<'served' | 'conflict'> {
-  const kept = queue.copy
-  let base = kept === undefined ? await readAgain(side, queue.id, null) : kept
-  let tried = applyAll(batch, base)
-  if (tried.record === base && kept !== undefined) {
-    const now = await readAgain(side, queue.id, base)
-    if (now !== base) tried = applyAll(batch, (base = now))
+async function attempt(queue: Queue, { records }: Shared, batch: Queued[]): Promise<'done' | 'conflict'> {
+  const { cached } = queue
+  let base = cached === undefined ? await refresh(records, queue.id, null) : cached
+  let applied = applyAll(batch, base)
+  if (applied.record === base && cached !== undefined) {
+    const current = await refresh(records, queue.id, base)
+    if (current !== base) applied = applyAll(batch, (base = current))
   }
-  queue.copy = base
-  if (tried.record && tried.record !== base) {
+  queue.cached = base
+  if (applied.record && applied.record !== base) {
     const expected = base?.version ?? 0
-    const next = { ...tried.record, version: expected + 1 }
-    if ((await side.replace(next, expected)) === 'conflict') return 'conflict'
-    queue.copy = next
+    const next = { ...applied.record, version: expected + 1 }
+    if ((await records.replace(next, expected)) === 'conflict') return 'conflict'
+    queue.cached = next
   }
-  for (const answer of tried.answers) answer()
-  return 'served'
+  for (const answer of applied.answers) answer()
+  return 'done'
 }
 
-async function readAgain(side: Side, id: string, copy: Subscription | null): Promise<Subscription | null> {
-  const read = await side.read(id, copy?.version)
-  return read === 'unchanged' ? copy : read
+async function refresh(records: VersionedRecords, id: string, cached: Subscription | null): Promise<Subscription | null> {
+  const read = await records.read(id, cached?.version)
+  return read === 'unchanged' ? cached : read
 }
 
-function applyAll(batch: Waiting[], base: Subscription | null): { record: Subscription | null; answers: (() => void)[] } {
+function applyAll(batch: Queued[], base: Subscription | null): { record: Subscription | null; answers: (() => void)[] } {
   let record = base
   const answers = batch.map((one) => {
     const step = one.apply(record)
@@ -191,22 +181,22 @@ function applyAll(batch: Waiting[], base: Subscription | null): { record: Subscr
 }
 
 /**
- * Every command is idempotent by its id, so all of the batch are applied again, with those that came meanwhile, unless their time is up.
- * A conflict says that the store answers, so a store that closes still sees those through.
+ * Requeues the batch in front of later commands, except for those past their deadline: every command is idempotent by its id. A conflict proves that the store
+ * is available, so a store that closes still retries it.
  */
-function startOver(queue: Queue, shared: Shared, batch: Waiting[], reason: Retry, cause: Unavailable): void {
+function retry(queue: Queue, shared: Shared, batch: Queued[], reason: Retry, cause: Unavailable): void {
   shared.retried(reason)
   const now = shared.clock()
-  const isInTime = (one: Waiting) => now < one.deadline
-  const again = (one: Waiting) => isInTime(one) && !(shared.closing && reason === 'unavailable')
-  // Those behind the batch have waited for this try as well.
-  const late = [...batch.filter((one) => !again(one)), ...queue.waiting.filter((one) => !isInTime(one))]
-  queue.waiting = [...batch.filter(again), ...queue.waiting.filter(isInTime)]
+  const isInTime = (one: Queued) => now < one.deadline
+  const isRetried = (one: Queued) => isInTime(one) && !(shared.closing && reason === 'unavailable')
+  // Commands queued behind the batch have waited for this attempt as well.
+  const late = [...batch.filter((one) => !isRetried(one)), ...queue.queued.filter((one) => !isInTime(one))]
+  queue.queued = [...batch.filter(isRetried), ...queue.queued.filter(isInTime)]
   fail(queue, late, cause)
 }
 
-/** Whatever failed, the record is not known any more. */
-function fail(queue: Queue, batch: Waiting[], error: unknown): void {
-  queue.copy = undefined
+/** Rejects the callers and drops the cached record, which is unknown after any failure. */
+function fail(queue: Queue, batch: Queued[], error: unknown): void {
+  queue.cached = undefined
   for (const one of batch) one.fail(error)
 }

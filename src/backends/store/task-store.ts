@@ -1,61 +1,61 @@
-/** The verbs of the store backend that remember tasks, their deliveries, and the periods that paid for them. */
+/** Store verbs for tasks, webhook deliveries and ended media periods. */
 import type { MediaPeriod } from '../../domain/subscription/subscription.ts'
 import type { Delivery, DeliveryAttempt, Task, TaskFacts, TaskFilter, TaskGuard, TaskState } from '../../domain/task.ts'
 
 export type TaskStore = {
   /**
-   * Ids of subscriptions with a waiting task of one of these kinds that is ready at `now` while fewer run than may: longest unserved first;
-   * of those never served, the longest ready.
+   * Ids of subscriptions with a queued task of one of these kinds that is ready at `now`, and a free concurrency slot. The one not served for
+   * the longest time first; of those never served, the one ready for the longest time.
    */
   subscriptionsDue(kinds: string[], now: number, limit: number): Promise<string[]>
-  /** Keeps an ended period for good: the first that is told of a subscription and number. */
+  /** Archives an ended period. Idempotent: the first one stored for a subscription and number stays. */
   archivePeriod(subscription: string, period: MediaPeriod): Promise<void>
   /** The archived periods of a subscription, oldest first. */
   periods(subscription: string): Promise<MediaPeriod[]>
 
-  /** Stores a new task unless one has its tenant and idempotency key, or its id: both times answers the one that is stored. */
+  /** Stores a new task unless one has its tenant and idempotency key, or its id; returns the stored one either way. */
   createTask(task: Task): Promise<{ outcome: 'created' | 'existing'; task: Task }>
   /**
-   * Moves a task if it passes the guard, with the facts in the same write, and answers it as it is then; null when it did not pass or is
-   * not there. A fact `idempotency` of null frees the key.
+   * Changes the state of a task that passes the guard, and its facts in the same write; returns the task as it is then, or null when it did
+   * not pass or is not there. `idempotency: null` frees the key.
    */
   moveTask(id: string, guard: TaskGuard, to: TaskState, facts: TaskFacts): Promise<Task | null>
   /**
-   * Tells how far a run is, which never decreases, and prolongs its lease (`sweepAt`). `lost`: the task is no longer processing under this
-   * epoch.
+   * Renews the lease of a run (`sweepAt`) and records its progress, which never decreases. `lost`: the task is no longer processing under
+   * this epoch.
    */
   renewTask(id: string, epoch: number, progress: number, sweepAt: number): Promise<'ok' | 'lost'>
-  /** By id, in whatever state; null also when it is another tenant's. */
+  /** By id, in any state; null also for another tenant's task. */
   task(tenant: string, id: string): Promise<Task | null>
   taskWithKey(tenant: string, idempotencyKey: string): Promise<Task | null>
   /**
    * Visible tasks (never `pending` or `rejected`), newest first, with ids below `before` (null: from the newest). `createdAfter` and
-   * `createdBefore` are left out themselves.
+   * `createdBefore` are exclusive.
    */
   tasks(tenant: string, filter: TaskFilter, before: string | null, limit: number): Promise<Task[]>
   /** Tasks whose `sweepAt` has come, earliest first. */
   tasksDue(now: number, limit: number): Promise<Task[]>
-  /** When the oldest task that is there was created; null when there is none. */
+  /** Creation time of the oldest task; null when there is none. */
   oldestTask(): Promise<number | null>
-  /** How many tasks there are by state and verb, final ones left out. */
+  /** Number of tasks by state and verb, without final ones. */
   openTasks(): Promise<{ state: TaskState; verb: string; count: number }[]>
-  /** Removes final tasks that ended before `before` and have nothing to relay, in any order, with their deliveries. Answers how many. */
+  /** Removes final tasks that ended before `before` and have an empty outbox, in any order, with their deliveries. Returns how many. */
   removeTasks(before: number, limit: number): Promise<number>
 
   /**
-   * Stores the deliveries of a task, those that are not there yet, and clears its outbox and `sweepAt`, in one write. Nothing happens when
-   * the task is not there.
+   * Outbox relay: stores the deliveries of a task that are not stored yet, and clears its outbox and `sweepAt`, in one write. Does nothing
+   * when the task is not there.
    */
   relay(taskId: string, deliveries: Delivery[]): Promise<void>
   /**
-   * Leases pending deliveries that are due, `limit` of them now: at most `perHost` of one receiver and `perTenant` of one tenant are leased
-   * at any time. Longest due first, one for each tenant before any gets a second. One whose lease ended is claimed again, with the next
+   * Leases up to `limit` pending deliveries that are due. At most `perHost` of one receiver and `perTenant` of one tenant are leased at any
+   * time, over all processes. Longest due first, round-robin over tenants. A delivery whose lease expired is claimed again under the next
    * epoch.
    */
   claimDeliveries(now: number, leaseUntil: number, caps: { limit: number; perHost: number; perTenant: number }): Promise<Delivery[]>
   /**
-   * Writes an attempt down under the claim's epoch, with what comes next, and makes `release` due at `at` if it waits, in the same write.
-   * Written down once: the same attempt again is `recorded`. `lost`: another claim has it, or this one gave it back.
+   * Records an attempt under the claim's epoch, with the next state, and makes the delivery `release` due at `at` if it is `waiting`, in the
+   * same write. Idempotent: the same attempt again is `recorded`. `lost`: another claim has the delivery, or this one returned it.
    */
   recordAttempt(
     id: string,
@@ -64,8 +64,8 @@ export type TaskStore = {
     next: { state: 'pending' | 'delivered' | 'failed'; nextAttemptAt: number | null },
     release: { id: string; at: number } | null,
   ): Promise<'recorded' | 'lost'>
-  /** Gives a claimed delivery back unspent, due at `at`, unless another claim has it. */
+  /** Returns a claimed delivery without an attempt, due at `at`, unless another claim has it. */
   returnDelivery(id: string, epoch: number, at: number): Promise<void>
-  /** The deliveries of a task, in the order of their ids. */
+  /** The deliveries of a task, ordered by id. */
   deliveries(taskId: string): Promise<Delivery[]>
 }

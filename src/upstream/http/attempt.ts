@@ -1,7 +1,7 @@
 /** One attempt at one upstream, up to the first bytes of its answer. Until then it can be retried; afterwards it cannot. */
 import type { Dispatcher } from 'undici'
 import type { UpstreamCall } from '../wires/wire.ts'
-import { exchange, type FlowControl, type OutgoingRequest } from './http-exchange.ts'
+import { exchange, type FlowControl, type OutgoingRequest } from './upstream-request.ts'
 import { readerFor, type AttemptControl, type ResponseReader } from './response-reader.ts'
 import type { ResponseTimeouts } from './response-timeouts.ts'
 import { AttemptError, type UpstreamAnswer } from './upstream-answer.ts'

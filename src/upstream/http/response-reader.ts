@@ -1,9 +1,9 @@
 /** Reads an upstream's response by status and content type: JSON answers and error bodies whole and up to a size limit, streams as they come. */
 import { Failure } from '../../domain/errors.ts'
 import { clientErrorIn, clientErrorOf } from '../wires/client-error-mapping.ts'
-import { isMembers } from '../wires/member-allowlist.ts'
+import { isMembers } from '../wires/allowlist.ts'
 import type { JsonAnswer, UpstreamCall } from '../wires/wire.ts'
-import type { FlowControl } from './http-exchange.ts'
+import type { FlowControl } from './upstream-request.ts'
 import { streamReader } from './stream-reader.ts'
 import { AttemptError, type UpstreamAnswer } from './upstream-answer.ts'
 

@@ -4,7 +4,7 @@
  * each, is rewritten by copying its values into the result. Any other event is parsed. So nothing unknown can pass, at a fraction of the cost
  * of parsing.
  */
-import { isMembers } from '../wires/member-allowlist.ts'
+import { isMembers } from '../wires/allowlist.ts'
 import { bytesOf, textOf } from './sse-parser.ts'
 
 /** A member whose value differs between events. Its JSON type is `kind`. `forwarded`: the client gets it. `metered`: it is output of the model. */

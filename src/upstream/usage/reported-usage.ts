@@ -1,5 +1,5 @@
 /** Reads the `usage` that upstreams report, on both wires and in the dialects of vendors, and writes the `usage` that clients get. */
-import { isMembers, type Members } from '../wires/member-allowlist.ts'
+import { isMembers, type Members } from '../wires/allowlist.ts'
 import type { Usage } from '../../domain/token-windows.ts'
 
 function count(value: unknown): number | null {

@@ -1,12 +1,12 @@
 /** `POST /v1/chat/completions`: validates the request and makes the upstream call. */
 import { BadAnswer, type CodingRequest, type JsonAnswer, type UpstreamCall } from './wire.ts'
-import { cleanCompletion, meterChoices } from './chat-completion.ts'
+import { cleanCompletion, meterChoices } from './chat-allowed-members.ts'
 import { openChatStream } from './chat-stream.ts'
 import { bodyWriter, restoreIds } from './upstream-body.ts'
 import type { Ids } from './encrypted-ids.ts'
 import { checkTypes, invalid, readBody, readBoolean, readCount, type MemberTypes } from './coding-request-validation.ts'
 import { openMeter } from '../usage/output-meter.ts'
-import { isMembers, own, type Members } from './member-allowlist.ts'
+import { isMembers, own, type Members } from './allowlist.ts'
 import { readUsage } from '../usage/reported-usage.ts'
 
 const MAX_CHOICES = 128

@@ -3,12 +3,12 @@
  * without `[DONE]`, because SDKs take that for success.
  */
 import type { Failure } from '../../domain/errors.ts'
-import { chunkOf, cleanChunk, completionHead, meterChoices, type CompletionHead } from './chat-completion.ts'
+import { chunkOf, cleanChunk, completionHead, meterChoices, type CompletionHead } from './chat-allowed-members.ts'
 import type { Ids } from './encrypted-ids.ts'
 import { openMeter } from '../usage/output-meter.ts'
 import { openStreamRewriter, overloaded, type RewriterOutput } from '../sse/stream-rewriter.ts'
 import { clientErrorIn } from './client-error-mapping.ts'
-import { isMembers, type Members } from './member-allowlist.ts'
+import { isMembers, type Members } from './allowlist.ts'
 import { openEventTemplates, type Placeholder } from '../sse/event-templates.ts'
 import { bytesOf, textOf } from '../sse/sse-parser.ts'
 import { chatUsage, readUsage } from '../usage/reported-usage.ts'

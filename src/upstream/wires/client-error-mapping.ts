@@ -3,7 +3,7 @@
  * other errors are the upstream's: see `selection/retry-and-failover.ts`.
  */
 import { Failure, type FailureCode } from '../../domain/errors.ts'
-import { isMembers, type Members } from './member-allowlist.ts'
+import { isMembers, type Members } from './allowlist.ts'
 
 /** Codes and types of upstream errors about a request → our code. */
 const CLIENT_ERROR_CODES: Record<string, FailureCode> = {

@@ -4,7 +4,7 @@
  */
 import { Failure } from '../../domain/errors.ts'
 import { isLongNumber } from '../../domain/strict-json.ts'
-import { isMembers, own, type Members } from './member-allowlist.ts'
+import { isMembers, own, type Members } from './allowlist.ts'
 import { MODEL } from './model-name.ts'
 
 type MemberType = { must: string; matches(value: unknown): boolean; entry?: { must: string; matches(value: unknown): boolean } }

@@ -5,8 +5,8 @@
 import type { Failure } from '../../domain/errors.ts'
 import type { Ids } from './encrypted-ids.ts'
 import type { OutputMeter } from '../usage/output-meter.ts'
-import { outputItem } from './response-items.ts'
-import { isMembers, list, oneOf, type Members } from './member-allowlist.ts'
+import { outputItem } from './response-allowed-members.ts'
+import { isMembers, list, oneOf, type Members } from './allowlist.ts'
 import { responseUsage } from '../usage/reported-usage.ts'
 import { MODEL } from './model-name.ts'
 

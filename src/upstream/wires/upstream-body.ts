@@ -1,6 +1,6 @@
 /** The body that an upstream is sent: the client's, with the upstream's model name, a limit of output tokens, and the upstream's own ids. */
 import type { Ids } from './encrypted-ids.ts'
-import { own, type Members } from './member-allowlist.ts'
+import { own, type Members } from './allowlist.ts'
 import type { Target } from './wire.ts'
 
 /** Decrypts the ids in these members of an object, in place. */

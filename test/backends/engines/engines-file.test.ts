@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openEngines, type Engines } from '../../../src/backends/engines/engine.ts'
 import { DEFAULT_ENGINES, readEngines, type Route } from '../../../src/backends/engines/engines-file.ts'
-import { amountsOf, costOf, generationOf, priceOf, type GenerationBody, type GenerationRequest, type Kind } from '../../../src/domain/generations.ts'
+import { amountsOf, costOf, generationOf, priceOf, type GenerationBody, type GenerationRequest, type Kind } from '../../../src/domain/media-generations.ts'
 import { FAKE_ENGINES, fakeEngine, openFakeEngines, runControl, silent } from '../../fakes/engine.ts'
 
 const image: GenerationRequest = { verb: 'image', prompt: 'x', width: 64, height: 64, durationMs: null, seed: null, format: 'png' }

@@ -7,7 +7,7 @@ import type { NotMade, Engine, EngineRequest } from '../../../src/backends/engin
 import { mediaInfo } from '../../../src/domain/media-info.ts'
 import { imageSize, videoSeconds, videoSize } from '../../../src/backends/engines/openai/model-traits.ts'
 import { openaiEngines } from '../../../src/backends/engines/openai/openai.ts'
-import type { GenerationRequest } from '../../../src/domain/generations.ts'
+import type { GenerationRequest } from '../../../src/domain/media-generations.ts'
 import { TASK_ERRORS } from '../../../src/domain/task.ts'
 import { enginePromises } from '../../contracts/engine.ts'
 import { runContract } from '../../contracts/run-contract.ts'

@@ -1,11 +1,11 @@
 /** The replicate engine against a server that follows the published API: the inputs of each model, the outcome of each state, and that no job is paid twice. */
 import t, { type Test } from 'tap'
 import type { NotMade, Engine, EngineRequest } from '../../../src/backends/engines/engine.ts'
-import type { OperationRequest } from '../../../src/domain/operations.ts'
+import type { OperationRequest } from '../../../src/domain/media-operations.ts'
 import { modelInput, USUAL_NAMES } from '../../../src/backends/engines/replicate/model-inputs.ts'
 import { targetOf } from '../../../src/backends/engines/replicate/predictions.ts'
 import { replicateEngines } from '../../../src/backends/engines/replicate/replicate.ts'
-import type { GenerationRequest } from '../../../src/domain/generations.ts'
+import type { GenerationRequest } from '../../../src/domain/media-generations.ts'
 import { TASK_ERRORS } from '../../../src/domain/task.ts'
 import { enginePromises } from '../../contracts/engine.ts'
 import { runContract } from '../../contracts/run-contract.ts'

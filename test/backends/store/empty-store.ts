@@ -1,4 +1,4 @@
-/** Empty places in one database of a MongoDB server, which goes with the test: making its indexes takes longer than proving most promises. */
+/** Empty stores in one MongoDB database per test, dropped at its end. They share the database because creating its indexes takes longer than most tests. */
 import { randomUUID } from 'node:crypto'
 import { MongoClient, type Db } from 'mongodb'
 import type { Test } from 'tap'
@@ -6,14 +6,14 @@ import { openStore, type Store } from '../../../src/backends/store/store.ts'
 import type { Place } from '../../contracts/store.ts'
 
 export type Empty = {
-  /** As `openStore` wants it. */
+  /** The URL for `openStore`. */
   url: string
-  /** What the stores keep, as it lies there. */
+  /** The raw database. */
   db: Db
   place(t: Test): Promise<Place>
 }
 
-/** `server` as test/servers/mongodb.ts gives it; `options` of the address, such as `?retryReads=false`. */
+/** `server`: URL of test/servers/mongodb.ts; `options`: query of the URL, such as `?retryReads=false`. */
 export async function emptyDatabase(t: Test, server: string, options = ''): Promise<Empty> {
   const name = `tollgate-${randomUUID()}`
   const client = new MongoClient(server)

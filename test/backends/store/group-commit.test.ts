@@ -1,18 +1,18 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
+import { setImmediate as nextTick } from 'node:timers/promises'
 import t from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
 import { reduce } from '../../../src/domain/subscription/reducer.ts'
 import type { Command } from '../../../src/domain/subscription/commands.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
-import { openChanges, type Side } from '../../../src/backends/store/group-commit.ts'
+import { openChanges, type VersionedRecords } from '../../../src/backends/store/group-commit.ts'
 import { admit, ID, plan, sessionOf, settle, T0 } from '../../contracts/store/acme.ts'
 
-/** A side in memory that counts, and whose next steps a test may put in the way: each hook is called before the real step, once. */
+/** Records in memory that count calls. A test may inject hooks: each is called once, before the real step. */
 function memory() {
   let record: Subscription | null = null
   const seen = { reads: 0, known: [] as (number | undefined)[], replaces: 0 }
   const before: { read: (() => unknown)[]; replace: (() => unknown)[] } = { read: [], replace: [] }
-  const side: Side = {
+  const records: VersionedRecords = {
     async read(_id, known) {
       seen.reads++
       seen.known.push(known)
@@ -28,7 +28,7 @@ function memory() {
     },
   }
   return {
-    side,
+    records,
     seen,
     before,
     /** Another process changes the record at once. */
@@ -44,9 +44,9 @@ function lost(): never {
   throw new Unavailable('store', new Error('no answer came'))
 }
 
-t.test('what waits is written once, and what comes meanwhile once after it', async (t) => {
-  const { side, seen, before, record } = memory()
-  const { change } = openChanges(side)
+t.test('queued commands are written once, and those that arrive meanwhile are written once after them', async (t) => {
+  const { records, seen, before, record } = memory()
+  const { change } = openChanges(records)
   const later: Promise<unknown>[] = []
   before.replace.push(() => later.push(...['r2', 'r3'].map((id) => change(ID, admit(id, 10), T0))))
   await Promise.all([change(ID, plan(), T0), change(ID, admit('r1', 10), T0)])
@@ -56,9 +56,9 @@ t.test('what waits is written once, and what comes meanwhile once after it', asy
   t.same(sessionOf(record()), { used: 0, reserved: 30 })
 })
 
-t.test('of very many that wait, some are written at once and the others after them', async (t) => {
-  const { side, seen, record } = memory()
-  const { change } = openChanges(side)
+t.test('very many queued commands are written in batches', async (t) => {
+  const { records, seen, record } = memory()
+  const { change } = openChanges(records)
   await change(ID, plan(), T0)
   const answers = await Promise.all(Array.from({ length: 450 }, (_, n) => change(ID, admit(`r${n}`, 1), T0)))
   t.ok(answers.every(({ outcome }) => outcome === 'admitted'))
@@ -66,45 +66,45 @@ t.test('of very many that wait, some are written at once and the others after th
   t.same(sessionOf(record()), { used: 0, reserved: 450 })
 })
 
-t.test('those behind the ones that are tried wait no longer than they', async (t) => {
-  const { side, before, seen } = memory()
+t.test('commands queued behind a batch time out together with it', async (t) => {
+  const { records, before, seen } = memory()
   let now = 0
-  const { change } = openChanges(side, { patienceMs: 1000, clock: () => now, pause: async () => {} })
+  const { change } = openChanges(records, { retryForMs: 1000, clock: () => now, pause: async () => {} })
   before.read.push(() => {
     now = 1000
     lost()
   })
   const settled = await Promise.allSettled(Array.from({ length: 450 }, (_, n) => change(ID, admit(`r${n}`, 1), T0)))
-  for (const one of settled) if (one.status === 'fulfilled' || !(one.reason instanceof Unavailable)) t.fail('it was answered')
+  for (const one of settled) if (one.status === 'fulfilled' || !(one.reason instanceof Unavailable)) t.fail('a change was answered')
   t.equal(seen.reads, 1)
 })
 
-t.test('nobody is answered before the write', async (t) => {
-  const { side, before } = memory()
-  const { change } = openChanges(side)
+t.test('no caller is answered before the write', async (t) => {
+  const { records, before } = memory()
+  const { change } = openChanges(records)
   let answered = false
   before.replace.push(() => new Promise((resolve) => setImmediate(() => resolve(t.equal(answered, false)))))
   await change(ID, plan(), T0).then(() => (answered = true))
   t.equal(answered, true)
 })
 
-t.test('a refusal is given on a record that was read after it was asked for, not on the one kept from the last write', async (t) => {
-  const { side, seen, before, rival } = memory()
-  const { change } = openChanges(side)
+t.test('a refusal is based on a record read after the call, not on the cached one', async (t) => {
+  const { records, seen, before, rival } = memory()
+  const { change } = openChanges(records)
   let late: Promise<unknown> | undefined
   before.replace.push(() => {
     late = change(ID, { op: 'extend', id: 'r1', tokens: 50 }, T0)
   })
-  // The copy kept from this write knows no r1. Another process admits it before the extension looks.
+  // The record cached by this write has no r1. Another process admits r1 before the extension reads.
   before.read.push(() => {}, () => rival(admit('r1', 10)))
   await change(ID, plan(), T0)
   t.match(await late, { outcome: 'extended', reserved: 50 })
   t.same(seen, { reads: 2, known: [undefined, 1], replaces: 2 })
 })
 
-t.test('a refusal is not read for again where a write of the same batch proves the record', async (t) => {
-  const { side, seen, before } = memory()
-  const { change } = openChanges(side)
+t.test('a refusal needs no second read when a write of the same batch proves the record', async (t) => {
+  const { records, seen, before } = memory()
+  const { change } = openChanges(records)
   const late: Promise<unknown>[] = []
   before.replace.push(() => late.push(change(ID, { op: 'extend', id: 'none', tokens: 50 }, T0), change(ID, admit('r1', 10), T0)))
   await change(ID, plan(), T0)
@@ -112,9 +112,9 @@ t.test('a refusal is not read for again where a write of the same batch proves t
   t.equal(seen.reads, 1)
 })
 
-t.test('an unchanged record is neither sent nor judged again', async (t) => {
-  const { side, seen, before } = memory()
-  const { change } = openChanges(side)
+t.test('an unchanged record is neither sent nor reduced again', async (t) => {
+  const { records, seen, before } = memory()
+  const { change } = openChanges(records)
   let late: Promise<unknown> | undefined
   before.replace.push(() => {
     late = change(ID, settle('none', 5), T0)
@@ -124,10 +124,10 @@ t.test('an unchanged record is neither sent nor judged again', async (t) => {
   t.same(seen, { reads: 2, known: [undefined, 1], replaces: 1 })
 })
 
-t.test('where another process was first, the change is made again on what it left', async (t) => {
-  const { side, before, rival, record } = memory()
+t.test('after a conflict the change is applied to the new record', async (t) => {
+  const { records, before, rival, record } = memory()
   const reasons: string[] = []
-  const { change } = openChanges(side, { retried: (reason) => reasons.push(reason) })
+  const { change } = openChanges(records, { retried: (reason) => reasons.push(reason) })
   await change(ID, plan({}, { sessionTokens: 100 }), T0)
   before.replace.push(() => rival(admit('theirs', 60)), () => rival(settle('theirs', 10)))
   t.match(await change(ID, admit('ours', 40), T0), { outcome: 'admitted' })
@@ -135,13 +135,13 @@ t.test('where another process was first, the change is made again on what it lef
   t.same(sessionOf(record()), { used: 10, reserved: 40 })
 })
 
-t.test('where a write lost its outcome, the change happens once, whether it was written or not', async (t) => {
+t.test('a write with an unknown outcome takes effect once, whether it was written or not', async (t) => {
   for (const written of [true, false]) {
-    const { side, before, rival, record } = memory()
+    const { records, before, rival, record } = memory()
     const reasons: string[] = []
-    const { change } = openChanges(side, { retried: (reason) => reasons.push(reason), pause: async () => {} })
+    const { change } = openChanges(records, { retried: (reason) => reasons.push(reason), pause: async () => {} })
     await change(ID, plan(), T0)
-    await nextTurn()
+    await nextTick()
     const request = admit('r1', 10)
     before.replace.push(() => {
       if (written) rival(request)
@@ -154,16 +154,16 @@ t.test('where a write lost its outcome, the change happens once, whether it was 
   }
 })
 
-t.test('a change that never learns its outcome is unavailable when its own patience ends, and the next one starts afresh', async (t) => {
-  const { side, before } = memory()
+t.test('a change whose outcome stays unknown is unavailable after its own deadline, and the next one starts afresh', async (t) => {
+  const { records, before } = memory()
   let now = 0
   const pauses: number[] = []
-  const changes = openChanges(side, {
-    patienceMs: 1000,
+  const changes = openChanges(records, {
+    retryForMs: 1000,
     clock: () => now,
     pause: async (ms) => {
       pauses.push(ms)
-      await nextTurn()
+      await nextTick()
       now += ms
     },
   })
@@ -186,9 +186,9 @@ t.test('a change that never learns its outcome is unavailable when its own patie
   t.same(await changes.change(ID, plan(), T0), { outcome: 'applied' })
 })
 
-t.test('an error that is no outage is not tried again, and fails who waited for that write', async (t) => {
-  const { side, before, seen } = memory()
-  const { change } = openChanges(side)
+t.test('an error that is not an outage is not retried, and fails every caller of that write', async (t) => {
+  const { records, before, seen } = memory()
+  const { change } = openChanges(records)
   before.replace.push(() => {
     throw new TypeError('not a record')
   })
@@ -199,17 +199,17 @@ t.test('an error that is no outage is not tried again, and fails who waited for 
 })
 
 t.test('an idle subscription takes no memory: its record is read again', async (t) => {
-  const { side, seen } = memory()
-  const { change } = openChanges(side)
+  const { records, seen } = memory()
+  const { change } = openChanges(records)
   await change(ID, plan(), T0)
-  await nextTurn()
+  await nextTick()
   await change(ID, admit('r1', 1), T0)
   t.same(seen, { reads: 2, known: [undefined, undefined], replaces: 2 })
 })
 
-t.test('closing waits for the write under way and tries no outage again; afterwards nothing is accepted', async (t) => {
-  const { side, before, record, rival } = memory()
-  const changes = openChanges(side)
+t.test('closing waits for the write in progress and does not retry an outage; later changes are rejected', async (t) => {
+  const { records, before, record, rival } = memory()
+  const changes = openChanges(records)
   await changes.change(ID, plan(), T0)
   before.replace.push(() => rival(admit('theirs', 1)))
   const conflicting = changes.change(ID, admit('r1', 1), T0)
@@ -218,53 +218,53 @@ t.test('closing waits for the write under way and tries no outage again; afterwa
   t.same(sessionOf(record()), { used: 0, reserved: 2 })
   await t.rejects(changes.change(ID, admit('r2', 1), T0), Unavailable)
 
-  const away = memory()
-  const hopeless = openChanges(away.side)
-  away.before.read.push(lost, lost)
-  const failing = t.rejects(hopeless.change(ID, plan(), T0), Unavailable)
-  await hopeless.close()
+  const down = memory()
+  const unavailable = openChanges(down.records)
+  down.before.read.push(lost, lost)
+  const failing = t.rejects(unavailable.change(ID, plan(), T0), Unavailable)
+  await unavailable.close()
   await failing
-  t.equal(away.seen.reads, 1)
+  t.equal(down.seen.reads, 1)
 })
 
-t.test('of two processes that never run out of work for one record, none is kept from writing', async (t) => {
+t.test('of two processes with constant work for one record, neither starves', async (t) => {
   const STEP_MS = 20
-  const { side } = memory()
-  // Steps of both fall due one after the other on a clock of their own; a read takes as long as a write.
+  const { records } = memory()
+  // Steps of both run on a simulated clock; a read takes as long as a write.
   let now = 0
   const due: { at: number; wake: () => void }[] = []
   const pause = (ms: number): Promise<void> => new Promise((wake) => due.push({ at: now + ms, wake }))
-  const slow: Side = {
-    async read(...asked) {
+  const slow: VersionedRecords = {
+    async read(...args) {
       await pause(STEP_MS)
-      return side.read(...asked)
+      return records.read(...args)
     },
-    async replace(...asked) {
+    async replace(...args) {
       await pause(STEP_MS)
-      return side.replace(...asked)
+      return records.replace(...args)
     },
   }
-  await openChanges(side).change(ID, plan(), T0)
+  await openChanges(records).change(ID, plan(), T0)
   const written = [0, 0]
   const late = [0, 0]
-  for (const who of [0, 1]) {
-    const { change } = openChanges(slow, { clock: () => now, pause, patienceMs: 1000 })
-    const count = (counts: number[]) => () => void (counts[who] = (counts[who] ?? 0) + 1)
-    // Requests come whether or not those before were answered, so that something always waits while something is written.
+  for (const process of [0, 1]) {
+    const { change } = openChanges(slow, { clock: () => now, pause, retryForMs: 1000 })
+    const count = (counts: number[]) => () => void (counts[process] = (counts[process] ?? 0) + 1)
+    // Requests arrive whether or not earlier ones were answered, so that the queue is never empty during a write.
     void (async () => {
       for (let n = 0; ; n++) {
         await pause(STEP_MS / 2)
-        change(ID, n % 2 === 0 ? admit(`${who}-${n}`, 1) : settle(`${who}-${n - 1}`, 1), T0).then(count(written), count(late))
+        change(ID, n % 2 === 0 ? admit(`${process}-${n}`, 1) : settle(`${process}-${n - 1}`, 1), T0).then(count(written), count(late))
       }
     })()
   }
   while (now < 20_000) {
-    for (let turns = 0; turns < 5; turns++) await nextTurn()
+    for (let ticks = 0; ticks < 5; ticks++) await nextTick()
     due.sort((a, b) => a.at - b.at)
     const next = due.shift()
     now = next?.at ?? now
     next?.wake()
   }
-  t.same(late, [0, 0], 'nobody waited in vain')
+  t.same(late, [0, 0], 'no change timed out')
   t.ok(Math.min(...written) * 2 > Math.max(...written), `${written.join(' and ')} were written`)
 })

@@ -1,10 +1,10 @@
-/** Many documents in one command: each asker learns exactly what became of their own, or that it cannot be known. */
+/** Batched commands: each caller gets the outcome of its own document, or `Unavailable` when that is unknown. */
 import { randomUUID } from 'node:crypto'
 import { Collection, MongoClient, MongoNetworkError, type MongoBulkWriteError, type AnyBulkWriteOperation, type Document } from 'mongodb'
 import t, { type Test } from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
 import { batchInserts, batchReads, batchReplacements, type Replacement } from '../../../src/backends/store/mongodb/bulk-commands.ts'
-import { serve } from '../../../src/backends/store/mongodb/database.ts'
+import { openDatabase } from '../../../src/backends/store/mongodb/database.ts'
 import { openStore } from '../../../src/backends/store/store.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
 import { hold, mediaPlan, T0, task, taskId } from '../../contracts/store/acme.ts'
@@ -19,7 +19,7 @@ async function empty(t: Test): Promise<Empty | null> {
   return server ? emptyDatabase(t, server) : null
 }
 
-/** Lets `around` stand around every command that writes several documents. */
+/** Wraps every bulk write by `around`. */
 function intercept(t: Test, around: (write: () => ReturnType<Bulk>, operations: readonly AnyBulkWriteOperation[]) => ReturnType<Bulk>): void {
   const { bulkWrite } = Collection.prototype
   t.teardown(() => Object.assign(Collection.prototype, { bulkWrite }))
@@ -39,12 +39,12 @@ async function things(t: Test) {
   return { collection, swap, raise }
 }
 
-/** What each came to; an error by its name. */
-async function outcomes(asked: Promise<unknown>[]): Promise<unknown[]> {
-  return (await Promise.allSettled(asked)).map((one) => (one.status === 'fulfilled' ? one.value : (one.reason as Error).name))
+/** The result of each call, or the name of its error. */
+async function outcomes(calls: Promise<unknown>[]): Promise<unknown[]> {
+  return (await Promise.allSettled(calls)).map((one) => (one.status === 'fulfilled' ? one.value : (one.reason as Error).name))
 }
 
-t.test('of the swaps of one command some happen and some are lost, and each asker is told which', async (t) => {
+t.test('some swaps of one command take effect and some are lost, and each caller gets its own outcome', async (t) => {
   const found = await things(t)
   if (!found) return
   const { collection, swap, raise } = found
@@ -53,56 +53,56 @@ t.test('of the swaps of one command some happen and some are lost, and each aske
   t.same(await outcomes(['e', 'd', 'c'].map((id) => swap(raise(id, 1)))), ['swapped', 'swapped', 'swapped'])
   t.same(await outcomes([swap(raise('a', 1)), swap(raise('c', 1)), swap(raise('nobody', 1)), swap(raise('b', 1)), swap(raise('d', 2))]), ['swapped', 'lost', 'lost', 'swapped', 'swapped'])
   t.same(await outcomes([swap(raise('c', 1)), swap(raise('d', 1))]), ['lost', 'lost'])
-  t.same(await outcomes([swap(raise('e', 2)), swap(raise('e', 2))]), ['swapped', 'lost'], 'two of one document are two commands')
+  t.same(await outcomes([swap(raise('e', 2)), swap(raise('e', 2))]), ['swapped', 'lost'], 'two swaps of one document go into two commands')
   t.same(commands, [3, 5, 2, 1, 1])
   t.same((await collection.find().sort({ _id: 1 }).toArray()).map(({ n }) => n), [2, 2, 2, 3, 3])
 })
 
-t.test('a swap that happened and was overwritten before anybody looked cannot be told from one that was lost: both are unavailable, the others are not', async (t) => {
+t.test('a swap that was overwritten before its outcome was read cannot be distinguished from a lost one: both are unavailable, the others are not', async (t) => {
   const found = await things(t)
   if (!found) return
   const { collection, swap, raise } = found
   intercept(t, async (write) => {
     const written = await write()
-    await collection.updateOne({ _id: 'b' }, { $set: { write: 'of another', n: 9 } })
+    await collection.updateOne({ _id: 'b' }, { $set: { write: 'of another process', n: 9 } })
     return written
   })
   t.same(await outcomes([swap(raise('a', 1)), swap(raise('b', 1)), swap(raise('c', 7))]), ['swapped', 'Unavailable', 'Unavailable'])
-  t.same(await outcomes([swap(raise('b', 9)), swap(raise('d', 1))]), ['swapped', 'swapped'], 'where all happened nobody looks')
+  t.same(await outcomes([swap(raise('b', 9)), swap(raise('d', 1))]), ['swapped', 'swapped'], 'when all took effect, nothing is read')
 })
 
-t.test('a statement that the server refuses is unavailable alone; an answer that never came, or that no majority has, is for all', async (t) => {
+t.test('a statement refused by the server is unavailable alone; without an answer or a majority, the whole command is', async (t) => {
   const found = await things(t)
   if (!found) return
   const { collection, swap, raise } = found
   await collection.createIndex({ name: 1 }, { unique: true })
   t.same(await outcomes([swap(raise('a', 1, { name: 'x' })), swap(raise('b', 1, { name: 'name of e' })), swap(raise('c', 7, { name: 'y' }))]), ['swapped', 'Unavailable', 'lost'])
-  // What the driver makes of an answer in which some happened, but not yet for a majority.
-  let fate: 'no majority' | 'no answer' = 'no majority'
+  // The driver's error for an answer in which some took effect, but not yet on a majority.
+  let failure: 'no majority' | 'no answer' = 'no majority'
   intercept(t, async (write) => {
     const error = (await write().catch((error: unknown) => error)) as MongoBulkWriteError
-    if (fate === 'no answer') throw new MongoNetworkError('the connection was lost')
+    if (failure === 'no answer') throw new MongoNetworkError('the connection was lost')
     throw Object.assign(error, { result: Object.assign(error.result, { getWriteConcernError: () => ({ code: 64 }) }) })
   })
   const both = () => outcomes([swap(raise('c', 1, { name: 'c' })), swap(raise('d', 1, { name: 'name of e' }))])
   t.same(await both(), ['MongoBulkWriteError', 'MongoBulkWriteError'])
-  fate = 'no answer'
+  failure = 'no answer'
   t.same(await both(), ['MongoNetworkError', 'MongoNetworkError'])
 })
 
-t.test('of the documents of one command those are put there that none has the ids or the unique names of', async (t) => {
+t.test('a command inserts those of its documents whose ids and unique values are free', async (t) => {
   const found = await things(t)
   if (!found) return
   const { collection } = found
   await collection.createIndex({ name: 1 }, { unique: true })
   const insert = batchInserts(collection, ({ name = '' }) => name, () => 1)
-  const asked = [insert({ _id: 'f', n: 1, name: 'new' }), insert({ _id: 'a', n: 1, name: 'other' }), insert({ _id: 'g', n: 1, name: 'new' }), insert({ _id: 'h', n: 1, name: 'last' }), insert({ _id: 'h', n: 2, name: 'twice' })]
-  t.same(await outcomes(asked), ['added', 'taken', 'taken', 'added', 'taken'])
+  const calls = [insert({ _id: 'f', n: 1, name: 'new' }), insert({ _id: 'a', n: 1, name: 'other' }), insert({ _id: 'g', n: 1, name: 'new' }), insert({ _id: 'h', n: 1, name: 'last' }), insert({ _id: 'h', n: 2, name: 'twice' })]
+  t.same(await outcomes(calls), ['added', 'taken', 'taken', 'added', 'taken'])
   const read = batchReads(collection, '_id')
   t.match(await Promise.all(['a', 'f', 'h', 'z', 'a'].map(read)), [{ name: 'name of a' }, { name: 'new' }, { n: 1 }, null, { name: 'name of a' }])
 })
 
-t.test('two processes that move the same tasks in opposite orders wait for no deadlock, and move each once', async (t) => {
+t.test('two processes that move the same tasks in opposite orders do not deadlock, and move each once', async (t) => {
   const place = await (await empty(t))?.place(t)
   if (!place) return
   const [one, other] = [await place.open(), await place.open()]
@@ -119,16 +119,16 @@ t.test('two processes that move the same tasks in opposite orders wait for no de
       t.equal(both.filter((answer) => answer !== null).length, 1, `task ${n} became ${to} once`)
     }
     const known = [...mine, ...theirs].filter((answer) => answer !== 'unknown').length
-    t.ok(known > COUNT, `${known} of ${2 * COUNT} were told`)
+    t.ok(known > COUNT, `${known} of ${2 * COUNT} got an outcome`)
     t.ok((await Promise.all(order.map((n) => one.task('acme', taskId(n))))).every((after) => after?.state === to))
   }
 })
 
-t.test('two processes that are asked for the same task at once make one, and neither gives up', async (t) => {
+t.test('two processes that create the same task at once create one, and both succeed', async (t) => {
   const place = await (await empty(t))?.place(t)
   if (!place) return
   const stores = await Promise.all([1, 2].map(() => place.open()))
-  // Among them a server of PostgreSQL's is in a deadlock about every fifth time.
+  // Over PostgreSQL, about one in five causes a deadlock.
   for (let n = 0; n < 30; n++) {
     const idempotency = { key: `order-${n}`, bodyHash: 'h' }
     const answers = await Promise.all(stores.map((store, i) => store.createTask(task(2 * n + i, { idempotency }))))
@@ -137,7 +137,7 @@ t.test('two processes that are asked for the same task at once make one, and nei
   }
 })
 
-t.test('a task that was kept here and changed elsewhere is read again before it may refuse, and is answered as it is', async (t) => {
+t.test('a cached task that another process changed is read again before a refusal, and returned as it is', async (t) => {
   const found = await empty(t)
   const place = await found?.place(t)
   if (!found || !place) return
@@ -148,7 +148,7 @@ t.test('a task that was kept here and changed elsewhere is read again before it 
   t.equal(await other.renewTask(taskId(1), 4, 30, T0 + 5), 'ok')
   t.match(await one.moveTask(taskId(1), { from: ['processing'], epoch: 4 }, 'queued', {}), { state: 'queued', progress: 30, sweepAt: T0 + 5 })
   t.equal(await other.moveTask(taskId(1), { from: ['processing'] }, 'settling', {}), null)
-  // As it was written before there was a mark in it.
+  // A task written before documents had `write`.
   await found.db.collection<Document & { _id: string }>('tasks').updateOne({ _id: taskId(1) }, { $unset: { write: '' } })
   const third = await place.open()
   const fourth = await place.open()
@@ -157,7 +157,7 @@ t.test('a task that was kept here and changed elsewhere is read again before it 
   t.equal(await third.moveTask(taskId(1), { from: ['queued'] }, 'processing', { epoch: 5 }), null)
 })
 
-t.test('records of several plans share a command; large ones go a few at a time', async (t) => {
+t.test('records of several plans share a command; large ones are limited by bytes', async (t) => {
   const found = await empty(t)
   if (!found) return
   const store = await openStore(found.url)
@@ -167,7 +167,7 @@ t.test('records of several plans share a command; large ones go a few at a time'
   const commands: number[] = []
   intercept(t, (write, operations) => (commands.push(operations.length), write()))
   await Promise.all(ids.map((id) => store.change(id, hold(taskId(1)), T0)))
-  t.equal(Math.max(...commands), 8, 'as many as are read together')
+  t.equal(Math.max(...commands), 8, 'limited by the size of a read')
   const records = found.db.collection<Subscription & { _id: string }>('subscriptions')
   for (const id of ids) {
     const { media } = (await records.findOne({ _id: id }))!
@@ -181,15 +181,15 @@ t.test('records of several plans share a command; large ones go a few at a time'
   for (const record of await Promise.all(ids.map((id) => store.subscription(id)))) t.equal(Object.keys(record?.media?.holds ?? {}).length, 1901)
 })
 
-t.test('a verb that the driver never ends is unavailable, and does not keep the store from closing', async (t) => {
+t.test('a verb that the driver never settles is unavailable, and does not block closing', async (t) => {
   const server = await mongodb(t)
   if (!server) return
   const client = await new MongoClient(server).connect()
-  const database = serve(client, 'nothing', 1)
-  const told = database.ask(() => new Promise(() => {})).catch((error: unknown) => error)
-  let isTold = false
-  void told.then(() => (isTold = true))
-  while (!isTold) await new Promise((resolve) => setImmediate(resolve))
-  t.match(await told, { name: 'Unavailable', cause: { message: 'no answer within 1 ms' } })
+  const database = openDatabase(client, 'nothing', 1)
+  const failure = database.run(() => new Promise(() => {})).catch((error: unknown) => error)
+  let isSettled = false
+  void failure.then(() => (isSettled = true))
+  while (!isSettled) await new Promise((resolve) => setImmediate(resolve))
+  t.match(await failure, { name: 'Unavailable', cause: { message: 'no answer within 1 ms' } })
   await database.close()
 })

@@ -1,4 +1,4 @@
-/** What the adapter sends, held against the indexes that are declared and against `docs/store.md`. */
+/** Every query of the adapter uses a declared index, and `docs/store.md` lists the indexes. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { MongoClient, type CommandStartedEvent, type Document } from 'mongodb'
@@ -10,10 +10,10 @@ import { storePromises } from '../../contracts/store.ts'
 import { mongodb } from '../../servers/mongodb.ts'
 import { emptyDatabase } from './empty-store.ts'
 
-/** One way of finding documents: by these members, in this order. */
+/** Shape of a query: filter and sort. */
 type Shape = { collection: string; filter: Document; sort: Document }
 
-/** Every command that the contract makes the adapter send. */
+/** Every distinct command that the adapter sends during the contract suite. */
 async function watched(t: Test, server: string): Promise<{ commands: Map<string, Document>; db: MongoClient }> {
   const commands = new Map<string, Document>()
   const { connect } = MongoClient.prototype
@@ -30,7 +30,7 @@ async function watched(t: Test, server: string): Promise<{ commands: Map<string,
   return { commands, db }
 }
 
-/** The same for commands that differ in their values alone. */
+/** Equal for commands that differ only in their values. */
 function shapeOf(command: Document): string {
   return JSON.stringify(command, (name, value: unknown) => {
     if (['lsid', '$clusterTime', '$db', 'documents', 'document', 'u', 'update'].includes(name) && typeof value !== 'string') return undefined
@@ -60,19 +60,19 @@ function shapesOf(command: Document): Shape[] {
   }
 }
 
-/** Exact values first, then the order, then ranges: an index serves what it has in front, and only as a whole what it is partial for. */
+/** Whether an index serves a query: equality first, then sort, then ranges, by the index prefix; a partial index needs its filter in the query. */
 function serves({ key, partialFilterExpression = {} }: Pick<Index, 'key' | 'partialFilterExpression'>, { filter, sort }: Shape): boolean {
-  const asked = membersOf(filter)
-  if (!Object.keys(partialFilterExpression).every((member) => asked.has(member))) return false
+  const members = membersOf(filter)
+  if (!Object.keys(partialFilterExpression).every((member) => members.has(member))) return false
   const names = Object.keys(key)
   let i = 0
-  while (i < names.length && asked.get(names[i]!) === 'exact') i++
+  while (i < names.length && members.get(names[i]!) === 'exact') i++
   const order = Object.keys(sort)
-  if (!order.every((member, n) => names[i + n] === member || asked.get(member) === 'exact')) return false
-  return i > 0 || asked.has(names[0]!)
+  if (!order.every((member, n) => names[i + n] === member || members.get(member) === 'exact')) return false
+  return i > 0 || members.has(names[0]!)
 }
 
-/** Each member that a filter names, and whether by its exact value or by a range. */
+/** The members of a filter, and whether by exact value or by range. */
 function membersOf(filter: Document): Map<string, 'exact' | 'range'> {
   const members = new Map<string, 'exact' | 'range'>()
   for (const [member, wanted] of Object.entries(filter)) {
@@ -84,10 +84,10 @@ function membersOf(filter: Document): Map<string, 'exact' | 'range'> {
   return members
 }
 
-/** As many as there are processes, leases by name, and manifests: read as a whole. */
+/** Small collections that are read as a whole: one document per process, one per manifest. */
 const WHOLE = ['beats', 'declarations']
 
-t.test('every query that the adapter sends finds its documents by an index, and in their order', async (t) => {
+t.test('every query of the adapter is served by an index, including its sort', async (t) => {
   const server = await mongodb(t)
   if (!server) return
   const { commands, db } = await watched(t, server)
@@ -99,17 +99,17 @@ t.test('every query that the adapter sends finds its documents by an index, and 
   })
   t.same(unserved, [])
   const used = (index: Index, collection: string) => index.unique || shapes.some((shape) => shape.collection === collection && serves(index, shape))
-  t.same(Object.entries(INDEXES).flatMap(([collection, all]) => all.filter((index) => !used(index, collection)).map(({ name }) => `${collection} ${name}`)), [], 'and none is there for nothing')
+  t.same(Object.entries(INDEXES).flatMap(([collection, all]) => all.filter((index) => !used(index, collection)).map(({ name }) => `${collection} ${name}`)), [], 'no index is unused')
 
   const { gitVersion, ferretdb } = await db.db('admin').command({ buildInfo: 1 })
-  if (ferretdb || !/^[0-9a-f]{40}$/.test(gitVersion)) t.comment('not explained: the stages of a plan are those of a genuine mongod, and this server is none')
+  if (ferretdb || !/^[0-9a-f]{40}$/.test(gitVersion)) t.comment('explain skipped: its stages are those of mongod, and this server is another implementation')
   else await explained(t, db, [...commands.values()])
 })
 
-/** Members of a command that belong to who sent it. */
+/** Members of a command that belong to the connection. */
 const OF_THE_CONNECTION = new Set(['lsid', '$db', '$clusterTime', 'txnNumber', 'readConcern', 'writeConcern'])
 
-/** Asks a genuine server how it would do it: nothing may read a collection from end to end, or sort. */
+/** Query plans of a mongod: no collection scan, no sort. */
 async function explained(t: Test, client: MongoClient, commands: Document[]): Promise<void> {
   for (const sent of commands) {
     const [shape] = shapesOf(sent)
@@ -129,5 +129,5 @@ t.test('docs/store.md lists every index', async (t) => {
     }),
   )
   t.same(rows.filter((row) => !page.includes(row)), [])
-  t.equal(page.split('\n').filter((line) => /^\| `(subscriptions|periods|keys|tasks|deliveries|lanes)` \|/.test(line)).length, rows.length, 'and no other')
+  t.equal(page.split('\n').filter((line) => /^\| `(subscriptions|periods|keys|tasks|deliveries|lanes)` \|/.test(line)).length, rows.length, 'no other index is listed')
 })

@@ -1,4 +1,4 @@
-/** What one transaction does in SQLite is several writes in MongoDB: each of them is lost once, or happens without an answer, and the verb is asked for again. */
+/** Verbs that are one transaction in SQLite and several writes in MongoDB: each write is lost once, or takes effect without an answer, and the verb is repeated. */
 import { Collection, MongoNetworkError } from 'mongodb'
 import t, { type Test } from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
@@ -8,29 +8,29 @@ import { mongodb } from '../../servers/mongodb.ts'
 import { emptyDatabase, type Empty } from './empty-store.ts'
 
 const WRITES = ['bulkWrite', 'insertOne', 'updateOne', 'replaceOne', 'findOneAndUpdate', 'deleteOne', 'deleteMany', 'updateMany'] as const
-type Fate = { write: number; happens: boolean }
+type WriteFault = { write: number; happens: boolean }
 
-/** Lets the `write`th write from now fail, having happened or not; tells how many there were, once it is put back. */
-function interrupt({ write, happens }: Fate): () => number {
-  const whole = Object.fromEntries(WRITES.map((name) => [name, Collection.prototype[name]]))
+/** Makes the `write`th write from now fail, after it took effect or instead. The returned function removes the fault and returns the number of writes. */
+function interrupt({ write, happens }: WriteFault): () => number {
+  const original = Object.fromEntries(WRITES.map((name) => [name, Collection.prototype[name]]))
   let count = 0
   for (const name of WRITES) {
-    const real = whole[name] as (...values: unknown[]) => Promise<unknown>
-    const troubled = async function (this: Collection, ...values: unknown[]): Promise<unknown> {
+    const real = original[name] as (...values: unknown[]) => Promise<unknown>
+    const faulty = async function (this: Collection, ...values: unknown[]): Promise<unknown> {
       if (++count !== write) return real.apply(this, values)
       if (happens) await real.apply(this, values)
-      // The driver lets the errors of its sockets through, now and then.
-      throw happens ? new MongoNetworkError('the connection was lost') : Object.assign(new Error('ended by the other party'), { code: 'EPIPE' })
+      // The driver sometimes passes socket errors on.
+      throw happens ? new MongoNetworkError('the connection was lost') : Object.assign(new Error('ended by the other side'), { code: 'EPIPE' })
     }
-    Object.assign(Collection.prototype, { [name]: troubled })
+    Object.assign(Collection.prototype, { [name]: faulty })
   }
   return () => {
-    Object.assign(Collection.prototype, whole)
+    Object.assign(Collection.prototype, original)
     return count
   }
 }
 
-type Story = { before(store: Store): Promise<unknown>; verb(store: Store): Promise<unknown>; after(store: Store): Promise<unknown> }
+type Scenario = { before(store: Store): Promise<unknown>; verb(store: Store): Promise<unknown>; after(store: Store): Promise<unknown> }
 
 const LEASE = T0 + 1000
 const CAPS = { limit: 10, perHost: 4, perTenant: 10 }
@@ -45,13 +45,13 @@ const relayed = async (store: Store) => {
 }
 const deliveriesOf = async (store: Store) => ({ task: await store.task('acme', taskId(1)), deliveries: await store.deliveries(taskId(1)) })
 
-const STORIES: Record<string, Story> = {
+const SCENARIOS: Record<string, Scenario> = {
   relay: {
     before: (store) => store.createTask(ended(1)),
     verb: (store) => store.relay(taskId(1), [failed, refunded]),
     after: async (store) => ({ ...(await deliveriesOf(store)), due: await store.tasksDue(T0, 10), claimed: (await claim(store, LEASE)).map(({ id }) => id) }),
   },
-  'an attempt written down, which makes another delivery due': {
+  'a recorded attempt that makes another delivery due': {
     before: async (store) => {
       await relayed(store)
       await claim(store, T0)
@@ -59,7 +59,7 @@ const STORIES: Record<string, Story> = {
     verb: (store) => store.recordAttempt(failed.id, 1, attempt, { state: 'pending', nextAttemptAt: T0 + 500 }, { id: refunded.id, at: T0 + 10 }),
     after: async (store) => ({ ...(await deliveriesOf(store)), claimed: (await claim(store, LEASE)).map(({ id }) => id).toSorted() }),
   },
-  'a delivery given back': {
+  'a returned delivery': {
     before: async (store) => {
       await relayed(store)
       await claim(store, T0)
@@ -72,7 +72,7 @@ const STORIES: Record<string, Story> = {
       await relayed(store)
       await store.createTask(task(2))
     },
-    // How many is told by whoever removed them, which may be the one that was not heard.
+    // The count is not compared: the call whose answer was lost may have removed them.
     verb: async (store) => void (await store.removeTasks(T0 + 1, 10)),
     after: async (store) => ({ ...(await deliveriesOf(store)), other: await store.task('acme', taskId(2)), claimed: await claim(store, LEASE) }),
   },
@@ -96,7 +96,7 @@ const STORIES: Record<string, Story> = {
     verb: async (store) => void (await store.forgetSealed(T0 + 1, 10)),
     after: (store) => store.keyVersions('k1'),
   },
-  'a declaration, a beat, a lease': {
+  'a declaration, a heartbeat, a lease': {
     before: async () => {},
     verb: async (store) => {
       await store.declare({ ref: { kind: 'Plan', namespace: 'acme', name: 'a' }, uid: 'u', createdAt: T0, generation: 1, spec: { planRef: { name: 'a' }, state: 'Active', rotationRevision: 0 } })
@@ -107,38 +107,38 @@ const STORIES: Record<string, Story> = {
   },
 }
 
-async function interrupted(t: Test, empty: Empty, story: Story, fate: Fate): Promise<{ writes: number; told: unknown; left: unknown; asked: number }> {
+async function interrupted(t: Test, empty: Empty, scenario: Scenario, fault: WriteFault): Promise<{ writes: number; answer: unknown; state: unknown; calls: number }> {
   const place = await empty.place(t)
   const [store, other] = [await place.open(), await place.open()]
-  await story.before(store)
-  const putBack = interrupt(fate)
-  let asked = 0
+  await scenario.before(store)
+  const restore = interrupt(fault)
+  let calls = 0
   const insist = async (): Promise<unknown> => {
-    asked++
+    calls++
     try {
-      return await story.verb(asked === 1 ? store : other)
+      return await scenario.verb(calls === 1 ? store : other)
     } catch (error) {
-      t.type(error, Unavailable, 'no error of the driver passes')
+      t.type(error, Unavailable, 'no driver error leaves the backend')
       return insist()
     }
   }
-  const told = await insist()
-  const writes = putBack()
-  return { writes, told, left: await story.after(other), asked }
+  const answer = await insist()
+  const writes = restore()
+  return { writes, answer, state: await scenario.after(other), calls }
 }
 
-for (const [name, story] of Object.entries(STORIES)) {
-  t.test(`${name}: whichever write loses its outcome, asked for again it is as if nothing had happened`, async (t) => {
+for (const [name, scenario] of Object.entries(SCENARIOS)) {
+  t.test(`${name}: whichever write loses its outcome, a repetition leads to the same state`, async (t) => {
     const server = await mongodb(t)
     if (!server) return
     const empty = await emptyDatabase(t, server)
-    const calm = await interrupted(t, empty, story, { write: 0, happens: false })
-    t.equal(calm.asked, 1)
-    for (let write = 1; write <= calm.writes; write++) {
+    const undisturbed = await interrupted(t, empty, scenario, { write: 0, happens: false })
+    t.equal(undisturbed.calls, 1)
+    for (let write = 1; write <= undisturbed.writes; write++) {
       for (const happens of [true, false]) {
-        const { told, left, asked } = await interrupted(t, empty, story, { write, happens })
-        t.equal(asked, 2, `write ${write} of ${calm.writes} ${happens ? 'happened' : 'was lost'}`)
-        t.same({ told, left }, { told: calm.told, left: calm.left })
+        const { answer, state, calls } = await interrupted(t, empty, scenario, { write, happens })
+        t.equal(calls, 2, `write ${write} of ${undisturbed.writes} ${happens ? 'took effect' : 'was lost'}`)
+        t.same({ answer, state }, { answer: undisturbed.answer, state: undisturbed.state })
       }
     }
   })

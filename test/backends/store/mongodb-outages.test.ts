@@ -1,4 +1,4 @@
-/** A MongoDB server that is killed, frozen, and refuses us. */
+/** Outages of MongoDB: a server that is killed, frozen, slow, or refuses the credentials. */
 import { once } from 'node:events'
 import { connect, createServer, Socket, type AddressInfo } from 'node:net'
 import { setImmediate as immediately } from 'node:timers/promises'
@@ -13,13 +13,13 @@ import { emptyDatabase } from './empty-store.ts'
 async function opened(t: Test): Promise<{ server: Mongodb; store: Store } | null> {
   const server = await ownMongodb(t)
   if (!server) return null
-  const store = await openStore(`${server.url}trouble`)
+  const store = await openStore(`${server.url}outages`)
   t.teardown(() => store.close())
   await store.change(ID, plan(), T0)
   return { server, store }
 }
 
-/** Tries until it is answered, as every caller of the backend may. */
+/** Retries until an answer comes, as every caller of the backend may. */
 async function insist<T>(work: () => Promise<T>): Promise<T> {
   for (;;) {
     try {
@@ -31,7 +31,7 @@ async function insist<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-t.test('a server that is killed loses nothing that it acknowledged, and is found again without a restart of ours', async (t) => {
+t.test('a killed server loses nothing that it acknowledged, and the store reconnects without a restart', async (t) => {
   const found = await opened(t)
   if (!found) return
   const { server, store } = found
@@ -42,7 +42,7 @@ t.test('a server that is killed loses nothing that it acknowledged, and is found
       const n = i * 8 + writer
       try {
         const [answer] = await Promise.all([store.change(ID, admit(`r${n}`, 1), T0), store.createTask(task(n))])
-        // `already`: the answer to its write was lost, and the store asked again by itself.
+        // `already`: the answer to the write was lost, and the store retried it.
         if (!['admitted', 'already'].includes(answer.outcome)) throw new Error(answer.outcome)
         acknowledged.requests.push(`r${n}`)
         acknowledged.tasks.push(taskId(n))
@@ -65,31 +65,31 @@ t.test('a server that is killed loses nothing that it acknowledged, and is found
 
   const record = await insist(() => store.subscription(ID))
   const missing = acknowledged.requests.filter((id) => Number(id.slice(1)) % 2 === 1 && !record?.coding?.reservations[id])
-  t.same(missing, [], 'every reservation that was answered is there')
-  // Asked again, each end answers as when it is asked for twice.
+  t.same(missing, [], 'every acknowledged reservation is there')
+  // A repeated settlement is idempotent.
   await Promise.all(acknowledged.requests.map((id) => insist(() => store.change(ID, settle(id, 1), T0))))
   const { used } = sessionOf(await insist(() => store.subscription(ID)))
   t.ok(used >= acknowledged.requests.length && used <= acknowledged.requests.length + acknowledged.failures, `${used} were charged, each once`)
   for (const id of acknowledged.tasks) t.ok(await insist(() => store.task('acme', id)), id)
 })
 
-t.test('a frozen server costs a bounded wait, is unavailable, and serves again once it thaws', async (t) => {
+t.test('verbs on a frozen server are unavailable after a bounded time, and succeed once it is resumed', async (t) => {
   const found = await opened(t)
   if (!found) return
   const { server, store } = found
   await Promise.all(Array.from({ length: 20 }, (_, i) => store.createTask(task(i))))
   server.freeze()
   t.teardown(() => server.thaw())
-  // It may still answer what reaches it before the signal does.
+  // It may still answer commands that arrive before the signal.
   while (await store.clock().then(() => true, () => false)) await immediately()
   const longest = { ms: 0 }
-  const refused = async (asked: Promise<unknown>): Promise<void> => {
+  const refused = async (call: Promise<unknown>): Promise<void> => {
     const before = performance.now()
-    const outcome = await asked.then(() => 'answered', (error: unknown) => error)
+    const outcome = await call.then(() => 'answered', (error: unknown) => error)
     longest.ms = Math.max(longest.ms, performance.now() - before)
     t.type(outcome, Unavailable)
   }
-  // More than there are connections: who gets none waits as little for it.
+  // More than there are connections: waiting for one is bounded as well.
   const many = Array.from({ length: 300 }, (_, i) => [
     store.change(ID, admit(`r${i}`, 1), T0),
     store.task('acme', taskId(i)),
@@ -98,30 +98,30 @@ t.test('a frozen server costs a bounded wait, is unavailable, and serves again o
   ])
   await Promise.all(many.flat().map(refused))
   await refused(store.heartbeat('i1', 1))
-  await refused(openStore(`${server.url}trouble`))
+  await refused(openStore(`${server.url}outages`))
   t.ok(longest.ms < 40_000, `the longest wait took ${Math.round(longest.ms)} ms`)
   t.comment(`the longest wait took ${Math.round(longest.ms)} ms`)
 
   server.thaw()
   await insist(() => store.heartbeat('i1', 2))
-  t.same(await insist(() => store.heartbeats()), [{ instance: 'i1', count: 2 }], 'a beat that landed late changed nothing')
+  t.same(await insist(() => store.heartbeats()), [{ instance: 'i1', count: 2 }], 'a late heartbeat changed nothing')
   t.match(await insist(() => store.change(ID, admit('after', 1), T0)), { outcome: /admitted|already/ })
-  // What landed late of those that were never answered happened once.
+  // Late writes without an answer took effect at most once.
   const { coding } = (await insist(() => store.subscription(ID))) ?? {}
   t.ok(Object.keys(coding?.reservations ?? {}).length <= 301)
   const again = await insist(() => store.createTask(task(1000)))
   t.match(again.task, { id: taskId(1000), state: 'pending' })
 })
 
-/** A way to the server that a test cuts, or on which nothing is read any more. */
-async function way(t: Test, url: string): Promise<{ url: string; port: number; near: Set<Socket>; stopReading(): void }> {
+/** A proxy to the server that a test can cut, or make stop reading. */
+async function proxyTo(t: Test, url: string): Promise<{ url: string; port: number; near: Set<Socket>; stopReading(): void }> {
   const near = new Set<Socket>()
   const proxy = createServer((socket) => {
     near.add(socket)
     const far = connect(Number(new URL(url).port), '127.0.0.1')
     socket.on('error', () => {}).pipe(far.on('error', () => {})).pipe(socket)
     far.on('close', () => socket.destroy())
-    // A way of which only one side is gone would keep this process alive.
+    // A half-open connection would keep this process alive.
     socket.on('close', () => near.delete(socket) && far.destroy())
   })
   await once(proxy.listen(0, '127.0.0.1'), 'listening')
@@ -142,45 +142,45 @@ async function way(t: Test, url: string): Promise<{ url: string; port: number; n
   }
 }
 
-t.test('what is asked in the very turn in which the server ends its connections is answered or unavailable, and waits for no event that never comes', async (t) => {
+t.test('a verb called in the tick in which the server closes its connections is answered or unavailable, and does not hang', async (t) => {
   const server = await mongodb(t)
   if (!server) return
-  const { url, port, near } = await way(t, (await emptyDatabase(t, server)).url)
+  const { url, port, near } = await proxyTo(t, (await emptyDatabase(t, server)).url)
   const store = await openStore(url)
   t.teardown(() => store.close())
   await store.heartbeat('i', 1)
 
-  const asked: Promise<unknown>[] = []
+  const calls: Promise<unknown>[] = []
   const { destroy } = Socket.prototype
   t.teardown(() => Object.assign(Socket.prototype, { destroy }))
   Socket.prototype.destroy = function (this: Socket, ...why) {
-    // It is gone, and says so when this turn is over.
-    if (this.remotePort === port) setImmediate(() => asked.push(store.heartbeat('i', 2 + asked.length).catch((error: unknown) => error)))
+    // The close event follows after this tick.
+    if (this.remotePort === port) setImmediate(() => calls.push(store.heartbeat('i', 2 + calls.length).catch((error: unknown) => error)))
     return destroy.apply(this, why)
   }
   for (const socket of near) socket.end()
-  while (asked.length === 0) await new Promise((resolve) => setImmediate(resolve))
+  while (calls.length === 0) await new Promise((resolve) => setImmediate(resolve))
   Object.assign(Socket.prototype, { destroy })
-  for (const outcome of await Promise.all(asked)) t.ok(outcome === undefined || outcome instanceof Unavailable)
+  for (const outcome of await Promise.all(calls)) t.ok(outcome === undefined || outcome instanceof Unavailable)
   await insist(() => store.heartbeat('i', 1000))
   t.same(await store.heartbeats(), [{ instance: 'i', count: 1000 }])
 })
 
-t.test('a command that a server which stopped reading never took in fails once its time is over', async (t) => {
+t.test('a command to a server that has stopped reading fails after its timeout', async (t) => {
   const server = await mongodb(t)
   if (!server) return
-  const { url, stopReading } = await way(t, (await emptyDatabase(t, server)).url)
+  const { url, stopReading } = await proxyTo(t, (await emptyDatabase(t, server)).url)
   const client = clientOf(url, 'request')
   t.teardown(() => client.close(true))
   const collection = client.db().collection<{ _id: number; text: string }>('large')
   await collection.insertOne({ _id: 1, text: '' })
   stopReading()
-  // More than the buffers of both sides hold.
+  // Larger than the buffers of both sides.
   await t.rejects(collection.insertOne({ _id: 2, text: 'x'.repeat(14_000_000) }), { name: 'MongoNetworkTimeoutError' })
 })
 
-/** Passes everything on to `port`, later by `ms` each way. */
-async function slowWay(t: Test, port: number, ms: number): Promise<number> {
+/** A proxy to `port` with a delay of `ms` each way. */
+async function slowProxy(t: Test, port: number, ms: number): Promise<number> {
   const sockets = new Set<Socket>()
   const later = (from: Socket, to: Socket): void => {
     sockets.add(from)
@@ -201,14 +201,14 @@ async function slowWay(t: Test, port: number, ms: number): Promise<number> {
   return (proxy.address() as AddressInfo).port
 }
 
-t.test('a server that takes half a second to answer is slow, and serves', async (t) => {
+t.test('a server that takes half a second to answer is slow, but every verb succeeds', async (t) => {
   const server = await mongodb(t)
   if (!server) return
   const { url, place } = await emptyDatabase(t, server)
   const direct = await (await place(t)).open()
   await direct.change(ID, plan(), T0)
   const slow = new URL(url)
-  slow.port = String(await slowWay(t, Number(slow.port), 250))
+  slow.port = String(await slowProxy(t, Number(slow.port), 250))
   const store = await openStore(slow.href)
   t.teardown(() => store.close())
   const answers = await Promise.all(Array.from({ length: 100 }, (_, i) => store.change(ID, admit(`r${i}`, 1), T0)))
@@ -217,21 +217,21 @@ t.test('a server that takes half a second to answer is slow, and serves', async 
   t.ok(created.every(({ outcome }) => outcome === 'created'))
 })
 
-t.test('wrong credentials, and a user who may only read, are refused in a sentence at the start', async (t) => {
+t.test('wrong credentials and a read-only user are refused in a sentence at the start', async (t) => {
   const server = await ownMongodb(t, { auth: true })
   if (!server) return
-  const store = await openStore(`${server.url}trouble?authSource=admin`)
+  const store = await openStore(`${server.url}outages?authSource=admin`)
   await store.heartbeat('i1', 1)
   await store.close()
-  const place = `127.0.0.1:${new URL(server.url).port}/trouble`
-  const wrong = `${server.url.replace('keeper-secret', 'wrong-secret')}trouble?authSource=admin`
-  await t.rejects(openStore(wrong), { message: `The store ${place} refuses us: check the user, the password and authSource in STORE_URL.` })
+  const place = `127.0.0.1:${new URL(server.url).port}/outages`
+  const wrong = `${server.url.replace('keeper-secret', 'wrong-secret')}outages?authSource=admin`
+  await t.rejects(openStore(wrong), { message: `The store ${place} refuses the credentials: check the user, the password and authSource in STORE_URL.` })
   const none = server.url.replace('keeper:keeper-secret@', '')
-  const unheard = /^The store .+ does not let us read and write: give the user of STORE_URL the role readWrite .+\.$/
-  await t.rejects(openStore(`${none}trouble`), { message: unheard })
-  await t.rejects(openStore(`${server.readOnlyUrl}trouble?authSource=admin`), { message: unheard })
-  await t.rejects(openStore(`${server.readOnlyUrl}nothing-there-yet?authSource=admin`), { message: unheard })
-  const reader = await openStore(`${server.readOnlyUrl}trouble?authSource=admin`, { readOnly: true })
-  t.same(await reader.subscriptionsWith('plan', '', 10), [], 'who only reads needs no more')
+  const denied = /^The store .+ denies read or write access: give the user of STORE_URL the role readWrite .+\.$/
+  await t.rejects(openStore(`${none}outages`), { message: denied })
+  await t.rejects(openStore(`${server.readOnlyUrl}outages?authSource=admin`), { message: denied })
+  await t.rejects(openStore(`${server.readOnlyUrl}nothing-there-yet?authSource=admin`), { message: denied })
+  const reader = await openStore(`${server.readOnlyUrl}outages?authSource=admin`, { readOnly: true })
+  t.same(await reader.subscriptionsWith('plan', '', 10), [], 'a read-only store needs no write access')
   await reader.close()
 })

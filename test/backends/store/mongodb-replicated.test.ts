@@ -5,11 +5,11 @@ import { asIfReplicated } from '../../contracts/store/replicated.ts'
 import { mongodb } from '../../servers/mongodb.ts'
 import { emptyDatabase } from './empty-store.ts'
 
-t.test('MongoDB keeps the promises of a store as if it were replicated', async (t) => {
+t.test('MongoDB keeps the store contract as if it were replicated', async (t) => {
   const server = await mongodb(t)
   if (!server) return
   const { place } = await emptyDatabase(t, server)
   await runContract(t, storePromises, async (t) => asIfReplicated(await place(t), 1), {
-    'one handle applies what it was asked for in that order': 'two handles share what is asked here',
+    'one handle applies commands in the order of their calls': 'calls alternate between two handles',
   })
 })

@@ -12,16 +12,16 @@ import { mongodb } from '../../servers/mongodb.ts'
 import { freePort } from '../../servers/process.ts'
 import { emptyDatabase } from './empty-store.ts'
 
-t.test('MongoDB keeps the promises of a store', async (t) => {
+t.test('MongoDB keeps the store contract', async (t) => {
   const server = await mongodb(t)
   if (!server) return
   const { db, place } = await emptyDatabase(t, server)
   const { version, gitVersion } = await db.admin().command({ buildInfo: 1 })
-  t.comment(`the server says ${version} ${gitVersion}`)
+  t.comment(`server version ${version} ${gitVersion}`)
   await runContract(t, storePromises, place)
 })
 
-t.test('a program opens what another is opening, and what is there already', async (t) => {
+t.test('several programs open a store at once, and one opens an existing store', async (t) => {
   const server = await mongodb(t)
   if (!server) return
   const { url, db } = await emptyDatabase(t, server)
@@ -39,7 +39,7 @@ t.test('a program opens what another is opening, and what is there already', asy
   t.same(await db.collection('meta').find().toArray(), [{ _id: 'schema', version: 2 }])
 })
 
-t.test('who only reads a store makes none where there is none, and upgrades none', async (t) => {
+t.test('a read-only store is neither created nor upgraded', async (t) => {
   const server = await mongodb(t)
   if (!server) return
   const { url, db } = await emptyDatabase(t, server)
@@ -55,22 +55,22 @@ t.test('who only reads a store makes none where there is none, and upgrades none
   await meta.updateOne({ _id: 'schema' }, { $set: { version: 1 } })
   await t.rejects(openStore(url, { readOnly: true }), { message: /has the older schema 1: start this Tollgate on it once/ })
   await meta.updateOne({ _id: 'schema' }, { $set: { version: 99 } })
-  await t.rejects(openStore(url, { readOnly: true }), { message: /has schema 99 and this Tollgate knows none newer/ })
+  await t.rejects(openStore(url, { readOnly: true }), { message: /has schema 99 and this Tollgate supports none newer/ })
   t.same((await meta.findOne({ _id: 'schema' }))?.version, 99)
 })
 
-t.test('a newer schema is refused, and left as it is', async (t) => {
+t.test('a newer schema is refused and left unchanged', async (t) => {
   const server = await mongodb(t)
   if (!server) return
   const { url, db } = await emptyDatabase(t, server)
   await (await openStore(url)).close()
   await db.collection<{ _id: string }>('meta').updateOne({ _id: 'schema' }, { $set: { version: 1000 } })
   const place = url.replace('mongodb://', '')
-  await t.rejects(openStore(url), { message: `The store ${place} has schema 1000 and this Tollgate knows none newer than 2: start the newer Tollgate, or bring back a backup from before its upgrade.` })
+  await t.rejects(openStore(url), { message: `The store ${place} has schema 1000 and this Tollgate supports none newer than 2: start the newer Tollgate, or restore a backup from before its upgrade.` })
   t.same(await db.collection('meta').find().toArray(), [{ _id: 'schema', version: 1000 }])
 })
 
-t.test('versions of keys from before their end was written down are brought up to date: those that ended did so now', async (t) => {
+t.test('key versions without `endedAt` are migrated: those that ended get the current time', async (t) => {
   const server = await mongodb(t)
   if (!server) return
   const { url, db } = await emptyDatabase(t, server)
@@ -82,15 +82,15 @@ t.test('versions of keys from before their end was written down are brought up t
   t.equal(await store.forgetSealed(Date.now() - 60_000, 10), 0)
   t.equal(await store.forgetSealed(Date.now() + 60_000, 10), 1)
   t.match(await store.keyVersions('k2'), [{ state: 'revoked', sealed: null }])
-  // By a controller that has not stopped yet when the next release is there.
+  // Written by a controller of the previous release that is still running.
   await store.setKey('k1-0', { state: 'deleted' }, [])
   t.equal(await store.forgetSealed(Date.now() - 60_000, 10), 0)
   t.equal(await store.forgetSealed(Date.now() + 60_000, 10), 1)
   await store.close()
 })
 
-/** Two steps as a release may bring them: a member that is split in two, then one that goes. */
-const STEPS: Upgrade[] = [
+/** Two migrations: a member is split in two, then the old one is removed. */
+const MIGRATIONS: Upgrade[] = [
   async (db) => void (await db.collection('beats').updateMany({ first: { $exists: false } }, [{ $set: { first: '$count', last: '$count' } }])),
   async (db) => void (await db.collection('beats').updateMany({ count: { $exists: true } }, { $unset: { count: '' } })),
 ]
@@ -107,17 +107,17 @@ async function oldStore(url: string, db: Db): Promise<void> {
 
 const state = async (db: Db) => ({ schema: (await db.collection('meta').findOne())?.['version'], beats: await db.collection('beats').find().sort({ _id: 1 }).toArray() })
 
-t.test('each upgrade is applied to an older store, and none to an empty one', async (t) => {
+t.test('each migration is applied to an older store, and none to an empty one', async (t) => {
   const server = await mongodb(t)
   if (!server) return
   const { url, db } = await emptyDatabase(t, server)
   await oldStore(url, db)
-  await bringUpToDate(db, STEPS.slice(0, 1), 'here')
+  await bringUpToDate(db, MIGRATIONS.slice(0, 1), 'here')
   t.match(await state(db), { schema: 2, beats: [{ count: 1, first: 1 }, { count: 2, first: 2 }] })
-  await bringUpToDate(db, STEPS, 'here')
-  await bringUpToDate(db, STEPS, 'here')
+  await bringUpToDate(db, MIGRATIONS, 'here')
+  await bringUpToDate(db, MIGRATIONS, 'here')
   t.same(await state(db), { schema: 3, beats: AFTER })
-  await t.rejects(openStore(url), /has schema 3 and this Tollgate knows none newer than 2/)
+  await t.rejects(openStore(url), /has schema 3 and this Tollgate supports none newer than 2/)
 
   const fresh = await emptyDatabase(t, server)
   const never: Upgrade = () => Promise.reject(new Error('there is nothing to upgrade'))
@@ -125,7 +125,7 @@ t.test('each upgrade is applied to an older store, and none to an empty one', as
   t.same(await state(fresh.db), { schema: 3, beats: [] })
 })
 
-t.test('an upgrade that ended half-way is ended by the next start, also when several start at once', async (t) => {
+t.test('an interrupted migration is completed by the next start, also when several start at once', async (t) => {
   const server = await mongodb(t)
   if (!server) return
   const { url, db } = await emptyDatabase(t, server)
@@ -134,16 +134,16 @@ t.test('an upgrade that ended half-way is ended by the next start, also when sev
     await db.collection<{ _id: string }>('beats').updateOne({ _id: 'i1' }, { $set: { first: 1, last: 1 } })
     throw new Error('killed')
   }
-  await t.rejects(bringUpToDate(db, [killed, STEPS[1]!], 'here'), /killed/)
-  t.match(await state(db), { schema: 1 }, 'what was not done is not written down as done')
-  await Promise.all(Array.from({ length: 5 }, () => bringUpToDate(db, STEPS, 'here')))
+  await t.rejects(bringUpToDate(db, [killed, MIGRATIONS[1]!], 'here'), /killed/)
+  t.match(await state(db), { schema: 1 }, 'an incomplete migration is not recorded')
+  await Promise.all(Array.from({ length: 5 }, () => bringUpToDate(db, MIGRATIONS, 'here')))
   t.same(await state(db), { schema: 3, beats: AFTER })
-  await STEPS[0]?.(db)
-  await STEPS[1]?.(db)
-  t.same(await state(db), { schema: 3, beats: AFTER }, 'a process that was held up repeats its steps over what is there')
+  await MIGRATIONS[0]?.(db)
+  await MIGRATIONS[1]?.(db)
+  t.same(await state(db), { schema: 3, beats: AFTER }, 'a late process repeats its migrations without effect')
 })
 
-t.test('a server that is not there yet is unavailable, and the same address is opened once it is', async (t) => {
+t.test('a server that is not up yet is unavailable, and the store opens once it is', async (t) => {
   const server = await mongodb(t)
   if (!server) return
   const { url } = await emptyDatabase(t, server)
@@ -156,16 +156,16 @@ t.test('a server that is not there yet is unavailable, and the same address is o
   await store.close()
 })
 
-t.test('an address that is none is refused in a sentence without the password', async (t) => {
+t.test('an invalid address is refused in a sentence without the password', async (t) => {
   for (const url of ['mongodb://', 'mongodb://:secret@/x', 'mongodb://user:secr@et@db/x', 'mongodb://user:secret@db/a.b', 'mongodb://user:secret@db/%zz', 'mongodb://user:secret@db/x?colour=red']) {
     const failure = await openStore(url).then((store) => store.close(), (error: unknown) => error)
     t.ok(failure instanceof Error && !(failure instanceof Unavailable), url)
-    t.match(failure, { message: /^STORE_URL is no address of a MongoDB: .+\.$/ })
+    t.match(failure, { message: /^STORE_URL is not a valid MongoDB address: .+\.$/ })
     t.notMatch(failure, { message: /secr/ })
   }
 })
 
-t.test('processes that hammer one record together are exact: none reserves past the limit, and each use is charged', async (t) => {
+t.test('concurrent processes on one record are exact: none reserves past the limit, and each use is charged', async (t) => {
   const server = await mongodb(t)
   if (!server) return
   const { url } = await emptyDatabase(t, server)
@@ -177,34 +177,34 @@ t.test('processes that hammer one record together are exact: none reserves past 
     const { admit, settle, ID, T0, task, taskId } = await import(${JSON.stringify(new URL('../../contracts/store/acme.ts', import.meta.url).href)})
     const [name, url] = process.argv.slice(1)
     const store = await openStore(url)
-    const told = { admitted: 0, charged: 0, most: 0, created: 0 }
-    // A machine with much else to do may keep one of a hundred waiting for a connection for too long: then it was not asked.
-    const patiently = (work) => work().catch((error) => (error.name === 'Unavailable' ? patiently(work) : Promise.reject(error)))
+    const counts = { admitted: 0, charged: 0, most: 0, created: 0 }
+    // On a busy machine, one of a hundred may time out waiting for a connection: then it is repeated.
+    const retrying = (work) => work().catch((error) => (error.name === 'Unavailable' ? retrying(work) : Promise.reject(error)))
     await Promise.all(Array.from({ length: 100 }, async (_, i) => {
-      const answer = await patiently(() => store.change(ID, admit(name + i, 90), T0))
-      const { reservations, session } = (await patiently(() => store.subscription(ID))).coding
-      told.most = Math.max(told.most, session.used + Object.values(reservations).reduce((sum, { tokens }) => sum + tokens, 0))
+      const answer = await retrying(() => store.change(ID, admit(name + i, 90), T0))
+      const { reservations, session } = (await retrying(() => store.subscription(ID))).coding
+      counts.most = Math.max(counts.most, session.used + Object.values(reservations).reduce((sum, { tokens }) => sum + tokens, 0))
       if (answer.outcome === 'admitted') {
-        told.admitted++
-        told.charged += 70
-        const settled = () => patiently(() => store.change(ID, settle(name + i, 70), T0))
+        counts.admitted++
+        counts.charged += 70
+        const settled = () => retrying(() => store.change(ID, settle(name + i, 70), T0))
         await Promise.all([settled(), settled()])
       }
       const one = task(0, { id: taskId(i, T0 + name.charCodeAt(0)), idempotency: { key: 'order-' + i, bodyHash: 'h' } })
-      if ((await patiently(() => store.createTask(one))).outcome === 'created') told.created++
+      if ((await retrying(() => store.createTask(one))).outcome === 'created') counts.created++
     }))
     await store.close()
-    console.log(JSON.stringify(told))
+    console.log(JSON.stringify(counts))
   `
-  const told = await Promise.all(
+  const counts = await Promise.all(
     ['a', 'b', 'c'].map(async (name) => {
       const child = spawn(process.execPath, ['--input-type=module', '-e', program, name, url], { stdio: ['ignore', 'pipe', 'inherit'] })
       const [text] = await Promise.all([child.stdout.toArray(), once(child, 'exit')])
       return JSON.parse(Buffer.concat(text).toString()) as { admitted: number; charged: number; most: number; created: number }
     }),
   )
-  const sum = (what: 'admitted' | 'charged' | 'created') => told.reduce((all, one) => all + one[what], 0)
-  t.ok(told.every(({ most }) => most <= 5_000), JSON.stringify(told))
+  const sum = (what: 'admitted' | 'charged' | 'created') => counts.reduce((all, one) => all + one[what], 0)
+  t.ok(counts.every(({ most }) => most <= 5_000), JSON.stringify(counts))
   t.ok(sum('admitted') >= 40 && sum('admitted') < 300, `${sum('admitted')} of 300 were admitted`)
   t.match((await store.subscription(ID))?.coding, { session: { used: sum('charged') }, reservations: {} })
   t.equal(sum('created'), 100, 'each Idempotency-Key made one task')

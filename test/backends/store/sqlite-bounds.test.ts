@@ -1,4 +1,4 @@
-/** SQLite makes its plans without statistics here, so they are the same for every number of rows. */
+/** Query plans and rows read by SQLite. Without statistics the plans are the same for every number of rows. */
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite'
 import t, { type Test } from 'tap'
 import { openStore, type Store } from '../../../src/backends/store/store.ts'
@@ -8,7 +8,7 @@ const MANY = 100_000
 
 type Watched = { store: Store; raw: DatabaseSync; statements: Set<string>; rowsReadBy(work: () => Promise<unknown>): Promise<number> }
 
-/** A store whose statements, and the rows that they hand over, are watched. */
+/** A store that records its statements and counts the rows that they return. */
 async function watched(t: Test): Promise<Watched> {
   const { prepare } = DatabaseSync.prototype
   const statements = new Set<string>()
@@ -45,23 +45,23 @@ async function watched(t: Test): Promise<Watched> {
   }
 }
 
-t.test('every statement finds its rows by an index, and in their order', async (t) => {
+t.test('every statement is served by an index, including its sort', async (t) => {
   const { raw, statements } = await watched(t)
   const walks = [...statements].flatMap((sql) => {
     const steps = raw.prepare(`EXPLAIN QUERY PLAN ${sql}`).all() as { detail: string }[]
     return steps.map(({ detail }) => detail).filter((step) => /^SCAN (?!json_each|sqlite_schema)|TEMP B-TREE/.test(step))
   })
   t.same(walks, [
-    'SCAN beats USING INDEX sqlite_autoindex_beats_1', // As many as there are processes.
-    'SCAN keys USING INDEX keys_to_tell', // Holds only those, and is read up to a limit.
+    'SCAN beats USING INDEX sqlite_autoindex_beats_1', // One row per process.
+    'SCAN keys USING INDEX keys_to_tell', // A partial index, read up to a limit.
   ])
   t.ok(statements.size > 40)
 })
 
-/** `n` counts from 1. */
+/** A table of `n` from 1. */
 const COUNT = `WITH RECURSIVE count(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM count WHERE n < ${MANY})`
 
-t.test('a hundred thousand deliveries to a dead receiver cost the others nothing', async (t) => {
+t.test('a hundred thousand deliveries to a dead receiver do not slow down the others', async (t) => {
   const { store, raw, rowsReadBy } = await watched(t)
   const dead = JSON.stringify(delivery(0, { host: 'dead.example', nextAttemptAt: T0 - MANY }))
   raw
@@ -80,25 +80,25 @@ t.test('a hundred thousand deliveries to a dead receiver cost the others nothing
   )
   const caps = { limit: 128, perHost: 8, perTenant: 32 }
   const claimed: string[] = []
-  const look = () => rowsReadBy(async () => claimed.push(...(await store.claimDeliveries(T0, T0 + 1000, caps)).map(({ host }) => host)))
-  // A claimed delivery is read, and the lane that it is in, before it and after it.
-  t.ok((await look()) <= 5 * 40)
+  const claimAll = () => rowsReadBy(async () => claimed.push(...(await store.claimDeliveries(T0, T0 + 1000, caps)).map(({ host }) => host)))
+  // Rows per claimed delivery: the delivery, and its queue before and after.
+  t.ok((await claimAll()) <= 5 * 40)
   t.equal(claimed.filter((host) => host === 'dead.example').length, 8)
   t.equal(claimed.length, 5 * 8)
-  t.ok((await look()) <= 5 * 8, 'who looks again reads the leases, and finds every receiver full')
+  t.ok((await claimAll()) <= 5 * 8, 'a second claim reads the leases, and finds every receiver full')
   t.equal(claimed.length, 5 * 8)
 })
 
-t.test('what was delivered leaves no lane behind', async (t) => {
+t.test('an empty delivery queue is removed', async (t) => {
   const { store, raw } = await watched(t)
   await store.createTask(task(1, { state: 'completed' }))
   await store.relay(taskId(1), [delivery(1)])
-  const lanes = () => ['delivery_lanes', 'delivery_tenants'].map((table) => raw.prepare(`SELECT * FROM ${table}`).all().length)
-  t.same(lanes(), [1, 1])
+  const queues = () => ['delivery_lanes', 'delivery_tenants'].map((table) => raw.prepare(`SELECT * FROM ${table}`).all().length)
+  t.same(queues(), [1, 1])
   const [claimed] = await store.claimDeliveries(T0, T0 + 1000, { limit: 1, perHost: 1, perTenant: 1 })
   const attempt = { number: 1, at: T0, durationMs: 1, statusCode: 200, error: null, responsePrefix: '' }
   await store.recordAttempt(delivery(1).id, claimed?.epoch ?? 0, attempt, { state: 'delivered', nextAttemptAt: null }, null)
-  t.same(lanes(), [0, 0])
+  t.same(queues(), [0, 0])
 })
 
 t.test('a hundred thousand tasks do not slow down a list, a sweep, a count or a clean-up', async (t) => {
@@ -129,7 +129,7 @@ t.test('a hundred thousand tasks do not slow down a list, a sweep, a count or a 
   t.equal(await rowsReadBy(() => store.removeTasks(T0 + MANY * minute, 500)), 500)
 })
 
-t.test('a hundred thousand subscriptions that are due are not read for the sixteen that are wanted', async (t) => {
+t.test('of a hundred thousand due subscriptions, only the requested sixteen are read', async (t) => {
   const { store, raw, rowsReadBy } = await watched(t)
   raw.exec(`${COUNT} INSERT INTO subscriptions_due SELECT 'acme/' || n, iif(n % 2, 'image', 'video'), ${T0}, ${T0} - n FROM count`)
   let due: string[] = []

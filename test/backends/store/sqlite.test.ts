@@ -28,20 +28,20 @@ function freshFile(t: Test): Place & { file: string } {
   }
 }
 
-t.test('SQLite keeps the promises of a store', (t) => runContract(t, storePromises, freshFile))
+t.test('SQLite keeps the store contract', (t) => runContract(t, storePromises, freshFile))
 
 for (const seed of [1, 2, 3]) {
-  t.test(`SQLite keeps them as if it were replicated, seed ${seed}`, (t) =>
+  t.test(`SQLite keeps the store contract as if it were replicated, seed ${seed}`, (t) =>
     runContract(t, storePromises, (t) => asIfReplicated(freshFile(t), seed), {
-      'one handle applies what it was asked for in that order': 'two handles share what is asked here',
+      'one handle applies commands in the order of their calls': 'calls alternate between two handles',
     }))
 }
 
-t.test('excusing an adapter from what nobody promised is a mistake', async (t) => {
+t.test('excusing an adapter from an unknown promise throws', async (t) => {
   await t.rejects(runContract(t, storePromises, freshFile, { 'it never rains': 'desert' }), Error)
 })
 
-t.test('a process killed with SIGKILL loses nothing that it was answered', async (t) => {
+t.test('a process killed with SIGKILL loses nothing that was answered', async (t) => {
   const place = freshFile(t)
   const program = `
     import { writeSync } from 'node:fs'
@@ -75,7 +75,7 @@ t.test('a process killed with SIGKILL loses nothing that it was answered', async
   t.ok(((await store.heartbeats())[0]?.count ?? 0) >= answered.length - 1)
 })
 
-t.test('the file is for its owner only, and so is a folder that was made for it', async (t) => {
+t.test('the file and a folder created for it are accessible to their owner only', async (t) => {
   const place = freshFile(t)
   const store = await place.open()
   await store.heartbeat('i1', 1)
@@ -89,7 +89,7 @@ t.test('the file is for its owner only, and so is a folder that was made for it'
   t.equal(mode(place.file), '600')
 })
 
-t.test('a newer schema is refused, and left as it is', async (t) => {
+t.test('a newer schema is refused and left unchanged', async (t) => {
   const place = freshFile(t)
   const store = await place.open()
   await store.heartbeat('i1', 1)
@@ -98,14 +98,14 @@ t.test('a newer schema is refused, and left as it is', async (t) => {
   t.same({ ...raw.prepare('SELECT * FROM meta').get() }, { name: 'schema', value: '2' })
   raw.exec(`UPDATE meta SET value = '1000'`)
   raw.close()
-  const sentence = new RegExp(`^The store ${place.file} has schema 1000 and this Tollgate knows none newer than 2: .+\\.$`)
+  const sentence = new RegExp(`^The store ${place.file} has schema 1000 and this Tollgate supports none newer than 2: .+\\.$`)
   await t.rejects(place.open(), { message: sentence })
   const again = new DatabaseSync(place.file)
   t.same({ ...again.prepare('SELECT count FROM beats').get() }, { count: 1 })
   again.close()
 })
 
-t.test('each upgrade is applied once, and all of them or none', async (t) => {
+t.test('each migration is applied once, and all of them or none', async (t) => {
   const file = `${t.testdir()}/tollgate.db`
   const first = 'CREATE TABLE a (x INTEGER); INSERT INTO a VALUES (1)'
   const second = 'INSERT INTO a VALUES (2)'
@@ -118,7 +118,7 @@ t.test('each upgrade is applied once, and all of them or none', async (t) => {
   await database.close()
 })
 
-t.test('versions of keys from before their end was written down are brought up to date: those that ended did so now', async (t) => {
+t.test('key versions without `endedAt` are migrated: those that ended get the current time', async (t) => {
   const file = `${t.testdir()}/tollgate.db`
   const older = openDatabase(file, UPGRADES.slice(0, 1))
   const insert = older.prepare('INSERT INTO keys (id, key_id, revision, hash, subscription, alive, to_tell, record) VALUES (?, ?, 0, ?, ?, ?, 0, ?)')
@@ -134,7 +134,7 @@ t.test('versions of keys from before their end was written down are brought up t
   await store.close()
 })
 
-t.test('several processes that start at once upgrade an older store once, also after one that was killed half-way', async (t) => {
+t.test('several processes that start at once migrate an older store once, also after one was killed half-way', async (t) => {
   const file = `${t.testdir()}/tollgate.db`
   const first = 'CREATE TABLE a (x INTEGER); INSERT INTO a VALUES (1)'
   const second = 'UPDATE a SET x = x + 1; WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000) INSERT INTO a SELECT 7 FROM n WHERE i > 199990'
@@ -179,7 +179,7 @@ t.test('several processes that start at once upgrade an older store once, also a
   await database.close()
 })
 
-t.test('a file that is no store of ours is refused by name, and not touched', async (t) => {
+t.test('a file of another program is refused by name and left unchanged', async (t) => {
   const place = freshFile(t)
   mkdirSync(dirname(place.file))
   writeFileSync(place.file, 'Dear diary, '.repeat(1000))
@@ -196,7 +196,7 @@ t.test('a file that is no store of ours is refused by name, and not touched', as
   t.equal(statSync(photos).mode & 0o777, 0o644)
 })
 
-t.test('a damaged file is never an answer: it is refused at the start, or unavailable', async (t) => {
+t.test('a damaged file is refused at the start, or unavailable', async (t) => {
   const place = freshFile(t)
   const store = await place.open()
   await store.change(ID, plan(), T0)
@@ -207,7 +207,7 @@ t.test('a damaged file is never an answer: it is refused at the start, or unavai
   t.ok(failure instanceof Unavailable || (failure instanceof Error && failure.message.startsWith(`The store ${place.file} is damaged`)))
 })
 
-t.test('a place where no file can be is named', async (t) => {
+t.test('a path that cannot be opened is named', async (t) => {
   const dir = t.testdir({ file: 'not a folder', folder: {} })
   for (const path of [`${dir}/file/tollgate.db`, `${dir}/folder`]) {
     await t.rejects(openStore(`sqlite:${path}`), { message: new RegExp(`^The store ${path} cannot be opened: .+\\.$`) })
@@ -217,7 +217,7 @@ t.test('a place where no file can be is named', async (t) => {
   })
 })
 
-t.test('a store that is opened to be read is neither made nor changed', async (t) => {
+t.test('a read-only store is neither created nor changed', async (t) => {
   const dir = t.testdir({ 'empty.db': '' })
   const read = (path: string) => openStore(`sqlite:${path}`, { readOnly: true })
   for (const path of [`${dir}/nowhere/tollgate.db`, `${dir}/nothing.db`, `${dir}/empty.db`]) {
@@ -244,12 +244,12 @@ t.test('a store that is opened to be read is neither made nor changed', async (t
   await t.rejects(read(`${dir}/older.db`), { message: new RegExp(`^The store ${dir}/older.db has the older schema 0: .+\\.$`) })
 })
 
-/** Root may write everything: what it may not is tried by another user, where that one can read the tree. */
+/** Root may write everything, so a read-only file is opened by another user, where that user can read the tree. */
 const nobody = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {}
 const databaseModule = join(import.meta.dirname, '../../../src/backends/store/sqlite/database.ts')
 const isReadable = spawnSync(process.execPath, ['-e', 'fs.accessSync(process.argv[1])', databaseModule], nobody).status === 0
 
-t.test('a copy that cannot be written, in a folder that cannot be either, can be read', { skip: isReadable ? false : 'only root can read this tree' }, async (t) => {
+t.test('a read-only copy in a read-only folder can be read', { skip: isReadable ? false : 'only root can read this tree' }, async (t) => {
   const dir = t.testdir({ copy: {} })
   const file = `${dir}/copy/tollgate.db`
   const upgrades = ['CREATE TABLE a (x INTEGER); INSERT INTO a VALUES (7)']
@@ -267,16 +267,16 @@ t.test('a copy that cannot be written, in a folder that cannot be either, can be
   t.same(readdirSync(dirname(file)), ['tollgate.db'])
 })
 
-t.test('while another process keeps the file locked the store is unavailable, and then it is not', async (t) => {
+t.test('the store is unavailable while another process locks the file, and works afterwards', async (t) => {
   const place = freshFile(t)
-  const store = await place.open({ patienceMs: 0 })
+  const store = await place.open({ retryForMs: 0 })
   await store.change(ID, plan(), T0)
   const other = new DatabaseSync(place.file)
   t.teardown(() => other.close())
   other.exec('BEGIN IMMEDIATE')
   const refused = await Promise.allSettled([store.change(ID, admit('r1', 1), T0), store.heartbeat('i1', 1)])
   for (const outcome of refused) t.match(outcome, { status: 'rejected', reason: Unavailable })
-  t.match(await store.subscription(ID), { id: ID }, 'what is committed can be read')
+  t.match(await store.subscription(ID), { id: ID }, 'committed data can be read')
   await t.rejects(place.open(), Unavailable)
   other.exec('COMMIT')
   t.match(await store.change(ID, admit('r2', 1), T0), { outcome: 'admitted' })
@@ -284,7 +284,7 @@ t.test('while another process keeps the file locked the store is unavailable, an
   t.same(await store.heartbeats(), [])
 })
 
-t.test('a write that breaks a rule of the schema fails alone', async (t) => {
+t.test('a write that violates a constraint fails alone', async (t) => {
   const store = await freshFile(t).open()
   const [one, two, beat] = await Promise.allSettled([
     store.mintKey(keyVersion('k1', 0, { hash: 'the same' })),
@@ -298,7 +298,7 @@ t.test('a write that breaks a rule of the schema fails alone', async (t) => {
   t.same(await store.heartbeats(), [{ instance: 'i1', count: 1 }])
 })
 
-t.test('a write that throws half-way leaves nothing behind, and the others of its turn go on', async (t) => {
+t.test('a write that throws is rolled back alone, and the others of its tick are committed', async (t) => {
   const database = openDatabase(`${t.testdir()}/tollgate.db`, ['CREATE TABLE a (x INTEGER)'])
   t.teardown(() => database.close())
   const insert = database.prepare('INSERT INTO a VALUES (?)')

@@ -1,6 +1,6 @@
 /** Bodies of operations: one that is valid for each, and every way in which a parameter can be wrong. */
 import type { EngineRequest } from '../../../src/backends/engines/engine.ts'
-import { OPERATIONS, type Operation } from '../../../src/domain/operations.ts'
+import { OPERATIONS, type Operation } from '../../../src/domain/media-operations.ts'
 
 export type Body = { operation: string } & Record<string, unknown>
 /** Addresses of sources that a test serves. */

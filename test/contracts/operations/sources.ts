@@ -2,7 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Test } from 'tap'
 import { openPreview } from '../../../src/backends/engines/preview/preview.ts'
-import type { GenerationRequest } from '../../../src/domain/generations.ts'
+import type { GenerationRequest } from '../../../src/domain/media-generations.ts'
 import { runControl } from '../../fakes/engine.ts'
 import { openReceiver, type Answer, type Receiver } from '../../fakes/receiver.ts'
 import type { Urls } from './bodies.ts'

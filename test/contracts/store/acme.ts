@@ -1,4 +1,4 @@
-/** The tenant of the store's contract: its plans, requests, tasks, deliveries and keys, in facts that every proof can bend. */
+/** Fixtures of the store contract: plans, requests, tasks, deliveries and keys of the tenant acme, with members that a test may override. */
 import type { KeyVersion } from '../../../src/domain/api-keys.ts'
 import type { CodingTerms, MediaTerms, Terms } from '../../../src/domain/plans.ts'
 import type { Command } from '../../../src/domain/subscription/commands.ts'
@@ -10,7 +10,7 @@ type In<N extends Command['op']> = Extract<Command, { op: N }>
 export const ID = 'acme/code'
 export const T0 = Date.UTC(2026, 0, 5)
 
-/** Limits that stand in nobody's way. */
+/** Limits that no test reaches by accident. */
 const CODING: CodingTerms = {
   sessionTokens: 1_000_000,
   sessionMs: 5 * 3600 * 1000,

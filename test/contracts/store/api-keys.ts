@@ -3,7 +3,7 @@ import type { Place } from '../store.ts'
 import { ID, keyVersion, T0 } from './acme.ts'
 
 export const keyPromises: Promises<Place> = {
-  'one version of a key is minted once, whoever mints it': async (t, place) => {
+  'a key version is minted once, by whichever handle': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     const minted = await Promise.all([
       store.mintKey(keyVersion('k1', 0, { hash: 'one' })),
@@ -17,7 +17,7 @@ export const keyPromises: Promises<Place> = {
     t.same(await other.mintKey(keyVersion('k1', 0, { hash: 'four' })), { outcome: 'existing', key })
   },
 
-  'a key is found by its hash, in whatever state it is, and by no other': async (t, place) => {
+  'a key is found by its hash only, in any state': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     const key = keyVersion('k1', 0, { cap: 2 ** 53 - 1, expiresAt: 1, overlapUntil: 2, secretName: 'ci-key', tell: ['acme/old'] })
     await store.mintKey(key)
@@ -27,7 +27,7 @@ export const keyPromises: Promises<Place> = {
     t.equal(await other.findKey('another hash'), null)
   },
 
-  'a key changes in what is named, for every handle, and tells the rest what it was': async (t, place) => {
+  'a change of a key sets the given members for every handle and keeps the others': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     const key = keyVersion('k1', 0)
     await store.mintKey(key)
@@ -39,7 +39,7 @@ export const keyPromises: Promises<Place> = {
     t.same(await store.keyVersions('k1'), [{ ...changed, cap: null }])
   },
 
-  'subscriptions that must learn of a change are kept with the key until they were told': async (t, place) => {
+  'subscriptions to notify of a change are stored with the key until they were notified': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     await Promise.all(['k1', 'k2', 'k3'].map((keyId) => store.mintKey(keyVersion(keyId, 0))))
     t.same(await store.keysToTell(10), [])
@@ -58,7 +58,7 @@ export const keyPromises: Promises<Place> = {
     t.same((await other.keysToTell(10)).map(({ id }) => id), ['k1-0'])
   },
 
-  'a version that was revoked or deleted never comes back, whoever believes that it is active': async (t, place) => {
+  'a revoked or deleted version is never revived by a change based on stale data': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     await store.mintKey(keyVersion('k1', 0, { state: 'active' }))
     const revoked = await store.setKey('k1-0', { state: 'revoked' }, [ID])
@@ -72,7 +72,7 @@ export const keyPromises: Promises<Place> = {
     t.match(await store.setKey('k1-0', { secretName: 'old' }, []), { state: 'deleted', secretName: 'old' })
   },
 
-  'the versions of a key come newest first, whatever their number of digits': async (t, place) => {
+  'the versions of a key are ordered newest first by number, not by text': async (t, place) => {
     const store = await place.open()
     await Promise.all([2, 10, 0, 9].map((revision) => store.mintKey(keyVersion('k1', revision))))
     await store.mintKey(keyVersion('k2', 11))
@@ -81,7 +81,7 @@ export const keyPromises: Promises<Place> = {
     t.same(await store.keyVersions('k3'), [])
   },
 
-  'keys that are not deleted are listed by pages in the order of their ids, and by their subscription': async (t, place) => {
+  'keys that are not deleted are listed in pages ordered by id, and by subscription': async (t, place) => {
     const store = await place.open()
     await Promise.all(['k5', 'k3', 'k1', 'k4', 'k2'].map((keyId) => store.mintKey(keyVersion(keyId, 0))))
     await store.setKey('k2-0', { state: 'deleted' }, [])
@@ -96,7 +96,7 @@ export const keyPromises: Promises<Place> = {
     t.same(await store.keysOf('acme/none'), [])
   },
 
-  'a version that ended forgets its sealed key when it is told to, those that ended first before others, and stays': async (t, place) => {
+  'the sealed keys of ended versions are erased, earliest end first, and the versions stay': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     await Promise.all(['k1', 'k2', 'k3', 'k4'].map((keyId) => store.mintKey(keyVersion(keyId, 0, { state: 'active' }))))
     t.equal(await store.forgetSealed(T0 + 1_000_000, 10), 0, 'none ended')
@@ -104,15 +104,15 @@ export const keyPromises: Promises<Place> = {
     await store.setKey('k4-0', { state: 'deleted', endedAt: T0 + 5 }, [ID])
     await store.setKey('k2-0', { state: 'revoked', endedAt: T0 + 10 }, [])
     const deleted = await store.setKey('k3-0', { state: 'deleted', endedAt: T0 + 20 }, [])
-    t.equal(await other.forgetSealed(T0 + 10, 10), 0, 'who ended then is not before then')
+    t.equal(await other.forgetSealed(T0 + 10, 10), 0, 'the bound is exclusive')
     t.equal(await other.forgetSealed(T0 + 30, 1), 1)
     const sealed = async () => (await Promise.all(['k1', 'k2', 'k3', 'k4'].map((keyId) => store.keyVersions(keyId)))).flat().filter((key) => key.sealed !== null).map(({ id }) => id)
     t.same(await sealed(), ['k1-0', 'k3-0', 'k4-0'])
     t.equal(await other.forgetSealed(T0 + 30, 10), 1)
     t.same(await store.findKey(keyVersion('k3', 0).hash), { ...deleted, sealed: null })
     t.match(await store.setKey('k2-0', { state: 'deleted' }, [ID]), { state: 'deleted', endedAt: T0 + 10, sealed: null, tell: [ID] })
-    t.equal(await other.forgetSealed(T0 + 30, 10), 0, 'and once')
-    t.same(await sealed(), ['k1-0', 'k4-0'], 'while somebody must learn of its end it may be used')
+    t.equal(await other.forgetSealed(T0 + 30, 10), 0, 'only once')
+    t.same(await sealed(), ['k1-0', 'k4-0'], 'not while a subscription is still to be notified of its end')
     await store.told('k4-0', [ID])
     t.equal(await other.forgetSealed(T0 + 30, 10), 1)
     t.same(await sealed(), ['k1-0'])

@@ -8,7 +8,7 @@ import { delivery, T0, task, taskId } from './acme.ts'
 const LEASE_MS = 1000
 const WIDE = { limit: 1000, perHost: 1000, perTenant: 1000 }
 
-/** Stores tasks that ended, with a delivery each. */
+/** Stores final tasks with a delivery each. */
 async function relayed(store: Store, deliveries: Delivery[]): Promise<void> {
   await Promise.all(deliveries.map((made, i) => store.createTask(task(i, { id: made.taskId, tenant: made.tenant, state: 'completed' }))))
   await Promise.all(deliveries.map((made) => store.relay(made.taskId, [made])))
@@ -29,7 +29,7 @@ async function only(t: Test, claimed: Promise<Delivery[]>): Promise<Delivery> {
 }
 
 export const deliveryPromises: Promises<Place> = {
-  'the events of a task are relayed once, and its outbox is empty then': async (t, place) => {
+  'the events of a task are relayed once, and its outbox is cleared': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     const outbox = [{ event: 'task.failed' as const, body: '{"a":1}' }, { event: 'task.refunded' as const, body: '{"b":2}' }]
     await store.createTask(task(1, { state: 'failed', outbox, sweepAt: T0 }))
@@ -44,17 +44,17 @@ export const deliveryPromises: Promises<Place> = {
     t.equal(await other.recordAttempt(claimed.id, claimed.epoch, attempt(1), { state: 'delivered', nextAttemptAt: null }, null), 'recorded')
     await store.relay(taskId(1), [{ ...failed, nextAttemptAt: T0 + 5000 }, refunded])
     t.match(await store.deliveries(taskId(1)), [{ id: failed.id, state: 'delivered', attempts: [{ number: 1 }] }, { state: 'waiting' }])
-    t.same(await claim(store, T0 + 10_000), [], 'what was delivered is not made again')
+    t.same(await claim(store, T0 + 10_000), [], 'a finished delivery is not created again')
   },
 
-  'a task that was removed gets no deliveries': async (t, place) => {
+  'a removed task gets no deliveries': async (t, place) => {
     const store = await place.open()
     await store.relay(taskId(1), [delivery(1)])
     t.same(await store.deliveries(taskId(1)), [])
     t.same(await claim(store), [])
   },
 
-  'a delivery is claimed when it is due, longest due first, and not while it is leased': async (t, place) => {
+  'due deliveries are claimed, longest due first, and not while they are leased': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     const made = [30, 10, 20].map((due, i) => delivery(i, { host: `h${i}.example`, nextAttemptAt: T0 + due }))
     await relayed(store, [...made, delivery(3, { nextAttemptAt: T0 + 5000 })])
@@ -65,7 +65,7 @@ export const deliveryPromises: Promises<Place> = {
     t.same(await claim(store, T0 + 39 + LEASE_MS), [])
   },
 
-  'of many that claim at once none gets what another has, and none is forgotten': async (t, place) => {
+  'concurrent claims get every delivery exactly once': async (t, place) => {
     const handles = [await place.open(), await place.open()]
     await relayed(handles[0]!, Array.from({ length: 60 }, (_, i) => delivery(i, { host: `h${i % 7}.example`, tenant: `t${i % 5}` })))
     const claims = await Promise.all(Array.from({ length: 20 }, (_, i) => claim(handles[i % 2]!, T0, { limit: 4 })))
@@ -74,7 +74,7 @@ export const deliveryPromises: Promises<Place> = {
     t.equal(new Set(ids).size, 60)
   },
 
-  'what a receiver and a tenant may have is kept by all that claim at once, and a lease that ended counts no more': async (t, place) => {
+  'concurrent claims keep the caps per receiver and tenant, and expired leases do not count': async (t, place) => {
     const handles = [await place.open(), await place.open(), await place.open()]
     await relayed(handles[0]!, Array.from({ length: 60 }, (_, i) => delivery(i, { host: `h${i % 4}.example`, tenant: `t${i % 3}` })))
     const caps = { limit: 5, perHost: 4, perTenant: 5 }
@@ -83,15 +83,15 @@ export const deliveryPromises: Promises<Place> = {
       const claimed = (await Promise.all(Array.from({ length: 9 }, (_, i) => claim(handles[i % 3]!, now, caps)))).flat()
       t.ok(most(claimed, 'host') <= 4 && most(claimed, 'tenant') <= 5)
       t.equal(new Set(claimed.map(({ id }) => id)).size, claimed.length)
-      t.ok(claimed.length > 5, `${claimed.length} are leased, and none of the slots that matter is free`)
-      t.same(await claim(handles[0]!, now, { ...caps, limit: 1, perTenant: 1 }), [], 'fewer may be allowed from one claim to the next')
-      // One of them is written down late, under the lease that ended.
+      t.ok(claimed.length > 5, `${claimed.length} are leased, and no further slot is free`)
+      t.same(await claim(handles[0]!, now, { ...caps, limit: 1, perTenant: 1 }), [], 'the caps may be lower in a later claim')
+      // One attempt is recorded late, under the expired lease.
       const [late] = claimed
       t.equal(await handles[1]!.recordAttempt(late!.id, late!.epoch, attempt(1), { state: 'delivered', nextAttemptAt: null }, null), 'recorded')
     }
   },
 
-  'a receiver that is dead holds its own slots, however much is due to it, and no others': async (t, place) => {
+  'a dead receiver occupies only its own slots, whatever its backlog': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     const dead = Array.from({ length: 120 }, (_, i) => delivery(i, { host: 'dead.example', nextAttemptAt: T0 - 120 + i }))
     const alive = Array.from({ length: 5 }, (_, i) => delivery(200 + i, { host: 'alive.example', nextAttemptAt: T0 + i }))
@@ -104,27 +104,27 @@ export const deliveryPromises: Promises<Place> = {
     t.same(hostsOf(last), ['alive', 'alive'])
 
     await other.recordAttempt(last[0]!.id, 1, attempt(1), { state: 'delivered', nextAttemptAt: null }, null)
-    t.same(hostsOf(await claim(store, T0 + 10, caps)), [], 'a slot of another receiver is none for it')
+    t.same(hostsOf(await claim(store, T0 + 10, caps)), [], 'a free slot of one receiver does not serve another')
     const held = (await Promise.all(dead.slice(0, 8).map(({ taskId: id }) => store.deliveries(id)))).flat()
     await store.recordAttempt(held[0]!.id, 1, attempt(1), { state: 'failed', nextAttemptAt: null }, null)
     await other.returnDelivery(held[1]!.id, 1, T0 + 9000)
-    t.same((await claim(store, T0 + 10, caps)).map(({ id }) => id), [dead[8]!.id, dead[9]!.id], 'the next ones take the slots that came free')
+    t.same((await claim(store, T0 + 10, caps)).map(({ id }) => id), [dead[8]!.id, dead[9]!.id], 'the next deliveries take the freed slots')
   },
 
-  'a tenant holds its own slots, whatever its number of receivers': async (t, place) => {
+  'a tenant occupies only its own slots, whatever its number of receivers': async (t, place) => {
     const store = await place.open()
     const many = Array.from({ length: 40 }, (_, i) => delivery(i, { host: `h${i}.example`, nextAttemptAt: T0 - 40 + i }))
     const shared = Array.from({ length: 4 }, (_, i) => delivery(50 + i, { host: `h${i}.example`, tenant: 'globex' }))
     await relayed(store, [...many, ...shared])
     const caps = { limit: 100, perHost: 1, perTenant: 6 }
     const claimed = await claim(store, T0, caps)
-    t.same(claimed.map(({ id }) => id), many.slice(0, 6).map(({ id }) => id), 'the other tenant finds h0 to h3 full')
+    t.same(claimed.map(({ id }) => id), many.slice(0, 6).map(({ id }) => id), 'h0 to h3 are full for the other tenant')
     await store.recordAttempt(claimed[3]!.id, 1, attempt(1), { state: 'delivered', nextAttemptAt: null }, null)
     t.same((await claim(store, T0 + 1, { ...caps, limit: 1 })).map(({ id }) => id), [many[6]!.id])
-    t.same((await claim(store, T0 + 1, { ...caps, limit: 1 })).map(({ id }) => id), [shared[3]!.id], 'the full one does not stand before it')
+    t.same((await claim(store, T0 + 1, { ...caps, limit: 1 })).map(({ id }) => id), [shared[3]!.id], 'the full tenant does not block it')
   },
 
-  'a tenant that waits for a full receiver, or for a later time, does not stand before another': async (t, place) => {
+  'a tenant with a full receiver, or with later deliveries, does not block another': async (t, place) => {
     const store = await place.open()
     const early = [1, 2].map((n) => delivery(n, { host: 'dead.example', nextAttemptAt: T0 - 10 + n }))
     await relayed(store, [...early, delivery(3, { nextAttemptAt: T0 + 5000 }), delivery(4, { tenant: 'globex' })])
@@ -134,7 +134,7 @@ export const deliveryPromises: Promises<Place> = {
     t.same(await next(T0), [])
   },
 
-  'a delivery that was removed with its task does not stand before another': async (t, place) => {
+  'a delivery removed with its task does not block another': async (t, place) => {
     const store = await place.open()
     await relayed(store, [delivery(1, { host: 'gone.example' }), delivery(2, { nextAttemptAt: T0 + 10 })])
     await store.moveTask(taskId(1), { from: ['completed'] }, 'completed', { endedAt: T0 })
@@ -142,7 +142,7 @@ export const deliveryPromises: Promises<Place> = {
     t.same((await claim(store, T0 + 10)).map(({ id }) => id), [delivery(2).id])
   },
 
-  'each tenant gets one delivery before any gets a second': async (t, place) => {
+  'claims are round-robin over the tenants': async (t, place) => {
     const store = await place.open()
     const backlog = Array.from({ length: 20 }, (_, i) => delivery(i, { host: `h${i}.example`, nextAttemptAt: T0 - 1000 + i }))
     const others = Array.from({ length: 4 }, (_, i) => delivery(50 + i, { tenant: `t${i}`, nextAttemptAt: T0 + i }))
@@ -152,7 +152,7 @@ export const deliveryPromises: Promises<Place> = {
     t.same(claimed.map(({ id }) => id), [...first, backlog[1]!.id])
   },
 
-  'a lease that ended makes a delivery claimable under the next epoch, and its late attempt is lost': async (t, place) => {
+  'a delivery with an expired lease is claimed under the next epoch, and a late attempt of the old one is lost': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     await relayed(store, [delivery(1)])
     const crashed = await only(t, claim(store, T0, { perHost: 1 }))
@@ -165,7 +165,7 @@ export const deliveryPromises: Promises<Place> = {
     t.equal(await other.recordAttempt(crashed.id, 2, attempt(1), { state: 'delivered', nextAttemptAt: null }, null), 'recorded')
   },
 
-  'an attempt is written down once, also by a claim whose lease ended before another came': async (t, place) => {
+  'an attempt is recorded once, also under an expired lease that nobody else has claimed': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     await relayed(store, [delivery(1)])
     const claimed = await only(t, claim(store))
@@ -174,7 +174,7 @@ export const deliveryPromises: Promises<Place> = {
     t.equal(await record(store, attempt(1), 'pending', T0 + 30_000), 'recorded')
     t.equal(await record(other, attempt(1, { at: T0 + 1 }), 'pending', T0 + 60_000), 'recorded')
     t.same(await other.deliveries(taskId(1)), [{ ...claimed, leaseUntil: null, nextAttemptAt: T0 + 30_000, attempts: [attempt(1)] }])
-    t.equal(await record(store, attempt(2), 'failed', null), 'lost', 'it was not claimed for that')
+    t.equal(await record(store, attempt(2), 'failed', null), 'lost', 'no claim is open')
     t.same(await claim(store, T0 + 29_999), [])
 
     const second = await only(t, claim(store, T0 + 30_000))
@@ -187,7 +187,7 @@ export const deliveryPromises: Promises<Place> = {
     t.equal(await store.recordAttempt('unknown', 1, attempt(1), { state: 'failed', nextAttemptAt: null }, null), 'lost')
   },
 
-  'what waits for an attempt of another is due when that is written down, once': async (t, place) => {
+  'a waiting delivery is released once, when the attempt it waits for is recorded': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     await store.createTask(task(1, { state: 'failed' }))
     const refunded = delivery(1, { event: 'task.refunded', state: 'waiting', nextAttemptAt: null })
@@ -197,23 +197,23 @@ export const deliveryPromises: Promises<Place> = {
     const release = { id: refunded.id, at: T0 + 200 }
     const next = { state: 'pending', nextAttemptAt: T0 + 30_000 } as const
     t.equal(await other.recordAttempt(failed.id, 9, attempt(1), next, release), 'lost')
-    t.match((await store.deliveries(taskId(1)))[1], { state: 'waiting' }, 'an attempt that is lost releases nothing')
+    t.match((await store.deliveries(taskId(1)))[1], { state: 'waiting' }, 'a lost attempt releases nothing')
     t.equal(await store.recordAttempt(failed.id, 1, attempt(1), next, release), 'recorded')
     t.same((await other.deliveries(taskId(1)))[1], { ...refunded, state: 'pending', nextAttemptAt: T0 + 200 })
 
     const claimed = await only(t, claim(other, T0 + 300))
     t.equal(claimed.id, refunded.id)
     t.equal(await store.recordAttempt(failed.id, 1, attempt(1), next, { ...release, at: T0 + 400 }), 'recorded')
-    t.same((await store.deliveries(taskId(1)))[1], claimed, 'told again, it changes nothing')
+    t.same((await store.deliveries(taskId(1)))[1], claimed, 'a repeated attempt changes nothing')
 
     const again = await only(t, claim(store, T0 + 30_000 - 1 + LEASE_MS, { perHost: 2, limit: 1 }))
-    t.equal(again.id, refunded.id, 'its own claim was lost')
+    t.equal(again.id, refunded.id, 'its claim had expired')
     const second = await only(t, claim(store, T0 + 30_000 + LEASE_MS))
     t.equal(await store.recordAttempt(second.id, 2, attempt(2), next, { ...release, at: T0 + 900 }), 'recorded')
-    t.same((await other.deliveries(taskId(1)))[1], again, 'nor does another attempt')
+    t.same((await other.deliveries(taskId(1)))[1], again, 'nor does a later attempt')
   },
 
-  'a delivery that is given back is unspent, and due when its claim said': async (t, place) => {
+  'a returned delivery has no attempt and is due at the given time': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     await relayed(store, [delivery(1)])
     const claimed = await only(t, claim(store))

@@ -7,7 +7,7 @@ import { hold, mediaPlan, T0, taskId } from './acme.ts'
 const KINDS = ['image', 'video', 'music']
 const STUDIO = 'acme/studio'
 
-/** Holds made by a subscription's tasks, oldest first. */
+/** Queues tasks by their holds, oldest first. */
 async function queue(store: Store, id: string, count: number, kind = 'image', now = T0): Promise<void> {
   await Promise.all(Array.from({ length: count }, (_, i) => store.change(id, hold(taskId(i), kind), now)))
 }
@@ -21,7 +21,7 @@ function period(n: number, burned: number): MediaPeriod {
 }
 
 export const duePromises: Promises<Place> = {
-  'a subscription is due for a kind while a task of that kind is ready and fewer run than may': async (t, place) => {
+  'a subscription is due for a kind while a task of that kind is ready and a concurrency slot is free': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     await store.change(STUDIO, mediaPlan({ maxConcurrentTasks: 1 }), T0)
     t.same(await store.subscriptionsDue(KINDS, T0, 10), [])
@@ -31,14 +31,14 @@ export const duePromises: Promises<Place> = {
     t.same(await other.subscriptionsDue([], T0, 10), [])
 
     t.match(await claim(store, STUDIO, 'w1'), { outcome: 'claimed', task: taskId(0) })
-    t.same(await other.subscriptionsDue(KINDS, T0 + 1, 10), [], 'as many run as may')
+    t.same(await other.subscriptionsDue(KINDS, T0 + 1, 10), [], 'no slot is free')
     await store.change(STUDIO, { op: 'close', task: taskId(0), actual: 1 }, T0 + 2)
     t.same(await other.subscriptionsDue(KINDS, T0 + 2, 10), [STUDIO])
     await store.change(STUDIO, { op: 'close', task: taskId(1), actual: null }, T0 + 3)
     t.same(await other.subscriptionsDue(KINDS, T0 + 3, 10), [])
   },
 
-  'a task that waits makes its subscription due when its time comes, and only for its kind': async (t, place) => {
+  'a requeued task makes its subscription due at its time, and only for its kind': async (t, place) => {
     const store = await place.open()
     await store.change(STUDIO, mediaPlan(), T0)
     await queue(store, STUDIO, 1)
@@ -46,12 +46,12 @@ export const duePromises: Promises<Place> = {
     const epoch = claimed.outcome === 'claimed' ? claimed.epoch : NaN
     await store.change(STUDIO, { op: 'requeue', task: taskId(0), epoch, readyAt: T0 + 5000, served: true }, T0)
     await store.change(STUDIO, hold(taskId(1), 'video'), T0)
-    t.same(await store.subscriptionsDue(['image'], T0 + 4999, 10), [], 'the video that is ready is of another kind')
+    t.same(await store.subscriptionsDue(['image'], T0 + 4999, 10), [], 'the ready video is of another kind')
     t.same(await store.subscriptionsDue(['video'], T0 + 4999, 10), [STUDIO])
     t.same(await store.subscriptionsDue(['image'], T0 + 5000, 10), [STUDIO])
   },
 
-  'the longest unserved is due first, however many tasks another has queued': async (t, place) => {
+  'the longest unserved subscription is due first, however many tasks another has queued': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     const ids = ['acme/big', 'globex/studio', 'initech/studio']
     await Promise.all(ids.map((id) => store.change(id, mediaPlan(), T0)))
@@ -69,7 +69,7 @@ export const duePromises: Promises<Place> = {
     t.same(await due(), ['globex/studio', 'initech/studio', 'acme/big'])
   },
 
-  'a subscription is due once, however many kinds it waits for': async (t, place) => {
+  'a subscription is listed once, however many kinds it is due for': async (t, place) => {
     const store = await place.open()
     for (const id of ['acme/a', 'acme/b']) {
       await store.change(id, mediaPlan(), T0)
@@ -80,7 +80,7 @@ export const duePromises: Promises<Place> = {
     t.same(await store.subscriptionsDue(['music', 'video'], T0 + 10, 1), ['acme/a'])
   },
 
-  'an ended period is archived once, as it was told first': async (t, place) => {
+  'an ended period is archived once, and the first copy stays': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     t.same(await store.periods(STUDIO), [])
     await Promise.all([store.archivePeriod(STUDIO, period(10, 4)), other.archivePeriod(STUDIO, period(10, 4))])

@@ -3,12 +3,12 @@ import type { Place } from '../store.ts'
 import { T0 } from './acme.ts'
 
 export const processPromises: Promises<Place> = {
-  'the clock tells whole milliseconds of the epoch': async (t, place) => {
+  'the clock returns whole epoch milliseconds': async (t, place) => {
     const now = await (await place.open()).clock()
     t.ok(Number.isSafeInteger(now) && now > T0)
   },
 
-  'the last beat of every instance is there until it is forgotten': async (t, place) => {
+  'the last heartbeat of every instance is stored until the instance is forgotten': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     t.same(await store.heartbeats(), [])
     await Promise.all([store.heartbeat('i1', 1), other.heartbeat('i2', 1)])
@@ -20,14 +20,14 @@ export const processPromises: Promises<Place> = {
     t.same(await heartbeats(), [{ instance: 'i1', count: 2 }])
   },
 
-  'a beat that lands late changes nothing': async (t, place) => {
+  'a late heartbeat changes nothing': async (t, place) => {
     const store = await place.open()
     await store.heartbeat('i1', 7)
     await store.heartbeat('i1', 6)
     t.same(await store.heartbeats(), [{ instance: 'i1', count: 7 }])
   },
 
-  'a lease has one owner, who may renew it, until its time is up': async (t, place) => {
+  'a lease has one owner, who may renew it until it expires': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     t.equal(await store.takeLease('sweep', 'i1', T0 + 10, T0), true)
     t.equal(await other.takeLease('sweep', 'i2', T0 + 15, T0 + 5), false)
@@ -38,7 +38,7 @@ export const processPromises: Promises<Place> = {
     t.equal(await store.takeLease('sweep', 'i1', T0 + 40, T0 + 21), false)
   },
 
-  'a lease that its owner releases is free at once, and nobody else can release it': async (t, place) => {
+  'a lease released by its owner is free at once, and only its owner can release it': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     t.equal(await store.takeLease('sweep', 'i1', T0 + 10, T0), true)
     await other.releaseLease('sweep', 'i2')
@@ -48,7 +48,7 @@ export const processPromises: Promises<Place> = {
     t.equal(await other.takeLease('sweep', 'i2', T0 + 15, T0 + 5), true)
   },
 
-  'of many that ask for a free lease at once exactly one gets it': async (t, place) => {
+  'of many that take a free lease at once exactly one gets it': async (t, place) => {
     const handles = [await place.open(), await place.open()]
     const taken = await Promise.all(Array.from({ length: 50 }, (_, i) => handles[i % 2]!.takeLease('sweep', `i${i}`, T0 + 10, T0)))
     t.equal(taken.filter(Boolean).length, 1)

@@ -4,7 +4,7 @@ import type { Place } from '../store.ts'
 import { admit, ID, keyVersion, plan, T0, task, taskId } from './acme.ts'
 
 export const lifePromises: Promises<Place> = {
-  'what was answered is there for a handle that opens later, though nobody closed': async (t, place) => {
+  'answered writes are visible to a handle that opens later, without any close': async (t, place) => {
     const store = await place.open()
     await store.change(ID, plan(), T0)
     await Promise.all([store.change(ID, admit('r1', 500), T0), store.mintKey(keyVersion('k1', 0)), store.heartbeat('i1', 1)])
@@ -16,22 +16,22 @@ export const lifePromises: Promises<Place> = {
     t.same(await later.task('acme', taskId(1)), task(1))
   },
 
-  'a store that closes answers what it was asked before, and keeps what it answered': async (t, place) => {
+  'a store that closes completes the calls in progress, and answered writes stay': async (t, place) => {
     const store = await place.open()
     await store.change(ID, plan(), T0)
-    const asked = Promise.allSettled(Array.from({ length: 20 }, (_, i) => store.change(ID, admit(`r${i}`, 1), T0)))
+    const changes = Promise.allSettled(Array.from({ length: 20 }, (_, i) => store.change(ID, admit(`r${i}`, 1), T0)))
     const minted = store.mintKey(keyVersion('k1', 0)).catch((error: unknown) => t.type(error, Unavailable))
     await store.close()
-    const answers = await asked
+    const answers = await changes
     await minted
     const record = await (await place.open()).subscription(ID)
     for (const [i, answer] of answers.entries()) {
       if (answer.status === 'rejected') t.type(answer.reason, Unavailable)
-      else t.ok(record?.coding?.reservations[`r${i}`], `r${i} was admitted and is there`)
+      else t.ok(record?.coding?.reservations[`r${i}`], `r${i} was admitted and is stored`)
     }
   },
 
-  'closing twice is harmless, and a closed store is unavailable': async (t, place) => {
+  'closing is idempotent, and a closed store is unavailable': async (t, place) => {
     const store = await place.open()
     await store.change(ID, plan(), T0)
     await Promise.all([store.close(), store.close()])

@@ -8,14 +8,14 @@ function declaration(ref: Ref, generation: number): Declaration {
   return { ref, uid: `uid of ${ref.name}`, createdAt: T0, generation, spec }
 }
 
-/** In an order that no adapter owes. */
+/** The order of declarations is not part of the contract. */
 function sorted(declarations: Declaration[]): Declaration[] {
   const text = ({ ref }: Declaration) => `${ref.kind} ${ref.namespace} ${ref.name}`
   return declarations.toSorted((a, b) => (text(a) < text(b) ? -1 : 1))
 }
 
 export const declarationPromises: Promises<Place> = {
-  'a declaration is kept under its kind, namespace and name, the last one of them': async (t, place) => {
+  'the last declaration of each kind, namespace and name is stored': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     const refs: Ref[] = [
       { kind: 'ApiKey', namespace: 'acme', name: 'a' },
@@ -34,10 +34,10 @@ export const declarationPromises: Promises<Place> = {
     t.same(sorted(await other.declarations()), declared.slice(1))
   },
 
-  'all declarations come, however many there are': async (t, place) => {
+  'all declarations are returned, however many there are': async (t, place) => {
     const store = await place.open()
     const names = Array.from({ length: 1000 }, (_, i) => `k${i}`)
-    // A few at once: each waits for a connection of its own.
+    // A few at once: each needs a connection.
     for (let at = 0; at < names.length; at += 50) {
       await Promise.all(names.slice(at, at + 50).map((name) => store.declare(declaration({ kind: 'ApiKey', namespace: 'acme', name }, 1))))
     }

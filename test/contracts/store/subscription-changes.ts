@@ -4,7 +4,7 @@ import type { Place } from '../store.ts'
 import { admit, ID, plan, seeded, sessionOf, settle, T0 } from './acme.ts'
 
 export const changePromises: Promises<Place> = {
-  'a change asked for twice happens once': async (t, place) => {
+  'a repeated change takes effect once': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     await Promise.all([store.change(ID, plan(), T0), other.change(ID, plan(), T0)])
     const admits = await Promise.all([store, store, other].map((handle) => handle.change(ID, admit('r1', 500), T0)))
@@ -16,7 +16,7 @@ export const changePromises: Promises<Place> = {
     t.same(sessionOf(await other.subscription(ID)), { used: 70, reserved: 0 })
   },
 
-  'a refusal knows what another handle did before it was asked for': async (t, place) => {
+  'a refusal is based on everything that another handle wrote before the call': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     await store.change(ID, plan(), T0)
     t.match(await store.change(ID, admit('r1', 500), T0), { outcome: 'admitted' })
@@ -29,7 +29,7 @@ export const changePromises: Promises<Place> = {
     t.match(answer, { outcome: 'stale', keysVersion: (await other.subscription(ID))?.keysVersion ?? 0 })
   },
 
-  'one handle applies what it was asked for in that order': async (t, place) => {
+  'one handle applies commands in the order of their calls': async (t, place) => {
     const store = await place.open()
     await store.change(ID, plan({}, { sessionTokens: 1000 }), T0)
     const answers = await Promise.all([
@@ -41,7 +41,7 @@ export const changePromises: Promises<Place> = {
     t.same(sessionOf(await store.subscription(ID)), { used: 400, reserved: 600 })
   },
 
-  'an operation that throws fails its own caller and no other': async (t, place) => {
+  'a command that throws fails only its own caller': async (t, place) => {
     const store = await place.open()
     await store.change(ID, plan(), T0)
     const broken = admit('r2', 500)
@@ -58,7 +58,7 @@ export const changePromises: Promises<Place> = {
     t.same(Object.keys((await store.subscription(ID))?.coding?.reservations ?? {}).toSorted(), ['r1', 'r3'])
   },
 
-  'hundreds of requests at once on several handles never reserve past a window, and each is charged once': async (t, place) => {
+  'hundreds of concurrent requests on several handles never reserve past a window, and each is charged once': async (t, place) => {
     const handles = [await place.open(), await place.open()]
     const limit = 20_000
     await handles[0]!.change(ID, plan({}, { sessionTokens: limit }), T0)
@@ -74,7 +74,7 @@ export const changePromises: Promises<Place> = {
       if (answer.outcome !== 'admitted') return
       admitted++
       charged += use
-      // Whoever retries a request's end, on whichever handle, must not charge it again.
+      // A settlement that is repeated on any handle must not charge twice.
       await Promise.all(handles.map((handle) => handle.change(ID, settle(id, use), T0)))
     }
 
@@ -90,7 +90,7 @@ export const changePromises: Promises<Place> = {
     t.same(sessionOf(await handles[1]!.subscription(ID)), { used: charged, reserved: 0 })
   },
 
-  'requests in flight never outnumber what the plan allows, on all handles together': async (t, place) => {
+  'requests in flight never exceed the limit of the plan, on all handles together': async (t, place) => {
     const handles = [await place.open(), await place.open(), await place.open()]
     await handles[0]!.change(ID, plan({}, { maxConcurrentRequests: 32 }), T0)
     const answers = await Promise.all(Array.from({ length: 300 }, (_, i) => handles[i % 3]!.change(ID, admit(`r${i}`, 1), T0)))

@@ -3,14 +3,14 @@ import type { Place } from '../store.ts'
 import { admit, hold, ID, mediaPlan, plan, settle, T0, taskId } from './acme.ts'
 
 export const subscriptionPromises: Promises<Place> = {
-  'a subscription that no Plan ever made is not there': async (t, place) => {
+  'a subscription without a Plan does not exist': async (t, place) => {
     const store = await place.open()
     t.equal(await store.subscription(ID), null)
     t.same(await store.change(ID, { op: 'keysChanged' }, T0), { outcome: 'none' })
     t.equal(await store.subscription(ID), null)
   },
 
-  'what a change answered is in the record that every handle reads': async (t, place) => {
+  'an answered change is in the record that every handle reads': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     t.same(await store.change(ID, plan(), T0), { outcome: 'applied' })
     const answer = await store.change(ID, admit('r1', 500), T0 + 1)
@@ -34,7 +34,7 @@ export const subscriptionPromises: Promises<Place> = {
     t.equal((await store.subscription(ID))?.version, second)
   },
 
-  'a record cannot be changed through what was read': async (t, place) => {
+  'changing a record that was read does not change the store': async (t, place) => {
     const store = await place.open()
     await store.change(ID, plan(), T0)
     const record = await store.subscription(ID)
@@ -43,7 +43,7 @@ export const subscriptionPromises: Promises<Place> = {
     t.equal((await store.subscription(ID))?.state, 'Active')
   },
 
-  'subscriptions do not touch each other': async (t, place) => {
+  'subscriptions are independent': async (t, place) => {
     const store = await place.open()
     const ids = ['acme/a', 'acme/b', 'globex/a']
     await Promise.all(ids.map((id) => store.change(id, plan(), T0)))
@@ -54,7 +54,7 @@ export const subscriptionPromises: Promises<Place> = {
     }
   },
 
-  'subscriptions with a Plan, or with open reservations, are listed by pages in the order of their ids': async (t, place) => {
+  'subscriptions with a Plan or with open reservations are listed in pages ordered by id': async (t, place) => {
     const store = await place.open()
     const ids = ['acme/a', 'acme/b', 'acme/c', 'globex/a', 'globex/b']
     await Promise.all(ids.toReversed().map((id) => store.change(id, plan(), T0)))
@@ -71,7 +71,7 @@ export const subscriptionPromises: Promises<Place> = {
     t.same(await store.subscriptionsWith('reservations', 'acme/c', 1), [await store.subscription('globex/a')])
   },
 
-  'subscriptions with open holds, or with ended periods, are listed by pages in the order of their ids': async (t, place) => {
+  'subscriptions with open holds or with ended periods are listed in pages ordered by id': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     const ids = ['acme/a', 'acme/b', 'globex/a']
     const later = T0 + 40 * 24 * 3_600_000
@@ -87,7 +87,7 @@ export const subscriptionPromises: Promises<Place> = {
     await store.change('acme/b', { op: 'close', task: taskId(2), actual: 1 }, later)
     t.same(await listed('holds'), ['acme/a', 'globex/a'])
     t.same(await listed('past'), ['acme/a', 'acme/b'])
-    // Its answer is no promise: who writes again because no answer came finds it archived.
+    // The answer is not checked: a retry after a lost answer finds the period archived.
     await store.change('acme/b', { op: 'archived', n: 0 }, later)
     t.same(await listed('past'), ['acme/a'])
   },

@@ -7,8 +7,8 @@ import { delivery, T0, task, taskId } from './acme.ts'
 const ALL: TaskFilter = { object: 'generation', verb: null, states: null, createdAfter: null, createdBefore: null }
 const MINUTE = 60_000
 
-/** The story of a task up to each state. */
-const WAY: Record<TaskState, TaskState[]> = {
+/** The transitions that lead to each state. */
+const TRANSITIONS: Record<TaskState, TaskState[]> = {
   pending: [],
   rejected: ['rejected'],
   queued: ['queued'],
@@ -19,18 +19,18 @@ const WAY: Record<TaskState, TaskState[]> = {
   canceled: ['queued', 'settling', 'canceled'],
 }
 
-/** Creates a task and moves it to a state, which gets the facts. */
+/** Creates a task and moves it to a state; the last transition sets the facts. */
 async function taskIn(store: Store, state: TaskState, created: Task, facts: TaskFacts = {}): Promise<Task> {
   let { task: now } = await store.createTask(created)
-  for (const [i, to] of WAY[state].entries()) {
-    const isLast = i === WAY[state].length - 1
+  for (const [i, to] of TRANSITIONS[state].entries()) {
+    const isLast = i === TRANSITIONS[state].length - 1
     now = (await store.moveTask(created.id, { from: [now.state] }, to, isLast ? { sweepAt: null, ...facts } : {})) ?? now
   }
   return now
 }
 
 export const taskPromises: Promises<Place> = {
-  'a task is created once by its id, and answered as it is now': async (t, place) => {
+  'a task is created once by its id, and returned in its current state': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     const created = task(1, { idempotency: { key: 'k', bodyHash: 'h' }, estimatedCost: 2 ** 53 - 1 })
     t.same(await store.createTask(created), { outcome: 'created', task: created })
@@ -40,7 +40,7 @@ export const taskPromises: Promises<Place> = {
     t.same(await other.createTask(created), { outcome: 'existing', task: queued })
   },
 
-  'fifty requests with one Idempotency-Key make one task, and another tenant has keys of its own': async (t, place) => {
+  'fifty requests with one Idempotency-Key create one task, and keys are per tenant': async (t, place) => {
     const handles = [await place.open(), await place.open()]
     const idempotency = { key: 'order-7', bodyHash: 'h' }
     const answers = await Promise.all(Array.from({ length: 50 }, (_, i) => handles[i % 2]!.createTask(task(i, { idempotency }))))
@@ -66,7 +66,7 @@ export const taskPromises: Promises<Place> = {
     t.match(await store.task('acme', taskId(1)), { state: 'rejected', idempotency: null })
   },
 
-  'what a tenant wrote comes back letter by letter, whatever its names are': async (t, place) => {
+  'input and metadata of a tenant are returned unchanged, whatever their member names': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     const names = ['', '.', 'a.b', '$set', '$', '__proto__', 'constructor', '_id', '\0', '\ud800', 'n\u0303', '0']
     const metadata = JSON.parse(JSON.stringify(Object.fromEntries(names.map((name) => [name, name])))) as Record<string, string>
@@ -78,7 +78,7 @@ export const taskPromises: Promises<Place> = {
     t.same(await store.moveTask(taskId(1), { from: ['pending'] }, 'queued', {}), { ...written, state: 'queued' })
   },
 
-  'a task of another tenant is not there': async (t, place) => {
+  'a task of another tenant is not found': async (t, place) => {
     const store = await place.open()
     await store.createTask(task(1))
     t.equal(await store.task('globex', taskId(1)), null)
@@ -86,7 +86,7 @@ export const taskPromises: Promises<Place> = {
     t.equal(await store.taskWithKey('acme', ''), null)
   },
 
-  'a task moves from the states and under the epoch that are asked for, and keeps what is not named': async (t, place) => {
+  'a task moves only from the given states and epochs, and keeps the other members': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     const queued = await taskIn(store, 'queued', task(1))
     const facts = { epoch: 3, attempts: 1, startedAt: T0 + 5, sweepAt: T0 + 30_000 }
@@ -113,7 +113,7 @@ export const taskPromises: Promises<Place> = {
     t.match(await other.moveTask(taskId(1), { from: ['processing'], epoch: 3 }, 'queued', { job: null }), { job: null })
   },
 
-  'of many that move a task at once exactly one does': async (t, place) => {
+  'of many concurrent moves of a task exactly one succeeds': async (t, place) => {
     const handles = [await place.open(), await place.open()]
     await taskIn(handles[0]!, 'queued', task(1))
     const moves = await Promise.all(
@@ -126,7 +126,7 @@ export const taskPromises: Promises<Place> = {
     t.same(await handles[1]!.task('acme', taskId(1)), moved)
   },
 
-  'a run is renewed while the task is processing under its epoch, and its progress never falls': async (t, place) => {
+  'a lease is renewed while the task is processing under its epoch, and progress never decreases': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     await taskIn(store, 'processing', task(1), { epoch: 2, sweepAt: T0 + 30_000 })
     t.equal(await store.renewTask(taskId(1), 2, 40, T0 + 40_000), 'ok')
@@ -140,9 +140,9 @@ export const taskPromises: Promises<Place> = {
     t.match(await store.task('acme', taskId(1)), { state: 'settling', progress: 40, sweepAt: T0 + 15_000 })
   },
 
-  'a list shows the visible tasks of a tenant, newest first, page by page': async (t, place) => {
+  'a list has the visible tasks of a tenant, newest first, in pages': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
-    const states = Object.keys(WAY) as TaskState[]
+    const states = Object.keys(TRANSITIONS) as TaskState[]
     const numbers = states.map((_, i) => i + 1)
     await Promise.all(states.map((state, i) => taskIn(store, state, task(i + 1))))
     await taskIn(store, 'queued', task(20, { tenant: 'globex' }))
@@ -162,11 +162,11 @@ export const taskPromises: Promises<Place> = {
     t.same(await other.tasks('initech', ALL, null, 10), [])
   },
 
-  'a list is narrowed by verb, by states and by time of creation': async (t, place) => {
+  'a list is filtered by verb, states and creation time': async (t, place) => {
     const store = await place.open()
     const verbs = ['image', 'video', 'music', 'image', 'video', 'image']
     const states: TaskState[] = ['completed', 'completed', 'failed', 'queued', 'processing', 'pending']
-    // Ids are made some time before their tasks, and in milliseconds of their own.
+    // Ids are generated some time before their tasks, in different milliseconds.
     const made = (i: number) => task(i, { id: taskId(i, T0 + i * MINUTE), verb: verbs[i]!, createdAt: T0 + i * MINUTE + 5000 })
     await Promise.all(verbs.map((_, i) => taskIn(store, states[i]!, made(i))))
     const listed = async (filter: Partial<TaskFilter>, before: string | null = null, limit = 10) =>
@@ -179,7 +179,7 @@ export const taskPromises: Promises<Place> = {
     t.same(await listed({ verb: 'image', states: ['queued', 'processing', 'completed'] }), [3, 0])
     t.same(await listed({ verb: 'image', states: ['queued', 'completed'] }, null, 1), [3])
     t.same(await listed({ verb: 'image' }, made(3).id), [0])
-    t.same(await listed({ createdAfter: made(1).createdAt, createdBefore: made(4).createdAt }), [3, 2], 'neither end is among them')
+    t.same(await listed({ createdAfter: made(1).createdAt, createdBefore: made(4).createdAt }), [3, 2], 'both bounds are exclusive')
     t.same(await listed({ createdAfter: made(1).createdAt - 1, createdBefore: made(4).createdAt + 1 }), [4, 3, 2, 1])
     t.same(await listed({ createdBefore: made(4).createdAt, verb: 'video' }, made(4).id), [1])
     t.same(await listed({ createdBefore: T0 - 24 * 60 * MINUTE }), [])
@@ -187,7 +187,7 @@ export const taskPromises: Promises<Place> = {
     t.same(await listed({ createdAfter: -(2 ** 52), createdBefore: 2 ** 52 }), [4, 3, 2, 1, 0])
   },
 
-  'tasks are due for a look when their time comes, earliest first': async (t, place) => {
+  'tasks are due for a sweep at their `sweepAt`, earliest first': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     for (const [n, sweepAt] of [[1, 30], [2, 10], [3, 20], [4, 40]] as const) await store.createTask(task(n, { sweepAt: T0 + sweepAt }))
     const due = async (now: number, limit = 10) => (await other.tasksDue(T0 + now, limit)).map(({ id }) => id)
@@ -203,7 +203,7 @@ export const taskPromises: Promises<Place> = {
   'open tasks are counted by state and verb': async (t, place) => {
     const store = await place.open()
     t.same(await store.openTasks(), [])
-    const states = Object.keys(WAY) as TaskState[]
+    const states = Object.keys(TRANSITIONS) as TaskState[]
     await Promise.all(states.map((state, i) => taskIn(store, state, task(i))))
     await Promise.all([20, 21].map((n) => taskIn(store, 'queued', task(n, { tenant: 'globex' }))))
     await taskIn(store, 'queued', task(22, { object: 'operation', verb: 'upscale' }))
@@ -211,7 +211,7 @@ export const taskPromises: Promises<Place> = {
     t.same(counts.toSorted(), ['pending image 1', 'processing image 1', 'queued image 3', 'queued upscale 1', 'settling image 1'])
   },
 
-  'the oldest task is known by when it was created, in whatever state it is': async (t, place) => {
+  'the creation time of the oldest task is returned, in any state': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     t.equal(await store.oldestTask(), null)
     await taskIn(store, 'queued', task(3))
@@ -221,7 +221,7 @@ export const taskPromises: Promises<Place> = {
     t.equal(await store.oldestTask(), task(3).createdAt)
   },
 
-  'final tasks are removed with their deliveries when they ended long ago, unless they have something to relay': async (t, place) => {
+  'final tasks that ended before a time are removed with their deliveries, unless their outbox is not empty': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     const outbox = [{ event: 'task.completed' as const, body: '{}' }]
     await taskIn(store, 'completed', task(1), { endedAt: T0 + 10, outbox })
@@ -229,11 +229,11 @@ export const taskPromises: Promises<Place> = {
     await taskIn(store, 'rejected', task(3), { endedAt: T0 + 30 })
     await taskIn(store, 'canceled', task(4), { endedAt: T0 + 40, idempotency: { key: 'k', bodyHash: 'h' } })
     await taskIn(store, 'processing', task(5))
-    t.equal(await store.removeTasks(T0 + 20, 10), 0, 'one that ended then stays, and so does what is not relayed')
+    t.equal(await store.removeTasks(T0 + 20, 10), 0, 'the bound is exclusive, and a task with an outbox stays')
     await other.relay(taskId(1), [delivery(1)])
     const left = async () => (await Promise.all([1, 2, 3].map((n) => other.task('acme', taskId(n))))).filter((found) => found !== null)
     t.equal(await store.removeTasks(T0 + 40, 2), 2)
-    t.equal((await left()).length, 1, 'as many as were asked for')
+    t.equal((await left()).length, 1, 'at most the limit')
     t.equal(await other.removeTasks(T0 + 1_000_000, 10), 2)
     t.same(await left(), [])
     t.same(await store.deliveries(taskId(1)), [])

@@ -1,4 +1,4 @@
-/** The plan of the story: both windows are small, so that they fill. */
+/** The Coding plan of the scenario, with windows small enough to fill up. */
 import type { Terms } from '../../../src/domain/plans.ts'
 
 export const T0 = Date.UTC(2026, 0, 5)

@@ -1,4 +1,4 @@
-/** The tenants of the story and their plans: small ones, so that money, queue and period run out. */
+/** Tenants of the scenario, with plans small enough that allowance, queue and period run out. */
 import type { Terms } from '../../../src/domain/plans.ts'
 import type { Command } from '../../../src/domain/subscription/commands.ts'
 

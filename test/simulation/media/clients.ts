@@ -1,28 +1,28 @@
-/** Clients of the Media API: impatient, with Idempotency-Keys that they use again, at whichever gateway answers. */
+/** Simulated clients of the Media API: they retry with the same Idempotency-Key at any gateway, and cancel. */
 import { Failure, Unavailable } from '../../../src/domain/errors.ts'
 import type { Creating, Stale } from '../../../src/domain/subscription/commands.ts'
 import { planInactive } from '../../../src/domain/subscription/subscription.ts'
 import { createTask, replay, type Created, type NewTask } from '../../../src/tasks/create-task.ts'
 import { cancel } from '../../../src/tasks/settle-and-cancel.ts'
 import type { Task } from '../../../src/domain/task.ts'
-import { Gone, type Machine, type World } from '../world.ts'
+import { Crashed, type Machine, type World } from '../world.ts'
 import { ACCOUNTS, VERBS, type Account } from './accounts.ts'
 
 type Body = Pick<NewTask, 'verb' | 'estimatedCost' | 'webhookUrl' | 'idempotency'>
 
 const RECEIVERS = ['good', 'flaky', 'dead', 'slow', 'slow']
-const PATIENCE_MS = 25_000
+const TIMEOUT_MS = 25_000
 
-/** Makes the life of a client: a few tasks, some of them asked for twice, some canceled. */
+/** Returns the program of a client: a few tasks, some requested twice, some canceled. */
 export function clientOf(world: World): (name: string) => Promise<void> {
-  const { dice, witness } = world
+  const { rng, checker } = world
   const bodies = new Map<string, Body>()
   const keysVersions = new WeakMap<Machine, Map<string, number>>()
-  /** All at once, or one after the other; and how likely a task is asked for twice. */
-  const rushMs = dice.pick([1_000, 10_000, 60_000])
-  const impatience = dice.pick([0.2, 0.9])
+  /** How far the requests are apart, and the probability that one is sent twice. */
+  const spreadMs = rng.pick([1_000, 10_000, 60_000])
+  const duplicateRate = rng.pick([0.2, 0.9])
 
-  /** As `plugins/auth`: what is remembered of a key is tried, and read anew when it is stale. */
+  /** As `plugins/auth`: uses cached facts of the key, and reads them again when they are stale. */
   function creatingFor(machine: Machine, { subscription, keyId, cap }: Account): Creating {
     const known = keysVersions.get(machine) ?? new Map<string, number>()
     keysVersions.set(machine, known)
@@ -36,22 +36,22 @@ export function clientOf(world: World): (name: string) => Promise<void> {
     }
   }
 
-  /** One key always comes with one body, but for a client that is mistaken. */
+  /** An Idempotency-Key always has the same body, except for a few mistaken requests. */
   function bodyFor({ tenant }: Account): Body {
-    const key = dice.chance(0.75) ? `k${dice.whole(1, 3)}` : null
+    const key = rng.chance(0.75) ? `k${rng.whole(1, 3)}` : null
     const known = key === null ? undefined : bodies.get(`${tenant} ${key}`)
-    if (known) return dice.chance(0.05) ? { ...known, idempotency: { key: key ?? '', bodyHash: 'another' } } : known
+    if (known) return rng.chance(0.05) ? { ...known, idempotency: { key: key ?? '', bodyHash: 'another' } } : known
     const body: Body = {
-      verb: dice.pick(VERBS),
-      estimatedCost: dice.pick([0, 50, 120, 200, 350]),
-      webhookUrl: dice.chance(0.7) ? `https://${dice.pick(RECEIVERS)}.test/hook` : null,
+      verb: rng.pick(VERBS),
+      estimatedCost: rng.pick([0, 50, 120, 200, 350]),
+      webhookUrl: rng.chance(0.7) ? `https://${rng.pick(RECEIVERS)}.test/hook` : null,
       idempotency: key === null ? null : { key, bodyHash: 'one' },
     }
     if (key !== null) bodies.set(`${tenant} ${key}`, body)
     return body
   }
 
-  /** As `submit` in `src/tasks`, with a quote that is known. */
+  /** As `submit` in `src/tasks`, with a fixed quote. */
   async function submit(machine: Machine, name: string, account: Account, body: Body): Promise<Created> {
     const backends = machine.tasks(machine.actor(name))
     const creating = creatingFor(machine, account)
@@ -62,65 +62,65 @@ export function clientOf(world: World): (name: string) => Promise<void> {
     if (known) return known
     const price = { verb: body.verb, micro: body.estimatedCost, per: 'Job' as const }
     const owner = { tenant, subscription, keyId, keyVersionId }
-    const asked = { object: 'generation' as const, input: { prompt: 'a lighthouse' }, metadata: {}, price }
-    return createTask(backends, creating, { id: backends.uuid(), ...owner, ...asked, ...body, maxAttempts: account.terms.media?.attempts ?? 1 }, record)
+    const request = { object: 'generation' as const, input: { prompt: 'a lighthouse' }, metadata: {}, price }
+    return createTask(backends, creating, { id: backends.uuid(), ...owner, ...request, ...body, maxAttempts: account.terms.media?.attempts ?? 1 }, record)
   }
 
-  /** Asks any gateway and waits so long. Null: no answer, or one that says to come again. */
-  async function ask<T>(work: (machine: Machine) => Promise<T>): Promise<T | null> {
+  /** Sends a request to any gateway, with a timeout. Null: no answer, or a retryable one. */
+  async function send<T>(work: (machine: Machine) => Promise<T>): Promise<T | null> {
     const gateways = world.machines.filter(({ process }) => process.name.startsWith('gateway'))
     if (gateways.length === 0) return null
-    const machine = dice.pick(gateways)
-    const patience = world.scheduler.sleep(null, PATIENCE_MS)
+    const machine = rng.pick(gateways)
+    const timeout = world.scheduler.sleep(null, TIMEOUT_MS)
     try {
-      return await Promise.race([machine.serve(() => work(machine)), patience.done.then(() => null)])
+      return await Promise.race([machine.serve(() => work(machine)), timeout.done.then(() => null)])
     } catch (error) {
-      const again = error instanceof Unavailable || error instanceof Gone || (error instanceof Failure && error.code === 'unavailable')
+      const again = error instanceof Unavailable || error instanceof Crashed || (error instanceof Failure && error.code === 'unavailable')
       if (again) return null
       throw error
     } finally {
-      patience.wake()
+      timeout.wake()
     }
   }
 
   async function create(name: string, account: Account, body: Body): Promise<Task | null> {
-    for (let tries = dice.whole(1, 3); tries > 0; tries--) {
-      const created = await ask((machine) => submit(machine, name, account, body))
+    for (let tries = rng.whole(1, 3); tries > 0; tries--) {
+      const created = await send((machine) => submit(machine, name, account, body))
       if (created) {
-        witness.answered({ what: 'accepted', task: created.task, key: body.idempotency?.key ?? null })
+        checker.answered({ what: 'accepted', task: created.task, key: body.idempotency?.key ?? null })
         return created.task
       }
-      await world.sleep(dice.whole(100, 5_000))
+      await world.sleep(rng.whole(100, 5_000))
     }
     return null
   }
 
-  async function giveUp(name: string, { tenant, id }: Task): Promise<void> {
-    await world.sleep(dice.whole(0, 12_000))
-    const canceled = await ask(async (machine) => {
+  async function cancelLater(name: string, { tenant, id }: Task): Promise<void> {
+    await world.sleep(rng.whole(0, 12_000))
+    const canceled = await send(async (machine) => {
       const backends = machine.tasks(machine.actor(name))
       const task = await backends.store.task(tenant, id)
       return task && cancel(backends, task)
     })
-    if (canceled) witness.answered({ what: 'canceled', task: canceled, key: null })
+    if (canceled) checker.answered({ what: 'canceled', task: canceled, key: null })
   }
 
   async function one(name: string): Promise<void> {
-    const account = dice.pick(ACCOUNTS)
+    const account = rng.pick(ACCOUNTS)
     const body = bodyFor(account)
-    const copies = body.idempotency && dice.chance(impatience) ? 2 : 1
-    const asked = Array.from({ length: copies }, async (_, i) => {
-      if (i > 0) await world.sleep(dice.whole(0, 3_000))
+    const copies = body.idempotency && rng.chance(duplicateRate) ? 2 : 1
+    const attempts = Array.from({ length: copies }, async (_, i) => {
+      if (i > 0) await world.sleep(rng.whole(0, 3_000))
       return create(`${name}${'ab'[i] ?? ''}`, account, body)
     })
-    const task = (await Promise.all(asked)).find((found) => found !== null)
-    if (task && dice.chance(0.3)) await giveUp(name, task)
+    const task = (await Promise.all(attempts)).find((found) => found !== null)
+    if (task && rng.chance(0.3)) await cancelLater(name, task)
   }
 
   return async (name) => {
-    for (let tasks = dice.whole(1, 2); tasks > 0; tasks--) {
-      await world.sleep(dice.whole(0, rushMs))
-      // A refusal is an answer like another.
+    for (let tasks = rng.whole(1, 2); tasks > 0; tasks--) {
+      await world.sleep(rng.whole(0, spreadMs))
+      // A refusal is an expected answer.
       await one(name).catch((error: unknown) => {
         if (!(error instanceof Failure)) throw error
       })

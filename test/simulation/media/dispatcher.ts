@@ -1,4 +1,4 @@
-/** A dispatcher, as `plugins/dispatcher`, with its real `deliver`; and the receivers of webhooks, each with a character. */
+/** A simulated dispatcher, as `plugins/dispatcher`, with its real `deliver`; and webhook receivers: good, flaky, dead or slow. */
 import { deliver, type DeliveryContext } from '../../../plugins/dispatcher/delivery-attempt.ts'
 import type { Ask, Egress, Reply } from '../../../src/egress/egress.ts'
 import { seal, type SealingKeys } from '../../../src/domain/api-keys.ts'
@@ -9,7 +9,7 @@ import type { Machine, World } from '../world.ts'
 import type { Account } from './accounts.ts'
 
 const SEALING: SealingKeys = [Buffer.alloc(32, 1)]
-/** The schedule of the specification, section 8. */
+/** Retry schedule of the specification, section 8. */
 const DELAYS_MS = [0, 30_000, 120_000, 600_000, 3_600_000]
 const TIMEOUT_MS = 30_000
 const TICK_MS = 4_000
@@ -26,13 +26,13 @@ export async function mintKeys(store: Store, accounts: Account[]): Promise<void>
 }
 
 export function dispatcher(world: World, machine: Machine): void {
-  machine.go('look', async () => {
-    const store = machine.store(machine.actor('look'))
-    while (!world.calm) {
+  machine.go('poll', async () => {
+    const store = machine.store(machine.actor('poll'))
+    while (!world.recovering) {
       const now = machine.clock()
       const claimed = await store.claimDeliveries(now, now + DELIVERY_LEASE_MS, CAPS).catch(() => [])
       for (const delivery of claimed) machine.go('deliver', async () => void (await deliverOne(world, machine, delivery)))
-      await machine.nap(TICK_MS, ['webhook'])
+      await machine.sleepUntilPublished(TICK_MS, ['webhook'])
     }
   })
 }
@@ -41,24 +41,24 @@ export async function deliverOne(world: World, machine: Machine, delivery: Deliv
   const log = { error: () => {} } as unknown as DeliveryContext['log']
   const store = machine.store(machine.actor(`deliver ${delivery.event}`))
   const schedule = { brand: 'SVC', delaysMs: DELAYS_MS, timeoutMs: TIMEOUT_MS }
-  const given = { clock: machine.clock, random: world.dice.random, sealingKeys: SEALING, log }
+  const given = { clock: machine.clock, random: world.rng.random, sealingKeys: SEALING, log }
   const backends = { store, egress: egressOf(world, machine), ...given, ...schedule }
   await deliver(backends, delivery, new AbortController().signal)
 }
 
-/** Whoever is at the other end of a webhook. */
-function egressOf({ dice, witness, scheduler, calm }: World, machine: Machine): Egress {
+/** The webhook receivers. */
+function egressOf({ rng, checker, scheduler, recovering }: World, machine: Machine): Egress {
   async function request({ url, headers, body }: Ask): Promise<Reply> {
     const event = headers?.['X-SVC-Event'] as WebhookEvent
     const { data } = JSON.parse(String(body)) as { data: { task_id: string } }
-    scheduler.say(machine.process.name, `sends ${event} of ${data.task_id} to ${url}`)
-    const ended = witness.sent(data.task_id, event)
-    const character = new URL(url).hostname.split('.', 1)[0] ?? ''
-    const durationMs = character === 'slow' ? dice.whole(5_000, 35_000) : dice.whole(1, 500)
+    scheduler.log(machine.process.name, `sends ${event} of ${data.task_id} to ${url}`)
+    const ended = checker.sent(data.task_id, event)
+    const receiver = new URL(url).hostname.split('.', 1)[0] ?? ''
+    const durationMs = receiver === 'slow' ? rng.whole(5_000, 35_000) : rng.whole(1, 500)
     await machine.sleep(Math.min(durationMs, TIMEOUT_MS))
     ended()
     if (durationMs > TIMEOUT_MS) return { outcome: 'failed', reason: 'timeout', status: null, durationMs: TIMEOUT_MS }
-    const fails = character === 'dead' || (character === 'flaky' && !calm && dice.chance(0.5))
+    const fails = receiver === 'dead' || (receiver === 'flaky' && !recovering && rng.chance(0.5))
     return { outcome: 'answered', status: fails ? 500 : 200, headers: {}, body: new Uint8Array(), durationMs } as unknown as Reply
   }
   return { check: () => null, request }

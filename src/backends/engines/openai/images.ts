@@ -1,9 +1,9 @@
 /** Pictures: `images/generations`, and `images/edits` with or without a mask. Both answer with the picture itself; there is no job that could be taken up again. */
-import type { GenerationRequest, Limits } from '../../../domain/generations.ts'
+import type { GenerationRequest, Limits } from '../../../domain/media-generations.ts'
 import { notMade, type Made, type NotMade, type Run } from '../engine.ts'
 import { jsonBody, type Api, type Body } from '../provider/api.ts'
 import { contentOf } from '../provider/content.ts'
-import type { OperationRequest } from '../../../domain/operations.ts'
+import type { OperationRequest } from '../../../domain/media-operations.ts'
 import { failureOf, faulty, isGood } from '../provider/failure.ts'
 import { bytesOf, loadSharp, maskFor, pictureOf, type Picture } from '../provider/mask.ts'
 import { filePart, multipart, type Part } from '../provider/multipart.ts'

@@ -1,5 +1,5 @@
 /** Parameters, sizes and lengths that the vendor documents for its models. A model of another name belongs to a compatible server and gets what was requested. Pure. */
-import type { Limits } from '../../../domain/generations.ts'
+import type { Limits } from '../../../domain/media-generations.ts'
 
 export type Size = { width: number; height: number }
 

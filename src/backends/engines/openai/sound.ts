@@ -2,7 +2,7 @@
  * Sound: the vendor's `audio/speech`, which reads the prompt aloud unless the model makes something else of it, or `audio/generate` of vLLM-Omni, which makes
  * music and sounds of a length.
  */
-import type { GenerationRequest } from '../../../domain/generations.ts'
+import type { GenerationRequest } from '../../../domain/media-generations.ts'
 import type { Made, NotMade, Run } from '../engine.ts'
 import { jsonBody } from '../provider/api.ts'
 import { measured, type Results } from '../provider/result.ts'

@@ -1,11 +1,11 @@
 /** Films: `videos`, a job that is polled, then its content. */
-import type { GenerationRequest } from '../../../domain/generations.ts'
+import type { GenerationRequest } from '../../../domain/media-generations.ts'
 import { notMade, type Made, type NotMade, type Run } from '../engine.ts'
 import type { Answer, Api } from '../provider/api.ts'
 import { failureOf, faulty, isGood, ProviderError } from '../provider/failure.ts'
 import { failedPoll, runJob, type JobStatus } from '../provider/job.ts'
 import { multipart } from '../provider/multipart.ts'
-import type { Outside } from '../provider/outside.ts'
+import type { Outside } from '../provider/dependencies.ts'
 import { CANCEL_MS, POLL_MS } from '../provider/provided-engine.ts'
 import { measured, type Results } from '../provider/result.ts'
 import { complaintOf } from './complaints.ts'

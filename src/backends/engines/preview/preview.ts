@@ -3,8 +3,8 @@
  * Each run has a thread of its own, so that the event loop stays free and an aborted run stops at once.
  */
 import { Worker } from 'node:worker_threads'
-import { amountsOf } from '../../../domain/generations.ts'
-import { amountsAtMost } from '../../../domain/operations.ts'
+import { amountsOf } from '../../../domain/media-generations.ts'
+import { amountsAtMost } from '../../../domain/media-operations.ts'
 import { notMade, type Engine, type Input, type Made, type NotMade, type OpenEngine, type Run } from '../engine.ts'
 import type { Message, PreviewRequest, Work } from './render-thread.ts'
 

@@ -1,7 +1,7 @@
 /** The thread of one preview: renders its request, reports the progress, and passes the bytes on. */
 import { parentPort, workerData } from 'node:worker_threads'
-import type { GenerationRequest } from '../../../domain/generations.ts'
-import type { OperationRequest } from '../../../domain/operations.ts'
+import type { GenerationRequest } from '../../../domain/media-generations.ts'
+import type { OperationRequest } from '../../../domain/media-operations.ts'
 import { blankCanvas, type Canvas } from './canvas.ts'
 import { editedPicture } from './edit.ts'
 import { SAMPLES_PER_SECOND, tune } from './music.ts'

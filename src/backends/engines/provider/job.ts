@@ -2,7 +2,7 @@
 import { notMade, type NotMade, type Run } from '../engine.ts'
 import type { Answer } from './api.ts'
 import { failureOf, faulty, retryAfterMs, type Complaint } from './failure.ts'
-import type { Outside } from './outside.ts'
+import type { Outside } from './dependencies.ts'
 
 /** The status of a job after a poll. `NotMade`: the job has failed. */
 export type JobStatus<T> =

@@ -4,7 +4,7 @@
  */
 import { notMade, type NotMade, type Input } from '../engine.ts'
 import { mediaInfo, type MediaInfo } from '../../../domain/media-info.ts'
-import type { Limits } from '../../../domain/generations.ts'
+import type { Limits } from '../../../domain/media-generations.ts'
 import { ProviderError } from './failure.ts'
 
 /** How a provider's masks mark what is edited. */

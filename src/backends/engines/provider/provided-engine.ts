@@ -1,5 +1,5 @@
 /** The engine around what a provider makes: runs that end soon when they are aborted, and a close that lets go after them. */
-import { amountsAtMost } from '../../../domain/operations.ts'
+import { amountsAtMost } from '../../../domain/media-operations.ts'
 import { notMade, type Made, type NotMade, type Engine, type EngineRequest, type Run } from '../engine.ts'
 import type { Api } from './api.ts'
 

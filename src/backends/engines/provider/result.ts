@@ -5,9 +5,9 @@ import { notMade, type Made, type NotMade, type EngineRequest, type Run } from '
 import { mediaInfo, PREFIX_BYTES, type MediaInfo } from '../../../domain/media-info.ts'
 import type { Api, Call } from './api.ts'
 import { contentOf, openSpool, type Content } from './content.ts'
-import type { Limits } from '../../../domain/generations.ts'
+import type { Limits } from '../../../domain/media-generations.ts'
 import { failureOf, faulty, ProviderError, type Complaint } from './failure.ts'
-import type { Outside } from './outside.ts'
+import type { Outside } from './dependencies.ts'
 import type { Reach } from './settings.ts'
 
 export type Fetched = { outcome: 'fetched'; content: Content } | NotMade

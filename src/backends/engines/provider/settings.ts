@@ -2,7 +2,7 @@
 import { validateHeaderName, validateHeaderValue } from 'node:http'
 import { Type, type Static, type TObject } from 'typebox'
 import { readSettingsFile } from '../../../domain/settings-file.ts'
-import type { Outside } from './outside.ts'
+import type { Outside } from './dependencies.ts'
 
 const text = (description: string) => Type.String({ minLength: 1, maxLength: 2048, description })
 const milliseconds = (fallback: number, description: string) => Type.Integer({ minimum: 1, maximum: 86_400_000, default: fallback, description })

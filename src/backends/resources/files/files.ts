@@ -12,7 +12,7 @@ import { keyOf } from './manifest-index.ts'
 import { openDeclared, type Declared } from './declared-resources.ts'
 import { openFolderSync } from './folder-sync.ts'
 import { openPollLoop } from './poll-loop.ts'
-import { openManifestErrorReports, type ManifestErrorReports } from './manifest-errors.ts'
+import { openManifestErrorReports, type ManifestErrorReports } from './manifest-error-reports.ts'
 import { openSecrets, type SecretOwner, type Secrets } from './secret-files.ts'
 import { openStatuses, type Statuses } from './status-files.ts'
 

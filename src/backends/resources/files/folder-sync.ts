@@ -3,7 +3,7 @@ import { Unavailable } from '../../../domain/errors.ts'
 import type { Ref, Resources, ResourcesConfig } from '../resources.ts'
 import type { Declared } from './declared-resources.ts'
 import { openFolder, type ManifestFile } from './folder-scan.ts'
-import type { ManifestErrorReports } from './manifest-errors.ts'
+import type { ManifestErrorReports } from './manifest-error-reports.ts'
 import type { Secrets } from './secret-files.ts'
 import type { Statuses } from './status-files.ts'
 

@@ -1,6 +1,6 @@
 /**
- * Reads and writes of single documents, many in one command. Each write has an outcome of its own, which is known or `Unavailable`: never guessed.
- * A command names its documents in one order, whoever sends it. A server that does all of a command in one transaction would else let two of them wait for each other.
+ * Batched reads and writes of single documents, many in one command. Each write has its own outcome, or is `Unavailable` when that is unknown.
+ * Every process sorts the documents of a command the same way: on a server that runs a command in one transaction, two commands could deadlock otherwise.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { MongoBulkWriteError, type AnyBulkWriteOperation, type Collection, type Document, type Filter } from 'mongodb'
@@ -8,21 +8,21 @@ import { Unavailable } from '../../../domain/errors.ts'
 import { DEADLOCK, DUPLICATE } from './driver-errors.ts'
 import { createBatcher, type BatchOutcome } from '../../../concurrency/batching.ts'
 
-/** `write` is another after each write of the document: what tells ours from one of others. */
+/** `write` is a new value after each write of the document. It distinguishes our write from another process's. */
 export type Written = { _id: string; write?: string }
 
-/** Puts `next`, whose `write` is new, in the place of the document of its id if that is as `when` says. */
+/** Replaces the document of its id by `next`, whose `write` is new, if the document matches `when`. */
 export type Replacement<D extends Written> = { next: D & { write: string }; when: Document }
 
-const MOST_READ = 64
-const MOST_WRITTEN = 32
-/** Of a write that gave way; a deadlock is found after a second. Who comes back at once is in the way of the one who was let through. */
-const MOST_TRIES = 4
-const GIVE_WAY_MS = 100
-/** Swaps may be followed by a look at what became of them, which is given as long again. */
+const MAX_READS = 64
+const MAX_WRITES = 32
+/** Attempts of a deadlock victim. The server detects a deadlock after a second; an immediate retry would collide with the winner. */
+const MAX_TRIES = 4
+const DEADLOCK_PAUSE_MS = 100
+/** A swap may be followed by a read of its outcome, which gets as long again. */
 const SWAP_MS = 30_000
 
-/** Reads by a member that is unique among the documents; answers null where none has the value. Readers of one value share a document, which none of them may change. */
+/** Reads by a unique member; null where no document has the value. Concurrent readers of one value share the document and must not change it. */
 export function batchReads<D extends Document>(collection: Collection<D>, member: string): (value: string) => Promise<D | null> {
   return createBatcher<string, D | null>({
     backend: 'store',
@@ -33,26 +33,26 @@ export function batchReads<D extends Document>(collection: Collection<D>, member
     },
     idOf: (value) => value,
     shares: true,
-    most: MOST_READ,
+    most: MAX_READS,
   })
 }
 
 /**
- * Puts documents there, each unless another has its `_id` or something else that is unique. `nameOf` tells what others may want to be unique by as well: of those of
- * one name a command has one. Two commands with several of them each would wait for each other, again and again.
+ * Inserts documents, each unless another has its `_id` or another unique value. `nameOf` returns the value by which concurrent inserts may conflict: a command holds
+ * each name once, because two commands with several documents of one name would deadlock repeatedly.
  */
 export function batchInserts<D extends Written>(collection: Collection<D>, nameOf: (document: D) => string, weigh: (document: D) => number): (document: D) => Promise<'added' | 'taken'> {
   return createBatcher<D, 'added' | 'taken'>({
     backend: 'store',
     async send(documents) {
-      const sorted = inOrder(documents, nameOf)
+      const sorted = sortedBy(documents, nameOf)
       const { failed } = await writeAll(collection, sorted.map((document) => ({ insertOne: { document } }) as AnyBulkWriteOperation<D>))
-      const told = new Map(sorted.map((document, n) => [document, outcomeOf(failed.get(n))]))
-      return documents.map((document) => told.get(document) ?? unknown(null))
+      const outcomes = new Map(sorted.map((document, n) => [document, outcomeOf(failed.get(n))]))
+      return documents.map((document) => outcomes.get(document) ?? unknown(null))
     },
     idOf: nameOf,
     shares: false,
-    most: MOST_WRITTEN,
+    most: MAX_WRITES,
     weigh,
   })
 }
@@ -62,29 +62,29 @@ function outcomeOf(failure: Failed | undefined): BatchOutcome<'added' | 'taken'>
   return failure.code === DUPLICATE ? { answer: 'taken' } : unknown(failure)
 }
 
-/** Compare-and-set of whole documents. `lost`: the document was not as it should have been, or not there, and nothing happened. */
+/** Compare-and-set of whole documents. `lost`: the document did not match or was not there; nothing was written. */
 export function batchReplacements<D extends Written>(collection: Collection<D>, weigh: (document: D) => number): (swap: Replacement<D>) => Promise<'swapped' | 'lost'> {
   return createBatcher<Replacement<D>, 'swapped' | 'lost'>({
     backend: 'store',
     async send(swaps) {
-      const sorted = inOrder(swaps, ({ next }) => next._id)
+      const sorted = sortedBy(swaps, ({ next }) => next._id)
       const written = await writeAll(collection, sorted.map(({ next, when }) => ({ replaceOne: { filter: { _id: next._id, ...when } as Filter<D>, replacement: next } })))
       const failed = new Map([...written.failed].map(([n, failure]) => [sorted[n], failure]))
-      const heard = swaps.filter((swap) => !failed.has(swap))
-      const swapped = await swappedOf(collection, heard, written.matched)
+      const answered = swaps.filter((swap) => !failed.has(swap))
+      const swapped = await swappedOf(collection, answered, written.matched)
       return swaps.map((swap) => (failed.has(swap) ? unknown(failed.get(swap)) : swapped(swap)))
     },
     idOf: ({ next }) => next._id,
     shares: false,
-    most: MOST_WRITTEN,
+    most: MAX_WRITES,
     weigh: ({ next }) => weigh(next),
     longestMs: SWAP_MS,
   })
 }
 
 /**
- * Which of the swaps of one command happened, of which the server tells only how many did. Where that is neither all nor none the documents are looked at: who finds
- * its own `write` swapped, and if those are as many as happened, the others lost. Else one of those that happened was overwritten since, and nobody can tell it from one that lost.
+ * Which swaps of one command took effect: the server returns only their number. Unless that is all or none, the documents are read. A swap whose `write` is there took
+ * effect, and if their number matches, the others lost. Otherwise one was overwritten since and cannot be distinguished from a lost one.
  */
 async function swappedOf<D extends Written>(collection: Collection<D>, swaps: Replacement<D>[], count: number): Promise<(swap: Replacement<D>) => BatchOutcome<'swapped' | 'lost'>> {
   if (count === swaps.length) return () => ({ answer: 'swapped' })
@@ -93,7 +93,7 @@ async function swappedOf<D extends Written>(collection: Collection<D>, swaps: Re
   const found = await collection.find<Written>(ids, { projection: { write: 1 } }).toArray()
   const writes = new Set(found.map(({ write }) => write))
   const isThere = ({ next }: Replacement<D>) => writes.has(next.write)
-  const others: BatchOutcome<'lost'> = swaps.filter(isThere).length === count ? { answer: 'lost' } : unknown('another has written since')
+  const others: BatchOutcome<'lost'> = swaps.filter(isThere).length === count ? { answer: 'lost' } : unknown('overwritten by another process')
   return (swap) => (isThere(swap) ? { answer: 'swapped' } : others)
 }
 
@@ -101,17 +101,17 @@ type Failed = { code?: number | string | undefined; errmsg?: string | undefined 
 type Outcome = { matched: number; failed: Map<number, Failed> }
 
 /**
- * Sends all in one command, none of which keeps another from happening, and again what gave way to others: one of those who are in a deadlock always gets on.
- * `failed`, by place: those that the server says did not happen, and why. Throws when no more is known.
+ * Sends all operations in one unordered command, and retries the deadlock victims: one of the transactions in a deadlock always succeeds.
+ * `failed`, by index: the operations that the server reports as failed. Throws when the outcome is unknown.
  */
-async function writeAll<D extends Document>(collection: Collection<D>, operations: AnyBulkWriteOperation<D>[], tries = MOST_TRIES): Promise<Outcome> {
+async function writeAll<D extends Document>(collection: Collection<D>, operations: AnyBulkWriteOperation<D>[], tries = MAX_TRIES): Promise<Outcome> {
   const { matched, failed } = await writeOnce(collection, operations)
-  const places = [...failed].flatMap(([place, { code }]) => (code === DEADLOCK ? [place] : []))
-  if (places.length === 0 || tries === 1) return { matched, failed }
-  await pause(GIVE_WAY_MS)
-  const again = await writeAll(collection, places.map((place) => operations[place]!), tries - 1)
-  const others = [...failed].filter(([place]) => !places.includes(place))
-  return { matched: matched + again.matched, failed: new Map([...others, ...[...again.failed].map(([n, failure]) => [places[n]!, failure] as const)]) }
+  const victims = [...failed].flatMap(([index, { code }]) => (code === DEADLOCK ? [index] : []))
+  if (victims.length === 0 || tries === 1) return { matched, failed }
+  await pause(DEADLOCK_PAUSE_MS)
+  const again = await writeAll(collection, victims.map((index) => operations[index]!), tries - 1)
+  const others = [...failed].filter(([index]) => !victims.includes(index))
+  return { matched: matched + again.matched, failed: new Map([...others, ...[...again.failed].map(([n, failure]) => [victims[n]!, failure] as const)]) }
 }
 
 async function writeOnce<D extends Document>(collection: Collection<D>, operations: AnyBulkWriteOperation<D>[]): Promise<Outcome> {
@@ -119,7 +119,7 @@ async function writeOnce<D extends Document>(collection: Collection<D>, operatio
     const { matchedCount } = await collection.bulkWrite(operations, { ordered: false })
     return { matched: matchedCount, failed: new Map() }
   } catch (error) {
-    // The driver makes the same error of an answer that never came. And what no majority has may be taken back.
+    // The driver throws the same error when no answer came. A write without a majority may be rolled back.
     const isAnswer = error instanceof MongoBulkWriteError && error.result.hasWriteErrors() && !error.result.getWriteConcernError()
     if (!isAnswer) throw error
     return { matched: error.matchedCount, failed: new Map(error.result.getWriteErrors().map((failure) => [failure.index, failure])) }
@@ -130,7 +130,7 @@ function unknown(cause: unknown): { failure: Unavailable } {
   return { failure: new Unavailable('store', cause) }
 }
 
-function inOrder<One>(all: One[], order: (one: One) => string): One[] {
+function sortedBy<One>(all: One[], order: (one: One) => string): One[] {
   const keyed = all.map((one) => ({ one, key: order(one) }))
   return keyed.sort((a, b) => (a.key < b.key ? -1 : 1)).map(({ one }) => one)
 }

@@ -1,37 +1,37 @@
 /**
- * One MongoDB database: how it is reached, asked and left, and what of its driver's errors passes the backend: nothing. Each
- * document is written by itself, though a command may bring many; there is no transaction here.
+ * Connection to one MongoDB database: client options, timeouts, verbs, closing. No driver error leaves the backend. There are no
+ * transactions: each document is written on its own, though a command may contain many.
  */
 import { createRequire } from 'node:module'
 import type { Socket } from 'node:net'
 import { MongoClient, MongoNetworkError, MongoServerError, type Collection, type Document, type MongoClientOptions } from 'mongodb'
 import { Unavailable } from '../../../domain/errors.ts'
 import { withTimeout } from '../../../concurrency/batching.ts'
-import { DUPLICATE, outward } from './driver-errors.ts'
+import { DUPLICATE, toBackendError } from './driver-errors.ts'
 
-/** A noun under its id: `_id` is its `id`. */
-export type Stored<Noun extends { id: string }> = Omit<Noun, 'id'> & { _id: string }
+/** An entity as a document: `_id` is its `id`. */
+export type Stored<Entity extends { id: string }> = Omit<Entity, 'id'> & { _id: string }
 
 export type Database = {
   collection<D extends Document>(name: string): Collection<D>
-  /** Runs the work of one verb. What goes wrong with the server is `Unavailable`; a mistake of ours stays what it is. */
-  ask<T>(work: () => Promise<T>): Promise<T>
+  /** Runs one verb. Failures of the server become `Unavailable`; programming errors pass unchanged. */
+  run<T>(work: () => Promise<T>): Promise<T>
   /** The server's time, epoch milliseconds. */
   clock(): Promise<number>
-  /** Lets what is under way end, then leaves. From then on everything is `Unavailable`. Closing again does nothing. */
+  /** Waits for the verbs in progress, then disconnects. Later verbs are `Unavailable`. Idempotent. */
   close(): Promise<void>
 }
 
-/** Longest that a verb takes, should a step outlast its own limits. */
-export const LONGEST_MS = 60_000
-/** Longest that one step of a verb waits: for a server, for a connection to it, for its answer. */
+/** Timeout of a whole verb, in case a step exceeds its own. */
+export const VERB_TIMEOUT_MS = 60_000
+/** Timeouts of one step: server selection; connecting, or waiting for an answer. */
 const SELECTION_MS = 3000
 const STEP_MS = 5000
 
 /**
- * What we ask of every server, whatever the URL says: an answer is of what a majority has and no failover takes back. Retries are the
- * driver's own, where the server tells a repeated write from a new one (a replica set does); elsewhere a write is sent once, and every verb
- * may be asked for again. `timeoutMS` does nothing in this driver, so each step has a limit of its own.
+ * Options that the URL cannot override: reads and writes are those of a majority, which no failover rolls back. The driver retries a write
+ * only where the server recognizes a repeated one (a replica set does); elsewhere it is sent once, and every verb may be repeated by its
+ * caller. `timeoutMS` has no effect in this driver, so each step has its own timeout.
  */
 const OPTIONS = {
   appName: 'tollgate',
@@ -41,18 +41,18 @@ const OPTIONS = {
   serverSelectionTimeoutMS: SELECTION_MS,
   connectTimeoutMS: STEP_MS,
   waitQueueTimeoutMS: STEP_MS,
-  // Two at a time, the driver's default, are too few where a server takes half a second for each answer and a hundred requests come at once.
+  // The driver's default of 2 is too low when a hundred requests arrive at once at a server that takes half a second for each answer.
   maxConnecting: 16,
   ignoreUndefined: true,
 } satisfies MongoClientOptions
 
-/** An upgrade or an index may be at work for long before it answers. */
+/** A migration or the creation of an index may run for a long time before it answers. */
 const UPGRADE_MS = 30 * 60_000
 
-/** Makes a client of `url`; throws the driver's error if that is none. `patience`: how long an answer may take. */
-export function clientOf(url: string, patience: 'upgrade' | 'request'): MongoClient {
-  mendWrites()
-  const isUpgrade = patience === 'upgrade'
+/** Makes a client for `url`; throws the driver's error if the URL is invalid. `purpose` decides how long an answer may take. */
+export function clientOf(url: string, purpose: 'upgrade' | 'request'): MongoClient {
+  patchWrites()
+  const isUpgrade = purpose === 'upgrade'
   const { wtimeoutMS, ...written } = OPTIONS.writeConcern
   return new MongoClient(url, {
     ...OPTIONS,
@@ -62,16 +62,16 @@ export function clientOf(url: string, patience: 'upgrade' | 'request'): MongoCli
 }
 
 type Connection = { socket: Socket; error: Error | null; onError(error: Error): void; writeCommand(...command: unknown[]): Promise<void> }
-let mended = false
+let patched = false
 
 /**
- * The driver (7.9) waits for ever for a write to a connection that ends meanwhile: it listens for 'drain' and 'error', and the end of a connection is 'close' alone. So it is with what is written in
- * the turn of the event loop in which the server ended it, which is when we send what the turn has brought; and with a command that is larger than the buffers of a server that
- * has stopped reading, once its time is over. None of the driver's limits counts there. Now both are errors of the network.
+ * The driver (7.9) waits for ever for a write to a connection that closes meanwhile: it listens for 'drain' and 'error', but a closed connection emits only 'close'.
+ * This affects commands written in the tick of the event loop in which the server closed the connection, and, once they time out, commands larger than the buffers of a
+ * server that has stopped reading. None of the driver's timeouts applies there. With this patch both are network errors.
  */
-function mendWrites(): void {
-  if (mended) return
-  mended = true
+function patchWrites(): void {
+  if (patched) return
+  patched = true
   const { Connection } = createRequire(import.meta.url)('mongodb/lib/cmap/connection.js') as { Connection: { prototype: Connection } }
   const write = Connection.prototype.writeCommand
   Connection.prototype.writeCommand = async function (this: Connection, ...command: unknown[]) {
@@ -93,42 +93,42 @@ function mendWrites(): void {
   }
 }
 
-/** Serves one database over a client that is connected. A verb that takes longer than `longestMs` is `Unavailable`. */
-export function serve(client: MongoClient, name: string, longestMs = LONGEST_MS): Database {
+/** Opens one database over a connected client. A verb that takes longer than `timeoutMs` is `Unavailable`. */
+export function openDatabase(client: MongoClient, name: string, timeoutMs = VERB_TIMEOUT_MS): Database {
   const db = client.db(name)
-  const underWay = new Set<Promise<unknown>>()
+  const inProgress = new Set<Promise<unknown>>()
   let closed: Promise<void> | undefined
 
-  async function ask<T>(work: () => Promise<T>): Promise<T> {
+  async function run<T>(work: () => Promise<T>): Promise<T> {
     if (closed) throw new Unavailable('store', new Error('the store is closed'))
-    const answer = withTimeout('store', longestMs, work())
-    underWay.add(answer)
+    const answer = withTimeout('store', timeoutMs, work())
+    inProgress.add(answer)
     try {
       return await answer
     } catch (error) {
-      throw outward(error)
+      throw toBackendError(error)
     } finally {
-      underWay.delete(answer)
+      inProgress.delete(answer)
     }
   }
 
   async function close(): Promise<void> {
-    await Promise.allSettled(underWay)
-    await client.close().catch(() => {}) // The server may be away; we leave all the same.
+    await Promise.allSettled(inProgress)
+    await client.close().catch(() => {}) // The server may be down.
   }
 
   async function clock(): Promise<number> {
-    const { localTime } = await ask(() => db.admin().command({ hello: 1 }))
+    const { localTime } = await run(() => db.admin().command({ hello: 1 }))
     return Number(localTime)
   }
 
-  return { collection: (name) => db.collection(name), ask, clock, close: () => (closed ??= close()) }
+  return { collection: (name) => db.collection(name), run, clock, close: () => (closed ??= close()) }
 }
 
-/** Puts a document there unless one has its `_id`, or something else that is unique. */
+/** Inserts a document unless another has its `_id` or another unique value. */
 export async function add<D extends Document>(collection: Collection<D>, document: D): Promise<'added' | 'taken'> {
   try {
-    // The driver's own type of a document without an `_id` is of no use where all have one.
+    // The driver's type is for documents without an `_id`; all of ours have one.
     await collection.insertOne(document as Parameters<typeof collection.insertOne>[0])
     return 'added'
   } catch (error) {
@@ -137,16 +137,16 @@ export async function add<D extends Document>(collection: Collection<D>, documen
   }
 }
 
-/** Whether a write broke a unique index. It says so by its code alone: what else such an error holds differs between servers. */
+/** Whether a write violated a unique index. Only the code is the same on all servers. */
 export function isDuplicate(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === DUPLICATE
 }
 
-export function stored<Noun extends { id: string }>({ id, ...facts }: Noun): Stored<Noun> {
+export function toStored<Entity extends { id: string }>({ id, ...facts }: Entity): Stored<Entity> {
   return { _id: id, ...facts }
 }
 
-/** The noun of a document that was read without what only its indexes need. */
-export function nounOf<Noun extends { id: string }>({ _id, ...facts }: { _id: string }): Noun {
-  return { id: _id, ...facts } as unknown as Noun
+/** The entity of a document that was read without members that only indexes use. */
+export function fromStored<Entity extends { id: string }>({ _id, ...facts }: { _id: string }): Entity {
+  return { id: _id, ...facts } as unknown as Entity
 }

@@ -1,11 +1,11 @@
 /**
- * Deliveries in MongoDB. How they are written; `claims.ts` leases them. What SQLite does in one transaction is put in an order here, whose
- * every gap is closed by a repetition or by the end of a lease.
+ * Webhook deliveries in MongoDB: writes. `delivery-claims.ts` leases them. What SQLite does in one transaction is several writes here, ordered so that a repetition
+ * or the end of a lease completes whatever a crash left undone.
  */
 import type { Delivery } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import { batchInserts } from './bulk-commands.ts'
-import { nounOf, stored, type Database, type Stored } from './database.ts'
+import { fromStored, toStored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
 import type { DeliveryQueues } from './delivery-queues.ts'
 
@@ -16,35 +16,35 @@ export const deliveryIndexes = {
   ],
 } satisfies Indexes
 
-/** Follows from the delivery: while it is pending, when it is due or when its lease ends. */
+/** Derived from the delivery: while it is pending, when it is due or when its lease ends. */
 type Derived = { claimableAt: number | null }
-/** While it is leased, the numbers of its slots among those of its receiver and of its tenant; see `claims.ts`. */
+/** While it is leased, its slots of the receiver and of the tenant; see `delivery-claims.ts`. */
 type Slots = { hostSlot?: string; tenantSlot?: string }
 export type StoredDelivery = Stored<Delivery> & Derived & Slots
 
-/** What is left out when one is read. */
+/** Projection without derived members and slots. */
 export const DELIVERY = { claimableAt: 0, hostSlot: 0, tenantSlot: 0 } as const
 export const NO_SLOTS = { $unset: { hostSlot: '', tenantSlot: '' } } as const
 
-/** What tasks need of their deliveries. */
+/** What tasks use of deliveries. */
 export type Deliveries = {
-  /** Those that are there stay as they are. Their lanes are told in any case, since an earlier try may have ended before. */
+  /** Existing ones stay unchanged, but their queues are scheduled again: an earlier attempt may have ended before it did. */
   add(deliveries: Delivery[]): Promise<void>
   remove(taskIds: string[]): Promise<void>
 }
 
 type Verbs = 'recordAttempt' | 'returnDelivery' | 'deliveries'
 
-export function openDeliveries(database: Database, lanes: DeliveryQueues): { deliveries: Deliveries; verbs: Pick<Store, Verbs> } {
+export function openDeliveries(database: Database, queues: DeliveryQueues): { deliveries: Deliveries; verbs: Pick<Store, Verbs> } {
   const collection = database.collection<StoredDelivery>('deliveries')
   const insert = batchInserts(collection, ({ _id }) => _id, ({ body }) => 1000 + body.length)
 
   const recordAttempt: Store['recordAttempt'] = async (id, epoch, attempt, next, release) => {
     const delivery = await collection.findOne({ _id: id })
     if (delivery?.epoch !== epoch) return 'lost'
-    // No claim has it any more: this one wrote the attempt down before, or gave the delivery back.
+    // No longer claimed: this claim recorded the attempt earlier, or returned the delivery.
     if (delivery.leaseUntil === null) return delivery.attempts.some(({ number }) => number === attempt.number) ? 'recorded' : 'lost'
-    // Released first: the attempt has ended, whoever gets to write it down. The other way round, a crash between would release nothing.
+    // Released first: in the other order, a crash in between would never release it.
     if (release) await releaseWaiting(release.id, release.at)
     const claimableAt = next.state === 'pending' ? next.nextAttemptAt : null
     const recorded = await collection.updateOne(
@@ -52,37 +52,37 @@ export function openDeliveries(database: Database, lanes: DeliveryQueues): { del
       { $set: { ...next, leaseUntil: null, claimableAt }, $push: { attempts: attempt }, ...NO_SLOTS },
     )
     if (recorded.matchedCount === 0) return recordAttempt(id, epoch, attempt, next, null)
-    if (claimableAt !== null) await lanes.tell([{ ...delivery, nextAttemptAt: claimableAt }])
+    if (claimableAt !== null) await queues.schedule([{ ...delivery, nextAttemptAt: claimableAt }])
     return 'recorded'
   }
 
   async function releaseWaiting(id: string, at: number): Promise<void> {
     const due = { state: 'pending', nextAttemptAt: at, claimableAt: at } as const
     const released = await collection.findOneAndUpdate({ _id: id, state: 'waiting' }, { $set: due }, { returnDocument: 'after' })
-    // An earlier try may have released it and not told its lane.
+    // An earlier attempt may have released it without scheduling its queue.
     const pending = released ?? (await collection.findOne({ _id: id, state: 'pending', attempts: { $size: 0 } }))
-    if (pending) await lanes.tell([pending])
+    if (pending) await queues.schedule([pending])
   }
 
   async function returnDelivery(id: string, epoch: number, at: number): Promise<void> {
-    const back = { $set: { nextAttemptAt: at, claimableAt: at, leaseUntil: null }, ...NO_SLOTS }
-    const returned = await collection.findOneAndUpdate({ _id: id, epoch, leaseUntil: { $ne: null } }, back, { returnDocument: 'after' })
-    if (returned) await lanes.tell([returned])
+    const update = { $set: { nextAttemptAt: at, claimableAt: at, leaseUntil: null }, ...NO_SLOTS }
+    const returned = await collection.findOneAndUpdate({ _id: id, epoch, leaseUntil: { $ne: null } }, update, { returnDocument: 'after' })
+    if (returned) await queues.schedule([returned])
   }
 
   return {
     deliveries: {
       add: async (made) => {
-        await Promise.all(made.map((delivery) => insert({ ...stored(delivery), claimableAt: claimableAt(delivery) })))
-        await lanes.tell(made)
+        await Promise.all(made.map((delivery) => insert({ ...toStored(delivery), claimableAt: claimableAt(delivery) })))
+        await queues.schedule(made)
       },
       remove: async (taskIds) => void (await collection.deleteMany({ taskId: { $in: taskIds } })),
     },
     verbs: {
-      recordAttempt: (...attempt) => database.ask(() => recordAttempt(...attempt)),
-      returnDelivery: (...returned) => database.ask(() => returnDelivery(...returned)),
+      recordAttempt: (...attempt) => database.run(() => recordAttempt(...attempt)),
+      returnDelivery: (...returned) => database.run(() => returnDelivery(...returned)),
       deliveries: (taskId) =>
-        database.ask(async () => (await collection.find({ taskId }, { projection: DELIVERY }).sort({ _id: 1 }).toArray()).map(nounOf<Delivery>)),
+        database.run(async () => (await collection.find({ taskId }, { projection: DELIVERY }).sort({ _id: 1 }).toArray()).map(fromStored<Delivery>)),
     },
   }
 }

@@ -1,12 +1,12 @@
 /**
- * How deliveries are claimed in MongoDB by several processes at once, none of which leases more than a receiver or a tenant may have. A
- * leased delivery holds a numbered slot of its receiver and one of its tenant. The slots are unique in their indexes, and are taken in the
- * write that claims the delivery and given back in the write that ends the claim: nothing can be between.
+ * Claims of webhook deliveries in MongoDB by concurrent processes, within the caps per receiver and per tenant. A leased delivery holds a
+ * numbered slot of its receiver and one of its tenant. Unique indexes guard the slots, which are taken in the write that claims the delivery
+ * and freed in the write that ends the claim.
  */
 import type { Delivery } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import { withTimeout } from '../../../concurrency/batching.ts'
-import { isDuplicate, LONGEST_MS, nounOf, type Database } from './database.ts'
+import { isDuplicate, VERB_TIMEOUT_MS, fromStored, type Database } from './database.ts'
 import { DELIVERY, NO_SLOTS, type StoredDelivery } from './deliveries.ts'
 import type { Indexes } from './indexes.ts'
 import type { DueDeliveryQueue, DeliveryQueues } from './delivery-queues.ts'
@@ -14,9 +14,9 @@ import { openSlots, type Leased, type Slots } from './delivery-slots.ts'
 
 export const claimIndexes = {
   deliveries: [
-    // The earliest of a lane
+    // The earliest of a queue
     { name: 'in_lane', key: { tenant: 1, host: 1, claimableAt: 1 }, partialFilterExpression: { claimableAt: { $gt: 0 } } },
-    // Those that are leased
+    // Leased deliveries
     { name: 'leased', key: { leaseUntil: 1 }, partialFilterExpression: { leaseUntil: { $gt: 0 } } },
     { name: 'host_slots', key: { hostSlot: 1 }, unique: true, partialFilterExpression: { hostSlot: { $exists: true } } },
     { name: 'tenant_slots', key: { tenantSlot: 1 }, unique: true, partialFilterExpression: { tenantSlot: { $exists: true } } },
@@ -25,32 +25,32 @@ export const claimIndexes = {
 
 type Caps = Parameters<Store['claimDeliveries']>[2]
 type Chosen = { delivery: Delivery; hostSlot: string; tenantSlot: string }
-/** A lane with what is due in it, earliest first. */
-type Filled = { lane: DueDeliveryQueue; due: Delivery[] }
+/** A queue with its due deliveries, earliest first. */
+type Candidates = { queue: DueDeliveryQueue; due: Delivery[] }
 
-/** DeliveryQueues of one tenant that one pass looks into. */
-const MOST_LANES = 16
-/** A pass in which another process took all that this one had chosen is followed by another; as many as that is a store at odds. */
-const MOST_PASSES = 100
+/** Queues of one tenant that one pass reads. */
+const MAX_QUEUES = 16
+/** A pass that lost all its deliveries to other processes is repeated. This limit guards against an inconsistent store. */
+const MAX_PASSES = 100
 
-export function openClaims(database: Database, lanes: DeliveryQueues): Pick<Store, 'claimDeliveries'> {
+export function openClaims(database: Database, queues: DeliveryQueues): Pick<Store, 'claimDeliveries'> {
   const deliveries = database.collection<StoredDelivery>('deliveries')
 
   async function claim(now: number, leaseUntil: number, caps: Caps): Promise<Delivery[]> {
     const claimed: Delivery[] = []
-    for (let pass = 0; pass < MOST_PASSES && claimed.length < caps.limit; pass++) {
+    for (let pass = 0; pass < MAX_PASSES && claimed.length < caps.limit; pass++) {
       const slots = openSlots(await leased(now), caps)
       const room = caps.limit - claimed.length
-      const tenants = await lanes.longestDue(now, slots.full(), { tenants: room, lanes: MOST_LANES })
+      const tenants = await queues.longestDue(now, slots.full(), { tenants: room, queues: MAX_QUEUES })
       if (tenants.length === 0) break
-      const filled = await Promise.all(tenants.map((due) => Promise.all(due.map((lane) => fill(lane, now, Math.min(room, caps.perHost))))))
-      const taken = await Promise.allSettled(choose(filled, slots, room).map((chosen) => take(chosen, leaseUntil)))
-      const got = taken.flatMap((one) => (one.status === 'fulfilled' && one.value ? [one.value] : []))
-      claimed.push(...got)
-      // What was claimed must be answered: a failure now is found by the next look. So is a lane that stands too early.
+      const candidates = await Promise.all(tenants.map((due) => Promise.all(due.map((queue) => dueIn(queue, now, Math.min(room, caps.perHost))))))
+      const taken = await Promise.allSettled(choose(candidates, slots, room).map((chosen) => take(chosen, leaseUntil)))
+      const won = taken.flatMap((one) => (one.status === 'fulfilled' && one.value ? [one.value] : []))
+      claimed.push(...won)
+      // Claimed deliveries must be returned, whatever else failed: the next claim meets the failure again, and corrects a queue whose time is too early.
       const failed = taken.find((one) => one.status === 'rejected')
       if (failed && claimed.length === 0) throw failed.reason
-      await Promise.all(filled.flat().map(({ lane }) => follow(lane))).catch((error: unknown) => {
+      await Promise.all(candidates.flat().map(({ queue }) => reschedule(queue))).catch((error: unknown) => {
         if (claimed.length === 0) throw error
       })
       if (failed) break
@@ -58,23 +58,23 @@ export function openClaims(database: Database, lanes: DeliveryQueues): Pick<Stor
     return claimed
   }
 
-  /** The leases that are running. Those that ended give their slots back, but not their claim: its attempt may still be written down. */
+  /** The active leases. Expired ones lose their slots, but keep their claim: its attempt may still be recorded. */
   async function leased(now: number): Promise<Leased[]> {
     const projection = { tenant: 1, host: 1, hostSlot: 1, tenantSlot: 1, leaseUntil: 1 }
     const all = await deliveries.find<Leased & { _id: string; leaseUntil: number }>({ leaseUntil: { $gt: 0 } }, { projection }).toArray()
-    const over = all.filter(({ leaseUntil, hostSlot }) => leaseUntil <= now && hostSlot !== undefined)
-    // One by one: FerretDB does a command in one transaction, and two that freed the same ones, or one and a claim that waits for a slot, would wait for each other.
-    await Promise.all(over.map(({ _id }) => deliveries.updateOne({ _id, leaseUntil: { $gt: 0, $lte: now } }, NO_SLOTS)))
+    const expired = all.filter(({ leaseUntil, hostSlot }) => leaseUntil <= now && hostSlot !== undefined)
+    // One by one: FerretDB runs a command in one transaction, and two that free the same slots, or one and a claim that waits for a slot, would deadlock.
+    await Promise.all(expired.map(({ _id }) => deliveries.updateOne({ _id, leaseUntil: { $gt: 0, $lte: now } }, NO_SLOTS)))
     return all.filter(({ leaseUntil }) => leaseUntil > now)
   }
 
-  async function fill(lane: DueDeliveryQueue, now: number, limit: number): Promise<Filled> {
-    const { tenant, host } = lane
+  async function dueIn(queue: DueDeliveryQueue, now: number, limit: number): Promise<Candidates> {
+    const { tenant, host } = queue
     const found = deliveries.find({ tenant, host, claimableAt: { $gt: 0, $lte: now } }, { projection: DELIVERY })
-    return { lane, due: (await found.sort({ claimableAt: 1 }).limit(limit).toArray()).map(nounOf<Delivery>) }
+    return { queue, due: (await found.sort({ claimableAt: 1 }).limit(limit).toArray()).map(fromStored<Delivery>) }
   }
 
-  /** Null when it, or one of its slots, was another's first. */
+  /** Null when another process took the delivery or one of its slots first. */
   async function take({ delivery, ...slots }: Chosen, leaseUntil: number): Promise<Delivery | null> {
     const { id, epoch, nextAttemptAt } = delivery
     const next = { epoch: epoch + 1, leaseUntil }
@@ -89,41 +89,41 @@ export function openClaims(database: Database, lanes: DeliveryQueues): Pick<Stor
     }
   }
 
-  /** Moves a lane to its earliest delivery. One that comes after this look changes the lane's mark, and the move is void. */
-  async function follow(lane: DueDeliveryQueue): Promise<void> {
-    const earliest = { tenant: lane.tenant, host: lane.host, claimableAt: { $gt: 0 } }
+  /** Sets the time of a queue to that of its earliest delivery. A delivery that is added after this read changes the queue's mark, which voids the update. */
+  async function reschedule(queue: DueDeliveryQueue): Promise<void> {
+    const earliest = { tenant: queue.tenant, host: queue.host, claimableAt: { $gt: 0 } }
     const first = await deliveries.findOne(earliest, { projection: { claimableAt: 1 }, sort: { claimableAt: 1 } })
-    await lanes.move(lane, first?.claimableAt ?? null)
+    await queues.move(queue, first?.claimableAt ?? null)
   }
 
-  /** One claim at a time in this process, unless it never ends: those of one store would only take from each other. */
+  /** One claim at a time in this process, or after a timeout: concurrent claims of one process would only compete. */
   let last: Promise<unknown> = Promise.resolve()
-  const inTurn = (...asked: Parameters<typeof claim>): Promise<Delivery[]> => {
-    const claimed = last.then(() => claim(...asked))
-    last = withTimeout('store', LONGEST_MS, claimed).catch(() => {})
+  const serialized = (...args: Parameters<typeof claim>): Promise<Delivery[]> => {
+    const claimed = last.then(() => claim(...args))
+    last = withTimeout('store', VERB_TIMEOUT_MS, claimed).catch(() => {})
     return claimed
   }
 
-  return { claimDeliveries: (...asked) => database.ask(() => inTurn(...asked)) }
+  return { claimDeliveries: (...args) => database.run(() => serialized(...args)) }
 }
 
-/** Goes round the tenants, longest due first, with what is free of each receiver's and tenant's slots. */
-function choose(tenants: Filled[][], slots: Slots, limit: number): Chosen[] {
+/** Round-robin over the tenants, longest due first, as far as slots of the receiver and the tenant are free. */
+function choose(tenants: Candidates[][], slots: Slots, limit: number): Chosen[] {
   const chosen: Chosen[] = []
   for (let round = -1; round !== chosen.length && chosen.length < limit; ) {
     round = chosen.length
-    const firsts = tenants.flatMap((lanes) => lanes.filter(({ lane, due }) => due.length > 0 && slots.areFree(lane)).sort(byTime).slice(0, 1))
-    for (const { lane, due } of firsts.sort(byTime).slice(0, limit - chosen.length)) {
-      // A lane before this one may have taken the last slot of its receiver.
-      const delivery = slots.areFree(lane) ? due.shift() : undefined
-      if (delivery) chosen.push({ delivery, ...slots.take(lane) })
+    const firsts = tenants.flatMap((queues) => queues.filter(({ queue, due }) => due.length > 0 && slots.areFree(queue)).sort(byTime).slice(0, 1))
+    for (const { queue, due } of firsts.sort(byTime).slice(0, limit - chosen.length)) {
+      // An earlier queue of this round may have taken the last slot of the receiver.
+      const delivery = slots.areFree(queue) ? due.shift() : undefined
+      if (delivery) chosen.push({ delivery, ...slots.take(queue) })
     }
   }
   return chosen
 }
 
-/** By the time since when the first of the lane is due. */
-function byTime(a: Filled, b: Filled): number {
-  const at = ({ due: [first] }: Filled) => Math.max(first?.nextAttemptAt ?? 0, first?.leaseUntil ?? 0)
+/** By the time at which the first delivery of the queue became due. */
+function byTime(a: Candidates, b: Candidates): number {
+  const at = ({ due: [first] }: Candidates) => Math.max(first?.nextAttemptAt ?? 0, first?.leaseUntil ?? 0)
   return at(a) - at(b)
 }

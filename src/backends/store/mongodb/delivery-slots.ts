@@ -1,13 +1,13 @@
-/** The numbered slots of receivers and tenants, counted for one pass over what is due. Pure. */
+/** Numbered delivery slots per receiver and tenant, counted for one claim. Pure. */
 import type { DeliveryQueue } from './delivery-queues.ts'
 
 /** A leased delivery and the slots that it holds. */
 export type Leased = DeliveryQueue & { hostSlot?: string; tenantSlot?: string }
 
 export type Slots = {
-  areFree(lane: DeliveryQueue): boolean
-  /** Takes one of each, where `areFree`. */
-  take(lane: DeliveryQueue): { hostSlot: string; tenantSlot: string }
+  areFree(queue: DeliveryQueue): boolean
+  /** Takes a slot of the receiver and one of the tenant; requires `areFree`. */
+  take(queue: DeliveryQueue): { hostSlot: string; tenantSlot: string }
   full(): { hosts: string[]; tenants: string[] }
 }
 
@@ -25,11 +25,11 @@ export function openSlots(leased: Leased[], caps: { perHost: number; perTenant: 
   }
 }
 
-/** Each name has the slots `name 0` to `name most-1`. */
-function numbered(most: number) {
+/** Each name has the slots `name 0` to `name max-1`. */
+function numbered(max: number) {
   const held = new Map<string, Set<string>>()
   const of = (name: string) => held.get(name) ?? held.set(name, new Set()).get(name)!
-  const isFree = (name: string) => (held.get(name)?.size ?? 0) < most
+  const isFree = (name: string) => (held.get(name)?.size ?? 0) < max
 
   function hold(name: string, slot: string | undefined): void {
     of(name).add(slot ?? `${name} without a number`)

@@ -1,16 +1,16 @@
-/** What processes tell each other through MongoDB: that they live, and who of them has a lease. */
+/** Heartbeats of processes and leases in MongoDB. */
 import type { Store } from '../store.ts'
 import { add, type Database } from './database.ts'
 
-type Beat = { _id: string; count: number }
+type Heartbeat = { _id: string; count: number }
 type Lease = { _id: string; owner: string; until: number }
 
-export function openProcesses(database: Database): Pick<Store, 'clock' | 'heartbeat' | 'heartbeats' | 'forgetInstance' | 'takeLease' | 'releaseLease'> {
-  const beats = database.collection<Beat>('beats')
+export function openHeartbeatsAndLeases(database: Database): Pick<Store, 'clock' | 'heartbeat' | 'heartbeats' | 'forgetInstance' | 'takeLease' | 'releaseLease'> {
+  const beats = database.collection<Heartbeat>('beats')
   const leases = database.collection<Lease>('leases')
 
   async function heartbeat(instance: string, count: number): Promise<void> {
-    // A beat that lands late must not look like a change; nor does it when another made the document first.
+    // A late heartbeat must not count as a change, nor must one that lost the race to insert the document.
     const later = () => beats.updateOne({ _id: instance, count: { $lt: count } }, { $set: { count } })
     if ((await later()).matchedCount === 0 && (await add(beats, { _id: instance, count })) === 'taken') await later()
   }
@@ -19,18 +19,18 @@ export function openProcesses(database: Database): Pick<Store, 'clock' | 'heartb
     const lease = await leases.findOne({ _id: name })
     if (!lease) return (await add(leases, { _id: name, owner, until })) === 'added'
     if (lease.owner !== owner && lease.until > now) return false
-    // A renewal that lands late must not shorten what a later one prolonged.
+    // A late renewal must not shorten a later one.
     const free = { _id: name, $or: [{ owner }, { until: { $lte: now } }] }
     return (await leases.updateOne(free, { $set: { owner }, $max: { until } })).matchedCount === 1
   }
 
   return {
     clock: database.clock,
-    heartbeat: (instance, count) => database.ask(() => heartbeat(instance, count)),
+    heartbeat: (instance, count) => database.run(() => heartbeat(instance, count)),
     heartbeats: () =>
-      database.ask(async () => (await beats.find().sort({ _id: 1 }).toArray()).map(({ _id, count }) => ({ instance: _id, count }))),
-    forgetInstance: async (instance) => void (await database.ask(() => beats.deleteOne({ _id: instance }))),
-    takeLease: (...lease) => database.ask(() => takeLease(...lease)),
-    releaseLease: async (name, owner) => void (await database.ask(() => leases.deleteOne({ _id: name, owner }))),
+      database.run(async () => (await beats.find().sort({ _id: 1 }).toArray()).map(({ _id, count }) => ({ instance: _id, count }))),
+    forgetInstance: async (instance) => void (await database.run(() => beats.deleteOne({ _id: instance }))),
+    takeLease: (...lease) => database.run(() => takeLease(...lease)),
+    releaseLease: async (name, owner) => void (await database.run(() => leases.deleteOne({ _id: name, owner }))),
   }
 }

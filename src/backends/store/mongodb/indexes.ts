@@ -1,4 +1,4 @@
-/** What an index is here, and how those of all rooms are made. Each is declared beside the query that it serves. */
+/** Creation of MongoDB indexes. Each is declared beside the query that uses it. */
 import type { CreateIndexesOptions, Db, IndexDirection } from 'mongodb'
 
 export type Index = {
@@ -6,11 +6,11 @@ export type Index = {
   key: Record<string, IndexDirection>
 } & Pick<CreateIndexesOptions, 'unique' | 'partialFilterExpression'>
 
-/** By collection. Every document is found by its `_id` without one. */
+/** By collection. The index on `_id` is implicit. */
 export type Indexes = Record<string, readonly Index[]>
 
-/** Makes those that are not there. Another process may be doing the same. */
-export async function makeIndexes(db: Db, indexes: Indexes): Promise<void> {
+/** Creates missing indexes. Safe to run in several processes at once. */
+export async function createIndexes(db: Db, indexes: Indexes): Promise<void> {
   for (const [collection, declared] of Object.entries(indexes)) {
     if (declared.length > 0) await db.collection(collection).createIndexes([...declared])
   }

@@ -1,30 +1,30 @@
-/** Which schema a MongoDB store has, and how a newer program brings it up to date. */
+/** Schema version of a MongoDB store, and its migrations. */
 import type { Collection, Db } from 'mongodb'
 import { refuseNewer, refuseOther } from '../schema-version.ts'
 import { add } from './database.ts'
 
 /**
- * One step, from a schema to the next. It changes only what still has the shape of before, so that it may be repeated after a crash, run
- * beside the same step of another process, and be late. The program of the schema before may still be at work until it is replaced: a step that
- * changes tasks gives each another `write`, and one that changes records raises `version`, or that program would put back what it had read before.
+ * One migration, from a schema to the next. It changes only documents of the old shape, so that it may be repeated after a crash, run at the same time
+ * in several processes, and run late. Programs of the old schema may still be running: a migration that changes tasks gives each a new `write`, and one
+ * that changes records raises `version`; otherwise those programs would overwrite them with what they had read before.
  */
 export type Upgrade = (db: Db) => Promise<void>
 
 type Meta = { _id: string; version: number }
 
-/** The schema that was there before the first of all upgrades. */
+/** The schema before the first migration. */
 const FIRST = 1
 
 /**
- * Applies those of `upgrades` that the store has not had, each written down once it is done. Throws an Error with a sentence for the
- * operator if the store has a newer schema; `place` names the store.
+ * Applies the missing migrations and records each when it is done. Throws an Error with a sentence for the operator if the store has a newer schema;
+ * `place` names the store.
  */
 export async function bringUpToDate(db: Db, upgrades: readonly Upgrade[], place: string): Promise<void> {
   const meta = db.collection<Meta>('meta')
   const newest = FIRST + upgrades.length
   const version = await versionOf(meta, newest)
   refuseNewer(version, newest, place)
-  // Changes nothing, and tells at the start what else the first request would: whether we may write.
+  // Changes nothing, but detects missing write access at the start instead of at the first request.
   await meta.updateOne({ _id: 'schema' }, { $max: { version } })
   for (let from = version; from < newest; from++) {
     await upgrades[from - FIRST]?.(db)
@@ -32,7 +32,7 @@ export async function bringUpToDate(db: Db, upgrades: readonly Upgrade[], place:
   }
 }
 
-/** Throws an Error with a sentence for the operator unless the store is there and has just this schema. Changes nothing. */
+/** Throws an Error with a sentence for the operator unless the store exists and has exactly this schema. Read-only. */
 export async function assertUpToDate(db: Db, upgrades: readonly Upgrade[], place: string): Promise<void> {
   const newest = FIRST + upgrades.length
   const known = await db.collection<Meta>('meta').findOne({ _id: 'schema' })
@@ -40,7 +40,7 @@ export async function assertUpToDate(db: Db, upgrades: readonly Upgrade[], place
   refuseOther(known.version, newest, place)
 }
 
-/** An empty store has the newest schema. It is written down before anything else is, by one of those who find it so. */
+/** An empty store gets the newest schema, which is recorded before anything else is written. */
 async function versionOf(meta: Collection<Meta>, newest: number): Promise<number> {
   for (;;) {
     const known = await meta.findOne({ _id: 'schema' })

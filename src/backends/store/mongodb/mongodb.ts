@@ -1,58 +1,58 @@
 /**
- * The store in one MongoDB database, for any number of processes. What was answered was written by a majority, and every verb may be asked
- * for again. Needs nothing that a single server has not: no transaction, no change stream.
+ * The store in one MongoDB database, for any number of processes. Every answered write is on a majority, and every verb may be repeated.
+ * A single server suffices: no transactions, no change streams.
  */
 import type { MongoClient } from 'mongodb'
 import { openChanges } from '../group-commit.ts'
 import type { Store, StoreOptions } from '../store.ts'
 import { claimIndexes, openClaims } from './delivery-claims.ts'
-import { clientOf, serve } from './database.ts'
+import { clientOf, openDatabase } from './database.ts'
 import { openDeclarations } from './resource-declarations.ts'
 import { deliveryIndexes, openDeliveries } from './deliveries.ts'
-import { malformed, openingFailure } from './driver-errors.ts'
-import { makeIndexes, type Indexes } from './indexes.ts'
-import { keyEnds, keyIndexes, openKeys } from './api-keys.ts'
-import { laneIndexes, openDeliveryQueues } from './delivery-queues.ts'
-import { openProcesses } from './heartbeats-and-leases.ts'
+import { invalidUrl, openingFailure } from './driver-errors.ts'
+import { createIndexes, type Indexes } from './indexes.ts'
+import { addEndedAt, keyIndexes, openKeys } from './api-keys.ts'
+import { deliveryQueueIndexes, openDeliveryQueues } from './delivery-queues.ts'
+import { openHeartbeatsAndLeases } from './heartbeats-and-leases.ts'
 import { assertUpToDate, bringUpToDate, type Upgrade } from './migrations.ts'
 import { openSubscriptions, subscriptionIndexes } from './subscriptions.ts'
-import { openTaskLists, taskListIndexes } from './task-queries.ts'
+import { openTaskQueries, taskQueryIndexes } from './task-queries.ts'
 import { openTasks, taskIndexes } from './tasks.ts'
 
-/** Each entry leads from the schema before it. An entry that was released is never edited; a change is a new entry. */
-const UPGRADES: readonly Upgrade[] = [keyEnds]
+/** Each entry migrates from the schema before it. A released entry is never edited: a change is a new entry. */
+const UPGRADES: readonly Upgrade[] = [addEndedAt]
 
 export const INDEXES: Indexes = {
   ...subscriptionIndexes,
   ...keyIndexes,
-  tasks: [...taskIndexes.tasks, ...taskListIndexes.tasks],
+  tasks: [...taskIndexes.tasks, ...taskQueryIndexes.tasks],
   deliveries: [...deliveryIndexes.deliveries, ...claimIndexes.deliveries],
-  ...laneIndexes,
+  ...deliveryQueueIndexes,
 }
 
 const DATABASE = 'tollgate'
 
 /**
- * Opens the database that `url` names, `tollgate` if it names none, and brings it up to date. Throws `Unavailable` if the server cannot be
- * reached now, and an Error with a sentence for what trying again does not mend.
+ * Opens the database of `url`, `tollgate` if it names none, and upgrades it. Throws `Unavailable` if the server is not reachable now, and an
+ * Error with a sentence for the operator if a retry would not help.
  */
 export async function openMongodb(url: string, options: StoreOptions = {}, upgrades = UPGRADES): Promise<Store> {
   const { client, name } = await prepare(url, upgrades, options.readOnly ?? false)
-  const database = serve(client, name)
+  const database = openDatabase(client, name)
   const subscriptions = openSubscriptions(database)
-  const lanes = openDeliveryQueues(database)
-  const deliveries = openDeliveries(database, lanes)
-  const changes = openChanges(subscriptions.side, options)
+  const queues = openDeliveryQueues(database)
+  const deliveries = openDeliveries(database, queues)
+  const changes = openChanges(subscriptions.records, options)
   return {
-    ...openProcesses(database),
+    ...openHeartbeatsAndLeases(database),
     ...subscriptions.verbs,
     change: changes.change,
     ...openKeys(database),
     ...openDeclarations(database),
     ...openTasks(database, deliveries.deliveries),
-    ...openTaskLists(database),
+    ...openTaskQueries(database),
     ...deliveries.verbs,
-    ...openClaims(database, lanes),
+    ...openClaims(database, queues),
     close: async () => {
       await changes.close()
       await database.close()
@@ -65,13 +65,13 @@ async function prepare(url: string, upgrades: readonly Upgrade[], readOnly: bool
   const setup = make(url, name, 'upgrade')
   const client = make(url, name, 'request')
   const place = `${client.options.srvHost ?? client.options.hosts.join(',')}/${name}`
-  // A client whose first connection failed is of no use any more, also when the server is there later: the next try makes new ones.
+  // A client whose first connection failed cannot be used any more, even if the server is up later: the next attempt makes new ones.
   try {
     await setup.connect()
     if (readOnly) await assertUpToDate(setup.db(name), upgrades, place)
     else {
       await bringUpToDate(setup.db(name), upgrades, place)
-      await makeIndexes(setup.db(name), INDEXES)
+      await createIndexes(setup.db(name), INDEXES)
     }
     await client.connect()
   } catch (error) {
@@ -83,13 +83,13 @@ async function prepare(url: string, upgrades: readonly Upgrade[], readOnly: bool
   return { client, name }
 }
 
-function make(url: string, name: string, patience: 'upgrade' | 'request'): MongoClient {
+function make(url: string, name: string, purpose: 'upgrade' | 'request'): MongoClient {
   try {
-    const client = clientOf(url, patience)
+    const client = clientOf(url, purpose)
     client.db(name)
     return client
   } catch (error) {
-    throw malformed(error)
+    throw invalidUrl(error)
   }
 }
 
@@ -98,6 +98,6 @@ function databaseOf(url: string): string {
   try {
     return decodeURIComponent(path) || DATABASE
   } catch (error) {
-    throw malformed(error)
+    throw invalidUrl(error)
   }
 }

@@ -1,4 +1,4 @@
-/** What the `files:` resources leave to the store, in MongoDB. */
+/** Declarations of the `files:` resources, in MongoDB. */
 import type { Declaration, Ref } from '../../resources/resources.ts'
 import type { Store } from '../store.ts'
 import { isDuplicate, type Database } from './database.ts'
@@ -11,7 +11,7 @@ export function openDeclarations(database: Database): Pick<Store, 'declarations'
   async function declare(declaration: Declaration): Promise<void> {
     const put = () => declarations.replaceOne({ _id: idOf(declaration.ref) }, declaration, { upsert: true })
     await put().catch((error: unknown) => {
-      // Another was first to declare it: now there is one to replace.
+      // Another process inserted it first: now there is one to replace.
       if (!isDuplicate(error)) throw error
       return put()
     })
@@ -19,13 +19,13 @@ export function openDeclarations(database: Database): Pick<Store, 'declarations'
 
   return {
     declarations: () =>
-      database.ask(() => declarations.find<Declaration>({}, { projection: { _id: 0 } }).sort({ _id: 1 }).toArray()),
-    declare: (declaration) => database.ask(() => declare(declaration)),
-    undeclare: async (ref) => void (await database.ask(() => declarations.deleteOne({ _id: idOf(ref) }))),
+      database.run(() => declarations.find<Declaration>({}, { projection: { _id: 0 } }).sort({ _id: 1 }).toArray()),
+    declare: (declaration) => database.run(() => declare(declaration)),
+    undeclare: async (ref) => void (await database.run(() => declarations.deleteOne({ _id: idOf(ref) }))),
   }
 }
 
-/** None of the three has a slash in it. */
+/** None of the three may contain a slash. */
 function idOf({ kind, namespace, name }: Ref): string {
   return `${kind}/${namespace}/${name}`
 }

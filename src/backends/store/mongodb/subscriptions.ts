@@ -1,10 +1,10 @@
-/** Subscriptions in MongoDB: the record as it is, and beside it what it is looked up by; and the periods that left their records. */
+/** Subscription records in MongoDB with the members that indexes use, and archived periods. */
 import { randomUUID } from 'node:crypto'
 import type { MediaPeriod, Subscription } from '../../../domain/subscription/subscription.ts'
-import type { Side } from '../group-commit.ts'
+import type { VersionedRecords } from '../group-commit.ts'
 import type { Store } from '../store.ts'
 import { batchInserts, batchReplacements, type Written } from './bulk-commands.ts'
-import { add, nounOf, stored, type Database, type Stored } from './database.ts'
+import { add, fromStored, toStored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
 import { createBatcher } from '../../../concurrency/batching.ts'
 
@@ -12,7 +12,7 @@ export const subscriptionIndexes = {
   subscriptions: [
     // subscriptionsWith
     { name: 'listed', key: { listed: 1, _id: 1 } },
-    // subscriptionsDue. Of each kind those longest unserved come first.
+    // subscriptionsDue. For each kind, the longest unserved first.
     { name: 'due', key: { 'media.due.kind': 1, 'media.lastServedAt': 1, waitingSince: 1, _id: 1, 'media.due.readyAt': 1 } },
   ],
   periods: [
@@ -22,42 +22,42 @@ export const subscriptionIndexes = {
 } satisfies Indexes
 
 type Listing = Parameters<Store['subscriptionsWith']>[0]
-/** Follows from the record. `waitingSince`: the earliest of `media.due`. */
+/** Derived from the record. `waitingSince`: the earliest `readyAt` of `media.due`. */
 type Derived = { listed: Listing[]; waitingSince: number | null }
-type Kept = Stored<Subscription> & Derived & Written
+type StoredSubscription = Stored<Subscription> & Derived & Written
 type Period = MediaPeriod & { _id: string; subscription: string }
 type Verbs = 'subscription' | 'subscriptionsWith' | 'subscriptionsDue' | 'archivePeriod' | 'periods'
 
 const RECORD = { listed: 0, waitingSince: 0, write: 0 } as const
 
-/** Records in one read: each may take half a megabyte. */
-const MOST_READ = 8
+/** Records in one read; a record may have half a megabyte. */
+const MAX_READS = 8
 
 type Unchanged = { _id: string; unchanged: true }
-type Asked = { id: string; known?: number | undefined }
+type Lookup = { id: string; known?: number | undefined }
 type Answer = Subscription | null | 'unchanged'
 
-export function openSubscriptions(database: Database): { side: Side; verbs: Pick<Store, Verbs> } {
-  const subscriptions = database.collection<Kept>('subscriptions')
+export function openSubscriptions(database: Database): { records: VersionedRecords; verbs: Pick<Store, Verbs> } {
+  const subscriptions = database.collection<StoredSubscription>('subscriptions')
   const periods = database.collection<Period>('periods')
 
   const insert = batchInserts(subscriptions, ({ _id }) => _id, weigh)
   const swap = batchReplacements(subscriptions, weigh)
-  const read = createBatcher<Asked, Answer>({
+  const read = createBatcher<Lookup, Answer>({
     backend: 'store',
-    async send(asked) {
-      const found = new Map((await findAll(asked)).map((one) => [one._id, one]))
-      const records = new Map([...found].map(([id, one]) => [id, 'unchanged' in one ? 'unchanged' : nounOf<Subscription>(one)] as const))
-      return asked.map(({ id }) => ({ answer: records.get(id) ?? null }))
+    async send(lookups) {
+      const found = new Map((await findAll(lookups)).map((one) => [one._id, one]))
+      const records = new Map([...found].map(([id, one]) => [id, 'unchanged' in one ? 'unchanged' : fromStored<Subscription>(one)] as const))
+      return lookups.map(({ id }) => ({ answer: records.get(id) ?? null }))
     },
     idOf: ({ id }) => id,
     shares: true,
-    most: MOST_READ,
+    most: MAX_READS,
   })
 
-  /** A record stays where it is when its version says that all who asked for it have it. */
-  async function findAll(asked: Asked[]): Promise<(Stored<Subscription> | Unchanged)[]> {
-    const wanted = Map.groupBy(asked, ({ id }) => id)
+  /** A record is not sent when all of its readers already have its version. */
+  async function findAll(lookups: Lookup[]): Promise<(Stored<Subscription> | Unchanged)[]> {
+    const wanted = Map.groupBy(lookups, ({ id }) => id)
     const known = [...wanted].flatMap(([id, [first, ...others]]) => (first?.known !== undefined && others.every((one) => one.known === first.known) ? [{ id, version: first.known }] : []))
     const among = { _id: { $in: [...wanted.keys()] } }
     if (known.length === 0) return subscriptions.find(among, { projection: RECORD }).toArray()
@@ -68,10 +68,10 @@ export function openSubscriptions(database: Database): { side: Side; verbs: Pick
 
   async function subscriptionsWith(what: Listing, after: string, limit: number): Promise<Subscription[]> {
     const found: Subscription[] = []
-    // A record may take half a megabyte: a page of them at once would keep every request of the process waiting.
+    // In small batches: parsing a page of records, up to half a megabyte each, would block the event loop.
     const options = { projection: RECORD, batchSize: Math.min(limit, 10) }
     for await (const one of subscriptions.find({ listed: what, _id: { $gt: after } }, options).sort({ _id: 1 }).limit(limit)) {
-      found.push(nounOf(one))
+      found.push(fromStored(one))
     }
     return found
   }
@@ -84,32 +84,32 @@ export function openSubscriptions(database: Database): { side: Side; verbs: Pick
   }
 
   return {
-    side: {
-      read: (id, known) => database.ask(() => read({ id, known })),
-      replace: (record, expected) => database.ask(() => replace(record, expected)),
+    records: {
+      read: (id, known) => database.run(() => read({ id, known })),
+      replace: (record, expected) => database.run(() => replace(record, expected)),
     },
     verbs: {
-      subscription: async (id) => (await database.ask(() => read({ id }))) as Subscription | null,
-      subscriptionsWith: (...page) => database.ask(() => subscriptionsWith(...page)),
-      subscriptionsDue: (...due) => database.ask(() => subscriptionsDue(...due)),
+      subscription: async (id) => (await database.run(() => read({ id }))) as Subscription | null,
+      subscriptionsWith: (...page) => database.run(() => subscriptionsWith(...page)),
+      subscriptionsDue: (...due) => database.run(() => subscriptionsDue(...due)),
       archivePeriod: async (id, period) => {
-        await database.ask(() => add(periods, { _id: `${id}/${period.n}`, subscription: id, ...period }))
+        await database.run(() => add(periods, { _id: `${id}/${period.n}`, subscription: id, ...period }))
       },
       periods: (subscription) =>
-        database.ask(() => periods.find<MediaPeriod>({ subscription }, { projection: { _id: 0, subscription: 0 } }).sort({ n: 1 }).toArray()),
+        database.run(() => periods.find<MediaPeriod>({ subscription }, { projection: { _id: 0, subscription: 0 } }).sort({ n: 1 }).toArray()),
     },
   }
 
-  /** Compare-and-set by the version, which is no index's matter: one document has the id. */
+  /** Compare-and-set by the version. */
   async function replace(record: Subscription, expected: number): Promise<'replaced' | 'conflict'> {
-    const next = { ...stored(record), ...derived(record), write: randomUUID() }
+    const next = { ...toStored(record), ...derived(record), write: randomUUID() }
     const isDone = expected === 0 ? (await insert(next)) === 'added' : (await swap({ next, when: { version: expected } })) === 'swapped'
     return isDone ? 'replaced' : 'conflict'
   }
 }
 
-/** About how many bytes a record has: nearly all are of what is open. */
-function weigh({ media, coding }: Kept): number {
+/** Approximate bytes of a record: open holds and reservations make up nearly all. */
+function weigh({ media, coding }: StoredSubscription): number {
   return 1000 + 250 * (Object.keys(media?.holds ?? {}).length + Object.keys(coding?.reservations ?? {}).length)
 }
 

@@ -1,4 +1,4 @@
-/** Versions of API keys in SQLite: the version as JSON, and beside it what it is looked up by. */
+/** API key versions in SQLite: JSON records with the columns that indexes use. */
 import type { KeyState, KeyVersion } from '../../../domain/api-keys.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
@@ -20,8 +20,8 @@ export const keyTables = `
   CREATE INDEX keys_to_tell ON keys (id) WHERE to_tell = 1;
 `
 
-/** Versions that ended before it was written down ended now. */
-export const keyEnds = `
+/** Migration that adds `ended_at`: versions that ended earlier get the current time. */
+export const addEndedAt = `
   -- When it ended, while its sealed key is there and nobody must still learn of it.
   ALTER TABLE keys ADD COLUMN ended_at INTEGER;
   UPDATE keys SET ended_at = unixepoch() * 1000 WHERE json_extract(record, '$.state') IN ('revoked', 'deleted');
@@ -48,7 +48,7 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
   const ended = database.prepare<{ id: string }>('SELECT id FROM keys WHERE ended_at < ? ORDER BY ended_at LIMIT ?')
   const ofSubscription = database.prepare<Row>('SELECT record FROM keys WHERE alive = 1 AND subscription = ? ORDER BY id')
 
-  /** Reads a version, makes the next one of it and writes that, which nothing can come between inside a transaction. */
+  /** Read-modify-write in one transaction. */
   function edit(id: string, next: (key: KeyVersion) => KeyVersion): Promise<KeyVersion | null> {
     return database.write(() => {
       const row = byId.get(id)
@@ -91,7 +91,7 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
   }
 }
 
-/** What a version has become for good: its state never goes to one of a lower number. */
+/** Order of the states: a version never returns to a state of a lower number. */
 function finality(state: KeyState): number {
   if (state === 'deleted') return 2
   return state === 'revoked' ? 1 : 0

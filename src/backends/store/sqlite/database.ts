@@ -1,6 +1,6 @@
 /**
- * One SQLite file: how it is opened, brought up to date, read, and written in one transaction per turn of the event loop. Nothing else
- * imports node:sqlite.
+ * One SQLite file: opening, migrations, reads, and writes in one transaction per tick of the event loop. Nothing else imports
+ * node:sqlite.
  */
 import { accessSync, chmodSync, closeSync, constants, existsSync, mkdirSync, openSync } from 'node:fs'
 import { dirname, resolve as absolute } from 'node:path'
@@ -9,7 +9,7 @@ import { pathToFileURL } from 'node:url'
 import { Unavailable } from '../../../domain/errors.ts'
 import { refuseNewer, refuseOther } from '../schema-version.ts'
 
-/** A prepared statement whose rows have the shape `Row`. `run` returns how many rows it changed. */
+/** A prepared statement with rows of type `Row`. `run` returns the number of changed rows. */
 export type Statement<Row> = {
   get(...values: SQLInputValue[]): Row | undefined
   all(...values: SQLInputValue[]): Row[]
@@ -18,18 +18,18 @@ export type Statement<Row> = {
 
 export type Database = {
   prepare<Row>(sql: string): Statement<Row>
-  /** Runs at once, on what is committed. */
+  /** Runs at once, on committed data. */
   read<T>(work: () => T): Promise<T>
   /**
-   * Runs `work` at the end of this turn of the event loop, in one transaction with all others, and resolves once that is committed. Nothing
-   * comes between its statements. If it throws, nothing of it is left and the others go on.
+   * Runs `work` at the end of this tick of the event loop, in one transaction with all other writes, and resolves after the commit. `work` is
+   * atomic. If it throws, it alone is rolled back.
    */
   write<T>(work: () => T): Promise<T>
-  /** Commits what waits, then closes the file. From then on everything is `Unavailable`. Closing again does nothing. */
+  /** Commits pending writes, then closes the file. Later calls are `Unavailable`. Idempotent. */
   close(): Promise<void>
 }
 
-/** How long SQLite itself waits, and our process with it, for another process that writes: `tollgate verify`, a backup. */
+/** How long SQLite waits for a lock of another process (`tollgate verify`, a backup). It blocks this process. */
 const BUSY_MS = 1000
 
 // Primary result codes, https://www.sqlite.org/rescode.html; the extended ones carry them in their low byte.
@@ -40,9 +40,9 @@ const SQLITE_CONSTRAINT = 19
 const SQLITE_NOTADB = 26
 
 /**
- * Opens the file, made with mode 0600 (its folder with 0700) if it is not there, and applies those of `upgrades` it has not had; the
- * schema's version is their number. Throws `Unavailable` while another process keeps it locked, and an Error whose sentence names the file
- * if it cannot be opened or is damaged, holds something else, or has a newer schema.
+ * Opens the file, created with mode 0600 (its folder with 0700) if missing, and applies the missing `upgrades`; the schema version is their
+ * number. Throws `Unavailable` while another process locks it, and an Error whose sentence names the file if it cannot be opened, is
+ * damaged, belongs to another program, or has a newer schema.
  */
 export function openDatabase(file: string, upgrades: readonly string[]): Database {
   return opened(file, (path) => {
@@ -60,14 +60,14 @@ export function openDatabase(file: string, upgrades: readonly string[]): Databas
 }
 
 /**
- * Opens a file that is there, of just this schema, and changes nothing of it: every write fails. It may be a copy that cannot be written,
- * in a folder that cannot be written either. Throws as `openDatabase` does, and an Error whose sentence says that there is none.
+ * Opens an existing file of exactly this schema read-only: every write fails. The file and its folder may be without write access. Throws as
+ * `openDatabase` does, and an Error with a sentence when there is no store.
  */
 export function openToRead(file: string, upgrades: readonly string[]): Database {
   return opened(file, (path) => {
     if (!existsSync(path)) throw absent(path)
     const isWritable = [path, dirname(path)].every(canWrite)
-    // Without a right to write, SQLite cannot make the files that readers of a WAL share; where there is no WAL, nobody writes it, and none are needed.
+    // Without write access, SQLite cannot create the files that readers of a WAL share. Without a WAL there is no writer, and they are not needed.
     const place = isWritable || existsSync(`${path}-wal`) ? path : new URL('?immutable=1', pathToFileURL(path))
     const db = new DatabaseSync(place, { timeout: BUSY_MS, readOnly: !isWritable })
     const prepare = () => {
@@ -80,7 +80,7 @@ export function openToRead(file: string, upgrades: readonly string[]): Database 
   })
 }
 
-/** Closes again what cannot be used, and says why in our words. */
+/** Closes a file that cannot be used, and throws the reason as a sentence. */
 function opened(file: string, open: (path: string) => { db: DatabaseSync; prepare: () => void }): Database {
   const path = absolute(file)
   let db: DatabaseSync | undefined
@@ -88,7 +88,7 @@ function opened(file: string, open: (path: string) => { db: DatabaseSync; prepar
     const found = open(path)
     db = found.db
     found.prepare()
-    return operate(db)
+    return databaseOf(db)
   } catch (error) {
     db?.close()
     throw openingFailure(error, path)
@@ -96,7 +96,7 @@ function opened(file: string, open: (path: string) => { db: DatabaseSync; prepar
 }
 
 function absent(path: string): Error {
-  return new Error(`There is no store at ${path}: STORE_URL, or DATA_DIR in which it lies without one, names another place.`)
+  return new Error(`There is no store at ${path}: STORE_URL, or DATA_DIR when STORE_URL is not set, names another place.`)
 }
 
 function canWrite(path: string): boolean {
@@ -114,7 +114,7 @@ function refuseForeign(db: DatabaseSync, path: string): void {
   if (tables !== 0 && ours !== 1) throw new Error(`The store ${path} holds the data of another program: give Tollgate a file of its own.`)
 }
 
-/** Whoever opens the file first brings it up to date; another process waits for that, and finds it done. */
+/** Migrates under an exclusive lock: a second process waits, and finds it done. */
 function upgrade(db: DatabaseSync, path: string, upgrades: readonly string[]): void {
   db.exec('BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT')
   const version = schemaOf(db)
@@ -132,7 +132,7 @@ function openingFailure(error: unknown, path: string): unknown {
   const code = sqliteCode(error)
   if (code === SQLITE_BUSY || code === SQLITE_LOCKED) return new Unavailable('store', error)
   if (code === SQLITE_CORRUPT || code === SQLITE_NOTADB) {
-    const sentence = `The store ${path} is damaged or no SQLite file: bring back a backup, or move it away to start with an empty one.`
+    const sentence = `The store ${path} is damaged or no SQLite file: restore a backup, or move the file away to start with an empty store.`
     return new Error(sentence, { cause: error })
   }
   if (error instanceof Error && 'code' in error) return new Error(`The store ${path} cannot be opened: ${error.message}.`, { cause: error })
@@ -146,15 +146,14 @@ function sqliteCode(error: unknown): number | null {
 }
 
 /**
- * What the backend throws for an error in here: `Unavailable` if it is SQLite's, or says that the file was closed; a mistake in our own work
- * stays what it is.
+ * The error that the backend throws: `Unavailable` for errors of SQLite and of a closed file; programming errors pass unchanged.
  */
-function outward(error: unknown): unknown {
+function toBackendError(error: unknown): unknown {
   const closed = (error as { code?: unknown } | null)?.code === 'ERR_INVALID_STATE'
   return closed || sqliteCode(error) !== null ? new Unavailable('store', error) : error
 }
 
-function operate(db: DatabaseSync): Database {
+function databaseOf(db: DatabaseSync): Database {
   const { write, flush } = transactions(db)
   let closed: Promise<void> | undefined
 
@@ -171,7 +170,7 @@ function operate(db: DatabaseSync): Database {
     try {
       return work()
     } catch (error) {
-      throw outward(error)
+      throw toBackendError(error)
     }
   }
 
@@ -185,22 +184,22 @@ function operate(db: DatabaseSync): Database {
 
 type Write = { work: () => unknown; resolve: (value: never) => void; reject: (error: unknown) => void }
 
-/** Gathers the writes of a turn of the event loop; `flush` commits them, and answers their callers after that. */
+/** Batches the writes of one tick of the event loop; `flush` commits them, then resolves their promises. */
 function transactions(db: DatabaseSync): { write: Database['write']; flush: () => void } {
   const [begin, commit] = [db.prepare('BEGIN IMMEDIATE'), db.prepare('COMMIT')]
-  const [mark, undo, unmark] = [db.prepare('SAVEPOINT one'), db.prepare('ROLLBACK TO one'), db.prepare('RELEASE one')]
-  let waiting: Write[] = []
+  const [savepoint, rollbackTo, release] = [db.prepare('SAVEPOINT one'), db.prepare('ROLLBACK TO one'), db.prepare('RELEASE one')]
+  let pending: Write[] = []
 
   function write<T>(work: () => T): Promise<T> {
     return new Promise<T>((resolve, reject) => {
-      if (waiting.length === 0) setImmediate(flush)
-      waiting.push({ work, resolve, reject })
+      if (pending.length === 0) setImmediate(flush)
+      pending.push({ work, resolve, reject })
     })
   }
 
   function flush(): void {
-    const batch = waiting
-    waiting = []
+    const batch = pending
+    pending = []
     if (batch.length === 0) return
     try {
       rollBack(db)
@@ -209,38 +208,38 @@ function transactions(db: DatabaseSync): { write: Database['write']; flush: () =
       commit.run()
       for (const answer of answers) answer()
     } catch (error) {
-      for (const { reject } of batch) reject(outward(error))
+      for (const { reject } of batch) reject(toBackendError(error))
       rollBack(db)
     }
   }
 
   /**
-   * Does one write. A constraint that does not hold, or a mistake of ours, concerns it alone; any other error of SQLite may have undone
-   * more than that.
+   * Runs one write. A constraint violation or a programming error rolls back this write alone; any other error of SQLite may have rolled
+   * back more.
    */
   function perform({ work, resolve, reject }: Write): () => void {
-    mark.run()
+    savepoint.run()
     try {
       const value = work() as never
-      unmark.run()
+      release.run()
       return () => resolve(value)
     } catch (error) {
       const code = sqliteCode(error)
       if (code !== null && code !== SQLITE_CONSTRAINT) throw error
-      undo.run()
-      unmark.run()
-      return () => reject(outward(error))
+      rollbackTo.run()
+      release.run()
+      return () => reject(toBackendError(error))
     }
   }
 
   return { write, flush }
 }
 
-/** Leaves no transaction open, as far as SQLite lets us; what it does not let us end now is ended before the next begins. */
+/** Ends an open transaction. If SQLite refuses now, it is tried again before the next transaction. */
 function rollBack(db: DatabaseSync): void {
   try {
     if (db.isTransaction) db.exec('ROLLBACK')
   } catch {
-    // The next `BEGIN` fails and tells.
+    // The next `BEGIN` fails with the reason.
   }
 }

@@ -1,4 +1,4 @@
-/** Deliveries in SQLite: the delivery as JSON, and beside it what it is looked up by. */
+/** Webhook deliveries in SQLite: JSON records with the columns that indexes use, and their claims. */
 import type { Delivery } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
@@ -22,9 +22,9 @@ export const deliveryTables = `
 
 type Row = { record: string }
 
-/** What tasks need of their deliveries, inside a write. */
+/** What tasks use of deliveries, inside a write. */
 export type Deliveries = {
-  /** Those that are there stay as they are. */
+  /** Existing ones stay unchanged. */
   add(deliveries: Delivery[]): void
   remove(taskId: string): void
 }
@@ -41,11 +41,11 @@ export function openDeliveries(database: Database): {
   const remove = database.prepare('DELETE FROM deliveries WHERE id = ?')
   const byId = database.prepare<Row>('SELECT record FROM deliveries WHERE id = ?')
   const ofTask = database.prepare<Row>('SELECT record FROM deliveries WHERE task_id = ? ORDER BY id')
-  const lanes = openDeliveryQueues(database)
+  const queues = openDeliveryQueues(database)
 
   function put(delivery: Delivery): void {
     update.run(...changing(delivery), delivery.id)
-    lanes.refresh(delivery)
+    queues.refresh(delivery)
   }
 
   function find(id: string): Delivery | null {
@@ -58,23 +58,23 @@ export function openDeliveries(database: Database): {
       add: (made) => {
         for (const delivery of made) {
           insert.run(delivery.taskId, delivery.tenant, delivery.host, ...changing(delivery), delivery.id)
-          lanes.refresh(delivery)
+          queues.refresh(delivery)
         }
       },
       remove: (taskId) => {
         for (const delivery of ofTask.all(taskId).map(parse)) {
           remove.run(delivery.id)
-          lanes.refresh(delivery)
+          queues.refresh(delivery)
         }
       },
     },
     verbs: {
-      claimDeliveries: claiming(database, lanes, put),
+      claimDeliveries: claiming(database, queues, put),
       recordAttempt: (id, epoch, attempt, next, release) =>
         database.write(() => {
           const delivery = find(id)
           if (delivery?.epoch !== epoch) return 'lost'
-          // No claim has it any more: this one wrote the attempt down before, or gave the delivery back.
+          // No longer claimed: this claim recorded the attempt earlier, or returned the delivery.
           if (delivery.leaseUntil === null) return delivery.attempts.some(({ number }) => number === attempt.number) ? 'recorded' : 'lost'
           put({ ...delivery, ...next, leaseUntil: null, attempts: [...delivery.attempts, attempt] })
           const waiting = release && find(release.id)
@@ -92,8 +92,8 @@ export function openDeliveries(database: Database): {
   }
 }
 
-/** Goes round the tenants, longest due first, with what is free of each receiver's and tenant's slots. */
-function claiming(database: Database, lanes: DeliveryQueues, put: (delivery: Delivery) => void): Store['claimDeliveries'] {
+/** Round-robin over the tenants, longest due first, as far as slots of the receiver and the tenant are free. */
+function claiming(database: Database, queues: DeliveryQueues, put: (delivery: Delivery) => void): Store['claimDeliveries'] {
   const leased = database.prepare<DeliveryQueue>('SELECT tenant, host FROM deliveries WHERE lease_until > ?')
   const first = database.prepare<Row>(
     'SELECT record FROM deliveries WHERE tenant = ? AND host = ? AND claimable_at <= ? ORDER BY claimable_at LIMIT 1',
@@ -110,14 +110,14 @@ function claiming(database: Database, lanes: DeliveryQueues, put: (delivery: Del
       const claimed: Delivery[] = []
       for (let round = -1; round !== claimed.length && claimed.length < limit; ) {
         round = claimed.length
-        for (const lane of lanes.longestDue(now, hosts.full(), tenants.full(), limit - claimed.length)) {
-          const row = first.get(lane.tenant, lane.host, now)
-          // A lane before this one may have taken the last slot of its receiver.
-          if (!row || hosts.isFull(lane.host) || tenants.isFull(lane.tenant)) continue
+        for (const queue of queues.longestDue(now, hosts.full(), tenants.full(), limit - claimed.length)) {
+          const row = first.get(queue.tenant, queue.host, now)
+          // An earlier queue of this round may have taken the last slot of the receiver.
+          if (!row || hosts.isFull(queue.host) || tenants.isFull(queue.tenant)) continue
           const found = parse(row)
           const delivery = { ...found, epoch: found.epoch + 1, leaseUntil }
           put(delivery)
-          take(lane)
+          take(queue)
           claimed.push(delivery)
         }
       }
@@ -125,14 +125,14 @@ function claiming(database: Database, lanes: DeliveryQueues, put: (delivery: Del
     })
 }
 
-/** Counts the slots that are taken under each name. */
-function slots(most: number): { take(name: string): void; isFull(name: string): boolean; full(): string } {
+/** Counts the slots taken by each name. */
+function slots(max: number): { take(name: string): void; isFull(name: string): boolean; full(): string } {
   const taken = new Map<string, number>()
-  const isFull = (name: string) => (taken.get(name) ?? 0) >= most
+  const isFull = (name: string) => (taken.get(name) ?? 0) >= max
   return {
     take: (name) => void taken.set(name, (taken.get(name) ?? 0) + 1),
     isFull,
-    /** The full ones, as a JSON array. */
+    /** Names without a free slot, as a JSON array. */
     full: () => JSON.stringify([...taken.keys()].filter(isFull)),
   }
 }
@@ -141,7 +141,7 @@ function parse(row: Row): Delivery {
   return JSON.parse(row.record) as Delivery
 }
 
-/** `claimable_at`, `lease_until` and `record`: what may change after it was relayed. */
+/** `claimable_at`, `lease_until` and `record`: the columns that change after the relay. */
 function changing(delivery: Delivery): [number | null, number | null, string] {
   const { state, nextAttemptAt, leaseUntil } = delivery
   const claimableAt = state === 'pending' && nextAttemptAt !== null ? Math.max(nextAttemptAt, leaseUntil ?? 0) : null

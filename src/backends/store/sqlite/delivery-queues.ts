@@ -1,10 +1,11 @@
 /**
- * DeliveryQueues in SQLite: what one tenant sends to one receiver. A lane stands at the time of its earliest delivery, and a tenant at that of its
- * earliest lane, so that a claim passes over a full receiver or tenant in one step, however much is due there.
+ * Delivery queues in SQLite, one per tenant and receiver, each with the time at which its earliest delivery is due; a tenant has that of its
+ * earliest queue. So a claim skips a full receiver or tenant in one step, whatever its backlog. The tables are named `delivery_lanes` and
+ * `delivery_tenants`.
  */
 import type { Database } from './database.ts'
 
-export const laneTables = `
+export const deliveryQueueTables = `
   CREATE TABLE delivery_lanes (
     tenant TEXT NOT NULL,
     host TEXT NOT NULL,
@@ -23,18 +24,18 @@ export const laneTables = `
 export type DeliveryQueue = { tenant: string; host: string }
 
 export type DeliveryQueues = {
-  /** Follows a change of a lane's deliveries, inside its write. */
-  refresh(lane: DeliveryQueue): void
+  /** Updates the times after a change of the queue's deliveries, in the same write. */
+  refresh(queue: DeliveryQueue): void
   /**
-   * The tenants that have waited longest at `now`, each with the lane of it that has waited longest; without the full receivers and tenants
-   * (JSON arrays).
+   * The tenants that are due for the longest time at `now`, each with its queue that is due for the longest time; without the full receivers
+   * and tenants (JSON arrays).
    */
   longestDue(now: number, fullHosts: string, fullTenants: string, limit: number): DeliveryQueue[]
 }
 
 export function openDeliveryQueues(database: Database): DeliveryQueues {
   type Time = { at: number }
-  const ofLane = database.prepare<Time>(
+  const ofQueue = database.prepare<Time>(
     `SELECT claimable_at AS at FROM deliveries WHERE tenant = ? AND host = ? AND claimable_at IS NOT NULL
      ORDER BY claimable_at LIMIT 1`,
   )
@@ -42,11 +43,11 @@ export function openDeliveryQueues(database: Database): DeliveryQueues {
     'SELECT claimable_at AS at FROM delivery_lanes WHERE tenant = ? ORDER BY claimable_at LIMIT 1',
   )
   const onto = 'ON CONFLICT DO UPDATE SET claimable_at = excluded.claimable_at WHERE claimable_at <> excluded.claimable_at'
-  const putLane = database.prepare(`INSERT INTO delivery_lanes (tenant, host, claimable_at) VALUES (?, ?, ?) ${onto}`)
+  const putQueue = database.prepare(`INSERT INTO delivery_lanes (tenant, host, claimable_at) VALUES (?, ?, ?) ${onto}`)
   const putTenant = database.prepare(`INSERT INTO delivery_tenants (tenant, claimable_at) VALUES (?, ?) ${onto}`)
-  const removeLane = database.prepare('DELETE FROM delivery_lanes WHERE tenant = ? AND host = ?')
+  const removeQueue = database.prepare('DELETE FROM delivery_lanes WHERE tenant = ? AND host = ?')
   const removeTenant = database.prepare('DELETE FROM delivery_tenants WHERE tenant = ?')
-  // CROSS JOIN keeps the tenants outside, in their order: nothing has to be sorted.
+  // CROSS JOIN makes the tenants the outer loop, in index order: no sort.
   const longestDue = database.prepare<DeliveryQueue>(
     `SELECT lane.tenant, lane.host FROM delivery_tenants AS due CROSS JOIN delivery_lanes AS lane
        ON lane.tenant = due.tenant AND lane.host = (
@@ -59,9 +60,9 @@ export function openDeliveryQueues(database: Database): DeliveryQueues {
 
   return {
     refresh: ({ tenant, host }) => {
-      const lane = ofLane.get(tenant, host)
-      if (lane) putLane.run(tenant, host, lane.at)
-      else removeLane.run(tenant, host)
+      const queue = ofQueue.get(tenant, host)
+      if (queue) putQueue.run(tenant, host, queue.at)
+      else removeQueue.run(tenant, host)
       const first = ofTenant.get(tenant)
       if (first) putTenant.run(tenant, first.at)
       else removeTenant.run(tenant)

@@ -1,4 +1,4 @@
-/** What processes tell each other through SQLite: that they live, and who of them has a lease. */
+/** Heartbeats of processes and leases in SQLite. */
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
 
@@ -7,8 +7,8 @@ export const processTables = `
   CREATE TABLE leases (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until INTEGER NOT NULL) STRICT;
 `
 
-export function openProcesses(database: Database): Pick<Store, 'clock' | 'heartbeat' | 'heartbeats' | 'forgetInstance' | 'takeLease' | 'releaseLease'> {
-  // A beat that lands late must not look like a change.
+export function openHeartbeatsAndLeases(database: Database): Pick<Store, 'clock' | 'heartbeat' | 'heartbeats' | 'forgetInstance' | 'takeLease' | 'releaseLease'> {
+  // A late heartbeat must not count as a change.
   const beat = database.prepare(
     'INSERT INTO beats VALUES (?, ?) ON CONFLICT (instance) DO UPDATE SET count = excluded.count WHERE excluded.count > count',
   )

@@ -1,5 +1,5 @@
-/** What the `files:` resources leave to the store, in SQLite. */
-import { setImmediate as nextTurn } from 'node:timers/promises'
+/** Declarations of the `files:` resources, in SQLite. */
+import { setImmediate as yieldToEventLoop } from 'node:timers/promises'
 import type { Declaration } from '../../resources/resources.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
@@ -14,7 +14,7 @@ export const declarationTables = `
   ) STRICT;
 `
 
-/** Ten thousand declarations read at once would keep every request of the process waiting. */
+/** Reading ten thousand declarations at once would block the event loop. */
 const PAGE = 250
 
 export function openDeclarations(database: Database): Pick<Store, 'declarations' | 'declare' | 'undeclare'> {
@@ -33,7 +33,7 @@ export function openDeclarations(database: Database): Pick<Store, 'declarations'
       const rows = await database.read(() => page.all(kind, namespace, name))
       found.push(...rows.map((row) => JSON.parse(row.declaration) as Declaration))
       if (rows.length < PAGE) return found
-      await nextTurn()
+      await yieldToEventLoop()
     }
   }
 

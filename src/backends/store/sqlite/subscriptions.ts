@@ -1,7 +1,7 @@
-/** Subscriptions in SQLite: the record as JSON, and beside it what it is looked up by; and the periods that left their records. */
-import { setImmediate as nextTurn } from 'node:timers/promises'
+/** Subscription records in SQLite as JSON with the columns that indexes use, and archived periods. */
+import { setImmediate as yieldToEventLoop } from 'node:timers/promises'
 import type { MediaPeriod, Subscription } from '../../../domain/subscription/subscription.ts'
-import type { Side } from '../group-commit.ts'
+import type { VersionedRecords } from '../group-commit.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
 
@@ -42,13 +42,13 @@ type Row = { version: number; record: string }
 type Due = { subscription: string; ready_at: number; last_served_at: number }
 type Verbs = 'subscription' | 'subscriptionsWith' | 'subscriptionsDue' | 'archivePeriod' | 'periods'
 
-/** Characters of JSON whose records are kept parsed: a plan with a thousand holds is read and written thousands of times, and is half a megabyte. */
-const MOST_KEPT = 8 * 1024 * 1024
+/** Characters of JSON of the records cached as objects: one with a thousand holds has half a megabyte, and is read and written thousands of times. */
+const MAX_CACHED = 8 * 1024 * 1024
 
-export function openSubscriptions(database: Database): { side: Side; verbs: Pick<Store, Verbs> } {
+export function openSubscriptions(database: Database): { records: VersionedRecords; verbs: Pick<Store, Verbs> } {
   const find = database.prepare<Row>('SELECT version, record FROM subscriptions WHERE id = ?')
   const findVersion = database.prepare<{ version: number }>('SELECT version FROM subscriptions WHERE id = ?')
-  const kept = openKept()
+  const cache = openCache()
   const listing = (column: string) =>
     database.prepare<{ id: string }>(`SELECT id FROM subscriptions WHERE ${column} = 1 AND id > ? ORDER BY id LIMIT ?`)
   const listings = {
@@ -69,25 +69,25 @@ export function openSubscriptions(database: Database): { side: Side; verbs: Pick
     return row ? parse(row) : null
   }
 
-  /** For `changes`, which changes nothing in place. */
+  /** Cached; callers must not mutate it. */
   function current(id: string): Subscription | null {
-    const last = kept.get(id)
+    const last = cache.get(id)
     if (last && findVersion.get(id)?.version === last.version) return last
     const row = find.get(id)
     if (!row) return null
     const record = parse(row)
-    kept.put(record, row.record.length)
+    cache.put(record, row.record.length)
     return record
   }
 
   return {
-    side: {
+    records: {
       read: (id, known) =>
         database.read(() => {
           const record = current(id)
           return record && record.version === known ? 'unchanged' : record
         }),
-      replace: replacing(database, kept.put),
+      replace: replacing(database, cache.put),
     },
     verbs: {
       subscription,
@@ -96,8 +96,8 @@ export function openSubscriptions(database: Database): { side: Side; verbs: Pick
         for (const { id } of await database.read(() => listings[what].all(after, limit))) {
           const record = await subscription(id)
           if (record) found.push(record)
-          // A record may take half a megabyte: a page of them read at once would keep every request of the process waiting.
-          await nextTurn()
+          // A record may have half a megabyte: parsing a page of them at once would block the event loop.
+          await yieldToEventLoop()
         }
         return found
       },
@@ -112,24 +112,24 @@ export function openSubscriptions(database: Database): { side: Side; verbs: Pick
   }
 }
 
-type Kept = { get(id: string): Subscription | undefined; put(record: Subscription, size: number): void }
+type Cache = { get(id: string): Subscription | undefined; put(record: Subscription, size: number): void }
 
-function openKept(): Kept {
-  let kept = new Map<string, { record: Subscription; size: number }>()
+function openCache(): Cache {
+  let cache = new Map<string, { record: Subscription; size: number }>()
   let total = 0
   return {
-    get: (id) => kept.get(id)?.record,
+    get: (id) => cache.get(id)?.record,
     put(record, size) {
-      total += size - (kept.get(record.id)?.size ?? 0)
-      if (total > MOST_KEPT) kept = new Map()
-      if (kept.size === 0) total = size
-      if (size <= MOST_KEPT) kept.set(record.id, { record, size })
+      total += size - (cache.get(record.id)?.size ?? 0)
+      if (total > MAX_CACHED) cache = new Map()
+      if (cache.size === 0) total = size
+      if (size <= MAX_CACHED) cache.set(record.id, { record, size })
     },
   }
 }
 
-/** `replaced` hears what was written, and how long its JSON is. */
-function replacing(database: Database, replaced: Kept['put']): Side['replace'] {
+/** Calls `replaced` with the written record and the length of its JSON. */
+function replacing(database: Database, replaced: Cache['put']): VersionedRecords['replace'] {
   const insert = database.prepare(
     `INSERT INTO subscriptions (version, has_plan, has_reservations, has_holds, has_past, record, id) VALUES (?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT DO NOTHING`,

@@ -1,4 +1,4 @@
-/** Tasks as they are read from SQLite: one, a tenant's list, those that are due for a look, and how many are open. */
+/** Task queries in SQLite: by id, by Idempotency-Key, a tenant's list, tasks due for a sweep, counts of open tasks. */
 import type { TaskFilter, TaskState } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
@@ -6,7 +6,7 @@ import { parseTask, type TaskRow } from './tasks.ts'
 
 type Verbs = 'task' | 'taskWithKey' | 'tasks' | 'tasksDue' | 'oldestTask' | 'openTasks'
 
-export function openTaskLists(database: Database): Pick<Store, Verbs> {
+export function openTaskQueries(database: Database): Pick<Store, Verbs> {
   const byId = database.prepare<TaskRow>('SELECT record FROM tasks WHERE id = ?')
   const ofTenant = database.prepare<TaskRow>('SELECT record FROM tasks WHERE id = ? AND tenant = ?')
   const byKey = database.prepare<TaskRow>('SELECT record FROM tasks WHERE tenant = ? AND idempotency_key = ?')
@@ -40,13 +40,13 @@ export function openTaskLists(database: Database): Pick<Store, Verbs> {
 
 const VISIBLE: readonly TaskState[] = ['queued', 'processing', 'settling', 'completed', 'failed', 'canceled']
 
-/** How far the time in a task's id may be from its `createdAt`: no request takes as long. */
+/** Tolerance between the time in a task's id and its `createdAt`: longer than any request takes. */
 const ID_SLACK_MS = 10 * 60_000
 
-/** Comes after every id. */
+/** Sorts after every id. */
 const LAST = '~'
 
-/** Reads the ids of a page: the newest of each state, which has an order of its own in the index, and of those the newest. */
+/** The ids of a page: the newest of each state, in index order, merged. */
 function paging(database: Database): (tenant: string, filter: TaskFilter, before: string | null, limit: number) => string[] {
   const range = 'state = ? AND id >= ? AND id < ? AND created_at > ? AND created_at < ? ORDER BY id DESC LIMIT ?'
   const ofAll = database.prepare<{ id: string }>(`SELECT id FROM tasks WHERE tenant = ? AND object = ? AND ${range}`)
@@ -54,7 +54,7 @@ function paging(database: Database): (tenant: string, filter: TaskFilter, before
 
   return (tenant, { object, verb, states, createdAfter, createdBefore }, before, limit) => {
     const [after, until] = [createdAfter ?? -1, createdBefore ?? Number.MAX_SAFE_INTEGER]
-    // Without bounds for the ids, a time long ago would walk through all that is newer.
+    // Without bounds on the ids, a filter on an old time would scan all newer tasks.
     const lowest = createdAfter === null ? '' : idAt(createdAfter - ID_SLACK_MS)
     const latest = createdBefore === null ? LAST : idAt(createdBefore + ID_SLACK_MS)
     const bounds = [lowest, before !== null && before < latest ? before : latest, after, until, limit]
@@ -65,7 +65,7 @@ function paging(database: Database): (tenant: string, filter: TaskFilter, before
   }
 }
 
-/** What the UUIDs v7 of a millisecond begin with: 48 bits of time (RFC 9562, section 5.7). */
+/** Prefix of the UUIDs v7 of a millisecond: 48 bits of time (RFC 9562, section 5.7). */
 function idAt(ms: number): string {
   const time = Math.max(ms, 0).toString(16).padStart(12, '0')
   return `${time.slice(0, 8)}-${time.slice(8)}`

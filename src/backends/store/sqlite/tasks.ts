@@ -1,4 +1,4 @@
-/** Tasks in SQLite: the task as JSON, and beside it what it is looked up by. How they are written; `task-lists.ts` reads them. */
+/** Tasks in SQLite: JSON records with the columns that indexes use. Writes; `task-queries.ts` has the reads. */
 import { FINAL, type Task, type TaskGuard } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
@@ -40,7 +40,7 @@ export function openTasks(database: Database, deliveries: Deliveries): Pick<Stor
   const done = database.prepare<{ id: string }>('SELECT id FROM tasks WHERE done_at < ? ORDER BY done_at LIMIT ?')
   const remove = database.prepare('DELETE FROM tasks WHERE id = ?')
 
-  /** Reads a task, makes the next one of it unless that is null, and writes it, which nothing can come between inside a transaction. */
+  /** Read-modify-write in one transaction; writes nothing when `next` returns null. */
   function edit(id: string, next: (task: Task) => Task | null): Promise<Task | null> {
     return database.write(() => {
       const row = byId.get(id)
@@ -90,7 +90,7 @@ function passes(task: Task, { from, epoch, epochBelow }: TaskGuard): boolean {
   return from.includes(task.state) && (epoch === undefined || task.epoch === epoch) && (epochBelow === undefined || task.epoch < epochBelow)
 }
 
-/** `state`, `idempotency_key`, `sweep_at`, `done_at` and `record`: what may change after the creation. */
+/** `state`, `idempotency_key`, `sweep_at`, `done_at` and `record`: the columns that change after the creation. */
 function changing(task: Task): [string, string | null, number | null, number | null, string] {
   const isDone = FINAL.includes(task.state) && task.outbox.length === 0
   return [task.state, task.idempotency?.key ?? null, task.sweepAt, isDone ? task.endedAt : null, JSON.stringify(task)]

@@ -5,7 +5,7 @@
 import { Type } from 'typebox'
 import type { FieldError } from './errors.ts'
 import { FIELD_PATTERNS } from './field-patterns.ts'
-import { amountsOf, formatFault, GENERATION_FIELDS, type Amounts, type GenerationRequest, type Limits } from './generations.ts'
+import { amountsOf, formatFault, GENERATION_FIELDS, type Amounts, type GenerationRequest, type Limits } from './media-generations.ts'
 
 export const OPERATIONS = ['background_remove', 'upscale', 'ai_edit', 'inpaint', 'trim', 'merge'] as const
 export type Operation = (typeof OPERATIONS)[number]

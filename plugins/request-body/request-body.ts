@@ -16,7 +16,7 @@ declare module 'fastify' {
   }
 }
 
-export type IntakeOptions = {
+export type RequestBodyOptions = {
   /** For all bodies of this process. */
   budgetBytes?: number
   /** For the bodies of one API key. */
@@ -25,7 +25,7 @@ export type IntakeOptions = {
 
 const MIB = 1024 * 1024
 
-async function intake(app: FastifyInstance, { budgetBytes = 256 * MIB, keyBytes = 128 * MIB }: IntakeOptions): Promise<void> {
+async function requestBody(app: FastifyInstance, { budgetBytes = 256 * MIB, keyBytes = 128 * MIB }: RequestBodyOptions): Promise<void> {
   // The openai plugin replaces this parser, because it forwards bodies unchanged.
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, async (request: FastifyRequest, bytes: Buffer) => {
     // Many clients send a content type without a body.
@@ -117,4 +117,4 @@ function counted(payload: RequestPayload, most: number, share: Share, answer: Se
   return payload.pipe(body)
 }
 
-export default fp(intake, { name: 'intake', fastify: '5.x', dependencies: ['errors', 'auth'] })
+export default fp(requestBody, { name: 'request-body', fastify: '5.x', dependencies: ['errors', 'auth'] })

@@ -1,7 +1,7 @@
 /** Allowlist of chat completions and their chunks: the members of OpenAI's wire, with our model name and our ids. */
 import type { Ids } from './encrypted-ids.ts'
 import type { OutputMeter } from '../usage/output-meter.ts'
-import { constant, id, isMembers, list, nullable, number, object, oneOf, or, text, type Clean, type Members } from './member-allowlist.ts'
+import { constant, id, isMembers, list, nullable, number, object, oneOf, or, text, type Clean, type Members } from './allowlist.ts'
 import { chatUsage } from '../usage/reported-usage.ts'
 import { MODEL } from './model-name.ts'
 

@@ -1,0 +1,41 @@
+/** Scenario of coding requests: gateways that serve requests, send heartbeats, and sweep reservations of dead gateways. */
+import type { Store } from '../../../src/backends/store/store.ts'
+import type { Machine, World } from '../world.ts'
+import { gateway } from './gateway.ts'
+import { SUBSCRIPTION, T0, terms } from './plan.ts'
+
+const WEEK_MS = 7 * 24 * 3600 * 1000
+
+export const codingScenario = {
+  /** The first week ends during the scenario; sessions end repeatedly. */
+  start: T0 + WEEK_MS - 70_000,
+
+  async prepare(store: Store): Promise<void> {
+    const plan = { uid: 'plan-code', createdAt: T0, generation: 1 }
+    const always = { state: 'Active', activeFrom: null, activeUntil: null, verdict: null } as const
+    await store.change(SUBSCRIPTION, { op: 'applyPlan', plan, product: 'Coding', terms, ...always }, T0)
+  },
+
+  begin(world: World): void {
+    const { rng } = world
+    for (const name of ['gateway-1', 'gateway-2', 'gateway-3']) world.boot(name, (machine) => gateway(world, machine))
+    for (let i = rng.whole(10, 22); i > 0; i--) {
+      world.runExternal(`client-${i}`, async () => {
+        await world.sleep(rng.whole(0, 120_000))
+        await gateway.request(world, `client-${i}`)
+      })
+    }
+    if (rng.chance(0.3)) world.boot('controller', (machine) => machine.go('keys', () => rotateKeys(world, machine)))
+  },
+
+  /** A gateway without a heartbeat for 45 s is dead. */
+  recovery: { pausesMs: Array.from({ length: 16 }, () => 8_000), round: gateway.recover },
+}
+
+async function rotateKeys(world: World, machine: Machine): Promise<void> {
+  const store = machine.store(machine.actor('keys'))
+  for (let i = world.rng.whole(1, 4); i > 0 && !world.recovering; i--) {
+    await world.sleep(world.rng.whole(2_000, 40_000))
+    await store.change(SUBSCRIPTION, { op: 'keysChanged' }, machine.clock())
+  }
+}

@@ -1,0 +1,118 @@
+/** Invariants of tasks: state transitions, what may change with them, and that answers to clients stay true. */
+import { FINAL, type Task, type TaskState } from '../../../src/domain/task.ts'
+import { eventsOf } from '../../../src/verify/task-invariants.ts'
+import type { Step } from '../scheduler.ts'
+import type { Report, Seen } from '../invariant-checker.ts'
+
+const FOLLOWS: Partial<Record<TaskState, TaskState[]>> = {
+  pending: ['queued', 'rejected'],
+  queued: ['queued', 'processing', 'settling'],
+  processing: ['processing', 'queued', 'settling'],
+  settling: ['completed', 'failed', 'canceled'],
+}
+
+/** An answer that a client got about a task. */
+export type ClientAnswer = { what: 'accepted' | 'canceled'; task: Task; key: string | null }
+
+export function openTaskChecks(seen: Seen, report: Report) {
+  const accepted = new Map<string, ClientAnswer['what']>()
+  const byKey = new Map<string, string>()
+
+  function changed(before: Task | null, after: Task, step: Step): void {
+    if (!before) {
+      if (after.state !== 'pending') report(`task ${after.id} began as ${after.state}`)
+      checkIdempotencyKey(after)
+      return
+    }
+    if (FINAL.includes(before.state)) checkUnchanged(before, after)
+    else if (!FOLLOWS[before.state]?.includes(after.state)) report(`task ${after.id} went from ${before.state} to ${after.state}`)
+    else checkTransition(before, after)
+    const { fence } = step.actor
+    if (fence?.task === after.id && fence.epoch !== before.epoch) {
+      report(`a run with epoch ${fence.epoch} changed task ${after.id}, which is at epoch ${before.epoch}`)
+    }
+    if (after.state === 'rejected' && accepted.has(after.id)) report(`task ${after.id} was accepted, and then rejected`)
+  }
+
+  function checkIdempotencyKey(task: Task): void {
+    for (const other of seen.tasks.values()) {
+      const same = other.idempotency !== null && other.tenant === task.tenant && other.idempotency.key === task.idempotency?.key
+      if (same && other.id !== task.id) report(`tasks ${other.id} and ${task.id} have one Idempotency-Key`)
+    }
+  }
+
+  /** A final task never changes, except that its outbox is cleared. */
+  function checkUnchanged(before: Task, after: Task): void {
+    const lasting = (task: Task) => JSON.stringify({ ...task, outbox: [], sweepAt: null })
+    if (lasting(before) !== lasting(after)) {
+      report(`task ${after.id} had ended as ${before.state} and changed: ${lasting(before)} to ${lasting(after)}`)
+    }
+    if (after.outbox.length > before.outbox.length) report(`task ${after.id} has new events after its end`)
+  }
+
+  function checkTransition(before: Task, after: Task): void {
+    if (after.epoch < before.epoch) report(`the epoch of task ${after.id} went back from ${before.epoch} to ${after.epoch}`)
+    if (before.state === 'queued' && after.state === 'processing' && after.epoch <= before.epoch) {
+      report(`task ${after.id} began under the old epoch ${after.epoch}`)
+    }
+    if (before.state === 'processing' && after.epoch !== before.epoch) report(`task ${after.id} changed its epoch while it ran`)
+    if (after.progress < before.progress) report(`the progress of task ${after.id} went back from ${before.progress} to ${after.progress}`)
+    if (before.outcome && JSON.stringify(before.outcome) !== JSON.stringify(after.outcome)) {
+      report(`task ${after.id} changed its outcome ${before.outcome.outcome}`)
+    }
+    if (after.lostLeases < before.lostLeases) report(`task ${after.id} has fewer lost leases than before`)
+    if (!FINAL.includes(after.state) || after.state === 'rejected') return
+    const events = after.outbox.map(({ event }) => event)
+    if (String(events) !== String(eventsOf(after))) {
+      report(`task ${after.id} is ${after.state} with the events ${events.join(', ') || 'none'}`)
+    }
+  }
+
+  function answered({ what, task, key }: ClientAnswer): void {
+    const stored = seen.tasks.get(task.id)
+    if (what === 'canceled' ? task.state !== 'canceled' : task.state === 'pending' || task.state === 'rejected') {
+      report(`a client was answered ${what} with a task that is ${task.state}`)
+    }
+    if (!stored || stored.state === 'pending' || stored.state === 'rejected') {
+      report(`a client was answered ${what}, but task ${task.id} is ${stored?.state ?? 'nowhere'}`)
+    }
+    accepted.set(task.id, what === 'canceled' ? what : (accepted.get(task.id) ?? what))
+    if (key === null) return
+    const name = `${task.tenant} ${key}`
+    const first = byKey.get(name)
+    if (first !== undefined && first !== task.id) report(`clients were answered tasks ${first} and ${task.id} for one Idempotency-Key`)
+    byKey.set(name, task.id)
+  }
+
+  /** Called after the recovery. */
+  function checkFinal(): void {
+    for (const task of seen.tasks.values()) {
+      if (!FINAL.includes(task.state)) report(`task ${task.id} is still ${task.state} after the recovery`)
+      if (task.outbox.length > 0) report(`task ${task.id} still has events in its outbox`)
+      if (accepted.get(task.id) === 'canceled' && task.state !== 'canceled') {
+        report(`a client was answered that task ${task.id} is canceled, but it is ${task.state}`)
+      }
+    }
+    for (const id of accepted.keys()) if (!seen.tasks.has(id)) report(`task ${id} was accepted and is gone`)
+    for (const record of seen.records.values()) {
+      for (const id of Object.keys(record.media?.holds ?? {})) {
+        report(`${record.id} still holds something for task ${id}, which is ${seen.tasks.get(id)?.state ?? 'nowhere'}`)
+      }
+      if (record.media?.past.length) report(`${record.id} has not archived period ${record.media.past[0]?.n ?? 0}`)
+    }
+  }
+
+  /** Called when the sweeps must have released every orphaned hold from before `since`. */
+  function checkOrphans(since: number): void {
+    for (const record of seen.records.values()) {
+      for (const [id, { at }] of Object.entries(record.media?.holds ?? {})) {
+        const state = seen.tasks.get(id)?.state ?? 'nowhere'
+        if (at < since && (state === 'nowhere' || FINAL.includes(state))) {
+          report(`${record.id} still holds something for task ${id}, which is ${state}, although the sweeps have run`)
+        }
+      }
+    }
+  }
+
+  return { changed, answered, checkOrphans, checkFinal }
+}
