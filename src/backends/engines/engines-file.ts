@@ -39,6 +39,7 @@ routes:
   - { kind: image, engine: preview, price: { amount: "0.04", per: Job }, max: { megapixels: 4.2 }, defaults: { size: 1024x1024 } }
   - { kind: video, engine: preview, price: { amount: "0.05", per: Second }, max: { megapixels: 1, seconds: 10 }, defaults: { size: 640x360, seconds: 4 } }
   - { kind: music, engine: preview, price: { amount: "0.01", per: Second }, max: { seconds: 120 }, defaults: { seconds: 10 } }
+  - { operation: ai_edit, engine: preview, price: { amount: "0.04", per: Job }, max: { megapixels: 4.2 } }
   - { operation: trim, engine: local, price: { amount: "0.005", per: Second }, max: { megapixels: 8.3, seconds: 600 } }
   - { operation: merge, engine: local, price: { amount: "0.005", per: Second }, max: { megapixels: 8.3, seconds: 600 } }
 `

@@ -117,12 +117,12 @@ t.test("the plan's price goes before the service's, unless it is per a unit that
   t.equal(priceOf(music, [{ verb: 'music', micro: 7, per: 'Megapixel' }]), music.price)
 })
 
-t.test('without a file, the preview engine makes images, videos and music, and nothing else', async (t) => {
+t.test('without a file, the preview engine makes images, videos, music and edits, and the local engine what can run here', async (t) => {
   const engines = await openEngines({ file: null, log: silent })
   t.teardown(() => engines.close())
   t.equal(engines.offer('image'), null, 'nothing before it is ready')
   await engines.ready()
-  for (const [verb, micro, per] of [['image', 40_000, 'Job'], ['video', 50_000, 'Second'], ['music', 10_000, 'Second']] as const) {
+  for (const [verb, micro, per] of [['image', 40_000, 'Job'], ['video', 50_000, 'Second'], ['music', 10_000, 'Second'], ['ai_edit', 40_000, 'Job']] as const) {
     t.same(engines.offer(verb)?.route.price, { verb, micro, per })
   }
   for (const verb of ['upscale', 'constructor', '__proto__']) t.equal(engines.offer(verb), null)

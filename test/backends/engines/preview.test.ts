@@ -4,7 +4,11 @@ import { createHash } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
 import { crc32, inflateSync } from 'node:zlib'
 import t from 'tap'
+import type { EngineRequest, Input } from '../../../src/backends/engines/engine.ts'
 import { openPreview } from '../../../src/backends/engines/preview/preview.ts'
+import { blankCanvas } from '../../../src/backends/engines/preview/canvas.ts'
+import { decodePng } from '../../../src/backends/engines/preview/png-decoder.ts'
+import { png } from '../../../src/backends/engines/preview/png-encoder.ts'
 import { h264, nalUnit } from '../../../src/backends/engines/preview/h264.ts'
 import { pictureFor } from '../../../src/backends/engines/preview/yuv-picture.ts'
 import type { GenerationRequest } from '../../../src/domain/media-generations.ts'
@@ -17,6 +21,10 @@ const small = { prompt: 'a lighthouse at dusk', seed: null, width: 64, height: 4
 const image: GenerationRequest = { ...small, verb: 'image', durationMs: null, format: 'png' }
 const video: GenerationRequest = { ...small, verb: 'video', width: 70, height: 50, durationMs: 550, format: 'mp4' }
 const music: GenerationRequest = { ...small, verb: 'music', width: null, height: null, durationMs: 1500, format: 'wav' }
+
+const edit: EngineRequest = { verb: 'ai_edit', prompt: 'snow', strength: null, seed: null, format: 'png' }
+const source = await make({ ...image, prompt: 'the source' })
+const input = (content: Buffer, role: Input['role'] = 'media'): Input => ({ role, contentType: 'image/png', bytes: content.length, read: async function* () { yield content } })
 
 async function make(request: GenerationRequest): Promise<Buffer> {
   const engine = await openPreview('preview', {})
@@ -38,7 +46,7 @@ t.test('the contract', (t) =>
   runContract(t, enginePromises, async (t) => {
     const engine = await openPreview('preview', {})
     t.teardown(() => engine.close())
-    return { engine, requests: [image, video, music] }
+    return { engine, requests: [image, video, music, edit], inputsOf: ({ verb }) => (verb === 'ai_edit' ? [input(source)] : []) }
   }))
 
 t.test('an option that it does not have is named', async (t) => {
@@ -170,4 +178,33 @@ t.test('music is a WAV of exactly the length asked for, that begins and ends sof
   t.ok(Math.abs(samples[0]!) < 200 && Math.abs(samples.at(-1)!) < 200)
   t.ok(samples.some((sample, i) => i % 2 === 0 && sample !== samples[i + 1]), 'both channels')
   if (hasFfmpeg) t.equal(decoded(file, '-f', 's16le').length, samples.length * 2)
+})
+
+t.test('an edit keeps the size of its source, shows it as little as the strength says, and changes what the mask marks alone', async (t) => {
+  const engine = await openPreview('preview', {})
+  const edited = async (request: object, inputs: Input[]) => {
+    const made = await engine.run({ ...edit, ...request } as EngineRequest, runControl({ inputs }))
+    if (made.outcome !== 'made') throw new Error(made.code, { cause: made.cause })
+    t.same(made.facts, { width: 64, height: 48, durationMs: null })
+    return decodePng(made.body as Uint8Array, 1e6)?.rgba ?? new Uint8Array()
+  }
+  const before = decodePng(source, 1e6)?.rgba ?? new Uint8Array()
+  /** The mean difference of the colours of the left or right half, above the watermark. */
+  const change = (after: Uint8Array, half: 0 | 1): number => {
+    let sum = 0
+    for (let y = 0; y < 30; y++) for (let x = 32 * half; x < 32 * (half + 1); x++) for (let c = 0; c < 3; c++) sum += Math.abs((after[(y * 64 + x) * 4 + c] ?? 0) - (before[(y * 64 + x) * 4 + c] ?? 0))
+    return sum / (30 * 32 * 3)
+  }
+  const none = await edited({ strength: 0 }, [input(source)])
+  t.same([change(none, 0), change(none, 1)], [0, 0])
+  const [some, all] = [await edited({}, [input(source)]), await edited({ strength: 1 }, [input(source)])]
+  t.ok(change(some, 0) > 1 && change(all, 0) > 1.5 * change(some, 0))
+  const mask = blankCanvas(32, 24)
+  for (let y = 0; y < 24; y++) mask.rgb.fill(255, y * 96, y * 96 + 48)
+  const masked = await edited({ strength: 1 }, [input(source), input(Buffer.from(png(mask)), 'mask')])
+  t.same([change(masked, 0) > 1, change(masked, 1)], [true, 0], 'the white half')
+  const square = Buffer.from(png(blankCanvas(20, 20)))
+  t.match(await engine.run(edit, runControl({ inputs: [input(source), input(square, 'mask')] })), { code: 'unsupported_input', retryable: false })
+  t.match(await engine.run(edit, runControl({ inputs: [input(Buffer.from('\xff\xd8\xff', 'latin1'))] })), { code: 'unsupported_input', retryable: false })
+  t.match(await engine.run({ verb: 'upscale', scale: 2, format: 'png' }, runControl({ inputs: [input(source)] })), { code: 'not_supported' })
 })

@@ -1,6 +1,7 @@
 /** PNG (ISO/IEC 15948, RFC 2083): true colour, 8 bits a channel. */
 import { crc32, deflateSync } from 'node:zlib'
 import type { Canvas } from './canvas.ts'
+import { paeth } from './png-decoder.ts'
 
 const SIGNATURE = Buffer.from('\x89PNG\r\n\x1a\n', 'latin1')
 
@@ -57,12 +58,4 @@ function filter(type: number, row: Uint8Array, above: Uint8Array, out: Uint8Arra
     sum += rest < 128 ? rest : 256 - rest
   }
   return sum
-}
-
-/** Whichever of the three neighbours is nearest to left + up - corner (section 9.4). */
-function paeth(left: number, up: number, corner: number): number {
-  const toLeft = Math.abs(up - corner)
-  const toUp = Math.abs(left - corner)
-  const toCorner = Math.abs(left + up - 2 * corner)
-  return toLeft <= toUp && toLeft <= toCorner ? left : toUp <= toCorner ? up : corner
 }
