@@ -11,16 +11,20 @@ export type Coefficients = { width: number; height: number; values: [Float32Arra
  * `epsilon` (colours 0 to 1) are no edges.
  */
 export function guidedCoefficients(guide: Uint8Array, mask: Float32Array, width: number, height: number, radius: number, epsilon: number): Coefficients {
-  const mean = (plane: Float32Array): Float32Array => boxMean(plane, width, height, radius)
-  const product = (a: Float32Array, b: Float32Array): Float32Array => a.map((value, i) => value * at(b, i))
+  const scratch = { rows: new Float32Array(mask.length), products: new Float32Array(mask.length) }
+  const mean = (plane: Float32Array): Float32Array => boxMean(plane, width, height, radius, scratch.rows)
+  const covariance = (a: Float32Array, aMean: Float32Array, b: Float32Array, bMean: Float32Array): Float32Array => {
+    for (let i = 0; i < a.length; i++) scratch.products[i] = at(a, i) * at(b, i)
+    const result = mean(scratch.products)
+    for (let i = 0; i < a.length; i++) result[i] = at(result, i) - at(aMean, i) * at(bMean, i)
+    return result
+  }
   const colours = [0, 1, 2].map((c) => mask.map((_, i) => at(guide, 4 * i + c) / 255)) as Three
   const [r, g, b] = colours
   const means = colours.map(mean) as Three
-  const maskMean = mean(mask)
-  const covariance = (a: Float32Array, aMean: Float32Array, b: Float32Array, bMean: Float32Array): Float32Array => mean(product(a, b)).map((value, i) => value - at(aMean, i) * at(bMean, i))
-  const withMask = colours.map((colour, c) => covariance(colour, means[c] as Float32Array, mask, maskMean)) as Three
+  const offset = mean(mask)
+  const withMask = colours.map((colour, c) => covariance(colour, means[c] as Float32Array, mask, offset)) as Three
   const among = ([[r, 0, r, 0], [r, 0, g, 1], [r, 0, b, 2], [g, 1, g, 1], [g, 1, b, 2], [b, 2, b, 2]] as const).map(([one, i, other, j]) => covariance(one, means[i], other, means[j])) as Six
-  const offset = maskMean
   for (let i = 0; i < offset.length; i++) solve(among, withMask, means, offset, epsilon, i)
   return { width, height, values: [mean(withMask[0]), mean(withMask[1]), mean(withMask[2]), mean(offset)] }
 }
@@ -28,7 +32,7 @@ export function guidedCoefficients(guide: Uint8Array, mask: Float32Array, width:
 type Three = [Float32Array, Float32Array, Float32Array]
 type Six = [Float32Array, Float32Array, Float32Array, Float32Array, Float32Array, Float32Array]
 
-/** Solves (covariance + epsilon) · a = covariance with the mask for one pixel by Cramer's rule. Writes a into `withMask`, and the offset into `offset`. */
+/** Solves (covariance + epsilon) · a = covariance with the mask for one pixel by Cramer's rule. Writes a into `withMask`; `offset`, before the mean of the mask, becomes the offset. */
 function solve(among: Six, withMask: Three, means: Three, offset: Float32Array, epsilon: number, i: number): void {
   const [rr, rg, rb] = [at(among[0], i) + epsilon, at(among[1], i), at(among[2], i)]
   const [gg, gb, bb] = [at(among[3], i) + epsilon, at(among[4], i), at(among[5], i) + epsilon]
@@ -71,31 +75,39 @@ function place(index: number, length: number, shorter: number): Place {
   return { first, second: Math.min(first + 1, shorter - 1), share: position - first }
 }
 
-/** The mean over the window around each pixel, as far as it lies in the picture. */
-function boxMean(plane: Float32Array, width: number, height: number, radius: number): Float32Array {
-  const rows = new Float32Array(plane.length)
-  for (let y = 0; y < height; y++) lineMean(plane, rows, y * width, 1, width, radius)
+/** The mean over the window around each pixel, as far as it lies in the picture. `rows` is overwritten. */
+function boxMean(plane: Float32Array, width: number, height: number, radius: number, rows: Float32Array): Float32Array {
+  for (let y = 0; y < height; y++) rowMean(plane, rows, y * width, width, radius)
   const means = new Float32Array(plane.length)
-  for (let x = 0; x < width; x++) lineMean(rows, means, x, width, height, radius)
+  const sums = new Float32Array(width)
+  for (let y = 0; y < height + radius; y++) {
+    const [enters, leaves, to] = [y * width, (y - 2 * radius - 1) * width, (y - radius) * width]
+    const count = Math.min(y, height - 1) - Math.max(y - 2 * radius, 0) + 1
+    for (let x = 0; x < width; x++) {
+      if (y < height) sums[x] = at(sums, x) + at(rows, enters + x)
+      if (leaves >= 0) sums[x] = at(sums, x) - at(rows, leaves + x)
+      if (to >= 0) means[to + x] = at(sums, x) / count
+    }
+  }
   return means
 }
 
-function lineMean(from: Float32Array, to: Float32Array, start: number, step: number, length: number, radius: number): void {
+function rowMean(from: Float32Array, to: Float32Array, start: number, length: number, radius: number): void {
   let sum = 0
   let count = 0
   for (let i = 0; i < length + radius; i++) {
     if (i < length) {
-      sum += at(from, start + i * step)
+      sum += at(from, start + i)
       count++
     }
     if (i > 2 * radius) {
-      sum -= at(from, start + (i - 2 * radius - 1) * step)
+      sum -= at(from, start + i - 2 * radius - 1)
       count--
     }
-    if (i >= radius) to[start + (i - radius) * step] = sum / count
+    if (i >= radius) to[start + i - radius] = sum / count
   }
 }
 
 function at(values: Uint8Array | Float32Array, index: number): number {
-  return values[index] ?? 0
+  return values[index] as number
 }
