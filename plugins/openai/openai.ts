@@ -10,6 +10,7 @@ import type { Admission } from '../../src/upstream/usage/reservation.ts'
 import { readResponsesRequest } from '../../src/upstream/wires/responses-request.ts'
 import { MODEL } from '../../src/upstream/wires/model-name.ts'
 import type { CodingRequest, WireName } from '../../src/upstream/wires/wire.ts'
+import { STALLED_CLIENT_MS } from './sse-writer.ts'
 import { openRequestHandler } from './request-handler.ts'
 import { modelEntry, modelList } from './model-list.ts'
 import { openaiMetrics } from './openai-metrics.ts'
@@ -48,7 +49,7 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
     metrics,
     ids: openIds([first, ...others]),
     keepAliveMs: options.keepAliveMs ?? 15_000,
-    stalledMs: options.stalledMs ?? 300_000,
+    stalledMs: options.stalledMs ?? STALLED_CLIENT_MS,
     drainMs: options.drainMs ?? 120_000,
   })
 

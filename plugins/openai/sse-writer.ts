@@ -15,6 +15,8 @@ export type SseWriter = {
   close(): void
 }
 
+/** How long a client may leave a full buffer unread before it is disconnected. */
+export const STALLED_CLIENT_MS = 300_000
 const KEEP_ALIVE = ': keep-alive\n\n'
 
 /**

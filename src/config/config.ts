@@ -6,11 +6,11 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { misspelledSettings } from './misspelled-settings.ts'
 import { refuseContradictions } from './startup-checks.ts'
-import { ROLES } from './role-backends.ts'
+import { ROLES } from './needed-backends.ts'
 import { address, brand, ConfigError, days, delays, flag, host, integer, list, networks, oneOf, optionalPath, path, plugins, seconds, slots, url, type Parse } from './setting-types.ts'
 
 export { isDistributed } from './startup-checks.ts'
-export { needs, ROLES, serves, type Backend, type Role } from './role-backends.ts'
+export { needs, ROLES, serves, type Backend, type Role } from './needed-backends.ts'
 export { ConfigError, type PluginEntry } from './setting-types.ts'
 
 type Setting<T> = { default: string; parse: Parse<T>; meaning: string; orFile?: true; secret?: true }

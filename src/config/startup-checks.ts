@@ -1,6 +1,6 @@
 /** Startup checks by role: settings that contradict each other, such as a worker over SQLite, stop the start with one sentence. */
 import type { Config } from './config.ts'
-import { needs, serves, type Backend } from './role-backends.ts'
+import { needs, serves, type Backend } from './needed-backends.ts'
 import { ConfigError } from './setting-types.ts'
 
 const WILDCARDS = ['0.0.0.0', '::']

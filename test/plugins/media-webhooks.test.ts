@@ -17,11 +17,11 @@ async function openBoth(t: Test, options: StudioOptions = {}): Promise<{ studio:
 
 type Delivery = { status: string; next_attempt_at: string | null; attempts: { at: string; duration_ms: number; status_code: number | null; error: string | null }[] }
 
-/** The first delivery of a task, once it has `count` attempts. */
+/** The first delivery of a task, once it has `count` attempts or gets no more. */
 async function attempted(studio: Studio, id: string, count: number): Promise<Delivery> {
   for (;;) {
     const [delivery] = (await studio.get(`/api/v1/generations/${id}/deliveries`)).json().data as Delivery[]
-    if (delivery?.attempts.length === count) return delivery
+    if (delivery && (delivery.attempts.length === count || delivery.status !== 'pending')) return delivery
     await new Promise((resolve) => setTimeout(resolve, 5))
   }
 }

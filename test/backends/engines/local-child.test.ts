@@ -1,4 +1,4 @@
-/** A run's child process keeps its bounds and is gone after every way out, and so is its scratch folder. */
+/** Child processes of runs: results, resource limits, no orphans. Scratch folders: created, removed, swept. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
@@ -25,7 +25,7 @@ async function shell(cwd: string, script: string, more: Partial<ChildRun> = {}):
   return { ...ended, lines }
 }
 
-/** Whether a process runs; one that only waits for its parent to read its code does not. */
+/** Whether a process runs. A zombie does not. */
 async function runs(pid: number): Promise<boolean> {
   const state = await readFile(`/proc/${pid}/stat`, 'utf8').then((text) => text.slice(text.lastIndexOf(')') + 2)[0], () => null)
   if (state !== null || process.platform === 'linux') return state !== null && state !== 'Z'
@@ -53,14 +53,14 @@ t.test('a child gets an empty standard input, its folder, and no environment but
   t.same(lines, [cwd, 'yes, , '])
 })
 
-t.test('arguments arrive as they are, whatever they hold', async (t) => {
+t.test('arguments reach the command unchanged, with quotes, spaces and shell syntax', async (t) => {
   const lines: string[] = []
   const hostile = ['$(id)', '`id`', "a 'b' \"c\"", '-x; exit 1', '', 'two\tparts']
   await runChild({ command: '/usr/bin/env', args: ['printf', '[%s]\\n', ...hostile], cwd: await folder(t), limits, signal: new AbortController().signal, onLine: (line) => lines.push(line) })
   t.same(lines, hostile.map((argument) => `[${argument}]`))
 })
 
-t.test('standard error keeps its last 8 KiB, and a line without end is dropped', async (t) => {
+t.test('the last 8 KiB of standard error are kept, and a line above the limit is dropped', async (t) => {
   const ended = await shell(await folder(t), 'head -c 9000000 /dev/zero; echo end; echo after; head -c 20000 /dev/zero | tr "\\0" x >&2; echo end >&2')
   t.same(ended.lines, ['after'])
   t.equal(ended.stderr.length, 8192)
@@ -73,11 +73,11 @@ t.test('a crash is a code above 128, a command that is not there is 127', async 
   t.match(await runChild({ command: '/nowhere/program', args: [], cwd, limits, signal: new AbortController().signal }), { outcome: 'ended', code: 127 })
 })
 
-t.test('no process can be started in a folder that is not there: that rejects', async (t) => {
+t.test('a working directory that does not exist rejects', async (t) => {
   await t.rejects(shell('/nowhere', 'true'))
 })
 
-t.test('a child that takes more than its processor time, file size or time is killed', async (t) => {
+t.test('a child that exceeds its processor time, file size or wall time is killed', async (t) => {
   const cwd = await folder(t)
   t.match(await shell(cwd, 'while :; do :; done', { limits: { ...limits, cpuSeconds: 1 } }), { outcome: 'killed', by: 'limit' })
   t.match(await shell(cwd, 'exec head -c 3000000 /dev/zero > large'), { outcome: 'killed', by: 'limit' })
@@ -85,7 +85,7 @@ t.test('a child that takes more than its processor time, file size or time is ki
   t.match(await shell(cwd, 'sleep 600', { limits: { ...limits, wallMs: 50 } }), { outcome: 'killed', by: 'wall' })
 })
 
-t.test('memory beyond its bound is refused to a child', { skip: process.platform !== 'linux' && 'only Linux bounds address space' }, async (t) => {
+t.test('allocations beyond the address space limit fail', { skip: process.platform !== 'linux' && 'only Linux bounds address space' }, async (t) => {
   const cwd = await folder(t)
   const take = { args: ['-c', 'x=$(head -c 50000000 /dev/zero | tr "\\0" x); echo ${#x}'], command: '/bin/sh' }
   t.same((await shell(cwd, '', take)).lines, ['50000000'])
@@ -112,13 +112,13 @@ t.test('a run whose signal is aborted already starts nothing', async (t) => {
   t.same(await readdir(cwd), [])
 })
 
-t.test('what a child leaves running is ended with it, and does not hold up its result', async (t) => {
+t.test('background processes of a child are killed with it and do not delay its result', async (t) => {
   const ended = await shell(await folder(t), 'sleep 600 & echo $!; exit 0')
   t.match(ended, { outcome: 'ended', code: 0 })
   await gone(Number(ended.lines[0]))
 })
 
-/** A process of its own that runs a child, prints its own and the child's id, and then does as it is told. */
+/** A separate process that runs a child, prints the child's id, and then executes `then`. */
 async function parent(t: Test, then: string): Promise<{ pid: number; child: number; kill(): void }> {
   const cwd = await folder(t)
   const file = join(cwd, 'parent.ts')
@@ -131,12 +131,12 @@ async function parent(t: Test, then: string): Promise<{ pid: number; child: numb
   return { pid: process_.pid ?? 0, child: Number(line), kill: () => process_.kill('SIGKILL') }
 }
 
-t.test('a process that exits amid a run leaves no child', async (t) => {
+t.test('exit of the process amid a run leaves no child', async (t) => {
   const { child } = await parent(t, 'process.exit()')
   await gone(child)
 })
 
-t.test('a process that dies by SIGKILL amid a run leaves no child', { skip: process.platform !== 'linux' && 'needs the parent death signal of Linux' }, async (t) => {
+t.test('SIGKILL of the process amid a run leaves no child', { skip: process.platform !== 'linux' && 'needs the parent death signal of Linux' }, async (t) => {
   const { pid, child, kill } = await parent(t, '')
   t.ok(await runs(child))
   kill()
@@ -144,7 +144,7 @@ t.test('a process that dies by SIGKILL amid a run leaves no child', { skip: proc
   await gone(child)
 })
 
-t.test('a scratch folder is empty, of this user alone, and removed with all that it holds', async (t) => {
+t.test('a scratch folder is empty, accessible to its owner alone, and removed with its content', async (t) => {
   const base = join(await folder(t), 'deep', 'scratch')
   const [one, other] = await Promise.all([scratchFolder(base), scratchFolder(base)])
   t.same(await readdir(one.path), [])

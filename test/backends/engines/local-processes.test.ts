@@ -1,4 +1,4 @@
-/** Runs of FFmpeg end with whoever wanted them, and an engine without FFmpeg says so. */
+/** Processes of FFmpeg end with their run and with the process that started them. FFmpeg's absence is reported. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
@@ -6,15 +6,15 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as pause } from 'node:timers/promises'
 import t from 'tap'
-import { available } from '../../../src/backends/engines/local/programs.ts'
+import { available } from '../../../src/backends/engines/local/ffmpeg/available.ts'
 import { scratchFolder, sweepScratch } from '../../../src/backends/engines/local/scratch.ts'
-import { madeOf, LIMITS, programs, studio, withoutFfmpeg } from './film-maker.ts'
+import { madeOf, LIMITS, programs, studio, withoutFfmpeg } from './ffmpeg-media.ts'
 
 const LOCAL = join(import.meta.dirname, '../../../src/backends/engines/local')
-/** A film that takes a while to encode. */
+/** A video that takes seconds to encode. */
 const LONG = ['-f', 'lavfi', '-i', 'testsrc2=s=640x360:r=25:d=40', '-c:v', 'libx264', '-preset', 'ultrafast', '-pix_fmt', 'yuv420p']
 
-/** The processes that were started in a folder, which Linux alone tells. */
+/** The processes with a folder in their arguments. */
 async function processesIn(folder: string): Promise<number[]> {
   const found: number[] = []
   for (const pid of (await readdir('/proc')).map(Number).filter((pid) => pid > 0)) {
@@ -38,23 +38,23 @@ t.test('an aborted trim or merge rejects with the reason, and leaves no process'
       controller.abort(reason)
     }
     await t.rejects(run({ signal: controller.signal, progress: () => void look(), limits: { ...LIMITS, durationMs: 100_000 } }), reason)
-    t.ok(seen > 0, 'it ran when it was aborted')
+    t.ok(seen > 0, 'ffmpeg was running')
     t.same(await processesIn(folder), [])
     await t.rejects(run({ signal: AbortSignal.abort(reason) }), reason)
   }
 })
 
-t.test('a run whose process dies by SIGKILL leaves no ffmpeg, and its folder is swept by the next', { skip }, async (t) => {
+t.test('SIGKILL of the process amid a run leaves no ffmpeg, and its scratch folder is swept', { skip }, async (t) => {
   const { folder, make } = await studio(t)
   const film = make('film.mp4', ...LONG)
   const base = join(folder, 'scratch')
   const script = join(folder, 'worker.ts')
   await writeFile(script, `
-    import { trim } from '${LOCAL}/trim.ts'
+    import { trim } from '${LOCAL}/ffmpeg/trim.ts'
     import { scratchFolder } from '${LOCAL}/scratch.ts'
     const { path } = await scratchFolder('${base}')
     const job = { programs: ${JSON.stringify(programs)}, scratch: path, signal: new AbortController().signal, limits: ${JSON.stringify(LIMITS)}, inputs: ['${film}'] }
-    await trim({ ...job, request: { startMs: 0, endMs: null, mode: 'accurate', format: 'mp4' }, progress: (percent) => console.log(percent) })`)
+    await trim({ ...job, request: { verb: 'trim', startMs: 0, endMs: null, mode: 'accurate', format: 'mp4' }, progress: (percent) => console.log(percent) })`)
   const worker = spawn(process.execPath, [script], { stdio: ['ignore', 'pipe', 'inherit'] })
   t.teardown(() => worker.kill('SIGKILL'))
   await once(createInterface(worker.stdout), 'line')
@@ -69,24 +69,23 @@ t.test('a run whose process dies by SIGKILL leaves no ffmpeg, and its folder is 
   t.same((await readdir(base)).map((name) => join(base, name)), [mine.path])
 })
 
-t.test('memory that a film needs beyond the bound, and a broken off run, leave the next run as it was', { skip }, async (t) => {
-  const { make, trim } = await studio(t)
+t.test('a run that exhausts its memory is internal and retryable', { skip }, async (t) => {
+  const { folder, make, trim } = await studio(t)
   const film = make('film.mp4', '-f', 'lavfi', '-i', 'testsrc2=s=64x48:r=25:d=1', '-c:v', 'libx264')
-  const folder = (await studio(t)).folder
   const cramped = join(folder, 'ffmpeg')
   await writeFile(cramped, `#!/bin/sh\nulimit -v 200000\nexec ${programs.ffmpeg} "$@"\n`, { mode: 0o755 })
   t.match(await trim(film, {}, { programs: { ...programs, ffmpeg: cramped } }), { outcome: 'failed', code: 'internal', retryable: true })
-  t.equal(madeOf(await trim(film, {})).facts.durationMs, 1000)
+  t.equal(madeOf(await trim(film, {})).facts.durationMs, 1000, 'the next run has its own limits')
 })
 
-t.test('with ffmpeg, the formats that its build can write are there', { skip: withoutFfmpeg }, async (t) => {
+t.test('the formats that the build supports are found', { skip: withoutFfmpeg }, async (t) => {
   const found = await available()
   if (found.outcome !== 'found') throw new Error(found.message)
   t.equal(found.formats[0], 'mp4')
   t.ok(found.formats.includes('wav'))
 })
 
-t.test('without ffmpeg, without ffprobe, with one that cannot be executed or was built without the codecs, a sentence names what is missing', async (t) => {
+t.test('a missing or unusable ffmpeg, ffprobe, filter or encoder is named in a sentence', async (t) => {
   const { folder } = await studio(t)
   const program = async (name: string, script: string): Promise<void> => {
     await mkdir(join(folder, 'bin'), { recursive: true })
@@ -97,14 +96,15 @@ t.test('without ffmpeg, without ffprobe, with one that cannot be executed or was
     const found = await available([join(folder, 'bin')])
     return found.outcome === 'missing' ? found.message : `found ${found.formats}`
   }
-  t.match(await sentence(), /^ffmpeg is not installed \(looked in .*\); Debian's package is ffmpeg$/)
+  t.match(await sentence(), /^ffmpeg is not installed \(searched .*\); Debian's package is ffmpeg$/)
   await program('ffmpeg', '#!/bin/sh\nexit 1\n')
   t.match(await sentence(), /^ffprobe is not installed/)
   await program('ffprobe', '#!/bin/sh\nexit 0\n')
   t.match(await sentence(), /bin\/ffmpeg cannot be executed$/)
   await program('ffmpeg', '#!/bin/sh\nexit 0\n')
   t.match(await sentence(), /bin\/ffmpeg is too old or was built without the filters scale, pad/)
-  const filters = ['scale', 'pad', 'crop', 'fps', 'tpad', 'trim', 'bwdif', 'setparams', 'split', 'xfade', 'concat', 'aresample', 'apad', 'atrim', 'asplit', 'afade', 'amix', 'anullsrc']
+  const video = ['scale', 'pad', 'crop', 'fps', 'tpad', 'trim', 'bwdif', 'setparams', 'zscale', 'tonemap', 'split', 'xfade', 'concat']
+  const filters = [...video, 'aresample', 'apad', 'atrim', 'asplit', 'afade', 'amix', 'anullsrc']
   await program('ffmpeg', `#!/bin/sh\n[ "$2" = -filters ] && printf ' ... %s A->A x\\n' ${filters.join(' ')}\nexit 0\n`)
   t.match(await sentence(), /bin\/ffmpeg was built without the encoders of mp4, webm, m4a, mp3, wav$/)
   await program('ffmpeg', `#!/bin/sh\n[ "$2" = -filters ] && printf ' ... %s A->A x\\n' ${filters.join(' ')}\n[ "$2" = -encoders ] && printf ' A..... pcm_s16le PCM\\n A..... aac AAC\\n'\nexit 0\n`)

@@ -1,4 +1,4 @@
-/** `trim` of the local engine: every result is decoded again and looked at. Inputs are made by ffmpeg here. */
+/** `trim` of the local engine. Every result is decoded again: frames, sound, colours and length. */
 import { execFileSync } from 'node:child_process'
 import { open, readFile, stat, truncate, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
@@ -6,12 +6,12 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
-import type { FormatName } from '../../../src/backends/engines/local/formats.ts'
-import { alike, colour, coloursAt, counted, frameAt, LIMITS, madeOf, numbersOf, programs, riseOf, streamsOf, studio, tones, tonesOf, withoutFfmpeg, X264 } from './film-maker.ts'
+import type { FormatName } from '../../../src/backends/engines/local/ffmpeg/formats.ts'
+import { alike, colour, coloursAt, counted, frameAt, LIMITS, madeOf, numbersOf, programs, riseOf, streamsOf, studio, tones, tonesOf, withoutFfmpeg, X264 } from './ffmpeg-media.ts'
 
 const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, n) => from + n)
 
-/** Containers and codecs of the world: a name, and how it is encoded. */
+/** Containers and codecs: a file name, and its encoder's arguments. */
 const FILMS: [string, string[]][] = [
   ['h264.mp4', [...X264, '-c:a', 'aac']],
   ['bframes-one-key.mp4', ['-c:v', 'libx264', '-g', '999', '-bf', '3', '-crf', '10', '-c:a', 'aac']],
@@ -33,20 +33,20 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
   const silent = make('silent.mp4', ...counted(75), ...X264)
 
   for (const [name, encoded] of FILMS) {
-    t.test(`accurate: from ${name}, exactly the frames and the sound between the two times`, async (t) => {
+    t.test(`accurate: the result of ${name} has exactly the frames and the audio between the two times`, async (t) => {
       const input = make(name, ...counted(75), ...tones(3, 1.5), ...encoded, '-shortest')
       const made = madeOf(await trim(input, { startMs: 1200, endMs: 2400 }))
       t.same(made.facts, { width: 64, height: 48, durationMs: 1200 })
       const first = frameAt(input, 1.2)
       t.same(numbersOf(made.path), range(first, first + 30))
-      const heard = tonesOf(made.path)
-      t.ok(Math.abs(heard.length - 120) <= 3, `${heard.length} hundredths of sound`)
+      const measured = tonesOf(made.path)
+      t.ok(Math.abs(measured.length - 120) <= 3, `${measured.length} hundredths of sound`)
       const rise = riseOf(tonesOf(input)) - 120
-      t.ok(Math.abs(riseOf(heard) - rise) <= 2, `the tone rises at ${riseOf(heard)}, not at ${rise}`)
+      t.ok(Math.abs(riseOf(measured) - rise) <= 2, `the tone rises at ${riseOf(measured)}, not at ${rise}`)
     })
   }
 
-  t.test('the result is an MP4 of H.264 and AAC that begins with its index, charged by its own size and length', async (t) => {
+  t.test('the default result is MP4 with H.264 and AAC, its index at the front, charged by its own size and length', async (t) => {
     const made = madeOf(await trim(film, { startMs: 500, endMs: 1500 }))
     t.equal(made.contentType, 'video/mp4')
     t.same(made.used, { Job: 1000, Second: 1000, Megapixel: 4 })
@@ -56,7 +56,7 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     t.ok((await stat(made.path)).size < LIMITS.bytes)
   })
 
-  t.test('what a film tells of its maker is left behind, in both modes', async (t) => {
+  t.test('titles, places and other tags of the source are removed, in both modes', async (t) => {
     t.ok((await readFile(film)).includes('private'))
     for (const mode of ['accurate', 'fast'] as const) {
       const bytes = await readFile(madeOf(await trim(film, { startMs: 500, mode })).path)
@@ -64,7 +64,7 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     }
   })
 
-  t.test('the end is that of the film when none is given, or a later one', async (t) => {
+  t.test('without an end, or with one past the end, the result extends to the end of the source', async (t) => {
     for (const endMs of [null, 3000, 99_000]) {
       const made = madeOf(await trim(film, { startMs: 2000, endMs }))
       t.same(numbersOf(made.path), range(50, 75))
@@ -75,25 +75,25 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     for (const startMs of [3000, 3040, 1e9]) t.match(await trim(silent, { startMs }), { outcome: 'failed', code: 'unsupported_input', retryable: false })
   })
 
-  t.test('a part that is shorter than a frame is one frame, the nearest', async (t) => {
+  t.test('a section shorter than a frame becomes the nearest frame', async (t) => {
     t.same(numbersOf(madeOf(await trim(silent, { startMs: 1001, endMs: 1002 })).path), [25])
     t.same(numbersOf(madeOf(await trim(silent, { startMs: 2990, endMs: 3000 })).path), [74])
   })
 
-  t.test('a film without sound stays without', async (t) => {
+  t.test('a video without audio stays without', async (t) => {
     const made = madeOf(await trim(silent, { startMs: 1000, endMs: 2000 }))
     t.match(streamsOf(made.path), [{ codec_type: 'video', nb_frames: '25' }])
     t.equal(streamsOf(made.path).length, 1)
   })
 
-  t.test('sound that begins later than the pictures, or ends earlier, keeps its place', async (t) => {
+  t.test('audio that begins later than the video, or ends earlier, stays synchronous', async (t) => {
     const late = make('late.mkv', ...counted(75), '-itsoffset', '1', ...tones(1), ...X264, '-c:a', 'flac')
-    const heard = tonesOf(madeOf(await trim(late, { startMs: 500, endMs: 2800 })).path)
-    t.ok(Math.abs(heard.findIndex((tone) => tone > 0) - 50) <= 2)
-    t.ok(Math.abs(heard.findLastIndex((tone) => tone > 0) - 150) <= 2)
+    const measured = tonesOf(madeOf(await trim(late, { startMs: 500, endMs: 2800 })).path)
+    t.ok(Math.abs(measured.findIndex((tone) => tone > 0) - 50) <= 2)
+    t.ok(Math.abs(measured.findLastIndex((tone) => tone > 0) - 150) <= 2)
   })
 
-  t.test('where only the sound goes on, the last picture is held', async (t) => {
+  t.test('the last frame is repeated while audio continues', async (t) => {
     const long = make('long-sound.mp4', ...counted(50), ...tones(4, 3), ...X264, '-c:a', 'aac')
     const made = madeOf(await trim(long, { startMs: 1800, endMs: 2200 }))
     t.same(numbersOf(made.path), [45, 46, 47, 48, 49, 49, 49, 49, 49, 49])
@@ -102,7 +102,7 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     t.ok(Math.abs(riseOf(tonesOf(behind.path)) - 50) <= 2)
   })
 
-  t.test('a late start is as exact as an early one, also where frames are decoded long before they are shown', async (t) => {
+  t.test('a late start is exact, also with deep frame reordering at a low frame rate', async (t) => {
     const slow = make('slow.mp4', '-f', 'lavfi', '-i', "nullsrc=s=64x48:r=2:d=50,geq=lum='20+2*N':cb=128:cr=128,format=yuv420p", '-c:v', 'libx264', '-bf', '16', '-b_strategy', '0', '-g', '20', '-crf', '5', '-movflags', 'frag_keyframe+empty_moov')
     for (const seconds of [0, 7, 22.5, 31, 49.5]) {
       const made = madeOf(await trim(slow, { startMs: seconds * 1000, endMs: seconds * 1000 + 500 }))
@@ -110,7 +110,7 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     }
   })
 
-  t.test('of a variable rate, a frame that began before the start and is still shown then comes first, and all is held as long as it was', async (t) => {
+  t.test('of a variable frame rate, the frame on display at the start comes first, and every frame keeps its time', async (t) => {
     const held = make('held.mp4', ...colour('red', { seconds: 2 }), ...colour('lime', { seconds: 3 }), '-filter_complex', "[0][1]concat,select='eq(n,0)+eq(n,50)+eq(n,124)'", '-fps_mode', 'vfr', ...X264)
     const made = madeOf(await trim(held, { startMs: 1040, endMs: 3040 }))
     t.ok(Math.abs(made.facts.durationMs - 2000) <= 80, `${made.facts.durationMs} ms`)
@@ -119,14 +119,14 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     t.ok(colours.slice(13).every((one) => alike(one, [0, 255, 0])))
   })
 
-  t.test('a picture that has been still for long before the start comes first', async (t) => {
+  t.test('a frame that has been on display for seconds before the start comes first', async (t) => {
     const still = make('still.mp4', ...colour('red', { seconds: 2 }), ...colour('lime', { seconds: 10 }), ...colour('blue', { seconds: 2 }), '-filter_complex', "[0][1][2]concat=n=3,select='lte(n,50)+gte(n,300)'", '-fps_mode', 'vfr', ...X264)
     const colours = coloursAt(madeOf(await trim(still, { startMs: 11_000, endMs: 13_000 })).path, 0.5, 0.5)
     t.equal(colours.length, 50)
     t.ok(colours.every((one, n) => Math.abs(n - 25) <= 1 || alike(one, n < 25 ? [0, 255, 0] : [0, 0, 255])))
   })
 
-  t.test('of a clock that ticks far faster than the frames come, the mean rate is taken', async (t) => {
+  t.test('a nominal rate that is only the clock of the timestamps is replaced by the mean rate', async (t) => {
     const ticks = make('ticks.mkv', ...counted(75), '-vf', 'settb=1/1000,setpts=N*40+mod(N\\,3)', '-fps_mode', 'passthrough', '-enc_time_base', '1/1000', '-c:v', 'libvpx', '-crf', '4', '-b:v', '5M')
     const made = madeOf(await trim(ticks, { startMs: 1000, endMs: 2000 }))
     t.ok(Math.abs(made.facts.durationMs - 1000) <= 40)
@@ -135,7 +135,7 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     t.ok(numbers[0]! >= 24 && numbers[0]! <= 25 && numbers.length <= 60)
   })
 
-  t.test('a film that players turn is turned in its pixels', async (t) => {
+  t.test('accurate applies a stored rotation to the pixels; fast keeps it as metadata', async (t) => {
     const upright = make('upright.mp4', ...colour('red', { size: '32x48' }), ...colour('blue', { size: '32x48' }), '-filter_complex', 'hstack', ...X264)
     const turned = make('turned.mp4', '-i', upright, '-c', 'copy', '-metadata:s:v', 'rotate=270')
     const top = coloursAt(turned, 0.5, 0.1)[0]!
@@ -149,13 +149,13 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     t.ok(alike(coloursAt(fast.path, 0.5, 0.1)[0], top))
   })
 
-  t.test('pixels that are not square become square', async (t) => {
+  t.test('non-square pixels become square', async (t) => {
     const wide = make('wide.mp4', ...colour('red'), '-vf', 'setsar=2/1', ...X264)
     t.match(madeOf(await trim(wide, {})).facts, { width: 128, height: 48 })
   })
 
-  t.test('odd sizes become even, down to a single pixel', async (t) => {
-    for (const [size, width, height] of [['63x47', 64, 48], ['1x1', 2, 2], ['1x300', 2, 300]] as const) {
+  t.test('odd sizes are rounded to even ones, a single pixel to 2 by 2', async (t) => {
+    for (const [size, width, height] of [['63x47', 62, 46], ['1x1', 2, 2], ['1x300', 2, 300]] as const) {
       const odd = make(`odd${size}.mp4`, ...colour('red', { size }), '-pix_fmt', 'yuv444p', '-c:v', 'libx264')
       const made = madeOf(await trim(odd, { endMs: 400 }))
       t.same(made.facts, { width, height, durationMs: 400 })
@@ -163,14 +163,14 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     }
   })
 
-  t.test('a film of one frame is trimmed to that', async (t) => {
+  t.test('a video of one frame is trimmed to that frame', async (t) => {
     for (const name of ['one.mp4', 'one.mkv']) {
       const one = make(name, ...counted(1), ...X264)
       t.same(numbersOf(madeOf(await trim(one, { endMs: 5000 })).path), [0])
     }
   })
 
-  t.test('a film whose size changes in the middle goes on at its first', async (t) => {
+  t.test('a video whose frame size changes midway keeps its first size', async (t) => {
     const [first, second] = [make('first.ts', ...colour('red'), ...X264), make('second.ts', ...colour('lime', { size: '160x90' }), '-output_ts_offset', '1', ...X264)]
     const changing = join(folder, 'changing.ts')
     await writeFile(changing, Buffer.concat([await readFile(first), await readFile(second)]))
@@ -182,7 +182,7 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     t.same(numbersOf(madeOf(await trim(make('adaptive.mkv', '-i', changing, '-c', 'copy'), { startMs: 500, endMs: 1500 })).path).length, 25)
   })
 
-  t.test('colours stay: full range, RGB, and a matrix of its own', async (t) => {
+  t.test('colours are preserved from full range, RGB and another YCbCr matrix', async (t) => {
     const [red, green, blue] = [48, 112, 192]
     const source = colour('0x3070c0', { size: '64x48' })
     const films = [
@@ -197,7 +197,7 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     }
   })
 
-  t.test('high dynamic range becomes standard', { skip: !programs.tonemaps && 'this ffmpeg has no zscale or tonemap' }, async (t) => {
+  t.test('high dynamic range is mapped to standard', async (t) => {
     const vf = 'zscale=pin=bt709:tin=bt709:min=bt709:p=bt2020:t=arib-std-b67:m=bt2020nc,format=yuv420p10le'
     const hdr = make('hdr.mp4', ...colour('red', { size: '64x64' }), '-vf', vf, '-color_primaries', 'bt2020', '-color_trc', 'arib-std-b67', '-colorspace', 'bt2020nc', '-c:v', 'libx264')
     const made = madeOf(await trim(hdr, {}))
@@ -217,7 +217,7 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     ['sound.weba', ['-c:a', 'libopus', '-f', 'webm']],
   ]
   for (const [name, encoded] of SOUNDS) {
-    t.test(`of ${name}, a sound without pictures, both modes make the part between the two times`, async (t) => {
+    t.test(`of the audio file ${name}, both modes return the section between the two times`, async (t) => {
       const input = make(name, ...tones(5, 2.5), ...encoded)
       for (const mode of ['accurate', 'fast'] as const) {
         const made = madeOf(await trim(input, { startMs: 2000, endMs: 4000, mode, format: 'm4a' }))
@@ -229,7 +229,7 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     })
   }
 
-  t.test('a cover in a sound file is no film', async (t) => {
+  t.test('an album cover in an audio file is not treated as video', async (t) => {
     const plain = make('plain.mp3', ...tones(2))
     const picture = make('cover.jpg', ...colour('red'), '-frames:v', '1')
     const covered = make('covered.mp3', '-i', plain, '-i', picture, '-map', '0', '-map', '1', '-c', 'copy', '-disposition:v', 'attached_pic')
@@ -244,7 +244,7 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     ['wav', 'audio/wav', ['pcm_s16le'], ['pcm_s16le']],
   ]
   for (const [format, contentType, codecs, soundCodecs] of WRITTEN) {
-    t.test(`${format} is written from films and from sounds alone`, async (t) => {
+    t.test(`${format} is written from videos and from audio files`, async (t) => {
       const made = madeOf(await trim(film, { startMs: 1000, endMs: 2000, format }))
       t.equal(made.contentType, contentType)
       t.same(streamsOf(made.path).map((stream) => stream['codec_name']), codecs)
@@ -257,11 +257,11 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     })
   }
 
-  t.test('a format of sound for a film without is unsupported_input', async (t) => {
+  t.test('an audio format of a video without audio is unsupported_input', async (t) => {
     t.match(await trim(silent, { format: 'mp3' }), { outcome: 'failed', code: 'unsupported_input' })
   })
 
-  t.test('fast: copies from the key frame before the start, without encoding', async (t) => {
+  t.test('fast copies the packets from the key frame before the start, without encoding', async (t) => {
     const made = madeOf(await trim(film, { startMs: 1500, endMs: 2500, mode: 'fast' }))
     t.same(numbersOf(made.path).slice(0, 37), range(25, 62))
     t.ok(made.facts.durationMs >= 1500 && made.facts.durationMs < 1900, `${made.facts.durationMs} ms`)
@@ -270,7 +270,7 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     for (const line of own(made.path).split('\n').filter((line) => line && !line.startsWith('#')).slice(1)) t.ok(before.includes(line.split(',').at(-1)!.trim()))
   })
 
-  t.test('fast: what cannot be copied is trimmed accurately', async (t) => {
+  t.test('fast trims accurately what cannot be copied', async (t) => {
     const ts = make('fast.ts', ...counted(75), ...X264)
     for (const [input, format] of [[film, 'webm'], [ts, 'mp4']] as const) {
       const made = madeOf(await trim(input, { startMs: 1200, endMs: 2400, mode: 'fast', format }))
@@ -281,15 +281,15 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
   t.test('progress is whole percents from 0 to 99 that never fall, in both modes', async (t) => {
     const long = make('long.mp4', '-f', 'lavfi', '-i', 'testsrc2=s=640x360:r=25:d=20', '-c:v', 'libx264', '-preset', 'ultrafast')
     for (const mode of ['accurate', 'fast'] as const) {
-      const heard: number[] = []
-      madeOf(await trim(long, { startMs: 1000, mode, format: mode === 'fast' ? 'webm' : 'mp4' }, { progress: (percent) => heard.push(percent) }))
-      t.same(heard, heard.toSorted((a, b) => a - b))
-      t.ok(heard.every((percent) => Number.isInteger(percent) && percent >= 0 && percent <= 99))
-      t.ok(heard.some((percent) => percent > 0 && percent < 99), heard.join())
+      const reported: number[] = []
+      madeOf(await trim(long, { startMs: 1000, mode, format: mode === 'fast' ? 'webm' : 'mp4' }, { progress: (percent) => reported.push(percent) }))
+      t.same(reported, reported.toSorted((a, b) => a - b))
+      t.ok(reported.every((percent) => Number.isInteger(percent) && percent >= 0 && percent <= 99))
+      t.ok(reported.some((percent) => percent > 0 && percent < 99), reported.join())
     }
   })
 
-  t.test('unsupported_input: what is no film, whatever it is called', async (t) => {
+  t.test('unsupported_input: playlists, file lists, texts, pictures, noise and truncated headers, whatever their name', async (t) => {
     const server = createServer((_request, response) => response.end('x')).listen(0, '127.0.0.1')
     await once(server, 'listening')
     t.teardown(() => server.close())
@@ -321,19 +321,19 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
       await writeFile(path, content)
       const made = await trim(path, { endMs: 500 })
       t.match(made, { outcome: 'failed', code: 'unsupported_input', retryable: false }, name)
-      if (made.outcome === 'failed') t.notOk(/root:/.test(made.cause.message))
+      if (made.outcome === 'failed') t.notOk(/root:/.test(String(made.cause)))
     }
     t.equal(requests, 0, 'nothing was fetched')
   })
 
-  t.test('unsupported_input: a codec that is not decoded here, and a stream that is neither', async (t) => {
+  t.test('unsupported_input: a codec outside the list, and a file of subtitles alone', async (t) => {
     const strange = make('strange.mkv', ...counted(5), '-c:v', 'ffv1')
     const words = join(folder, 'words.srt')
     await writeFile(words, '1\n00:00:00,000 --> 00:00:01,000\nwords\n')
     for (const path of [strange, make('words.mkv', '-i', words)]) t.match(await trim(path, {}), { outcome: 'failed', code: 'unsupported_input' })
   })
 
-  t.test('a transfer that broke off is unsupported_input; a few broken bytes are not', async (t) => {
+  t.test('a truncated file is unsupported_input; a few damaged bytes are not', async (t) => {
     const front = make('front.mp4', '-i', film, '-c', 'copy', '-movflags', '+faststart')
     await truncate(front, Math.floor((await stat(front)).size / 2))
     t.match(await trim(front, {}), { outcome: 'failed', code: 'unsupported_input' })
@@ -344,7 +344,7 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     t.same(madeOf(await trim(scratched, {})).facts, { width: 64, height: 48, durationMs: 3000 })
   })
 
-  t.test('input_too_large: bytes, pixels and seconds of the input, and bytes of the result', async (t) => {
+  t.test('input_too_large: bytes, pixels and duration of the source, and bytes of the result', async (t) => {
     const { size } = await stat(film)
     for (const limits of [{ bytes: size - 1 }, { pixels: 64 * 48 - 1 }, { durationMs: 2900 }]) {
       t.match(await trim(film, { endMs: 1000 }, { limits: { ...LIMITS, ...limits } }), { outcome: 'failed', code: 'input_too_large', retryable: false })
@@ -353,12 +353,12 @@ t.test('trim', { skip: withoutFfmpeg }, async (t) => {
     t.match(await trim(make('small.mp3', ...tones(20)), { format: 'wav' }, { limits: { ...LIMITS, bytes: 500_000 } }), { outcome: 'failed', code: 'input_too_large' })
   })
 
-  t.test('input_too_large: more streams than a film has', async (t) => {
+  t.test('input_too_large: more than 32 streams', async (t) => {
     const many = make('many.mkv', ...tones(1), ...Array.from({ length: 40 }, () => ['-map', '0']).flat(), '-c:a', 'flac')
     t.match(await trim(many, {}), { outcome: 'failed', code: 'input_too_large' })
   })
 
-  t.test('a program that crashes, or is not there, is internal and retried', async (t) => {
+  t.test('a crash of ffmpeg, or its absence, is internal and retryable', async (t) => {
     for (const ffmpeg of ['/bin/false-is-not-here', join(folder, 'crash')]) {
       await writeFile(join(folder, 'crash'), '#!/bin/sh\nkill -SEGV $$\n', { mode: 0o755 })
       t.match(await trim(film, {}, { programs: { ...programs, ffmpeg } }), { outcome: 'failed', code: 'internal', retryable: true })

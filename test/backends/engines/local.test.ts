@@ -10,7 +10,7 @@ import { enginePromises } from '../../contracts/engine.ts'
 import { FILM, SONG } from '../../contracts/operations/sources.ts'
 import { runContract } from '../../contracts/run-contract.ts'
 import { runControl } from '../../fakes/engine.ts'
-import { withoutFfmpeg } from './film-maker.ts'
+import { withoutFfmpeg } from './ffmpeg-media.ts'
 
 const input = (contentType: string, content: Buffer): Input => ({
   role: 'media',

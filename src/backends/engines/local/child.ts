@@ -1,6 +1,6 @@
 /**
- * One child process for one run, with bounds of its own. It leads a process group, and the group is killed on every way out: abort, time-out, the end of the
- * child itself, our exit, and also when we are killed with SIGKILL, where Linux's parent death signal (prctl(2), PR_SET_PDEATHSIG) ends it.
+ * A child process for one run, with resource limits. It leads a process group that is killed on abort, on time-out, when the child itself ends and when this process
+ * exits. After a SIGKILL of this process, Linux's parent death signal (prctl(2), PR_SET_PDEATHSIG) kills the child.
  */
 import { spawn, spawnSync } from 'node:child_process'
 import type { Readable } from 'node:stream'
@@ -30,19 +30,19 @@ export type ChildRun = {
 
 /**
  * `stderr` holds the last 8 KiB. A code above 128 is a crash by that signal, as a shell reports it; 126 and 127 mean that the command could not be executed.
- * `limit` covers whatever the kernel ended: processor time, file size, or memory of the machine. A refused allocation is a failure of the program's own.
+ * `limit` means a kill by the kernel: processor time, file size, or the out-of-memory killer. A refused allocation is the program's own failure.
  */
 export type ChildResult =
   | { outcome: 'ended'; code: number; stderr: string }
   | { outcome: 'killed'; by: 'signal' | 'wall' | 'limit'; stderr: string }
 
 const STDERR_BYTES = 8192
-/** A line that is longer is dropped: a child must not fill our memory. */
+/** Longer lines are dropped: a child must not exhaust our memory. */
 const LINE_CHARACTERS = 1 << 20
 
 /**
- * Sets the bounds in the child itself and becomes the command. The death signal covers only parents that die after it was set; the comparison of the parent's id
- * covers those that died before. A bound that the system does not know, or that is lower already, stays as it is.
+ * Sets the limits in the child and executes the command. The death signal does not cover a parent that died before it was set; the comparison of the parent's id does.
+ * A limit that the system does not support, or that is lower already, stays as it is.
  */
 const BOUNDED = `[ "$PPID" = "$1" ] || exit 125
 ulimit -c 0 2>/dev/null
@@ -55,11 +55,11 @@ exec "$@"`
 const FATAL_LIMITS: ReadonlySet<string> = new Set(['SIGKILL', 'SIGXCPU', 'SIGXFSZ'])
 const SIGNAL_NUMBERS: Record<string, number> = { SIGILL: 4, SIGTRAP: 5, SIGABRT: 6, SIGBUS: 7, SIGFPE: 8, SIGSEGV: 11, SIGTERM: 15, SIGSYS: 31 }
 
-/** Leaders of the groups that run now. */
+/** Leaders of the process groups that are running. */
 const groups = new Set<number>()
 let prefix: readonly string[] | null = null
 
-/** The program before the shell: util-linux's setpriv, where it is installed and knows the death signal. Elsewhere a child of a killed parent runs on to its bounds. */
+/** The command prefix that sets the death signal: util-linux's setpriv. Without it, the child of a killed parent runs until its limits end it. */
 function deathSignal(): readonly string[] {
   if (prefix) return prefix
   const setpriv = ['/usr/bin/setpriv', '--no-new-privs', '--pdeathsig', 'KILL', '--']
@@ -72,7 +72,7 @@ function killGroup(leader: number): void {
   try {
     process.kill(-leader, 'SIGKILL')
   } catch {
-    // Nothing of the group is left.
+    // The group is empty.
   }
 }
 
@@ -100,7 +100,7 @@ export async function runChild({ command, args, cwd, env = {}, limits, signal, o
   lines(child.stdout, onLine)
   child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr = (stderr + text).slice(-STDERR_BYTES)))
   child.on('error', reject)
-  // What the leader left behind is of its group, and would hold our pipes open.
+  // Processes that the leader left behind are in its group and would keep our pipes open.
   child.on('exit', () => pid !== undefined && killGroup(pid))
   child.on('close', (code, ended) => {
     if (killedBy) resolve({ outcome: 'killed', by: killedBy, stderr })

@@ -8,12 +8,10 @@ import { pipeline } from 'node:stream/promises'
 import type { Limits } from '../../../domain/media-generations.ts'
 import { amountsAtMost, type Operation, type OperationRequest } from '../../../domain/media-operations.ts'
 import { notMade, type Engine, type EngineRequest, type Input, type Made, type NotMade, type OpenEngine, type Run } from '../engine.ts'
-import type { Failed } from './ffmpeg.ts'
-import type { FormatName } from './formats.ts'
-import { merge } from './merge.ts'
-import { available } from './programs.ts'
+import { available } from './ffmpeg/available.ts'
+import { merge } from './ffmpeg/merge.ts'
+import { trim } from './ffmpeg/trim.ts'
 import { scratchFolder, sweepScratch } from './scratch.ts'
-import { trim } from './trim.ts'
 
 /** One run in its scratch folder. Inputs are files of it. */
 type Job = {
@@ -26,7 +24,7 @@ type Job = {
 
 /** A result in the scratch folder. */
 type Written = Pick<Made, 'outcome' | 'contentType' | 'facts' | 'used'> & { path: string }
-type RunJob<Request> = (request: Request, job: Job) => Promise<Written | Failed>
+type RunJob<Request> = (request: Request, job: Job) => Promise<Written | NotMade>
 /** What can run here, and what lacks something. */
 type Operations = {
   offers: Record<string, { formats: readonly [string, ...string[]] }>
@@ -38,7 +36,7 @@ type Operations = {
 export const openLocal: OpenEngine = async (_name, options) => {
   const { scratch, ffmpeg } = readOptions(options)
   await sweepScratch(scratch)
-  const { offers, missing, runs } = await filmOperations(ffmpeg)
+  const { offers, missing, runs } = await ffmpegOperations(ffmpeg)
   const running = new Set<Promise<unknown>>()
 
   async function run(request: EngineRequest, control: Run): Promise<Made | NotMade> {
@@ -64,7 +62,7 @@ function readOptions({ scratch = join(tmpdir(), `tollgate-${userInfo().uid}`), f
   return { scratch, ffmpeg }
 }
 
-async function filmOperations(folder: string | null): Promise<Operations> {
+async function ffmpegOperations(folder: string | null): Promise<Operations> {
   const found = await available(folder === null ? undefined : [folder])
   if (found.outcome === 'missing') return { offers: {}, missing: { trim: found.message, merge: found.message }, runs: {} }
   const { programs, formats } = found
@@ -73,19 +71,19 @@ async function filmOperations(folder: string | null): Promise<Operations> {
     offers: { trim: { formats }, merge: { formats } },
     missing: {},
     runs: {
-      trim: ({ format, ...request }, job) => trim({ ...job, request: { ...request, format: format as FormatName }, inputs: paths(job), programs }),
-      merge: ({ format, ...request }, job) => merge({ ...job, request: { ...request, format: format as FormatName }, inputs: paths(job), programs }),
+      trim: (request, job) => trim({ ...job, request, inputs: paths(job), programs }),
+      merge: (request, job) => merge({ ...job, request, inputs: paths(job), programs }),
     },
   }
 }
 
 /** Runs a job in a scratch folder that is removed when this settles: the result is an open file without a name by then. */
-async function runIn(base: string, run: (job: Job) => Promise<Written | Failed>, { inputs, limits, signal, progress }: Run): Promise<Made | NotMade> {
+async function runIn(base: string, run: (job: Job) => Promise<Written | NotMade>, { inputs, limits, signal, progress }: Run): Promise<Made | NotMade> {
   const scratch = await scratchFolder(base)
   try {
     const files = await Promise.all(inputs.map(async (input, i) => ({ role: input.role, path: await write(input, join(scratch.path, `input-${i}`), signal) })))
     const written = await run({ inputs: files, scratch: scratch.path, limits, signal, progress })
-    if (written.outcome === 'failed') return notMade(written.code, written.retryable, written.cause)
+    if (written.outcome === 'failed') return written
     const { path, contentType, facts, used } = written
     const body = createReadStream(path)
     await once(body, 'open')

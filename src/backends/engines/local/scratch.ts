@@ -1,4 +1,4 @@
-/** Scratch folders: one for each run, under the name of the process that made it, so that a later one knows which were left behind. */
+/** Scratch folders, one per run. Their names identify the process that made them, so that those of dead processes can be swept. */
 import { readFileSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { hostname } from 'node:os'
@@ -14,8 +14,8 @@ export type Scratch = {
 const PREFIX = 'run'
 
 /**
- * When a process began, in ticks since the machine did (proc_pid_stat(5), field 22); null when it is no more. Ids are given again, in a container soon: there the
- * first process has the same id in every life. Without /proc the id alone has to do.
+ * The start time of a process in clock ticks since boot (proc_pid_stat(5), field 22); null when it is dead. The id alone is ambiguous: the first process of a
+ * container has the same id after every restart. Without /proc, the id has to suffice.
  */
 function startOf(pid: number): string | null {
   try {
@@ -34,14 +34,14 @@ function startOf(pid: number): string | null {
 
 const host = hostname().replaceAll('_', '-')
 
-/** Makes a folder for one run under `base`, which is made when it is not there. */
+/** Makes a folder for one run under `base`, which is created when it does not exist. */
 export async function scratchFolder(base: string): Promise<Scratch> {
   await mkdir(base, { recursive: true, mode: 0o700 })
   const path = await mkdtemp(join(base, `${[PREFIX, host, process.pid, startOf(process.pid)].join('_')}_`))
   return { path, remove: () => rm(path, { recursive: true, force: true, maxRetries: 3 }) }
 }
 
-/** Removes the folders of processes of this machine that are no more. Those of other machines that share `base`, and all other files, stay. */
+/** Removes the folders of dead processes of this host. Folders of other hosts that share `base`, and all other files, stay. */
 export async function sweepScratch(base: string): Promise<void> {
   const names = await readdir(base).catch(() => [])
   const left = names.filter((name) => {

@@ -1,12 +1,12 @@
-/** Where FFmpeg's programs are, and which formats their build can write. */
+/** Discovery of FFmpeg: where ffmpeg and ffprobe are installed, and which output formats their build supports. */
 import { access, constants } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { runChild } from './child.ts'
+import { runChild } from '../child.ts'
 import { FORMATS, type FormatName } from './formats.ts'
 
-/** Absolute paths. `tonemaps` says whether the build can turn high dynamic range into standard. */
-export type Programs = { ffmpeg: string; ffprobe: string; tonemaps: boolean }
+/** Absolute paths. */
+export type Programs = { ffmpeg: string; ffprobe: string }
 
 export type Available =
   /** The formats that the build can write, the default first. */
@@ -15,21 +15,21 @@ export type Available =
   | { outcome: 'missing'; message: string }
 
 const FOLDERS = ['/usr/local/bin', '/usr/bin', '/bin', '/opt/homebrew/bin']
-const FILTERS = ['scale', 'pad', 'crop', 'fps', 'tpad', 'trim', 'bwdif', 'setparams', 'split', 'xfade', 'concat', 'aresample', 'apad', 'atrim', 'asplit', 'afade', 'amix', 'anullsrc']
+const VIDEO_FILTERS = ['scale', 'pad', 'crop', 'fps', 'tpad', 'trim', 'bwdif', 'setparams', 'zscale', 'tonemap', 'split', 'xfade', 'concat']
+const AUDIO_FILTERS = ['aresample', 'apad', 'atrim', 'asplit', 'afade', 'amix', 'anullsrc']
 const LIMITS = { wallMs: 20_000, cpuSeconds: 20, addressSpaceBytes: 2 ** 31, fileBytes: 0 }
 
-/** Looks for ffmpeg and ffprobe in `folders`, and for the encoders and filters that `trim` and `merge` need. */
+/** Searches `folders` for ffmpeg and ffprobe, and their build for the encoders and filters that `trim` and `merge` need. */
 export async function available(folders: readonly string[] = FOLDERS): Promise<Available> {
   const [ffmpeg, ffprobe] = [await programIn(folders, 'ffmpeg'), await programIn(folders, 'ffprobe')]
-  if (!ffmpeg || !ffprobe) return missing(`${ffmpeg ? 'ffprobe' : 'ffmpeg'} is not installed (looked in ${folders.join(', ')}); Debian's package is ffmpeg`)
-  const [encoders, filters, probes] = await Promise.all([namesOf(ffmpeg, '-encoders'), namesOf(ffmpeg, '-filters'), namesOf(ffprobe, '-demuxers')])
-  if (!encoders || !filters || !probes) return missing(`${encoders && filters ? ffprobe : ffmpeg} cannot be executed`)
-  const lacking = FILTERS.filter((name) => !filters.has(name))
+  if (!ffmpeg || !ffprobe) return missing(`${ffmpeg ? 'ffprobe' : 'ffmpeg'} is not installed (searched ${folders.join(', ')}); Debian's package is ffmpeg`)
+  const [encoders, filters, demuxers] = await Promise.all([namesOf(ffmpeg, '-encoders'), namesOf(ffmpeg, '-filters'), namesOf(ffprobe, '-demuxers')])
+  if (!encoders || !filters || !demuxers) return missing(`${encoders && filters ? ffprobe : ffmpeg} cannot be executed`)
+  const lacking = [...VIDEO_FILTERS, ...AUDIO_FILTERS].filter((name) => !filters.has(name))
   if (lacking.length > 0) return missing(`${ffmpeg} is too old or was built without the filters ${lacking.join(', ')}`)
   const [first, ...others] = (Object.keys(FORMATS) as FormatName[]).filter((name) => FORMATS[name].encoders.every((encoder) => encoders.has(encoder)))
   if (!first) return missing(`${ffmpeg} was built without the encoders of ${Object.keys(FORMATS).join(', ')}`)
-  const programs = { ffmpeg, ffprobe, tonemaps: filters.has('zscale') && filters.has('tonemap') }
-  return { outcome: 'found', programs, formats: [first, ...others] }
+  return { outcome: 'found', programs: { ffmpeg, ffprobe }, formats: [first, ...others] }
 }
 
 const missing = (message: string): Available => ({ outcome: 'missing', message })
@@ -42,7 +42,7 @@ async function programIn(folders: readonly string[], name: string): Promise<stri
   return null
 }
 
-/** The names of a list that the program prints (flags, name, description), or null when it cannot be executed. */
+/** The names of a list that the program prints (flags, name, description); null when it cannot be executed. */
 async function namesOf(command: string, list: '-encoders' | '-filters' | '-demuxers'): Promise<Set<string> | null> {
   const names = new Set<string>()
   const onLine = (line: string): void => void names.add(line.trim().split(/\s+/)[1] ?? '')
