@@ -26,10 +26,14 @@ async function create(program: Program, key: string, body: object = IMAGE): Prom
   return answer(await post(program, key, '/api/v1/generations', body))
 }
 
+async function operate(program: Program, key: string, body: object): Promise<Answer> {
+  return answer(await post(program, key, '/api/v1/operations', body))
+}
+
 /** Without a timeout: a sweep finds the claim of a worker that was killed before its run began after a minute. */
 async function ended(program: Program, key: string, task: Json): Promise<Json> {
   for (;;) {
-    const { body } = await get(program, key, `/api/v1/generations/${String(at(task, 'id'))}`)
+    const { body } = await get(program, key, `/api/v1/${String(at(task, 'object'))}s/${String(at(task, 'id'))}`)
     if (['completed', 'failed', 'canceled'].includes(String(at(body, 'status')))) return body
     await pause(20)
   }
@@ -79,6 +83,25 @@ async function flows(t: Test, start: Start): Promise<void> {
       t.match(await create(program, key), { status: 403, body: { error: { code: 'plan_inactive' } } })
     })
   }
+
+  t.test('a result, a data: URL and an address on the network are sources of operations; one that is refused costs nothing', async (t) => {
+    const key = await program.key('studio-key')
+    const picture = await ended(program, key, (await create(program, key)).body)
+    const link = String(at(picture, 'result', 'image_url'))
+    const bytes = Buffer.from(await (await fetch(link)).arrayBuffer())
+    const source = await openReceiver()
+    t.teardown(() => source.close())
+    source.always(() => ({ status: 200, body: bytes }))
+    for (const media_url of [link, `data:image/png;base64,${bytes.toString('base64')}`, `${source.url}/picture`]) {
+      const { status, body: task } = await operate(program, key, { operation: 'ai_edit', prompt: 'snow', media_url })
+      t.equal(status, 202)
+      t.match(await ended(program, key, task), { object: 'operation', operation: 'ai_edit', status: 'completed', attempts: 1, result: { content_type: 'image/png', width: 64, height: 64 } })
+    }
+    source.always(() => ({ status: 404 }))
+    const { body: failed } = await operate(program, key, { operation: 'ai_edit', prompt: 'snow', media_url: `${source.url}/picture` })
+    t.match(await ended(program, key, failed), { status: 'failed', error: { code: 'input_unreachable' }, actual_cost: '0.0000' })
+    t.match(await operate(program, key, { operation: 'ai_edit', prompt: 'snow', media_url: 'http://169.254.169.254/' }), { status: 400, body: { error: { code: 'url_not_allowed' } } })
+  })
 
   t.test('concurrent creations never exceed the balance', async (t) => {
     const key = await program.key('small-key')

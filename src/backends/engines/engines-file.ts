@@ -40,6 +40,9 @@ routes:
   - { kind: video, engine: preview, price: { amount: "0.05", per: Second }, max: { megapixels: 1, seconds: 10 }, defaults: { size: 640x360, seconds: 4 } }
   - { kind: music, engine: preview, price: { amount: "0.01", per: Second }, max: { seconds: 120 }, defaults: { seconds: 10 } }
   - { operation: ai_edit, engine: preview, price: { amount: "0.04", per: Job }, max: { megapixels: 4.2 } }
+  - { operation: background_remove, engine: local, price: { amount: "0.02", per: Job }, max: { megapixels: 16 } }
+  - { operation: upscale, engine: local, price: { amount: "0.01", per: Megapixel }, max: { megapixels: 16 } }
+  - { operation: inpaint, engine: local, price: { amount: "0.03", per: Job }, max: { megapixels: 16 } }
   - { operation: trim, engine: local, price: { amount: "0.005", per: Second }, max: { megapixels: 8.3, seconds: 600 } }
   - { operation: merge, engine: local, price: { amount: "0.005", per: Second }, max: { megapixels: 8.3, seconds: 600 } }
 `

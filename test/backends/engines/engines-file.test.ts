@@ -125,7 +125,7 @@ t.test('without a file, the preview engine makes images, videos, music and edits
   for (const [verb, micro, per] of [['image', 40_000, 'Job'], ['video', 50_000, 'Second'], ['music', 10_000, 'Second'], ['ai_edit', 40_000, 'Job']] as const) {
     t.same(engines.offer(verb)?.route.price, { verb, micro, per })
   }
-  for (const verb of ['upscale', 'constructor', '__proto__']) t.equal(engines.offer(verb), null)
+  for (const verb of ['sculpt', 'constructor', '__proto__']) t.equal(engines.offer(verb), null)
 })
 
 async function opening(t: Test, text: string): Promise<Engines> {

@@ -4,12 +4,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { Engine, EngineRequest, Input } from '../../../src/backends/engines/engine.ts'
+import { missingImageOperations } from '../../../src/backends/engines/local/image/operations.ts'
 import { openLocal } from '../../../src/backends/engines/local/local.ts'
+import { blankCanvas } from '../../../src/backends/engines/preview/canvas.ts'
+import { png } from '../../../src/backends/engines/preview/png-encoder.ts'
 import { mediaInfo } from '../../../src/domain/media-info.ts'
 import { enginePromises } from '../../contracts/engine.ts'
-import { FILM, SONG } from '../../contracts/operations/sources.ts'
+import { FILM, IMAGE, SONG } from '../../contracts/operations/sources.ts'
 import { runContract } from '../../contracts/run-contract.ts'
-import { runControl } from '../../fakes/engine.ts'
+import { LIMITS, runControl } from '../../fakes/engine.ts'
 import { withoutFfmpeg } from './ffmpeg-media.ts'
 
 const input = (contentType: string, content: Buffer): Input => ({
@@ -21,9 +24,26 @@ const input = (contentType: string, content: Buffer): Input => ({
   },
 })
 
-const INPUTS: Record<string, Input[]> = { trim: [input('video/mp4', FILM)], merge: [input('video/mp4', FILM), input('video/mp4', FILM)] }
+const corner = blankCanvas(40, 30)
+for (let y = 0; y < 4; y++) corner.rgb.fill(255, y * 120, y * 120 + 12)
+const WHITE_CORNER = Buffer.from(png(corner))
+const picture = input('image/png', IMAGE)
+const INPUTS: Record<string, Input[]> = {
+  trim: [input('video/mp4', FILM)],
+  merge: [input('video/mp4', FILM), input('video/mp4', FILM)],
+  background_remove: [picture],
+  upscale: [picture],
+  inpaint: [picture, { ...input('image/png', WHITE_CORNER), role: 'mask' }],
+}
 const trim: EngineRequest = { verb: 'trim', startMs: 100, endMs: 300, mode: 'accurate', format: 'mp4' }
 const merge: EngineRequest = { verb: 'merge', transition: 'none', fit: 'contain', format: 'mp4' }
+const images: EngineRequest[] = [
+  { verb: 'background_remove', background: 'transparent', crop: false, format: 'png' },
+  { verb: 'upscale', scale: 2, format: 'jpeg' },
+  { verb: 'inpaint', prompt: 'x', seed: null, growMask: 1, format: 'webp' },
+]
+/** A reason to skip, or false. */
+const withoutPackages = Object.values(missingImageOperations())[0] ?? false
 const inputsOf = ({ verb }: EngineRequest): Input[] => INPUTS[verb] ?? []
 
 async function opened(t: Test, options = {}): Promise<{ engine: Engine; scratch: string }> {
@@ -36,7 +56,27 @@ async function opened(t: Test, options = {}): Promise<{ engine: Engine; scratch:
   return { engine, scratch }
 }
 
-t.test('the contract', { skip: withoutFfmpeg }, (t) => runContract(t, enginePromises, async (t) => ({ ...(await opened(t)), requests: [trim, merge], inputsOf })))
+t.test('the contract, of films', { skip: withoutFfmpeg }, (t) => runContract(t, enginePromises, async (t) => ({ ...(await opened(t)), requests: [trim, merge], inputsOf })))
+
+t.test('the contract, of pictures', { skip: withoutPackages }, (t) =>
+  runContract(t, enginePromises, async (t) => ({ ...(await opened(t)), requests: images, inputsOf }), {
+    'the same prompt and seed give the same bytes, another seed gives others': 'inpainting of so small a hole is the same whatever the seed',
+  }))
+
+t.test('pictures are made in the size and format that was asked for', { skip: withoutPackages }, async (t) => {
+  const { engine, scratch } = await opened(t)
+  const expected = [{ contentType: 'image/png', width: 40, height: 30 }, { contentType: 'image/jpeg', width: 80, height: 60 }, { contentType: 'image/webp', width: 40, height: 30 }]
+  for (const [i, request] of images.entries()) {
+    const made = await engine.run(request, runControl({ inputs: inputsOf(request) }))
+    if (made.outcome !== 'made') throw new Error(made.code, { cause: made.cause })
+    const bytes = Buffer.concat(await Array.fromAsync(made.body as AsyncIterable<Uint8Array>))
+    t.match(mediaInfo(bytes, bytes.length), expected[i])
+    t.match(made, { facts: { width: expected[i]?.width, height: expected[i]?.height, durationMs: null }, used: { Job: 1000, Second: 0 } })
+  }
+  const large = await engine.run({ verb: 'upscale', scale: 4, format: 'png' }, runControl({ inputs: [picture], limits: { ...LIMITS, pixels: 10_000 } }))
+  t.match(large, { outcome: 'failed', code: 'input_too_large', retryable: false })
+  t.same(await readdir(scratch), [])
+})
 
 t.test('a result is measured, and its scratch folder is gone before it is read', { skip: withoutFfmpeg }, async (t) => {
   const { engine, scratch } = await opened(t)

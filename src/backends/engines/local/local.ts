@@ -11,6 +11,7 @@ import { notMade, type Engine, type EngineRequest, type Input, type Made, type N
 import { available } from './ffmpeg/available.ts'
 import { merge } from './ffmpeg/merge.ts'
 import { trim } from './ffmpeg/trim.ts'
+import { IMAGE_FORMATS, inpaint, missingImageOperations, removeBackground, upscale, type ImageFailed, type ImageMade } from './image/operations.ts'
 import { scratchFolder, sweepScratch } from './scratch.ts'
 
 /** One run in its scratch folder. Inputs are files of it. */
@@ -36,7 +37,10 @@ type Operations = {
 export const openLocal: OpenEngine = async (_name, options) => {
   const { scratch, ffmpeg } = readOptions(options)
   await sweepScratch(scratch)
-  const { offers, missing, runs } = await ffmpegOperations(ffmpeg)
+  const [images, films] = [imageOperations(), await ffmpegOperations(ffmpeg)]
+  const offers = { ...images.offers, ...films.offers }
+  const missing = { ...images.missing, ...films.missing }
+  const runs = { ...images.runs, ...films.runs }
   const running = new Set<Promise<unknown>>()
 
   async function run(request: EngineRequest, control: Run): Promise<Made | NotMade> {
@@ -77,14 +81,33 @@ async function ffmpegOperations(folder: string | null): Promise<Operations> {
   }
 }
 
+function imageOperations(): Operations {
+  const missing = missingImageOperations()
+  const offered = Object.entries(IMAGE_FORMATS).filter(([verb]) => !Object.hasOwn(missing, verb))
+  const all: Operations['runs'] = {
+    background_remove: async (request, job) => written(await removeBackground({ ...job, request })),
+    upscale: async (request, job) => written(await upscale({ ...job, request })),
+    inpaint: async (request, job) => written(await inpaint({ ...job, request })),
+  }
+  return {
+    offers: Object.fromEntries(offered.map(([verb, formats]) => [verb, { formats }])),
+    missing,
+    runs: Object.fromEntries(Object.entries(all).filter(([verb]) => offered.some(([name]) => name === verb))),
+  }
+}
+
+function written(result: ImageMade | ImageFailed): Written | NotMade {
+  return result.outcome === 'made' ? result : notMade(result.code, result.retryable, result.cause)
+}
+
 /** Runs a job in a scratch folder that is removed when this settles: the result is an open file without a name by then. */
 async function runIn(base: string, run: (job: Job) => Promise<Written | NotMade>, { inputs, limits, signal, progress }: Run): Promise<Made | NotMade> {
   const scratch = await scratchFolder(base)
   try {
     const files = await Promise.all(inputs.map(async (input, i) => ({ role: input.role, path: await write(input, join(scratch.path, `input-${i}`), signal) })))
-    const written = await run({ inputs: files, scratch: scratch.path, limits, signal, progress })
-    if (written.outcome === 'failed') return written
-    const { path, contentType, facts, used } = written
+    const result = await run({ inputs: files, scratch: scratch.path, limits, signal, progress })
+    if (result.outcome === 'failed') return result
+    const { path, contentType, facts, used } = result
     const body = createReadStream(path)
     await once(body, 'open')
     return { outcome: 'made', body, contentType, facts, used }
