@@ -29,7 +29,8 @@ export function folderOf(entry: Entry): string {
 
 /** The path of the entry's program, or null when it is not installed. */
 export function find(entry: Entry): string | null {
-  return existsSync(join(folderOf(entry), MARKER)) ? join(folderOf(entry), entry.program) : null
+  const program = join(folderOf(entry), entry.program)
+  return existsSync(join(folderOf(entry), MARKER)) && existsSync(program) ? program : null
 }
 
 /** Installs the entry. Removes the remains of an interrupted run first; rejects, without a marker, when the installation fails. */

@@ -2,6 +2,7 @@ import type { Entry } from './cache.ts'
 import { CHART_TOOLS } from './chart-tools.ts'
 import { debianRoot } from './debian.ts'
 import { FAKETIME } from './faketime.ts'
+import { FFMPEG } from './ffmpeg.ts'
 import { goProgram } from './go.ts'
 import { KUBERNETES } from './kube/build.ts'
 import { NODE_TOOLS } from './kube/node-tools.ts'
@@ -31,6 +32,7 @@ export const LIST: readonly Entry[] = [
   ),
   debianRoot('postgres-documentdb', '18', ['postgresql-18', 'postgresql-18-documentdb'], 'usr/lib/postgresql/18/bin/postgres'),
   FAKETIME,
+  FFMPEG,
   ...KUBERNETES,
   NODE_TOOLS,
   ...CHART_TOOLS,
