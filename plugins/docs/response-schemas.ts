@@ -27,6 +27,7 @@ const Delivery = Type.Object(
     url: Type.String(),
     status: Type.Enum(['pending', 'delivered', 'failed']),
     next_attempt_at: orNull(dateTime),
+    created_at: dateTime,
     attempts: Type.Array(
       Type.Object({
         number: Type.Integer(),
@@ -35,6 +36,7 @@ const Delivery = Type.Object(
         status_code: orNull(Type.Integer()),
         error: orNull(Type.String()),
         response_prefix: orNull(Type.String({ description: 'Beginning of the answer of the receiver.' })),
+        redelivery: Type.Boolean({ description: 'True for an attempt outside the schedule.' }),
       }),
     ),
   },
@@ -81,6 +83,8 @@ export const Bodies = {
   taskOrQuote: Type.Union([task, Quote]),
   tasks: page(task),
   deliveries: page(Type.Ref('Delivery#')),
+  delivery: Type.Ref('Delivery#'),
+  replay: Type.Object({ object: Type.Literal('replay'), count: Type.Integer({ description: 'Deliveries that became due.' }), has_more: Type.Boolean(), next_cursor: orNull(Type.String({ description: 'The cursor of the next request.' })) }),
   mediaUsage: Type.Ref('MediaUsage#'),
   codingUsage: Type.Object({
     object: Type.Literal('usage'),

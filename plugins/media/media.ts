@@ -6,6 +6,7 @@ import { strictValidator } from '../../src/domain/request-validation.ts'
 import { callerOf, READS } from './caller.ts'
 import { collectionRoutes } from './collection-routes.ts'
 import { creationRoutes } from './create-route.ts'
+import { deliveryRoutes } from './delivery-routes.ts'
 import { GenerationsQuery, OperationsQuery } from './request-schemas.ts'
 
 async function media(app: FastifyInstance): Promise<void> {
@@ -14,6 +15,7 @@ async function media(app: FastifyInstance): Promise<void> {
   creationRoutes(app)
   collectionRoutes(app, { path: 'generations', object: 'generation', query: GenerationsQuery })
   collectionRoutes(app, { path: 'operations', object: 'operation', query: OperationsQuery })
+  deliveryRoutes(app)
   app.get('/usage', { config: READS }, async (request) => {
     const { key } = callerOf(request)
     return mediaUsage(await app.tasks.store.subscription(key.subscription), key, app.clock())

@@ -44,3 +44,14 @@ const listQuery = {
 }
 export const GenerationsQuery = Type.Object({ ...listQuery, kind: Type.Optional(Type.Enum([...KINDS])) }, closed)
 export const OperationsQuery = Type.Object({ ...listQuery, operation: Type.Optional(Type.Enum([...OPERATIONS])) }, closed)
+
+export const ReplayRequest = Type.Object(
+  {
+    since: Type.String({ format: 'date-time', description: 'Deliveries that were created at this time or later.' }),
+    until: Type.String({ format: 'date-time', description: 'Deliveries that were created before this time; at most 31 days after since.' }),
+    event: Type.Optional(Type.Enum(['task.completed', 'task.failed', 'task.refunded'])),
+    status: Type.Optional(Type.Enum(['pending', 'delivered', 'failed'])),
+    cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'The next_cursor of the answer before, with the same other fields.' })),
+  },
+  { ...closed, $id: 'ReplayRequest', title: 'ReplayRequest' },
+)

@@ -110,6 +110,8 @@ export type DeliveryAttempt = {
   statusCode: number | null
   error: string | null
   responsePrefix: string | null
+  /** Outside the schedule; absent on the attempts of the schedule. */
+  redelivery?: true
 }
 
 /** One event for one receiver. */
@@ -131,8 +133,22 @@ export type Delivery = {
   epoch: number
   leaseUntil: number | null
   attempts: DeliveryAttempt[]
+  /** Present while a redelivery is due or under way: when the schedule goes on afterwards, null if it is over. */
+  redelivery?: { resumeAt: number | null }
   createdAt: number
 }
+
+/** What a replay selects: deliveries of one tenant that were created from `since` up to, not including, `until`. */
+export type ReplayRange = {
+  since: number
+  until: number
+  event: WebhookEvent | null
+  /** As states; null for all. */
+  states: Delivery['state'][] | null
+}
+
+/** The last delivery that a replay examined; the next one begins after it. */
+export type ReplayPosition = { createdAt: number; id: string }
 
 /** Processing time in whole seconds, from the beginning of the first run to the end. Null before the end, or without a run. */
 export function durationSeconds(task: Task): number | null {

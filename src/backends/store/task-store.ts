@@ -1,6 +1,7 @@
 /** Store verbs for tasks, webhook deliveries and ended media periods. */
+import type { Redelivery } from '../../domain/redelivery.ts'
 import type { MediaPeriod } from '../../domain/subscription/subscription.ts'
-import type { Delivery, DeliveryAttempt, Task, TaskFacts, TaskFilter, TaskGuard, TaskState } from '../../domain/task.ts'
+import type { Delivery, DeliveryAttempt, ReplayPosition, ReplayRange, Task, TaskFacts, TaskFilter, TaskGuard, TaskState } from '../../domain/task.ts'
 
 export type TaskStore = {
   /**
@@ -55,7 +56,7 @@ export type TaskStore = {
   claimDeliveries(now: number, leaseUntil: number, caps: { limit: number; perHost: number; perTenant: number }): Promise<Delivery[]>
   /**
    * Records an attempt under the claim's epoch, with the next state, and makes the delivery `release` due at `at` if it is `waiting`, in the
-   * same write. Idempotent: the same attempt again is `recorded`. `lost`: another claim has the delivery, or this one returned it.
+   * same write. A redelivery is over then. Idempotent: the same attempt again is `recorded`. `lost`: another claim has the delivery, or this one returned it.
    */
   recordAttempt(
     id: string,
@@ -68,4 +69,14 @@ export type TaskStore = {
   returnDelivery(id: string, epoch: number, at: number): Promise<void>
   /** The deliveries of a task, ordered by id. */
   deliveries(taskId: string): Promise<Delivery[]>
+  /**
+   * Makes a delivery due at `now` for one more attempt, by the rule of `redeliver` in `src/domain/redelivery.ts`, and returns it as it is
+   * then. Null: not there, or another tenant's.
+   */
+  redeliver(tenant: string, id: string, now: number): Promise<{ outcome: Redelivery['outcome']; delivery: Delivery } | null>
+  /**
+   * Examines up to `limit` deliveries of a range, oldest first, after the position, and makes due those that the same rule allows. `count`: how
+   * many became due. `next`: where the next call goes on; null at the end of the range.
+   */
+  replay(tenant: string, range: ReplayRange, after: ReplayPosition | null, now: number, limit: number): Promise<{ count: number; next: ReplayPosition | null }>
 }

@@ -67,6 +67,25 @@ const SCENARIOS: Record<string, Scenario> = {
     verb: (store) => store.returnDelivery(failed.id, 1, T0 + 500),
     after: async (store) => ({ ...(await deliveriesOf(store)), claimed: (await claim(store, LEASE)).map(({ id }) => id) }),
   },
+  'a redelivery': {
+    before: async (store) => {
+      await relayed(store)
+      await claim(store, T0)
+      await store.recordAttempt(failed.id, 1, attempt, { state: 'failed', nextAttemptAt: null }, null)
+    },
+    // Whoever asks again is answered that it is due already.
+    verb: async (store) => (await store.redeliver('acme', failed.id, T0 + 500))?.delivery,
+    after: async (store) => ({ ...(await deliveriesOf(store)), claimed: (await claim(store, LEASE)).map(({ id }) => id) }),
+  },
+  'a replay': {
+    before: async (store) => {
+      await relayed(store)
+      await claim(store, T0)
+      await store.recordAttempt(failed.id, 1, attempt, { state: 'failed', nextAttemptAt: null }, null)
+    },
+    verb: async (store) => (await store.replay('acme', { since: T0, until: T0 + 1, event: null, states: null }, null, T0 + 500, 10)).next,
+    after: async (store) => ({ ...(await deliveriesOf(store)), claimed: (await claim(store, LEASE)).map(({ id }) => id) }),
+  },
   'tasks removed': {
     before: async (store) => {
       await relayed(store)

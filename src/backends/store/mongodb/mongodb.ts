@@ -13,6 +13,7 @@ import { invalidUrl, openingFailure } from './driver-errors.ts'
 import { createIndexes, type Indexes } from './indexes.ts'
 import { addEndedAt, keyIndexes, openKeys } from './api-keys.ts'
 import { deliveryQueueIndexes, openDeliveryQueues } from './delivery-queues.ts'
+import { openRedelivery, redeliveryIndexes } from './redelivery.ts'
 import { openHeartbeatsAndLeases } from './heartbeats-and-leases.ts'
 import { assertUpToDate, bringUpToDate, type Upgrade } from './migrations.ts'
 import { openSubscriptions, subscriptionIndexes } from './subscriptions.ts'
@@ -26,7 +27,7 @@ export const INDEXES: Indexes = {
   ...subscriptionIndexes,
   ...keyIndexes,
   tasks: [...taskIndexes.tasks, ...taskQueryIndexes.tasks],
-  deliveries: [...deliveryIndexes.deliveries, ...claimIndexes.deliveries],
+  deliveries: [...deliveryIndexes.deliveries, ...claimIndexes.deliveries, ...redeliveryIndexes.deliveries],
   ...deliveryQueueIndexes,
 }
 
@@ -53,6 +54,7 @@ export async function openMongodb(url: string, options: StoreOptions = {}, upgra
     ...openTaskQueries(database),
     ...deliveries.verbs,
     ...openClaims(database, queues),
+    ...openRedelivery(database, queues),
     close: async () => {
       await changes.close()
       await database.close()
