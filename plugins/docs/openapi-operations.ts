@@ -7,7 +7,7 @@ import { Bodies } from './response-schemas.ts'
 export const TAGS = {
   Generations: 'Images, video and music from a prompt.',
   Operations: 'Edits of media that are there already.',
-  Webhooks: 'Attempts outside the schedule.',
+  Webhooks: 'The event log, and attempts outside the schedule.',
   Account: 'What plans granted and what was used.',
   Files: 'Results, by signed link.',
   MCP: 'The Media API for MCP clients.',
@@ -82,6 +82,13 @@ const streamed = (description: string, schema: TSchema): Record<string, Answer> 
 export const OPERATIONS: Record<string, Operation> = {
   ...taskOperations('generations', 'Generations', 'generation', { kind: 'image', prompt: 'A lighthouse at dawn' }),
   ...taskOperations('operations', 'Operations', 'operation', { operation: 'background_remove', media_url: 'https://example.com/cup.png' }),
+  'GET /api/v1/events': {
+    operationId: 'listEvents',
+    summary: 'Read the event log, oldest first',
+    description: 'Every event of the tenant, with or without a webhook. Go on with next_cursor, which is never null: a reader that follows it misses nothing.',
+    tags: ['Webhooks'],
+    answers: { 200: json('A page.', Bodies.eventLog) },
+  },
   'POST /api/v1/deliveries/:id/redeliver': {
     operationId: 'redeliver',
     summary: 'Redeliver a webhook',

@@ -43,6 +43,18 @@ const Delivery = Type.Object(
   { $id: 'Delivery' },
 )
 
+const Event = Type.Object(
+  {
+    id: Type.String({ description: 'The webhook-id of its webhook.' }),
+    object: Type.Literal('event'),
+    type: Type.Enum(['task.completed', 'task.failed', 'task.refunded']),
+    task_id: Type.String(),
+    created_at: dateTime,
+    data: Type.Object({}, { ...open, description: 'As in the webhook.' }),
+  },
+  { $id: 'Event' },
+)
+
 const Window = Type.Object(
   {
     limit: Type.Integer(),
@@ -62,6 +74,7 @@ export const COMPONENTS: object[] = [
   Type.Object({ ...problem, ...error }, { ...open, $id: 'Problem', description: 'The same body, which is also an RFC 9457 problem.' }),
   Task,
   Delivery,
+  Event,
   Window,
   Model,
   { ...MediaUsage, $id: 'MediaUsage' },
@@ -84,6 +97,7 @@ export const Bodies = {
   tasks: page(task),
   deliveries: page(Type.Ref('Delivery#')),
   delivery: Type.Ref('Delivery#'),
+  eventLog: page(Type.Ref('Event#')),
   replay: Type.Object({ object: Type.Literal('replay'), count: Type.Integer({ description: 'Deliveries that became due.' }), has_more: Type.Boolean(), next_cursor: orNull(Type.String({ description: 'The cursor of the next request.' })) }),
   mediaUsage: Type.Ref('MediaUsage#'),
   codingUsage: Type.Object({

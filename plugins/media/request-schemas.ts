@@ -35,15 +35,20 @@ export const TaskParams = Type.Object({ id: Type.String({ maxLength: 100 }) })
 
 const dateTime = Type.String({ format: 'date-time' })
 
-const listQuery = {
+const pageQuery = {
   limit: Type.Integer({ minimum: 1, maximum: 100, default: 20 }),
   cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+}
+const listQuery = {
+  ...pageQuery,
   status: Type.Optional(Type.Enum([...STATUSES])),
   created_after: Type.Optional(dateTime),
   created_before: Type.Optional(dateTime),
 }
 export const GenerationsQuery = Type.Object({ ...listQuery, kind: Type.Optional(Type.Enum([...KINDS])) }, closed)
 export const OperationsQuery = Type.Object({ ...listQuery, operation: Type.Optional(Type.Enum([...OPERATIONS])) }, closed)
+
+export const EventsQuery = Type.Object(pageQuery, closed)
 
 export const ReplayRequest = Type.Object(
   {

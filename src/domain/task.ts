@@ -46,6 +46,19 @@ export type TaskOutcome =
 /** An outbox event. `body` is the exact text that is signed and sent. */
 export type OutboxEvent = { event: WebhookEvent; body: string }
 
+/** An event of the tenant's log, with or without a webhook. */
+export type LoggedEvent = {
+  /** `taskId.event`, as the id of its delivery. */
+  id: string
+  tenant: string
+  taskId: string
+  event: WebhookEvent
+  /** The envelope, exactly as a webhook sends it. */
+  body: string
+  /** When it was relayed; its retention counts from then. */
+  loggedAt: number
+}
+
 export type Task = {
   /** UUID v7: the order of the ids is the order of creation. */
   id: string

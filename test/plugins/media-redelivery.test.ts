@@ -143,7 +143,7 @@ t.test('a replay of more than one page goes on with its cursor', async (t) => {
   })
   const { id } = (await studio.create()).json()
   await studio.until(id, ({ status }) => status === 'completed')
-  await studio.store.relay(id, made.map((delivery) => ({ ...delivery, attempts: [...delivery.attempts] })))
+  await studio.store.relay(id, made.map((delivery) => ({ ...delivery, attempts: [...delivery.attempts] })), [])
   const range = { ...day(), status: 'failed' }
   const first = (await studio.replay(range)).json()
   t.match(first, { count: 500, has_more: true })

@@ -12,7 +12,7 @@ const WIDE = { limit: 1000, perHost: 1000, perTenant: 1000 }
 /** Stores final tasks with a delivery each. */
 async function relayed(store: Store, deliveries: Delivery[]): Promise<void> {
   await Promise.all(deliveries.map((made, i) => store.createTask(task(i, { id: made.taskId, tenant: made.tenant, state: 'completed' }))))
-  await Promise.all(deliveries.map((made) => store.relay(made.taskId, [made])))
+  await Promise.all(deliveries.map((made) => store.relay(made.taskId, [made], [])))
 }
 
 function claim(store: Store, now = T0, caps: Partial<typeof WIDE> = {}): Promise<Delivery[]> {
@@ -36,21 +36,21 @@ export const deliveryPromises: Promises<Place> = {
     await store.createTask(task(1, { state: 'failed', outbox, sweepAt: T0 }))
     const failed = delivery(1, { event: 'task.failed', body: '{"a":1}' })
     const refunded = delivery(1, { event: 'task.refunded', body: '{"b":2}', state: 'waiting', nextAttemptAt: null })
-    await Promise.all([store.relay(taskId(1), [failed, refunded]), other.relay(taskId(1), [failed, refunded])])
+    await Promise.all([store.relay(taskId(1), [failed, refunded], []), other.relay(taskId(1), [failed, refunded], [])])
     t.same(await store.deliveries(taskId(1)), [failed, refunded])
     t.same(await store.task('acme', taskId(1)), task(1, { state: 'failed', outbox: [], sweepAt: null }))
     t.same(await store.tasksDue(T0, 10), [])
 
     const claimed = await only(t, claim(other))
     t.equal(await other.recordAttempt(claimed.id, claimed.epoch, attempt(1), { state: 'delivered', nextAttemptAt: null }, null), 'recorded')
-    await store.relay(taskId(1), [{ ...failed, nextAttemptAt: T0 + 5000 }, refunded])
+    await store.relay(taskId(1), [{ ...failed, nextAttemptAt: T0 + 5000 }, refunded], [])
     t.match(await store.deliveries(taskId(1)), [{ id: failed.id, state: 'delivered', attempts: [{ number: 1 }] }, { state: 'waiting' }])
     t.same(await claim(store, T0 + 10_000), [], 'a finished delivery is not created again')
   },
 
   'a removed task gets no deliveries': async (t, place) => {
     const store = await place.open()
-    await store.relay(taskId(1), [delivery(1)])
+    await store.relay(taskId(1), [delivery(1)], [])
     t.same(await store.deliveries(taskId(1)), [])
     t.same(await claim(store), [])
   },
@@ -192,7 +192,7 @@ export const deliveryPromises: Promises<Place> = {
     const [store, other] = [await place.open(), await place.open()]
     await store.createTask(task(1, { state: 'failed' }))
     const refunded = delivery(1, { event: 'task.refunded', state: 'waiting', nextAttemptAt: null })
-    await store.relay(taskId(1), [delivery(1, { event: 'task.failed' }), refunded])
+    await store.relay(taskId(1), [delivery(1, { event: 'task.failed' }), refunded], [])
     const failed = await only(t, claim(store, T0 + 100))
     t.equal(failed.event, 'task.failed')
     const release = { id: refunded.id, at: T0 + 200 }

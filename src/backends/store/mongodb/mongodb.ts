@@ -9,6 +9,7 @@ import { claimIndexes, openClaims } from './delivery-claims.ts'
 import { clientOf, openDatabase } from './database.ts'
 import { openDeclarations } from './resource-declarations.ts'
 import { deliveryIndexes, openDeliveries } from './deliveries.ts'
+import { eventIndexes, openEventLog } from './event-log.ts'
 import { invalidUrl, openingFailure } from './driver-errors.ts'
 import { createIndexes, type Indexes } from './indexes.ts'
 import { addEndedAt, keyIndexes, openKeys } from './api-keys.ts'
@@ -29,6 +30,7 @@ export const INDEXES: Indexes = {
   tasks: [...taskIndexes.tasks, ...taskQueryIndexes.tasks],
   deliveries: [...deliveryIndexes.deliveries, ...claimIndexes.deliveries, ...redeliveryIndexes.deliveries],
   ...deliveryQueueIndexes,
+  ...eventIndexes,
 }
 
 const DATABASE = 'tollgate'
@@ -43,6 +45,7 @@ export async function openMongodb(url: string, options: StoreOptions = {}, upgra
   const subscriptions = openSubscriptions(database)
   const queues = openDeliveryQueues(database)
   const deliveries = openDeliveries(database, queues)
+  const log = openEventLog(database)
   const changes = openChanges(subscriptions.records, options)
   return {
     ...openHeartbeatsAndLeases(database),
@@ -50,9 +53,10 @@ export async function openMongodb(url: string, options: StoreOptions = {}, upgra
     change: changes.change,
     ...openKeys(database),
     ...openDeclarations(database),
-    ...openTasks(database, deliveries.deliveries),
+    ...openTasks(database, deliveries.deliveries, log.log),
     ...openTaskQueries(database),
     ...deliveries.verbs,
+    ...log.verbs,
     ...openClaims(database, queues),
     ...openRedelivery(database, queues),
     close: async () => {
