@@ -5,6 +5,7 @@ import { open, type SealingKeys } from '../../src/domain/api-keys.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 import { releasedBy } from '../../src/tasks/outbox.ts'
 import type { Delivery } from '../../src/domain/task.ts'
+import { scheduledAttempts } from '../../src/domain/redelivery.ts'
 import { decide, nextAttempt, signatureHeaders } from '../../src/domain/webhooks.ts'
 
 export type DeliveryContext = {
@@ -56,17 +57,24 @@ export async function deliver(context: DeliveryContext, delivery: Delivery, sign
   }
   const verdict = decide(reply)
   const endedAt = clock()
-  const next = verdict.outcome === 'delivered' ? null : nextAttempt({ attempt: number, endedAtMs: endedAt, delaysMs: context.delaysMs, jitter: context.random() })
+  const next = verdict.outcome === 'delivered' ? null : afterFailure(context, delivery, endedAt)
   const state = next === null ? 'delivered' : next.outcome === 'due' ? 'pending' : 'failed'
   const release = number === 1 ? releasedBy(delivery) : null
   const recorded = await store.recordAttempt(
     delivery.id,
     delivery.epoch,
-    { number, at, durationMs: reply.durationMs, statusCode: verdict.statusCode, error: verdict.error, responsePrefix: verdict.responsePrefix },
+    { number, at, durationMs: reply.durationMs, statusCode: verdict.statusCode, error: verdict.error, responsePrefix: verdict.responsePrefix, ...(delivery.redelivery && { redelivery: true }) },
     { state, nextAttemptAt: next?.outcome === 'due' ? next.atMs : null },
     release === null ? null : { id: release, at: endedAt },
   )
   return { ...attempted, outcome: recorded === 'lost' ? 'lost' : verdict.outcome, final: state !== 'pending' }
+}
+
+/** A redelivery that failed leaves the schedule as it was. */
+function afterFailure({ delaysMs, random }: DeliveryContext, delivery: Delivery, endedAtMs: number): ReturnType<typeof nextAttempt> {
+  const { redelivery } = delivery
+  if (!redelivery) return nextAttempt({ attempt: scheduledAttempts(delivery) + 1, endedAtMs, delaysMs, jitter: random() })
+  return redelivery.resumeAt === null ? { outcome: 'failed' } : { outcome: 'due', atMs: redelivery.resumeAt }
 }
 
 async function signingKey(context: DeliveryContext, keyVersionId: string): Promise<string | null> {

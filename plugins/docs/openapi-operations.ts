@@ -7,6 +7,7 @@ import { Bodies } from './response-schemas.ts'
 export const TAGS = {
   Generations: 'Images, video and music from a prompt.',
   Operations: 'Edits of media that are there already.',
+  Webhooks: 'The event log, and attempts outside the schedule.',
   Account: 'What plans granted and what was used.',
   Files: 'Results, by signed link.',
   MCP: 'The Media API for MCP clients.',
@@ -81,6 +82,29 @@ const streamed = (description: string, schema: TSchema): Record<string, Answer> 
 export const OPERATIONS: Record<string, Operation> = {
   ...taskOperations('generations', 'Generations', 'generation', { kind: 'image', prompt: 'A lighthouse at dawn' }),
   ...taskOperations('operations', 'Operations', 'operation', { operation: 'background_remove', media_url: 'https://example.com/cup.png' }),
+  'GET /api/v1/events': {
+    operationId: 'listEvents',
+    summary: 'Read the event log, oldest first',
+    description: 'Every event of the tenant, with or without a webhook. Go on with next_cursor, which is never null: a reader that follows it misses nothing.',
+    tags: ['Webhooks'],
+    answers: { 200: json('A page.', Bodies.eventLog) },
+  },
+  'POST /api/v1/deliveries/:id/redeliver': {
+    operationId: 'redeliver',
+    summary: 'Redeliver a webhook',
+    description: 'One more attempt now, outside the schedule, with the same body and webhook-id. While an attempt is due or under way, none is added.',
+    tags: ['Webhooks'],
+    answers: { 202: json('The delivery.', Bodies.delivery) },
+    failures: ['not_found', 'redelivery_limit'],
+  },
+  'POST /api/v1/deliveries/replay': {
+    operationId: 'replayDeliveries',
+    summary: 'Redeliver the webhooks of a time range',
+    description: 'Examines up to 500 deliveries, oldest first; while has_more is true, the rest follows with the cursor.',
+    tags: ['Webhooks'],
+    example: { since: '2026-11-20T00:00:00Z', until: '2026-11-21T00:00:00Z', status: 'failed' },
+    answers: { 202: json('How many became due.', Bodies.replay) },
+  },
   'GET /api/v1/usage': { operationId: 'getMediaUsage', summary: 'Get the usage of the running period', tags: ['Account'], answers: { 200: json('The usage.', Bodies.mediaUsage) }, failures: ['plan_inactive'] },
   'GET /files/:id': {
     operationId: 'getFile',

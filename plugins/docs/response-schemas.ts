@@ -27,6 +27,7 @@ const Delivery = Type.Object(
     url: Type.String(),
     status: Type.Enum(['pending', 'delivered', 'failed']),
     next_attempt_at: orNull(dateTime),
+    created_at: dateTime,
     attempts: Type.Array(
       Type.Object({
         number: Type.Integer(),
@@ -35,10 +36,23 @@ const Delivery = Type.Object(
         status_code: orNull(Type.Integer()),
         error: orNull(Type.String()),
         response_prefix: orNull(Type.String({ description: 'Beginning of the answer of the receiver.' })),
+        redelivery: Type.Boolean({ description: 'True for an attempt outside the schedule.' }),
       }),
     ),
   },
   { $id: 'Delivery' },
+)
+
+const Event = Type.Object(
+  {
+    id: Type.String({ description: 'The webhook-id of its webhook.' }),
+    object: Type.Literal('event'),
+    type: Type.Enum(['task.completed', 'task.failed', 'task.refunded']),
+    task_id: Type.String(),
+    created_at: dateTime,
+    data: Type.Object({}, { ...open, description: 'As in the webhook.' }),
+  },
+  { $id: 'Event' },
 )
 
 const Window = Type.Object(
@@ -60,6 +74,7 @@ export const COMPONENTS: object[] = [
   Type.Object({ ...problem, ...error }, { ...open, $id: 'Problem', description: 'The same body, which is also an RFC 9457 problem.' }),
   Task,
   Delivery,
+  Event,
   Window,
   Model,
   { ...MediaUsage, $id: 'MediaUsage' },
@@ -81,6 +96,9 @@ export const Bodies = {
   taskOrQuote: Type.Union([task, Quote]),
   tasks: page(task),
   deliveries: page(Type.Ref('Delivery#')),
+  delivery: Type.Ref('Delivery#'),
+  eventLog: page(Type.Ref('Event#')),
+  replay: Type.Object({ object: Type.Literal('replay'), count: Type.Integer({ description: 'Deliveries that became due.' }), has_more: Type.Boolean(), next_cursor: orNull(Type.String({ description: 'The cursor of the next request.' })) }),
   mediaUsage: Type.Ref('MediaUsage#'),
   codingUsage: Type.Object({
     object: Type.Literal('usage'),

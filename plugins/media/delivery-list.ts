@@ -7,7 +7,8 @@ export async function deliveryList(store: Store, task: Task): Promise<Record<str
   return { object: 'list', data: (await store.deliveries(task.id)).map(publicDelivery), has_more: false, next_cursor: null }
 }
 
-function publicDelivery(delivery: Delivery): Record<string, unknown> {
+/** A delivery as the wire shows it. */
+export function publicDelivery(delivery: Delivery): Record<string, unknown> {
   return {
     id: delivery.id,
     object: 'delivery',
@@ -17,6 +18,7 @@ function publicDelivery(delivery: Delivery): Record<string, unknown> {
     // A delivery that waits for the first attempt of another one is pending to clients.
     status: delivery.state === 'waiting' ? 'pending' : delivery.state,
     next_attempt_at: delivery.state === 'pending' ? iso(delivery.nextAttemptAt) : null,
+    created_at: iso(delivery.createdAt),
     attempts: delivery.attempts.map((attempt) => ({
       number: attempt.number,
       at: iso(attempt.at),
@@ -24,6 +26,7 @@ function publicDelivery(delivery: Delivery): Record<string, unknown> {
       status_code: attempt.statusCode,
       error: attempt.error,
       response_prefix: attempt.responsePrefix,
+      redelivery: attempt.redelivery ?? false,
     })),
   }
 }

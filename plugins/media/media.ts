@@ -1,4 +1,5 @@
 /** The Media API, registered under the prefix `/api/v1`: the routes of the specification and of `docs/media.md` over the flows in `src/tasks`. */
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { mediaUsage } from '../../src/tasks/media-usage.ts'
@@ -6,7 +7,9 @@ import { strictValidator } from '../../src/domain/request-validation.ts'
 import { callerOf, READS } from './caller.ts'
 import { collectionRoutes } from './collection-routes.ts'
 import { creationRoutes } from './create-route.ts'
-import { GenerationsQuery, OperationsQuery } from './request-schemas.ts'
+import { deliveryRoutes } from './delivery-routes.ts'
+import { listEvents } from './event-list.ts'
+import { EventsQuery, GenerationsQuery, OperationsQuery } from './request-schemas.ts'
 
 async function media(app: FastifyInstance): Promise<void> {
   app.setValidatorCompiler(strictValidator())
@@ -14,6 +17,10 @@ async function media(app: FastifyInstance): Promise<void> {
   creationRoutes(app)
   collectionRoutes(app, { path: 'generations', object: 'generation', query: GenerationsQuery })
   collectionRoutes(app, { path: 'operations', object: 'operation', query: OperationsQuery })
+  deliveryRoutes(app)
+  app.withTypeProvider<TypeBoxTypeProvider>().get('/events', { config: READS, schema: { querystring: EventsQuery } }, async (request) =>
+    listEvents(app.tasks, callerOf(request).key.tenant, request.query, app.config.EVENT_DAYS),
+  )
   app.get('/usage', { config: READS }, async (request) => {
     const { key } = callerOf(request)
     return mediaUsage(await app.tasks.store.subscription(key.subscription), key, app.clock())

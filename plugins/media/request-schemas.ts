@@ -35,12 +35,28 @@ export const TaskParams = Type.Object({ id: Type.String({ maxLength: 100 }) })
 
 const dateTime = Type.String({ format: 'date-time' })
 
-const listQuery = {
+const pageQuery = {
   limit: Type.Integer({ minimum: 1, maximum: 100, default: 20 }),
   cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+}
+const listQuery = {
+  ...pageQuery,
   status: Type.Optional(Type.Enum([...STATUSES])),
   created_after: Type.Optional(dateTime),
   created_before: Type.Optional(dateTime),
 }
 export const GenerationsQuery = Type.Object({ ...listQuery, kind: Type.Optional(Type.Enum([...KINDS])) }, closed)
 export const OperationsQuery = Type.Object({ ...listQuery, operation: Type.Optional(Type.Enum([...OPERATIONS])) }, closed)
+
+export const EventsQuery = Type.Object(pageQuery, closed)
+
+export const ReplayRequest = Type.Object(
+  {
+    since: Type.String({ format: 'date-time', description: 'Deliveries that were created at this time or later.' }),
+    until: Type.String({ format: 'date-time', description: 'Deliveries that were created before this time; at most 31 days after since.' }),
+    event: Type.Optional(Type.Enum(['task.completed', 'task.failed', 'task.refunded'])),
+    status: Type.Optional(Type.Enum(['pending', 'delivered', 'failed'])),
+    cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'The next_cursor of the answer before, with the same other fields.' })),
+  },
+  { ...closed, $id: 'ReplayRequest', title: 'ReplayRequest' },
+)

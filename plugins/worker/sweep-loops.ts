@@ -1,6 +1,7 @@
 /** Sweep loops of the worker: each runs under a named lease, in one process at a time, in bounded batches. */
 import type { FastifyBaseLogger } from 'fastify'
 import type { Files } from '../../src/backends/files/files.ts'
+import { LATE_WRITE_MS } from '../../src/backends/store/task-store.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { sweepKeys, sweepSubscriptions, sweepTasks, type Swept } from '../../src/tasks/recovery-sweeps.ts'
 import type { TaskState } from '../../src/domain/task.ts'
@@ -11,6 +12,8 @@ type Sweeping = {
   owner: string
   /** Retention of finished tasks. */
   taskMs: number
+  /** Retention of the event log. */
+  eventMs: number
   swept(reason: string, count: number): void
   open(counts: { state: TaskState; verb: string; count: number }[]): void
   log: FastifyBaseLogger
@@ -21,13 +24,14 @@ const MOST_BATCHES = 100
 const PERIODS = { tasks: 1_000, subscriptions: 15_000, retention: 60_000 }
 
 /** Starts all sweep loops. Returns the function that stops them and waits for the one in progress. */
-export function startSweeps({ tasks, files, owner, taskMs, swept, open, log }: Sweeping): () => Promise<void> {
+export function startSweeps({ tasks, files, owner, taskMs, eventMs, swept, open, log }: Sweeping): () => Promise<void> {
   const { store, clock } = tasks
   const sweeps = [
     every('tasks', PERIODS.tasks, sweepOpen, () => open([])),
     every('subscriptions', PERIODS.subscriptions, async () => report(await sweepSubscriptions(tasks))),
     every('retention', PERIODS.retention, async () => {
       await untilDone(() => store.removeTasks(clock() - taskMs, BATCH))
+      await untilDone(() => store.removeEvents(clock() - eventMs - LATE_WRITE_MS, BATCH))
       await untilDone(() => sweepKeys(store, clock() - taskMs, BATCH))
       await untilDone(() => files.sweep(clock(), BATCH))
     }),

@@ -61,7 +61,7 @@ async function worker(app: FastifyInstance, { verbs = [...KINDS, ...OPERATIONS] 
   app.addHook('onReady', async () => {
     bell = app.broker.consume(verbs, () => void look())
     timer = setInterval(() => void look(), TICK_MS)
-    stopSweeps = startSweeps({ tasks, files: app.files, owner: randomUUID(), taskMs: config.TASK_DAYS, swept: metrics.swept, open: metrics.open, log })
+    stopSweeps = startSweeps({ tasks, files: app.files, owner: randomUUID(), taskMs: config.TASK_DAYS, eventMs: config.EVENT_DAYS, swept: metrics.swept, open: metrics.open, log })
     void look()
   })
   app.addHook('preClose', async () => {

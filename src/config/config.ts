@@ -50,6 +50,7 @@ export const SETTINGS = {
   WEBHOOK_TIMEOUT_SECONDS: setting('30', seconds(1, 300), 'Time within which a webhook receiver must answer.'),
   TASK_LEASE_SECONDS: setting('30', seconds(1, 3600), 'Lease of a running task: a worker that does not renew it within this time loses the task.'),
   RESULT_DAYS: setting('7', days, 'Days that results are kept; fractions are allowed.'),
+  EVENT_DAYS: setting('30', days, 'Days that events are kept in the event log.'),
   TASK_DAYS: setting('90', days, 'Days that finished tasks are kept.'),
   LOG_LEVEL: setting('info', oneOf(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']), 'Lowest level that is logged.'),
   METRICS_TENANT: setting('false', flag, 'Adds a tenant label to the usage counters.'),

@@ -14,6 +14,7 @@ export const FAILURES = {
   model_not_found: [404, 'invalid_request_error', 'The model does not exist. The only model is svc-code.'],
   method_not_allowed: [405, 'invalid_request_error', 'This address does not take that method. The Allow header lists those it takes.'],
   already_final: [409, 'invalid_request_error', 'The task has already ended.'],
+  redelivery_limit: [409, 'invalid_request_error', 'This webhook was redelivered as often as it may be.'],
   invalid_request: [400, 'invalid_request_error', 'The request is not valid.'],
   invalid_json: [400, 'invalid_request_error', 'The request body is not valid JSON.'],
   url_not_allowed: [400, 'invalid_request_error', 'This URL is not allowed.'],

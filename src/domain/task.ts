@@ -46,6 +46,19 @@ export type TaskOutcome =
 /** An outbox event. `body` is the exact text that is signed and sent. */
 export type OutboxEvent = { event: WebhookEvent; body: string }
 
+/** An event of the tenant's log, with or without a webhook. */
+export type LoggedEvent = {
+  /** `taskId.event`, as the id of its delivery. */
+  id: string
+  tenant: string
+  taskId: string
+  event: WebhookEvent
+  /** The envelope, exactly as a webhook sends it. */
+  body: string
+  /** When it was relayed; its retention counts from then. */
+  loggedAt: number
+}
+
 export type Task = {
   /** UUID v7: the order of the ids is the order of creation. */
   id: string
@@ -110,6 +123,8 @@ export type DeliveryAttempt = {
   statusCode: number | null
   error: string | null
   responsePrefix: string | null
+  /** Outside the schedule; absent on the attempts of the schedule. */
+  redelivery?: true
 }
 
 /** One event for one receiver. */
@@ -131,8 +146,22 @@ export type Delivery = {
   epoch: number
   leaseUntil: number | null
   attempts: DeliveryAttempt[]
+  /** Present while a redelivery is due or under way: when the schedule goes on afterwards, null if it is over. */
+  redelivery?: { resumeAt: number | null }
   createdAt: number
 }
+
+/** What a replay selects: deliveries of one tenant that were created from `since` up to, not including, `until`. */
+export type ReplayRange = {
+  since: number
+  until: number
+  event: WebhookEvent | null
+  /** As states; null for all. */
+  states: Delivery['state'][] | null
+}
+
+/** The last delivery that a replay examined; the next one begins after it. */
+export type ReplayPosition = { createdAt: number; id: string }
 
 /** Processing time in whole seconds, from the beginning of the first run to the end. Null before the end, or without a run. */
 export function durationSeconds(task: Task): number | null {

@@ -1,13 +1,18 @@
-/** Outbox relay: from a task's events to deliveries. The ids follow from task and event, so that relaying twice creates them once. */
+/** Outbox relay: from a task's events to deliveries and the tenant's event log. The ids follow from task and event, so that relaying twice creates them once. */
 import type { TaskContext } from './task-context.ts'
-import type { Delivery, Task } from '../domain/task.ts'
+import type { Delivery, LoggedEvent, Task } from '../domain/task.ts'
 
-/** Stores the deliveries of a final task's events. `task.refunded` waits until the first attempt of `task.failed` has ended. */
+/** Logs the events of a final task, and stores their deliveries if it has a webhook. `task.refunded` waits until the first attempt of `task.failed` has ended. */
 export async function relay(context: Pick<TaskContext, 'store' | 'clock' | 'publish'>, task: Task): Promise<void> {
-  const { webhookUrl } = task
-  if (webhookUrl === null) return
   const now = context.clock()
-  const deliveries = task.outbox.map(({ event, body }): Delivery => {
+  const events = task.outbox.map(({ event, body }): LoggedEvent => ({ id: `${task.id}.${event}`, tenant: task.tenant, taskId: task.id, event, body, loggedAt: now }))
+  const deliveries = task.webhookUrl === null ? [] : deliveriesOf(task, task.webhookUrl, now)
+  await context.store.relay(task.id, deliveries, events)
+  if (deliveries.length > 0) context.publish('webhook', task.id)
+}
+
+function deliveriesOf(task: Task, url: string, now: number): Delivery[] {
+  return task.outbox.map(({ event, body }) => {
     const waits = event === 'task.refunded'
     return {
       id: deliveryId(task.id, event),
@@ -15,8 +20,8 @@ export async function relay(context: Pick<TaskContext, 'store' | 'clock' | 'publ
       tenant: task.tenant,
       keyVersionId: task.keyVersionId,
       event,
-      url: webhookUrl,
-      host: URL.parse(webhookUrl)?.host ?? '',
+      url,
+      host: URL.parse(url)?.host ?? '',
       body,
       state: waits ? 'waiting' : 'pending',
       nextAttemptAt: waits ? null : now,
@@ -26,10 +31,9 @@ export async function relay(context: Pick<TaskContext, 'store' | 'clock' | 'publ
       createdAt: now,
     }
   })
-  await context.store.relay(task.id, deliveries)
-  context.publish('webhook', task.id)
 }
 
+/** The id of an event and of its delivery. */
 export function deliveryId(taskId: string, event: Delivery['event']): string {
   return `${taskId}.${event}`
 }

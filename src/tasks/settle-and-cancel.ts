@@ -35,7 +35,7 @@ export async function settle(context: TaskContext, task: Task): Promise<Task | n
     endedAt: Math.max(now, task.createdAt),
     progress: outcome.outcome === 'completed' ? 100 : task.progress,
   }
-  const outbox = task.webhookUrl === null ? [] : events(context, ended, outcome, closed.available)
+  const outbox = events(context, ended, outcome, closed.available)
   const final = await store.moveTask(task.id, { from: ['settling'] }, outcome.outcome, {
     actualCost: ended.actualCost,
     refundAmount: ended.refundAmount,

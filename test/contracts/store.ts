@@ -6,6 +6,7 @@ import { changePromises } from './store/subscription-changes.ts'
 import { declarationPromises } from './store/resource-declarations.ts'
 import { deliveryPromises } from './store/deliveries.ts'
 import { duePromises } from './store/due-subscriptions.ts'
+import { eventPromises } from './store/event-log.ts'
 import { keyPromises } from './store/api-keys.ts'
 import { lifePromises } from './store/lifecycle.ts'
 import { processPromises } from './store/heartbeats-and-leases.ts'
@@ -26,5 +27,6 @@ export const storePromises: Promises<Place> = {
   ...duePromises,
   ...taskPromises,
   ...deliveryPromises,
+  ...eventPromises,
   ...lifePromises,
 }

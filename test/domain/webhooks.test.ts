@@ -1,8 +1,4 @@
-import { spawn, spawnSync } from 'node:child_process'
-import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
-import { createInterface } from 'node:readline'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import {
   completedData, decide, envelope, failedData, LOOK_MS, nextAttempt, refundedData, signatureHeaders, type Signing,
 } from '../../src/domain/webhooks.ts'
@@ -118,67 +114,3 @@ t.test('a short, printable prefix of the answer is kept', async (t) => {
   t.equal(prefix(new Uint8Array(0)), '')
   t.match(prefix(Buffer.from([0xff, 0xfe])), '\ufffd')
 })
-
-const NO_PYTHON = spawnSync('python3', ['--version']).status === 0 ? false : 'there is no python3'
-
-/** A folder with the sample receivers of the documentation. */
-function sampleReceivers(t: Test): string {
-  const page = readFileSync(new URL('../../docs/webhooks.md', import.meta.url), 'utf8')
-  const sample = (language: string): string => new RegExp(`\`\`\`${language}\n(.*?)\`\`\``, 's').exec(page)?.[1] ?? ''
-  return t.testdir({ 'receiver.mjs': sample('js'), 'receiver.py': sample('python') })
-}
-
-t.test('the sample receivers of the documentation verify and detect duplicates', async (t) => {
-  const folder = sampleReceivers(t)
-  await t.test('Node', (t) => tryReceiver(t, [process.execPath, `${folder}/receiver.mjs`]))
-  await t.test('Python', { skip: NO_PYTHON }, (t) => tryReceiver(t, ['python3', `${folder}/receiver.py`]))
-})
-
-t.test('the sample receivers compare signatures by a constant-time function alone', async (t) => {
-  const python = (answer: 'True' | 'False') => `import hmac, runpy, sys; hmac.compare_digest = lambda a, b: ${answer}; runpy.run_path(sys.argv[1], run_name='__main__')`
-  const node = (answer: boolean) => `import crypto from 'node:crypto'; import { syncBuiltinESMExports } from 'node:module'; crypto.timingSafeEqual = () => ${answer}; syncBuiltinESMExports(); await import(process.argv[1])`
-  const headers = signatureHeaders(signing)
-  const wrong = { ...headers, 'X-SVC-Signature': `sha256=${'0'.repeat(64)}` }
-  const folder = sampleReceivers(t)
-  const statuses = async (t: Test, argv: [string, ...string[]]) => {
-    const send = await openSample(t, argv)
-    return [(await send(signing.body, headers))[0], (await send(signing.body.replace(taskId, 'another'), wrong))[0]]
-  }
-  await t.test('Node', async (t) => {
-    t.same(await statuses(t, [process.execPath, '--input-type=module', '-e', node(false), `${folder}/receiver.mjs`]), [401, 401])
-    t.same(await statuses(t, [process.execPath, '--input-type=module', '-e', node(true), `${folder}/receiver.mjs`]), [200, 200])
-  })
-  await t.test('Python', { skip: NO_PYTHON }, async (t) => {
-    t.same(await statuses(t, ['python3', '-c', python('False'), `${folder}/receiver.py`]), [401, 401])
-    t.same(await statuses(t, ['python3', '-c', python('True'), `${folder}/receiver.py`]), [200, 200])
-  })
-})
-
-/** Starts a sample receiver. Returns a function that sends to it and gives the status and text of the answer. */
-async function openSample(t: Test, [command, ...args]: [string, ...string[]]): Promise<(body: string, headers: Record<string, string>) => Promise<[number, string]>> {
-  const child = spawn(command, args, { env: { PATH: process.env.PATH, SVC_API_KEY: apiKey, PORT: '0' }, stdio: ['ignore', 'pipe', 'ignore'] })
-  t.teardown(async () => {
-    child.kill()
-    if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
-  })
-  const lines = createInterface({ input: child.stdout })
-  const [line] = (await once(lines, 'line')) as [string]
-  const url = `http://127.0.0.1:${line.split(' ').at(-1)}`
-  return async (body, headers) => {
-    const response = await fetch(url, { method: 'POST', body, headers })
-    return [response.status, await response.text()]
-  }
-}
-
-async function tryReceiver(t: Test, argv: [string, ...string[]]): Promise<void> {
-  const send = await openSample(t, argv)
-  const refund = envelope('task.refunded', at, refundedData({ taskId, refundMicro: 40_000, newBalanceMicro: 1 }))
-  const headers = signatureHeaders(signing)
-  t.same(await send(signing.body, {}), [401, ''], 'no signature')
-  t.same(await send(signing.body, { ...headers, 'X-SVC-Signature': 'sha256=00' }), [401, ''], 'another signature')
-  t.same(await send(signing.body, signatureHeaders({ ...signing, apiKey: 'other' })), [401, ''], 'another key')
-  t.same(await send(signing.body.replace('0.04', '9.04'), headers), [401, ''], 'another body')
-  t.same(await send(signing.body, headers), [200, 'handled'])
-  t.same(await send(signing.body, signatureHeaders({ ...signing, atMs: at + 60_000 })), [200, 'duplicate'])
-  t.same(await send(refund, signatureHeaders({ ...signing, event: 'task.refunded', body: refund })), [200, 'handled'], 'the second event of the same task')
-}

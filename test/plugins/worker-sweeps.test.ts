@@ -21,7 +21,7 @@ t.test('only the worker that holds the sweep lease reports open tasks; the other
     openTasks: async () => COUNTS,
   } as unknown as Store
   const tasks = { store, clock: () => 0, log: SILENT } as unknown as TaskContext
-  const stop = startSweeps({ tasks, files: {} as Files, owner: 'one', taskMs: 1, swept() {}, open: (counts) => void reported.push(counts), log: SILENT as never })
+  const stop = startSweeps({ tasks, files: {} as Files, owner: 'one', taskMs: 1, eventMs: 1, swept() {}, open: (counts) => void reported.push(counts), log: SILENT as never })
   for (let second = 1; second <= 3; second++) {
     mock.timers.tick(1_000)
     while (reported.length < second) await nextTurn()
@@ -41,7 +41,7 @@ t.test('the sealed key of an ended key is removed once no task needs it to sign 
   let swept = 0
   const files = { sweep: async () => (swept++, 0) } as unknown as Files
   const tasks = { store, clock: () => now, log: SILENT } as unknown as TaskContext
-  const stop = startSweeps({ tasks, files, owner: 'one', taskMs: 60 * minute, swept() {}, open() {}, log: SILENT as never })
+  const stop = startSweeps({ tasks, files, owner: 'one', taskMs: 60 * minute, eventMs: 60 * minute, swept() {}, open() {}, log: SILENT as never })
   t.teardown(stop)
   const isSealed = async (): Promise<boolean> => {
     const before = swept

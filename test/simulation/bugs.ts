@@ -195,6 +195,18 @@ const deliveryBugs: Listed[] = [
     to: 'id: deliveryId(task.id, `${now}.${event}` as typeof event),',
   },
   {
+    name: 'relaying twice logs two events',
+    file: 'src/tasks/outbox.ts', within: 20,
+    from: 'id: `${task.id}.${event}`, tenant',
+    to: 'id: `${task.id}.${event}.${now}`, tenant',
+  },
+  {
+    name: 'a task without a webhook logs no event',
+    file: 'src/tasks/settle-and-cancel.ts', within: 20,
+    from: 'const outbox = events(',
+    to: 'const outbox = task.webhookUrl === null ? [] : events(',
+  },
+  {
     name: 'an outbox that is not relayed at once is never relayed',
     file: 'src/tasks/recovery-sweeps.ts', within: 200,
     from: `await relay(context, task)\n      return 'relayed'`,

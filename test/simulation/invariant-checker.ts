@@ -8,6 +8,7 @@ import type { Delivery, Task } from '../../src/domain/task.ts'
 import { recordViolations } from '../../src/verify/subscription-invariants.ts'
 import { taskViolations } from '../../src/verify/task-invariants.ts'
 import { openDeliveryChecks } from './invariants/deliveries.ts'
+import { openEventChecks } from './invariants/events.ts'
 import { openMediaAccountChecks } from './invariants/media-account.ts'
 import { openTaskChecks } from './invariants/tasks.ts'
 import { openTokenWindowChecks } from './invariants/token-windows.ts'
@@ -32,6 +33,7 @@ export function openInvariantChecker(store: Store, now: () => number) {
   const windows = openTokenWindowChecks(report, now)
   const tasks = openTaskChecks(seen, report)
   const deliveries = openDeliveryChecks(seen, report)
+  const events = openEventChecks(store, seen, report)
 
   async function checkRecord(id: string, step: Step): Promise<void> {
     const [before, after] = [seen.records.get(id), await store.subscription(id)]
@@ -84,12 +86,16 @@ export function openInvariantChecker(store: Store, now: () => number) {
       if (!task) return
       if (TASK_VERBS.has(step.label.split(' ', 1)[0] ?? '')) await checkTask(task.tenant, taskId, step)
       else await checkDeliveries(taskId, step)
-      if (step.label === 'relay') await checkDeliveries(taskId, step)
+      if (step.label === 'relay') {
+        await checkDeliveries(taskId, step)
+        await events.follow(task.tenant)
+      }
     }
   }
 
-  function checkFinal(): void {
+  async function checkFinal(): Promise<void> {
     tasks.checkFinal()
+    await events.checkFinal()
     deliveries.checkFinal()
     windows.checkFinal(seen.records.values())
   }

@@ -47,7 +47,7 @@ export async function runSeed(seed: number, { traced = false, server = null }: S
     await runWithFaults(world)
     if (holds(world)) await recover(world, recovery)
     if (holds(world)) {
-      world.checker.checkFinal()
+      await world.checker.checkFinal()
       const { violations } = await verifyStore(real.handles[0].store, { now: world.scheduler.now() })
       violations.forEach(world.checker.report)
     }

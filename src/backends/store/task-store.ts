@@ -1,6 +1,10 @@
 /** Store verbs for tasks, webhook deliveries and ended media periods. */
+import type { Redelivery } from '../../domain/redelivery.ts'
 import type { MediaPeriod } from '../../domain/subscription/subscription.ts'
-import type { Delivery, DeliveryAttempt, Task, TaskFacts, TaskFilter, TaskGuard, TaskState } from '../../domain/task.ts'
+import type { Delivery, DeliveryAttempt, LoggedEvent, ReplayPosition, ReplayRange, Task, TaskFacts, TaskFilter, TaskGuard, TaskState } from '../../domain/task.ts'
+
+/** Longer than any write can be late: the position of a removed event is free for a write that was sent before its position was taken. */
+export const LATE_WRITE_MS = 24 * 3_600_000
 
 export type TaskStore = {
   /**
@@ -43,10 +47,17 @@ export type TaskStore = {
   removeTasks(before: number, limit: number): Promise<number>
 
   /**
-   * Outbox relay: stores the deliveries of a task that are not stored yet, and clears its outbox and `sweepAt`, in one write. Does nothing
-   * when the task is not there.
+   * Outbox relay: stores the deliveries of a task and appends its events to the tenant's log, those that are not stored yet, and clears its
+   * outbox and `sweepAt`, in one write. Does nothing when the task is not there.
    */
-  relay(taskId: string, deliveries: Delivery[]): Promise<void>
+  relay(taskId: string, deliveries: Delivery[], events: LoggedEvent[]): Promise<void>
+  /**
+   * The events of a tenant in the order of the log, those after the position `after` (0: from the first) that were relayed at `since` or later. An event
+   * never appears before one that a reader has seen: who goes on after the last position misses none, however late a write lands.
+   */
+  events(tenant: string, after: number, since: number, limit: number): Promise<(LoggedEvent & { position: number })[]>
+  /** Removes events that were relayed before `before`; their positions are not used again. Returns how many. `before` is at least `LATE_WRITE_MS` ago. */
+  removeEvents(before: number, limit: number): Promise<number>
   /**
    * Leases up to `limit` pending deliveries that are due. At most `perHost` of one receiver and `perTenant` of one tenant are leased at any
    * time, over all processes. Longest due first, round-robin over tenants. A delivery whose lease expired is claimed again under the next
@@ -55,7 +66,7 @@ export type TaskStore = {
   claimDeliveries(now: number, leaseUntil: number, caps: { limit: number; perHost: number; perTenant: number }): Promise<Delivery[]>
   /**
    * Records an attempt under the claim's epoch, with the next state, and makes the delivery `release` due at `at` if it is `waiting`, in the
-   * same write. Idempotent: the same attempt again is `recorded`. `lost`: another claim has the delivery, or this one returned it.
+   * same write. A redelivery is over then. Idempotent: the same attempt again is `recorded`. `lost`: another claim has the delivery, or this one returned it.
    */
   recordAttempt(
     id: string,
@@ -68,4 +79,14 @@ export type TaskStore = {
   returnDelivery(id: string, epoch: number, at: number): Promise<void>
   /** The deliveries of a task, ordered by id. */
   deliveries(taskId: string): Promise<Delivery[]>
+  /**
+   * Makes a delivery due at `now` for one more attempt, by the rule of `redeliver` in `src/domain/redelivery.ts`, and returns it as it is
+   * then. Null: not there, or another tenant's.
+   */
+  redeliver(tenant: string, id: string, now: number): Promise<{ outcome: Redelivery['outcome']; delivery: Delivery } | null>
+  /**
+   * Examines up to `limit` deliveries of a range, oldest first, after the position, and makes due those that the same rule allows. `count`: how
+   * many became due. `next`: where the next call goes on; null at the end of the range.
+   */
+  replay(tenant: string, range: ReplayRange, after: ReplayPosition | null, now: number, limit: number): Promise<{ count: number; next: ReplayPosition | null }>
 }

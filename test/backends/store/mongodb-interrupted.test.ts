@@ -3,7 +3,7 @@ import { Collection, MongoNetworkError } from 'mongodb'
 import t, { type Test } from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
 import type { Store } from '../../../src/backends/store/store.ts'
-import { delivery, keyVersion, T0, task, taskId } from '../../contracts/store/acme.ts'
+import { delivery, keyVersion, logged, T0, task, taskId } from '../../contracts/store/acme.ts'
 import { mongodb } from '../../servers/mongodb.ts'
 import { emptyDatabase, type Empty } from './empty-store.ts'
 
@@ -41,14 +41,14 @@ const refunded = delivery(1, { event: 'task.refunded', state: 'waiting', nextAtt
 const ended = (n: number) => task(n, { state: 'failed', endedAt: T0, outbox: [{ event: 'task.failed', body: '{}' }], sweepAt: T0 })
 const relayed = async (store: Store) => {
   await store.createTask(ended(1))
-  await store.relay(taskId(1), [failed, refunded])
+  await store.relay(taskId(1), [failed, refunded], [logged(1, { event: 'task.failed' }), logged(1, { event: 'task.refunded' })])
 }
-const deliveriesOf = async (store: Store) => ({ task: await store.task('acme', taskId(1)), deliveries: await store.deliveries(taskId(1)) })
+const deliveriesOf = async (store: Store) => ({ task: await store.task('acme', taskId(1)), deliveries: await store.deliveries(taskId(1)), events: await store.events('acme', 0, 0, 10) })
 
 const SCENARIOS: Record<string, Scenario> = {
   relay: {
     before: (store) => store.createTask(ended(1)),
-    verb: (store) => store.relay(taskId(1), [failed, refunded]),
+    verb: (store) => store.relay(taskId(1), [failed, refunded], [logged(1, { event: 'task.failed' }), logged(1, { event: 'task.refunded' })]),
     after: async (store) => ({ ...(await deliveriesOf(store)), due: await store.tasksDue(T0, 10), claimed: (await claim(store, LEASE)).map(({ id }) => id) }),
   },
   'a recorded attempt that makes another delivery due': {
@@ -67,6 +67,25 @@ const SCENARIOS: Record<string, Scenario> = {
     verb: (store) => store.returnDelivery(failed.id, 1, T0 + 500),
     after: async (store) => ({ ...(await deliveriesOf(store)), claimed: (await claim(store, LEASE)).map(({ id }) => id) }),
   },
+  'a redelivery': {
+    before: async (store) => {
+      await relayed(store)
+      await claim(store, T0)
+      await store.recordAttempt(failed.id, 1, attempt, { state: 'failed', nextAttemptAt: null }, null)
+    },
+    // Whoever asks again is answered that it is due already.
+    verb: async (store) => (await store.redeliver('acme', failed.id, T0 + 500))?.delivery,
+    after: async (store) => ({ ...(await deliveriesOf(store)), claimed: (await claim(store, LEASE)).map(({ id }) => id) }),
+  },
+  'a replay': {
+    before: async (store) => {
+      await relayed(store)
+      await claim(store, T0)
+      await store.recordAttempt(failed.id, 1, attempt, { state: 'failed', nextAttemptAt: null }, null)
+    },
+    verb: async (store) => (await store.replay('acme', { since: T0, until: T0 + 1, event: null, states: null }, null, T0 + 500, 10)).next,
+    after: async (store) => ({ ...(await deliveriesOf(store)), claimed: (await claim(store, LEASE)).map(({ id }) => id) }),
+  },
   'tasks removed': {
     before: async (store) => {
       await relayed(store)
@@ -75,6 +94,15 @@ const SCENARIOS: Record<string, Scenario> = {
     // The count is not compared: the call whose answer was lost may have removed them.
     verb: async (store) => void (await store.removeTasks(T0 + 1, 10)),
     after: async (store) => ({ ...(await deliveriesOf(store)), other: await store.task('acme', taskId(2)), claimed: await claim(store, LEASE) }),
+  },
+  'events removed': {
+    before: relayed,
+    verb: async (store) => void (await store.removeEvents(T0 + 1, 10)),
+    after: async (store) => {
+      await store.createTask(ended(2))
+      await store.relay(taskId(2), [], [logged(2)])
+      return store.events('acme', 0, 0, 10)
+    },
   },
   'a task created': {
     before: async () => {},

@@ -75,7 +75,7 @@ t.test('a hundred thousand deliveries to a dead receiver do not slow down the ot
   await Promise.all(
     Array.from({ length: 40 }, async (_, n) => {
       await store.createTask(task(n, { state: 'completed' }))
-      await store.relay(taskId(n), [delivery(n, { host: `h${n % 4}.example`, tenant: `t${n % 3}` })])
+      await store.relay(taskId(n), [delivery(n, { host: `h${n % 4}.example`, tenant: `t${n % 3}` })], [])
     }),
   )
   const caps = { limit: 128, perHost: 8, perTenant: 32 }
@@ -92,7 +92,7 @@ t.test('a hundred thousand deliveries to a dead receiver do not slow down the ot
 t.test('an empty delivery queue is removed', async (t) => {
   const { store, raw } = await watched(t)
   await store.createTask(task(1, { state: 'completed' }))
-  await store.relay(taskId(1), [delivery(1)])
+  await store.relay(taskId(1), [delivery(1)], [])
   const queues = () => ['delivery_lanes', 'delivery_tenants'].map((table) => raw.prepare(`SELECT * FROM ${table}`).all().length)
   t.same(queues(), [1, 1])
   const [claimed] = await store.claimDeliveries(T0, T0 + 1000, { limit: 1, perHost: 1, perTenant: 1 })

@@ -3,7 +3,7 @@ import type { KeyVersion } from '../../../src/domain/api-keys.ts'
 import type { CodingTerms, MediaTerms, Terms } from '../../../src/domain/plans.ts'
 import type { Command } from '../../../src/domain/subscription/commands.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
-import type { Delivery, Task } from '../../../src/domain/task.ts'
+import type { Delivery, LoggedEvent, Task } from '../../../src/domain/task.ts'
 
 type In<N extends Command['op']> = Extract<Command, { op: N }>
 
@@ -112,6 +112,12 @@ export function delivery(n: number, facts: Partial<Delivery> = {}): Delivery {
     createdAt: T0,
     ...facts,
   }
+}
+
+/** The logged `event` of the `n`th task. */
+export function logged(n: number, facts: Partial<LoggedEvent> = {}): LoggedEvent {
+  const event = facts.event ?? 'task.completed'
+  return { id: `${taskId(n)}.${event}`, tenant: 'acme', taskId: taskId(n), event, body: `{"n":${n}}`, loggedAt: T0, ...facts }
 }
 
 /** A request that reserves `tokens`. */

@@ -6,12 +6,13 @@ import type { Place } from '../store.ts'
 import { delivery, T0, task, taskId } from './acme.ts'
 
 const LEASE_MS = 1000
+const ALL = { since: T0 - 1, until: T0 + 1000, event: null, states: null }
 const WIDE = { limit: 1000, perHost: 1000, perTenant: 1000 }
 
 /** Stores final tasks with a delivery each. */
 async function relayed(store: Store, deliveries: Delivery[]): Promise<void> {
   await Promise.all(deliveries.map((made, i) => store.createTask(task(i, { id: made.taskId, tenant: made.tenant, state: 'completed' }))))
-  await Promise.all(deliveries.map((made) => store.relay(made.taskId, [made])))
+  await Promise.all(deliveries.map((made) => store.relay(made.taskId, [made], [])))
 }
 
 function claim(store: Store, now = T0, caps: Partial<typeof WIDE> = {}): Promise<Delivery[]> {
@@ -35,21 +36,21 @@ export const deliveryPromises: Promises<Place> = {
     await store.createTask(task(1, { state: 'failed', outbox, sweepAt: T0 }))
     const failed = delivery(1, { event: 'task.failed', body: '{"a":1}' })
     const refunded = delivery(1, { event: 'task.refunded', body: '{"b":2}', state: 'waiting', nextAttemptAt: null })
-    await Promise.all([store.relay(taskId(1), [failed, refunded]), other.relay(taskId(1), [failed, refunded])])
+    await Promise.all([store.relay(taskId(1), [failed, refunded], []), other.relay(taskId(1), [failed, refunded], [])])
     t.same(await store.deliveries(taskId(1)), [failed, refunded])
     t.same(await store.task('acme', taskId(1)), task(1, { state: 'failed', outbox: [], sweepAt: null }))
     t.same(await store.tasksDue(T0, 10), [])
 
     const claimed = await only(t, claim(other))
     t.equal(await other.recordAttempt(claimed.id, claimed.epoch, attempt(1), { state: 'delivered', nextAttemptAt: null }, null), 'recorded')
-    await store.relay(taskId(1), [{ ...failed, nextAttemptAt: T0 + 5000 }, refunded])
+    await store.relay(taskId(1), [{ ...failed, nextAttemptAt: T0 + 5000 }, refunded], [])
     t.match(await store.deliveries(taskId(1)), [{ id: failed.id, state: 'delivered', attempts: [{ number: 1 }] }, { state: 'waiting' }])
     t.same(await claim(store, T0 + 10_000), [], 'a finished delivery is not created again')
   },
 
   'a removed task gets no deliveries': async (t, place) => {
     const store = await place.open()
-    await store.relay(taskId(1), [delivery(1)])
+    await store.relay(taskId(1), [delivery(1)], [])
     t.same(await store.deliveries(taskId(1)), [])
     t.same(await claim(store), [])
   },
@@ -191,7 +192,7 @@ export const deliveryPromises: Promises<Place> = {
     const [store, other] = [await place.open(), await place.open()]
     await store.createTask(task(1, { state: 'failed' }))
     const refunded = delivery(1, { event: 'task.refunded', state: 'waiting', nextAttemptAt: null })
-    await store.relay(taskId(1), [delivery(1, { event: 'task.failed' }), refunded])
+    await store.relay(taskId(1), [delivery(1, { event: 'task.failed' }), refunded], [])
     const failed = await only(t, claim(store, T0 + 100))
     t.equal(failed.event, 'task.failed')
     const release = { id: refunded.id, at: T0 + 200 }
@@ -224,5 +225,82 @@ export const deliveryPromises: Promises<Place> = {
     t.equal(await store.recordAttempt(claimed.id, claimed.epoch, attempt(1), { state: 'delivered', nextAttemptAt: null }, null), 'lost')
     t.same(await claim(store, T0 + 499), [])
     t.match(await claim(store, T0 + 500), [{ id: claimed.id, epoch: 2, attempts: [] }])
+  },
+  'a redelivery is due now, once at a time, and leaves the schedule as it was': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    await relayed(store, [delivery(1)])
+    const redeliver = (handle: Store, now: number) => handle.redeliver('acme', delivery(1).id, now)
+    t.match(await redeliver(store, T0), { outcome: 'coming', delivery: delivery(1) }, 'its first attempt is due')
+    const first = await only(t, claim(store))
+    t.match(await redeliver(other, T0), { outcome: 'coming' }, 'its first attempt is under way')
+    await store.recordAttempt(first.id, 1, attempt(1), { state: 'pending', nextAttemptAt: T0 + 30_000 }, null)
+
+    const asked = await Promise.all(Array.from({ length: 8 }, (_, i) => redeliver(i % 2 ? store : other, T0 + 10)))
+    t.same(asked.map((answer) => answer?.outcome).toSorted(), [...Array<string>(7).fill('coming'), 'due'])
+    const [second] = await claim(other, T0 + 10)
+    t.match(second, { id: first.id, body: first.body, epoch: 2, nextAttemptAt: T0 + 10, redelivery: { resumeAt: T0 + 30_000 } })
+    t.match(await redeliver(store, T0 + 20), { outcome: 'coming' }, 'it is under way')
+    const extra = attempt(2, { redelivery: true })
+    t.equal(await store.recordAttempt(first.id, 2, extra, { state: 'pending', nextAttemptAt: T0 + 30_000 }, null), 'recorded')
+    t.same(await store.deliveries(taskId(1)), [{ ...first, epoch: 2, leaseUntil: null, nextAttemptAt: T0 + 30_000, attempts: [attempt(1), extra] }])
+    t.same(await claim(store, T0 + 29_999), [])
+    t.match(await claim(store, T0 + 30_000), [{ id: first.id, epoch: 3 }])
+  },
+
+  'a delivery that has ended is made due again, and one that is given back stays a redelivery': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    await relayed(store, [delivery(1), delivery(2, { host: 'other.example' })])
+    for (const [i, one] of (await claim(store)).entries()) {
+      await store.recordAttempt(one.id, 1, attempt(1), { state: i === 0 ? 'delivered' : 'failed', nextAttemptAt: null }, null)
+    }
+    t.same(await claim(store, T0 + 10), [])
+    for (const n of [1, 2]) t.match(await other.redeliver('acme', delivery(n).id, T0 + 10), { outcome: 'due', delivery: { state: 'pending', redelivery: { resumeAt: null } } })
+    const [claimed] = await claim(store, T0 + 10)
+    await other.returnDelivery(claimed!.id, claimed!.epoch, T0 + 20)
+    t.match((await claim(store, T0 + 20)).find(({ id }) => id === claimed!.id), { epoch: 3, redelivery: { resumeAt: null }, attempts: [attempt(1)] })
+  },
+
+  'redeliveries of one delivery are limited': async (t, place) => {
+    const store = await place.open()
+    await relayed(store, [delivery(1)])
+    for (let n = 1; n <= 11; n++) {
+      const one = await only(t, claim(store, T0 + n))
+      await store.recordAttempt(one.id, one.epoch, attempt(n, n > 1 ? { redelivery: true } : {}), { state: 'failed', nextAttemptAt: null }, null)
+      t.match(await store.redeliver('acme', one.id, T0 + n + 1), { outcome: n > 10 ? 'exhausted' : 'due' })
+    }
+    t.same(await claim(store, T0 + 100), [])
+  },
+
+  "another tenant's delivery, and one that is not there, are not redelivered": async (t, place) => {
+    const store = await place.open()
+    await relayed(store, [delivery(1)])
+    const one = await only(t, claim(store))
+    await store.recordAttempt(one.id, 1, attempt(1), { state: 'failed', nextAttemptAt: null }, null)
+    t.equal(await store.redeliver('globex', one.id, T0 + 10), null)
+    t.equal(await store.redeliver('acme', 'unknown', T0 + 10), null)
+    t.match(await store.replay('globex', ALL, null, T0 + 10, 10), { count: 0, next: null })
+    t.same(await claim(store, T0 + 10), [])
+  },
+
+  'a replay makes due what a time range holds, by event and state, page by page, oldest first': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    const made = [5, 1, 3, 3, 4, 2].map((at, n) => delivery(n, { createdAt: T0 + at, event: n === 4 ? 'task.failed' : 'task.completed' }))
+    await relayed(store, made)
+    for (const one of await claim(store)) {
+      await store.recordAttempt(one.id, 1, attempt(1), { state: one.id === made[5]!.id ? 'delivered' : 'failed', nextAttemptAt: null }, null)
+    }
+    const due = async () => (await claim(store, T0 + 9, { limit: 100 })).map(({ id }) => id)
+    const only = { ...ALL, since: T0 + 1, until: T0 + 5 }
+    t.match(await other.replay('acme', { ...only, event: 'task.failed' }, null, T0 + 9, 10), { count: 1, next: null })
+    t.same(await due(), [made[4]!.id])
+    t.match(await other.replay('acme', { ...only, states: ['delivered'] }, null, T0 + 9, 10), { count: 1, next: null })
+    t.same(await due(), [made[5]!.id])
+
+    const first = await other.replay('acme', { ...only, states: ['failed', 'pending'] }, null, T0 + 9, 3)
+    t.match(first, { count: 2, next: { createdAt: T0 + 3, id: made[2]!.id } })
+    t.same((await due()).toSorted(), [made[1]!.id, made[2]!.id].toSorted())
+    const second = await other.replay('acme', { ...only, states: ['failed', 'pending'] }, first.next, T0 + 9, 3)
+    t.match(second, { count: 1, next: null }, 'those that are under way are examined, and not made due')
+    t.same(await due(), [made[3]!.id])
   },
 }

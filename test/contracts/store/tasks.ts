@@ -230,7 +230,7 @@ export const taskPromises: Promises<Place> = {
     await taskIn(store, 'canceled', task(4), { endedAt: T0 + 40, idempotency: { key: 'k', bodyHash: 'h' } })
     await taskIn(store, 'processing', task(5))
     t.equal(await store.removeTasks(T0 + 20, 10), 0, 'the bound is exclusive, and a task with an outbox stays')
-    await other.relay(taskId(1), [delivery(1)])
+    await other.relay(taskId(1), [delivery(1)], [])
     const left = async () => (await Promise.all([1, 2, 3].map((n) => other.task('acme', taskId(n))))).filter((found) => found !== null)
     t.equal(await store.removeTasks(T0 + 40, 2), 2)
     t.equal((await left()).length, 1, 'at most the limit')

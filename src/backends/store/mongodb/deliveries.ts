@@ -49,7 +49,7 @@ export function openDeliveries(database: Database, queues: DeliveryQueues): { de
     const claimableAt = next.state === 'pending' ? next.nextAttemptAt : null
     const recorded = await collection.updateOne(
       { _id: id, epoch, leaseUntil: { $ne: null } },
-      { $set: { ...next, leaseUntil: null, claimableAt }, $push: { attempts: attempt }, ...NO_SLOTS },
+      { $set: { ...next, leaseUntil: null, claimableAt }, $push: { attempts: attempt }, $unset: { ...NO_SLOTS.$unset, redelivery: '' } },
     )
     if (recorded.matchedCount === 0) return recordAttempt(id, epoch, attempt, next, null)
     if (claimableAt !== null) await queues.schedule([{ ...delivery, nextAttemptAt: claimableAt }])

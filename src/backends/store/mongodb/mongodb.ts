@@ -9,10 +9,12 @@ import { claimIndexes, openClaims } from './delivery-claims.ts'
 import { clientOf, openDatabase } from './database.ts'
 import { openDeclarations } from './resource-declarations.ts'
 import { deliveryIndexes, openDeliveries } from './deliveries.ts'
+import { eventIndexes, openEventLog } from './event-log.ts'
 import { invalidUrl, openingFailure } from './driver-errors.ts'
 import { createIndexes, type Indexes } from './indexes.ts'
 import { addEndedAt, keyIndexes, openKeys } from './api-keys.ts'
 import { deliveryQueueIndexes, openDeliveryQueues } from './delivery-queues.ts'
+import { openRedelivery, redeliveryIndexes } from './redelivery.ts'
 import { openHeartbeatsAndLeases } from './heartbeats-and-leases.ts'
 import { assertUpToDate, bringUpToDate, type Upgrade } from './migrations.ts'
 import { openSubscriptions, subscriptionIndexes } from './subscriptions.ts'
@@ -26,8 +28,9 @@ export const INDEXES: Indexes = {
   ...subscriptionIndexes,
   ...keyIndexes,
   tasks: [...taskIndexes.tasks, ...taskQueryIndexes.tasks],
-  deliveries: [...deliveryIndexes.deliveries, ...claimIndexes.deliveries],
+  deliveries: [...deliveryIndexes.deliveries, ...claimIndexes.deliveries, ...redeliveryIndexes.deliveries],
   ...deliveryQueueIndexes,
+  ...eventIndexes,
 }
 
 const DATABASE = 'tollgate'
@@ -42,6 +45,7 @@ export async function openMongodb(url: string, options: StoreOptions = {}, upgra
   const subscriptions = openSubscriptions(database)
   const queues = openDeliveryQueues(database)
   const deliveries = openDeliveries(database, queues)
+  const log = openEventLog(database)
   const changes = openChanges(subscriptions.records, options)
   return {
     ...openHeartbeatsAndLeases(database),
@@ -49,10 +53,12 @@ export async function openMongodb(url: string, options: StoreOptions = {}, upgra
     change: changes.change,
     ...openKeys(database),
     ...openDeclarations(database),
-    ...openTasks(database, deliveries.deliveries),
+    ...openTasks(database, deliveries.deliveries, log.log),
     ...openTaskQueries(database),
     ...deliveries.verbs,
+    ...log.verbs,
     ...openClaims(database, queues),
+    ...openRedelivery(database, queues),
     close: async () => {
       await changes.close()
       await database.close()

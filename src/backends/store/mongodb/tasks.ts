@@ -6,6 +6,7 @@ import type { Store } from '../store.ts'
 import { batchInserts, batchReads, batchReplacements, type Written } from './bulk-commands.ts'
 import { fromStored, toStored, type Database, type Stored } from './database.ts'
 import type { Deliveries } from './deliveries.ts'
+import type { EventLog } from './event-log.ts'
 import type { Indexes } from './indexes.ts'
 
 /** Members named by a tenant are stored as JSON text: MongoDB does not allow every field name. */
@@ -33,7 +34,7 @@ const MAX_TRIES = 5
 /** Cached tasks, as last read or written by this process: one process usually moves a task through several states. */
 const MAX_CACHED = 1000
 
-export function openTasks(database: Database, deliveries: Deliveries): Pick<Store, Verbs> {
+export function openTasks(database: Database, deliveries: Deliveries, log: EventLog): Pick<Store, Verbs> {
   const tasks = database.collection<StoredTask>('tasks')
   const read = batchReads(tasks, '_id')
   const insert = batchInserts(tasks, nameOf, weigh)
@@ -95,9 +96,10 @@ export function openTasks(database: Database, deliveries: Deliveries): Pick<Stor
     return taskOf(found)
   }
 
-  /** Deliveries first: a crash before the outbox is cleared leaves the task due for a sweep, which repeats the relay. */
-  async function relay(id: string, made: Parameters<Store['relay']>[1]): Promise<void> {
+  /** Events and deliveries first: a crash before the outbox is cleared leaves the task due for a sweep, which repeats the relay. */
+  async function relay(id: string, made: Parameters<Store['relay']>[1], events: Parameters<Store['relay']>[2]): Promise<void> {
     if (!cache.has(id) && !(await read(id))) return
+    await log.append(events)
     await deliveries.add(made)
     const cleared = await edit(id, () => ({ outbox: [], sweepAt: null }))
     if (!cleared) await deliveries.remove([id])
@@ -129,7 +131,7 @@ export function openTasks(database: Database, deliveries: Deliveries): Pick<Stor
     moveTask: (...move) => database.run(() => moveTask(...move)),
     renewTask: (...renewal) => database.run(() => renewTask(...renewal)),
     task: (tenant, id) => database.run(() => task(tenant, id)),
-    relay: (id, made) => database.run(() => relay(id, made)),
+    relay: (...relayed) => database.run(() => relay(...relayed)),
     removeTasks: (before, limit) => database.run(() => removeTasks(before, limit)),
   }
 }

@@ -1,4 +1,5 @@
 /** Webhook deliveries in SQLite: JSON records with the columns that indexes use, and their claims. */
+import { redeliver } from '../../../domain/redelivery.ts'
 import type { Delivery } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
@@ -20,6 +21,10 @@ export const deliveryTables = `
   CREATE INDEX deliveries_leased ON deliveries (lease_until, tenant, host) WHERE lease_until IS NOT NULL;
 `
 
+export const deliveryTimes = `
+  CREATE INDEX deliveries_created ON deliveries (tenant, json_extract(record, '$.createdAt'), id);
+`
+
 type Row = { record: string }
 
 /** What tasks use of deliveries, inside a write. */
@@ -31,7 +36,7 @@ export type Deliveries = {
 
 export function openDeliveries(database: Database): {
   deliveries: Deliveries
-  verbs: Pick<Store, 'claimDeliveries' | 'recordAttempt' | 'returnDelivery' | 'deliveries'>
+  verbs: Pick<Store, 'claimDeliveries' | 'recordAttempt' | 'returnDelivery' | 'deliveries' | 'redeliver' | 'replay'>
 } {
   const insert = database.prepare(
     `INSERT INTO deliveries (task_id, tenant, host, claimable_at, lease_until, record, id) VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -76,7 +81,8 @@ export function openDeliveries(database: Database): {
           if (delivery?.epoch !== epoch) return 'lost'
           // No longer claimed: this claim recorded the attempt earlier, or returned the delivery.
           if (delivery.leaseUntil === null) return delivery.attempts.some(({ number }) => number === attempt.number) ? 'recorded' : 'lost'
-          put({ ...delivery, ...next, leaseUntil: null, attempts: [...delivery.attempts, attempt] })
+          const { redelivery: _over, ...rest } = delivery
+          put({ ...rest, ...next, leaseUntil: null, attempts: [...delivery.attempts, attempt] })
           const waiting = release && find(release.id)
           if (waiting?.state === 'waiting') put({ ...waiting, state: 'pending', nextAttemptAt: release?.at ?? null })
           return 'recorded'
@@ -88,8 +94,40 @@ export function openDeliveries(database: Database): {
         })
       },
       deliveries: (taskId) => database.read(() => ofTask.all(taskId).map(parse)),
+      redeliver: (tenant, id, now) =>
+        database.write(() => {
+          const delivery = find(id)
+          if (delivery?.tenant !== tenant) return null
+          const next = redeliver(delivery, now)
+          if (next.outcome === 'due') put(next.delivery)
+          return { delivery, ...next }
+        }),
+      replay: replaying(database, put),
     },
   }
+}
+
+/** Reads a page of the range by its index, whose entries go by time of creation and id. */
+function replaying(database: Database, put: (delivery: Delivery) => void): Store['replay'] {
+  const page = database.prepare<Row>(
+    `SELECT record FROM deliveries
+     WHERE tenant = ?1 AND json_extract(record, '$.createdAt') >= ?2 AND json_extract(record, '$.createdAt') < ?3
+       AND (json_extract(record, '$.createdAt'), id) > (?4, ?5)
+       AND (?6 IS NULL OR json_extract(record, '$.event') = ?6)
+       AND (?7 IS NULL OR json_extract(record, '$.state') IN (SELECT value FROM json_each(?7)))
+     ORDER BY json_extract(record, '$.createdAt'), id LIMIT ?8`,
+  )
+
+  return (tenant, { since, until, event, states }, after, now, limit) =>
+    database.write(() => {
+      const { createdAt, id } = after ?? { createdAt: -1, id: '' }
+      const found = page.all(tenant, Math.max(since, createdAt), until, createdAt, id, event, states && JSON.stringify(states), limit + 1).map(parse)
+      const examined = found.slice(0, limit)
+      const due = examined.map((delivery) => redeliver(delivery, now)).filter((next) => next.outcome === 'due')
+      for (const { delivery } of due) put(delivery)
+      const last = found.length > limit ? examined.at(-1) : undefined
+      return { count: due.length, next: last ? { createdAt: last.createdAt, id: last.id } : null }
+    })
 }
 
 /** Round-robin over the tenants, longest due first, as far as slots of the receiver and the tenant are free. */

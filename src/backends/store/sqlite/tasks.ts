@@ -3,6 +3,7 @@ import { FINAL, type Task, type TaskGuard } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
 import type { Deliveries } from './deliveries.ts'
+import type { EventLog } from './event-log.ts'
 
 export const taskTables = `
   CREATE TABLE tasks (
@@ -29,7 +30,7 @@ export const taskTables = `
 export type TaskRow = { record: string }
 type Verbs = 'createTask' | 'moveTask' | 'renewTask' | 'relay' | 'removeTasks'
 
-export function openTasks(database: Database, deliveries: Deliveries): Pick<Store, Verbs> {
+export function openTasks(database: Database, deliveries: Deliveries, log: EventLog): Pick<Store, Verbs> {
   const insert = database.prepare(
     `INSERT INTO tasks (tenant, object, verb, created_at, state, idempotency_key, sweep_at, done_at, record, id)
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
@@ -64,9 +65,10 @@ export function openTasks(database: Database, deliveries: Deliveries): Pick<Stor
       const renew = (task: Task) => ({ ...task, progress: Math.max(task.progress, progress), sweepAt })
       return (await edit(id, (task) => (passes(task, guard) ? renew(task) : null))) ? 'ok' : 'lost'
     },
-    relay: async (id, made) => {
+    relay: async (id, made, events) => {
       await edit(id, (task) => {
         deliveries.add(made)
+        log.append(events)
         return { ...task, outbox: [], sweepAt: null }
       })
     },

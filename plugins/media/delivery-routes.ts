@@ -1,0 +1,50 @@
+/** `POST /deliveries/{id}/redeliver` and `POST /deliveries/replay`: attempts outside the retry schedule (`docs/webhooks.md`, "Redelivery"). */
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
+import type { FastifyInstance } from 'fastify'
+import type { Static } from 'typebox'
+import { Failure } from '../../src/domain/errors.ts'
+import { REPLAY_MAX, REPLAY_RANGE_MS } from '../../src/domain/redelivery.ts'
+import { invalid } from '../../src/domain/request-validation.ts'
+import type { Delivery, ReplayPosition, ReplayRange } from '../../src/domain/task.ts'
+import { callerOf, READS } from './caller.ts'
+import { publicDelivery } from './delivery-list.ts'
+import { ReplayRequest, TaskParams } from './request-schemas.ts'
+
+export function deliveryRoutes(app: FastifyInstance): void {
+  const { store, publish } = app.tasks
+  const routes = app.withTypeProvider<TypeBoxTypeProvider>()
+
+  routes.post('/deliveries/:id/redeliver', { config: { ...READS, bodyless: true }, schema: { params: TaskParams } }, async (request, reply) => {
+    const answer = await store.redeliver(callerOf(request).key.tenant, request.params.id, app.clock())
+    if (!answer) throw new Failure('not_found')
+    if (answer.outcome === 'exhausted') throw new Failure('redelivery_limit')
+    if (answer.outcome === 'due') publish('webhook', answer.delivery.taskId)
+    return reply.code(202).send(publicDelivery(answer.delivery))
+  })
+
+  routes.post('/deliveries/replay', { config: READS, schema: { body: ReplayRequest } }, async (request, reply) => {
+    const { range, after } = readReplay(request.body)
+    const { count, next } = await store.replay(callerOf(request).key.tenant, range, after, app.clock(), REPLAY_MAX)
+    if (count > 0) publish('webhook', 'replay')
+    return reply.code(202).send({ object: 'replay', count, has_more: next !== null, next_cursor: next && writeCursor(next) })
+  })
+}
+
+const STATES: Record<NonNullable<Static<typeof ReplayRequest>['status']>, Delivery['state'][]> = { pending: ['waiting', 'pending'], delivered: ['delivered'], failed: ['failed'] }
+
+function readReplay({ since, until, event, status, cursor }: Static<typeof ReplayRequest>): { range: ReplayRange; after: ReplayPosition | null } {
+  const range = { since: Date.parse(since), until: Date.parse(until), event: event ?? null, states: status ? STATES[status] : null }
+  if (range.until <= range.since) throw invalid([{ path: '/until', code: 'range', message: 'must be after since' }])
+  if (range.until - range.since > REPLAY_RANGE_MS) throw invalid([{ path: '/until', code: 'range', message: 'must be at most 31 days after since' }])
+  return { range, after: cursor === undefined ? null : readCursor(cursor) }
+}
+
+function writeCursor({ createdAt, id }: ReplayPosition): string {
+  return Buffer.from(`${createdAt} ${id}`).toString('base64url')
+}
+
+function readCursor(cursor: string): ReplayPosition {
+  const [, createdAt, id] = /^(\d{1,16}) ([0-9a-z.-]{1,100})$/.exec(Buffer.from(cursor, 'base64url').toString()) ?? []
+  if (createdAt === undefined || id === undefined) throw invalid([{ path: '/cursor', code: 'format', message: 'must be the next_cursor of an earlier replay' }])
+  return { createdAt: Number(createdAt), id }
+}
