@@ -5,7 +5,7 @@ import type { OperationRequest } from '../../domain/media-operations.ts'
 import { TASK_ERRORS, type TaskErrorCode } from '../../domain/task.ts'
 import { DEFAULT_ENGINES, readEngines, type EngineSetting, type EnginesSettings, type Route } from './engines-file.ts'
 import type { Outside } from './provider/dependencies.ts'
-import { EMPTY, missingOf, nextTable, offerOf } from './routing-table.ts'
+import { EMPTY, nextTable, offerOf, routeStates, type Table } from './routing-table.ts'
 
 export type EngineRequest = GenerationRequest | OperationRequest
 
@@ -55,6 +55,8 @@ export type Engine = {
   offers: Readonly<Record<string, { formats: readonly [string, ...string[]] }>>
   /** What it would make if something were installed: a sentence for the operator, by kind or operation. */
   missing?: Readonly<Record<string, string>>
+  /** Resolves once `offers` and `missing` are final, for an engine that examines the machine after it was opened. Never rejects. */
+  settled?: Promise<void>
   /** The most that a request can take within the route's limits. Pure. */
   quote(request: EngineRequest, limits: Limits): Amounts
   /** Makes it; the result may not exceed the limits. Rejects only when `signal` is aborted, with its reason, and soon; everything else is an outcome. */
@@ -69,6 +71,8 @@ export type OpenEngine = (name: string, options: Record<string, unknown>) => Pro
 /** A kind or operation that is available now. */
 export type Offer = { route: Route; formats: readonly [string, ...string[]]; quote(request: EngineRequest): Amounts }
 
+export type RouteState = { verb: string; engine: string; missing: string | null }
+
 export type Engines = {
   /** Adds a type that engines of the file may have. Only before `ready`; throws when the type exists. */
   add(type: string, open: OpenEngine): void
@@ -78,8 +82,8 @@ export type Engines = {
   offer(verb: string): Offer | null
   /** Runs a request by the route of its kind or operation, for at most the route's time. Rejects only with the reason of an aborted `signal`. */
   run(request: EngineRequest, control: Control): Promise<Made | NotMade>
-  /** Every route, and why it is not available in this process: a sentence, or null when it is. */
-  routes(): { verb: string; engine: string; missing: string | null }[]
+  /** Every route, and why it is not available in this process: a sentence, or null when it is. Waits for engines that examine the machine. */
+  routes(): Promise<RouteState[]>
   /** Reads the file again; a change of the file does the same. A bad file is refused, and the earlier table stays. */
   reload(): Promise<{ outcome: 'applied' } | { outcome: 'refused'; message: string }>
   close(): Promise<void>
@@ -123,13 +127,15 @@ export async function openEngines({ file, log, providers, watchMs = 5000 }: Engi
   async function load(): Promise<void> {
     const { next, removed } = await nextTable(table, await read(), (setting) => openOne(types, file, setting))
     table = next
-    for (const { verb, engine, missing } of routes()) {
-      if (missing !== null) log.warn({ event: 'route_unavailable', verb, engine, missing }, 'route not available')
-    }
+    void warnOfMissing(next)
     await Promise.all(removed.map((engine) => engine.close()))
   }
 
-  const routes = () => [...table.routes.values()].map(({ verb, engine }) => ({ verb, engine, missing: missingOf(table, verb) }))
+  async function warnOfMissing(loaded: Table): Promise<void> {
+    for (const { verb, engine, missing } of await routeStates(loaded)) {
+      if (missing !== null && table === loaded) log.warn({ event: 'route_unavailable', verb, engine, missing }, 'route not available')
+    }
+  }
 
   async function reload(): Promise<{ outcome: 'applied' } | { outcome: 'refused'; message: string }> {
     const loaded = loading.then(load)
@@ -153,7 +159,7 @@ export async function openEngines({ file, log, providers, watchMs = 5000 }: Engi
 
   return {
     offer: (verb) => offerOf(table, verb),
-    routes,
+    routes: () => routeStates(table),
     reload,
     add(type, open) {
       if (state !== 'opened') throw new Error(`engines of type ${type} are added too late: before the program is ready`)

@@ -1,6 +1,6 @@
 /** The routing table in use: routes by kind or operation, and the engines that are open. */
 import { isDeepStrictEqual } from 'node:util'
-import type { Engine, Offer } from './engine.ts'
+import type { Engine, Offer, RouteState } from './engine.ts'
 import type { EngineSetting, EnginesSettings, Route } from './engines-file.ts'
 
 type Opened = { setting: EngineSetting; engine: Engine }
@@ -39,11 +39,13 @@ export function offerOf({ routes, engines }: Table, verb: string): Offer | null 
   return route && engine && made ? { route, formats: made.formats, quote: (request) => engine.quote(request, route.max) } : null
 }
 
-/** Why a route of a table is not available, in a sentence for the operator; null when it is. */
-export function missingOf(table: Table, verb: string): string | null {
-  if (offerOf(table, verb)) return null
-  const engine = table.engines.get(table.routes.get(verb)?.engine ?? '')?.engine
-  return engine?.missing?.[verb] ?? 'the engine of this route does not make it'
+/** Every route of a table, once its engines know what they offer, and why it is not available: a sentence for the operator, or null when it is. */
+export async function routeStates(table: Table): Promise<RouteState[]> {
+  await Promise.all([...table.engines.values()].map(({ engine }) => engine.settled))
+  return [...table.routes.values()].map(({ verb, engine }) => {
+    const lacking = table.engines.get(engine)?.engine.missing?.[verb] ?? 'the engine of this route does not make it'
+    return { verb, engine, missing: offerOf(table, verb) ? null : lacking }
+  })
 }
 
 function sameEntry(a: EngineSetting, b: EngineSetting): boolean {

@@ -8,7 +8,8 @@ import { pipeline } from 'node:stream/promises'
 import type { Limits } from '../../../domain/media-generations.ts'
 import { amountsAtMost, type Operation, type OperationRequest } from '../../../domain/media-operations.ts'
 import { notMade, type Engine, type EngineRequest, type Input, type Made, type NotMade, type OpenEngine, type Run } from '../engine.ts'
-import { available } from './ffmpeg/available.ts'
+import { installed, supported, type Available, type Programs } from './ffmpeg/available.ts'
+import { FORMATS, type FormatName } from './ffmpeg/formats.ts'
 import { merge } from './ffmpeg/merge.ts'
 import { trim } from './ffmpeg/trim.ts'
 import { IMAGE_FORMATS, inpaint, missingImageOperations, removeBackground, upscale, type ImageFailed, type ImageMade } from './image/operations.ts'
@@ -33,27 +34,42 @@ type Operations = {
   runs: { [V in Operation]?: RunJob<Extract<OperationRequest, { verb: V }>> }
 }
 
+const ALL_FORMATS = Object.keys(FORMATS) as [FormatName, ...FormatName[]]
+
 /** Opens the engine: looks for what each operation needs, and removes the scratch folders of processes that were killed. */
 export const openLocal: OpenEngine = async (_name, options) => {
   const { scratch, ffmpeg } = readOptions(options)
   await sweepScratch(scratch)
-  const [images, films] = [imageOperations(), await ffmpegOperations(ffmpeg)]
-  const offers = { ...images.offers, ...films.offers }
-  const missing = { ...images.missing, ...films.missing }
-  const runs = { ...images.runs, ...films.runs }
+  const images = imageOperations()
+  const found = await installed(ffmpeg === null ? undefined : [ffmpeg])
+  // A build that lacks something is rare, and executing it takes long: until it was examined, all formats are offered.
+  let films = ffmpegOperations(found.outcome === 'missing' ? found : { ...found, formats: ALL_FORMATS })
+  const settled = found.outcome === 'missing' ? Promise.resolve() : examine(found.programs).then((build) => void (films = ffmpegOperations(build)))
   const running = new Set<Promise<unknown>>()
 
   async function run(request: EngineRequest, control: Run): Promise<Made | NotMade> {
     control.signal.throwIfAborted()
-    const job = 'width' in request ? undefined : (runs[request.verb] as RunJob<EngineRequest> | undefined)
+    await settled
+    const job = 'width' in request ? undefined : ({ ...images.runs, ...films.runs }[request.verb] as RunJob<EngineRequest> | undefined)
     if (!job) return notMade('not_supported', false)
     const made = runIn(scratch, (files) => job(request, files), control)
-    const settled: Promise<unknown> = made.catch(() => null).finally(() => running.delete(settled))
-    running.add(settled)
+    const ended: Promise<unknown> = made.catch(() => null).finally(() => running.delete(ended))
+    running.add(ended)
     return made
   }
 
-  const engine: Engine = { offers, missing, quote: amountsAtMost, run, close: async () => void (await Promise.all(running)) }
+  const engine: Engine = {
+    get offers() {
+      return { ...images.offers, ...films.offers }
+    },
+    get missing() {
+      return { ...images.missing, ...films.missing }
+    },
+    settled,
+    quote: amountsAtMost,
+    run,
+    close: async () => void (await Promise.all([settled, ...running])),
+  }
   return engine
 }
 
@@ -66,8 +82,12 @@ function readOptions({ scratch = join(tmpdir(), `tollgate-${userInfo().uid}`), f
   return { scratch, ffmpeg }
 }
 
-async function ffmpegOperations(folder: string | null): Promise<Operations> {
-  const found = await available(folder === null ? undefined : [folder])
+/** No process can be started where the machine is out of them. */
+function examine(programs: Programs): Promise<Available> {
+  return supported(programs).catch((): Available => ({ outcome: 'missing', message: `${programs.ffmpeg} cannot be executed` }))
+}
+
+function ffmpegOperations(found: Available): Operations {
   if (found.outcome === 'missing') return { offers: {}, missing: { trim: found.message, merge: found.message }, runs: {} }
   const { programs, formats } = found
   const paths = ({ inputs }: Job) => inputs.map(({ path }) => path)
