@@ -156,7 +156,7 @@ t.test('an interface imports domain and types; an adapter its own interface, dom
 })
 
 t.test('every adapter has a test that runs the contract of its backend', async (t) => {
-  const adapters = ['store/sqlite', 'store/mongodb', 'broker/memory', 'broker/kafka', 'resources/files', 'resources/kubernetes', 'files/disk', 'files/gridfs', 'files/s3', 'engines/preview']
+  const adapters = ['store/sqlite', 'store/mongodb', 'broker/memory', 'broker/kafka', 'resources/files', 'resources/kubernetes', 'files/disk', 'files/gridfs', 'files/s3', 'engines/preview', 'engines/local', 'engines/openai', 'engines/replicate']
   const missing = adapters.filter((adapter) => {
     const [backend = '', name] = adapter.split('/')
     const folder = join(root, 'test/backends', backend)
