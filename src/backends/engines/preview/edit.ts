@@ -1,5 +1,6 @@
 /** The preview of an edit: the scene of the prompt laid over the source, everywhere or where a mask marks it. */
-import { blankCanvas, watermark, type Canvas } from './canvas.ts'
+import { blankCanvas, type Canvas } from './canvas.ts'
+import { watermark } from './watermark.ts'
 import type { Picture } from './png-decoder.ts'
 import { scene } from './scene.ts'
 

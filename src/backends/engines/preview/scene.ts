@@ -1,5 +1,6 @@
 /** What a preview shows: an abstract scene that the prompt and the seed decide, and that moves when it is given a time. */
-import { ball, glow, oklch, ribbon, ridge, ring, wash, watermark, type Canvas, type Colour } from './canvas.ts'
+import { ball, glow, oklch, ribbon, ridge, ring, wash, type Canvas, type Colour } from './canvas.ts'
+import { watermark } from './watermark.ts'
 import { dice, type Dice } from './seeded-random.ts'
 
 /** Paints the scene as it is at a time in seconds. */
