@@ -26,15 +26,17 @@ export async function openEmbeddedProgram(t: Test, { role = 'all', env = {}, bef
   // Split roles are refused on embedded backends, but work with them.
   const surroundings = { config: { ...config, ROLE: role }, log: pino({ level: 'silent' }), clock: Date.now, registry: new Registry() }
   const backends = await openBackends(surroundings, (_name, open) => open())
-  const app = buildApp(surroundings, backends)
-  before(app)
+  let app: FastifyInstance | null = null
   t.teardown(async () => {
-    await app.close()
+    await app?.close()
     await backends.close()
     await rm(dataDir, { recursive: true })
   })
+  app = buildApp(surroundings, backends)
+  before(app)
   await app.ready()
-  await eventually('readiness', async () => ((await Promise.all(app.checks.map((check) => check()))).every(({ ok }) => ok) ? true : null))
+  const { checks } = app
+  await eventually('readiness', async () => ((await Promise.all(checks.map((check) => check()))).every(({ ok }) => ok) ? true : null))
   return {
     app,
     key: (secretName) =>

@@ -1,6 +1,9 @@
 import t from 'tap'
 import type { Broker } from '../../src/backends/broker/broker.ts'
-import { openStudio } from './studio.ts'
+import { VALID } from '../contracts/operations/bodies.ts'
+import { openSources } from '../contracts/operations/sources.ts'
+import { openEmbeddedProgram } from './embedded-program.ts'
+import { isFinal, openStudio } from './studio.ts'
 
 t.test('a worker with all slots busy leaves wake-up messages to others until a slot is free', async (t) => {
   const said: string[] = []
@@ -31,4 +34,23 @@ t.test('a worker with all slots busy leaves wake-up messages to others until a s
   await studio.engine.begun(3)
   t.equal(said[1], 'resume')
   studio.engine.release()
+})
+
+t.test('a worker runs the kinds and operations of its pool and leaves the others in the queue', async (t) => {
+  const studio = await openStudio(t, { workerKinds: ['upscale', 'music'] })
+  const { urls } = await openSources(t)
+  const left = (await studio.operate(VALID.background_remove(urls))).json()
+  const picture = (await studio.create()).json()
+  const run = (await studio.operate(VALID.upscale(urls))).json()
+  const song = (await studio.create({ kind: 'music' })).json()
+  t.match(await studio.until(run.id, isFinal, 'operations'), { status: 'completed' })
+  t.match(await studio.until(song.id, isFinal), { status: 'completed' })
+  t.match((await studio.get(`/api/v1/operations/${left.id}`)).json(), { status: 'queued', attempts: 0 })
+  t.match((await studio.get(`/api/v1/generations/${picture.id}`)).json(), { status: 'queued', attempts: 0 })
+})
+
+t.test('WORKER_KINDS takes kinds and operations, and nothing else', async (t) => {
+  const { app } = await openEmbeddedProgram(t, { role: 'worker', env: { WORKER_KINDS: 'upscale,background_remove,video' } })
+  t.ok(app.hasPlugin('worker'))
+  await t.rejects(openEmbeddedProgram(t, { role: 'worker', env: { WORKER_KINDS: 'upscale,sculpt' } }), { message: /^WORKER_KINDS was "upscale,sculpt"; it may be some of image, video, music, background_remove, upscale, ai_edit, inpaint, trim, merge, or empty\.$/ })
 })
