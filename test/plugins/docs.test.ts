@@ -4,6 +4,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import type { LightMyRequestResponse, RouteOptions } from 'fastify'
 import t, { type Test } from 'tap'
 import { FAILURES, type FailureCode } from '../../src/domain/errors.ts'
+import { IMAGE } from '../contracts/operations/sources.ts'
 import { bearer } from './gateway.ts'
 import { openEmbeddedProgram, type EmbeddedProgram } from './embedded-program.ts'
 
@@ -121,7 +122,15 @@ t.test('real answers conform to the document', async (t) => {
   await ask(create, '/api/v1/generations', {}, image)
   await ask(create, '/api/v1/generations', coding, image)
   await ask(create, '/api/v1/generations', media, { ...image, max_cost: '0.01' })
-  await ask('POST /api/v1/operations', '/api/v1/operations', media, { operation: 'trim' })
+  const operate = 'POST /api/v1/operations'
+  const edit = { operation: 'ai_edit', prompt: 'snow', media_url: `data:image/png;base64,${IMAGE.toString('base64')}` }
+  await ask(operate, '/api/v1/operations', media, { operation: 'trim' })
+  await ask(operate, '/api/v1/operations', media, { ...edit, media_url: 'http://10.0.0.1/' })
+  await ask(operate, '/api/v1/operations?dry_run=true', media, edit)
+  const done = (await ask(operate, '/api/v1/operations', { ...media, prefer: 'wait=30' }, edit)).json()
+  t.match(done, { status: 'completed', result: { width: 40 } })
+  await ask('GET /api/v1/operations/{id}', `/api/v1/operations/${done.id}`, media)
+  await ask('GET /api/v1/operations', '/api/v1/operations', media)
   await ask('GET /api/v1/generations/{id}', `/api/v1/generations/${id}`, media)
   await ask('GET /api/v1/generations/{id}', '/api/v1/generations/nope', media)
   await ask('GET /api/v1/generations', '/api/v1/generations', media)
