@@ -42,6 +42,11 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
   const folder = `${t.testdirName}-files`
   await rm(folder, { recursive: true, force: true })
   const files = await openFiles(`disk:${folder}`)
+  // Teardowns run last to first: the worker, which openGateway closes, still writes results into the folder.
+  t.teardown(async () => {
+    await files.close()
+    await rm(folder, { recursive: true, force: true })
+  })
   const settings = { EGRESS_ALLOW: '127.0.0.1/32', SHUTDOWN_SECONDS: '1', WORKER_SLOTS: '4', ...env }
   const opened: Record<string, unknown> = {}
   const gateway = await openGateway(
@@ -70,10 +75,6 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
     },
     settings,
   )
-  t.teardown(async () => {
-    await files.close()
-    await rm(folder, { recursive: true, force: true })
-  })
   const subscription = await gateway.plan('studio', { product: 'Media', media: { ...MEDIA, ...terms }, requestsPerMinute })
   const { raw, version } = await gateway.key(subscription)
   const get = (path: string, headers = {}) => gateway.app.inject({ url: path, headers: { ...bearer(raw), ...headers } })
