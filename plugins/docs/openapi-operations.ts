@@ -70,6 +70,15 @@ function taskOperations(path: string, tag: 'Generations' | 'Operations', one: 'g
     },
     [`POST ${base}/:id/cancel`]: { operationId: `cancel${name}`, summary: `Cancel ${article} ${one}`, description: 'The hold is released at once.', tags, answers: { 200: json('The canceled task.', Bodies.task) }, failures: ['not_found', 'already_final'] },
     [`GET ${base}/:id/deliveries`]: { operationId: `list${name}Deliveries`, summary: 'List the webhook deliveries', tags, answers: { 200: json('Every delivery with its attempts.', Bodies.deliveries) }, failures: ['not_found'] },
+    [`GET ${base}/:id/events`]: {
+      operationId: `stream${name}Events`,
+      summary: `Follow ${article} ${one}`,
+      description: 'Server-Sent Events: the history, then each change, until the task has ended.',
+      tags,
+      headers: Type.Object({ 'Last-Event-ID': Type.Optional(Type.String({ description: 'The id of the last event that was received: the stream goes on after it.' })) }),
+      answers: { 200: { description: 'The events.', content: { 'text/event-stream': Bodies.events } }, 204: { description: 'The task has ended, and nothing happened after that event.' } },
+      failures: ['not_found', 'invalid_request', 'concurrency_limit'],
+    },
   }
 }
 

@@ -1,4 +1,4 @@
-/** The verbs that generations and operations share: list, read, cancel, deliveries. */
+/** The verbs that generations and operations share: list, read, cancel, deliveries, events. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { findTask, recordOf } from '../../src/tasks/read-tasks.ts'
@@ -6,13 +6,14 @@ import { cancel } from '../../src/tasks/settle-and-cancel.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { callerOf, READS } from './caller.ts'
 import { deliveryList } from './delivery-list.ts'
+import type { openEventStreams } from './event-stream.ts'
 import { etagOf } from './headers.ts'
 import { listTasks } from './task-list.ts'
 import { TaskParams, type GenerationsQuery, type OperationsQuery } from './request-schemas.ts'
 
-export type Collection = { path: string; object: Task['object']; query: typeof GenerationsQuery | typeof OperationsQuery }
+export type Collection = { path: string; object: Task['object']; query: typeof GenerationsQuery | typeof OperationsQuery; stream: ReturnType<typeof openEventStreams> }
 
-export function collectionRoutes(app: FastifyInstance, { path, object, query }: Collection): void {
+export function collectionRoutes(app: FastifyInstance, { path, object, query, stream }: Collection): void {
   const { tasks } = app
   const one = { config: READS, schema: { params: TaskParams } }
   const routes = app.withTypeProvider<TypeBoxTypeProvider>()
@@ -32,4 +33,6 @@ export function collectionRoutes(app: FastifyInstance, { path, object, query }: 
   })
   routes.post(`/${path}/:id/cancel`, { ...one, config: { ...READS, bodyless: true } }, async (request) => recordOf(tasks, await cancel(tasks, await visible(request, request.params.id))))
   routes.get(`/${path}/:id/deliveries`, one, async (request) => deliveryList(tasks.store, await visible(request, request.params.id)))
+  // A HEAD request would keep a stream open.
+  routes.get(`/${path}/:id/events`, { ...one, exposeHeadRoute: false }, async (request, reply) => stream(request, reply, await visible(request, request.params.id)))
 }

@@ -8,6 +8,7 @@ import { callerOf, READS } from './caller.ts'
 import { collectionRoutes } from './collection-routes.ts'
 import { creationRoutes } from './create-route.ts'
 import { deliveryRoutes } from './delivery-routes.ts'
+import { openEventStreams } from './event-stream.ts'
 import { listEvents } from './event-list.ts'
 import { EventsQuery, GenerationsQuery, OperationsQuery } from './request-schemas.ts'
 
@@ -15,8 +16,9 @@ async function media(app: FastifyInstance): Promise<void> {
   app.setValidatorCompiler(strictValidator())
   app.errors.own(app, { api: 'media', problem: true })
   creationRoutes(app)
-  collectionRoutes(app, { path: 'generations', object: 'generation', query: GenerationsQuery })
-  collectionRoutes(app, { path: 'operations', object: 'operation', query: OperationsQuery })
+  const stream = openEventStreams(app)
+  collectionRoutes(app, { path: 'generations', object: 'generation', query: GenerationsQuery, stream })
+  collectionRoutes(app, { path: 'operations', object: 'operation', query: OperationsQuery, stream })
   deliveryRoutes(app)
   app.withTypeProvider<TypeBoxTypeProvider>().get('/events', { config: READS, schema: { querystring: EventsQuery } }, async (request) =>
     listEvents(app.tasks, callerOf(request).key.tenant, request.query, app.config.EVENT_DAYS),

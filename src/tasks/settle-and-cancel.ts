@@ -1,9 +1,9 @@
 /** The end of a task: its state is claimed first (`settling`), then its hold is closed, then it becomes final, with its events in the same write. */
 import { Failure } from '../domain/errors.ts'
-import { completedData, envelope, failedData, refundedData } from '../domain/webhooks.ts'
-import { durationSeconds, type OutboxEvent, type Task, type TaskGuard, type TaskOutcome } from '../domain/task.ts'
+import { envelope, refundedData } from '../domain/webhooks.ts'
+import type { OutboxEvent, Task, TaskGuard, TaskOutcome } from '../domain/task.ts'
+import { endData } from './end-data.ts'
 import { relay } from './outbox.ts'
-import { publicResult } from './public-record.ts'
 import { RELAY_MS, SETTLING_MS, type TaskContext } from './task-context.ts'
 import { removeUploads } from './uploads.ts'
 
@@ -35,7 +35,7 @@ export async function settle(context: TaskContext, task: Task): Promise<Task | n
     endedAt: Math.max(now, task.createdAt),
     progress: outcome.outcome === 'completed' ? 100 : task.progress,
   }
-  const outbox = events(context, ended, outcome, closed.available)
+  const outbox = events(context, ended, closed.available)
   const final = await store.moveTask(task.id, { from: ['settling'] }, outcome.outcome, {
     actualCost: ended.actualCost,
     refundAmount: ended.refundAmount,
@@ -50,25 +50,14 @@ export async function settle(context: TaskContext, task: Task): Promise<Task | n
 }
 
 /** The events of the contract (specification, section 3). A cancellation has none. */
-function events(context: TaskContext, task: Task, outcome: TaskOutcome, available: number): OutboxEvent[] {
+function events(context: TaskContext, task: Task, available: number): OutboxEvent[] {
   const at = task.endedAt ?? task.createdAt
-  const about = { taskId: task.id, estimatedMicro: task.estimatedCost, createdAt: task.createdAt }
-  if (outcome.outcome === 'completed') {
-    const data = completedData({
-      ...about,
-      result: publicResult(outcome.result, context.link(outcome.result)),
-      actualMicro: task.actualCost ?? 0,
-      durationSeconds: durationSeconds(task) ?? 0,
-      completedAt: at,
-    })
-    return [{ event: 'task.completed', body: envelope('task.completed', at, data) }]
-  }
-  if (outcome.outcome === 'canceled') return []
-  const refundMicro = task.refundAmount ?? 0
-  const failed = failedData({ ...about, error: { code: outcome.code, message: outcome.message }, refundMicro, attempts: task.attempts, failedAt: at })
-  const refunded = refundedData({ taskId: task.id, refundMicro, newBalanceMicro: available })
+  const data = endData(task, context.link)
+  if (data === null) return []
+  if (task.state === 'completed') return [{ event: 'task.completed', body: envelope('task.completed', at, data) }]
+  const refunded = refundedData({ taskId: task.id, refundMicro: task.refundAmount ?? 0, newBalanceMicro: available })
   return [
-    { event: 'task.failed', body: envelope('task.failed', at, failed) },
+    { event: 'task.failed', body: envelope('task.failed', at, data) },
     { event: 'task.refunded', body: envelope('task.refunded', at, refunded) },
   ]
 }
