@@ -162,8 +162,10 @@ export function operationOf(body: OperationBody, max: Limits, formats: readonly 
   const fields = Object.keys(OPERATION_FIELDS[operation]) as (keyof OperationBody)[]
   const given: Partial<OperationBody> = Object.fromEntries(fields.filter((field) => body[field] !== undefined).map((field) => [field, body[field]]))
   const errors: FieldError[] = []
-  const format = given.output_format ?? (operation === 'background_remove' && (given.background ?? 'transparent') === 'transparent' ? formats.find((one) => !isOpaque(one)) : undefined) ?? formats[0]
+  const isTransparent = operation === 'background_remove' && (given.background ?? 'transparent') === 'transparent'
+  const format = given.output_format ?? (isTransparent ? formats.find((one) => !isOpaque(one)) : undefined) ?? formats[0]
   if (!formats.includes(format)) errors.push(formatFault(formats))
+  else if (isTransparent && isOpaque(format)) errors.push({ path: '/background', code: 'not_allowed', message: `must be a colour: ${formats.join(' or ')} cannot be transparent` })
   if (operation === 'trim' && ms(given.start_time ?? 0) >= max.durationMs) errors.push({ path: '/start_time', code: 'maximum', message: `must be below ${max.durationMs / 1000}` })
   return errors.length > 0 ? { outcome: 'invalid', errors } : { outcome: 'ok', input: { ...given, ...defaultsOf(operation, given), output_format: format } }
 }

@@ -74,12 +74,11 @@ function hasSharpBinary(): boolean {
 
 /**
  * Puts the subject of a picture on a transparent background or on a colour (`#rrggbb`), cropped to it on request. A picture without a subject becomes background
- * everywhere and is not cropped. Fails with `unsupported_input` (also: JPEG with a transparent background), `input_too_large`, or `internal`. Rejects with the reason of an
- * aborted signal.
+ * everywhere and is not cropped. Fails with `unsupported_input`, `input_too_large`, or `internal`. Rejects with the reason of an aborted
+ * signal. JPEG needs a colour, which creation checks.
  */
 export async function removeBackground(run: ImageRun<{ background: string; crop: boolean; format: string }>): Promise<ImageMade | ImageFailed> {
   const { background, crop, format } = run.request
-  if (format === 'jpeg' && background === 'transparent') return failed('unsupported_input', 'JPEG has no transparency')
   return runProgram<BackgroundRemoveJob>(run, 'background-remove.ts', { input: pathOf(run, 'media'), background, crop, format })
 }
 
