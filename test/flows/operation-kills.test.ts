@@ -1,0 +1,149 @@
+/** SIGKILL of the process that runs an operation of the local engine, amid its real child process: another process finishes the task. */
+import { execFileSync } from 'node:child_process'
+import { mkdir, mkdtemp, readdir, readFile, readlink, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { basename, join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { missingImageOperations, type ImageVerb } from '../../src/backends/engines/local/image/operations.ts'
+import { blankCanvas } from '../../src/backends/engines/preview/canvas.ts'
+import { png } from '../../src/backends/engines/preview/png-encoder.ts'
+import { programs, withoutFfmpeg } from '../backends/engines/ffmpeg-media.ts'
+import { openReceiver } from '../fakes/receiver.ts'
+import { TETHER } from '../servers/process.ts'
+import { answer, at, get, post, type Json } from './calls.ts'
+import { eventually } from './eventually.ts'
+import { apiKey, declare, mediaPlan } from './manifests.ts'
+import type { Program } from './program.ts'
+import { SIDES, SIDE_TIMEOUT_MS, type Start } from './sides.ts'
+
+t.setTimeout(SIDE_TIMEOUT_MS)
+
+const missing = missingImageOperations()
+const imageSkip = (verb: ImageVerb): string | false => missing[verb] ?? false
+
+/** The operations of the local engine, each long enough to be interrupted, and why one cannot run here. */
+const CASES: readonly { body: (url: string) => object; skip: string | false }[] = [
+  { body: (url) => ({ operation: 'trim', media_url: `${url}/film`, start_time: 0.5 }), skip: withoutFfmpeg },
+  { body: (url) => ({ operation: 'merge', media_urls: [`${url}/film`, `${url}/film`], transition: 'fade' }), skip: withoutFfmpeg },
+  { body: (url) => ({ operation: 'upscale', media_url: `${url}/picture`, scale: 2 }), skip: imageSkip('upscale') },
+  { body: (url) => ({ operation: 'background_remove', media_url: `${url}/picture` }), skip: imageSkip('background_remove') },
+  { body: (url) => ({ operation: 'inpaint', media_url: `${url}/picture`, mask_url: `${url}/mask`, prompt: 'grass' }), skip: imageSkip('inpaint') },
+]
+
+const skip = (process.platform !== 'linux' || TETHER.length === 0) && 'needs /proc and setpriv of Linux'
+for (const side of SIDES) {
+  t.test(`${side.name}: SIGKILL amid the child process of an operation`, { timeout: SIDE_TIMEOUT_MS, skip }, async (t) => {
+    const start = await side.open(t)
+    if (start) await kills(t, start)
+  })
+}
+
+/** A picture with edges, and a mask of its middle. */
+function pictures(): { picture: Buffer; mask: Buffer } {
+  const [picture, mask] = [blankCanvas(400, 300), blankCanvas(400, 300)]
+  picture.rgb.forEach((_value, i) => (picture.rgb[i] = (i * 7 + Math.floor(i / 1200) * 13) % 251))
+  mask.rgb.forEach((_value, i) => (mask.rgb[i] = Math.hypot((i / 3) % 400 - 200, Math.floor(i / 1200) - 150) < 60 ? 255 : 0))
+  return { picture: Buffer.from(png(picture)), mask: Buffer.from(png(mask)) }
+}
+
+async function openSource(t: Test, folder: string): Promise<string> {
+  const files: Record<string, Buffer> = { '/picture': pictures().picture, '/mask': pictures().mask }
+  if (!withoutFfmpeg) {
+    const film = join(folder, 'film.mp4')
+    execFileSync(programs.ffmpeg, ['-v', 'error', '-nostdin', '-f', 'lavfi', '-i', 'testsrc2=s=640x360:r=25:d=8', '-c:v', 'libx264', '-preset', 'ultrafast', '-pix_fmt', 'yuv420p', film])
+    files['/film'] = await readFile(film)
+  }
+  const source = await openReceiver()
+  t.teardown(() => source.close())
+  source.always(({ path }) => ({ status: 200, body: files[path] ?? '' }))
+  return source.url
+}
+
+/** The running programs with a folder in their arguments: ffmpeg, or Node for pictures. */
+async function programsIn(folder: string): Promise<number[]> {
+  const found: number[] = []
+  for (const pid of (await readdir('/proc')).map(Number).filter((pid) => pid > 0)) {
+    const [command, program] = await Promise.all([readFile(`/proc/${pid}/cmdline`, 'utf8'), readlink(`/proc/${pid}/exe`)]).catch(() => ['', ''])
+    if (command.includes(folder) && /^(ffmpeg|node)$/.test(basename(program))) found.push(pid)
+  }
+  return found
+}
+
+/** Stopped children do not end by themselves: they are gone only if they are killed. */
+async function stopped(children: readonly number[]): Promise<boolean> {
+  try {
+    for (const pid of children) process.kill(pid, 'SIGSTOP')
+    return children.length > 0
+  } catch {
+    return false
+  }
+}
+
+async function kills(t: Test, start: Start): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  await mkdir(join(folder, 'tmp'))
+  await declare(folder, 'plans', mediaPlan('studio'), apiKey('studio-key', 'studio'))
+  const url = await openSource(t, folder)
+  const env = { EGRESS_ALLOW: '127.0.0.1/32', TASK_LEASE_SECONDS: '2', TMPDIR: join(folder, 'tmp') }
+  let program: Program = await start({ folder, env })
+  let worker = program
+  t.teardown(async () => {
+    await Promise.all([program.kill(), worker.kill()])
+    for (const pid of await programsIn(scratch)) process.kill(pid, 'SIGKILL')
+  })
+  const key = await program.key('studio-key')
+  const scratch = join(folder, 'tmp', `tollgate-${process.getuid?.()}`)
+
+  /** Kills the process that works: the only one, or the worker alone. */
+  async function killWorker(): Promise<void> {
+    const working = worker.processes.find(({ role }) => role === 'worker' || role === 'all')
+    await working?.kill()
+  }
+
+  async function restart(): Promise<void> {
+    if (program.processes.length === 1) worker = program = await start({ folder, env })
+    else worker = await start({ folder, env, roles: ['worker'] })
+  }
+
+  let charged = 0
+  for (const { body, skip } of CASES) {
+    const request = body(url) as { operation: string }
+    await t.test(`${request.operation}: no process and no scratch folder is left, and the task is completed and charged once`, { skip }, async (t) => {
+      const { status, body: task } = await answer(await post(program, key, '/api/v1/operations', request))
+      t.equal(status, 202)
+      await eventually('a child process', async () => ((await stopped(await programsIn(scratch))) ? true : null))
+      const left = await readdir(scratch)
+      t.equal(left.length, 1, 'the scratch folder of the run')
+      await killWorker()
+      await eventually('the end of the child process', async () => ((await programsIn(scratch)).length === 0 ? true : null))
+      t.same(await readdir(scratch), left)
+      await restart()
+      t.same((await readdir(scratch)).filter((name) => left.includes(name)), [], 'the start removed the folder')
+      const done = await ended(program, key, task)
+      t.match(done, { status: 'completed', error: null })
+      charged += Math.round(Number(at(done, 'actual_cost')) * 1e6)
+      t.ok(Number(at(done, 'actual_cost')) > 0)
+    })
+  }
+
+  await t.test('nothing is held, what was burned is the sum of the charges, and the scratch folder is empty', async (t) => {
+    const { body } = await eventually('all money to be settled', async () => {
+      const usage = await get(program, key, '/api/v1/usage')
+      return at(usage.body, 'held') === '0.0000' ? usage : null
+    })
+    t.equal(Math.round(Number(at(body, 'burned')) * 1e6), charged)
+    t.same(await readdir(scratch).catch(() => []), [])
+    t.same(await programsIn(scratch), [])
+  })
+}
+
+/** Without a timeout: the lease has to pass first, and encoding takes as long as the machine's load makes it. */
+async function ended(program: Program, key: string, task: Json): Promise<Json> {
+  for (;;) {
+    const { body } = await get(program, key, `/api/v1/operations/${String(at(task, 'id'))}`)
+    if (['completed', 'failed', 'canceled'].includes(String(at(body, 'status')))) return body
+    await pause(20)
+  }
+}
