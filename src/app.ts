@@ -9,6 +9,7 @@ import files from '../plugins/files/files.ts'
 import mcp from '../plugins/mcp/mcp.ts'
 import requestBody from '../plugins/request-body/request-body.ts'
 import media from '../plugins/media/media.ts'
+import taskWatch from '../plugins/task-watch/task-watch.ts'
 import worker from '../plugins/worker/worker.ts'
 import controller from '../plugins/controller/controller.ts'
 import errors from '../plugins/errors/errors.ts'
@@ -113,6 +114,7 @@ export function buildApp({ config, log, clock, registry }: Surroundings, backend
       gateway.register(metering)
       if (runs('gateway')) {
         gateway.register(openai)
+        gateway.register(taskWatch)
         gateway.register(media, { prefix: '/api/v1' })
         gateway.register(mcp)
       }

@@ -20,7 +20,6 @@ const Message = Type.Object(
 
 async function mcp(app: FastifyInstance): Promise<void> {
   let opening: Promise<Endpoint> | null = null
-  let stopping = false
 
   app.setValidatorCompiler(strictValidator())
 
@@ -36,18 +35,16 @@ async function mcp(app: FastifyInstance): Promise<void> {
     // The SDK takes a fifth of a second and 20 MB: it is loaded when MCP is used.
     opening ??= import('./mcp-endpoint.ts').then(({ openEndpoint }) => openEndpoint(app))
     const endpoint = await opening
-    const context = { caller, request, gone: () => stopping || reply.raw.destroyed }
+    const left = new AbortController()
+    reply.raw.once('close', () => left.abort())
+    const context = { caller, request, signal: left.signal }
     reply.hijack()
     // A hijacked reply loses the headers that hooks have set.
     for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) reply.raw.setHeader(name, value)
     await endpoint.serve(context, reply.raw)
   })
 
-  // A client that waits for a task gets its present record.
-  app.addHook('preClose', async () => {
-    stopping = true
-  })
   app.addHook('onClose', async () => (await opening)?.close())
 }
 
-export default fp(mcp, { name: 'mcp', fastify: '5.x', encapsulate: true, dependencies: ['errors', 'auth', 'request-body'], decorators: { fastify: ['tasks', 'files', 'config', 'clock'] } })
+export default fp(mcp, { name: 'mcp', fastify: '5.x', encapsulate: true, dependencies: ['errors', 'auth', 'request-body', 'task-watch'], decorators: { fastify: ['tasks', 'taskWatch', 'files', 'config', 'clock'] } })

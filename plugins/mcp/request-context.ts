@@ -5,6 +5,6 @@ import type { Submitter } from '../../src/tasks/submit.ts'
 export type RequestContext = {
   caller: Submitter
   request: FastifyRequest
-  /** True once the client has left or the program stops. */
-  gone: () => boolean
+  /** Aborted when the client has left. */
+  signal: AbortSignal
 }

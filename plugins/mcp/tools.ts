@@ -1,11 +1,10 @@
 /** The MCP tools: each is a verb of the REST API, by the same code. */
-import { setTimeout as pause } from 'node:timers/promises'
 import type { ContentBlock, ServerContext, ToolAnnotations } from '@modelcontextprotocol/server'
 import type { FastifyInstance } from 'fastify'
 import { Type } from 'typebox'
 import { GENERATION_FIELDS } from '../../src/domain/media-generations.ts'
 import { FIELD_PATTERNS } from '../../src/domain/field-patterns.ts'
-import { findTask, recordOf, untilFinal } from '../../src/tasks/read-tasks.ts'
+import { findTask, recordOf } from '../../src/tasks/read-tasks.ts'
 import { publicRecord, publicStatus, TaskRecord } from '../../src/tasks/public-record.ts'
 import { TASK_FIELDS } from '../../src/tasks/request-fields.ts'
 import type { TaskBody } from '../../src/tasks/quote.ts'
@@ -68,11 +67,11 @@ const GetTask = Type.Object({ task_id: Type.String({ minLength: 1, maxLength: 10
 const reads: ToolAnnotations = { readOnlyHint: true, openWorldHint: false }
 const creates: ToolAnnotations = { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: true }
 
-export function mediaTools({ tasks, files, clock }: Pick<FastifyInstance, 'tasks' | 'files' | 'clock'>): Tool[] {
+export function mediaTools({ tasks, taskWatch, files, clock }: Pick<FastifyInstance, 'tasks' | 'taskWatch' | 'files' | 'clock'>): Tool[] {
   /** The record of a task, at once or at its end, with its media. */
-  async function answer(task: Task, seconds: unknown, { gone, request }: RequestContext, context: ServerContext): Promise<Answer> {
-    const patience = { ms: Number(seconds ?? 0) * 1000, gone: () => gone() || context.mcpReq.signal.aborted, pause, seen: progressReporter(context) }
-    const latest = (await untilFinal(tasks, task, patience)).task
+  async function answer(task: Task, seconds: unknown, { caller, signal, request }: RequestContext, protocol: ServerContext): Promise<Answer> {
+    const wait = { ms: Number(seconds ?? 0) * 1000, signal: AbortSignal.any([signal, protocol.mcpReq.signal]), changed: progressReporter(protocol) }
+    const { task: latest } = await taskWatch.untilFinal(task, caller.key.keyId, wait)
     return { record: await recordOf(tasks, latest), more: await mediaContent({ files, link: tasks.link, log: request.log }, latest) }
   }
 

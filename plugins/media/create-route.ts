@@ -1,13 +1,12 @@
 /** `POST /generations` and `POST /operations`: quotes, creates, and waits for the end with `Prefer: wait`. */
-import { setTimeout as pause } from 'node:timers/promises'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import type { Task } from '../../src/domain/task.ts'
-import { recordOf, untilFinal } from '../../src/tasks/read-tasks.ts'
+import { recordOf } from '../../src/tasks/read-tasks.ts'
 import { publicRecord } from '../../src/tasks/public-record.ts'
 import { publicQuote, quote } from '../../src/tasks/quote.ts'
-import { currentRecord, submit, type SubmitContext } from '../../src/tasks/submit.ts'
+import { currentRecord, submit } from '../../src/tasks/submit.ts'
 import { callerOf, CREATES } from './caller.ts'
 import { idempotencyKey, preferredWait, rateHeaders } from './headers.ts'
 import { CreateQuery, GenerationRequest, OperationRequest } from './request-schemas.ts'
@@ -15,12 +14,6 @@ import { expectedWaitSeconds } from './wait-estimate.ts'
 
 export function creationRoutes(app: FastifyInstance): void {
   const { tasks, clock } = app
-
-  // A client that waits gets the present record when the program stops, instead of a closed connection.
-  let stopping = false
-  app.addHook('preClose', async () => {
-    stopping = true
-  })
 
   for (const [path, body] of [['generations', GenerationRequest], ['operations', OperationRequest]] as const) {
     app.withTypeProvider<TypeBoxTypeProvider>().post(`/${path}`, { config: CREATES, schema: { body, querystring: CreateQuery } }, async (request, reply) => {
@@ -36,24 +29,26 @@ export function creationRoutes(app: FastifyInstance): void {
       reply.headers({ location: `${app.prefix}/${path}/${task.id}`, ...rateHeaders(record, clock()) })
       if (outcome === 'replayed') reply.header('idempotency-replayed', 'true')
       reply.code(outcome === 'replayed' ? 200 : 202)
-      return accepted(tasks, task, record, request, reply, () => stopping)
+      return accepted(app, task, record, request, reply)
     })
   }
 }
 
-/** Sends the record at once, under the status that is set; with `Prefer: wait`, 200 as soon as the task is final, or 202 when the time is over. */
-async function accepted(tasks: SubmitContext, task: Task, record: Subscription, request: FastifyRequest, reply: FastifyReply, stopping: () => boolean): Promise<FastifyReply> {
+/**
+ * Sends the record at once, under the status that is set; with `Prefer: wait`, 200 as soon as the task is final, or 202 when the time is over. A key with too many waits
+ * is answered at once: the preference is not applied (RFC 7240, section 2).
+ */
+async function accepted({ tasks, taskWatch }: FastifyInstance, task: Task, record: Subscription, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const seconds = preferredWait(request.headers.prefer)
   if (seconds === null) return reply.send(await acceptedRecord(tasks, task, record))
-  const patience = { ms: seconds * 1000, gone: () => stopping() || reply.raw.destroyed, pause }
-  const { task: later, final } = await untilFinal(tasks, task, patience).catch(() => ({ task, final: false }))
-  return reply
-    .header('preference-applied', `wait=${seconds}`)
-    .code(final ? 200 : 202)
-    .send(await acceptedRecord(tasks, later, null))
+  const left = new AbortController()
+  reply.raw.once('close', () => left.abort())
+  const waited = await taskWatch.untilFinal(task, callerOf(request).key.keyId, { ms: seconds * 1000, signal: left.signal })
+  if (waited.outcome !== 'refused') reply.header('preference-applied', `wait=${seconds}`).code(waited.outcome === 'final' ? 200 : 202)
+  return reply.send(await acceptedRecord(tasks, waited.task, null))
 }
 
 /** The task's record, without its queue position when the store is unavailable: the task is accepted, and the client must learn it. */
-function acceptedRecord(tasks: SubmitContext, task: Task, known: Subscription | null): Promise<Record<string, unknown>> {
+function acceptedRecord(tasks: FastifyInstance['tasks'], task: Task, known: Subscription | null): Promise<Record<string, unknown>> {
   return recordOf(tasks, task, known).catch(() => publicRecord(task, null, tasks.link))
 }

@@ -7,7 +7,6 @@ import { invalid } from '../../src/domain/request-validation.ts'
 import { FINAL, type Task } from '../../src/domain/task.ts'
 import { taskHistory, type HistoryEvent } from '../../src/tasks/task-history.ts'
 import { callerOf } from './caller.ts'
-import { openTaskWatch } from './task-watch.ts'
 
 /** Streams that one key may have open in this process. */
 const STREAMS_PER_KEY = 20
@@ -15,8 +14,7 @@ const HEARTBEAT_MS = 15_000
 
 /** Returns the handler of the route, for a task that its caller may see. Open streams end when the program stops; clients resume elsewhere. */
 export function openEventStreams(app: FastifyInstance): (request: FastifyRequest, reply: FastifyReply, task: Task) => Promise<FastifyReply> {
-  const { tasks, clock, log } = app
-  const { watch } = openTaskWatch(tasks.store, log)
+  const { tasks, clock, taskWatch } = app
   const open = new Map<string, number>()
   const streams = new Set<Stream>()
   app.addHook('preClose', async () => {
@@ -48,7 +46,7 @@ export function openEventStreams(app: FastifyInstance): (request: FastifyRequest
       send(await historyAfter(final, last).catch(() => taskHistory(final, [], last, tasks.link)))
       stream.end()
     }
-    const unwatch = watch(task, (now) => {
+    const unwatch = taskWatch.watch(task, (now) => {
       if (now === null) stream.end()
       else if (FINAL.includes(now.state)) void finish(now)
       else send(taskHistory(now, [], last, tasks.link))

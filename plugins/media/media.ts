@@ -29,4 +29,4 @@ async function media(app: FastifyInstance): Promise<void> {
   })
 }
 
-export default fp(media, { name: 'media', fastify: '5.x', encapsulate: true, dependencies: ['errors', 'auth', 'request-body'] })
+export default fp(media, { name: 'media', fastify: '5.x', encapsulate: true, dependencies: ['errors', 'auth', 'request-body', 'task-watch'] })

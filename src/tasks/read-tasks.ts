@@ -2,7 +2,7 @@
 import { Failure } from '../domain/errors.ts'
 import { queuePosition, queuePositions } from '../domain/subscription/task-queue.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
-import { FINAL, type Task } from '../domain/task.ts'
+import type { Task } from '../domain/task.ts'
 import { publicRecord } from './public-record.ts'
 import type { TaskContext } from './task-context.ts'
 
@@ -26,30 +26,4 @@ export async function recordsOf({ store, link }: Pick<TaskContext, 'store' | 'li
   const positions = new Map<string, number>()
   for (const id of queued) for (const [task, position] of queuePositions(await store.subscription(id))) positions.set(task, position)
   return tasks.map((task) => publicRecord(task, positions.get(task.id) ?? null, link))
-}
-
-export type Patience = {
-  /** Longest wait. */
-  ms: number
-  /** True once the client has left or the program stops. */
-  gone: () => boolean
-  /** Resolves after so many milliseconds. */
-  pause: (ms: number) => Promise<unknown>
-  /** Called with the task after each read. */
-  seen?: (task: Task) => void
-}
-
-const POLL_MS = 100
-
-/** Polls a task until it is final, the time is over, or the client has left. Returns the task as it was read last. */
-export async function untilFinal({ store, clock }: Pick<TaskContext, 'store' | 'clock'>, task: Task, { ms, gone, pause, seen }: Patience): Promise<{ task: Task; final: boolean }> {
-  const until = clock() + ms
-  for (let latest = task; ; ) {
-    seen?.(latest)
-    if (FINAL.includes(latest.state)) return { task: latest, final: true }
-    const remainingMs = until - clock()
-    if (remainingMs <= 0 || gone()) return { task: latest, final: false }
-    await pause(Math.min(POLL_MS, remainingMs))
-    latest = (await store.task(task.tenant, task.id)) ?? latest
-  }
 }

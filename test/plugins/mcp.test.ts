@@ -241,15 +241,19 @@ t.test('a failure of ours leaks nothing', async (t) => {
 t.test('a task that was accepted is told, though the store is away right after', async (t) => {
   const endpoint = await openEndpoint(t, { loops: false })
   const client = await endpoint.connect()
-  const { task } = endpoint.store
-  endpoint.store.task = async () => {
+  const { task, subscription } = endpoint.store
+  const away = async () => {
     throw new Unavailable('store', new Error('away'))
   }
-  const made = await client.callTool({ name: 'generate_image', arguments: { prompt: 'x', wait_seconds: 5 } })
+  endpoint.store.task = () => {
+    endpoint.store.subscription = away
+    return away()
+  }
+  const made = await client.callTool({ name: 'generate_image', arguments: { prompt: 'x', wait_seconds: 1 } })
   t.match(made.structuredContent, { status: 'queued', queue_position: null })
   const { id } = made.structuredContent as { id: string }
   t.match(await errorOf(client, 'get_task', { task_id: id }), { error: { code: 'unavailable' }, retry_after_seconds: Number })
-  endpoint.store.task = task
+  Object.assign(endpoint.store, { task, subscription })
   t.match((await client.callTool({ name: 'get_task', arguments: { task_id: id } })).structuredContent, { id, queue_position: 1 })
 })
 
@@ -259,7 +263,7 @@ t.test('waiting ends with the time or with the program, and answers the record a
   endpoint.engine.next('hang')
   const { id } = (await endpoint.create()).json()
   await endpoint.engine.begun(1)
-  const waiting = client.callTool({ name: 'get_task', arguments: { task_id: id, wait_seconds: 10 } }, { onprogress: () => (endpoint.time.now += 10_000) })
+  const waiting = client.callTool({ name: 'get_task', arguments: { task_id: id, wait_seconds: 1 } })
   t.match((await waiting).structuredContent, { id, status: 'processing' })
   const stopped = client.callTool({ name: 'get_task', arguments: { task_id: id, wait_seconds: 45 } }, { onprogress: () => void endpoint.app.close() })
   t.match((await stopped).structuredContent, { id, status: /queued|processing/ })

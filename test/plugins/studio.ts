@@ -6,6 +6,7 @@ import type { Test } from 'tap'
 import dispatcher from '../../plugins/dispatcher/dispatcher.ts'
 import filesPlugin from '../../plugins/files/files.ts'
 import media from '../../plugins/media/media.ts'
+import taskWatch from '../../plugins/task-watch/task-watch.ts'
 import worker from '../../plugins/worker/worker.ts'
 import { openEgress } from '../../src/egress/egress.ts'
 import type { Lookup } from '../../src/egress/dns-lookup.ts'
@@ -63,6 +64,7 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
       }
       Object.assign(opened, { files, engines, egress, sealingKeys: SEALING, tasks })
       for (const [name, value] of Object.entries(opened)) app.decorate(name, value)
+      await app.register(taskWatch)
       await app.register(media, { prefix: '/api/v1' })
       await also(app)
     },
