@@ -4,6 +4,7 @@ import type { Files } from '../../src/backends/files/files.ts'
 import { LATE_WRITE_MS } from '../../src/backends/store/task-store.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { sweepKeys, sweepSubscriptions, sweepTasks, type Swept } from '../../src/tasks/recovery-sweeps.ts'
+import { sweepDeliveries } from '../../src/tasks/delivery-sweep.ts'
 import type { TaskState } from '../../src/domain/task.ts'
 
 type Sweeping = {
@@ -21,7 +22,7 @@ type Sweeping = {
 
 const BATCH = 500
 const MOST_BATCHES = 100
-const PERIODS = { tasks: 1_000, subscriptions: 15_000, retention: 60_000 }
+const PERIODS = { tasks: 1_000, subscriptions: 15_000, deliveries: 60_000, retention: 60_000 }
 
 /** Starts all sweep loops. Returns the function that stops them and waits for the one in progress. */
 export function startSweeps({ tasks, files, owner, taskMs, eventMs, swept, open, log }: Sweeping): () => Promise<void> {
@@ -29,6 +30,7 @@ export function startSweeps({ tasks, files, owner, taskMs, eventMs, swept, open,
   const sweeps = [
     every('tasks', PERIODS.tasks, sweepOpen, () => open([])),
     every('subscriptions', PERIODS.subscriptions, async () => report(await sweepSubscriptions(tasks))),
+    every('deliveries', PERIODS.deliveries, sweepWaiting),
     every('retention', PERIODS.retention, async () => {
       await untilDone(() => store.removeTasks(clock() - taskMs, BATCH))
       await untilDone(() => store.removeEvents(clock() - eventMs - LATE_WRITE_MS, BATCH))
@@ -41,6 +43,14 @@ export function startSweeps({ tasks, files, owner, taskMs, eventMs, swept, open,
   async function sweepOpen(): Promise<void> {
     report(await sweepTasks(tasks))
     open(await store.openTasks())
+  }
+
+  let waitingAfter = ''
+  async function sweepWaiting(): Promise<void> {
+    const { released, next } = await sweepDeliveries(tasks, waitingAfter, BATCH)
+    waitingAfter = next
+    swept('overlooked_delivery', released)
+    if (released > 0) log.warn({ event: 'sweep_released_deliveries', released }, 'sweep released deliveries')
   }
 
   /** Repeats while batches come back full, so that removal keeps up with creation. */

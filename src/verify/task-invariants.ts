@@ -2,6 +2,7 @@
 import { formatMoney } from '../domain/money.ts'
 import { FINAL, type Delivery, type Task } from '../domain/task.ts'
 import type { WebhookEvent } from '../domain/webhooks.ts'
+import { overlooked } from '../tasks/outbox.ts'
 
 /** Sweeps close every gap well within this time. */
 export const OVERDUE_MS = 10 * 60_000
@@ -61,6 +62,7 @@ export function* deliveryViolations(task: Task, deliveries: Delivery[], now: num
     const should = `is ${task.state} and should have sent ${list(wanted)}`
     yield `task ${task.id} of ${task.subscription} ${should}, but has deliveries of ${list(made)}`
   }
+  for (const { id } of overlooked(deliveries)) yield `delivery ${id} of ${task.subscription} waits for another one, which was attempted`
   for (const delivery of deliveries) {
     for (const sentence of attemptViolations(delivery, now)) yield `delivery ${delivery.id} of ${task.subscription} ${sentence}`
   }

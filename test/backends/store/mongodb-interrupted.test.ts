@@ -171,3 +171,40 @@ for (const [name, scenario] of Object.entries(SCENARIOS)) {
     }
   })
 }
+
+/** Makes the next command of several writes fail, after the first half of them took effect. */
+function halve(): () => void {
+  const { bulkWrite } = Collection.prototype
+  Collection.prototype.bulkWrite = async function (this: Collection, operations, options) {
+    if (this.collectionName !== 'deliveries') return bulkWrite.call(this, operations, options)
+    Collection.prototype.bulkWrite = bulkWrite
+    await bulkWrite.call(this, operations.slice(0, Math.ceil(operations.length / 2)), options)
+    throw new MongoNetworkError('the connection was lost')
+  }
+  return () => void (Collection.prototype.bulkWrite = bulkWrite)
+}
+
+t.test('a refund is delivered when its failure was delivered before the interrupted relay is repeated', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const place = await (await emptyDatabase(t, server)).place(t)
+  const [store, other] = [await place.open(), await place.open()]
+  // The queue of the receiver is due, so that a delivery may be claimed as soon as it is stored.
+  await store.createTask(ended(2))
+  await store.relay(taskId(2), [delivery(2)], [])
+  await store.createTask(ended(1))
+  t.teardown(halve())
+  await t.rejects(store.relay(taskId(1), [failed, refunded], []), Unavailable)
+  const deliverAll = async (now: number): Promise<string[]> => {
+    const claimed = await claim(other, now)
+    for (const { id, epoch } of claimed) {
+      const release = id === failed.id ? { id: refunded.id, at: now } : null
+      await other.recordAttempt(id, epoch, attempt, { state: 'delivered', nextAttemptAt: null }, release)
+    }
+    return claimed.map(({ id }) => id)
+  }
+  const delivered = await deliverAll(T0)
+  await store.relay(taskId(1), [failed, refunded], [])
+  for (let now = T0 + 1000; now < T0 + 4000; now += 1000) delivered.push(...(await deliverAll(now)))
+  t.same(delivered.toSorted(), [delivery(2).id, failed.id, refunded.id].toSorted())
+})

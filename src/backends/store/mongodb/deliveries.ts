@@ -13,6 +13,8 @@ export const deliveryIndexes = {
   deliveries: [
     // deliveries, removal with the task
     { name: 'of_task', key: { taskId: 1, _id: 1 } },
+    // waitingDeliveries
+    { name: 'waiting', key: { state: 1, _id: 1 }, partialFilterExpression: { state: 'waiting' } },
   ],
 } satisfies Indexes
 
@@ -28,12 +30,15 @@ export const NO_SLOTS = { $unset: { hostSlot: '', tenantSlot: '' } } as const
 
 /** What tasks use of deliveries. */
 export type Deliveries = {
-  /** Existing ones stay unchanged, but their queues are scheduled again: an earlier attempt may have ended before it did. */
+  /**
+   * Those that wait for another one are stored first: once it is attempted, nothing would release them. Existing ones stay unchanged, but their queues are scheduled again: an
+   * earlier attempt may have ended before it did.
+   */
   add(deliveries: Delivery[]): Promise<void>
   remove(taskIds: string[]): Promise<void>
 }
 
-type Verbs = 'recordAttempt' | 'returnDelivery' | 'deliveries'
+type Verbs = 'recordAttempt' | 'returnDelivery' | 'deliveries' | 'waitingDeliveries' | 'releaseDelivery'
 
 export function openDeliveries(database: Database, queues: DeliveryQueues): { deliveries: Deliveries; verbs: Pick<Store, Verbs> } {
   const collection = database.collection<StoredDelivery>('deliveries')
@@ -56,12 +61,13 @@ export function openDeliveries(database: Database, queues: DeliveryQueues): { de
     return 'recorded'
   }
 
-  async function releaseWaiting(id: string, at: number): Promise<void> {
+  async function releaseWaiting(id: string, at: number): Promise<boolean> {
     const due = { state: 'pending', nextAttemptAt: at, claimableAt: at } as const
     const released = await collection.findOneAndUpdate({ _id: id, state: 'waiting' }, { $set: due }, { returnDocument: 'after' })
     // An earlier attempt may have released it without scheduling its queue.
     const pending = released ?? (await collection.findOne({ _id: id, state: 'pending', attempts: { $size: 0 } }))
     if (pending) await queues.schedule([pending])
+    return released !== null
   }
 
   async function returnDelivery(id: string, epoch: number, at: number): Promise<void> {
@@ -70,10 +76,16 @@ export function openDeliveries(database: Database, queues: DeliveryQueues): { de
     if (returned) await queues.schedule([returned])
   }
 
+  async function addAll(made: Delivery[]): Promise<void> {
+    await Promise.all(made.map((delivery) => insert({ ...toStored(delivery), claimableAt: claimableAt(delivery) })))
+  }
+
   return {
     deliveries: {
       add: async (made) => {
-        await Promise.all(made.map((delivery) => insert({ ...toStored(delivery), claimableAt: claimableAt(delivery) })))
+        const isWaiting = ({ state }: Delivery) => state === 'waiting'
+        await addAll(made.filter(isWaiting))
+        await addAll(made.filter((delivery) => !isWaiting(delivery)))
         await queues.schedule(made)
       },
       remove: async (taskIds) => void (await collection.deleteMany({ taskId: { $in: taskIds } })),
@@ -83,6 +95,12 @@ export function openDeliveries(database: Database, queues: DeliveryQueues): { de
       returnDelivery: (...returned) => database.run(() => returnDelivery(...returned)),
       deliveries: (taskId) =>
         database.run(async () => (await collection.find({ taskId }, { projection: DELIVERY }).sort({ _id: 1 }).toArray()).map(fromStored<Delivery>)),
+      waitingDeliveries: (after, limit) =>
+        database.run(async () => {
+          const waiting = collection.find({ state: 'waiting', _id: { $gt: after } }, { projection: DELIVERY })
+          return (await waiting.sort({ _id: 1 }).limit(limit).toArray()).map(fromStored<Delivery>)
+        }),
+      releaseDelivery: (id, at) => database.run(() => releaseWaiting(id, at)),
     },
   }
 }

@@ -25,7 +25,13 @@ export const deliveryTimes = `
   CREATE INDEX deliveries_created ON deliveries (tenant, json_extract(record, '$.createdAt'), id);
 `
 
+/** Migration: deliveries that wait for another one. */
+export const waitingDeliveries = `
+  CREATE INDEX deliveries_waiting ON deliveries (id) WHERE json_extract(record, '$.state') = 'waiting';
+`
+
 type Row = { record: string }
+type Verbs = 'claimDeliveries' | 'recordAttempt' | 'returnDelivery' | 'deliveries' | 'waitingDeliveries' | 'releaseDelivery' | 'redeliver' | 'replay'
 
 /** What tasks use of deliveries, inside a write. */
 export type Deliveries = {
@@ -34,10 +40,7 @@ export type Deliveries = {
   remove(taskId: string): void
 }
 
-export function openDeliveries(database: Database): {
-  deliveries: Deliveries
-  verbs: Pick<Store, 'claimDeliveries' | 'recordAttempt' | 'returnDelivery' | 'deliveries' | 'redeliver' | 'replay'>
-} {
+export function openDeliveries(database: Database): { deliveries: Deliveries; verbs: Pick<Store, Verbs> } {
   const insert = database.prepare(
     `INSERT INTO deliveries (task_id, tenant, host, claimable_at, lease_until, record, id) VALUES (?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT DO NOTHING`,
@@ -46,6 +49,7 @@ export function openDeliveries(database: Database): {
   const remove = database.prepare('DELETE FROM deliveries WHERE id = ?')
   const byId = database.prepare<Row>('SELECT record FROM deliveries WHERE id = ?')
   const ofTask = database.prepare<Row>('SELECT record FROM deliveries WHERE task_id = ? ORDER BY id')
+  const waiting = database.prepare<Row>(`SELECT record FROM deliveries WHERE json_extract(record, '$.state') = 'waiting' AND id > ? ORDER BY id LIMIT ?`)
   const queues = openDeliveryQueues(database)
 
   function put(delivery: Delivery): void {
@@ -56,6 +60,13 @@ export function openDeliveries(database: Database): {
   function find(id: string): Delivery | null {
     const row = byId.get(id)
     return row ? parse(row) : null
+  }
+
+  function releaseWaiting(id: string, at: number): boolean {
+    const delivery = find(id)
+    if (delivery?.state !== 'waiting') return false
+    put({ ...delivery, state: 'pending', nextAttemptAt: at })
+    return true
   }
 
   return {
@@ -83,8 +94,7 @@ export function openDeliveries(database: Database): {
           if (delivery.leaseUntil === null) return delivery.attempts.some(({ number }) => number === attempt.number) ? 'recorded' : 'lost'
           const { redelivery: _over, ...rest } = delivery
           put({ ...rest, ...next, leaseUntil: null, attempts: [...delivery.attempts, attempt] })
-          const waiting = release && find(release.id)
-          if (waiting?.state === 'waiting') put({ ...waiting, state: 'pending', nextAttemptAt: release?.at ?? null })
+          if (release) releaseWaiting(release.id, release.at)
           return 'recorded'
         }),
       returnDelivery: async (id, epoch, at) => {
@@ -94,6 +104,8 @@ export function openDeliveries(database: Database): {
         })
       },
       deliveries: (taskId) => database.read(() => ofTask.all(taskId).map(parse)),
+      waitingDeliveries: (after, limit) => database.read(() => waiting.all(after, limit).map(parse)),
+      releaseDelivery: (id, at) => database.write(() => releaseWaiting(id, at)),
       redeliver: (tenant, id, now) =>
         database.write(() => {
           const delivery = find(id)

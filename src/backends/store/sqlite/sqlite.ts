@@ -6,7 +6,7 @@ import { openChanges } from '../group-commit.ts'
 import type { Store, StoreOptions } from '../store.ts'
 import { openDatabase, openToRead } from './database.ts'
 import { declarationTables, openDeclarations } from './resource-declarations.ts'
-import { deliveryTables, deliveryTimes, openDeliveries } from './deliveries.ts'
+import { deliveryTables, deliveryTimes, openDeliveries, waitingDeliveries } from './deliveries.ts'
 import { addEndedAt, keyTables, openKeys } from './api-keys.ts'
 import { deliveryQueueTables } from './delivery-queues.ts'
 import { eventTables, openEventLog } from './event-log.ts'
@@ -16,7 +16,7 @@ import { openTaskQueries } from './task-queries.ts'
 import { openTasks, taskTables } from './tasks.ts'
 
 /** Each entry migrates from the schema before it. A released entry is never edited: a change is a new entry. */
-export const UPGRADES = [subscriptionTables + keyTables + processTables + declarationTables + taskTables + deliveryTables + deliveryQueueTables, addEndedAt, deliveryTimes, eventTables]
+export const UPGRADES = [subscriptionTables + keyTables + processTables + declarationTables + taskTables + deliveryTables + deliveryQueueTables, addEndedAt, deliveryTimes, eventTables, waitingDeliveries]
 
 /** Opens `file`; fails as `openDatabase` and `openToRead` do. */
 export function openSqlite(file: string, options: StoreOptions = {}): Store {
