@@ -35,7 +35,7 @@ export type Wait = {
 /** Waits that one key may have open in this process. */
 export const WAITS_PER_KEY = 50
 
-const POLL_MS = { first: 200, longest: 2_000, growth: 1.5 }
+const POLL_MS = { first: 200, longest: 1_000, growth: 1.5 }
 
 type Watch = { listeners: Set<Listener>; latest: Task; timer: NodeJS.Timeout | undefined }
 
