@@ -1,10 +1,10 @@
-# What Tollgate needs at run time, and nothing that builds.
+# What Tollgate needs at run time, and nothing that builds. The target `ffmpeg` also has what `trim` and `merge` of the local engine need.
 FROM node:26-slim AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json ./
 RUN npm ci --omit=dev --ignore-scripts
 
-FROM node:26-slim
+FROM node:26-slim AS base
 ENV NODE_ENV=production HOST=0.0.0.0 OPS_HOST=0.0.0.0 DATA_DIR=/data
 WORKDIR /app
 COPY --from=dependencies /app/node_modules ./node_modules
@@ -19,3 +19,11 @@ RUN install --directory --mode=700 --owner=1000 --group=1000 /data
 USER 1000:1000
 EXPOSE 8080 9090
 ENTRYPOINT ["node", "bin/tollgate.mjs"]
+
+FROM base AS ffmpeg
+USER 0:0
+RUN apt-get update && apt-get install --yes --no-install-recommends ffmpeg && rm -rf /var/lib/apt/lists/*
+USER 1000:1000
+
+# The default target.
+FROM base

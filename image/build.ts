@@ -1,21 +1,23 @@
 /**
- * `npm run image -- <folder> [<file>.tar [<name>:<tag>]]`: builds the image of the Dockerfile without Docker or an image registry. The folder gets its file system,
- * the file an image archive to load. Linux only: Node and its libraries are copied from this machine.
+ * `npm run image -- [--target <stage>] <folder> [<file>.tar [<name>:<tag>]]`: builds the image of the Dockerfile without Docker or an image registry. The folder gets its
+ * file system, the file an image archive to load. Linux only: programs and their libraries are copied from this machine.
  */
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
+import { parseArgs } from 'node:util'
 import { writeArchive } from './archive.ts'
 import { readDockerfile } from './dockerfile.ts'
 import { fillRootfs } from './rootfs.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 
-const [folder, file, name = 'tollgate:dev'] = process.argv.slice(2)
+const { positionals, values } = parseArgs({ allowPositionals: true, options: { target: { type: 'string' } } })
+const [folder, file, name = 'tollgate:dev'] = positionals
 if (folder === undefined || process.platform !== 'linux') {
-  console.error('npm run image -- <folder> [<file>.tar [<name>:<tag>]], on Linux')
+  console.error('npm run image -- [--target <stage>] <folder> [<file>.tar [<name>:<tag>]], on Linux')
   process.exit(1)
 }
-const recipe = readDockerfile(readFileSync(join(ROOT, 'Dockerfile'), 'utf8'))
+const recipe = readDockerfile(readFileSync(join(ROOT, 'Dockerfile'), 'utf8'), values.target)
 mkdirSync(folder, { recursive: true })
 if (readdirSync(folder).length > 0) {
   console.error(`${folder} is not empty`)

@@ -2,8 +2,10 @@
 
 /** Paths are those of the Dockerfile: sources relative to the checkout, targets in the image. */
 export type Recipe = {
-  /** Copies from the checkout in the last stage. */
+  /** Copies from the checkout in the stage and those that it is built from. */
   copies: { from: string; to: string }[]
+  /** Debian packages that are installed. */
+  packages: string[]
   workdir: string
   env: Record<string, string>
   user: string
@@ -11,22 +13,30 @@ export type Recipe = {
   entrypoint: string[]
 }
 
-/** Parses the last stage of a Dockerfile as simple as ours. Throws for an unsupported instruction. */
-export function readDockerfile(text: string): Recipe {
-  const recipe: Recipe = { copies: [], workdir: '/', env: {}, user: '0:0', ports: [], entrypoint: [] }
+const EMPTY: Recipe = { copies: [], packages: [], workdir: '/', env: {}, user: '0:0', ports: [], entrypoint: [] }
+
+/** Parses a stage of a Dockerfile as simple as ours, the last one by default. Throws for an unsupported instruction and an unknown stage. */
+export function readDockerfile(text: string, target?: string): Recipe {
+  const stages = new Map<string, Recipe>()
+  let recipe: Recipe = EMPTY
   for (const line of text.split('\n').map((each) => each.trim())) {
     const [instruction = '', ...words] = line.split(/\s+/)
     if (line === '' || line.startsWith('#')) continue
-    if (instruction === 'FROM') Object.assign(recipe, { copies: [], workdir: '/', env: {} })
-    else if (instruction === 'WORKDIR') recipe.workdir = words[0] ?? '/'
+    if (instruction === 'FROM') {
+      recipe = structuredClone(stages.get(words[0] ?? '') ?? EMPTY)
+      if (words[2] !== undefined) stages.set(words[2], recipe)
+    } else if (instruction === 'WORKDIR') recipe.workdir = words[0] ?? '/'
     else if (instruction === 'ENV') for (const word of words) recipe.env[word.split('=', 1)[0] ?? ''] = word.slice(word.indexOf('=') + 1)
     else if (instruction === 'USER') recipe.user = words[0] ?? ''
     else if (instruction === 'EXPOSE') recipe.ports = words
     else if (instruction === 'ENTRYPOINT') recipe.entrypoint = JSON.parse(words.join(' '))
     else if (instruction === 'COPY') recipe.copies.push(...copiesOf(words))
-    else if (instruction !== 'RUN') throw new Error(`image/dockerfile.ts does not support the instruction ${instruction}`)
+    else if (instruction === 'RUN') recipe.packages.push(...packagesOf(line))
+    else throw new Error(`image/dockerfile.ts does not support the instruction ${instruction}`)
   }
-  return recipe
+  const found = target === undefined ? recipe : stages.get(target)
+  if (!found) throw new Error(`the Dockerfile has no stage ${target}`)
+  return found
 }
 
 /** Copies from another stage are skipped: rootfs.ts makes those files. The target of a folder has its own name, that of a file has not. */
@@ -34,4 +44,9 @@ function copiesOf(words: string[]): Recipe['copies'] {
   if (words.some((word) => word.startsWith('--from='))) return []
   const target = words.at(-1) ?? ''
   return words.slice(0, -1).map((from) => ({ from, to: target === './' ? from : target }))
+}
+
+function packagesOf(run: string): string[] {
+  const [, names = ''] = /apt-get install ([^&]*)/.exec(run) ?? []
+  return names.split(/\s+/).filter((word) => word !== '' && !word.startsWith('-'))
 }

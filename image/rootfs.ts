@@ -1,10 +1,14 @@
-/** Builds the image's file system in a folder without Docker: the files that the Dockerfile copies, the production dependencies, and Node with its shared libraries. */
+/** Builds the image's file system in a folder without Docker: the files that the Dockerfile copies, the production dependencies, and programs with their shared libraries. */
 import { execFileSync } from 'node:child_process'
-import { chmodSync, chownSync, cpSync, mkdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, chownSync, cpSync, existsSync, globSync, mkdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Recipe } from './dockerfile.ts'
 
-const NODE = 'usr/local/bin/node'
+const NODE = '/usr/local/bin/node'
+/** What a run of the local engine is started with. */
+const SHELL = ['/bin/sh', '/usr/bin/env']
+/** The programs of a Debian package. */
+const PROGRAMS: Record<string, string[]> = { ffmpeg: ['/usr/bin/ffmpeg', '/usr/bin/ffprobe'] }
 
 const ETC = {
   passwd: 'root:x:0:0::/root:/sbin/nologin\nnode:x:1000:1000::/tmp:/sbin/nologin\n',
@@ -13,7 +17,7 @@ const ETC = {
 }
 
 /** Fills `folder`, which must be empty. `root` is the checkout. Run as root, it also sets the owner of the data folder. */
-export function fillRootfs(folder: string, root: string, { copies, workdir, env }: Recipe): void {
+export function fillRootfs(folder: string, root: string, { copies, packages, workdir, env }: Recipe): void {
   const inside = (path: string) => join(folder, path)
   for (const path of ['etc', 'tmp', 'proc', 'dev', workdir]) mkdirSync(inside(path), { recursive: true })
   chmodSync(inside('tmp'), 0o1777)
@@ -29,18 +33,40 @@ export function fillRootfs(folder: string, root: string, { copies, workdir, env 
   execFileSync('npm', ['ci', '--omit=dev', '--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline', '--loglevel=error'], { cwd: app, stdio: 'inherit' })
   rmSync(join(app, 'package-lock.json'))
 
-  const node = join(root, 'node_modules/node/bin/node')
-  for (const [from, to] of [[node, NODE] as const, ...librariesOf(node)]) {
-    mkdirSync(dirname(inside(to)), { recursive: true })
-    cpSync(realpathSync(from), inside(to))
+  copyProgram(folder, join(root, 'node_modules/node/bin/node'), NODE)
+  for (const program of SHELL) copyProgram(folder, program)
+  addPackages(folder, packages)
+  // Libraries of the system that sharp's library needs.
+  for (const library of globSync(join(app, 'node_modules/@img/sharp-libvips-*/lib/*.so*'))) copyLibraries(folder, library)
+}
+
+/** Adds the programs of Debian packages that this machine has installed. Throws for one that is missing here. */
+export function addPackages(folder: string, packages: readonly string[]): void {
+  for (const name of packages) {
+    const programs = PROGRAMS[name]
+    if (!programs) throw new Error(`image/rootfs.ts does not know the programs of the package ${name}`)
+    for (const program of programs) {
+      if (!existsSync(program)) throw new Error(`${program} is missing: apt-get install ${name}`)
+      copyProgram(folder, program)
+    }
   }
 }
 
-/** Shared libraries of a program: where each file is, and where the program expects it. */
-function librariesOf(program: string): (readonly [string, string])[] {
-  const lines = execFileSync('ldd', [program], { encoding: 'utf8' }).split('\n')
-  return lines.flatMap((line) => {
+function copyProgram(folder: string, from: string, to = from): void {
+  copy(folder, from, to)
+  copyLibraries(folder, from)
+}
+
+/** Copies the shared libraries of a program or library to where it expects them. */
+function copyLibraries(folder: string, program: string): void {
+  for (const line of execFileSync('ldd', [program], { encoding: 'utf8' }).split('\n')) {
     const path = /(?:=> )?(\/\S+) \(0x/.exec(line)?.[1]
-    return path === undefined ? [] : [[path, path] as const]
-  })
+    if (path !== undefined) copy(folder, path, path)
+  }
+}
+
+function copy(folder: string, from: string, to: string): void {
+  const target = join(folder, to)
+  mkdirSync(dirname(target), { recursive: true })
+  cpSync(realpathSync(from), target)
 }

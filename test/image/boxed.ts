@@ -21,10 +21,10 @@ exec unshare --root "$root" --wd "$workdir" --setgid "$group" --setuid "$user" -
 
 export const canBox = process.getuid?.() === 0
 
-/** `folder` is the image's /data; settings that name it are changed to that. Listens on loopback only. */
-export function startBoxed({ image, folder, role, env = {} }: { image: string; folder: string; role: Role; env?: Record<string, string> }): Promise<Process> {
+/** `folder` is the image's /data; settings that name it are changed to that. `owner` is another user than the image's, by number. Listens on loopback only. */
+export function startBoxed({ image, folder, role, env = {}, owner }: { image: string; folder: string; role: Role; env?: Record<string, string>; owner?: string }): Promise<Process> {
   const recipe = readDockerfile(readFileSync(join(REPOSITORY, 'Dockerfile'), 'utf8'))
-  const [user = '', group = ''] = recipe.user.split(':')
+  const [user = '', group = ''] = (owner ?? recipe.user).split(':')
   const place = canBox ? '/data' : folder
   const settings = { RESOURCES_URL: `files:${place}/plans`, ...env, HOST: '127.0.0.1', OPS_HOST: '127.0.0.1', DATA_DIR: `${place}/data` }
   const inside = Object.fromEntries(Object.entries(settings).map(([name, value]) => [name, value.replaceAll(folder, place)]))
@@ -32,7 +32,7 @@ export function startBoxed({ image, folder, role, env = {} }: { image: string; f
     const argv: [string, ...string[]] = [join(image, 'usr/local/bin/node'), join(image, recipe.workdir, 'bin/tollgate.mjs')]
     return startProcess({ folder, role, argv, env: { ...recipe.env, ...inside } })
   }
-  execFileSync('chown', ['-R', recipe.user, folder])
+  execFileSync('chown', ['-R', `${user}:${group}`, folder])
   const alone = ['--mount', '--propagation', 'private', 'sh', '-euc', MOUNTS, 'sh', image, folder, recipe.workdir, user, group]
   // For the shell that mounts, and for the image's Node.
   const path = `/usr/local/bin:${process.env['PATH'] ?? ''}`

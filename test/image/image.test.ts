@@ -3,9 +3,12 @@ import { execFileSync } from 'node:child_process'
 import { cp, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { readDockerfile } from '../../image/dockerfile.ts'
-import { answer, at, chat, get, post } from '../flows/calls.ts'
+import { addPackages } from '../../image/rootfs.ts'
+import { withoutFfmpeg } from '../backends/engines/ffmpeg-media.ts'
+import { FILM, IMAGE } from '../contracts/operations/sources.ts'
+import { answer, at, chat, get, post, type Answer } from '../flows/calls.ts'
 import { openSite, ROLES_APART } from '../flows/deployment.ts'
 import { eventually } from '../flows/eventually.ts'
 import { REPOSITORY, whole } from '../flows/program.ts'
@@ -64,4 +67,57 @@ t.test('it runs in each role as its user, with a read-only root file system wher
   })
   t.equal((await fetch(String(at(done, 'result', 'image_url')))).status, 200)
   for (const one of processes) t.same(await one.stop(), { code: 0, signal: null }, `${one.role} stops cleanly`)
+})
+
+t.test('the target ffmpeg is the image with one package more', async (t) => {
+  const target = readDockerfile(await readFile(join(REPOSITORY, 'Dockerfile'), 'utf8'), 'ffmpeg')
+  t.same(target, { ...recipe, packages: ['ffmpeg'] })
+  t.same(recipe.packages, [])
+})
+
+/** The user of the chart's pods, whom no file of the image names. */
+const POD_USER = '65532:65532'
+const dataUrl = (type: string, bytes: Buffer) => `data:${type};base64,${bytes.toString('base64')}`
+const OPERATIONS = {
+  pictures: [
+    { operation: 'upscale', media_url: dataUrl('image/png', IMAGE) },
+    { operation: 'background_remove', media_url: dataUrl('image/png', IMAGE) },
+  ],
+  films: [{ operation: 'trim', media_url: dataUrl('video/mp4', FILM), start_time: 0.1 }],
+}
+
+/** Creates these operations in the image, as a pod's user without a name where possible. Those that are accepted have ended. */
+async function operate(t: Test, bodies: readonly object[]): Promise<Answer['body'][]> {
+  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  await cp(join(REPOSITORY, 'plans'), join(folder, 'plans'), { recursive: true })
+  const one = await startBoxed({ image, folder, role: 'all', owner: POD_USER })
+  t.teardown(() => one.kill())
+  const program = { ...one, ...whole([one], join(folder, 'data'), 'demo') }
+  const key = await program.key('demo-media-key')
+  const answers: Answer['body'][] = []
+  for (const body of bodies) {
+    const { body: task } = await answer(await post(program, key, '/api/v1/operations', body))
+    const id = at(task, 'id')
+    const ended = async () => {
+      const record = (await get(program, key, `/api/v1/operations/${String(id)}`)).body
+      return ['completed', 'failed'].includes(String(at(record, 'status'))) ? record : null
+    }
+    answers.push(id === undefined ? task : await eventually('the task to end', ended))
+  }
+  t.same(await one.stop(), { code: 0, signal: null })
+  return answers
+}
+
+t.test('it edits pictures, as a user that it does not know; without ffmpeg it offers no films', async (t) => {
+  const [upscaled, cut, trimmed] = await operate(t, [...OPERATIONS.pictures, ...OPERATIONS.films])
+  t.match(upscaled, { status: 'completed', result: { content_type: 'image/png', width: 80, height: 60 } })
+  t.match(cut, { status: 'completed', result: { content_type: 'image/png', width: 40, height: 30 } })
+  if (canBox) t.match(trimmed, { status: 400, error: { code: 'not_supported' } })
+})
+
+t.test('with the programs of its target ffmpeg it edits films', { skip: withoutFfmpeg }, async (t) => {
+  addPackages(image, ['ffmpeg'])
+  const [trimmed] = await operate(t, OPERATIONS.films)
+  t.match(trimmed, { status: 'completed', result: { content_type: 'video/mp4', width: 64, height: 48 } })
 })

@@ -1,7 +1,7 @@
 /** The engine `local`: operations by programs and libraries of this machine. Each run is a child process in a scratch folder of its own; what is not installed is not offered. */
 import { once } from 'node:events'
 import { createReadStream, createWriteStream } from 'node:fs'
-import { tmpdir, userInfo } from 'node:os'
+import { tmpdir } from 'node:os'
 import { isAbsolute, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -74,7 +74,7 @@ export const openLocal: OpenEngine = async (_name, options) => {
 }
 
 /** `ffmpeg` is the folder of its programs, null for the usual ones. Throws an Error that names the faulty option. */
-function readOptions({ scratch = join(tmpdir(), `tollgate-${userInfo().uid}`), ffmpeg = null, ...others }: Record<string, unknown>): { scratch: string; ffmpeg: string | null } {
+function readOptions({ scratch = join(tmpdir(), `tollgate-${process.getuid?.() ?? 'scratch'}`), ffmpeg = null, ...others }: Record<string, unknown>): { scratch: string; ffmpeg: string | null } {
   const [unknown] = Object.keys(others)
   if (unknown !== undefined) throw new Error(`type local has no option ${unknown}`)
   if (typeof scratch !== 'string' || !isAbsolute(scratch)) throw new Error('scratch must be an absolute path')
