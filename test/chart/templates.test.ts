@@ -5,6 +5,7 @@ import t from 'tap'
 import { generated } from '../../charts/generate.ts'
 import { readConfig, SETTINGS, type Role } from '../../src/config/config.ts'
 import { KINDS } from '../../src/domain/media-generations.ts'
+import { OPERATIONS } from '../../src/domain/media-operations.ts'
 import { parsePlanLimits } from '../../src/domain/plan-limits.ts'
 import { readAddress } from '../../src/backends/resources/kubernetes/kubernetes-url.ts'
 import { missing } from '../servers/client.ts'
@@ -26,7 +27,8 @@ t.test('every value has a description, a default that the schema takes, and no n
     if (items?.properties) look(`${at}[]`, { description, ...items })
   }
   look('', schema)
-  t.same(schema.properties.worker.properties.kinds.items.enum, KINDS)
+  const pool = schema.properties.workerPools.items.properties
+  for (const properties of [schema.properties.worker.properties, pool]) t.same(properties.kinds.items.enum, [...KINDS, ...OPERATIONS])
 })
 
 if (!missing(t, ['helm'])) {
@@ -100,7 +102,8 @@ if (!missing(t, ['helm'])) {
         for (const { securityContext, resources, volumeMounts } of spec.containers) {
           t.match(securityContext, { allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, runAsNonRoot: true, capabilities: { drop: ['ALL'] } }, pod)
           for (const resource of ['cpu', 'memory', 'ephemeral-storage']) t.ok(resources.limits[resource] && resources.requests[resource], `${pod} ${resource}`)
-          t.ok(volumeMounts.every(({ readOnly }: Answered) => readOnly === true), pod)
+          const written = volumeMounts.filter(({ readOnly }: Answered) => readOnly !== true).map(({ mountPath }: Answered) => mountPath)
+          t.same(written, pod.includes('-worker-') ? ['/tmp'] : [], pod)
         }
         const tokens = spec.volumes.filter(({ projected }: Answered) => projected?.sources.some(({ serviceAccountToken }: Answered) => serviceAccountToken))
         t.equal(tokens.length, /controller|test$/.test(pod) ? 1 : 0, pod)
@@ -143,9 +146,22 @@ if (!missing(t, ['helm'])) {
     const all = await objects('everything')
     const mounts = (name: string) => found(all, `Deployment/tollgate-${name}`).spec.template.spec.volumes.map((volume: Answered) => volume.name)
     t.same(mounts('gateway'), ['sealing', 'store', 'broker', 'files', 'upstreams', 'engines'])
-    t.same(mounts('worker-film'), ['sealing', 'store', 'broker', 'files', 'engines'])
+    t.same(mounts('worker-film'), ['sealing', 'store', 'broker', 'files', 'engines', 'scratch'])
     t.same(mounts('dispatcher'), ['sealing', 'store', 'broker'])
     t.same(mounts('controller'), ['sealing', 'store', 'engines', 'plan-limits', 'api-token'])
+  })
+
+  t.test('a worker pool runs its kinds and operations, with scratch space of its own size within the limit of its pods', async (t) => {
+    const all = await objects('everything')
+    const pod = (name: string) => found(all, `Deployment/tollgate-worker-${name}`).spec.template.spec
+    const kinds = (name: string) => pod(name).containers[0].env.find((one: Answered) => one.name === 'WORKER_KINDS').value
+    t.same([kinds('pictures'), kinds('film'), kinds('edit')], ['image', 'video,music', 'trim,merge,upscale'])
+    const scratch = (name: string) => pod(name).volumes.find((volume: Answered) => volume.name === 'scratch').emptyDir
+    t.same([scratch('pictures'), scratch('edit')], [{ sizeLimit: '2Gi' }, { sizeLimit: '8Gi' }])
+    t.equal(pod('edit').containers[0].resources.limits['ephemeral-storage'], '9Gi')
+    for (const name of ['pictures', 'film', 'edit']) t.doesNotThrow(() => readConfig({ WORKER_KINDS: kinds(name) }, 'all'))
+    await t.rejects(objects('everything', ['--set', 'workerPools[0].kinds[0]=fold']), /kinds/)
+    await t.rejects(objects('everything', ['--set', 'worker.scratch.sizeLimit=much']), /sizeLimit/)
   })
 
   t.test('a namespaced installation has rights in its namespaces and nowhere else', async (t) => {

@@ -1,6 +1,6 @@
 {{/* Volumes and mounts of a pod. Each takes `root` and `workload`. */}}
 
-{{/* Volumes of a role: the Secrets and ConfigMaps of the backends that it opens, and no others. */}}
+{{/* Volumes of a role: the Secrets and ConfigMaps of the backends that it opens, and no others. Only workers write files. */}}
 {{- define "tollgate.volumes" -}}
 {{- $values := .root.Values -}}
 {{- $role := .workload.role -}}
@@ -33,6 +33,11 @@
 {{- end }}
 {{- if ne $role "dispatcher" }}
 {{ include "tollgate.fileVolume" (dict "name" "engines" "source" $values.engines "default" (printf "%s-engines" $fullname)) }}
+{{- end }}
+{{- if eq $role "worker" }}
+- name: scratch
+  emptyDir:
+    sizeLimit: {{ .workload.values.scratch.sizeLimit }}
 {{- end }}
 {{- if eq $role "controller" }}
 {{- if $values.planLimits.limits }}
@@ -86,7 +91,11 @@
 {{- define "tollgate.mounts" -}}
 {{- range (include "tollgate.volumes" . | fromYamlArray) }}
 - name: {{ .name }}
+{{- if eq .name "scratch" }}
+  mountPath: /tmp
+{{- else }}
   mountPath: {{ ternary "/var/run/secrets/kubernetes.io/serviceaccount" (printf "/etc/tollgate/%s" .name) (eq .name "api-token") }}
   readOnly: true
+{{- end }}
 {{- end }}
 {{- end -}}
