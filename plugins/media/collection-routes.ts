@@ -1,6 +1,7 @@
 /** The verbs that generations and operations share: list, read, cancel, deliveries, events. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { listTasks } from '../../src/tasks/list-tasks.ts'
 import { findTask, recordOf } from '../../src/tasks/read-tasks.ts'
 import { cancel } from '../../src/tasks/settle-and-cancel.ts'
 import type { Task } from '../../src/domain/task.ts'
@@ -8,7 +9,6 @@ import { callerOf, READS } from './caller.ts'
 import { deliveryList } from './delivery-list.ts'
 import type { openEventStreams } from './event-stream.ts'
 import { etagOf } from './headers.ts'
-import { listTasks } from './task-list.ts'
 import { TaskParams, type GenerationsQuery, type OperationsQuery } from './request-schemas.ts'
 
 export type Collection = { path: string; object: Task['object']; query: typeof GenerationsQuery | typeof OperationsQuery; stream: ReturnType<typeof openEventStreams> }

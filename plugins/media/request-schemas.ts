@@ -2,7 +2,7 @@
 import { Type, type Static } from 'typebox'
 import { GENERATION_FIELDS, KINDS } from '../../src/domain/media-generations.ts'
 import { OPERATION_FIELDS, OPERATIONS, type OperationBody } from '../../src/domain/media-operations.ts'
-import { STATUSES } from '../../src/tasks/public-record.ts'
+import { LIST_FIELDS, PAGE_FIELDS } from '../../src/tasks/list-tasks.ts'
 import { TASK_FIELDS } from '../../src/tasks/request-fields.ts'
 
 const closed = { additionalProperties: false }
@@ -33,22 +33,10 @@ export const CreateQuery = Type.Object({ dry_run: Type.Optional(Type.Boolean()) 
 
 export const TaskParams = Type.Object({ id: Type.String({ maxLength: 100 }) })
 
-const dateTime = Type.String({ format: 'date-time' })
+export const GenerationsQuery = Type.Object({ ...LIST_FIELDS, kind: Type.Optional(Type.Enum([...KINDS])) }, closed)
+export const OperationsQuery = Type.Object({ ...LIST_FIELDS, operation: Type.Optional(Type.Enum([...OPERATIONS])) }, closed)
 
-const pageQuery = {
-  limit: Type.Integer({ minimum: 1, maximum: 100, default: 20 }),
-  cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
-}
-const listQuery = {
-  ...pageQuery,
-  status: Type.Optional(Type.Enum([...STATUSES])),
-  created_after: Type.Optional(dateTime),
-  created_before: Type.Optional(dateTime),
-}
-export const GenerationsQuery = Type.Object({ ...listQuery, kind: Type.Optional(Type.Enum([...KINDS])) }, closed)
-export const OperationsQuery = Type.Object({ ...listQuery, operation: Type.Optional(Type.Enum([...OPERATIONS])) }, closed)
-
-export const EventsQuery = Type.Object(pageQuery, closed)
+export const EventsQuery = Type.Object(PAGE_FIELDS, closed)
 
 export const ReplayRequest = Type.Object(
   {

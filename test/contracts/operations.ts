@@ -18,6 +18,8 @@ export type Surface = {
   create(studio: Studio, body: Body, idempotencyKey?: string): Promise<Answer>
   get(studio: Studio, id: string): Promise<Answer>
   cancel(studio: Studio, id: string): Promise<Answer>
+  /** Registers the surface, where that is not REST. */
+  also?: StudioOptions['also']
 }
 
 type Opened = Omit<Studio, 'create'> & Sources & {
@@ -38,7 +40,7 @@ const data = (type: string, bytes: Buffer): string => `data:${type};base64,${byt
 
 /** A studio with a server of sources. */
 async function open(t: Test, surface: Surface, options: StudioOptions = {}): Promise<Opened> {
-  const studio = await openStudio(t, options)
+  const studio = await openStudio(t, { ...options, ...(surface.also ? { also: surface.also } : {}) })
   const sources = await openSources(t)
   const read = (id: unknown) => surface.get(studio, String(id))
   return {

@@ -1,62 +1,27 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { Client, StreamableHTTPClientTransport, type CallToolResult } from '@modelcontextprotocol/client'
-import t, { type Test } from 'tap'
+import { Readable } from 'node:stream'
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+import t from 'tap'
 import { mediaContent } from '../../plugins/mcp/media-content.ts'
-import mcp from '../../plugins/mcp/mcp.ts'
 import { isOwnHost, isOwnOrigin } from '../../plugins/mcp/origin-check.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { MADE } from '../fakes/engine.ts'
 import { bearer, CODING, MEDIA } from './gateway.ts'
-import { isFinal, openStudio, type Studio, type StudioOptions } from './studio.ts'
-
-type Endpoint = Studio & { url: string; connect(mode?: 'legacy' | 'auto', raw?: string): Promise<Client>; rpc(message: unknown, headers?: Record<string, string>): Promise<Response> }
-
-async function openEndpoint(t: Test, options: StudioOptions = {}): Promise<Endpoint> {
-  const studio = await openStudio(t, { ...options, also: (app) => app.register(mcp) })
-  const url = `${await studio.app.listen({ port: 0, host: '127.0.0.1' })}/mcp`
-  return {
-    ...studio,
-    url,
-    async connect(mode = 'auto', raw = studio.raw) {
-      const client = new Client({ name: 'test', version: '1' }, { versionNegotiation: { mode } })
-      await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers: bearer(raw) } }))
-      t.teardown(() => client.close())
-      return client
-    },
-    rpc: (message, headers = {}) =>
-      fetch(url, {
-        method: 'POST',
-        headers: { ...bearer(studio.raw), 'content-type': 'application/json', accept: 'application/json, text/event-stream', ...headers },
-        body: typeof message === 'string' ? message : JSON.stringify(message),
-      }),
-  }
-}
-
-type Message = { id?: number; result?: CallToolResult; error?: { code: number; message: string } }
-
-/** The message of an answer that came as JSON, or as the one event of a stream. */
-async function message(response: Response): Promise<Message> {
-  const text = await response.text()
-  return JSON.parse(/^data: (.*)$/m.exec(text)?.[1] ?? text)
-}
+import { errorOf, messageOf, modern, openEndpoint, textOf } from './mcp-endpoint.ts'
+import { isFinal } from './studio.ts'
 
 const MANUAL = readFileSync(join(import.meta.dirname, '../../docs/mcp.md'), 'utf8')
 
-const textOf = ({ content }: CallToolResult): unknown => (content[0]?.type === 'text' ? JSON.parse(content[0].text) : null)
-
-async function errorOf(client: Client, name: string, args: Record<string, unknown>): Promise<unknown> {
-  const result = await client.callTool({ name, arguments: args })
-  return result.isError ? textOf(result) : null
-}
+const TOOLS = ['generate_image', 'generate_video', 'generate_music', 'background_remove', 'upscale', 'ai_edit', 'inpaint', 'trim', 'merge', 'get_task', 'list_tasks', 'cancel_task', 'get_usage']
 
 for (const [mode, revision] of [['auto', '2026-07-28'], ['legacy', '2025-11-25']] as const) {
   t.test(`a client of revision ${revision} gets an image, and the very record of the REST API`, async (t) => {
     const endpoint = await openEndpoint(t)
     const client = await endpoint.connect(mode)
     t.equal(client.getNegotiatedProtocolVersion(), revision)
-    t.same((await client.listTools()).tools.map(({ name }) => name), ['generate_image', 'get_task', 'get_usage'])
+    t.same((await client.listTools()).tools.map(({ name }) => name), TOOLS)
     const heard: number[] = []
     const made = await client.callTool({ name: 'generate_image', arguments: { prompt: 'a lighthouse', wait_seconds: 45 } }, { onprogress: ({ progress }) => heard.push(progress) })
     const record = made.structuredContent as { id: string; result: { image_url: string } }
@@ -94,13 +59,13 @@ for (const revision of ['2025-06-18', '2025-11-25']) {
     const hello = await endpoint.rpc({ jsonrpc: '2.0', id: 1, method: 'initialize', params })
     t.equal(hello.headers.get('mcp-session-id'), null)
     t.match(hello.headers.get('x-request-id'), /./)
-    t.match(await message(hello), { id: 1, result: { protocolVersion: revision, serverInfo: { name: 'tollgate' }, capabilities: { tools: {} } } })
+    t.match(await messageOf(hello), { id: 1, result: { protocolVersion: revision, serverInfo: { name: 'tollgate' }, capabilities: { tools: {} } } })
     const versioned = { 'mcp-protocol-version': revision }
     t.equal((await endpoint.rpc({ jsonrpc: '2.0', method: 'notifications/initialized' }, versioned)).status, 202)
-    const created = await message(await endpoint.rpc({ jsonrpc: '2.0', id: 2, method: 'tools/call', params: { name: 'generate_image', arguments: { prompt: 'x' } } }, versioned))
+    const created = await messageOf(await endpoint.rpc({ jsonrpc: '2.0', id: 2, method: 'tools/call', params: { name: 'generate_image', arguments: { prompt: 'x' } } }, versioned))
     t.match(created, { id: 2, result: { structuredContent: { status: 'queued', queue_position: 1 } } })
     t.equal(created.result?.content.length, 1, 'nothing to show yet')
-    t.match(await message(await endpoint.rpc({ jsonrpc: '2.0', id: 3, method: 'tools/call', params: { name: 'nope' } }, versioned)), { id: 3, error: { code: -32602 } })
+    t.match(await messageOf(await endpoint.rpc({ jsonrpc: '2.0', id: 3, method: 'tools/call', params: { name: 'nope' } }, versioned)), { id: 3, error: { code: -32602 } })
   })
 }
 
@@ -109,12 +74,14 @@ t.test('tools say what they take, what they answer and what they do', async (t) 
   const manual = MANUAL.split('\n')
   for (const { name, title, description, inputSchema, outputSchema, annotations } of (await client.listTools()).tools) {
     t.ok(title && description, name)
-    const row = manual.find((line) => line.startsWith(`| \`${name}\` |`)) ?? ''
+    const shared = outputSchema && 'idempotency_key' in (inputSchema.properties ?? {}) ? manual.find((line) => line.startsWith('Each tool that creates')) : ''
+    const row = `${manual.find((line) => line.startsWith(`| \`${name}\` |`)) ?? ''}${shared}`
     t.same(Object.keys(inputSchema.properties ?? {}).filter((argument) => !row.includes(`\`${argument}\``)), [], `docs/mcp.md tells every argument of ${name}`)
     t.match(inputSchema, { type: 'object', additionalProperties: false })
-    t.match(outputSchema, { type: 'object', required: ['id', 'object'].slice(name === 'get_usage' ? 1 : 0) })
-    const reads = name.startsWith('get_')
-    t.match(annotations, { title, readOnlyHint: reads, openWorldHint: !reads, ...(reads ? {} : { destructiveHint: false, idempotentHint: false }) })
+    t.match(outputSchema, { type: 'object', required: ['id', 'object'].slice(['get_usage', 'list_tasks'].includes(name) ? 1 : 0) })
+    const reads = /^(get|list)_/.test(name)
+    const creates = !reads && name !== 'cancel_task'
+    t.match(annotations, { title, readOnlyHint: reads, openWorldHint: creates, ...(reads ? {} : { destructiveHint: !creates, idempotentHint: !creates }) })
   }
 })
 
@@ -123,32 +90,32 @@ t.test('what is wrong with a message is an error of JSON-RPC, as docs/mcp.md lis
   const rows = [...MANUAL.matchAll(/^\| .* \| (\d{3}) \| (-\d+) \|$/gm)].map(([, status, code]) => `${status} ${code}`)
   const list = { jsonrpc: '2.0', id: 1, method: 'tools/list' }
   const unknownTool = { ...list, method: 'tools/call', params: { name: 'nope' } }
-  const modern = (message: object, revision = '2026-07-28') => {
-    const named = { 'io.modelcontextprotocol/protocolVersion': revision, 'io.modelcontextprotocol/clientInfo': { name: 'raw', version: '1' }, 'io.modelcontextprotocol/clientCapabilities': {} }
-    const { params = {} } = message as { params?: object }
-    return { ...message, params: { ...params, _meta: named } }
-  }
-  const says = (method: string, more = {}) => ({ 'mcp-protocol-version': '2026-07-28', 'mcp-method': method, ...more })
+  const [unserved, unservedHeaders] = modern('tools/list')
+  const future = JSON.parse(JSON.stringify(unserved).replace('2026-07-28', '2099-01-01'))
   const cases: [unknown, Record<string, string>, string][] = [
     [{ ...list, id: null }, {}, '400 -32600'],
     [{ jsonrpc: '2.0' }, {}, '400 -32600'],
     [list, { 'mcp-protocol-version': '1999-01-01' }, '400 -32000'],
-    [modern(list, '2099-01-01'), says('tools/list', { 'mcp-protocol-version': '2099-01-01' }), '400 -32022'],
-    [modern(list), {}, '400 -32020'],
+    [future, { ...unservedHeaders, 'mcp-protocol-version': '2099-01-01' }, '400 -32022'],
+    [unserved, {}, '400 -32020'],
     [list, { accept: 'application/json' }, '406 -32000'],
     [{ ...list, method: 'nope' }, {}, '200 -32601'],
-    [modern({ ...list, method: 'nope' }), says('nope'), '404 -32601'],
+    [...modern('nope'), '404 -32601'],
     [unknownTool, {}, '200 -32602'],
-    [modern(unknownTool), says('tools/call', { 'mcp-name': 'nope' }), '200 -32602'],
+    [...modern('tools/call', { name: 'nope' }), '200 -32602'],
+    [{ ...list, method: 'resources/read', params: { uri: 'task://nope' } }, {}, '200 -32602'],
+    [...modern('resources/read', { uri: 'task://nope' }), '200 -32602'],
+    [...modern('tasks/get', { taskId: 'nope' }), '400 -32021'],
+    [...modern('tasks/get', { taskId: 'nope' }, { extensions: { 'io.modelcontextprotocol/tasks': {} } }), '200 -32602'],
   ]
   for (const [body, headers, expected] of cases) {
     const answer = await endpoint.rpc(body, headers)
-    t.equal(`${answer.status} ${(await message(answer)).error?.code}`, expected)
+    t.equal(`${answer.status} ${(await messageOf(answer)).error?.code}`, expected)
   }
   t.same(new Set(rows), new Set(cases.map(([, , expected]) => expected)))
 
-  const refusal = await message(await endpoint.rpc(list, { 'mcp-protocol-version': '1999-01-01' }))
-  const discovered = await message(await endpoint.rpc(modern({ ...list, method: 'server/discover' }), says('server/discover')))
+  const refusal = await messageOf(await endpoint.rpc(list, { 'mcp-protocol-version': '1999-01-01' }))
+  const discovered = await messageOf(await endpoint.rpc(...modern('server/discover')))
   const { supportedVersions } = discovered.result as unknown as { supportedVersions: string[] }
   const [, revisions = ''] = /^The protocol revisions (.*) are served/m.exec(MANUAL) ?? []
   t.same(datesIn(revisions), [...supportedVersions, ...datesIn(/supported versions: (.*)\)/.exec(refusal.error?.message ?? '')?.[1] ?? '')])
@@ -316,14 +283,41 @@ t.test('there are no sessions to open or to delete, no batches, and nothing but 
   }
 })
 
-t.test('an image that is large, missing or of no use to a model comes as its link alone', async (t) => {
-  const contentOf = (contentType: string, bytes: number) => {
+t.test('media that are large, missing or of no use to a model come as their link alone; small images and sounds as content', async (t) => {
+  const typesOf = async (contentType: string, bytes: number, stored: Buffer | null) => {
     const result = { file: 'f', contentType, bytes, width: 1, height: 1, durationMs: null, expiresAt: 0 }
     const task = { id: 'i', verb: 'image', state: 'completed', outcome: { outcome: 'completed', cost: 0, result } } as Task
-    const backends = { files: { get: async () => null }, link: () => 'https://media.example/f', log: { warn() {} } }
-    return mediaContent(backends as unknown as Parameters<typeof mediaContent>[0], task)
+    const backends = { files: { get: async () => stored && { stream: Readable.from([stored]) } }, link: () => 'https://media.example/f', log: { warn() {} } }
+    return (await mediaContent(backends as unknown as Parameters<typeof mediaContent>[0], task)).map((block) => block.type)
   }
-  for (const [type, bytes] of [['image/png', 2 * 1024 * 1024 + 1], ['image/png', 1], ['image/svg+xml', 1], ['video/mp4', 1]] as const) {
-    t.same((await contentOf(type, bytes)).map((block) => block.type), ['resource_link'])
+  const stored = Buffer.from('media')
+  const most = 2 * 1024 * 1024
+  for (const [type, bytes, content] of [['image/png', most + 1, stored], ['image/png', 1, null], ['image/svg+xml', 1, stored], ['video/mp4', 1, stored], ['audio/wav', most + 1, stored]] as const) {
+    t.same(await typesOf(type, bytes, content), ['resource_link'], `${type} of ${bytes} bytes`)
   }
+  for (const type of ['image/png', 'image/webp', 'audio/wav', 'audio/mpeg']) t.same(await typesOf(type, most, stored), [type.split('/')[0], 'resource_link'], type)
+})
+
+t.test('a task is a resource, which reads as its record; a tenant sees its own, page by page', async (t) => {
+  const endpoint = await openEndpoint(t, { loops: false })
+  const client = await endpoint.connect()
+  const ids: string[] = []
+  for (let i = 0; i < 52; i++) ids.push((await endpoint.create()).json().id)
+  t.match(await client.listResourceTemplates(), { resourceTemplates: [{ uriTemplate: 'task://{id}', mimeType: 'application/json' }] })
+  const { resources } = await client.listResources()
+  t.same(resources.map(({ uri }) => uri), ids.toReversed().map((id) => `task://${id}`), 'all pages, newest first')
+  t.match(resources[0], { title: /^image, queued, 2026-/, mimeType: 'application/json' })
+  const { contents } = await client.readResource({ uri: `task://${ids[0]}` })
+  t.same(JSON.parse((contents[0] as { text: string }).text), (await endpoint.get(`/api/v1/generations/${ids[0]}`)).json())
+
+  const other = await endpoint.connect('auto', (await endpoint.key(endpoint.subscription, { tenant: 'globex' })).raw)
+  t.same((await other.listResources()).resources, [])
+  for (const uri of [`task://${ids[0]}`, 'task://', 'file:///etc/passwd']) await t.rejects(other.readResource({ uri }), { code: -32602 }, uri)
+  t.match(await messageOf(await endpoint.rpc(...modern('resources/list', { cursor: 'x' }))), { error: { code: -32602, data: { code: 'invalid_request' } } })
+  endpoint.store.task = async () => {
+    throw new Unavailable('store', new Error('the secret of the store'))
+  }
+  const away = await messageOf(await endpoint.rpc(...modern('resources/read', { uri: `task://${ids[0]}` })))
+  t.match(away, { error: { code: -32603, data: { code: 'unavailable' } } })
+  t.notMatch(JSON.stringify(away), /secret/)
 })

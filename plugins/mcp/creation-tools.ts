@@ -1,0 +1,104 @@
+/** The MCP tools that create paid tasks: one for each kind of generation, and one for each operation. */
+import type { ToolAnnotations } from '@modelcontextprotocol/server'
+import { Type } from 'typebox'
+import { FIELD_PATTERNS } from '../../src/domain/field-patterns.ts'
+import { GENERATION_FIELDS, type Kind } from '../../src/domain/media-generations.ts'
+import { OPERATION_FIELDS, OPERATIONS, type Operation } from '../../src/domain/media-operations.ts'
+import { TaskRecord } from '../../src/tasks/public-record.ts'
+import type { TaskBody } from '../../src/tasks/quote.ts'
+import { TASK_FIELDS } from '../../src/tasks/request-fields.ts'
+import { submit, type SubmitContext } from '../../src/tasks/submit.ts'
+import { closed, waitSeconds, type Tool } from './tool.ts'
+
+const { prompt, size, aspect_ratio, duration_seconds, seed, output_format } = GENERATION_FIELDS
+
+/** The fields of the REST body that apply to a kind. */
+const KIND_FIELDS = {
+  image: { prompt, size, aspect_ratio, seed, output_format },
+  video: { prompt, size, aspect_ratio, duration_seconds, seed, output_format },
+  music: { prompt, duration_seconds, seed, output_format },
+} as const satisfies Record<Kind, Partial<typeof GENERATION_FIELDS>>
+
+/** For every tool that creates, beside the fields of the REST body. */
+const CALL_FIELDS = {
+  ...TASK_FIELDS,
+  idempotency_key: Type.Optional(Type.String({ pattern: FIELD_PATTERNS.idempotencyKey.pattern, description: 'The same key with the same arguments is the same task: use one to repeat a call without paying twice.' })),
+  wait_seconds: waitSeconds,
+}
+
+const COST = 'Creates a paid task: its price is held at once, and charged only when it completes. The record has the id for get_task, and once completed the address of the result.'
+
+const TEXTS: Record<Kind | Operation, { name: string; title: string; description: string }> = {
+  image: {
+    name: 'generate_image',
+    title: 'Generate an image',
+    description: 'Makes one new image from a text prompt alone. To change an image that exists, use ai_edit, inpaint, background_remove or upscale.',
+  },
+  video: {
+    name: 'generate_video',
+    title: 'Generate a video',
+    description: 'Makes one new video clip from a text prompt alone. To cut or join videos that exist, use trim or merge.',
+  },
+  music: {
+    name: 'generate_music',
+    title: 'Generate music',
+    description: 'Makes one new piece of music from a text prompt alone. To cut or join recordings that exist, use trim or merge.',
+  },
+  background_remove: {
+    name: 'background_remove',
+    title: 'Remove the background of an image',
+    description: 'Cuts out the subject of an image: its background becomes transparent, or one plain colour. To put another scene behind the subject, use ai_edit.',
+  },
+  upscale: {
+    name: 'upscale',
+    title: 'Upscale an image',
+    description: 'Enlarges an image 2, 3 or 4 times in width and height, and keeps what it shows.',
+  },
+  ai_edit: {
+    name: 'ai_edit',
+    title: 'Edit an image by a prompt',
+    description: 'Changes an existing image as a prompt describes: its style, its colours, what is added or replaced. To repaint only the area of a mask, use inpaint; to enlarge it, upscale; for a plain or transparent background, background_remove.',
+  },
+  inpaint: {
+    name: 'inpaint',
+    title: 'Repaint a masked area of an image',
+    description: 'Repaints the area of an image that a mask marks as the prompt describes, and keeps the rest: to replace or remove an object. Needs a mask; without one, use ai_edit.',
+  },
+  trim: {
+    name: 'trim',
+    title: 'Trim a video or a recording',
+    description: 'Keeps one section of an existing video or audio file, from start_time to end_time or for a duration, and cuts off the rest.',
+  },
+  merge: {
+    name: 'merge',
+    title: 'Merge videos or recordings',
+    description: 'Joins 2 to 20 existing video or audio files one after another into one file, in the given order.',
+  },
+}
+
+const annotations: ToolAnnotations = { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: true }
+
+export function creationTools(tasks: SubmitContext): Tool[] {
+  /** `chooses`: the members of the REST body that the tool stands for. */
+  function tool(verb: Kind | Operation, chooses: object, fields: Record<string, object>): Tool {
+    const { name, title, description } = TEXTS[verb]
+    return {
+      name,
+      title,
+      description: `${description} ${COST}`,
+      annotations,
+      input: Type.Object({ ...fields, ...CALL_FIELDS }, closed),
+      output: TaskRecord,
+      creates: true,
+      async call({ wait_seconds: seconds, idempotency_key: key, ...body }, caller) {
+        const { task } = await submit(tasks, caller, { ...chooses, ...body } as TaskBody, typeof key === 'string' ? key : null)
+        return { task, waitSeconds: Number(seconds) }
+      },
+    }
+  }
+
+  return [
+    ...(Object.keys(KIND_FIELDS) as Kind[]).map((kind) => tool(kind, { kind }, KIND_FIELDS[kind])),
+    ...OPERATIONS.map((operation) => tool(operation, { operation }, OPERATION_FIELDS[operation])),
+  ]
+}

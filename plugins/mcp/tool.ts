@@ -1,0 +1,37 @@
+/** A tool of the MCP endpoint: a verb of the Media API under a name, with its schemas. */
+import type { ToolAnnotations } from '@modelcontextprotocol/server'
+import { Type } from 'typebox'
+import type { Task } from '../../src/domain/task.ts'
+import type { Submitter } from '../../src/tasks/submit.ts'
+
+/** A list or the usage as REST answers it; or a task, and the seconds that the client waits for its end. */
+export type Answer = { record: Record<string, unknown> } | { task: Task; waitSeconds: number }
+
+export type Tool = {
+  name: string
+  title: string
+  /** By which a model chooses: what the tool does, and which other tool does what it does not. */
+  description: string
+  annotations: ToolAnnotations
+  /** JSON Schemas of the arguments and of the record. */
+  input: object
+  output: object
+  /** It creates a paid task. */
+  creates: boolean
+  /** `args` passed the schema. Throws the failures of the REST API. */
+  call(args: Record<string, unknown>, caller: Submitter): Promise<Answer>
+}
+
+export const closed = { additionalProperties: false }
+
+/** SDK clients give up after 60 seconds. */
+const LONGEST_WAIT_SECONDS = 45
+
+export const waitSeconds = Type.Optional(
+  Type.Integer({
+    minimum: 0,
+    maximum: LONGEST_WAIT_SECONDS,
+    default: 0,
+    description: 'Seconds to wait for the task to end. The record comes then, whatever its status. 0 returns it at once.',
+  }),
+)

@@ -1,0 +1,82 @@
+/** Lists of a tenant's tasks, newest first, with cursor pagination, for the Media API and for MCP. */
+import { Type } from 'typebox'
+import { invalid } from '../domain/request-validation.ts'
+import type { Task, TaskFilter } from '../domain/task.ts'
+import { publicStatus, STATES, STATUSES, type PublicStatus } from './public-record.ts'
+import { recordsOf } from './read-tasks.ts'
+import type { TaskContext } from './task-context.ts'
+
+/** The fields of a request for one page. */
+export const PAGE_FIELDS = {
+  limit: Type.Integer({ minimum: 1, maximum: 100, default: 20 }),
+  cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'The next_cursor of the page before.' })),
+}
+
+const dateTime = (description: string) => Type.Optional(Type.String({ format: 'date-time', description }))
+
+/** The fields of a request for a list of tasks, beside the kind or operation. */
+export const LIST_FIELDS = {
+  ...PAGE_FIELDS,
+  status: Type.Optional(Type.Enum([...STATUSES])),
+  created_after: dateTime('Tasks created after this time, such as 2026-11-21T08:30:00Z.'),
+  created_before: dateTime('Tasks created before this time.'),
+}
+
+export type ListQuery = {
+  limit: number
+  cursor?: string
+  status?: PublicStatus
+  kind?: string
+  operation?: string
+  created_after?: string
+  created_before?: string
+}
+
+/**
+ * One page: `{object: "list", data, has_more, next_cursor}`. `object` is the collection; null for both. The cursor is the id of the last task of a page, so that new tasks do not shift pages.
+ * Throws `invalid_request` for a cursor that no list returned.
+ */
+export async function listTasks(
+  context: TaskContext,
+  tenant: string,
+  object: Task['object'] | null,
+  query: ListQuery,
+): Promise<Record<string, unknown>> {
+  const filter = {
+    verb: query.kind ?? query.operation ?? null,
+    states: query.status ? STATES[query.status] : null,
+    createdAfter: query.created_after === undefined ? null : Date.parse(query.created_after),
+    createdBefore: query.created_before === undefined ? null : Date.parse(query.created_before),
+  }
+  const found: Task[] = []
+  let before = query.cursor === undefined ? null : readCursor(query.cursor)
+  let exhausted = false
+  // A stored state belongs to two public statuses at most, so that a page may take more than one read.
+  while (found.length <= query.limit && !exhausted) {
+    const page = await newest(context, tenant, object, filter, before, query.limit + 1)
+    found.push(...page.filter((task) => query.status === undefined || publicStatus(task) === query.status))
+    exhausted = page.length <= query.limit
+    before = page.at(-1)?.id ?? before
+  }
+  const shown = found.slice(0, query.limit)
+  const last = found.length > query.limit ? shown.at(-1) : undefined
+  return { object: 'list', data: await recordsOf(context, shown), has_more: last !== undefined, next_cursor: last ? writeCursor(last.id) : null }
+}
+
+/** The newest tasks before an id, of one collection or both. */
+async function newest({ store }: TaskContext, tenant: string, object: Task['object'] | null, filter: Omit<TaskFilter, 'object'>, before: string | null, limit: number): Promise<Task[]> {
+  const collections = object === null ? (['generation', 'operation'] as const) : [object]
+  const pages = await Promise.all(collections.map((one) => store.tasks(tenant, { ...filter, object: one }, before, limit)))
+  // Ids are UUIDs of version 7: later ones are greater.
+  return pages.length === 1 ? pages.flat() : pages.flat().sort((a, b) => (a.id < b.id ? 1 : -1)).slice(0, limit)
+}
+
+function writeCursor(id: string): string {
+  return Buffer.from(id).toString('base64url')
+}
+
+function readCursor(cursor: string): string {
+  const id = Buffer.from(cursor, 'base64url').toString()
+  if (/^[0-9a-f-]{36}$/.test(id) && writeCursor(id) === cursor) return id
+  throw invalid([{ path: '/cursor', code: 'format', message: 'must be the next_cursor of an earlier page' }])
+}
