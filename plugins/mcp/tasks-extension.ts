@@ -41,7 +41,7 @@ export function serveTasks(server: Server, { find, cancel, resultOf, keptMs, fai
   const methods: Record<string, (task: Task) => Promise<Result>> = {
     async 'tasks/get'(task) {
       const state = taskState(task, keptMs)
-      return state.status === 'completed' ? { ...state, result: await resultOf(task) } : state
+      return state.status === 'completed' ? { ...state, result: { resultType: 'complete', ...(await resultOf(task)) } } : state
     },
     'tasks/update': async () => ({}),
     async 'tasks/cancel'(task) {
