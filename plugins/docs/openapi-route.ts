@@ -12,9 +12,9 @@ export type Documented = {
   shared: Map<string, object>
 }
 
-/** True for routes of the API: those with a product, and those in `OPERATIONS`. */
+/** True for routes of the API: those with a product, and those in `OPERATIONS`. Pass-through routes are described by the service behind them. */
 export function isDocumented({ method, url, config }: DocumentedRoute): boolean {
-  return config?.api !== undefined || `${method} ${url}` in OPERATIONS
+  return (config?.api !== undefined && !config.streamed) || `${method} ${url}` in OPERATIONS
 }
 
 const UNDESCRIBED: Partial<Operation> = { answers: { 200: { description: 'Success.' } } }

@@ -22,6 +22,8 @@ declare module 'fastify' {
       body(failure: Failure, request: FastifyRequest): Record<string, unknown>
       /** Makes a scope with a prefix answer unknown routes like its own: after the key and product checks, in their error form. */
       own(scope: FastifyInstance, form: Form): void
+      /** The first segments of the paths that are served, such as `v1`. */
+      served(): Set<string>
     }
   }
   interface FastifyRequest {
@@ -70,6 +72,7 @@ export type ErrorsOptions = {
 
 async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 1024, ms: 30_000 } }: ErrorsOptions): Promise<void> {
   const routes: { pattern: RegExp; method: string }[] = []
+  const served = new Set<string>()
 
   app.decorateRequest('failed', null)
   app.decorate('errors', {
@@ -77,13 +80,14 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
     of: failureOf,
     body: (failure: Failure, request: FastifyRequest) => bodyOf(failure, request.id, isProblem(request)),
     own,
+    served: () => served,
   })
   takeOver(app.server)
 
   // Fastify parses text by default; here every body is JSON.
   app.removeContentTypeParser('text/plain')
 
-  app.addHook('preParsing', (request, _reply, _payload, done) => done(framingFault(request.raw)))
+  app.addHook('preParsing', (request, _reply, _payload, done) => done(framingFault(request.raw, request.routeOptions.config.streamed)))
 
   app.addHook('onError', (request, reply, _error, done) => {
     const { raw } = reply
@@ -96,6 +100,7 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
 
   // For 405: the methods of each path.
   app.addHook('onRoute', ({ url, method }) => {
+    served.add(url.split('/')[1] ?? '')
     const pattern = new RegExp(`^${url.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&').replaceAll(/:[^/]+/g, '[^/]+')}$`)
     for (const name of [method].flat()) routes.push({ pattern, method: name })
   })

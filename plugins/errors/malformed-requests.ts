@@ -37,8 +37,8 @@ export function takeOver(server: Server & { requireHostHeader?: boolean }): void
   server.on('connect', (_request, socket) => write(socket, new Failure('method_not_allowed', { headers: { allow: 'GET, HEAD, POST' } })))
 }
 
-/** The fault in the framing of a request, whatever its route; null when there is none. */
-export function framingFault({ headers, rawHeaders, httpVersionMinor }: IncomingMessage): Failure | null {
+/** The fault in the framing of a request, whatever its route; null when there is none. A body that is `streamed` may have any coding. */
+export function framingFault({ headers, rawHeaders, httpVersionMinor }: IncomingMessage, streamed = false): Failure | null {
   if (httpVersionMinor > 0 && headers.host === undefined) return fault('The Host header is missing.')
   if (rawHeaders.filter((name, i) => i % 2 === 0 && name.length === 4 && name.toLowerCase() === 'host').length > 1) return fault('There is more than one Host header.')
   if (headers.expect !== undefined && headers.expect.toLowerCase() !== '100-continue') return new Failure('expectation_failed')
@@ -46,7 +46,7 @@ export function framingFault({ headers, rawHeaders, httpVersionMinor }: Incoming
   if (headers['transfer-encoding'] !== undefined && headers['transfer-encoding'].toLowerCase() !== 'chunked') {
     return new Failure('unsupported_media_type', { message: 'Send the body without Transfer-Encoding, or chunked.', headers: CLOSE })
   }
-  if ((headers['content-encoding'] ?? 'identity') !== 'identity') return new Failure('unsupported_media_type', { message: 'Send the body without Content-Encoding.' })
+  if (!streamed && (headers['content-encoding'] ?? 'identity') !== 'identity') return new Failure('unsupported_media_type', { message: 'Send the body without Content-Encoding.' })
   return null
 }
 

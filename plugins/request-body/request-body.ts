@@ -13,6 +13,8 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** The route takes no body, whatever the content type. */
     bodyless?: boolean
+    /** The body is passed on as it arrives: it is neither held nor parsed. */
+    streamed?: boolean
   }
 }
 
@@ -57,7 +59,7 @@ async function requestBody(app: FastifyInstance, { budgetBytes = 256 * MIB, keyB
 
   app.addHook('preParsing', async (request, reply, payload) => {
     const { headers, routeOptions, caller } = request
-    if (!caller || (headers['content-length'] === undefined && headers['transfer-encoding'] === undefined)) return payload
+    if (!caller || routeOptions.config.streamed || (headers['content-length'] === undefined && headers['transfer-encoding'] === undefined)) return payload
     // No close event follows when the client disconnected during the key lookup: its bytes would never be freed.
     if (reply.raw.closed || reply.raw.destroyed) return payload
     const share = openShare(caller.key.keyId)

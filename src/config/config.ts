@@ -41,6 +41,7 @@ export const SETTINGS = {
   BROKER_URL: setting('memory:', address('memory:', 'kafka://<host>:<port>'), 'The broker that wakes workers when tasks are queued.', { orFile: true, secret: true }),
   FILES_URL: setting('disk:DATA_DIR/files', address('disk:<path>', 'gridfs:', 's3://<bucket>'), 'Where results are stored; gridfs: uses the MongoDB of STORE_URL.'),
   ENGINES: setting('', optionalPath, 'File of the engines, the routing table and the price list; built-in engines with demo prices when empty, on the embedded side only.'),
+  PROXY_ROUTES: setting('', optionalPath, 'File of the pass-through routes: HTTP services behind a key and a plan; none when empty.'),
   PLUGINS: setting('', plugins, 'Third-party plugins, registered in this order.'),
   WORKER_SLOTS: setting('cores', slots, 'Tasks that one worker runs at once; by default the number of cores.'),
   WORKER_KINDS: setting('', list, 'Kinds and operations that this worker runs, separated by commas, such as video,trim; all when empty.'),

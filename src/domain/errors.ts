@@ -6,6 +6,7 @@ export const FAILURES = {
   invalid_api_key: [401, 'authentication_error', 'The API key is missing, malformed, unknown, expired or revoked. Send it as `Authorization: Bearer <API_KEY>`.'],
   wrong_product: [403, 'permission_error', 'This API key belongs to the other product. Media API keys serve /api/v1 and /mcp, Coding Plan API keys serve /v1.'],
   key_suspended: [403, 'permission_error', 'This API key is suspended, or is one that its plan does not take. Whoever manages your plan sees the reason in the status of the key.'],
+  plan_not_allowed: [403, 'permission_error', 'The plan of this API key does not include this address.'],
   origin_not_allowed: [403, 'permission_error', 'Requests from this web origin, or under this Host name, are not allowed.'],
   plan_inactive: [403, 'permission_error', 'The plan of this API key is not active. Nothing was charged.'],
   insufficient_balance: [402, 'insufficient_quota', 'The balance does not cover the estimated cost. Nothing was charged.'],
@@ -43,6 +44,8 @@ export const FAILURES = {
   key_limit_reached: [429, 'usage_limit_reached', 'The share of this API key in the weekly token window is used up.'],
   server_overloaded: [503, 'server_error', 'The service is overloaded. Try again in a moment.'],
   unavailable: [503, 'server_error', 'The service is not available at the moment. Nothing was accepted or charged. Try again in a moment.'],
+  bad_gateway: [502, 'server_error', 'The service at this address failed. Nothing was charged.'],
+  gateway_timeout: [504, 'server_error', 'The service at this address did not answer in time. Nothing was charged.'],
   internal: [500, 'server_error', 'Something went wrong on our side.'],
 } as const satisfies Record<string, readonly [status: number, type: string, sentence: string]>
 

@@ -98,7 +98,8 @@ async function holdFor(context: TaskContext, creating: Creating, task: Task): Pr
   throw new Failure('unavailable', { retryAfterSeconds: 1 })
 }
 
-function refusalOf(answer: Exclude<HoldAnswer, { outcome: 'held' | 'already' }>, required: number): Failure {
+/** The failure that answers a refused hold of `required` micro-units. */
+export function refusalOf(answer: Exclude<HoldAnswer, { outcome: 'held' | 'already' }>, required: number): Failure {
   switch (answer.outcome) {
     case 'key_full':
       return new Failure('insufficient_balance', {

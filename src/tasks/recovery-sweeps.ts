@@ -2,7 +2,9 @@
 import { Unavailable } from '../domain/errors.ts'
 import type { Store } from '../backends/store/store.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
+import { PASS_THROUGH } from '../domain/subscription/task-queue.ts'
 import { FINAL, TASK_ERRORS, type Task } from '../domain/task.ts'
+import { ABANDONED_MS } from './flat-charge.ts'
 import { relay } from './outbox.ts'
 import { release } from './release-money-hold.ts'
 import { end, settle } from './settle-and-cancel.ts'
@@ -96,8 +98,8 @@ async function sweepHolds(context: TaskContext, record: Subscription, swept: Swe
   const now = context.clock()
   for (const [id, hold] of Object.entries(record.media?.holds ?? {})) {
     const claimedLong = hold.run !== null && now - hold.run.at >= CLAIM_MS
-    // A younger hold may belong to a task that is about to be queued.
-    if (!claimedLong && now - hold.at < PENDING_MS) continue
+    // A younger hold may belong to a task that is about to be queued, or to a pass-through request.
+    if (!claimedLong && now - hold.at < (hold.kind === PASS_THROUGH ? ABANDONED_MS : PENDING_MS)) continue
     const task = await context.store.task(record.tenant, id)
     if (!task || FINAL.includes(task.state)) {
       if ((await release(context, record.id, id, hold.amount)) === 'closed') swept.orphan_hold++

@@ -4,6 +4,7 @@
  */
 import type { Store } from '../backends/store/store.ts'
 import type { Hold, MediaPeriod, Subscription } from '../domain/subscription/subscription.ts'
+import { PASS_THROUGH } from '../domain/subscription/task-queue.ts'
 import { FINAL, type Task } from '../domain/task.ts'
 import { chargeFor, moneyViolations, type Charge } from './money-invariants.ts'
 import { recordViolations } from './subscription-invariants.ts'
@@ -73,7 +74,13 @@ async function readBooks(store: Store, id: string): Promise<Books | null> {
   if (!record) return null
   const open = record.media ? [...record.media.past, record.media.period] : []
   const archived = (await store.periods(id)).filter(({ n }) => !open.some((period) => period.n === n))
-  return { record, periods: [...archived, ...open].sort((a, b) => a.n - b.n) }
+  return { record, periods: [...archived, ...open].sort((a, b) => a.n - b.n).map(ofTasks) }
+}
+
+/** The period as its tasks burned it: pass-through requests are charged without one. */
+function ofTasks(period: MediaPeriod): MediaPeriod {
+  const others = Object.values(period.usage).reduce((sum, day) => sum + (day[PASS_THROUGH]?.burned ?? 0), 0)
+  return { ...period, burned: period.burned - others }
 }
 
 /** Charges and holds by subscription, from the tasks of a tenant. `unheld`: tasks without the hold that they should have. */

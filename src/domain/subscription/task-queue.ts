@@ -7,6 +7,9 @@ import { put, without } from './copy-on-write.ts'
 import type { Step } from './reducer.ts'
 import { inactiveReason, type Hold, type MediaAccount, type MediaPeriod, type Subscription } from './subscription.ts'
 
+/** Kind of the hold of a pass-through request: no task belongs to it, and no worker claims it. */
+export const PASS_THROUGH = 'proxy'
+
 type In<N extends Command['op']> = Extract<Command, { op: N }>
 
 /** Holds the quoted amount of a task and appends the task to the queue. Once per task id. */
@@ -122,7 +125,7 @@ export function dueOf(account: MediaAccount, terms: MediaTerms): MediaAccount['d
   if (running(account) >= terms.maxConcurrentTasks) return []
   const earliest = new Map<string, number>()
   for (const { kind, readyAt, run } of Object.values(account.holds)) {
-    if (run === null) earliest.set(kind, Math.min(earliest.get(kind) ?? readyAt, readyAt))
+    if (run === null && kind !== PASS_THROUGH) earliest.set(kind, Math.min(earliest.get(kind) ?? readyAt, readyAt))
   }
   return [...earliest].map(([kind, readyAt]) => ({ kind, readyAt }))
 }
@@ -131,11 +134,11 @@ export function dueOf(account: MediaAccount, terms: MediaTerms): MediaAccount['d
 export function queuePosition(record: Subscription | null, task: string): number | null {
   const holds = record?.media?.holds
   if (!holds?.[task] || holds[task].run !== null) return null
-  return Object.entries(holds).filter(([id, { run }]) => run === null && id <= task).length
+  return Object.entries(holds).filter(([id, { run, kind }]) => run === null && kind !== PASS_THROUGH && id <= task).length
 }
 
 /** Queue positions of all waiting tasks, by task id. */
 export function queuePositions(record: Subscription | null): Map<string, number> {
-  const waiting = Object.entries(record?.media?.holds ?? {}).filter(([, { run }]) => run === null)
+  const waiting = Object.entries(record?.media?.holds ?? {}).filter(([, { run, kind }]) => run === null && kind !== PASS_THROUGH)
   return new Map(waiting.map(([id]) => id).sort().map((id, i) => [id, i + 1]))
 }

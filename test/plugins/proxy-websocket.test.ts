@@ -1,0 +1,97 @@
+/** WebSocket through pass-through routes, with a real client. */
+import { once } from 'node:events'
+import t from 'tap'
+import { WebSocket } from 'ws'
+import { certify } from '../egress/certificate.ts'
+import { openService } from '../fakes/service.ts'
+import { eventually } from '../flows/eventually.ts'
+import { openProxyProgram } from './proxy-program.ts'
+
+const route = { product: 'Coding', tokensPerRequest: 10, prefix: '/live', websocket: true }
+const connect = (port: number, key: string, path = '/live/x?y=1', headers = {}) => new WebSocket(`ws://127.0.0.1:${port}${path}`, ['chat'], { headers: { authorization: `Bearer ${key}`, cookie: 'a=1', 'x-kept': 'yes', ...headers } })
+
+/** The status of a refused handshake. */
+async function refused(socket: WebSocket): Promise<number> {
+  const [, response] = await once(socket, 'unexpected-response')
+  return response.statusCode
+}
+
+t.test('messages pass in both directions, the connection is charged once, and its key stays here', async (t) => {
+  const service = await openService(t, { socket: (socket) => socket.on('message', (data, binary) => socket.send(data, { binary })) })
+  const { port, coding, usedTokens } = await openProxyProgram(t, [{ ...route, upstream: service.url, rewritePrefix: '/base' }])
+  const socket = connect(port, coding)
+  await once(socket, 'open')
+  for (const message of ['hello', Buffer.from([1, 2, 3]), 'x'.repeat(3_000_000)]) {
+    socket.send(message)
+    const [back] = await once(socket, 'message')
+    t.ok(Buffer.from(message as string).equals(back as Buffer))
+  }
+  socket.close(4001, 'bye')
+  await once(socket, 'close')
+  t.equal(await usedTokens(), 10)
+  t.equal(service.seen[0]?.url, '/base/x?y=1')
+  t.match(service.seen[0]?.headers, { 'x-svc-tenant': 'demo', 'x-kept': 'yes', 'sec-websocket-protocol': 'chat' })
+  t.notOk('authorization' in (service.seen[0]?.headers ?? {}) || 'cookie' in (service.seen[0]?.headers ?? {}))
+})
+
+t.test('a handshake without a key, or for a route without WebSocket, is refused; other routes see an ordinary request', async (t) => {
+  const service = await openService(t, { socket: () => {} })
+  const { port, coding, media, usedTokens } = await openProxyProgram(t, [{ ...route, upstream: service.url }, { ...route, prefix: '/plain', websocket: false, upstream: service.url }])
+  t.equal(await refused(connect(port, 'svc_live_wrong')), 401)
+  t.equal(await refused(connect(port, media)), 403)
+  t.equal(await refused(connect(port, coding, '/plain')), 426)
+  t.equal(await refused(connect(port, coding, '/live/..%2fx')), 400)
+  t.equal(await refused(connect(port, coding, '/v1/responses')), 426)
+  t.equal(await refused(connect(port, coding, '/nothing')), 404)
+  t.same(service.seen, [])
+  t.equal(await usedTokens(), 0)
+})
+
+t.test('a service that refuses, is away, or has a wrong certificate closes the connection without a name, and costs nothing', async (t) => {
+  const refusing = await openService(t)
+  const away = await openService(t)
+  await away.close()
+  const untrusted = await openService(t, { socket: () => {}, tls: certify(['127.0.0.1'], new Date(Date.now() - 86_400_000)) })
+  const { port, coding, usedTokens } = await openProxyProgram(t, [refusing, away, untrusted].map(({ url }, i) => ({ ...route, prefix: `/live${i}`, upstream: url })))
+  for (const i of [0, 1, 2]) {
+    const socket = connect(port, coding, `/live${i}`)
+    socket.once('open', () => socket.send('waits for the service'))
+    const [code, reason] = await once(socket, 'close')
+    t.same([code, String(reason)], [1011, 'the service failed'])
+  }
+  t.equal(await usedTokens(), 0)
+})
+
+t.test('silence ends a connection', async (t) => {
+  const service = await openService(t, { socket: (socket) => void socket.send('hello') })
+  const { port, coding } = await openProxyProgram(t, [{ ...route, upstream: service.url, timeoutMs: 300 }])
+  const socket = connect(port, coding)
+  await once(socket, 'message')
+  const [code] = await once(socket, 'close')
+  t.equal(code, 1006)
+})
+
+t.test('a service that does not read stops the client instead of filling the memory', async (t) => {
+  const service = await openService(t, { socket: (socket) => socket.pause() })
+  const { port, coding } = await openProxyProgram(t, [{ ...route, upstream: service.url }])
+  const socket = connect(port, coding)
+  await once(socket, 'open')
+  const part = Buffer.alloc(1024 * 1024)
+  for (let i = 0; i < 64; i++) socket.send(part)
+  // What the sockets of the system hold lies between.
+  const buffered = await eventually('a stop', async () => {
+    const before = socket.bufferedAmount
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    return socket.bufferedAmount === before && before > 0 ? before : null
+  })
+  t.ok(buffered > 16 * 1024 * 1024, String(buffered))
+  socket.terminate()
+})
+
+t.test('the program stops with connections open', async (t) => {
+  const service = await openService(t, { socket: () => {} })
+  const { port, coding, app } = await openProxyProgram(t, [{ ...route, upstream: service.url }])
+  const socket = connect(port, coding)
+  await once(socket, 'open')
+  await Promise.all([app.close(), once(socket, 'close')])
+})
