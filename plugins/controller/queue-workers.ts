@@ -1,6 +1,6 @@
 /** Queue workers of a controller: take a name, reconcile it, requeue it at its time or after a failure with back-off. */
 import type { FastifyBaseLogger } from 'fastify'
-import { Unavailable } from '../../src/domain/errors.ts'
+import { Busy, Unavailable } from '../../src/domain/errors.ts'
 import type { ControllerMetrics, Result } from './controller-metrics.ts'
 import type { Queue } from './work-queue.ts'
 
@@ -49,7 +49,7 @@ async function pass(name: string, { name: controller, queue, reconcile, reportSt
     const retryInMs = Math.round(queue.retry(name))
     if (err instanceof Unavailable) log.warn({ event: 'reconcile_backend_unavailable', err, controller, name, retryInMs }, 'reconcile failed: backend unavailable')
     else log.error({ event: 'reconcile_failed', err, controller, name, retryInMs }, 'reconcile failed')
-    if (err instanceof Unavailable && err.backend === 'store') await reportStoreUnavailable(name).catch(() => {})
+    if (err instanceof Unavailable && err.backend === 'store' && !(err instanceof Busy)) await reportStoreUnavailable(name).catch(() => {})
     return false
   } finally {
     ended(result)

@@ -42,7 +42,9 @@ async function metering(app: FastifyInstance): Promise<void> {
   const queue = openAdmissionQueue(clock)
   const metrics = meteringMetrics(app.metrics.registry, app.config.METRICS_TENANT)
   const isAlone = !isDistributed(app.config)
-  const sweep = reservationSweep(store, instance, (id) => inFlight.has(id))
+  const sweep = reservationSweep(store, instance, (id) => inFlight.has(id), (subscription, err) => {
+    app.log.warn({ event: 'reservation_sweep_failed', err, subscription }, 'sweep of orphaned reservations failed')
+  })
 
   app.decorateRequest('reservation', null)
 

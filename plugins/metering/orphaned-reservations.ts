@@ -1,6 +1,7 @@
 /** Sweep of orphaned reservations: expires those of dead gateways, and releases our own whose admission had an unknown outcome. */
 import type { Store } from '../../src/backends/store/store.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
+import { sweepEach } from '../../src/tasks/sweep-pass.ts'
 
 /** A gateway whose heartbeat did not change for this long is dead. */
 export const DEAD_MS = 45_000
@@ -21,9 +22,10 @@ export type Sweep = {
 const NO_HEARTBEAT = -1
 
 /**
- * The sweeps of one process. They rely on its own observations: an instance is dead when the successful sweeps of 45 s read the same heartbeat, or none.
+ * The sweeps of one process. They rely on its own observations: an instance is dead when the successful sweeps of 45 s read the same heartbeat, or none. `failed` is called for
+ * each record that cannot be changed now; the next sweep finds it again.
  */
-export function reservationSweep(store: Store, instance: string, inFlight: (id: string) => boolean): Sweep {
+export function reservationSweep(store: Store, instance: string, inFlight: (id: string) => boolean, failed: (subscription: string, error: unknown) => void = () => {}): Sweep {
   const observed = new Map<string, { count: number; since: number }>()
   /** Instances with reservations and no heartbeat at the last sweep. */
   let silent = new Set<string>()
@@ -47,13 +49,14 @@ export function reservationSweep(store: Store, instance: string, inFlight: (id: 
   return {
     async releaseOwn(now) {
       let released = 0
-      for await (const record of withReservations(store)) {
+      const release = async (record: Subscription): Promise<void> => {
         for (const [id, reservation] of Object.entries(record.coding?.reservations ?? {})) {
           if (reservation.instance !== instance || inFlight(id) || now - reservation.at < UNKNOWN_MS) continue
           await store.change(record.id, { op: 'settle', id, usage: null, estimated: false }, now)
           released++
         }
       }
+      await sweepEach(withReservations(store), release, ({ id }, error) => failed(id, error))
       return released
     },
 
@@ -62,8 +65,10 @@ export function reservationSweep(store: Store, instance: string, inFlight: (id: 
       const dead = observe(beats, now)
       const listed = new Set(beats.map((beat) => beat.instance))
       const { expired, others } = await expire((owner) => dead.has(owner), now)
-      silent = new Set(others.filter((owner) => !listed.has(owner)))
+      silent = new Set([...others].filter((owner) => !listed.has(owner)))
       for (const name of dead) {
+        // Of a record that could not be changed.
+        if (others.has(name)) continue
         await store.forgetInstance(name)
         observed.delete(name)
       }
@@ -71,28 +76,35 @@ export function reservationSweep(store: Store, instance: string, inFlight: (id: 
     },
 
     async expireOthers(now) {
-      const { expired } = await expire(() => true, now)
-      for (const beat of await store.heartbeats()) if (beat.instance !== instance) await store.forgetInstance(beat.instance)
+      const { expired, others } = await expire(() => true, now)
+      for (const beat of await store.heartbeats()) if (beat.instance !== instance && !others.has(beat.instance)) await store.forgetInstance(beat.instance)
       return expired
     },
   }
 
-  /** `others`: the living instances that have reservations, without our own. */
-  async function expire(isDead: (owner: string) => boolean, now: number): Promise<{ expired: number; others: string[] }> {
+  /** `others`: the instances that have reservations afterwards, without our own: living ones, and dead ones in a record that could not be changed. */
+  async function expire(isDead: (owner: string) => boolean, now: number): Promise<{ expired: number; others: Set<string> }> {
     const others = new Set<string>()
     let expired = 0
-    for await (const record of withReservations(store)) {
-      const owners = new Set(Object.values(record.coding?.reservations ?? {}).map((reservation) => reservation.instance))
-      owners.delete(instance)
-      for (const owner of owners) {
-        if (!isDead(owner)) others.add(owner)
-        else {
-          const answer = await store.change(record.id, { op: 'expire', instance: owner }, now)
-          if (answer.outcome === 'settled') expired += answer.count
-        }
+    const expireIn = async (record: Subscription): Promise<void> => {
+      for (const owner of ownersIn(record)) {
+        if (!isDead(owner)) continue
+        const answer = await store.change(record.id, { op: 'expire', instance: owner }, now)
+        if (answer.outcome === 'settled') expired += answer.count
       }
+      for (const owner of ownersIn(record)) if (!isDead(owner)) others.add(owner)
     }
-    return { expired, others: [...others] }
+    await sweepEach(withReservations(store), expireIn, (record, error) => {
+      for (const owner of ownersIn(record)) others.add(owner)
+      failed(record.id, error)
+    })
+    return { expired, others }
+  }
+
+  function ownersIn(record: Subscription): Set<string> {
+    const owners = new Set(Object.values(record.coding?.reservations ?? {}).map((reservation) => reservation.instance))
+    owners.delete(instance)
+    return owners
   }
 }
 

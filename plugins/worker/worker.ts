@@ -1,5 +1,6 @@
 /** Loop: due subscriptions → claim → run → settle. Also starts the sweeps of tasks, holds and files. */
 import { randomUUID } from 'node:crypto'
+import { setTimeout as pause } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import type { BrokerConsumer } from '../../src/backends/broker/broker.ts'
@@ -7,6 +8,7 @@ import { KINDS } from '../../src/domain/media-generations.ts'
 import { OPERATIONS } from '../../src/domain/media-operations.ts'
 import { singleFlight } from '../../src/concurrency/single-flight.ts'
 import { claimDue, conclude } from '../../src/tasks/claim-and-retry.ts'
+import { openClaims } from '../../src/tasks/claims-in-progress.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { workerMetrics } from './worker-metrics.ts'
 import { run, type TaskRunContext } from './task-run.ts'
@@ -15,6 +17,9 @@ import { startSweeps } from './sweep-loops.ts'
 
 /** Poll interval of the store: the most that a lost message costs. */
 const TICK_MS = 1_000
+/** Time that claims may take before others are begun beside them. */
+const PATIENCE_MS = 250
+const patience = (): Promise<void> => pause(PATIENCE_MS, undefined, { ref: false })
 
 export type WorkerOptions = {
   /** The kinds and operations that this worker runs; all when absent. */
@@ -28,6 +33,7 @@ async function worker(app: FastifyInstance, { verbs = [...KINDS, ...OPERATIONS] 
   const slots = openSlots(config.WORKER_SLOTS, verbs, (verb) => routeOf(verb)?.concurrency ?? null)
   const media = { ...tasks, egress: app.egress, inputTimeoutMs: config.INPUT_TIMEOUT_SECONDS }
   const context: TaskRunContext = { tasks, media, leaseMs: config.TASK_LEASE_SECONDS, ran: metrics.ran, stopping: () => stopping, log }
+  const claims = openClaims()
   let stopping = false
   let bell: BrokerConsumer | undefined
 
@@ -35,7 +41,10 @@ async function worker(app: FastifyInstance, { verbs = [...KINDS, ...OPERATIONS] 
   const look = singleFlight(
     async () => {
       while (!slots.isFull() && !stopping) {
-        const { started, retryAt } = await claimDue(tasks, { verbs: slots.claimable(), limit: slots.room(), leaseMs: context.leaseMs, start })
+        // Each claim in progress may need a slot.
+        const limit = slots.room() - claims.count()
+        if (limit <= 0) return
+        const { started, retryAt } = await claimDue(tasks, { verbs: slots.claimable(), limit, leaseMs: context.leaseMs, start, claims, patience, late: () => void look() })
         if (retryAt !== null) setTimeout(() => void look(), Math.max(1, retryAt - clock())).unref()
         if (started === 0) return
       }
@@ -73,6 +82,7 @@ async function worker(app: FastifyInstance, { verbs = [...KINDS, ...OPERATIONS] 
   })
   app.addHook('onClose', async () => {
     await look.done()
+    await claims.ended()
     await slots.empty()
     await stopSweeps()
   })

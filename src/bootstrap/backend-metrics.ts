@@ -1,7 +1,7 @@
 /** Metrics of the backends: duration and outcome of each verb, retries of the store, published messages, money. */
 import { Counter, Histogram, type Registry } from 'prom-client'
 import type { BrokerEvent } from '../backends/broker/broker.ts'
-import { Unavailable } from '../domain/errors.ts'
+import { Busy, Unavailable } from '../domain/errors.ts'
 import type { Retry } from '../backends/store/group-commit.ts'
 import type { TaskContext } from '../tasks/task-context.ts'
 
@@ -20,7 +20,7 @@ export function instrument<T extends object>(backend: string, verbs: T, registry
   })
   // Labels are resolved once per outcome rather than once per call.
   const timed = (name: string, verb: Verb): Verb => {
-    const [answered, unavailable, failed] = ['answered', 'unavailable', 'failed'].map((outcome) => durations.labels({ verb: name, outcome }))
+    const [answered, unavailable, busy, failed] = ['answered', 'unavailable', 'busy', 'failed'].map((outcome) => durations.labels({ verb: name, outcome }))
     return async (...args) => {
       const sinceMs = performance.now()
       let outcome = failed
@@ -29,7 +29,7 @@ export function instrument<T extends object>(backend: string, verbs: T, registry
         outcome = answered
         return answer
       } catch (error) {
-        if (error instanceof Unavailable) outcome = unavailable
+        if (error instanceof Unavailable) outcome = error instanceof Busy ? busy : unavailable
         throw error
       } finally {
         outcome?.observe((performance.now() - sinceMs) / 1000)

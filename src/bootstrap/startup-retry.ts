@@ -2,6 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { FastifyBaseLogger } from 'fastify'
 import { withoutPassword } from '../config/config.ts'
+import { Unavailable } from '../domain/errors.ts'
 
 /** Opens a backend by its name, for as long as that takes; `at` is its address. */
 export type Opener = <T>(name: string, open: () => Promise<T>, at?: string) => Promise<T>
@@ -28,7 +29,7 @@ export function openStartupRetry(log: FastifyBaseLogger, stopping: AbortSignal):
         current = null
         return opened
       } catch (error) {
-        if (!(error instanceof Error) || error.name !== 'Unavailable' || stopping.aborted) throw error
+        if (!(error instanceof Unavailable) || stopping.aborted) throw error
         const reason = withoutPassword(error.cause instanceof Error ? error.cause.message : error.message)
         current = { name, detail: `waiting: ${reason}` }
         log.warn({ event: 'backend_unavailable', backend: name, address: withoutPassword(at), reason, retryInMs: pauseMs }, 'backend unavailable, retrying')

@@ -101,5 +101,14 @@ export class Unavailable extends Error {
   }
 }
 
+/** A record has too many concurrent changes, while its backend answers. For a client the same as `Unavailable`; whoever has other records to work on goes on with them. */
+export class Busy extends Unavailable {
+  constructor(backend: string, cause: unknown) {
+    super(backend, cause)
+    this.message = `a record of the ${backend} is busy`
+    this.name = 'Busy'
+  }
+}
+
 /** The cause of an `Unavailable` whose server refuses the request. Retrying does not help until somebody changes something there. */
 export class Refused extends Error {}

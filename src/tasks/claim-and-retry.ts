@@ -1,4 +1,6 @@
 /** Claims, retries and the end of a run. The worker owns the timers; every write is fenced by the epoch of the claim. */
+import { Busy } from '../domain/errors.ts'
+import { openClaims, type ClaimsInProgress } from './claims-in-progress.ts'
 import { release } from './release-money-hold.ts'
 import { end, settle } from './settle-and-cancel.ts'
 import type { TaskContext } from './task-context.ts'
@@ -22,28 +24,62 @@ const WAIT_MS = { min: 20, max: 5_000, other: 1_000 }
 const YOUNG_MS = 1_000
 const RETRY_MS = { first: 2_000, max: 60_000 }
 
-/** Which tasks to claim: up to `limit`, of these kinds and operations. `start` gets each task once it is processing: its lease runs. */
-export type ClaimRequest = { verbs: string[]; limit: number; leaseMs: number; start(task: Task): void }
+/** Which tasks to claim: up to `limit`, of these kinds and operations. */
+export type ClaimRequest = {
+  verbs: string[]
+  limit: number
+  leaseMs: number
+  /** Called with each task once it is processing: its lease runs. */
+  start(task: Task): void
+  /** The claims of this process that are in progress. */
+  claims?: ClaimsInProgress
+  /** Resolves after the time that a batch of claims may take. A slower claim goes on in `claims`, and may still start a task. Without it, every claim is awaited. */
+  patience?: () => Promise<unknown>
+  /** Called when such a slower claim has ended. */
+  late?(): void
+}
 
 /** `started`: how many. `retryAt`: when a task is ready again that was claimed and could not be started. */
 export type Claimed = { started: number; retryAt: number | null }
 
 /**
  * Claims tasks until some were started or none is ready. The store lists the subscriptions, longest unserved first; the record of each chooses its oldest task. The claims of a
- * batch run concurrently, so that they share writes. Rejects when no task was started and the outcome of a claim is unknown.
+ * batch run concurrently, so that they share writes. A subscription whose record is busy holds up no other one. Ends early, with a log line, when the store is away; rejects
+ * when the subscriptions cannot be listed.
  */
 export async function claimDue(context: TaskContext, request: ClaimRequest): Promise<Claimed> {
-  const { verbs, limit } = request
-  const due = await context.store.subscriptionsDue(verbs, context.clock(), SUBSCRIPTIONS_READ)
+  const { verbs, limit, claims = openClaims(), patience } = request
+  const passedOver = claims.passedOver(context.clock())
+  const listed = await context.store.subscriptionsDue(verbs, context.clock(), SUBSCRIPTIONS_READ + passedOver.size)
+  const due = listed.filter((subscription) => !passedOver.has(subscription))
   const claimed: Claimed = { started: 0, retryAt: null }
-  for (let from = 0; from < due.length && claimed.started === 0; from += limit) {
-    const batch = due.slice(from, from + limit)
-    const ofEach = Math.min(CLAIMS_MAX, Math.floor(limit / batch.length))
-    const claims = batch.flatMap((subscription) => Array.from({ length: ofEach }, () => claimOne(context, subscription, request, claimed)))
-    const failed = (await Promise.allSettled(claims)).flatMap((claim) => (claim.status === 'rejected' ? [claim.reason as Error] : []))
-    if (claimed.started === 0 && failed[0]) throw failed[0]
-    for (const err of failed) context.log.warn({ event: 'claim_failed', err }, 'claim failed, retrying')
+  let inProgress = 0
+  let isAway = false
+  let isLate = false
+
+  async function claim(subscription: string): Promise<void> {
+    inProgress++
+    try {
+      await claimOne(context, subscription, request, claimed)
+    } catch (err) {
+      if (err instanceof Busy) claims.busy(subscription, context.clock())
+      else isAway = true
+      context.log.warn({ event: 'claim_failed', err, subscription }, 'claim failed, retrying')
+    } finally {
+      inProgress--
+    }
   }
+
+  const track = (subscription: string): Promise<void> => claims.track(subscription, claim(subscription)).then(() => (isLate ? request.late?.() : undefined))
+
+  while (due.length > 0 && claimed.started === 0 && inProgress < limit && !isAway) {
+    const room = limit - inProgress
+    const batch = due.splice(0, room)
+    const ofEach = Math.min(CLAIMS_MAX, Math.floor(room / batch.length))
+    const all = Promise.all(batch.flatMap((subscription) => Array.from({ length: ofEach }, () => track(subscription))))
+    await (patience ? Promise.race([all, patience()]) : all)
+  }
+  isLate = true
   return claimed
 }
 

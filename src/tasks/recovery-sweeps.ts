@@ -9,6 +9,7 @@ import { relay } from './outbox.ts'
 import { release } from './release-money-hold.ts'
 import { end, settle } from './settle-and-cancel.ts'
 import { PENDING_MS, type TaskContext } from './task-context.ts'
+import { sweepEach } from './sweep-pass.ts'
 import { removeUploads } from './uploads.ts'
 
 const BATCH = 100
@@ -16,6 +17,8 @@ const BATCH = 100
 const LOST_LEASES_MAX = 3
 /** A claim older than this whose task never started belongs to a worker that died in between, or that will be refused. */
 const CLAIM_MS = 60_000
+/** Until a task is swept again whose sweep failed. */
+const DEFERRED_MS = 15_000
 /** Longer than any request, and than the clocks of two machines differ. */
 const REQUEST_MS = 10 * 60_000
 
@@ -26,25 +29,37 @@ const nothing = (): Swept => ({ rejected: 0, settled: 0, relayed: 0, lost_lease:
 /** One pass over the tasks that are due, in a bounded batch; the rest is due again at the next pass. Returns the repairs by reason. */
 export async function sweepTasks(context: TaskContext): Promise<Swept> {
   const swept = nothing()
-  for (const task of await context.store.tasksDue(context.clock(), BATCH)) {
-    // One task that fails must not hold up the others: it goes to the end of the queue.
-    const reason = await sweepTask(context, task).catch(async (err: unknown) => {
-      if (err instanceof Unavailable) throw err
-      context.log.error({ event: 'task_sweep_failed', err, taskId: task.id, state: task.state }, 'task sweep failed, retrying')
-      await context.store.moveTask(task.id, { from: [task.state], epoch: task.epoch }, task.state, { sweepAt: context.clock() + PENDING_MS })
-      return null
-    })
+  const sweep = async (task: Task): Promise<void> => {
+    const reason = await sweepTask(context, task)
     if (reason) swept[reason]++
   }
+  await sweepEach(await context.store.tasksDue(context.clock(), BATCH), sweep, (task, err) => defer(context, task, err))
   return swept
+}
+
+/** A task whose sweep failed goes to the end of the queue: others, of other tenants, may be behind more than a batch of such tasks. */
+async function defer({ store, clock, log }: TaskContext, task: Task, err: unknown): Promise<void> {
+  const facts = { event: 'task_sweep_failed', err, taskId: task.id, state: task.state }
+  if (err instanceof Unavailable) log.warn(facts, 'task sweep failed, retrying')
+  else log.error(facts, 'task sweep failed, retrying')
+  await store
+    .moveTask(task.id, { from: [task.state], epoch: task.epoch }, task.state, { sweepAt: clock() + DEFERRED_MS })
+    .catch((error: unknown) => log.warn({ ...facts, err: error }, 'task not deferred'))
 }
 
 /** One pass over the records with holds or ended periods: more expensive than `sweepTasks`, and for rarer gaps. */
 export async function sweepSubscriptions(context: TaskContext): Promise<Swept> {
   const swept = nothing()
-  for await (const record of subscriptionsWith(context, 'holds')) await sweepHolds(context, record, swept)
-  for await (const record of subscriptionsWith(context, 'past')) swept.archived += await archive(context, record)
+  const failed = (record: Subscription, err: unknown): void => reportFailure(context, record, err)
+  await sweepEach(subscriptionsWith(context, 'holds'), (record) => sweepHolds(context, record, swept), failed)
+  await sweepEach(subscriptionsWith(context, 'past'), (record) => archive(context, record, swept), failed)
   return swept
+}
+
+function reportFailure({ log }: TaskContext, { id }: Subscription, err: unknown): void {
+  const facts = { event: 'subscription_sweep_failed', err, subscription: id }
+  if (err instanceof Unavailable) log.warn(facts, 'subscription sweep failed, retrying')
+  else log.error(facts, 'subscription sweep failed, retrying')
 }
 
 /**
@@ -114,16 +129,14 @@ async function sweepHolds(context: TaskContext, record: Subscription, swept: Swe
 }
 
 /** Archives ended periods without open holds, and removes them from the record. */
-async function archive(context: TaskContext, record: Subscription): Promise<number> {
+async function archive(context: TaskContext, record: Subscription, swept: Swept): Promise<void> {
   const account = record.media
-  let archived = 0
   for (const period of account?.past ?? []) {
     if (Object.values(account?.holds ?? {}).some((hold) => hold.period === period.n)) continue
     await context.store.archivePeriod(record.id, period)
     const answer = await context.store.change(record.id, { op: 'archived', n: period.n }, context.clock())
-    if (answer.outcome === 'archived') archived++
+    if (answer.outcome === 'archived') swept.archived++
   }
-  return archived
 }
 
 async function* subscriptionsWith(context: TaskContext, what: 'holds' | 'past'): AsyncGenerator<Subscription> {

@@ -5,7 +5,7 @@
  * others, which would otherwise find the record changed after each read.
  */
 import { setTimeout as pauseFor } from 'node:timers/promises'
-import { Unavailable } from '../../domain/errors.ts'
+import { Busy, Unavailable } from '../../domain/errors.ts'
 import { reduce } from '../../domain/subscription/reducer.ts'
 import type { Answer, Command, CommandName } from '../../domain/subscription/commands.ts'
 import type { Subscription } from '../../domain/subscription/subscription.ts'
@@ -24,7 +24,7 @@ export type Retry = 'conflict' | 'unavailable'
 export type ChangeOptions = {
   /** Called at every retry, for a metric. */
   retried?: (reason: Retry) => void
-  /** How long a change is retried before it throws `Unavailable`. */
+  /** How long a change is retried before it throws `Unavailable`, or `Busy` after a conflict. */
   retryForMs?: number
   /** Monotonic milliseconds, for `retryForMs` alone. */
   clock?: () => number
@@ -120,7 +120,7 @@ async function drain(queue: Queue, shared: Shared, emptied: () => void): Promise
       queue.failures = 0
       const now = shared.clock()
       if (outcome === 'conflict') {
-        retry(queue, shared, batch, 'conflict', new Unavailable('store', new Error('too many conflicts')))
+        retry(queue, shared, batch, 'conflict', new Busy('store', new Error('too many conflicts')))
         // Other processes write this record: pause for them after the next write.
         busyUntil = now
       } else if (queue.queued.length > 0 && now >= busyUntil) {

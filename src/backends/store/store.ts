@@ -1,6 +1,6 @@
 /**
  * BACKEND: all state of tenants: subscriptions, API keys, tasks, deliveries, leases. Each verb is one whole change. Outcomes are values, `null` for "not there",
- * and a thrown `Unavailable` for "unknown". Time is an argument (`now`, epoch milliseconds).
+ * and a thrown `Unavailable` for "unknown", which is `Busy` where the store answers and one record has too many concurrent changes. Time is an argument (`now`, epoch milliseconds).
  */
 import type { KeyVersion } from '../../domain/api-keys.ts'
 import type { Declarations } from '../resources/resources.ts'
@@ -30,8 +30,8 @@ export type Store = Declarations & TaskStore & {
   /**
    * Applies one command to the record of a subscription by compare-and-set, together with all queued commands for the record. An answer
    * that writes nothing is based on a record read after this call. A write with an unknown outcome is retried for a few seconds: a command
-   * that had taken effect then answers as a repeated one (`already`, for most). Throws `Unavailable` when the outcome stays unknown; the
-   * command may then have taken effect, once. An error thrown by the command itself goes to its caller alone.
+   * that had taken effect then answers as a repeated one (`already`, for most). Throws `Unavailable` when the outcome stays unknown, and `Busy`
+   * when other processes wrote first all the time; the command may then have taken effect, once. An error thrown by the command itself goes to its caller alone.
    */
   change<N extends CommandName>(
     id: string,

@@ -1,6 +1,6 @@
 import { setImmediate as nextTick } from 'node:timers/promises'
 import t from 'tap'
-import { Unavailable } from '../../../src/domain/errors.ts'
+import { Busy, Unavailable } from '../../../src/domain/errors.ts'
 import { reduce } from '../../../src/domain/subscription/reducer.ts'
 import type { Command } from '../../../src/domain/subscription/commands.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
@@ -267,4 +267,16 @@ t.test('of two processes with constant work for one record, neither starves', as
   }
   t.same(late, [0, 0], 'no change timed out')
   t.ok(Math.min(...written) * 2 > Math.max(...written), `${written.join(' and ')} were written`)
+})
+
+t.test('a record that other processes change all the time is busy, which is not an outage', async (t) => {
+  let clock = 0
+  const pause = async (ms: number) => void (clock += ms)
+  const record = reduce(null, plan(), T0, ID).record
+  const records = { read: async () => record, replace: async () => ((clock += 100), 'conflict' as const) }
+  await t.rejects(openChanges(records, { clock: () => clock, pause }).change(ID, admit('r1', 1), T0), Busy)
+  const away = { ...records, replace: async () => ((clock += 100), Promise.reject(new Unavailable('store', new Error('no answer')))) }
+  const error = await openChanges(away, { clock: () => clock, pause }).change(ID, admit('r1', 1), T0).catch((failure: unknown) => failure)
+  t.type(error, Unavailable)
+  t.notOk(error instanceof Busy)
 })

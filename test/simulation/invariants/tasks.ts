@@ -5,10 +5,10 @@ import type { Step } from '../scheduler.ts'
 import type { Report, Seen } from '../invariant-checker.ts'
 
 const FOLLOWS: Partial<Record<TaskState, TaskState[]>> = {
-  pending: ['queued', 'rejected'],
+  pending: ['pending', 'queued', 'rejected'],
   queued: ['queued', 'processing', 'settling'],
   processing: ['processing', 'queued', 'settling'],
-  settling: ['completed', 'failed', 'canceled'],
+  settling: ['settling', 'completed', 'failed', 'canceled'],
 }
 
 /** An answer that a client got about a task. */

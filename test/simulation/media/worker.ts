@@ -1,6 +1,7 @@
 /** A simulated worker, as `plugins/worker`: polls, claims, runs, renews leases, concludes, sweeps. Its engine has random durations and outcomes. */
 import { claimDue, conclude, type Made } from '../../../src/tasks/claim-and-retry.ts'
 import { sweepSubscriptions, sweepTasks } from '../../../src/tasks/recovery-sweeps.ts'
+import { Unavailable } from '../../../src/domain/errors.ts'
 import type { Task } from '../../../src/domain/task.ts'
 import type { Machine, World } from '../world.ts'
 import { VERBS } from './accounts.ts'
@@ -42,7 +43,7 @@ export function worker(world: World, machine: Machine, slots: number): void {
       try {
         if (await backends.store.takeLease(`sweep-${name}`, owner, now + 5 * SWEEPS[name], now)) await work(backends)
       } catch (error) {
-        if ((error as Error).name !== 'Unavailable') throw error
+        if (!(error instanceof Unavailable)) throw error
       }
     }
   }
@@ -83,7 +84,7 @@ async function run(world: World, machine: Machine, task: Task): Promise<void> {
       await conclude(backends, task, made)
       return
     } catch (error) {
-      if ((error as Error).name !== 'Unavailable') throw error
+      if (!(error instanceof Unavailable)) throw error
       await machine.sleep(500)
     }
   }

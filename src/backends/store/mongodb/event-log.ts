@@ -4,7 +4,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { MongoBulkWriteError } from 'mongodb'
-import { Unavailable } from '../../../domain/errors.ts'
+import { Busy } from '../../../domain/errors.ts'
 import type { LoggedEvent } from '../../../domain/task.ts'
 import { createBatcher } from '../../../concurrency/batching.ts'
 import type { Store } from '../store.ts'
@@ -72,7 +72,7 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
       if (missing.length === 0) return
       await pause(Math.random() * GIVE_WAY_MS)
     }
-    throw new Unavailable('store', new Error('other processes append events all the time'))
+    throw new Busy('store', new Error('other processes append events all the time'))
   }
 
   /** The events first: a removal raises the floor before it removes the last of them. */

@@ -1,6 +1,6 @@
 /** Tasks in MongoDB: writes, and reads by id. `task-queries.ts` has the other queries. */
 import { randomUUID } from 'node:crypto'
-import { Unavailable } from '../../../domain/errors.ts'
+import { Busy } from '../../../domain/errors.ts'
 import { FINAL, type Task, type TaskFacts, type TaskGuard } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import { batchInserts, batchReads, batchReplacements, type Written } from './bulk-commands.ts'
@@ -53,7 +53,7 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
       // Otherwise it was rejected meanwhile, and its key is free.
       if (existing) return { outcome: 'existing', task: taskOf(existing) }
     }
-    throw new Unavailable('store', new Error('the Idempotency-Key is taken and freed concurrently'))
+    throw new Busy('store', new Error('the Idempotency-Key is taken and freed concurrently'))
   }
 
   /**
@@ -77,7 +77,7 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
         return after
       }
     }
-    throw new Unavailable('store', new Error('the task is changed concurrently'))
+    throw new Busy('store', new Error('the task is changed concurrently'))
   }
 
   /** Caches a task that this process is likely to write next. */
