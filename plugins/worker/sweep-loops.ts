@@ -2,6 +2,7 @@
 import type { FastifyBaseLogger } from 'fastify'
 import type { Files } from '../../src/backends/files/files.ts'
 import { LATE_WRITE_MS } from '../../src/backends/store/task-store.ts'
+import { openLeaseGrace } from '../../src/tasks/lease-grace.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { sweepKeys, sweepSubscriptions, sweepTasks, type Swept } from '../../src/tasks/recovery-sweeps.ts'
 import { sweepDeliveries } from '../../src/tasks/delivery-sweep.ts'
@@ -11,6 +12,10 @@ type Sweeping = {
   tasks: TaskContext
   files: Files
   owner: string
+  /** Lease of a running task. */
+  leaseMs: number
+  /** This process is the only one of its store: an earlier one is dead. */
+  isAlone: boolean
   /** Retention of finished tasks. */
   taskMs: number
   /** Retention of the event log. */
@@ -25,10 +30,11 @@ const MOST_BATCHES = 100
 const PERIODS = { tasks: 1_000, subscriptions: 15_000, deliveries: 60_000, retention: 60_000 }
 
 /** Starts all sweep loops. Returns the function that stops them and waits for the one in progress. */
-export function startSweeps({ tasks, files, owner, taskMs, eventMs, swept, open, log }: Sweeping): () => Promise<void> {
+export function startSweeps({ tasks, files, owner, leaseMs, isAlone, taskMs, eventMs, swept, open, log }: Sweeping): () => Promise<void> {
   const { store, clock } = tasks
+  const grace = openLeaseGrace(leaseMs, isAlone ? clock() : undefined)
   const sweeps = [
-    every('tasks', PERIODS.tasks, sweepOpen, () => open([])),
+    every('tasks', PERIODS.tasks, sweepOpen, notSweeping),
     every('subscriptions', PERIODS.subscriptions, async () => report(await sweepSubscriptions(tasks))),
     every('deliveries', PERIODS.deliveries, sweepWaiting),
     every('retention', PERIODS.retention, async () => {
@@ -41,8 +47,14 @@ export function startSweeps({ tasks, files, owner, taskMs, eventMs, swept, open,
 
   /** The process that sweeps exports the task gauge; the others clear theirs. */
   async function sweepOpen(): Promise<void> {
-    report(await sweepTasks(tasks))
+    report(await sweepTasks(tasks, grace.isDue(clock()) ? leaseMs : null))
     open(await store.openTasks())
+    grace.passed(clock())
+  }
+
+  function notSweeping(): void {
+    grace.isDue(clock())
+    open([])
   }
 
   let waitingAfter = ''

@@ -6,6 +6,7 @@ import fp from 'fastify-plugin'
 import type { BrokerConsumer } from '../../src/backends/broker/broker.ts'
 import { KINDS } from '../../src/domain/media-generations.ts'
 import { OPERATIONS } from '../../src/domain/media-operations.ts'
+import { isDistributed } from '../../src/config/config.ts'
 import { singleFlight } from '../../src/concurrency/single-flight.ts'
 import { claimDue, conclude } from '../../src/tasks/claim-and-retry.ts'
 import { openClaims } from '../../src/tasks/claims-in-progress.ts'
@@ -70,7 +71,9 @@ async function worker(app: FastifyInstance, { verbs = [...KINDS, ...OPERATIONS] 
   app.addHook('onReady', async () => {
     bell = app.broker.consume(verbs, () => void look())
     timer = setInterval(() => void look(), TICK_MS)
-    stopSweeps = startSweeps({ tasks, files: app.files, owner: randomUUID(), taskMs: config.TASK_DAYS, eventMs: config.EVENT_DAYS, swept: metrics.swept, open: metrics.open, log })
+    const retention = { taskMs: config.TASK_DAYS, eventMs: config.EVENT_DAYS }
+    const sweeping = { tasks, files: app.files, owner: randomUUID(), leaseMs: context.leaseMs, isAlone: !isDistributed(config), ...retention }
+    stopSweeps = startSweeps({ ...sweeping, swept: metrics.swept, open: metrics.open, log })
     void look()
   })
   app.addHook('preClose', async () => {

@@ -26,11 +26,14 @@ export type Swept = Record<'rejected' | 'settled' | 'relayed' | 'lost_lease' | '
 
 const nothing = (): Swept => ({ rejected: 0, settled: 0, relayed: 0, lost_lease: 0, orphan_hold: 0, unused_claim: 0, archived: 0 })
 
-/** One pass over the tasks that are due, in a bounded batch; the rest is due again at the next pass. Returns the repairs by reason. */
-export async function sweepTasks(context: TaskContext): Promise<Swept> {
+/**
+ * One pass over the tasks that are due, in a bounded batch; the rest is due again at the next pass. Returns the repairs by reason. `graceMs`: expired leases are extended by this
+ * much instead of taken back, since their workers may have been unable to renew them.
+ */
+export async function sweepTasks(context: TaskContext, graceMs: number | null = null): Promise<Swept> {
   const swept = nothing()
   const sweep = async (task: Task): Promise<void> => {
-    const reason = await sweepTask(context, task)
+    const reason = await sweepTask(context, task, graceMs)
     if (reason) swept[reason]++
   }
   await sweepEach(await context.store.tasksDue(context.clock(), BATCH), sweep, (task, err) => defer(context, task, err))
@@ -71,11 +74,15 @@ export async function sweepKeys(store: Store, before: number, limit: number): Pr
   return store.forgetSealed(Math.min(before, (oldest ?? before) - REQUEST_MS), limit)
 }
 
-async function sweepTask(context: TaskContext, task: Task): Promise<keyof Swept | null> {
+async function sweepTask(context: TaskContext, task: Task, graceMs: number | null): Promise<keyof Swept | null> {
   switch (task.state) {
     case 'pending':
       return (await reject(context, task)) ? 'rejected' : null
     case 'processing':
+      if (graceMs !== null) {
+        await context.store.moveTask(task.id, { from: ['processing'], epoch: task.epoch }, 'processing', { sweepAt: context.clock() + graceMs })
+        return null
+      }
       return (await takeBack(context, task)) ? 'lost_lease' : null
     case 'settling':
       return (await settle(context, task)) ? 'settled' : null

@@ -1,13 +1,15 @@
 import { mock } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { startSweeps } from '../../plugins/worker/sweep-loops.ts'
 import type { Files } from '../../src/backends/files/files.ts'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
-import { keyVersion, T0, task } from '../contracts/store/acme.ts'
+import { hold, keyVersion, mediaPlan, T0, task, taskId } from '../contracts/store/acme.ts'
+import { openAway } from './unavailable-store.ts'
 
 const COUNTS = [{ state: 'queued', verb: 'image', count: 3 } as const]
+const LEASE_MS = 30_000
 const SILENT = { info() {}, warn() {}, error() {} }
 
 t.test('only the worker that holds the sweep lease reports open tasks; the others clear their counts', async (t) => {
@@ -21,7 +23,7 @@ t.test('only the worker that holds the sweep lease reports open tasks; the other
     openTasks: async () => COUNTS,
   } as unknown as Store
   const tasks = { store, clock: () => 0, log: SILENT } as unknown as TaskContext
-  const stop = startSweeps({ tasks, files: {} as Files, owner: 'one', taskMs: 1, eventMs: 1, swept() {}, open: (counts) => void reported.push(counts), log: SILENT as never })
+  const stop = startSweeps({ tasks, files: {} as Files, owner: 'one', leaseMs: LEASE_MS, isAlone: true, taskMs: 1, eventMs: 1, swept() {}, open: (counts) => void reported.push(counts), log: SILENT as never })
   for (let second = 1; second <= 3; second++) {
     mock.timers.tick(1_000)
     while (reported.length < second) await nextTurn()
@@ -41,7 +43,7 @@ t.test('the sealed key of an ended key is removed once no task needs it to sign 
   let swept = 0
   const files = { sweep: async () => (swept++, 0) } as unknown as Files
   const tasks = { store, clock: () => now, log: SILENT } as unknown as TaskContext
-  const stop = startSweeps({ tasks, files, owner: 'one', taskMs: 60 * minute, eventMs: 60 * minute, swept() {}, open() {}, log: SILENT as never })
+  const stop = startSweeps({ tasks, files, owner: 'one', leaseMs: LEASE_MS, isAlone: true, taskMs: 60 * minute, eventMs: 60 * minute, swept() {}, open() {}, log: SILENT as never })
   t.teardown(stop)
   const isSealed = async (): Promise<boolean> => {
     const before = swept
@@ -61,4 +63,66 @@ t.test('the sealed key of an ended key is removed once no task needs it to sign 
   t.ok(await isSealed(), 'its webhook may be sent again')
   now += 2 * minute
   t.notOk(await isSealed())
+})
+
+/** Sweeps a store with two running tasks by a clock of seconds. The worker of the first renews its lease every 10 s while the store is reachable; that of the second is dead. */
+async function openRuns(t: Test, isAlone = false) {
+  mock.timers.enable({ apis: ['setInterval'] })
+  t.teardown(() => mock.timers.reset())
+  const store = await openStore(`sqlite:${t.testdir()}/tollgate.db`)
+  t.teardown(() => store.close())
+  let now = T0
+  const claims = ['claim-1', 'claim-2']
+  await store.change('acme/studio', mediaPlan(), T0)
+  for (const [n, claim] of claims.entries()) {
+    await store.change('acme/studio', hold(taskId(n)), T0)
+    await store.createTask(task(n, { state: 'queued' }))
+    await store.change('acme/studio', { op: 'claim', claim, kinds: ['image'] }, T0)
+    await store.moveTask(taskId(n), { from: ['queued'] }, 'processing', { epoch: 2, attempts: 1, sweepAt: T0 + LEASE_MS })
+  }
+  const away = openAway(store, 'store')
+  let passes = 0
+  const counted = { ...away.backend, openTasks: async () => (passes++, []) }
+  const warn = () => void passes++
+  const tasks = { store: counted, clock: () => now, publish() {}, log: SILENT } as unknown as TaskContext
+  const stop = startSweeps({ tasks, files: { sweep: async () => 0 } as unknown as Files, owner: 'one', leaseMs: LEASE_MS, isAlone, taskMs: 1e12, eventMs: 1e12, swept() {}, open() {}, log: { ...SILENT, warn } as never })
+  t.teardown(stop)
+  return {
+    away,
+    stateOf: async (n: number) => (await store.task('acme', taskId(n)))?.state,
+    async second(at: number): Promise<void> {
+      now = T0 + at * 1000
+      if (at % 10 === 0 && !away.isAway) await store.renewTask(taskId(0), 2, 0, now + LEASE_MS)
+      const before = passes
+      mock.timers.tick(1_000)
+      while (passes === before) await nextTurn()
+    },
+  }
+}
+
+t.test('after an outage of the store that outlasts a lease, a living worker keeps its task, and that of a dead one is taken back a lease later', async (t) => {
+  const { away, stateOf, second } = await openRuns(t, true)
+  for (let at = 1; at <= 75; at++) {
+    away.isAway = at > 4 && at < 44
+    await second(at)
+    if (!away.isAway) t.equal(await stateOf(0), 'processing', `the living one, after ${at} s`)
+    if (!away.isAway) t.equal(await stateOf(1), at < 74 ? 'processing' : 'queued', `the dead one, after ${at} s`)
+  }
+})
+
+t.test('without an outage a lease is taken back when it expires', async (t) => {
+  const { stateOf, second } = await openRuns(t, true)
+  for (let at = 1; at <= 31; at++) {
+    await second(at)
+    t.equal(await stateOf(0), 'processing')
+    t.equal(await stateOf(1), at < 30 ? 'processing' : 'queued', `after ${at} s`)
+  }
+})
+
+t.test('a process that has just started cannot know of an outage, and takes no lease back for the time of one', async (t) => {
+  const { stateOf, second } = await openRuns(t)
+  await second(35)
+  t.equal(await stateOf(1), 'processing')
+  for (let at = 36; at <= 65; at++) await second(at)
+  t.equal(await stateOf(1), 'queued')
 })

@@ -1,0 +1,25 @@
+/** Grace for the leases of runs after an outage of the store: living workers could not renew them, and get the time of one lease to do so. */
+
+export type LeaseGrace = {
+  /** The store answered this process at `now`. True during the grace: expired leases are not taken back. */
+  isDue(now: number): boolean
+  /** A pass of the sweep, however long, ended at `now`. */
+  passed(now: number): void
+}
+
+/**
+ * The grace as one process observes it: it begins when the store answers after a gap of a third of a lease, in which a renewal is missed, and lasts for a lease. `reachedAt`:
+ * when the store is known to have been reachable last; without it, a process that has just started cannot know.
+ */
+export function openLeaseGrace(leaseMs: number, reachedAt = -Infinity): LeaseGrace {
+  let lastMs = reachedAt
+  let untilMs = -Infinity
+  return {
+    isDue(now) {
+      if (now - lastMs > leaseMs / 3) untilMs = now + leaseMs
+      lastMs = now
+      return now < untilMs
+    },
+    passed: (now) => void (lastMs = now),
+  }
+}
