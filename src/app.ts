@@ -49,7 +49,7 @@ declare module 'fastify' {
   // A backend that the role does not use is absent; a plugin that declares it then stops the start.
   interface FastifyInstance {
     config: Config
-    /** Epoch milliseconds. */
+    /** The store's time, epoch milliseconds. */
     clock: () => number
     store: Store
     resources: Resources
@@ -68,7 +68,7 @@ declare module 'fastify' {
 const LIMITS = { requestTimeout: 120_000, headersTimeout: 20_000, keepAliveTimeout: 72_000, maxParamLength: 200 }
 
 /** Builds the program of a role over its backends. Nothing listens and no loop runs before `ready()`. */
-export function buildApp({ config, log, clock, registry }: Surroundings, backends: Backends): FastifyInstance {
+export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, backends: Backends): FastifyInstance {
   const app: FastifyInstance = fastify({
     loggerInstance: log,
     logController: new LogController({ disableRequestLogging: true }),
@@ -86,8 +86,8 @@ export function buildApp({ config, log, clock, registry }: Surroundings, backend
     genReqId: ({ headers }) => requestId(headers['x-request-id']),
   })
   app.decorate('config', config)
-  app.decorate('clock', clock)
-  const { store, sealingKeys, resources, upstreams, broker, files: results, engines } = backends
+  const { store, clock, sealingKeys, resources, upstreams, broker, files: results, engines } = backends
+  app.decorate('clock', clock.now)
   app.decorate('store', store)
   app.decorate('sealingKeys', sealingKeys)
   app.decorate('planLimits', backends.planLimits)
@@ -96,10 +96,10 @@ export function buildApp({ config, log, clock, registry }: Surroundings, backend
   if (broker) app.decorate('broker', broker)
   if (results) app.decorate('files', results)
   if (engines) app.decorate('engines', engines)
-  app.decorate('egress', openGuard(config, clock, registry))
+  app.decorate('egress', openGuard(config, clock.now, registry))
   if (broker && engines && results) app.decorate('tasks', taskContext(app, { store, broker, files: results, engines, sealingKeys, moved: countMoney(registry, config.METRICS_TENANT) }))
   app.register(errors)
-  app.register(ops, { registry })
+  app.register(ops, { registry }).after(() => void app.checks.push(clock.check))
   const runs = (...roles: Role[]) => config.ROLE === 'all' || roles.includes(config.ROLE)
   // After all plugins could add engines, before any loop runs.
   if (engines) app.addHook('onReady', () => engines.ready())
@@ -183,9 +183,10 @@ function requestId(given: string | string[] | undefined): string {
 }
 
 /** `tollgate verify`: reads the whole store, which may be in use, and returns the violated invariants. */
-export async function verify(config: Config, now: number): Promise<Verified> {
+export async function verify(config: Config): Promise<Verified> {
   const store = await openStore(config.STORE_URL, { readOnly: true })
   try {
+    const now = await store.clock()
     return await verifyStore(store, { now, keptSince: now - config.TASK_DAYS })
   } finally {
     await store.close()

@@ -32,7 +32,7 @@ try {
   for (const warning of isCommand ? config.warnings : []) process.stderr.write(`${warning}\n`)
   if (argument === '--help' || argument === '-h') process.stdout.write(USAGE)
   else if (argument === 'config') process.stdout.write(`${explain(explained)}\nEngines of this machine:\n${(await engineReport(config, Date.now)).map((line) => `  ${line}\n`).join('')}`)
-  else if (argument === 'verify') process.exitCode = report(await verify(config, Date.now()))
+  else if (argument === 'verify') process.exitCode = report(await verify(config))
   else await run(config)
 } catch (error) {
   // Wrong settings and surroundings are Errors of one sentence. A TypeError and the like is a bug and keeps its stack.
@@ -65,7 +65,6 @@ function openLog(config: Config): Logger {
 /** Runs a role until a signal. A start that fails prints one sentence and exits with 1. */
 async function run(config: Config): Promise<void> {
   const log = openLog(config)
-  const clock = Date.now
   let app: FastifyInstance | null = null
   let backends: Backends | null = null
   let phase: 'starting' | 'serving' | 'stopping' = 'starting'
@@ -112,7 +111,7 @@ async function run(config: Config): Promise<void> {
     throw error
   })
   try {
-    const surroundings = { config, log, clock, registry: ops.registry, lost }
+    const surroundings = { config, log, wall: Date.now, registry: ops.registry, lost }
     backends = await openBackends(surroundings, startupRetry.open)
     app = buildApp(surroundings, backends)
     await app.ready()

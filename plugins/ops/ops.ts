@@ -2,7 +2,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Counter, Histogram, type Registry } from 'prom-client'
-import { watchClockSkew } from './clock-skew.ts'
 import { backendChecks, checkMetric } from './readiness-checks.ts'
 import type { Check } from './ops-listener.ts'
 
@@ -27,11 +26,6 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
   app.decorate('metrics', { registry })
   app.decorate('checks', backendChecks(app))
   checkMetric(app.checks, registry)
-  let stopWatching = (): void => {}
-  app.addHook('onReady', async () => {
-    stopWatching = watchClockSkew(app, registry)
-  })
-  app.addHook('onClose', async () => stopWatching())
   const requests = new Counter({ name: 'tollgate_http_requests_total', help: 'Requests answered.', labelNames: LABELS, registers: [registry] })
   const durations = new Histogram({
     name: 'tollgate_http_request_duration_seconds',

@@ -1,4 +1,5 @@
 /** Metrics of the backends: duration and outcome of each verb, retries of the store, published messages, money. */
+import type { FastifyBaseLogger } from 'fastify'
 import { Counter, Histogram, type Registry } from 'prom-client'
 import type { BrokerEvent } from '../backends/broker/broker.ts'
 import { Busy, Unavailable } from '../domain/errors.ts'
@@ -48,6 +49,19 @@ export function countRetries(registry: Registry): (reason: Retry) => void {
     registers: [registry],
   })
   return (reason) => retries.inc({ reason })
+}
+
+/** Counts and logs records whose time was ahead of the store's clock and was taken back. */
+export function countHealed(registry: Registry, log: FastifyBaseLogger): (id: string, aheadMs: number) => void {
+  const healed = new Counter({
+    name: 'tollgate_store_records_healed_total',
+    help: "Records whose time was ahead of the store's clock and was taken back.",
+    registers: [registry],
+  })
+  return (subscription, aheadMs) => {
+    healed.inc()
+    log.warn({ event: 'record_healed', subscription, aheadMs }, "record was ahead of the store's clock and was healed")
+  }
 }
 
 /** Counts messages that were published, received and lost by the broker. */

@@ -14,8 +14,9 @@ import { openStore, type Store } from '../backends/store/store.ts'
 import { openUpstreams, type Upstreams } from '../upstream/upstreams.ts'
 import { makeDataFolder } from './data-folder.ts'
 import { lock } from './process-lock.ts'
-import { countRetries, countPublished, instrument } from './backend-metrics.ts'
+import { countHealed, countRetries, countPublished, instrument } from './backend-metrics.ts'
 import { openSealingKeys } from './sealing-keys.ts'
+import { openStoreClock, type StoreClock } from './store-clock.ts'
 import { holdControllerLease } from './controller-lease.ts'
 import { providerAccess } from './provider-access.ts'
 import type { Opener } from './startup-retry.ts'
@@ -23,6 +24,8 @@ import type { Opener } from './startup-retry.ts'
 /** The backends and services of a role, opened before any plugin is registered. Null: the role does not use it. */
 export type Backends = {
   store: Store
+  /** The time of every process. */
+  clock: Pick<StoreClock, 'now' | 'check'>
   sealingKeys: SealingKeys
   planLimits: PlanLimits | null
   resources: Resources | null
@@ -37,8 +40,8 @@ export type Backends = {
 export type Surroundings = {
   config: Config
   log: FastifyBaseLogger
-  /** Epoch milliseconds. */
-  clock: () => number
+  /** The wall clock of this machine, epoch milliseconds. */
+  wall: () => number
   registry: Registry
   /** Called when the controller lease is lost: the process must end at once. */
   lost?: (error: Error) => void
@@ -65,26 +68,31 @@ export async function openBackends(surroundings: Surroundings, open: Opener): Pr
   }
 }
 
-async function openAll({ config, log, clock, registry, lost }: Surroundings, open: Opener, keep: <T extends Closable>(backend: T) => T): Promise<Omit<Backends, 'close'>> {
+async function openAll({ config, log, wall, registry, lost }: Surroundings, open: Opener, keep: <T extends Closable>(backend: T) => T): Promise<Omit<Backends, 'close'>> {
   const { STORE_URL, RESOURCES_URL, UPSTREAMS, BROKER_URL, FILES_URL, ENGINES } = config
   const planLimits = config.PLAN_LIMITS === null ? null : await readPlanLimits(config.PLAN_LIMITS)
   const when = async <T extends Closable>(backend: Backend, at: string, opening: () => Promise<T>): Promise<T | null> =>
     needs(config.ROLE, backend) ? keep(await open(backend, opening, at)) : null
   const retried = countRetries(registry)
-  const store = instrument('store', keep(await open('store', () => openStore(STORE_URL, { retried }), STORE_URL)), registry)
+  let measured: StoreClock | null = null
+  const storeTime = () => (measured && !measured.isOff() ? measured.now() : null)
+  const unguarded = keep(await open('store', () => openStore(STORE_URL, { retried, storeTime, healed: countHealed(registry, log) }), STORE_URL))
+  const clock = keep(await open('store clock', () => openStoreClock(unguarded, { log, registry, wall })))
+  measured = clock
+  const store = instrument('store', clock.guard(unguarded), registry)
   // SQLite is written by one process only.
   if (!isDistributed(config)) keep(await lock(`${await realpath(STORE_URL.slice('sqlite:'.length))}.lock`, 'STORE_URL', STORE_URL))
   const sealingKeys = await openSealingKeys(config, store)
   if (needs(config.ROLE, 'resources') && isDistributed(config) && RESOURCES_URL.startsWith('files:')) {
     keep(await open('controller lease', () => holdControllerLease(store, config.DATA_DIR, lost ?? (() => {}))))
   }
-  const resources = await when('resources', RESOURCES_URL, () => openResources({ url: RESOURCES_URL, dataDir: config.DATA_DIR, environment: config.environment, declarations: store, log }))
+  const resources = await when('resources', RESOURCES_URL, () => openResources({ url: RESOURCES_URL, dataDir: config.DATA_DIR, environment: config.environment, declarations: store, log }, clock.now))
   const upstreams = await when('upstreams', UPSTREAMS ?? '', () => openUpstreams({ file: UPSTREAMS, env: (name) => config.environment[name], log }))
   const counted = countPublished(registry)
   const broker = await when('broker', BROKER_URL, () => openBroker(BROKER_URL, { log, counted }))
   const files = await when('files', FILES_URL, () => openFiles(FILES_URL, { storeUrl: STORE_URL, credentials: credentialsOf(config) }))
-  const engines = await when('engines', ENGINES ?? '', () => openEngines({ file: ENGINES, log, providers: providerAccess(config, clock) }))
-  return { store, sealingKeys, planLimits, resources, upstreams, broker, files: files && instrument('files', files, registry), engines }
+  const engines = await when('engines', ENGINES ?? '', () => openEngines({ file: ENGINES, log, providers: providerAccess(config, clock.now) }))
+  return { store, clock, sealingKeys, planLimits, resources, upstreams, broker, files: files && instrument('files', files, registry), engines }
 }
 
 /** Locks DATA_DIR for this process. A role that writes nothing there does not create it. */

@@ -1,6 +1,7 @@
 /** Creation of a task: uploads → `pending` → hold → `queued`. A refused request leaves nothing behind; an accepted one is queued before the answer. */
 import { Failure } from '../domain/errors.ts'
 import { formatMoney } from '../domain/money.ts'
+import { heal } from '../domain/subscription/clock-healing.ts'
 import { reduce } from '../domain/subscription/reducer.ts'
 import type { Answer, Creating, Stale } from '../domain/subscription/commands.ts'
 import { planInactive, type Subscription } from '../domain/subscription/subscription.ts'
@@ -64,8 +65,9 @@ async function checkHold({ store, clock }: TaskContext, creating: Creating, requ
     if (subscription !== request.subscription) return { outcome: 'moved' } as const
     // A second try has other facts of the key than that record: only a newer record decides.
     const record = tries++ === 0 ? known : await store.subscription(subscription)
+    const now = clock()
     const hold = { op: 'hold', task: request.id, kind: request.verb, amount: request.estimatedCost, ...facts } as const
-    return reduce<'hold'>(record, hold, clock(), subscription).answer
+    return reduce<'hold'>(record && heal(record, now), hold, now, subscription).answer
   })
   if (answer.outcome !== 'held' && answer.outcome !== 'already') throw refusalOf(answer, request.estimatedCost)
 }

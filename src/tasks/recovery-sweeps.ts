@@ -1,6 +1,7 @@
 /** Recovery sweeps: each gap that a crash can leave between two writes of a task is found and closed. Each step may run twice, or beside the worker that seems dead. */
 import { Unavailable } from '../domain/errors.ts'
 import type { Store } from '../backends/store/store.ts'
+import { aheadMs } from '../domain/subscription/clock-healing.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
 import { PASS_THROUGH } from '../domain/subscription/task-queue.ts'
 import { FINAL, TASK_ERRORS, type Task } from '../domain/task.ts'
@@ -149,7 +150,11 @@ async function archive(context: TaskContext, record: Subscription, swept: Swept)
 async function* subscriptionsWith(context: TaskContext, what: 'holds' | 'past'): AsyncGenerator<Subscription> {
   for (let after = ''; ; ) {
     const batch = await context.store.subscriptionsWith(what, after, BATCH)
-    yield* batch
+    for (const record of batch) {
+      if (aheadMs(record, context.clock()) === 0) yield record
+      // Its tasks may be due far ahead, and its period only seems to have ended: the next pass finds it healed.
+      else await context.store.change(record.id, { op: 'heal' }, context.clock())
+    }
     const last = batch.at(-1)
     if (!last || batch.length < BATCH) return
     after = last.id

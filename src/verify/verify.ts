@@ -3,6 +3,7 @@
  * each rule is about facts that were read in an order which makes it valid, or were read again.
  */
 import type { Store } from '../backends/store/store.ts'
+import { aheadMs } from '../domain/subscription/clock-healing.ts'
 import type { Hold, MediaPeriod, Subscription } from '../domain/subscription/subscription.ts'
 import { PASS_THROUGH } from '../domain/subscription/task-queue.ts'
 import { FINAL, type Task } from '../domain/task.ts'
@@ -61,6 +62,7 @@ async function verifyTenant(reading: Reading, tenant: string, ids: string[]): Pr
     found.checked.subscriptions++
     found.checked.periods += after.periods.length
     found.violations.push(...recordViolations(after.record))
+    await verifyClock(reading, after.record)
     found.violations.push(...moneyViolations(id, books.periods, after.periods, charges.get(id) ?? [], reading.keptSince))
     await verifyHolds(reading, books.record, after.record)
     await verifyReservations(reading, books.record, after.record)
@@ -131,6 +133,12 @@ async function* tasksOf(store: Store, tenant: string): AsyncGenerator<Task> {
       more = page.length === PAGE
     }
   }
+}
+
+/** A record that was written after `now` was read may be later than `now`, and never later than the store's clock. */
+async function verifyClock({ store, now, found }: Reading, record: Subscription): Promise<void> {
+  const ahead = aheadMs(record, now) && aheadMs(record, await store.clock())
+  if (ahead > 0) found.violations.push(`${record.id}: its time is ${Math.round(ahead / 1000)} s ahead of the store's clock`)
 }
 
 /** Open before the record was read and open after: it never settled, so the record must hold it. */

@@ -17,7 +17,7 @@ import { at, chat, get, type Json } from './calls.ts'
 import { openSite, type Site } from './deployment.ts'
 import { eventually } from './eventually.ts'
 import { apiKey, codingPlan, declare, mediaPlan } from './manifests.ts'
-import { PROGRAM, type Process, type Program } from './program.ts'
+import { launch, PROGRAM, type Process, type Program } from './program.ts'
 import { run } from './run.ts'
 import { SIDE_TIMEOUT_MS } from './sides.ts'
 
@@ -160,20 +160,29 @@ t.test('a worker that was frozen during a run, and resumes after its lease expir
   t.match((await get(program, key, '/api/v1/usage')).body, { held: '0.0000', burned: (Number(burned) + Number(at(next, 'actual_cost'))).toFixed(4) })
 })
 
-t.test('replicas with ten seconds of clock skew serve, charge and deliver like others, and warn', async (t) => {
+t.test('replicas with ten seconds of clock skew are not ready and write nothing; the others serve, charge and deliver', async (t) => {
   const library = need(t, 'libfaketime')
   if (library === null) return
   const receiver = await openReceiver()
   t.teardown(() => receiver.close())
   const started = await startFor(t, { roles: ['controller', 'gateway', 'worker', 'dispatcher'], env: { EGRESS_ALLOW: '127.0.0.1/32' } })
   if (!started) return
-  const { site, folder, program, join: joinAs } = started
-  const ahead = await Promise.all((['gateway', 'worker', 'dispatcher'] as const).map((role) => joinAs(role, { PORT: '0', ...skewed(library, 10) })))
+  const { site, folder, program } = started
+  const settings = { ...(await site.settings(folder)), EGRESS_ALLOW: '127.0.0.1/32', PORT: '0' }
+  const ahead = (['gateway', 'worker', 'dispatcher'] as const).map((role) => ({ role, ...launch({ folder, role, env: { ...settings, ...skewed(library, 10) } }) }))
+  t.teardown(() => Promise.all(ahead.map((one) => one.kill())))
+  for (const { role, opsUrl } of ahead) {
+    const url = await opsUrl
+    const clock = await eventually(`the clock check of the ${role}`, async () => {
+      const { checks } = (await (await fetch(`${url}/readyz`)).json()) as { checks: { name: string; ok: boolean; detail: string }[] }
+      return checks.find(({ name }) => name === 'clock') ?? null
+    })
+    t.match(clock, { ok: false, detail: /differs from the store's by \d+\.\d s/ }, role)
+  }
   const keys = { media: await program.key('media'), coding: await program.key('coding') }
-  const places = [program, { ...program, url: ahead[0]?.url ?? '' }]
-  const created = await burst(40, 4, (index) => outcome(places[index % 2] as Program, keys.media, '/api/v1/generations', { ...IMAGE, webhook_url: `${receiver.url}/hook` }))
+  const created = await burst(40, 4, () => outcome(program, keys.media, '/api/v1/generations', { ...IMAGE, webhook_url: `${receiver.url}/hook` }))
   t.same(tallied(created), { '202': 40 })
-  const chats = await burst(20, 4, (index) => chat(places[index % 2] as Program, keys.coding))
+  const chats = await burst(20, 4, () => chat(program, keys.coding))
   t.ok(chats.every(({ status }) => status === 200))
   const done = []
   for (const { body } of created) done.push(await reaches(program, keys.media, body, 'completed'))
@@ -182,11 +191,14 @@ t.test('replicas with ten seconds of clock skew serve, charge and deliver like o
   const delivered = () => new Set(receiver.received.map(({ rawBody }) => at(JSON.parse(String(rawBody)), 'data', 'task_id')))
   while (delivered().size < created.length) await receiver.arrived(receiver.received.length + 1)
 
-  for (const [one, seconds] of [...program.processes.map((one) => [one, 0] as const), ...ahead.map((one) => [one, -10] as const)]) {
-    const metrics = await (await fetch(`${one.opsUrl}/metrics`)).text()
+  const places = [...program.processes.map((one) => ({ ...one, seconds: 0 })), ...ahead.map((one) => ({ ...one, seconds: -10 }))]
+  for (const { role, opsUrl, log, seconds } of places) {
+    const metrics = await (await fetch(`${await opsUrl}/metrics`)).text()
     const seen = Number(/^tollgate_clock_skew_seconds (\S+)/m.exec(metrics)?.[1])
-    t.ok(Math.abs(seen - seconds) < 4, `${one.role}: ${seen}`)
-    t.equal(one.log.some((line) => line.includes('"event":"clock_skew"')), seconds !== 0, one.role)
+    t.ok(Math.abs(seen - seconds) < 4, `${role}: ${seen}`)
+    t.equal(log.some((line) => line.includes('"event":"clock_skew"')), seconds !== 0, role)
+    const wrote = /^tollgate_store_duration_seconds_count\{verb="(change|moveTask|relay|claimDeliveries|takeLease|heartbeat)",outcome="answered"\} [1-9]/m.test(metrics)
+    t.equal(wrote, seconds === 0, `${role} wrote`)
   }
   const verified = await run(process.execPath, [PROGRAM, 'verify'], { cwd: folder, env: await site.settings(folder) })
   t.equal(verified.code, 0, verified.stdout)

@@ -24,7 +24,7 @@ export async function openEmbeddedProgram(t: Test, { role = 'all', env = {}, bef
   const dataDir = await mkdtemp(join(tmpdir(), 'tollgate-'))
   const { config } = readConfig({ DATA_DIR: dataDir, PORT: '0', RESOURCES_URL: `files:${join(import.meta.dirname, '../../plans')}`, SHUTDOWN_SECONDS: '1', ...env })
   // Split roles are refused on embedded backends, but work with them.
-  const surroundings = { config: { ...config, ROLE: role }, log: pino({ level: 'silent' }), clock: Date.now, registry: new Registry() }
+  const surroundings = { config: { ...config, ROLE: role }, log: pino({ level: 'silent' }), wall: Date.now, registry: new Registry() }
   const backends = await openBackends(surroundings, (_name, open) => open())
   let app: FastifyInstance | null = null
   t.teardown(async () => {

@@ -1,4 +1,4 @@
-/** Readiness checks by backend, and clock skew. */
+/** Readiness checks by backend. */
 import fastify, { type FastifyInstance } from 'fastify'
 import pino from 'pino'
 import { Registry } from 'prom-client'
@@ -63,13 +63,4 @@ t.test('an unavailable broker or files backend is reported as degraded, and the 
   t.match(await readyz(), { status: 200, said: { status: 'degraded', checks: [{ ok: true }, { name: 'broker', ok: true, degraded: true, detail: /^no broker; / }, { name: 'files', ok: true, degraded: true }] } })
   const text = await metrics()
   for (const line of ['tollgate_check_ok{check="store"} 1', 'tollgate_check_ok{check="broker"} 0', 'tollgate_check_ok{check="files"} 0']) t.match(text, line)
-})
-
-t.test('clock skew above five seconds is measured and logged once', async (t) => {
-  const { lines, metrics } = await openFor(t, { clock: async () => 1_010_000 })
-  t.match(await metrics(), 'tollgate_clock_skew_seconds 10')
-  t.equal(lines.filter((line) => line.includes('"event":"clock_skew"')).length, 1)
-  const near = await openFor(t, { clock: async () => 1_004_000 })
-  t.match(await near.metrics(), 'tollgate_clock_skew_seconds 4')
-  t.same(near.lines, [])
 })

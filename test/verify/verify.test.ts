@@ -133,6 +133,12 @@ t.test('tasks removed after TASK_DAYS are not violations', async (t) => {
   t.same((await verifyDamaged(t, removed, NOW, NOW)).violations, [])
 })
 
+t.test('a record whose time is ahead of the store\'s clock is reported', async (t) => {
+  const ahead = Date.now() + HOUR_MS
+  t.match((await verifyDamaged(t, [setRecord(CODE, 'at', String(ahead))])).violations, [/^acme\/code: its time is 3[56]\d\d s ahead of the store's clock$/])
+  t.same((await verifyDamaged(t, [setRecord(CODE, 'at', String(NOW + HOUR_MS))])).violations, [], 'written after the verification began')
+})
+
 const DAMAGES: { damage: string; statements: string[]; later?: number; reports: RegExp }[] = [
   {
     damage: 'burned without a charge',

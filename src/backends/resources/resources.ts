@@ -218,12 +218,12 @@ export type ResourcesConfig = {
 
 /**
  * Opens the source of `url`: `files:<folder>` or `kubernetes:[?namespace=a,b]`. Throws `Unavailable` if the declarations cannot be read now, and an Error with a
- * sentence for the operator if a retry would not help.
+ * sentence for the operator if a retry would not help. `clock` (epoch milliseconds) gives the creation times of resources in files.
  */
-export async function openResources(config: ResourcesConfig): Promise<Resources> {
+export async function openResources(config: ResourcesConfig, clock: () => number): Promise<Resources> {
   if (config.url.startsWith('files:')) {
     const { openFiles } = await import('./files/files.ts')
-    return openFiles(config)
+    return openFiles(config, { clock })
   }
   if (config.url.startsWith('kubernetes:')) {
     const { openKubernetes } = await import('./kubernetes/kubernetes.ts')

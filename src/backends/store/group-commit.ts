@@ -6,6 +6,7 @@
  */
 import { setTimeout as pauseFor } from 'node:timers/promises'
 import { Busy, Unavailable } from '../../domain/errors.ts'
+import { heal } from '../../domain/subscription/clock-healing.ts'
 import { reduce } from '../../domain/subscription/reducer.ts'
 import type { Answer, Command, CommandName } from '../../domain/subscription/commands.ts'
 import type { Subscription } from '../../domain/subscription/subscription.ts'
@@ -24,6 +25,10 @@ export type Retry = 'conflict' | 'unavailable'
 export type ChangeOptions = {
   /** Called at every retry, for a metric. */
   retried?: (reason: Retry) => void
+  /** The store's time now, epoch milliseconds; null while it is unknown. A record whose time lies ahead of it is healed by the next command. */
+  storeTime?: () => number | null
+  /** Called after a record was healed. */
+  healed?: (id: string, aheadMs: number) => void
   /** How long a change is retried before it throws `Unavailable`, or `Busy` after a conflict. */
   retryForMs?: number
   /** Monotonic milliseconds, for `retryForMs` alone. */
@@ -73,8 +78,8 @@ const MAX_YIELD_MS = 1000
 
 /** Opens the queues over one adapter. An idle subscription takes no memory. */
 export function openChanges(adapter: VersionedRecords, options: ChangeOptions = {}): Changes {
-  const { retried = () => {}, retryForMs = RETRY_FOR_MS, clock = () => performance.now(), pause = pauseFor } = options
-  const shared: Shared = { retried, retryForMs, clock, pause, records: options.wrap?.(adapter) ?? adapter, closing: false }
+  const { retried = () => {}, healed = () => {}, storeTime = () => null, retryForMs = RETRY_FOR_MS, clock = () => performance.now(), pause = pauseFor } = options
+  const shared: Shared = { retried, healed, storeTime, retryForMs, clock, pause, records: options.wrap?.(adapter) ?? adapter, closing: false }
   const queues = new Map<string, Queue>()
 
   function change<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Answer<N>> {
@@ -146,13 +151,13 @@ async function yieldToOthers(queue: Queue, { pause }: Shared, attemptMs: number)
  * One attempt. An answer that writes nothing, such as a refusal, is only valid for a record that was current after its call: either the record was read in this
  * attempt, or the write of the same batch proves it by its version. A cached record is neither, and is read again before it may refuse.
  */
-async function attempt(queue: Queue, { records }: Shared, batch: Queued[]): Promise<'done' | 'conflict'> {
+async function attempt(queue: Queue, { records, storeTime, healed }: Shared, batch: Queued[]): Promise<'done' | 'conflict'> {
   const { cached } = queue
   let base = cached === undefined ? await refresh(records, queue.id, null) : cached
-  let applied = applyAll(batch, base)
+  let applied = applyAll(batch, healing(base, storeTime()))
   if (applied.record === base && cached !== undefined) {
     const current = await refresh(records, queue.id, base)
-    if (current !== base) applied = applyAll(batch, (base = current))
+    if (current !== base) applied = applyAll(batch, healing((base = current), storeTime()))
   }
   queue.cached = base
   if (applied.record && applied.record !== base) {
@@ -160,6 +165,8 @@ async function attempt(queue: Queue, { records }: Shared, batch: Queued[]): Prom
     const next = { ...applied.record, version: expected + 1 }
     if ((await records.replace(next, expected)) === 'conflict') return 'conflict'
     queue.cached = next
+    // Only healing takes the time of a record back.
+    if (base && next.at < base.at) healed(queue.id, base.at - next.at)
   }
   for (const answer of applied.answers) answer()
   return 'done'
@@ -168,6 +175,11 @@ async function attempt(queue: Queue, { records }: Shared, batch: Queued[]): Prom
 async function refresh(records: VersionedRecords, id: string, cached: Subscription | null): Promise<Subscription | null> {
   const read = await records.read(id, cached?.version)
   return read === 'unchanged' ? cached : read
+}
+
+/** `now` is the store's time, read after the record; null while it is unknown. */
+function healing(record: Subscription | null, now: number | null): Subscription | null {
+  return record && now !== null ? heal(record, now) : record
 }
 
 function applyAll(batch: Queued[], base: Subscription | null): { record: Subscription | null; answers: (() => void)[] } {

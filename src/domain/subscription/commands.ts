@@ -40,6 +40,8 @@ export type Commands = {
   }
   removePlan: { in: { uid: string }; out: { outcome: 'removed' | 'already' } }
   keysChanged: { in: object; out: { outcome: 'changed'; keysVersion: number } | { outcome: 'none' } }
+  /** Changes nothing: the store heals a record whose time lies ahead of its clock with every command. */
+  heal: { in: object; out: { outcome: 'healed' } }
 
   admit: {
     in: KeyFacts & {

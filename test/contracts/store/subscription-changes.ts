@@ -41,6 +41,20 @@ export const changePromises: Promises<Place> = {
     t.same(sessionOf(await store.subscription(ID)), { used: 400, reserved: 600 })
   },
 
+  'a record whose time is ahead of the store\'s clock is healed by the next command, and reported once': async (t, place) => {
+    const healed: [string, number][] = []
+    const store = await place.open({ storeTime: () => T0, healed: (...one) => healed.push(one) })
+    const wrong = await place.open()
+    await wrong.change(ID, plan(), T0)
+    await wrong.change(ID, admit('r1', 500), T0 + 3_600_000)
+    t.equal((await store.subscription(ID))?.at, T0 + 3_600_000)
+    t.same(await store.change(ID, { op: 'heal' }, T0), { outcome: 'healed' })
+    t.equal((await wrong.subscription(ID))?.at, T0)
+    t.match(await store.change(ID, admit('r2', 500), T0), { outcome: 'admitted' })
+    t.match((await store.subscription(ID))?.coding?.session, { start: T0 })
+    t.same(healed, [[ID, 3_600_000]])
+  },
+
   'a command that throws fails only its own caller': async (t, place) => {
     const store = await place.open()
     await store.change(ID, plan(), T0)

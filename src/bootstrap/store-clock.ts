@@ -1,0 +1,125 @@
+/**
+ * The store's clock, from which every process takes its time: measured against the store, and carried on by this machine's monotonic clock, so that setting the wall clock
+ * changes nothing. A process whose wall clock is more than 5 s off is not ready and writes nothing to the store.
+ */
+import type { FastifyBaseLogger } from 'fastify'
+import { Gauge, type Registry } from 'prom-client'
+import type { Store } from '../backends/store/store.ts'
+import { Unavailable } from '../domain/errors.ts'
+import { MAX_SKEW_MS } from '../domain/subscription/clock-healing.ts'
+
+const PERIOD_MS = 30_000
+/** While the clocks differ too much. */
+const PERIOD_OFF_MS = 1_000
+/** Half of a round trip is the error of a measurement. */
+const MAX_ROUND_TRIP_MS = 2_000
+
+/** Verbs that a process with a wrong clock may call. `close` must always work. */
+const READS = new Set<string>([
+  'clock', 'close', 'declarations', 'deliveries', 'events', 'findKey', 'heartbeats', 'keysAlive', 'keysOf', 'keysToTell', 'keyVersions', 'oldestTask', 'openTasks', 'periods',
+  'subscription', 'subscriptionsDue', 'subscriptionsWith', 'task', 'tasks', 'tasksDue', 'taskWithKey',
+] satisfies (keyof Store)[])
+
+export type StoreClock = {
+  /** The store's time, epoch milliseconds. */
+  now(): number
+  /** Whether the wall clock is more than 5 s off. */
+  isOff(): boolean
+  /** The readiness check. */
+  check(): { name: string; ok: boolean; detail: string }
+  /** The store, whose writing verbs throw `Unavailable` while the clock is off. */
+  guard(store: Store): Store
+  close(): Promise<void>
+}
+
+export type StoreClockOptions = {
+  log: FastifyBaseLogger
+  registry: Registry
+  /** This machine's wall clock, epoch milliseconds. */
+  wall: () => number
+  /** Milliseconds since any moment. */
+  monotonic?: () => number
+}
+
+/**
+ * Measures the store's clock, and again every 30 s, at once when a write was refused. Exports `tollgate_clock_skew_seconds`; logs once when the skew becomes too large and once
+ * when it is small again. Throws `Unavailable` when the store does not answer the first time; later the last measurement counts.
+ */
+export async function openStoreClock(store: Pick<Store, 'clock'>, { log, registry, wall, monotonic = () => performance.now() }: StoreClockOptions): Promise<StoreClock> {
+  let offsetMs = (await measure()).offsetMs
+  let wasOff = false
+  let measuring: Promise<void> | null = null
+  let timer: NodeJS.Timeout | undefined
+  let isClosed = false
+
+  const now = () => Math.floor(monotonic() + offsetMs)
+  /** The wall clock minus the store's. */
+  const skewMs = () => wall() - now()
+  const isOff = () => Math.abs(skewMs()) > MAX_SKEW_MS
+
+  async function measure(): Promise<{ offsetMs: number; roundTripMs: number }> {
+    const before = monotonic()
+    const serverMs = await store.clock()
+    const after = monotonic()
+    return { offsetMs: serverMs - (before + after) / 2, roundTripMs: after - before }
+  }
+
+  async function remeasure(): Promise<void> {
+    clearTimeout(timer)
+    // The readiness check of the store reports that it is unavailable.
+    const measured = await measure().catch(() => null)
+    if (measured && measured.roundTripMs <= MAX_ROUND_TRIP_MS) offsetMs = measured.offsetMs
+    report()
+    schedule()
+  }
+
+  function report(): void {
+    const off = isOff()
+    const facts = { skewMs: -Math.round(skewMs()) }
+    if (off && !wasOff) log.error({ event: 'clock_skew', ...facts }, 'clock skew above 5 s, not ready: synchronize all machines by NTP')
+    if (!off && wasOff) log.info({ event: 'clock_skew_resolved', ...facts }, 'clock skew resolved')
+    wasOff = off
+  }
+
+  function schedule(): void {
+    if (!isClosed) timer = setTimeout(measureNow, isOff() ? PERIOD_OFF_MS : PERIOD_MS).unref()
+  }
+
+  function measureNow(): void {
+    measuring ??= remeasure().finally(() => (measuring = null))
+  }
+
+  new Gauge({
+    name: 'tollgate_clock_skew_seconds',
+    help: "The store's clock minus ours.",
+    registers: [registry],
+    collect() {
+      this.set(-skewMs() / 1000)
+    },
+  })
+  report()
+  schedule()
+
+  type Verb = (...args: unknown[]) => Promise<unknown>
+  const guarded = (write: Verb): Verb => (...args) => {
+    if (!isOff()) return write(...args)
+    measureNow()
+    return Promise.reject(new Unavailable('store', new Error(detailOf(skewMs()))))
+  }
+
+  return {
+    now,
+    isOff,
+    check: () => ({ name: 'clock', ok: !isOff(), detail: detailOf(skewMs()) }),
+    guard: (verbs) => Object.fromEntries(Object.entries(verbs).map(([name, verb]) => [name, READS.has(name) ? verb : guarded(verb as Verb)])) as Store,
+    async close() {
+      isClosed = true
+      clearTimeout(timer)
+      await measuring
+    },
+  }
+}
+
+function detailOf(skewMs: number): string {
+  return `the clock of this machine differs from the store's by ${(Math.abs(skewMs) / 1000).toFixed(1)} s`
+}

@@ -1,0 +1,104 @@
+/** The store's clock in a process whose own clock is wrong, leaps, or is set right. */
+import pino from 'pino'
+import { Registry } from 'prom-client'
+import t, { type Test } from 'tap'
+import { openBackends } from '../../src/app.ts'
+import { openStoreClock } from '../../src/bootstrap/store-clock.ts'
+import { readConfig } from '../../src/config/config.ts'
+import { Unavailable } from '../../src/domain/errors.ts'
+import { hold, mediaPlan, taskId } from '../contracts/store/acme.ts'
+
+const T0 = Date.UTC(2026, 0, 5)
+const HOUR_MS = 3_600_000
+
+const VERBS = { change: async () => 'written', subscription: async () => 'read', close: async () => 'closed' }
+
+/** A store's clock and this machine's two clocks, which a test sets. */
+async function open(t: Test, wallMs = T0) {
+  const time = { server: T0, wall: wallMs, monotonic: 50_000, answers: true }
+  const lines: string[] = []
+  const registry = new Registry()
+  const clock = await openStoreClock(
+    {
+      clock: async () => {
+        if (!time.answers) throw new Unavailable('store', new Error('no answer'))
+        return time.server
+      },
+    },
+    { log: pino({ level: 'info' }, { write: (line) => void lines.push(line) }), registry, wall: () => time.wall, monotonic: () => time.monotonic },
+  )
+  t.teardown(() => clock.close())
+  const pass = (ms: number) => {
+    for (const name of ['server', 'wall', 'monotonic'] as const) time[name] += ms
+  }
+  const events = (event: string) => lines.filter((line) => line.includes(`"event":"${event}"`)).length
+  return { clock, time, pass, events, metrics: () => registry.metrics(), guarded: clock.guard(VERBS as never) as unknown as typeof VERBS }
+}
+
+t.test('time is the store\'s, whatever the clock of the machine is set to', async (t) => {
+  const { clock, time, pass, metrics } = await open(t, T0 - 4_000)
+  t.equal(clock.now(), T0)
+  t.match(clock.check(), { name: 'clock', ok: true })
+  t.match(await metrics(), 'tollgate_clock_skew_seconds 4')
+  pass(10_000)
+  time.wall += 40 * 24 * HOUR_MS
+  t.equal(clock.now(), T0 + 10_000)
+})
+
+t.test('a process more than five seconds off is not ready, reads, writes nothing, and logs it once', async (t) => {
+  for (const skewMs of [HOUR_MS, -HOUR_MS]) {
+    const { clock, time, guarded, events, metrics } = await open(t, T0 + skewMs)
+    t.match(clock.check(), { ok: false, detail: "the clock of this machine differs from the store's by 3600.0 s" })
+    await t.rejects(async () => void (await guarded.change()), Unavailable)
+    t.equal(await guarded.subscription(), 'read')
+    t.equal(await guarded.close(), 'closed')
+    t.equal(events('clock_skew'), 1)
+    t.match(await metrics(), `tollgate_clock_skew_seconds ${-skewMs / 1000}`)
+    time.wall = T0
+    t.equal(await guarded.change(), 'written', 'as soon as the clock is right')
+  }
+})
+
+t.test('a clock that leaps stops the writes at once, before anything was measured', async (t) => {
+  const { clock, time, guarded } = await open(t)
+  t.equal(await guarded.change(), 'written')
+  time.wall += 6_000
+  await t.rejects(async () => void (await guarded.change()), Unavailable)
+  t.equal(clock.isOff(), true)
+})
+
+t.test('where the store\'s clock leapt with the machine\'s, the refused write measures again and the next one is written', async (t) => {
+  const { clock, time, guarded } = await open(t)
+  time.wall += HOUR_MS
+  time.server += HOUR_MS
+  await t.rejects(async () => void (await guarded.change()), Unavailable)
+  while (clock.isOff()) await new Promise((resolve) => setImmediate(resolve))
+  t.equal(await guarded.change(), 'written')
+  t.equal(clock.now(), T0 + HOUR_MS)
+})
+
+t.test('while the store does not answer, the last measurement counts', async (t) => {
+  const { clock, time, guarded, pass } = await open(t, T0 + HOUR_MS)
+  time.answers = false
+  await t.rejects(async () => void (await guarded.change()), Unavailable)
+  pass(60_000)
+  t.equal(clock.now(), T0 + 60_000)
+})
+
+t.test('the backends of a program whose clock is off are read and not written, and it is not ready', async (t) => {
+  const { config } = readConfig({ DATA_DIR: t.testdir(), ROLE: 'all' })
+  const time = { aheadMs: 0 }
+  const surroundings = { config, log: pino({ level: 'silent' }), registry: new Registry(), wall: () => Date.now() + time.aheadMs }
+  const { store, clock, close } = await openBackends(surroundings, (_name, open) => open())
+  t.teardown(close)
+  await store.change('acme/studio', mediaPlan(), clock.now())
+  const before = await store.subscription('acme/studio')
+  time.aheadMs = 40 * 24 * HOUR_MS
+  t.match(clock.check(), { ok: false })
+  await t.rejects(store.change('acme/studio', hold(taskId(1)), clock.now()), Unavailable)
+  await t.rejects(store.heartbeat('gateway-1', 1), Unavailable)
+  await t.rejects(store.takeLease('sweep', 'me', clock.now() + 1000, clock.now()), Unavailable)
+  t.same(await store.subscription('acme/studio'), before)
+  time.aheadMs = 0
+  t.match(await store.change('acme/studio', hold(taskId(1)), clock.now()), { outcome: 'held' })
+})
