@@ -52,7 +52,7 @@ function dispatch(record: Subscription | null, command: Command, now: number, id
     case 'claim':
       return claim(record, command, now)
     case 'requeue':
-      return requeue(record, command)
+      return requeue(record, command, now)
     case 'close':
       return close(record, command, now)
     case 'archived':

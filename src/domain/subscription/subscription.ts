@@ -56,6 +56,7 @@ export type Hold = {
   epoch: number
   /** `servedBefore`: the account's `lastServedAt` when it was claimed. */
   run: { claim: string; at: number; servedBefore: number } | null
+  /** When it may be claimed; 0 at once. Records written before hold the time at which it was queued. */
   readyAt: number
   at: number
 }
@@ -67,8 +68,9 @@ export type MediaAccount = {
   /** By task id; UUID v7, so the order of the ids is the order of creation. */
   holds: Record<string, Hold>
   keys: Record<string, { period: number; burned: number }>
+  /** Time of the last claim, or of the first task before any; 0 before that. The smallest is served first. */
   lastServedAt: number
-  /** Derived: the earliest waiting task per kind; empty while maxConcurrentTasks run. */
+  /** Derived: the earliest waiting task per kind; empty while maxConcurrentTasks run. `readyAt` 0: one is ready at once. */
   due: { kind: string; readyAt: number }[]
 }
 

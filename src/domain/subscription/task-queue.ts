@@ -12,6 +12,9 @@ export const PASS_THROUGH = 'proxy'
 
 type In<N extends Command['op']> = Extract<Command, { op: N }>
 
+/** `readyAt` of a task that is ready at once: no time, so that a process whose clock is milliseconds behind finds it. */
+const AT_ONCE = 0
+
 /** Holds the quoted amount of a task and appends the task to the queue. Once per task id. */
 export function hold(record: Subscription | null, input: In<'hold'>, now: number): Step<Answer<'hold'>> {
   if (record?.media?.holds[input.task]) return { record, answer: { outcome: 'already', record } }
@@ -28,8 +31,9 @@ export function hold(record: Subscription | null, input: In<'hold'>, now: number
   if (input.amount > share) return { record, answer: { outcome: 'key_full', available: share } }
   // Epochs start at the record's version: a second hold of the same task, after the first was closed, never reuses an old epoch.
   const epoch = record.version
-  const taken: Hold = { period: account.period.n, amount: input.amount, kind: input.kind, keyId: input.keyId, epoch, run: null, readyAt: now, at: now }
-  const next = { ...account, holds: put(account.holds, input.task, taken) }
+  const taken: Hold = { period: account.period.n, amount: input.amount, kind: input.kind, keyId: input.keyId, epoch, run: null, readyAt: AT_ONCE, at: now }
+  // A subscription that was never served waits since its first task.
+  const next = { ...account, holds: put(account.holds, input.task, taken), lastServedAt: account.lastServedAt || now }
   const held = withAccount({ ...record, rate: rate.rate }, next)
   return { record: held, answer: { outcome: 'held', record: held } }
 }
@@ -55,11 +59,11 @@ export function claim(record: Subscription | null, input: In<'claim'>, now: numb
 }
 
 /** Requeues a claimed task for `readyAt`. Does nothing for another epoch. */
-export function requeue(record: Subscription | null, input: In<'requeue'>): Step<Answer<'requeue'>> {
+export function requeue(record: Subscription | null, input: In<'requeue'>, now: number): Step<Answer<'requeue'>> {
   const account = record?.media
   const claimed = account?.holds[input.task]
   if (!record || !account || !claimed?.run || claimed.epoch !== input.epoch) return { record, answer: { outcome: 'none' } }
-  const holds = put(account.holds, input.task, { ...claimed, run: null, readyAt: input.readyAt })
+  const holds = put(account.holds, input.task, { ...claimed, run: null, readyAt: input.readyAt <= now ? AT_ONCE : input.readyAt })
   const { at, servedBefore } = claimed.run
   // Unless another task was served since or with it.
   const isAlone = account.lastServedAt === at && !Object.values(holds).some(({ run }) => run?.at === at)

@@ -38,6 +38,18 @@ export const duePromises: Promises<Place> = {
     t.same(await other.subscriptionsDue(KINDS, T0 + 3, 10), [])
   },
 
+  'a task that is ready at once is due to a process whose clock is behind that of the one which queued it': async (t, place) => {
+    const [ahead, behind] = [await place.open(), await place.open()]
+    await ahead.change(STUDIO, mediaPlan(), T0)
+    await queue(ahead, STUDIO, 1, 'image', T0 + 20)
+    t.same(await behind.subscriptionsDue(KINDS, T0, 10), [STUDIO])
+    const claimed = await claim(behind, STUDIO, 'w1', T0)
+    t.match(claimed, { outcome: 'claimed', task: taskId(0) })
+    const epoch = claimed.outcome === 'claimed' ? claimed.epoch : NaN
+    await ahead.change(STUDIO, { op: 'requeue', task: taskId(0), epoch, readyAt: T0 + 40, served: true }, T0 + 40)
+    t.same(await behind.subscriptionsDue(KINDS, T0, 10), [STUDIO], 'handed back')
+  },
+
   'a requeued task makes its subscription due at its time, and only for its kind': async (t, place) => {
     const store = await place.open()
     await store.change(STUDIO, mediaPlan(), T0)
@@ -59,7 +71,7 @@ export const duePromises: Promises<Place> = {
     await queue(store, 'globex/studio', 1, 'video', T0 + 10)
     await queue(other, 'initech/studio', 2, 'image', T0 + 20)
     const due = (limit = 10) => other.subscriptionsDue(KINDS, T0 + 100, limit)
-    t.same(await due(), ids, 'never served: longest ready first')
+    t.same(await due(), ids, 'never served: longest waiting first')
     await claim(store, 'acme/big', 'w1', T0 + 30)
     t.same(await due(), ['globex/studio', 'initech/studio', 'acme/big'])
     await claim(store, 'initech/studio', 'w2', T0 + 40)
