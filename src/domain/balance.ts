@@ -15,35 +15,40 @@ function addMonths(anchor: number, months: number): number {
   return target.getTime()
 }
 
-/** The period that starts at `start`: its end is a number of days later, or of UTC months counted from the anchor. */
-function periodFrom(terms: MediaTerms, anchor: number, n: number, start: number): MediaPeriod {
-  return { n, start, end: endOf(terms, anchor, start), allowance: terms.allowance, burned: 0, usage: {} }
+/** Whole months from `base` to `start`; null when `start` is none of their ends. */
+function monthsBetween(base: number, start: number): number | null {
+  const [from, at] = [new Date(base), new Date(start)]
+  const months = (at.getUTCFullYear() - from.getUTCFullYear()) * 12 + at.getUTCMonth() - from.getUTCMonth()
+  return addMonths(base, months) === start ? months : null
 }
 
-function endOf(terms: MediaTerms, anchor: number, start: number): number {
-  if (terms.period.unit === 'days') return start + terms.period.count * DAY_MS
-  // Months count from the anchor, so that 31 January is followed by 28 February and then 31 March again.
-  const from = new Date(anchor)
-  const at = new Date(start)
-  let begun = (at.getUTCFullYear() - from.getUTCFullYear()) * 12 + at.getUTCMonth() - from.getUTCMonth()
-  if (addMonths(anchor, begun) > start) begun--
-  return addMonths(anchor, begun + terms.period.count)
+/**
+ * The end of a period that starts at `start`, and where its months count from: from `base`, so that 31 January is followed by 28 February and then 31 March again. A period of
+ * months that follows one of days seldom starts on such a day: months count from its start then, so that it is a full one.
+ */
+function spanFrom(terms: MediaTerms, base: number, start: number): { end: number; base: number } {
+  const { unit, count } = terms.period
+  if (unit === 'days') return { end: start + count * DAY_MS, base }
+  const months = monthsBetween(base, start)
+  return months === null ? { end: addMonths(start, count), base: start } : { end: addMonths(base, months + count), base }
 }
 
 export function firstPeriod(terms: MediaTerms, anchor: number): MediaPeriod {
-  return periodFrom(terms, anchor, 0, anchor)
+  return { n: 0, start: anchor, end: spanFrom(terms, anchor, anchor).end, allowance: terms.allowance, burned: 0, usage: {} }
 }
 
 /** Rolls the account over to the period that contains `now`. The ended period moves to `past`; periods without activity are counted, not stored. */
 export function rollPeriod(account: MediaAccount, terms: MediaTerms, anchor: number, now: number): MediaAccount {
   if (now < account.period.end) return account
-  let { n, end } = account.period
-  let start = end
-  for (n++, end = endOf(terms, anchor, start); now >= end; n++) {
-    start = end
-    end = endOf(terms, anchor, start)
+  let { n, end: start } = account.period
+  let span = spanFrom(terms, account.period.monthsFrom ?? anchor, start)
+  for (n++; now >= span.end; n++) {
+    start = span.end
+    span = spanFrom(terms, span.base, start)
   }
-  return { ...account, past: [...account.past, account.period], period: periodFrom(terms, anchor, n, start) }
+  const isOwnBase = terms.period.unit === 'months' && span.base !== anchor
+  const period: MediaPeriod = { n, start, end: span.end, allowance: terms.allowance, burned: 0, usage: {}, ...(isOwnBase && { monthsFrom: span.base }) }
+  return { ...account, past: [...account.past, account.period], period }
 }
 
 /** The account as a client sees it: `granted` = available + held + burned (of the running period). */

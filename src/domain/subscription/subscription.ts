@@ -43,6 +43,8 @@ export type MediaPeriod = {
   burned: number
   /** By UTC day (YYYY-MM-DD), then by kind or operation. */
   usage: Record<string, DayUsage>
+  /** Where its calendar months count from, when that is not the record's `anchor`: periods of days came before. */
+  monthsFrom?: number
 }
 
 export type Hold = {
