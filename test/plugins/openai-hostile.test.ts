@@ -1,7 +1,10 @@
 /** Request bodies with members of every wrong JSON type, against the echo. */
 import t from 'tap'
 import { openEcho } from '../../src/upstream/echo/echo-server.ts'
+import { respond } from '../fakes/upstream.ts'
+import { completion, message, response, VENDOR } from '../fakes/upstream-wire.ts'
 import { chat, openGateway, post, responses, type Gateway } from '../upstream/gateway.ts'
+import { setUp } from './vendor.ts'
 
 const gateway: Gateway = await openGateway(t)
 
@@ -96,4 +99,14 @@ t.test('the echo answers any body with a 200 or a 400 of the wire, never with a 
   }
   t.ok(log.length > 0)
   t.ok(log.every((facts) => 'err' in facts))
+})
+
+t.test('a member that differs from a documented one by case, or is unknown, never reaches the upstream', async (t) => {
+  const { upstream, gateway } = await setUp(t, (answer, { path }) => respond(answer, 200, path.endsWith('responses') ? response('completed', [message('hi')]) : completion('hi')))
+  const doubles = '"Model":"other","MODEL":"other","MAX_TOKENS":1000000,"Max_Completion_Tokens":1000000,"Max_output_tokens":1000000,"Stream":true,"\u017ftream":true,"N":100,"Stream_Options":{},"x":1'
+  t.equal((await post(gateway, '/v1/chat/completions', `{"model":"svc-code","messages":[{"role":"user","content":"x"}],${doubles},"Messages":[],"max_tokens":5}`)).status, 200)
+  t.equal((await post(gateway, '/v1/responses', `{"model":"svc-code","input":"x",${doubles},"Input":"y","Background":true,"Previous_Response_Id":"z"}`)).status, 200)
+  t.same(upstream.requests[0]!.body, { model: `${VENDOR}-large`, max_tokens: 5, messages: [{ role: 'user', content: 'x' }] })
+  t.same(Object.keys(upstream.requests[1]!.body).sort(), ['input', 'max_output_tokens', 'model'])
+  t.equal(gateway.upstreams.states()[0]!.breaker, 'closed')
 })

@@ -18,7 +18,7 @@ t.test('an upstream is sent its own model, its key, a token limit and accept-enc
     { upstreams: { backOffMs: 0 } },
     { headers: { 'x-team': 'a' }, retry: { attempts: 1 } },
   )
-  await chat(gateway, { max_tokens: 9000, temperature: 0.5, unknown: { member: [1] }, stream_options: { include_usage: true } })
+  await chat(gateway, { max_tokens: 9000, temperature: 0.5, metadata: { a: '1' }, unknown: { member: [1] }, stream_options: { include_usage: true } })
   const [first] = upstream.requests
   t.equal(first!.path, '/v1/chat/completions')
   t.match(first!.headers, {
@@ -27,7 +27,7 @@ t.test('an upstream is sent its own model, its key, a token limit and accept-enc
     'content-type': 'application/json',
     'x-team': 'a',
   })
-  t.same(first!.body, { model: `${VENDOR}-large`, max_tokens: 4096, messages: MESSAGES, temperature: 0.5, unknown: { member: [1] } })
+  t.same(first!.body, { model: `${VENDOR}-large`, max_tokens: 4096, messages: MESSAGES, temperature: 0.5, metadata: { a: '1' } })
   await chat(gateway, { stream: true, max_completion_tokens: 10, stream_options: { include_obfuscation: false } })
   t.match(upstream.requests[1]!.body, {
     max_completion_tokens: 10,
@@ -250,11 +250,12 @@ t.test('a hostile body is refused or passed unchanged, and never crashes the pro
     t.match((await post(gateway, '/v1/chat/completions', text)).body, { error: { code } }, text.slice(0, 60))
   t.equal(upstream.requests.length, 0)
 
+  const schema = (members: string) => `,"tools":[{"type":"function","function":{"name":"f","parameters":{${members}}}}]`
   const passed: [string, RegExp][] = [
     [',"seed":123456789012345678901234567890', /"seed":123456789012345678901234567890[,}]/],
-    [',"x":1e999,"y":0.1234567890123456789', /"x":1e999,"y":0\.1234567890123456789/],
-    [',"__proto__":{"a":1},"constructor":{"prototype":{"a":1}}', /"__proto__":\{"a":1\},"constructor":\{"prototype":\{"a":1\}\}/],
-    [`,"deep":${'['.repeat(190)}${']'.repeat(190)}`, /\[{190}\]{190}/],
+    [schema('"x":1e999,"y":0.1234567890123456789'), /"x":1e999,"y":0\.1234567890123456789/],
+    [schema('"__proto__":{"a":1},"constructor":{"prototype":{"a":1}}'), /"__proto__":\{"a":1\},"constructor":\{"prototype":\{"a":1\}\}/],
+    [schema(`"deep":${'['.repeat(190)}${']'.repeat(190)}`), /\[{190}\]{190}/],
   ]
   for (const [more, expected] of passed) {
     t.equal((await post(gateway, '/v1/chat/completions', body(more))).status, 200)

@@ -2,6 +2,7 @@
 import { BadAnswer, type CodingRequest, type JsonAnswer, type UpstreamCall } from './wire.ts'
 import { cleanCompletion, meterChoices } from './chat-allowed-members.ts'
 import { openChatStream } from './chat-stream.ts'
+import { documentedMembers, obfuscationOf } from './request-members.ts'
 import { bodyWriter, restoreIds } from './upstream-body.ts'
 import type { Ids } from './encrypted-ids.ts'
 import { checkTypes, invalid, readBody, readBoolean, readCount, type MemberTypes } from './coding-request-validation.ts'
@@ -39,6 +40,8 @@ const MEMBERS: MemberTypes = {
 }
 const MESSAGE: MemberTypes = { content: 'string or objects', tool_calls: 'objects', tool_call_id: 'string', function_call: 'object', audio: 'object' }
 const STREAM_OPTIONS: MemberTypes = { include_usage: 'boolean' }
+/** Members whose value the gateway sets. */
+const SET_HERE = ['max_tokens', 'max_completion_tokens', 'stream', 'stream_options']
 
 /** Validates a parsed body. Throws `invalid_request` naming the parameter, or `model_not_found`. */
 export function readChatRequest(value: unknown): CodingRequest {
@@ -77,17 +80,11 @@ function chatCall(request: ChatRequest, cap: number, ids: Ids, now: number): Ups
     for (const call of (own(message, 'tool_calls') ?? []) as Members[]) restoreIds(call, ['id'], ids)
     restoreIds((own(message, 'audio') ?? {}) as Members, ['id'], ids)
   }
-  const {
-    model: _model,
-    max_tokens: legacy,
-    max_completion_tokens: current,
-    stream: _stream,
-    stream_options: _options,
-    ...rest
-  } = request.body
+  const rest = documentedMembers('chat', request.body, SET_HERE)
   const share = Math.max(1, Math.floor(cap / choices))
-  const field = typeof legacy === 'number' && typeof current !== 'number' ? 'max_tokens' : 'max_completion_tokens'
-  const sent = stream ? { ...rest, stream: true, stream_options: { ...options, include_usage: true } } : rest
+  const isLegacy = typeof own(request.body, 'max_tokens') === 'number' && typeof own(request.body, 'max_completion_tokens') !== 'number'
+  const field = isLegacy ? 'max_tokens' : 'max_completion_tokens'
+  const sent = stream ? { ...rest, stream: true, stream_options: { ...obfuscationOf(options), include_usage: true } } : rest
   const write = bodyWriter(sent, field, perChoice === null ? share : Math.min(perChoice, share), false)
   const streamOptions = { ids, includeUsage: options['include_usage'] === true, now }
   return {

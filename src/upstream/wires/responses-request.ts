@@ -8,6 +8,7 @@ import { REPLAYED_IDS } from './response-allowed-members.ts'
 import { openResponsesStream } from './responses-stream.ts'
 import { meterItems, repeatedMembers, responseHead, responseOf, type RepeatedMembers } from './response-object.ts'
 import { isMembers, own, type Members } from './allowlist.ts'
+import { documentedMembers, obfuscationOf } from './request-members.ts'
 import { readUsage } from '../usage/reported-usage.ts'
 import { bodyWriter, restoreIds } from './upstream-body.ts'
 import { BadAnswer, type CodingRequest, type JsonAnswer, type UpstreamCall } from './wire.ts'
@@ -36,6 +37,8 @@ const MEMBERS: MemberTypes = {
   safety_identifier: 'string',
 }
 const MESSAGE: MemberTypes = { content: 'string or objects' }
+/** Members whose value the gateway sets, or that name what is not stored. */
+const SET_HERE = ['max_output_tokens', 'stream', 'stream_options', 'background', 'previous_response_id', 'conversation']
 
 /**
  * Validates a parsed body. Throws `invalid_request` naming the parameter, `model_not_found`, or `previous_response_not_found`, because
@@ -65,27 +68,20 @@ export function readResponsesRequest(value: unknown): CodingRequest {
 function responsesCall(body: Members, items: Members[], stream: boolean, limit: number | null, cap: number, ids: Ids, now: number): UpstreamCall {
   const repeated = repeatedMembers(body)
   for (const item of items) restoreIds(item, REPLAYED_IDS, ids)
-  const {
-    model: _model,
-    max_output_tokens: _limit,
-    stream: _stream,
-    background: _background,
-    previous_response_id: _previous,
-    conversation: _conversation,
-    ...rest
-  } = body
+  const rest = documentedMembers('responses', body, SET_HERE)
+  const options = obfuscationOf(own(body, 'stream_options'))
+  const streamOptions = Object.keys(options).length > 0 ? { stream_options: options } : {}
   const write = bodyWriter(
-    stream ? { ...rest, stream: true } : rest,
+    stream ? { ...rest, stream: true, ...streamOptions } : rest,
     'max_output_tokens',
     limit === null ? cap : Math.min(limit, cap),
     true,
   )
-  const options = { ids, repeated, now }
   return {
     wire: 'responses',
     stream,
     body: write,
-    openRewriter: () => openResponsesStream(options),
+    openRewriter: () => openResponsesStream({ ids, repeated, now }),
     rewriteJson: (value) => responsesAnswer(value, repeated, ids, now),
   }
 }
