@@ -7,7 +7,7 @@ import type { Upstreams } from '../../src/upstream/upstreams.ts'
 import type { Ids } from '../../src/upstream/wires/encrypted-ids.ts'
 import type { CodingRequest, JsonAnswer, UpstreamCall, WireName } from '../../src/upstream/wires/wire.ts'
 import { openBudget, type Budget } from './reservation-budget.ts'
-import { openSseWriter, type SseWriter } from './sse-writer.ts'
+import { disconnectStalled, openSseWriter, type SseWriter } from './sse-writer.ts'
 import type { OpenaiMetrics } from './openai-metrics.ts'
 import { relay } from './stream-relay.ts'
 import type { RequestContext } from './request-context.ts'
@@ -92,6 +92,7 @@ async function answerJson(call: UpstreamCall, context: RequestContext, options: 
     if (opened.kind !== 'json') throw new Error('a call for JSON was answered with a stream')
     context.settle(settlementOf(opened.answer, budget))
     if (reply.raw.destroyed) return reply.hijack()
+    disconnectStalled(reply.raw, options.stalledMs)
     return reply.type('application/json; charset=utf-8').send(opened.answer.body)
   } catch (error) {
     if (!(error instanceof ClientDisconnected)) throw error

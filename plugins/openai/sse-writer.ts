@@ -1,5 +1,5 @@
 /** SSE writer to the client: headers with the first bytes, keep-alive comments on a silent stream, back-pressure, and a limit for stalled clients. */
-import type { OutgoingHttpHeaders } from 'node:http'
+import type { OutgoingHttpHeaders, ServerResponse } from 'node:http'
 import type { FastifyReply } from 'fastify'
 
 export type SseWriter = {
@@ -17,6 +17,13 @@ export type SseWriter = {
 
 /** How long a client may leave a full buffer unread before it is disconnected. */
 export const STALLED_CLIENT_MS = 300_000
+
+/** For an answer that is about to end: destroys its connection when the client reads nothing of it for `stalledMs`, so that its request is settled. */
+export function disconnectStalled(raw: ServerResponse, stalledMs: number): void {
+  // Node restarts this timer while bytes leave its queue, destroys the socket when nobody handles it, and sets the keep-alive timeout after the answer.
+  raw.setTimeout(stalledMs)
+}
+
 const KEEP_ALIVE = ': keep-alive\n\n'
 
 /**
@@ -78,7 +85,9 @@ export function openSseWriter(reply: FastifyReply, keepAliveMs: number, stalledM
       if (closed) return
       if (!started) start()
       close()
-      if (!raw.destroyed) raw.end(bytes, 'latin1')
+      if (raw.destroyed) return
+      disconnectStalled(raw, stalledMs)
+      raw.end(bytes, 'latin1')
     },
     close,
   }

@@ -1,8 +1,9 @@
 /** Streams of the Coding Plan API: mid-stream failures, reservation extension, keep-alive comments, client disconnects. */
+import { connect } from 'node:net'
 import t from 'tap'
 import { eventually } from '../flows/eventually.ts'
-import { stream, streams, type Script } from '../fakes/upstream.ts'
-import { chatStream, chunk, delta, DONE, responsesStream, USAGE } from '../fakes/upstream-wire.ts'
+import { respond, stream, streams, type Script } from '../fakes/upstream.ts'
+import { chatStream, chunk, completion, delta, DONE, responsesStream, USAGE } from '../fakes/upstream-wire.ts'
 import { chat, dataOf, MESSAGES, responses, startStream } from '../upstream/gateway.ts'
 import { setUp } from './vendor.ts'
 
@@ -161,4 +162,27 @@ t.test('with onAbort: Drain the upstream is read to its end after a client disco
   other.destroy()
   await aborted
   t.match(await bounded.settled(), { estimated: true }, 'no longer than drainMs')
+})
+
+t.test('a client that reads nothing of a complete answer is disconnected, whole or streamed, and its request is settled', async (t) => {
+  const text = 'x'.repeat(1000)
+  const pieces = 8_000
+  const { gateway } = await setUp(
+    t,
+    async (answer, { body }) => {
+      if (!body['stream']) return respond(answer, 200, completion(text.repeat(pieces)))
+      stream(answer, chunk([delta({ role: 'assistant' })]), chunk([delta({ content: text.repeat(pieces) })]), chunk([delta({}, 'stop')]), chunk([], { usage: USAGE }), DONE)
+      answer.end()
+    },
+    { stalledMs: 50 },
+  )
+  for (const more of [{}, { stream: true }]) {
+    const client = connect(Number(new URL(gateway.url).port), '127.0.0.1')
+    client.on('error', () => {})
+    client.pause()
+    const body = JSON.stringify({ model: 'svc-code', messages: MESSAGES, ...more })
+    client.write(`POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`)
+    t.match(await gateway.settled(), { usage: { output: USAGE.completion_tokens }, estimated: false }, JSON.stringify(more))
+    client.destroy()
+  }
 })
