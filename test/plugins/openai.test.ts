@@ -284,3 +284,13 @@ t.test('a body of 32 MiB is accepted, a larger one is refused, and an inline ima
   t.ok(gateway.admissions[0]!.promptBytes < 5000)
   t.match(await chat(gateway, image(33 * 1024 * 1024)), { status: 413, body: { error: { code: 'payload_too_large' } } })
 })
+
+t.test('a whole answer that the model did not finish for a failure is tried again, never passed on', async (t) => {
+  const { upstream, gateway } = await setUp(t, () => {}, { upstreams: { backOffMs: 0 } })
+  for (const reason of ['error', 'abort', 'insufficient_system_resource']) {
+    const failed = { index: 0, message: { role: 'assistant', content: 'a' }, finish_reason: reason }
+    upstream.respondWith((answer) => respond(answer, 200, completion('', upstream.requests.length % 2 === 1 ? { choices: [failed] } : {})))
+    t.match((await chat(gateway)).body.choices[0].finish_reason, 'stop', reason)
+  }
+  t.equal(upstream.requests.length, 6)
+})

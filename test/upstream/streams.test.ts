@@ -278,3 +278,21 @@ t.test('output tokens are counted when an upstream reports no usage', async (t) 
   whole(long, Array.from({ length: 400 }, () => chunk([delta({ content: 'x'.repeat(1000) })])).join(''))
   t.ok((await long.meter.countTokens()) > 10_000, 'a text without white space is estimated')
 })
+
+t.test('a cut-off or a failure of the model is never told as success', async (t) => {
+  const finishes = (reason: unknown) => dataOf(whole(openChat(), chunk([delta({ content: 'a' })]) + chunk([delta({}, reason as string)]) + DONE))
+  for (const reason of ['length', 'MAX_TOKENS', 'max_output_tokens', 'model_length', 'some_new_reason', VENDOR])
+    t.equal(finishes(reason).at(-2).choices[0].finish_reason, 'length', reason)
+  for (const reason of ['stop', 'STOP', 'eos', 'eos_token', 'end_turn', 'stop_sequence']) t.equal(finishes(reason).at(-2).choices[0].finish_reason, 'stop', reason)
+  for (const reason of ['SAFETY', 'content_filter', 'RECITATION']) t.equal(finishes(reason).at(-2).choices[0].finish_reason, 'content_filter', reason)
+  for (const reason of ['tool_calls', 'TOOL_USE', 'tool_call']) t.equal(finishes(reason).at(-2).choices[0].finish_reason, 'tool_calls', reason)
+  for (const reason of ['abort', 'error', 'ERROR', 'cancelled', 'insufficient_system_resource', 'network_error', 'MALFORMED_FUNCTION_CALL']) {
+    const events = finishes(reason)
+    t.match(events.at(-1), { error: { code: 'server_overloaded' } }, reason)
+    t.notOk(events.includes('[DONE]'))
+  }
+  const last = (response: object) => dataOf(whole(openResponses(), responsesStream('a').slice(0, 9).join('') + event('response.completed', { response }))).at(-1)
+  t.equal(last(response('failed', [message('a')])).type, 'response.failed')
+  t.equal(last(response('cancelled', [message('a')])).type, 'response.failed')
+  t.match(last(response('incomplete', [message('a')])), { type: 'response.incomplete', response: { status: 'incomplete' } })
+})

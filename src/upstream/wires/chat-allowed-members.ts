@@ -3,16 +3,8 @@ import type { Ids } from './encrypted-ids.ts'
 import type { OutputMeter } from '../usage/output-meter.ts'
 import { constant, id, isMembers, list, nullable, number, object, oneOf, or, text, type Clean, type Members } from './allowlist.ts'
 import { chatUsage } from '../usage/reported-usage.ts'
+import { finishReasonOf, isFailedReason } from './finish-reasons.ts'
 import { MODEL } from './model-name.ts'
-
-const FINISH_REASONS = ['stop', 'length', 'tool_calls', 'content_filter', 'function_call']
-const VENDOR_REASONS: Record<string, string> = { max_tokens: 'length', model_length: 'length', tool_use: 'tool_calls' }
-
-/** The finish reason in OpenAI's terms; null while the choice has not ended. */
-const finishReason: Clean = (value) => {
-  if (typeof value !== 'string' || value === '') return null
-  return FINISH_REASONS.includes(value) ? value : (VENDOR_REASONS[value] ?? 'stop')
-}
 
 const token = { token: text, logprob: number, bytes: nullable(list(number)) }
 const tokens = nullable(list(object({ ...token, top_logprobs: list(object(token)) })))
@@ -66,9 +58,9 @@ const delta = or(object({ ...spoken, audio, function_call: object(call), tool_ca
 
 const serviceTier = nullable(oneOf('auto', 'default', 'flex', 'scale', 'priority'))
 
-const choice = { index: or(number, 0), logprobs, finish_reason: finishReason }
-const choices = list(object({ ...choice, index: choice.index, message, finish_reason: (value, ids) => finishReason(value, ids) ?? 'stop' }))
-const chunkChoices = list(object({ index: choice.index, delta, logprobs, finish_reason: finishReason }))
+const choice = { index: or(number, 0), logprobs, finish_reason: finishReasonOf }
+const choices = list(object({ ...choice, index: choice.index, message, finish_reason: (value) => finishReasonOf(value) ?? 'stop' }))
+const chunkChoices = list(object({ index: choice.index, delta, logprobs, finish_reason: finishReasonOf }))
 
 /** The members that are equal in all chunks of a stream. */
 export type CompletionHead = { id: string; created: number }
@@ -121,6 +113,11 @@ export function cleanChunk(value: Members, ids: Ids, head: CompletionHead, inclu
   if (!cleaned || cleaned.length === 0) return null
   const chunk = chunkOf(head, cleaned, includeUsage, tierOf(value, ids))
   return typeof value['obfuscation'] === 'string' ? { ...chunk, obfuscation: value['obfuscation'] } : chunk
+}
+
+/** Whether the model ended a choice by a failure. `choices` are the upstream's. */
+export function hasFailedChoice(choices: unknown): boolean {
+  return Array.isArray(choices) && choices.some((choice: unknown) => isMembers(choice) && isFailedReason(choice['finish_reason']))
 }
 
 /** Adds all text of cleaned choices, streamed or whole, to the meter. */

@@ -1,6 +1,6 @@
 /** `POST /v1/chat/completions`: validates the request and makes the upstream call. */
 import { BadAnswer, type CodingRequest, type JsonAnswer, type UpstreamCall } from './wire.ts'
-import { cleanCompletion, meterChoices } from './chat-allowed-members.ts'
+import { cleanCompletion, hasFailedChoice, meterChoices } from './chat-allowed-members.ts'
 import { openChatStream } from './chat-stream.ts'
 import { documentedMembers, obfuscationOf } from './request-members.ts'
 import { bodyWriter, restoreIds } from './upstream-body.ts'
@@ -101,6 +101,7 @@ function chatAnswer(value: unknown, ids: Ids, now: number): JsonAnswer {
   const choices = completion?.['choices'] as Members[] | undefined
   if (!completion || !choices?.every((choice) => isMembers(choice['message'])))
     throw new BadAnswer('the answer is not a chat completion')
+  if (hasFailedChoice((value as Members)['choices'])) throw new BadAnswer('a choice ended by a failure')
   const meter = openMeter()
   meterChoices(choices, meter)
   return { body: JSON.stringify(completion), usage: readUsage((value as Members)['usage']), meter }

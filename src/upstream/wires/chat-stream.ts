@@ -3,7 +3,7 @@
  * without `[DONE]`, because SDKs take that for success.
  */
 import type { Failure } from '../../domain/errors.ts'
-import { chunkOf, cleanChunk, completionHead, meterChoices, type CompletionHead } from './chat-allowed-members.ts'
+import { chunkOf, cleanChunk, completionHead, hasFailedChoice, meterChoices, type CompletionHead } from './chat-allowed-members.ts'
 import type { Ids } from './encrypted-ids.ts'
 import { openMeter } from '../usage/output-meter.ts'
 import { openStreamRewriter, overloaded, type RewriterOutput } from '../sse/stream-rewriter.ts'
@@ -72,6 +72,7 @@ export function openChatStream({ ids, includeUsage, now }: ChatStreamOptions): S
     if (!chunk) return
     const cleaned = chunk['choices'] as Members[]
     meterChoices(cleaned, meter)
+    if (hasFailedChoice(event['choices'])) return output.fail(overloaded('a choice ended by a failure', event['choices']))
     choices.add(cleaned)
     output.write(eventOf(chunk))
     templates.learn(data, event, (marked) => cleanChunk(marked as Members, ids, known, includeUsage))

@@ -27,6 +27,10 @@ const WHOLE: Record<string, Status> = {
   'response.incomplete': 'incomplete',
 }
 const FAILED = ['response.failed', 'response.cancelled', 'error']
+/** Statuses that some servers send in `response.completed`. */
+const FAILED_STATUSES = ['failed', 'cancelled']
+
+const isLast = (status: Status | undefined) => status === 'completed' || status === 'incomplete'
 const MAX_OUTPUT_BYTES = 1024 * 1024
 
 const cleanMembers = object(eventMembers)
@@ -62,8 +66,11 @@ export function openResponsesStream({ ids, repeated, now }: ResponsesStreamOptio
     const kind = typeof event['type'] === 'string' ? event['type'] : name
     const response = isMembers(event['response']) ? event['response'] : {}
     if (response['usage']) usage = response['usage']
-    if (FAILED.includes(kind) || (kind === '' && event['error'])) return output.fail(failureIn(event, response))
     const status = WHOLE[kind]
+    const last = isLast(status)
+    if (FAILED.includes(kind) || (kind === '' && event['error']) || (last && FAILED_STATUSES.includes(String(response['status']))))
+      return output.fail(failureIn(event, response))
+    if (last && response['status'] === 'incomplete') return writeWhole('response.incomplete', 'incomplete', response, output)
     if (status) return writeWhole(kind, status, response, output)
     const cleaned = cleanEvent(event, kind, ids)
     if (!cleaned) return
@@ -82,7 +89,7 @@ export function openResponsesStream({ ids, repeated, now }: ResponsesStreamOptio
 
   function writeWhole(kind: string, status: Status, response: Members, output: RewriterOutput): void {
     const known = (head ??= responseHead(response, ids, now))
-    const last = status === 'completed' || status === 'incomplete'
+    const last = isLast(status)
     const lacksOutput = last && !(Array.isArray(response['output']) && response['output'].length > 0)
     output.write(
       numbered({
