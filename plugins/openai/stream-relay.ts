@@ -19,11 +19,17 @@ export function relay(
   let ended = false
   let draining: NodeJS.Timeout | null = null
 
-  /** The usage that the upstream reported, else an estimate of what was streamed; nothing when it failed before any output. */
+  /**
+   * The usage that the upstream reported, else an estimate of what was streamed; nothing when it failed before any output. Of an answer that was cut off the
+   * larger of both: some upstreams report usage in every chunk, some in the first one.
+   */
   async function settlementOf(failed: boolean): Promise<Settlement | null> {
     const usage = stream.usage()
-    if (usage) return { usage, estimated: false }
-    return failed && stream.meter.estimateTokens() === 0 ? null : budget.estimate(await stream.meter.countTokens())
+    if (usage && stream.phase().name === 'done') return { usage, estimated: false }
+    if (!usage && failed && stream.meter.estimateTokens() === 0) return null
+    const output = await stream.meter.countTokens()
+    if (!usage) return budget.estimate(output)
+    return output > usage.output ? { usage: { ...usage, output }, estimated: true } : { usage, estimated: false }
   }
 
   function settle(failed: boolean): void {

@@ -186,3 +186,23 @@ t.test('a client that reads nothing of a complete answer is disconnected, whole 
     client.destroy()
   }
 })
+
+t.test('usage that an upstream reported early is not the charge of an answer that was aborted later: the larger counts', async (t) => {
+  const words = Array.from({ length: 200 }, (_, n) => ` word${n}`)
+  const early = { ...USAGE, completion_tokens: 0, total_tokens: 20 }
+  const { gateway } = await setUp(t, (answer) => stream(answer, chunk([delta({ role: 'assistant', content: '' })], { usage: early }), ...words.map((content) => chunk([delta({ content })]))))
+  const answer = await startStream(gateway, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true })
+  let seen = ''
+  while (!seen.includes('word199')) seen += String(await new Promise((resolve) => answer.once('data', resolve)))
+  answer.destroy()
+  const settled = await gateway.settled()
+  t.match(settled, { usage: { input: 20, cachedInput: 8 }, estimated: true })
+  t.ok(settled!.usage.output >= 200, String(settled!.usage.output))
+
+  const { gateway: other } = await setUp(t, (cut) => {
+    stream(cut, chunk([delta({ role: 'assistant', content: 'a' })], { usage: { ...USAGE, completion_tokens: 500, total_tokens: 520 } }))
+    setImmediate(() => cut.destroy())
+  })
+  await chat(other, { stream: true })
+  t.same(await other.settled(), { usage: { input: 20, cachedInput: 8, output: 500 }, estimated: false }, 'reported above what was streamed: hidden reasoning')
+})
