@@ -296,3 +296,45 @@ t.test('a cut-off or a failure of the model is never told as success', async (t)
   t.equal(last(response('cancelled', [message('a')])).type, 'response.failed')
   t.match(last(response('incomplete', [message('a')])), { type: 'response.incomplete', response: { status: 'incomplete' } })
 })
+
+t.test('items and parts that are dropped leave no gap in output_index and content_index', async (t) => {
+  const strange = { type: 'vendor_thing', id: VENDOR }
+  const place = { item_id: `msg_${VENDOR}_1`, output_index: 1 }
+  const text = [
+    event('response.created', { response: response('in_progress') }),
+    event('response.output_item.added', { output_index: 0, item: strange }),
+    event('response.output_text.delta', { output_index: 0, content_index: 0, item_id: VENDOR, delta: 'dropped' }),
+    event('response.output_item.done', { output_index: 0, item: strange }),
+    event('response.output_item.added', { output_index: 1, item: { ...message(''), content: [] } }),
+    event('response.content_part.added', { ...place, content_index: 0, part: strange }),
+    event('response.content_part.added', { ...place, content_index: 1, part: { type: 'output_text', text: '' } }),
+    ...['a', 'b', 'c'].map((delta) => event('response.output_text.delta', { ...place, content_index: 1, delta })),
+    event('response.output_text.done', { ...place, content_index: 1, text: 'abc' }),
+    event('response.content_part.done', { ...place, content_index: 0, part: strange }),
+    event('response.content_part.done', { ...place, content_index: 1, part: { type: 'output_text', text: 'abc' } }),
+    event('response.output_item.done', { output_index: 1, item: message('abc') }),
+    event('response.output_item.added', { output_index: 2, item: strange }),
+    event('response.output_item.added', { output_index: 3, item: { type: 'function_call', id: 'fc_1', call_id: 'c', name: 'f', arguments: '' } }),
+    event('response.function_call_arguments.delta', { output_index: 3, item_id: 'fc_1', delta: '{}' }),
+    event('response.output_item.done', { output_index: 3, item: { type: 'function_call', id: 'fc_1', call_id: 'c', name: 'f', arguments: '{}' } }),
+    event('response.completed', { response: response('completed', []) }),
+  ].join('')
+  const events = dataOf(whole(openResponses(), text))
+  t.same(
+    events.filter((one) => one.output_index !== undefined).map((one) => [one.type.replace('response.', ''), one.output_index, one.content_index]),
+    [
+      ['output_item.added', 0, undefined],
+      ['content_part.added', 0, 0],
+      ...['a', 'b', 'c'].map(() => ['output_text.delta', 0, 0]),
+      ['output_text.done', 0, 0],
+      ['content_part.done', 0, 0],
+      ['output_item.done', 0, undefined],
+      ['output_item.added', 1, undefined],
+      ['function_call_arguments.delta', 1, undefined],
+      ['output_item.done', 1, undefined],
+    ],
+  )
+  t.same(events.map((one) => one.sequence_number), events.map((_, index) => index))
+  t.same(events.at(-1).response.output.map(({ type }: { type: string }) => type), ['message', 'function_call'])
+  t.notOk(JSON.stringify(events).includes('dropped'))
+})

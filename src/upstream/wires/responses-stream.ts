@@ -7,6 +7,7 @@ import { clientErrorIn } from './client-error-mapping.ts'
 import { EVENTS, EVENTS_WITH_LOGPROBS, eventMembers, logprobs } from './response-allowed-members.ts'
 import { meterItems, responseHead, responseOf, type RepeatedMembers, type ResponseHead, type Status } from './response-object.ts'
 import { isMembers, object, type Members } from './allowlist.ts'
+import { openOutputIndexes } from './output-indexes.ts'
 import { openEventTemplates, SEQUENCE_MARK, type Placeholder } from '../sse/event-templates.ts'
 import { bytesOf, textOf } from '../sse/sse-parser.ts'
 import { readUsage } from '../usage/reported-usage.ts'
@@ -47,6 +48,7 @@ export type ResponsesStreamOptions = { ids: Ids; repeated: RepeatedMembers; now:
 export function openResponsesStream({ ids, repeated, now }: ResponsesStreamOptions): StreamRewriter {
   const meter = openMeter()
   const finished = openFinishedItems()
+  const indexes = openOutputIndexes()
   let sequence = 0
   let head: ResponseHead | null = null
   let usage: unknown = null
@@ -72,19 +74,28 @@ export function openResponsesStream({ ids, repeated, now }: ResponsesStreamOptio
       return output.fail(failureIn(event, response))
     if (last && response['status'] === 'incomplete') return writeWhole('response.incomplete', 'incomplete', response, output)
     if (status) return writeWhole(kind, status, response, output)
-    const cleaned = cleanEvent(event, kind, ids)
+    const cleaned = placedEvent(event, kind)
     if (!cleaned) return
     meterEvent(cleaned)
     output.write(numbered(cleaned))
     if (typeof event['type'] === 'string')
-      templates.learn(data, event, (marked) => ({ ...cleanEvent(marked as Members, kind, ids), sequence_number: SEQUENCE_MARK }))
+      templates.learn(data, event, (marked) => ({ ...placedEvent(marked as Members, kind), sequence_number: SEQUENCE_MARK }))
+  }
+
+  /** The event with our members, ids and indexes, or null for one that is dropped. */
+  function placedEvent(event: Members, kind: string): Members | null {
+    if (!EVENTS.has(kind)) return null
+    const cleaned = cleanEvent(event, kind, ids)
+    if (cleaned) return indexes.renumber(event, cleaned)
+    indexes.drop(event)
+    return null
   }
 
   function meterEvent(cleaned: Members): void {
     if (typeof cleaned['delta'] === 'string') meter.addText(cleaned['delta'])
     if (cleaned['type'] !== 'response.output_item.done' || !isMembers(cleaned['item'])) return
     if (meter.estimateTokens() === 0) meterItems([cleaned['item']], meter)
-    finished.add(cleaned['item'])
+    finished.add(cleaned['item'], cleaned['output_index'])
   }
 
   function writeWhole(kind: string, status: Status, response: Members, output: RewriterOutput): void {
@@ -112,9 +123,8 @@ export function openResponsesStream({ ids, repeated, now }: ResponsesStreamOptio
   }
 }
 
-/** Null for an event that is not of the wire, or whose item, part or annotation is not. */
+/** Null for an event whose item, part or annotation is not of the wire. */
 function cleanEvent(event: Members, kind: string, ids: Ids): Members | null {
-  if (!EVENTS.has(kind)) return null
   const cleaned = cleanMembers(event, ids) as Members
   for (const name of ['item', 'part', 'annotation']) if (event[name] !== undefined && cleaned[name] === undefined) return null
   return {
@@ -132,13 +142,13 @@ function failureIn(event: Members, response: Members): Failure {
 
 /** Keeps finished items, up to `MAX_OUTPUT_BYTES`, for upstreams whose last event lacks them. */
 function openFinishedItems() {
-  const items: Members[] = []
+  const finished: { item: Members; index: number }[] = []
   let bytes = 0
   return {
-    items: () => items,
-    add(item: Members): void {
+    items: () => finished.sort((a, b) => a.index - b.index).map(({ item }) => item),
+    add(item: Members, index: unknown): void {
       bytes += JSON.stringify(item).length
-      if (bytes <= MAX_OUTPUT_BYTES) items.push(item)
+      if (bytes <= MAX_OUTPUT_BYTES) finished.push({ item, index: typeof index === 'number' ? index : finished.length })
     },
   }
 }

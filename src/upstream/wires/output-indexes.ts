@@ -1,0 +1,51 @@
+/**
+ * Numbers the items of a streamed response, their parts and annotations anew: a dropped one would leave a gap, and SDKs find an item in the
+ * output by its index.
+ */
+import type { Members } from './allowlist.ts'
+
+/** Outer before inner. An event has some of them. */
+const INDEXES = ['output_index', 'content_index', 'summary_index', 'annotation_index']
+
+export type OutputIndexes = {
+  /** The cleaned event with our indexes, or null when it belongs to an item or part that was dropped. `event` is the upstream's. */
+  renumber(event: Members, cleaned: Members): Members | null
+  /** The item, part or annotation of the upstream's event was dropped. */
+  drop(event: Members): void
+}
+
+export function openOutputIndexes(): OutputIndexes {
+  /** By the place of the holder: the upstream's indexes and ours, null for a dropped one. */
+  const places = new Map<string, { ours: Map<number, number | null>; next: number }>()
+
+  /** Each index of the event with its numbering. */
+  function* walk(event: Members): Generator<{ name: string; index: number; numbering: { ours: Map<number, number | null>; next: number } }> {
+    let path = ''
+    for (const name of INDEXES) {
+      const index = event[name]
+      if (typeof index !== 'number') continue
+      path += `/${name}`
+      const numbering = places.get(path) ?? { ours: new Map<number, number | null>(), next: 0 }
+      places.set(path, numbering)
+      yield { name, index, numbering }
+      path += `/${index}`
+    }
+  }
+
+  return {
+    renumber(event, cleaned) {
+      const renumbered = { ...cleaned }
+      for (const { name, index, numbering } of walk(event)) {
+        if (!numbering.ours.has(index)) numbering.ours.set(index, numbering.next++)
+        const ours = numbering.ours.get(index)
+        if (ours === null) return null
+        renumbered[name] = ours
+      }
+      return renumbered
+    },
+    drop(event) {
+      const innermost = [...walk(event)].at(-1)
+      if (innermost && !innermost.numbering.ours.has(innermost.index)) innermost.numbering.ours.set(innermost.index, null)
+    },
+  }
+}
