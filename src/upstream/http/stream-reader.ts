@@ -15,6 +15,8 @@ export function streamReader(stream: StreamRewriter, control: AttemptControl): R
   const delivery = openDelivery()
   let ended = false
   let resolved = false
+  let bodyEnded = false
+  let lingering: NodeJS.Timeout | null = null
 
   function end(failure: Failure | null): void {
     if (ended) return
@@ -53,7 +55,7 @@ export function streamReader(stream: StreamRewriter, control: AttemptControl): R
     if (rewritten !== '') delivery.send((sink) => sink.bytes(rewritten))
     if (phase.name === 'open') return
     end(phase.name === 'broken' ? phase.failure : null)
-    setTimeout(() => control.abort(new Error('the answer is complete')), BODY_END_MS).unref()
+    if (!bodyEnded) lingering = setTimeout(() => control.abort(new Error('the answer is complete')), BODY_END_MS).unref()
   }
 
   return {
@@ -61,6 +63,8 @@ export function streamReader(stream: StreamRewriter, control: AttemptControl): R
       if (!ended) deliver(stream.push(chunk))
     },
     ended(error) {
+      bodyEnded = true
+      if (lingering) clearTimeout(lingering)
       if (ended) return
       if (!error) return deliver(stream.end())
       if (resolved) end(overloaded('stream cut off', error))
