@@ -25,10 +25,7 @@ export function openActiveUpstreams(log: UpstreamLog): ActiveUpstreams {
 
   function drain(upstream: Upstream): void {
     draining.add(upstream)
-    void upstream.pool
-      .close()
-      .catch(() => {})
-      .finally(() => draining.delete(upstream))
+    void upstream.drain().finally(() => draining.delete(upstream))
   }
 
   return {
@@ -52,7 +49,7 @@ export function openActiveUpstreams(log: UpstreamLog): ActiveUpstreams {
     async close() {
       const open = [...active.values(), ...draining]
       active = new Map()
-      await Promise.all(open.map(({ pool }) => pool.destroy().catch(() => {})))
+      await Promise.all(open.map((upstream) => upstream.destroy()))
       const stopping = echo
       echo = null
       if (stopping) await (await stopping).close()

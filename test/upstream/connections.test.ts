@@ -1,10 +1,14 @@
 /** Connections to upstreams: what a finished answer leaves behind, and resets of idle connections. */
+import { once } from 'node:events'
+import { createServer, type Socket } from 'node:net'
 import { mock } from 'node:test'
 import t from 'tap'
 import { streamReader } from '../../src/upstream/http/stream-reader.ts'
 import { openChatStream } from '../../src/upstream/wires/chat-stream.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
-import { chatStream } from '../fakes/upstream-wire.ts'
+import type { UpstreamEvent } from '../../src/upstream/selection/retry-and-failover.ts'
+import { chatStream, completion } from '../fakes/upstream-wire.ts'
+import { chat, openGateway } from './gateway.ts'
 
 t.test('a stream whose body has ended leaves no timer behind', async (t) => {
   mock.timers.enable({ apis: ['setTimeout'] })
@@ -22,4 +26,42 @@ t.test('a stream whose body has ended leaves no timer behind', async (t) => {
   t.equal(aborts.length, 0, 'the body ended: nothing fires later')
   read(false)
   t.equal(aborts.length, 1, 'the body did not end: its connection is closed')
+})
+
+t.test('a reset of a reused idle connection is tried again at once on a fresh one, and the breaker does not count it', async (t) => {
+  const ANSWER = JSON.stringify(completion('hi'))
+  let served = 0
+  let connections = 0
+  let always = false
+  // Answers the first request of a connection, and resets it at the second one.
+  const server = createServer((socket: Socket) => {
+    connections++
+    let requests = 0
+    socket.on('error', () => {})
+    socket.on('data', (data) => {
+      if (!String(data).includes('POST ')) return
+      if (++requests > 1 || always) return void socket.resetAndDestroy()
+      served++
+      socket.write(`HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(ANSWER)}\r\n\r\n${ANSWER}`)
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const { port } = server.address() as { port: number }
+  const gateway = await openGateway(t, {
+    declared: [{ name: 'a', baseUrl: `http://127.0.0.1:${port}/v1`, model: 'a', wire: 'chat', retry: { attempts: 1 }, breaker: { failures: 2 } }],
+    upstreams: { backOffMs: 100_000 },
+  })
+  const events: UpstreamEvent[] = []
+  gateway.upstreams.observe((event) => events.push(event))
+  for (let n = 0; n < 6; n++) t.equal((await chat(gateway)).status, 200)
+  t.equal(served, 6)
+  t.ok(connections >= 6, `${connections} connections`)
+  t.equal(gateway.upstreams.states()[0]!.breaker, 'closed')
+  t.same(events.filter((event) => event.event === 'attempt' && event.outcome === 'failed'), [])
+  always = true
+  t.equal((await chat(gateway)).status, 503)
+  t.equal((await chat(gateway)).status, 503)
+  t.equal(gateway.upstreams.states()[0]!.breaker, 'open', 'a reset of a fresh connection counts')
 })

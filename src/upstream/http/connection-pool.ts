@@ -1,5 +1,6 @@
 /** Connection pool per upstream: connections, TLS, URL, API key and the headers of every request. */
-import { Pool } from 'undici'
+import type { Socket } from 'node:net'
+import { buildConnector, errors, Pool } from 'undici'
 import { openBreaker, type Breaker } from '../selection/circuit-breaker.ts'
 import type { UpstreamSettings } from '../upstreams-file.ts'
 import { PATHS, type Target, type WireName } from '../wires/wire.ts'
@@ -9,6 +10,12 @@ export type Upstream = {
   settings: UpstreamSettings
   breaker: Breaker
   pool: Pool
+  /** A connection of its own for each request. */
+  unpooled: Pool
+  /** Finishes the calls in flight. */
+  drain(): Promise<void>
+  /** Ends the calls in flight. */
+  destroy(): Promise<void>
   target: Target
   path(wire: WireName): string
   headers: Record<string, string>
@@ -17,17 +24,17 @@ export type Upstream = {
 /** Opens the pool of one upstream. `baseUrl` and `apiKey` are arguments because the built-in echo gets both when it starts. */
 export function openUpstream(settings: UpstreamSettings, baseUrl: string, apiKey: string | null): Upstream {
   const url = new URL(baseUrl)
+  const options = { allowH2: false, keepAliveTimeout: 30_000, headersTimeout: 0, bodyTimeout: 0, connect: connector(settings.timeouts.connectMs) }
+  const pool = new Pool(url.origin, { ...options, pipelining: 1 })
+  const unpooled = new Pool(url.origin, { ...options, pipelining: 0 })
+  const both = async (end: (one: Pool) => Promise<void>) => void (await Promise.all([pool, unpooled].map((one) => end(one).catch(() => {}))))
   return {
     settings,
     breaker: openBreaker(settings.breaker),
-    pool: new Pool(url.origin, {
-      allowH2: false,
-      pipelining: 1,
-      keepAliveTimeout: 30_000,
-      headersTimeout: 0,
-      bodyTimeout: 0,
-      connect: { timeout: settings.timeouts.connectMs, rejectUnauthorized: true },
-    }),
+    pool,
+    unpooled,
+    drain: () => both((one) => one.close()),
+    destroy: () => both((one) => one.destroy()),
     target: { model: settings.model, maxTokensField: settings.maxTokensField ?? null },
     path: (wire) => `${url.pathname.replace(/\/$/, '')}${PATHS[wire]}${url.search}`,
     headers: {
@@ -38,4 +45,29 @@ export function openUpstream(settings: UpstreamSettings, baseUrl: string, apiKey
       'accept-encoding': 'identity',
     },
   }
+}
+
+/** Errors of connections that had received bytes before, such as an idle one that the server closes while we send on it (RFC 9112, section 9.3.1). */
+const errorsOfUsed = new WeakSet<Error>()
+
+/** Whether a request failed with the connection, which had served another one. It says nothing about the state of the upstream. */
+export function isErrorOfUsedConnection(error: unknown): boolean {
+  if (!(error instanceof Error)) return false
+  return errorsOfUsed.has(error) || (error instanceof errors.SocketError && (error.socket?.bytesRead ?? 0) > 0)
+}
+
+function connector(timeoutMs: number): buildConnector.connector {
+  const connect = buildConnector({ timeout: timeoutMs, rejectUnauthorized: true, allowH2: false })
+  return (options, callback) =>
+    connect(options, (...result) => {
+      const [, socket] = result
+      if (socket) markErrors(socket)
+      callback(...result)
+    })
+}
+
+function markErrors(socket: Socket): void {
+  socket.once('error', (error) => {
+    if (socket.bytesRead > 0) errorsOfUsed.add(error)
+  })
 }

@@ -5,7 +5,7 @@
 import { Failure } from '../../domain/errors.ts'
 import { attempt } from '../http/attempt.ts'
 import type { Upstream } from '../http/connection-pool.ts'
-import type { AttemptError, UpstreamAnswer } from '../http/upstream-answer.ts'
+import { AttemptError, type UpstreamAnswer } from '../http/upstream-answer.ts'
 import type { UpstreamCall, WireName } from '../wires/wire.ts'
 
 export type UpstreamLog = {
@@ -75,7 +75,7 @@ async function attemptWithRetries(
   for (let n = 1; ; n++) {
     if (!upstream.breaker.admit(context.now())) return new Error(`the circuit breaker of ${name} is open`)
     try {
-      return await attemptOnce(upstream, call, signal, context)
+      return await attemptOnConnection(upstream, call, signal, context)
     } catch (error) {
       if (signal.aborted || error instanceof Failure) throw error
       const failed = error as AttemptError
@@ -88,9 +88,20 @@ async function attemptWithRetries(
   }
 }
 
-/** One attempt, reported to the breaker, the log and the metrics. */
+/** One attempt. When an idle connection breaks under the request, it is sent again at once on a new one, as the same attempt. */
+async function attemptOnConnection(upstream: Upstream, call: UpstreamCall, signal: AbortSignal, context: FailoverContext): Promise<UpstreamAnswer> {
+  try {
+    return await attemptOnce(upstream, 'pool', call, signal, context)
+  } catch (error) {
+    if (!(error instanceof AttemptError && error.onUsedConnection) || signal.aborted) throw error
+    return attemptOnce(upstream, 'unpooled', call, signal, context)
+  }
+}
+
+/** One request, reported to the breaker, the log and the metrics. */
 async function attemptOnce(
-  { settings, pool, path, headers, target, breaker }: Upstream,
+  { settings, path, headers, target, breaker, ...upstream }: Upstream,
+  connections: 'pool' | 'unpooled',
   call: UpstreamCall,
   signal: AbortSignal,
   context: FailoverContext,
@@ -107,7 +118,7 @@ async function attemptOnce(
     body: call.body(target),
   }
   try {
-    const answer = await attempt(pool, request, { firstByteMs, idleMs: timeouts.idleMs }, call, signal)
+    const answer = await attempt(upstream[connections], request, { firstByteMs, idleMs: timeouts.idleMs }, call, signal)
     breaker.succeeded()
     report('answered')
     return answer
@@ -118,6 +129,8 @@ async function attemptOnce(
     } else if (error instanceof Failure) {
       breaker.succeeded()
       report('refused')
+    } else if (connections === 'pool' && error instanceof AttemptError && error.onUsedConnection) {
+      context.emit({ event: 'retry', upstream: name, wire: call.wire })
     } else {
       breaker.failed(context.now())
       report('failed')
