@@ -206,3 +206,31 @@ t.test('usage that an upstream reported early is not the charge of an answer tha
   await chat(other, { stream: true })
   t.same(await other.settled(), { usage: { input: 20, cachedInput: 8, output: 500 }, estimated: false }, 'reported above what was streamed: hidden reasoning')
 })
+
+t.test('a client disconnect between two attempts ends the request as a disconnect, and charges the prompt', async (t) => {
+  for (const more of [{ stream: true }, {}]) {
+    const { upstream, gateway } = await setUp(t, (answer) => respond(answer, 500, {}), { upstreams: { backOffMs: 1900, random: () => 1 } })
+    const events: string[] = []
+    const paused = new Promise<void>((resolve) =>
+      gateway.upstreams.observe((event) => {
+        events.push(event.event)
+        if (event.event === 'retry') resolve()
+      }),
+    )
+    const client = new AbortController()
+    const answer = fetch(`${gateway.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'svc-code', messages: MESSAGES, ...more }),
+      signal: client.signal,
+    })
+    await paused
+    client.abort()
+    await t.rejects(answer)
+    const settled = await gateway.settled()
+    t.match(settled, { usage: { output: 0 }, estimated: true })
+    t.ok((settled?.usage.input ?? 0) > 0)
+    t.equal(upstream.requests.length, 1, 'no further attempt')
+    t.notOk(gateway.logged.some((line) => line.includes('server_overloaded')))
+  }
+})

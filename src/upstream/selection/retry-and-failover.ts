@@ -83,7 +83,7 @@ async function attemptWithRetries(
       if (n >= retry.attempts || FAILOVER_STATUSES.includes(failed.status) || backOffMs > MAX_BACK_OFF_MS) return failed
       context.emit({ event: 'retry', upstream: name, wire: call.wire })
       await delay(backOffMs, signal)
-      if (signal.aborted) throw new Failure('server_overloaded', { cause: failed })
+      signal.throwIfAborted()
     }
   }
 }
