@@ -1,4 +1,5 @@
 /** Stream rewriting: independent of how the bytes are split, nothing of the vendor passes, and only complete streams end cleanly. */
+import { isUtf8 } from 'node:buffer'
 import t, { type Test } from 'tap'
 import { Failure } from '../../src/domain/errors.ts'
 import { openChatStream } from '../../src/upstream/wires/chat-stream.ts'
@@ -337,4 +338,17 @@ t.test('items and parts that are dropped leave no gap in output_index and conten
   t.same(events.map((one) => one.sequence_number), events.map((_, index) => index))
   t.same(events.at(-1).response.output.map(({ type }: { type: string }) => type), ['message', 'function_call'])
   t.notOk(JSON.stringify(events).includes('dropped'))
+})
+
+t.test('invalid UTF-8 in a text is replaced, also in an event that matches a template', async (t) => {
+  const raw = (text: string | Buffer) => Buffer.concat([Buffer.from('data: {"id":"x","choices":[{"index":0,"delta":{"content":"'), Buffer.from(text as string), Buffer.from('"}}]}\n\n')])
+  for (const bad of [[0xff], [0xc3], [0xe2, 0x82], [0xed, 0xa0, 0x80], [0xc0, 0xaf], [0xf5, 0x80, 0x80, 0x80]]) {
+    const stream = openChat()
+    let rewritten = ''
+    for (const piece of [raw('a'), raw('b'), raw('\u00e9'), raw(Buffer.from(bad)), raw('c'), Buffer.from(DONE)]) rewritten += stream.push(piece)
+    const bytes = Buffer.from(rewritten, 'latin1')
+    t.ok(isUtf8(bytes), Buffer.from(bad).toString('hex'))
+    t.ok(bytes.toString('utf8').includes('\ufffd'))
+    t.ok(bytes.toString('utf8').includes('"\u00e9"'))
+  }
 })

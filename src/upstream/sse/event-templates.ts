@@ -4,6 +4,7 @@
  * each, is rewritten by copying its values into the result. Any other event is parsed. So nothing unknown can pass, at a fraction of the cost
  * of parsing.
  */
+import { isUtf8 } from 'node:buffer'
 import { isMembers } from '../wires/allowlist.ts'
 import { bytesOf, textOf } from './sse-parser.ts'
 
@@ -92,13 +93,15 @@ function match({ raw: literals, placeholders }: Template, raw: string): number[]
   return at === raw.length ? spans : null
 }
 
-/** The offset after the JSON string that starts at `start`, or -1 if there is no well-formed one (RFC 8259, section 7). */
+/** The offset after the JSON string that starts at `start`, or -1 if there is no well-formed one of valid UTF-8 (RFC 8259, sections 7 and 8.1). */
 function endOfText(raw: string, start: number): number {
   if (raw.charCodeAt(start) !== 0x22) return -1
+  let ascii = true
   for (let at = start + 1; at < raw.length; at++) {
     const code = raw.charCodeAt(at)
-    if (code === 0x22) return at + 1
+    if (code === 0x22) return ascii || isUtf8(Buffer.from(raw.slice(start, at), 'latin1')) ? at + 1 : -1
     if (code < 0x20) return -1
+    if (code >= 0x80) ascii = false
     if (code !== 0x5c) continue
     at++
     const escape = raw[at] ?? ''
