@@ -10,7 +10,7 @@ import type { Admission } from '../../src/upstream/usage/reservation.ts'
 import { readResponsesRequest } from '../../src/upstream/wires/responses-request.ts'
 import { MODEL } from '../../src/upstream/wires/model-name.ts'
 import type { CodingRequest, WireName } from '../../src/upstream/wires/wire.ts'
-import { STALLED_CLIENT_MS } from './sse-writer.ts'
+import { STALLED_CLIENT_MS, type SseWriterOptions } from './sse-writer.ts'
 import { openRequestHandler } from './request-handler.ts'
 import { modelEntry, modelList } from './model-list.ts'
 import { openaiMetrics } from './openai-metrics.ts'
@@ -30,11 +30,7 @@ const BODY_LIMIT = 32 * 1024 * 1024
 
 const READERS: Record<WireName, (body: unknown) => CodingRequest> = { chat: readChatRequest, responses: readResponsesRequest }
 
-export type OpenaiOptions = {
-  /** Silence on a stream before it gets a keep-alive comment. */
-  keepAliveMs?: number
-  /** How long a client may leave a full buffer unread before it is disconnected. */
-  stalledMs?: number
+export type OpenaiOptions = Partial<Pick<SseWriterOptions, 'keepAliveMs' | 'stalledMs'>> & {
   /** How long an upstream is read after the client disconnected (`onAbort: Drain`). */
   drainMs?: number
 }
@@ -50,6 +46,7 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
     ids: openIds([first, ...others]),
     keepAliveMs: options.keepAliveMs ?? 15_000,
     stalledMs: options.stalledMs ?? STALLED_CLIENT_MS,
+    usageHeader: `x-${app.config.BRAND.toLowerCase()}-usage`,
     drainMs: options.drainMs ?? 120_000,
   })
 
@@ -112,5 +109,5 @@ export default fp(openai, {
   fastify: '5.x',
   encapsulate: true,
   dependencies: ['errors', 'ops', 'auth', 'metering'],
-  decorators: { fastify: ['upstreams', 'store', 'clock', 'sealingKeys', 'metrics'], request: ['startedMs'] },
+  decorators: { fastify: ['config', 'upstreams', 'store', 'clock', 'sealingKeys', 'metrics'], request: ['startedMs'] },
 })

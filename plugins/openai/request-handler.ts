@@ -7,7 +7,7 @@ import type { Upstreams } from '../../src/upstream/upstreams.ts'
 import type { Ids } from '../../src/upstream/wires/encrypted-ids.ts'
 import type { CodingRequest, JsonAnswer, UpstreamCall, WireName } from '../../src/upstream/wires/wire.ts'
 import { openBudget, type Budget } from './reservation-budget.ts'
-import { disconnectStalled, openSseWriter, type SseWriter } from './sse-writer.ts'
+import { disconnectStalled, openSseWriter, type SseWriter, type SseWriterOptions } from './sse-writer.ts'
 import type { OpenaiMetrics } from './openai-metrics.ts'
 import { relay } from './stream-relay.ts'
 import type { RequestContext } from './request-context.ts'
@@ -17,10 +17,8 @@ export type HandlerOptions = {
   clock: () => number
   metrics: OpenaiMetrics
   ids: (subscription: string) => Ids
-  keepAliveMs: number
-  stalledMs: number
   drainMs: number
-}
+} & SseWriterOptions
 
 /** The client disconnected, so the call to the upstream is aborted. */
 class ClientDisconnected extends Error {}
@@ -90,10 +88,13 @@ async function answerJson(call: UpstreamCall, context: RequestContext, options: 
   try {
     const opened = await callUpstreams(call, context, options, disconnect.signal)
     if (opened.kind !== 'json') throw new Error('a call for JSON was answered with a stream')
-    context.settle(settlementOf(opened.answer, budget))
+    const settlement = settlementOf(opened.answer, budget)
+    context.settle(settlement)
+    const { usage, estimated } = await settlement
     if (reply.raw.destroyed) return reply.hijack()
     disconnectStalled(reply.raw, options.stalledMs)
-    return reply.type('application/json; charset=utf-8').send(opened.answer.body)
+    if (estimated) reply.header(options.usageHeader, 'estimated')
+    return reply.type('application/json; charset=utf-8').send(opened.answer.body(usage))
   } catch (error) {
     if (!(error instanceof ClientDisconnected)) throw error
     context.settle(budget.estimate(0))
@@ -118,7 +119,7 @@ async function settlementOf({ usage, meter }: JsonAnswer, budget: Budget): Promi
 }
 
 async function answerStream(call: UpstreamCall, context: RequestContext, options: HandlerOptions): Promise<FastifyReply> {
-  const writer = openSseWriter(context.reply, options.keepAliveMs, options.stalledMs)
+  const writer = openSseWriter(context.reply, options)
   const opened = await openStream(call, writer, context, options)
   if (opened) relayStream(opened, writer, context, options)
   return context.reply.hijack()

@@ -11,6 +11,8 @@ export type SseWriter = {
   onDrain(resume: () => void): void
   /** Sends the last bytes and ends the response. */
   end(bytes: string): void
+  /** The same, where the bytes carry an estimated usage: marks it in the trailer section, because the headers were sent before it was known. */
+  endEstimated(bytes: string): void
   /** Stops all timers and ignores later writes: the client disconnected, or the answer is an HTTP error. */
   close(): void
 }
@@ -26,10 +28,19 @@ export function disconnectStalled(raw: ServerResponse, stalledMs: number): void 
 
 const KEEP_ALIVE = ': keep-alive\n\n'
 
+export type SseWriterOptions = {
+  /** Silence on a stream before it gets a keep-alive comment. */
+  keepAliveMs: number
+  /** How long a client may leave a full buffer unread before it is disconnected. */
+  stalledMs: number
+  /** The header, or trailer field of a stream, that marks an answer whose `usage` is our estimate: `x-svc-usage: estimated`. */
+  usageHeader: string
+}
+
 /**
  * Sends nothing before the first bytes or `keepAliveMs` of silence. Disconnects a client that leaves a full buffer unread for `stalledMs`.
  */
-export function openSseWriter(reply: FastifyReply, keepAliveMs: number, stalledMs: number): SseWriter {
+export function openSseWriter(reply: FastifyReply, { keepAliveMs, stalledMs, usageHeader }: SseWriterOptions): SseWriter {
   const { raw } = reply
   let started = false
   let closed = false
@@ -75,20 +86,24 @@ export function openSseWriter(reply: FastifyReply, keepAliveMs: number, stalledM
     if (stalled) clearTimeout(stalled)
   }
 
+  function end(bytes: string, trailers: OutgoingHttpHeaders): void {
+    if (closed) return
+    if (!started) start()
+    close()
+    if (raw.destroyed) return
+    disconnectStalled(raw, stalledMs)
+    raw.addTrailers(trailers)
+    raw.end(bytes, 'latin1')
+  }
+
   return {
     started: () => started,
     write,
     onDrain(next) {
       resume = next
     },
-    end(bytes) {
-      if (closed) return
-      if (!started) start()
-      close()
-      if (raw.destroyed) return
-      disconnectStalled(raw, stalledMs)
-      raw.end(bytes, 'latin1')
-    },
+    end: (bytes) => end(bytes, {}),
+    endEstimated: (bytes) => end(bytes, bytes === '' ? {} : { [usageHeader]: 'estimated' }),
     close,
   }
 }

@@ -32,10 +32,11 @@ export function relay(
     return output > usage.output ? { usage: { ...usage, output }, estimated: true } : { usage, estimated: false }
   }
 
-  function settle(failed: boolean): void {
+  function settle(failed: boolean): Promise<Settlement | null> {
     const settlement = settlementOf(failed)
     context.settle(settlement)
     void settlement.then(onSettled, () => {})
+    return settlement
   }
 
   function end(failure: Failure | null): void {
@@ -45,8 +46,10 @@ export function relay(
     if (draining) clearTimeout(draining)
     if (failure)
       request.log.error({ event: 'upstream_stream_failed', err: failure.facts.cause ?? failure, code: failure.code }, 'upstream stream failed')
-    writer.end(failure ? stream.fail(failure) : '')
-    settle(failure !== null)
+    const settlement = settle(failure !== null)
+    if (failure) writer.end(stream.fail(failure))
+    else if (stream.usage()) writer.end('')
+    else void settlement.then((estimate) => writer.endEstimated(estimate ? stream.terminalEvents(estimate.usage) : ''), () => writer.end(stream.fail(new Failure('internal'))))
   }
 
   /** No hook of Fastify fires when a client disconnects in the middle of a stream, so this listens to the response itself. */

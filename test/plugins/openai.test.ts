@@ -1,8 +1,8 @@
 /** /v1 over a scripted upstream: requests to it, answers to the client, error mapping, vendor names, settlement. */
 import t from 'tap'
 import { respond, streams, type Script } from '../fakes/upstream.ts'
-import { chunk, completion, delta, DONE, message, response, RESPONSE_USAGE, VENDOR, chatStream, responsesStream } from '../fakes/upstream-wire.ts'
-import { chat, MESSAGES, post, responses } from '../upstream/gateway.ts'
+import { chunk, completion, delta, DONE, event, message, response, RESPONSE_USAGE, VENDOR, chatStream, responsesStream } from '../fakes/upstream-wire.ts'
+import { chat, dataOf, MESSAGES, post, responses, startStream, type Gateway, type Loose } from '../upstream/gateway.ts'
 import { KEY, setUp } from './vendor.ts'
 
 /** All bytes that a client gets, as one text. */
@@ -294,3 +294,60 @@ t.test('a whole answer that the model did not finish for a failure is tried agai
   }
   t.equal(upstream.requests.length, 6)
 })
+
+t.test('without usage of the upstream the client gets the estimate that is charged, marked by our header', async (t) => {
+  const { upstream, gateway } = await setUp(t, (answer) => respond(answer, 200, completion('one two three four', { usage: undefined })))
+  const charged = async () => {
+    const settled = await gateway.settled()
+    t.equal(settled?.estimated, true)
+    return settled!.usage
+  }
+  const whole = await chat(gateway)
+  t.equal(whole.headers['x-svc-usage'], 'estimated')
+  const usage = await charged()
+  t.equal(usage.output, 4)
+  t.match(whole.body.usage, { prompt_tokens: usage.input, completion_tokens: 4, total_tokens: usage.input + 4, prompt_tokens_details: { cached_tokens: 0 } })
+
+  upstream.respondWith((answer) => respond(answer, 200, response('completed', [message('one two')], { usage: null })))
+  const responded = await responses(gateway)
+  t.equal(responded.headers['x-svc-usage'], 'estimated')
+  const second = await charged()
+  t.match(responded.body.usage, { input_tokens: second.input, output_tokens: second.output, total_tokens: second.input + second.output, output_tokens_details: { reasoning_tokens: 0 } })
+
+  for (const [call, script, read] of [
+    [
+      () => streamed(gateway, '/v1/chat/completions', { messages: MESSAGES, stream_options: { include_usage: true } }),
+      streams(chunk([delta({ content: 'one two' })]), chunk([delta({ content: ' three four' })]), chunk([delta({}, 'stop')]), DONE),
+      (events: Loose[]) => ({ at: events.at(-1), usage: events.at(-2).usage, choices: events.at(-2).choices }),
+    ],
+    [
+      () => streamed(gateway, '/v1/responses', { input: 'x' }),
+      streams(...responsesStream('one two', ' three four').slice(0, -2), event('response.completed', { response: response('completed', [message('one two three four')], { usage: undefined }) })),
+      (events: Loose[]) => ({ at: events.at(-1).type, usage: events.at(-1).response.usage, choices: [] }),
+    ],
+  ] as const) {
+    upstream.respondWith(script)
+    const { text, trailers } = await call()
+    const seen = read(dataOf(text))
+    const { input, output } = await charged()
+    t.equal(output, 4)
+    t.equal((seen.usage.prompt_tokens ?? seen.usage.input_tokens), input)
+    t.equal(seen.usage.total_tokens, input + output)
+    t.same(seen.choices, [])
+    t.match(seen.at, /DONE|response.completed/)
+    t.equal(trailers['x-svc-usage'], 'estimated')
+  }
+
+  upstream.respondWith(streams(...chatStream('a')))
+  const reported = await streamed(gateway, '/v1/chat/completions', { messages: MESSAGES, stream_options: { include_usage: true } })
+  t.notOk(reported.trailers['x-svc-usage'], 'reported usage is not marked')
+  t.equal((await gateway.settled())?.estimated, false)
+})
+
+/** A streamed answer to its end, with its trailers. */
+async function streamed(gateway: Gateway, path: string, more: object): Promise<{ text: string; trailers: NodeJS.Dict<string> }> {
+  const answer = await startStream(gateway, path, { model: 'svc-code', stream: true, ...more })
+  let text = ''
+  for await (const part of answer) text += String(part)
+  return { text, trailers: answer.trailers }
+}

@@ -74,6 +74,7 @@ export async function openGateway(t: Test, options: GatewayOptions = {}): Promis
     logger: { level: 'info', stream: { write: (line: string) => void logged.push(line) } },
     disableRequestLogging: true,
   })
+  app.decorate('config', { BRAND: 'SVC' } as FastifyInstance['config'])
   app.decorate('clock', Date.now)
   app.decorate('store', {} as FastifyInstance['store'])
   app.decorate('upstreams', upstreams)

@@ -65,3 +65,13 @@ export function responseUsage(value: unknown): Members | null {
     total_tokens: usage.input + usage.output,
   }
 }
+
+/** The `usage` of a chat completion whose upstream reported none. */
+export function estimatedChatUsage({ input, output }: Usage): Members | undefined {
+  return chatUsage({ prompt_tokens: input, completion_tokens: output })
+}
+
+/** The `usage` of a response whose upstream reported none. */
+export function estimatedResponseUsage({ input, output }: Usage): Members | null {
+  return responseUsage({ input_tokens: input, output_tokens: output })
+}

@@ -8,7 +8,7 @@ import type { Ids } from './encrypted-ids.ts'
 import { checkTypes, invalid, readBody, readBoolean, readCount, type MemberTypes } from './coding-request-validation.ts'
 import { openMeter } from '../usage/output-meter.ts'
 import { isMembers, own, type Members } from './allowlist.ts'
-import { readUsage } from '../usage/reported-usage.ts'
+import { estimatedChatUsage, readUsage } from '../usage/reported-usage.ts'
 
 const MAX_CHOICES = 128
 
@@ -104,5 +104,6 @@ function chatAnswer(value: unknown, ids: Ids, now: number): JsonAnswer {
   if (hasFailedChoice((value as Members)['choices'])) throw new BadAnswer('a choice ended by a failure')
   const meter = openMeter()
   meterChoices(choices, meter)
-  return { body: JSON.stringify(completion), usage: readUsage((value as Members)['usage']), meter }
+  const usage = readUsage((value as Members)['usage'])
+  return { body: (estimate) => JSON.stringify(usage ? completion : { ...completion, usage: estimatedChatUsage(estimate) }), usage, meter }
 }

@@ -11,7 +11,7 @@ import { clientErrorIn } from './client-error-mapping.ts'
 import { isMembers, type Members } from './allowlist.ts'
 import { openEventTemplates, type Placeholder } from '../sse/event-templates.ts'
 import { bytesOf, textOf } from '../sse/sse-parser.ts'
-import { chatUsage, readUsage } from '../usage/reported-usage.ts'
+import { chatUsage, estimatedChatUsage, readUsage } from '../usage/reported-usage.ts'
 import { BadAnswer, type StreamRewriter } from './wire.ts'
 
 const delta = (...path: (string | number)[]): Placeholder => ({
@@ -37,6 +37,8 @@ export type ChatStreamOptions = {
   /** Epoch seconds, for upstreams that send no `created`. */
   now: number
 }
+
+const DONE = 'data: [DONE]\n\n'
 
 function eventOf(value: unknown): string {
   return `data: ${bytesOf(JSON.stringify(value))}\n\n`
@@ -81,13 +83,22 @@ export function openChatStream({ ids, includeUsage, now }: ChatStreamOptions): S
   function finish(output: RewriterOutput): void {
     if (!head || !choices.any()) throw new BadAnswer('the stream was empty')
     for (const choice of choices.finals()) output.write(eventOf(chunkOf(head, [choice], includeUsage)))
-    const reported = includeUsage ? chatUsage(usage) : undefined
-    if (reported) output.write(eventOf({ ...chunkOf(head, [], false), usage: reported }))
-    output.write('data: [DONE]\n\n')
+    if (!includeUsage) output.write(DONE)
+    else if (readUsage(usage)) output.write(usageAndDone(chatUsage(usage)))
     output.done()
   }
 
-  return { ...rewriter, fail: chatFailure, usage: () => readUsage(usage), meter }
+  function usageAndDone(members: Members | undefined): string {
+    return head ? eventOf({ ...chunkOf(head, [], false), usage: members }) + DONE : DONE
+  }
+
+  return {
+    ...rewriter,
+    terminalEvents: (estimate) => (includeUsage && !readUsage(usage) ? usageAndDone(estimatedChatUsage(estimate)) : ''),
+    fail: chatFailure,
+    usage: () => readUsage(usage),
+    meter,
+  }
 }
 
 /** Some upstreams report usage in every chunk, or inside a choice: the last one counts. */

@@ -9,7 +9,7 @@ import { openResponsesStream } from './responses-stream.ts'
 import { meterItems, repeatedMembers, responseHead, responseOf, type RepeatedMembers } from './response-object.ts'
 import { isMembers, own, type Members } from './allowlist.ts'
 import { documentedMembers, obfuscationOf } from './request-members.ts'
-import { readUsage } from '../usage/reported-usage.ts'
+import { estimatedResponseUsage, readUsage } from '../usage/reported-usage.ts'
 import { bodyWriter, restoreIds } from './upstream-body.ts'
 import { BadAnswer, type CodingRequest, type JsonAnswer, type UpstreamCall } from './wire.ts'
 
@@ -93,5 +93,6 @@ function responsesAnswer(value: unknown, repeated: RepeatedMembers, ids: Ids, no
   const response = responseOf(value, responseHead(value, ids, now), status, repeated, ids)
   const meter = openMeter()
   meterItems(response['output'], meter)
-  return { body: JSON.stringify(response), usage: readUsage(value['usage']), meter }
+  const usage = readUsage(value['usage'])
+  return { body: (estimate) => JSON.stringify(usage ? response : { ...response, usage: estimatedResponseUsage(estimate) }), usage, meter }
 }

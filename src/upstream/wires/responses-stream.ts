@@ -1,5 +1,6 @@
 /** Stream of a response: known events only, our own sequence numbers, `event:` equal to `type`, and a complete response at the end. */
 import type { Failure } from '../../domain/errors.ts'
+import type { Usage } from '../../domain/token-windows.ts'
 import type { Ids } from './encrypted-ids.ts'
 import { openMeter } from '../usage/output-meter.ts'
 import { openStreamRewriter, overloaded, type RewriterOutput } from '../sse/stream-rewriter.ts'
@@ -10,7 +11,7 @@ import { isMembers, object, type Members } from './allowlist.ts'
 import { openOutputIndexes } from './output-indexes.ts'
 import { openEventTemplates, SEQUENCE_MARK, type Placeholder } from '../sse/event-templates.ts'
 import { bytesOf, textOf } from '../sse/sse-parser.ts'
-import { readUsage } from '../usage/reported-usage.ts'
+import { estimatedResponseUsage, readUsage } from '../usage/reported-usage.ts'
 import { BadAnswer, type StreamRewriter } from './wire.ts'
 
 const PLACEHOLDERS: readonly Placeholder[] = [
@@ -52,6 +53,7 @@ export function openResponsesStream({ ids, repeated, now }: ResponsesStreamOptio
   let sequence = 0
   let head: ResponseHead | null = null
   let usage: unknown = null
+  let terminalEvent: (estimate: Usage) => string = () => ''
   const templates = openEventTemplates(PLACEHOLDERS, meter.addEscaped, () => sequence++)
   const numbered = (event: Members) => eventOf(bytesOf(JSON.stringify({ ...event, sequence_number: sequence++ })))
 
@@ -102,13 +104,10 @@ export function openResponsesStream({ ids, repeated, now }: ResponsesStreamOptio
     const known = (head ??= responseHead(response, ids, now))
     const last = isLast(status)
     const lacksOutput = last && !(Array.isArray(response['output']) && response['output'].length > 0)
-    output.write(
-      numbered({
-        type: kind,
-        sequence_number: 0,
-        response: responseOf(response, known, status, repeated, ids, lacksOutput ? finished.items() : undefined),
-      }),
-    )
+    const whole = responseOf(response, known, status, repeated, ids, lacksOutput ? finished.items() : undefined)
+    const event = (members: Members) => numbered({ type: kind, sequence_number: 0, response: members })
+    if (!last || readUsage(usage)) output.write(event(whole))
+    else terminalEvent = (estimate) => event({ ...whole, usage: estimatedResponseUsage(estimate) })
     if (last) output.done()
   }
 
@@ -118,6 +117,7 @@ export function openResponsesStream({ ids, repeated, now }: ResponsesStreamOptio
       const response = responseOf({}, head ?? responseHead({}, ids, now), 'failed', repeated, ids, finished.items(), failure)
       return numbered({ type: 'response.failed', sequence_number: 0, response })
     },
+    terminalEvents: (estimate) => terminalEvent(estimate),
     usage: () => readUsage(usage),
     meter,
   }

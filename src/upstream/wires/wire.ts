@@ -35,7 +35,12 @@ export type UpstreamCall = {
   rewriteJson(body: unknown): JsonAnswer
 }
 
-export type JsonAnswer = { body: string; usage: Usage | null; meter: OutputMeter }
+export type JsonAnswer = {
+  /** The JSON for the client. `estimate` stands for the usage when the upstream reported none. */
+  body(estimate: Usage): string
+  usage: Usage | null
+  meter: OutputMeter
+}
 
 /** `broken` carries the failure for the client; `done` follows only the wire's own terminal event. */
 export type Phase = { name: 'open' } | { name: 'done' } | { name: 'broken'; failure: Failure }
@@ -51,6 +56,11 @@ export type StreamRewriter = {
   /** The wire's error event for a failure in the middle of a stream. It is the last event. */
   fail(failure: Failure): string
   phase(): Phase
+  /**
+   * The terminal events of a stream that is done, where they carry the usage and the upstream reported none: they wait for the estimate.
+   * Empty when they were written already.
+   */
+  terminalEvents(estimate: Usage): string
   /** As the upstream reported it so far, or null. */
   usage(): Usage | null
   meter: OutputMeter
