@@ -16,6 +16,8 @@ type Sweeping = {
   leaseMs: number
   /** This process is the only one of its store: an earlier one is dead. */
   isAlone: boolean
+  /** Monotonic milliseconds. */
+  uptime: () => number
   /** Retention of finished tasks. */
   taskMs: number
   /** Retention of the event log. */
@@ -30,9 +32,9 @@ const MOST_BATCHES = 100
 const PERIODS = { tasks: 1_000, subscriptions: 15_000, deliveries: 60_000, retention: 60_000 }
 
 /** Starts all sweep loops. Returns the function that stops them and waits for the one in progress. */
-export function startSweeps({ tasks, files, owner, leaseMs, isAlone, taskMs, eventMs, swept, open, log }: Sweeping): () => Promise<void> {
+export function startSweeps({ tasks, files, owner, leaseMs, isAlone, uptime, taskMs, eventMs, swept, open, log }: Sweeping): () => Promise<void> {
   const { store, clock } = tasks
-  const grace = openLeaseGrace(leaseMs, isAlone ? clock() : undefined)
+  const grace = openLeaseGrace(leaseMs, PERIODS.tasks, isAlone ? uptime() : undefined)
   const sweeps = [
     every('tasks', PERIODS.tasks, sweepOpen, notSweeping),
     every('subscriptions', PERIODS.subscriptions, async () => report(await sweepSubscriptions(tasks))),
@@ -47,13 +49,13 @@ export function startSweeps({ tasks, files, owner, leaseMs, isAlone, taskMs, eve
 
   /** The process that sweeps exports the task gauge; the others clear theirs. */
   async function sweepOpen(): Promise<void> {
-    report(await sweepTasks(tasks, grace.isDue(clock()) ? leaseMs : null))
+    report(await sweepTasks(tasks, grace.isDue(uptime()) ? leaseMs : null))
     open(await store.openTasks())
-    grace.passed(clock())
+    grace.passed(uptime())
   }
 
   function notSweeping(): void {
-    grace.isDue(clock())
+    grace.isDue(uptime())
     open([])
   }
 

@@ -60,8 +60,8 @@ export async function openGateway(t: Test, routes: Routes, outside: Routes = () 
   const app: FastifyInstance = fastify({ loggerInstance: log as FastifyBaseLogger, disableRequestLogging: true })
   app.decorate('clock', () => time.now)
   app.decorate('store', store)
-  // Configured as one of several gateways, so that it does not expire the reservations of others at its start.
-  app.decorate('config', { ...readConfig(env).config, STORE_URL: 'mongodb://shared' })
+  // Unless told otherwise, configured as one of several gateways, so that it does not expire the reservations of others at its start.
+  app.decorate('config', { ...readConfig(env).config, STORE_URL: env['STORE_URL'] ?? 'mongodb://shared' })
   app.decorate('broker', await openBroker('memory:'))
   await app.register(errors, lingering ? { lingering } : {})
   await app.register(ops, { registry: new Registry() })

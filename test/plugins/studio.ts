@@ -48,7 +48,8 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
     await files.close()
     await rm(folder, { recursive: true, force: true })
   })
-  const settings = { EGRESS_ALLOW: '127.0.0.1/32', SHUTDOWN_SECONDS: '1', WORKER_SLOTS: '4', ...env }
+  // The only process of its store, so that its worker knows that no outage came before its start.
+  const settings = { STORE_URL: 'sqlite:tollgate.db', EGRESS_ALLOW: '127.0.0.1/32', SHUTDOWN_SECONDS: '1', WORKER_SLOTS: '4', ...env }
   const opened: Record<string, unknown> = {}
   const gateway = await openGateway(
     t,

@@ -43,9 +43,10 @@ export const MONGODB_BUGS: Bug[] = [
   {
     name: 'existing deliveries do not schedule their queues again',
     file: `${STORE}/deliveries.ts`, scenario: 'media', within: 200,
-    from: '        await Promise.all(made.map((delivery) => insert({ ...toStored(delivery), claimableAt: claimableAt(delivery) })))\n        await queues.schedule(made)\n',
-    to: `        const added = await Promise.all(made.map((delivery) => insert({ ...toStored(delivery), claimableAt: claimableAt(delivery) })))
-        await queues.schedule(made.filter((_, n) => added[n] === 'added'))\n`,
+    from: '        await addAll(made.filter((delivery) => !isWaiting(delivery)))\n        await queues.schedule(made)\n',
+    to: `        const known = await collection.find({ _id: { $in: made.map(({ id }) => id) } }).map(({ _id }) => _id).toArray()
+        await addAll(made.filter((delivery) => !isWaiting(delivery)))
+        await queues.schedule(made.filter(({ id }) => !known.includes(id)))\n`,
   },
   {
     name: 'a delivery is claimed under any epoch',
