@@ -1,5 +1,6 @@
 /** Sweep loops of the worker: each runs under a named lease, in one process at a time, in bounded batches. */
 import type { FastifyBaseLogger } from 'fastify'
+import { openServedElsewhere } from './served-elsewhere.ts'
 import type { Files } from '../../src/backends/files/files.ts'
 import { LATE_WRITE_MS } from '../../src/backends/store/task-store.ts'
 import { openLeaseGrace } from '../../src/tasks/lease-grace.ts'
@@ -22,6 +23,10 @@ type Sweeping = {
   taskMs: number
   /** Retention of the event log. */
   eventMs: number
+  /** How long a task may be ready without a worker that takes its kind or operation. */
+  queueMs: number
+  /** Whether an engine and a worker here take a kind or operation. */
+  isServed: (verb: string) => boolean
   swept(reason: string, count: number): void
   open(counts: { state: TaskState; verb: string; count: number }[]): void
   log: FastifyBaseLogger
@@ -32,9 +37,10 @@ const MOST_BATCHES = 100
 const PERIODS = { tasks: 1_000, subscriptions: 15_000, deliveries: 60_000, retention: 60_000 }
 
 /** Starts all sweep loops. Returns the function that stops them and waits for the one in progress. */
-export function startSweeps({ tasks, files, owner, leaseMs, isAlone, uptime, taskMs, eventMs, swept, open, log }: Sweeping): () => Promise<void> {
+export function startSweeps({ tasks, files, owner, leaseMs, isAlone, uptime, taskMs, eventMs, queueMs, isServed, swept, open, log }: Sweeping): () => Promise<void> {
   const { store, clock } = tasks
   const grace = openLeaseGrace(leaseMs, PERIODS.tasks, isAlone ? uptime() : undefined)
+  const elsewhere = openServedElsewhere()
   const sweeps = [
     every('tasks', PERIODS.tasks, sweepOpen, notSweeping),
     every('subscriptions', PERIODS.subscriptions, async () => report(await sweepSubscriptions(tasks))),
@@ -49,8 +55,11 @@ export function startSweeps({ tasks, files, owner, leaseMs, isAlone, uptime, tas
 
   /** The process that sweeps exports the task gauge; the others clear theirs. */
   async function sweepOpen(): Promise<void> {
-    report(await sweepTasks(tasks, grace.isDue(uptime()) ? leaseMs : null))
-    open(await store.openTasks())
+    const isTaken = (verb: string) => isServed(verb) || elsewhere.isServed(verb, clock())
+    report(await sweepTasks(tasks, { graceMs: grace.isDue(uptime()) ? leaseMs : null, queueMs, isServed: isTaken }))
+    const counts = await store.openTasks()
+    elsewhere.observe(counts, clock())
+    open(counts)
     grace.passed(uptime())
   }
 

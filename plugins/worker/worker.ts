@@ -72,7 +72,9 @@ async function worker(app: FastifyInstance, { verbs = [...KINDS, ...OPERATIONS] 
     bell = app.broker.consume(verbs, () => void look())
     timer = setInterval(() => void look(), TICK_MS)
     const retention = { taskMs: config.TASK_DAYS, eventMs: config.EVENT_DAYS }
-    const sweeping = { tasks, files: app.files, owner: randomUUID(), leaseMs: context.leaseMs, isAlone: !isDistributed(config), uptime: () => performance.now(), ...retention }
+    const isServed = (verb: string) => verbs.includes(verb) && routeOf(verb) !== undefined
+    const process = { owner: randomUUID(), leaseMs: context.leaseMs, isAlone: !isDistributed(config), uptime: () => performance.now(), isServed }
+    const sweeping = { tasks, files: app.files, ...process, ...retention, queueMs: config.QUEUE_HOURS }
     stopSweeps = startSweeps({ ...sweeping, swept: metrics.swept, open: metrics.open, log })
     void look()
   })

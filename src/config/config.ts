@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { misspelledSettings } from './misspelled-settings.ts'
 import { refuseContradictions } from './startup-checks.ts'
 import { ROLES } from './needed-backends.ts'
-import { address, brand, ConfigError, days, delays, flag, host, integer, list, networks, oneOf, optionalPath, path, plugins, seconds, slots, url, type Parse } from './setting-types.ts'
+import { address, brand, ConfigError, days, delays, flag, host, hours, integer, list, networks, oneOf, optionalPath, path, plugins, seconds, slots, url, type Parse } from './setting-types.ts'
 
 export { isDistributed } from './startup-checks.ts'
 export { needs, ROLES, serves, type Backend, type Role } from './needed-backends.ts'
@@ -50,6 +50,7 @@ export const SETTINGS = {
   WEBHOOK_DELAYS_SECONDS: setting('0,30,120,600,3600', delays, 'Delay before each webhook attempt; the number of delays is the number of attempts.'),
   WEBHOOK_TIMEOUT_SECONDS: setting('30', seconds(1, 300), 'Time within which a webhook receiver must answer.'),
   TASK_LEASE_SECONDS: setting('30', seconds(1, 3600), 'Lease of a running task: a worker that does not renew it within this time loses the task.'),
+  QUEUE_HOURS: setting('24', hours, 'Hours after which a queued task fails as not_supported and is refunded where no engine or worker takes its kind or operation.'),
   RESULT_DAYS: setting('7', days, 'Days that results are kept; fractions are allowed.'),
   EVENT_DAYS: setting('30', days, 'Days that events are kept in the event log.'),
   TASK_DAYS: setting('90', days, 'Days that finished tasks are kept.'),
@@ -62,7 +63,7 @@ export const SETTINGS = {
 export type SettingName = keyof typeof SETTINGS
 type ValueOf<N extends SettingName> = (typeof SETTINGS)[N] extends Setting<infer T> ? T : never
 
-/** The values in force, by setting name. Times (`…_SECONDS`, `…_DAYS`) are in milliseconds here. */
+/** The values in force, by setting name. Times (`…_SECONDS`, `…_HOURS`, `…_DAYS`) are in milliseconds here. */
 export type Config = { [N in SettingName]: ValueOf<N> } & {
   /** The whole environment: `apiKeyEnv` of an upstream may name any variable; S3, kubeconfig and pod variables are read too, and a credential plugin inherits all. */
   environment: Record<string, string | undefined>

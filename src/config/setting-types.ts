@@ -28,7 +28,13 @@ export const seconds = (least: number, most: number): Parse<number> => ({
   read: (text) => (/^\d{1,9}(\.\d{1,3})?$/.test(text) && Number(text) >= least && Number(text) <= most ? Math.round(Number(text) * 1000) : undefined),
 })
 
-const DAY_MS = 24 * 3600 * 1000
+const HOUR_MS = 3600 * 1000
+export const hours: Parse<number> = {
+  mayBe: 'a number of hours from 0.25 to 8760',
+  read: (text) => (/^\d{1,4}(\.\d{1,4})?$/.test(text) && Number(text) >= 0.25 && Number(text) <= 8760 ? Math.round(Number(text) * HOUR_MS) : undefined),
+}
+
+const DAY_MS = 24 * HOUR_MS
 export const days: Parse<number> = {
   mayBe: 'a number of days from 0.0001 to 3650',
   read: (text) => (/^\d{1,4}(\.\d{1,6})?$/.test(text) && Number(text) >= 0.0001 && Number(text) <= 3650 ? Math.round(Number(text) * DAY_MS) : undefined),

@@ -94,7 +94,7 @@ export type Task = {
   createdAt: number
   startedAt: number | null
   endedAt: number | null
-  /** When the sweep takes it up: end of its lease, or of its time as pending, settling or unrelayed. Null: never. */
+  /** When the sweep takes it up: end of its lease, or of its time as pending, queued, settling or unrelayed. Null: never. */
   sweepAt: number | null
   outbox: OutboxEvent[]
 }

@@ -3,7 +3,7 @@ import { Busy } from '../domain/errors.ts'
 import { openClaims, type ClaimsInProgress } from './claims-in-progress.ts'
 import { release } from './release-money-hold.ts'
 import { end, settle } from './settle-and-cancel.ts'
-import type { TaskContext } from './task-context.ts'
+import { QUEUED_MS, type TaskContext } from './task-context.ts'
 import { FINAL, TASK_ERRORS, type Task, type TaskErrorCode, type TaskResult } from '../domain/task.ts'
 
 /** How a run ended. `cost` is micro-units, by the price of the quote. */
@@ -153,7 +153,7 @@ async function ending(context: TaskContext, task: Task, ended: Task | null): Pro
 
 async function requeue(context: TaskContext, task: Task, readyAt: number, attempts: number, outcome: 'retrying' | 'handed_back'): Promise<Concluded> {
   // The next attempt needs a job of its own; a run that was handed back is resumed.
-  const facts = { attempts, sweepAt: null, ...(outcome === 'retrying' ? { job: null } : {}) }
+  const facts = { attempts, sweepAt: readyAt + QUEUED_MS, ...(outcome === 'retrying' ? { job: null } : {}) }
   const queued = await context.store.moveTask(task.id, { from: ['processing'], epoch: task.epoch }, 'queued', facts)
   const now = queued ?? (await context.store.task(task.tenant, task.id))
   // Queued under this epoch: by an earlier try with unknown outcome.

@@ -8,7 +8,7 @@ import { planInactive, type Subscription } from '../domain/subscription/subscrip
 import type { Task } from '../domain/task.ts'
 import { release } from './release-money-hold.ts'
 import type { Upload } from './source-urls.ts'
-import { PENDING_MS, type TaskContext } from './task-context.ts'
+import { PENDING_MS, QUEUED_MS, type TaskContext } from './task-context.ts'
 import { removeUploads, storeUploads } from './uploads.ts'
 
 type HoldAnswer = Exclude<Answer<'hold'>, Stale> | { outcome: 'moved' }
@@ -86,9 +86,8 @@ async function holdFor(context: TaskContext, creating: Creating, task: Task): Pr
     throw refusalOf(answer, task.estimatedCost)
   }
   // The task is accepted once it is held: an unknown outcome is retried before the client gets a 503.
-  const queued = await store
-    .moveTask(task.id, { from: ['pending'] }, 'queued', { sweepAt: null })
-    .catch(() => store.moveTask(task.id, { from: ['pending'] }, 'queued', { sweepAt: null }))
+  const enqueue = () => store.moveTask(task.id, { from: ['pending'] }, 'queued', { sweepAt: clock() + QUEUED_MS })
+  const queued = await enqueue().catch(enqueue)
   if (queued) {
     context.publish(queued.verb, queued.id)
     return { task: queued, record: answer.record }

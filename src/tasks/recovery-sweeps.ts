@@ -4,12 +4,12 @@ import type { Store } from '../backends/store/store.ts'
 import { aheadMs } from '../domain/subscription/clock-healing.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
 import { PASS_THROUGH } from '../domain/subscription/task-queue.ts'
-import { FINAL, TASK_ERRORS, type Task } from '../domain/task.ts'
+import { FINAL, TASK_ERRORS, type Task, type TaskErrorCode } from '../domain/task.ts'
 import { ABANDONED_MS } from './flat-charge.ts'
 import { relay } from './outbox.ts'
 import { release } from './release-money-hold.ts'
 import { end, settle } from './settle-and-cancel.ts'
-import { PENDING_MS, type TaskContext } from './task-context.ts'
+import { PENDING_MS, QUEUED_MS, type TaskContext } from './task-context.ts'
 import { sweepEach } from './sweep-pass.ts'
 import { removeUploads } from './uploads.ts'
 
@@ -23,21 +23,38 @@ const DEFERRED_MS = 15_000
 /** Longer than any request, and than the clocks of two machines differ. */
 const REQUEST_MS = 10 * 60_000
 
-export type Swept = Record<'rejected' | 'settled' | 'relayed' | 'lost_lease' | 'orphan_hold' | 'unused_claim' | 'archived', number>
+/** Repairs by reason. */
+export type Swept = Record<'rejected' | 'unheld' | 'unserved' | 'settled' | 'relayed' | 'lost_lease' | 'orphan_hold' | 'unused_claim' | 'archived', number>
 
-const nothing = (): Swept => ({ rejected: 0, settled: 0, relayed: 0, lost_lease: 0, orphan_hold: 0, unused_claim: 0, archived: 0 })
+const nothing = (): Swept => ({ rejected: 0, unheld: 0, unserved: 0, settled: 0, relayed: 0, lost_lease: 0, orphan_hold: 0, unused_claim: 0, archived: 0 })
 
-/**
- * One pass over the tasks that are due, in a bounded batch; the rest is due again at the next pass. Returns the repairs by reason. `graceMs`: expired leases are extended by this
- * much instead of taken back, since their workers may have been unable to renew them.
- */
-export async function sweepTasks(context: TaskContext, graceMs: number | null = null): Promise<Swept> {
+export type SweepOptions = {
+  /** Expired leases are extended by this much instead of taken back, since their workers may have been unable to renew them; null: they are taken back. */
+  graceMs: number | null
+  /** How long a task may be ready without a worker that takes its kind or operation. */
+  queueMs: number
+  /** Whether an engine and a worker take a kind or operation. */
+  isServed: (verb: string) => boolean
+}
+
+const DEFAULTS: SweepOptions = { graceMs: null, queueMs: Infinity, isServed: () => true }
+
+/** One pass over the tasks that are due, in a bounded batch; the rest is due again at the next pass. */
+export async function sweepTasks(context: TaskContext, options: SweepOptions = DEFAULTS): Promise<Swept> {
   const swept = nothing()
+  const due = await context.store.tasksDue(context.clock(), BATCH)
+  // Read after the tasks, and once for all of a subscription: its queue may be long.
+  const records = new Map<string, Promise<Subscription | null>>()
+  const recordOf = (id: string): Promise<Subscription | null> => {
+    const record = records.get(id) ?? context.store.subscription(id)
+    records.set(id, record)
+    return record
+  }
   const sweep = async (task: Task): Promise<void> => {
-    const reason = await sweepTask(context, task, graceMs)
+    const reason = await sweepTask(context, task, options, recordOf)
     if (reason) swept[reason]++
   }
-  await sweepEach(await context.store.tasksDue(context.clock(), BATCH), sweep, (task, err) => defer(context, task, err))
+  await sweepEach(due, sweep, (task, err) => defer(context, task, err))
   return swept
 }
 
@@ -75,13 +92,17 @@ export async function sweepKeys(store: Store, before: number, limit: number): Pr
   return store.forgetSealed(Math.min(before, (oldest ?? before) - REQUEST_MS), limit)
 }
 
-async function sweepTask(context: TaskContext, task: Task, graceMs: number | null): Promise<keyof Swept | null> {
+type RecordOf = (subscription: string) => Promise<Subscription | null>
+
+async function sweepTask(context: TaskContext, task: Task, options: SweepOptions, recordOf: RecordOf): Promise<keyof Swept | null> {
   switch (task.state) {
     case 'pending':
       return (await reject(context, task)) ? 'rejected' : null
+    case 'queued':
+      return sweepQueued(context, task, options, await recordOf(task.subscription))
     case 'processing':
-      if (graceMs !== null) {
-        await context.store.moveTask(task.id, { from: ['processing'], epoch: task.epoch }, 'processing', { sweepAt: context.clock() + graceMs })
+      if (options.graceMs !== null) {
+        await context.store.moveTask(task.id, { from: ['processing'], epoch: task.epoch }, 'processing', { sweepAt: context.clock() + options.graceMs })
         return null
       }
       return (await takeBack(context, task)) ? 'lost_lease' : null
@@ -102,6 +123,18 @@ async function reject(context: TaskContext, task: Task): Promise<boolean> {
   return true
 }
 
+/** A queued task fails when it can never be claimed: nothing is held for it, as after a partial restore, or nobody takes its kind or operation. `record` was read after the task. */
+async function sweepQueued(context: TaskContext, task: Task, { queueMs, isServed }: SweepOptions, record: Subscription | null): Promise<'unheld' | 'unserved' | null> {
+  const now = context.clock()
+  const guard = { from: ['queued'], epoch: task.epoch } as const
+  const fail = (code: TaskErrorCode) => end(context, task.id, guard, { outcome: 'failed', code, message: TASK_ERRORS[code] })
+  const hold = record?.media?.holds[task.id]
+  if (!hold) return (await fail('internal')) ? 'unheld' : null
+  if (hold.run === null && now - hold.readyAt >= queueMs && !isServed(task.verb)) return (await fail('not_supported')) ? 'unserved' : null
+  await context.store.moveTask(task.id, guard, 'queued', { sweepAt: now + QUEUED_MS })
+  return null
+}
+
 /** The lease of a run has expired. The task goes back to the queue and no attempt is counted; the third lost lease fails the task. */
 async function takeBack(context: TaskContext, task: Task): Promise<boolean> {
   const guard = { from: ['processing'], epoch: task.epoch } as const
@@ -109,7 +142,7 @@ async function takeBack(context: TaskContext, task: Task): Promise<boolean> {
   if (lostLeases >= LOST_LEASES_MAX) {
     return (await end(context, task.id, guard, { outcome: 'failed', code: 'internal', message: TASK_ERRORS.internal })) !== null
   }
-  const queued = await context.store.moveTask(task.id, guard, 'queued', { lostLeases, attempts: Math.max(0, task.attempts - 1), sweepAt: null })
+  const queued = await context.store.moveTask(task.id, guard, 'queued', { lostLeases, attempts: Math.max(0, task.attempts - 1), sweepAt: context.clock() + QUEUED_MS })
   if (!queued) return false
   await context.store.change(task.subscription, { op: 'requeue', task: task.id, epoch: task.epoch, readyAt: context.clock(), served: true }, context.clock())
   context.publish(task.verb, task.id)
@@ -126,6 +159,9 @@ async function sweepHolds(context: TaskContext, record: Subscription, swept: Swe
     const task = await context.store.task(record.tenant, id)
     if (!task || FINAL.includes(task.state)) {
       if ((await release(context, record.id, id, hold.amount)) === 'closed') swept.orphan_hold++
+    } else if (hold.run === null && task.state === 'queued' && task.sweepAt === null) {
+      // Queued by an earlier version, whose queued tasks were not swept.
+      await context.store.moveTask(id, { from: ['queued'], epoch: task.epoch }, 'queued', { sweepAt: now })
     } else if (claimedLong && task.state === 'queued') {
       // The task gets the claim's epoch first: a late worker with that claim is refused.
       const fenced = await context.store.moveTask(id, { from: ['queued'], epochBelow: hold.epoch + 1 }, 'queued', { epoch: hold.epoch })

@@ -27,5 +27,7 @@ export type TaskContext = {
 
 /** Longest that a task stays `pending` or `settling` before the sweep takes it up. */
 export const PENDING_MS = 60_000
+/** How often the sweep examines a queued task. */
+export const QUEUED_MS = 15 * 60_000
 export const SETTLING_MS = 15_000
 export const RELAY_MS = 5_000

@@ -23,7 +23,7 @@ t.test('only the worker that holds the sweep lease reports open tasks; the other
     openTasks: async () => COUNTS,
   } as unknown as Store
   const tasks = { store, clock: () => 0, log: SILENT } as unknown as TaskContext
-  const stop = startSweeps({ tasks, files: {} as Files, owner: 'one', leaseMs: LEASE_MS, isAlone: true, uptime: () => 0, taskMs: 1, eventMs: 1, swept() {}, open: (counts) => void reported.push(counts), log: SILENT as never })
+  const stop = startSweeps({ tasks, files: {} as Files, owner: 'one', leaseMs: LEASE_MS, queueMs: 1e12, isServed: () => true, isAlone: true, uptime: () => 0, taskMs: 1, eventMs: 1, swept() {}, open: (counts) => void reported.push(counts), log: SILENT as never })
   for (let second = 1; second <= 3; second++) {
     mock.timers.tick(1_000)
     while (reported.length < second) await nextTurn()
@@ -43,7 +43,7 @@ t.test('the sealed key of an ended key is removed once no task needs it to sign 
   let swept = 0
   const files = { sweep: async () => (swept++, 0) } as unknown as Files
   const tasks = { store, clock: () => now, log: SILENT } as unknown as TaskContext
-  const stop = startSweeps({ tasks, files, owner: 'one', leaseMs: LEASE_MS, isAlone: true, uptime: () => 0, taskMs: 60 * minute, eventMs: 60 * minute, swept() {}, open() {}, log: SILENT as never })
+  const stop = startSweeps({ tasks, files, owner: 'one', leaseMs: LEASE_MS, queueMs: 1e12, isServed: () => true, isAlone: true, uptime: () => 0, taskMs: 60 * minute, eventMs: 60 * minute, swept() {}, open() {}, log: SILENT as never })
   t.teardown(stop)
   const isSealed = async (): Promise<boolean> => {
     const before = swept
@@ -52,7 +52,7 @@ t.test('the sealed key of an ended key is removed once no task needs it to sign 
     return (await store.keyVersions('k1'))[0]?.sealed !== null
   }
   await store.mintKey(keyVersion('k1', 0, { state: 'active' }))
-  await store.createTask(task(1, { state: 'queued', createdAt: T0 + 8 * minute }))
+  await store.createTask(task(1, { state: 'queued', sweepAt: null, createdAt: T0 + 8 * minute }))
   await store.setKey('k1-0', { state: 'deleted', endedAt: T0 }, [])
   for (const passed of [30, 90]) {
     now = T0 + passed * minute
@@ -85,7 +85,7 @@ async function openRuns(t: Test, isAlone = false) {
   const counted = { ...away.backend, openTasks: async () => (passes++, []) }
   const warn = () => void passes++
   const tasks = { store: counted, clock: () => now, publish() {}, log: SILENT } as unknown as TaskContext
-  const stop = startSweeps({ tasks, files: { sweep: async () => 0 } as unknown as Files, owner: 'one', leaseMs: LEASE_MS, isAlone, uptime: () => now, taskMs: 1e12, eventMs: 1e12, swept() {}, open() {}, log: { ...SILENT, warn } as never })
+  const stop = startSweeps({ tasks, files: { sweep: async () => 0 } as unknown as Files, owner: 'one', leaseMs: LEASE_MS, queueMs: 1e12, isServed: () => true, isAlone, uptime: () => now, taskMs: 1e12, eventMs: 1e12, swept() {}, open() {}, log: { ...SILENT, warn } as never })
   t.teardown(stop)
   return {
     away,

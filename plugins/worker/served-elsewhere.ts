@@ -1,0 +1,27 @@
+/** Which kinds and operations other workers take: those of which this process has seen runs. */
+import type { TaskState } from '../../src/domain/task.ts'
+
+/** Workers restart, and a kind that they take may have no run for a while. */
+const UNSEEN_MS = 3_600_000
+
+export type ServedElsewhere = {
+  /** `counts`: of the open tasks at `now`. */
+  observe(counts: readonly { state: TaskState; verb: string }[], now: number): void
+  /** False only when no run was seen for an hour of observation. */
+  isServed(verb: string, now: number): boolean
+}
+
+/** After a gap of a minute without observations they start anew. */
+export function openServedElsewhere(): ServedElsewhere {
+  const seenAt = new Map<string, number>()
+  let sinceMs = Infinity
+  let lastMs = -Infinity
+  return {
+    observe(counts, now) {
+      if (now - lastMs > UNSEEN_MS / 60) sinceMs = now
+      lastMs = now
+      for (const { state, verb } of counts) if (state === 'processing') seenAt.set(verb, now)
+    },
+    isServed: (verb, now) => now - Math.max(sinceMs, seenAt.get(verb) ?? -Infinity) < UNSEEN_MS,
+  }
+}
