@@ -72,8 +72,11 @@ async function defer({ store, clock, log }: TaskContext, task: Task, err: unknow
 export async function sweepSubscriptions(context: TaskContext): Promise<Swept> {
   const swept = nothing()
   const failed = (record: Subscription, err: unknown): void => reportFailure(context, record, err)
-  await sweepEach(subscriptionsWith(context, 'holds'), (record) => sweepHolds(context, record, swept), failed)
-  await sweepEach(subscriptionsWith(context, 'past'), (record) => archive(context, record, swept), failed)
+  // The tasks of a record from the future may be due far ahead, and its period only seems to have ended: the next pass finds it healed.
+  const healedOr = (sweep: (record: Subscription) => Promise<unknown>) => (record: Subscription) =>
+    aheadMs(record, context.clock()) === 0 ? sweep(record) : context.store.change(record.id, { op: 'heal' }, context.clock())
+  await sweepEach(subscriptionsWith(context, 'holds'), healedOr((record) => sweepHolds(context, record, swept)), failed)
+  await sweepEach(subscriptionsWith(context, 'past'), healedOr((record) => archive(context, record, swept)), failed)
   return swept
 }
 
@@ -130,7 +133,7 @@ async function sweepQueued(context: TaskContext, task: Task, { queueMs, isServed
   const fail = (code: TaskErrorCode) => end(context, task.id, guard, { outcome: 'failed', code, message: TASK_ERRORS[code] })
   const hold = record?.media?.holds[task.id]
   if (!hold) return (await fail('internal')) ? 'unheld' : null
-  if (hold.run === null && now - hold.readyAt >= queueMs && !isServed(task.verb)) return (await fail('not_supported')) ? 'unserved' : null
+  if (hold.run === null && now - Math.max(hold.at, hold.readyAt) >= queueMs && !isServed(task.verb)) return (await fail('not_supported')) ? 'unserved' : null
   await context.store.moveTask(task.id, guard, 'queued', { sweepAt: now + QUEUED_MS })
   return null
 }
@@ -186,11 +189,7 @@ async function archive(context: TaskContext, record: Subscription, swept: Swept)
 async function* subscriptionsWith(context: TaskContext, what: 'holds' | 'past'): AsyncGenerator<Subscription> {
   for (let after = ''; ; ) {
     const batch = await context.store.subscriptionsWith(what, after, BATCH)
-    for (const record of batch) {
-      if (aheadMs(record, context.clock()) === 0) yield record
-      // Its tasks may be due far ahead, and its period only seems to have ended: the next pass finds it healed.
-      else await context.store.change(record.id, { op: 'heal' }, context.clock())
-    }
+    yield* batch
     const last = batch.at(-1)
     if (!last || batch.length < BATCH) return
     after = last.id
