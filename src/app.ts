@@ -187,7 +187,7 @@ export async function verify(config: Config): Promise<Verified> {
   const store = await openStore(config.STORE_URL, { readOnly: true })
   try {
     const now = await store.clock()
-    return await verifyStore(store, { now, keptSince: now - config.TASK_DAYS })
+    return await verifyStore(store, { now, keptSince: now - config.TASK_DAYS, eventsKeptSince: now - config.EVENT_DAYS })
   } finally {
     await store.close()
   }

@@ -9,9 +9,9 @@ export function* recordViolations(record: Subscription): Generator<string> {
   if (record.coding) for (const sentence of codingViolations(record, record.coding)) yield `${record.id}: ${sentence}`
 }
 
-/** Whether limits may have been lowered under what was used: the Plan was edited, or removed and declared again. */
+/** Whether limits may have been lowered under what was used. Of records of earlier versions it is known only that their Plan was never edited or removed. */
 function mayHaveShrunk(record: Subscription): boolean {
-  return record.plan === null || record.plan.generation > 1 || record.plan.createdAt > (record.anchor ?? 0)
+  return record.lowered ?? (record.plan === null || record.plan.generation > 1 || record.plan.createdAt > (record.anchor ?? 0))
 }
 
 function* mediaViolations(record: Subscription, account: MediaAccount): Generator<string> {
@@ -44,7 +44,8 @@ function* mediaViolations(record: Subscription, account: MediaAccount): Generato
   if (sorted(dueOf(account, media)) !== sorted(account.due)) yield 'what is due next is not what its holds say'
 }
 
-function* periodViolations(period: MediaPeriod): Generator<string> {
+/** Of a period that is open, ended or archived. */
+export function* periodViolations(period: MediaPeriod): Generator<string> {
   if (!whole(period.burned)) yield `period ${period.n} burned ${period.burned} micro-units`
   if (period.end <= period.start) yield `period ${period.n} ends before it begins`
   const counted = Object.values(period.usage).flatMap((day) => Object.values(day)).reduce((sum, { burned }) => sum + burned, 0)

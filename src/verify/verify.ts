@@ -7,18 +7,21 @@ import { aheadMs } from '../domain/subscription/clock-healing.ts'
 import type { Hold, MediaPeriod, Subscription } from '../domain/subscription/subscription.ts'
 import { PASS_THROUGH } from '../domain/subscription/task-queue.ts'
 import { FINAL, type Task } from '../domain/task.ts'
+import { deliveryId } from '../tasks/outbox.ts'
+import { eventLogViolations } from './event-invariants.ts'
+import { takeInventory } from './inventory.ts'
 import { chargeFor, moneyViolations, type Charge } from './money-invariants.ts'
 import { recordViolations } from './subscription-invariants.ts'
-import { deliveryViolations, OVERDUE_MS, taskViolations } from './task-invariants.ts'
+import { eventsOf, OVERDUE_MS } from './task-invariants.ts'
 
 export type Verified = {
-  checked: { subscriptions: number; periods: number; tasks: number; deliveries: number }
+  checked: { subscriptions: number; periods: number; keys: number; tasks: number; deliveries: number; events: number }
   /** A sentence each. Ids and amounts, never a prompt, an address or a key. */
   violations: string[]
 }
 
-/** Context of verifying one tenant. */
-type Reading = { store: Store; now: number; keptSince: number; found: Verified }
+/** What is read, and what was found so far. */
+export type Reading = { store: Store; now: number; keptSince: number; eventsKeptSince: number; found: Verified }
 
 /** A snapshot of one subscription. */
 type Books = { record: Subscription; periods: MediaPeriod[] }
@@ -26,27 +29,15 @@ type Books = { record: Subscription; periods: MediaPeriod[] }
 const PAGE = 200
 
 /**
- * Verifies everything that the store lists. `now` is the time; tasks that ended before `keptSince` (now − TASK_DAYS) may have been
- * removed. Times are epoch milliseconds. Throws `Unavailable` when the store cannot be read.
+ * Verifies everything that the store keeps. `now` is the time; tasks that ended before `keptSince` (now − TASK_DAYS), and events that were logged before `eventsKeptSince`
+ * (now − EVENT_DAYS), may have been removed. Times are epoch milliseconds. Throws `Unavailable` when the store cannot be read.
  */
-export async function verifyStore(store: Store, { now, keptSince = 0 }: { now: number; keptSince?: number }): Promise<Verified> {
-  const found: Verified = { checked: { subscriptions: 0, periods: 0, tasks: 0, deliveries: 0 }, violations: [] }
-  const tenants = Map.groupBy(await subscriptionIds(store), (id) => id.slice(0, id.indexOf('/')))
-  for (const [tenant, ids] of tenants) await verifyTenant({ store, now, keptSince, found }, tenant, ids)
+export async function verifyStore(store: Store, { now, keptSince = 0, eventsKeptSince = keptSince }: { now: number; keptSince?: number; eventsKeptSince?: number }): Promise<Verified> {
+  const found: Verified = { checked: { subscriptions: 0, periods: 0, keys: 0, tasks: 0, deliveries: 0, events: 0 }, violations: [] }
+  const reading = { store, now, keptSince, eventsKeptSince, found }
+  const tenants = Map.groupBy(await takeInventory(reading), (id) => id.slice(0, id.indexOf('/')))
+  for (const [tenant, ids] of tenants) await verifyTenant(reading, tenant, ids)
   return found
-}
-
-async function subscriptionIds(store: Store): Promise<Set<string>> {
-  const ids = new Set<string>()
-  for (const what of ['plan', 'holds', 'past', 'reservations'] as const) {
-    for (let after = '', more = true; more; ) {
-      const batch = await store.subscriptionsWith(what, after, PAGE)
-      for (const { id } of batch) ids.add(id)
-      after = batch.at(-1)?.id ?? after
-      more = batch.length === PAGE
-    }
-  }
-  return ids
 }
 
 async function verifyTenant(reading: Reading, tenant: string, ids: string[]): Promise<void> {
@@ -56,11 +47,10 @@ async function verifyTenant(reading: Reading, tenant: string, ids: string[]): Pr
     const books = await readBooks(store, id)
     if (books) before.set(id, books)
   }
-  const { charges, unheld } = await verifyTasks(reading, tenant, before)
+  const { charges, unheld, events } = await verifyTasks(reading, tenant, before)
+  for await (const sentence of eventLogViolations(store, tenant, events, reading.eventsKeptSince)) found.violations.push(sentence)
   for (const [id, books] of before) {
     const after = (await readBooks(store, id)) ?? books
-    found.checked.subscriptions++
-    found.checked.periods += after.periods.length
     found.violations.push(...recordViolations(after.record))
     await verifyClock(reading, after.record)
     found.violations.push(...moneyViolations(id, books.periods, after.periods, charges.get(id) ?? [], reading.keptSince))
@@ -85,22 +75,18 @@ function ofTasks(period: MediaPeriod): MediaPeriod {
   return { ...period, burned: period.burned - others }
 }
 
-/** Charges and holds by subscription, from the tasks of a tenant. `unheld`: tasks without the hold that they should have. */
-type Tasks = { charges: Map<string, Charge[]>; unheld: Map<string, Task[]> }
+/** Charges and holds by subscription, from the tasks of a tenant. `unheld`: tasks without the hold that they should have. `events`: ids of the events that must be in the log. */
+type Tasks = { charges: Map<string, Charge[]>; unheld: Map<string, Task[]>; events: Set<string> }
 
-/** Reads each task once. */
-async function verifyTasks({ store, now, keptSince, found }: Reading, tenant: string, before: Map<string, Books>): Promise<Tasks> {
+/** Reads each task once, and what is compared with it afterwards. */
+async function verifyTasks({ store, eventsKeptSince, found }: Reading, tenant: string, before: Map<string, Books>): Promise<Tasks> {
   const charges = new Map<string, Charge[]>()
   const unheld = new Map<string, Task[]>()
   const byKey = new Map<string, string>()
+  const events = new Set<string>()
   for await (const task of tasksOf(store, tenant)) {
-    found.checked.tasks++
-    found.violations.push(...taskViolations(task, now))
-    if (FINAL.includes(task.state) && task.webhookUrl !== null && (task.endedAt ?? 0) >= keptSince) {
-      const deliveries = await store.deliveries(task.id)
-      found.checked.deliveries += deliveries.length
-      found.violations.push(...deliveryViolations(task, deliveries, now))
-    }
+    const isLogged = FINAL.includes(task.state) && task.outbox.length === 0 && (task.endedAt ?? 0) >= eventsKeptSince
+    if (isLogged) for (const event of eventsOf(task)) events.add(deliveryId(task.id, event))
     const other = task.idempotency && byKey.get(task.idempotency.key)
     if (other) found.violations.push(`tasks ${other} and ${task.id} of ${tenant} have one Idempotency-Key`)
     if (task.idempotency) byKey.set(task.idempotency.key, task.id)
@@ -109,7 +95,7 @@ async function verifyTasks({ store, now, keptSince, found }: Reading, tenant: st
     const known = before.get(task.subscription)
     if (isOpen(task) && !known?.record.media?.holds[task.id]) append(unheld, task.subscription, task)
   }
-  return { charges, unheld }
+  return { charges, unheld, events }
 }
 
 /** Queued or processing: it was held before, and its hold is closed after. */

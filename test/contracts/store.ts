@@ -10,6 +10,7 @@ import { eventPromises } from './store/event-log.ts'
 import { keyPromises } from './store/api-keys.ts'
 import { lifePromises } from './store/lifecycle.ts'
 import { processPromises } from './store/heartbeats-and-leases.ts'
+import { scanPromises } from './store/scan.ts'
 import { subscriptionPromises } from './store/subscriptions.ts'
 import { taskPromises } from './store/tasks.ts'
 
@@ -28,5 +29,6 @@ export const storePromises: Promises<Place> = {
   ...taskPromises,
   ...deliveryPromises,
   ...eventPromises,
+  ...scanPromises,
   ...lifePromises,
 }

@@ -7,7 +7,7 @@ import { brief, type Actor, type PendingCommand, type Process, type Scheduler, t
 
 const READS = new Set<string>([
   'clock', 'heartbeats', 'subscription', 'subscriptionsWith', 'subscriptionsDue', 'periods', 'keysToTell', 'findKey', 'keyVersions', 'keysAlive',
-  'keysOf', 'task', 'taskWithKey', 'tasks', 'tasksDue', 'oldestTask', 'openTasks', 'deliveries', 'waitingDeliveries', 'events', 'declarations',
+  'keysOf', 'task', 'taskWithKey', 'tasks', 'tasksDue', 'oldestTask', 'openTasks', 'deliveries', 'waitingDeliveries', 'scan', 'events', 'declarations',
 ])
 
 /** Opens the store of one process; the result is the store of one actor. `retryForMs`: how long its queues retry. */

@@ -7,6 +7,8 @@ import type { Terms } from '../../src/domain/plans.ts'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
 import type { Creating, Stale } from '../../src/domain/subscription/commands.ts'
 import { createTask } from '../../src/tasks/create-task.ts'
+import { cancel } from '../../src/tasks/settle-and-cancel.ts'
+import { keyVersion } from '../contracts/store/acme.ts'
 import type { Task } from '../../src/domain/task.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { claimDue, conclude, type Made } from '../../src/tasks/claim-and-retry.ts'
@@ -85,6 +87,7 @@ async function fill(store: Store): Promise<void> {
   const plan = { plan: resource, state: 'Active', activeFrom: null, activeUntil: null, verdict: null } as const
   await store.change(STUDIO, { op: 'applyPlan', ...plan, product: 'Media', terms: MEDIA }, NOW - HOUR_MS)
   await store.change(CODE, { op: 'applyPlan', ...plan, product: 'Coding', terms: CODING }, NOW - HOUR_MS)
+  await store.mintKey(keyVersion('key-1', 1, { tenant: 'acme', subscription: STUDIO, state: 'active' }))
   const backends = contextOf(store)
   for (let n = 1; n <= 4; n++) await create(backends, n)
   await run(backends, 'made')
@@ -98,11 +101,16 @@ async function fill(store: Store): Promise<void> {
   await store.change(CODE, { op: 'settle', id: 'request-2', usage: { input: 0, cachedInput: 0, output: 30 }, estimated: false }, NOW)
 }
 
-/** Fills a store, damages its file with these statements, and verifies it. */
-async function verifyDamaged(t: Test, statements: string[], now = NOW, keptSince = 0): Promise<Verified> {
+async function removePlans(store: Store): Promise<void> {
+  for (const id of [STUDIO, CODE]) await store.change(id, { op: 'removePlan', uid: 'u' }, NOW)
+}
+
+/** Fills a store, damages its file with these statements, and verifies it. `then`: what happens before the damage. */
+async function verifyDamaged(t: Test, statements: string[], now = NOW, keptSince = 0, then: (store: Store) => Promise<void> = async () => {}): Promise<Verified> {
   const file = join(t.testdir(), 'tollgate.db')
   const first = await openStore(`sqlite:${file}`)
   await fill(first)
+  await then(first)
   await first.close()
   const database = new DatabaseSync(file)
   for (const statement of statements) database.exec(statement)
@@ -123,13 +131,34 @@ function setRecord(id: string, path: string, json: string): string {
   return `UPDATE subscriptions SET record = json_set(record, '$.${path}', json('${json}')) WHERE id = '${id}'`
 }
 
+function setKey(path: string, json: string): string {
+  return `UPDATE keys SET record = json_set(record, '$.${path}', json('${json}'))`
+}
+
 t.test('an intact store has no violations, and the checked entities are counted', async (t) => {
-  t.same(await verifyDamaged(t, []), { checked: { subscriptions: 2, periods: 1, tasks: 4, deliveries: 3 }, violations: [] })
+  const intact = { checked: { subscriptions: 2, periods: 1, keys: 1, tasks: 4, deliveries: 3, events: 3 }, violations: [] }
+  t.same(await verifyDamaged(t, []), intact)
+  t.same(await verifyDamaged(t, [], NOW, 0, removePlans), intact, 'without its Plans as well')
+})
+
+t.test('a record without a Plan, holds and reservations is verified like any other', async (t) => {
+  const abandon = async (store: Store): Promise<void> => {
+    const backends = contextOf(store)
+    for (const n of [3, 4]) {
+      const task = await store.task('acme', taskId(n))
+      if (task) await cancel(backends, task)
+    }
+    for (const id of ['request-1', 'request-2']) await store.change(CODE, { op: 'settle', id, usage: null, estimated: false }, NOW)
+    await removePlans(store)
+  }
+  t.same(await verifyDamaged(t, [], NOW, 0, abandon), { checked: { subscriptions: 2, periods: 1, keys: 1, tasks: 4, deliveries: 3, events: 3 }, violations: [] })
+  const { violations } = await verifyDamaged(t, [setRecord(STUDIO, 'media.period.burned', '10')], NOW, 0, abandon)
+  t.ok(violations.some((sentence) => /were charged 0.00006 in all, but only 0.00001 was burned/.test(sentence)), violations.join('\n'))
 })
 
 t.test('tasks removed after TASK_DAYS are not violations', async (t) => {
   const removed = [`DELETE FROM tasks WHERE id = '${taskId(1)}'`, `DELETE FROM deliveries WHERE task_id = '${taskId(1)}'`]
-  t.match((await verifyDamaged(t, removed)).violations, [/burned/, /burned/])
+  t.match((await verifyDamaged(t, removed)).violations, [/is of a task that is not there/, /burned/, /burned/])
   t.same((await verifyDamaged(t, removed, NOW, NOW)).violations, [])
 })
 
@@ -291,16 +320,54 @@ const DAMAGES: { damage: string; statements: string[]; later?: number; reports: 
     later: HOUR_MS,
     reports: /reserves 50 tokens for request request-1 of a process that is gone/,
   },
+  {
+    damage: 'an archived period whose days add up to something else',
+    statements: [`INSERT INTO periods SELECT id, 7, json_set(json_extract(record, '$.media.period'), '$.usage', json('{}')) FROM subscriptions WHERE id = '${STUDIO}'`],
+    reports: /acme\/studio: period 0 burned 60 micro-units, its days 0/,
+  },
+  {
+    damage: 'an archived period without a record',
+    statements: [`INSERT INTO periods SELECT 'acme/gone', 7, json_extract(record, '$.media.period') FROM subscriptions WHERE id = '${STUDIO}'`],
+    reports: /acme\/gone has an archived period 0, but no record/,
+  },
+  { damage: 'a record of another tenant', statements: [setRecord(STUDIO, 'tenant', '"globex"')], reports: /acme\/studio is of tenant globex/ },
+  { damage: 'a task without a record', statements: [setTask(1, 'subscription', '"acme/gone"')], reports: /task \S+ is of acme\/gone, which has no record/ },
+  { damage: 'a task of another tenant', statements: [setTask(1, 'tenant', '"globex"')], reports: /task \S+ of acme\/studio is of tenant globex/ },
+  { damage: 'a pending task that ended', statements: [setTask(4, 'state', '"pending"'), setTask(4, 'endedAt', '1')], reports: /is pending, but it has ended or was paid/ },
+  {
+    damage: 'a delivery without a task',
+    statements: [`DELETE FROM tasks WHERE id = '${taskId(1)}'`],
+    later: HOUR_MS,
+    reports: /delivery \S+\.task\.completed of acme is of a task that is not there/,
+  },
+  {
+    damage: 'a refund that waits for a delivery which was attempted',
+    statements: [
+      `UPDATE deliveries SET record = json_set(record, '$.attempts', json('[{"number":1,"at":1,"durationMs":1,"statusCode":500,"error":null,"responsePrefix":null}]'))
+        WHERE task_id = '${taskId(2)}' AND id LIKE '%failed'`,
+    ],
+    reports: /delivery \S+\.task\.refunded of acme\/studio waits for another one, which was attempted/,
+  },
+  { damage: 'an event without a task', statements: [`DELETE FROM tasks WHERE id = '${taskId(1)}'`], reports: /event \S+\.task\.completed of acme is of a task that is not there/ },
+  { damage: 'an event of another end', statements: [setTask(1, 'state', '"canceled"')], reports: /event \S+\.task\.completed of acme is of a task that is canceled/ },
+  { damage: 'a missing event', statements: [`DELETE FROM events WHERE id LIKE '${taskId(1)}%'`], reports: /event \S+\.task\.completed of acme is not in the event log/ },
+  { damage: 'a gap in the event log', statements: ['DELETE FROM events WHERE position = 2'], reports: /the event log of acme has no events between positions 1 and 3/ },
+  { damage: 'a key of another tenant', statements: [setKey('subscription', '"globex/studio"')], reports: /key key-1-1 of acme is of globex\/studio/ },
+  { damage: 'a key under the id of another revision', statements: [setKey('revision', '4')], reports: /key key-1-1 of acme is revision 4 of key-1/ },
+  { damage: 'an active key that has ended', statements: [setKey('endedAt', '1')], reports: /key key-1-1 of acme is active, but has ended/ },
+  { damage: 'an active key that was erased', statements: [setKey('sealed', 'null')], reports: /key key-1-1 of acme is active, but can sign nothing/ },
 ]
 
-t.test('damage is reported as a sentence:', async (t) => {
-  for (const { damage, statements, later = 0, reports } of DAMAGES) {
-    await t.test(damage, async (t) => {
-      const { violations } = await verifyDamaged(t, statements, NOW + later)
-      t.ok(violations.some((sentence) => reports.test(sentence)), `${violations.join('\n')} matches ${reports}`)
-    })
-  }
-})
+for (const [plans, then] of [['with its Plans', undefined], ['without Plans', removePlans]] as const) {
+  t.test(`damage of a store ${plans} is reported as a sentence:`, async (t) => {
+    for (const { damage, statements, later = 0, reports } of DAMAGES) {
+      await t.test(damage, async (t) => {
+        const { violations } = await verifyDamaged(t, statements, NOW + later, 0, then)
+        t.ok(violations.some((sentence) => reports.test(sentence)), `${violations.join('\n')} matches ${reports}`)
+      })
+    }
+  })
+}
 
 t.test('a violation names ids and amounts, never content of a client', async (t) => {
   const damage = [setTask(1, 'input', '{"prompt":"secret words"}'), setTask(1, 'actualCost', '1'), setTask(2, 'refundAmount', '1')]
@@ -310,6 +377,8 @@ t.test('a violation names ids and amounts, never content of a client', async (t)
 })
 
 t.test('a lowered allowance is not a violation', async (t) => {
-  const lowered = [setRecord(STUDIO, 'media.period.allowance', '200'), setRecord(STUDIO, 'plan.generation', '2')]
+  const lowered = [setRecord(STUDIO, 'media.period.allowance', '200'), setRecord(STUDIO, 'lowered', 'true')]
+  const earlier = [setRecord(STUDIO, 'media.period.allowance', '200'), `UPDATE subscriptions SET record = json_remove(record, '$.lowered')`]
+  t.same((await verifyDamaged(t, [...earlier, setRecord(STUDIO, 'plan.generation', '2')])).violations, [], 'of a record of an earlier version')
   t.same((await verifyDamaged(t, lowered)).violations, [])
 })

@@ -5,7 +5,8 @@
 import type { KeyVersion } from '../../domain/api-keys.ts'
 import type { Declarations } from '../resources/resources.ts'
 import type { Answer, Command, CommandName } from '../../domain/subscription/commands.ts'
-import type { Subscription } from '../../domain/subscription/subscription.ts'
+import type { MediaPeriod, Subscription } from '../../domain/subscription/subscription.ts'
+import type { Delivery, LoggedEvent, Task } from '../../domain/task.ts'
 import type { ChangeOptions } from './group-commit.ts'
 import type { TaskStore } from './task-store.ts'
 
@@ -13,6 +14,16 @@ import type { TaskStore } from './task-store.ts'
 export type KeyChange = Partial<
   Pick<KeyVersion, 'state' | 'subscription' | 'product' | 'cap' | 'expiresAt' | 'endedAt' | 'overlapUntil' | 'secretName'>
 >
+
+/** What is kept, by kind. `periods` are the archived ones. */
+export type Kept = {
+  subscriptions: Subscription
+  periods: MediaPeriod & { subscription: string }
+  keys: KeyVersion
+  tasks: Task
+  deliveries: Delivery
+  events: LoggedEvent & { position: number }
+}
 
 export type Store = Declarations & TaskStore & {
   /** The server's time, epoch milliseconds. */
@@ -69,6 +80,12 @@ export type Store = Declarations & TaskStore & {
   keysOf(subscription: string): Promise<KeyVersion[]>
   /** Erases the sealed keys of versions whose `endedAt` is before `before` and whose `tell` is empty; the versions stay. Returns how many had one. */
   forgetSealed(before: number, limit: number): Promise<number>
+
+  /**
+   * Everything of a kind in the order of the ids, in any state, whether or not something refers to it: up to `limit` after `after`, the `next` of the part before (null: the
+   * first). `next` is null at the end.
+   */
+  scan<K extends keyof Kept>(what: K, after: string | null, limit: number): Promise<{ found: Kept[K][]; next: string | null }>
 
   /**
    * Completes verbs that are in progress, as far as the store is reachable; from then on every verb throws `Unavailable`. Idempotent.

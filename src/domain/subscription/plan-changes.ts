@@ -20,6 +20,7 @@ export function applyPlan(record: Subscription | null, input: In<'applyPlan'>, n
     product: input.product,
     plan: input.plan,
     terms: input.terms,
+    ...(base.lowered !== undefined && { lowered: base.lowered || lowers(base.terms, input.terms) }),
     state: input.state,
     activeFrom: input.activeFrom,
     activeUntil: input.activeUntil,
@@ -33,6 +34,13 @@ export function applyPlan(record: Subscription | null, input: In<'applyPlan'>, n
 
 function isOlder(incoming: In<'applyPlan'>['plan'], stored: NonNullable<Subscription['plan']>): boolean {
   return incoming.uid === stored.uid ? incoming.generation < stored.generation : incoming.createdAt < stored.createdAt
+}
+
+/** Whether what is in use under one plan may be above the limits of the next. */
+function lowers(from: Terms, to: Terms): boolean {
+  const limitsOf = ({ media, coding }: Terms) => [media?.allowance, media?.maxConcurrentTasks, media?.maxQueuedTasks, coding?.maxConcurrentRequests]
+  const after = limitsOf(to)
+  return limitsOf(from).some((limit, n) => (after[n] ?? Infinity) < (limit ?? 0))
 }
 
 /** The first activation, stored once. Until then nothing was used, and a new start time moves it. */
@@ -69,6 +77,7 @@ function emptyRecord(id: string, input: In<'applyPlan'>): Subscription {
     product: input.product,
     plan: null,
     terms: input.terms,
+    lowered: false,
     state: input.state,
     activeFrom: null,
     activeUntil: null,

@@ -17,6 +17,7 @@ import { deliveryQueueIndexes, openDeliveryQueues } from './delivery-queues.ts'
 import { openRedelivery, redeliveryIndexes } from './redelivery.ts'
 import { openHeartbeatsAndLeases } from './heartbeats-and-leases.ts'
 import { assertUpToDate, bringUpToDate, type Upgrade } from './migrations.ts'
+import { openScan } from './scan.ts'
 import { openSubscriptions, subscriptionIndexes } from './subscriptions.ts'
 import { openTaskQueries, taskQueryIndexes } from './task-queries.ts'
 import { openTasks, taskIndexes } from './tasks.ts'
@@ -59,6 +60,7 @@ export async function openMongodb(url: string, options: StoreOptions = {}, upgra
     ...log.verbs,
     ...openClaims(database, queues),
     ...openRedelivery(database, queues),
+    ...openScan(database),
     close: async () => {
       await changes.close()
       await database.close()

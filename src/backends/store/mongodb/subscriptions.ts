@@ -28,7 +28,7 @@ type StoredSubscription = Stored<Subscription> & Derived & Written
 type Period = MediaPeriod & { _id: string; subscription: string }
 type Verbs = 'subscription' | 'subscriptionsWith' | 'subscriptionsDue' | 'archivePeriod' | 'periods'
 
-const RECORD = { listed: 0, waitingSince: 0, write: 0 } as const
+export const RECORD = { listed: 0, waitingSince: 0, write: 0 } as const
 
 /** Records in one read; a record may have half a megabyte. */
 const MAX_READS = 8

@@ -11,6 +11,7 @@ import { addEndedAt, keyTables, openKeys } from './api-keys.ts'
 import { deliveryQueueTables } from './delivery-queues.ts'
 import { eventTables, openEventLog } from './event-log.ts'
 import { openHeartbeatsAndLeases, processTables } from './heartbeats-and-leases.ts'
+import { openScan } from './scan.ts'
 import { openSubscriptions, subscriptionTables } from './subscriptions.ts'
 import { openTaskQueries } from './task-queries.ts'
 import { openTasks, taskTables } from './tasks.ts'
@@ -35,6 +36,7 @@ export function openSqlite(file: string, options: StoreOptions = {}): Store {
     ...openTaskQueries(database),
     ...deliveries.verbs,
     ...log.verbs,
+    ...openScan(database),
     close: async () => {
       await changes.close()
       await database.close()

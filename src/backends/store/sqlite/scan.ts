@@ -1,0 +1,35 @@
+/** Reading of everything that the SQLite store keeps, in the order of the primary keys or of a unique index. */
+import type { Kept, Store } from '../store.ts'
+import type { Database } from './database.ts'
+
+type Row = { id: string; record: string; position: number }
+
+const COLUMNS = 'SELECT id, record, 0 AS position FROM'
+const AFTER = 'WHERE id > ? ORDER BY id LIMIT ?'
+
+export function openScan(database: Database): Pick<Store, 'scan'> {
+  const period = database.prepare<{ subscription: string; n: number; period: string }>('SELECT * FROM periods WHERE (subscription, n) > (?, ?) ORDER BY subscription, n LIMIT ?')
+  const pages = {
+    subscriptions: database.prepare<Row>(`${COLUMNS} subscriptions ${AFTER}`),
+    keys: database.prepare<Row>(`${COLUMNS} keys ${AFTER}`),
+    tasks: database.prepare<Row>(`${COLUMNS} tasks ${AFTER}`),
+    deliveries: database.prepare<Row>(`${COLUMNS} deliveries ${AFTER}`),
+    events: database.prepare<Row>(`SELECT id, record, position FROM events ${AFTER}`),
+  }
+
+  const periods: Store['scan'] = async (_, after, limit) => {
+    const [subscription, n] = after === null ? ['', -1] : (JSON.parse(after) as [string, number])
+    const rows = await database.read(() => period.all(subscription, n, limit))
+    const last = rows.length < limit ? undefined : rows.at(-1)
+    return { found: rows.map((row) => ({ ...JSON.parse(row.period), subscription: row.subscription })), next: last ? JSON.stringify([last.subscription, last.n]) : null }
+  }
+
+  return {
+    async scan<K extends keyof Kept>(what: K, after: string | null, limit: number) {
+      if (what === 'periods') return periods(what, after, limit)
+      const rows = await database.read(() => pages[what as Exclude<K, 'periods'>].all(after ?? '', limit))
+      const found = rows.map(({ record, position }) => ({ ...JSON.parse(record), ...(what === 'events' && { position }) }) as Kept[K])
+      return { found, next: rows.length < limit ? null : (rows.at(-1)?.id ?? null) }
+    },
+  }
+}
