@@ -160,3 +160,33 @@ export function ribbon({ width, height, rgb }: Canvas, line: (column: number) =>
     }
   }
 }
+
+/** Rows of a polygon are sampled this often. */
+const SAMPLES = 4
+
+/** A filled polygon, given by its corners in pixels in their order. */
+export function polygon({ width, height, rgb }: Canvas, corners: readonly (readonly [x: number, y: number])[], [red, green, blue]: Colour, alpha = 1): void {
+  const ys = corners.map(([, y]) => y)
+  const cover = new Float32Array(width)
+  for (let row = Math.max(0, Math.floor(Math.min(...ys))); row < Math.min(height, Math.max(...ys)); row++) {
+    cover.fill(0)
+    for (let n = 0; n < SAMPLES; n++) coverRow(corners, row + (n + 0.5) / SAMPLES, cover)
+    for (let column = 0, at = row * width * 3; column < width; column++, at += 3) {
+      if (cover[column]! > 0) blend(rgb, at, (alpha * cover[column]!) / SAMPLES, red, green, blue)
+    }
+  }
+}
+
+/** Adds how much of each pixel lies inside, along one line. */
+function coverRow(corners: readonly (readonly [number, number])[], y: number, cover: Float32Array): void {
+  const crossings = corners
+    .flatMap(([x, from], i) => {
+      const [nextX, to] = corners[(i + 1) % corners.length]!
+      return from <= y === to <= y ? [] : [x + ((y - from) / (to - from)) * (nextX - x)]
+    })
+    .sort((a, b) => a - b)
+  for (let i = 0; i + 1 < crossings.length; i += 2) {
+    const [left, right] = [Math.max(0, crossings[i]!), Math.min(cover.length, crossings[i + 1]!)]
+    for (let column = Math.floor(left); column < right; column++) cover[column]! += Math.max(0, Math.min(right, column + 1) - Math.max(left, column))
+  }
+}

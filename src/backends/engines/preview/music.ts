@@ -1,4 +1,5 @@
-/** What a preview sounds like: chords, a bass and an arpeggio that the prompt and the seed decide. */
+/** What a preview sounds like: chords, a bass and an arpeggio that the words of the prompt, the dice and the seed decide. */
+import { readMood, type Mood } from './prompt-words.ts'
 import { dice, type Dice } from './seeded-random.ts'
 
 export const SAMPLES_PER_SECOND = 22_050
@@ -26,7 +27,7 @@ type Note = { voice: Voice; key: number; at: number; seconds: number; gain: numb
 export function tune(prompt: string, seed: number | null, durationMs: number, progress: (done: number) => void): Sound {
   const length = Math.max(1, Math.round((durationMs * SAMPLES_PER_SECOND) / 1000))
   const sound = { left: new Float32Array(length), right: new Float32Array(length) }
-  const notes = compose(dice(`tune\n${seed}\n${prompt}`), durationMs / 1000)
+  const notes = compose(readMood(prompt), dice(`tune\n${seed}\n${prompt}`), durationMs / 1000)
   for (const [i, note] of notes.entries()) {
     play(note, sound)
     progress((i + 1) / notes.length)
@@ -35,11 +36,15 @@ export function tune(prompt: string, seed: number | null, durationMs: number, pr
   return sound
 }
 
-function compose(chance: Dice, seconds: number): Note[] {
-  const mode = chance.pick(MODES)
+const BEATS_PER_MINUTE = { slow: { from: 58, to: 72 }, fast: { from: 116, to: 138 }, any: { from: 76, to: 112 } }
+
+function compose({ tempo, mode: wanted }: Mood, chance: Dice, seconds: number): Note[] {
+  const any = chance.pick(MODES)
+  const mode = wanted === null ? any : MODES[wanted === 'major' ? 0 : 1]
   const chords = chance.pick(mode.progressions)
   const root = chance.whole(43, 52)
-  const beat = 60 / chance.whole(76, 112)
+  const { from, to } = BEATS_PER_MINUTE[tempo ?? 'any']
+  const beat = 60 / chance.whole(from, to)
   const steps = chance.pick<readonly number[]>([[0, 1, 2, 3, 2, 1, 3, 2], [0, 2, 1, 3, 2, 3, 1, 2], [3, 2, 1, 0, 1, 2, 3, 1], [0, 1, 3, 1, 2, 1, 3, 1]])
   const rests = Array.from(steps, (_, i) => i > 0 && chance.between(0, 1) < 0.18)
   const key = (degree: number): number => root + (mode.scale[degree % 7] ?? 0) + 12 * Math.floor(degree / 7)

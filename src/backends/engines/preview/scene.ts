@@ -1,12 +1,13 @@
-/** What a preview shows: an abstract scene that the prompt and the seed decide, and that moves when it is given a time. */
-import { ball, glow, oklch, ribbon, ridge, ring, wash, type Canvas, type Colour } from './canvas.ts'
+/** What a preview shows: a scene that the words of the prompt, the dice and the seed decide, and that moves when it is given a time. */
+import { abstract } from './abstract.ts'
+import type { Canvas } from './canvas.ts'
+import { landscape } from './landscape.ts'
+import { readPrompt } from './prompt-words.ts'
+import { dice } from './seeded-random.ts'
 import { watermark } from './watermark.ts'
-import { dice, type Dice } from './seeded-random.ts'
 
 /** Paints the scene as it is at a time in seconds. */
 export type Scene = (canvas: Canvas, seconds: number) => void
-
-type Palette = { sky: readonly [Colour, Colour, Colour, Colour]; shades: [Colour, ...Colour[]]; lights: [Colour, ...Colour[]] }
 
 /** Seconds in which everything that turns has turned once. */
 const PERIOD = 12
@@ -14,107 +15,11 @@ const PERIOD = 12
 /** The scene of a prompt and a seed. */
 export function scene(prompt: string, seed: number | null): Scene {
   const chance = dice(`scene\n${seed}\n${prompt}`)
-  const colours = palette(chance)
-  const draw = chance.pick([orbs, hills, ribbons])(chance, colours)
+  const reading = readPrompt(prompt)
+  const isAbstract = reading.place === null && reading.things.length === 0 && reading.time === null && reading.weather === null
+  const paint = isAbstract ? abstract(reading.hue, chance) : landscape(reading, chance)
   return (canvas, seconds) => {
-    wash(canvas, colours.sky)
-    draw(canvas, seconds / PERIOD)
+    paint(canvas, seconds / PERIOD)
     watermark(canvas)
-  }
-}
-
-function palette(chance: Dice): Palette {
-  const hue = chance.between(0, 1)
-  const other = hue + chance.pick([0.08, 0.12, 0.33, 0.42, 0.5])
-  const dusk = chance.between(0.22, 0.5)
-  return {
-    sky: [
-      oklch(dusk, 0.09, hue - 0.04),
-      oklch(dusk + 0.12, 0.1, hue + 0.03),
-      oklch(dusk + 0.3, 0.11, (hue + other) / 2),
-      oklch(dusk + 0.36, 0.12, other),
-    ],
-    shades: [oklch(0.62, 0.13, hue), oklch(0.5, 0.13, hue - 0.05), oklch(0.42, 0.12, other), oklch(0.32, 0.09, other + 0.04), oklch(0.24, 0.07, other + 0.08)],
-    lights: [oklch(0.92, 0.07, other), oklch(0.85, 0.12, other + 0.06), oklch(0.88, 0.1, hue + 0.08), oklch(0.95, 0.04, hue)],
-  }
-}
-
-function wave(turns: number): number {
-  return Math.sin(2 * Math.PI * turns)
-}
-
-/** Balls that drift in circles, with light behind them and thin rings around some. */
-function orbs(chance: Dice, { shades, lights }: Palette): Scene {
-  const list = Array.from({ length: chance.whole(6, 11) }, () => ({
-    x: chance.between(0.08, 0.92),
-    y: chance.between(0.08, 0.92),
-    radius: chance.between(0.05, 0.2) + chance.between(0, 0.1),
-    drift: chance.between(0.02, 0.09),
-    phase: chance.between(0, 1),
-    way: chance.pick([-1, 1]),
-    light: chance.pick(lights),
-    dark: chance.pick(shades),
-    alpha: chance.between(0.55, 0.95),
-    ring: chance.between(0, 1) < 0.4 ? chance.between(1.25, 1.9) : null,
-  })).sort((a, b) => a.radius - b.radius)
-  return (canvas, turns) => {
-    const { width, height, unit } = canvas
-    for (const orb of list) {
-      const turn = orb.phase + orb.way * turns
-      const x = orb.x * width + orb.drift * unit * wave(turn + 0.25)
-      const y = orb.y * height + orb.drift * unit * wave(turn)
-      glow(canvas, x, y, orb.radius * 2.2 * unit, orb.light, 0.35)
-      ball(canvas, x, y, orb.radius * unit, orb.light, orb.dark, orb.alpha)
-      if (orb.ring !== null) ring(canvas, x, y, orb.radius * orb.ring * unit, Math.max(1, unit / 250), orb.light, 0.7)
-    }
-  }
-}
-
-/** Ranges of hills, the nearer the darker and the faster, under a sun. */
-function hills(chance: Dice, { shades, lights }: Palette): Scene {
-  const sun = { x: chance.between(0.2, 0.8), y: chance.between(0.18, 0.42), radius: chance.between(0.07, 0.14), colour: chance.pick(lights) }
-  const ranges = Array.from({ length: 5 }, (_, i) => ({
-    height: 0.45 + i * 0.115 + chance.between(-0.02, 0.02),
-    colour: shades[i] ?? shades[0],
-    deep: shades[Math.min(i + 1, shades.length - 1)] ?? shades[0],
-    waves: [0.5, 1.2, 2.9].map((pace) => ({ pace: pace * chance.between(0.7, 1.4), size: chance.between(0.4, 1) / (pace * 9 + 4), phase: chance.between(0, 1) })),
-  }))
-  return (canvas, turns) => {
-    const { width, height, unit } = canvas
-    const y = (sun.y + 0.03 * wave(turns)) * height
-    glow(canvas, sun.x * width, y, sun.radius * 5 * unit, sun.colour, 0.6)
-    ball(canvas, sun.x * width, y, sun.radius * unit, sun.colour, sun.colour, 0.95)
-    for (const [i, range] of ranges.entries()) {
-      const shift = turns * 0.5 * (i + 1)
-      const line = (column: number): number => {
-        let top = range.height
-        for (const { pace, size, phase } of range.waves) top += size * wave(phase + pace * (column / unit) + shift * pace * 0.5)
-        return top * height
-      }
-      ridge(canvas, line, range.colour, range.deep)
-    }
-  }
-}
-
-/** Bands of light that wind across the picture. */
-function ribbons(chance: Dice, { shades, lights }: Palette): Scene {
-  const list = Array.from({ length: chance.whole(6, 10) }, (_, i) => ({
-    y: chance.between(0.1, 0.85),
-    colour: chance.pick(i % 2 ? lights : shades),
-    alpha: chance.between(0.4, 0.8),
-    thickness: chance.between(0.05, 0.16),
-    waves: [0.4, 0.9].map((pace) => ({ pace: pace * chance.between(0.6, 1.5), size: chance.between(0.06, 0.16), phase: chance.between(0, 1), way: chance.pick([-1, 1]) })),
-  }))
-  return (canvas, turns) => {
-    const { height, unit } = canvas
-    for (const band of list) {
-      const line = (column: number): number => {
-        let y = band.y
-        for (const { pace, size, phase, way } of band.waves) y += size * wave(phase + (pace * column) / unit + way * turns)
-        return y * height
-      }
-      const thickness = (column: number): number => unit * band.thickness * (1 + 0.5 * wave(band.y * 7 + (0.7 * column) / unit - turns))
-      ribbon(canvas, line, thickness, band.colour, band.alpha)
-    }
   }
 }
