@@ -26,6 +26,7 @@ const ListTasks = Type.Object(
     kind: Type.Optional(Type.Enum([...KINDS], { description: 'Only generations of this kind.' })),
     operation: Type.Optional(Type.Enum([...OPERATIONS], { description: 'Only tasks of this operation.' })),
     ...LIST_FIELDS,
+    limit: Type.Optional(LIST_FIELDS.limit),
   },
   closed,
 )

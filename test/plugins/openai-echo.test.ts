@@ -147,6 +147,16 @@ t.test('responses calls a tool as chat does', async (t) => {
   for (let n = 0; n < 3; n++) await gateway.settled()
 })
 
+t.test('a function in a namespace is called by both names, and the call has them apart', async (t) => {
+  const input = 'call mcp__media__generate_image {"prompt": "x"}'
+  const tools = [{ type: 'namespace', name: 'mcp__media', tools: [{ type: 'function', name: 'generate_image', parameters: {} }] }]
+  const call = { type: 'function_call', namespace: 'mcp__media', name: 'generate_image', arguments: '{"prompt": "x"}' }
+  t.match((await responses(gateway, { input, tools })).body.output, [call])
+  const streamed = dataOf((await responses(gateway, { input, tools, stream: true })).text)
+  t.match(streamed.find(({ type }) => type === 'response.output_item.done').item, call)
+  for (let n = 0; n < 2; n++) await gateway.settled()
+})
+
 t.test('a token limit truncates the answer with finish_reason length or status incomplete', async (t) => {
   const messages = [{ role: 'user', content: '[[tokens:500]]' }]
   t.match((await chat(gateway, { messages, max_tokens: 7 })).body, {

@@ -13,6 +13,9 @@ import { pythonPackage } from './python.ts'
 /** Everything that `npm run servers` installs, at the version that the tests run against. To add one: a line here, and a file beside this one for a new kind of installation. */
 export const LIST: readonly Entry[] = [
   npmPackage('codex', '@openai/codex', '0.169.0', 'node_modules/.bin/codex'),
+  npmPackage('opencode', 'opencode-ai', '1.18.33', 'node_modules/opencode-ai/package.json'),
+  npmPackage('qwen-code', '@qwen-code/qwen-code', '0.24.4', 'node_modules/@qwen-code/qwen-code/cli-entry.js'),
+  npmPackage('openai-agents-node', '@openai/agents', '0.20.0', 'node_modules/@openai/agents/dist/index.mjs'),
   npmPackage('mcp-conformance', '@modelcontextprotocol/conformance', '0.2.0-alpha.12', 'node_modules/@modelcontextprotocol/conformance/dist/index.js'),
   npmPackage('mcp-inspector', '@modelcontextprotocol/inspector', '2.12.0', 'node_modules/@modelcontextprotocol/inspector/package.json'),
   npmPackage('openai-node', 'openai', '7.55.0', 'node_modules/openai/index.mjs'),

@@ -3,10 +3,11 @@ import { answerTo, textOf, type EchoRequest, type EchoAnswer } from './echo-answ
 import type { AnswerHead } from './echo-chat.ts'
 
 type Item = { type?: string; role?: string; content?: unknown; output?: unknown }
+type Tool = { type?: string; name?: string; tools?: Tool[] }
 export type ResponsesBody = {
   input?: string | Item[]
   instructions?: string | null
-  tools?: { type?: string; name?: string }[]
+  tools?: Tool[]
   max_output_tokens?: number | null
   stream?: boolean
 }
@@ -20,17 +21,27 @@ function read(body: ResponsesBody): EchoRequest {
       .slice(last + 1)
       .filter(({ type }) => type === 'function_call_output')
       .map(({ output }) => textOf(output)),
-    tools: (body.tools ?? []).flatMap(({ type, name }) => (type === 'function' && name ? [name] : [])),
+    tools: functionsOf(body).map(({ name }) => name),
     bytes: JSON.stringify(items).length + (body.instructions ?? '').length,
     earlierBytes: JSON.stringify(items.slice(0, Math.max(0, last))).length - 2,
     maxTokens: body.max_output_tokens ?? null,
   }
 }
 
+/** The functions on offer: `name` as the user writes it, which has the namespace before it where there is one, and the members that a call has. */
+function functionsOf({ tools = [] }: ResponsesBody): { name: string; members: { name: string; namespace?: string } }[] {
+  return tools.flatMap(({ type, name, tools: inner = [] }) => {
+    if (!name) return []
+    if (type === 'function') return [{ name, members: { name } }]
+    return type === 'namespace' ? functionsOf({ tools: inner }).map((one) => ({ name: `${name}__${one.name}`, members: { name: one.name, namespace: name } })) : []
+  })
+}
+
 type Status = 'in_progress' | 'completed' | 'incomplete'
 
-function outputItem(answer: EchoAnswer, id: string, status: Status, text: string): object {
-  if (answer.call) return { id: `fc_${id}`, type: 'function_call', status, call_id: `call_${id}`, name: answer.call.name, arguments: text }
+function outputItem(body: ResponsesBody, answer: EchoAnswer, id: string, status: Status, text: string): object {
+  const { call } = answer
+  if (call) return { id: `fc_${id}`, type: 'function_call', status, call_id: `call_${id}`, ...functionsOf(body).find(({ name }) => name === call.name)?.members, arguments: text }
   return { id: `msg_${id}`, type: 'message', status, role: 'assistant', content: status === 'in_progress' ? [] : [part(text)] }
 }
 
@@ -58,7 +69,7 @@ function response(body: ResponsesBody, answer: EchoAnswer, { id, model, created 
     incomplete_details: status === 'incomplete' ? { reason: 'max_output_tokens' } : null,
     instructions: body.instructions ?? null,
     model,
-    output: complete ? [outputItem(answer, id, status, answer.pieces.join(''))] : [],
+    output: complete ? [outputItem(body, answer, id, status, answer.pieces.join(''))] : [],
     usage: complete ? usage : null,
     service_tier: 'default',
   }
@@ -85,9 +96,9 @@ export function* responsesEvents(body: ResponsesBody, head: AnswerHead): Generat
   })
   yield event('response.created', { response: response(body, answer, head, 'in_progress') })
   yield event('response.in_progress', { response: response(body, answer, head, 'in_progress') })
-  yield event('response.output_item.added', { output_index: 0, item: outputItem(answer, head.id, 'in_progress', '') })
+  yield event('response.output_item.added', { output_index: 0, item: outputItem(body, answer, head.id, 'in_progress', '') })
   yield* answer.call ? callEvents(answer, head.id, event) : textEvents(answer, head.id, event)
-  yield event('response.output_item.done', { output_index: 0, item: outputItem(answer, head.id, finalStatus(answer), answer.pieces.join('')) })
+  yield event('response.output_item.done', { output_index: 0, item: outputItem(body, answer, head.id, finalStatus(answer), answer.pieces.join('')) })
   yield event(`response.${finalStatus(answer)}`, { response: response(body, answer, head, finalStatus(answer)) })
 }
 
