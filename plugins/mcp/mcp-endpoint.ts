@@ -8,7 +8,7 @@ import { findTask } from '../../src/tasks/read-tasks.ts'
 import { cancel } from '../../src/tasks/settle-and-cancel.ts'
 import type { RequestContext } from './request-context.ts'
 import { serveTaskResources } from './task-resources.ts'
-import { serveTasks, TASKS_EXTENSION } from './tasks-extension.ts'
+import { refusedListen, serveTasks, TASKS_EXTENSION } from './tasks-extension.ts'
 import { openToolCalls } from './tool-calls.ts'
 
 export type Endpoint = {
@@ -58,7 +58,9 @@ export function openEndpoint(app: FastifyInstance): Endpoint {
   })
   const serve = toNodeHandler(handler, { onerror: (err) => app.log.error({ event: 'mcp_request_failed', err }, 'MCP request failed') })
   return {
-    serve(context, response) {
+    async serve(context, response) {
+      const refused = refusedListen(context.request.body)
+      if (refused) return void response.writeHead(400, { 'content-type': 'application/json' }).end(JSON.stringify(refused))
       // The SDK passes this to the factory; it does not need the key itself.
       const auth: AuthInfo = { token: '', clientId: context.caller.key.keyId, scopes: [], extra: { context } }
       const message = Object.assign(context.request.raw, { auth }) as NodeIncomingMessageLike

@@ -2,7 +2,7 @@
  * The Tasks extension of MCP (`io.modelcontextprotocol/tasks`, SEP-2663): a client that declares it gets a handle from a tool that creates a task, and reads and cancels the task under
  * the id of the REST API. There is nothing to ask the client for, so no task is ever `input_required`, and `tasks/update` has no effect.
  */
-import { CLIENT_CAPABILITIES_META_KEY, MissingRequiredClientCapabilityError, ProtocolError, ProtocolErrorCode, type CallToolResult, type ClientCapabilities, type Result, type Server, type ServerContext } from '@modelcontextprotocol/server'
+import { CLIENT_CAPABILITIES_META_KEY, MissingRequiredClientCapabilityError, PROTOCOL_VERSION_META_KEY, ProtocolError, ProtocolErrorCode, type CallToolResult, type ClientCapabilities, type Result, type Server, type ServerContext } from '@modelcontextprotocol/server'
 import type { Failure } from '../../src/domain/errors.ts'
 import { FINAL, type Task } from '../../src/domain/task.ts'
 import { publicStatus } from '../../src/tasks/public-record.ts'
@@ -25,9 +25,29 @@ export type TaskMethods = {
 
 /** Whether the client declared the extension on this request. */
 export function declaresTasks({ mcpReq }: ServerContext): boolean {
-  const envelope: Record<string, unknown> = { ...mcpReq.envelope }
+  return isDeclared(mcpReq.envelope)
+}
+
+function isDeclared(meta: object | undefined): boolean {
+  const envelope: Record<string, unknown> = { ...meta }
   const capabilities = envelope[CLIENT_CAPABILITIES_META_KEY] as ClientCapabilities | undefined
   return capabilities?.extensions?.[TASKS_EXTENSION] !== undefined
+}
+
+type Listen = { id?: unknown; method?: unknown; params?: { notifications?: { taskIds?: unknown } | null; _meta?: Record<string, unknown> | null } | null }
+
+/** The error for a `subscriptions/listen` for tasks by a client that does not declare the extension; null for any other message. The SDK answers those requests by itself, without a look at tasks. */
+export function refusedListen(message: unknown): object | null {
+  const { id, method, params } = message as Listen
+  if (method !== 'subscriptions/listen' || typeof params?.notifications?.taskIds !== 'object') return null
+  const meta = params._meta ?? {}
+  if (meta[PROTOCOL_VERSION_META_KEY] === undefined || isDeclared(meta)) return null
+  const { code, message: text, data } = missingExtension()
+  return { jsonrpc: '2.0', id: id ?? null, error: { code, message: text, data } }
+}
+
+function missingExtension(): MissingRequiredClientCapabilityError {
+  return new MissingRequiredClientCapabilityError({ requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } })
 }
 
 /** `CreateTaskResult`: the answer of a tool that has created a task. */
@@ -51,7 +71,7 @@ export function serveTasks(server: Server, { find, cancel, resultOf, keptMs, fai
   }
   for (const [method, answer] of Object.entries(methods)) {
     server.setRequestHandler(method, { params: ANY }, async (params, protocol) => {
-      if (!declaresTasks(protocol)) throw new MissingRequiredClientCapabilityError({ requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } })
+      if (!declaresTasks(protocol)) throw missingExtension()
       try {
         return await answer(await find(String((params as { taskId?: unknown }).taskId)))
       } catch (error) {
