@@ -15,6 +15,7 @@ import { openRequestHandler } from './request-handler.ts'
 import { modelEntry, modelList } from './model-list.ts'
 import { openaiMetrics } from './openai-metrics.ts'
 import { usageBody } from './usage-route.ts'
+import { openAddressVetting } from './vetted-addresses.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -28,7 +29,7 @@ declare module 'fastify' {
 /** 32 MiB: agents send the whole history, with images, in every request. */
 const BODY_LIMIT = 32 * 1024 * 1024
 
-const READERS: Record<WireName, (body: unknown) => CodingRequest> = { chat: readChatRequest, responses: readResponsesRequest }
+const READERS: Record<WireName, (body: unknown, allowed: ReadonlySet<string>) => CodingRequest> = { chat: readChatRequest, responses: readResponsesRequest }
 
 export type OpenaiOptions = Partial<Pick<SseWriterOptions, 'keepAliveMs' | 'stalledMs'>> & {
   /** How long an upstream is read after the client disconnected (`onAbort: Drain`). */
@@ -46,6 +47,7 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
     ids: openIds([first, ...others]),
     keepAliveMs: options.keepAliveMs ?? 15_000,
     stalledMs: options.stalledMs ?? STALLED_CLIENT_MS,
+    vetAddresses: openAddressVetting(app.config.IMAGE_URLS, app.egress),
     usageHeader: `x-${app.config.BRAND.toLowerCase()}-usage`,
     drainMs: options.drainMs ?? 120_000,
   })
@@ -67,7 +69,7 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
     (wire: WireName) =>
     (request: FastifyRequest): Admission => {
       if (!upstreams.serves(wire)) throw unsupported(wire)
-      request.codingRequest = READERS[wire](request.body)
+      request.codingRequest = READERS[wire](request.body, upstreams.allowed())
       return { promptBytes: request.promptBytes, maxOutputTokens: request.codingRequest.maxOutputTokens }
     }
   const creates = (wire: WireName): RouteShorthandOptions => ({
@@ -109,5 +111,5 @@ export default fp(openai, {
   fastify: '5.x',
   encapsulate: true,
   dependencies: ['errors', 'ops', 'auth', 'metering'],
-  decorators: { fastify: ['config', 'upstreams', 'store', 'clock', 'sealingKeys', 'metrics'], request: ['startedMs'] },
+  decorators: { fastify: ['config', 'egress', 'upstreams', 'store', 'clock', 'sealingKeys', 'metrics'], request: ['startedMs'] },
 })

@@ -10,6 +10,7 @@ import { openBudget, type Budget } from './reservation-budget.ts'
 import { disconnectStalled, openSseWriter, type SseWriter, type SseWriterOptions } from './sse-writer.ts'
 import type { OpenaiMetrics } from './openai-metrics.ts'
 import { relay } from './stream-relay.ts'
+import type { AddressVetting } from './vetted-addresses.ts'
 import type { RequestContext } from './request-context.ts'
 
 export type HandlerOptions = {
@@ -18,6 +19,7 @@ export type HandlerOptions = {
   metrics: OpenaiMetrics
   ids: (subscription: string) => Ids
   drainMs: number
+  vetAddresses: AddressVetting
 } & SseWriterOptions
 
 /** The client disconnected, so the call to the upstream is aborted. */
@@ -41,6 +43,7 @@ export function openRequestHandler(
       settle: outcome.resolve,
     }
     try {
+      await options.vetAddresses(codingRequest.addresses, reply.raw)
       await reserveChoices(codingRequest, reservation)
       const ids = options.ids(caller.key.subscription)
       const call = codingRequest.call(reservation.admitted.maxOutputTokens, ids, Math.floor(options.clock() / 1000))

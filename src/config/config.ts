@@ -37,6 +37,7 @@ export const SETTINGS = {
   SEALING_KEY_FILE: setting('DATA_DIR/sealing.key', path, 'File of the sealing keys of API keys: 32 bytes in base64, one per line; the first seals, all of them open. Created at the first start of the embedded side, required where processes share a store.'),
   BRAND: setting('SVC', brand, 'Brand in header names (X-SVC-Signature) and, in lower case, in key prefixes (svc_live_).'),
   UPSTREAMS: setting('', optionalPath, 'File of the model upstreams of the Coding Plan API; the built-in echo when empty, on the embedded side only.'),
+  IMAGE_URLS: setting('vet', oneOf(['vet', 'fetch', 'refuse'] as const), 'http addresses of images and files in coding requests. vet: upstreams fetch them, after the egress guard has checked where they lead; fetch: the gateway fetches them through the egress guard and sends the data; refuse: only data: addresses are accepted.'),
   PLAN_LIMITS: setting('', optionalPath, 'File of limits on what a Plan may grant, by namespace.'),
   BROKER_URL: setting('memory:', address('memory:', 'kafka://<host>:<port>'), 'The broker that wakes workers when tasks are queued.', { orFile: true, secret: true }),
   FILES_URL: setting('disk:DATA_DIR/files', address('disk:<path>', 'gridfs:', 's3://<bucket>'), 'Where results are stored; gridfs: uses the MongoDB of STORE_URL.'),

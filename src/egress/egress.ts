@@ -37,6 +37,8 @@ export type Reply = Ending & { durationMs: number }
 export type Egress = {
   /** Why a URL is refused before DNS resolution, or null. The resolved addresses are checked by `request`. */
   check(url: string): Refusal | null
+  /** The same with the addresses that the host resolves to, for a URL that somebody else will request. `dns`: it cannot be resolved, or not before the signal aborts. */
+  vet(url: string, signal: AbortSignal): Promise<Refusal | 'dns' | null>
   /** Returns every outcome as a value, except a failure of the caller's sink, which is thrown. */
   request(ask: Ask): Promise<Reply>
 }
@@ -107,6 +109,14 @@ export function openEgress(options: EgressOptions): Egress {
       if (target.outcome === 'target') return null
       onRefused(target.reason)
       return target.reason
+    },
+
+    async vet(url, signal) {
+      const target = readTarget(url, allow)
+      const addresses = target.outcome === 'target' ? await checkedAddresses(target, signal).catch(() => 'dns' as const) : target.reason
+      if (Array.isArray(addresses)) return null
+      if (addresses !== 'dns') onRefused(addresses)
+      return addresses
     },
 
     async request(ask) {

@@ -2,11 +2,15 @@
 import { validateHeaderName, validateHeaderValue } from 'node:http'
 import { dirname, resolve } from 'node:path'
 import { Type, type Static } from 'typebox'
+import { DECIDED_MEMBERS, isPlainName } from './policy/documented-members.ts'
 import { readSettingsFile, shown } from '../domain/settings-file.ts'
 
 const text = (description: string) => Type.String({ minLength: 1, maxLength: 2048, description })
 const whole = (min: number, fallback: number) => Type.Integer({ minimum: min, maximum: 86_400_000, default: fallback })
 const strict = { additionalProperties: false }
+
+/** A member of requests, or `tool:` and `part:` with a type of tools or content parts. */
+const ENTRY = '^(?:[a-z][a-z0-9_]{0,63}|(?:tool|part):[A-Za-z0-9][A-Za-z0-9_.:-]{0,63})$'
 
 const UPSTREAM = Type.Object(
   {
@@ -27,6 +31,9 @@ const UPSTREAM = Type.Object(
     breaker: Type.Object({ failures: whole(1, 5), windowSeconds: whole(1, 30), openSeconds: whole(1, 10) }, { ...strict, default: {} }),
     headers: Type.Record(Type.String(), Type.String(), { default: {} }),
     maxTokensField: Type.Optional(Type.Enum(['max_tokens', 'max_completion_tokens'])),
+    allow: Type.Array(Type.String({ pattern: ENTRY }), { maxItems: 200, default: [] }),
+    drop: Type.Array(Type.String({ pattern: ENTRY }), { maxItems: 200, default: [] }),
+    force: Type.Record(Type.String(), Type.Unknown(), { default: {} }),
     contextWindow: Type.Optional(Type.Integer({ minimum: 1024, maximum: 100_000_000 })),
   },
   strict,
@@ -77,6 +84,7 @@ function complete(
   if (!echo && (!url || !['http:', 'https:'].includes(url.protocol))) fail('baseUrl', 'must be an http or https address, or echo:')
   if (url && (url.username !== '' || url.password !== '' || url.hash !== '')) fail('baseUrl', 'must have no user, password or fragment')
   if (!echo && model === undefined) fail('model', 'is missing')
+  checkMembers(upstream, fail)
   for (const [name, value] of Object.entries(headers)) {
     try {
       validateHeaderName(name)
@@ -91,6 +99,14 @@ function complete(
   const key = apiKey ?? readKey(apiKeyFile, apiKeyEnv, file, keys, fail)
   if (key !== null && !/^[\x21-\x7e]+$/.test(key)) fail(given[0] ?? 'apiKey', 'must be a key of visible ASCII characters')
   return { ...rest, headers, baseUrl: baseUrl.replace(/\/+$/, ''), model: model ?? 'echo', apiKey: key }
+}
+
+/** The gateway's own members cannot be allowed, dropped or forced: limits and admission depend on them. */
+function checkMembers({ allow, drop, force }: Static<typeof UPSTREAM>, fail: (member: string, problem: string) => never): void {
+  for (const [member, names] of Object.entries({ allow, drop, force: Object.keys(force) })) {
+    const wrong = names.find((name) => DECIDED_MEMBERS.includes(name) || (member === 'force' && !isPlainName(name)))
+    if (wrong !== undefined) fail(member, `must not name ${JSON.stringify(wrong)}`)
+  }
 }
 
 /** Headers that HTTP or the wire decides. */

@@ -23,6 +23,8 @@ export type Upstreams = {
    * once it is aborted.
    */
   open(call: UpstreamCall, signal: AbortSignal): Promise<UpstreamAnswer>
+  /** What every upstream allows (`allow` of the UPSTREAMS file): any of them may get a request. */
+  allowed(): ReadonlySet<string>
   /** The smallest context window that an upstream declares, in tokens, or null. */
   contextWindow(): number | null
   states(): UpstreamState[]
@@ -87,6 +89,11 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
   return {
     serves: (wire) => candidatesFor(wire, active.all(), random).length > 0,
     open: (call, signal) => callWithFailover(candidatesFor(call.wire, active.all(), random), call, signal, context),
+    allowed() {
+      const [first, ...others] = active.all()
+      const entries = first?.settings.allow ?? []
+      return new Set(entries.filter((entry) => others.every(({ settings }) => settings.allow.includes(entry))))
+    },
     contextWindow() {
       const sizes = active.all().flatMap(({ settings }) => settings.contextWindow ?? [])
       return sizes.length > 0 ? Math.min(...sizes) : null

@@ -107,6 +107,6 @@ t.test('a member that differs from a documented one by case, or is unknown, neve
   t.equal((await post(gateway, '/v1/chat/completions', `{"model":"svc-code","messages":[{"role":"user","content":"x"}],${doubles},"Messages":[],"max_tokens":5}`)).status, 200)
   t.equal((await post(gateway, '/v1/responses', `{"model":"svc-code","input":"x",${doubles},"Input":"y","Background":true,"Previous_Response_Id":"z"}`)).status, 200)
   t.same(upstream.requests[0]!.body, { model: `${VENDOR}-large`, max_tokens: 5, messages: [{ role: 'user', content: 'x' }] })
-  t.same(Object.keys(upstream.requests[1]!.body).sort(), ['input', 'max_output_tokens', 'model'])
+  t.same(Object.keys(upstream.requests[1]!.body).sort(), ['input', 'max_output_tokens', 'model', 'store'])
   t.equal(gateway.upstreams.states()[0]!.breaker, 'closed')
 })

@@ -11,6 +11,8 @@ import { Registry } from 'prom-client'
 import type { Test } from 'tap'
 import errors from '../../plugins/errors/errors.ts'
 import openai, { type OpenaiOptions } from '../../plugins/openai/openai.ts'
+import { openEgress } from '../../src/egress/egress.ts'
+import type { Lookup } from '../../src/egress/dns-lookup.ts'
 import type { Caller } from '../../plugins/auth/auth.ts'
 import type { Admission, Admitted, OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
 import { openUpstreams, type Upstreams, type UpstreamsOptions } from '../../src/upstream/upstreams.ts'
@@ -37,6 +39,9 @@ export type GatewayOptions = OpenaiOptions & {
   ensure?: () => 'extended' | 'gone'
   upstreams?: Partial<UpstreamsOptions>
   decorate?: (app: FastifyInstance) => void
+  imageUrls?: 'vet' | 'fetch' | 'refuse'
+  egressAllow?: string[]
+  lookup?: Lookup
 }
 
 const ADMITTED: Admitted = {
@@ -74,8 +79,9 @@ export async function openGateway(t: Test, options: GatewayOptions = {}): Promis
     logger: { level: 'info', stream: { write: (line: string) => void logged.push(line) } },
     disableRequestLogging: true,
   })
-  app.decorate('config', { BRAND: 'SVC' } as FastifyInstance['config'])
+  app.decorate('config', { BRAND: 'SVC', IMAGE_URLS: options.imageUrls ?? 'vet' } as FastifyInstance['config'])
   app.decorate('clock', Date.now)
+  app.decorate('egress', openEgress({ allow: options.egressAllow ?? [], clock: Date.now, ...(options.lookup ? { lookup: options.lookup } : {}) }))
   app.decorate('store', {} as FastifyInstance['store'])
   app.decorate('upstreams', upstreams)
   app.decorate('sealingKeys', [Buffer.alloc(32, 7)])
@@ -110,7 +116,7 @@ export async function openGateway(t: Test, options: GatewayOptions = {}): Promis
       { name: 'metering' },
     ),
   )
-  const { declared: _declared, admitted: _admitted, ensure: _ensure, upstreams: _upstreams, decorate: _decorate, ...plugin } = options
+  const { declared: _declared, admitted: _admitted, ensure: _ensure, upstreams: _upstreams, decorate: _decorate, imageUrls: _imageUrls, egressAllow: _egressAllow, lookup: _lookup, ...plugin } = options
   app.register(openai, plugin)
   await app.listen({ host: '127.0.0.1', port: 0 })
   t.teardown(async () => {

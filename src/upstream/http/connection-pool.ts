@@ -35,7 +35,11 @@ export function openUpstream(settings: UpstreamSettings, baseUrl: string, apiKey
     unpooled,
     drain: () => both((one) => one.close()),
     destroy: () => both((one) => one.destroy()),
-    target: { model: settings.model, maxTokensField: settings.maxTokensField ?? null },
+    target: {
+      model: settings.model,
+      maxTokensField: settings.maxTokensField ?? null,
+      policy: { allow: new Set(settings.allow), drop: new Set(settings.drop), force: settings.force },
+    },
     path: (wire) => `${url.pathname.replace(/\/$/, '')}${PATHS[wire]}${url.search}`,
     headers: {
       ...(apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }),

@@ -2,8 +2,10 @@
 import { BadAnswer, type CodingRequest, type JsonAnswer, type UpstreamCall } from './wire.ts'
 import { cleanCompletion, hasFailedChoice, meterChoices } from './chat-allowed-members.ts'
 import { openChatStream } from './chat-stream.ts'
-import { documentedMembers, obfuscationOf } from './request-members.ts'
-import { bodyWriter, restoreIds } from './upstream-body.ts'
+import type { Address } from '../policy/content-parts.ts'
+import { cleanMessages } from '../policy/conversation.ts'
+import { withoutMembers } from '../policy/request-policy.ts'
+import { bodyWriter, obfuscationOf, replaceIdentities, restoreIds } from './upstream-body.ts'
 import type { Ids } from './encrypted-ids.ts'
 import { checkTypes, invalid, readBody, readBoolean, readCount, type MemberTypes } from './coding-request-validation.ts'
 import { openMeter } from '../usage/output-meter.ts'
@@ -37,14 +39,16 @@ const MEMBERS: MemberTypes = {
   metadata: 'object',
   store: 'boolean',
   user: 'string',
+  prompt_cache_key: 'string',
+  safety_identifier: 'string',
 }
 const MESSAGE: MemberTypes = { content: 'string or objects', tool_calls: 'objects', tool_call_id: 'string', function_call: 'object', audio: 'object' }
 const STREAM_OPTIONS: MemberTypes = { include_usage: 'boolean' }
 /** Members whose value the gateway sets. */
-const SET_HERE = ['max_tokens', 'max_completion_tokens', 'stream', 'stream_options']
+const SET_HERE = ['model', 'max_tokens', 'max_completion_tokens', 'stream', 'stream_options']
 
-/** Validates a parsed body. Throws `invalid_request` naming the parameter, or `model_not_found`. */
-export function readChatRequest(value: unknown): CodingRequest {
+/** Validates a parsed body and leaves out of its messages what upstreams do not get. Throws `invalid_request` naming the parameter, or `model_not_found`. */
+export function readChatRequest(value: unknown, allowed: ReadonlySet<string>): CodingRequest {
   const body = readBody(value)
   checkTypes(body, MEMBERS)
   const messages = (own(body, 'messages') ?? missing()) as Members[]
@@ -53,6 +57,8 @@ export function readChatRequest(value: unknown): CodingRequest {
     if (typeof own(message, 'role') !== 'string') throw invalid(`messages[${index}].role`, `messages[${index}].role must be a string.`)
     checkTypes(message, MESSAGE, `messages[${index}].`)
   }
+  const addresses: Address[] = []
+  cleanMessages(messages, { addresses, allowed })
   const stream = readBoolean(body, 'stream')
   const options = (own(body, 'stream_options') ?? {}) as Members
   checkTypes(options, STREAM_OPTIONS, 'stream_options.')
@@ -62,6 +68,7 @@ export function readChatRequest(value: unknown): CodingRequest {
   return {
     stream,
     choices,
+    addresses,
     maxOutputTokens: perChoice === null ? null : Math.min(perChoice * choices, Number.MAX_SAFE_INTEGER),
     call: (cap, ids, now) => chatCall({ body, messages, stream, options, perChoice, choices }, cap, ids, now),
   }
@@ -80,7 +87,8 @@ function chatCall(request: ChatRequest, cap: number, ids: Ids, now: number): Ups
     for (const call of (own(message, 'tool_calls') ?? []) as Members[]) restoreIds(call, ['id'], ids)
     restoreIds((own(message, 'audio') ?? {}) as Members, ['id'], ids)
   }
-  const rest = documentedMembers('chat', request.body, SET_HERE)
+  replaceIdentities(request.body, ids)
+  const rest = withoutMembers(request.body, SET_HERE)
   const share = Math.max(1, Math.floor(cap / choices))
   const isLegacy = typeof own(request.body, 'max_tokens') === 'number' && typeof own(request.body, 'max_completion_tokens') !== 'number'
   const field = isLegacy ? 'max_tokens' : 'max_completion_tokens'

@@ -11,6 +11,8 @@ export type Ids = {
   encrypt(prefix: string, id: string): string
   /** The upstream's id, or the same text if it was not encrypted for this subscription. */
   decrypt(id: string): string
+  /** Stands for a name of an end user or a cache. The same for every request of the subscription, and for no other one. */
+  pseudonym(name: string): string
   /** A new id where the upstream gave none. */
   fresh(prefix: string): string
 }
@@ -51,6 +53,7 @@ export function openIds(
         }
         return id
       },
+      pseudonym: (name) => createHmac('sha256', keys[0].mac).update(`pseudonym\0${subscription}\0${name}`).digest('base64url'),
       fresh: (prefix) => prefix + uuid().replaceAll('-', ''),
     }
   }

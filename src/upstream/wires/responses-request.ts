@@ -8,9 +8,11 @@ import { REPLAYED_IDS } from './response-allowed-members.ts'
 import { openResponsesStream } from './responses-stream.ts'
 import { meterItems, repeatedMembers, responseHead, responseOf, type RepeatedMembers } from './response-object.ts'
 import { isMembers, own, type Members } from './allowlist.ts'
-import { documentedMembers, obfuscationOf } from './request-members.ts'
+import type { Address } from '../policy/content-parts.ts'
+import { cleanItems } from '../policy/conversation.ts'
+import { withoutMembers } from '../policy/request-policy.ts'
 import { estimatedResponseUsage, readUsage } from '../usage/reported-usage.ts'
-import { bodyWriter, restoreIds } from './upstream-body.ts'
+import { bodyWriter, obfuscationOf, replaceIdentities, restoreIds } from './upstream-body.ts'
 import { BadAnswer, type CodingRequest, type JsonAnswer, type UpstreamCall } from './wire.ts'
 
 const MEMBERS: MemberTypes = {
@@ -35,20 +37,23 @@ const MEMBERS: MemberTypes = {
   truncation: 'string',
   prompt_cache_key: 'string',
   safety_identifier: 'string',
+  user: 'string',
 }
 const MESSAGE: MemberTypes = { content: 'string or objects' }
 /** Members whose value the gateway sets, or that name what is not stored. */
-const SET_HERE = ['max_output_tokens', 'stream', 'stream_options', 'background', 'previous_response_id', 'conversation']
+const SET_HERE = ['model', 'max_output_tokens', 'stream', 'stream_options', 'background', 'previous_response_id', 'conversation']
 
 /**
- * Validates a parsed body. Throws `invalid_request` naming the parameter, `model_not_found`, or `previous_response_not_found`, because
- * responses are not stored.
+ * Validates a parsed body and leaves out of its input what upstreams do not get. Throws `invalid_request` naming the parameter,
+ * `model_not_found`, or `previous_response_not_found`, because responses are not stored.
  */
-export function readResponsesRequest(value: unknown): CodingRequest {
+export function readResponsesRequest(value: unknown, allowed: ReadonlySet<string>): CodingRequest {
   const body = readBody(value)
   checkTypes(body, MEMBERS)
   const input = own(body, 'input') ?? null
   if (input === null && !isMembers(own(body, 'prompt'))) throw invalid('input', 'input is required.')
+  if (isMembers(own(body, 'prompt')) && !allowed.has('prompt'))
+    throw invalid('prompt', 'prompt: stored prompts are not offered. Send the text as instructions and input.')
   const items = Array.isArray(input) ? (input as Members[]) : []
   // Items of other types are up to the model.
   for (const [index, item] of items.entries())
@@ -62,13 +67,24 @@ export function readResponsesRequest(value: unknown): CodingRequest {
   if (readBoolean(body, 'background'))
     throw invalid('background', 'Background responses are not offered. Send the request without background.')
   const limit = readCount(body, 'max_output_tokens')
-  return { stream, choices: 1, maxOutputTokens: limit, call: (cap, ids, now) => responsesCall(body, items, stream, limit, cap, ids, now) }
+  const addresses: Address[] = []
+  const cleaned = cleanItems(items, { addresses, allowed })
+  if (Array.isArray(input)) body['input'] = cleaned
+  if (!allowed.has('store')) body['store'] = false
+  return {
+    stream,
+    choices: 1,
+    addresses,
+    maxOutputTokens: limit,
+    call: (cap, ids, now) => responsesCall(body, cleaned, stream, limit, cap, ids, now),
+  }
 }
 
 function responsesCall(body: Members, items: Members[], stream: boolean, limit: number | null, cap: number, ids: Ids, now: number): UpstreamCall {
   const repeated = repeatedMembers(body)
+  replaceIdentities(body, ids)
   for (const item of items) restoreIds(item, REPLAYED_IDS, ids)
-  const rest = documentedMembers('responses', body, SET_HERE)
+  const rest = withoutMembers(body, SET_HERE)
   const options = obfuscationOf(own(body, 'stream_options'))
   const streamOptions = Object.keys(options).length > 0 ? { stream_options: options } : {}
   const write = bodyWriter(

@@ -2,6 +2,8 @@
 import type { Failure } from '../../domain/errors.ts'
 import type { Usage } from '../../domain/token-windows.ts'
 import type { OutputMeter } from '../usage/output-meter.ts'
+import type { Address } from '../policy/content-parts.ts'
+import type { RequestPolicy } from '../policy/request-policy.ts'
 import type { Ids } from './encrypted-ids.ts'
 
 export type WireName = 'chat' | 'responses'
@@ -10,7 +12,7 @@ export type WireName = 'chat' | 'responses'
 export const PATHS: Record<WireName, string> = { chat: '/chat/completions', responses: '/responses' }
 
 /** The settings of an upstream that shape the body it is sent. */
-export type Target = { model: string; maxTokensField: 'max_tokens' | 'max_completion_tokens' | null }
+export type Target = { model: string; maxTokensField: 'max_tokens' | 'max_completion_tokens' | null; policy: RequestPolicy }
 
 /** A valid request of a client. */
 export type CodingRequest = {
@@ -19,6 +21,8 @@ export type CodingRequest = {
   maxOutputTokens: number | null
   /** The number of choices to generate. */
   choices: number
+  /** The addresses in the conversation that an upstream would fetch. To be vetted before `call`. */
+  addresses: readonly Address[]
   /** `cap`: the plan's limit of output tokens over all choices. `now`: epoch seconds. Consumes the body: it is changed in place. */
   call(cap: number, ids: Ids, now: number): UpstreamCall
 }

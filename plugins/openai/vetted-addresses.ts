@@ -1,0 +1,71 @@
+/**
+ * http addresses of images and files in a conversation (IMAGE_URLS): vetted by the egress guard before an upstream fetches them, fetched by the
+ * gateway, or refused. An upstream reaches what tenants must not: metadata services, its own network.
+ */
+import type { ServerResponse } from 'node:http'
+import type { Egress } from '../../src/egress/egress.ts'
+import { REFUSALS, type Refusal } from '../../src/egress/target-url.ts'
+import { Failure } from '../../src/domain/errors.ts'
+import type { Address } from '../../src/upstream/policy/content-parts.ts'
+
+/** Vets the addresses of one request, or puts the fetched data in their place. Throws `invalid_request`. `answer` frees the data when it closes. */
+export type AddressVetting = (addresses: readonly Address[], answer: ServerResponse) => Promise<void>
+
+const MAX_ADDRESSES = 50
+const VET_MS = 5_000
+const FETCH_MS = 20_000
+const MAX_FETCHED_BYTES = 8 * 1024 * 1024
+/** Of one process, for the requests in flight. */
+const MAX_HELD_BYTES = 128 * 1024 * 1024
+const MEDIA_TYPES = { image: /^image\/(?:png|jpeg|webp|gif)$/, file: /^(?:application\/pdf|text\/[a-z0-9.+-]+|application\/json)$/ }
+
+export function openAddressVetting(mode: 'vet' | 'fetch' | 'refuse', egress: Egress): AddressVetting {
+  let held = 0
+
+  /** Counts fetched bytes until the answer closes. */
+  function hold(bytes: number, answer: ServerResponse): void {
+    if (held + bytes > MAX_HELD_BYTES) throw new Failure('server_overloaded', { retryAfterSeconds: 2 })
+    held += bytes
+    if (answer.closed || answer.destroyed) held -= bytes
+    else answer.once('close', () => (held -= bytes))
+  }
+
+  async function fetchInline({ url, param, kind, inline }: Address, answer: ServerResponse, signal: AbortSignal): Promise<void> {
+    const reply = await egress.request({ url, method: 'GET', signal, deadlineMs: FETCH_MS, maxBytes: MAX_FETCHED_BYTES, over: 'fail', redirects: 3 })
+    if (reply.outcome === 'refused') throw refused(param, REFUSALS[reply.reason])
+    if (reply.outcome === 'failed' || reply.status !== 200) throw refused(param, 'The address could not be fetched.')
+    const type = String(reply.headers['content-type'] ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? ''
+    if (!MEDIA_TYPES[kind].test(type)) throw refused(param, `The address does not lead to ${kind === 'image' ? 'a PNG, JPEG, WebP or GIF image' : 'a PDF or text file'}.`)
+    hold(reply.body.length, answer)
+    inline(`data:${type};base64,${Buffer.from(reply.body).toString('base64')}`, fileName(url))
+  }
+
+  return async (addresses, answer) => {
+    const [first] = addresses
+    if (!first) return
+    const excess = addresses[MAX_ADDRESSES]
+    if (excess) throw refused(excess.param, `A request may have ${MAX_ADDRESSES} addresses. Send the data itself.`)
+    if (mode === 'refuse') throw refused(first.param, 'Addresses are not offered. Send the data itself as a data: address.')
+    if (mode === 'vet') {
+      const signal = AbortSignal.timeout(VET_MS)
+      await Promise.all(addresses.map(async ({ url, param }) => refuseUnless(await egress.vet(url, signal), param)))
+      return
+    }
+    // One after the other, so that a request holds no more than one body that is not counted yet.
+    const signal = AbortSignal.timeout(FETCH_MS)
+    for (const address of addresses) await fetchInline(address, answer, signal)
+  }
+}
+
+function refuseUnless(refusal: Refusal | 'dns' | null, param: string): void {
+  if (refusal !== null) throw refused(param, refusal === 'dns' ? 'The host of the address cannot be resolved.' : REFUSALS[refusal])
+}
+
+function refused(param: string, sentence: string): Failure {
+  return new Failure('invalid_request', { param, message: `${param}: ${sentence}` })
+}
+
+/** The last step of the path, for the name of an inlined file. */
+function fileName(url: string): string {
+  return URL.parse(url)?.pathname.split('/').at(-1)?.replaceAll(/[^A-Za-z0-9._-]/g, '_').slice(0, 100) || 'file'
+}

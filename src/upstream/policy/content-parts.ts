@@ -1,0 +1,93 @@
+/**
+ * Content parts of a conversation, rebuilt from their documented members. Notes what they refer to: addresses, which are vetted before an
+ * upstream may fetch them, and what is stored at an upstream, which is refused unless it is allowed.
+ */
+import { invalid } from '../wires/coding-request-validation.ts'
+import { isMembers, own, type Members } from '../wires/allowlist.ts'
+import type { WireName } from '../wires/wire.ts'
+import { plainMembers } from './hosted-tools.ts'
+
+/** An http address in a conversation. */
+export type Address = {
+  url: string
+  /** Its place, for `param`. */
+  param: string
+  kind: 'image' | 'file'
+  /** Puts the data in its place. `name`: of the file. */
+  inline(dataUrl: string, name: string): void
+}
+
+/** What a conversation refers to. `allowed`: what every upstream of this installation allows. */
+export type References = { addresses: Address[]; allowed: ReadonlySet<string> }
+
+const PARTS: Record<WireName, Record<string, readonly string[]>> = {
+  chat: { text: ['text'], refusal: ['refusal'], image_url: ['image_url'], input_audio: ['input_audio'], file: ['file'] },
+  responses: {
+    input_text: ['text'],
+    output_text: ['text', 'annotations', 'logprobs'],
+    text: ['text'],
+    summary_text: ['text'],
+    reasoning_text: ['text'],
+    refusal: ['refusal'],
+    input_image: ['image_url', 'file_id', 'detail'],
+    input_file: ['file_data', 'file_id', 'file_url', 'filename', 'detail'],
+    input_audio: ['input_audio'],
+    computer_screenshot: ['image_url', 'file_id'],
+    encrypted_content: ['encrypted_content'],
+  },
+}
+/** The members of the objects in a part. */
+const NESTED: Record<string, readonly string[]> = { image_url: ['url', 'detail'], file: ['file_data', 'file_id', 'filename'], input_audio: ['data', 'format'] }
+
+/** Throws `invalid_request` for a part that is not offered. */
+export function cleanParts(wire: WireName, parts: unknown[], param: string, references: References): unknown[] {
+  return parts.map((part, index) => (isMembers(part) ? cleanPart(wire, part, `${param}[${index}]`, references) : part))
+}
+
+export function cleanPart(wire: WireName, part: Members, param: string, references: References): Members {
+  const type = own(part, 'type')
+  const name = typeof type === 'string' ? type : ''
+  const known = Object.hasOwn(PARTS[wire], name) ? PARTS[wire][name] : undefined
+  if (!known && !references.allowed.has(`part:${name}`))
+    throw invalid(`${param}.type`, `${param}.type must be one of ${Object.keys(PARTS[wire]).join(', ')}.`)
+  const cleaned = known ? picked(part, ['type', ...known]) : { ...plainMembers(part) }
+  for (const name of Object.keys(cleaned)) {
+    const value = cleaned[name]
+    if (isMembers(value) && NESTED[name]) cleaned[name] = picked(value, NESTED[name])
+    const holder = cleaned[name]
+    if (isMembers(holder)) noteReferences(holder, `${param}.${name}`, references)
+  }
+  noteReferences(cleaned, param, references)
+  return cleaned
+}
+
+function picked(holder: Members, names: readonly string[]): Members {
+  const built: Members = {}
+  for (const name of names) {
+    const value = own(holder, name)
+    if (value !== undefined) built[name] = value
+  }
+  return built
+}
+
+/** Members that hold an address: `url`, `image_url`, `file_url` and the like. */
+const ADDRESS = /(?:^|_)url$/
+
+function noteReferences(holder: Members, param: string, { addresses, allowed }: References): void {
+  if ((holder['file_id'] ?? null) !== null) {
+    if (!allowed.has('file_id')) throw invalid(`${param}.file_id`, `${param}.file_id: stored files are not offered. Send the data itself.`)
+  }
+  for (const [name, value] of Object.entries(holder)) {
+    if (typeof value !== 'string' || !ADDRESS.test(name) || /^data:/i.test(value)) continue
+    addresses.push({ url: value, param: `${param}.${name}`, kind: name === 'file_url' ? 'file' : 'image', inline: inliner(holder, name) })
+  }
+}
+
+function inliner(holder: Members, name: string): Address['inline'] {
+  return (dataUrl, filename) => {
+    if (name !== 'file_url') return void (holder[name] = dataUrl)
+    delete holder['file_url']
+    holder['file_data'] = dataUrl
+    holder['filename'] ??= filename
+  }
+}

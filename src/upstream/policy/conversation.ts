@@ -1,0 +1,49 @@
+/** The conversation of a request as upstreams get it: messages of the chat wire, or items of the responses wire. */
+import { isMembers, own, type Members } from '../wires/allowlist.ts'
+import { invalid } from '../wires/coding-request-validation.ts'
+import { cleanPart, cleanParts, type References } from './content-parts.ts'
+import { clientTools, plainMembers } from './hosted-tools.ts'
+
+/** Documented members of messages, and the reasoning that agents replay. */
+const MESSAGE = [
+  'role', 'content', 'name', 'refusal', 'audio', 'function_call', 'tool_calls', 'tool_call_id', 'reasoning_content', 'reasoning', 'reasoning_details',
+]
+
+/** Changes the messages in place. Throws `invalid_request`. */
+export function cleanMessages(messages: Members[], references: References): void {
+  for (const [index, message] of messages.entries()) {
+    for (const name of Object.keys(message)) if (!MESSAGE.includes(name)) Reflect.deleteProperty(message, name)
+    const content = own(message, 'content')
+    if (Array.isArray(content)) message['content'] = cleanParts('chat', content, `messages[${index}].content`, references)
+  }
+}
+
+/** Items whose `output` is content: text, a list of parts, or one part. */
+const CONTENT_OUTPUTS = ['function_call_output', 'custom_tool_call_output', 'computer_call_output']
+
+/** Throws `invalid_request`. Items that only a server with storage can resolve are refused or, where the model can do without, left out. */
+export function cleanItems(items: Members[], references: References): Members[] {
+  return items.flatMap((item, index) => {
+    const type = own(item, 'type')
+    if (type === 'item_reference' && !references.allowed.has('item_reference'))
+      throw invalid(`input[${index}].type`, `input[${index}]: stored items are not offered. Send the item itself, and set store to false.`)
+    return type === 'reasoning' && !references.allowed.has('store') && !isReplayable(item) ? [] : [cleanItem(item, `input[${index}]`, references)]
+  })
+}
+
+/** A reasoning item without its content is a reference to a stored one. */
+function isReplayable(item: Members): boolean {
+  const content = own(item, 'content')
+  return typeof own(item, 'encrypted_content') === 'string' || (Array.isArray(content) && content.length > 0)
+}
+
+function cleanItem(item: Members, param: string, references: References): Members {
+  const cleaned = { ...plainMembers(item) }
+  const { type, content, output, tools } = cleaned
+  if (Array.isArray(content)) cleaned['content'] = cleanParts('responses', content, `${param}.content`, references)
+  if (Array.isArray(tools)) cleaned['tools'] = clientTools(tools)
+  if (typeof type !== 'string' || !CONTENT_OUTPUTS.includes(type)) return cleaned
+  if (Array.isArray(output)) cleaned['output'] = cleanParts('responses', output, `${param}.output`, references)
+  else if (isMembers(output)) cleaned['output'] = cleanPart('responses', output, `${param}.output`, references)
+  return cleaned
+}

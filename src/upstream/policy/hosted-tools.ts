@@ -1,0 +1,67 @@
+/**
+ * Tools that an upstream gets. By default those that the client runs: hosted tools (web search, code interpreter, MCP servers, file search,
+ * image generation) cost money, call addresses and read storage in the name of the operator.
+ */
+import { isMembers, own, type Members } from '../wires/allowlist.ts'
+import type { WireName } from '../wires/wire.ts'
+import { isPlainName } from './documented-members.ts'
+import type { RequestPolicy } from './request-policy.ts'
+
+type ToolLists = Pick<RequestPolicy, 'allow' | 'drop'>
+
+/** Types of tools that the client runs. */
+const CLIENT_TOOLS: Record<WireName, readonly string[]> = {
+  chat: ['function', 'custom'],
+  responses: ['function', 'custom', 'namespace', 'local_shell', 'shell', 'apply_patch', 'computer', 'computer_use_preview', 'tool_search'],
+}
+const NO_LISTS: ToolLists = { allow: new Set(), drop: new Set() }
+
+/** The members with the tools that the policy offers, and without a choice of others. */
+export function offeredToolMembers(wire: WireName, members: Members, lists: ToolLists): Members {
+  const { tools, tool_choice: choice, ...others } = members
+  if (!Array.isArray(tools)) return members
+  const offered = offeredTools(wire, tools, lists)
+  if (offered.length === 0 && tools.length > 0) {
+    delete others['parallel_tool_calls']
+    return others
+  }
+  const chosen = offeredChoice(wire, choice, lists)
+  return { ...others, tools: offered, ...(chosen === undefined ? {} : { tool_choice: chosen }) }
+}
+
+/** The tools of a list in an item of a conversation: those that the client runs. */
+export const clientTools = (tools: unknown[]): unknown[] => offeredTools('responses', tools, NO_LISTS)
+
+function offeredTools(wire: WireName, tools: unknown[], lists: ToolLists): unknown[] {
+  return tools.flatMap((tool) => {
+    if (!isMembers(tool) || !isOffered(wire, tool, lists)) return []
+    const kept = plainMembers(tool)
+    return Array.isArray(kept['tools']) ? [{ ...kept, tools: offeredTools(wire, kept['tools'], lists) }] : [kept]
+  })
+}
+
+function isOffered(wire: WireName, tool: Members, { allow, drop }: ToolLists): boolean {
+  const type = own(tool, 'type')
+  if (typeof type !== 'string' || drop.has(`tool:${type}`)) return false
+  if (allow.has(`tool:${type}`)) return true
+  const environment = own(tool, 'environment') ?? null
+  // A shell in a container of the server is hosted.
+  const isLocal = environment === null || (isMembers(environment) && own(environment, 'type') === 'local')
+  return CLIENT_TOOLS[wire].includes(type) && isLocal
+}
+
+function offeredChoice(wire: WireName, choice: unknown, lists: ToolLists): unknown {
+  if (!isMembers(choice)) return choice
+  const kept = plainMembers(choice)
+  const nested = kept['allowed_tools']
+  if (kept['type'] !== 'allowed_tools') return isOffered(wire, kept, lists) ? kept : undefined
+  if (Array.isArray(kept['tools'])) return { ...kept, tools: offeredTools(wire, kept['tools'], lists) }
+  if (!isMembers(nested) || !Array.isArray(nested['tools'])) return undefined
+  return { ...kept, allowed_tools: { ...nested, tools: offeredTools(wire, nested['tools'], lists) } }
+}
+
+/** The object without members whose name a server that ignores case could take for another. */
+export function plainMembers(holder: Members): Members {
+  const names = Object.keys(holder)
+  return names.every(isPlainName) ? holder : Object.fromEntries(names.filter(isPlainName).map((name) => [name, holder[name]]))
+}

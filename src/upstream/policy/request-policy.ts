@@ -1,0 +1,43 @@
+/**
+ * Which members of a request an upstream gets: the documented ones, without those that cost more, store or run something at the server, and
+ * the upstream's own `allow`, `drop` and `force` (`docs/upstreams.md`).
+ */
+import { own, type Members } from '../wires/allowlist.ts'
+import type { WireName } from '../wires/wire.ts'
+import { DOCUMENTED_MEMBERS } from './documented-members.ts'
+import { offeredToolMembers } from './hosted-tools.ts'
+
+/** `allow` and `drop`: members, and tools as `tool:<type>`. `force`: members that replace the client's. */
+export type RequestPolicy = { allow: ReadonlySet<string>; drop: ReadonlySet<string>; force: Members }
+
+/** Members that pass only where they are allowed: they choose a price, or store something at the server. */
+const ON_REQUEST = ['store', 'web_search_options', 'prompt_cache_options', 'prompt_cache_retention']
+/** The tiers that cost the standard price. */
+const STANDARD_TIERS: unknown[] = ['auto', 'default']
+
+/** The members of a request that the upstream of this policy gets, without the conversation. */
+export function sentMembers(wire: WireName, members: Members, policy: RequestPolicy): Members {
+  const { allow, drop, force } = policy
+  const sent: Members = {}
+  for (const name in members) {
+    if (drop.has(name) || !(allow.has(name) || isSent(wire, name, members, allow))) continue
+    sent[name] = members[name]
+  }
+  // OpenAI stores responses by default.
+  if (wire === 'responses' && !allow.has('store') && !drop.has('store')) sent['store'] = false
+  return { ...offeredToolMembers(wire, sent, policy), ...force }
+}
+
+function isSent(wire: WireName, name: string, members: Members, allow: ReadonlySet<string>): boolean {
+  if (!DOCUMENTED_MEMBERS[wire].has(name) || ON_REQUEST.includes(name)) return false
+  if (name === 'service_tier') return STANDARD_TIERS.includes(members[name])
+  // A chat completion has metadata only when it is stored; OpenAI refuses it otherwise.
+  return !(wire === 'chat' && name === 'metadata' && !allow.has('store'))
+}
+
+/** The members of a body without those that the gateway sets itself. */
+export function withoutMembers(body: Members, names: readonly string[]): Members {
+  const rest: Members = {}
+  for (const name of Object.keys(body)) if (!names.includes(name)) rest[name] = own(body, name)
+  return rest
+}
