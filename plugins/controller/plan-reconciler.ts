@@ -1,8 +1,10 @@
 /** Plan reconciler: gathers state, applies the commands of `reconcilePlan` to the subscription's record, and writes the status. */
 import { refusal, type KeyVersion } from '../../src/domain/api-keys.ts'
-import { planVerdict, type PlanLimits, type ServicePrice } from '../../src/domain/plan-limits.ts'
+import { grantOf, type Grant } from '../../src/domain/namespace-grants.ts'
+import { limitsTogether, planVerdict, type PlanLimits, type ServicePrice } from '../../src/domain/plan-limits.ts'
 import { subscriptionId } from '../../src/domain/plans.ts'
 import { reconcilePlan, type GatheredPlan } from '../../src/domain/reconcile/reconcile-plan.ts'
+import { nextTime } from '../../src/domain/reconcile/status-conditions.ts'
 import type { PlanResource, Ref, Resources } from '../../src/backends/resources/resources.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 
@@ -13,15 +15,20 @@ export type PlanPass = { requeueAt: number | null; isChanged: boolean }
 
 /** `removePlan` of the former Plan, then `applyPlan`, with room to spare. */
 const MAX_STEPS = 4
+const GRANTS_READ = 100
 
-/** One pass over a Plan; `plan` is null when it was deleted. Throws `Unavailable`. */
+/**
+ * One pass over a Plan; `plan` is null when it was deleted. Throws `Unavailable`. Where the plans of a namespace have limits together, their passes must run in turn: each counts
+ * what the ones before granted.
+ */
 export async function runPlanPass({ store, resources, assertLeading, clock, limits, servicePrice }: PlanContext, ref: Ref, plan: PlanResource | null): Promise<PlanPass> {
   const id = subscriptionId(ref.namespace, ref.name)
-  const [record, keys, status] = await Promise.all([store.subscription(id), plan ? store.keysOf(id) : [], plan ? resources.status(ref) : null])
+  const isLimited = plan !== null && limitsTogether(limits, ref.namespace)
+  const [record, keys, status, grants] = await Promise.all([store.subscription(id), plan ? store.keysOf(id) : [], plan ? resources.status(ref) : null, isLimited ? grantsOf(store, ref.namespace, clock()) : []])
   let facts: GatheredPlan = {
     plan,
     record,
-    verdict: plan && planVerdict(limits, plan, servicePrice),
+    verdict: plan && planVerdict(limits, plan, servicePrice, grants),
     answer: null,
     activeKeys: countActive(keys, clock()),
     status: status && 'activeKeys' in status ? status : null,
@@ -32,7 +39,9 @@ export async function runPlanPass({ store, resources, assertLeading, clock, limi
     assertLeading()
     if (decision.next === null) {
       if (decision.status) await resources.setStatus(ref, decision.status)
-      return { requeueAt: decision.requeueAt, isChanged: facts.record?.version !== record?.version }
+      // A removed plan that counts no longer may leave room for a refused one.
+      const freed = facts.verdict === null ? [] : grants.map(({ until }) => until)
+      return { requeueAt: nextTime([decision.requeueAt, ...freed], now), isChanged: facts.record?.version !== record?.version }
     }
     const { next } = decision
     const answer = next.op === 'applyPlan' ? await store.change(id, next, now) : null
@@ -40,6 +49,18 @@ export async function runPlanPass({ store, resources, assertLeading, clock, limi
     facts = { ...facts, answer: answer?.outcome ?? null, record: await store.subscription(id) }
   }
   throw new Error(`the Plan ${id} did not become steady in ${MAX_STEPS} steps`)
+}
+
+/** The grants of all plans of a namespace. */
+async function grantsOf(store: Store, namespace: string, now: number): Promise<Grant[]> {
+  const grants: Grant[] = []
+  for (let after = ''; ; ) {
+    const page = await store.subscriptionsOf(namespace, after, GRANTS_READ)
+    grants.push(...page.flatMap((record) => grantOf(record, now) ?? []))
+    const last = page.at(-1)
+    if (!last || page.length < GRANTS_READ) return grants
+    after = last.id
+  }
 }
 
 function countActive(keys: KeyVersion[], now: number): number {

@@ -1,5 +1,7 @@
 /** Runs the reconcile passes of both queues and enqueues what depends on a change: the keys of a plan, the plan of a key, keys waiting for room in maxKeys. */
 import type { KeyVersion } from '../../src/domain/api-keys.ts'
+import { inTurn } from '../../src/concurrency/in-turn.ts'
+import { limitsTogether } from '../../src/domain/plan-limits.ts'
 import { subscriptionId } from '../../src/domain/plans.ts'
 import { expiryOf } from '../../src/domain/reconcile/not-ready-reasons.ts'
 import { nextTime } from '../../src/domain/reconcile/status-conditions.ts'
@@ -49,6 +51,7 @@ export function openReconciler({ context, plans, keys, after, keyReady }: Reconc
   const changedAt = new Map<string, number>()
   /** The keys that a plan's maxKeys admits, as of its last pass. */
   const admitted = new Map<string, Set<string>>()
+  const ofNamespace = inTurn()
   /** Plans whose keys changed since they were last counted. */
   const touched = new Set<string>()
 
@@ -84,6 +87,11 @@ export function openReconciler({ context, plans, keys, after, keyReady }: Reconc
     else admitted.delete(name)
     const namespace = name.slice(0, name.indexOf('/'))
     for (const key of new Set([...before, ...now])) if (before.has(key) !== now.has(key)) keys.add(`${namespace}/${key}`, 'urgent')
+  }
+
+  /** The other plans of a namespace whose plans have limits together: one that changed takes or leaves room. */
+  function recheckOthers({ namespace, name }: Ref): void {
+    for (const { metadata } of resources.list('Plan', namespace)) if (metadata.name !== name) plans.add(subscriptionId(namespace, metadata.name), 'background')
   }
 
   function drop(kind: Ref['kind'], name: string): void {
@@ -123,7 +131,11 @@ export function openReconciler({ context, plans, keys, after, keyReady }: Reconc
       const plan = planOf(name)
       const isEdited = edited.delete(name)
       try {
-        const { requeueAt, isChanged } = await runPlanPass(context, refOf('Plan', name), plan)
+        const ref = refOf('Plan', name)
+        const isLimited = limitsTogether(context.limits, ref.namespace)
+        const pass = () => runPlanPass(context, ref, plan)
+        const { requeueAt, isChanged } = await (isLimited ? ofNamespace(ref.namespace, pass) : pass())
+        if (isLimited && isChanged) recheckOthers(ref)
         if (isChanged || isEdited) for (const key of index.keysOf(name)) keys.add(key, 'urgent')
         const siblings = [...siblingsOf(name)]
         readmit(name, plan, siblings)

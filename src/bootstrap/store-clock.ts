@@ -17,7 +17,7 @@ const MAX_ROUND_TRIP_MS = 2_000
 /** Verbs that a process with a wrong clock may call. `close` must always work. */
 const READS = new Set<string>([
   'clock', 'close', 'declarations', 'deliveries', 'events', 'findKey', 'heartbeats', 'keysAlive', 'keysOf', 'keysToTell', 'keyVersions', 'oldestTask', 'openTasks', 'periods',
-  'subscription', 'subscriptionsDue', 'subscriptionsWith', 'task', 'tasks', 'tasksDue', 'taskWithKey',
+  'subscription', 'subscriptionsDue', 'subscriptionsOf', 'subscriptionsWith', 'task', 'tasks', 'tasksDue', 'taskWithKey',
 ] satisfies (keyof Store)[])
 
 export type StoreClock = {

@@ -1,10 +1,11 @@
 /**
  * PLAN_LIMITS: limits by namespace on what a Plan may grant, for installations where tenants write Plans. Pure. The first entry whose `namespaces` match applies; a plan
- * in a namespace without a match has no limits.
+ * in a namespace without a match has no limits. Limits on all plans of a namespace together count what `namespace-grants.ts` finds.
  */
 import { Type, type Static } from 'typebox'
 import { formatMoney, parseMoney } from './money.ts'
-import { termsOf, type Price } from './plans.ts'
+import { grantsBefore, type Grant } from './namespace-grants.ts'
+import { subscriptionId, termsOf, type Price } from './plans.ts'
 import type { PlanResource } from '../backends/resources/resources.ts'
 import { readSettingsFile } from './settings-file.ts'
 
@@ -13,16 +14,21 @@ const count = (most: number) => Type.Optional(Type.Integer({ minimum: 0, maximum
 const TOKENS = 1e12
 const MIN_PERIOD_DAYS = 28
 const MIN_WEIGHT = 1000
+const AMOUNT = Type.String({ pattern: '^(0|[1-9][0-9]{0,8})(\\.[0-9]{1,6})?$' })
 
 const Limit = Type.Object(
   {
     /** Names, in which `*` stands for any characters. */
     namespaces: Type.Array(Type.String({ minLength: 1, maxLength: 63 }), { minItems: 1, maxItems: 1000 }),
     products: Type.Optional(Type.Array(Type.Enum(['Room', 'Media', 'Coding']))),
+    /** Plan names in one namespace, removed ones of the running period included. */
+    maxPlans: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000 })),
     media: Type.Optional(
       Type.Object(
         {
-          maxAllowance: Type.Optional(Type.String({ pattern: '^(0|[1-9][0-9]{0,8})(\\.[0-9]{1,6})?$' })),
+          maxAllowance: Type.Optional(AMOUNT),
+          /** Of all plans of one namespace together, removed ones of the running period included. */
+          maxAllowanceOfNamespace: Type.Optional(AMOUNT),
           /** Shortest period, 28 days unless given: an allowance is granted anew each period, so short periods would defeat its limit. */
           minPeriodDays: Type.Optional(Type.Integer({ minimum: 1, maximum: 366 })),
           /** `Service`: no price of the plan may be below the service's price, or per another unit. */
@@ -65,15 +71,26 @@ export function parsePlanLimits(text: string): { outcome: 'read'; limits: PlanLi
 /** The service's own price of a kind or operation, or null when it does not offer that. */
 export type ServicePrice = (verb: string) => Price | null
 
-/** Why a plan exceeds its limits, as a sentence for its author; null when it does not. */
-export function planVerdict(limits: PlanLimits | null, plan: PlanResource, servicePrice: ServicePrice): string | null {
-  const limit = limits?.limits.find(({ namespaces }) => namespaces.some((pattern) => matches(pattern, plan.metadata.namespace)))
+/** Whether the plans of a namespace have limits together. */
+export function limitsTogether(limits: PlanLimits | null, namespace: string): boolean {
+  const limit = limitOf(limits, namespace)
+  return limit?.maxPlans !== undefined || limit?.media?.maxAllowanceOfNamespace !== undefined
+}
+
+function limitOf(limits: PlanLimits | null, namespace: string): Limit | undefined {
+  return limits?.limits.find(({ namespaces }) => namespaces.some((pattern) => matches(pattern, namespace)))
+}
+
+/** Why a plan exceeds its limits, as a sentence for its author; null when it does not. `grants`: of its namespace, its own included. */
+export function planVerdict(limits: PlanLimits | null, plan: PlanResource, servicePrice: ServicePrice, grants: Grant[] = []): string | null {
+  const limit = limitOf(limits, plan.metadata.namespace)
   if (!limit) return null
   const faults = [
     limit.products && !limit.products.includes(plan.spec.product) ? `product may be ${limit.products.join(' or ') || 'none'}` : null,
     above('requestsPerMinute', plan.spec.requestsPerMinute, limit.requestsPerMinute),
     above('keyPolicy.maxKeys', plan.spec.keyPolicy.maxKeys, limit.maxKeys),
     ...mediaFaults(plan, limit.media ?? {}, servicePrice),
+    ...namespaceFaults(plan, limit, grants),
     ...codingFaults(plan, limit.coding ?? {}),
   ].filter((fault) => fault !== null)
   return faults.length === 0 ? null : `Not allowed in this namespace: ${faults.join('; ')}.`
@@ -83,14 +100,33 @@ function mediaFaults(plan: PlanResource, limit: NonNullable<Limit['media']>, ser
   const { media } = termsOf(plan)
   if (!media) return []
   const most = limit.maxAllowance === undefined ? null : parseMoney(limit.maxAllowance)
+  const isBounded = most !== null || limit.maxAllowanceOfNamespace !== undefined
   const least = limit.minPeriodDays ?? MIN_PERIOD_DAYS
   const days = media.period.unit === 'days' ? media.period.count : media.period.count * MIN_PERIOD_DAYS
   return [
     most !== null && media.allowance > most ? `media.allowance may be at most ${formatMoney(most)}` : null,
-    most !== null && days < least ? `media.periodDays may be at least ${least}` : null,
+    isBounded && days < least ? `media.periodDays may be at least ${least}` : null,
     above('media.maxConcurrentTasks', media.maxConcurrentTasks, limit.maxConcurrentTasks),
     above('media.maxQueuedTasks', media.maxQueuedTasks, limit.maxQueuedTasks),
     ...(limit.priceFloor === 'Service' ? media.prices.map((price) => belowFloor(price, servicePrice(price.verb))) : []),
+  ]
+}
+
+/** The limits on all plans of the namespace together, of which older plans get their part first. */
+function namespaceFaults(plan: PlanResource, limit: Limit, grants: Grant[]): (string | null)[] {
+  const { namespace, name } = plan.metadata
+  const allowance = termsOf(plan).media?.allowance ?? 0
+  const id = subscriptionId(namespace, name)
+  const before = grantsBefore(grants, id, allowance)
+  // A name that counts already is no further one, whatever its plan wants.
+  const names = grantsBefore(grants, id, 0).length
+  const together = limit.media?.maxAllowanceOfNamespace
+  const most = together === undefined ? null : parseMoney(together)
+  const granted = before.reduce((sum, { micro }) => sum + micro, 0)
+  const left = Math.max(0, (most ?? 0) - granted)
+  return [
+    limit.maxPlans !== undefined && names >= limit.maxPlans ? `a namespace may have at most ${limit.maxPlans} plans, removed ones included until their period ends` : null,
+    most !== null && allowance > left ? `media.allowance may be at most ${formatMoney(left)}: the plans of a namespace may grant ${formatMoney(most)} together, removed ones included until their period ends` : null,
   ]
 }
 

@@ -222,6 +222,26 @@ t.test('PLAN_LIMITS refuses a plan beyond its limits, with the limit in the mess
   t.equal(inactiveReason(await tenant.store.subscription('acme/coder'), tenant.time.now), 'PlanNotAllowed')
 })
 
+t.test('the plans of a namespace share PLAN_LIMITS, whichever comes first, and one that was refused is served once there is room', async (t) => {
+  const tenant = await openTenant(t)
+  const names = ['a', 'b', 'c', 'd']
+  const plans = names.map((name) => mediaPlan(name, {}, { allowance: '60' }))
+  for (const [i, one] of plans.entries()) await tenant.declare(`${names[i]}.yaml`, one)
+  const running = await tenant.start({ limits: { limits: [{ namespaces: ['*'], media: { maxAllowanceOfNamespace: '150' } }] } })
+  await running.settle()
+  const ready = async () => (await Promise.all(names.map(async (name) => ({ name, is: (await tenant.conditions(running, 'Plan', name))['Ready'] })))).filter(({ is }) => is === 'True PlanActive').map(({ name }) => name)
+  const served = await ready()
+  t.equal(served.length, 2)
+  const refused = names.find((name) => !served.includes(name)) ?? ''
+  t.match(await tenant.status(running, 'Plan', refused), { conditions: [{ status: 'False', reason: 'PlanNotAllowed', message: /media\.allowance may be at most 30\.0000: the plans of a namespace may grant 150\.0000 together/ }] })
+  await tenant.withdraw(`${served[0]}.yaml`)
+  await running.settle()
+  t.same(await ready(), served.slice(1), 'the removed one counts until its period ends')
+  await tenant.pass(running, 31 * 24 * HOUR)
+  await running.settle()
+  t.equal((await ready()).length, 2)
+})
+
 t.test('a store outage shows in the status, and its changes are applied afterwards', async (t) => {
   const tenant = await openTenant(t)
   await tenant.declare('a.yaml', codingPlan('coder'), ci())

@@ -20,9 +20,14 @@
 {{- $rules = append $rules (list (printf "%sobject.spec.%s <= %d" $guard (index $rule 3) (int64 $max)) (printf "%s may be at most %d" (index $rule 3) (int64 $max))) -}}
 {{- end -}}
 {{- end -}}
-{{- if hasKey $media "maxAllowance" -}}
+{{- /* The sum of a namespace is beyond CEL, which sees one Plan: alone it must not exceed the sum. */ -}}
+{{- range $limit := list (list "maxAllowance" "media.allowance may be at most %s") (list "maxAllowanceOfNamespace" "media.allowance may be at most %s: the plans of a namespace may grant that together, removed ones included until their period ends") -}}
+{{- with get $media (index $limit 0) -}}
+{{- $rules = append $rules (list (printf "!has(object.spec.media) || quantity(object.spec.media.allowance).compareTo(quantity('%s')) <= 0" .) (printf (index $limit 1) .)) -}}
+{{- end -}}
+{{- end -}}
+{{- if or (hasKey $media "maxAllowance") (hasKey $media "maxAllowanceOfNamespace") -}}
 {{- $days := int (get $media "minPeriodDays" | default 28) -}}
-{{- $rules = append $rules (list (printf "!has(object.spec.media) || quantity(object.spec.media.allowance).compareTo(quantity('%s')) <= 0" $media.maxAllowance) (printf "media.allowance may be at most %s" $media.maxAllowance)) -}}
 {{- $rules = append $rules (list (printf "!has(object.spec.media) || (has(object.spec.media.periodMonths) ? object.spec.media.periodMonths * 28 : has(object.spec.media.periodDays) ? object.spec.media.periodDays : 30) >= %d" $days) (printf "media.periodDays may be at least %d" $days)) -}}
 {{- end -}}
 {{- $isBounded := or (hasKey $coding "maxSessionTokens") (hasKey $coding "maxWeeklyTokens") -}}

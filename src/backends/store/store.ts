@@ -55,6 +55,8 @@ export type Store = Declarations & TaskStore & {
    * with ids above `after`. Each record is read on its own, and may have changed since it was found.
    */
   subscriptionsWith(what: 'plan' | 'reservations' | 'holds' | 'past', after: string, limit: number): Promise<Subscription[]>
+  /** Subscriptions of a tenant, also those whose Plan was removed; otherwise as `subscriptionsWith`. */
+  subscriptionsOf(tenant: string, after: string, limit: number): Promise<Subscription[]>
 
   /** Stores a new version of a key unless that uid and revision has one; returns the stored one either way. */
   mintKey(key: KeyVersion): Promise<{ outcome: 'created' | 'existing'; key: KeyVersion }>
@@ -91,6 +93,11 @@ export type Store = Declarations & TaskStore & {
    * Completes verbs that are in progress, as far as the store is reachable; from then on every verb throws `Unavailable`. Idempotent.
    */
   close(): Promise<void>
+}
+
+/** The ids of a tenant's subscriptions lie between these two. */
+export function idsOf(tenant: string): [first: string, last: string] {
+  return [`${tenant}/`, `${tenant}0`]
 }
 
 export type StoreOptions = ChangeOptions & {

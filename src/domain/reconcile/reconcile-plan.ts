@@ -45,7 +45,8 @@ export function planStoreUnavailable(plan: PlanResource, status: PlanStatus | nu
   return storeUnavailable(status, { observedGeneration: generation, activeKeys: 0, conditions: [] }, ['Ready'], generation, now)
 }
 
-function commandOf(plan: PlanResource, verdict: string | null): Extract<PlanStep, { op: 'applyPlan' }> {
+/** The command that applies a Plan; `verdict` as `planVerdict` returned it. */
+export function commandOf(plan: PlanResource, verdict: string | null): Extract<PlanStep, { op: 'applyPlan' }> {
   const { metadata, spec } = plan
   const time = (text: string | undefined) => (text === undefined ? null : Date.parse(text))
   return {

@@ -43,6 +43,19 @@ export const subscriptionPromises: Promises<Place> = {
     t.equal((await store.subscription(ID))?.state, 'Active')
   },
 
+  'the subscriptions of a tenant are listed in pages by id, also those whose Plan was removed, and nobody else\'s': async (t, place) => {
+    const store = await place.open()
+    const ids = ['acme/a', 'acme/b', 'acme/c', 'acme-2/a', 'acme0/a', 'acm/z', 'globex/a']
+    await Promise.all(ids.map((id) => store.change(id, plan(), T0)))
+    await store.change('acme/b', { op: 'removePlan', uid: 'plan-1' }, T0)
+    const page = async (after: string, limit = 10) => (await store.subscriptionsOf('acme', after, limit)).map(({ id }) => id)
+    t.same(await page(''), ['acme/a', 'acme/b', 'acme/c'])
+    t.same(await page('', 2), ['acme/a', 'acme/b'])
+    t.same(await page('acme/b', 2), ['acme/c'])
+    t.same(await page('acme/c'), [])
+    t.same(await store.subscriptionsOf('nobody', '', 10), [])
+  },
+
   'subscriptions are independent': async (t, place) => {
     const store = await place.open()
     const ids = ['acme/a', 'acme/b', 'globex/a']

@@ -1,8 +1,9 @@
 /** Subscription records in MongoDB with the members that indexes use, and archived periods. */
 import { randomUUID } from 'node:crypto'
+import type { Filter } from 'mongodb'
 import type { MediaPeriod, Subscription } from '../../../domain/subscription/subscription.ts'
 import type { VersionedRecords } from '../group-commit.ts'
-import type { Store } from '../store.ts'
+import { idsOf, type Store } from '../store.ts'
 import { batchInserts, batchReplacements, type Written } from './bulk-commands.ts'
 import { add, fromStored, toStored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
@@ -26,7 +27,7 @@ type Listing = Parameters<Store['subscriptionsWith']>[0]
 type Derived = { listed: Listing[]; waitingSince: number | null }
 type StoredSubscription = Stored<Subscription> & Derived & Written
 type Period = MediaPeriod & { _id: string; subscription: string }
-type Verbs = 'subscription' | 'subscriptionsWith' | 'subscriptionsDue' | 'archivePeriod' | 'periods'
+type Verbs = 'subscription' | 'subscriptionsWith' | 'subscriptionsOf' | 'subscriptionsDue' | 'archivePeriod' | 'periods'
 
 export const RECORD = { listed: 0, waitingSince: 0, write: 0 } as const
 
@@ -66,11 +67,11 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
     return subscriptions.aggregate<Stored<Subscription> | Unchanged>(stages).toArray()
   }
 
-  async function subscriptionsWith(what: Listing, after: string, limit: number): Promise<Subscription[]> {
+  async function page(filter: Filter<StoredSubscription>, limit: number): Promise<Subscription[]> {
     const found: Subscription[] = []
     // In small batches: parsing a page of records, up to half a megabyte each, would block the event loop.
     const options = { projection: RECORD, batchSize: Math.min(limit, 10) }
-    for await (const one of subscriptions.find({ listed: what, _id: { $gt: after } }, options).sort({ _id: 1 }).limit(limit)) {
+    for await (const one of subscriptions.find(filter, options).sort({ _id: 1 }).limit(limit)) {
       found.push(fromStored(one))
     }
     return found
@@ -90,7 +91,11 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
     },
     verbs: {
       subscription: async (id) => (await database.run(() => read({ id }))) as Subscription | null,
-      subscriptionsWith: (...page) => database.run(() => subscriptionsWith(...page)),
+      subscriptionsWith: (what, after, limit) => database.run(() => page({ listed: what, _id: { $gt: after } }, limit)),
+      subscriptionsOf: (tenant, after, limit) => {
+        const [first, last] = idsOf(tenant)
+        return database.run(() => page({ _id: { $gt: after || first, $lt: last } }, limit))
+      },
       subscriptionsDue: (...due) => database.run(() => subscriptionsDue(...due)),
       archivePeriod: async (id, period) => {
         await database.run(() => add(periods, { _id: `${id}/${period.n}`, subscription: id, ...period }))

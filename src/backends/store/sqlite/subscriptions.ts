@@ -2,7 +2,7 @@
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises'
 import type { MediaPeriod, Subscription } from '../../../domain/subscription/subscription.ts'
 import type { VersionedRecords } from '../group-commit.ts'
-import type { Store } from '../store.ts'
+import { idsOf, type Store } from '../store.ts'
 import type { Database } from './database.ts'
 
 export const subscriptionTables = `
@@ -40,7 +40,7 @@ export const subscriptionTables = `
 
 type Row = { version: number; record: string }
 type Due = { subscription: string; ready_at: number; last_served_at: number }
-type Verbs = 'subscription' | 'subscriptionsWith' | 'subscriptionsDue' | 'archivePeriod' | 'periods'
+type Verbs = 'subscription' | 'subscriptionsWith' | 'subscriptionsOf' | 'subscriptionsDue' | 'archivePeriod' | 'periods'
 
 /** Characters of JSON of the records cached as objects: one with a thousand holds has half a megabyte, and is read and written thousands of times. */
 const MAX_CACHED = 8 * 1024 * 1024
@@ -57,6 +57,7 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
     holds: listing('has_holds'),
     past: listing('has_past'),
   }
+  const ofTenant = database.prepare<{ id: string }>('SELECT id FROM subscriptions WHERE id > ? AND id < ? ORDER BY id LIMIT ?')
   const unserved = database.prepare<Due>(
     `SELECT subscription, ready_at, last_served_at FROM subscriptions_due WHERE kind = ? AND ready_at <= ?
      ORDER BY last_served_at, ready_at, subscription LIMIT ?`,
@@ -67,6 +68,17 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
   async function subscription(id: string): Promise<Subscription | null> {
     const row = await database.read(() => find.get(id))
     return row ? parse(row) : null
+  }
+
+  async function records(listed: { id: string }[]): Promise<Subscription[]> {
+    const found: Subscription[] = []
+    for (const { id } of listed) {
+      const record = await subscription(id)
+      if (record) found.push(record)
+      // A record may have half a megabyte: parsing a page of them at once would block the event loop.
+      await yieldToEventLoop()
+    }
+    return found
   }
 
   /** Cached; callers must not mutate it. */
@@ -91,15 +103,10 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
     },
     verbs: {
       subscription,
-      subscriptionsWith: async (what, after, limit) => {
-        const found: Subscription[] = []
-        for (const { id } of await database.read(() => listings[what].all(after, limit))) {
-          const record = await subscription(id)
-          if (record) found.push(record)
-          // A record may have half a megabyte: parsing a page of them at once would block the event loop.
-          await yieldToEventLoop()
-        }
-        return found
+      subscriptionsWith: async (what, after, limit) => records(await database.read(() => listings[what].all(after, limit))),
+      subscriptionsOf: async (tenant, after, limit) => {
+        const [first, last] = idsOf(tenant)
+        return records(await database.read(() => ofTenant.all(after || first, last, limit)))
       },
       subscriptionsDue: (kinds, now, limit) =>
         database.read(() => {
