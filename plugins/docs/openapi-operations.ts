@@ -83,7 +83,7 @@ function taskOperations(path: string, tag: 'Generations' | 'Operations', one: 'g
 }
 
 const windowFailures: FailureCode[] = ['session_limit_reached', 'weekly_limit_reached', 'key_limit_reached', 'window_reserved', 'concurrency_limit']
-const upstreamFailures: FailureCode[] = ['model_not_found', 'unsupported_wire', 'context_length_exceeded', 'content_filter', 'invalid_image', 'server_overloaded']
+const upstreamFailures: FailureCode[] = ['model_not_found', 'unsupported_parameter', 'context_length_exceeded', 'content_filter', 'invalid_image', 'server_overloaded']
 const open = { additionalProperties: true }
 const model = Type.Literal('svc-code')
 const streamed = (description: string, schema: TSchema): Record<string, Answer> => ({ 200: { description, content: { 'application/json': schema, 'text/event-stream': Bodies.events } } })

@@ -68,7 +68,6 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   const admits =
     (wire: WireName) =>
     (request: FastifyRequest): Admission => {
-      if (!upstreams.serves(wire)) throw unsupported(wire)
       request.codingRequest = READERS[wire](request.body, upstreams.allowed())
       return { promptBytes: request.promptBytes, maxOutputTokens: request.codingRequest.maxOutputTokens }
     }
@@ -90,14 +89,6 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   app.get('/v1/usage', reads, async ({ caller }) =>
     usageBody(await store.subscription(caller?.key.subscription ?? ''), caller?.key ?? null, clock()),
   )
-}
-
-const PATHS: Record<WireName, string> = { chat: '/v1/chat/completions', responses: '/v1/responses' }
-
-/** Every upstream speaks at least one wire, so the other endpoint is available. */
-function unsupported(wire: WireName): Failure {
-  const other = PATHS[wire === 'chat' ? 'responses' : 'chat']
-  return new Failure('unsupported_wire', { message: `The service does not offer ${PATHS[wire]} for the model at present. Use ${other}.` })
 }
 
 /** A WebSocket handshake arrives as a plain GET, because nothing listens for upgrades. After 426 Codex falls back to HTTPS at once. */

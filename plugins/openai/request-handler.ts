@@ -46,7 +46,12 @@ export function openRequestHandler(
       await options.vetAddresses(codingRequest.addresses, reply.raw)
       await reserveChoices(codingRequest, reservation)
       const ids = options.ids(caller.key.subscription)
-      const call = codingRequest.call(reservation.admitted.maxOutputTokens, ids, Math.floor(options.clock() / 1000))
+      const call = codingRequest.call(
+        reservation.admitted.maxOutputTokens,
+        ids,
+        Math.floor(options.clock() / 1000),
+        options.upstreams.wiresFor(wire),
+      )
       // A stream lasts for minutes: the body is released before it.
       request.codingRequest = null
       request.body = null

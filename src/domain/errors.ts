@@ -20,7 +20,7 @@ export const FAILURES = {
   invalid_json: [400, 'invalid_request_error', 'The request body is not valid JSON.'],
   url_not_allowed: [400, 'invalid_request_error', 'This URL is not allowed.'],
   not_supported: [400, 'invalid_request_error', 'The service does not offer this kind or operation.'],
-  unsupported_wire: [400, 'invalid_request_error', 'The service does not offer this endpoint for the model at present. Use the other one: /v1/chat/completions or /v1/responses.'],
+  unsupported_parameter: [400, 'invalid_request_error', 'The model does not support this parameter on this endpoint at present.'],
   previous_response_not_found: [400, 'invalid_request_error', 'Responses are not stored. Send the whole conversation as input, without previous_response_id.'],
   context_length_exceeded: [400, 'invalid_request_error', 'The conversation is longer than the context of the model. Shorten it and try again.'],
   content_filter: [400, 'invalid_request_error', 'The request was refused by the content filter.'],

@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import type { UpstreamAnswer } from './http/upstream-answer.ts'
 import type { Breaker } from './selection/circuit-breaker.ts'
-import { candidatesFor } from './selection/load-balancing.ts'
+import { candidatesFor, wiresFor } from './selection/load-balancing.ts'
 import { callWithFailover, type UpstreamEvent, type UpstreamLog } from './selection/retry-and-failover.ts'
 import { openActiveUpstreams } from './active-upstreams.ts'
 import { parseUpstreams, UpstreamsFileError, type UpstreamSettings } from './upstreams-file.ts'
@@ -15,11 +15,11 @@ import type { UpstreamCall, WireName } from './wires/wire.ts'
 export type UpstreamState = { name: string; wire: UpstreamSettings['wire']; breaker: ReturnType<Breaker['state']> }
 
 export type Upstreams = {
-  /** Whether any upstream speaks the wire. */
-  serves(wire: WireName): boolean
+  /** The wires over which requests of a client's wire reach the upstreams: its own, the other or both. */
+  wiresFor(wire: WireName): WireName[]
   /**
-   * Sends a call to the upstreams of its wire until one answers: by priority, within a priority by weight, each as often as its `retry`
-   * allows. Rejects with `server_overloaded` when none answered, with a 4xx failure when the request is at fault, or with the signal's reason
+   * Sends a call, over either of its wires, to the upstreams until one answers: by priority, within a priority by weight, each as often as its
+   * `retry` allows. Rejects with `server_overloaded` when none answered, with a 4xx failure when the request is at fault, or with the signal's reason
    * once it is aborted.
    */
   open(call: UpstreamCall, signal: AbortSignal): Promise<UpstreamAnswer>
@@ -87,8 +87,8 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
   const poll = file === null ? null : setInterval(() => void reload(), pollMs)
 
   return {
-    serves: (wire) => candidatesFor(wire, active.all(), random).length > 0,
-    open: (call, signal) => callWithFailover(candidatesFor(call.wire, active.all(), random), call, signal, context),
+    wiresFor: (wire) => wiresFor(wire, active.all()),
+    open: (call, signal) => callWithFailover(candidatesFor(call, active.all(), random), signal, context),
     allowed() {
       const [first, ...others] = active.all()
       const entries = first?.settings.allow ?? []

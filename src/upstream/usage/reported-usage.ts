@@ -35,7 +35,7 @@ export function chatUsage(value: unknown): Members | undefined {
   const usage = readUsage(value)
   if (!usage || !isMembers(value)) return undefined
   const input = within(value, 'prompt_tokens_details')
-  const output = within(value, 'completion_tokens_details')
+  const output = { ...within(value, 'output_tokens_details'), ...within(value, 'completion_tokens_details') }
   return {
     prompt_tokens: usage.input,
     completion_tokens: usage.output,
@@ -54,14 +54,15 @@ export function chatUsage(value: unknown): Members | undefined {
 export function responseUsage(value: unknown): Members | null {
   const usage = readUsage(value)
   if (!usage || !isMembers(value)) return null
+  const output = { ...within(value, 'completion_tokens_details'), ...within(value, 'output_tokens_details') }
   return {
     input_tokens: usage.input,
     input_tokens_details: {
       cached_tokens: usage.cachedInput,
-      cache_write_tokens: count(within(value, 'input_tokens_details')['cache_write_tokens']) ?? 0,
+      cache_write_tokens: count({ ...within(value, 'prompt_tokens_details'), ...within(value, 'input_tokens_details') }['cache_write_tokens']) ?? 0,
     },
     output_tokens: usage.output,
-    output_tokens_details: { reasoning_tokens: count(within(value, 'output_tokens_details')['reasoning_tokens']) ?? 0 },
+    output_tokens_details: { reasoning_tokens: count(output['reasoning_tokens']) ?? 0 },
     total_tokens: usage.input + usage.output,
   }
 }

@@ -17,6 +17,12 @@ export function own(holder: Members, name: string): unknown {
   return Object.hasOwn(holder, name) ? holder[name] : undefined
 }
 
+/** A string member of the object itself; '' for anything else. */
+export function ownText(holder: Members, name: string): string {
+  const value = own(holder, name)
+  return typeof value === 'string' ? value : ''
+}
+
 export const text: Clean = (value) => (typeof value === 'string' ? value : undefined)
 export const number: Clean = (value) => (typeof value === 'number' ? value : undefined)
 export const boolean: Clean = (value) => (typeof value === 'boolean' ? value : undefined)

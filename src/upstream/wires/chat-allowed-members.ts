@@ -4,6 +4,7 @@ import type { OutputMeter } from '../usage/output-meter.ts'
 import { constant, id, isMembers, list, nullable, number, object, oneOf, or, text, type Clean, type Members } from './allowlist.ts'
 import { chatUsage } from '../usage/reported-usage.ts'
 import { finishReasonOf, isFailedReason } from './finish-reasons.ts'
+import { reasoningDetails, sealCallId } from './sealed-members.ts'
 import { MODEL } from './model-name.ts'
 
 const token = { token: text, logprob: number, bytes: nullable(list(number)) }
@@ -26,6 +27,14 @@ const toolCall = {
   function: object(call),
   custom: object({ name: text, input: text }),
 }
+/** A call whose `extra_content` is sealed into its id. */
+const sealed =
+  (clean: Clean): Clean =>
+  (value, ids) => {
+    const cleaned = clean(value, ids)
+    if (!isMembers(value) || !isMembers(cleaned) || cleaned['id'] === undefined) return cleaned
+    return { ...cleaned, id: sealCallId(String(value['id']), value['extra_content'], ids) }
+  }
 const audio = object({ id: id('audio_'), data: text, expires_at: number, transcript: text })
 
 const spoken = {
@@ -34,6 +43,7 @@ const spoken = {
   refusal: nullable(text),
   reasoning_content: nullable(text),
   reasoning: nullable(text),
+  reasoning_details: reasoningDetails,
 }
 
 const message = object({
@@ -44,7 +54,7 @@ const message = object({
   annotations,
   audio: nullable(audio),
   function_call: object(call),
-  tool_calls: list(object({ ...toolCall, type: or(toolCall.type, 'function') })),
+  tool_calls: list(sealed(object({ ...toolCall, type: or(toolCall.type, 'function') }))),
 })
 
 /** Clients assemble streamed tool calls by their index; some upstreams send whole calls without one. */
@@ -52,7 +62,7 @@ const toolCallDeltas: Clean = (value, ids) =>
   Array.isArray(value)
     ? value.map((entry: unknown, index) => ({ index, ...(toolCallDelta(entry, ids) as Members | undefined) }))
     : undefined
-const toolCallDelta = object({ index: number, ...toolCall })
+const toolCallDelta = sealed(object({ index: number, ...toolCall }))
 
 const delta = or(object({ ...spoken, audio, function_call: object(call), tool_calls: toolCallDeltas }), {})
 

@@ -10,6 +10,9 @@ import type { Ids } from './encrypted-ids.ts'
 import { checkTypes, invalid, readBody, readBoolean, readCount, type MemberTypes } from './coding-request-validation.ts'
 import { openMeter } from '../usage/output-meter.ts'
 import { isMembers, own, type Members } from './allowlist.ts'
+import { callOver } from '../translation/call-over-wires.ts'
+import { chatOverResponses } from '../translation/chat-over-responses.ts'
+import { joinDetails, openCallId, replayedReasoning } from './sealed-members.ts'
 import { estimatedChatUsage, readUsage } from '../usage/reported-usage.ts'
 
 const MAX_CHOICES = 128
@@ -70,7 +73,15 @@ export function readChatRequest(value: unknown, allowed: ReadonlySet<string>): C
     choices,
     addresses,
     maxOutputTokens: perChoice === null ? null : Math.min(perChoice * choices, Number.MAX_SAFE_INTEGER),
-    call: (cap, ids, now) => chatCall({ body, messages, stream, options, perChoice, choices }, cap, ids, now),
+    call(cap, ids, now, wires) {
+      const request = { body, messages, stream, options, perChoice, choices }
+      replaceIdentities(body, ids)
+      return callOver(wires, {
+        own: 'chat',
+        call: (translated) => chatCall(request, cap, ids, now, translated),
+        translate: () => chatOverResponses(request, cap, ids, now),
+      })
+    },
   }
 }
 
@@ -78,16 +89,17 @@ function missing(): never {
   throw invalid('messages', 'messages is required.')
 }
 
-type ChatRequest = { body: Members; messages: Members[]; stream: boolean; options: Members; perChoice: number | null; choices: number }
+/** `perChoice`: the client's limit of output tokens for each of its `choices`. */
+export type ChatRequest = { body: Members; messages: Members[]; stream: boolean; options: Members; perChoice: number | null; choices: number }
 
-function chatCall(request: ChatRequest, cap: number, ids: Ids, now: number): UpstreamCall {
+function chatCall(request: ChatRequest, cap: number, ids: Ids, now: number, translated: UpstreamCall | null): UpstreamCall {
   const { messages, stream, options, perChoice, choices } = request
   for (const message of messages) {
     restoreIds(message, ['tool_call_id'], ids)
-    for (const call of (own(message, 'tool_calls') ?? []) as Members[]) restoreIds(call, ['id'], ids)
+    for (const call of (own(message, 'tool_calls') ?? []) as Members[]) restoreCall(call, ids)
+    restoreReasoning(message, ids)
     restoreIds((own(message, 'audio') ?? {}) as Members, ['id'], ids)
   }
-  replaceIdentities(request.body, ids)
   const rest = withoutMembers(request.body, SET_HERE)
   const share = Math.max(1, Math.floor(cap / choices))
   const isLegacy = typeof own(request.body, 'max_tokens') === 'number' && typeof own(request.body, 'max_completion_tokens') !== 'number'
@@ -101,7 +113,26 @@ function chatCall(request: ChatRequest, cap: number, ids: Ids, now: number): Ups
     body: write,
     openRewriter: () => openChatStream(streamOptions),
     rewriteJson: (value) => chatAnswer(value, ids, now),
+    translated,
   }
+}
+
+/** Restores the id of a tool call, and the `extra_content` that was sealed into it. */
+function restoreCall(call: Members, ids: Ids): void {
+  const sealed = own(call, 'id')
+  if (typeof sealed !== 'string') return
+  const { id, extra } = openCallId(sealed, ids)
+  call['id'] = id
+  if (extra) call['extra_content'] = extra
+}
+
+/** Restores `reasoning_details` that we sealed. */
+function restoreReasoning(message: Members, ids: Ids): void {
+  const replayed = replayedReasoning(message, ids)
+  if (replayed.length === 0) return
+  const details = joinDetails(replayed.flatMap((one) => one.details ?? []))
+  if (details.length > 0) message['reasoning_details'] = details
+  else delete message['reasoning_details']
 }
 
 function chatAnswer(value: unknown, ids: Ids, now: number): JsonAnswer {

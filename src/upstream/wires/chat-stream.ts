@@ -38,15 +38,16 @@ export type ChatStreamOptions = {
   now: number
 }
 
-const DONE = 'data: [DONE]\n\n'
+export const DONE = 'data: [DONE]\n\n'
 
-function eventOf(value: unknown): string {
+/** Formats a chunk. */
+export function chatEvent(value: unknown): string {
   return `data: ${bytesOf(JSON.stringify(value))}\n\n`
 }
 
 /** The error chunk of a chat stream. */
 export function chatFailure(failure: Failure): string {
-  return eventOf({ error: { message: failure.message, type: failure.type, code: failure.code, param: failure.facts.param ?? null } })
+  return chatEvent({ error: { message: failure.message, type: failure.type, code: failure.code, param: failure.facts.param ?? null } })
 }
 
 export function openChatStream({ ids, includeUsage, now }: ChatStreamOptions): StreamRewriter {
@@ -66,8 +67,8 @@ export function openChatStream({ ids, includeUsage, now }: ChatStreamOptions): S
   function parse(data: string, output: RewriterOutput): void {
     const event: unknown = JSON.parse(textOf(data))
     if (!isMembers(event)) throw new BadAnswer('a chunk is not an object')
-    if (event['error'] !== undefined && event['error'] !== null)
-      return output.fail(clientErrorIn(event['error']) ?? overloaded('the stream reported an error', event['error']))
+    const failure = chatErrorIn(event)
+    if (failure) return output.fail(failure)
     const known = (head ??= completionHead(event, ids, now))
     usage = usageIn(event) ?? usage
     const chunk = cleanChunk(event, ids, known, includeUsage)
@@ -76,20 +77,20 @@ export function openChatStream({ ids, includeUsage, now }: ChatStreamOptions): S
     meterChoices(cleaned, meter)
     if (hasFailedChoice(event['choices'])) return output.fail(overloaded('a choice ended by a failure', event['choices']))
     choices.add(cleaned)
-    output.write(eventOf(chunk))
+    output.write(chatEvent(chunk))
     templates.learn(data, event, (marked) => cleanChunk(marked as Members, ids, known, includeUsage))
   }
 
   function finish(output: RewriterOutput): void {
     if (!head || !choices.any()) throw new BadAnswer('the stream was empty')
-    for (const choice of choices.finals()) output.write(eventOf(chunkOf(head, [choice], includeUsage)))
+    for (const choice of choices.finals()) output.write(chatEvent(chunkOf(head, [choice], includeUsage)))
     if (!includeUsage) output.write(DONE)
     else if (readUsage(usage)) output.write(usageAndDone(chatUsage(usage)))
     output.done()
   }
 
   function usageAndDone(members: Members | undefined): string {
-    return head ? eventOf({ ...chunkOf(head, [], false), usage: members }) + DONE : DONE
+    return head ? chatEvent({ ...chunkOf(head, [], false), usage: members }) + DONE : DONE
   }
 
   return {
@@ -101,8 +102,13 @@ export function openChatStream({ ids, includeUsage, now }: ChatStreamOptions): S
   }
 }
 
+/** The failure that an event of the stream reports, or null. */
+export function chatErrorIn({ error }: Members): Failure | null {
+  return error === undefined || error === null ? null : (clientErrorIn(error) ?? overloaded('the stream reported an error', error))
+}
+
 /** Some upstreams report usage in every chunk, or inside a choice: the last one counts. */
-function usageIn(event: Members): unknown {
+export function usageIn(event: Members): unknown {
   if (readUsage(event['usage'])) return event['usage']
   const [choice] = Array.isArray(event['choices']) ? (event['choices'] as unknown[]) : []
   return isMembers(choice) && readUsage(choice['usage']) ? choice['usage'] : null

@@ -44,8 +44,14 @@ export function repeatedMembers(body: Members): RepeatedMembers {
     const value = Object.hasOwn(body, name) ? body[name] : undefined
     repeated[name] = value ?? fallback
   }
+  repeated['tools'] = (repeated['tools'] as Members[]).map(repeatedTool)
   const size = JSON.stringify(repeated).length
   return size > MAX_REPEATED_BYTES ? { ...repeated, instructions: null, tools: [], metadata: {}, text: REPEATED['text'] } : repeated
+}
+
+/** The members of a function that a response must have, where the request leaves them out. */
+function repeatedTool(tool: Members): Members {
+  return tool['type'] === 'function' ? { description: null, parameters: null, strict: true, ...tool } : tool
 }
 
 export type Status = 'in_progress' | 'completed' | 'incomplete' | 'failed' | 'queued'
@@ -89,7 +95,7 @@ export function responseOf(
     output: output ?? items(given['output'], ids) ?? [],
     previous_response_id: null,
     ...repeated,
-    service_tier: serviceTier(given['service_tier'], ids) ?? null,
+    service_tier: serviceTier(given['service_tier'], ids) ?? 'default',
     usage: responseUsage(given['usage']),
   }
 }

@@ -13,6 +13,9 @@ import { cleanItems } from '../policy/conversation.ts'
 import { withoutMembers } from '../policy/request-policy.ts'
 import { estimatedResponseUsage, readUsage } from '../usage/reported-usage.ts'
 import { bodyWriter, obfuscationOf, replaceIdentities, restoreIds } from './upstream-body.ts'
+import { callOver } from '../translation/call-over-wires.ts'
+import { responsesOverChat } from '../translation/responses-over-chat.ts'
+import { openReasoning } from './sealed-members.ts'
 import { BadAnswer, type CodingRequest, type JsonAnswer, type UpstreamCall } from './wire.ts'
 
 const MEMBERS: MemberTypes = {
@@ -76,29 +79,37 @@ export function readResponsesRequest(value: unknown, allowed: ReadonlySet<string
     choices: 1,
     addresses,
     maxOutputTokens: limit,
-    call: (cap, ids, now) => responsesCall(body, cleaned, stream, limit, cap, ids, now),
+    call(cap, ids, now, wires) {
+      const repeated = repeatedMembers(body)
+      const lower = limit === null ? cap : Math.min(limit, cap)
+      replaceIdentities(body, ids)
+      return callOver(wires, {
+        own: 'responses',
+        call: (translated) => responsesCall({ body, items: cleaned, stream, repeated }, lower, ids, now, translated),
+        translate: () => responsesOverChat(body, stream, lower, repeated, ids, now),
+      })
+    },
   }
 }
 
-function responsesCall(body: Members, items: Members[], stream: boolean, limit: number | null, cap: number, ids: Ids, now: number): UpstreamCall {
-  const repeated = repeatedMembers(body)
-  replaceIdentities(body, ids)
+type ResponsesRequest = { body: Members; items: Members[]; stream: boolean; repeated: RepeatedMembers }
+
+function responsesCall(request: ResponsesRequest, limit: number, ids: Ids, now: number, translated: UpstreamCall | null): UpstreamCall {
+  const { body, items, stream, repeated } = request
   for (const item of items) restoreIds(item, REPLAYED_IDS, ids)
+  // Reasoning of a translated turn cannot be read by an upstream of this wire.
+  if (items.length > 0) body['input'] = items.filter((item) => openReasoning(own(item, 'encrypted_content'), ids) === null)
   const rest = withoutMembers(body, SET_HERE)
   const options = obfuscationOf(own(body, 'stream_options'))
   const streamOptions = Object.keys(options).length > 0 ? { stream_options: options } : {}
-  const write = bodyWriter(
-    stream ? { ...rest, stream: true, ...streamOptions } : rest,
-    'max_output_tokens',
-    limit === null ? cap : Math.min(limit, cap),
-    true,
-  )
+  const write = bodyWriter(stream ? { ...rest, stream: true, ...streamOptions } : rest, 'max_output_tokens', limit, true)
   return {
     wire: 'responses',
     stream,
     body: write,
     openRewriter: () => openResponsesStream({ ids, repeated, now }),
     rewriteJson: (value) => responsesAnswer(value, repeated, ids, now),
+    translated,
   }
 }
 

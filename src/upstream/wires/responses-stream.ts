@@ -28,7 +28,7 @@ const WHOLE: Record<string, Status> = {
   'response.completed': 'completed',
   'response.incomplete': 'incomplete',
 }
-const FAILED = ['response.failed', 'response.cancelled', 'error']
+export const FAILED = ['response.failed', 'response.cancelled', 'error']
 /** Statuses that some servers send in `response.completed`. */
 const FAILED_STATUSES = ['failed', 'cancelled']
 
@@ -44,6 +44,11 @@ function eventOf(json: string): string {
   return `event: ${json.slice(TYPE_AT, json.indexOf('"', TYPE_AT))}\ndata: ${json}\n\n`
 }
 
+/** Formats an event of any members; `type` must be the first. */
+export function responseEvent(event: Members): string {
+  return eventOf(bytesOf(JSON.stringify(event)))
+}
+
 export type ResponsesStreamOptions = { ids: Ids; repeated: RepeatedMembers; now: number }
 
 export function openResponsesStream({ ids, repeated, now }: ResponsesStreamOptions): StreamRewriter {
@@ -55,7 +60,7 @@ export function openResponsesStream({ ids, repeated, now }: ResponsesStreamOptio
   let usage: unknown = null
   let terminalEvent: (estimate: Usage) => string = () => ''
   const templates = openEventTemplates(PLACEHOLDERS, meter.addEscaped, () => sequence++)
-  const numbered = (event: Members) => eventOf(bytesOf(JSON.stringify({ ...event, sequence_number: sequence++ })))
+  const numbered = (event: Members) => responseEvent({ ...event, sequence_number: sequence++ })
 
   const rewriter = openStreamRewriter((data, name, output) => {
     if (data === '[DONE]') return
@@ -135,7 +140,7 @@ function cleanEvent(event: Members, kind: string, ids: Ids): Members | null {
   }
 }
 
-function failureIn(event: Members, response: Members): Failure {
+export function failureIn(event: Members, response: Members): Failure {
   const error = response['error'] ?? event['error'] ?? event
   return clientErrorIn(error) ?? overloaded('the stream reported a failure', error)
 }

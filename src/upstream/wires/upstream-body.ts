@@ -2,13 +2,14 @@
 import { sentMembers } from '../policy/request-policy.ts'
 import type { Ids } from './encrypted-ids.ts'
 import { isMembers, own, type Members } from './allowlist.ts'
+import { openCallId } from './sealed-members.ts'
 import type { Target } from './wire.ts'
 
-/** Decrypts the ids in these members of an object, in place. */
+/** Decrypts the ids in these members of an object, in place. Members that were sealed into an id are left out. */
 export function restoreIds(holder: Members, names: readonly string[], ids: Ids): void {
   for (const name of names) {
     const value = own(holder, name)
-    if (typeof value === 'string') holder[name] = ids.decrypt(value)
+    if (typeof value === 'string') holder[name] = openCallId(value, ids).id
   }
 }
 

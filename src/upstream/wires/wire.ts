@@ -23,11 +23,14 @@ export type CodingRequest = {
   choices: number
   /** The addresses in the conversation that an upstream would fetch. To be vetted before `call`. */
   addresses: readonly Address[]
-  /** `cap`: the plan's limit of output tokens over all choices. `now`: epoch seconds. Consumes the body: it is changed in place. */
-  call(cap: number, ids: Ids, now: number): UpstreamCall
+  /**
+   * `cap`: the plan's limit of output tokens over all choices. `now`: epoch seconds. `wires`: those of the upstreams. Consumes the body: it is
+   * changed in place. Throws `unsupported_parameter` when the request can only be sent over the other wire, which cannot express it.
+   */
+  call(cap: number, ids: Ids, now: number, wires: readonly WireName[]): UpstreamCall
 }
 
-/** One request, ready to be sent to any upstream of its wire. */
+/** One request, ready to be sent to any upstream of its wire. The answer is always of the client's wire. */
 export type UpstreamCall = {
   wire: WireName
   stream: boolean
@@ -37,6 +40,8 @@ export type UpstreamCall = {
   openRewriter(): StreamRewriter
   /** Rewrites a JSON answer. Throws `BadAnswer`, or the `Failure` that the answer reports. */
   rewriteJson(body: unknown): JsonAnswer
+  /** The same request over the other wire, for upstreams that speak only that; null if there are none or it cannot be translated. */
+  translated: UpstreamCall | null
 }
 
 export type JsonAnswer = {

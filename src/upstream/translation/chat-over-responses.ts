@@ -1,0 +1,206 @@
+/** A chat request at an upstream of the Responses wire: its body, and the answer as a chat completion or as its chunks. */
+import { isMembers, own, type Members } from '../wires/allowlist.ts'
+import { chunkOf, completionHead, type CompletionHead } from '../wires/chat-allowed-members.ts'
+import type { ChatRequest } from '../wires/chat-request.ts'
+import { chatEvent, chatFailure, DONE } from '../wires/chat-stream.ts'
+import { clientErrorIn } from '../wires/client-error-mapping.ts'
+import type { Ids } from '../wires/encrypted-ids.ts'
+import { MODEL } from '../wires/model-name.ts'
+import { failureIn, FAILED } from '../wires/responses-stream.ts'
+import { bodyWriter } from '../wires/upstream-body.ts'
+import { BadAnswer, type JsonAnswer, type StreamRewriter, type UpstreamCall } from '../wires/wire.ts'
+import { openStreamRewriter, type RewriterOutput } from '../sse/stream-rewriter.ts'
+import { textOf } from '../sse/sse-parser.ts'
+import { openMeter } from '../usage/output-meter.ts'
+import { chatUsage, estimatedChatUsage, readUsage } from '../usage/reported-usage.ts'
+import { openChatDeltas } from './chat-deltas.ts'
+import { inputItems } from './responses-input.ts'
+import { hasFunctions, responsesToolMembers } from './responses-tools.ts'
+import { unsupported } from './unsupported-parameter.ts'
+
+type Context = { ids: Ids; now: number; includeUsage: boolean; legacy: boolean }
+
+/** `cap`: the plan's limit of output tokens. `now`: epoch seconds. Throws `unsupported_parameter` for what the Responses wire cannot express. */
+export function chatOverResponses(request: ChatRequest, cap: number, ids: Ids, now: number): UpstreamCall {
+  const { body, stream, options, perChoice } = request
+  const sent = { ...responsesBody(request, ids), ...(stream ? { stream: true } : {}) }
+  const context = { ids, now, includeUsage: options['include_usage'] === true, legacy: hasFunctions(body) }
+  return {
+    wire: 'responses',
+    stream,
+    body: bodyWriter(sent, 'max_output_tokens', perChoice === null ? cap : Math.min(perChoice, cap), true),
+    openRewriter: () => openResponsesAsChat(context),
+    rewriteJson: (value) => completionAnswer(value, context),
+    translated: null,
+  }
+}
+
+/** Members of equal name and meaning on both wires. */
+const SHARED = [
+  'temperature',
+  'top_p',
+  'presence_penalty',
+  'frequency_penalty',
+  'parallel_tool_calls',
+  'metadata',
+  'prompt_cache_key',
+  'safety_identifier',
+  'service_tier',
+  'user',
+]
+
+function responsesBody({ body, messages, choices }: ChatRequest, ids: Ids): Members {
+  if (choices > 1) throw unsupported('n')
+  refuseUntranslatable(body)
+  const input = inputItems(messages, ids)
+  const built: Members = { input, store: false, ...responsesToolMembers(body) }
+  for (const name of SHARED) if ((own(body, name) ?? null) !== null) built[name] = own(body, name)
+  const include = [
+    ...(own(body, 'logprobs') === true ? ['message.output_text.logprobs'] : []),
+    // Not every model accepts this, so it is sent only where the client reasons.
+    ...(typeof own(body, 'reasoning_effort') === 'string' || input.some(({ type }) => type === 'reasoning') ? ['reasoning.encrypted_content'] : []),
+  ]
+  if (include.length > 0) built['include'] = include
+  if (typeof own(body, 'top_logprobs') === 'number') built['top_logprobs'] = own(body, 'top_logprobs')
+  if (typeof own(body, 'reasoning_effort') === 'string') built['reasoning'] = { effort: own(body, 'reasoning_effort') }
+  const text = textMembers(body)
+  return Object.keys(text).length === 0 ? built : { ...built, text }
+}
+
+function refuseUntranslatable(body: Members): void {
+  const stop = own(body, 'stop') ?? []
+  if (stop !== '' && (!Array.isArray(stop) || stop.length > 0)) throw unsupported('stop')
+  if (Object.keys((own(body, 'logit_bias') ?? {}) as Members).length > 0) throw unsupported('logit_bias')
+  const modalities = own(body, 'modalities')
+  if (Array.isArray(modalities) && modalities.some((one) => one !== 'text')) throw unsupported('modalities')
+}
+
+function textMembers(body: Members): Members {
+  const format = own(body, 'response_format')
+  const verbosity = own(body, 'verbosity')
+  const schema = isMembers(format) ? own(format, 'json_schema') : undefined
+  return {
+    ...(isMembers(format) ? { format: isMembers(schema) ? { type: 'json_schema', ...schema } : { type: own(format, 'type') } } : {}),
+    ...(typeof verbosity === 'string' ? { verbosity } : {}),
+  }
+}
+
+/** The finish reason for the status of a response. */
+function finishReason(response: Members, calls: number, legacy: boolean): string {
+  const details = response['incomplete_details']
+  if (response['status'] === 'incomplete') return isMembers(details) && details['reason'] === 'content_filter' ? 'content_filter' : 'length'
+  return calls === 0 ? 'stop' : legacy ? 'function_call' : 'tool_calls'
+}
+
+function completionAnswer(value: unknown, { ids, now, legacy }: Context): JsonAnswer {
+  if (!isMembers(value) || !Array.isArray(value['output'])) throw new BadAnswer('the answer is not a response')
+  const status = value['status'] ?? 'completed'
+  if (status !== 'completed' && status !== 'incomplete') throw clientErrorIn(value['error']) ?? new BadAnswer('the response did not complete')
+  const meter = openMeter()
+  const message: Members = { role: 'assistant', content: null, refusal: null }
+  let logprobs: unknown[] = []
+  const deltas = openChatDeltas(ids, meter, (delta, tokens) => {
+    addDelta(message, delta)
+    logprobs = [...logprobs, ...((tokens?.['content'] ?? []) as unknown[])]
+  })
+  for (const [index, item] of (value['output'] as unknown[]).entries()) if (isMembers(item)) deltas.item(item, index)
+  if (legacy) Object.assign(message, legacyCall(message))
+  const usage = readUsage(value['usage'])
+  const completion = {
+    ...completionHead({ created: value['created_at'] }, ids, now),
+    object: 'chat.completion',
+    model: MODEL,
+    choices: [
+      {
+        index: 0,
+        message,
+        logprobs: logprobs.length > 0 ? { content: logprobs, refusal: null } : null,
+        finish_reason: finishReason(value, deltas.calls(), legacy),
+      },
+    ],
+  }
+  const reported = chatUsage(value['usage'])
+  return { body: (estimate) => JSON.stringify({ ...completion, usage: reported ?? estimatedChatUsage(estimate) }), usage, meter }
+}
+
+/** Adds a delta to a message: text is appended, whole tool calls and lists are collected. */
+function addDelta(message: Members, delta: Members): void {
+  for (const [name, value] of Object.entries(delta)) {
+    if (name === 'tool_calls') addCalls(message, value as Members[])
+    else if (Array.isArray(value)) message[name] = [...((message[name] ?? []) as unknown[]), ...(value as unknown[])]
+    else message[name] = String(message[name] ?? '') + String(value)
+  }
+}
+
+function addCalls(message: Members, deltas: Members[]): void {
+  const calls = (message['tool_calls'] ??= []) as Members[]
+  for (const { index, id, type, ...called } of deltas) {
+    const known = calls[index as number]
+    if (known) addDelta(known[String(known['type'])] as Members, (called['function'] ?? called['custom']) as Members)
+    else calls.push({ id, type, ...called })
+  }
+}
+
+/** For clients that use `functions`: the first call as `function_call`. */
+function legacyCall(delta: Members): Members {
+  const [call] = (delta['tool_calls'] ?? []) as Members[]
+  delete delta['tool_calls']
+  return call && (call['index'] ?? 0) === 0 && isMembers(call['function']) ? { function_call: call['function'] } : {}
+}
+
+function openResponsesAsChat({ ids, now, includeUsage, legacy }: Context): StreamRewriter {
+  const meter = openMeter()
+  let head: CompletionHead | null = null
+  let usage: unknown = null
+  let written: RewriterOutput | null = null
+
+  const choice = (delta: Members, logprobs: unknown, reason: string | null) => [{ index: 0, delta, logprobs, finish_reason: reason }]
+  const deltas = openChatDeltas(ids, meter, (delta, logprobs) => {
+    const given = legacy ? { ...delta, ...legacyCall(delta) } : delta
+    if (legacy) delete given['tool_calls']
+    if (head && Object.keys(given).length > 0) written?.write(chatEvent(chunkOf(head, choice(given, logprobs, null), includeUsage)))
+  })
+
+  const rewriter = openStreamRewriter((data, name, to) => {
+    written = to
+    if (data === '[DONE]') return
+    const event: unknown = JSON.parse(textOf(data))
+    if (!isMembers(event)) throw new BadAnswer('an event is not an object')
+    const type = typeof event['type'] === 'string' ? event['type'] : name
+    const response = isMembers(event['response']) ? event['response'] : {}
+    if (readUsage(response['usage'])) usage = response['usage']
+    if (FAILED.includes(type) || (type === '' && event['error'])) return to.fail(failureIn(event, response))
+    if (!type.startsWith('response.')) return
+    if (!head) begin(response, to)
+    if (type === 'response.completed' || type === 'response.incomplete') finish({ ...response, status: type.slice('response.'.length) }, to)
+    else deltas.event(type, event)
+  })
+
+  function begin(response: Members, to: RewriterOutput): void {
+    head = completionHead({ created: response['created_at'] }, ids, now)
+    to.write(chatEvent(chunkOf(head, choice({ role: 'assistant', content: '' }, null, null), includeUsage)))
+  }
+
+  /** Some servers send the output in the last event only. */
+  function finish(response: Members, to: RewriterOutput): void {
+    if (!head) return
+    const output = Array.isArray(response['output']) ? (response['output'] as unknown[]) : []
+    if (!deltas.any()) for (const [index, item] of output.entries()) if (isMembers(item)) deltas.item(item, index)
+    to.write(chatEvent(chunkOf(head, choice({}, null, finishReason(response, deltas.calls(), legacy)), includeUsage)))
+    if (!includeUsage) to.write(DONE)
+    else if (readUsage(usage)) to.write(usageAndDone(chatUsage(usage)))
+    to.done()
+  }
+
+  function usageAndDone(members: Members | undefined): string {
+    return head ? chatEvent({ ...chunkOf(head, [], false), usage: members }) + DONE : DONE
+  }
+
+  return {
+    ...rewriter,
+    terminalEvents: (estimate) => (includeUsage && !readUsage(usage) ? usageAndDone(estimatedChatUsage(estimate)) : ''),
+    fail: chatFailure,
+    usage: () => readUsage(usage),
+    meter,
+  }
+}

@@ -1,0 +1,164 @@
+/** A Responses request at an upstream of the chat wire: its body, and the answer as a response or as the events of one. */
+import type { Failure } from '../../domain/errors.ts'
+import type { Usage } from '../../domain/token-windows.ts'
+import { isMembers, own, type Members } from '../wires/allowlist.ts'
+import { chatErrorIn, usageIn } from '../wires/chat-stream.ts'
+import type { Ids } from '../wires/encrypted-ids.ts'
+import { finishReasonOf, isFailedReason } from '../wires/finish-reasons.ts'
+import { responseHead, responseOf, type RepeatedMembers, type ResponseHead, type Status } from '../wires/response-object.ts'
+import { responseEvent } from '../wires/responses-stream.ts'
+import { bodyWriter } from '../wires/upstream-body.ts'
+import { BadAnswer, type JsonAnswer, type StreamRewriter, type UpstreamCall } from '../wires/wire.ts'
+import { openStreamRewriter, overloaded, type RewriterOutput } from '../sse/stream-rewriter.ts'
+import { textOf } from '../sse/sse-parser.ts'
+import { openMeter } from '../usage/output-meter.ts'
+import { estimatedResponseUsage, readUsage } from '../usage/reported-usage.ts'
+import { chatMessages } from './chat-messages.ts'
+import { chatToolMembers, chatTools, type ChatTools } from './chat-tools.ts'
+import { openResponseOutput } from './response-output.ts'
+import { unsupported } from './unsupported-parameter.ts'
+
+type Context = { ids: Ids; now: number; repeated: RepeatedMembers; tools: ChatTools }
+
+/** `limit`: output tokens; `now`: epoch seconds. Throws `unsupported_parameter` for what chat cannot express. */
+export function responsesOverChat(body: Members, stream: boolean, limit: number, repeated: RepeatedMembers, ids: Ids, now: number): UpstreamCall {
+  const tools = chatTools(own(body, 'tools'))
+  const sent = { ...chatBody(body, tools, ids), ...(stream ? { stream: true, stream_options: { include_usage: true } } : {}) }
+  // Responses are not stored, on either wire.
+  const context = { ids, now, repeated: { ...repeated, store: false }, tools }
+  return {
+    wire: 'chat',
+    stream,
+    body: bodyWriter(sent, 'max_completion_tokens', limit, false),
+    openRewriter: () => openChatAsResponses(context),
+    rewriteJson: (value) => responseAnswer(value, context),
+    translated: null,
+  }
+}
+
+/** Members of equal name and meaning on both wires. */
+const SHARED = ['temperature', 'top_p', 'presence_penalty', 'frequency_penalty', 'metadata', 'prompt_cache_key', 'safety_identifier', 'service_tier', 'user']
+
+function chatBody(body: Members, tools: ChatTools, ids: Ids): Members {
+  if (isMembers(own(body, 'prompt'))) throw unsupported('prompt')
+  const built: Members = { messages: chatMessages(body, tools, ids), ...chatToolMembers(own(body, 'tool_choice'), tools) }
+  for (const name of SHARED) if ((own(body, name) ?? null) !== null) built[name] = own(body, name)
+  if (tools.functions.length > 0 && typeof own(body, 'parallel_tool_calls') === 'boolean')
+    built['parallel_tool_calls'] = own(body, 'parallel_tool_calls')
+  const effort = own((own(body, 'reasoning') ?? {}) as Members, 'effort')
+  if (typeof effort === 'string') built['reasoning_effort'] = effort
+  const text = (own(body, 'text') ?? {}) as Members
+  if (typeof own(text, 'verbosity') === 'string') built['verbosity'] = own(text, 'verbosity')
+  return { ...built, ...formatMembers(own(text, 'format')), ...logprobsMembers(body) }
+}
+
+function formatMembers(format: unknown): Members {
+  if (!isMembers(format)) return {}
+  const { type, ...schema } = format
+  if (type === 'json_object') return { response_format: { type } }
+  return type === 'json_schema' ? { response_format: { type, json_schema: schema } } : {}
+}
+
+function logprobsMembers(body: Members): Members {
+  const include = own(body, 'include')
+  const top = own(body, 'top_logprobs')
+  const included = Array.isArray(include) && include.includes('message.output_text.logprobs')
+  const some = typeof top === 'number' && top > 0
+  return included || some ? { logprobs: true, ...(some ? { top_logprobs: top } : {}) } : {}
+}
+
+/** The status that the finish reason of a choice gives to the response. */
+const STATUS: Record<string, { status: Status; reason: string | null }> = {
+  length: { status: 'incomplete', reason: 'max_output_tokens' },
+  content_filter: { status: 'incomplete', reason: 'content_filter' },
+}
+
+/** The last form of the response: `completed` or `incomplete`, with the usage that the upstream reported. */
+function finalResponse(answer: Members, head: ResponseHead, reason: unknown, output: Members[], usage: unknown, { repeated, ids }: Context): Members {
+  const { status, reason: cut } = STATUS[String(reason)] ?? { status: 'completed' as const, reason: null }
+  return responseOf({ ...answer, usage, incomplete_details: { reason: cut } }, head, status, repeated, ids, output)
+}
+
+const itemStatus = (reason: unknown) => (String(reason) in STATUS ? 'incomplete' : 'completed')
+
+function responseAnswer(value: unknown, context: Context): JsonAnswer {
+  const [choice] = isMembers(value) && Array.isArray(value['choices']) ? (value['choices'] as unknown[]) : []
+  if (!isMembers(value) || !isMembers(choice) || !isMembers(choice['message'])) throw new BadAnswer('the answer is not a chat completion')
+  const meter = openMeter()
+  const output = openResponseOutput(context.tools, context.ids, meter, () => {})
+  if (isFailedReason(choice['finish_reason'])) throw new BadAnswer('the choice ended by a failure')
+  const reason = finishReasonOf(choice['finish_reason'])
+  output.add(choice['message'], choice['logprobs'])
+  output.end(itemStatus(reason))
+  const response = finalResponse(tierOf(value), headOf(value, context), reason, output.items(), value['usage'], context)
+  const usage = readUsage(value['usage'])
+  return { body: (estimate) => JSON.stringify(usage ? response : { ...response, usage: estimatedResponseUsage(estimate) }), usage, meter }
+}
+
+/** No request refers to an earlier response, so the upstream's id is not needed again. */
+function headOf(value: Members, { ids, now }: Context): ResponseHead {
+  return responseHead({ created_at: value['created'] }, ids, now)
+}
+
+const tierOf = (value: Members): Members => ({ service_tier: value['service_tier'] })
+
+function openChatAsResponses(context: Context): StreamRewriter {
+  const { ids, now, repeated, tools } = context
+  const meter = openMeter()
+  let sequence = 0
+  let head: ResponseHead | null = null
+  let usage: unknown = null
+  let reason: unknown = null
+  let tier: Members = {}
+  let written: RewriterOutput | null = null
+  let terminalEvent: (estimate: Usage) => string = () => ''
+  const numbered = (event: Members) => responseEvent({ ...event, sequence_number: sequence++ })
+  const output = openResponseOutput(tools, ids, meter, (event) => written?.write(numbered(event)))
+
+  const rewriter = openStreamRewriter((data, _name, to) => {
+    written = to
+    if (data === '[DONE]') return finish(to)
+    const chunk: unknown = JSON.parse(textOf(data))
+    if (!isMembers(chunk)) throw new BadAnswer('a chunk is not an object')
+    const failure = chatErrorIn(chunk)
+    if (failure) return to.fail(failure)
+    usage = usageIn(chunk) ?? usage
+    if (typeof chunk['service_tier'] === 'string') tier = tierOf(chunk)
+    for (const choice of Array.isArray(chunk['choices']) ? (chunk['choices'] as unknown[]) : []) if (isMembers(choice)) add(choice, chunk, to)
+  })
+
+  function add(choice: Members, chunk: Members, to: RewriterOutput): void {
+    if ((choice['index'] ?? 0) !== 0) return
+    if (!head) begin(headOf(chunk, context), to)
+    if (isMembers(choice['delta'])) output.add(choice['delta'], choice['logprobs'])
+    if (isFailedReason(choice['finish_reason'])) return to.fail(overloaded('the choice ended by a failure', choice))
+    reason = finishReasonOf(choice['finish_reason']) ?? reason
+  }
+
+  function begin(known: ResponseHead, to: RewriterOutput): void {
+    head = known
+    const response = responseOf({}, known, 'in_progress', repeated, ids)
+    for (const type of ['response.created', 'response.in_progress']) to.write(numbered({ type, response }))
+  }
+
+  function finish(to: RewriterOutput): void {
+    if (!head) throw new BadAnswer('the stream was empty')
+    output.end(itemStatus(reason))
+    const response = finalResponse(tier, head, reason, output.items(), usage, context)
+    const event = (members: Members) => numbered({ type: `response.${String(response['status'])}`, response: members })
+    if (readUsage(usage)) to.write(event(response))
+    else terminalEvent = (estimate) => event({ ...response, usage: estimatedResponseUsage(estimate) })
+    to.done()
+  }
+
+  return {
+    ...rewriter,
+    fail(failure: Failure) {
+      const known = head ?? responseHead({}, ids, now)
+      return numbered({ type: 'response.failed', response: responseOf({}, known, 'failed', repeated, ids, output.items(), failure) })
+    },
+    terminalEvents: (estimate) => terminalEvent(estimate),
+    usage: () => readUsage(usage),
+    meter,
+  }
+}

@@ -1,0 +1,90 @@
+/**
+ * Sealing of members that a client must replay for the model's next turn and that may name a vendor: thought signatures, reasoning details,
+ * reasoning. They travel encrypted (`encrypted-ids.ts`) in the id of a tool call, which every client replays, or in one opaque member.
+ */
+import type { Ids } from './encrypted-ids.ts'
+import { isMembers, own, type Clean, type Members } from './allowlist.ts'
+
+/** Not part of any id that an upstream is known to give. */
+const SEPARATOR = '\0'
+/** A larger `extra_content` is dropped: ids are repeated in requests, logs and user interfaces. */
+const MAX_EXTRA_LENGTH = 64 * 1024
+
+/** The id that the client gets for a tool call. `extra`: the call's `extra_content`, where vendors put the thought's signature. */
+export function sealCallId(id: string, extra: unknown, ids: Ids): string {
+  const json = isMembers(extra) ? JSON.stringify(extra) : ''
+  return ids.encrypt('call_', json === '' || json.length > MAX_EXTRA_LENGTH ? id : id + SEPARATOR + json)
+}
+
+/** The upstream's id and, if it was sealed with one, the `extra_content` of the call. */
+export function openCallId(sealed: string, ids: Ids): { id: string; extra: Members | null } {
+  const plain = ids.decrypt(sealed)
+  const end = plain.indexOf(SEPARATOR)
+  return end < 0 ? { id: plain, extra: null } : { id: plain.slice(0, end), extra: parsed(plain.slice(end + 1)) }
+}
+
+/** What a turn's reasoning consists of, by the wire that it came from. */
+export type SealedReasoning = {
+  /** Chat: the member that held the text, and the text. */
+  text?: { member: 'reasoning_content' | 'reasoning'; text: string }
+  /** Chat: `reasoning_details`, possibly in the fragments of a stream. */
+  details?: unknown[]
+  /** Responses: the reasoning item. */
+  item?: Members
+}
+
+export function sealReasoning(reasoning: SealedReasoning, ids: Ids): string {
+  return ids.encrypt('sealed_', JSON.stringify(reasoning))
+}
+
+/** Null for text that was not sealed for this subscription. */
+export function openReasoning(sealed: unknown, ids: Ids): SealedReasoning | null {
+  if (typeof sealed !== 'string' || !sealed.startsWith('sealed_')) return null
+  const plain = ids.decrypt(sealed)
+  return plain === sealed ? null : (parsed(plain) as SealedReasoning | null)
+}
+
+/** The one entry of `reasoning_details` that a chat client gets and replays. */
+export function sealedDetail(reasoning: SealedReasoning, ids: Ids): Members {
+  return { type: 'reasoning.encrypted', data: sealReasoning(reasoning, ids) }
+}
+
+/** `reasoning_details` of an upstream, sealed. */
+export const reasoningDetails: Clean = (value, ids) =>
+  Array.isArray(value) && value.length > 0 ? [sealedDetail({ details: value as unknown[] }, ids)] : undefined
+
+/** The reasoning in the `reasoning_details` that a chat client replays; entries that we did not seal are left out. */
+export function replayedReasoning(message: Members, ids: Ids): SealedReasoning[] {
+  const replayed = own(message, 'reasoning_details')
+  if (!Array.isArray(replayed)) return []
+  return replayed.flatMap((entry: unknown) => (isMembers(entry) && openReasoning(own(entry, 'data'), ids)) || [])
+}
+
+/** Joins the fragments of streamed `reasoning_details`: neighbours of one type and index are one entry. */
+export function joinDetails(details: readonly unknown[]): unknown[] {
+  const joined: unknown[] = []
+  for (const entry of details) {
+    const last = joined.at(-1)
+    if (isMembers(entry) && isMembers(last) && entry['type'] === last['type'] && entry['index'] === last['index'] && 'index' in entry) append(last, entry)
+    else joined.push(isMembers(entry) ? { ...entry } : entry)
+  }
+  return joined
+}
+
+function append(entry: Members, fragment: Members): void {
+  for (const [name, value] of Object.entries(fragment)) {
+    const before = entry[name]
+    const grows = ['text', 'summary', 'data'].includes(name) && typeof before === 'string' && typeof value === 'string'
+    if (grows) entry[name] = before + value
+    else if (value !== null && value !== undefined) entry[name] = value
+  }
+}
+
+function parsed(json: string): Members | null {
+  try {
+    const value: unknown = JSON.parse(json)
+    return isMembers(value) ? value : null
+  } catch {
+    return null
+  }
+}
