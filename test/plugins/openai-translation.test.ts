@@ -1,0 +1,190 @@
+/** All combinations of the client's wire and the upstream's over the gateway: nothing of the vendor in any answer, and every answer settled. */
+import t, { type Test } from 'tap'
+import { openUpstream, respond, stream, streams, type Script } from '../fakes/upstream.ts'
+import { chatStream, chunk, completion, delta, DONE, event, message, response, responsesStream, USAGE, VENDOR } from '../fakes/upstream-wire.ts'
+import { chat, dataOf, MESSAGES, openGateway, responses, startStream, type Gateway, type TestResponse } from '../upstream/gateway.ts'
+import { setUp } from './vendor.ts'
+
+type Wire = 'chat' | 'responses'
+const WIRES: Wire[] = ['chat', 'responses']
+const COMBINATIONS = WIRES.flatMap((client) => WIRES.map((upstream) => ({ name: `${client} client, ${upstream} upstream`, client, upstream })))
+const CALL: Record<Wire, (gateway: Gateway, more?: object) => Promise<TestResponse>> = { chat, responses }
+const PATH: Record<Wire, string> = { chat: '/v1/chat/completions', responses: '/v1/responses' }
+const BODY: Record<Wire, object> = { chat: { model: 'svc-code', messages: MESSAGES }, responses: { model: 'svc-code', input: 'Hi' } }
+const WORDS = ['one two', ' three']
+
+/** Answers of an upstream of each wire. */
+const JSON_ANSWER: Record<Wire, (text: string, more?: object) => object> = {
+  chat: (text, more = {}) => completion(text, more),
+  responses: (text, more = {}) => response('completed', [message(text)], more),
+}
+const WHOLE: Record<Wire, string[]> = { chat: chatStream(...WORDS), responses: responsesStream(...WORDS) }
+/** The beginning of a stream, with all of its text. */
+const BEGIN: Record<Wire, string[]> = { chat: WHOLE.chat.slice(0, 4), responses: WHOLE.responses.slice(0, 7) }
+const ERROR: Record<Wire, string> = { chat: `data: {"error":{"message":"${VENDOR}"}}\n\n`, responses: event('error', { message: VENDOR }) }
+const FAILED: Record<Wire, object> = { chat: { error: { code: 'server_overloaded' } }, responses: { type: 'response.failed', response: { status: 'failed' } } }
+
+const HEADERS = { 'x-request-id': VENDOR, 'openai-organization': VENDOR, server: VENDOR, 'x-ratelimit-remaining-tokens': VENDOR }
+
+/** An answer of both kinds: tools with a signature, citations, log probabilities. */
+const RICH: Record<Wire, object> = {
+  chat: completion('', {
+    choices: [
+      {
+        message: {
+          content: 'a',
+          reasoning: 'b',
+          reasoning_details: [{ type: 'reasoning.encrypted', data: VENDOR, format: VENDOR }],
+          tool_calls: [{ id: `${VENDOR}:0`, type: 'function', function: { name: 'f', arguments: '{}', [VENDOR]: 1 }, extra_content: { [VENDOR]: 1 } }],
+        },
+        finish_reason: 'tool_calls',
+        native_finish_reason: VENDOR,
+      },
+    ],
+  }),
+  responses: response('completed', [
+    { id: `rs_${VENDOR}`, type: 'reasoning', summary: [{ type: 'summary_text', text: 'b' }], encrypted_content: 'gAAAA' },
+    message('a'),
+    { id: `fc_${VENDOR}`, type: 'function_call', call_id: VENDOR, name: 'f', arguments: '{}', vendor: VENDOR },
+  ]),
+}
+
+/** Runs `check` for each combination. */
+function combinations(name: string, check: (t: Test, client: Wire, upstream: Wire) => Promise<void>): void {
+  t.test(name, async (t) => {
+    for (const combination of COMBINATIONS) await t.test(combination.name, (t) => check(t, combination.client, combination.upstream))
+  })
+}
+
+combinations('no byte of an answer names the vendor', async (t, client, wire) => {
+  const { upstream, gateway } = await setUp(t, () => {}, {}, { wire, breaker: { failures: 1000 } })
+  const scripts: [string, Script, boolean][] = [
+    ['JSON', (answer) => respond(answer, 200, JSON_ANSWER[wire]('hi'), HEADERS), false],
+    ['JSON with tools and reasoning', (answer) => respond(answer, 200, RICH[wire], HEADERS), false],
+    ['stream', streams(...WHOLE[wire]), true],
+    ['broken stream', streams(...BEGIN[wire], ERROR[wire]), true],
+    ['stream that is cut off', streams(...BEGIN[wire]), true],
+    ['error 400', (answer) => respond(answer, 400, { error: { message: VENDOR, type: VENDOR, code: VENDOR, param: VENDOR } }, HEADERS), false],
+    ['error 500', (answer) => respond(answer, 500, { error: VENDOR }, HEADERS), true],
+    ['not JSON', (answer) => void answer.end(VENDOR), false],
+  ]
+  for (const [name, script, streamed] of scripts) {
+    upstream.respondWith(script)
+    const got = await CALL[client](gateway, { stream: streamed, tools: [] })
+    t.notOk((got.text + JSON.stringify(got.headers)).toLowerCase().includes(VENDOR), name)
+    t.ok(got.text.length > 50, `${name} has an answer`)
+  }
+})
+
+combinations('reported usage is charged, else an estimate that the client sees', async (t, client, wire) => {
+  const { upstream, gateway } = await setUp(t, () => {}, {}, { wire })
+  const ask = (streamed: boolean) => CALL[client](gateway, { stream: streamed, ...(client === 'chat' && streamed ? { stream_options: { include_usage: true } } : {}) })
+  const usageOf = ({ text, body }: TestResponse) => {
+    const last = body ?? dataOf(text).findLast((one) => one !== '[DONE]')
+    const { usage } = last.response ?? last
+    return [usage.prompt_tokens ?? usage.input_tokens, usage.completion_tokens ?? usage.output_tokens]
+  }
+  for (const streamed of [false, true]) {
+    upstream.respondWith((answer) => (streamed ? streams(...WHOLE[wire])(answer, upstream.requests.at(-1)!) : respond(answer, 200, JSON_ANSWER[wire]('one two three'))))
+    t.same(usageOf(await ask(streamed)), [20, 5])
+    t.same(await gateway.settled(), { usage: { input: 20, cachedInput: 8, output: 5 }, estimated: false })
+    const silent = WHOLE[wire].map((text) => text.replaceAll('"usage"', '"other"'))
+    upstream.respondWith((answer) => (streamed ? streams(...silent)(answer, upstream.requests.at(-1)!) : respond(answer, 200, JSON_ANSWER[wire]('one two three', { usage: null }))))
+    const seen = usageOf(await ask(streamed))
+    const settled = await gateway.settled()
+    t.match(settled, { usage: { output: 3 }, estimated: true })
+    t.same(seen, [settled!.usage.input, settled!.usage.output])
+  }
+})
+
+combinations('a stream that breaks ends with the failure of the client\'s wire, is not retried, and charges what was streamed', async (t, client, wire) => {
+  let finish = (_end: string) => {}
+  const { upstream, gateway } = await setUp(
+    t,
+    (answer) => {
+      stream(answer, ...BEGIN[wire])
+      finish = (end) => void answer.end(end)
+    },
+    {},
+    { wire },
+  )
+  for (const end of ['', ERROR[wire]]) {
+    const before = upstream.requests.length
+    const answer = await startStream(gateway, PATH[client], { ...BODY[client], stream: true })
+    let text = ''
+    for await (const piece of answer) {
+      text += String(piece)
+      if (text.includes('three')) finish(end)
+    }
+    t.match(dataOf(text).at(-1), FAILED[client])
+    t.notOk(text.includes('[DONE]'))
+    t.equal(upstream.requests.length, before + 1)
+    t.match(await gateway.settled(), { usage: { output: 3 }, estimated: true })
+  }
+})
+
+combinations('a client disconnect aborts the upstream and charges what was streamed', async (t, client, wire) => {
+  const { upstream, gateway } = await setUp(t, (answer) => stream(answer, ...BEGIN[wire]), {}, { wire })
+  const answer = await startStream(gateway, PATH[client], { ...BODY[client], stream: true })
+  let seen = ''
+  while (!seen.includes('three')) seen += String(await new Promise((resolve) => answer.once('data', resolve)))
+  const aborted = upstream.nextAbort()
+  answer.destroy()
+  await aborted
+  t.match(await gateway.settled(), { usage: { output: 3 }, estimated: true })
+})
+
+combinations('a stream that outgrows its reservation extends it', async (t, client, wire) => {
+  const words = Array.from({ length: 300 }, () => 'four'.repeat(10))
+  const many = wire === 'chat' ? chatStream(...words) : responsesStream(...words)
+  const { gateway } = await setUp(t, streams(...many), { admitted: { reserved: 100 } }, { wire })
+  const { text } = await CALL[client](gateway, { stream: true })
+  t.match(client === 'chat' ? text : dataOf(text).at(-1).type, client === 'chat' ? /\[DONE\]\n\n$/ : 'response.completed')
+  t.ok(gateway.ensured.length > 0 && gateway.ensured.length < 15, `${gateway.ensured.length} extensions`)
+})
+
+combinations('the lower of the client\'s and the plan\'s limit of tokens is sent', async (t, client, wire) => {
+  const { upstream, gateway } = await setUp(t, (answer) => respond(answer, 200, JSON_ANSWER[wire]('hi')), {}, { wire })
+  const limit = (tokens: number) => ({ [client === 'chat' ? 'max_tokens' : 'max_output_tokens']: tokens })
+  for (const [more, sent] of [[{}, 4096], [limit(9000), 4096], [limit(10), 10]] as const) {
+    await CALL[client](gateway, more)
+    const { max_tokens: older, max_completion_tokens: chatLimit, max_output_tokens: responsesLimit } = upstream.requests.at(-1)!.body
+    t.equal(older ?? chatLimit ?? responsesLimit, sent)
+  }
+})
+
+t.test('a native upstream is preferred within a priority, and a request fails over to one of the other wire', async (t) => {
+  const [chatOnly, both] = [await openUpstream((answer) => respond(answer, 200, completion('from chat'))), await openUpstream((answer) => respond(answer, 200, response('completed', [message('from both')])))]
+  t.teardown(() => Promise.all([chatOnly.close(), both.close()]))
+  const declared = (priority: number) => [
+    { name: 'chat', baseUrl: chatOnly.url, model: 'm', wire: 'chat', weight: 1000, priority },
+    { name: 'both', baseUrl: both.url, model: 'm', wire: 'both', priority: 1, retry: { attempts: 1 } },
+  ]
+  const textOf = async (gateway: Gateway, more = {}) => (await responses(gateway, more)).body.output?.[0].content[0].text
+  const equal = await openGateway(t, { declared: declared(1) })
+  t.equal(await textOf(equal), 'from both')
+  both.respondWith((answer) => void answer.destroy())
+  t.equal(await textOf(equal), 'from chat')
+  both.respondWith((answer) => respond(answer, 200, response('completed', [message('from both')])))
+  const first = await openGateway(t, { declared: declared(0) })
+  t.equal(await textOf(first), 'from chat', 'the priority counts before the wire')
+  t.equal(await textOf(first, { input: [{ type: 'compaction', encrypted_content: 'x' }] }), 'from both', 'what cannot be translated is sent to its own wire')
+  t.match(both.requests.at(-1)!.body, { input: [{ type: 'compaction', encrypted_content: 'x' }] })
+})
+
+t.test('what an agent replays survives a turn on the chat wire: signatures and reasoning details', async (t) => {
+  const signature = { [VENDOR]: { thought_signature: 'c2ln' } }
+  const details = [{ type: 'reasoning.text', text: 'Let me', index: 0, format: VENDOR }, { type: 'reasoning.text', text: ' think', signature: 's', index: 0, format: VENDOR }]
+  const call = { index: 0, id: `${VENDOR}:0`, type: 'function', function: { name: 'f', arguments: '{}' }, extra_content: signature }
+  const { upstream, gateway } = await setUp(t, streams(...details.map((one) => chunk([delta({ reasoning_details: [one] })])), chunk([delta({ tool_calls: [call] }, 'tool_calls')]), chunk([], { usage: USAGE }), DONE))
+  const { text } = await chat(gateway, { stream: true })
+  t.notOk(text.includes(VENDOR))
+  const deltas = dataOf(text).slice(0, -1).map(({ choices }) => choices[0]?.delta ?? {})
+  const turn = { role: 'assistant', content: null, reasoning_details: deltas.flatMap((one) => one.reasoning_details ?? []), tool_calls: deltas.flatMap((one) => one.tool_calls ?? []).map(({ index: _index, ...one }) => one) }
+  await chat(gateway, { messages: [{ role: 'user', content: 'Hi' }, turn, { role: 'tool', tool_call_id: turn.tool_calls[0].id, content: 'ok' }] })
+  const [, replayed, result] = upstream.requests.at(-1)!.body['messages'] as Record<string, unknown>[]
+  const { index: _index, ...whole } = call
+  t.same(replayed!['tool_calls'], [whole])
+  t.same(replayed!['reasoning_details'], [{ type: 'reasoning.text', text: 'Let me think', signature: 's', index: 0, format: VENDOR }])
+  t.equal(result!['tool_call_id'], `${VENDOR}:0`)
+})
