@@ -1,11 +1,12 @@
 /** Compatibility with real OpenAI clients: SDKs for JavaScript and Python, and Codex CLI. `npm run servers` installs them. */
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t, { type Test } from 'tap'
 import { need } from '../servers/client.ts'
 import { at, used } from './calls.ts'
+import { codex, codexConfig } from './codex.ts'
 import { eventually } from './eventually.ts'
 import { apiKey, codingPlan, declare } from './manifests.ts'
 import { run } from './run.ts'
@@ -15,18 +16,23 @@ const MESSAGES = [{ role: 'user', content: 'Say hello' }]
 
 t.setTimeout(SIDE_TIMEOUT_MS)
 for (const side of SIDES) {
-  t.test(`${side.name}: clients`, { timeout: SIDE_TIMEOUT_MS }, async (t) => {
-    const start = await side.open(t)
-    if (start) await clients(t, start)
-  })
+  // Translation does not depend on the side.
+  for (const wire of side.name === 'embedded' ? ['both', 'chat', 'responses'] : ['both']) {
+    t.test(`${side.name}, upstream wire ${wire}: clients`, { timeout: SIDE_TIMEOUT_MS }, async (t) => {
+      const start = await side.open(t)
+      if (start) await clients(t, start, wire)
+    })
+  }
 }
 
-async function clients(t: Test, start: Start): Promise<void> {
+async function clients(t: Test, start: Start, wire: string): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  const upstreams = join(folder, 'upstreams.yaml')
+  await writeFile(upstreams, `upstreams: [{name: echo, baseUrl: 'echo:', wire: ${wire}}]`)
   await declare(folder, 'team', codingPlan('team'), apiKey('team-key', 'team'))
   await declare(folder, 'tiny', codingPlan('tiny', {}, { sessionWindow: { tokens: 1, durationSeconds: 18_000 } }), apiKey('tiny-key', 'tiny'), apiKey('tiny-codex', 'tiny'))
   await declare(folder, 'paused', codingPlan('paused'), apiKey('paused-key', 'paused'))
-  const program = await start({ folder, roles: ['controller', 'gateway'] })
+  const program = await start({ folder, env: { UPSTREAMS: upstreams }, roles: ['controller', 'gateway'] })
   t.teardown(async () => {
     await program.kill()
     await rm(folder, { recursive: true, force: true })
@@ -111,38 +117,6 @@ async function clients(t: Test, start: Start): Promise<void> {
     t.equal(seen.response_stream, seen.response)
   })
 
-  /** Codex as users configure it, without features that call other hosts. */
-  const CODEX_CONFIG = `
-  model = "svc-code"
-  model_provider = "tollgate"
-  check_for_update_on_startup = false
-
-  [model_providers.tollgate]
-  name = "Tollgate"
-  base_url = "${baseURL}"
-  env_key = "TOLLGATE_API_KEY"
-  wire_api = "responses"
-
-  [analytics]
-  enabled = false
-
-  [features]
-  plugins = false
-  apps = false
-  `
-
-  /** Runs \`codex exec\` with this prompt in a new folder. Its sandbox is off, since it needs rights that a container lacks; the commands are ours. */
-  async function codex(path: string, key: string, prompt: string, config = CODEX_CONFIG) {
-    const home = await mkdtemp(join(folder, 'codex-'))
-    const work = join(home, 'work')
-    await mkdir(work)
-    await writeFile(join(home, 'config.toml'), config)
-    const args = [path, 'exec', '--json', '--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox', prompt]
-    const { code, stdout, stderr } = await run(process.execPath, args, { cwd: work, env: { HOME: home, CODEX_HOME: home, TOLLGATE_API_KEY: key } })
-    const events: Record<string, unknown>[] = stdout.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line))
-    return { work, code, events, stderr }
-  }
-
   t.test('Codex CLI', async (t) => {
     const path = need(t, 'codex')
     if (path === null) return
@@ -150,7 +124,7 @@ async function clients(t: Test, start: Start): Promise<void> {
     t.test('completes a conversation turn with a tool call, which is charged', async (t) => {
       const key = await program.key('team-key')
       const before = await used(program, key)
-      const { work, code, events, stderr } = await codex(path, key, 'call exec_command {"cmd":"echo made by a tool > made.txt"}')
+      const { work, code, events, stderr } = await codex(path, folder, baseURL, key, 'call exec_command {"cmd":"echo made by a tool > made.txt"}')
       t.equal(code, 0, stderr)
       t.equal(await readFile(join(work, 'made.txt'), 'utf8'), 'made by a tool\n')
       t.match(events.find((event) => at(event, 'item', 'type') === 'agent_message'), { item: { text: /./ } }, 'it sends a message after the tool ran')
@@ -161,8 +135,8 @@ async function clients(t: Test, start: Start): Promise<void> {
     })
 
     t.test('falls back to HTTPS at once when it is configured for WebSocket', async (t) => {
-      const config = CODEX_CONFIG.replace('wire_api = "responses"', 'wire_api = "responses"\nsupports_websockets = true')
-      const { work, code, stderr } = await codex(path, await program.key('team-key'), 'call exec_command {"cmd":"echo made > made.txt"}', config)
+      const config = codexConfig(baseURL).replace('wire_api = "responses"', 'wire_api = "responses"\nsupports_websockets = true')
+      const { work, code, stderr } = await codex(path, folder, baseURL, await program.key('team-key'), 'call exec_command {"cmd":"echo made > made.txt"}', config)
       t.equal(code, 0, stderr)
       t.equal(await readFile(join(work, 'made.txt'), 'utf8'), 'made\n')
       t.equal(stderr.match(/failed to connect/g)?.length, 1, 'it tried one')
@@ -170,8 +144,8 @@ async function clients(t: Test, start: Start): Promise<void> {
 
     t.test('shows when a full window resets', async (t) => {
       const key = await program.key('tiny-codex')
-      await codex(path, key, 'Say hello')
-      const { code, events } = await codex(path, key, 'Say hello')
+      await codex(path, folder, baseURL, key, 'Say hello')
+      const { code, events } = await codex(path, folder, baseURL, key, 'Say hello')
       t.equal(code, 1)
       t.match(events.at(-1), { type: 'turn.failed', error: { message: /try again at/i } })
     })
