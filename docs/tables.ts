@@ -10,6 +10,7 @@ import { TASK_ERRORS } from '../src/domain/task.ts'
 import { crdParts } from './crds.ts'
 import { boundsOf, fieldsOf, type Schema } from './fields.ts'
 import { code, table } from './markdown.ts'
+import { exampleSections } from './media-examples.ts'
 
 /** A row for each member of a file's schema, except its lists. */
 const memberRows = (schema: Schema) =>
@@ -42,6 +43,7 @@ export const PARTS = [
     text: table(['error.code', 'message'], Object.entries(TASK_ERRORS).map(([name, sentence]) => [code(name), sentence])),
   },
   { page: 'media.md', name: 'operations', text: table(['operation', 'field', 'needed', 'may be', 'meaning'], operationRows) },
+  { page: 'media.md', name: 'examples', text: exampleSections },
   { page: 'engines.md', name: 'default', text: `\`\`\`yaml\n${DEFAULT_ENGINES}\`\`\`` },
   { page: 'engines.md', name: 'members', text: table(['member', 'needed', 'may be', 'meaning'], memberRows(EnginesFile as Schema)) },
   {

@@ -9,8 +9,8 @@ import { thingOf } from './things.ts'
 import { weatherOf } from './weather.ts'
 
 export function landscape(reading: Reading, chance: Dice): Painter {
-  const palette = paletteOf(reading, chance)
   const place = reading.place ?? chance.pick(['mountains', 'meadow', 'sea'])
+  const palette = paletteOf({ ...reading, place }, chance)
   // What stands in the picture has one side, the light the other.
   const side = chance.pick([-1, 1])
   const { paint: ground, base } = groundOf(place, palette, chance, { light: 0.5 + 0.2 * side })

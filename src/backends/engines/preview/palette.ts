@@ -30,13 +30,14 @@ const SKIES: Record<Time, { above: Tone; horizon: Tone; light: Tone; ground: rea
 const GROUNDS: Record<Place, number> = { sea: 0.66, mountains: 0.72, forest: 0.4, city: 0.76, desert: 0.17, space: 0.83, meadow: 0.36 }
 
 /** The palette of a reading; the dice shift it a little, so that no two prompts look alike. */
-export function paletteOf({ place, time: given, weather, hue }: Reading, chance: Dice): Palette {
+export function paletteOf({ place, time: given, weather, hue, things }: Reading & { place: Place }, chance: Dice): Palette {
   const time = given ?? (place === 'space' ? 'night' : chance.pick(['dawn', 'day', 'dusk', 'day', 'night']))
   const { above, horizon, light, ground } = SKIES[time]
   const shift = chance.between(-0.035, 0.035)
   const grey = weather === null ? 1 : 0.45
   const tone = ([lightness, chroma, at]: Tone, lighter: number, turn: number): Colour => oklch(lightness + lighter, chroma * grey, at + shift + turn)
-  const groundHue = hue ?? (place === null ? chance.between(0, 1) : GROUNDS[place]) + shift
+  // A colour is that of the thing, where there is one, and of the ground otherwise.
+  const groundHue = (things.length === 0 ? hue : null) ?? GROUNDS[place] + shift
   const isSnowy = weather === 'snow'
   const groundAt = (near: number): Colour => {
     const lightness = isSnowy ? 0.62 + 0.34 * near - (time === 'night' ? 0.3 : 0) : ground[0] + (ground[1] - ground[0]) * near

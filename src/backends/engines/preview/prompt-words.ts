@@ -23,15 +23,24 @@ const THINGS: Record<Thing, string> = {
   tree: 'tree oak',
   cactus: 'cactus cacti',
 }
-/** The first that matches counts: a lighthouse stands at the sea also when a hill is mentioned. */
+/** The first that matches counts. */
 const PLACES: readonly (readonly [Place, string])[] = [
-  ['space', 'space planet galaxy nebula mars moonscape cosmos universe orbit astronaut rocket spaceship spacecraft starship'],
-  ['city', 'city town skyline street skyscraper downtown building neon tokyo paris london york berlin'],
-  ['desert', 'desert dune sahara camel cactus cacti canyon pyramid'],
-  ['sea', 'sea ocean beach coast harbour harbor bay lighthouse boat ship sail sailboat sailing sailor yacht regatta island wave lake river whale gull seagull water surf'],
-  ['forest', 'forest wood jungle pine fir fox deer bear wolf grove'],
-  ['mountains', 'mountain alp peak summit glacier valley volcano castle ridge'],
-  ['meadow', 'meadow hill field garden flower grass farm village countryside prairie cat kitten dog puppy house cottage cabin roof barn tree park'],
+  ['space', 'space planet galaxy nebula mars moonscape cosmos universe orbit'],
+  ['city', 'city town downtown skyline street skyscraper building neon tokyo paris london york berlin'],
+  ['desert', 'desert dune sahara canyon pyramid'],
+  ['sea', 'sea ocean beach coast harbour harbor bay island wave lake river water surf'],
+  ['forest', 'forest wood jungle grove'],
+  ['mountains', 'mountain alp peak summit glacier volcano ridge'],
+  ['meadow', 'meadow field garden hill valley grass farm village countryside prairie park'],
+]
+/** Where things are to be found when the prompt names no place. */
+const HABITATS: readonly (readonly [Place, string])[] = [
+  ['space', 'astronaut rocket spaceship spacecraft starship'],
+  ['desert', 'camel cactus cacti'],
+  ['sea', 'lighthouse boat ship sail sailboat sailing sailor yacht regatta whale gull seagull'],
+  ['forest', 'pine fir fox deer bear wolf'],
+  ['mountains', 'castle fortress eagle'],
+  ['meadow', 'flower cat kitten dog puppy house cottage cabin roof barn tree oak'],
 ]
 const TIMES: Record<Time, string> = {
   dawn: 'dawn sunrise morning daybreak',
@@ -77,7 +86,7 @@ export function readPrompt(prompt: string): Reading {
   const first = <T>(table: readonly (readonly [T, string])[]): T | null => table.find(([, list]) => has(list))?.[0] ?? null
   if (has(ABSTRACT)) return { place: null, time: null, weather: null, hue: first(HUES), things: [] }
   return {
-    place: first(PLACES),
+    place: first(PLACES) ?? first(HABITATS),
     time: first(Object.entries(TIMES) as [Time, string][]),
     weather: first(Object.entries(WEATHERS) as [Weather, string][]),
     hue: first(HUES),

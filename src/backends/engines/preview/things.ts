@@ -13,7 +13,7 @@ type Pen = { shape(points: Points, colour: Colour, alpha?: number): void; dot(x:
 type Draw = (pen: Pen, palette: Palette, turns: number) => void
 
 /** Heights in shares of the picture's shorter side. */
-const SIZES: Record<Thing, number> = { lighthouse: 0.46, house: 0.24, castle: 0.36, boat: 0.24, bird: 0.07, balloon: 0.3, rocket: 0.42, animal: 0.34, person: 0.62, tree: 0.44, cactus: 0.34 }
+const SIZES: Record<Thing, number> = { lighthouse: 0.46, house: 0.24, castle: 0.36, boat: 0.24, bird: 0.07, balloon: 0.3, rocket: 0.42, animal: 0.46, person: 0.62, tree: 0.44, cactus: 0.34 }
 
 export function thingOf(thing: Thing, palette: Palette, chance: Dice, { x, base }: At): Painter {
   const draw = DRAWN[thing]
@@ -21,8 +21,9 @@ export function thingOf(thing: Thing, palette: Palette, chance: Dice, { x, base 
   const size = SIZES[thing] * chance.between(0.92, 1.1)
   const [across, foot] = thing === 'person' ? [0.5, 1.02] : thing === 'balloon' ? [x, 0.52] : thing === 'boat' ? [1 - x, 0.72] : [x, base + 0.02]
   return (canvas, turns) => {
+    const along = thing === 'boat' ? ((across + 0.2 + turns) % 1.4) - 0.2 : across
     const bob = thing === 'boat' ? 0.006 * wave(2 * turns) : thing === 'balloon' ? 0.02 * wave(turns) : 0
-    draw(penAt(canvas, across * canvas.width, (foot + bob) * canvas.height, size * canvas.unit), palette, turns)
+    draw(penAt(canvas, along * canvas.width, (foot + bob) * canvas.height, size * canvas.unit), palette, turns)
   }
 }
 
