@@ -20,6 +20,11 @@ export function takeOne(rate: Rate, requestsPerMinute: number, now: number): Rat
   return { allowed: true, rate: { tat } }
 }
 
+/** The debt under another rate: never more than that of its whole burst, so that a raised rate holds at once. */
+export function underRate(rate: Rate, requestsPerMinute: number, now: number): Rate {
+  return { tat: Math.min(rate.tat, now + (burstOf(requestsPerMinute) * 60_000) / requestsPerMinute) }
+}
+
 /** Remaining burst at `now`, and the seconds until it is full again. */
 export function rateLeft(rate: Rate, requestsPerMinute: number, now: number): { remaining: number; resetSeconds: number } {
   const intervalMs = 60_000 / requestsPerMinute

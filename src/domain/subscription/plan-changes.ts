@@ -2,6 +2,7 @@
 import { apiOf, type Terms } from '../plans.ts'
 import { emptyLearned } from '../token-windows.ts'
 import { firstPeriod } from '../balance.ts'
+import { underRate } from '../rate-limit.ts'
 import type { Answer, Command } from './commands.ts'
 import { dueOf } from './task-queue.ts'
 import type { Step } from './reducer.ts'
@@ -26,6 +27,7 @@ export function applyPlan(record: Subscription | null, input: In<'applyPlan'>, n
     activeUntil: input.activeUntil,
     verdict: input.verdict,
     anchor,
+    rate: underRate(base.rate, input.terms.requestsPerMinute, now),
     media: mediaUnder(base, input.terms, anchor),
     coding: codingUnder(base, input.terms, anchor),
   }

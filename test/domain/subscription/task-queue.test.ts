@@ -257,3 +257,14 @@ t.test('a record of before, in which what is ready at once has the time of its q
   s.stored((record) => ({ ...record, media: { ...record.media!, holds: { a: { ...record.media!.holds['a']!, readyAt: START } } } }))
   t.match(s.claim('w1'), { outcome: 'claimed', task: 'a' })
 })
+
+t.test('a raised rate holds at once: the debt of the old one is at most the burst of the new one', async (t) => {
+  const s = subject({ ...mediaTerms(), requestsPerMinute: 1 })
+  for (let i = 0; i < 10; i++) t.match(s.hold(`a${i}`, 1), { outcome: 'held' })
+  t.match(s.close('a0', null), { outcome: 'closed' })
+  t.match(s.hold('b', 1), { outcome: 'rate', retryAfterMs: 60_000 })
+  s.apply({ ...mediaTerms(), requestsPerMinute: 600 }, 2)
+  t.match(s.hold('b', 1), { outcome: 'rate', retryAfterMs: 100 })
+  s.at(START + 100)
+  t.match(s.hold('b', 1), { outcome: 'held' })
+})
