@@ -156,11 +156,12 @@ function isSuccess(status: number): boolean {
 }
 
 /**
- * Classifies an attempt (section 6.4): any 2xx is delivered; everything else, redirects included, is a failure, also a 2xx whose body did not
- * end. Returns what the delivery log keeps.
+ * Classifies an attempt (section 6.4): any 2xx is delivered, also one whose body did not end, since the status says that the receiver has the event; everything else, redirects
+ * included, is a failure. Returns what the delivery log keeps.
  */
 export function decide(exchange: Exchange): Verdict {
   if (exchange.outcome === 'refused') return { outcome: 'failed', statusCode: null, error: exchange.reason, responsePrefix: null }
+  if (exchange.outcome === 'failed' && exchange.status !== null && isSuccess(exchange.status)) return { outcome: 'delivered', statusCode: exchange.status, error: null, responsePrefix: null }
   if (exchange.outcome === 'failed') return { outcome: 'failed', statusCode: exchange.status, error: exchange.reason, responsePrefix: null }
   const { status } = exchange
   const facts = { statusCode: status, responsePrefix: prefixOf(exchange.body) }

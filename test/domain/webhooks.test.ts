@@ -98,9 +98,10 @@ t.test('any 2xx is a delivery, everything else a failure', async (t) => {
   t.same(decide({ outcome: 'refused', reason: 'address_not_allowed' }), { outcome: 'failed', statusCode: null, error: 'address_not_allowed', responsePrefix: null })
 })
 
-t.test('an answer that does not end in time, or breaks off, is a failure whatever its status; its status is kept', async (t) => {
+t.test('a 2xx that does not end in time, or breaks off, is a delivery; any other answer that does is a failure, whose status is kept', async (t) => {
   for (const reason of ['timeout', 'reset', 'protocol']) {
-    t.same(decide({ outcome: 'failed', reason, status: 200 }), { outcome: 'failed', statusCode: 200, error: reason, responsePrefix: null })
+    t.same(decide({ outcome: 'failed', reason, status: 200 }), { outcome: 'delivered', statusCode: 200, error: null, responsePrefix: null })
+    t.same(decide({ outcome: 'failed', reason, status: 302 }), { outcome: 'failed', statusCode: 302, error: reason, responsePrefix: null })
   }
   t.same(decide({ outcome: 'failed', reason: 'timeout', status: null }), { outcome: 'failed', statusCode: null, error: 'timeout', responsePrefix: null })
   t.same(decide({ outcome: 'failed', reason: 'timeout', status: 500 }), { outcome: 'failed', statusCode: 500, error: 'timeout', responsePrefix: null })
