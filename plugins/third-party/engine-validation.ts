@@ -64,8 +64,15 @@ function checked(answer: unknown, request: EngineRequest, quoted: Amounts): Made
   if (!/^(image|video|audio)\/[a-z0-9.+-]+$/.test(contentType)) throw new Error(`${contentType} is no content type of media`)
   const known = 'width' in request ? request : body instanceof Uint8Array ? mediaInfo(body, body.length) : null
   const { width = known?.width ?? null, height = known?.height ?? null, durationMs = known?.durationMs ?? null } = given.facts ?? {}
-  const facts = { width, height, durationMs }
+  const facts = { width: wholeFact('width', width), height: wholeFact('height', height), durationMs: wholeFact('durationMs', durationMs) }
   return { outcome, body, contentType, facts, used: given.used ? amounts(given.used) : 'width' in request ? quoted : measured(facts, quoted) }
+}
+
+/** A measure of the result, rounded up: what is charged by it must be whole. */
+function wholeFact(name: string, value: unknown): number | null {
+  if (value === null) return null
+  if (typeof value !== 'number' || !Number.isFinite(value) || value < 0) throw new Error(`facts.${name} must be a number that is not negative, or null: ${String(value)}`)
+  return Math.ceil(value)
 }
 
 /** The amounts of a result, as far as it was measured; the rest is what was quoted. */
@@ -76,6 +83,6 @@ function measured({ width, height, durationMs }: Made['facts'], quoted: Amounts)
 /** Amounts are non-negative whole thousandths: a negative one would credit money. */
 function amounts({ Job = 0, Second = 0, Megapixel = 0 }: Partial<Amounts>): Amounts {
   const all = { Job, Second, Megapixel }
-  if (!Object.values(all).every((amount) => Number.isSafeInteger(amount) && amount >= 0)) throw new Error(`${JSON.stringify(all)} are no amounts`)
+  if (!Object.values(all).every((amount) => Number.isSafeInteger(amount) && amount >= 0)) throw new Error(`${JSON.stringify(all)} are no amounts: they are whole thousandths of a unit, and not negative`)
   return all
 }

@@ -6,7 +6,7 @@ import { guarded } from '../../plugins/third-party/engine-validation.ts'
 import thirdParty from '../../plugins/third-party/third-party.ts'
 import { readConfig } from '../../src/config/config.ts'
 import type { Engine } from '../../src/backends/engines/engine.ts'
-import { amountsOf, type GenerationRequest } from '../../src/domain/media-generations.ts'
+import { amountsOf, costOf, type GenerationRequest } from '../../src/domain/media-generations.ts'
 import type { OperationRequest } from '../../src/domain/media-operations.ts'
 import { enginePromises } from '../contracts/engine.ts'
 import { LIMITS, runControl } from '../fakes/engine.ts'
@@ -207,10 +207,18 @@ t.test('an engine may omit members that follow from the request', async (t) => {
   await engine.close()
 })
 
+t.test('a length that a plugin measures in fractions is rounded up, and charged', async (t) => {
+  const answer = { outcome: 'made', body: Buffer.from('x'), contentType: 'video/mp4', facts: { width: 64, height: 32, durationMs: 1999.2 } }
+  const engine = await opened({ offers: { trim: { formats: ['mp4'] } }, run: async () => answer })
+  const made = await engine.run({ verb: 'trim', startMs: 0, endMs: 2000, format: 'mp4' } as OperationRequest, control)
+  t.match(made, { outcome: 'made', facts: { durationMs: 2000 }, used: { Second: 2000 } })
+  t.equal(made.outcome === 'made' && costOf({ micro: 3, per: 'Second' }, made.used), 6)
+})
+
 t.test('a faulty engine charges nothing, and its messages are not published', async (t) => {
   const body = Buffer.from('x')
   const made = { outcome: 'made', body, contentType: 'image/png' }
-  const answers = [null, {}, { ...made, body: 'text' }, { ...made, contentType: 'text/html' }, { ...made, used: { Job: -1000 } }, { ...made, used: { Job: 0.5 } }, { outcome: 'failed', code: 'nonsense' }]
+  const answers = [null, {}, { ...made, body: 'text' }, { ...made, contentType: 'text/html' }, { ...made, used: { Job: -1000 } }, { ...made, used: { Job: 0.5 } }, { ...made, used: { Job: NaN } }, { ...made, facts: { durationMs: -1 } }, { ...made, facts: { durationMs: '9' } }, { outcome: 'failed', code: 'nonsense' }]
   for (const answer of answers) {
     const engine = await opened({ run: async () => answer })
     t.match(await engine.run(image, control), { outcome: 'failed', code: 'internal', retryable: false, message: 'Something went wrong on our side.' }, JSON.stringify(answer))

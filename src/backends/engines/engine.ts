@@ -211,6 +211,15 @@ async function openOne(types: Map<string, OpenEngine>, file: string | null, { na
   })
 }
 
+/** Whether amounts can be charged: whole thousandths. Checked before the result is stored, because the charge comes after. */
+function isCharged(used: Amounts): boolean {
+  return [used.Job, used.Second, used.Megapixel].every((amount) => Number.isSafeInteger(amount) && amount >= 0)
+}
+
+function unchargeable(engine: string, used: Amounts): Error {
+  return new Error(`engine ${engine} used ${JSON.stringify(used)}: amounts are whole thousandths of a unit, and not negative`)
+}
+
 /** Runs for at most the route's time. What an engine throws becomes an outcome, unless the caller aborted. */
 async function runWithin(engine: Engine, request: EngineRequest, route: Route, control: Control): Promise<Made | NotMade> {
   const { signal } = control
@@ -222,7 +231,8 @@ async function runWithin(engine: Engine, request: EngineRequest, route: Route, c
     if (next > reached) control.progress((reached = next))
   }
   try {
-    return await engine.run(request, { ...control, model: route.model, limits: route.max, signal: AbortSignal.any([signal, timeout]), progress })
+    const answer = await engine.run(request, { ...control, model: route.model, limits: route.max, signal: AbortSignal.any([signal, timeout]), progress })
+    return answer.outcome === 'made' && !isCharged(answer.used) ? notMade('internal', false, unchargeable(route.engine, answer.used)) : answer
   } catch (cause) {
     if (signal.aborted) throw signal.reason
     return timeout.aborted ? notMade('provider_timeout', true, cause) : notMade('internal', true, cause)

@@ -182,6 +182,20 @@ t.test('progress is heard as whole percents that rise and stay below 100', async
   t.same(heard, [0, 10, 40, 99])
 })
 
+t.test('amounts that cannot be charged fail the run before its result is stored, with the engine and the amounts for the operator', async (t) => {
+  for (const used of [{ Job: 0.5, Second: 0, Megapixel: 0 }, { Job: 1000, Second: NaN, Megapixel: 0 }, { Job: -1000, Second: 0, Megapixel: 0 }]) {
+    const fake = fakeEngine()
+    const open: typeof fake.open = async (...entry) => {
+      const engine = await fake.open(...entry)
+      return { ...engine, run: async (...of) => ({ ...(await engine.run(...of)), used }) as Awaited<ReturnType<typeof engine.run>> }
+    }
+    const engines = await openFakeEngines(t, { ...fake, open })
+    const made = await engines.run(image, control())
+    t.match(made, { outcome: 'failed', code: 'internal', retryable: false, message: 'Something went wrong on our side.' })
+    t.match(made.outcome === 'failed' && made.cause, { message: /^engine \S+ used \{.*\}: amounts are whole thousandths of a unit, and not negative$/ })
+  }
+})
+
 t.test('a run that takes longer than its route allows is provider_timeout; one that its caller ends rejects with the reason', async (t) => {
   const fake = fakeEngine()
   const engines = await openFakeEngines(t, fake, FAKE_ENGINES.replace('per: Job }', 'per: Job }, timeoutSeconds: 1'))
