@@ -96,7 +96,7 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
   if (broker) app.decorate('broker', broker)
   if (results) app.decorate('files', results)
   if (engines) app.decorate('engines', engines)
-  app.decorate('egress', openGuard(config, clock.now, registry))
+  app.decorate('egress', openGuard(config, clock.now, registry, log))
   if (broker && engines && results) app.decorate('tasks', taskContext(app, { store, broker, files: results, engines, sealingKeys, moved: countMoney(registry, config.METRICS_TENANT) }))
   app.register(errors)
   app.register(ops, { registry }).after(() => void app.checks.push(clock.check))
@@ -130,10 +130,14 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
 }
 
 /** The egress guard. Throws a `ConfigError` when EGRESS_ALLOW is invalid. */
-function openGuard(config: Config, clock: () => number, registry: Registry): Egress {
+function openGuard(config: Config, clock: () => number, registry: Registry, log: Surroundings['log']): Egress {
   const refusals = new Counter({ name: 'tollgate_egress_refused_total', help: 'Addresses that the egress guard refused.', labelNames: ['reason'], registers: [registry] })
   try {
-    return openEgress({ allow: config.EGRESS_ALLOW, clock, refused: (reason) => refusals.inc({ reason }) })
+    const refused = (reason: string, host?: string) => {
+      refusals.inc({ reason })
+      if (host !== undefined) log.warn({ event: 'egress_refused', reason, host }, 'egress refused: a host name resolves to an address that is not allowed')
+    }
+    return openEgress({ allow: config.EGRESS_ALLOW, clock, refused })
   } catch (error) {
     throw new ConfigError('EGRESS_ALLOW', config.EGRESS_ALLOW.join(','), `addresses, networks and hosts (${(error as Error).message})`)
   }

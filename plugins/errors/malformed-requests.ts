@@ -40,7 +40,7 @@ export function takeOver(server: Server & { requireHostHeader?: boolean }): void
 /** The fault in the framing of a request, whatever its route; null when there is none. A body that is `streamed` may have any coding. */
 export function framingFault({ headers, rawHeaders, httpVersionMinor }: IncomingMessage, streamed = false): Failure | null {
   if (httpVersionMinor > 0 && headers.host === undefined) return fault('The Host header is missing.')
-  if (rawHeaders.filter((name, i) => i % 2 === 0 && name.length === 4 && name.toLowerCase() === 'host').length > 1) return fault('There is more than one Host header.')
+  for (const name of SINGLE) if (isRepeated(rawHeaders, name)) return fault(`There is more than one ${name} header.`)
   if (headers.expect !== undefined && headers.expect.toLowerCase() !== '100-continue') return new Failure('expectation_failed')
   // A body in an unknown coding would be misread (RFC 9112, section 6.1; RFC 9110, section 8.4).
   if (headers['transfer-encoding'] !== undefined && headers['transfer-encoding'].toLowerCase() !== 'chunked') {
@@ -51,8 +51,15 @@ export function framingFault({ headers, rawHeaders, httpVersionMinor }: Incoming
 }
 
 const CLOSE = { connection: 'close' }
+/** Node keeps the first of several, and a proxy may have checked another. */
+const SINGLE = ['Host', 'Authorization']
 
-/** An ambiguous host invites request smuggling through a proxy: the connection is closed (RFC 9112, section 3.2). */
+function isRepeated(rawHeaders: readonly string[], header: string): boolean {
+  const wanted = header.toLowerCase()
+  return rawHeaders.filter((name, i) => i % 2 === 0 && name.length === wanted.length && name.toLowerCase() === wanted).length > 1
+}
+
+/** An ambiguous host or key invites request smuggling through a proxy: the connection is closed (RFC 9112, section 3.2). */
 function fault(message: string): Failure {
   return new Failure('invalid_request', { message, headers: CLOSE })
 }

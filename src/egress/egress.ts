@@ -49,8 +49,8 @@ export type EgressOptions = {
   /** Milliseconds, for `durationMs`. */
   clock: () => number
   lookup?: Lookup
-  /** Called for each refusal, for `tollgate_egress_refused_total`. */
-  refused?: (reason: Refusal) => void
+  /** Called for each refusal, for `tollgate_egress_refused_total`. `host`: a name whose addresses were refused, which only the operator may learn. */
+  refused?: (reason: Refusal, host?: string) => void
 }
 
 const HEADERS = { 'user-agent': 'tollgate', accept: '*/*', 'accept-encoding': 'identity' }
@@ -62,20 +62,22 @@ export function openEgress(options: EgressOptions): Egress {
   const lookup = options.lookup ?? openLookup(allow)
   const onRefused = options.refused ?? (() => {})
 
-  /** The checked addresses of a target. One address that is not allowed refuses the whole name, whichever would be dialled. */
-  async function checkedAddresses(target: Target, signal: AbortSignal): Promise<string[] | 'dns' | 'address_not_allowed'> {
+  /**
+   * The checked addresses of a target; none when it has none, or one that is not allowed, whichever would be dialled. A tenant must not learn which of both: it would tell the names
+   * of an internal network from those that do not exist.
+   */
+  async function checkedAddresses(target: Target, signal: AbortSignal): Promise<string[]> {
     if (target.addresses) return target.addresses
     const found = await unlessAborted(lookup(target.host, signal).catch(() => []), signal)
-    if (found.length === 0) return 'dns'
     const allowed = allow.opensName(target.host) || found.every((address) => isGlobal(address) || allow.opensAddress(address))
-    return allowed ? found : 'address_not_allowed'
+    if (!allowed) onRefused('address_not_allowed', target.host)
+    return allowed ? found : []
   }
 
   async function hop(target: Target, ask: Ask, headers: Record<string, string>, signal: AbortSignal): Promise<Ending> {
     signal.throwIfAborted()
     const addresses = await checkedAddresses(target, signal)
-    if (addresses === 'dns') return failed('dns')
-    if (addresses === 'address_not_allowed') return { outcome: 'refused', reason: addresses }
+    if (addresses.length === 0) return failed('dns')
     const { host, port, url } = target
     const dialled = await dial({ addresses, port, host, secure: url.protocol === 'https:', signal })
     signal.throwIfAborted()

@@ -56,6 +56,8 @@ export function readTarget(text: string, allow: Allow): Target | { outcome: 'ref
   const port = Number(url.port || (scheme === 'https' ? 443 : 80))
   const opened = named || (addresses?.some(allow.opensAddress) ?? false)
   if (port === 0 || (!opened && !portAllowed(port))) return refused('port_not_allowed')
+  // `host.` is `host`, for the receiver as well.
+  if (url.hostname.endsWith('.')) url.hostname = host
   return { outcome: 'target', url, host, port, addresses }
 }
 

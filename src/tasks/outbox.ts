@@ -21,7 +21,7 @@ function deliveriesOf(task: Task, url: string, now: number): Delivery[] {
       keyVersionId: task.keyVersionId,
       event,
       url,
-      host: URL.parse(url)?.host ?? '',
+      host: hostOf(url),
       body,
       state: waits ? 'waiting' : 'pending',
       nextAttemptAt: waits ? null : now,
@@ -31,6 +31,11 @@ function deliveriesOf(task: Task, url: string, now: number): Delivery[] {
       createdAt: now,
     }
   })
+}
+
+/** Host and port of a receiver, whose deliveries share slots; `host.` is `host`. */
+function hostOf(url: string): string {
+  return (URL.parse(url)?.host ?? '').replace(/\.(?=:|$)/, '')
 }
 
 /** The id of an event and of its delivery. */

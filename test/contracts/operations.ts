@@ -177,12 +177,12 @@ export function operationPromises(surface: Surface): Promises<null> {
       t.match(await studio.ended((await studio.create({ operation: 'trim', media_url: at('long'), start_time: 0 })).id), { error: { code: 'input_too_large' } })
     },
 
-    'a name that leads inwards, now or at the end of a redirect, is input_not_allowed when it is fetched': async (t) => {
-      const lookup: Lookup = async (name) => (name.startsWith('inward') ? ['10.0.0.1'] : ['127.0.0.1'])
+    'a name that leads inwards, now or at the end of a redirect, fails as one without an address does': async (t) => {
+      const lookup: Lookup = async (name) => (name.startsWith('inward') ? ['10.0.0.1'] : name.startsWith('nowhere') ? [] : ['127.0.0.1'])
       const studio = await open(t, surface, { lookup })
-      for (const url of ['http://inward.example/a.png', `http://toBackendError.example:${studio.server.port}/redirect`]) {
-        if (url.includes('redirect')) studio.server.next({ redirect: 'http://inward.example/b.png' })
-        t.match(await studio.ended((await studio.create({ operation: 'upscale', media_url: url })).id), { status: 'failed', error: { code: 'input_not_allowed' }, attempts: 1 }, url)
+      for (const url of ['http://nowhere.example/a.png', 'http://inward.example/a.png', `http://toBackendError.example:${studio.server.port}/redirect`]) {
+        if (url.includes('redirect')) studio.server.next(...Array.from({ length: 3 }, () => ({ redirect: 'http://inward.example/b.png' })))
+        t.match(await studio.ended((await studio.create({ operation: 'upscale', media_url: url })).id), { status: 'failed', error: { code: 'input_unreachable' } }, url)
       }
       studio.server.next({ redirect: studio.urls.image })
       t.match(await studio.ended((await studio.create({ operation: 'upscale', media_url: `http://toBackendError.example:${studio.server.port}/moved` })).id), { status: 'completed' }, 'a redirect outwards is followed')

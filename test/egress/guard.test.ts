@@ -25,12 +25,17 @@ t.test('a public URL passes the check before DNS resolution', async (t) => {
   for (const url of ALLOWED_SPELLINGS) t.equal(open().check(url), null, url)
 })
 
-t.test('a name is refused if any of its addresses is not global unicast', async (t) => {
+t.test('a name is refused if any of its addresses is not global unicast, as if it had none; the operator learns which', async (t) => {
+  const refused: unknown[] = []
   for (const bad of REFUSED_ADDRESSES) {
     t.notOk(isGlobal(bad), `isGlobal ${bad}`)
     for (const answer of [[bad], ['8.8.8.8', bad], [bad, '2606:4700::1111']]) {
-      const reply = await open([], { lookup: async () => answer }).request({ url: 'http://inward.example/', ...get })
-      t.same(reply, { outcome: 'refused', reason: 'address_not_allowed', durationMs: 0 }, JSON.stringify(answer))
+      const guard = (found: string[]) => open([], { lookup: async () => found, refused: (...one) => refused.push(one) })
+      const reply = await guard(answer).request({ url: 'http://inward.example/', ...get })
+      t.same(reply, { outcome: 'failed', reason: 'dns', status: null, durationMs: 0 }, JSON.stringify(answer))
+      t.same(refused.splice(0), [['address_not_allowed', 'inward.example']])
+      t.same(await guard([]).request({ url: 'http://inward.example/', ...get }), reply)
+      t.same(refused, [])
     }
   }
 })
@@ -64,7 +69,7 @@ t.test('EGRESS_ALLOW allows its entries and nothing else', async (t) => {
 
 t.test('an allowed range does not allow the other addresses of a name', async (t) => {
   const egress = open(['10.0.0.0/8'], { lookup: async () => ['10.0.0.1', '192.168.0.1'] })
-  t.match(await egress.request({ url: 'http://mixed.example/', ...get }), { outcome: 'refused', reason: 'address_not_allowed' })
+  t.match(await egress.request({ url: 'http://mixed.example/', ...get }), { outcome: 'failed', reason: 'dns' })
 })
 
 t.test('an invalid entry of EGRESS_ALLOW fails the start with an error that names it', async (t) => {

@@ -26,10 +26,20 @@ t.test('the connection goes to the checked address, whatever the name resolves t
   const egress = open(resolver.lookup)
   const url = `http://rebind.example:${receiver.port}/hook`
   t.match(await egress.request({ url, ...post }), { outcome: 'answered', status: 204 })
-  t.match(await egress.request({ url, ...post }), { outcome: 'refused', reason: 'address_not_allowed' })
+  t.match(await egress.request({ url, ...post }), { outcome: 'failed', reason: 'dns' })
   t.match(await egress.request({ url, ...post }), { outcome: 'answered', status: 204 })
   t.equal(resolver.asked.length, 3, 'a name is resolved once per request')
   t.same(receiver.received.map((request) => request.headers.host), Array(2).fill(`rebind.example:${receiver.port}`), 'Host stays the name')
+})
+
+t.test('a name with a trailing dot is the same name, for the receiver as well', async (t) => {
+  const receiver = await openReceiver()
+  t.teardown(receiver.close)
+  const asked: string[] = []
+  const egress = open(async (name) => (asked.push(name), ['127.0.0.1']))
+  for (const dot of ['', '.']) t.match(await egress.request({ url: `http://hooks.example${dot}:${receiver.port}/`, ...post }), { outcome: 'answered' })
+  t.same(asked, ['hooks.example', 'hooks.example'])
+  t.same(receiver.received.map(({ headers }) => headers.host), Array(2).fill(`hooks.example:${receiver.port}`))
 })
 
 t.test('the HTTP client resolves nothing itself', async (t) => {
@@ -58,7 +68,7 @@ t.test('DNS rebinding fails', async (t) => {
   const egress = open(openLookup(parseAllow([]), { servers: [server.address] }))
   const url = `http://rebind.example:${receiver.port}/`
   t.match(await egress.request({ url, ...post }), { outcome: 'answered' })
-  t.match(await egress.request({ url, ...post }), { outcome: 'refused', reason: 'address_not_allowed' })
+  t.match(await egress.request({ url, ...post }), { outcome: 'failed', reason: 'dns' })
   t.match(await egress.request({ url, ...post }), { outcome: 'answered' })
   t.equal(receiver.received.length, 2)
   t.match(await egress.request({ url, ...post }), { outcome: 'failed', reason: 'dns' }, 'a name without addresses')
@@ -104,13 +114,15 @@ t.test('each redirect of a download is checked like the first address', async (t
   const egress = open(async (name) => (name === 'inward.example' ? ['169.254.169.254'] : ['127.0.0.1']))
   const inward: [location: string, reason: string][] = [
     ['http://169.254.169.254/latest/meta-data/', 'address_not_allowed'], ['http://0xa9fea9fe/', 'address_not_allowed'], ['http://[::1]/', 'address_not_allowed'],
-    ['http://inward.example/', 'address_not_allowed'], ['//10.0.0.1/', 'address_not_allowed'], ['file:///etc/passwd', 'scheme_not_allowed'],
+    ['//10.0.0.1/', 'address_not_allowed'], ['file:///etc/passwd', 'scheme_not_allowed'],
     [`http://user:pass@127.0.0.1:${receiver.port}/`, 'userinfo_not_allowed'], ['http://out.example:22/', 'port_not_allowed'],
   ]
   for (const [location, reason] of inward) {
     receiver.next({ redirect: location })
     t.match(await egress.request({ url: `${receiver.url}/`, ...get }), { outcome: 'refused', reason }, location)
   }
+  receiver.next({ redirect: 'http://inward.example/' })
+  t.match(await egress.request({ url: `${receiver.url}/`, ...get }), { outcome: 'failed', reason: 'dns' }, 'a name, as if it had no address')
   receiver.next({ redirect: '/next' }, { redirect: `http://out.example:${receiver.port}/last` }, { status: 200, body: 'media' })
   const reply = await egress.request({ url: `${receiver.url}/first`, ...get, headers: { authorization: 'secret' } })
   t.equal(reply.outcome === 'answered' && Buffer.from(reply.body).toString(), 'media')

@@ -46,6 +46,8 @@ const ROWS: Row[] = [
   ['no Host', `GET /v1/models HTTP/1.1\r\n${CODING}\r\n`, 400, 'invalid_request', 'coding', closed],
   ['no Host', `GET /api/v1/usage HTTP/1.1\r\n${MEDIA}\r\n`, 400, 'invalid_request', 'media', closed],
   ['two Hosts', `GET /v1/models HTTP/1.1\r\n${HOST}HOST: y\r\n${CODING}\r\n`, 400, 'invalid_request', 'coding', closed],
+  ['two keys', `GET /v1/models HTTP/1.1\r\n${HOST}${CODING}${MEDIA}\r\n`, 400, 'invalid_request', 'coding', closed],
+  ['two keys', `GET /api/v1/usage HTTP/1.1\r\n${HOST}${MEDIA}authorization: Bearer x\r\n\r\n`, 400, 'invalid_request', 'media', closed],
   ['an unknown Expect', `POST /v1/responses HTTP/1.1\r\n${HOST}${CODING}${JSON_BODY}Expect: foo\r\nContent-Length: 2\r\n\r\n{}`, 417, 'expectation_failed', 'coding'],
   ['an unknown Expect', `POST /api/v1/generations HTTP/1.1\r\n${HOST}${MEDIA}${JSON_BODY}Expect: foo\r\nContent-Length: 2\r\n\r\n`, 417, 'expectation_failed', 'media'],
   ['an unsupported transfer coding', `POST /v1/responses HTTP/1.1\r\n${HOST}${CODING}${JSON_BODY}Transfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`, 415, 'unsupported_media_type', 'coding', closed],
