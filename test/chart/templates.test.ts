@@ -130,6 +130,12 @@ if (!missing(t, ['helm'])) {
         // As Polaris wants it, so that it sees whose policy it is.
         t.equal(Object.keys(selector).length, 1, nameOf(one))
         t.ok(one.spec.ingress.length > 0 && one.spec.egress.length > 0, nameOf(one))
+        // The API server may run on nodes, which an ipBlock need not contain; the pod of `helm test` asks only it and the gateway.
+        const open = one.spec.egress.filter(({ to }: { to?: object[] }) => !to).map(({ ports }: { ports: { port: number }[] }) => ports.map(({ port }) => port))
+        t.same(open.filter(() => !nameOf(one).endsWith('-test')), nameOf(one).endsWith('controller') ? [[443, 6443]] : [], nameOf(one))
+        for (const { to = [] } of one.spec.egress) {
+          for (const { ipBlock } of to) if (ipBlock) t.ok(ipBlock.except.includes(ipBlock.cidr === '::/0' ? 'fe80::/10' : '169.254.0.0/16'), nameOf(one))
+        }
       }
     })
   }
