@@ -8,6 +8,7 @@ import { coding } from './coding.ts'
 import { distributed } from './distributed.ts'
 import { idle } from './idle.ts'
 import { latency } from './latency.ts'
+import { mcp } from './mcp.ts'
 import { operator } from './operator.ts'
 import { profile } from './profile.ts'
 import { openStage, type Choice, type Stage } from './stage.ts'
@@ -16,7 +17,7 @@ import { markdown, type Table } from './table.ts'
 import { tasks } from './tasks.ts'
 
 const USAGE = `npm run bench -- [options]
-  --parts a,b       of coding, latency, idle, tasks, start, distributed, operator, profile; all but the last two by default
+  --parts a,b       of coding, latency, idle, tasks, start, distributed, operator, profile, mcp; all but the last three by default
   --rounds n        number of rounds (5)
   --seconds n       length of a burst of coding requests (3)
   --finished n      finished tasks in the store for the sweeps of the distributed side (1000000)
@@ -27,7 +28,7 @@ const USAGE = `npm run bench -- [options]
 `
 
 type Part = (stage: Stage, choice: Choice) => Promise<Table | Table[]> | AsyncIterable<Table>
-const PARTS: Record<string, Part> = { coding, latency, idle, tasks, start: startUp, distributed, operator, profile }
+const PARTS: Record<string, Part> = { coding, latency, idle, tasks, start: startUp, distributed, operator, profile, mcp }
 
 const { values } = parseArgs({
   options: {

@@ -6,6 +6,8 @@ import type { Task, TaskResult } from '../../src/domain/task.ts'
 
 /** Larger media come as their link alone: both sides hold content in memory, in base64. */
 const CONTENT_BYTES_MAX = 2 * 1024 * 1024
+/** Bytes of media that the open responses of this process hold at once. Above it, media come as their link alone. */
+const HELD_BYTES_MAX = 64 * 1024 * 1024
 
 /** Types of content that models take. MCP has no content for video. */
 const CONTENT_TYPES: Record<string, 'image' | 'audio'> = {
@@ -13,24 +15,34 @@ const CONTENT_TYPES: Record<string, 'image' | 'audio'> = {
   'audio/wav': 'audio', 'audio/mpeg': 'audio', 'audio/flac': 'audio', 'audio/ogg': 'audio', 'audio/mp4': 'audio', 'audio/aac': 'audio',
 }
 
-type Backends = { files: Files; link: (result: TaskResult) => string; log: FastifyBaseLogger }
+type Backends = { files: Pick<Files, 'get'>; link: (result: TaskResult) => string; log: Pick<FastifyBaseLogger, 'warn'> }
 
-/** The content of a completed task; none before. Media that cannot be read now are left out, with its link kept. */
-export async function mediaContent({ files, link, log }: Backends, task: Task): Promise<ContentBlock[]> {
-  if (task.state !== 'completed' || task.outcome?.outcome !== 'completed') return []
-  const { result } = task.outcome
-  const { contentType: mimeType, bytes: size } = result
-  const linked: ContentBlock = { type: 'resource_link', uri: link(result), name: result.file, title: `${task.verb} of task ${task.id}`, mimeType, size }
-  const type = CONTENT_TYPES[mimeType]
-  if (!type || size > CONTENT_BYTES_MAX) return [linked]
-  const data = await read(files, result.file).catch((err: unknown) => {
-    log.warn({ event: 'mcp_media_unavailable', err, taskId: task.id }, 'media not read for MCP content')
-    return null
-  })
-  return data ? [{ type, data: data.toString('base64'), mimeType }, linked] : [linked]
-}
+/** The content of a completed task; none before. Media that cannot be read now are left out, with their link kept. `signal` is aborted when the response is closed. */
+export type MediaContent = (task: Task, signal: AbortSignal) => Promise<ContentBlock[]>
 
-async function read(files: Files, id: string): Promise<Buffer | null> {
-  const file = await files.get(id)
-  return file && Buffer.concat(await file.stream.toArray())
+export function openMediaContent({ files, link, log }: Backends): MediaContent {
+  let heldBytes = 0
+
+  /** Null when the file is not there, and while responses hold too much. */
+  async function read(id: string, size: number, signal: AbortSignal): Promise<Buffer | null> {
+    if (signal.aborted || heldBytes + size > HELD_BYTES_MAX) return null
+    heldBytes += size
+    signal.addEventListener('abort', () => (heldBytes -= size), { once: true })
+    const file = await files.get(id)
+    return file && Buffer.concat(await file.stream.toArray())
+  }
+
+  return async (task, signal) => {
+    if (task.state !== 'completed' || task.outcome?.outcome !== 'completed') return []
+    const { result } = task.outcome
+    const { contentType: mimeType, bytes: size } = result
+    const linked: ContentBlock = { type: 'resource_link', uri: link(result), name: result.file, title: `${task.verb} of task ${task.id}`, mimeType, size }
+    const type = CONTENT_TYPES[mimeType]
+    if (!type || size > CONTENT_BYTES_MAX) return [linked]
+    const data = await read(result.file, size, signal).catch((err: unknown) => {
+      log.warn({ event: 'mcp_media_unavailable', err, taskId: task.id }, 'media not read for MCP content')
+      return null
+    })
+    return data ? [{ type, data: data.toString('base64'), mimeType }, linked] : [linked]
+  }
 }

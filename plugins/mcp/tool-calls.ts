@@ -9,7 +9,7 @@ import { publicRecord } from '../../src/tasks/public-record.ts'
 import { recordOf } from '../../src/tasks/read-tasks.ts'
 import { accountTools } from './account-tools.ts'
 import { creationTools } from './creation-tools.ts'
-import { mediaContent } from './media-content.ts'
+import { openMediaContent } from './media-content.ts'
 import { progressReporter } from './progress.ts'
 import type { RequestContext } from './request-context.ts'
 import { declaresTasks, taskHandle } from './tasks-extension.ts'
@@ -25,12 +25,13 @@ export type ToolCalls = {
 }
 
 export function openToolCalls(app: FastifyInstance): ToolCalls {
-  const { tasks, files } = app
+  const { tasks } = app
+  const mediaOf = openMediaContent({ files: app.files, link: tasks.link, log: app.log })
   const compile = strictValidator()
   const tools = new Map([...creationTools(tasks), ...accountTools(tasks)].map((tool) => [tool.name, { ...tool, valid: compile({ schema: tool.input, httpPart: 'body' }) }]))
 
-  async function resultOf(task: Task, { request }: RequestContext): Promise<CallToolResult> {
-    return resultWith(await recordOf(tasks, task), await mediaContent({ files, link: tasks.link, log: request.log }, task))
+  async function resultOf(task: Task, { signal }: RequestContext): Promise<CallToolResult> {
+    return resultWith(await recordOf(tasks, task), await mediaOf(task, signal))
   }
 
   async function waited(task: Task, seconds: number, context: RequestContext, protocol: ServerContext): Promise<CallToolResult> {

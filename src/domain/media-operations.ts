@@ -60,9 +60,9 @@ export const OPERATION_FIELDS = {
   },
   trim: {
     media_url,
-    start_time: time(0, 'Seconds.'),
-    end_time: Type.Optional(time(0.001, 'Seconds, from the beginning of the source; its end by default.')),
-    duration: Type.Optional(time(0.001, 'Seconds, in place of end_time.')),
+    start_time: time(0, 'Where the section begins, in seconds from the beginning of the source.'),
+    end_time: Type.Optional(time(0.001, 'Where it ends, in seconds from the beginning of the source; the end of the source by default.')),
+    duration: Type.Optional(time(0.001, 'Length of the section in seconds, in place of end_time.')),
     mode: Type.Optional(Type.Enum(['accurate', 'fast'], { description: 'accurate (default) cuts at the exact time; fast at the key frame before it.' })),
     output_format,
   },

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import t from 'tap'
-import { mediaContent } from '../../plugins/mcp/media-content.ts'
+import { openMediaContent } from '../../plugins/mcp/media-content.ts'
 import { isOwnHost, isOwnOrigin } from '../../plugins/mcp/origin-check.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import type { Task } from '../../src/domain/task.ts'
@@ -283,19 +283,34 @@ t.test('there are no sessions to open or to delete, no batches, and nothing but 
   }
 })
 
+const backendsOf = (stored: Buffer | null) => ({ files: { get: async () => stored && { contentType: '', bytes: stored.length, range: null, stream: Readable.from([stored]) } }, link: () => 'https://media.example/f', log: { warn() {} } }) as unknown as Parameters<typeof openMediaContent>[0]
+
+function madeOf(contentType: string, bytes: number): Task {
+  const result = { file: 'f', contentType, bytes, width: 1, height: 1, durationMs: null, expiresAt: 0 }
+  return { id: 'i', verb: 'image', state: 'completed', outcome: { outcome: 'completed', cost: 0, result } } as Task
+}
+
+const MOST_BYTES = 2 * 1024 * 1024
+
 t.test('media that are large, missing or of no use to a model come as their link alone; small images and sounds as content', async (t) => {
-  const typesOf = async (contentType: string, bytes: number, stored: Buffer | null) => {
-    const result = { file: 'f', contentType, bytes, width: 1, height: 1, durationMs: null, expiresAt: 0 }
-    const task = { id: 'i', verb: 'image', state: 'completed', outcome: { outcome: 'completed', cost: 0, result } } as Task
-    const backends = { files: { get: async () => stored && { stream: Readable.from([stored]) } }, link: () => 'https://media.example/f', log: { warn() {} } }
-    return (await mediaContent(backends as unknown as Parameters<typeof mediaContent>[0], task)).map((block) => block.type)
-  }
+  const typesOf = async (contentType: string, bytes: number, stored: Buffer | null) =>
+    (await openMediaContent(backendsOf(stored))(madeOf(contentType, bytes), new AbortController().signal)).map((block) => block.type)
   const stored = Buffer.from('media')
-  const most = 2 * 1024 * 1024
-  for (const [type, bytes, content] of [['image/png', most + 1, stored], ['image/png', 1, null], ['image/svg+xml', 1, stored], ['video/mp4', 1, stored], ['audio/wav', most + 1, stored]] as const) {
+  for (const [type, bytes, content] of [['image/png', MOST_BYTES + 1, stored], ['image/png', 1, null], ['image/svg+xml', 1, stored], ['video/mp4', 1, stored], ['audio/wav', MOST_BYTES + 1, stored]] as const) {
     t.same(await typesOf(type, bytes, content), ['resource_link'], `${type} of ${bytes} bytes`)
   }
-  for (const type of ['image/png', 'image/webp', 'audio/wav', 'audio/mpeg']) t.same(await typesOf(type, most, stored), [type.split('/')[0], 'resource_link'], type)
+  for (const type of ['image/png', 'image/webp', 'audio/wav', 'audio/mpeg']) t.same(await typesOf(type, MOST_BYTES, stored), [type.split('/')[0], 'resource_link'], type)
+})
+
+t.test('open responses hold so much media at most: above it, media come as their link, until a response is closed', async (t) => {
+  const mediaOf = openMediaContent(backendsOf(Buffer.from('media')))
+  const open = Array.from({ length: 33 }, () => new AbortController())
+  const blocks = []
+  for (const { signal } of open) blocks.push((await mediaOf(madeOf('image/png', MOST_BYTES), signal)).length)
+  t.same(blocks, [...Array.from({ length: 32 }, () => 2), 1])
+  open[0]?.abort()
+  t.equal((await mediaOf(madeOf('image/png', MOST_BYTES), new AbortController().signal)).length, 2)
+  t.equal((await mediaOf(madeOf('image/png', 1), AbortSignal.abort())).length, 1, 'a client that has left gets nothing more')
 })
 
 t.test('a task is a resource, which reads as its record; a tenant sees its own, page by page', async (t) => {
