@@ -6,8 +6,11 @@ import { availableParallelism, cpus } from 'node:os'
 import { parseArgs } from 'node:util'
 import { coding } from './coding.ts'
 import { distributed } from './distributed.ts'
+import { films } from './films.ts'
 import { idle } from './idle.ts'
+import { images } from './images.ts'
 import { latency } from './latency.ts'
+import { lists } from './lists.ts'
 import { mcp } from './mcp.ts'
 import { operator } from './operator.ts'
 import { profile } from './profile.ts'
@@ -15,12 +18,14 @@ import { openStage, type Choice, type Stage } from './stage.ts'
 import { startUp } from './start.ts'
 import { markdown, type Table } from './table.ts'
 import { tasks } from './tasks.ts'
+import { workerMemory } from './worker-memory.ts'
 
 const USAGE = `npm run bench -- [options]
-  --parts a,b       of coding, latency, idle, tasks, start, distributed, operator, profile, mcp; all but the last three by default
+  --parts a,b       of coding, latency, idle, tasks, start, images, films, lists, memory, distributed, operator, profile, mcp; all but the
+                    last three by default
   --rounds n        number of rounds (5)
   --seconds n       length of a burst of coding requests (3)
-  --finished n      finished tasks in the store for the sweeps of the distributed side (1000000)
+  --finished n      finished tasks in the store, for lists and for the sweeps of the distributed side (1000000)
   --keys n          API keys in the cluster for the operator (10000)
   --finalizer-policy  install the chart's finalizer policy in the operator's API servers
   --log-level l     LOG_LEVEL of Tollgate (info); its log goes to a file
@@ -28,11 +33,11 @@ const USAGE = `npm run bench -- [options]
 `
 
 type Part = (stage: Stage, choice: Choice) => Promise<Table | Table[]> | AsyncIterable<Table>
-const PARTS: Record<string, Part> = { coding, latency, idle, tasks, start: startUp, distributed, operator, profile, mcp }
+const PARTS: Record<string, Part> = { coding, latency, idle, tasks, start: startUp, images, films, lists, memory: workerMemory, distributed, operator, profile, mcp }
 
 const { values } = parseArgs({
   options: {
-    parts: { type: 'string', default: 'coding,latency,idle,tasks,start,distributed' },
+    parts: { type: 'string', default: 'coding,latency,idle,tasks,start,images,films,lists,memory,distributed' },
     rounds: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '3' },
     finished: { type: 'string', default: '1000000' },

@@ -18,6 +18,8 @@ export type Stage = {
   tollgate(name: string, model: Process, options?: { flags?: string[]; plans?: number }): Promise<Process>
   /** Tollgate with so many Media plans and the no-op engine; `slots` is WORKER_SLOTS. */
   studio(name: string, subscriptions: number, slots: string, flags?: string[]): Promise<Process>
+  /** Tollgate with a Media plan and the engines of a fresh checkout. */
+  fresh(name: string): Promise<Process>
   /** One process for each of these roles over shared servers, whose addresses are in `settings`. */
   distributed(name: string, options: { declared: Declared; roles: readonly Role[]; settings: Record<string, string> }): Promise<Process[]>
   /** The API key of the n-th plan of a Tollgate. */
@@ -66,6 +68,10 @@ export async function openStage({ logLevel, pin }: StageOptions): Promise<Stage>
     async studio(name, subscriptions, slots, flags = []) {
       await declare(name, media(subscriptions))
       return run({ name, script: 'bin/tollgate.mjs', flags, env: { PLUGINS: NOOP, ENGINES: 'engines.yaml', WORKER_SLOTS: slots, LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
+    },
+    async fresh(name) {
+      await declare(name, media(1))
+      return run({ name, script: 'bin/tollgate.mjs', env: { LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
     },
     async distributed(name, { declared, roles, settings }) {
       await declare(name, declared)

@@ -4,9 +4,9 @@ import { MongoClient } from 'mongodb'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { sweepSubscriptions, sweepTasks } from '../../src/tasks/recovery-sweeps.ts'
-import type { Task } from '../../src/domain/task.ts'
 import type { Distributed } from '../distributed.ts'
 import type { Choice } from '../stage.ts'
+import { finishedTask, idAt } from '../finished-tasks.ts'
 import { tenant } from '../manifests.ts'
 import { median, percentile } from '../statistics.ts'
 import type { Table } from '../table.ts'
@@ -77,7 +77,7 @@ async function each(times: number, work: () => Promise<unknown>): Promise<number
 /** Stores one finished task by the adapter, and the others as copies of its document. Returns the milliseconds taken. */
 async function fill(store: Store, client: MongoClient, name: string, count: number): Promise<number> {
   const sinceMs = performance.now()
-  const { task } = await store.createTask(finishedTask(randomUUID()))
+  const { task } = await store.createTask(finishedTask(randomUUID(), tenant(0)))
   const tasks = client.db(name).collection<Doc>('tasks')
   const model = await tasks.findOne({ _id: task.id })
   if (!model) throw new Error('the adapter stores its tasks in another collection')
@@ -92,45 +92,4 @@ async function fill(store: Store, client: MongoClient, name: string, count: numb
     if (Math.floor(n / 100_000) !== Math.floor((n + AT_ONCE) / 100_000)) process.stderr.write(`  ${n + some.length} finished tasks …\n`)
   }
   return performance.now() - sinceMs
-}
-
-/** A UUID v7. */
-function idAt(ms: number): string {
-  const time = ms.toString(16).padStart(12, '0')
-  return `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`
-}
-
-function finishedTask(id: string): Task {
-  const now = Date.now()
-  const result = { file: `${id}-1`, contentType: 'image/png', bytes: 68, width: 1024, height: 1024, durationMs: null, expiresAt: now + 7 * DAY_MS }
-  return {
-    id,
-    tenant: tenant(0),
-    subscription: `${tenant(0)}/plan`,
-    keyId: randomUUID(),
-    keyVersionId: `${randomUUID()}-0`,
-    object: 'generation',
-    verb: 'image',
-    input: { kind: 'image', prompt: 'A lighthouse at dawn', size: '1024x1024' },
-    webhookUrl: null,
-    metadata: {},
-    idempotency: null,
-    price: { verb: 'image', micro: 10_000, per: 'Job' },
-    estimatedCost: 10_000,
-    maxAttempts: 3,
-    state: 'completed',
-    epoch: 1,
-    progress: 100,
-    attempts: 1,
-    lostLeases: 0,
-    job: null,
-    outcome: { outcome: 'completed', cost: 10_000, result },
-    actualCost: 10_000,
-    refundAmount: 0,
-    createdAt: now,
-    startedAt: now,
-    endedAt: now,
-    sweepAt: null,
-    outbox: [],
-  }
 }
