@@ -33,7 +33,7 @@ export function fillRootfs(folder: string, root: string, { copies, packages, wor
   execFileSync('npm', ['ci', '--omit=dev', '--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline', '--loglevel=error'], { cwd: app, stdio: 'inherit' })
   rmSync(join(app, 'package-lock.json'))
 
-  copyProgram(folder, join(root, 'node_modules/node/bin/node'), NODE)
+  copyProgram(folder, join(root, 'node_modules/.bin/node'), NODE)
   for (const program of SHELL) copyProgram(folder, program)
   addPackages(folder, packages)
   // Libraries of the system that sharp's library needs.

@@ -212,6 +212,17 @@ t.test('files fit in the head: half of them are under 100 lines', async (t) => {
   t.ok((lines[Math.floor(lines.length / 2)] ?? 0) < 100)
 })
 
+t.test('no package runs a script when it is installed, and all of them are in the lockfile, Node for each platform included', async (t) => {
+  type Locked = { version?: string; integrity?: string; link?: boolean; hasInstallScript?: boolean; os?: string; cpu?: string; bin?: Record<string, string> }
+  const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')) as { packages: Record<string, Locked> }
+  const installed = Object.entries(packages).filter(([path, { link }]) => path.includes('node_modules/') && !link)
+  t.same(installed.filter(([, { hasInstallScript }]) => hasInstallScript).map(([path]) => path), [])
+  t.same(installed.filter(([, { integrity }]) => integrity === undefined).map(([path]) => path), [])
+  const platforms = installed.filter(([, { bin }]) => bin?.['node'] !== undefined).map(([, { os, cpu }]) => `${os} ${cpu}`)
+  t.same(platforms.sort(), ['darwin arm64', 'darwin x64', 'linux arm64', 'linux x64'])
+  t.notOk(readFileSync(join(root, 'package.json'), 'utf8').includes('allowScripts'))
+})
+
 t.test('no drawer without a name', async (t) => {
   t.same([...sources, ...filesUnder('test')].filter((file) => /(^|\/)(utils?|helpers?|common|misc|types|index)(\/|\.(ts|mjs)$)/.test(file)), [])
 })

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 if (Number(process.versions.node.split('.')[0]) >= 24) {
   await import('./runner.ts')
 } else {
-  const node = join(import.meta.dirname, '../node_modules/node/bin/node')
+  const node = join(import.meta.dirname, '../node_modules/.bin/node')
   const { status, error } = spawnSync(node, [import.meta.filename, ...process.argv.slice(2)], { stdio: 'inherit' })
   if (error) console.log(`The tests need Node 24.15 or newer, which \`npm ci\` brings: ${error.message}\n0 passed, 1 failed`)
   process.exitCode = status ?? 1
