@@ -2,7 +2,6 @@
 import type { FastifyInstance, FastifyRequest, RouteShorthandOptions } from 'fastify'
 import fp from 'fastify-plugin'
 import { Failure } from '../../src/domain/errors.ts'
-import { parseStrictJson } from '../../src/domain/strict-json.ts'
 import { readChatRequest } from '../../src/upstream/wires/chat-request.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import { promptBytes } from '../../src/upstream/usage/prompt-size.ts'
@@ -56,13 +55,10 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   app.decorateRequest('codingRequest', null)
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', { parseAs: 'buffer', bodyLimit: BODY_LIMIT }, (request, bytes, done) => {
-    try {
-      const value = parseStrictJson(bytes as Buffer, 'faithful')
-      request.promptBytes = promptBytes(bytes as Buffer)
-      done(null, value)
-    } catch (error) {
-      done(error as Error)
-    }
+    app.parseBody(request, bytes as Buffer, 'faithful', (error, value) => {
+      if (!error) request.promptBytes = promptBytes(bytes as Buffer)
+      done(error, value)
+    })
   })
 
   const admits =
@@ -101,6 +97,6 @@ export default fp(openai, {
   name: 'openai',
   fastify: '5.x',
   encapsulate: true,
-  dependencies: ['errors', 'ops', 'auth', 'metering'],
+  dependencies: ['errors', 'ops', 'auth', 'request-body', 'metering'],
   decorators: { fastify: ['config', 'egress', 'upstreams', 'store', 'clock', 'sealingKeys', 'metrics'], request: ['startedMs'] },
 })

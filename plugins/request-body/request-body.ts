@@ -1,13 +1,16 @@
 /**
- * Memory budget of request bodies, per API key and per process: preParsing counts the bytes of a body from its arrival until its response closes, because
- * bodies are parsed whole. Also the strict JSON parser.
+ * Memory budget of request bodies, per API key and per process: counts the bytes of a body from its arrival until its response closes, because bodies are held whole,
+ * and the values that are parsed from it. Also the strict JSON parser.
  */
 import type { ServerResponse } from 'node:http'
 import { Transform } from 'node:stream'
 import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify'
 import fp from 'fastify-plugin'
 import { Failure } from '../../src/domain/errors.ts'
-import { parseStrictJson } from '../../src/domain/strict-json.ts'
+import { parseIncrementally } from '../../src/domain/incremental-json.ts'
+import type { Manner } from '../../src/domain/json-faults.ts'
+import { parseStrictJson, textOf } from '../../src/domain/strict-json.ts'
+import { openTurns } from './event-loop-turns.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -15,6 +18,13 @@ declare module 'fastify' {
     bodyless?: boolean
     /** The body is passed on as it arrives: it is neither held nor parsed. */
     streamed?: boolean
+  }
+  interface FastifyInstance {
+    /**
+     * Parses a body as strict JSON. A large one takes several turns of the event loop; a small one calls back at once. Fails with `invalid_json`, and with
+     * `server_overloaded` when its values exceed a budget.
+     */
+    parseBody(request: FastifyRequest, bytes: Buffer, manner: Manner, done: ParsedBody): void
   }
 }
 
@@ -25,15 +35,56 @@ export type RequestBodyOptions = {
   keyBytes?: number
 }
 
+type ParsedBody = (error: Error | null, value?: unknown) => void
+
 const MIB = 1024 * 1024
+/** A body above this is parsed in slices. */
+const ONE_STRETCH_BYTES = 256 * 1024
+/** What a parsed value counts in the budgets: about its place in memory, without the characters of a string. */
+const VALUE_BYTES = 64
 
 async function requestBody(app: FastifyInstance, { budgetBytes = 256 * MIB, keyBytes = 128 * MIB }: RequestBodyOptions): Promise<void> {
   // The openai plugin replaces this parser, because it forwards bodies unchanged.
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, async (request: FastifyRequest, bytes: Buffer) => {
+  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request: FastifyRequest, bytes: Buffer, done) => {
     // Many clients send a content type without a body.
-    if (bytes.length === 0 && request.routeOptions.config.bodyless) return undefined
-    return parseStrictJson(bytes, 'strict')
+    if (bytes.length === 0 && request.routeOptions.config.bodyless) done(null)
+    else app.parseBody(request, bytes, 'strict', done)
   })
+
+  const shares = new WeakMap<FastifyRequest, Share>()
+  const nextTurn = openTurns()
+
+  app.decorate('parseBody', (request: FastifyRequest, bytes: Buffer, manner: Manner, done: ParsedBody) => {
+    const charge = openCharge(bytes, shares.get(request))
+    if (bytes.length > ONE_STRETCH_BYTES) return void parseInTurns(bytes, manner, charge, done)
+    let value: unknown
+    try {
+      const parsed = parseStrictJson(bytes, manner)
+      charge(parsed.values)
+      value = parsed.value
+    } catch (error) {
+      return done(error as Error)
+    }
+    done(null, value)
+  })
+
+  async function parseInTurns(bytes: Buffer, manner: Manner, charge: (values: number) => void, done: ParsedBody): Promise<void> {
+    let value: unknown
+    try {
+      await nextTurn()
+      const steps = parseIncrementally(textOf(bytes), manner)
+      let step = steps.next()
+      for (; !step.done; step = steps.next()) {
+        charge(step.value)
+        await nextTurn()
+      }
+      charge(step.value.values)
+      value = step.value.value
+    } catch (error) {
+      return done(error as Error)
+    }
+    done(null, value)
+  }
 
   let held = 0
   const heldByKey = new Map<string, number>()
@@ -63,6 +114,7 @@ async function requestBody(app: FastifyInstance, { budgetBytes = 256 * MIB, keyB
     // No close event follows when the client disconnected during the key lookup: its bytes would never be freed.
     if (reply.raw.closed || reply.raw.destroyed) return payload
     const share = openShare(caller.key.keyId)
+    shares.set(request, share)
     const most = routeOptions.bodyLimit ?? MIB
     if (headers['content-length'] === undefined) return counted(payload, most, share, reply.raw)
     // A content-length above the limit of the route is refused by Fastify before the body is read.
@@ -74,6 +126,16 @@ async function requestBody(app: FastifyInstance, { budgetBytes = 256 * MIB, keyB
 
 /** `take` throws `server_overloaded` when a budget is exceeded. */
 type Share = { take(bytes: number): void; free(): void }
+
+/** Takes the memory of the values of a body, as far as it exceeds the bytes, which are taken already. Called with the number of values so far. */
+function openCharge({ length }: Buffer, share: Share | undefined): (values: number) => void {
+  let taken = 0
+  return (values) => {
+    const exceeding = Math.max(0, values * VALUE_BYTES - length) - taken
+    if (exceeding > 0) share?.take(exceeding)
+    taken += exceeding
+  }
+}
 
 /**
  * A body without content-length: counts the received bytes and passes the body on when it is complete. Above a budget it frees its bytes, discards the rest, and

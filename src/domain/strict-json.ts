@@ -4,51 +4,44 @@
  */
 import { isUtf8 } from 'node:buffer'
 import { Failure } from './errors.ts'
+import { parseIncrementally } from './incremental-json.ts'
+import { EXACT_DIGITS, faulty, isHeld, isTrap, MAX_DEPTH, MAX_NUMBER_LENGTH, MAX_VALUES, tooDeep, tooManyValues, type Manner } from './json-faults.ts'
 
-/** Deeper than any tool schema, and far below the depth at which serializing exhausts the stack. */
-export const DEEPEST = 200
-/** Objects and arrays: far more than any conversation has. Parsing millions would block the event loop for seconds. */
-export const MOST_CONTAINERS = 200_000
-export const MOST_MEMBERS = 1_000_000
-/** Decimal digits that a double always keeps. */
-const EXACT_DIGITS = 15
 /** Up to this many names, scanning a list is faster than a set. */
 const FEW = 16
 
 /**
- * `faithful`: for bodies that are forwarded. Numbers that a double cannot hold keep their digits (as `JSON.rawJSON`), and `__proto__` is an ordinary member.
- * `strict`: for bodies that are read here. Both are refused.
+ * Parses bytes as JSON, in one stretch; large bodies take `parseIncrementally`. Returns the value and the number of values in it. Throws `invalid_json`, with the JSON
+ * Pointer of the fault in `errors` where there is one.
  */
-export type Manner = 'faithful' | 'strict'
-
-/** JSON.parse source text access of ECMAScript, missing in TypeScript's library. */
-type JsonWithSource = {
-  parse(text: string, reviver: (this: unknown, key: string, value: unknown, context: { source?: string }) => unknown): unknown
-  rawJSON(text: string): object
-  isRawJSON(value: unknown): boolean
-}
-
-/** Parses bytes as JSON. Throws `invalid_json`, with the JSON Pointer of the fault in `errors` where there is one. */
-export function parseStrictJson(bytes: Buffer, manner: Manner): unknown {
-  if (!isUtf8(bytes)) throw new Failure('invalid_json', { message: 'The request body is not valid UTF-8.' })
-  const text = bytes.toString('utf8').replace(/^\uFEFF/, '')
-  const { longNumbers } = survey(text, manner)
+export function parseStrictJson(bytes: Buffer, manner: Manner): { value: unknown; values: number } {
+  const text = textOf(bytes)
+  const { values, longNumbers, escapedNames } = survey(text, manner)
   try {
-    return longNumbers ? (JSON as unknown as JsonWithSource).parse(text, keepDigits) : JSON.parse(text)
+    // JSON.parse of V8 14 reads an escaped name as a backslash, once it has read an object with that name (docs/decisions/0028).
+    return longNumbers || escapedNames ? toEnd(parseIncrementally(text, manner)) : { value: JSON.parse(text), values }
   } catch (cause) {
-    throw new Failure('invalid_json', { cause })
+    throw cause instanceof Failure ? cause : new Failure('invalid_json', { cause })
   }
 }
 
-function keepDigits(_key: string, value: unknown, { source }: { source?: string }): unknown {
-  if (typeof value !== 'number' || source === undefined) return value
-  const exact = Number.isFinite(value) && source.replaceAll(/\D/g, '').length <= EXACT_DIGITS
-  return exact ? value : (JSON as unknown as JsonWithSource).rawJSON(source)
+/** The text of UTF-8 bytes, without byte order mark. Throws `invalid_json` for other bytes. */
+export function textOf(bytes: Buffer): string {
+  if (!isUtf8(bytes)) throw new Failure('invalid_json', { message: 'The request body is not valid UTF-8.' })
+  const text = bytes.toString('utf8')
+  return text.startsWith('\uFEFF') ? text.slice(1) : text
+}
+
+function toEnd<T>(steps: Iterator<unknown, T, void>): T {
+  for (;;) {
+    const { done, value } = steps.next()
+    if (done) return value
+  }
 }
 
 /** Whether a value of a faithful body is a raw number that keeps its digits (an object in JavaScript). */
 export function isLongNumber(value: unknown): boolean {
-  return (JSON as unknown as JsonWithSource).isRawJSON(value)
+  return (JSON as unknown as { isRawJSON(value: unknown): boolean }).isRawJSON(value)
 }
 
 /** An object or array that is open at the current position. */
@@ -63,13 +56,13 @@ type Frame = {
 }
 
 /** One pass over the text outside of strings, for faults that JSON.parse does not report. Syntax errors are left to JSON.parse. */
-function survey(text: string, manner: Manner): { longNumbers: boolean } {
+function survey(text: string, manner: Manner): { values: number; longNumbers: boolean; escapedNames: boolean } {
   const frames: Frame[] = []
   let top: Frame | undefined
-  let containers = 0
-  let members = 0
+  let values = 0
   let isName = false
   let longNumbers = false
+  let escapedNames = false
   // The bytes were valid UTF-8, so a lone surrogate can only be an escape.
   const mayHoldHalves = /\\u[dD][89a-fA-F]/.test(text)
   for (let at = 0; at < text.length; at++) {
@@ -78,18 +71,19 @@ function survey(text: string, manner: Manner): { longNumbers: boolean } {
       const end = endOfString(text, at)
       if (end < 0) break
       if (isName && top) {
-        if (++members > MOST_MEMBERS) throw tooMuch(`has more than ${MOST_MEMBERS} members`)
-        addName(top, text.slice(at + 1, end), frames, manner)
+        const name = text.slice(at + 1, end)
+        escapedNames ||= name.includes('\\')
+        addName(top, name, frames, manner)
         isName = false
-      }
-      if (mayHoldHalves && !decoded(text.slice(at, end + 1)).isWellFormed()) throw faulty(frames, 'surrogate', 'holds half of a surrogate pair')
+      } else values++
+      if (mayHoldHalves && !decoded(text.slice(at, end + 1)).isWellFormed()) throw faulty(pathOf(frames), 'surrogate')
       at = end
     } else if (char === 0x2c) {
       if (top) top.done++
       isName = top?.isObject === true
     } else if (char === 0x7b || char === 0x5b) {
-      if (frames.length === DEEPEST) throw tooMuch(`is nested deeper than ${DEEPEST} levels`)
-      if (++containers > MOST_CONTAINERS) throw tooMuch(`has more than ${MOST_CONTAINERS} objects and lists`)
+      if (frames.length === MAX_DEPTH) throw tooDeep()
+      values++
       isName = char === 0x7b
       top = { isObject: isName, names: [], known: null, done: 0 }
       frames.push(top)
@@ -100,11 +94,14 @@ function survey(text: string, manner: Manner): { longNumbers: boolean } {
     } else if (char >= 0x30 && char <= 0x39) {
       const end = endOfNumber(text, at)
       if (end.at - at > EXACT_DIGITS || end.exponent) longNumbers = true
-      if (longNumbers && manner === 'strict' && !isHeld(text.slice(at, end.at))) throw faulty(frames, 'maximum', 'is a number larger than can be read exactly')
+      if (end.at - at > MAX_NUMBER_LENGTH) throw faulty(pathOf(frames), 'length')
+      if (longNumbers && manner === 'strict' && !isHeld(text.slice(at, end.at))) throw faulty(pathOf(frames), 'maximum')
+      values++
       at = end.at - 1
-    }
+    } else if (char === 0x74 || char === 0x66 || char === 0x6e) values++
+    if (values > MAX_VALUES) throw tooManyValues()
   }
-  return { longNumbers: longNumbers && manner === 'faithful' }
+  return { values, longNumbers: longNumbers && manner === 'faithful', escapedNames }
 }
 
 /** Adds a member name to its object. Throws on a duplicate. */
@@ -113,15 +110,10 @@ function addName(frame: Frame, raw: string, frames: Frame[], manner: Manner): vo
   const { names } = frame
   const isKnown = frame.known ? frame.known.has(name) : names.includes(name)
   names.push(name)
-  if (isKnown) throw faulty(frames, 'duplicate', 'is there more than once')
+  if (isKnown) throw faulty(pathOf(frames), 'duplicate')
   if (frame.known) frame.known.add(name)
   else if (names.length > FEW) frame.known = new Set(names)
-  if (manner === 'strict' && isTrap(name, frames)) throw faulty(frames, 'not_allowed', 'is not allowed')
-}
-
-/** Names that enable prototype pollution in code that merges objects carelessly. */
-function isTrap(name: string, frames: Frame[]): boolean {
-  return name === '__proto__' || (name === 'prototype' && frames.at(-2)?.names.at(-1) === 'constructor')
+  if (manner === 'strict' && isTrap(name, frames.at(-2)?.names.at(-1))) throw faulty(pathOf(frames), 'not_allowed')
 }
 
 /** The text of a string token, or the token itself when it is no string. */
@@ -153,19 +145,7 @@ function endOfNumber(text: string, start: number): { at: number; exponent: boole
   return { at, exponent }
 }
 
-/** Whether a double holds the number (RFC 7493, section 2.2): within its range, and an integer exactly. */
-function isHeld(digits: string): boolean {
-  const value = Number(digits)
-  return Number.isFinite(value) && (!/^\d+$/.test(digits) || Number.isSafeInteger(value))
-}
-
-function tooMuch(what: string): Failure {
-  return new Failure('invalid_json', { message: `The request body ${what}.` })
-}
-
-/** The failure at the current position. */
-function faulty(frames: Frame[], code: string, message: string): Failure {
-  const path = frames.map(({ isObject, names, done }) => `/${isObject ? (names.at(-1) ?? '').replaceAll('~', '~0').replaceAll('/', '~1') : done}`).join('')
-  const shown = path.toWellFormed()
-  return new Failure('invalid_json', { message: `${shown || 'The body'} ${message}.`, param: shown.slice(1).replaceAll('/', '.') || null, errors: [{ path: shown, code, message }] })
+/** The path of the current position. */
+function pathOf(frames: Frame[]): (string | number)[] {
+  return frames.map(({ isObject, names, done }) => (isObject ? (names.at(-1) ?? '') : done))
 }

@@ -1,22 +1,47 @@
 import t from 'tap'
-import { Failure } from '../../src/domain/errors.ts'
-import { DEEPEST, MOST_CONTAINERS, MOST_MEMBERS, parseStrictJson, type Manner } from '../../src/domain/strict-json.ts'
+import { Failure, FAILURES } from '../../src/domain/errors.ts'
+import { parseIncrementally } from '../../src/domain/incremental-json.ts'
+import { MAX_DEPTH, MAX_NUMBER_LENGTH, MAX_VALUES, type Manner } from '../../src/domain/json-faults.ts'
+import { parseStrictJson, textOf } from '../../src/domain/strict-json.ts'
 
 const MANNERS: Manner[] = ['strict', 'faithful']
 
-function failureOf(text: string | Buffer, manner: Manner): Failure | null {
-  try {
-    parseStrictJson(Buffer.from(text), manner)
-    return null
-  } catch (error) {
-    if (error instanceof Failure) return error
-    throw error
+/** Parses with both parsers, which have to agree. */
+function parse(text: string | Buffer, manner: Manner): unknown {
+  const bytes = Buffer.from(text)
+  const [whole, sliced] = [parseStrictJson(bytes, manner), incrementally(bytes, manner)]
+  t.same(sliced, whole)
+  t.equal(JSON.stringify(sliced.value), JSON.stringify(whole.value))
+  return whole.value
+}
+
+function incrementally(bytes: Buffer, manner: Manner): { value: unknown; values: number } {
+  const steps = parseIncrementally(textOf(bytes), manner)
+  for (;;) {
+    const { done, value } = steps.next()
+    if (done) return value
   }
+}
+
+function failureOf(text: string | Buffer, manner: Manner): Failure | null {
+  const [whole, sliced] = [parseStrictJson, incrementally].map((parser) => {
+    try {
+      parser(Buffer.from(text), manner)
+      return null
+    } catch (error) {
+      if (error instanceof Failure) return error
+      throw error
+    }
+  })
+  // Of several faults in a text that is no JSON they report different ones.
+  const isReported = whole?.message !== FAILURES.invalid_json[2] && sliced?.message !== FAILURES.invalid_json[2]
+  t.same([sliced?.code, isReported && sliced?.message], [whole?.code, isReported && whole?.message], `${manner} ${text.slice(0, 100)}`)
+  return whole ?? null
 }
 
 t.test('what is read is what JSON.parse reads', async (t) => {
   const texts = ['{}', '[]', ' [1, "a", {"a": {"b": [null, true, -1.5e2]}}] ', '"\\"\\\\"', '{"a":1,"b":{"a":2},"c":[{"a":3},{"a":4}]}', '{"a":"{\\"a\\":1,\\"a\\":2}"}', '{"a,":1,"b:":2}', '"\\ud83d\\ude00"', '"\\\\ud83d"', '0', '\uFEFF{}']
-  for (const text of texts) for (const manner of MANNERS) t.same(parseStrictJson(Buffer.from(text), manner), JSON.parse(text.replace(/^\uFEFF/, '')), `${manner} ${text}`)
+  for (const text of texts) for (const manner of MANNERS) t.same(parse(text, manner), JSON.parse(text.replace(/^\uFEFF/, '')), `${manner} ${text}`)
 })
 
 t.test('a member that is there twice is refused by its path, however it is spelled', async (t) => {
@@ -37,6 +62,13 @@ t.test('a member that is there twice is refused by its path, however it is spell
   t.match(failureOf('{"a":{"b":1,"b":2}}', 'strict'), { message: '/a/b is there more than once.', facts: { param: 'a.b' } })
 })
 
+t.test('an escaped name is read as it is, whatever was read before', async (t) => {
+  for (let i = 0; i < 3; i++) {
+    t.same(Object.keys(parse('{"a":1,"\\\\":2}', 'strict') as object), ['a', '\\'])
+    for (const [name, expected] of [['\\n', '\n'], ['\\"', '"'], ['\\u0041', 'A']]) t.same(Object.keys(parse(`{"a":1,"${name}":2}`, 'strict') as object), ['a', expected])
+  }
+})
+
 t.test('half of a surrogate pair is refused where it stands, and bytes that are no UTF-8', async (t) => {
   const rows = [['{"prompt":"a\\ud800"}', '/prompt'], ['{"a":["","\\udc00\\ud800"]}', '/a/1'], ['{"\\uD83D":1}', '/\uFFFD'], ['"\\\\\\ud800"', '']] as const
   for (const [text, path] of rows) for (const manner of MANNERS) t.match(failureOf(text, manner), { code: 'invalid_json', facts: { errors: [{ path, code: 'surrogate' }] } }, text)
@@ -46,31 +78,35 @@ t.test('half of a surrogate pair is refused where it stands, and bytes that are 
 t.test('a number that a double does not hold is refused, or keeps its digits where it is sent on', async (t) => {
   for (const number of ['1e999', '9007199254740993', '-12345678901234567890', `1${'0'.repeat(400)}`]) {
     t.match(failureOf(`{"seed":${number}}`, 'strict'), { code: 'invalid_json', facts: { errors: [{ path: '/seed', code: 'maximum' }] } }, number)
-    t.equal(JSON.stringify(parseStrictJson(Buffer.from(`{"seed":${number}}`), 'faithful')), `{"seed":${number}}`)
+    t.equal(JSON.stringify(parse(`{"seed":${number}}`, 'faithful')), `{"seed":${number}}`)
   }
-  for (const number of ['9007199254740991', '0.30000000000000004', '1e2', '3.141592653589793238']) t.same(parseStrictJson(Buffer.from(`[${number}]`), 'strict'), [Number(number)])
+  for (const number of ['9007199254740991', '0.30000000000000004', '1e2', '3.141592653589793238']) t.same(parse(`[${number}]`, 'strict'), [Number(number)])
 })
 
 t.test('names that would reach what all objects share are refused, or are members like any other where they are sent on', async (t) => {
   for (const [text, path] of [['{"__proto__":{"a":1}}', '/__proto__'], ['{"a":[{"constructor":{"prototype":{}}}]}', '/a/0/constructor/prototype'], ['{"\\u005f_proto__":1}', '/__proto__']] as const) {
     t.match(failureOf(text, 'strict'), { code: 'invalid_json', facts: { errors: [{ path, code: 'not_allowed' }] } }, text)
-    t.equal(JSON.stringify(parseStrictJson(Buffer.from(text), 'faithful')), text.replace('\\u005f', '_'))
+    t.equal(JSON.stringify(parse(text, 'faithful')), text.replace('\\u005f', '_'))
   }
-  t.same(parseStrictJson(Buffer.from('{"constructor":"x","prototype":1}'), 'strict'), { constructor: 'x', prototype: 1 })
+  t.same(parse('{"constructor":"x","prototype":1}', 'strict'), { constructor: 'x', prototype: 1 })
 })
 
-t.test('depth and number of parts are bounded', async (t) => {
+t.test('depth, the number of values and the length of a number are bounded', async (t) => {
   const nested = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`
   for (const manner of MANNERS) {
-    t.equal(failureOf(nested(DEEPEST), manner), null)
-    t.match(failureOf(nested(DEEPEST + 1), manner), { code: 'invalid_json', message: /deeper/ })
+    t.equal(failureOf(nested(MAX_DEPTH), manner), null)
+    t.match(failureOf(nested(MAX_DEPTH + 1), manner), { code: 'invalid_json', message: /deeper/ })
     t.match(failureOf('{"a":'.repeat(100_000), manner), { code: 'invalid_json', message: /deeper/ })
-    t.match(failureOf(`[${'[],'.repeat(MOST_CONTAINERS)}0]`, manner), { code: 'invalid_json', message: /objects and lists/ })
+    for (const value of ['1', '""', 'true', 'false', 'null', '[]', '{}', '-1.5e2']) {
+      t.equal(failureOf(`[${`${value},`.repeat(MAX_VALUES - 2)}0]`, manner), null)
+      t.match(failureOf(`[${`${value},`.repeat(MAX_VALUES - 1)}0]`, manner), { code: 'invalid_json', message: /more than 100000 values/ }, value)
+    }
+    t.match(failureOf(`{${Array.from({ length: MAX_VALUES }, (_, i) => `"${i}":0`).join()}}`, manner), { code: 'invalid_json', message: /values/ })
+    t.equal(failureOf(`[-${'9'.repeat(MAX_NUMBER_LENGTH)}.5]`, manner)?.facts.errors?.[0]?.code, 'length')
   }
-  t.match(failureOf(`{${Array.from({ length: MOST_MEMBERS + 1 }, (_, i) => `"${i}":0`).join()}}`, 'strict'), { code: 'invalid_json', message: /members/ })
 })
 
 t.test('what is no JSON is refused, whatever is wrong with it', async (t) => {
-  const texts = ['', ' ', '{', '}', ']]]', '{"a"', '{"a":}', '{a:1}', "{'a':1}", '[1,]', '{"a":1,}', '01', '1.', 'NaN', 'Infinity', '"\n"', '"\\x"', '"\\u00"', '{"a":1}{"a":1}', '/**/1', '{"a\\":1}', '"', '{"\\ud8":1,"\\ud8":1}']
+  const texts = ['', ' ', '{', '}', ']]]', '{"a"', '{"a":}', '{a:1}', "{'a':1}", '[1,]', '{"a":1,}', '01', '1.', '-', '-01', '1e', '.5', '+1', 'tru', 'nulll', '[1 1]', '{"a" 1}', '{"a":1 "b":2}', '{,}', '[,1]', '{"a"::1}', '[1:2]', 'NaN', 'Infinity', '"\n"', '"\\x"', '"\\u00"', '{"a":1}{"a":1}', '/**/1', '{"a\\":1}', '"', '{"\\ud8":1,"\\ud8":1}']
   for (const text of texts) for (const manner of MANNERS) t.match(failureOf(text, manner), { code: 'invalid_json' }, `${manner} ${text}`)
 })

@@ -10,6 +10,7 @@ import fp from 'fastify-plugin'
 import { Registry } from 'prom-client'
 import type { Test } from 'tap'
 import errors from '../../plugins/errors/errors.ts'
+import requestBody from '../../plugins/request-body/request-body.ts'
 import openai, { type OpenaiOptions } from '../../plugins/openai/openai.ts'
 import { openEgress } from '../../src/egress/egress.ts'
 import type { Lookup } from '../../src/egress/dns-lookup.ts'
@@ -89,6 +90,7 @@ export async function openGateway(t: Test, options: GatewayOptions = {}): Promis
   app.register(errors)
   app.register(fp(async (ops) => void ops.decorate('metrics', { registry: new Registry() }).decorateRequest('startedMs', 0), { name: 'ops' }))
   app.register(fp(standInAuth, { name: 'auth' }))
+  app.register(requestBody)
   app.register(
     fp(
       async (metering) => {
