@@ -3,11 +3,13 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import t, { type Test } from 'tap'
 import type { Role } from '../../src/config/config.ts'
 import { openStore } from '../../src/backends/store/store.ts'
 import { task as taskOf } from '../contracts/store/acme.ts'
 import { openReceiver } from '../fakes/receiver.ts'
+import { messageOf, modern } from '../plugins/mcp-endpoint.ts'
 import { need } from '../servers/client.ts'
 import { skewed } from '../servers/faketime.ts'
 import { kafka } from '../servers/kafka.ts'
@@ -68,6 +70,42 @@ async function reaches(program: Program, key: string, task: Json, status: string
     await pause(50)
   }
 }
+
+t.test('MCP needs no affinity: a task made at one gateway is waited for, read and canceled at another', async (t) => {
+  const started = await startFor(t, { roles: ['controller', 'gateway', 'gateway', 'worker'] })
+  if (!started) return
+  const key = await started.program.key('media')
+  const urls = gatewaysOf(started.program).map(({ url }) => `${url}/mcp`)
+  const [here, there] = await Promise.all(
+    urls.map(async (url) => {
+      const client = new Client({ name: 'test', version: '1' }, { versionNegotiation: { mode: 'auto' } })
+      await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers: { authorization: `Bearer ${key}` } } }))
+      t.teardown(() => client.close())
+      return (name: string, args: Record<string, unknown>) => client.callTool({ name, arguments: args }).then(({ structuredContent }) => structuredContent as Record<string, unknown>)
+    }),
+  )
+  if (!here || !there) throw new Error('two gateways are needed')
+  const { kind: _image, ...image } = IMAGE
+  const { id } = await here('generate_image', image)
+  t.match(await there('get_task', { task_id: id, wait_seconds: 45 }), { id, status: 'completed', actual_cost: '0.0400' })
+  t.same(await here('list_tasks', {}), await there('list_tasks', {}))
+  const { kind: _video, ...film } = FILM
+  const running = await there('generate_video', film)
+  t.match(await here('cancel_task', { task_id: running['id'] }), { id: running['id'], status: 'canceled' })
+  t.match(await there('get_task', { task_id: running['id'] }), { status: 'canceled' })
+  t.same(await here('get_usage', {}), await there('get_usage', {}))
+
+  const declared = { extensions: { 'io.modelcontextprotocol/tasks': {} } }
+  const send = async (url: string | undefined, method: string, params: Record<string, unknown>) => {
+    const [message, headers] = modern(method, params, declared)
+    return (await messageOf(await fetch(url ?? '', { method: 'POST', headers: { ...headers, authorization: `Bearer ${key}`, 'content-type': 'application/json', accept: 'application/json, text/event-stream' }, body: JSON.stringify(message) }))).result
+  }
+  const handle = await send(urls[0], 'tools/call', { name: 'generate_video', arguments: film })
+  t.match(handle, { resultType: 'task', status: 'working' })
+  t.match(await send(urls[1], 'tasks/get', { taskId: handle?.['taskId'] }), { taskId: handle?.['taskId'] })
+  await send(urls[1], 'tasks/cancel', { taskId: handle?.['taskId'] })
+  t.match(await send(urls[0], 'tasks/get', { taskId: handle?.['taskId'] }), { status: 'cancelled' })
+})
 
 t.test('after the first refusal of a suspended plan or a revoked key every gateway refuses it', async (t) => {
   const started = await startFor(t, { roles: ['controller', 'gateway', 'gateway', 'gateway'] })
