@@ -20,11 +20,22 @@ export function postBytes({ path, key, body }: Ask): Buffer {
   return Buffer.from(head + json)
 }
 
+/** The end of a complete streamed response: its usage and its sequence number. */
+export const RESPONSE_END = '"total_tokens":600}},"sequence_number":'
+
+const INSTRUCTIONS = 'You answer questions about code.'
+const promptOf = (mark: string) => `${mark} ${'Why does this function answer twice? '.repeat(Math.ceil(PROMPT_BYTES / 37))}`.slice(0, PROMPT_BYTES)
+
 /** A chat request. `mark` is put into the prompt. */
 export function chatBytes(key: string, stream: boolean, mark = ''): Buffer {
-  const prompt = `${mark} ${'Why does this function answer twice? '.repeat(Math.ceil(PROMPT_BYTES / 37))}`.slice(0, PROMPT_BYTES)
-  const messages = [{ role: 'system', content: 'You answer questions about code.' }, { role: 'user', content: prompt }]
+  const messages = [{ role: 'system', content: INSTRUCTIONS }, { role: 'user', content: promptOf(mark) }]
   return postBytes({ path: '/v1/chat/completions', key, body: { model: 'svc-code', messages, max_tokens: 256, ...(stream ? { stream: true } : {}) } })
+}
+
+/** The same request on the Responses wire, which the gateway translates for the model. */
+export function responsesBytes(key: string, stream: boolean): Buffer {
+  const body = { model: 'svc-code', instructions: INSTRUCTIONS, input: promptOf(''), max_output_tokens: 256, ...(stream ? { stream: true } : {}) }
+  return postBytes({ path: '/v1/responses', key, body })
 }
 
 export function imageBytes(key: string): Buffer {
