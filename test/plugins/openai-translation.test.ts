@@ -153,6 +153,16 @@ combinations('the lower of the client\'s and the plan\'s limit of tokens is sent
   }
 })
 
+t.test('responses are not stored over any wire', async (t) => {
+  for (const wire of WIRES) {
+    const { upstream, gateway } = await setUp(t, (answer) => respond(answer, 200, JSON_ANSWER[wire]('hi')), {}, { wire })
+    t.match(await responses(gateway, { previous_response_id: 'resp_1' }), { status: 400, body: { error: { code: 'previous_response_not_found' } } })
+    t.equal(gateway.admissions.length, 0)
+    t.equal((await responses(gateway, { store: true })).body.store, false)
+    t.not(upstream.requests.at(-1)!.body['store'], true)
+  }
+})
+
 t.test('a native upstream is preferred within a priority, and a request fails over to one of the other wire', async (t) => {
   const [chatOnly, both] = [await openUpstream((answer) => respond(answer, 200, completion('from chat'))), await openUpstream((answer) => respond(answer, 200, response('completed', [message('from both')])))]
   t.teardown(() => Promise.all([chatOnly.close(), both.close()]))

@@ -177,6 +177,14 @@ t.test('usage is read wherever an upstream reports it, and sent as the last chun
   }
 })
 
+t.test('citations in a stream pass as the wire defines them', async (t) => {
+  const citation = { start_index: 0, end_index: 1, url: 'https://a.example', title: 'A' }
+  const annotations = [{ type: 'url_citation', url_citation: { ...citation, [VENDOR]: 1 } }, { type: VENDOR }]
+  const [first] = dataOf(whole(openChat(), chunk([delta({ content: 'a', annotations })]) + DONE))
+  t.same(first.choices[0].delta.annotations[0], { type: 'url_citation', url_citation: citation })
+  t.notOk(JSON.stringify(first).includes(VENDOR))
+})
+
 t.test('responses get our own sequence numbers, whatever the upstream sends', async (t) => {
   const wrong = responsesStream('a', 'b', 'c')
     .map((text, index) => text.replace('"type"', `"sequence_number":${index * 3 + 7},"type"`))

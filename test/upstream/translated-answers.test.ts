@@ -1,44 +1,11 @@
 /** Answers of an upstream of the other wire: complete, of the client's wire, equal for every split of the bytes, and without the vendor. */
 import t, { type Test } from 'tap'
 import { chunk, completion, delta, DONE, event, message, response, responsesStream, chatStream, USAGE, VENDOR } from '../fakes/upstream-wire.ts'
-import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import { openCallId, openReasoning } from '../../src/upstream/wires/sealed-members.ts'
-import { readChatRequest } from '../../src/upstream/wires/chat-request.ts'
-import { readResponsesRequest } from '../../src/upstream/wires/responses-request.ts'
-import type { StreamRewriter, UpstreamCall, WireName } from '../../src/upstream/wires/wire.ts'
+import type { WireName } from '../../src/upstream/wires/wire.ts'
 import { dataOf, type Loose } from './gateway.ts'
 import { openaiSchemas, openResponsesErrors } from './openai-schemas.ts'
-
-const ids = openIds([Buffer.alloc(32, 1)], () => '02020202-0202-4202-8202-020202020202')('acme/first')
-
-/** A call of this client's wire to an upstream of the other one. */
-function callOf(client: WireName, more: object = {}): UpstreamCall {
-  const request =
-    client === 'chat'
-      ? readChatRequest({ model: 'svc-code', messages: [{ role: 'user', content: 'Hi' }], stream_options: { include_usage: true }, ...more }, new Set())
-      : readResponsesRequest({ model: 'svc-code', input: 'Hi', tools: TOOLS, ...more }, new Set())
-  return request.call(100, ids, 1000, [client === 'chat' ? 'responses' : 'chat'])
-}
-
-const ESTIMATE = { input: 7, cachedInput: 0, output: 3 }
-
-const TOOLS = [
-  { type: 'function', name: 'read', parameters: {}, strict: false },
-  { type: 'custom', name: 'patch' },
-  { type: 'namespace', name: 'files', description: 'Files', tools: [{ type: 'function', name: 'list', parameters: {}, strict: false }] },
-]
-
-function rewrite(stream: StreamRewriter, pieces: Iterable<Buffer>): string {
-  let rewritten = ''
-  for (const piece of pieces) rewritten += stream.push(piece)
-  rewritten += stream.end()
-  const phase = stream.phase()
-  rewritten += phase.name === 'broken' ? stream.fail(phase.failure) : stream.terminalEvents(ESTIMATE)
-  return Buffer.from(rewritten, 'latin1').toString('utf8')
-}
-
-const whole = (client: WireName, text: string, more: object = {}) => rewrite(callOf(client, more).openRewriter(), [Buffer.from(text)])
-const json = (client: WireName, answer: object, more: object = {}): Loose => JSON.parse(callOf(client, more).rewriteJson(answer).body(ESTIMATE))
+import { assembled, callOf, ESTIMATE, ids, json, randomOf, rewrite, whole } from './translation.ts'
 
 const SIGNATURE = { [VENDOR]: { thought_signature: 'c2ln' } }
 const toolCall = (index: number, id: string, name: string, given: string, more: object = {}) => ({ index, id, type: 'function', function: { name, arguments: given }, ...more })
@@ -169,29 +136,9 @@ t.test('the events of a response come in the order of the wire', async (t) => {
   t.same(events.filter(({ type }) => type === 'response.output_item.done').map(({ item }) => item), events.at(-1).response.output)
 })
 
-/** What a chat client assembles from the chunks. */
-function assembled(text: string): Loose {
-  const chunks = dataOf(text)
-  t.equal(chunks.pop(), '[DONE]')
-  const usage = chunks.pop().usage
-  const built: Loose = { content: '', reasoning_content: '', calls: [], details: [], annotations: [], reasons: [], usage }
-  for (const { choices } of chunks) {
-    const [{ delta: one, finish_reason: reason }] = choices
-    built.content += one.content ?? ''
-    built.reasoning_content += one.reasoning_content ?? ''
-    built.details.push(...(one.reasoning_details ?? []))
-    built.annotations.push(...(one.annotations ?? []))
-    if (reason) built.reasons.push(reason)
-    for (const { index, ...call } of one.tool_calls ?? []) {
-      built.calls[index] ??= { ...call, text: '' }
-      built.calls[index].text += call.function?.arguments ?? call.custom?.input
-    }
-  }
-  return built
-}
-
 t.test('a response is a complete chat completion, whole or streamed', async (t) => {
   const streamed = assembled(whole('chat', RESPONSES))
+  t.equal(dataOf(whole('chat', RESPONSES.replaceAll('"status":"completed"', '"service_tier":"flex","status":"completed"'))).at(-3).service_tier, 'flex')
   t.match(streamed, {
     content: 'Wörld 😀',
     reasoning_content: 'First\n\nSecond',
@@ -246,7 +193,8 @@ t.test('a cut-off is told as one, on both wires', async (t) => {
     t.match(json('responses', completion('', { choices: [{ message: { content: 'a' }, finish_reason: reason }] })), { status: 'incomplete', incomplete_details: { reason: cut } })
     const incomplete = response('incomplete', [MESSAGE], { incomplete_details: { reason: cut } })
     t.equal(json('chat', incomplete).choices[0].finish_reason, reason)
-    t.match(dataOf(whole('chat', event('response.incomplete', { response: incomplete }))).at(-3).choices[0], { finish_reason: reason })
+    for (const type of ['response.incomplete', 'response.completed'])
+      t.match(dataOf(whole('chat', event(type, { response: incomplete }))).at(-3).choices[0], { finish_reason: reason })
   }
 })
 
@@ -260,7 +208,7 @@ t.test('a stream that breaks ends with the failure event of the client\'s wire',
     t.notOk(rewritten.includes(VENDOR))
   }
   const start = responsesStream('one two').slice(0, 6).join('')
-  for (const text of [start, start + event('response.failed', { response: { error: { message: VENDOR } } }), start + event('error', { message: VENDOR })]) {
+  for (const text of [start, start + event('response.failed', { response: { error: { message: VENDOR } } }), start + event('error', { message: VENDOR }), start + event('response.completed', { response: response('failed') })]) {
     const rewritten = whole('chat', text)
     t.match(dataOf(rewritten).at(-1), { error: { code: 'server_overloaded' } })
     t.notOk(rewritten.includes('[DONE]'))
@@ -296,17 +244,6 @@ const STREAMS: [string, WireName, string][] = [
   ['chat that breaks off', 'responses', CHAT.slice(0, -200)],
   ['responses that break off', 'chat', RESPONSES.slice(0, -200)],
 ]
-
-/** A small generator of pseudo-random numbers in [0, 1), so that a failing seed can be repeated (mulberry32). */
-function randomOf(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
-  }
-}
 
 t.test('a translated stream is equal for every way of splitting its bytes', async (t) => {
   for (const [name, client, text] of STREAMS) {

@@ -1,12 +1,12 @@
 /** A chat request at an upstream of the Responses wire: its body, and the answer as a chat completion or as its chunks. */
 import { isMembers, own, type Members } from '../wires/allowlist.ts'
-import { chunkOf, completionHead, type CompletionHead } from '../wires/chat-allowed-members.ts'
+import { chunkOf, completionHead, tierOf, type CompletionHead } from '../wires/chat-allowed-members.ts'
 import type { ChatRequest } from '../wires/chat-request.ts'
 import { chatEvent, chatFailure, DONE } from '../wires/chat-stream.ts'
 import { clientErrorIn } from '../wires/client-error-mapping.ts'
 import type { Ids } from '../wires/encrypted-ids.ts'
 import { MODEL } from '../wires/model-name.ts'
-import { failureIn, FAILED } from '../wires/responses-stream.ts'
+import { failureIn, FAILED, FAILED_STATUSES } from '../wires/responses-stream.ts'
 import { bodyWriter } from '../wires/upstream-body.ts'
 import { BadAnswer, type JsonAnswer, type StreamRewriter, type UpstreamCall } from '../wires/wire.ts'
 import { openStreamRewriter, type RewriterOutput } from '../sse/stream-rewriter.ts'
@@ -120,7 +120,8 @@ function completionAnswer(value: unknown, { ids, now, legacy }: Context): JsonAn
     ],
   }
   const reported = chatUsage(value['usage'])
-  return { body: (estimate) => JSON.stringify({ ...completion, usage: reported ?? estimatedChatUsage(estimate) }), usage, meter }
+  const tier = tierOf(value, ids)
+  return { body: (estimate) => JSON.stringify({ ...completion, usage: reported ?? estimatedChatUsage(estimate), ...tier }), usage, meter }
 }
 
 /** Adds a delta to a message: text is appended, whole tool calls and lists are collected. */
@@ -151,6 +152,7 @@ function legacyCall(delta: Members): Members {
 function openResponsesAsChat({ ids, now, includeUsage, legacy }: Context): StreamRewriter {
   const meter = openMeter()
   let head: CompletionHead | null = null
+  let tier: Members = {}
   let usage: unknown = null
   let written: RewriterOutput | null = null
 
@@ -158,7 +160,7 @@ function openResponsesAsChat({ ids, now, includeUsage, legacy }: Context): Strea
   const deltas = openChatDeltas(ids, meter, (delta, logprobs) => {
     const given = legacy ? { ...delta, ...legacyCall(delta) } : delta
     if (legacy) delete given['tool_calls']
-    if (head && Object.keys(given).length > 0) written?.write(chatEvent(chunkOf(head, choice(given, logprobs, null), includeUsage)))
+    if (head && Object.keys(given).length > 0) written?.write(chatEvent(chunkOf(head, choice(given, logprobs, null), includeUsage, tier)))
   })
 
   const rewriter = openStreamRewriter((data, name, to) => {
@@ -169,16 +171,19 @@ function openResponsesAsChat({ ids, now, includeUsage, legacy }: Context): Strea
     const type = typeof event['type'] === 'string' ? event['type'] : name
     const response = isMembers(event['response']) ? event['response'] : {}
     if (readUsage(response['usage'])) usage = response['usage']
-    if (FAILED.includes(type) || (type === '' && event['error'])) return to.fail(failureIn(event, response))
+    const last = type === 'response.completed' || type === 'response.incomplete'
+    const failed = FAILED.includes(type) || (last && FAILED_STATUSES.includes(String(response['status'])))
+    if (failed || (type === '' && event['error'])) return to.fail(failureIn(event, response))
     if (!type.startsWith('response.')) return
     if (!head) begin(response, to)
-    if (type === 'response.completed' || type === 'response.incomplete') finish({ ...response, status: type.slice('response.'.length) }, to)
+    if (last) finish(type === 'response.incomplete' ? { ...response, status: 'incomplete' } : response, to)
     else deltas.event(type, event)
   })
 
   function begin(response: Members, to: RewriterOutput): void {
     head = completionHead({ created: response['created_at'] }, ids, now)
-    to.write(chatEvent(chunkOf(head, choice({ role: 'assistant', content: '' }, null, null), includeUsage)))
+    tier = tierOf(response, ids)
+    to.write(chatEvent(chunkOf(head, choice({ role: 'assistant', content: '' }, null, null), includeUsage, tier)))
   }
 
   /** Some servers send the output in the last event only. */
@@ -186,7 +191,8 @@ function openResponsesAsChat({ ids, now, includeUsage, legacy }: Context): Strea
     if (!head) return
     const output = Array.isArray(response['output']) ? (response['output'] as unknown[]) : []
     if (!deltas.any()) for (const [index, item] of output.entries()) if (isMembers(item)) deltas.item(item, index)
-    to.write(chatEvent(chunkOf(head, choice({}, null, finishReason(response, deltas.calls(), legacy)), includeUsage)))
+    tier = tierOf(response, ids)
+    to.write(chatEvent(chunkOf(head, choice({}, null, finishReason(response, deltas.calls(), legacy)), includeUsage, tier)))
     if (!includeUsage) to.write(DONE)
     else if (readUsage(usage)) to.write(usageAndDone(chatUsage(usage)))
     to.done()

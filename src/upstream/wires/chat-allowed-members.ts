@@ -64,7 +64,7 @@ const toolCallDeltas: Clean = (value, ids) =>
     : undefined
 const toolCallDelta = sealed(object({ index: number, ...toolCall }))
 
-const delta = or(object({ ...spoken, audio, function_call: object(call), tool_calls: toolCallDeltas }), {})
+const delta = or(object({ ...spoken, annotations, audio, function_call: object(call), tool_calls: toolCallDeltas }), {})
 
 const serviceTier = nullable(oneOf('auto', 'default', 'flex', 'scale', 'priority'))
 
@@ -99,7 +99,8 @@ export function completionHead(value: Members, ids: Ids, now: number): Completio
   }
 }
 
-function tierOf(value: Members, ids: Ids): Members {
+/** The `service_tier` of an answer, if it is one of the wire. */
+export function tierOf(value: Members, ids: Ids): Members {
   const tier = serviceTier(value['service_tier'], ids)
   return tier === undefined ? {} : { service_tier: tier }
 }

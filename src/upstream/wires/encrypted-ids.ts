@@ -21,6 +21,8 @@ const ENCRYPTED_ID = /^(?:chatcmpl-|[a-z]{2,8}_)([A-Za-z0-9_-]{11,})$/
 const TAG_BYTES = 8
 /** Ids repeat in every event of a stream, so a request caches this many. */
 const MAX_CACHED_IDS = 256
+/** Sealed reasoning is longer and does not repeat. */
+const MAX_CACHED_LENGTH = 512
 
 type Key = { mac: Buffer; cipher: Buffer }
 
@@ -41,7 +43,7 @@ export function openIds(
         const known = cached.get(id)
         if (known !== undefined) return known
         const encrypted = prefix + encryptId(keys[0], subscription, id)
-        if (cached.size < MAX_CACHED_IDS) cached.set(id, encrypted)
+        if (cached.size < MAX_CACHED_IDS && id.length <= MAX_CACHED_LENGTH) cached.set(id, encrypted)
         return encrypted
       },
       decrypt(id) {

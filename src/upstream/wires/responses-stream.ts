@@ -30,7 +30,7 @@ const WHOLE: Record<string, Status> = {
 }
 export const FAILED = ['response.failed', 'response.cancelled', 'error']
 /** Statuses that some servers send in `response.completed`. */
-const FAILED_STATUSES = ['failed', 'cancelled']
+export const FAILED_STATUSES = ['failed', 'cancelled']
 
 const isLast = (status: Status | undefined) => status === 'completed' || status === 'incomplete'
 const MAX_OUTPUT_BYTES = 1024 * 1024

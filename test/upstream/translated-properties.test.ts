@@ -1,0 +1,98 @@
+/** Properties of translated streams over generated answers. A seed that fails is in the test's message. */
+import t from 'tap'
+import { chunk, delta, DONE, USAGE } from '../fakes/upstream-wire.ts'
+import { dataOf, type Loose } from './gateway.ts'
+import { assembled, randomOf, rewrite, callOf, whole } from './translation.ts'
+
+type Call = { name: string; text: string }
+type Answer = { reasoning: string; content: string; calls: Call[]; cut: boolean }
+
+const ALPHABET = ['a', 'B', ' ', 'é', '日', '😀', '"', '\\', '\n', '{', '}', 'data: ', '\u2028', '\0', '</s>']
+const NAMES = ['read', 'patch', 'files__list', 'unknown']
+
+/** An answer of a model and one of the ways in which a chat server may stream it. */
+function generate(seed: number): { answer: Answer; stream: string } {
+  const random = randomOf(seed)
+  const below = (limit: number) => Math.floor(random() * limit)
+  const text = (most: number) => Array.from({ length: below(most) }, () => ALPHABET[below(ALPHABET.length)]).join('')
+  const pieces = (whole: string): string[] => {
+    const letters = [...whole]
+    const parts: string[] = []
+    while (letters.length > 0) parts.push(letters.splice(0, 1 + below(4)).join(''))
+    return parts
+  }
+  const call = (): Call => {
+    const name = NAMES[below(NAMES.length)] ?? 'read'
+    return { name, text: JSON.stringify(name === 'patch' ? { input: text(20) } : { a: text(20) }) }
+  }
+  const answer: Answer = { reasoning: below(2) ? text(30) : '', content: below(3) ? text(60) : '', calls: Array.from({ length: below(4) }, call), cut: below(4) === 0 }
+  const member = below(2) ? 'reasoning_content' : 'reasoning'
+  const queues = answer.calls.map(({ name, text: given }, index) => {
+    const [first = '', ...others] = pieces(given)
+    const start = { index, id: `call-${index}`, type: 'function' }
+    // Some servers send the name after the first arguments.
+    const begin = below(3) === 0 ? [{ ...start, function: { arguments: first } }, { index, function: { name } }] : [{ ...start, function: { name, arguments: first } }]
+    return { begin, rest: others.map((part) => ({ index, function: { arguments: part } })) }
+  })
+  const deltas: object[] = [...pieces(answer.reasoning).map((part) => ({ [member]: part })), ...pieces(answer.content).map((part) => ({ content: part }))]
+  // The calls begin in order, and their arguments alternate.
+  for (const { begin } of queues) deltas.push(...begin.map((one) => ({ tool_calls: [one] })))
+  for (let open = queues; open.length > 0; open = open.filter(({ rest }) => rest.length > 0)) {
+    const next = open[below(open.length)]?.rest.shift()
+    if (next) deltas.push({ tool_calls: [next] })
+  }
+  const reason = answer.cut ? 'length' : answer.calls.length > 0 ? 'tool_calls' : 'stop'
+  const chunks = [{ role: 'assistant', content: '' }, ...deltas].map((one) => chunk([delta(one)]))
+  return { answer, stream: [...chunks, chunk([delta({}, reason)]), chunk([], { usage: USAGE }), DONE].join('') }
+}
+
+/** What the client of the Responses wire got. */
+function answerOf(events: Loose[]): Answer {
+  const { status, output } = events.at(-1).response
+  const texts = (type: string) => output.filter((item: Loose) => item.type === type).flatMap((item: Loose) => item.content).map((part: Loose) => part.text).join('')
+  const calls = output
+    .filter((item: Loose) => item.call_id)
+    .map((item: Loose) => ({
+      name: item.namespace ? `${item.namespace}__${item.name}` : item.name,
+      text: item.arguments ?? JSON.stringify({ input: item.input }),
+    }))
+  return { reasoning: texts('reasoning'), content: texts('message'), calls, cut: status === 'incomplete' }
+}
+
+t.test('every generated chat stream becomes a complete and ordered stream of a response', async (t) => {
+  for (let seed = 1; seed <= 300; seed++) {
+    const { answer, stream } = generate(seed)
+    const events = dataOf(whole('responses', stream))
+    const faults: string[] = []
+    const expect = (ok: boolean, fault: string) => void (ok || faults.push(fault))
+    expect(JSON.stringify(answerOf(events)) === JSON.stringify(answer), `the answer: ${JSON.stringify(answerOf(events))} for ${JSON.stringify(answer)}`)
+    expect(events.every(({ sequence_number: number }, index) => number === index), 'sequence numbers')
+    const added = events.filter(({ type }) => type === 'response.output_item.added')
+    const done = events.filter(({ type }) => type === 'response.output_item.done')
+    expect(added.every(({ output_index: index }, n) => index === n), 'output indexes')
+    expect(JSON.stringify(done.toSorted((a, b) => a.output_index - b.output_index).map(({ item }) => item)) === JSON.stringify(events.at(-1).response.output), 'finished items')
+    for (const { item, output_index: index } of done) {
+      const deltas = events.filter((one) => one.output_index === index && one.type.endsWith('.delta'))
+      const text = item.content ? item.content.map((part: Loose) => part.text).join('') : (item.arguments ?? item.input)
+      expect(deltas.map((one) => one.delta).join('') === text, `deltas of item ${index}`)
+      expect(deltas.every(({ item_id: id }) => id === item.id), `ids of item ${index}`)
+    }
+    t.same(faults, [], `seed ${seed}`)
+  }
+})
+
+t.test('a stream that is translated twice is the answer that the model gave', async (t) => {
+  for (let seed = 1; seed <= 300; seed++) {
+    const { answer, stream } = generate(seed)
+    const twice = rewrite(callOf('chat').openRewriter(), [Buffer.from(whole('responses', stream, { tools: [] }))])
+    const built = assembled(twice)
+    const got: Answer = {
+      reasoning: built.reasoning_content,
+      content: built.content,
+      calls: built.calls.map((call: Loose) => ({ name: call.function.name, text: call.text })),
+      cut: built.reasons[0] === 'length',
+    }
+    t.same(got, answer, `seed ${seed}`)
+    t.equal(built.usage.total_tokens, USAGE.total_tokens, `seed ${seed}`)
+  }
+})
