@@ -1,6 +1,7 @@
 /** Metrics of coding requests (time to first token, gateway overhead) and of upstreams (attempts, retries, breaker state). */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type { Upstreams } from '../../src/upstream/upstreams.ts'
+import type { Usage } from '../../src/domain/token-windows.ts'
 import type { WireName } from '../../src/upstream/wires/wire.ts'
 
 export type OpenaiMetrics = {
@@ -9,6 +10,8 @@ export type OpenaiMetrics = {
   firstToken(wire: WireName, ms: number): void
   /** `tokens` of output arrived within `ms` of the first one. */
   interToken(wire: WireName, tokens: number, ms: number): void
+  /** The estimates of an answer whose upstream reported its usage. */
+  estimated(estimate: Usage, reported: Usage): void
 }
 
 const STATES = ['closed', 'half_open', 'open'] as const
@@ -74,6 +77,21 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiM
   return {
     overhead: (wire, ms) => overheads.observe({ wire }, ms / 1000),
     firstToken: (wire, ms) => first.observe({ wire }, ms / 1000),
+    estimated: estimateMetric(registry),
     interToken: (wire, tokens, ms) => tokens > 1 && between.observe({ wire }, ms / 1000 / (tokens - 1)),
+  }
+}
+
+function estimateMetric(registry: Registry): OpenaiMetrics['estimated'] {
+  const ratios = new Histogram({
+    name: 'tollgate_coding_estimate_ratio',
+    help: 'Estimated over reported tokens of a request whose upstream reported its usage. Reservations and charges without a report depend on the estimates.',
+    labelNames: ['kind'],
+    buckets: [0.25, 0.5, 0.75, 0.9, 1.1, 1.33, 2, 4, 8],
+    registers: [registry],
+  })
+  return (estimate, reported) => {
+    if (reported.input > 0) ratios.observe({ kind: 'input' }, estimate.input / reported.input)
+    if (reported.output > 0) ratios.observe({ kind: 'output' }, estimate.output / reported.output)
   }
 }

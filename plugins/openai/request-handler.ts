@@ -99,6 +99,7 @@ async function answerJson(call: UpstreamCall, context: RequestContext, options: 
     const settlement = settlementOf(opened.answer, budget)
     context.settle(settlement)
     const { usage, estimated } = await settlement
+    if (!estimated) options.metrics.estimated(budget.estimate(opened.answer.meter.estimateTokens()).usage, usage)
     if (reply.raw.destroyed) return reply.hijack()
     disconnectStalled(reply.raw, options.stalledMs)
     if (estimated) reply.header(options.usageHeader, 'estimated')
@@ -153,8 +154,10 @@ async function openStream(
 function relayStream(opened: AnswerStream, writer: SseWriter, context: RequestContext, { metrics, clock, drainMs }: HandlerOptions): void {
   const firstByteAt = clock()
   metrics.firstToken(context.wire, firstByteAt - context.startedAt)
-  relay(opened, writer, context, drainMs, (settlement) => {
-    if (settlement) metrics.interToken(context.wire, settlement.usage.output, clock() - firstByteAt)
+  relay(opened, writer, context, drainMs, (settlement, estimate) => {
+    if (!settlement) return
+    metrics.interToken(context.wire, settlement.usage.output, clock() - firstByteAt)
+    if (!settlement.estimated) metrics.estimated(estimate, settlement.usage)
   })
 }
 

@@ -1,6 +1,7 @@
 /** Relays an upstream's stream to the client with back-pressure, handles a disconnect (`Cancel`, `Drain`), and settles at the end. */
 import { Failure } from '../../src/domain/errors.ts'
 import type { AnswerStream } from '../../src/upstream/http/upstream-answer.ts'
+import type { Usage } from '../../src/domain/token-windows.ts'
 import type { Settlement } from '../../src/upstream/usage/reservation.ts'
 import type { SseWriter } from './sse-writer.ts'
 import type { RequestContext } from './request-context.ts'
@@ -11,7 +12,8 @@ export function relay(
   writer: SseWriter,
   context: RequestContext,
   drainMs: number,
-  onSettled: (settlement: Settlement | null) => void,
+  /** `estimate`: what would be charged without a report. */
+  onSettled: (settlement: Settlement | null, estimate: Usage) => void,
 ): void {
   const { stream } = opened
   const { budget, request } = context
@@ -20,13 +22,14 @@ export function relay(
   let draining: NodeJS.Timeout | null = null
 
   /**
-   * The usage that the upstream reported, else an estimate of what was streamed; nothing when it failed before any output. Of an answer that was cut off the
+   * The usage that the upstream reported, else an estimate of what was streamed; nothing when it failed before any output. Of an answer that was cut off, or whose usage was reported before its text, the
    * larger of both: some upstreams report usage in every chunk, some in the first one.
    */
   async function settlementOf(failed: boolean): Promise<Settlement | null> {
     const usage = stream.usage()
-    if (usage && stream.phase().name === 'done') return { usage, estimated: false }
-    if (!usage && failed && stream.meter.estimateTokens() === 0) return null
+    const isSilent = stream.meter.estimateTokens() === 0
+    if (usage && stream.phase().name === 'done' && (usage.output > 0 || isSilent)) return { usage, estimated: false }
+    if (!usage && failed && isSilent) return null
     const output = await stream.meter.countTokens()
     if (!usage) return budget.estimate(output)
     return output > usage.output ? { usage: { ...usage, output }, estimated: true } : { usage, estimated: false }
@@ -35,7 +38,7 @@ export function relay(
   function settle(failed: boolean): Promise<Settlement | null> {
     const settlement = settlementOf(failed)
     context.settle(settlement)
-    void settlement.then(onSettled, () => {})
+    void settlement.then((settled) => onSettled(settled, budget.estimate(stream.meter.estimateTokens()).usage), () => {})
     return settlement
   }
 

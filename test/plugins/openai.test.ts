@@ -160,6 +160,21 @@ t.test('reported usage is charged; without it output is counted as estimated', a
   t.match(await gateway.settled(), { estimated: true }, 'an invalid usage is not charged')
 })
 
+t.test('a metric compares the estimates with the usage that upstreams report', async (t) => {
+  const { upstream, gateway } = await setUp(t, (answer) => respond(answer, 200, completion('hi')))
+  const counted = async (kind: string) => {
+    const text = await gateway.app.metrics.registry.metrics()
+    return Number(new RegExp(`tollgate_coding_estimate_ratio_count\\{kind="${kind}"\\} (\\d+)`).exec(text)?.[1] ?? 0)
+  }
+  await chat(gateway)
+  upstream.respondWith(streams(...chatStream('a')))
+  await chat(gateway, { stream: true })
+  upstream.respondWith((answer) => respond(answer, 200, completion('hi', { usage: undefined })))
+  await chat(gateway)
+  for (let n = 0; n < 3; n++) await gateway.settled()
+  t.same([await counted('input'), await counted('output')], [2, 2])
+})
+
 t.test('a 400 about the request is mapped to our code and sentence, not retried and not charged', async (t) => {
   const { upstream, gateway } = await setUp(t, () => {})
   const cases: [number, object, number, string, string | null][] = [

@@ -2,8 +2,11 @@
 import { isMembers, type Members } from '../wires/allowlist.ts'
 import type { Usage } from '../../domain/token-windows.ts'
 
+/** More than any model takes or gives. A count above it is a fault of the upstream, and would use up the week of a tenant. */
+const MAX_TOKENS = 100_000_000
+
 function count(value: unknown): number | null {
-  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : null
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 && value <= MAX_TOKENS ? value : null
 }
 
 function within(value: Members, name: string): Members {
@@ -12,7 +15,7 @@ function within(value: Members, name: string): Members {
 }
 
 /**
- * Reads a `usage` object. Null unless input and output are counts (integers from 0). A total above their sum counts as output, because some
+ * Reads a `usage` object. Null unless input and output are counts (integers from 0 to `MAX_TOKENS`). A total above their sum counts as output, because some
  * upstreams report reasoning apart from the output.
  */
 export function readUsage(value: unknown): Usage | null {

@@ -1,0 +1,179 @@
+/** Seeded requests over the real routes, metering and SQLite store, against an upstream that reports its usage in every way; what each must charge is known. */
+import { once } from 'node:events'
+import { request as httpRequest, type IncomingMessage } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Test } from 'tap'
+import openai from '../../plugins/openai/openai.ts'
+import { openEgress } from '../../src/egress/egress.ts'
+import { openUpstreams } from '../../src/upstream/upstreams.ts'
+import type { Usage } from '../../src/domain/token-windows.ts'
+import { openUpstream, respond, stream, type FakeUpstream } from '../fakes/upstream.ts'
+import { chunk, completion, delta, DONE } from '../fakes/upstream-wire.ts'
+import { rngOf, type Rng } from '../simulation/seeded-random.ts'
+import { SILENT, writeUpstreamsFile } from '../upstream/gateway.ts'
+import { bearer, CODING, openGateway, SEALING } from './gateway.ts'
+
+/** How the upstream ends a request, and where the client leaves. `late`: usage after the last text. `early`: in the first chunk, as 0 output. */
+type Plan = {
+  index: number
+  stream: boolean
+  usage: 'late' | 'early' | 'none' | 'negative' | 'absurd'
+  upstream: 'answers' | 'fails' | 'dies'
+  /** The stage at which the client disconnects. */
+  leaves: 'never' | 'before the first byte' | 'in the middle'
+  /** Tokens that the upstream reports: unique, so that its settlement can be told. */
+  reported: Usage
+}
+
+/** What must be settled: exactly this, an estimate, or nothing. */
+type Expected = { kind: 'exact'; usage: Usage } | { kind: 'estimate' } | { kind: 'nothing' }
+
+const TEXT = ['one two', ' three', ' four five']
+const TEXT_BYTES = TEXT.join('').length
+
+function planOf(random: Rng, index: number): Plan {
+  const stream = random.chance(0.7)
+  const upstream = random.pick(['answers', 'answers', 'answers', 'fails', ...(stream ? (['dies'] as const) : [])] as const)
+  return {
+    index,
+    stream,
+    upstream,
+    usage: random.pick(['late', 'late', 'early', 'none', 'negative', 'absurd'] as const),
+    leaves: upstream === 'fails' ? 'never' : random.pick(['never', 'never', 'before the first byte', ...(stream ? (['in the middle'] as const) : [])] as const),
+    reported: { input: 1000 + index, cachedInput: 0, output: 2000 + index },
+  }
+}
+
+function expectedOf(plan: Plan, onAbort: 'Cancel' | 'Drain'): Expected {
+  if (plan.upstream === 'fails') return { kind: 'nothing' }
+  const isWhole = plan.upstream === 'answers' && (plan.leaves === 'never' || onAbort === 'Drain')
+  if (isWhole && plan.usage === 'late') return { kind: 'exact', usage: plan.reported }
+  // A stream whose usage was reported before its text has an output of 0: the counted one is charged.
+  if (isWhole && plan.usage === 'early' && !plan.stream) return { kind: 'exact', usage: plan.reported }
+  return { kind: 'estimate' }
+}
+
+function usageOf({ usage, reported }: Plan, early: boolean): object | null {
+  if (usage === 'none' || (usage === 'early') !== early) return null
+  if (usage === 'negative') return { prompt_tokens: -5, completion_tokens: reported.output }
+  if (usage === 'absurd') return { prompt_tokens: 1e12, completion_tokens: 1e15 }
+  return { prompt_tokens: reported.input, completion_tokens: early ? 0 : reported.output }
+}
+
+/** Lets the upstream wait until the client has left, where the plan says so. */
+type Gates = { seen: PromiseWithResolvers<void>; left: PromiseWithResolvers<void> }
+
+/** Answers by the plan whose index is the text of the first message. */
+function scripted(upstream: FakeUpstream, plans: Plan[], gates: Gates[], onAbort: 'Cancel' | 'Drain'): void {
+  upstream.respondWith(async (response, { body }) => {
+    const [{ content }] = body['messages'] as [{ content: string }]
+    const plan = plans[Number(content)]
+    const gate = gates[Number(content)]
+    if (!plan || !gate) throw new Error(`no plan ${content}`)
+    if (plan.upstream === 'fails') return respond(response, 500, {})
+    gate.seen.resolve()
+    // Goes on once the gateway must know: with Cancel it aborts, with Drain it makes no difference to it.
+    const clientLeaves = () => (onAbort === 'Cancel' ? once(response, 'close') : gate.left.promise)
+    if (plan.leaves === 'before the first byte') await clientLeaves()
+    if (response.destroyed) return
+    const late = usageOf(plan, false)
+    if (!plan.stream) return respond(response, 200, completion(TEXT.join(''), { usage: usageOf(plan, true) ? { prompt_tokens: plan.reported.input, completion_tokens: plan.reported.output } : late }))
+    const early = usageOf(plan, true)
+    const [first = '', ...others] = TEXT
+    stream(response, chunk([delta({ role: 'assistant', content: first })], early ? { usage: early } : {}))
+    if (plan.leaves === 'in the middle') await clientLeaves()
+    if (response.destroyed) return
+    for (const content of others) response.write(chunk([delta({ content })]))
+    if (plan.upstream === 'dies') return void setImmediate(() => response.destroy())
+    response.end(chunk([delta({}, 'stop')]) + (late ? chunk([], { usage: late }) : '') + DONE)
+  })
+}
+
+/** One client. Resolves with the status, or null when it left before it. */
+async function client(url: string, headers: object, plan: Plan, { seen, left }: Gates): Promise<number | null> {
+  const sent = httpRequest(`${url}/v1/chat/completions`, { method: 'POST', headers: { 'content-type': 'application/json', ...headers }, agent: false })
+  sent.on('error', () => {})
+  sent.end(JSON.stringify({ model: 'svc-code', max_tokens: 100, stream: plan.stream, messages: [{ role: 'user', content: String(plan.index) }] }))
+  const answered = once(sent, 'response').then(([response]) => response as IncomingMessage, () => null)
+  if (plan.leaves === 'before the first byte') {
+    const refused = await Promise.race([seen.promise.then(() => null), answered])
+    if (refused) return (refused.resume(), refused.statusCode ?? 0)
+    sent.destroy()
+  }
+  const response = plan.leaves === 'before the first byte' ? null : await answered
+  if (plan.leaves === 'in the middle' && response?.statusCode === 200) {
+    await once(response, 'data')
+    response.on('error', () => {})
+    sent.destroy()
+  } else if (response) {
+    response.on('error', () => {})
+    for await (const _part of response) continue
+  }
+  left.resolve()
+  return response?.statusCode ?? null
+}
+
+/** Runs one seed. Returns what is wrong, in sentences. */
+export async function accountingFaults(t: Test, seed: number): Promise<string[]> {
+  const random = rngOf(seed)
+  const onAbort = random.pick(['Cancel', 'Drain'] as const)
+  const limit = random.pick([1_000_000, 20_000])
+  const upstream = await openUpstream()
+  const file = await writeUpstreamsFile(t, [{ name: 'a', baseUrl: upstream.url, model: 'a', wire: 'chat', retry: { attempts: 1 }, breaker: { failures: 1_000_000 } }])
+  const upstreams = await openUpstreams({ file, env: () => undefined, log: SILENT, pollMs: 60_000 })
+  const gateway = await openGateway(t, (app) => {
+    const root = app as typeof app & { upstreams: unknown }
+    root.decorate('upstreams', upstreams)
+    root.decorate('sealingKeys', SEALING)
+    root.decorate('egress', openEgress({ allow: [], clock: Date.now }))
+    root.register(openai)
+  })
+  const settled: { usage: Usage | null; estimated: boolean }[] = []
+  const reserved = new Map<string, number>()
+  const beyond: number[] = []
+  const change = gateway.store.change.bind(gateway.store)
+  gateway.store.change = (async (id: string, command: { op: string; id: string; usage: Usage | null; estimated: boolean }, now: number) => {
+    const answer = await change(id, command as never, now)
+    if (command.op === 'admit' && (answer as { outcome: string }).outcome === 'admitted') reserved.set(command.id, (answer as unknown as { reserved: number }).reserved)
+    if (command.op === 'settle') {
+      settled.push(command)
+      beyond.push(Math.max(0, (command.usage ? command.usage.input + command.usage.output : 0) - (reserved.get(command.id) ?? 0)))
+    }
+    return answer
+  }) as typeof gateway.store.change
+  const subscription = await gateway.plan('coder', { product: 'Coding', coding: { ...CODING, onAbort, sessionWindow: { tokens: limit, durationSeconds: 18_000 }, weeklyWindow: { tokens: limit }, maxConcurrentRequests: 32 } })
+  const { raw } = await gateway.key(subscription)
+  await gateway.app.listen({ host: '127.0.0.1', port: 0 })
+  const url = `http://127.0.0.1:${(gateway.app.server.address() as AddressInfo).port}`
+
+  const plans = Array.from({ length: random.whole(8, 24) }, (_, index) => planOf(random, index))
+  const gates = plans.map(() => ({ seen: Promise.withResolvers<void>(), left: Promise.withResolvers<void>() }))
+  scripted(upstream, plans, gates, onAbort)
+  const statuses = await Promise.all(plans.map((plan) => client(url, bearer(raw), plan, gates[plan.index]!)))
+  const record = await gateway.settled(subscription)
+  await upstreams.close()
+  await upstream.close()
+
+  const faults: string[] = []
+  const refused = plans.filter((plan) => statuses[plan.index] === 429).length
+  const expected = plans.filter((plan) => statuses[plan.index] !== 429).map((plan) => ({ plan, expected: expectedOf(plan, onAbort) }))
+  for (const { plan, expected: one } of expected) {
+    if (one.kind === 'exact' && settled.filter(({ usage, estimated }) => !estimated && same(usage, one.usage)).length !== 1) faults.push(`not settled exactly once: ${JSON.stringify(plan)}`)
+  }
+  const count = (kind: Expected['kind']) => expected.filter(({ expected: one }) => one.kind === kind).length
+  const nothing = settled.filter(({ usage }) => usage === null).length
+  if (settled.length !== plans.length - refused) faults.push(`${settled.length} settlements of ${plans.length - refused} admitted requests`)
+  if (nothing !== count('nothing')) faults.push(`${nothing} requests charged nothing instead of ${count('nothing')}`)
+  const estimates = settled.filter(({ estimated }) => estimated).length
+  if (estimates !== count('estimate')) faults.push(`${estimates} requests charged by estimate instead of ${count('estimate')}`)
+  for (const { usage, estimated } of settled) {
+    if (estimated && (usage?.output ?? 0) > TEXT_BYTES) faults.push(`more charged than was streamed: ${JSON.stringify(usage)}`)
+  }
+  const charged = settled.reduce((sum, { usage }) => sum + (usage ? usage.input + usage.output : 0), 0)
+  const used = record.coding?.weekly.used ?? -1
+  if (used !== charged) faults.push(`${used} used, ${charged} charged`)
+  if (used > limit + beyond.reduce((sum, one) => sum + one, 0)) faults.push(`${used} used of ${limit}, beyond the published bound`)
+  return faults
+}
+
+const same = (one: Usage | null, other: Usage) => one !== null && one.input === other.input && one.output === other.output
