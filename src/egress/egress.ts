@@ -115,10 +115,9 @@ export function openEgress(options: EgressOptions): Egress {
 
     async vet(url, signal) {
       const target = readTarget(url, allow)
-      const addresses = target.outcome === 'target' ? await checkedAddresses(target, signal).catch(() => 'dns' as const) : target.reason
-      if (Array.isArray(addresses)) return null
-      if (addresses !== 'dns') onRefused(addresses)
-      return addresses
+      if (target.outcome === 'target') return (await checkedAddresses(target, signal).catch(() => [])).length > 0 ? null : 'dns'
+      onRefused(target.reason)
+      return target.reason
     },
 
     async request(ask) {
