@@ -6,6 +6,7 @@ import { openChatStream } from '../../src/upstream/wires/chat-stream.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import { openResponsesStream } from '../../src/upstream/wires/responses-stream.ts'
 import { repeatedMembers } from '../../src/upstream/wires/response-object.ts'
+import { openRecentIds } from '../../src/upstream/wires/recent-ids.ts'
 import type { StreamRewriter } from '../../src/upstream/wires/wire.ts'
 import { chatStream, chunk, delta, DONE, event, message, response, responsesStream, USAGE, VENDOR } from '../fakes/upstream-wire.ts'
 import { dataOf } from './gateway.ts'
@@ -265,6 +266,22 @@ t.test('an id is encrypted to the same text in every event, in the shape of Open
   t.equal(ids('other/plan').decrypt(id!), id, 'another subscription cannot decrypt it')
   t.equal(openIds([Buffer.alloc(32, 9), Buffer.alloc(32, 1)])('acme/first').decrypt(id!), `msg_${VENDOR}_1`, 'an older sealing key still decrypts')
   t.equal(ids('acme/first').decrypt('msg_e9ca9a9f-0bbf-5aad-877f-817b3e02234f'), 'msg_e9ca9a9f-0bbf-5aad-877f-817b3e02234f')
+})
+
+t.test('ids are remembered within their subscription, and no more of them than a bound', async (t) => {
+  const recent = openRecentIds()
+  let computed = 0
+  const get = (subscription: string, id: string) => recent.get(subscription, id, () => `${subscription} ${id} ${++computed}`)
+  t.equal(get('acme/first', 'a'), 'acme/first a 1')
+  t.equal(get('acme/first', 'a'), 'acme/first a 1')
+  t.equal(get('other/first', 'a'), 'other/first a 2', 'another subscription')
+  for (let n = 0; n < 20_000; n++) {
+    get('acme/first', `fill ${n}`)
+    if (n % 1000 === 0) t.equal(get('acme/first', 'a'), 'acme/first a 1', 'used again and again')
+  }
+  t.equal(get('other/first', 'a'), `other/first a ${computed}`, 'forgotten')
+  const long = 'x'.repeat(1000)
+  t.not(get('acme/first', long), get('acme/first', long), 'sealed content is not kept')
 })
 
 t.test('a broken stream yields nothing more', async (t: Test) => {

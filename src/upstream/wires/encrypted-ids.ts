@@ -4,6 +4,7 @@
  * subscription, so that no other tenant can replay it.
  */
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomUUID } from 'node:crypto'
+import { openRecentIds } from './recent-ids.ts'
 
 /** The ids of one request. */
 export type Ids = {
@@ -36,24 +37,21 @@ export function openIds(
   uuid: () => string = randomUUID,
 ): (subscription: string) => Ids {
   const keys = secrets.map(derive) as [Key, ...Key[]]
+  const encrypted = openRecentIds()
+  const decrypted = openRecentIds()
   return (subscription) => {
     const cached = new Map<string, string>()
     return {
       encrypt(prefix, id) {
         const known = cached.get(id)
         if (known !== undefined) return known
-        const encrypted = prefix + encryptId(keys[0], subscription, id)
-        if (cached.size < MAX_CACHED_IDS && id.length <= MAX_CACHED_LENGTH) cached.set(id, encrypted)
-        return encrypted
+        const given = prefix + encrypted.get(subscription, id, () => encryptId(keys[0], subscription, id))
+        if (cached.size < MAX_CACHED_IDS && id.length <= MAX_CACHED_LENGTH) cached.set(id, given)
+        return given
       },
       decrypt(id) {
         const body = ENCRYPTED_ID.exec(id)?.[1]
-        if (body === undefined) return id
-        for (const key of keys) {
-          const plain = decryptId(key, subscription, body)
-          if (plain !== null) return plain
-        }
-        return id
+        return body === undefined ? id : decrypted.get(subscription, id, () => decryptWithAny(keys, subscription, body) ?? id)
       },
       pseudonym: (name) => createHmac('sha256', keys[0].mac).update(`pseudonym\0${subscription}\0${name}`).digest('base64url'),
       fresh: (prefix) => prefix + uuid().replaceAll('-', ''),
@@ -78,6 +76,14 @@ function encryptId(key: Key, subscription: string, id: string): string {
   const tag = tagOf(key, subscription, id)
   const cipher = createCipheriv('aes-128-ctr', key.cipher, counterOf(tag))
   return Buffer.concat([tag, cipher.update(id, 'utf8'), cipher.final()]).toString('base64url')
+}
+
+function decryptWithAny(keys: Key[], subscription: string, body: string): string | null {
+  for (const key of keys) {
+    const plain = decryptId(key, subscription, body)
+    if (plain !== null) return plain
+  }
+  return null
 }
 
 function decryptId(key: Key, subscription: string, body: string): string | null {
