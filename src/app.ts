@@ -43,6 +43,8 @@ export { openOps, type Check } from '../plugins/ops/ops-listener.ts'
 export { openBackends, type Backends } from './bootstrap/open-backends.ts'
 export { banner } from './bootstrap/banner.ts'
 export { engineReport } from './bootstrap/engine-report.ts'
+export { openTracing } from './bootstrap/tracing.ts'
+export { logFields } from './tracing/tracing.ts'
 export { openStartupRetry } from './bootstrap/startup-retry.ts'
 
 declare module 'fastify' {

@@ -2,8 +2,8 @@
 import closeWithGrace from 'close-with-grace'
 import type { FastifyInstance } from 'fastify'
 import pino, { type Logger } from 'pino'
-import { buildApp, banner, engineReport, openBackends, openOps, openStartupRetry, publicUrl, verify, type Check, type Backends } from './app.ts'
-import { ConfigError, readConfig, ROLES, serves, type Config, type Explained } from './config/config.ts'
+import { buildApp, banner, engineReport, logFields, openBackends, openOps, openStartupRetry, openTracing, publicUrl, verify, type Check, type Backends } from './app.ts'
+import { ConfigError, readConfig, readTraceSettings, ROLES, serves, type Config, type Explained } from './config/config.ts'
 
 const COMMANDS = ['config', 'verify', '--help', '-h'] as const
 const USAGE = `tollgate [role]   runs a role: ${ROLES.join(', ')}; all roles without one
@@ -57,7 +57,8 @@ function report({ checked, violations }: Awaited<ReturnType<typeof verify>>): nu
 }
 
 function openLog(config: Config): Logger {
-  const options = { level: config.LOG_LEVEL, base: { role: config.ROLE }, redact: { paths: REDACTED } }
+  const isTracing = readTraceSettings(config.environment) !== null
+  const options = { level: config.LOG_LEVEL, base: { role: config.ROLE }, redact: { paths: REDACTED }, ...(isTracing ? { mixin: () => logFields() } : {}) }
   if (!process.stdout.isTTY) return pino({ ...options, timestamp: pino.stdTimeFunctions.isoTime })
   return pino({ ...options, transport: { target: 'pino-pretty', options: { ignore: 'pid,hostname,role', translateTime: 'HH:MM:ss' } } })
 }
@@ -65,6 +66,7 @@ function openLog(config: Config): Logger {
 /** Runs a role until a signal. A start that fails prints one sentence and exits with 1. */
 async function run(config: Config): Promise<void> {
   const log = openLog(config)
+  const tracing = await openTracing(config, log)
   let app: FastifyInstance | null = null
   let backends: Backends | null = null
   let phase: 'starting' | 'serving' | 'stopping' = 'starting'
@@ -94,6 +96,7 @@ async function run(config: Config): Promise<void> {
     // After an unhandled error or a lost lease there is no drain delay.
     await stop(app, serves(config.ROLE) && !err ? config.DRAIN_DELAY_SECONDS : 0, config.SHUTDOWN_SECONDS)
     await backends?.close()
+    await tracing.close()
     await ops.close()
     log.info('stopped')
   })

@@ -31,10 +31,10 @@ function resolveFrom(file: string, specifier: string): string {
   return specifier.startsWith('.') ? normalize(join(dirname(file), specifier)) : specifier
 }
 
-type Room = 'main' | 'app' | 'bootstrap' | 'config' | 'plugin' | 'interface' | 'adapter' | 'service' | 'domain' | 'tasks' | 'verify' | 'concurrency'
+type Room = 'main' | 'app' | 'bootstrap' | 'config' | 'plugin' | 'interface' | 'adapter' | 'service' | 'domain' | 'tasks' | 'verify' | 'concurrency' | 'tracing'
 
 const ROOMS: Record<string, Room> = {
-  bootstrap: 'bootstrap', config: 'config', domain: 'domain', tasks: 'tasks', verify: 'verify', concurrency: 'concurrency', upstream: 'service', egress: 'service',
+  bootstrap: 'bootstrap', config: 'config', domain: 'domain', tasks: 'tasks', verify: 'verify', concurrency: 'concurrency', tracing: 'tracing', upstream: 'service', egress: 'service',
 }
 
 /** The room of a source file. Throws for a folder of `src/` that the table of ARCHITECTURE.md does not name. */
@@ -102,7 +102,7 @@ t.test('config imports nothing else of ours', async (t) => {
 })
 
 t.test('bootstrap opens backends and services, and imports no plugin', async (t) => {
-  mayImport(t, 'bootstrap', ['config', 'domain', 'interface', 'service'], ['tasks'])
+  mayImport(t, 'bootstrap', ['config', 'domain', 'interface', 'service', 'tracing'], ['tasks'])
 })
 
 t.test('a plugin imports its own files and src, never another plugin', async (t) => {
@@ -122,12 +122,21 @@ t.test('domain imports domain and the types of backends', async (t) => {
 })
 
 t.test('tasks and verify import domain and the types of backends', async (t) => {
-  mayImport(t, 'tasks', ['domain'], ['interface', 'service'])
+  mayImport(t, 'tasks', ['domain', 'tracing'], ['interface', 'service'])
   mayImport(t, 'verify', ['domain', 'tasks'], ['interface', 'service'])
 })
 
 t.test('concurrency imports the errors of the domain', async (t) => {
   t.same(broken(({ from, to }) => roomOf(from) === 'concurrency' && ours(to) && to !== 'src/domain/errors.ts' && !sameFolder(from, to)), [])
+})
+
+t.test('tracing imports nothing of ours, and OpenTelemetry is imported by its implementation alone, which is loaded by need', async (t) => {
+  mayImport(t, 'tracing', [])
+  const implementation = 'src/tracing/opentelemetry.ts'
+  t.same(broken(({ from, to }) => to.startsWith('@opentelemetry/') && from !== implementation), [])
+  const users = imports.filter(({ to }) => to === implementation).map(({ from }) => from)
+  t.same(users, ['src/bootstrap/tracing.ts'])
+  t.match(readFileSync(join(root, 'src/bootstrap/tracing.ts'), 'utf8'), "await import('../tracing/opentelemetry.ts')")
 })
 
 t.test('domain, tasks and verify have no clock, no randomness and no I/O of their own', async (t) => {
@@ -139,7 +148,7 @@ t.test('domain, tasks and verify have no clock, no randomness and no I/O of thei
 })
 
 t.test('services import domain and the types of backends', async (t) => {
-  mayImport(t, 'service', ['domain', 'concurrency'], ['interface'])
+  mayImport(t, 'service', ['domain', 'concurrency', 'tracing'], ['interface'])
 })
 
 t.test('an adapter is loaded by its interface alone, when its address chose it', async (t) => {
@@ -152,7 +161,7 @@ t.test('an adapter is loaded by its interface alone, when its address chose it',
 
 t.test('an interface imports domain and types; an adapter its own interface, domain, its client library and the types of services', async (t) => {
   mayImport(t, 'interface', ['domain', 'concurrency'], ['interface'])
-  mayImport(t, 'adapter', ['domain', 'concurrency'], ['interface', 'service'])
+  mayImport(t, 'adapter', ['domain', 'concurrency', 'tracing'], ['interface', 'service'])
 })
 
 t.test('every adapter has a test that runs the contract of its backend', async (t) => {

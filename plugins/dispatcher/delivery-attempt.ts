@@ -6,6 +6,7 @@ import type { Store } from '../../src/backends/store/store.ts'
 import { releasedBy } from '../../src/tasks/outbox.ts'
 import type { Delivery } from '../../src/domain/task.ts'
 import { scheduledAttempts } from '../../src/domain/redelivery.ts'
+import { currentTraceparent } from '../../src/tracing/tracing.ts'
 import { decide, nextAttempt, signatureHeaders } from '../../src/domain/webhooks.ts'
 
 export type DeliveryContext = {
@@ -43,7 +44,7 @@ export async function deliver(context: DeliveryContext, delivery: Delivery, sign
   const reply = await context.egress.request({
     url: delivery.url,
     method: 'POST',
-    headers: signatureHeaders(signing),
+    headers: { ...signatureHeaders(signing), ...traceHeaders() },
     body: delivery.body,
     deadlineMs: context.timeoutMs,
     maxBytes: ANSWER_BYTES,
@@ -68,6 +69,12 @@ export async function deliver(context: DeliveryContext, delivery: Delivery, sign
     release === null ? null : { id: release, at: endedAt },
   )
   return { ...attempted, outcome: recorded === 'lost' ? 'lost' : verdict.outcome, final: state !== 'pending' }
+}
+
+/** The trace of the task goes on at the receiver (W3C Trace Context). */
+function traceHeaders(): Record<string, string> {
+  const traceparent = currentTraceparent()
+  return traceparent === null ? {} : { traceparent }
 }
 
 /** A redelivery that failed leaves the schedule as it was. */

@@ -5,6 +5,7 @@ import { Counter, Histogram } from 'prom-client'
 import type { BrokerConsumer } from '../../src/backends/broker/broker.ts'
 import { singleFlight } from '../../src/concurrency/single-flight.ts'
 import type { Delivery } from '../../src/domain/task.ts'
+import { traced } from '../../src/tracing/tracing.ts'
 import { LOOK_MS } from '../../src/domain/webhooks.ts'
 import { deliver, type Attempted } from './delivery-attempt.ts'
 
@@ -37,7 +38,7 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
   )
 
   function start(delivery: Delivery): void {
-    const attempt = deliver(context, delivery, cut.signal)
+    const attempt = tracedDelivery(delivery, () => deliver(context, delivery, cut.signal))
       .then((attempted) => tell(delivery, attempted))
       .catch((err: unknown) => log.warn({ event: 'delivery_attempt_unrecorded', err, delivery: delivery.id }, 'webhook attempt not recorded, repeating it'))
       .finally(() => {
@@ -71,6 +72,18 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
   app.addHook('onClose', async () => {
     await look.done()
     await Promise.allSettled(inFlight)
+  })
+}
+
+/** Without the address, which is the tenant's. */
+function tracedDelivery(delivery: Delivery, deliverOnce: () => Promise<Attempted>): Promise<Attempted> {
+  const { traceparent, event, taskId, tenant, attempts } = delivery
+  const attributes = { 'http.request.method': 'POST', 'http.request.resend_count': attempts.length, 'tollgate.webhook.event': event, 'tollgate.task.id': taskId, 'tollgate.tenant': tenant }
+  return traced('deliver webhook', { kind: 'client', parent: traceparent ?? null, attributes }, async (span) => {
+    const attempted = await deliverOnce()
+    span.set({ 'tollgate.webhook.outcome': attempted.outcome })
+    if (attempted.outcome === 'failed') span.fail('undelivered')
+    return attempted
   })
 }
 

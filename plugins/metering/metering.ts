@@ -10,6 +10,7 @@ import { Failure } from '../../src/domain/errors.ts'
 import type { Answer } from '../../src/domain/subscription/commands.ts'
 import { planInactive } from '../../src/domain/subscription/subscription.ts'
 import type { Admission, Admitted, OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
+import { traced } from '../../src/tracing/tracing.ts'
 import { viewOf } from '../../src/domain/token-windows.ts'
 import { windowHeaders } from './window-headers.ts'
 import { startHeartbeat } from './gateway-heartbeat.ts'
@@ -60,7 +61,7 @@ async function metering(app: FastifyInstance): Promise<void> {
     try {
       const admit = () =>
         caller.creating((subscription, facts) => store.change(subscription, { op: 'admit', id, instance, ...facts, ...size }, clock()))
-      const answer = await queue.admit(caller.key.subscription, admit, isBlocked, reply.raw)
+      const answer = await traced('admission', { within: true }, () => queue.admit(caller.key.subscription, admit, isBlocked, reply.raw))
       if (answer.outcome !== 'admitted') throw refusalOf(answer, reply)
       request.reservation = openReservation(id, caller.key.subscription, answer, request, reply, settled.resolve)
     } finally {
@@ -107,8 +108,8 @@ async function metering(app: FastifyInstance): Promise<void> {
       done()
     }
     // No hook of Fastify fires when a client disconnects in the middle of a streamed POST (fastify#6208); the raw response always closes.
-    if (reply.raw.closed || reply.raw.destroyed) setImmediate(() => void settle())
-    else reply.raw.once('close', () => void settle())
+    if (reply.raw.closed || reply.raw.destroyed) setImmediate(() => void request.span.run(settle))
+    else reply.raw.once('close', () => void request.span.run(settle))
     reply.headers(headers)
     return {
       id,

@@ -2,6 +2,8 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Counter, Histogram, type Registry } from 'prom-client'
+import { isTracing, logFields, type Span } from '../../src/tracing/tracing.ts'
+import { endRequestSpan, requestSpans } from './request-span.ts'
 import { backendChecks, checkMetric } from './readiness-checks.ts'
 import type { Check } from './ops-listener.ts'
 
@@ -17,6 +19,8 @@ declare module 'fastify' {
     startedMs: number
     /** Further fields of the log line, which is written when this resolves. Null: written at the end of the answer. */
     logged: Promise<Record<string, unknown>> | null
+    /** The server span; hooks and handlers run in it. */
+    span: Span
   }
 }
 
@@ -50,11 +54,14 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
     return kind
   }
 
+  const spanOf = requestSpans(app.config)
   app.decorateRequest('startedMs', 0)
   app.decorateRequest('logged', null)
+  app.decorateRequest('span')
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id)
     request.startedMs = performance.now()
+    request.span = spanOf(request)
     // Read now: a closed socket has no address. Behind a proxy of TRUST_PROXY it is the client's.
     const { ip } = request
     // 'close' is the only event of every ending, including a client that disconnects during a stream.
@@ -64,12 +71,19 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
       const { facts, count, observe } = kindOf(request, status)
       count()
       observe(durationMs / 1000)
-      const line = { ...facts, status, ...(request.failed ? { code: request.failed } : {}), ip, durationMs: Math.round(durationMs), complete }
-      if (request.logged) void request.logged.then((more) => request.log.info({ ...line, ...more }, 'request'))
-      else request.log.info(line, 'request')
+      const line = { ...facts, status, ...(request.failed ? { code: request.failed } : {}), ip, durationMs: Math.round(durationMs), complete, ...logFields(request.span.traceparent) }
+      const endedAtMs = Date.now()
+      const finish = (more: Record<string, unknown>) => {
+        request.log.info({ ...line, ...more }, 'request')
+        endRequestSpan(request.span, request, status, more, endedAtMs)
+      }
+      if (request.logged) void request.logged.then(finish)
+      else finish({})
     })
-    done()
+    request.span.run(done)
   })
+  // A body is parsed in the context of its connection.
+  if (isTracing()) app.addHook('preValidation', (request, _reply, done) => request.span.run(done))
 }
 
 export default fp(ops, { name: 'ops', fastify: '5.x' })

@@ -27,10 +27,14 @@ const WINDOWS = /^x-(ratelimit-|codex-)/
 /** The headers that the service gets: the client's without those above, the route's own, and the caller. `headers` are lower-case. */
 export function requestHeaders(headers: IncomingHttpHeaders, request: FastifyRequest, route: ProxyRoute, brand: string): Record<string, string> {
   const named = connectionTokens(headers.connection)
-  const passed = Object.entries(headers).filter(([name]) => !NOT_SENT.has(name) && !named.has(name) && !name.startsWith(`x-${brand}-`)) as [string, string][]
+  // The client's own trace ends here, where there is one of ours.
+  const { traceparent } = request.span
+  const isReplaced = (name: string) => traceparent !== null && (name === 'tracestate' || name === 'baggage')
+  const passed = Object.entries(headers).filter(([name]) => !NOT_SENT.has(name) && !isReplaced(name) && !named.has(name) && !name.startsWith(`x-${brand}-`)) as [string, string][]
   const { caller, ip, protocol, host } = request
   return {
     ...Object.fromEntries(passed),
+    ...(traceparent === null ? {} : { traceparent }),
     'x-request-id': request.id,
     'x-forwarded-for': ip,
     'x-forwarded-proto': protocol,

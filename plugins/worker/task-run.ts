@@ -4,6 +4,7 @@ import type { Control } from '../../src/backends/engines/engine.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { runEngine, type EngineContext } from '../../src/tasks/run-engine.ts'
 import { conclude, rememberJob, type Concluded, type Made } from '../../src/tasks/claim-and-retry.ts'
+import { traced, type Span } from '../../src/tracing/tracing.ts'
 import type { Task } from '../../src/domain/task.ts'
 
 const STORE_RETRY_MS = 500
@@ -31,7 +32,12 @@ export type TaskRunContext = {
 }
 
 /** Runs a task to its end, or until `cut` is aborted with a `Cut`. Rejects when the outcome cannot be recorded: then the lease expires. */
-export async function run(context: TaskRunContext, task: Task, cut: AbortController): Promise<void> {
+export function run(context: TaskRunContext, task: Task, cut: AbortController): Promise<void> {
+  const attributes = { 'tollgate.task.id': task.id, 'tollgate.task.kind': task.verb, 'tollgate.task.attempt': task.attempts, 'tollgate.tenant': task.tenant }
+  return traced(`run ${task.verb}`, { kind: 'consumer', parent: task.traceparent ?? null, attributes }, (span) => runClaimed(context, task, cut, span))
+}
+
+async function runClaimed(context: TaskRunContext, task: Task, cut: AbortController, span: Span): Promise<void> {
   const { tasks, leaseMs, log } = context
   const startedMs = tasks.clock()
   const lease = keepLease(context, task, cut)
@@ -45,6 +51,8 @@ export async function run(context: TaskRunContext, task: Task, cut: AbortControl
     if (made === 'lost') return
     const concluded = await persistently(() => conclude(tasks, task, made), { clock: tasks.clock, patienceMs: 10 * leaseMs, stopping: context.stopping })
     const durationMs = tasks.clock() - startedMs
+    span.set({ 'tollgate.task.outcome': concluded.outcome })
+    if (made.outcome === 'failed') span.fail(made.code)
     context.ran(task, concluded, (task.startedAt ?? startedMs) - task.createdAt, durationMs)
     log.info({ taskId: task.id, tenant: task.tenant, verb: task.verb, outcome: concluded.outcome, attempt: task.attempts, durationMs }, 'task ran')
   } finally {

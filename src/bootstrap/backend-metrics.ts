@@ -4,14 +4,15 @@ import { Counter, Histogram, type Registry } from 'prom-client'
 import type { BrokerEvent } from '../backends/broker/broker.ts'
 import { Busy, Unavailable } from '../domain/errors.ts'
 import type { Retry } from '../backends/store/group-commit.ts'
+import { traced, type Attributes } from '../tracing/tracing.ts'
 import type { TaskContext } from '../tasks/task-context.ts'
 
 const BUCKETS = [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10]
 
 type Verb = (...args: never[]) => Promise<unknown>
 
-/** Instruments a backend: every verb but `close` is timed as `tollgate_<backend>_duration_seconds`. */
-export function instrument<T extends object>(backend: string, verbs: T, registry: Registry): T {
+/** Instruments a backend: every verb but `close` is timed as `tollgate_<backend>_duration_seconds`, and a span of the current trace with the attributes of its `system`. */
+export function instrument<T extends object>(backend: string, verbs: T, registry: Registry, system: Attributes = {}): T {
   const durations = new Histogram({
     name: `tollgate_${backend}_duration_seconds`,
     help: `Verbs of the ${backend} backend.`,
@@ -26,7 +27,7 @@ export function instrument<T extends object>(backend: string, verbs: T, registry
       const sinceMs = performance.now()
       let outcome = failed
       try {
-        const answer = await verb(...args)
+        const answer = await traced(`${backend} ${name}`, { kind: 'client', within: true, attributes: system['db.system.name'] ? { ...system, 'db.operation.name': name } : system }, () => verb(...args))
         outcome = answered
         return answer
       } catch (error) {

@@ -79,7 +79,7 @@ async function openAll({ config, log, wall, registry, lost }: Surroundings, open
   const unguarded = keep(await open('store', () => openStore(STORE_URL, { retried, storeTime, healed: countHealed(registry, log) }), STORE_URL))
   const clock = keep(await open('store clock', () => openStoreClock(unguarded, { log, registry, wall })))
   measured = clock
-  const store = instrument('store', clock.guard(unguarded), registry)
+  const store = instrument('store', clock.guard(unguarded), registry, { 'db.system.name': isDistributed(config) ? 'mongodb' : 'sqlite' })
   // SQLite is written by one process only.
   if (!isDistributed(config)) keep(await lock(`${await realpath(STORE_URL.slice('sqlite:'.length))}.lock`, 'STORE_URL', STORE_URL))
   const sealingKeys = await openSealingKeys(config, store)

@@ -12,6 +12,7 @@ import { address, brand, ConfigError, days, delays, flag, host, hours, integer, 
 export { isDistributed } from './startup-checks.ts'
 export { needs, ROLES, serves, type Backend, type Role } from './needed-backends.ts'
 export { ConfigError, type PluginEntry } from './setting-types.ts'
+export { readTraceSettings } from './trace-settings.ts'
 
 type Setting<T> = { default: string; parse: Parse<T>; meaning: string; orFile?: true; secret?: true }
 

@@ -75,6 +75,8 @@ export type Task = {
   webhookUrl: string | null
   metadata: Record<string, string>
   idempotency: { key: string; bodyHash: string } | null
+  /** The span of its request (W3C Trace Context), by which its run and its webhooks continue the trace; absent where traces were off. */
+  traceparent?: string
   /** The price of its quote; later changes of the list do not matter. */
   price: Price
   estimatedCost: number
@@ -139,6 +141,8 @@ export type Delivery = {
   /** Host and port of the receiver, for the cap per receiver. */
   host: string
   body: string
+  /** Of its task. */
+  traceparent?: string
   /** `waiting`: not due until the first attempt of another delivery has ended. */
   state: 'waiting' | 'pending' | 'delivered' | 'failed'
   nextAttemptAt: number | null

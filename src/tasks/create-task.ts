@@ -16,7 +16,7 @@ type HoldAnswer = Exclude<Answer<'hold'>, Stale> | { outcome: 'moved' }
 /** The members of a task that its request decides. */
 export type NewTask = Pick<
   Task,
-  'id' | 'tenant' | 'subscription' | 'keyId' | 'keyVersionId' | 'object' | 'verb' | 'input' | 'webhookUrl' | 'metadata' | 'idempotency' | 'price' | 'estimatedCost' | 'maxAttempts'
+  'id' | 'tenant' | 'subscription' | 'keyId' | 'keyVersionId' | 'object' | 'verb' | 'input' | 'webhookUrl' | 'metadata' | 'idempotency' | 'traceparent' | 'price' | 'estimatedCost' | 'maxAttempts'
 >
 
 /** The key moved to another plan during a creation. Nothing is held; the same request may be quoted and created there. */

@@ -23,6 +23,7 @@ function deliveriesOf(task: Task, url: string, now: number): Delivery[] {
       url,
       host: hostOf(url),
       body,
+      ...(task.traceparent === undefined ? {} : { traceparent: task.traceparent }),
       state: waits ? 'waiting' : 'pending',
       nextAttemptAt: waits ? null : now,
       epoch: 0,

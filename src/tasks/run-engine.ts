@@ -3,6 +3,7 @@ import type { Control, EngineRequest, Engines } from '../backends/engines/engine
 import { costOf, type GenerationRequest } from '../domain/media-generations.ts'
 import { operationRequest, type Operation, type OperationInput } from '../domain/media-operations.ts'
 import type { Task } from '../domain/task.ts'
+import { traced } from '../tracing/tracing.ts'
 import type { Made as RunOutcome } from './claim-and-retry.ts'
 import { openInputs, type InputContext } from './fetch-inputs.ts'
 
@@ -18,7 +19,11 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
   const opened = await openInputs(context, task, route, control.signal)
   if (opened.outcome === 'failed') return failedRun(context, task, opened)
   try {
-    const made = await context.engines.run(requestOf(task), { ...control, inputs: opened.inputs })
+    const made = await traced('engine run', { within: true, attributes: { 'tollgate.engine': route.engine, 'gen_ai.request.model': route.model ?? undefined } }, async (span) => {
+      const ran = await context.engines.run(requestOf(task), { ...control, inputs: opened.inputs })
+      if (ran.outcome === 'failed') span.fail(ran.code)
+      return ran
+    })
     if (made.outcome === 'failed') return failedRun(context, task, made)
     const file = `${task.id}-${task.epoch}`
     const expiresAt = context.clock() + context.resultMs

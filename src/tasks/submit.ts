@@ -5,6 +5,7 @@ import type { Creating, Stale } from '../domain/subscription/commands.ts'
 import { planInactive, type Subscription } from '../domain/subscription/subscription.ts'
 import { createTask, KeyMoved, replay, type Created, type NewTask } from './create-task.ts'
 import { quote, type QuoteContext, type TaskBody } from './quote.ts'
+import { traced } from '../tracing/tracing.ts'
 import type { TaskContext } from './task-context.ts'
 
 export type SubmitContext = TaskContext & QuoteContext
@@ -32,14 +33,14 @@ const MOVES_MAX = 3
 export async function submit(context: SubmitContext, submitter: Submitter, body: TaskBody, idempotencyKey: string | null): Promise<Created> {
   for (let moves = 1; ; moves++) {
     try {
-      return await submitOnce(context, submitter, body, idempotencyKey)
+      return await traced('submit task', { within: true }, ({ traceparent }) => submitOnce(context, submitter, body, idempotencyKey, traceparent))
     } catch (error) {
       if (!(error instanceof KeyMoved) || moves === MOVES_MAX) throw error
     }
   }
 }
 
-async function submitOnce(context: SubmitContext, submitter: Submitter, body: TaskBody, idempotencyKey: string | null): Promise<Created> {
+async function submitOnce(context: SubmitContext, submitter: Submitter, body: TaskBody, idempotencyKey: string | null, traceparent: string | null): Promise<Created> {
   const current = await currentRecord(context, submitter)
   const { key, creating } = submitter
   const idempotency = idempotencyKey === null ? null : { key: idempotencyKey, bodyHash: bodyHash(body) }
@@ -58,6 +59,7 @@ async function submitOnce(context: SubmitContext, submitter: Submitter, body: Ta
     webhookUrl: body.webhook_url ?? null,
     metadata: body.metadata ?? {},
     idempotency,
+    ...(traceparent === null ? {} : { traceparent }),
     price,
     estimatedCost,
     maxAttempts: record.terms.media?.attempts ?? 1,

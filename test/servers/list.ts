@@ -8,6 +8,7 @@ import { KUBERNETES } from './kube/build.ts'
 import { NODE_TOOLS } from './kube/node-tools.ts'
 import { mavenArtifacts } from './maven.ts'
 import { npmPackage } from './npm.ts'
+import { OTEL_COLLECTOR } from './otel-build.ts'
 import { pythonPackage } from './python.ts'
 
 /** Everything that `npm run servers` installs, at the version that the tests run against. To add one: a line here, and a file beside this one for a new kind of installation. */
@@ -38,6 +39,7 @@ export const LIST: readonly Entry[] = [
     [{ groupId: 'org.apache.kafka', artifactId: 'kafka-tools-api' }],
   ),
   debianRoot('postgres-documentdb', '18', ['postgresql-18', 'postgresql-18-documentdb'], 'usr/lib/postgresql/18/bin/postgres'),
+  OTEL_COLLECTOR,
   FAKETIME,
   FFMPEG,
   ...KUBERNETES,

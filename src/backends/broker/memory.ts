@@ -1,4 +1,5 @@
 /** Broker within one process. */
+import { detached } from '../../tracing/tracing.ts'
 import type { Broker, BrokerContext } from './broker.ts'
 
 type Subscriber = { received: (kind: string) => void; paused: boolean }
@@ -9,13 +10,13 @@ export function openMemory({ counted }: Pick<BrokerContext, 'counted'>): Broker 
     publish(kind) {
       counted('rung', kind, 1)
       // Asynchronous, as between processes: a publisher is never called back before it returns.
-      setImmediate(() => {
+      detached(() => setImmediate(() => {
         for (const subscriber of subscribers.get(kind) ?? []) {
           if (subscriber.paused) continue
           counted('heard', kind, 1)
           subscriber.received(kind)
         }
-      })
+      }))
     },
     consume(kinds, received) {
       const subscriber = { received, paused: false }

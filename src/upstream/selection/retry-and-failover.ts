@@ -3,6 +3,7 @@
  * when all have failed.
  */
 import { Failure } from '../../domain/errors.ts'
+import { traced, type SpanOptions } from '../../tracing/tracing.ts'
 import { attempt } from '../http/attempt.ts'
 import type { Upstream } from '../http/connection-pool.ts'
 import type { Candidate } from './load-balancing.ts'
@@ -118,7 +119,7 @@ async function attemptOnce(
     body: call.body(target),
   }
   try {
-    const answer = await attempt(upstream[connections], request, { firstByteMs, idleMs: timeouts.idleMs }, call, signal)
+    const answer = await traced('upstream attempt', attemptSpan(settings, call), () => attempt(upstream[connections], request, { firstByteMs, idleMs: timeouts.idleMs }, call, signal))
     breaker.succeeded()
     report('answered')
     return answer
@@ -140,6 +141,16 @@ async function attemptOnce(
       )
     }
     throw error
+  }
+}
+
+/** By the semantic conventions for GenAI: the call of a model, up to the first bytes of its answer. */
+function attemptSpan({ name, model, baseUrl }: Upstream['settings'], call: UpstreamCall): SpanOptions {
+  const { hostname, port } = URL.parse(baseUrl) ?? {}
+  return {
+    kind: 'client',
+    within: true,
+    attributes: { 'gen_ai.operation.name': 'chat', 'gen_ai.provider.name': 'openai', 'gen_ai.request.model': model, 'tollgate.upstream': name, 'tollgate.wire': call.wire, 'tollgate.stream': call.stream, 'server.address': hostname, 'server.port': port ? Number(port) : undefined },
   }
 }
 

@@ -7,7 +7,8 @@ import { CONSUMER } from './kafka-client.ts'
 import { describeError, DescribedError } from './kafka-errors.ts'
 import { openConnectionState, type ConnectionState } from './connection-state.ts'
 import { openBackoff } from './backoff.ts'
-import type { KafkaContext } from './producer.ts'
+import { startSpan } from '../../../tracing/tracing.ts'
+import { messaging, type KafkaContext } from './producer.ts'
 import { ensureTopic } from './topic.ts'
 
 export type Consumer = { state: ConnectionState; stop(): void; pause(): void; resume(): void; stopped: Promise<void> }
@@ -79,12 +80,14 @@ export function openConsumer({ kafka, address, log, counted }: KafkaContext, kin
     await current.connect()
     if (isRunning()) await current.subscribe({ topics: [topic], fromBeginning: true })
     // The handler runs outside the fetch loop, so that it can neither delay nor fail it.
-    if (isRunning()) await current.run({ autoCommitInterval: COMMIT_MS, eachMessage: async () => void setImmediate(receive) })
+    if (isRunning()) await current.run({ autoCommitInterval: COMMIT_MS, eachMessage: async ({ message }) => void setImmediate(receive, message.headers?.['traceparent']?.toString()) })
   }
 
-  function receive(): void {
+  function receive(traceparent: string | undefined): void {
     if (stopping.signal.aborted) return
     counted('heard', kind, 1)
+    // Not around what follows: the message wakes a worker, which may claim another task.
+    if (traceparent !== undefined) startSpan(`process ${topic}`, { kind: 'consumer', parent: traceparent, attributes: messaging(topic, 'process') }).end()
     received()
   }
 

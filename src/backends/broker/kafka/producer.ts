@@ -1,6 +1,7 @@
 /** Kafka producer of one kind. Each kind has its own: a topic that is missing or forbidden would fail the sends of every kind that shared a producer. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Kafka } from 'kafkajs'
+import { startSpan, type Attributes, type Span } from '../../../tracing/tracing.ts'
 import type { BrokerContext } from '../broker.ts'
 import type { Address } from './kafka-url.ts'
 import { PRODUCER } from './kafka-client.ts'
@@ -14,12 +15,19 @@ export type KafkaContext = { kafka: Kafka; address: Address } & BrokerContext
 
 export type Producer = { state: ConnectionState; publish(id: string): void; close(): Promise<void> }
 
+type Message = { id: string; span: Span }
+
 const MAX_BATCH = 500
 const MAX_QUEUED = 5000
 /** Pause after a send. Without it each send under load would wake every worker for one or two tasks, and Kafka would use as much CPU as the work. */
 const LINGER_MS = 20
 /** Time to send the queued messages at shutdown. */
 const FLUSH_MS = 1000
+
+/** Attributes by the semantic conventions for messaging. */
+export function messaging(topic: string, operation: 'send' | 'process'): Attributes {
+  return { 'messaging.system': 'kafka', 'messaging.destination.name': topic, 'messaging.operation.name': operation, 'messaging.operation.type': operation }
+}
 
 /**
  * One send is in flight at a time; messages published meanwhile, or in the pause after it, go into the next. The first message is not delayed. The messages of
@@ -32,7 +40,7 @@ export function openProducer({ kafka, address, log, counted }: KafkaContext, kin
   const state = openConnectionState(log, { topic })
   const closing = new AbortController()
   const backoff = openBackoff(closing.signal)
-  let queued: string[] = []
+  let queued: Message[] = []
   let connected = false
   let stopped = false
   let busy = false
@@ -46,23 +54,32 @@ export function openProducer({ kafka, address, log, counted }: KafkaContext, kin
     busy = false
   }
 
-  async function send(ids: string[]): Promise<void> {
+  async function send(messages: Message[]): Promise<void> {
     try {
       if (!connected) {
         await ensureTopic(kafka, address, topic)
         await producer.connect()
       }
-      await producer.send({ topic, acks: -1, timeout: 2000, messages: ids.map((id) => ({ key: id, value: null })) })
+      await producer.send({ topic, acks: -1, timeout: 2000, messages: messages.map(({ id, span: { traceparent } }) => ({ key: id, value: null, ...(traceparent === null ? {} : { headers: { traceparent } }) })) })
       connected = true
-      counted('rung', kind, ids.length)
+      counted('rung', kind, messages.length)
+      for (const { span } of messages) span.end()
       state.recovered()
       backoff.reset()
     } catch (error) {
       connected = false
-      queued.unshift(...ids.splice(-1))
-      if (ids.length > 0) counted('lost', kind, ids.length)
+      queued.unshift(...messages.splice(-1))
+      lose(messages, error)
       state.failed(describeError(error, { address, topic }), error)
       await backoff.next()
+    }
+  }
+
+  function lose(messages: Message[], why: unknown): void {
+    if (messages.length > 0) counted('lost', kind, messages.length)
+    for (const { span } of messages) {
+      span.fail(why)
+      span.end()
     }
   }
 
@@ -70,7 +87,7 @@ export function openProducer({ kafka, address, log, counted }: KafkaContext, kin
     state,
     publish(id) {
       if (stopped || queued.length >= MAX_QUEUED) return counted('lost', kind, 1)
-      queued.push(id)
+      queued.push({ id, span: startSpan(`send ${topic}`, { kind: 'producer', within: true, attributes: messaging(topic, 'send') }) })
       if (busy) return
       busy = true
       flushing = new Promise((resolve) => setImmediate(resolve)).then(flush)
@@ -80,7 +97,7 @@ export function openProducer({ kafka, address, log, counted }: KafkaContext, kin
       const timer = setTimeout(() => closing.abort(), state.problem() === null ? FLUSH_MS : 0)
       await flushing
       clearTimeout(timer)
-      if (queued.length > 0) counted('lost', kind, queued.length)
+      lose(queued, 'closed')
       queued = []
       await producer.disconnect().catch(() => {})
     },

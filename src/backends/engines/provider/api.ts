@@ -1,6 +1,7 @@
 /** Requests to the API of a provider: JSON answers of a bounded size, or a body that is streamed away. No redirect is followed, so the key goes nowhere else. */
 import { Readable } from 'node:stream'
 import { errors, Pool } from 'undici'
+import { traced } from '../../../tracing/tracing.ts'
 import type { Reach } from './settings.ts'
 
 /** A body of known length that can be sent more than once. */
@@ -88,7 +89,11 @@ export function openApi({ base, headers, timeouts, key }: Reach): Api {
     async send(call) {
       call.signal.throwIfAborted()
       try {
-        return await exchange(call)
+        return await traced(call.method, { kind: 'client', within: true, attributes: { 'http.request.method': call.method, 'server.address': base.hostname } }, async (span) => {
+          const answer = await exchange(call)
+          if (answer.outcome === 'answered') span.set({ 'http.response.status_code': answer.status })
+          return answer
+        })
       } catch (cause) {
         call.signal.throwIfAborted()
         return { outcome: 'failed', reason: reasonOf(cause), cause }

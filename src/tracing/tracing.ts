@@ -1,0 +1,87 @@
+/**
+ * Traces: the one interface by which the program makes spans, at a few places and by hand. Off by default, and then every call is a plain call of its work.
+ * `opentelemetry.ts` is the implementation; nothing else imports OpenTelemetry (`docs/tracing.md`).
+ */
+
+/** By the semantic conventions of OpenTelemetry. Undefined members are left out. Never a prompt, a key or an address that a tenant gave. */
+export type Attributes = Record<string, string | number | boolean | undefined>
+
+export type SpanOptions = {
+  kind?: 'server' | 'client' | 'producer' | 'consumer'
+  attributes?: Attributes
+  /** The parent as a `traceparent` (W3C Trace Context); null starts a trace, absent is the current span. */
+  parent?: string | null
+  /** The `tracestate` of that parent. */
+  state?: string | undefined
+  /** A related span of another trace, as a `traceparent`. */
+  link?: string | undefined
+  /** Makes no span where none is current. */
+  within?: true
+}
+
+export type Span = {
+  set(attributes: Attributes): void
+  /** Marks the span as failed, with an error or its type. */
+  fail(error: unknown): void
+  /** Ends it, now or at a time in epoch milliseconds. */
+  end(atMs?: number): void
+  /** Runs `work` with this span as the current one. */
+  run<T>(work: () => T): T
+  /** As a `traceparent` for other processes; null when traces are off. */
+  readonly traceparent: string | null
+}
+
+export type Tracer = {
+  start(name: string, options: SpanOptions): Span
+  current(): Span | null
+  detached<T>(work: () => T): T
+}
+
+const NO_SPAN: Span = { set() {}, fail() {}, end() {}, run: (work) => work(), traceparent: null }
+
+let tracer: Tracer | null = null
+
+/** Turns traces on, or off with null. One process has one tracer, like the log. */
+export function useTracer(next: Tracer | null): void {
+  tracer = next
+}
+
+export function isTracing(): boolean {
+  return tracer !== null
+}
+
+/** Runs `work` with no current span: what outlives a request must not grow its trace. */
+export function detached<T>(work: () => T): T {
+  return tracer === null ? work() : tracer.detached(work)
+}
+
+/** Starts a span, to be ended by the caller. */
+export function startSpan(name: string, options: SpanOptions = {}): Span {
+  if (tracer === null || (options.within && tracer.current() === null)) return NO_SPAN
+  return tracer.start(name, options)
+}
+
+/** Runs `work` in a span of its own, which ends with it, and fails with it. */
+export async function traced<T>(name: string, options: SpanOptions, work: (span: Span) => Promise<T>): Promise<T> {
+  if (tracer === null || (options.within && tracer.current() === null)) return work(NO_SPAN)
+  const span = tracer.start(name, options)
+  try {
+    return await span.run(() => work(span))
+  } catch (error) {
+    span.fail(error)
+    throw error
+  } finally {
+    span.end()
+  }
+}
+
+/** The current span as a `traceparent`; null when there is none. */
+export function currentTraceparent(): string | null {
+  return tracer?.current()?.traceparent ?? null
+}
+
+/** The current trace for a log line; empty when there is none. Names as in OpenTelemetry's log data model. */
+export function logFields(traceparent = currentTraceparent()): { trace_id?: string; span_id?: string } {
+  const [, traceId, spanId] = traceparent?.split('-') ?? []
+  return traceId !== undefined && spanId !== undefined ? { trace_id: traceId, span_id: spanId } : {}
+}
