@@ -7,6 +7,7 @@ import { Failure } from '../../src/domain/errors.ts'
 import type { FileFacts, Files } from '../../src/backends/files/files.ts'
 import { verifySignedUrl } from '../../src/domain/signed-urls.ts'
 import { clientHasIt, rangeOf } from './conditional-requests.ts'
+import { openDownloads, type DownloadLimits } from './downloads.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -34,7 +35,11 @@ const schema = {
   querystring: Type.Object({ exp: Type.Optional(Type.String()), sig: Type.Optional(Type.String()) }),
 }
 
-async function files(app: FastifyInstance): Promise<void> {
+const LIMITS: DownloadLimits = { stalledMs: 300_000, perFile: 500, perAddress: 250 }
+
+async function files(app: FastifyInstance, limits: Partial<DownloadLimits>): Promise<void> {
+  const begin = openDownloads({ ...LIMITS, ...limits })
+
   /** The file of a link. Throws `invalid_signature` or `result_expired` otherwise. */
   async function linked(id: string, exp = '', sig = ''): Promise<FileFacts> {
     const now = app.clock()
@@ -57,6 +62,7 @@ async function files(app: FastifyInstance): Promise<void> {
       // Range means something for GET only (RFC 9110, section 14.2).
       const range = request.method === 'GET' ? rangeOf(request.headers.range, request.headers['if-range'], etag, facts.size) : null
       if (range === 'unsatisfiable') throw new Failure('range_not_satisfiable', { headers: { 'content-range': `bytes */${facts.size}` } })
+      if (request.method === 'GET') begin(facts.id, request.ip, reply.raw)
       const file = request.method === 'GET' ? await app.files.get(facts.id, range ?? undefined) : facts
       if (!file) throw new Failure('result_expired')
       described(reply, facts, etag).header('content-type', facts.contentType)

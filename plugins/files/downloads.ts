@@ -1,0 +1,49 @@
+/** Downloads in progress: how many of a file and for an address, and an end for clients that stop reading. */
+import type { ServerResponse } from 'node:http'
+import { Failure } from '../../src/domain/errors.ts'
+
+export type DownloadLimits = {
+  /** How long a client may read nothing. */
+  stalledMs: number
+  /** Of one file. */
+  perFile: number
+  /** For one address: that of the client, or of a proxy that is not trusted (`TRUST_PROXY`). */
+  perAddress: number
+}
+
+/** Returns a function that counts a download until its response closes, and destroys it when the client stalls. It throws `concurrency_limit` above a limit. */
+export function openDownloads({ stalledMs, perFile, perAddress }: DownloadLimits): (file: string, address: string, response: ServerResponse) => void {
+  const open = new Map<string, number>()
+
+  function change(keys: string[], by: 1 | -1): void {
+    for (const key of keys) {
+      const now = (open.get(key) ?? 0) + by
+      if (now > 0) open.set(key, now)
+      else open.delete(key)
+    }
+  }
+
+  return (file, address, response) => {
+    const keys = [`file ${file}`, `address ${address}`]
+    const [ofFile = 0, ofAddress = 0] = keys.map((key) => open.get(key) ?? 0)
+    if (ofFile >= perFile || ofAddress >= perAddress) throw new Failure('concurrency_limit', { message: 'Too many downloads of this file, or from this address, are open. Try again in a moment.', retryAfterSeconds: 5 })
+    // No close event follows when the client has left already.
+    if (response.closed || response.destroyed) return
+    change(keys, 1)
+    let before = -1
+    const timer = setInterval(() => {
+      const read = readBytes(response)
+      if (read === before && (response.writableNeedDrain || response.writableEnded)) response.destroy()
+      before = read
+    }, stalledMs)
+    response.once('close', () => {
+      clearInterval(timer)
+      change(keys, -1)
+    })
+  }
+}
+
+/** The bytes of the connection that the system has taken for the client. */
+function readBytes({ socket }: ServerResponse): number {
+  return socket ? socket.bytesWritten - socket.writableLength : 0
+}
