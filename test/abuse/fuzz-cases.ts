@@ -5,6 +5,7 @@ import { parseIncrementally } from '../../src/domain/incremental-json.ts'
 import type { Manner } from '../../src/domain/json-faults.ts'
 import { parseStrictJson, textOf } from '../../src/domain/strict-json.ts'
 import { readChatRequest } from '../../src/upstream/wires/chat-request.ts'
+import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import { readResponsesRequest } from '../../src/upstream/wires/responses-request.ts'
 import { rngOf } from '../simulation/seeded-random.ts'
 import { jsonText, requestBody } from './json-cases.ts'
@@ -73,16 +74,17 @@ function plainOf(bytes: Buffer): { value: unknown } | null {
   }
 }
 
-const IDS = { encrypt: (_prefix: string, id: string) => id, decrypt: (id: string) => id, fresh: (prefix: string) => `${prefix}1` }
-const TARGET = { model: 'upstream', maxTokensField: null }
+const IDS = openIds([Buffer.alloc(32, 1)])('acme/coder')
+const ALLOWED = new Set<string>()
+const TARGET = { model: 'upstream', maxTokensField: null, policy: { allow: ALLOWED, drop: ALLOWED, force: {} } }
 
 /** Any body is refused as a fault of the request, or becomes JSON for the upstream. */
 function checkReader(read: typeof readChatRequest, text: string): void {
   try {
-    const request = read(JSON.parse(text))
+    const request = read(JSON.parse(text), ALLOWED)
     ok(request.maxOutputTokens === null || Number.isSafeInteger(request.maxOutputTokens))
     ok(Number.isSafeInteger(request.choices) && request.choices >= 1)
-    const body = JSON.parse(request.call(1_000, IDS, 1).body(TARGET)) as Record<string, unknown>
+    const body = JSON.parse(request.call(1_000, IDS, 1, ['chat', 'responses']).body(TARGET)) as Record<string, unknown>
     equal(body['model'], 'upstream')
   } catch (error) {
     if (!(error instanceof Failure)) throw error
