@@ -72,7 +72,7 @@ export type MediaAccount = {
   /** By task id; UUID v7, so the order of the ids is the order of creation. */
   holds: Record<string, Hold>
   keys: Record<string, { period: number; burned: number }>
-  /** Time of the last claim, or of the first task before any; 0 before that. The smallest is served first. */
+  /** Time of the last claim. Before any it is negative, in the order of first tasks; 0 without a task. The smallest is served first. */
   lastServedAt: number
   /** Derived: the earliest waiting task per kind; empty while maxConcurrentTasks run. `readyAt` 0: one is ready at once. */
   due: { kind: string; readyAt: number }[]

@@ -15,6 +15,9 @@ type In<N extends Command['op']> = Extract<Command, { op: N }>
 /** `readyAt` of a task that is ready at once: no time, so that a process whose clock is milliseconds behind finds it. */
 const AT_ONCE = 0
 
+/** Puts a subscription that was never served before all that were, in the order of their first tasks: a time before any other. */
+const UNSERVED_MS = 1e14
+
 /** Holds the quoted amount of a task and appends the task to the queue. Once per task id. */
 export function hold(record: Subscription | null, input: In<'hold'>, now: number): Step<Answer<'hold'>> {
   if (record?.media?.holds[input.task]) return { record, answer: { outcome: 'already', record } }
@@ -32,8 +35,7 @@ export function hold(record: Subscription | null, input: In<'hold'>, now: number
   // Epochs start at the record's version: a second hold of the same task, after the first was closed, never reuses an old epoch.
   const epoch = record.version
   const taken: Hold = { period: account.period.n, amount: input.amount, kind: input.kind, keyId: input.keyId, epoch, run: null, readyAt: AT_ONCE, at: now }
-  // A subscription that was never served waits since its first task.
-  const next = { ...account, holds: put(account.holds, input.task, taken), lastServedAt: account.lastServedAt || now }
+  const next = { ...account, holds: put(account.holds, input.task, taken), lastServedAt: account.lastServedAt || now - UNSERVED_MS }
   const held = withAccount({ ...record, rate: rate.rate }, next)
   return { record: held, answer: { outcome: 'held', record: held } }
 }

@@ -146,7 +146,7 @@ t.test('a claim that came to nothing costs a subscription nothing of its place i
   s.at(START + 10)
   s.claim('w1')
   s.run({ op: 'requeue', task: 'a', epoch: 1, readyAt: START + 20, served: false })
-  t.equal(s.media().lastServedAt, START)
+  t.equal(s.media().lastServedAt, START - 1e14)
   s.at(START + 20)
   s.claim('w2')
   s.run({ op: 'requeue', task: 'a', epoch: 2, readyAt: START + 30, served: true })
@@ -170,7 +170,7 @@ t.test('of claims of one turn, the place in line comes back when none of them ra
   s.run({ op: 'requeue', task: 'a', epoch: 1, readyAt: START + 20, served: false })
   t.equal(s.media().lastServedAt, START + 10, 'the other runs')
   s.run({ op: 'requeue', task: 'b', epoch: 1, readyAt: START + 20, served: false })
-  t.equal(s.media().lastServedAt, START)
+  t.equal(s.media().lastServedAt, START - 1e14)
 })
 
 t.test('the queue is bounded', async (t) => {
