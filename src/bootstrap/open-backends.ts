@@ -8,6 +8,7 @@ import { ConfigError, isDistributed, needs, type Config, type Backend } from '..
 import { openEngines, type Engines } from '../backends/engines/engine.ts'
 import { openFiles, type Files } from '../backends/files/files.ts'
 import type { SealingKeys } from '../domain/api-keys.ts'
+import { Unavailable } from '../domain/errors.ts'
 import { parsePlanLimits, type PlanLimits } from '../domain/plan-limits.ts'
 import { openResources, type Resources } from '../backends/resources/resources.ts'
 import { openStore, type Store } from '../backends/store/store.ts'
@@ -79,6 +80,7 @@ async function openAll({ config, log, wall, registry, lost }: Surroundings, open
   const unguarded = keep(await open('store', () => openStore(STORE_URL, { retried, storeTime, healed: countHealed(registry, log) }), STORE_URL))
   const clock = keep(await open('store clock', () => openStoreClock(unguarded, { log, registry, wall })))
   measured = clock
+  await open('clock', async () => assertRight(clock))
   const store = instrument('store', clock.guard(unguarded), registry, { 'db.system.name': isDistributed(config) ? 'mongodb' : 'sqlite' })
   // SQLite is written by one process only.
   if (!isDistributed(config)) keep(await lock(`${await realpath(STORE_URL.slice('sqlite:'.length))}.lock`, 'STORE_URL', STORE_URL))
@@ -93,6 +95,12 @@ async function openAll({ config, log, wall, registry, lost }: Surroundings, open
   const files = await when('files', FILES_URL, () => openFiles(FILES_URL, { storeUrl: STORE_URL, credentials: credentialsOf(config) }))
   const engines = await when('engines', ENGINES ?? '', () => openEngines({ file: ENGINES, log, providers: providerAccess(config, clock.now) }))
   return { store, clock, sealingKeys, planLimits, resources, upstreams, broker, files: files && instrument('files', files, registry), engines }
+}
+
+/** A process with a wrong clock does not start: it waits, alive and not ready. */
+function assertRight(clock: StoreClock): void {
+  const { ok, detail } = clock.check()
+  if (!ok) throw new Unavailable('store', new Error(detail))
 }
 
 /** Locks DATA_DIR for this process. A role that writes nothing there does not create it. */

@@ -102,3 +102,24 @@ t.test('the backends of a program whose clock is off are read and not written, a
   time.aheadMs = 0
   t.match(await store.change('acme/studio', hold(taskId(1)), clock.now()), { outcome: 'held' })
 })
+
+t.test('a program whose clock is off waits with its start until it is right, and says why', async (t) => {
+  const { config } = readConfig({ DATA_DIR: t.testdir(), ROLE: 'all' })
+  const time = { aheadMs: HOUR_MS }
+  const waited: string[] = []
+  const surroundings = { config, log: pino({ level: 'silent' }), registry: new Registry(), wall: () => Date.now() + time.aheadMs }
+  const { store, clock, close } = await openBackends(surroundings, async (_name, open) => {
+    for (;;) {
+      try {
+        return await open()
+      } catch (error) {
+        if (!(error instanceof Unavailable)) throw error
+        waited.push((error.cause as Error).message)
+        time.aheadMs = 0
+      }
+    }
+  })
+  t.teardown(close)
+  t.match(waited, [/^the clock of this machine differs from the store's by 3600\.0 s$/])
+  t.match(await store.change('acme/studio', mediaPlan(), clock.now()), { outcome: 'applied' })
+})
