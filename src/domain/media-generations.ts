@@ -45,7 +45,7 @@ export const GENERATION_FIELDS = {
   prompt: Type.String({ minLength: 1, maxLength: 8000, description: 'What to make or change, in words.' }),
   size: Type.Optional(Type.String({ pattern: FIELD_PATTERNS.size.pattern, description: 'Width and height in pixels, such as 1024x1024. Image and video.' })),
   aspect_ratio: Type.Optional(Type.String({ pattern: FIELD_PATTERNS.aspectRatio.pattern, description: 'Such as 16:9, in place of size. Image and video.' })),
-  duration_seconds: Type.Optional(Type.Number({ minimum: 0.1, maximum: 3600, description: 'Video and music.' })),
+  duration_seconds: Type.Optional(Type.Number({ minimum: 0.1, maximum: 3600, description: 'Length in seconds. Video and music.' })),
   seed: Type.Optional(Type.Integer({ minimum: 0, maximum: 2_147_483_647, description: 'The same seed repeats a result, where the engine takes one.' })),
   output_format: Type.Optional(Type.String({ pattern: FIELD_PATTERNS.outputFormat.pattern, description: 'Such as png, mp4, wav.' })),
 }

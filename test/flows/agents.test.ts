@@ -22,11 +22,14 @@ async function documented({ program }: Agents, page: string, section: string, la
   return block.replaceAll('http://127.0.0.1:8080', program.url)
 }
 
-/** One image was made, and paid for, since the last call of an agent. */
-async function madeOne(t: Test, { program, keys }: Agents, before: number): Promise<void> {
-  const { body } = await get(program, keys.SVC_API_KEY, '/api/v1/generations')
-  const { data } = body as { data: object[] }
-  t.equal(data.length, before + 1)
+async function made({ program, keys }: Agents): Promise<object[]> {
+  return ((await get(program, keys.SVC_API_KEY, '/api/v1/generations')).body as { data: object[] }).data
+}
+
+/** The agent has made one image. */
+async function madeOne(t: Test, agents: Agents, before: object[]): Promise<void> {
+  const data = await made(agents)
+  t.equal(data.length, before.length + 1)
   t.match(data[0], { kind: 'image', prompt: IMAGE.prompt, status: 'completed', result: { image_url: /^http/, width: 64 } })
 }
 
@@ -39,29 +42,28 @@ t.test('agents over MCP', { timeout: 600_000 }, async (t) => {
     await rm(folder, { recursive: true, force: true })
   })
   const agents: Agents = { program, keys: { TOLLGATE_API_KEY: await program.key('team-key'), SVC_API_KEY: await program.key('studio-key') }, home: () => mkdtemp(join(folder, 'home-')) }
-  let made = 0
 
   t.test('Codex CLI', async (t) => {
     const path = need(t, 'codex')
     if (path === null) return
-    const home = await agents.home()
+    const [home, before] = [await agents.home(), await made(agents)]
     const provider = (await readFile(join(REPOSITORY, 'docs/clients/codex.md'), 'utf8')).match(/^```toml\n(.*?)^```/ms)?.[1] ?? ''
     const quiet = 'check_for_update_on_startup = false\n'
     const hosts = '\n[analytics]\nenabled = false\n[features]\nplugins = false\napps = false\n'
     const settings = provider.replace(/^model_catalog_json.*\n/m, '').replaceAll('http://127.0.0.1:8080', program.url)
-    await writeFile(join(home, 'config.toml'), quiet + settings + (await documented(agents, 'codex.md', 'Media by MCP', 'toml')) + hosts)
+    await writeFile(join(home, 'config.toml'), quiet + settings + (await documented(agents, 'codex.md', 'Media by MCP', 'toml')) + 'startup_timeout_sec = 300\n' + hosts)
     const args = [path, 'exec', '--json', '--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox', `call mcp__media__generate_image ${JSON.stringify(IMAGE)}`]
     const { code, stdout, stderr } = await run(process.execPath, args, { cwd: home, env: { HOME: home, CODEX_HOME: home, ...agents.keys } })
     t.equal(code, 0, stderr)
     const items = stdout.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line).item)
-    t.match(items.findLast((item) => item?.type === 'mcp_tool_call'), { server: 'media', tool: 'generate_image', status: 'completed', result: { content: [{ type: 'text' }, { type: 'image' }, { type: 'resource_link' }] } })
-    await madeOne(t, agents, made++)
+    t.match(items.findLast((item) => item?.type === 'mcp_tool_call') ?? { stdout }, { server: 'media', tool: 'generate_image', status: 'completed', result: { content: [{ type: 'text' }, { type: 'image' }, { type: 'resource_link' }] } })
+    await madeOne(t, agents, before)
   })
 
   t.test('opencode', async (t) => {
     const path = need(t, 'opencode')
     if (path === null) return
-    const home = await agents.home()
+    const [home, before] = [await agents.home(), await made(agents)]
     const provider = JSON.parse((await readFile(join(REPOSITORY, 'docs/clients/opencode.md'), 'utf8')).match(/^```json\n(.*?)^```/ms)?.[1]?.replaceAll('http://127.0.0.1:8080', program.url) ?? '')
     await writeFile(join(home, 'opencode.json'), JSON.stringify({ ...provider, ...JSON.parse(await documented(agents, 'opencode.md', 'Media by MCP', 'json')), autoupdate: false }))
     await writeFile(join(home, 'prompt.txt'), `call media_generate_image ${JSON.stringify(IMAGE)}`)
@@ -71,13 +73,13 @@ t.test('agents over MCP', { timeout: 600_000 }, async (t) => {
     t.equal(code, 0, stderr)
     const events = stdout.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line))
     t.match(events.find(({ type }) => type === 'tool_use')?.part, { tool: 'media_generate_image', state: { status: 'completed', output: /"status":"completed"/ } })
-    await madeOne(t, agents, made++)
+    await madeOne(t, agents, before)
   })
 
   t.test('Qwen Code', async (t) => {
     const path = need(t, 'qwen-code')
     if (path === null) return
-    const home = await agents.home()
+    const [home, before] = [await agents.home(), await made(agents)]
     await mkdir(join(home, '.qwen'))
     const settings = JSON.parse(await documented(agents, 'qwen-code.md', 'Media by MCP', 'json'))
     await writeFile(join(home, '.qwen/settings.json'), JSON.stringify({ security: { auth: { selectedType: 'openai' } }, general: { disableAutoUpdate: true }, privacy: { usageStatisticsEnabled: false }, ...settings }))
@@ -87,13 +89,13 @@ t.test('agents over MCP', { timeout: 600_000 }, async (t) => {
     const { code, stdout, stderr } = await run(process.execPath, args, { cwd: home, env })
     t.equal(code, 0, stderr)
     t.match(JSON.parse(stdout).at(-1), { type: 'result', is_error: false, result: /"status":"completed"/, stats: { tools: { byName: { mcp__media__generate_image: { success: 1 } } } } })
-    await madeOne(t, agents, made++)
+    await madeOne(t, agents, before)
   })
 
   t.test('the OpenAI Agents SDK for JavaScript', async (t) => {
     const path = need(t, 'openai-agents-node')
     if (path === null) return
-    const home = await agents.home()
+    const [home, before] = [await agents.home(), await made(agents)]
     const program = (await documented(agents, 'openai-agents.md', 'JavaScript and TypeScript', 'js'))
       .replace("'@openai/agents'", JSON.stringify(pathToFileURL(path)))
       .replace("'openai'", JSON.stringify(pathToFileURL(join(dirname(path), '../../../openai/index.mjs'))))
@@ -102,6 +104,6 @@ t.test('agents over MCP', { timeout: 600_000 }, async (t) => {
     const { code, stdout, stderr } = await run(process.execPath, ['agent.mjs'], { cwd: home, env: agents.keys })
     t.equal(code, 0, stderr)
     t.match(stdout, /The tool answered: .*resource_link/s)
-    await madeOne(t, agents, made++)
+    await madeOne(t, agents, before)
   })
 })
