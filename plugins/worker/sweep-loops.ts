@@ -56,7 +56,10 @@ export function startSweeps({ tasks, files, owner, leaseMs, isAlone, uptime, tas
   /** The process that sweeps exports the task gauge; the others clear theirs. */
   async function sweepOpen(): Promise<void> {
     const isTaken = (verb: string) => isServed(verb) || elsewhere.isServed(verb, clock())
-    report(await sweepTasks(tasks, { graceMs: grace.isDue(uptime()) ? leaseMs : null, queueMs, isServed: isTaken }))
+    const graceMs = () => (grace.isDue(uptime()) ? leaseMs : null)
+    // Also where no lease has expired.
+    graceMs()
+    report(await sweepTasks(tasks, { graceMs, queueMs, isServed: isTaken }))
     const counts = await store.openTasks()
     elsewhere.observe(counts, clock())
     open(counts)

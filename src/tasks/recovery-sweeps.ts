@@ -29,15 +29,15 @@ export type Swept = Record<'rejected' | 'unheld' | 'unserved' | 'settled' | 'rel
 const nothing = (): Swept => ({ rejected: 0, unheld: 0, unserved: 0, settled: 0, relayed: 0, lost_lease: 0, orphan_hold: 0, unused_claim: 0, archived: 0 })
 
 export type SweepOptions = {
-  /** Expired leases are extended by this much instead of taken back, since their workers may have been unable to renew them; null: they are taken back. */
-  graceMs: number | null
+  /** By how much an expired lease is extended instead of taken back, since its worker may have been unable to renew it; null: it is taken back. */
+  graceMs: () => number | null
   /** How long a task may be ready without a worker that takes its kind or operation. */
   queueMs: number
   /** Whether an engine and a worker take a kind or operation. */
   isServed: (verb: string) => boolean
 }
 
-const DEFAULTS: SweepOptions = { graceMs: null, queueMs: Infinity, isServed: () => true }
+const DEFAULTS: SweepOptions = { graceMs: () => null, queueMs: Infinity, isServed: () => true }
 
 /** One pass over the tasks that are due, in a bounded batch; the rest is due again at the next pass. */
 export async function sweepTasks(context: TaskContext, options: SweepOptions = DEFAULTS): Promise<Swept> {
@@ -103,12 +103,12 @@ async function sweepTask(context: TaskContext, task: Task, options: SweepOptions
       return (await reject(context, task)) ? 'rejected' : null
     case 'queued':
       return sweepQueued(context, task, options, await recordOf(task.subscription))
-    case 'processing':
-      if (options.graceMs !== null) {
-        await context.store.moveTask(task.id, { from: ['processing'], epoch: task.epoch }, 'processing', { sweepAt: context.clock() + options.graceMs })
-        return null
-      }
-      return (await takeBack(context, task)) ? 'lost_lease' : null
+    case 'processing': {
+      const graceMs = options.graceMs()
+      if (graceMs === null) return (await takeBack(context, task)) ? 'lost_lease' : null
+      await context.store.moveTask(task.id, { from: ['processing'], epoch: task.epoch }, 'processing', { sweepAt: context.clock() + graceMs })
+      return null
+    }
     case 'settling':
       return (await settle(context, task)) ? 'settled' : null
     default:

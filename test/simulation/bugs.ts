@@ -226,6 +226,123 @@ const deliveryBugs: Listed[] = [
   },
 ]
 
+const outageBugs: Listed[] = [
+  {
+    name: 'leases have no grace after an outage',
+    file: 'src/tasks/lease-grace.ts', within: 300,
+    from: 'if (now - lastMs > gapMs) untilMs = now + leaseMs',
+    to: '',
+  },
+  {
+    name: 'the grace after an outage is too short for a renewal',
+    file: 'src/tasks/lease-grace.ts', within: 900,
+    from: 'untilMs = now + leaseMs',
+    to: 'untilMs = now + leaseMs / 10',
+  },
+  {
+    name: 'a busy record ends the pass of a sweep',
+    file: 'src/tasks/sweep-pass.ts', within: 200,
+    from: 'if (unanswered >= UNANSWERED_MAX) throw error',
+    to: 'if (error instanceof Unavailable) throw error',
+  },
+  {
+    name: 'a busy record ends the claims of a worker',
+    file: 'src/tasks/claim-and-retry.ts', within: 200,
+    from: 'if (err instanceof Busy) claims.busy(subscription, context.clock())\n      else isAway = true',
+    to: 'isAway = true',
+  },
+  {
+    name: 'a claim that is still in progress takes no slot',
+    file: 'src/tasks/claims-in-progress.ts', within: 600,
+    from: 'inProgress.set(tracked, subscription)',
+    to: '',
+  },
+  {
+    name: 'a task that nobody takes is kept for ever',
+    file: 'src/tasks/recovery-sweeps.ts', within: 100,
+    from: '&& !isServed(task.verb)) return',
+    to: '&& task.attempts < 0) return',
+  },
+  {
+    name: 'a task that nobody takes fails before its time',
+    file: 'src/tasks/recovery-sweeps.ts', within: 100,
+    from: 'now - Math.max(hold.at, hold.readyAt) >= queueMs',
+    to: 'queueMs > 0',
+  },
+]
+
+const fileBugs: Listed[] = [
+  {
+    name: 'an upload is removed at the end of a run',
+    file: 'src/tasks/fetch-inputs.ts', within: 300,
+    from: 'const close = () => removeFiles(context, fetched.splice(0))',
+    to: "const close = () => removeFiles(context, [...fetched.splice(0), sourceFile(task.id, '/media_url')])",
+  },
+  {
+    name: 'the upload of an ended task is kept',
+    file: 'src/tasks/settle-and-cancel.ts', within: 100,
+    from: '  await removeUploads(context, task)\n',
+    to: '',
+  },
+  {
+    name: 'a fetched source is kept after its run',
+    file: 'src/tasks/run-engine.ts', within: 100,
+    from: 'await opened.close()',
+    to: '',
+  },
+  {
+    name: 'an upload is stored after its task can be claimed',
+    file: 'src/tasks/create-task.ts', within: 300,
+    from: '  await storeUploads(context, request, uploads)\n',
+    to: '  void storeUploads({ ...context, resultMs: 1 }, request, uploads).catch(() => {})\n',
+  },
+  {
+    name: 'the results of all runs of a task have one name',
+    file: 'src/tasks/run-engine.ts', within: 800,
+    from: 'const file = `${task.id}-${task.epoch}`',
+    to: 'const file = task.id',
+  },
+  {
+    name: 'a link of a result is valid for ever',
+    file: 'src/tasks/fetch-inputs.ts', within: 200,
+    from: 'const facts = await context.files.stat(known)',
+    to: "const facts = (await context.files.stat(known)) ?? { id: known, size: 0, contentType: '', expiresAt: Infinity, etag: '' }",
+  },
+  {
+    name: 'the events of a task are logged in reverse',
+    file: `${STORE}/event-log.ts`, within: 60,
+    from: 'for (const event of events.filter(({ id }) => !known.get(id))) {',
+    to: 'for (const event of events.toReversed().filter(({ id }) => !known.get(id))) {',
+  },
+]
+
+const attemptBugs: Listed[] = [
+  {
+    name: 'a lost lease uses up an attempt',
+    file: 'src/tasks/recovery-sweeps.ts', within: 200,
+    from: '{ lostLeases, attempts: Math.max(0, task.attempts - 1), sweepAt',
+    to: '{ lostLeases, sweepAt',
+  },
+  {
+    name: 'a run that is handed back uses up an attempt',
+    file: 'src/tasks/claim-and-retry.ts', within: 100,
+    from: `Math.max(0, task.attempts - 1), 'handed_back')`,
+    to: `task.attempts, 'handed_back')`,
+  },
+  {
+    name: 'a later run begins with no progress',
+    file: `${STORE}/tasks.ts`, within: 100,
+    from: 'progress: Math.max(task.progress, progress)',
+    to: 'progress',
+  },
+  {
+    name: 'a charge of an ended period is lost',
+    file: 'src/domain/subscription/task-queue.ts', within: 100,
+    from: 'past: account.past.map(count)',
+    to: 'past: account.past',
+  },
+]
+
 const codingBugs: Listed[] = [
   {
     name: 'a settlement charges the current session',
@@ -283,7 +400,7 @@ const codingBugs: Listed[] = [
   },
 ]
 
-const mediaBugs = [...storeBugs, ...creationBugs, ...runBugs, ...moneyBugs, ...deliveryBugs]
+const mediaBugs = [...storeBugs, ...creationBugs, ...runBugs, ...moneyBugs, ...deliveryBugs, ...outageBugs, ...fileBugs, ...attemptBugs]
 
 export const BUGS: Bug[] = [
   ...mediaBugs.map((bug): Bug => ({ ...bug, scenario: 'media' })),

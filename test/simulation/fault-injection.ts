@@ -41,7 +41,7 @@ export const FAULT_POINTS = {
   media: [
     'createTask', 'read hold', 'replace hold', 'moveTask queued', 'moveTask rejected', 'replace claim', 'moveTask processing',
     'renewTask', 'moveTask settling', 'read close', 'replace close', 'moveTask final', 'relay', 'replace requeue', 'claimDeliveries',
-    'recordAttempt', 'task', 'subscriptionsWith', 'tasksDue', 'archivePeriod',
+    'recordAttempt', 'task', 'subscriptionsWith', 'tasksDue', 'archivePeriod', 'files put', 'files stat', 'files remove',
   ],
   coding: [
     'replace admit', 'read admit', 'replace extend', 'replace settle', 'read settle', 'replace expire', 'heartbeat', 'forgetInstance',
@@ -54,7 +54,7 @@ const KNOWN_RACES: Record<keyof typeof FAULT_POINTS, [here: string, there: strin
   media: [
     ['replace claim', 'replace requeue'], ['moveTask settling', 'moveTask processing'], ['read hold', 'replace close'],
     ['replace requeue', 'replace claim'], ['moveTask final', 'read close'], ['recordAttempt', 'claimDeliveries'],
-    ['moveTask queued', 'moveTask rejected'], ['read hold', 'moveTask queued'], ['renewTask', 'moveTask queued'],
+    ['files put', 'moveTask processing'], ['moveTask queued', 'moveTask rejected'], ['read hold', 'moveTask queued'], ['renewTask', 'moveTask queued'],
   ],
   coding: [
     ['replace admit', 'replace expire'], ['read settle', 'replace expire'], ['heartbeat', 'replace expire'], ['replace expire', 'heartbeat'],

@@ -50,7 +50,7 @@ export function openFaultyStore(process: Process, handle: Handle, scheduler: Sch
 function stepping(records: VersionedRecords, actor: Actor, scheduler: Scheduler): VersionedRecords {
   const pendingOf = (id: string) => [...actor.process.pending].filter(({ subscription }) => subscription === id)
   const named = (verb: string, commands: PendingCommand[]) => `${verb} ${[...new Set(commands.map(({ command }) => command.op))].join(' ')}`
-  const steps = (verb: string, id: string, writes: boolean): Omit<Step, 'perform' | 'resolve' | 'reject'> => {
+  const steps = (verb: string, id: string, writes: boolean): Omit<Step, 'perform' | 'resolve' | 'reject' | 'since'> => {
     const commands = pendingOf(id)
     return { actor, label: named(verb, commands), args: [id], writes, commands }
   }

@@ -9,10 +9,13 @@ import { recordViolations } from '../../src/verify/subscription-invariants.ts'
 import { taskViolations } from '../../src/verify/task-invariants.ts'
 import { openDeliveryChecks } from './invariants/deliveries.ts'
 import { openEventChecks } from './invariants/events.ts'
+import { openFileChecks } from './invariants/files.ts'
 import { openMediaAccountChecks } from './invariants/media-account.ts'
 import { openTaskChecks } from './invariants/tasks.ts'
 import { openTokenWindowChecks } from './invariants/token-windows.ts'
+import type { SimulatedFiles } from './media/files.ts'
 import type { Step } from './scheduler.ts'
+import type { Troubles } from './world.ts'
 
 /** The stored state, as last read. */
 export type Seen = {
@@ -25,14 +28,16 @@ export type Report = (sentence: string) => void
 
 const TASK_VERBS = new Set(['moveTask', 'renewTask', 'relay'])
 
-export function openInvariantChecker(store: Store, now: () => number) {
+export function openInvariantChecker(store: Store, now: () => number, troubles: Troubles, files: () => SimulatedFiles) {
   const seen: Seen = { records: new Map(), tasks: new Map(), deliveries: new Map() }
   const violations: string[] = []
   const report: Report = (sentence) => void violations.push(sentence)
   const mediaAccount = openMediaAccountChecks(seen, report)
   const windows = openTokenWindowChecks(report, now)
-  const tasks = openTaskChecks(seen, report)
+  const tasks = openTaskChecks(seen, report, now, troubles)
   const deliveries = openDeliveryChecks(seen, report)
+  let media: ReturnType<typeof openFileChecks> | null = null
+  const mediaFiles = () => (media ??= openFileChecks(seen, files(), report, now))
   const events = openEventChecks(store, seen, report)
 
   async function checkRecord(id: string, step: Step): Promise<void> {
@@ -59,6 +64,7 @@ export function openInvariantChecker(store: Store, now: () => number) {
     for (const sentence of taskViolations(after, 0)) report(sentence)
     tasks.changed(before ?? null, after, step)
     mediaAccount.ended(after)
+    mediaFiles().changed(before ?? null, after)
   }
 
   async function checkDeliveries(taskId: string, step: Step): Promise<void> {
@@ -95,14 +101,15 @@ export function openInvariantChecker(store: Store, now: () => number) {
 
   async function checkFinal(): Promise<void> {
     tasks.checkFinal()
+    mediaFiles().checkFinal()
     await events.checkFinal()
     deliveries.checkFinal()
     windows.checkFinal(seen.records.values())
   }
 
-  const { answered, checkOrphans } = tasks
+  const { answered, checkSwept, checkClaimed } = tasks
   const { inFlight, requests } = windows
-  return { seen, violations, report, wrote, checkFinal, answered, checkOrphans, sent: deliveries.sent, inFlight, requests }
+  return { seen, violations, report, wrote, checkFinal, answered, checkSwept, checkClaimed, sent: deliveries.sent, inFlight, requests }
 }
 
 export type InvariantChecker = ReturnType<typeof openInvariantChecker>

@@ -92,7 +92,7 @@ async function recover(world: World, { pausesMs, round }: Recovery): Promise<voi
     if (!holds(world) || !machine) return
     let done = false
     const recoveryMachine = machine
-    recoveryMachine.go('round', () => round(world, recoveryMachine, nth).finally(() => (done = true)))
+    recoveryMachine.go('round', () => round(world, recoveryMachine, nth).catch((error: unknown) => world.checker.report(`recovery: ${String(error)}`)).finally(() => (done = true)))
     while (!done && holds(world)) await scheduler.tick(scheduler.now() + HOUR_MS)
   }
 }

@@ -23,6 +23,8 @@ export type Fault =
   | 'freeze_before'
   | 'freeze_after'
   | 'torn'
+  /** A replacement of a record that another process changed first. */
+  | 'conflict'
   | 'crash_torn'
 
 /** A process of the installation, until it crashes; its replacement is a new one. */
@@ -49,6 +51,8 @@ export type Step = {
   label: string
   args: unknown[]
   writes: boolean
+  /** When it was requested. */
+  since: number
   /** The commands that a write of a subscription's record may contain. */
   commands: PendingCommand[]
   perform(): Promise<unknown>
@@ -76,7 +80,7 @@ type ScheduledEvent = { process: Process | null; at: number; run(): void | Promi
 export type Scheduler = {
   now(): number
   /** Schedules a step and resolves with its result. */
-  step<T>(request: Omit<Step, 'perform' | 'resolve' | 'reject'> & { perform: () => Promise<T> }): Promise<T>
+  step<T>(request: Omit<Step, 'perform' | 'resolve' | 'reject' | 'since'> & { perform: () => Promise<T> }): Promise<T>
   /** Resolves after `ms` milliseconds, or when `wake` is called. Null: not part of any process, so it never freezes. */
   sleep(process: Process | null, ms: number): { done: Promise<void>; wake: () => void }
   crash(process: Process): void
@@ -145,6 +149,7 @@ export function openScheduler({ rng, start, faultFor, passed, wrote, tear, stick
     }
     if (trace) log(who, `${step.label} ${brief(step.args)}${fault === 'none' ? '' : `   ← ${fault.toUpperCase()}`}`)
     if (fault === 'lost') step.reject(unknownOutcome())
+    else if (fault === 'conflict') step.resolve('conflict')
     else if (fault === 'crash_before') crash(process)
     else if (fault === 'late' || fault === 'crash_late') {
       later(null, now + ms, async () => {
@@ -187,7 +192,7 @@ export function openScheduler({ rng, start, faultFor, passed, wrote, tear, stick
     now: () => now,
     step: ({ perform: work, ...request }) =>
       new Promise((resolve, reject) => {
-        const step: Step = { ...request, perform: work, resolve: resolve as Step['resolve'], reject }
+        const step: Step = { ...request, since: now, perform: work, resolve: resolve as Step['resolve'], reject }
         if (request.actor.process.alive) later(request.actor.process, now, () => runStep(step))
       }),
     sleep: (process, ms) => {

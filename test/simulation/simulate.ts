@@ -1,6 +1,7 @@
 /**
  * `npm run simulate -- --seeds N [--seed K] [--scenario media|coding] [--store sqlite|mongodb]`: runs N seeds from K on (1), and stops at the first that
- * violates an invariant, with its trace. `npm run simulate -- --bugs`: plants every bug in the list of that store and prints the seed that found it.
+ * violates an invariant, with its trace. `npm run simulate -- --bugs [--only <part of a name>]`: plants every bug in the list of that store and prints the
+ * seed that found it.
  * MongoDB is the server at `MONGODB_URL`, or one that is started for the run (`npm run servers`). Exit code 1 when an invariant was violated or a bug was
  * missed.
  */
@@ -19,6 +20,8 @@ const { values } = parseArgs({
     scenario: { type: 'string' },
     store: { type: 'string', default: 'sqlite' },
     bugs: { type: 'boolean', default: false },
+    /** Part of the names of the bugs to plant. */
+    only: { type: 'string', default: '' },
     /** No trace. */
     brief: { type: 'boolean', default: false },
   },
@@ -69,7 +72,8 @@ async function fail({ seed, scenario, faults, violations }: SeedResult, server: 
 
 async function detectPlantedBugs(server: string | null): Promise<void> {
   let missed = 0
-  await detectBugs(server === null ? BUGS : MONGODB_BUGS, server, (detection) => {
+  const bugs = (server === null ? BUGS : MONGODB_BUGS).filter(({ name }) => name.includes(values.only))
+  await detectBugs(bugs, server, (detection) => {
     const { bug } = detection
     if (detection.outcome === 'found') {
       const where = `found by seed ${detection.seed}, number ${detection.tried} of ${bug.within}`

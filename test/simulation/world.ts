@@ -3,6 +3,7 @@ import { Failure, Unavailable } from '../../src/domain/errors.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { rngOf, type Rng } from './seeded-random.ts'
+import { LINKS, openFiles, type SimulatedFiles } from './media/files.ts'
 import { openFaultyStore } from './faulty-store.ts'
 import type { Real } from './real-store.ts'
 import { openScheduler, type Actor, type Process, type Scheduler } from './scheduler.ts'
@@ -31,8 +32,11 @@ export type World = {
   faultProfile: string
   scheduler: Scheduler
   checker: InvariantChecker
+  files: SimulatedFiles
   /** Recovery phase: no more faults; loops end. */
   recovering: boolean
+  /** A subscription whose record other processes change all the time: no replacement of it succeeds. */
+  busyRecord: string | null
   machines: Machine[]
   /** Starts a process, and a replacement some time after it crashed. */
   boot(kind: string, program: (machine: Machine) => void): void
@@ -55,17 +59,23 @@ export function openWorld({ seed, start, scenario, real, trace }: WorldOptions):
   const rng = rngOf(seed)
   const faults = openFaultInjection(seed, scenario, rng, { now: () => scheduler.now(), tears: real.tear !== null })
   const skewed = rng.chance(0.6)
-  const checker: InvariantChecker = openInvariantChecker(real.handles[0].store, () => scheduler.now())
+  const outage = outageOf(rng, start)
+  const checker: InvariantChecker = openInvariantChecker(real.handles[0].store, () => scheduler.now(), { outage, skewed }, () => files)
   const scheduler: Scheduler = openScheduler({
     rng,
     start,
     sticky: faults.sticky,
-    faultFor: (step) => (world.recovering ? { fault: 'none', ms: 0 } : faults.faultFor(step)),
+    faultFor: (step) => {
+      if (step.label.startsWith('replace') && step.args[0] === world.busyRecord) return { fault: 'conflict', ms: 0 }
+      if (world.recovering) return { fault: 'none', ms: 0 }
+      return isIn(outage, scheduler.now()) ? { fault: 'lost', ms: 0 } : faults.faultFor(step)
+    },
     passed: faults.passed,
     wrote: checker.wrote,
     tear: real.tear,
     trace,
   })
+  const files = openFiles(scheduler)
   const subscribers = new Map<string, Set<() => void>>()
   const booted = new Map<string, number>()
   let machines = 0
@@ -102,19 +112,20 @@ export function openWorld({ seed, start, scenario, real, trace }: WorldOptions):
 
   function machineOf(process: Process): Machine {
     const handle = real.handles[machines++ % real.handles.length] ?? real.handles[0]
-    const open = openFaultyStore(process, handle, scheduler, rng.pick([0, 300, 5_000]))
+    const open = openFaultyStore(process, handle, scheduler, process.name === 'recovery' ? 0 : rng.pick([0, 300, 5_000]))
     const clock = () => scheduler.now() + process.skewMs
     const sleep = (ms: number) => scheduler.sleep(process, ms).done
     const error = ({ err }: { err?: unknown }, message: string) => reportUnexpected(`${process.name}: ${message}`, err)
     const log = { info: () => {}, warn: () => {}, error }
-    const link = ({ file }: { file: string }) => `https://tollgate.test/files/${file}`
+    const link = ({ file }: { file: string }) => `${LINKS}${file}`
+    const linkedFile = (url: string) => (url.startsWith(LINKS) ? url.slice(LINKS.length) : null)
     return {
       process,
       clock,
       sleep,
       actor: (name, fence = null) => ({ process, name, fence }),
       store: open,
-      tasks: (actor) => ({ store: open(actor), files: {} as TaskContext['files'], clock, uuid: () => uuid(clock()), random: rng.random, publish, moved() {}, link, linkedFile: () => null, resultMs: 7 * 24 * 3_600_000, log }),
+      tasks: (actor) => ({ store: open(actor), files: files.open(actor), clock, uuid: () => uuid(clock()), random: rng.random, publish, moved() {}, link, linkedFile, resultMs: 7 * 24 * 3_600_000, log }),
       async sleepUntilPublished(ms, kinds) {
         const { done, wake } = scheduler.sleep(process, ms)
         for (const kind of kinds) subscribers.set(kind, (subscribers.get(kind) ?? new Set()).add(wake))
@@ -149,7 +160,9 @@ export function openWorld({ seed, start, scenario, real, trace }: WorldOptions):
     faultProfile: faults.name,
     scheduler,
     checker,
+    files,
     recovering: false,
+    busyRecord: null,
     machines: [],
     boot,
     runExternal,
@@ -159,6 +172,22 @@ export function openWorld({ seed, start, scenario, real, trace }: WorldOptions):
   }
   if (skewed) runExternal('time', () => setClocks(world))
   return world
+}
+
+/** An outage of the store for all processes, longer than every lease. */
+export type Outage = { from: number; until: number }
+
+/** Troubles that some invariants depend on. `skewed`: the clocks of the processes differ and leap. */
+export type Troubles = { outage: Outage | null; skewed: boolean }
+
+function outageOf(rng: Rng, start: number): Outage | null {
+  if (!rng.chance(0.25)) return null
+  const from = start + rng.whole(2_000, 60_000)
+  return { from, until: from + rng.whole(12_000, 60_000) }
+}
+
+function isIn(outage: Outage | null, now: number): boolean {
+  return outage !== null && now >= outage.from && now < outage.until
 }
 
 /** Sets the clock of a machine now and then, forward or back. */

@@ -12,7 +12,7 @@ import { hold, mediaPlan, T0, task, taskId } from '../contracts/store/acme.ts'
 const HOUR_MS = 3_600_000
 const STUDIO = 'acme/studio'
 const QUOTE = 40_000
-const UNSERVED: SweepOptions = { graceMs: null, queueMs: 24 * HOUR_MS, isServed: (verb) => verb !== 'image' }
+const UNSERVED: SweepOptions = { graceMs: () => null, queueMs: 24 * HOUR_MS, isServed: (verb) => verb !== 'image' }
 
 async function open(t: Test): Promise<Store> {
   const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)

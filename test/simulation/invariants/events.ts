@@ -15,6 +15,7 @@ export function openEventChecks(store: Store, seen: Seen, report: Report) {
     for (const { id, position } of page) {
       if (read.has(id)) report(`event ${id} was read twice`)
       read.add(id)
+      if (id.endsWith('.task.refunded') && !read.has(id.replace('refunded', 'failed'))) report(`event ${id} was logged before the failure`)
       if (position !== (positions.get(tenant) ?? 0) + 1) report(`event ${id} of ${tenant} is at ${position}, after ${positions.get(tenant) ?? 0}`)
       positions.set(tenant, position)
     }

@@ -3,6 +3,9 @@ import { FINAL, type Task, type TaskState } from '../../../src/domain/task.ts'
 import { eventsOf } from '../../../src/verify/task-invariants.ts'
 import type { Step } from '../scheduler.ts'
 import type { Report, Seen } from '../invariant-checker.ts'
+import { VERBS } from '../media/accounts.ts'
+import { LEASE_MS, QUEUE_MS, UNSERVED } from '../media/worker.ts'
+import type { Troubles } from '../world.ts'
 
 const FOLLOWS: Partial<Record<TaskState, TaskState[]>> = {
   pending: ['pending', 'queued', 'rejected'],
@@ -14,7 +17,7 @@ const FOLLOWS: Partial<Record<TaskState, TaskState[]>> = {
 /** An answer that a client got about a task. */
 export type ClientAnswer = { what: 'accepted' | 'canceled'; task: Task; key: string | null }
 
-export function openTaskChecks(seen: Seen, report: Report) {
+export function openTaskChecks(seen: Seen, report: Report, now: () => number, { outage, skewed }: Troubles) {
   const accepted = new Map<string, ClientAnswer['what']>()
   const byKey = new Map<string, string>()
 
@@ -31,6 +34,9 @@ export function openTaskChecks(seen: Seen, report: Report) {
     if (fence?.task === after.id && fence.epoch !== before.epoch) {
       report(`a run with epoch ${fence.epoch} changed task ${after.id}, which is at epoch ${before.epoch}`)
     }
+    // The recovery sweeps without a grace.
+    const lost = after.lostLeases > before.lostLeases && step.actor.process.name !== 'recovery'
+    if (lost && outage && step.since >= outage.until && step.since < outage.until + LEASE_MS) report(`the lease of task ${after.id} was taken back right after an outage`)
     if (after.state === 'rejected' && accepted.has(after.id)) report(`task ${after.id} was accepted, and then rejected`)
   }
 
@@ -61,6 +67,10 @@ export function openTaskChecks(seen: Seen, report: Report) {
       report(`task ${after.id} changed its outcome ${before.outcome.outcome}`)
     }
     if (after.lostLeases < before.lostLeases) report(`task ${after.id} has fewer lost leases than before`)
+    if (before.outcome === null && after.outcome?.outcome === 'failed' && after.outcome.code === 'not_supported') {
+      if (after.verb !== UNSERVED) report(`task ${after.id} failed as not supported, but workers take ${after.verb}`)
+      if (!skewed && now() - after.createdAt < QUEUE_MS) report(`task ${after.id} failed as not supported ${now() - after.createdAt} ms after its creation`)
+    }
     if (!FINAL.includes(after.state) || after.state === 'rejected') return
     const events = after.outbox.map(({ event }) => event)
     if (String(events) !== String(eventsOf(after))) {
@@ -102,9 +112,10 @@ export function openTaskChecks(seen: Seen, report: Report) {
     }
   }
 
-  /** Called when the sweeps must have released every orphaned hold from before `since`. */
-  function checkOrphans(since: number): void {
+  /** Called when the sweeps must have closed every gap from before `since`, except in the busy record. */
+  function checkSwept(since: number, busy: string | null): void {
     for (const record of seen.records.values()) {
+      if (record.id === busy) continue
       for (const [id, { at }] of Object.entries(record.media?.holds ?? {})) {
         const state = seen.tasks.get(id)?.state ?? 'nowhere'
         if (at < since && (state === 'nowhere' || FINAL.includes(state))) {
@@ -112,7 +123,18 @@ export function openTaskChecks(seen: Seen, report: Report) {
         }
       }
     }
+    for (const { id, state, subscription, sweepAt } of seen.tasks.values()) {
+      if (subscription !== busy && sweepAt !== null && sweepAt < since) report(`task ${id} is ${state} and due, although the sweeps have run`)
+    }
   }
 
-  return { changed, answered, checkOrphans, checkFinal }
+  /** Called when claims must have started every task that was ready at `since`, except in the busy record. */
+  function checkClaimed(since: number, busy: string | null): void {
+    for (const { id, media } of seen.records.values()) {
+      const ready = media?.due.filter(({ kind, readyAt }) => VERBS.includes(kind) && readyAt <= since) ?? []
+      if (id !== busy && ready.length > 0) report(`a task of ${id} is ready, although claims have been made`)
+    }
+  }
+
+  return { changed, answered, checkSwept, checkClaimed, checkFinal }
 }

@@ -6,9 +6,11 @@ import { createTask, replay, type Created, type NewTask } from '../../../src/tas
 import { cancel } from '../../../src/tasks/settle-and-cancel.ts'
 import type { Task } from '../../../src/domain/task.ts'
 import { Crashed, type Machine, type World } from '../world.ts'
-import { ACCOUNTS, VERBS, type Account } from './accounts.ts'
+import { ACCOUNTS, type Account } from './accounts.ts'
+import { LINKS, PNG } from './files.ts'
+import { UNSERVED } from './worker.ts'
 
-type Body = Pick<NewTask, 'verb' | 'estimatedCost' | 'webhookUrl' | 'idempotency'>
+type Body = Pick<NewTask, 'object' | 'verb' | 'input' | 'estimatedCost' | 'webhookUrl' | 'idempotency'>
 
 const RECEIVERS = ['good', 'flaky', 'dead', 'slow', 'slow']
 const TIMEOUT_MS = 25_000
@@ -42,13 +44,28 @@ export function clientOf(world: World): (name: string) => Promise<void> {
     const known = key === null ? undefined : bodies.get(`${tenant} ${key}`)
     if (known) return rng.chance(0.05) ? { ...known, idempotency: { key: key ?? '', bodyHash: 'another' } } : known
     const body: Body = {
-      verb: rng.pick(VERBS),
+      ...(rng.chance(0.3) ? operation() : { object: 'generation', verb: rng.chance(0.06) ? UNSERVED : rng.pick(['image', 'video']), input: { prompt: 'a lighthouse' } }),
       estimatedCost: rng.pick([0, 50, 120, 200, 350]),
       webhookUrl: rng.chance(0.7) ? `https://${rng.pick(RECEIVERS)}.test/hook` : null,
       idempotency: key === null ? null : { key, bodyHash: 'one' },
     }
     if (key !== null) bodies.set(`${tenant} ${key}`, body)
     return body
+  }
+
+  /** An operation on an upload, a result, or an address, which may vanish between two attempts. */
+  function operation(): Pick<Body, 'object' | 'verb' | 'input'> {
+    const results = [...checker.seen.tasks.values()].flatMap(({ outcome }) => (outcome?.outcome === 'completed' ? [`${LINKS}${outcome.result.file}`] : []))
+    const kind = rng.pick(results.length > 0 ? ['upload', 'address', 'result'] : ['upload', 'address'])
+    const address = kind === 'result' ? rng.pick(results) : `https://source.test/${rng.whole(1, 1e9)}`
+    if (kind === 'address') world.files.vanishing.set(address, rng.chance(0.4) ? world.scheduler.now() + rng.whole(0, 40_000) : Infinity)
+    if (kind === 'result' && rng.chance(0.2)) void world.sleep(rng.whole(0, 20_000)).then(() => expire(address.slice(LINKS.length)))
+    return { object: 'operation', verb: 'upscale', input: { media_url: kind === 'upload' ? { content_type: 'image/png', bytes: PNG.length } : address } }
+  }
+
+  function expire(file: string): void {
+    world.files.stored.delete(file)
+    world.files.expired.add(file)
   }
 
   /** As `submit` in `src/tasks`, with a fixed quote. */
@@ -62,8 +79,8 @@ export function clientOf(world: World): (name: string) => Promise<void> {
     if (known) return known
     const price = { verb: body.verb, micro: body.estimatedCost, per: 'Job' as const }
     const owner = { tenant, subscription, keyId, keyVersionId }
-    const request = { object: 'generation' as const, input: { prompt: 'a lighthouse' }, metadata: {}, price }
-    return createTask(backends, creating, { id: backends.uuid(), ...owner, ...request, ...body, maxAttempts: account.terms.media?.attempts ?? 1 }, record)
+    const uploads = typeof body.input['media_url'] === 'object' ? [{ field: 'media_url' as const, bytes: PNG }] : []
+    return createTask(backends, creating, { id: backends.uuid(), ...owner, ...body, metadata: {}, price, maxAttempts: account.terms.media?.attempts ?? 1 }, record, uploads)
   }
 
   /** Sends a request to any gateway, with a timeout. Null: no answer, or a retryable one. */

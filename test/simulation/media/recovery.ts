@@ -3,15 +3,17 @@ import { claimDue, conclude } from '../../../src/tasks/claim-and-retry.ts'
 import type { Task } from '../../../src/domain/task.ts'
 import { sweepSubscriptions, sweepTasks } from '../../../src/tasks/recovery-sweeps.ts'
 import type { Machine, World } from '../world.ts'
-import { VERBS } from './accounts.ts'
+import { ACCOUNTS, VERBS } from './accounts.ts'
 import { CAPS, DELIVERY_LEASE_MS, deliverOne } from './dispatcher.ts'
-import { LEASE_MS, runEngine } from './worker.ts'
+import { LEASE_MS, runTask, sweepOptions } from './worker.ts'
 
 /** Seconds before each round: leases, claims and pending tasks expire after minutes, and the last delivery attempt is over an hour away. */
-const PAUSES = [1, 5, 10, 15, 15, 15, 15, 15, 30, 30, 65, 65, 65, 130, 200, 660, 660, 3800, 3800, 60, 60]
+const PAUSES = [1, 5, 10, 15, 15, 15, 15, 15, 30, 30, 65, 65, 65, 130, 200, 660, 660, 200, 700, 3800, 3800, 3800, 3800, 60, 60]
 
 /** Rounds of sweeps alone, which must release every orphaned hold. */
 const SWEEPS_ALONE = 8
+/** Rounds with a busy record, the last two of them with claims. */
+const BUSY_ROUNDS = 10
 /** A younger hold may belong to a task that is not queued yet; includes clock skew. */
 const ORPHAN_MS = 80_000
 
@@ -19,16 +21,20 @@ export const recovery = { pausesMs: PAUSES.map((seconds) => seconds * 1000), rou
 
 async function round(world: World, machine: Machine, nth: number): Promise<void> {
   const backends = machine.tasks(machine.actor('recovery'))
-  await sweepTasks(backends)
+  const startedAt = machine.clock()
+  if (nth === 0 && world.rng.chance(0.5)) world.busyRecord = world.rng.pick(ACCOUNTS).subscription
+  if (nth === BUSY_ROUNDS) world.busyRecord = null
+  await sweepTasks(backends, sweepOptions(() => null))
   await sweepSubscriptions(backends)
   if (nth < SWEEPS_ALONE) return
-  if (nth === SWEEPS_ALONE) world.checker.checkOrphans(machine.clock() - ORPHAN_MS)
+  if (nth === SWEEPS_ALONE) world.checker.checkSwept(startedAt - ORPHAN_MS, world.busyRecord)
   for (;;) {
     const claimed: Task[] = []
     await claimDue(backends, { verbs: VERBS, limit: 1, leaseMs: LEASE_MS, start: (task) => claimed.push(task) })
     if (claimed.length === 0) break
-    for (const task of claimed) await conclude(machine.tasks(machine.actor('run', { task: task.id, epoch: task.epoch })), task, runEngine(world, task))
+    for (const task of claimed) await conclude(machine.tasks(machine.actor('run', { task: task.id, epoch: task.epoch })), task, await runTask(world, machine, task))
   }
+  world.checker.checkClaimed(startedAt, world.busyRecord)
   for (;;) {
     const now = machine.clock()
     const claimed = await backends.store.claimDeliveries(now, now + DELIVERY_LEASE_MS, CAPS)

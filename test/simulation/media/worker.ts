@@ -1,22 +1,41 @@
 /** A simulated worker, as `plugins/worker`: polls, claims, runs, renews leases, concludes, sweeps. Its engine has random durations and outcomes. */
 import { claimDue, conclude, type Made } from '../../../src/tasks/claim-and-retry.ts'
-import { sweepSubscriptions, sweepTasks } from '../../../src/tasks/recovery-sweeps.ts'
+import { openClaims } from '../../../src/tasks/claims-in-progress.ts'
+import { openLeaseGrace } from '../../../src/tasks/lease-grace.ts'
+import { sweepSubscriptions, sweepTasks, type SweepOptions } from '../../../src/tasks/recovery-sweeps.ts'
+import type { Engines, Input } from '../../../src/backends/engines/engine.ts'
+import { runEngine as runOperation } from '../../../src/tasks/run-engine.ts'
+import { resultOf } from '../invariants/files.ts'
+import { PNG, sourceEgress } from './files.ts'
 import { Unavailable } from '../../../src/domain/errors.ts'
 import type { Task } from '../../../src/domain/task.ts'
+import type { TaskContext } from '../../../src/tasks/task-context.ts'
 import type { Machine, World } from '../world.ts'
 import { VERBS } from './accounts.ts'
 
 export const LEASE_MS = 10_000
 const TICK_MS = 2_500
-const SWEEPS = { tasks: 3_000, subscriptions: 15_000 }
+const PATIENCE_MS = 250
+const SWEEPS = { tasks: 2_000, subscriptions: 15_000 }
+/** A kind that no worker takes. */
+export const UNSERVED = 'music'
+/** How long a task of that kind is kept. */
+export const QUEUE_MS = 1_500_000
+
+/** Options of the sweep of one process. */
+export function sweepOptions(graceMs: () => number | null): SweepOptions {
+  return { graceMs, queueMs: QUEUE_MS, isServed: (verb) => verb !== UNSERVED }
+}
 
 /** `slots`: concurrent runs. With 0 it only sweeps. */
 export function worker(world: World, machine: Machine, slots: number): void {
   const owner = machine.process.name
+  const claims = openClaims()
   let running = 0
 
   function start(task: Task): void {
     running++
+    if (running > slots) world.checker.report(`${owner} runs ${running} tasks in ${slots} slots`)
     machine.go('run', () => run(world, machine, task).finally(() => running--))
   }
 
@@ -24,8 +43,9 @@ export function worker(world: World, machine: Machine, slots: number): void {
     const backends = machine.tasks(machine.actor('poll'))
     while (!world.recovering) {
       try {
-        while (running < slots && !world.recovering) {
-          const { started } = await claimDue(backends, { verbs: VERBS, limit: slots - running, leaseMs: LEASE_MS, start })
+        while (running + claims.count() < slots && !world.recovering) {
+          const limit = slots - running - claims.count()
+          const { started } = await claimDue(backends, { verbs: VERBS, limit, leaseMs: LEASE_MS, start, claims, patience: () => machine.sleep(PATIENCE_MS) })
           if (started === 0) break
         }
       } catch {
@@ -35,13 +55,22 @@ export function worker(world: World, machine: Machine, slots: number): void {
     }
   }
 
-  async function sweep(name: 'tasks' | 'subscriptions', work: typeof sweepTasks): Promise<void> {
+  const grace = openLeaseGrace(LEASE_MS, SWEEPS.tasks)
+
+  async function sweepDue(backends: TaskContext): Promise<void> {
+    await sweepTasks(backends, sweepOptions(() => (grace.isDue(world.scheduler.now()) ? LEASE_MS : null)))
+    grace.passed(world.scheduler.now())
+  }
+
+  async function sweep(name: 'tasks' | 'subscriptions', work: (backends: TaskContext) => Promise<unknown>): Promise<void> {
     const backends = machine.tasks(machine.actor(`sweep ${name}`))
     while (!world.recovering) {
       await machine.sleep(SWEEPS[name] + world.rng.whole(0, 500))
       const now = machine.clock()
       try {
-        if (await backends.store.takeLease(`sweep-${name}`, owner, now + 5 * SWEEPS[name], now)) await work(backends)
+        const isOurs = await backends.store.takeLease(`sweep-${name}`, owner, now + 5 * SWEEPS[name], now)
+        if (name === 'tasks') grace.isDue(world.scheduler.now())
+        if (isOurs) await work(backends)
       } catch (error) {
         if (!(error instanceof Unavailable)) throw error
       }
@@ -49,12 +78,35 @@ export function worker(world: World, machine: Machine, slots: number): void {
   }
 
   if (slots > 0) machine.go('poll', poll)
-  machine.go('sweep tasks', () => sweep('tasks', sweepTasks))
+  machine.go('sweep tasks', () => sweep('tasks', sweepDue))
   machine.go('sweep subscriptions', () => sweep('subscriptions', sweepSubscriptions))
 }
 
+/** Runs a task: an operation with its sources and a result in the files, by the code of a real worker. */
+export async function runTask(world: World, machine: Machine, task: Task): Promise<Made> {
+  const made = runEngine(world, task)
+  if (task.object === 'generation' || made.outcome === 'handed_back') return made
+  const engines = {
+    offer: () => ({ route: { max: LIMITS, timeoutMs: 60_000 } }),
+    async run(_: unknown, { inputs }: { inputs: readonly Input[] }) {
+      for (const input of inputs) await Array.fromAsync(input.read())
+      const facts = { width: 1, height: 1, durationMs: null }
+      return made.outcome === 'failed' ? { ...made, cause: null } : { outcome: 'made', body: Buffer.concat([PNG, Buffer.from(resultOf(task))]), contentType: 'image/png', facts, used: { Job: 1000, Second: 0, Megapixel: 0 } }
+    },
+  } as unknown as Engines
+  const backends = machine.tasks(machine.actor(`run epoch ${task.epoch}`, { task: task.id, epoch: task.epoch }))
+  const context = { ...backends, engines, egress: sourceEgress(world.files, world.scheduler), inputTimeoutMs: 10_000 }
+  const control = { signal: new AbortController().signal, progress: () => {}, job: { id: null, remember: async () => {} }, idempotencyKey: task.id }
+  return runOperation(context, task, control).catch((error: unknown): Made => {
+    if (!(error instanceof Unavailable)) throw error
+    return { outcome: 'failed', code: 'internal', retryable: true }
+  })
+}
+
+const LIMITS = { pixels: 1_000_000, durationMs: 60_000, bytes: 1_000_000 }
+
 /** Random outcome of an engine; its cost may be out of range. */
-export function runEngine({ rng }: World, task: Task): Made {
+function runEngine({ rng }: World, task: Task): Made {
   const outcome = rng.weighted({ made: 10, retryable: 4, failed: 2, handedBack: 2 })
   if (outcome === 'retryable') return { outcome: 'failed', code: 'provider_error', retryable: true }
   if (outcome === 'failed') return { outcome: 'failed', code: 'provider_rejected', retryable: false }
@@ -78,8 +130,9 @@ async function run(world: World, machine: Machine, task: Task): Promise<void> {
     if (silent || left <= 0) continue
     lost = (await backends.store.renewTask(task.id, task.epoch, percent, machine.clock() + LEASE_MS).catch(() => 'ok')) === 'lost'
   }
-  const made = runEngine(world, task)
-  for (let tries = 0; !lost && tries < 6; tries++) {
+  if (lost) return
+  const made = await runTask(world, machine, task)
+  for (let tries = 0; tries < 6; tries++) {
     try {
       await conclude(backends, task, made)
       return
