@@ -65,7 +65,7 @@ const creationBugs: Listed[] = [
   },
   {
     name: 'a repeated hold starts anew',
-    file: 'src/domain/subscription/task-queue.ts', within: 100,
+    file: 'src/domain/subscription/task-queue.ts', within: 400,
     from: `if (record?.media?.holds[input.task]) return { record, answer: { outcome: 'already', record } }`,
     to: '',
   },
