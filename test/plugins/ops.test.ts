@@ -18,6 +18,7 @@ async function openFor(t: Test, { clock, takeLease = async () => true, broker, f
   const log = pino({ level: 'warn' }, { write: (line) => void lines.push(line) })
   const app: FastifyInstance = fastify({ loggerInstance: log as FastifyInstance['log'] })
   const registry = new Registry()
+  app.decorate('config', { TRUST_PROXY: [] as string[] } as FastifyInstance['config'])
   app.decorate('clock', () => 1_000_000)
   app.decorate('store', { clock, takeLease: takeLease as Store['takeLease'] } as Store)
   if (broker) app.decorate('broker', broker as Broker)
