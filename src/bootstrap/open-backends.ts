@@ -75,9 +75,10 @@ async function openAll({ config, log, wall, registry, lost }: Surroundings, open
   const when = async <T extends Closable>(backend: Backend, at: string, opening: () => Promise<T>): Promise<T | null> =>
     needs(config.ROLE, backend) ? keep(await open(backend, opening, at)) : null
   const retried = countRetries(registry)
+  const healed = countHealed(registry, log)
   let measured: StoreClock | null = null
   const storeTime = () => (measured && !measured.isOff() ? measured.now() : null)
-  const unguarded = keep(await open('store', () => openStore(STORE_URL, { retried, storeTime, healed: countHealed(registry, log) }), STORE_URL))
+  const unguarded = keep(await open('store', () => openStore(STORE_URL, { retried, storeTime, healed }), STORE_URL))
   const clock = keep(await open('store clock', () => openStoreClock(unguarded, { log, registry, wall })))
   measured = clock
   await open('clock', async () => assertRight(clock))

@@ -51,10 +51,10 @@ t.test('a connection to an API server has the metrics of the second table', asyn
   t.same(registered(registry), tables[1])
 })
 
-t.test('names follow the conventions of Prometheus: counters end in _total, durations are seconds', async (t) => {
+t.test('names follow the conventions of Prometheus: counters end in _total, histograms in their unit', async (t) => {
   for (const [name, { type }] of Object.entries({ ...tables[0], ...tables[1] })) {
     t.equal(name.endsWith('_total'), type === 'counter', name)
-    if (type === 'histogram') t.match(name, /_seconds$/)
+    if (type === 'histogram') t.match(name, /_(seconds|ratio)$/)
   }
 })
 

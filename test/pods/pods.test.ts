@@ -55,14 +55,14 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     await t.rejects(kubectl(['run', 'loose', '--namespace', GATE, '--image', `${IMAGE}:1`, '--dry-run=server']), /violates PodSecurity/, 'an unrestricted pod is refused')
   })
 
-  await step('containers run as a non-root user with a read-only root, and only the controller has a ServiceAccount token', async (t) => {
+  await step('containers run as a non-root user with a read-only root and scratch space of workers alone, and only the controller has a ServiceAccount token', async (t) => {
     const look = `
       const fs = require('node:fs')
       const refused = (path) => { try { fs.writeFileSync(path, ''); return 'written' } catch ({ code }) { return code } }
       console.log(JSON.stringify({ uid: process.getuid(), root: refused('/seen'), app: refused('/app/seen'), tmp: refused('/tmp/seen'), token: fs.existsSync('/var/run/secrets/kubernetes.io') }))`
     for (const role of ['gateway', 'worker', 'dispatcher', 'controller']) {
       const seen = JSON.parse(await kubectl(['exec', '--namespace', GATE, (await pods(role))[0].metadata.name, '--', 'node', '--eval', look]))
-      t.same(seen, { uid: 65532, root: 'EROFS', app: 'EROFS', tmp: 'EROFS', token: role === 'controller' }, role)
+      t.same(seen, { uid: 65532, root: 'EROFS', app: 'EROFS', tmp: role === 'worker' ? 'written' : 'EROFS', token: role === 'controller' }, role)
     }
   })
 
