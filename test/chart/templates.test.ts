@@ -3,11 +3,12 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { generated } from '../../charts/generate.ts'
-import { readConfig, SETTINGS, type Role } from '../../src/config/config.ts'
+import { readConfig, readTraceSettings, SETTINGS, type Role } from '../../src/config/config.ts'
 import { KINDS } from '../../src/domain/media-generations.ts'
 import { OPERATIONS } from '../../src/domain/media-operations.ts'
 import { parsePlanLimits } from '../../src/domain/plan-limits.ts'
 import { readAddress } from '../../src/backends/resources/kubernetes/kubernetes-url.ts'
+import { parseProxyRoutes } from '../../plugins/proxy/routes-file.ts'
 import { missing } from '../servers/client.ts'
 import type { Answered } from '../servers/kube/api.ts'
 import { CASES, CHART, found, helm, HELMS, nameOf, objects, parsed, pods, rendered, valuesOf } from './chart.ts'
@@ -54,6 +55,8 @@ if (!missing(t, ['helm'])) {
     ['no upstreams', ['--set', 'upstreams.file=null'], /upstreams.file or upstreams.existingConfigMap is required/],
     ['no engines', ['--set', 'engines.existingConfigMap='], /engines.file or engines.existingConfigMap is required/],
     ['both a file and a ConfigMap', ['--set', 'upstreams.existingConfigMap=mine'], /are mutually exclusive\./],
+    ['routes of two sources', ['--set', 'proxyRoutes.existingConfigMap=mine,proxyRoutes.existingSecret=mine'], /proxyRoutes.file, proxyRoutes.existingConfigMap and proxyRoutes.existingSecret are mutually exclusive\./],
+    ['more traces than requests', ['--set', 'traces.samplerArg=2'], /maximum: got 2, want 1/],
     ['the echo', ['--set', 'upstreams.file.upstreams[0].baseUrl=echo:'], /upstreams.file names \S+ the built-in echo, which answers without a model/],
     ['the preview engine', ['--set-json', 'engines={"existingConfigMap":"","file":{"engines":[{"name":"draw","type":"preview"}],"routes":[]}}'], /engines.file names draw, the preview engine/],
     ['two pools of a name', ['--set-json', 'workerPools=[{"name":"a"},{"name":"a"}]'], /workerPools has two pools with the name a\./],
@@ -72,8 +75,8 @@ if (!missing(t, ['helm'])) {
       const all = await objects(name)
       for (const [pod, { spec }] of pods(all).filter(([pod]) => pod.startsWith('Deployment'))) {
         const [{ args, env, volumeMounts }] = spec.containers
-        const given = Object.fromEntries(env.map((entry: Answered) => [entry.name, entry.value])) as Record<string, string>
-        const foreign = Object.keys(given).filter((variable) => !Object.hasOwn(SETTINGS, variable.replace(/^(STORE|BROKER)_URL_FILE$/, '$1_URL')))
+        const given = Object.fromEntries(env.filter(({ value }: Answered) => value !== undefined).map(({ name, value }: Answered) => [name, value])) as Record<string, string>
+        const foreign = Object.keys(given).filter((variable) => !Object.hasOwn(SETTINGS, variable.replace(/^(STORE|BROKER)_URL_FILE$/, '$1_URL')) && !variable.startsWith('OTEL_'))
         t.same(foreign, name === 'everything' ? ['NODE_EXTRA_CA_CERTS'] : [], pod)
         const mounted = volumeMounts.map(({ mountPath }: Answered) => mountPath)
         for (const path of Object.values(given).flatMap((value) => value.match(/\/etc\/tollgate\/[a-z-]+/g) ?? [])) t.ok(mounted.includes(path), `${pod} mounts ${path}`)
@@ -82,6 +85,7 @@ if (!missing(t, ['helm'])) {
         t.same([STORE_URL_FILE !== undefined, BROKER_URL_FILE !== undefined], [true, args[0] !== 'controller'], pod)
         const stood = { ...rest, STORE_URL: 'mongodb://mongodb', BROKER_URL: 'kafka://kafka:9092' }
         t.equal(readConfig(stood, args[0]).config.ROLE, args[0] as Role)
+        t.equal(readTraceSettings(stood) !== null, ['everything', 'extended'].includes(name), pod)
         t.ok(readAddress(RESOURCES_URL))
       }
     })
@@ -140,6 +144,38 @@ if (!missing(t, ['helm'])) {
     })
   }
 
+  t.test('gateways have the file of pass-through routes, from the values or from a Secret', async (t) => {
+    const all = await objects('everything')
+    const text = found(all, 'ConfigMap/tollgate-proxy-routes').data['proxy-routes.yaml']
+    t.match(parseProxyRoutes('proxy-routes.yaml', text, new Set()), [{ prefix: '/search' }])
+    const volume = (all: Answered[]) => found(all, 'Deployment/tollgate-gateway').spec.template.spec.volumes.find(({ name }: Answered) => name === 'proxy-routes').projected.sources
+    const items = (key: string) => [{ key, path: 'proxy-routes.yaml' }]
+    t.same(volume(all), [{ configMap: { name: 'tollgate-proxy-routes', items: items('proxy-routes.yaml') } }])
+    t.same(volume(await objects('extended')), [{ secret: { name: 'routes', items: items('routes.yaml') } }])
+    for (const [pod, { spec }] of pods(all)) t.equal(JSON.stringify(spec).includes('PROXY_ROUTES'), pod.endsWith('-gateway'), pod)
+  })
+
+  t.test('with an OTLP endpoint every role sends traces to it, samples as the values say, and reaches its port', async (t) => {
+    const all = await objects('extended')
+    for (const [pod, { spec }] of pods(all).filter(([pod]) => pod.startsWith('Deployment'))) {
+      const traces = spec.containers[0].env.filter(({ name }: Answered) => name.startsWith('OTEL_'))
+      t.same(traces, [
+        { name: 'OTEL_EXPORTER_OTLP_ENDPOINT', value: 'https://otlp.example.com' },
+        { name: 'OTEL_TRACES_SAMPLER', value: 'parentbased_traceidratio' },
+        { name: 'OTEL_TRACES_SAMPLER_ARG', value: '0.010000' },
+        { name: 'OTEL_EXPORTER_OTLP_HEADERS', valueFrom: { secretKeyRef: { name: 'otlp', key: 'headers' } } },
+      ], pod)
+    }
+    const ports = async (name: string, role: string) => {
+      const { egress } = found(await objects(name), `NetworkPolicy/tollgate-${role}`).spec
+      return egress.slice(1, 2).flatMap(({ ports }: Answered) => ports.map(({ port }: Answered) => port))
+    }
+    t.same(await ports('required', 'controller'), [27017])
+    t.same(await ports('everything', 'controller'), [27017, 4318])
+    t.same(await ports('extended', 'controller'), [27017, 443])
+    t.same(await ports('everything', 'dispatcher'), [27017, 9092, 9093, 80, 443, 4318])
+  })
+
   t.test('PLAN_LIMITS and the admission policies come from the same values', async (t) => {
     const all = await objects('everything')
     const { data } = found(all, 'ConfigMap/tollgate-plan-limits')
@@ -151,7 +187,7 @@ if (!missing(t, ['helm'])) {
   t.test('what a role does not need is not in its pods', async (t) => {
     const all = await objects('everything')
     const mounts = (name: string) => found(all, `Deployment/tollgate-${name}`).spec.template.spec.volumes.map((volume: Answered) => volume.name)
-    t.same(mounts('gateway'), ['sealing', 'store', 'broker', 'files', 'upstreams', 'engines'])
+    t.same(mounts('gateway'), ['sealing', 'store', 'broker', 'files', 'upstreams', 'proxy-routes', 'engines'])
     t.same(mounts('worker-film'), ['sealing', 'store', 'broker', 'files', 'engines', 'scratch'])
     t.same(mounts('dispatcher'), ['sealing', 'store', 'broker'])
     t.same(mounts('controller'), ['sealing', 'store', 'engines', 'plan-limits', 'api-token'])

@@ -18,6 +18,7 @@
 {{- $_ := set $env "HOST" $values.host -}}
 {{- $_ := set $env "UPSTREAMS" "/etc/tollgate/upstreams/upstreams.yaml" -}}
 {{- $_ := set $env "DRAIN_DELAY_SECONDS" $own.drainDelaySeconds -}}
+{{- if include "tollgate.proxyRoutes" .root }}{{ $_ := set $env "PROXY_ROUTES" "/etc/tollgate/proxy-routes/proxy-routes.yaml" }}{{ end -}}
 {{- end -}}
 {{- if eq $role "worker" -}}
 {{- with $own.kinds }}{{ $_ := set $env "WORKER_KINDS" (join "," .) }}{{ end -}}
@@ -27,8 +28,24 @@
 {{- $_ := set $env "RESOURCES_URL" (include "tollgate.resourcesUrl" .root) -}}
 {{- if $values.planLimits.limits }}{{ $_ := set $env "PLAN_LIMITS" "/etc/tollgate/plan-limits/plan-limits.yaml" }}{{ end -}}
 {{- end -}}
+{{- with $values.traces -}}
+{{- if .endpoint -}}
+{{- $env = merge $env (dict "OTEL_EXPORTER_OTLP_ENDPOINT" .endpoint "OTEL_TRACES_SAMPLER" .sampler "OTEL_TRACES_SAMPLER_ARG" (float64 .samplerArg | printf "%.6f")) -}}
+{{- end -}}
+{{- end -}}
 {{- range $name, $value := merge $env $values.settings $values.env }}
 - name: {{ $name }}
   value: {{ $value | toString | quote }}
 {{- end }}
+{{- with $values.traces }}
+{{- if and .endpoint .headers.existingSecret }}
+- name: OTEL_EXPORTER_OTLP_HEADERS
+  valueFrom: { secretKeyRef: { name: {{ .headers.existingSecret }}, key: {{ .headers.key }} } }
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Non-empty if gateways have a file of pass-through routes. Takes the root. */}}
+{{- define "tollgate.proxyRoutes" -}}
+{{- with .Values.proxyRoutes }}{{ if or .file .existingConfigMap .existingSecret }}yes{{ end }}{{ end -}}
 {{- end -}}

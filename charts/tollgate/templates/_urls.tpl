@@ -19,3 +19,11 @@ kubernetes:{{ with .Values.namespaces }}?namespace={{ join "," . }}&lease={{ inc
 {{- define "tollgate.lease" -}}
 {{- if .Values.namespaces -}}{{ include "tollgate.fullname" . }}-controller{{- else -}}tollgate-controller{{- end -}}
 {{- end -}}
+
+{{/* Port of the OTLP endpoint; empty without one. */}}
+{{- define "tollgate.collectorPort" -}}
+{{- with .Values.traces.endpoint -}}
+{{- $url := urlParse . -}}
+{{- regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary "443" "80" (eq $url.scheme "https")) -}}
+{{- end -}}
+{{- end -}}

@@ -15,6 +15,9 @@
 {{- if and $source.file $source.existingConfigMap }}{{ fail (printf "%s.file and %s.existingConfigMap are mutually exclusive." $name $name) }}{{ end -}}
 {{- if not (or $source.file $source.existingConfigMap) }}{{ fail (printf "%s.file or %s.existingConfigMap is required: the chart has no default, so that no fake is served to customers." $name $name) }}{{ end -}}
 {{- end -}}
+{{- with $values.proxyRoutes -}}
+{{- if gt (compact (list .file .existingConfigMap .existingSecret) | len) 1 }}{{ fail "proxyRoutes.file, proxyRoutes.existingConfigMap and proxyRoutes.existingSecret are mutually exclusive." }}{{ end -}}
+{{- end -}}
 {{- if not $values.allowFakes -}}
 {{- include "tollgate.checkFakes" (dict "root" . "name" "upstreams" "member" "baseUrl" "fake" "echo:" "what" "the built-in echo, which answers without a model") -}}
 {{- include "tollgate.checkFakes" (dict "root" . "name" "engines" "member" "type" "fake" "preview" "what" "the preview engine, which draws placeholders") -}}

@@ -30,6 +30,9 @@
 {{- end }}
 {{- if eq $role "gateway" }}
 {{ include "tollgate.fileVolume" (dict "name" "upstreams" "source" $values.upstreams "default" (printf "%s-upstreams" $fullname)) }}
+{{- if include "tollgate.proxyRoutes" .root }}
+{{ include "tollgate.fileVolume" (dict "name" "proxy-routes" "source" $values.proxyRoutes "default" (printf "%s-proxy-routes" $fullname)) }}
+{{- end }}
 {{- end }}
 {{- if ne $role "dispatcher" }}
 {{ include "tollgate.fileVolume" (dict "name" "engines" "source" $values.engines "default" (printf "%s-engines" $fullname)) }}
@@ -55,10 +58,10 @@
   projected:
     defaultMode: 288
     sources:
-      - configMap:
-          name: {{ .source.existingConfigMap | default .default }}
+      - {{ ternary "secret" "configMap" (not (empty .source.existingSecret)) }}:
+          name: {{ .source.existingSecret | default .source.existingConfigMap | default .default }}
           items:
-            - key: {{ ternary .source.key (printf "%s.yaml" .name) (not (empty .source.existingConfigMap)) }}
+            - key: {{ ternary (printf "%s.yaml" .name) .source.key (empty (or .source.existingSecret .source.existingConfigMap)) }}
               path: {{ .name }}.yaml
       {{- with .source.keysSecret }}
       - secret:
