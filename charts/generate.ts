@@ -31,7 +31,7 @@ export function generated(): Record<string, string> {
   }
 }
 
-/** The schema with `settings` as src/config/config.ts has them, and `env` closed to their names. */
+/** The schema with `settings` as src/config/config.ts has them, and their names, to which `env` and `extraEnv` are closed. */
 function withSettings(schema: Schema): Schema {
   const names = Object.keys(SETTINGS)
   const given = Object.entries(SETTINGS).filter(([name]) => !NOT_GIVEN.includes(name))
@@ -42,8 +42,8 @@ function withSettings(schema: Schema): Schema {
     ]),
   )
   const settings = { type: 'object', description: 'Settings of every role, as in docs/configuration.md, except those that follow from other values.', additionalProperties: false, properties }
-  const env = { ...schema.properties?.['env'], propertyNames: { not: { enum: names.flatMap((name) => [name, `${name}_FILE`]) } } }
-  return { ...schema, properties: { ...schema.properties, settings, env } }
+  const definitions = { setting: { enum: names.flatMap((name) => [name, `${name}_FILE`]) } }
+  return { ...schema, definitions, properties: { ...schema.properties, settings } }
 }
 
 /** A row for each value; a value that is a Kubernetes object is one row. */

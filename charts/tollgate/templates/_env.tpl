@@ -28,6 +28,9 @@
 {{- $_ := set $env "RESOURCES_URL" (include "tollgate.resourcesUrl" .root) -}}
 {{- if $values.planLimits.limits }}{{ $_ := set $env "PLAN_LIMITS" "/etc/tollgate/plan-limits/plan-limits.yaml" }}{{ end -}}
 {{- end -}}
+{{- if or $values.caBundle.existingConfigMap $values.caBundle.existingSecret -}}
+{{- $_ := set $env "NODE_EXTRA_CA_CERTS" "/etc/tollgate/ca/ca.crt" -}}
+{{- end -}}
 {{- with $values.traces -}}
 {{- if .endpoint -}}
 {{- $env = merge $env (dict "OTEL_EXPORTER_OTLP_ENDPOINT" .endpoint "OTEL_TRACES_SAMPLER" .sampler "OTEL_TRACES_SAMPLER_ARG" (float64 .samplerArg | printf "%.6f")) -}}

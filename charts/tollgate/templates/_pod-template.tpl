@@ -16,25 +16,29 @@
 {{- .Values.priorityClass.name | default (include "tollgate.fullname" .) -}}
 {{- end -}}
 
-{{/* Pod securityContext: restricted Pod Security, with ids that no user of a node has. */}}
+{{/* Pod securityContext: restricted Pod Security, with ids that no user of a node has, or those that the cluster assigns. Takes the root. */}}
 {{- define "tollgate.podSecurity" -}}
 runAsNonRoot: true
+{{- if .Values.fixedIds }}
 runAsUser: 65532
 runAsGroup: 65532
 fsGroup: 65532
+{{- end }}
 fsGroupChangePolicy: OnRootMismatch
 seccompProfile:
   type: RuntimeDefault
 {{- end -}}
 
-{{/* Container securityContext: restricted Pod Security, read-only root. */}}
+{{/* Container securityContext: restricted Pod Security, read-only root. Takes the root. */}}
 {{- define "tollgate.containerSecurity" -}}
 allowPrivilegeEscalation: false
 privileged: false
 readOnlyRootFilesystem: true
 runAsNonRoot: true
+{{- if .Values.fixedIds }}
 runAsUser: 65532
 runAsGroup: 65532
+{{- end }}
 capabilities:
   drop: [ALL]
 seccompProfile:

@@ -18,6 +18,7 @@
 {{- with $values.proxyRoutes -}}
 {{- if gt (compact (list .file .existingConfigMap .existingSecret) | len) 1 }}{{ fail "proxyRoutes.file, proxyRoutes.existingConfigMap and proxyRoutes.existingSecret are mutually exclusive." }}{{ end -}}
 {{- end -}}
+{{- if and $values.caBundle.existingConfigMap $values.caBundle.existingSecret }}{{ fail "caBundle.existingConfigMap and caBundle.existingSecret are mutually exclusive." }}{{ end -}}
 {{- if not $values.allowFakes -}}
 {{- include "tollgate.checkFakes" (dict "root" . "name" "upstreams" "member" "baseUrl" "fake" "echo:" "what" "the built-in echo, which answers without a model") -}}
 {{- include "tollgate.checkFakes" (dict "root" . "name" "engines" "member" "type" "fake" "preview" "what" "the preview engine, which draws placeholders") -}}

@@ -37,6 +37,11 @@
 {{- if ne $role "dispatcher" }}
 {{ include "tollgate.fileVolume" (dict "name" "engines" "source" $values.engines "default" (printf "%s-engines" $fullname)) }}
 {{- end }}
+{{- with $values.caBundle }}
+{{- if or .existingConfigMap .existingSecret }}
+{{ include "tollgate.bundleVolume" . }}
+{{- end }}
+{{- end }}
 {{- if eq $role "worker" }}
 - name: scratch
   emptyDir:
@@ -67,6 +72,19 @@
       - secret:
           name: {{ . }}
       {{- end }}
+{{- end -}}
+
+{{/* Certificate authorities. Takes `caBundle`. */}}
+{{- define "tollgate.bundleVolume" -}}
+- name: ca
+  projected:
+    defaultMode: 288
+    sources:
+      - {{ ternary "configMap" "secret" (empty .existingSecret) }}:
+          name: {{ .existingSecret | default .existingConfigMap }}
+          items:
+            - key: {{ .key }}
+              path: ca.crt
 {{- end -}}
 
 {{/* ServiceAccount token of the controller, as Kubernetes would mount it into every container of a pod. */}}
