@@ -5,7 +5,10 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parse } from 'yaml'
+import { ProxyRoutesFile } from '../plugins/proxy/routes-file.ts'
+import { EnginesFile } from '../src/backends/engines/engines-file.ts'
 import { SETTINGS } from '../src/config/config.ts'
+import { UpstreamsFile } from '../src/upstream/upstreams-file.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 export const CHART = join(import.meta.dirname, 'tollgate')
@@ -31,19 +34,28 @@ export function generated(): Record<string, string> {
   }
 }
 
-/** The schema with `settings` as src/config/config.ts has them, and their names, to which `env` and `extraEnv` are closed. */
+/** The schema with `settings` as src/config/config.ts has them, their names, to which `env` and `extraEnv` are closed, and the files. */
 function withSettings(schema: Schema): Schema {
   const names = Object.keys(SETTINGS)
   const given = Object.entries(SETTINGS).filter(([name]) => !NOT_GIVEN.includes(name))
   const properties = Object.fromEntries(
-    given.map(([name, { meaning, parse: { mayBe }, default: fallback }]) => [
+    given.map(([name, { meaning, parse: { mayBe, schema }, default: fallback }]) => [
       name,
-      { type: ['string', 'number', 'boolean'], description: `${meaning} It may be ${mayBe}${fallback === '' ? '' : `; ${fallback} when left out`}.` },
+      { ...(schema ?? { type: ['string', 'number', 'boolean'] }), description: `${meaning} It may be ${mayBe}${fallback === '' ? '' : `; ${fallback} when left out`}.` },
     ]),
   )
   const settings = { type: 'object', description: 'Settings of every role, as in docs/configuration.md, except those that follow from other values.', additionalProperties: false, properties }
-  const definitions = { setting: { enum: names.flatMap((name) => [name, `${name}_FILE`]) } }
+  const files = { upstreamsFile: withoutDefaults(UpstreamsFile), enginesFile: withoutDefaults(EnginesFile), proxyRoutesFile: withoutDefaults(ProxyRoutesFile) }
+  const definitions = { setting: { enum: names.flatMap((name) => [name, `${name}_FILE`]) }, ...files }
   return { ...schema, definitions, properties: { ...schema.properties, settings } }
+}
+
+/** A schema for what somebody writes: members with a default are not required. */
+function withoutDefaults(schema: object): unknown {
+  return JSON.parse(JSON.stringify(schema), (_key, value: Schema | null) => {
+    if (!Array.isArray(value?.['required'])) return value
+    return { ...value, required: value['required'].filter((name) => value.properties?.[name]?.['default'] === undefined) }
+  })
 }
 
 /** A row for each value; a value that is a Kubernetes object is one row. */

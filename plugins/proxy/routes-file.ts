@@ -27,7 +27,8 @@ const ROUTE = Type.Object(
   strict,
 )
 
-const FILE = Type.Object({ routes: Type.Array(ROUTE, { maxItems: 1000 }) }, strict)
+/** The PROXY_ROUTES file. Members with a default may be left out. */
+export const ProxyRoutesFile = Type.Object({ routes: Type.Array(ROUTE, { maxItems: 1000 }) }, strict)
 
 /** What a request is charged: tokens of both windows, or micro-units. */
 export type Price = { api: 'coding'; tokens: number } | { api: 'media'; micro: number }
@@ -50,7 +51,7 @@ export class ProxyRoutesError extends Error {
 
 /** Parses the text of the file. `served` are the first segments of Tollgate's own paths, which no prefix may use. Throws a `ProxyRoutesError`. */
 export function parseProxyRoutes(file: string, text: string, served: ReadonlySet<string>): ProxyRoute[] {
-  const read = readSettingsFile(FILE, text)
+  const read = readSettingsFile(ProxyRoutesFile, text)
   if (read.outcome === 'refused') throw new ProxyRoutesError(file, read.line, read.what)
   const { routes } = read.value
   return routes.map((route, index) => {

@@ -11,34 +11,30 @@ export class ConfigError extends Error {
   }
 }
 
-export type Parse<T> = { mayBe: string; read(text: string): T | undefined }
+/** `schema`: what JSON Schema can check of a value in YAML, for the values of the Helm chart; any scalar when absent. */
+export type Parse<T> = { mayBe: string; schema?: Record<string, unknown>; read(text: string): T | undefined }
 
 export const oneOf = <T extends string>(values: readonly T[]): Parse<T> => ({
   mayBe: values.join(', '),
+  schema: { enum: values },
   read: (text) => values.find((value) => value === text),
 })
 
-export const integer = (least: number, most: number): Parse<number> => ({
-  mayBe: `a whole number from ${least} to ${most}`,
-  read: (text) => (/^\d{1,9}$/.test(text) && Number(text) >= least && Number(text) <= most ? Number(text) : undefined),
+/** A number that is written as `pattern` has it, times `factor` and rounded. */
+const numeric = (what: string, pattern: RegExp, least: number, most: number, factor = 1): Parse<number> => ({
+  mayBe: `a ${what} from ${least} to ${most}`,
+  schema: { type: ['number', 'string'], minimum: least, maximum: most, pattern: pattern.source },
+  read: (text) => (pattern.test(text) && Number(text) >= least && Number(text) <= most ? Math.round(Number(text) * factor) : undefined),
 })
 
-export const seconds = (least: number, most: number): Parse<number> => ({
-  mayBe: `a number of seconds from ${least} to ${most}`,
-  read: (text) => (/^\d{1,9}(\.\d{1,3})?$/.test(text) && Number(text) >= least && Number(text) <= most ? Math.round(Number(text) * 1000) : undefined),
-})
+export const integer = (least: number, most: number): Parse<number> => numeric('whole number', /^\d{1,9}$/, least, most)
+
+export const seconds = (least: number, most: number): Parse<number> => numeric('number of seconds', /^\d{1,9}(\.\d{1,3})?$/, least, most, 1000)
 
 const HOUR_MS = 3600 * 1000
-export const hours: Parse<number> = {
-  mayBe: 'a number of hours from 0.25 to 8760',
-  read: (text) => (/^\d{1,4}(\.\d{1,4})?$/.test(text) && Number(text) >= 0.25 && Number(text) <= 8760 ? Math.round(Number(text) * HOUR_MS) : undefined),
-}
+export const hours = numeric('number of hours', /^\d{1,4}(\.\d{1,4})?$/, 0.25, 8760, HOUR_MS)
 
-const DAY_MS = 24 * HOUR_MS
-export const days: Parse<number> = {
-  mayBe: 'a number of days from 0.0001 to 3650',
-  read: (text) => (/^\d{1,4}(\.\d{1,6})?$/.test(text) && Number(text) >= 0.0001 && Number(text) <= 3650 ? Math.round(Number(text) * DAY_MS) : undefined),
-}
+export const days = numeric('number of days', /^\d{1,4}(\.\d{1,6})?$/, 0.0001, 3650, 24 * HOUR_MS)
 
 export const delays: Parse<number[]> = {
   mayBe: 'one to twenty numbers of seconds, separated by commas',
@@ -55,7 +51,7 @@ export const slots: Parse<number> = {
 
 export const list: Parse<string[]> = { mayBe: 'a list separated by commas, or empty', read: splitList }
 
-export const flag: Parse<boolean> = { mayBe: 'true or false', read: (text) => (text === 'true' ? true : text === 'false' ? false : undefined) }
+export const flag: Parse<boolean> = { mayBe: 'true or false', schema: { enum: [true, false, 'true', 'false'] }, read: (text) => (text === 'true' ? true : text === 'false' ? false : undefined) }
 
 export const host: Parse<string> = {
   mayBe: 'an IP address or localhost',
@@ -87,9 +83,11 @@ export const address = (...forms: string[]): Parse<string> => ({
 export const path: Parse<string> = { mayBe: 'a path', read: (text) => (text === '' || text.includes('\0') ? undefined : resolve(text)) }
 export const optionalPath: Parse<string | null> = { mayBe: 'a path, or empty', read: (text) => (text === '' ? null : path.read(text)) }
 
+const BRAND = /^[A-Za-z][A-Za-z0-9]{0,15}$/
 export const brand: Parse<string> = {
   mayBe: 'one to sixteen letters or digits, a letter first',
-  read: (text) => (/^[A-Za-z][A-Za-z0-9]{0,15}$/.test(text) ? text : undefined),
+  schema: { type: 'string', pattern: BRAND.source },
+  read: (text) => (BRAND.test(text) ? text : undefined),
 }
 
 export const networks: Parse<string[]> = {

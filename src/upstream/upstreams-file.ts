@@ -39,7 +39,8 @@ const UPSTREAM = Type.Object(
   strict,
 )
 
-const FILE = Type.Object({ upstreams: Type.Array(UPSTREAM, { minItems: 1, maxItems: 100 }) }, strict)
+/** The UPSTREAMS file. Members with a default may be left out. */
+export const UpstreamsFile = Type.Object({ upstreams: Type.Array(UPSTREAM, { minItems: 1, maxItems: 100 }) }, strict)
 
 /** One upstream of the file, with its key read. `baseUrl` has no trailing slash; it is `echo:` for the built-in echo. */
 export type UpstreamSettings = Omit<Static<typeof UPSTREAM>, 'apiKeyFile' | 'apiKeyEnv' | 'apiKey' | 'model'> & {
@@ -60,7 +61,7 @@ export type KeySources = { env(name: string): string | undefined; readFile(path:
 
 /** Parses and validates the text of the file. Throws an `UpstreamsFileError`. */
 export function parseUpstreams(file: string, source: string, keys: KeySources): UpstreamSettings[] {
-  const read = readSettingsFile(FILE, source)
+  const read = readSettingsFile(UpstreamsFile, source)
   if (read.outcome === 'refused') throw new UpstreamsFileError(file, read.line, read.what)
   const { upstreams } = read.value
   const fail = (index: number, member: string, problem: string): never => {
