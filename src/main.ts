@@ -2,6 +2,7 @@
 import closeWithGrace from 'close-with-grace'
 import type { FastifyInstance } from 'fastify'
 import pino, { type Logger } from 'pino'
+import about from '../package.json' with { type: 'json' }
 import { buildApp, banner, engineReport, logFields, openBackends, openOps, openStartupRetry, openTracing, publicUrl, verify, type Check, type Backends } from './app.ts'
 import { ConfigError, readConfig, readTraceSettings, ROLES, serves, type Config, type Explained } from './config/config.ts'
 
@@ -66,6 +67,7 @@ function openLog(config: Config): Logger {
 /** Runs a role until a signal. A start that fails prints one sentence and exits with 1. */
 async function run(config: Config): Promise<void> {
   const log = openLog(config)
+  log.info({ version: about.version }, 'starting')
   const tracing = await openTracing(config, log)
   let app: FastifyInstance | null = null
   let backends: Backends | null = null

@@ -5,7 +5,7 @@ import type { Queue, QueueObserver } from './work-queue.ts'
 export type Result = 'success' | 'requeue_after' | 'error'
 
 export type ControllerMetrics = {
-  /** Metrics of one queue; `depth` is called at each scrape. */
+  /** Metrics of one queue; `depth` is called at each scrape, and null counts as empty. */
   queue(name: string, depth: () => Pick<Queue, 'depth'> | null): QueueObserver
   /** Sets the maximum of concurrent reconciliations. */
   setWorkers(controller: string, count: number): void

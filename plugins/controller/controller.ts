@@ -32,7 +32,7 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   const { random = randomBytes, after = afterTimeout, resyncMs = 600_000 } = options
   const metrics = controllerMetrics(app.metrics.registry)
   apiServerMetrics(app.metrics.registry, resources)
-  const open = (name: string, queue: () => Queue): Queue => openQueue({ after, random: Math.random, observer: metrics.queue(name, queue) })
+  const open = (name: string, queue: () => Queue): Queue => openQueue({ after, random: Math.random, observer: metrics.queue(name, () => (isLeading ? queue() : null)) })
   const plans = open('plan', () => plans)
   const keys = open('apikey', () => keys)
   const context = { store, resources, assertLeading, clock, sealing: app.sealingKeys, prefix: app.config.BRAND.toLowerCase(), limits: app.planLimits, servicePrice: (verb: string) => app.engines.offer(verb)?.route.price ?? null, random }

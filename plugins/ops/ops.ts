@@ -1,7 +1,8 @@
 /** Access log and HTTP metrics of the public listener, and the metrics registry `app.metrics` (`docs/metrics.md`). */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { Counter, Histogram, type Registry } from 'prom-client'
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import about from '../../package.json' with { type: 'json' }
 import { isTracing, logFields, type Span } from '../../src/tracing/tracing.ts'
 import { endRequestSpan, requestSpans } from './request-span.ts'
 import { backendChecks, checkMetric } from './readiness-checks.ts'
@@ -30,6 +31,7 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
   app.decorate('metrics', { registry })
   app.decorate('checks', backendChecks(app))
   checkMetric(app.checks, registry)
+  new Gauge({ name: 'tollgate_build_info', help: 'Always 1; the version as a label.', labelNames: ['version'], registers: [registry] }).set({ version: about.version }, 1)
   const requests = new Counter({ name: 'tollgate_http_requests_total', help: 'Requests answered.', labelNames: LABELS, registers: [registry] })
   const durations = new Histogram({
     name: 'tollgate_http_request_duration_seconds',

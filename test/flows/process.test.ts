@@ -1,6 +1,7 @@
 /** Start and stop of the process: readiness, startup errors, and exits when a thread hangs, as one does that opens a pipe or uses a network file system that is gone. */
 import { execFile } from 'node:child_process'
 import { constants } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { chmod, mkdir, open, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -58,6 +59,14 @@ t.test('a data folder that cannot be created is refused with an error', async (t
     t.equal(refused.code, 1)
     t.equal(refused.stderr, `DATA_DIR was "${path}"; it may be a folder that can be made and written (${code}).\n`)
   }
+})
+
+t.test('the first line of the log has the version, and a metric too', async (t) => {
+  const program = start(t, t.testdir({}), { RESOURCES_URL: `files:${join(REPOSITORY, 'plans')}` })
+  const { opsUrl } = await program.ready
+  const { version } = JSON.parse(readFileSync(join(REPOSITORY, 'package.json'), 'utf8'))
+  t.match(JSON.parse(program.log[0] ?? ''), { msg: 'starting', version, role: 'all' })
+  t.match(await (await fetch(`${opsUrl}/metrics`)).text(), `tollgate_build_info{version="${version}"} 1`)
 })
 
 t.test('the start prints the existing keys, and no example request for a missing one', async (t) => {

@@ -347,6 +347,16 @@ t.test('the metrics have the names of controller-runtime', async (t) => {
   t.ok((await running.metric('tollgate_key_ready_seconds')).some(({ value }) => value === 1))
 })
 
+t.test('a controller that does not lead is ready, and reports no depth of queues that it does not work on', async (t) => {
+  const tenant = await openTenant(t)
+  await tenant.declare('a.yaml', codingPlan('coder'), ci())
+  const running = await tenant.start({ isFollower: true })
+  t.match(await Promise.all(running.app.checks.map((check) => check())), [{ name: 'resources', ok: true }, { name: 'controller', ok: true, detail: 'this process is not the leader' }])
+  t.same((await running.metric('workqueue_depth')).map(({ value }) => value), [0, 0])
+  t.ok((await running.metric('workqueue_adds_total')).some(({ value }) => value > 0), 'they are filled for a takeover')
+  t.same(running.writes, [])
+})
+
 t.test('closing waits for the pass in progress and starts no other', async (t) => {
   const tenant = await openTenant(t)
   await tenant.declare('a.yaml', codingPlan('coder'), ci())

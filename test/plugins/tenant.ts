@@ -38,8 +38,8 @@ export type Tenant = {
   log: string[]
   declare(file: string, ...documents: object[]): Promise<void>
   withdraw(file: string): Promise<void>
-  /** Starts a controller process. Wait for `settle` before anything else. */
-  start(options?: { fate?: Fate; limits?: PlanLimits }): Promise<Running>
+  /** Starts a controller process, which leads unless it is a follower. Wait for `settle` before anything else. */
+  start(options?: { fate?: Fate; limits?: PlanLimits; isFollower?: true }): Promise<Running>
   secret(name: string): Promise<Record<string, string> | null>
   secretPath(name: string): string
   /** Copies the Secrets of another installation here. */
@@ -102,7 +102,7 @@ export async function openTenant(t: Test): Promise<Tenant> {
       const registry = new Registry()
       app.decorate('clock', () => time.now)
       app.decorate('store', faulty(store, 'store', fate, writes, life))
-      app.decorate('resources', faulty(files, 'resources', fate, writes, life))
+      app.decorate('resources', faulty(options.isFollower ? { ...files, lead: async () => {}, isLeading: () => false } : files, 'resources', fate, writes, life))
       app.decorate('sealingKeys', SEALING)
       app.decorate('planLimits', limits ?? null)
       app.decorate('engines', { offer: () => null } as never)

@@ -336,3 +336,16 @@ t.test('a refresh resolves after the next successful list, a watch does not hide
   await late
   await t.rejects(reflector.refresh(), Unavailable)
 })
+
+for (const kind of ['Plan', 'ApiKey'] as const) {
+  t.test(`without the CRD of ${kind} the error names it and says how it is installed`, async (t) => {
+    const request = async () => ({ status: 404, body: { message: '404 page not found' } as never })
+    const client = { request } as unknown as Client
+    const reflector = openReflector({ client, collection: COLLECTIONS[kind], scope: null, cache: openCache(), changed: () => {}, log: { warn: () => {} } })
+    await reflector.start()
+    await eventually('the first error', async () => (reflector.stats().failures > 0 ? true : null))
+    const plural = kind === 'Plan' ? 'plans' : 'apikeys'
+    t.equal(reflector.lastError(), `${plural}: the CustomResourceDefinition ${plural}.tollgate.dev is not installed. The chart installs it with crds.enabled; without that, a cluster administrator applies crds/`)
+    await reflector.stop().catch(() => {})
+  })
+}

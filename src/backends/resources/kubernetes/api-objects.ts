@@ -17,12 +17,12 @@ export type KubeObject = Pick<Wire<V1Secret>, 'apiVersion' | 'kind' | 'type' | '
 /** The library's name of `continue` differs from the wire's. */
 export type List = { metadata: Required<Pick<V1ListMeta, 'resourceVersion'>> & { continue?: string }; items: KubeObject[] }
 
-/** A collection of the API, in one namespace or in all of them. */
-export type Collection = { prefix: string; plural: string }
+/** A collection of the API, in one namespace or in all of them. `crd`: the CustomResourceDefinition without which the API server does not know it. */
+export type Collection = { prefix: string; plural: string; crd?: string }
 
 export const COLLECTIONS: Record<Kind | 'Secret', Collection> = {
-  Plan: { prefix: `/apis/${API_VERSION}`, plural: 'plans' },
-  ApiKey: { prefix: `/apis/${API_VERSION}`, plural: 'apikeys' },
+  Plan: { prefix: `/apis/${API_VERSION}`, plural: 'plans', crd: 'plans.tollgate.dev' },
+  ApiKey: { prefix: `/apis/${API_VERSION}`, plural: 'apikeys', crd: 'apikeys.tollgate.dev' },
   Secret: { prefix: '/api/v1', plural: 'secrets' },
 }
 

@@ -93,6 +93,7 @@ export function openReflector(options: ReflectorOptions): Reflector {
     if ('status' in listed) {
       // Not fatal: other namespaces may be readable.
       if (listed.status === 403 || listed.status === 404) synced.resolve()
+      if (listed.status === 404 && collection.crd !== undefined) throw new Unavailable('resources', new Error(`the CustomResourceDefinition ${collection.crd} is not installed. The chart installs it with crds.enabled; without that, a cluster administrator applies crds/`))
       throw unexpected('GET', path, listed)
     }
     const { changes, missed } = cache.replace(scope, listed.items, listed.version)
