@@ -77,7 +77,7 @@ async function openAll({ config, log, wall, registry, lost }: Surroundings, open
   const retried = countRetries(registry)
   const healed = countHealed(registry, log)
   let measured: StoreClock | null = null
-  const storeTime = () => (measured && !measured.isOff() ? measured.now() : null)
+  const storeTime = () => measured?.writeTime() ?? null
   const unguarded = keep(await open('store', () => openStore(STORE_URL, { retried, storeTime, healed }), STORE_URL))
   const clock = keep(await open('store clock', () => openStoreClock(unguarded, { log, registry, wall })))
   measured = clock

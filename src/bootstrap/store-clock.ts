@@ -23,6 +23,8 @@ const READS = new Set<string>([
 export type StoreClock = {
   /** The store's time, epoch milliseconds. */
   now(): number
+  /** The same, for a change that was queued before; throws `Unavailable` while the clock is off. */
+  writeTime(): number
   /** Whether the wall clock is more than 5 s off. */
   isOff(): boolean
   /** The readiness check. */
@@ -101,14 +103,21 @@ export async function openStoreClock(store: Pick<Store, 'clock'>, { log, registr
   schedule()
 
   type Verb = (...args: unknown[]) => Promise<unknown>
-  const guarded = (write: Verb): Verb => (...args) => {
-    if (!isOff()) return write(...args)
+  const guarded = (write: Verb): Verb => (...args) => (isOff() ? Promise.reject(refusal()) : write(...args))
+
+  function refusal(): Unavailable {
     measureNow()
-    return Promise.reject(new Unavailable('store', new Error(detailOf(skewMs()))))
+    return new Unavailable('store', new Error(detailOf(skewMs())))
+  }
+
+  function writeTime(): number {
+    if (isOff()) throw refusal()
+    return now()
   }
 
   return {
     now,
+    writeTime,
     isOff,
     check: () => ({ name: 'clock', ok: !isOff(), detail: detailOf(skewMs()) }),
     guard: (verbs) => Object.fromEntries(Object.entries(verbs).map(([name, verb]) => [name, READS.has(name) ? verb : guarded(verb as Verb)])) as Store,

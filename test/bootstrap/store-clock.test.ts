@@ -54,7 +54,9 @@ t.test('a process more than five seconds off is not ready, reads, writes nothing
     t.equal(await guarded.close(), 'closed')
     t.equal(events('clock_skew'), 1)
     t.match(await metrics(), `tollgate_clock_skew_seconds ${-skewMs / 1000}`)
+    t.throws(() => clock.writeTime(), Unavailable, 'nor does a change that was queued before')
     time.wall = T0
+    t.equal(clock.writeTime(), T0)
     t.equal(await guarded.change(), 'written', 'as soon as the clock is right')
   }
 })
