@@ -1,3 +1,5 @@
+import { CLOCK_BUGS, CODING_CLOCK_BUGS } from './bugs-clock.ts'
+
 /**
  * Bugs that the simulation must find. Each is one change to the code under test that would look harmless in a review. `from` occurs in `file` exactly once,
  * so that the list cannot outlive the code. `within`: one of the first so many seeds of its scenario must fail; a few times as many as it took when the bug
@@ -65,7 +67,7 @@ const creationBugs: Listed[] = [
   },
   {
     name: 'a repeated hold starts anew',
-    file: 'src/domain/subscription/task-queue.ts', within: 400,
+    file: 'src/domain/subscription/task-queue.ts', within: 60,
     from: `if (record?.media?.holds[input.task]) return { record, answer: { outcome: 'already', record } }`,
     to: '',
   },
@@ -400,9 +402,9 @@ const codingBugs: Listed[] = [
   },
 ]
 
-const mediaBugs = [...storeBugs, ...creationBugs, ...runBugs, ...moneyBugs, ...deliveryBugs, ...outageBugs, ...fileBugs, ...attemptBugs]
+const mediaBugs = [...storeBugs, ...creationBugs, ...runBugs, ...moneyBugs, ...deliveryBugs, ...outageBugs, ...fileBugs, ...attemptBugs, ...CLOCK_BUGS]
 
 export const BUGS: Bug[] = [
   ...mediaBugs.map((bug): Bug => ({ ...bug, scenario: 'media' })),
-  ...codingBugs.map((bug): Bug => ({ ...bug, scenario: 'coding' })),
+  ...[...codingBugs, ...CODING_CLOCK_BUGS].map((bug): Bug => ({ ...bug, scenario: 'coding' })),
 ]

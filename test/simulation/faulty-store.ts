@@ -10,17 +10,26 @@ const READS = new Set<string>([
   'keysOf', 'task', 'taskWithKey', 'tasks', 'tasksDue', 'oldestTask', 'openTasks', 'deliveries', 'waitingDeliveries', 'scan', 'events', 'declarations',
 ])
 
-/** Opens the store of one process; the result is the store of one actor. `retryForMs`: how long its queues retry. */
-export function openFaultyStore(process: Process, handle: Handle, scheduler: Scheduler, retryForMs: number): (actor: Actor) => Store {
+export type FaultyOptions = {
+  /** How long the queues of the process retry. */
+  retryForMs: number
+  storeTime: () => number | null
+  /** Called with every verb that writes, when the process calls it. */
+  called: (verb: string) => void
+}
+
+/** Opens the store of one process; the result is the store of one actor. */
+export function openFaultyStore(process: Process, handle: Handle, scheduler: Scheduler, { called, ...options }: FaultyOptions): (actor: Actor) => Store {
   const queues: Actor = { process, name: 'queue', fence: null }
   const changes = openChanges(handle.records, {
-    retryForMs,
+    ...options,
     clock: scheduler.now,
     pause: (ms) => scheduler.sleep(process, ms).done,
-    wrap: (records) => stepping(records, queues, scheduler),
+    wrap: (records) => stepping(records, queues, scheduler, called),
   })
 
   async function change(actor: Actor, id: string, command: Command, now: number): Promise<unknown> {
+    called(command.op)
     const pending: PendingCommand = { actor, subscription: id, command }
     process.pending.add(pending)
     scheduler.log(`${process.name} ${actor.name}`, `calls ${id} ${brief(command)}`)
@@ -39,7 +48,9 @@ export function openFaultyStore(process: Process, handle: Handle, scheduler: Sch
         if (verb === 'change') return (id: string, command: Command, now: number) => change(actor, id, command, now)
         const perform = Reflect.get(store, verb) as (...args: unknown[]) => Promise<unknown>
         return (...args: unknown[]) => {
-          const step = { actor, label: labelOf(verb, args), args, writes: !READS.has(verb), commands: [] }
+          const writes = !READS.has(verb)
+          if (writes) called(verb)
+          const step = { actor, label: labelOf(verb, args), args, writes, commands: [] }
           return scheduler.step({ ...step, perform: () => perform(...args) })
         }
       },
@@ -47,7 +58,7 @@ export function openFaultyStore(process: Process, handle: Handle, scheduler: Sch
 }
 
 /** Every read and write of the queues is a step, with the commands that it may contain. */
-function stepping(records: VersionedRecords, actor: Actor, scheduler: Scheduler): VersionedRecords {
+function stepping(records: VersionedRecords, actor: Actor, scheduler: Scheduler, called: FaultyOptions['called']): VersionedRecords {
   const pendingOf = (id: string) => [...actor.process.pending].filter(({ subscription }) => subscription === id)
   const named = (verb: string, commands: PendingCommand[]) => `${verb} ${[...new Set(commands.map(({ command }) => command.op))].join(' ')}`
   const steps = (verb: string, id: string, writes: boolean): Omit<Step, 'perform' | 'resolve' | 'reject' | 'since'> => {
@@ -57,6 +68,7 @@ function stepping(records: VersionedRecords, actor: Actor, scheduler: Scheduler)
   return {
     read: (id, known) => scheduler.step({ ...steps('read', id, false), perform: () => records.read(id, known) }),
     replace: (record, expected) => {
+      called('replace')
       const args = [record.id, `version ${expected}`]
       return scheduler.step({ ...steps('replace', record.id, true), args, perform: () => records.replace(record, expected) })
     },

@@ -7,6 +7,7 @@ import type { Subscription } from '../../src/domain/subscription/subscription.ts
 import type { Delivery, Task } from '../../src/domain/task.ts'
 import { recordViolations } from '../../src/verify/subscription-invariants.ts'
 import { taskViolations } from '../../src/verify/task-invariants.ts'
+import { openClockChecks } from './invariants/clocks.ts'
 import { openDeliveryChecks } from './invariants/deliveries.ts'
 import { openEventChecks } from './invariants/events.ts'
 import { openFileChecks } from './invariants/files.ts'
@@ -32,8 +33,9 @@ export function openInvariantChecker(store: Store, now: () => number, troubles: 
   const seen: Seen = { records: new Map(), tasks: new Map(), deliveries: new Map() }
   const violations: string[] = []
   const report: Report = (sentence) => void violations.push(sentence)
-  const mediaAccount = openMediaAccountChecks(seen, report)
+  const mediaAccount = openMediaAccountChecks(seen, report, now)
   const windows = openTokenWindowChecks(report, now)
+  const clock = openClockChecks(report, now, troubles)
   const tasks = openTaskChecks(seen, report, now, troubles)
   const deliveries = openDeliveryChecks(seen, report)
   let media: ReturnType<typeof openFileChecks> | null = null
@@ -41,12 +43,18 @@ export function openInvariantChecker(store: Store, now: () => number, troubles: 
   const events = openEventChecks(store, seen, report)
 
   async function checkRecord(id: string, step: Step): Promise<void> {
-    const [before, after] = [seen.records.get(id), await store.subscription(id)]
-    if (!after || (before && before.version === after.version)) return
+    const [stored, after] = [seen.records.get(id), await store.subscription(id)]
+    if (!after || (stored && stored.version === after.version)) return
+    const before = clock.healed(stored, after)
     seen.records.set(id, after)
     for (const sentence of recordViolations(after)) report(sentence)
     if (before && after.version !== before.version + 1) report(`${id} went from version ${before.version} to ${after.version} in one write`)
     if (before && (after.at < before.at || after.keysVersion < before.keysVersion)) report(`time or keys of ${id} went back`)
+    if (before !== stored) {
+      mediaAccount.healed(after)
+      windows.healed(after)
+    }
+    clock.changed(after, step)
     mediaAccount.changed(before ?? null, after, step)
     for (const { n, burned } of before?.media?.past ?? []) {
       if (after.media?.past.some((period) => period.n === n)) continue

@@ -1,5 +1,6 @@
 /** One seed of the simulation: prepare, run its scenario with injected faults, recover without faults, and check every invariant. */
 import { verifyStore } from '../../src/verify/verify.ts'
+import { bootAhead, hasWrongClocks } from './clocks.ts'
 import { codingScenario } from './coding/scenario.ts'
 import { mediaScenario } from './media/scenario.ts'
 import { openReal } from './real-store.ts'
@@ -36,13 +37,14 @@ export type SeedOptions = {
 /** Runs the scenario of a seed. The same seed over the same kind of store repeats every step. */
 export async function runSeed(seed: number, { traced = false, server = null }: SeedOptions = {}): Promise<SeedResult> {
   const scenario = scenarioOf(seed)
-  const { start, prepare, begin, recovery } = scenario === 'coding' ? codingScenario : mediaScenario
+  const { start, prepare, begin, recovery, ahead } = scenario === 'coding' ? codingScenario : mediaScenario
   const real = await openReal(server)
   const lines: string[] = []
   try {
     await prepare(real.handles[0].store)
     const world = openWorld({ seed, start, scenario, real, trace: traced ? (line) => void lines.push(line) : null })
     begin(world)
+    if (hasWrongClocks(seed)) bootAhead(world, ahead.subscriptions, seed, ahead.work)
     if (world.rng.chance(0.2)) world.boot('operator', (machine) => machine.go('verify', () => verifyConcurrently(world, machine)))
     await runWithFaults(world)
     if (holds(world)) await recover(world, recovery)

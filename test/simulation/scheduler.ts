@@ -32,6 +32,8 @@ export type Process = {
   name: string
   /** Offset of its clock from the true time. */
   skewMs: number
+  /** Offset of its wall clock, from which it does not take its time (`clocks.ts`). */
+  wallOffMs: number
   frozenUntil: number
   alive: boolean
   /** Commands in its queues that are not answered yet. */

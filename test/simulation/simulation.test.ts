@@ -1,3 +1,4 @@
+import { stripTypeScriptTypes } from 'node:module'
 import t from 'tap'
 import { BUGS } from './bugs.ts'
 import { detectBugs, planted } from './planted-bugs.ts'
@@ -5,8 +6,8 @@ import { runSeed } from './run-seed.ts'
 
 /** For more there is `npm run simulate`. */
 const SEEDS = 40
-/** For bugs that need more seeds there is `npm run simulate -- --bugs`. */
-const FEW = 400
+/** Bugs that need more seeds are only planted and parsed here: `npm run simulate -- --bugs` finds all of them. */
+const FEW = 60
 
 t.test('every invariant holds after every step and after recovery, whatever crashes, freezes, is lost or late', async (t) => {
   for (let seed = 1; seed <= SEEDS; seed++) {
@@ -23,8 +24,8 @@ t.test('a seed is reproducible, step by step', async (t) => {
   }
 })
 
-t.test('every bug of the list can be planted', async (t) => {
-  for (const bug of BUGS) t.not(planted(bug), '', bug.name)
+t.test('every bug of the list can be planted, and leaves a program that can be parsed', async (t) => {
+  for (const bug of BUGS) t.doesNotThrow(() => stripTypeScriptTypes(planted(bug)), bug.name)
   t.ok(BUGS.length >= 60)
   t.equal(new Set(BUGS.map(({ name }) => name)).size, BUGS.length)
 })

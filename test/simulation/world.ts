@@ -2,6 +2,9 @@
 import { Failure, Unavailable } from '../../src/domain/errors.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
+import { MAX_SKEW_MS } from '../../src/domain/subscription/clock-healing.ts'
+import type { StoreClock } from '../../src/bootstrap/store-clock.ts'
+import { hasWrongClocks, isOff, isUnmeasured, measureClock, setWalls } from './clocks.ts'
 import { rngOf, type Rng } from './seeded-random.ts'
 import { LINKS, openFiles, type SimulatedFiles } from './media/files.ts'
 import { openFaultyStore } from './faulty-store.ts'
@@ -58,9 +61,10 @@ export type WorldOptions = { seed: number; start: number; scenario: 'media' | 'c
 export function openWorld({ seed, start, scenario, real, trace }: WorldOptions): World {
   const rng = rngOf(seed)
   const faults = openFaultInjection(seed, scenario, rng, { now: () => scheduler.now(), tears: real.tear !== null })
-  const skewed = rng.chance(0.6)
+  const wrongClocks = hasWrongClocks(seed)
+  const skewed = rng.chance(0.6) && !wrongClocks
   const outage = outageOf(rng, start)
-  const checker: InvariantChecker = openInvariantChecker(real.handles[0].store, () => scheduler.now(), { outage, skewed }, () => files)
+  const checker: InvariantChecker = openInvariantChecker(real.handles[0].store, () => scheduler.now(), { outage, skewed, aheadMs: wrongClocks ? MAX_SKEW_MS : 2 * SKEW_MS }, () => files)
   const scheduler: Scheduler = openScheduler({
     rng,
     start,
@@ -98,22 +102,32 @@ export function openWorld({ seed, start, scenario, real, trace }: WorldOptions):
     booted.set(kind, life)
     const skewMs = skewed && !world.recovering ? rng.whole(-SKEW_MS, SKEW_MS) : 0
     const name = life === 1 ? kind : `${kind}.${life}`
-    const process: Process = { name, skewMs, frozenUntil: 0, alive: true, pending: new Set(), onCrash: new Set() }
-    const machine = machineOf(process)
+    const process: Process = { name, skewMs, wallOffMs: 0, frozenUntil: 0, alive: true, pending: new Set(), onCrash: new Set() }
+    if (!wrongClocks || isUnmeasured(process) || world.recovering) return run(kind, program, machineOf(process, null))
+    void measureClock(process, scheduler).then((clock) => run(kind, program, machineOf(process, clock)))
+  }
+
+  function run(kind: string, program: (machine: Machine) => void, machine: Machine): void {
+    const { process } = machine
     world.machines.push(machine)
     process.onCrash.add(() => {
       world.machines = world.machines.filter((one) => one !== machine)
       if (world.recovering) return
       void scheduler.sleep(null, rng.whole(500, 20_000)).done.then(() => boot(kind, program))
     })
-    scheduler.log(process.name, `starts, its clock ${skewMs} ms off`)
+    scheduler.log(process.name, `starts, its clock ${process.skewMs} ms off`)
     program(machine)
   }
 
-  function machineOf(process: Process): Machine {
+  /** `measured`: its store clock; null where it is the true time and `skewMs`. */
+  function machineOf(process: Process, measured: StoreClock | null): Machine {
     const handle = real.handles[machines++ % real.handles.length] ?? real.handles[0]
-    const open = openFaultyStore(process, handle, scheduler, process.name === 'recovery' ? 0 : rng.pick([0, 300, 5_000]))
-    const clock = () => scheduler.now() + process.skewMs
+    const clock = () => (measured ? measured.now() : scheduler.now() + process.skewMs)
+    const heals = wrongClocks && !isUnmeasured(process)
+    const storeTime = () => (heals ? (measured?.writeTime() ?? clock()) : null)
+    const retryForMs = process.name === 'recovery' ? 0 : rng.pick([0, 300, 5_000])
+    const faulty = openFaultyStore(process, handle, scheduler, { retryForMs, storeTime, called: (verb) => called(process, verb) })
+    const open = (actor: Actor) => (measured ? measured.guard(faulty(actor)) : faulty(actor))
     const sleep = (ms: number) => scheduler.sleep(process, ms).done
     const error = ({ err }: { err?: unknown }, message: string) => reportUnexpected(`${process.name}: ${message}`, err)
     const log = { info: () => {}, warn: () => {}, error }
@@ -140,6 +154,10 @@ export function openWorld({ seed, start, scenario, real, trace }: WorldOptions):
           void work().then(resolve, reject).finally(() => process.onCrash.delete(crashed))
         }),
     }
+  }
+
+  function called(process: Process, verb: string): void {
+    if (isOff(process)) checker.report(`${process.name} called ${verb}, although its wall clock is ${process.wallOffMs} ms off`)
   }
 
   function reportUnexpected(who: string, error: unknown): void {
@@ -171,14 +189,15 @@ export function openWorld({ seed, start, scenario, real, trace }: WorldOptions):
     busy: () => external > 0,
   }
   if (skewed) runExternal('time', () => setClocks(world))
+  if (wrongClocks) runExternal('walls', () => setWalls(world, seed))
   return world
 }
 
 /** An outage of the store for all processes, longer than every lease. */
 export type Outage = { from: number; until: number }
 
-/** Troubles that some invariants depend on. `skewed`: the clocks of the processes differ and leap. */
-export type Troubles = { outage: Outage | null; skewed: boolean }
+/** Troubles that some invariants depend on. `skewed`: the clocks of the processes differ and leap. `aheadMs`: how far a record may lie ahead. */
+export type Troubles = { outage: Outage | null; skewed: boolean; aheadMs: number }
 
 function outageOf(rng: Rng, start: number): Outage | null {
   if (!rng.chance(0.25)) return null

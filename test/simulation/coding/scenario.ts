@@ -1,5 +1,6 @@
 /** Scenario of coding requests: gateways that serve requests, send heartbeats, and sweep reservations of dead gateways. */
 import type { Store } from '../../../src/backends/store/store.ts'
+import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
 import type { Machine, World } from '../world.ts'
 import { gateway } from './gateway.ts'
 import { SUBSCRIPTION, T0, terms } from './plan.ts'
@@ -30,6 +31,21 @@ export const codingScenario = {
 
   /** A gateway without a heartbeat for 45 s is dead. */
   recovery: { pausesMs: Array.from({ length: 16 }, () => 8_000), round: gateway.recover },
+
+  /** A gateway whose clock is ahead serves a request. */
+  ahead: {
+    subscriptions: [SUBSCRIPTION],
+    async work(machine: Machine, store: Store, { keysVersion }: Subscription): Promise<void> {
+      const instance = `ahead-${machine.clock()}`
+      const request = { id: `request-${instance}`, keyId: 'key-1', keyCap: null, promptBytes: 400, maxOutputTokens: 200 }
+      await store.heartbeat(instance, 1)
+      const admitted = await store.change(SUBSCRIPTION, { op: 'admit', instance, keysVersion, ...request }, machine.clock())
+      if (admitted.outcome !== 'admitted') return
+      await machine.sleep(500)
+      const usage = { input: 100, cachedInput: 0, output: 40 }
+      await store.change(SUBSCRIPTION, { op: 'settle', id: request.id, usage, estimated: false }, machine.clock())
+    },
+  },
 }
 
 async function rotateKeys(world: World, machine: Machine): Promise<void> {

@@ -5,21 +5,24 @@ import { chargeOf } from '../../../src/verify/task-invariants.ts'
 import type { PendingCommand, Step } from '../scheduler.ts'
 import type { Report, Seen } from '../invariant-checker.ts'
 
+/** How far the clocks of two processes may differ. */
+const SKEW_MS = 5_000
+
 /** History of the hold of a task. `period`: the one of its first hold. */
 type Held = { subscription: string; period: number; closed: number }
 
-export function openMediaAccountChecks(seen: Seen, report: Report) {
+export function openMediaAccountChecks(seen: Seen, report: Report, now: () => number) {
   const held = new Map<string, Held>()
 
   function changed(before: Subscription | null, after: Subscription, { commands }: Step): void {
     if (!after.media) return
-    const [old, now] = [before?.media?.holds ?? {}, after.media.holds]
-    for (const [id, hold] of Object.entries(now)) {
+    const [old, holds] = [before?.media?.holds ?? {}, after.media.holds]
+    for (const [id, hold] of Object.entries(holds)) {
       const first = old[id]
       if (first) checkUnchanged(id, first, hold, commands)
       else checkOpened(after, id, hold, commands)
     }
-    for (const id of Object.keys(old)) if (!now[id]) closed(after, id, commands)
+    for (const id of Object.keys(old)) if (!holds[id]) closed(after, id, commands)
     if (before?.media) room(before.media, after, after.media, commands)
     balance(after.id)
   }
@@ -34,6 +37,7 @@ export function openMediaAccountChecks(seen: Seen, report: Report) {
     else if (task.estimatedCost !== hold.amount) {
       report(`${subscription} holds ${hold.amount} for task ${id}, whose quote is ${task.estimatedCost}`)
     }
+    if (hold.readyAt > now() - SKEW_MS) report(`task ${id} is ready at once, but a worker whose clock is behind does not see it`)
     // The record drops closed holds, so a late request may hold again for a final task; a sweep releases that.
     if (!earlier) held.set(id, { subscription, period: hold.period, closed: 0 })
     else if (task && !FINAL.includes(task.state) && task.state !== 'settling') {
@@ -42,7 +46,7 @@ export function openMediaAccountChecks(seen: Seen, report: Report) {
   }
 
   function checkUnchanged(id: string, before: Hold, after: Hold, commands: PendingCommand[]): void {
-    if (before.amount !== after.amount || before.period !== after.period || before.kind !== after.kind || before.keyId !== after.keyId) {
+    if (before.amount !== after.amount || before.period !== after.period || before.kind !== after.kind || before.keyId !== after.keyId || before.at !== after.at) {
       report(`the hold of task ${id} changed from ${JSON.stringify(before)} to ${JSON.stringify(after)}`)
     }
     if (after.epoch < before.epoch) report(`the epoch of task ${id}'s hold went back from ${before.epoch} to ${after.epoch}`)
@@ -64,6 +68,11 @@ export function openMediaAccountChecks(seen: Seen, report: Report) {
     if (task && !FINAL.includes(task.state) && task.state !== 'settling') {
       report(`${record.id} closed the hold of task ${id}, which is ${task.state}`)
     }
+  }
+
+  /** A record was healed: what was held in periods ahead counts in the running one. */
+  function healed({ id, media }: Subscription): void {
+    for (const one of held.values()) if (one.subscription === id && media) one.period = Math.min(one.period, media.period.n)
   }
 
   /** Limits are enforced at the time of the write, as they are then. */
@@ -105,7 +114,7 @@ export function openMediaAccountChecks(seen: Seen, report: Report) {
     balance(task.subscription)
   }
 
-  return { changed, ended }
+  return { changed, ended, healed }
 }
 
 const NOTHING: Pick<Task, 'outcome' | 'estimatedCost'> = { outcome: null, estimatedCost: 0 }

@@ -140,6 +140,14 @@ export function openTokenWindowChecks(report: Report, now: () => number) {
     }
   }
 
+  /** A record was healed: what was used in windows ahead counts in the running ones, which may then be above their limits. */
+  function healed({ id, coding, terms }: Subscription): void {
+    if (!coding || !terms.coding) return
+    const reserved = Object.values(coding.reservations).reduce((sum, one) => sum + one.tokens, 0)
+    const over = [[`session ${coding.session?.start}`, (coding.session?.used ?? 0) - terms.coding.sessionTokens], [`week ${coding.weekly.n}`, coding.weekly.used - terms.coding.weeklyTokens]] as const
+    for (const [name, tokens] of over) beyond.set(`${id} ${name}`, Math.max(beyond.get(`${id} ${name}`) ?? 0, tokens + reserved))
+  }
+
   function checkFinal(records: Iterable<Subscription>): void {
     for (const [id, { open }] of requests) if (open) report(`request ${id} was admitted and is not settled after the recovery`)
     for (const { id, coding } of records) for (const request of Object.keys(coding?.reservations ?? {})) {
@@ -154,5 +162,5 @@ export function openTokenWindowChecks(report: Report, now: () => number) {
     heartbeats.set(instance, { count, at, revivedAt: before.count > 0 && at - before.at >= SURELY_ALIVE_MS ? at : before.revivedAt })
   }
 
-  return { changed, checkFinal, inFlight, requests, heartbeat }
+  return { changed, healed, checkFinal, inFlight, requests, heartbeat }
 }

@@ -1,7 +1,8 @@
 /** Scenario of media tasks: tenants with small plans, clients, workers, dispatchers, receivers, and the end of a period. */
 import type { Store } from '../../../src/backends/store/store.ts'
+import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
 import type { Machine, World } from '../world.ts'
-import { ACCOUNTS, planOf, T0 } from './accounts.ts'
+import { ACCOUNTS, planOf, T0, VERBS } from './accounts.ts'
 import { clientOf } from './clients.ts'
 import { dispatcher, mintKeys } from './dispatcher.ts'
 import { recovery } from './recovery.ts'
@@ -31,6 +32,18 @@ export const mediaScenario = {
   },
 
   recovery,
+
+  /** A worker whose clock is ahead claims tasks; it hands them back, or dies. */
+  ahead: {
+    subscriptions: ACCOUNTS.map(({ subscription }) => subscription),
+    async work(machine: Machine, store: Store, { id }: Subscription): Promise<void> {
+      const claimed = await store.change(id, { op: 'claim', claim: `ahead-${machine.clock()}`, kinds: VERBS }, machine.clock())
+      await machine.sleep(200)
+      if (claimed.outcome === 'none' || machine.clock() % 2 === 0) return
+      const { task, epoch } = claimed
+      await store.change(id, { op: 'requeue', task, epoch, readyAt: machine.clock() + 5_000, served: false }, machine.clock())
+    },
+  },
 }
 
 /** Edits plans while their tasks run: allowance, concurrency, suspension, keys. */
