@@ -18,10 +18,11 @@ import { openStage, type Choice, type Stage } from './stage.ts'
 import { startUp } from './start.ts'
 import { markdown, type Table } from './table.ts'
 import { tasks } from './tasks.ts'
+import { webhooks } from './webhooks.ts'
 import { workerMemory } from './worker-memory.ts'
 
 const USAGE = `npm run bench -- [options]
-  --parts a,b       of coding, latency, idle, tasks, start, images, films, lists, memory, distributed, operator, profile, mcp; all but the
+  --parts a,b       of coding, latency, idle, tasks, webhooks, start, images, films, lists, memory, distributed, operator, profile, mcp; all but the
                     last three by default
   --rounds n        number of rounds (5)
   --seconds n       length of a burst of coding requests (3)
@@ -33,11 +34,11 @@ const USAGE = `npm run bench -- [options]
 `
 
 type Part = (stage: Stage, choice: Choice) => Promise<Table | Table[]> | AsyncIterable<Table>
-const PARTS: Record<string, Part> = { coding, latency, idle, tasks, start: startUp, images, films, lists, memory: workerMemory, distributed, operator, profile, mcp }
+const PARTS: Record<string, Part> = { coding, latency, idle, tasks, webhooks, start: startUp, images, films, lists, memory: workerMemory, distributed, operator, profile, mcp }
 
 const { values } = parseArgs({
   options: {
-    parts: { type: 'string', default: 'coding,latency,idle,tasks,start,images,films,lists,memory,distributed' },
+    parts: { type: 'string', default: 'coding,latency,idle,tasks,webhooks,start,images,films,lists,memory,distributed' },
     rounds: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '3' },
     finished: { type: 'string', default: '1000000' },

@@ -16,7 +16,7 @@ export type Stage = {
   minimal(model: Process): Promise<Process>
   /** Tollgate with its data in `name` below `folder`, which it finds again when it is restarted. `flags` are Node's; `plans` is the number of Coding plans (1). */
   tollgate(name: string, model: Process, options?: { flags?: string[]; plans?: number }): Promise<Process>
-  /** Tollgate with so many Media plans and the no-op engine; `slots` is WORKER_SLOTS. */
+  /** Tollgate with so many Media plans, the no-op engine and webhooks to loopback; `slots` is WORKER_SLOTS. */
   studio(name: string, subscriptions: number, slots: string, flags?: string[]): Promise<Process>
   /** Tollgate with a Media plan and the engines of a fresh checkout. */
   fresh(name: string): Promise<Process>
@@ -67,7 +67,7 @@ export async function openStage({ logLevel, pin }: StageOptions): Promise<Stage>
     },
     async studio(name, subscriptions, slots, flags = []) {
       await declare(name, media(subscriptions))
-      return run({ name, script: 'bin/tollgate.mjs', flags, env: { PLUGINS: NOOP, ENGINES: 'engines.yaml', WORKER_SLOTS: slots, LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
+      return run({ name, script: 'bin/tollgate.mjs', flags, env: { PLUGINS: NOOP, ENGINES: 'engines.yaml', WORKER_SLOTS: slots, EGRESS_ALLOW: '127.0.0.1', LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
     },
     async fresh(name) {
       await declare(name, media(1))

@@ -21,7 +21,7 @@ export type DeliveryContext = {
   log: FastifyBaseLogger
 }
 
-export type Attempted = { outcome: 'delivered' | 'failed' | 'returned' | 'lost'; attempt: number; final: boolean; lagMs: number }
+export type Attempted = { outcome: 'delivered' | 'failed' | 'returned' | 'lost'; attempt: number; final: boolean; lagMs: number; durationMs: number }
 
 /** Delay after a failure to sign, which is ours and uses up no attempt. */
 const UNSIGNED_PAUSE_MS = 60_000
@@ -33,7 +33,7 @@ export async function deliver(context: DeliveryContext, delivery: Delivery, sign
   const { store, clock } = context
   const number = delivery.attempts.length + 1
   const at = clock()
-  const attempted = { attempt: number, final: false, lagMs: Math.max(0, at - (delivery.nextAttemptAt ?? at)) }
+  const attempted = { attempt: number, final: false, lagMs: Math.max(0, at - (delivery.nextAttemptAt ?? at)), durationMs: 0 }
   const apiKey = await signingKey(context, delivery.keyVersionId)
   if (apiKey === null) {
     context.log.error({ event: 'webhook_unsigned', delivery: delivery.id, keyId: delivery.keyVersionId }, 'webhook not signed: no sealing key opens its API key')
@@ -68,7 +68,7 @@ export async function deliver(context: DeliveryContext, delivery: Delivery, sign
     { state, nextAttemptAt: next?.outcome === 'due' ? next.atMs : null },
     release === null ? null : { id: release, at: endedAt },
   )
-  return { ...attempted, outcome: recorded === 'lost' ? 'lost' : verdict.outcome, final: state !== 'pending' }
+  return { ...attempted, outcome: recorded === 'lost' ? 'lost' : verdict.outcome, final: state !== 'pending', durationMs: reply.durationMs }
 }
 
 /** The trace of the task goes on at the receiver (W3C Trace Context). */

@@ -1,4 +1,4 @@
-/** Loop: due webhook deliveries → receivers. A slow receiver occupies only its own slots. */
+/** Loop: due webhook deliveries → receivers. A slow receiver occupies only the slots of its tenant there. */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { Counter, Histogram } from 'prom-client'
@@ -7,10 +7,11 @@ import { singleFlight } from '../../src/concurrency/single-flight.ts'
 import type { Delivery } from '../../src/domain/task.ts'
 import { traced } from '../../src/tracing/tracing.ts'
 import { LOOK_MS } from '../../src/domain/webhooks.ts'
+import { openConcurrencyLimits } from './concurrency-limits.ts'
 import { deliver, type Attempted } from './delivery-attempt.ts'
 
-/** Concurrent deliveries: per process, per receiver, per tenant. */
-const CAPS = { limit: 1_000, perHost: 4, perTenant: 100 }
+/** Concurrent deliveries of this process; those to one receiver and those of one tenant, in all processes. */
+const CAPS = { limit: 1_000, perHost: 128, perTenant: 100 }
 /** Lease time beyond the attempt itself: reading the key, recording the attempt. */
 const LEASE_SLACK_MS = 30_000
 
@@ -23,6 +24,7 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
   const deliveries = new Counter({ name: 'tollgate_webhook_deliveries_total', help: 'Webhook attempts.', labelNames: ['outcome', 'attempt'], registers })
   const lag = new Histogram({ name: 'tollgate_webhook_lag_seconds', help: 'From the time an attempt was due to the time it was made.', buckets: [0.05, 0.25, 1, 5, 30, 300], registers })
 
+  const limits = openConcurrencyLimits(clock)
   const inFlight = new Set<Promise<void>>()
   const cut = new AbortController()
   let stopping = false
@@ -32,7 +34,7 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
       const room = CAPS.limit - inFlight.size
       if (room <= 0 || stopping) return
       const now = clock()
-      for (const delivery of await store.claimDeliveries(now, now + timeoutMs + LEASE_SLACK_MS, { ...CAPS, limit: room })) start(delivery)
+      for (const delivery of await store.claimDeliveries(now, now + timeoutMs + LEASE_SLACK_MS, { ...CAPS, limit: room, perQueue: limits.of })) start(delivery)
     },
     (err) => log.warn({ event: 'delivery_claim_failed', err }, 'claiming deliveries failed, retrying'),
   )
@@ -48,7 +50,9 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
     inFlight.add(attempt)
   }
 
-  function tell(delivery: Delivery, { outcome, attempt, final, lagMs }: Attempted): void {
+  function tell(delivery: Delivery, attempted: Attempted): void {
+    limits.learn(delivery, attempted)
+    const { outcome, attempt, final, lagMs } = attempted
     if (outcome === 'returned' || outcome === 'lost') return
     deliveries.inc({ outcome, attempt: String(attempt) })
     lag.observe(lagMs / 1000)

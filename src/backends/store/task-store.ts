@@ -6,6 +6,9 @@ import type { Delivery, DeliveryAttempt, LoggedEvent, ReplayPosition, ReplayRang
 /** Longer than any write can be late: the position of a removed event is free for a write that was sent before its position was taken. */
 export const LATE_WRITE_MS = 24 * 3_600_000
 
+/** Concurrent claims of deliveries: `limit` is that of one call, the others hold over all processes. `perQueue` may differ between processes and calls. */
+export type DeliveryCaps = { limit: number; perHost: number; perTenant: number; perQueue: (queue: Pick<Delivery, 'tenant' | 'host'>) => number }
+
 export type TaskStore = {
   /**
    * Ids of subscriptions with a queued task of one of these kinds that is ready at `now`, and a free concurrency slot. The one not served for
@@ -59,11 +62,11 @@ export type TaskStore = {
   /** Removes events that were relayed before `before`; their positions are not used again. Returns how many. `before` is at least `LATE_WRITE_MS` ago. */
   removeEvents(before: number, limit: number): Promise<number>
   /**
-   * Leases up to `limit` pending deliveries that are due. At most `perHost` of one receiver and `perTenant` of one tenant are leased at any
-   * time, over all processes. Longest due first, round-robin over tenants. A delivery whose lease expired is claimed again under the next
+   * Leases up to `limit` pending deliveries that are due. At most `perHost` of one receiver, `perTenant` of one tenant and `perQueue` of one
+   * tenant to one receiver are leased at any time, over all processes. Longest due first, round-robin over tenants. A delivery whose lease expired is claimed again under the next
    * epoch.
    */
-  claimDeliveries(now: number, leaseUntil: number, caps: { limit: number; perHost: number; perTenant: number }): Promise<Delivery[]>
+  claimDeliveries(now: number, leaseUntil: number, caps: DeliveryCaps): Promise<Delivery[]>
   /**
    * Records an attempt under the claim's epoch, with the next state, and makes the delivery `release` due at `at` if it is `waiting`, in the
    * same write. A redelivery is over then. Idempotent: the same attempt again is `recorded`. `lost`: another claim has the delivery, or this one returned it.

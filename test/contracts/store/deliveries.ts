@@ -1,5 +1,6 @@
 import type { Test } from 'tap'
 import type { Store } from '../../../src/backends/store/store.ts'
+import type { DeliveryCaps } from '../../../src/backends/store/task-store.ts'
 import type { Delivery, DeliveryAttempt } from '../../../src/domain/task.ts'
 import type { Promises } from '../run-contract.ts'
 import type { Place } from '../store.ts'
@@ -7,7 +8,7 @@ import { delivery, T0, task, taskId } from './acme.ts'
 
 const LEASE_MS = 1000
 const ALL = { since: T0 - 1, until: T0 + 1000, event: null, states: null }
-const WIDE = { limit: 1000, perHost: 1000, perTenant: 1000 }
+const WIDE: DeliveryCaps = { limit: 1000, perHost: 1000, perTenant: 1000, perQueue: () => 1000 }
 
 /** Stores final tasks with a delivery each. */
 async function relayed(store: Store, deliveries: Delivery[]): Promise<void> {
@@ -15,7 +16,7 @@ async function relayed(store: Store, deliveries: Delivery[]): Promise<void> {
   await Promise.all(deliveries.map((made) => store.relay(made.taskId, [made], [])))
 }
 
-function claim(store: Store, now = T0, caps: Partial<typeof WIDE> = {}): Promise<Delivery[]> {
+function claim(store: Store, now = T0, caps: Partial<DeliveryCaps> = {}): Promise<Delivery[]> {
   return store.claimDeliveries(now, now + LEASE_MS, { ...WIDE, ...caps })
 }
 
@@ -138,6 +139,24 @@ export const deliveryPromises: Promises<Place> = {
     await store.recordAttempt(claimed[3]!.id, 1, attempt(1), { state: 'delivered', nextAttemptAt: null }, null)
     t.same((await claim(store, T0 + 1, { ...caps, limit: 1 })).map(({ id }) => id), [many[6]!.id])
     t.same((await claim(store, T0 + 1, { ...caps, limit: 1 })).map(({ id }) => id), [shared[3]!.id], 'the full tenant does not block it')
+  },
+
+  'concurrent claims keep the cap of a tenant at a receiver, which leaves the other slots of the receiver to its neighbours': async (t, place) => {
+    const handles = [await place.open(), await place.open()]
+    const slow = Array.from({ length: 30 }, (_, i) => delivery(i, { host: 'shared.example', nextAttemptAt: T0 - 100 + i }))
+    const elsewhere = [delivery(40, { host: 'h.example' })]
+    const neighbours = Array.from({ length: 12 }, (_, i) => delivery(50 + i, { host: 'shared.example', tenant: `t${i % 2}`, nextAttemptAt: T0 + i }))
+    await relayed(handles[0]!, [...slow, ...elsewhere, ...neighbours])
+    const caps = { limit: 4, perHost: 12, perQueue: ({ tenant }: { tenant: string }) => (tenant === 't1' ? 5 : 3) }
+    const all = async (now: number) => (await Promise.all(Array.from({ length: 8 }, (_, i) => claim(handles[i % 2]!, now, caps)))).flat()
+    const counted = (claimed: Delivery[]) => Object.fromEntries(Object.entries(Object.groupBy(claimed, ({ tenant, host }) => `${tenant} ${host}`)).map(([name, those]) => [name, those?.length]))
+    const claimed = await all(T0 + 20)
+    t.same(counted(claimed), { 'acme shared.example': 3, 'acme h.example': 1, 't0 shared.example': 3, 't1 shared.example': 5 })
+    t.same(await all(T0 + 21), [])
+    const [ended] = claimed.filter(({ tenant, host }) => tenant === 'acme' && host === 'shared.example')
+    await handles[1]!.recordAttempt(ended!.id, 1, attempt(1), { state: 'delivered', nextAttemptAt: null }, null)
+    t.same(counted(await all(T0 + 22)), { 'acme shared.example': 1 }, 'a freed slot is taken once')
+    t.same(counted(await claim(handles[0]!, T0 + 23, { perQueue: () => 6 })), { 'acme shared.example': 3, 't0 shared.example': 3, 't1 shared.example': 1 }, 'a cap may grow')
   },
 
   'a tenant with a full receiver, or with later deliveries, does not block another': async (t, place) => {

@@ -8,6 +8,7 @@ import { batchInserts } from './bulk-commands.ts'
 import { fromStored, toStored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
 import type { DeliveryQueues } from './delivery-queues.ts'
+import type { TakenSlots } from './delivery-slots.ts'
 
 export const deliveryIndexes = {
   deliveries: [
@@ -20,13 +21,12 @@ export const deliveryIndexes = {
 
 /** Derived from the delivery: while it is pending, when it is due or when its lease ends. */
 type Derived = { claimableAt: number | null }
-/** While it is leased, its slots of the receiver and of the tenant; see `delivery-claims.ts`. */
-type Slots = { hostSlot?: string; tenantSlot?: string }
-export type StoredDelivery = Stored<Delivery> & Derived & Slots
+/** While it is leased, it has its slots; see `delivery-claims.ts`. */
+export type StoredDelivery = Stored<Delivery> & Derived & Partial<TakenSlots>
 
 /** Projection without derived members and slots. */
-export const DELIVERY = { claimableAt: 0, hostSlot: 0, tenantSlot: 0 } as const
-export const NO_SLOTS = { $unset: { hostSlot: '', tenantSlot: '' } } as const
+export const DELIVERY = { claimableAt: 0, hostSlot: 0, tenantSlot: 0, queueSlot: 0 } as const
+export const NO_SLOTS = { $unset: { hostSlot: '', tenantSlot: '', queueSlot: '' } } as const
 
 /** What tasks use of deliveries. */
 export type Deliveries = {

@@ -1,16 +1,17 @@
 /**
- * Claims of webhook deliveries in MongoDB by concurrent processes, within the caps per receiver and per tenant. A leased delivery holds a
- * numbered slot of its receiver and one of its tenant. Unique indexes guard the slots, which are taken in the write that claims the delivery
+ * Claims of webhook deliveries in MongoDB by concurrent processes, within the caps per receiver, tenant and queue. A leased delivery holds a
+ * numbered slot of each. Unique indexes guard the slots, which are taken in the write that claims the delivery
  * and freed in the write that ends the claim.
  */
 import type { Delivery } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
+import type { DeliveryCaps } from '../task-store.ts'
 import { withTimeout } from '../../../concurrency/batching.ts'
 import { isDuplicate, VERB_TIMEOUT_MS, fromStored, type Database } from './database.ts'
 import { DELIVERY, NO_SLOTS, type StoredDelivery } from './deliveries.ts'
 import type { Indexes } from './indexes.ts'
 import type { DueDeliveryQueue, DeliveryQueues } from './delivery-queues.ts'
-import { openSlots, type Leased, type Slots } from './delivery-slots.ts'
+import { openSlots, type Leased, type Slots, type TakenSlots } from './delivery-slots.ts'
 
 export const claimIndexes = {
   deliveries: [
@@ -20,11 +21,11 @@ export const claimIndexes = {
     { name: 'leased', key: { leaseUntil: 1 }, partialFilterExpression: { leaseUntil: { $gt: 0 } } },
     { name: 'host_slots', key: { hostSlot: 1 }, unique: true, partialFilterExpression: { hostSlot: { $exists: true } } },
     { name: 'tenant_slots', key: { tenantSlot: 1 }, unique: true, partialFilterExpression: { tenantSlot: { $exists: true } } },
+    { name: 'queue_slots', key: { queueSlot: 1 }, unique: true, partialFilterExpression: { queueSlot: { $exists: true } } },
   ],
 } satisfies Indexes
 
-type Caps = Parameters<Store['claimDeliveries']>[2]
-type Chosen = { delivery: Delivery; hostSlot: string; tenantSlot: string }
+type Chosen = TakenSlots & { delivery: Delivery }
 /** A queue with its due deliveries, earliest first. */
 type Candidates = { queue: DueDeliveryQueue; due: Delivery[] }
 
@@ -36,14 +37,14 @@ const MAX_PASSES = 100
 export function openClaims(database: Database, queues: DeliveryQueues): Pick<Store, 'claimDeliveries'> {
   const deliveries = database.collection<StoredDelivery>('deliveries')
 
-  async function claim(now: number, leaseUntil: number, caps: Caps): Promise<Delivery[]> {
+  async function claim(now: number, leaseUntil: number, caps: DeliveryCaps): Promise<Delivery[]> {
     const claimed: Delivery[] = []
     for (let pass = 0; pass < MAX_PASSES && claimed.length < caps.limit; pass++) {
       const slots = openSlots(await leased(now), caps)
       const room = caps.limit - claimed.length
       const tenants = await queues.longestDue(now, slots.full(), { tenants: room, queues: MAX_QUEUES })
       if (tenants.length === 0) break
-      const candidates = await Promise.all(tenants.map((due) => Promise.all(due.map((queue) => dueIn(queue, now, Math.min(room, caps.perHost))))))
+      const candidates = await Promise.all(tenants.map((due) => Promise.all(due.map((queue) => dueIn(queue, now, Math.min(room, caps.perQueue(queue)))))))
       const taken = await Promise.allSettled(choose(candidates, slots, room).map((chosen) => take(chosen, leaseUntil)))
       const won = taken.flatMap((one) => (one.status === 'fulfilled' && one.value ? [one.value] : []))
       claimed.push(...won)
@@ -60,7 +61,7 @@ export function openClaims(database: Database, queues: DeliveryQueues): Pick<Sto
 
   /** The active leases. Expired ones lose their slots, but keep their claim: its attempt may still be recorded. */
   async function leased(now: number): Promise<Leased[]> {
-    const projection = { tenant: 1, host: 1, hostSlot: 1, tenantSlot: 1, leaseUntil: 1 }
+    const projection = { tenant: 1, host: 1, hostSlot: 1, tenantSlot: 1, queueSlot: 1, leaseUntil: 1 }
     const all = await deliveries.find<Leased & { _id: string; leaseUntil: number }>({ leaseUntil: { $gt: 0 } }, { projection }).toArray()
     const expired = all.filter(({ leaseUntil, hostSlot }) => leaseUntil <= now && hostSlot !== undefined)
     // One by one: FerretDB runs a command in one transaction, and two that free the same slots, or one and a claim that waits for a slot, would deadlock.
@@ -107,7 +108,7 @@ export function openClaims(database: Database, queues: DeliveryQueues): Pick<Sto
   return { claimDeliveries: (...args) => database.run(() => serialized(...args)) }
 }
 
-/** Round-robin over the tenants, longest due first, as far as slots of the receiver and the tenant are free. */
+/** Round-robin over the tenants, longest due first, as far as slots of the receiver, the tenant and the queue are free. */
 function choose(tenants: Candidates[][], slots: Slots, limit: number): Chosen[] {
   const chosen: Chosen[] = []
   for (let round = -1; round !== chosen.length && chosen.length < limit; ) {

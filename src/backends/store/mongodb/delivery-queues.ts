@@ -6,6 +6,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Delivery } from '../../../domain/task.ts'
 import { add, type Database } from './database.ts'
+import type { Slots } from './delivery-slots.ts'
 import type { Indexes } from './indexes.ts'
 
 export const deliveryQueueIndexes = {
@@ -21,14 +22,18 @@ export type DeliveryQueue = { tenant: string; host: string }
 export type DueDeliveryQueue = DeliveryQueue & { at: number; mark: string }
 type StoredQueue = DueDeliveryQueue & { _id: string }
 
+export function idOf({ tenant, host }: DeliveryQueue): string {
+  return JSON.stringify([tenant, host])
+}
+
 export type DeliveryQueues = {
   /** Schedules the queues of deliveries that were just written: the time of each is that of its earliest delivery afterwards, or earlier. */
   schedule(deliveries: Pick<Delivery, 'tenant' | 'host' | 'nextAttemptAt'>[]): Promise<void>
   /**
-   * The tenants that are due for the longest time at `now`, each with its queues that are due for the longest time; without full receivers and
-   * tenants. `max`: the number of tenants, and of queues per tenant.
+   * The tenants that are due for the longest time at `now`, each with its queues that are due for the longest time; without full receivers,
+   * tenants and queues. `max`: the number of tenants, and of queues per tenant.
    */
-  longestDue(now: number, full: { hosts: string[]; tenants: string[] }, max: { tenants: number; queues: number }): Promise<DueDeliveryQueue[][]>
+  longestDue(now: number, full: ReturnType<Slots['full']>, max: { tenants: number; queues: number }): Promise<DueDeliveryQueue[][]>
   /** Sets the time of a queue to `at`, or deletes it when that is null, unless the queue changed since it was read. */
   move(queue: DueDeliveryQueue, at: number | null): Promise<void>
 }
@@ -37,7 +42,7 @@ export function openDeliveryQueues(database: Database): DeliveryQueues {
   const queues = database.collection<StoredQueue>('lanes')
 
   async function scheduleAt({ tenant, host }: DeliveryQueue, at: number): Promise<void> {
-    const [_id, mark] = [JSON.stringify([tenant, host]), randomUUID()]
+    const [_id, mark] = [idOf({ tenant, host }), randomUUID()]
     // Repeated when another process inserts the same queue first, or deletes it in between.
     for (;;) {
       if ((await queues.updateOne({ _id }, { $min: { at }, $set: { mark } })).matchedCount === 1) return
@@ -52,7 +57,7 @@ export function openDeliveryQueues(database: Database): DeliveryQueues {
     async longestDue(now, full, max) {
       const found = await queues
         .aggregate<{ queues: DueDeliveryQueue[] }>([
-          { $match: { at: { $lte: now }, tenant: { $nin: full.tenants }, host: { $nin: full.hosts } } },
+          { $match: { at: { $lte: now }, tenant: { $nin: full.tenants }, host: { $nin: full.hosts }, _id: { $nin: full.queues } } },
           { $sort: { at: 1, host: 1 } },
           { $group: { _id: '$tenant', at: { $first: '$at' }, queues: { $push: { tenant: '$tenant', host: '$host', at: '$at', mark: '$mark' } } } },
           { $sort: { at: 1, _id: 1 } },
@@ -62,8 +67,8 @@ export function openDeliveryQueues(database: Database): DeliveryQueues {
         .toArray()
       return found.map((tenant) => tenant.queues)
     },
-    async move({ tenant, host, mark }, at) {
-      const unchanged = { _id: JSON.stringify([tenant, host]), mark }
+    async move(queue, at) {
+      const unchanged = { _id: idOf(queue), mark: queue.mark }
       if (at === null) await queues.deleteOne(unchanged)
       else await queues.updateOne(unchanged, { $set: { at, mark: randomUUID() } })
     },

@@ -1,47 +1,55 @@
-/** Numbered delivery slots per receiver and tenant, counted for one claim. Pure. */
-import type { DeliveryQueue } from './delivery-queues.ts'
+/** Numbered delivery slots per receiver, tenant and queue, counted for one claim. Pure. */
+import type { DeliveryCaps } from '../task-store.ts'
+import { idOf, type DeliveryQueue } from './delivery-queues.ts'
 
-/** A leased delivery and the slots that it holds. */
-export type Leased = DeliveryQueue & { hostSlot?: string; tenantSlot?: string }
+/** The slots of a leased delivery. */
+export type TakenSlots = { hostSlot: string; tenantSlot: string; queueSlot: string }
+export type Leased = DeliveryQueue & Partial<TakenSlots>
 
 export type Slots = {
   areFree(queue: DeliveryQueue): boolean
-  /** Takes a slot of the receiver and one of the tenant; requires `areFree`. */
-  take(queue: DeliveryQueue): { hostSlot: string; tenantSlot: string }
-  full(): { hosts: string[]; tenants: string[] }
+  /** Takes a slot of the receiver, one of the tenant and one of the queue; requires `areFree`. */
+  take(queue: DeliveryQueue): TakenSlots
+  /** `queues`: ids. */
+  full(): { hosts: string[]; tenants: string[]; queues: string[] }
 }
 
-export function openSlots(leased: Leased[], caps: { perHost: number; perTenant: number }): Slots {
-  const hosts = numbered(caps.perHost)
-  const tenants = numbered(caps.perTenant)
-  for (const { host, tenant, hostSlot, tenantSlot } of leased) {
-    hosts.hold(host, hostSlot)
-    tenants.hold(tenant, tenantSlot)
+export function openSlots(leased: Leased[], { perHost, perTenant, perQueue }: DeliveryCaps): Slots {
+  const hosts = numbered(({ host }) => host, () => perHost)
+  const tenants = numbered(({ tenant }) => tenant, () => perTenant)
+  const queues = numbered(idOf, perQueue)
+  for (const one of leased) {
+    hosts.hold(one, one.hostSlot)
+    tenants.hold(one, one.tenantSlot)
+    queues.hold(one, one.queueSlot)
   }
   return {
-    areFree: ({ host, tenant }) => hosts.isFree(host) && tenants.isFree(tenant),
-    take: ({ host, tenant }) => ({ hostSlot: hosts.take(host), tenantSlot: tenants.take(tenant) }),
-    full: () => ({ hosts: hosts.full(), tenants: tenants.full() }),
+    areFree: (queue) => hosts.isFree(queue) && tenants.isFree(queue) && queues.isFree(queue),
+    take: (queue) => ({ hostSlot: hosts.take(queue), tenantSlot: tenants.take(queue), queueSlot: queues.take(queue) }),
+    full: () => ({ hosts: hosts.full(), tenants: tenants.full(), queues: queues.full() }),
   }
 }
 
 /** Each name has the slots `name 0` to `name max-1`. */
-function numbered(max: number) {
+function numbered(nameOf: (queue: DeliveryQueue) => string, max: (queue: DeliveryQueue) => number) {
   const held = new Map<string, Set<string>>()
-  const of = (name: string) => held.get(name) ?? held.set(name, new Set()).get(name)!
-  const isFree = (name: string) => (held.get(name)?.size ?? 0) < max
+  const full = new Set<string>()
+  const isFree = (queue: DeliveryQueue) => !full.has(nameOf(queue))
 
-  function hold(name: string, slot: string | undefined): void {
-    of(name).add(slot ?? `${name} without a number`)
+  function hold(queue: DeliveryQueue, slot: string | undefined): void {
+    const name = nameOf(queue)
+    const taken = held.get(name) ?? new Set()
+    held.set(name, taken.add(slot ?? `${name} without a number`))
+    if (taken.size >= max(queue)) full.add(name)
   }
 
-  function take(name: string): string {
-    const taken = of(name)
+  function take(queue: DeliveryQueue): string {
+    const name = nameOf(queue)
     let n = 0
-    while (taken.has(`${name} ${n}`)) n++
-    taken.add(`${name} ${n}`)
+    while (held.get(name)?.has(`${name} ${n}`)) n++
+    hold(queue, `${name} ${n}`)
     return `${name} ${n}`
   }
 
-  return { hold, take, isFree, full: () => [...held.keys()].filter((name) => !isFree(name)) }
+  return { hold, take, isFree, full: () => [...full] }
 }

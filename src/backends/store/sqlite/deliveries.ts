@@ -3,7 +3,7 @@ import { redeliver } from '../../../domain/redelivery.ts'
 import type { Delivery } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
-import { openDeliveryQueues, type DeliveryQueue, type DeliveryQueues } from './delivery-queues.ts'
+import { nameOf, openDeliveryQueues, type DeliveryQueue, type DeliveryQueues } from './delivery-queues.ts'
 
 export const deliveryTables = `
   CREATE TABLE deliveries (
@@ -142,28 +142,28 @@ function replaying(database: Database, put: (delivery: Delivery) => void): Store
     })
 }
 
-/** Round-robin over the tenants, longest due first, as far as slots of the receiver and the tenant are free. */
+/** Round-robin over the tenants, longest due first, as far as slots of the receiver, the tenant and the queue are free. */
 function claiming(database: Database, queues: DeliveryQueues, put: (delivery: Delivery) => void): Store['claimDeliveries'] {
   const leased = database.prepare<DeliveryQueue>('SELECT tenant, host FROM deliveries WHERE lease_until > ?')
   const first = database.prepare<Row>(
     'SELECT record FROM deliveries WHERE tenant = ? AND host = ? AND claimable_at <= ? ORDER BY claimable_at LIMIT 1',
   )
 
-  return (now, leaseUntil, { limit, perHost, perTenant }) =>
+  return (now, leaseUntil, { limit, perHost, perTenant, perQueue }) =>
     database.write(() => {
-      const [hosts, tenants] = [slots(perHost), slots(perTenant)]
-      const take = ({ tenant, host }: DeliveryQueue) => {
-        hosts.take(host)
-        tenants.take(tenant)
-      }
+      const hosts = slots(({ host }) => host, () => perHost)
+      const tenants = slots(({ tenant }) => tenant, () => perTenant)
+      const own = slots(nameOf, perQueue)
+      const kinds = [hosts, tenants, own]
+      const take = (queue: DeliveryQueue) => kinds.forEach((kind) => kind.take(queue))
       leased.all(now).forEach(take)
       const claimed: Delivery[] = []
       for (let round = -1; round !== claimed.length && claimed.length < limit; ) {
         round = claimed.length
-        for (const queue of queues.longestDue(now, hosts.full(), tenants.full(), limit - claimed.length)) {
+        for (const queue of queues.longestDue(now, hosts.full(), tenants.full(), own.full(), limit - claimed.length)) {
           const row = first.get(queue.tenant, queue.host, now)
           // An earlier queue of this round may have taken the last slot of the receiver.
-          if (!row || hosts.isFull(queue.host) || tenants.isFull(queue.tenant)) continue
+          if (!row || kinds.some((kind) => kind.isFull(queue))) continue
           const found = parse(row)
           const delivery = { ...found, epoch: found.epoch + 1, leaseUntil }
           put(delivery)
@@ -176,14 +176,18 @@ function claiming(database: Database, queues: DeliveryQueues, put: (delivery: De
 }
 
 /** Counts the slots taken by each name. */
-function slots(max: number): { take(name: string): void; isFull(name: string): boolean; full(): string } {
+function slots(name: (queue: DeliveryQueue) => string, max: (queue: DeliveryQueue) => number) {
   const taken = new Map<string, number>()
-  const isFull = (name: string) => (taken.get(name) ?? 0) >= max
+  const full = new Set<string>()
   return {
-    take: (name) => void taken.set(name, (taken.get(name) ?? 0) + 1),
-    isFull,
+    take(queue: DeliveryQueue): void {
+      const count = (taken.get(name(queue)) ?? 0) + 1
+      taken.set(name(queue), count)
+      if (count >= max(queue)) full.add(name(queue))
+    },
+    isFull: (queue: DeliveryQueue) => full.has(name(queue)),
     /** Names without a free slot, as a JSON array. */
-    full: () => JSON.stringify([...taken.keys()].filter(isFull)),
+    full: () => JSON.stringify([...full]),
   }
 }
 

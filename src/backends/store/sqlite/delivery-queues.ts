@@ -23,14 +23,19 @@ export const deliveryQueueTables = `
 
 export type DeliveryQueue = { tenant: string; host: string }
 
+/** The name of a queue among the full ones. */
+export function nameOf({ tenant, host }: DeliveryQueue): string {
+  return `${tenant} ${host}`
+}
+
 export type DeliveryQueues = {
   /** Updates the times after a change of the queue's deliveries, in the same write. */
   refresh(queue: DeliveryQueue): void
   /**
-   * The tenants that are due for the longest time at `now`, each with its queue that is due for the longest time; without the full receivers
-   * and tenants (JSON arrays).
+   * The tenants that are due for the longest time at `now`, each with its queue that is due for the longest time; without the full receivers,
+   * tenants and queues (JSON arrays; a queue is named by `nameOf`).
    */
-  longestDue(now: number, fullHosts: string, fullTenants: string, limit: number): DeliveryQueue[]
+  longestDue(now: number, fullHosts: string, fullTenants: string, fullQueues: string, limit: number): DeliveryQueue[]
 }
 
 export function openDeliveryQueues(database: Database): DeliveryQueues {
@@ -52,10 +57,11 @@ export function openDeliveryQueues(database: Database): DeliveryQueues {
     `SELECT lane.tenant, lane.host FROM delivery_tenants AS due CROSS JOIN delivery_lanes AS lane
        ON lane.tenant = due.tenant AND lane.host = (
          SELECT host FROM delivery_lanes WHERE tenant = due.tenant AND claimable_at <= ?1
-           AND host NOT IN (SELECT value FROM json_each(?2)) ORDER BY claimable_at LIMIT 1
+           AND host NOT IN (SELECT value FROM json_each(?2)) AND tenant || ' ' || host NOT IN (SELECT value FROM json_each(?4))
+         ORDER BY claimable_at LIMIT 1
        )
      WHERE due.claimable_at <= ?1 AND due.tenant NOT IN (SELECT value FROM json_each(?3))
-     ORDER BY due.claimable_at LIMIT ?4`,
+     ORDER BY due.claimable_at LIMIT ?5`,
   )
 
   return {

@@ -1,0 +1,53 @@
+/**
+ * Concurrent deliveries of one tenant to one receiver: additive increase while answers are fast, multiplicative decrease otherwise, as TCP
+ * does it (RFC 5681). What a process learned is in its memory; the store counts the claims of all processes (decision 0031).
+ */
+import type { Delivery } from '../../src/domain/task.ts'
+import type { Attempted } from './delivery-attempt.ts'
+
+export const MIN_CONCURRENCY = 4
+export const MAX_CONCURRENCY = 64
+/** A 2xx within this time is fast. */
+const FAST_MS = 1_000
+/** A receiver without an answer for so long starts from the minimum again. */
+const FORGET_MS = 60_000
+
+type Queue = Pick<Delivery, 'tenant' | 'host'>
+
+export type ConcurrencyLimits = {
+  /** From 4 to 64. */
+  of(queue: Queue): number
+  /** One more after a fast 2xx; half after any other answer, a slow one, or none. Nothing for an attempt that was cut off. */
+  learn(queue: Queue, attempted: Attempted): void
+}
+
+/** `clock`: epoch milliseconds. */
+export function openConcurrencyLimits(clock: () => number): ConcurrencyLimits {
+  /** Least recently learned first. A queue that is not in it has the minimum. */
+  const learned = new Map<string, { limit: number; at: number }>()
+  const nameOf = ({ tenant, host }: Queue) => `${tenant} ${host}`
+
+  function of(queue: Queue): number {
+    const entry = learned.get(nameOf(queue))
+    return entry && clock() - entry.at < FORGET_MS ? entry.limit : MIN_CONCURRENCY
+  }
+
+  function forget(): void {
+    for (const [name, { at }] of learned) {
+      if (clock() - at < FORGET_MS) return
+      learned.delete(name)
+    }
+  }
+
+  return {
+    of,
+    learn(queue, { outcome, durationMs }) {
+      if (outcome === 'returned' || outcome === 'lost') return
+      const before = of(queue)
+      const limit = outcome === 'delivered' && durationMs < FAST_MS ? Math.min(before + 1, MAX_CONCURRENCY) : Math.floor(before / 2)
+      learned.delete(nameOf(queue))
+      if (limit > MIN_CONCURRENCY) learned.set(nameOf(queue), { limit, at: clock() })
+      forget()
+    },
+  }
+}

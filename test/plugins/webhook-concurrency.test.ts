@@ -1,0 +1,66 @@
+/** Concurrency of webhook deliveries: per tenant and receiver, by how the receiver answers. */
+import t from 'tap'
+import { openConcurrencyLimits } from '../../plugins/dispatcher/concurrency-limits.ts'
+import type { Attempted } from '../../plugins/dispatcher/delivery-attempt.ts'
+import { delivery, task, taskId } from '../contracts/store/acme.ts'
+import { openReceiver } from '../fakes/receiver.ts'
+import { openStudio } from './studio.ts'
+
+const FAST: Attempted = { outcome: 'delivered', attempt: 1, final: true, lagMs: 0, durationMs: 999 }
+const SLOW: Attempted = { ...FAST, durationMs: 1000 }
+const FAILED: Attempted = { ...FAST, outcome: 'failed', durationMs: 1 }
+const QUEUE = { tenant: 'acme', host: 'hooks.example' }
+const many = (length: number, attempted: Attempted) => Array.from({ length }, () => attempted)
+
+t.test('the concurrency to a receiver grows from 4 to 64 while answers are fast, and halves after a slow one or a failure', async (t) => {
+  const limits = openConcurrencyLimits(() => 0)
+  const after = (...attempts: Attempted[]) => {
+    for (const attempted of attempts) limits.learn(QUEUE, attempted)
+    return limits.of(QUEUE)
+  }
+  t.equal(after(), 4)
+  t.equal(after(FAST), 5)
+  t.equal(after(...many(100, FAST)), 64)
+  t.equal(after({ ...FAILED, outcome: 'returned' }, { ...SLOW, outcome: 'lost' }), 64, 'an attempt that was cut off tells nothing')
+  t.equal(after(SLOW), 32)
+  t.equal(after(FAILED), 16)
+  t.equal(after(FAST), 17)
+  t.equal(after(...many(9, FAILED)), 4)
+})
+
+t.test('what was learned of a receiver holds for one tenant, and for a minute after its last answer', async (t) => {
+  let now = 0
+  const limits = openConcurrencyLimits(() => now)
+  limits.learn(QUEUE, FAST)
+  t.equal(limits.of({ ...QUEUE, tenant: 'globex' }), 4)
+  t.equal(limits.of({ ...QUEUE, host: 'other.example' }), 4)
+  now = 59_999
+  t.equal(limits.of(QUEUE), 5)
+  limits.learn(QUEUE, FAST)
+  now = 119_998
+  t.equal(limits.of(QUEUE), 6)
+  now++
+  t.equal(limits.of(QUEUE), 4)
+})
+
+t.test('a receiver that answers fast gets more deliveries at once, up to 64', async (t) => {
+  const receiver = await openReceiver()
+  t.teardown(() => receiver.close())
+  let wave = Promise.withResolvers<void>()
+  receiver.always(() => ({ until: wave.promise }))
+  const studio = await openStudio(t)
+  const { host } = new URL(receiver.url)
+  for (let n = 0; n < 252; n++) {
+    await studio.store.createTask(task(n, { state: 'completed' }))
+    await studio.store.relay(taskId(n), [delivery(n, { host, url: receiver.url, keyVersionId: studio.keyVersionId, nextAttemptAt: 0 })], [])
+  }
+  // Each wave is answered once it is there as a whole: one more place for each answer of the wave before.
+  for (const [arrived, atOnce] of [[4, 4], [12, 8], [28, 16], [60, 32], [124, 64], [188, 64], [252, 64]] as const) {
+    await receiver.arrived(arrived)
+    const inFlight = receiver.received.length - arrived + atOnce
+    t.equal(inFlight, atOnce)
+    const { resolve } = wave
+    wave = Promise.withResolvers()
+    resolve()
+  }
+})
