@@ -109,11 +109,15 @@ export type TaskFacts = Partial<
 /** Guard of a state change: the task is in one of the states `from` and, where given, has this epoch or one below. */
 export type TaskGuard = { from: readonly TaskState[]; epoch?: number; epochBelow?: number }
 
+/** What clients see: `processing` are also tasks that settle, and queued ones that wait for another attempt (`startedAt` is set). Others are not visible. */
+export const STATUSES = ['queued', 'processing', 'completed', 'failed', 'canceled'] as const
+export type PublicStatus = (typeof STATUSES)[number]
+
 export type TaskFilter = {
   object: Task['object']
   verb: string | null
-  /** As states; null for all visible tasks. */
-  states: TaskState[] | null
+  /** Null for all visible tasks. */
+  status: PublicStatus | null
   createdAfter: number | null
   createdBefore: number | null
 }

@@ -1,8 +1,7 @@
 /** Lists of a tenant's tasks, newest first, with cursor pagination, for the Media API and for MCP. */
 import { Type } from 'typebox'
 import { invalid } from '../domain/request-validation.ts'
-import type { Task, TaskFilter } from '../domain/task.ts'
-import { publicStatus, STATES, STATUSES, type PublicStatus } from './public-record.ts'
+import { STATUSES, type PublicStatus, type Task, type TaskFilter } from '../domain/task.ts'
 import { recordsOf } from './read-tasks.ts'
 import type { TaskContext } from './task-context.ts'
 
@@ -44,20 +43,12 @@ export async function listTasks(
 ): Promise<Record<string, unknown>> {
   const filter = {
     verb: query.kind ?? query.operation ?? null,
-    states: query.status ? STATES[query.status] : null,
+    status: query.status ?? null,
     createdAfter: query.created_after === undefined ? null : Date.parse(query.created_after),
     createdBefore: query.created_before === undefined ? null : Date.parse(query.created_before),
   }
-  const found: Task[] = []
-  let before = query.cursor === undefined ? null : readCursor(query.cursor)
-  let exhausted = false
-  // A stored state belongs to two public statuses at most, so that a page may take more than one read.
-  while (found.length <= query.limit && !exhausted) {
-    const page = await newest(context, tenant, object, filter, before, query.limit + 1)
-    found.push(...page.filter((task) => query.status === undefined || publicStatus(task) === query.status))
-    exhausted = page.length <= query.limit
-    before = page.at(-1)?.id ?? before
-  }
+  const before = query.cursor === undefined ? null : readCursor(query.cursor)
+  const found = await newest(context, tenant, object, filter, before, query.limit + 1)
   const shown = found.slice(0, query.limit)
   const last = found.length > query.limit ? shown.at(-1) : undefined
   return { object: 'list', data: await recordsOf(context, shown), has_more: last !== undefined, next_cursor: last ? writeCursor(last.id) : null }

@@ -3,10 +3,7 @@ import { Type } from 'typebox'
 import { KINDS } from '../domain/media-generations.ts'
 import { formatMoney } from '../domain/money.ts'
 import { OPERATIONS } from '../domain/media-operations.ts'
-import { durationSeconds, type Task, type TaskResult, type TaskState } from '../domain/task.ts'
-
-export const STATUSES = ['queued', 'processing', 'completed', 'failed', 'canceled'] as const
-export type PublicStatus = (typeof STATUSES)[number]
+import { durationSeconds, STATUSES, type PublicStatus, type Task, type TaskResult, type TaskState } from '../domain/task.ts'
 
 const orNull = (type: string, description: string, more: object = {}) => Type.Unsafe({ type: [type, 'null'], description, ...more })
 const timeOrNull = (description: string) => orNull('string', description, { format: 'date-time' })
@@ -55,15 +52,6 @@ export function publicStatus(task: Pick<Task, 'state' | 'startedAt'>): PublicSta
   if (task.state === 'settling') return 'processing'
   if (task.state === 'pending' || task.state === 'rejected') return 'queued'
   return task.state === 'queued' && task.startedAt !== null ? 'processing' : task.state
-}
-
-/** The states that can have a public status; `publicStatus` decides. */
-export const STATES: Record<PublicStatus, TaskState[]> = {
-  queued: ['queued'],
-  processing: ['queued', 'processing', 'settling'],
-  completed: ['completed'],
-  failed: ['failed'],
-  canceled: ['canceled'],
 }
 
 const URL_FIELDS: Record<string, string> = { image: 'image_url', video: 'video_url', audio: 'audio_url' }

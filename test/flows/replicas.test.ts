@@ -159,7 +159,7 @@ t.test("the single task of a tenant waits for at most one run behind ten tenants
   }
   await started.join('worker', { WORKER_SLOTS: '1' })
   const ran = async () => {
-    const tasks = await Promise.all(tenants.map((tenant) => store.tasks(tenant, { object: 'generation', verb: null, states: null, createdAfter: null, createdBefore: null }, null, 1000)))
+    const tasks = await Promise.all(tenants.map((tenant) => store.tasks(tenant, { object: 'generation', verb: null, status: null, createdAfter: null, createdBefore: null }, null, 1000)))
     return tasks.flat().filter(({ startedAt }) => startedAt !== null).map(({ startedAt }) => startedAt ?? 0)
   }
   // Until each tenant had its first run: from then on a tenant that was never served is next.

@@ -143,7 +143,7 @@ async function everywhere(t: Test, answers: Answer[], scenario: Scenario, check:
         return true
       })
       await recover(world)
-      const [task] = await world.store.tasks(tenant, { object: 'operation', verb: null, states: null, createdAfter: null, createdBefore: null }, null, 10)
+      const [task] = await world.store.tasks(tenant, { object: 'operation', verb: null, status: null, createdAfter: null, createdBefore: null }, null, 10)
       const label = `killed ${when} call ${at}`
       check(task, world)
       t.ok(!task || FINAL.includes(task.state), `${label}: ${task?.state ?? 'no task'}`)

@@ -4,7 +4,7 @@ import type { Promises } from '../run-contract.ts'
 import type { Place } from '../store.ts'
 import { delivery, T0, task, taskId } from './acme.ts'
 
-const ALL: TaskFilter = { object: 'generation', verb: null, states: null, createdAfter: null, createdBefore: null }
+const ALL: TaskFilter = { object: 'generation', verb: null, status: null, createdAfter: null, createdBefore: null }
 const MINUTE = 60_000
 
 /** The transitions that lead to each state. */
@@ -162,7 +162,26 @@ export const taskPromises: Promises<Place> = {
     t.same(await other.tasks('initech', ALL, null, 10), [])
   },
 
-  'a list is filtered by verb, states and creation time': async (t, place) => {
+  'a queued task that was started is listed as processing, as one that settles is': async (t, place) => {
+    const store = await place.open()
+    const states: TaskState[] = ['queued', 'processing', 'settling', 'queued', 'queued', 'completed']
+    await Promise.all(states.map((state, i) => store.createTask(task(i, { state, verb: i % 2 ? 'video' : 'image', startedAt: i === 4 ? null : T0 }))))
+    const listed = async (filter: Partial<TaskFilter>, before: string | null = null, limit = 10) =>
+      (await store.tasks('acme', { ...ALL, ...filter }, before, limit)).map(({ id }) => Number(id.slice(-12)))
+    t.same(await listed({ status: 'processing' }), [3, 2, 1, 0])
+    t.same(await listed({ status: 'queued' }), [4])
+    t.same(await listed({ status: 'processing' }, null, 2), [3, 2])
+    t.same(await listed({ status: 'processing' }, taskId(2), 1), [1])
+    t.same(await listed({ verb: 'video', status: 'processing' }), [3, 1])
+    t.same(await listed({ verb: 'image', status: 'processing' }), [2, 0])
+    await store.moveTask(taskId(4), { from: ['queued'] }, 'processing', { startedAt: T0 })
+    await store.moveTask(taskId(4), { from: ['processing'] }, 'queued', {})
+    t.same(await listed({}), [5, 4, 3, 2, 1, 0])
+    t.same(await listed({ status: 'queued' }), [])
+    t.same(await listed({ status: 'processing' }, null, 1), [4])
+  },
+
+  'a list is filtered by verb, status and creation time': async (t, place) => {
     const store = await place.open()
     const verbs = ['image', 'video', 'music', 'image', 'video', 'image']
     const states: TaskState[] = ['completed', 'completed', 'failed', 'queued', 'processing', 'pending']
@@ -174,10 +193,11 @@ export const taskPromises: Promises<Place> = {
 
     t.same(await listed({}), [4, 3, 2, 1, 0])
     t.same(await listed({ verb: 'video' }), [4, 1])
-    t.same(await listed({ states: ['queued', 'completed'] }), [3, 1, 0])
-    t.same(await listed({ states: ['pending', 'rejected'] }), [])
-    t.same(await listed({ verb: 'image', states: ['queued', 'processing', 'completed'] }), [3, 0])
-    t.same(await listed({ verb: 'image', states: ['queued', 'completed'] }, null, 1), [3])
+    t.same(await listed({ status: 'queued' }), [3])
+    t.same(await listed({ status: 'completed' }), [1, 0])
+    t.same(await listed({ status: 'completed' }, null, 1), [1])
+    t.same(await listed({ verb: 'image', status: 'completed' }), [0])
+    t.same(await listed({ verb: 'image', status: 'processing' }), [])
     t.same(await listed({ verb: 'image' }, made(3).id), [0])
     t.same(await listed({ createdAfter: made(1).createdAt, createdBefore: made(4).createdAt }), [3, 2], 'both bounds are exclusive')
     t.same(await listed({ createdAfter: made(1).createdAt - 1, createdBefore: made(4).createdAt + 1 }), [4, 3, 2, 1])

@@ -1,15 +1,22 @@
 /** Task queries in MongoDB: by Idempotency-Key, a tenant's list, tasks due for a sweep, counts of open tasks. */
-import type { TaskFilter, TaskState } from '../../../domain/task.ts'
+import type { Filter } from 'mongodb'
+import type { PublicStatus, Task, TaskFilter, TaskState } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
 import type { Indexes } from './indexes.ts'
 import { taskOf, type StoredTask } from './tasks.ts'
+
+/** Queued tasks that have been started. */
+const RETRYING = { state: 'queued', startedAt: { $gt: 0 } } as const
 
 export const taskQueryIndexes = {
   tasks: [
     // tasks
     { name: 'listed', key: { tenant: 1, object: 1, state: 1, _id: -1, createdAt: 1 } },
     { name: 'listed_by_verb', key: { tenant: 1, object: 1, verb: 1, state: 1, _id: -1, createdAt: 1 } },
+    // tasks: those that wait for another attempt, for the status `processing`
+    { name: 'retrying', key: { tenant: 1, object: 1, _id: -1, createdAt: 1 }, partialFilterExpression: RETRYING },
+    { name: 'retrying_by_verb', key: { tenant: 1, object: 1, verb: 1, _id: -1, createdAt: 1 }, partialFilterExpression: RETRYING },
     // tasksDue. A final task with an empty outbox is never due again.
     { name: 'due', key: { sweepAt: 1 }, partialFilterExpression: { sweepAt: { $gt: 0 } } },
     // openTasks
@@ -21,6 +28,14 @@ type Verbs = 'taskWithKey' | 'tasks' | 'tasksDue' | 'oldestTask' | 'openTasks'
 type Open = { state: TaskState; verb: string; count: number }
 
 const VISIBLE: readonly TaskState[] = ['queued', 'processing', 'settling', 'completed', 'failed', 'canceled']
+
+/** Each list is read by an index of its own; a list is newest first, and retried tasks are old, so that those of `queued` are rarely between others. */
+function partsOf(status: PublicStatus | null): Filter<StoredTask>[] {
+  if (status === null) return [{ state: { $in: [...VISIBLE] } }]
+  if (status === 'processing') return [{ state: { $in: ['processing', 'settling'] } }, RETRYING]
+  return [status === 'queued' ? { state: status, startedAt: null } : { state: status }]
+}
+
 const OPEN: readonly TaskState[] = ['pending', 'queued', 'processing', 'settling']
 
 export function openTaskQueries(database: Database): Pick<Store, Verbs> {
@@ -37,10 +52,17 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
       ])
       .toArray()
 
+  async function page(tenant: string, filter: TaskFilter, before: string | null, limit: number): Promise<Task[]> {
+    const range = rangeOf(tenant, filter, before)
+    const found = await Promise.all(partsOf(filter.status).map((part) => collection.find({ ...range, ...part }).sort({ _id: -1 }).limit(limit).toArray()))
+    const newest = found.flat().toSorted((a, b) => (a._id < b._id ? 1 : -1))
+    // A task that was retried between the two reads is in both.
+    return newest.filter(({ _id }, n) => _id !== newest[n - 1]?._id).slice(0, limit).map(taskOf)
+  }
+
   return {
     taskWithKey: (tenant, key) => database.run(async () => entityOrNull(await collection.findOne({ tenant, 'idempotency.key': key }))),
-    tasks: (tenant, filter, before, limit) =>
-      database.run(() => list(collection.find(listing(tenant, filter, before)).sort({ _id: -1 }).limit(limit).toArray())),
+    tasks: (tenant, filter, before, limit) => database.run(() => page(tenant, filter, before, limit)),
     tasksDue: (now, limit) =>
       database.run(() => list(collection.find({ sweepAt: { $gt: 0, $lte: now } }).sort({ sweepAt: 1 }).limit(limit).toArray())),
     oldestTask: () => database.run(async () => (await collection.find({ _id: { $gt: '' } }, { projection: { createdAt: 1 } }).sort({ _id: 1 }).limit(1).next())?.createdAt ?? null),
@@ -54,7 +76,7 @@ const ID_SLACK_MS = 10 * 60_000
 /** Sorts after every id. */
 const LAST = '~'
 
-function listing(tenant: string, { object, verb, states, createdAfter, createdBefore }: TaskFilter, before: string | null) {
+function rangeOf(tenant: string, { object, verb, createdAfter, createdBefore }: TaskFilter, before: string | null) {
   // Without bounds on the ids, a filter on an old time would scan all newer tasks.
   const lowest = createdAfter === null ? '' : idAt(createdAfter - ID_SLACK_MS)
   const latest = createdBefore === null ? LAST : idAt(createdBefore + ID_SLACK_MS)
@@ -62,7 +84,6 @@ function listing(tenant: string, { object, verb, states, createdAfter, createdBe
     tenant,
     object,
     ...(verb !== null && { verb }),
-    state: { $in: VISIBLE.filter((state) => states?.includes(state) ?? true) },
     _id: { $gte: lowest, $lt: before !== null && before < latest ? before : latest },
     createdAt: { $gt: createdAfter ?? -1, $lt: createdBefore ?? Number.MAX_SAFE_INTEGER },
   }

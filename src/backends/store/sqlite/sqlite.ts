@@ -14,10 +14,10 @@ import { openHeartbeatsAndLeases, processTables } from './heartbeats-and-leases.
 import { openScan } from './scan.ts'
 import { openSubscriptions, subscriptionTables } from './subscriptions.ts'
 import { openTaskQueries } from './task-queries.ts'
-import { openTasks, taskTables } from './tasks.ts'
+import { openTasks, taskStatus, taskTables } from './tasks.ts'
 
 /** Each entry migrates from the schema before it. A released entry is never edited: a change is a new entry. */
-export const UPGRADES = [subscriptionTables + keyTables + processTables + declarationTables + taskTables + deliveryTables + deliveryQueueTables, addEndedAt, deliveryTimes, eventTables, waitingDeliveries]
+export const UPGRADES = [subscriptionTables + keyTables + processTables + declarationTables + taskTables + deliveryTables + deliveryQueueTables, addEndedAt, deliveryTimes, eventTables, waitingDeliveries, taskStatus]
 
 /** Opens `file`; fails as `openDatabase` and `openToRead` do. */
 export function openSqlite(file: string, options: StoreOptions = {}): Store {

@@ -1,5 +1,5 @@
 /** Task queries in SQLite: by id, by Idempotency-Key, a tenant's list, tasks due for a sweep, counts of open tasks. */
-import type { TaskFilter, TaskState } from '../../../domain/task.ts'
+import { STATUSES, type TaskFilter, type TaskState } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import type { Database } from './database.ts'
 import { parseTask, type TaskRow } from './tasks.ts'
@@ -38,28 +38,26 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
   }
 }
 
-const VISIBLE: readonly TaskState[] = ['queued', 'processing', 'settling', 'completed', 'failed', 'canceled']
-
 /** Tolerance between the time in a task's id and its `createdAt`: longer than any request takes. */
 const ID_SLACK_MS = 10 * 60_000
 
 /** Sorts after every id. */
 const LAST = '~'
 
-/** The ids of a page: the newest of each state, in index order, merged. */
+/** The ids of a page: the newest of each status, in index order, merged. */
 function paging(database: Database): (tenant: string, filter: TaskFilter, before: string | null, limit: number) => string[] {
-  const range = 'state = ? AND id >= ? AND id < ? AND created_at > ? AND created_at < ? ORDER BY id DESC LIMIT ?'
+  const range = 'status = ? AND id >= ? AND id < ? AND created_at > ? AND created_at < ? ORDER BY id DESC LIMIT ?'
   const ofAll = database.prepare<{ id: string }>(`SELECT id FROM tasks WHERE tenant = ? AND object = ? AND ${range}`)
   const ofVerb = database.prepare<{ id: string }>(`SELECT id FROM tasks WHERE tenant = ? AND object = ? AND verb = ? AND ${range}`)
 
-  return (tenant, { object, verb, states, createdAfter, createdBefore }, before, limit) => {
+  return (tenant, { object, verb, status, createdAfter, createdBefore }, before, limit) => {
     const [after, until] = [createdAfter ?? -1, createdBefore ?? Number.MAX_SAFE_INTEGER]
     // Without bounds on the ids, a filter on an old time would scan all newer tasks.
     const lowest = createdAfter === null ? '' : idAt(createdAfter - ID_SLACK_MS)
     const latest = createdBefore === null ? LAST : idAt(createdBefore + ID_SLACK_MS)
     const bounds = [lowest, before !== null && before < latest ? before : latest, after, until, limit]
-    const ids = VISIBLE.filter((state) => states?.includes(state) ?? true).flatMap((state) =>
-      verb === null ? ofAll.all(tenant, object, state, ...bounds) : ofVerb.all(tenant, object, verb, state, ...bounds),
+    const ids = (status === null ? STATUSES : [status]).flatMap((one) =>
+      verb === null ? ofAll.all(tenant, object, one, ...bounds) : ofVerb.all(tenant, object, verb, one, ...bounds),
     )
     return ids.map(({ id }) => id).sort().toReversed().slice(0, limit)
   }

@@ -27,6 +27,17 @@ export const taskTables = `
   CREATE INDEX tasks_done ON tasks (done_at) WHERE done_at IS NOT NULL;
 `
 
+/** Migration: lists by the status that clients see. */
+export const taskStatus = `
+  ALTER TABLE tasks ADD COLUMN status TEXT GENERATED ALWAYS AS (
+    CASE WHEN state = 'settling' OR state = 'queued' AND json_extract(record, '$.startedAt') IS NOT NULL THEN 'processing' ELSE state END
+  ) VIRTUAL;
+  DROP INDEX tasks_listed;
+  DROP INDEX tasks_listed_by_verb;
+  CREATE INDEX tasks_listed ON tasks (tenant, object, status, id, created_at);
+  CREATE INDEX tasks_listed_by_verb ON tasks (tenant, object, verb, status, id, created_at);
+`
+
 export type TaskRow = { record: string }
 type Verbs = 'createTask' | 'moveTask' | 'renewTask' | 'relay' | 'removeTasks'
 
