@@ -92,6 +92,17 @@ t.test('a status is written only where it differs', async (t) => {
   }
 })
 
+t.test('an edit of another author that the response to a write has is still reported by the watch', async (t) => {
+  const status = statusOf('True', 'Issued')
+  const version = (resourceVersion: number, generation: number, more: Partial<KubeObject> = {}) => object('ci', resourceVersion, more, { generation })
+  const { client } = server(ok(version(7, 11, { status })), CONFLICT, ok(version(8, 11)), ok(version(9, 11)))
+  for (const write of [(cache: Cache) => applyStatus(client, cache, OWNER, status), (cache: Cache) => addFinalizer(client, cache, OWNER)]) {
+    const cache = cacheOf(version(5, 10))
+    await write(cache)
+    t.match(cache.put(null, version(6, 11)), { before: { metadata: { generation: 10 } }, after: { metadata: { generation: 11 } } })
+  }
+})
+
 t.test('the finalizer is added and removed beside others, despite concurrent writes', async (t) => {
   const having = (version: number, ...finalizers: string[]) => object('ci', version, {}, { finalizers })
   const terminating = object('ci', 5, {}, { finalizers: [FINALIZER, 'x'], deletionTimestamp: '2026-01-06T00:00:00Z' })

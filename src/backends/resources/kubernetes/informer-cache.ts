@@ -17,7 +17,7 @@ export type Cache = {
   passed(scope: string | null, version: string): void
   /** Replaces the objects in `scope` by a list of that version, which may be a lower one. `missed` counts changes that the watch should have delivered. */
   replace(scope: string | null, objects: KubeObject[], version: string): { changes: Change[]; missed: number }
-  /** Adds the object in the response to a write. */
+  /** Adds the object in the response to a write, unless it has a change by another author too: then the watch must report that. */
   putWritten(object: KubeObject): void
   /** Removes an object that this process deleted. */
   removeDeleted(object: KubeObject): void
@@ -92,12 +92,19 @@ export function openCache(): Cache {
     putWritten(object) {
       const { namespace, resourceVersion } = object.metadata
       const position = positions.get(namespace) ?? positions.get(null)
-      const isDeleted = !objects.has(keyOf(object)) && position !== undefined && !isLater(resourceVersion, position)
-      if (!isDeleted) put(object)
+      const before = objects.get(keyOf(object))
+      const isDeleted = !before && position !== undefined && !isLater(resourceVersion, position)
+      if (!isDeleted && !(before && isEditedByOthers(before, object))) put(object)
     },
     removeDeleted(object) {
       const key = keyOf(object)
       if (objects.get(key)?.metadata.uid === object.metadata.uid) objects.delete(key)
     },
   }
+}
+
+/** Whether two versions of a custom resource differ in what its authors write. Secrets have no generation, and are written by this program. */
+function isEditedByOthers(before: KubeObject, after: KubeObject): boolean {
+  const authored = ({ metadata: { uid, generation, labels, annotations } }: KubeObject) => ({ uid, generation, labels, annotations })
+  return after.metadata.generation !== undefined && !isDeepStrictEqual(authored(before), authored(after))
 }
