@@ -7,6 +7,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { isDistributed } from '../../src/config/config.ts'
 import { Failure } from '../../src/domain/errors.ts'
+import { tenantOf } from '../../src/domain/plans.ts'
 import type { Answer } from '../../src/domain/subscription/commands.ts'
 import { planInactive } from '../../src/domain/subscription/subscription.ts'
 import type { Admission, Admitted, OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
@@ -101,7 +102,7 @@ async function metering(app: FastifyInstance): Promise<void> {
         return null
       })
       const charged = await settleUntilDone(id, subscription, settlement, request)
-      metrics.settled(reserved, settlement?.usage ?? null, subscription.slice(0, subscription.indexOf('/')))
+      metrics.settled(reserved, settlement?.usage ?? null, tenantOf(subscription))
       facts.resolve({ reservation: id, tokens: settlement?.usage, estimated: settlement?.estimated, charged })
       queue.notify(subscription)
       inFlight.delete(id)

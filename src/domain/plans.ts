@@ -48,6 +48,11 @@ export function subscriptionId(namespace: string, planName: string): string {
   return `${namespace}/${planName}`
 }
 
+/** The tenant of a subscription's id. */
+export function tenantOf(subscription: string): string {
+  return subscription.slice(0, subscription.indexOf('/'))
+}
+
 /** Converts a valid spec with defaults. Throws a TypeError if the spec did not pass the CRD's validation. */
 export function termsOf(plan: PlanResource): Terms {
   const { spec } = plan

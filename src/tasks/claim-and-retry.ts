@@ -1,5 +1,6 @@
 /** Claims, retries and the end of a run. The worker owns the timers; every write is fenced by the epoch of the claim. */
 import { Busy } from '../domain/errors.ts'
+import { tenantOf } from '../domain/plans.ts'
 import { openClaims, type ClaimsInProgress } from './claims-in-progress.ts'
 import { release } from './release-money-hold.ts'
 import { end, settle } from './settle-and-cancel.ts'
@@ -99,7 +100,7 @@ async function claimOne(context: TaskContext, subscription: string, { verbs, lea
 /** Starts a claimed task: `queued` → `processing` under the claim's epoch, if that is above the task's own. Otherwise returns when to claim again. */
 async function begin(context: TaskContext, subscription: string, id: string, epoch: number, leaseMs: number): Promise<Task | number> {
   const { store, clock } = context
-  const tenant = subscription.slice(0, subscription.indexOf('/'))
+  const tenant = tenantOf(subscription)
   const task = await store.task(tenant, id)
   if (task?.state === 'queued') {
     const now = clock()

@@ -1,5 +1,6 @@
 /** The flat charge of a pass-through request in money: held while the service has not answered, then captured or returned. No task belongs to it. */
 import type { Creating } from '../domain/subscription/commands.ts'
+import { tenantOf } from '../domain/plans.ts'
 import { PASS_THROUGH } from '../domain/subscription/task-queue.ts'
 import { refusalOf } from './create-task.ts'
 import type { TaskContext } from './task-context.ts'
@@ -27,8 +28,4 @@ export async function holdFlatCharge({ store, clock, moved }: ChargeContext, cre
 export async function closeFlatCharge({ store, clock, moved }: ChargeContext, payer: string, id: string, amount: number, outcome: 'capture' | 'void'): Promise<void> {
   const closed = await store.change(payer, { op: 'close', task: id, actual: outcome === 'capture' ? amount : null }, clock())
   if (closed.outcome === 'closed') moved(outcome, tenantOf(payer), amount)
-}
-
-function tenantOf(subscription: string): string {
-  return subscription.slice(0, subscription.indexOf('/'))
 }

@@ -3,6 +3,7 @@
  * and of what it refers to.
  */
 import { keyVersionId, type KeyVersion } from '../domain/api-keys.ts'
+import { tenantOf } from '../domain/plans.ts'
 import { FINAL, type Delivery, type Task } from '../domain/task.ts'
 import type { Kept, Store } from '../backends/store/store.ts'
 import { deliveryId } from '../tasks/outbox.ts'
@@ -60,10 +61,6 @@ async function* all<K extends keyof Kept>(store: Store, what: K): AsyncGenerator
     if (next === null) return
     after = next
   }
-}
-
-function tenantOf(subscription: string): string {
-  return subscription.slice(0, subscription.indexOf('/'))
 }
 
 function* keyViolations({ id, keyId, revision, tenant, subscription, state, sealed, endedAt }: KeyVersion): Generator<string> {

@@ -3,6 +3,7 @@
  * each rule is about facts that were read in an order which makes it valid, or were read again.
  */
 import type { Store } from '../backends/store/store.ts'
+import { tenantOf } from '../domain/plans.ts'
 import { aheadMs } from '../domain/subscription/clock-healing.ts'
 import type { Hold, MediaPeriod, Subscription } from '../domain/subscription/subscription.ts'
 import { PASS_THROUGH } from '../domain/subscription/task-queue.ts'
@@ -35,7 +36,7 @@ const PAGE = 200
 export async function verifyStore(store: Store, { now, keptSince = 0, eventsKeptSince = keptSince }: { now: number; keptSince?: number; eventsKeptSince?: number }): Promise<Verified> {
   const found: Verified = { checked: { subscriptions: 0, periods: 0, keys: 0, tasks: 0, deliveries: 0, events: 0 }, violations: [] }
   const reading = { store, now, keptSince, eventsKeptSince, found }
-  const tenants = Map.groupBy(await takeInventory(reading), (id) => id.slice(0, id.indexOf('/')))
+  const tenants = Map.groupBy(await takeInventory(reading), tenantOf)
   for (const [tenant, ids] of tenants) await verifyTenant(reading, tenant, ids)
   return found
 }

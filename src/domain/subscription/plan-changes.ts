@@ -1,5 +1,5 @@
 /** Plan changes: applies a declared Plan to the record and removes it. Usage survives every edit, removal and return. */
-import { apiOf, type Terms } from '../plans.ts'
+import { apiOf, tenantOf, type Terms } from '../plans.ts'
 import { emptyLearned } from '../token-windows.ts'
 import { firstPeriod } from '../balance.ts'
 import { underRate } from '../rate-limit.ts'
@@ -75,7 +75,7 @@ function emptyRecord(id: string, input: In<'applyPlan'>): Subscription {
     id,
     version: 0,
     at: 0,
-    tenant: id.slice(0, id.indexOf('/')),
+    tenant: tenantOf(id),
     product: input.product,
     plan: null,
     terms: input.terms,
