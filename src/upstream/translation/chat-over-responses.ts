@@ -2,7 +2,7 @@
 import { isMembers, own, type Members } from '../wires/allowlist.ts'
 import { chunkOf, completionHead, tierOf, type CompletionHead } from '../wires/chat-allowed-members.ts'
 import type { ChatRequest } from '../wires/chat-request.ts'
-import { chatEvent, chatFailure, DONE } from '../wires/chat-stream.ts'
+import { chatEnd, chatEvent, chatFailure, chatTerminalEvents } from '../wires/chat-stream.ts'
 import { clientErrorIn } from '../wires/client-error-mapping.ts'
 import type { Ids } from '../wires/encrypted-ids.ts'
 import { MODEL } from '../wires/model-name.ts'
@@ -193,18 +193,13 @@ function openResponsesAsChat({ ids, now, includeUsage, legacy }: Context): Strea
     if (!deltas.any()) for (const [index, item] of output.entries()) if (isMembers(item)) deltas.item(item, index)
     tier = tierOf(response, ids)
     to.write(chatEvent(chunkOf(head, choice({}, null, finishReason(response, deltas.calls(), legacy)), includeUsage, tier)))
-    if (!includeUsage) to.write(DONE)
-    else if (readUsage(usage)) to.write(usageAndDone(chatUsage(usage)))
+    to.write(chatEnd(head, includeUsage, usage))
     to.done()
-  }
-
-  function usageAndDone(members: Members | undefined): string {
-    return head ? chatEvent({ ...chunkOf(head, [], false), usage: members }) + DONE : DONE
   }
 
   return {
     ...rewriter,
-    terminalEvents: (estimate) => (includeUsage && !readUsage(usage) ? usageAndDone(estimatedChatUsage(estimate)) : ''),
+    terminalEvents: (estimate) => chatTerminalEvents(head, includeUsage, usage, estimate),
     fail: chatFailure,
     usage: () => readUsage(usage),
     meter,

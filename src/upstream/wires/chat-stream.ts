@@ -12,6 +12,7 @@ import { isMembers, type Members } from './allowlist.ts'
 import { openEventTemplates, type Placeholder } from '../sse/event-templates.ts'
 import { bytesOf, textOf } from '../sse/sse-parser.ts'
 import { chatUsage, estimatedChatUsage, readUsage } from '../usage/reported-usage.ts'
+import type { Usage } from '../../domain/token-windows.ts'
 import { BadAnswer, type StreamRewriter } from './wire.ts'
 
 const delta = (...path: (string | number)[]): Placeholder => ({
@@ -50,6 +51,22 @@ export function chatFailure(failure: Failure): string {
   return chatEvent({ error: { message: failure.message, type: failure.type, code: failure.code, param: failure.facts.param ?? null } })
 }
 
+/** The end of a stream that succeeded: `[DONE]`, after the usage if the client requested it. Empty while that is unknown: then the terminal events follow. */
+export function chatEnd(head: CompletionHead, includeUsage: boolean, usage: unknown): string {
+  if (!includeUsage) return DONE
+  return readUsage(usage) ? usageAndDone(head, chatUsage(usage)) : ''
+}
+
+/** The end that `chatEnd` left out, with the estimated usage; `[DONE]` alone for a stream that has not begun. */
+export function chatTerminalEvents(head: CompletionHead | null, includeUsage: boolean, usage: unknown, estimate: Usage): string {
+  if (!includeUsage || readUsage(usage)) return ''
+  return head ? usageAndDone(head, estimatedChatUsage(estimate)) : DONE
+}
+
+function usageAndDone(head: CompletionHead, usage: Members | undefined): string {
+  return chatEvent({ ...chunkOf(head, [], false), usage }) + DONE
+}
+
 export function openChatStream({ ids, includeUsage, now }: ChatStreamOptions): StreamRewriter {
   const meter = openMeter()
   const templates = openEventTemplates(PLACEHOLDERS, meter.addEscaped, () => 0)
@@ -84,18 +101,13 @@ export function openChatStream({ ids, includeUsage, now }: ChatStreamOptions): S
   function finish(output: RewriterOutput): void {
     if (!head || !choices.any()) throw new BadAnswer('the stream was empty')
     for (const choice of choices.finals()) output.write(chatEvent(chunkOf(head, [choice], includeUsage)))
-    if (!includeUsage) output.write(DONE)
-    else if (readUsage(usage)) output.write(usageAndDone(chatUsage(usage)))
+    output.write(chatEnd(head, includeUsage, usage))
     output.done()
-  }
-
-  function usageAndDone(members: Members | undefined): string {
-    return head ? chatEvent({ ...chunkOf(head, [], false), usage: members }) + DONE : DONE
   }
 
   return {
     ...rewriter,
-    terminalEvents: (estimate) => (includeUsage && !readUsage(usage) ? usageAndDone(estimatedChatUsage(estimate)) : ''),
+    terminalEvents: (estimate) => chatTerminalEvents(head, includeUsage, usage, estimate),
     fail: chatFailure,
     usage: () => readUsage(usage),
     meter,
