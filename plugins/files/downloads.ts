@@ -1,5 +1,6 @@
 /** Downloads in progress: how many of a file and for an address, and an end for clients that stop reading. */
 import type { ServerResponse } from 'node:http'
+import { openCounts } from '../../src/concurrency/counts-by-name.ts'
 import { Failure } from '../../src/domain/errors.ts'
 
 export type DownloadLimits = {
@@ -13,23 +14,15 @@ export type DownloadLimits = {
 
 /** Returns a function that counts a download until its response closes, and destroys it when the client stalls. It throws `concurrency_limit` above a limit. */
 export function openDownloads({ stalledMs, perFile, perAddress }: DownloadLimits): (file: string, address: string, response: ServerResponse) => void {
-  const open = new Map<string, number>()
-
-  function change(keys: string[], by: 1 | -1): void {
-    for (const key of keys) {
-      const now = (open.get(key) ?? 0) + by
-      if (now > 0) open.set(key, now)
-      else open.delete(key)
-    }
-  }
+  const open = openCounts()
 
   return (file, address, response) => {
     const keys = [`file ${file}`, `address ${address}`]
-    const [ofFile = 0, ofAddress = 0] = keys.map((key) => open.get(key) ?? 0)
+    const [ofFile = 0, ofAddress = 0] = keys.map(open.of)
     if (ofFile >= perFile || ofAddress >= perAddress) throw new Failure('concurrency_limit', { message: 'Too many downloads of this file, or from this address, are open. Try again in a moment.', retryAfterSeconds: 5 })
     // No close event follows when the client has left already.
     if (response.closed || response.destroyed) return
-    change(keys, 1)
+    for (const key of keys) open.add(key, 1)
     let before = -1
     const timer = setInterval(() => {
       const read = readBytes(response)
@@ -38,7 +31,7 @@ export function openDownloads({ stalledMs, perFile, perAddress }: DownloadLimits
     }, stalledMs)
     response.once('close', () => {
       clearInterval(timer)
-      change(keys, -1)
+      for (const key of keys) open.add(key, -1)
     })
   }
 }

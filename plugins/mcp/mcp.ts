@@ -5,6 +5,7 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { Type } from 'typebox'
+import { disconnectSignal } from '../../src/concurrency/disconnect-signal.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { strictValidator } from '../../src/domain/request-validation.ts'
 import type { Endpoint } from './mcp-endpoint.ts'
@@ -35,9 +36,7 @@ async function mcp(app: FastifyInstance): Promise<void> {
     // The SDK takes a fifth of a second and 20 MB: it is loaded when MCP is used.
     opening ??= import('./mcp-endpoint.ts').then(({ openEndpoint }) => openEndpoint(app))
     const endpoint = await opening
-    const left = new AbortController()
-    reply.raw.once('close', () => left.abort())
-    const context = { caller, request, signal: left.signal }
+    const context = { caller, request, signal: disconnectSignal(reply.raw) }
     reply.hijack()
     // A hijacked reply loses the headers that hooks have set.
     for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) reply.raw.setHeader(name, value)

@@ -1,6 +1,7 @@
 /** `POST /generations` and `POST /operations`: quotes, creates, and waits for the end with `Prefer: wait`. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { disconnectSignal } from '../../src/concurrency/disconnect-signal.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { recordOf } from '../../src/tasks/read-tasks.ts'
@@ -41,9 +42,7 @@ export function creationRoutes(app: FastifyInstance): void {
 async function accepted({ tasks, taskWatch }: FastifyInstance, task: Task, record: Subscription, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const seconds = preferredWait(request.headers.prefer)
   if (seconds === null) return reply.send(await acceptedRecord(tasks, task, record))
-  const left = new AbortController()
-  reply.raw.once('close', () => left.abort())
-  const waited = await taskWatch.untilFinal(task, callerOf(request).key.keyId, { ms: seconds * 1000, signal: left.signal })
+  const waited = await taskWatch.untilFinal(task, callerOf(request).key.keyId, { ms: seconds * 1000, signal: disconnectSignal(reply.raw) })
   if (waited.outcome !== 'refused') reply.header('preference-applied', `wait=${seconds}`).code(waited.outcome === 'final' ? 200 : 202)
   return reply.send(await acceptedRecord(tasks, waited.task, null))
 }

@@ -1,6 +1,7 @@
 /** `GET …/{id}/events`: the history of a task and then its changes as Server-Sent Events, to its end (`docs/media.md`, "Live events"). */
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { openCounts } from '../../src/concurrency/counts-by-name.ts'
 import { refusal } from '../../src/domain/api-keys.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { invalid } from '../../src/domain/request-validation.ts'
@@ -15,17 +16,15 @@ const HEARTBEAT_MS = 15_000
 /** Returns the handler of the route, for a task that its caller may see. Open streams end when the program stops; clients resume elsewhere. */
 export function openEventStreams(app: FastifyInstance): (request: FastifyRequest, reply: FastifyReply, task: Task) => Promise<FastifyReply> {
   const { tasks, clock, taskWatch } = app
-  const open = new Map<string, number>()
+  const open = openCounts()
   const streams = new Set<Stream>()
   app.addHook('preClose', async () => {
     for (const { end } of streams) end()
   })
 
-  function count(keyId: string, change: 1 | -1): void {
-    const now = (open.get(keyId) ?? 0) + change
-    if (now > STREAMS_PER_KEY) throw new Failure('concurrency_limit', { message: `This API key has ${STREAMS_PER_KEY} event streams open. Close one first.`, retryAfterSeconds: 5 })
-    if (now === 0) open.delete(keyId)
-    else open.set(keyId, now)
+  function admit(keyId: string): void {
+    if (open.of(keyId) >= STREAMS_PER_KEY) throw new Failure('concurrency_limit', { message: `This API key has ${STREAMS_PER_KEY} event streams open. Close one first.`, retryAfterSeconds: 5 })
+    open.add(keyId, 1)
   }
 
   return async (request, reply, task) => {
@@ -34,7 +33,7 @@ export function openEventStreams(app: FastifyInstance): (request: FastifyRequest
     // Tells an EventSource whose stream has ended not to reconnect (HTML, section 9.2.3).
     if (FINAL.includes(task.state) && (await historyAfter(task, last)).length === 0) return reply.code(204).send()
 
-    count(key.keyId, 1)
+    admit(key.keyId)
     const stream = openStream()
     streams.add(stream)
     const send = (events: HistoryEvent[]): void => {
@@ -56,7 +55,7 @@ export function openEventStreams(app: FastifyInstance): (request: FastifyRequest
       clearInterval(heartbeat)
       unwatch()
       streams.delete(stream)
-      count(key.keyId, -1)
+      open.add(key.keyId, -1)
     })
     return reply.headers({ 'cache-control': 'no-cache', 'x-accel-buffering': 'no' }).type('text/event-stream; charset=utf-8').send(stream.body)
   }

@@ -4,6 +4,7 @@ import type { IncomingMessage, Server } from 'node:http'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Agent, type Dispatcher } from 'undici'
+import { disconnectSignal } from '../../src/concurrency/disconnect-signal.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import type { Api } from '../../src/domain/plans.ts'
 import { limitedBody } from './body-limit.ts'
@@ -121,7 +122,7 @@ function proxyOptions(api: Api, agent: Agent, brand: string) {
     disableRequestLogging: true,
     internalRewriteLocationHeader: false,
     handler: (request: FastifyRequest, reply: FastifyReply, path: string, options: object) =>
-      signals.run(disconnectSignal(reply), () => reply.from(path, { ...options, timeout: proxiedOf(request).route.timeoutMs })),
+      signals.run(disconnectSignal(reply.raw), () => reply.from(path, { ...options, timeout: proxiedOf(request).route.timeoutMs })),
     replyOptions: {
       getUpstream: (request: FastifyRequest) => proxiedOf(request).route.upstream,
       rewriteRequestHeaders: sent,
@@ -145,12 +146,6 @@ function proxyOptions(api: Api, agent: Agent, brand: string) {
 
 function tokensOf({ price }: ProxyRoute): number {
   return price.api === 'coding' ? price.tokens : 0
-}
-
-function disconnectSignal({ raw }: FastifyReply): AbortSignal {
-  const controller = new AbortController()
-  raw.once('close', () => controller.abort())
-  return controller.signal
 }
 
 /** What the service did instead of an answer. The cause is only logged: it names the service. */

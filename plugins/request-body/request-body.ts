@@ -6,6 +6,7 @@ import type { ServerResponse } from 'node:http'
 import { Transform } from 'node:stream'
 import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify'
 import fp from 'fastify-plugin'
+import { openCounts } from '../../src/concurrency/counts-by-name.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { parseIncrementally } from '../../src/domain/incremental-json.ts'
 import type { Manner } from '../../src/domain/json-faults.ts'
@@ -87,7 +88,7 @@ async function requestBody(app: FastifyInstance, { budgetBytes = 256 * MIB, keyB
   }
 
   let held = 0
-  const heldByKey = new Map<string, number>()
+  const heldByKey = openCounts()
 
   /** The bytes that one request of the key holds. */
   function openShare(keyId: string): Share {
@@ -95,13 +96,11 @@ async function requestBody(app: FastifyInstance, { budgetBytes = 256 * MIB, keyB
     const change = (bytes: number) => {
       held += bytes
       ours += bytes
-      const ofKey = (heldByKey.get(keyId) ?? 0) + bytes
-      if (ofKey > 0) heldByKey.set(keyId, ofKey)
-      else heldByKey.delete(keyId)
+      heldByKey.add(keyId, bytes)
     }
     return {
       take(bytes) {
-        if (held + bytes > budgetBytes || (heldByKey.get(keyId) ?? 0) + bytes > keyBytes) throw new Failure('server_overloaded', { retryAfterSeconds: 1 })
+        if (held + bytes > budgetBytes || heldByKey.of(keyId) + bytes > keyBytes) throw new Failure('server_overloaded', { retryAfterSeconds: 1 })
         change(bytes)
       },
       free: () => change(-ours),

@@ -4,6 +4,7 @@
  */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
+import { openCounts } from '../../src/concurrency/counts-by-name.ts'
 import { FINAL, type Task } from '../../src/domain/task.ts'
 
 declare module 'fastify' {
@@ -44,7 +45,7 @@ async function taskWatch(app: FastifyInstance): Promise<void> {
   const { store } = app.tasks
   const watches = new Map<string, Watch>()
   const waits = new Set<() => void>()
-  const waitsByKey = new Map<string, number>()
+  const waitsByKey = openCounts()
   let stopping = false
 
   function begin(task: Task): Watch {
@@ -96,8 +97,7 @@ async function taskWatch(app: FastifyInstance): Promise<void> {
   }
 
   async function untilFinal(task: Task, keyId: string, { ms, signal, changed }: Wait): ReturnType<TaskWatch['untilFinal']> {
-    const open = waitsByKey.get(keyId) ?? 0
-    const isRefused = open >= WAITS_PER_KEY && !FINAL.includes(task.state)
+    const isRefused = waitsByKey.of(keyId) >= WAITS_PER_KEY && !FINAL.includes(task.state)
     if (isRefused || ms <= 0 || signal.aborted || stopping) {
       changed?.(task)
       return { outcome: FINAL.includes(task.state) ? 'final' : isRefused ? 'refused' : 'open', task }
@@ -106,7 +106,7 @@ async function taskWatch(app: FastifyInstance): Promise<void> {
     const stop = () => resolve()
     let latest = task
     waits.add(stop)
-    waitsByKey.set(keyId, open + 1)
+    waitsByKey.add(keyId, 1)
     signal.addEventListener('abort', stop)
     const unwatch = watch(task, (now) => {
       if (now) changed?.(now)
@@ -119,9 +119,7 @@ async function taskWatch(app: FastifyInstance): Promise<void> {
     unwatch()
     signal.removeEventListener('abort', stop)
     waits.delete(stop)
-    const left = (waitsByKey.get(keyId) ?? 1) - 1
-    if (left > 0) waitsByKey.set(keyId, left)
-    else waitsByKey.delete(keyId)
+    waitsByKey.add(keyId, -1)
     if (!FINAL.includes(latest.state) && !signal.aborted) latest = await latestOf(latest)
     return { outcome: FINAL.includes(latest.state) ? 'final' : 'open', task: latest }
   }
