@@ -4,7 +4,7 @@ import type { EngineRequest, Engines, Offer } from '../backends/engines/engine.t
 import { Failure, type FieldError } from '../domain/errors.ts'
 import { costOf, generationOf, priceOf, type GenerationBody, type Kind } from '../domain/media-generations.ts'
 import { formatMoney, parseMoney } from '../domain/money.ts'
-import { operationFaults, operationOf, operationRequest, type OperationBody } from '../domain/media-operations.ts'
+import { operationFaults, operationOf, operationRequest, sourcesOf, type OperationBody } from '../domain/media-operations.ts'
 import type { Price } from '../domain/plans.ts'
 import type { KeyVersion } from '../domain/api-keys.ts'
 import { inactiveReason, planInactive, type Subscription } from '../domain/subscription/subscription.ts'
@@ -34,12 +34,20 @@ export function quote(context: QuoteContext, body: TaskBody, record: Subscriptio
   const offer = context.engines.offer(verb)
   if (!offer) throw new Failure('not_supported', { param: 'operation' in body ? 'operation' : 'kind' })
   const { input, request } = complete(body, offer, uploads)
+  refuseUnsupported(body, offer.unsupported(request, sourcesOf('operation' in body ? body : {}).map(({ role }) => role)))
   const reason = inactiveReason(record, context.clock())
   if (reason || !record.terms.media) throw planInactive(reason ?? 'PlanNotActive')
   const price = priceOf(offer.route, record.terms.media.prices)
   const estimatedCost = costOf(price, offer.quote(request))
   if (maxCost !== null && estimatedCost > maxCost) throw new Failure('max_cost_exceeded', { beside: { required: formatMoney(estimatedCost) } })
   return { object: 'operation' in body ? 'operation' : 'generation', verb, input, uploads, price, estimatedCost, record }
+}
+
+/** `parameter` is one that the engine of the route cannot take. A length reaches an engine as the end of the section. */
+function refuseUnsupported(body: TaskBody, parameter: string | null): void {
+  if (parameter === null) return
+  const name = parameter === 'end_time' && 'duration' in body && body.duration !== undefined ? 'duration' : parameter
+  throw invalid([{ path: `/${name}`, code: 'not_allowed', message: `is not supported here for ${verbOf(body)}, or not with this value` }])
 }
 
 function verbOf(body: TaskBody): string {

@@ -59,6 +59,8 @@ export type Engine = {
   settled?: Promise<void>
   /** The most that a request can take within the route's limits. Pure. */
   quote(request: EngineRequest, limits: Limits): Amounts
+  /** The parameter of the API that the request has and that nothing behind the engine takes, or null; `roles` are those of its sources. Pure. */
+  unsupported?(request: EngineRequest, roles: readonly Input['role'][]): string | null
   /** Makes it; the result may not exceed the limits. Rejects only when `signal` is aborted, with its reason, and soon; everything else is an outcome. */
   run(request: EngineRequest, run: Run): Promise<Made | NotMade>
   /** Releases everything, after the runs that are under way. Twice is harmless. */
@@ -69,7 +71,7 @@ export type Engine = {
 export type OpenEngine = (name: string, options: Record<string, unknown>) => Promise<Engine>
 
 /** A kind or operation that is available now. */
-export type Offer = { route: Route; formats: readonly [string, ...string[]]; quote(request: EngineRequest): Amounts }
+export type Offer = { route: Route; formats: readonly [string, ...string[]]; quote(request: EngineRequest): Amounts; unsupported(request: EngineRequest, roles: readonly Input['role'][]): string | null }
 
 export type RouteState = { verb: string; engine: string; missing: string | null }
 

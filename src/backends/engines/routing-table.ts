@@ -36,7 +36,8 @@ export function offerOf({ routes, engines }: Table, verb: string): Offer | null 
   const route = routes.get(verb)
   const engine = route && engines.get(route.engine)?.engine
   const made = engine && Object.hasOwn(engine.offers, verb) ? engine.offers[verb] : undefined
-  return route && engine && made ? { route, formats: made.formats, quote: (request) => engine.quote(request, route.max) } : null
+  if (!route || !engine || !made) return null
+  return { route, formats: made.formats, quote: (request) => engine.quote(request, route.max), unsupported: (request, roles) => engine.unsupported?.(request, roles) ?? null }
 }
 
 /** Every route of a table, once its engines know what they offer, and why it is not available: a sentence for the operator, or null when it is. */

@@ -49,6 +49,14 @@ export type ModelInput = { outcome: 'input'; input: Record<string, unknown> } | 
 /** Parts without which the result would be another one, when they are not as they would be anyway. A seed and a strength are wishes. */
 const NEEDED: readonly PartName[] = ['prompt', 'media', 'allMedia', 'mask', 'scale', 'background', 'crop', 'startSeconds', 'endSeconds', 'transition']
 
+const PARAMETERS: Partial<Record<PartName, string>> = { media: 'media_url', allMedia: 'media_urls', mask: 'mask_url', startSeconds: 'start_time', endSeconds: 'end_time' }
+
+/** The parameter of the API that a request with sources of these roles has, and that matters and no input of the model takes; null when there is none. */
+export function unsupportedParameter(request: EngineRequest, names: InputNames, roles: readonly ('media' | 'mask')[]): string | null {
+  const found = modelInput(request, names, { media: roles.filter((role) => role === 'media'), mask: roles.includes('mask') ? 'mask' : null })
+  return found.outcome === 'lacking' ? (PARAMETERS[found.part] ?? found.part) : null
+}
+
 /** Names the parts of a request as the model does. `lacking`: the request has a part that matters and that no input of the model takes. */
 export function modelInput(request: EngineRequest, names: InputNames, urls: MediaUrls): ModelInput {
   const parts = partsOf(request, urls)

@@ -11,7 +11,7 @@ import { CANCEL_MS, offersOf, POLL_MS, providedEngine } from '../provider/provid
 import { measured, openResults } from '../provider/result.ts'
 import { reachOf, readOptions, SHARED, strict } from '../provider/settings.ts'
 import { urlOf } from './media-upload.ts'
-import { modelInput, PARTS, USUAL_NAMES, type InputNames, type MediaUrls } from './model-inputs.ts'
+import { modelInput, PARTS, unsupportedParameter, USUAL_NAMES, type InputNames, type MediaUrls } from './model-inputs.ts'
 import { complaintOf, predictionStatus, resultUrl, targetOf } from './predictions.ts'
 
 const VENDOR_URL = 'https://api.replicate.com/v1'
@@ -53,6 +53,7 @@ export const ReplicateOptions = Type.Object(
 )
 
 type Offer = { formats: string[]; inputs?: InputNames; masks?: Marks }
+const namesOf = ({ inputs: named }: Offer, { verb }: EngineRequest): InputNames => named ?? USUAL_NAMES[verb]
 type Around = { api: Api; outside: Outside; background(work: Promise<unknown>): void }
 
 /** Opens engines of this type. Throws an Error of one sentence when the options make no sense. */
@@ -62,7 +63,7 @@ export function replicateEngines(outside: Outside): OpenEngine {
     const reach = reachOf(shared, VENDOR_URL, outside.keys)
     const api = openApi(reach)
     const results = openResults(api, reach, reach.isNamed ? [] : VENDOR_HOSTS, outside)
-    return providedEngine(api, offersOf(offers, hasSharp()), async (request, run, background) => {
+    const engine = providedEngine(api, offersOf(offers, hasSharp()), async (request, run, background) => {
       const offer = offers[request.verb] as Offer
       const job = await predict({ api, outside, background }, offer, request, run)
       if (job.outcome === 'failed') return job
@@ -70,6 +71,7 @@ export function replicateEngines(outside: Outside): OpenEngine {
       if (url === null) return faulty(`the output of the model holds no URL: ${shapeOf(job.value)}`, job.value === null)
       return measured(await results.fetch(url, run), request, run.limits)
     })
+    return { ...engine, unsupported: (request, roles) => unsupportedParameter(request, namesOf(offers[request.verb] as Offer, request), roles) }
   }
 }
 
@@ -88,7 +90,7 @@ async function predict({ api, outside, background }: Around, offer: Offer, reque
       async start() {
         const urls = await urlsOf(api, request, offer.masks ?? 'white', run)
         if ('outcome' in urls) return urls
-        const given = modelInput(request, offer.inputs ?? USUAL_NAMES[request.verb], urls)
+        const given = modelInput(request, namesOf(offer, request), urls)
         if (given.outcome === 'lacking') return notMade('not_supported', false, new ProviderError(`the inputs of ${request.verb} name no input of the model for ${given.part}`))
         run.signal.throwIfAborted()
         const body = jsonBody({ ...target.fields, input: given.input })

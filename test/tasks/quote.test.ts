@@ -1,0 +1,43 @@
+import t from 'tap'
+import type { Engines, Offer } from '../../src/backends/engines/engine.ts'
+import { unsupportedParameter, USUAL_NAMES, type InputNames } from '../../src/backends/engines/replicate/model-inputs.ts'
+import type { Subscription } from '../../src/domain/subscription/subscription.ts'
+import { quote, type TaskBody } from '../../src/tasks/quote.ts'
+
+const RECORD = {
+  plan: { uid: 'u', createdAt: 0, generation: 1 }, state: 'Active', verdict: null, activeFrom: null, activeUntil: null, terms: { media: { prices: [] } },
+} as unknown as Subscription
+
+t.test('a parameter that the model of the route has no input for is a 400 that names it, before any hold', async (t) => {
+  const media_url = 'https://example.com/a.png'
+  const body = (fields: object) => ({ media_url, ...fields }) as TaskBody
+  const cases: [TaskBody, string | null, InputNames?][] = [
+    [body({ operation: 'background_remove' }), null],
+    [body({ operation: 'background_remove', background: '#00ff00' }), '/background'],
+    [body({ operation: 'background_remove', crop: true }), '/crop'],
+    [body({ operation: 'background_remove', crop: true }), null, { media: 'image', crop: 'crop' }],
+    [body({ operation: 'upscale', scale: 3 }), '/scale', { media: 'image' }],
+    [body({ operation: 'ai_edit', prompt: 'a boat', mask_url: media_url }), '/mask_url', { media: 'image', prompt: 'prompt' }],
+    [body({ operation: 'ai_edit', prompt: 'a boat' }), null, { media: 'image', prompt: 'prompt' }],
+    [body({ operation: 'trim', start_time: 1 }), '/start_time', { media: 'video', endSeconds: 'end' }],
+    [body({ operation: 'trim', start_time: 0, end_time: 2 }), '/end_time', { media: 'video' }],
+    [body({ operation: 'trim', start_time: 0, duration: 2 }), '/duration', { media: 'video' }],
+    [body({ operation: 'merge', media_urls: [media_url], transition: 'fade' }), '/transition'],
+  ]
+  for (const [given, path, names] of cases) {
+    const run = () => quote(contextOf(names), given, RECORD)
+    if (path === null) t.equal(run().estimatedCost, 50_000, JSON.stringify(given))
+    else t.throws(run, { code: 'invalid_request', facts: { errors: [{ path, code: 'not_allowed' }] } }, JSON.stringify(given))
+  }
+})
+
+function contextOf(names?: InputNames) {
+  const route = { max: { pixels: 1e6, durationMs: 60_000, bytes: 1e6 }, price: { verb: 'any', micro: 50_000, per: 'Job' } } as unknown as Offer['route']
+  const offer: Offer = {
+    route,
+    formats: ['png'],
+    quote: () => ({ Job: 1000, Second: 0, Megapixel: 0 }),
+    unsupported: (request, roles) => unsupportedParameter(request, names ?? USUAL_NAMES[request.verb], roles),
+  }
+  return { clock: () => 1, refusedUrl: () => null, linkedFile: () => null, engines: { offer: () => offer } as unknown as Engines }
+}
