@@ -63,7 +63,8 @@ export function startSweeps({ tasks, files, owner, leaseMs, isAlone, uptime, tas
     const counts = await store.openTasks()
     elsewhere.observe(counts, clock())
     open(counts)
-    grace.passed(uptime())
+    // The process, or the store, may have stood still within the pass.
+    graceMs()
   }
 
   function notSweeping(): void {

@@ -3,8 +3,6 @@
 export type LeaseGrace = {
   /** The store answered this process at `now`. True during the grace: expired leases are not taken back. */
   isDue(now: number): boolean
-  /** A pass of the sweep, however long, ended at `now`. */
-  passed(now: number): void
 }
 
 /**
@@ -22,6 +20,5 @@ export function openLeaseGrace(leaseMs: number, passMs: number, reachedAt = -Inf
       lastMs = now
       return now < untilMs
     },
-    passed: (now) => void (lastMs = now),
   }
 }

@@ -98,13 +98,14 @@ export async function sweepKeys(store: Store, before: number, limit: number): Pr
 type RecordOf = (subscription: string) => Promise<Subscription | null>
 
 async function sweepTask(context: TaskContext, task: Task, options: SweepOptions, recordOf: RecordOf): Promise<keyof Swept | null> {
+  // For a task in any state: a pass may be long, and is no outage as long as the store answers for one task after the other.
+  const graceMs = options.graceMs()
   switch (task.state) {
     case 'pending':
       return (await reject(context, task)) ? 'rejected' : null
     case 'queued':
       return sweepQueued(context, task, options, await recordOf(task.subscription))
     case 'processing': {
-      const graceMs = options.graceMs()
       if (graceMs === null) return (await takeBack(context, task)) ? 'lost_lease' : null
       await context.store.moveTask(task.id, { from: ['processing'], epoch: task.epoch }, 'processing', { sweepAt: context.clock() + graceMs })
       return null

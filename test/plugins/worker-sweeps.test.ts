@@ -82,13 +82,22 @@ async function openRuns(t: Test, isAlone = false) {
   }
   const away = openAway(store, 'store')
   let passes = 0
-  const counted = { ...away.backend, openTasks: async () => (passes++, []) }
+  let stillMs = 0
+  const openTasks = async () => {
+    now += stillMs
+    stillMs = 0
+    passes++
+    return []
+  }
+  const counted = { ...away.backend, openTasks }
   const warn = () => void passes++
   const tasks = { store: counted, clock: () => now, publish() {}, log: SILENT } as unknown as TaskContext
   const stop = startSweeps({ tasks, files: { sweep: async () => 0 } as unknown as Files, owner: 'one', leaseMs: LEASE_MS, queueMs: 1e12, isServed: () => true, isAlone, uptime: () => now, taskMs: 1e12, eventMs: 1e12, swept() {}, open() {}, log: { ...SILENT, warn } as never })
   t.teardown(stop)
   return {
     away,
+    /** The process stands still within its next pass. */
+    standStill: (ms: number) => void (stillMs = ms),
     stateOf: async (n: number) => (await store.task('acme', taskId(n)))?.state,
     async second(at: number): Promise<void> {
       now = T0 + at * 1000
@@ -107,6 +116,17 @@ t.test('after an outage of the store that outlasts a lease, a living worker keep
     await second(at)
     if (!away.isAway) t.equal(await stateOf(0), 'processing', `the living one, after ${at} s`)
     if (!away.isAway) t.equal(await stateOf(1), at < 74 ? 'processing' : 'queued', `the dead one, after ${at} s`)
+  }
+})
+
+t.test('a process that stood still in the midst of a pass takes no lease back for the time of one', async (t) => {
+  const { standStill, stateOf, second } = await openRuns(t, true)
+  standStill(39_000)
+  await second(5)
+  for (let at = 45; at <= 76; at++) {
+    await second(at)
+    t.equal(await stateOf(0), 'processing', `the living one, after ${at} s`)
+    t.equal(await stateOf(1), at < 75 ? 'processing' : 'queued', `the dead one, after ${at} s`)
   }
 })
 

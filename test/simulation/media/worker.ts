@@ -59,7 +59,7 @@ export function worker(world: World, machine: Machine, slots: number): void {
 
   async function sweepDue(backends: TaskContext): Promise<void> {
     await sweepTasks(backends, sweepOptions(() => (grace.isDue(world.scheduler.now()) ? LEASE_MS : null)))
-    grace.passed(world.scheduler.now())
+    grace.isDue(world.scheduler.now())
   }
 
   async function sweep(name: 'tasks' | 'subscriptions', work: (backends: TaskContext) => Promise<unknown>): Promise<void> {
