@@ -3,6 +3,7 @@ import { randomUUID, randomUUIDv7 } from 'node:crypto'
 import fastify, { LogController, type FastifyInstance } from 'fastify'
 import { Counter, type Registry } from 'prom-client'
 import auth from '../plugins/auth/auth.ts'
+import dashboard from '../plugins/dashboard/dashboard.ts'
 import dispatcher from '../plugins/dispatcher/dispatcher.ts'
 import docs from '../plugins/docs/docs.ts'
 import files from '../plugins/files/files.ts'
@@ -98,6 +99,7 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
   if (broker) app.decorate('broker', broker)
   if (results) app.decorate('files', results)
   if (engines) app.decorate('engines', engines)
+  app.decorate('publicUrl', () => publicUrl(app))
   app.decorate('egress', openGuard(config, clock.now, registry, log))
   if (broker && engines && results) app.decorate('tasks', taskContext(app, { store, broker, files: results, engines, sealingKeys, moved: countMoney(registry, config.METRICS_TENANT) }))
   app.register(errors)
@@ -125,6 +127,7 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
       gateway.register(thirdParty, { entries: config.PLUGINS })
     })
   }
+  if (runs('gateway')) app.register(dashboard)
   if (runs('worker')) app.register(worker, { verbs: workerKinds(config) })
   if (runs('dispatcher')) app.register(dispatcher)
   if (runs('controller')) app.register(controller)

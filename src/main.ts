@@ -124,7 +124,7 @@ async function run(config: Config): Promise<void> {
     phase = 'serving'
     await waitUntilReady(checks, log, stopping.signal)
     if (stopping.signal.aborted) return
-    const hello = banner({ url, publicUrl: publicUrl(app), opsUrl: ops.url }, backends.resources, config.DATA_DIR)
+    const hello = banner({ url, publicUrl: publicUrl(app), opsUrl: ops.url, signInLink: url === null ? null : app.signInLink() }, backends.resources, config.DATA_DIR)
     if (process.stdout.isTTY) process.stdout.write(`\n${hello.text}\n`)
     else log.info(hello.facts, 'ready')
   } catch (error) {

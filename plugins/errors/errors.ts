@@ -36,7 +36,8 @@ declare module 'fastify' {
   }
 }
 
-type Form = { api: Api; problem?: boolean }
+/** `api`: keys of the other product are refused first. */
+type Form = { api?: Api; problem?: boolean }
 
 /** Error codes of Fastify and Node, mapped to the catalogue. */
 const KNOWN: Record<string, FailureCode> = {
@@ -113,7 +114,7 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
   app.setNotFoundHandler(async (request, reply) => answer(unrouted(request), request, reply, false))
 
   function own(scope: FastifyInstance, { api, problem = false }: Form): void {
-    const missing = (request: FastifyRequest) => (request.caller && apiOf(request.caller.key.product) !== api ? new Failure('wrong_product') : unrouted(request))
+    const missing = (request: FastifyRequest) => (api !== undefined && request.caller && apiOf(request.caller.key.product) !== api ? new Failure('wrong_product') : unrouted(request))
     scope.setErrorHandler(async (error, request, reply) => {
       const failure = failureOf(error)
       if (!request.is404) return answerEarliest(failure, request, reply, isProblem(request))

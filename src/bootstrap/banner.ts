@@ -12,11 +12,11 @@ const PASTE: Record<Api, { path: string; body: string }> = {
   media: { path: '/api/v1/generations', body: '{"kind":"image","prompt":"A lighthouse at dawn"}' },
 }
 
-/** `url` is the public listener, null for a role without one; `publicUrl` is how clients reach it. */
-export type Addresses = { url: string | null; publicUrl: string; opsUrl: string }
+/** `url` is the public listener, null for a role without one; `publicUrl` is how clients reach it. `signInLink` is the one-time link of the dashboard's mode `local`. */
+export type Addresses = { url: string | null; publicUrl: string; opsUrl: string; signInLink: string | null }
 
 /** The banner as text for a terminal and as fields for the log. Lists keys whose Secret this process wrote: a key without an active plan has none. */
-export function banner({ url, publicUrl, opsUrl }: Addresses, resources: Resources | null, dataDir: string): { text: string; facts: Record<string, unknown> } {
+export function banner({ url, publicUrl, opsUrl, signInLink }: Addresses, resources: Resources | null, dataDir: string): { text: string; facts: Record<string, unknown> } {
   const keys = resources === null ? [] : keysOf(resources, dataDir)
   const curls = (['coding', 'media'] as const).flatMap((api) => {
     const key = url === null ? undefined : keys.find((candidate) => candidate.api === api)
@@ -24,10 +24,11 @@ export function banner({ url, publicUrl, opsUrl }: Addresses, resources: Resourc
   })
   const text = [
     url === null ? `Tollgate runs, operations ${opsUrl}` : `Tollgate serves ${publicUrl}, operations ${opsUrl}`,
+    ...(signInLink === null ? [] : [`Dashboard, with a link that works once: ${signInLink}`]),
     ...keys.map(({ name, file }) => `Key ${name}: ${file}`),
     ...(curls.length > 0 ? ['Try it:', ...curls.map((line) => `  ${line}`)] : []),
   ].join('\n')
-  const served = url === null ? {} : { url, publicUrl, try: curls }
+  const served = url === null ? {} : { url, publicUrl, ...(signInLink === null ? {} : { signInLink }), try: curls }
   return { text, facts: { ...served, opsUrl, keys: keys.map(({ name, file }) => ({ name, file })) } }
 }
 

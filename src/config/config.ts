@@ -4,19 +4,23 @@
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { DASHBOARD_MODES } from './dashboard-mode.ts'
 import { misspelledSettings } from './misspelled-settings.ts'
 import { refuseContradictions } from './startup-checks.ts'
 import { ROLES } from './needed-backends.ts'
-import { address, brand, ConfigError, days, delays, flag, host, hours, integer, list, networks, oneOf, optionalPath, path, plugins, seconds, slots, url, type Parse } from './setting-types.ts'
+import { address, brand, ConfigError, days, delays, flag, host, hours, integer, issuer, list, networks, oneOf, optionalPath, path, plugins, seconds, slots, text, url, type Parse } from './setting-types.ts'
 
 export { isDistributed } from './startup-checks.ts'
+export { DASHBOARD_MODES, dashboardMode, managesKeys, type DashboardMode } from './dashboard-mode.ts'
 export { needs, ROLES, serves, type Backend, type Role } from './needed-backends.ts'
-export { ConfigError, type PluginEntry } from './setting-types.ts'
+export { ConfigError, isLoopback, type PluginEntry } from './setting-types.ts'
 export { readTraceSettings } from './trace-settings.ts'
 
-type Setting<T> = { default: string; parse: Parse<T>; meaning: string; orFile?: true; secret?: true }
+/** `secret`: `password` hides the passwords in an address, `whole` the value. */
+type More = { orFile?: true; secret?: 'password' | 'whole' }
+type Setting<T> = { default: string; parse: Parse<T>; meaning: string } & More
 
-const setting = <T>(value: string, parse: Parse<T>, meaning: string, more: { orFile?: true; secret?: true } = {}): Setting<T> => ({
+const setting = <T>(value: string, parse: Parse<T>, meaning: string, more: More = {}): Setting<T> => ({
   default: value,
   parse,
   meaning,
@@ -33,17 +37,24 @@ export const SETTINGS = {
   PUBLIC_URL: setting('', url, 'Address at which clients reach the public listener; http://HOST:PORT when empty. Required when HOST is a wildcard, and in the role worker.'),
   TRUST_PROXY: setting('', networks, 'Proxies whose X-Forwarded-* headers are trusted.'),
   DATA_DIR: setting('./data', path, 'Folder for everything that the embedded side writes, mode 0700.'),
-  STORE_URL: setting('sqlite:DATA_DIR/tollgate.db', address('sqlite:<path>', 'mongodb://<host>', 'mongodb+srv://<host>'), 'The store.', { orFile: true, secret: true }),
+  STORE_URL: setting('sqlite:DATA_DIR/tollgate.db', address('sqlite:<path>', 'mongodb://<host>', 'mongodb+srv://<host>'), 'The store.', { orFile: true, secret: 'password' }),
   RESOURCES_URL: setting('files:./plans', address('files:<path>', 'kubernetes:', 'kubernetes:?<parameters>'), 'Source of Plans and ApiKeys. Parameters, joined by &: namespace, separated by commas (all namespaces when absent); kubeconfig, a path (not needed in a pod); lease and leaseNamespace, the Lease for leader election.'),
   SEALING_KEY_FILE: setting('DATA_DIR/sealing.key', path, 'File of the sealing keys of API keys: 32 bytes in base64, one per line; the first seals, all of them open. Created at the first start of the embedded side, required where processes share a store.'),
   BRAND: setting('SVC', brand, 'Brand in header names (X-SVC-Signature) and, in lower case, in key prefixes (svc_live_).'),
   UPSTREAMS: setting('', optionalPath, 'File of the model upstreams of the Coding Plan API; the built-in echo when empty, on the embedded side only.'),
   IMAGE_URLS: setting('vet', oneOf(['vet', 'fetch', 'refuse'] as const), 'http addresses of images and files in coding requests. vet: upstreams fetch them, after the egress guard has checked where they lead; fetch: the gateway fetches them through the egress guard and sends the data; refuse: only data: addresses are accepted.'),
   PLAN_LIMITS: setting('', optionalPath, 'File of limits on what a Plan may grant, by namespace.'),
-  BROKER_URL: setting('memory:', address('memory:', 'kafka://<host>:<port>'), 'The broker that wakes workers when tasks are queued.', { orFile: true, secret: true }),
+  BROKER_URL: setting('memory:', address('memory:', 'kafka://<host>:<port>'), 'The broker that wakes workers when tasks are queued.', { orFile: true, secret: 'password' }),
   FILES_URL: setting('disk:DATA_DIR/files', address('disk:<path>', 'gridfs:', 's3://<bucket>'), 'Where results are stored; gridfs: uses the MongoDB of STORE_URL.'),
   ENGINES: setting('', optionalPath, 'File of the engines, the routing table and the price list; built-in engines with demo prices when empty, on the embedded side only.'),
   PROXY_ROUTES: setting('', optionalPath, 'File of the pass-through routes: HTTP services behind a key and a plan; none when empty.'),
+  DASHBOARD: setting('auto', oneOf(['auto', ...DASHBOARD_MODES] as const), 'The web pages at /dashboard. local: a one-time sign-in link, printed at the start, on loopback only; oidc: sign-in at the provider of OIDC_ISSUER; off: no pages. auto is local in the role all on a sqlite: store and a loopback address, else off.'),
+  DASHBOARD_KEY_MANAGEMENT: setting('false', flag, 'Lets people issue, rotate, suspend and revoke API keys in the dashboard of a role gateway, which then writes ApiKeys to the API server of RESOURCES_URL. The role all always does.'),
+  OIDC_ISSUER: setting('', issuer, 'The OpenID Connect provider of the dashboard.'),
+  OIDC_CLIENT_ID: setting('', text, 'Client id of the dashboard at the provider.'),
+  OIDC_CLIENT_SECRET: setting('', text, 'Client secret at the provider; a public client when empty.', { orFile: true, secret: 'whole' }),
+  OIDC_TENANT_CLAIM: setting('tenants', text, 'The claim that lists the tenants (namespaces) a person may act for.'),
+  OIDC_SCOPES: setting('openid profile', text, 'Scopes of the sign-in, separated by spaces; openid is one of them.'),
   PLUGINS: setting('', plugins, 'Third-party plugins, registered in this order.'),
   WORKER_SLOTS: setting('cores', slots, 'Tasks that one worker runs at once; by default the number of cores.'),
   WORKER_KINDS: setting('', list, 'Kinds and operations that this worker runs, separated by commas, such as video,trim; all when empty.'),
@@ -88,9 +99,9 @@ export function readConfig(env: Record<string, string | undefined>, role?: strin
     const fallback = entry.default.replace('DATA_DIR', dataDir)
     const { text, source } = name === 'ROLE' && role !== undefined ? { text: role, source: 'argument' as const } : given(env, name, entry, fallback)
     const value = entry.parse.read(text)
-    if (value === undefined) throw new ConfigError(name, entry.secret ? withoutPassword(text) : text, entry.parse.mayBe)
+    if (value === undefined) throw new ConfigError(name, shown(entry, text), entry.parse.mayBe)
     values[name] = value
-    explained.push({ name: name as SettingName, value: entry.secret ? withoutPassword(text) : text, default: entry.default, source, meaning: entry.meaning })
+    explained.push({ name: name as SettingName, value: shown(entry, text), default: entry.default, source, meaning: entry.meaning })
   }
   const warnings = misspelledSettings(Object.keys(env), Object.keys(SETTINGS).flatMap((name) => [name, `${name}_FILE`]))
   const config = { ...values, environment: env, warnings } as Config
@@ -113,6 +124,12 @@ function readSetting(name: string, file: string): string {
   } catch {
     throw new ConfigError(name, file, 'a file that can be read')
   }
+}
+
+/** A value fit for `tollgate config` and for errors. */
+function shown({ secret }: Setting<unknown>, text: string): string {
+  if (secret === 'whole') return text === '' ? '' : '***'
+  return secret === 'password' ? withoutPassword(text) : text
 }
 
 /** A URL fit for logs: passwords, and parameters that hold one, replaced by `***`. */

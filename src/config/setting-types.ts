@@ -68,6 +68,24 @@ export const url: Parse<string | null> = {
   },
 }
 
+/** An OpenID Connect issuer: https, or http on loopback. Its path is part of its name (OpenID Connect Discovery 1.0, section 2). */
+export const issuer: Parse<string | null> = {
+  mayBe: 'an https address without query or fragment (http on loopback only), or empty',
+  read: (text) => {
+    if (text === '') return null
+    const parsed = URL.parse(text)
+    if (!parsed || parsed.search || parsed.hash || parsed.username || parsed.password) return undefined
+    return parsed.protocol === 'https:' || (parsed.protocol === 'http:' && isLoopback(parsed.hostname)) ? text : undefined
+  },
+}
+
+/** Whether a host name or IP address is this machine's loopback. */
+export function isLoopback(name: string): boolean {
+  return name === 'localhost' || name === '::1' || name === '[::1]' || (isIP(name) === 4 && name.startsWith('127.'))
+}
+
+export const text: Parse<string> = { mayBe: 'any text without control characters', schema: { type: 'string' }, read: (given) => (/\p{Cc}/u.test(given) ? undefined : given) }
+
 /** Backend addresses such as `sqlite:<path>` or `kubernetes:`; a part in angle brackets is required. The adapter validates everything after the scheme. */
 export const address = (...forms: string[]): Parse<string> => ({
   mayBe: forms.join(' or '),

@@ -1,7 +1,8 @@
 /** Startup checks by role: settings that contradict each other, such as a worker over SQLite, stop the start with one sentence. */
 import type { Config } from './config.ts'
+import { dashboardMode, isLocal, managesKeys } from './dashboard-mode.ts'
 import { needs, serves, type Backend } from './needed-backends.ts'
-import { ConfigError } from './setting-types.ts'
+import { ConfigError, isLoopback } from './setting-types.ts'
 
 const WILDCARDS = ['0.0.0.0', '::']
 
@@ -22,8 +23,32 @@ export function refuseContradictions(config: Config, given: (name: keyof Config)
   if (config.ROLE === 'worker' && config.PUBLIC_URL === null) {
     throw new ConfigError('PUBLIC_URL', '', 'the address at which clients reach the gateways: a worker signs links to results')
   }
+  refuseDashboard(config)
   if (config.PORT !== 0 && config.PORT === config.OPS_PORT && config.HOST === config.OPS_HOST) {
     throw new ConfigError('OPS_PORT', String(config.OPS_PORT), 'another port than PORT: the operations listener is separate from the public one')
+  }
+}
+
+/** The dashboard needs an address that is safe for its sessions, and a complete client of the provider. */
+function refuseDashboard(config: Config): void {
+  const mode = dashboardMode(config)
+  if (mode === 'local' && !isLocal(config)) {
+    const place = config.PUBLIC_URL === null ? `HOST is ${config.HOST}` : `HOST is ${config.HOST} and PUBLIC_URL is ${config.PUBLIC_URL}`
+    throw new ConfigError('DASHBOARD', 'local', `oidc or off, because ${place}: the one-time link of local is for loopback only`)
+  }
+  if (mode === 'oidc') {
+    for (const name of ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_TENANT_CLAIM'] as const) {
+      if (!config[name]) throw new ConfigError(name, '', 'given when DASHBOARD is oidc')
+    }
+    if (!config.OIDC_SCOPES.split(' ').includes('openid')) throw new ConfigError('OIDC_SCOPES', config.OIDC_SCOPES, 'scopes separated by spaces, openid among them')
+    const url = config.PUBLIC_URL === null ? null : new URL(config.PUBLIC_URL)
+    if (url?.protocol === 'http:' && !isLoopback(url.hostname)) {
+      throw new ConfigError('PUBLIC_URL', url.origin, 'an https address when DASHBOARD is oidc: a session must not travel in the clear')
+    }
+    if (url === null && !isLoopback(config.HOST)) throw new ConfigError('PUBLIC_URL', '', 'the address at which people reach the dashboard, because DASHBOARD is oidc')
+  }
+  if (managesKeys(config) && !config.RESOURCES_URL.startsWith('kubernetes:')) {
+    throw new ConfigError('RESOURCES_URL', config.RESOURCES_URL, 'kubernetes: when DASHBOARD_KEY_MANAGEMENT is true in the role gateway: only the role all writes manifests in a folder')
   }
 }
 

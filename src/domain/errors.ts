@@ -4,10 +4,14 @@
  */
 export const FAILURES = {
   invalid_api_key: [401, 'authentication_error', 'The API key is missing, malformed, unknown, expired or revoked. Send it as `Authorization: Bearer <API_KEY>`.'],
+  not_signed_in: [401, 'authentication_error', 'You are not signed in, or your session has ended. Sign in again.'],
   wrong_product: [403, 'permission_error', 'This API key belongs to the other product. Media API keys serve /api/v1 and /mcp, Coding Plan API keys serve /v1.'],
   key_suspended: [403, 'permission_error', 'This API key is suspended, or is one that its plan does not take. Whoever manages your plan sees the reason in the status of the key.'],
   plan_not_allowed: [403, 'permission_error', 'The plan of this API key does not include this address.'],
   origin_not_allowed: [403, 'permission_error', 'Requests from this web origin, or under this Host name, are not allowed.'],
+  csrf: [403, 'permission_error', 'The dashboard accepts changes from its own pages only. Send the header X-Tollgate-CSRF: 1 from the same origin.'],
+  tenant_not_allowed: [403, 'permission_error', 'Your account may not act for this tenant.'],
+  key_management_off: [403, 'permission_error', 'API keys cannot be changed here. Whoever manages your plan does it with the ApiKey resource.'],
   plan_inactive: [403, 'permission_error', 'The plan of this API key is not active. Nothing was charged.'],
   insufficient_balance: [402, 'insufficient_quota', 'The balance does not cover the estimated cost. Nothing was charged.'],
   max_cost_exceeded: [402, 'insufficient_quota', 'The estimated cost is above the given max_cost. Nothing was charged.'],
@@ -16,6 +20,7 @@ export const FAILURES = {
   method_not_allowed: [405, 'invalid_request_error', 'This address does not take that method. The Allow header lists those it takes.'],
   already_final: [409, 'invalid_request_error', 'The task has already ended.'],
   redelivery_limit: [409, 'invalid_request_error', 'This webhook was redelivered as often as it may be.'],
+  conflict: [409, 'invalid_request_error', 'It was changed in the meantime. Read it again and repeat the change.'],
   invalid_request: [400, 'invalid_request_error', 'The request is not valid.'],
   invalid_json: [400, 'invalid_request_error', 'The request body is not valid JSON.'],
   url_not_allowed: [400, 'invalid_request_error', 'This URL is not allowed.'],

@@ -11,6 +11,7 @@ import { keyPromises } from './store/api-keys.ts'
 import { lifePromises } from './store/lifecycle.ts'
 import { processPromises } from './store/heartbeats-and-leases.ts'
 import { scanPromises } from './store/scan.ts'
+import { sessionPromises } from './store/sessions.ts'
 import { subscriptionPromises } from './store/subscriptions.ts'
 import { taskPromises } from './store/tasks.ts'
 
@@ -24,6 +25,7 @@ export const storePromises: Promises<Place> = {
   ...changePromises,
   ...keyPromises,
   ...processPromises,
+  ...sessionPromises,
   ...declarationPromises,
   ...duePromises,
   ...taskPromises,

@@ -3,6 +3,7 @@
  * and a thrown `Unavailable` for "unknown", which is `Busy` where the store answers and one record has too many concurrent changes. Time is an argument (`now`, epoch milliseconds).
  */
 import type { KeyVersion } from '../../domain/api-keys.ts'
+import type { Session } from '../../domain/sessions.ts'
 import type { Declarations } from '../resources/resources.ts'
 import type { Answer, Command, CommandName } from '../../domain/subscription/commands.ts'
 import type { MediaPeriod, Subscription } from '../../domain/subscription/subscription.ts'
@@ -82,6 +83,17 @@ export type Store = Declarations & TaskStore & {
   keysOf(subscription: string): Promise<KeyVersion[]>
   /** Erases the sealed keys of versions whose `endedAt` is before `before` and whose `tell` is empty; the versions stay. Returns how many had one. */
   forgetSealed(before: number, limit: number): Promise<number>
+
+  /** Stores a session of the dashboard, unless one has its id, and removes those that have expired at `now`. */
+  openSession(session: Session, now: number): Promise<void>
+  /** By the hash of its cookie; it may have expired. */
+  session(id: string): Promise<Session | null>
+  /** Sets the tenant that the person acts for, and returns the session as it is then. Null: it has ended. */
+  switchTenant(id: string, tenant: string): Promise<Session | null>
+  /** Idempotent. */
+  endSession(id: string): Promise<void>
+  /** True for the first use of a value, by its hash, and false until `until` for any other, over all processes. */
+  useOnce(hash: string, until: number, now: number): Promise<boolean>
 
   /**
    * Everything of a kind in the order of the ids, in any state, whether or not something refers to it: up to `limit` after `after`, the `next` of the part before (null: the

@@ -18,6 +18,7 @@ import { openRedelivery, redeliveryIndexes } from './redelivery.ts'
 import { openHeartbeatsAndLeases } from './heartbeats-and-leases.ts'
 import { assertUpToDate, bringUpToDate, type Upgrade } from './migrations.ts'
 import { openScan } from './scan.ts'
+import { openSessions, sessionIndexes } from './sessions.ts'
 import { openSubscriptions, subscriptionIndexes } from './subscriptions.ts'
 import { openTaskQueries, taskQueryIndexes } from './task-queries.ts'
 import { openTasks, taskIndexes } from './tasks.ts'
@@ -32,6 +33,7 @@ export const INDEXES: Indexes = {
   deliveries: [...deliveryIndexes.deliveries, ...claimIndexes.deliveries, ...redeliveryIndexes.deliveries],
   ...deliveryQueueIndexes,
   ...eventIndexes,
+  ...sessionIndexes,
 }
 
 const DATABASE = 'tollgate'
@@ -53,6 +55,7 @@ export async function openMongodb(url: string, options: StoreOptions = {}, upgra
     ...subscriptions.verbs,
     change: changes.change,
     ...openKeys(database),
+    ...openSessions(database),
     ...openDeclarations(database),
     ...openTasks(database, deliveries.deliveries, log.log),
     ...openTaskQueries(database),

@@ -12,12 +12,13 @@ import { deliveryQueueTables } from './delivery-queues.ts'
 import { eventTables, openEventLog } from './event-log.ts'
 import { openHeartbeatsAndLeases, processTables } from './heartbeats-and-leases.ts'
 import { openScan } from './scan.ts'
+import { openSessions, sessionTables } from './sessions.ts'
 import { openSubscriptions, subscriptionTables } from './subscriptions.ts'
 import { openTaskQueries } from './task-queries.ts'
 import { openTasks, taskStatus, taskTables } from './tasks.ts'
 
 /** Each entry migrates from the schema before it. A released entry is never edited: a change is a new entry. */
-export const UPGRADES = [subscriptionTables + keyTables + processTables + declarationTables + taskTables + deliveryTables + deliveryQueueTables, addEndedAt, deliveryTimes, eventTables, waitingDeliveries, taskStatus]
+export const UPGRADES = [subscriptionTables + keyTables + processTables + declarationTables + taskTables + deliveryTables + deliveryQueueTables, addEndedAt, deliveryTimes, eventTables, waitingDeliveries, taskStatus, sessionTables]
 
 /** Opens `file`; fails as `openDatabase` and `openToRead` do. */
 export function openSqlite(file: string, options: StoreOptions = {}): Store {
@@ -31,6 +32,7 @@ export function openSqlite(file: string, options: StoreOptions = {}): Store {
     ...subscriptions.verbs,
     change: changes.change,
     ...openKeys(database),
+    ...openSessions(database),
     ...openDeclarations(database),
     ...openTasks(database, deliveries.deliveries, log.log),
     ...openTaskQueries(database),

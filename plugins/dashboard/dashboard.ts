@@ -1,0 +1,67 @@
+/**
+ * The dashboard at `/dashboard` (`docs/dashboard.md`): sign-in, and the HTTP interface of its pages under `/dashboard/api`. It lies outside key authentication: a session
+ * takes the place of the API key. Mode `off` registers nothing.
+ */
+import type { FastifyInstance } from 'fastify'
+import fp from 'fastify-plugin'
+import { dashboardMode } from '../../src/config/config.ts'
+import { strictValidator } from '../../src/domain/request-validation.ts'
+import { refuseForgedRequests } from './csrf.ts'
+import { openLocalSignIn } from './local-sign-in.ts'
+import { securityHeaders } from './security-headers.ts'
+import { sessionRoutes } from './session-routes.ts'
+import { openSessions, type SessionRequest } from './sessions.ts'
+import { styleRoute } from './sign-in-page.ts'
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** The address at which clients reach this process. */
+    publicUrl: () => string
+    /** The one-time sign-in link of the mode `local` that is valid now; null in other modes. */
+    signInLink: () => string | null
+  }
+  interface FastifyRequest {
+    /** The session of a request to `/dashboard/api`; null elsewhere. */
+    session: SessionRequest | null
+  }
+}
+
+const BODY_BYTES = 16 * 1024
+
+async function dashboard(app: FastifyInstance): Promise<void> {
+  const mode = dashboardMode(app.config)
+  app.decorateRequest('session', null)
+  let signInLink: () => string | null = () => null
+  app.decorate('signInLink', () => signInLink())
+  if (mode === 'off') return
+  const sessions = openSessions(app, mode)
+  await app.register(
+    async (pages) => {
+      securityHeaders(pages, mode)
+      styleRoute(pages)
+      if (mode === 'local') signInLink = openLocalSignIn(pages, sessions)
+      await pages.register(
+        async (api) => {
+          // Every failure of the interface has the problem form (RFC 9457).
+          api.addHook('onRoute', (route) => void (route.config = { ...route.config, problem: true }))
+          api.addHook('onRequest', async (request, reply) => {
+            reply.header('cache-control', 'no-store')
+            refuseForgedRequests(app, request)
+            request.session = await sessions.of(request)
+            request.log.setBindings({ tenant: request.session.session.tenant })
+          })
+          api.setValidatorCompiler(strictValidator())
+          app.errors.own(api, { problem: true })
+          await api.register(async (account) => {
+            account.addHook('onRoute', (route) => void (route.bodyLimit ??= BODY_BYTES))
+            sessionRoutes(account, sessions, mode)
+          })
+        },
+        { prefix: '/api' },
+      )
+    },
+    { prefix: '/dashboard' },
+  )
+}
+
+export default fp(dashboard, { name: 'dashboard', fastify: '5.x', dependencies: ['errors'], decorators: { fastify: ['config', 'store', 'clock', 'sealingKeys', 'publicUrl'] } })

@@ -1,0 +1,34 @@
+/** Plain pages around sign-in: what went wrong, and what to do. They work without script. */
+import type { FastifyInstance, FastifyReply } from 'fastify'
+
+export type Page = { title: string; sentence: string; link?: { href: string; text: string } }
+
+const ESCAPES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' }
+const escaped = (text: string) => text.replaceAll(/[&<>"']/g, (one) => ESCAPES[one] ?? '')
+
+const STYLE = `:root { color-scheme: light dark; font: 100%/1.5 system-ui, sans-serif; }
+body { margin: 0; min-height: 100vh; display: grid; place-items: center; }
+main { max-width: 34rem; padding: 1.5rem; }
+h1 { font-size: 1.5rem; line-height: 1.2; }
+a { color: LinkText; }
+code { font-family: ui-monospace, monospace; }
+`
+
+/** Answers with a page that no cache keeps. */
+export function sendPage(reply: FastifyReply, status: number, { title, sentence, link }: Page): FastifyReply {
+  const action = link ? `<p><a href="${escaped(link.href)}">${escaped(link.text)}</a></p>` : ''
+  return reply
+    .code(status)
+    .headers({ 'content-type': 'text/html; charset=utf-8', 'cache-control': 'no-store' })
+    .send(
+      `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${escaped(title)} · Tollgate</title><link rel="stylesheet" href="/dashboard/sign-in.css"></head>` +
+        `<body><main><h1>${escaped(title)}</h1><p>${escaped(sentence)}</p>${action}</main></body></html>`,
+    )
+}
+
+export const SIGN_IN_AGAIN = { href: '/dashboard/sign-in', text: 'Sign in again' }
+
+/** Serves the stylesheet: the content security policy allows none inside a page. */
+export function styleRoute(app: FastifyInstance): void {
+  app.get('/sign-in.css', async (_request, reply) => reply.headers({ 'content-type': 'text/css; charset=utf-8', 'cache-control': 'public, max-age=3600' }).send(STYLE))
+}

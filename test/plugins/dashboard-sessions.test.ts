@@ -1,0 +1,122 @@
+import t from 'tap'
+import { SESSION_MS } from '../../src/domain/sessions.ts'
+import { openEmbeddedProgram } from './embedded-program.ts'
+import { openBrowser, signIn } from './dashboard-browser.ts'
+
+t.test('the one-time link signs in, once, and a new one takes its place', async (t) => {
+  const { app } = await openEmbeddedProgram(t)
+  const link = new URL(app.signInLink() ?? '')
+  const browser = openBrowser(app)
+  const signedIn = await browser.get(`/dashboard/sign-in${link.search}`)
+  t.match(signedIn, { statusCode: 303, headers: { location: '/dashboard/', 'cache-control': 'no-store' } })
+  t.match(signedIn.headers['set-cookie'], /^tollgate_session=[\w-]{43}; Path=\/dashboard; Max-Age=43200; HttpOnly; SameSite=Lax$/)
+  t.match((await browser.get('/dashboard/api/session')).json(), { user: { id: 'local' }, tenant: 'demo', tenants: ['demo'], sign_in: 'local', key_management: { allowed: true }, brand: 'SVC', model: 'svc-code' })
+
+  const thief = openBrowser(app)
+  t.match(await thief.get(`/dashboard/sign-in${link.search}`), { statusCode: 403, headers: { 'content-type': /^text\/html/ } })
+  t.equal(thief.cookies.size, 0)
+  await signIn(app, thief)
+  t.equal((await thief.get('/dashboard/api/session')).statusCode, 200, 'the next link works')
+  t.equal((await browser.get('/dashboard/api/session')).statusCode, 200, 'and the first session goes on')
+})
+
+t.test('without a valid session every address of the interface answers 401 as a problem', async (t) => {
+  const { app } = await openEmbeddedProgram(t)
+  const browser = openBrowser(app)
+  for (const value of ['', 'x', 'A'.repeat(43), '"quoted"']) {
+    browser.cookies.set('tollgate_session', value)
+    for (const path of ['/dashboard/api/session', '/dashboard/api/none']) {
+      const answer = await browser.get(path)
+      t.match(answer, { statusCode: 401, headers: { 'content-type': /problem\+json/, 'cache-control': 'no-store' } })
+      t.match(answer.json(), { status: 401, error: { code: 'not_signed_in' } })
+    }
+  }
+  await signIn(app, browser)
+  t.match((await browser.get('/dashboard/api/none')).json(), { status: 404, error: { code: 'not_found' } })
+})
+
+t.test('a session id that somebody planted is not used: sign-in makes a new one and ends the old one', async (t) => {
+  const { app } = await openEmbeddedProgram(t)
+  const attacker = await signIn(app)
+  const planted = attacker.cookies.get('tollgate_session') ?? ''
+  const victim = openBrowser(app)
+  victim.cookies.set('tollgate_session', planted)
+  await signIn(app, victim)
+  t.not(victim.cookies.get('tollgate_session'), planted)
+  t.equal((await victim.get('/dashboard/api/session')).statusCode, 200)
+  t.equal((await attacker.get('/dashboard/api/session')).statusCode, 401)
+})
+
+t.test('a session ends at sign-out and after twelve hours, and no answer of it may be kept', async (t) => {
+  const { app } = await openEmbeddedProgram(t)
+  const browser = await signIn(app)
+  const secret = browser.cookies.get('tollgate_session') ?? ''
+  const other = await signIn(app)
+  t.equal((await browser.get('/dashboard/api/session')).headers['cache-control'], 'no-store')
+  const out = await browser.send('POST', '/dashboard/api/sign-out')
+  t.match(out, { statusCode: 204, headers: { 'clear-site-data': '"cache"' } })
+  t.equal(browser.cookies.size, 0)
+  browser.cookies.set('tollgate_session', secret)
+  t.equal((await browser.get('/dashboard/api/session')).statusCode, 401, 'the copied cookie is worth nothing')
+  t.equal((await other.get('/dashboard/api/session')).statusCode, 200)
+  const { clock } = app
+  app.clock = () => clock() + SESSION_MS
+  t.equal((await other.get('/dashboard/api/session')).statusCode, 401)
+})
+
+t.test('a change needs the header of a page and its origin', async (t) => {
+  const { app } = await openEmbeddedProgram(t)
+  const browser = await signIn(app)
+  const put = (headers: Record<string, string>) => browser.request({ method: 'PUT', url: '/dashboard/api/session/tenant', headers, payload: { tenant: 'demo' } })
+  const forged: Record<string, string>[] = [
+    {},
+    { 'x-tollgate-csrf': '0' },
+    { 'x-tollgate-csrf': '1', 'sec-fetch-site': 'cross-site' },
+    { 'x-tollgate-csrf': '1', 'sec-fetch-site': 'same-site' },
+    { 'x-tollgate-csrf': '1', origin: 'https://evil.example' },
+    { 'x-tollgate-csrf': '1', origin: 'null' },
+    { 'x-tollgate-csrf': '1', origin: 'http://127.0.0.1:1' },
+  ]
+  for (const headers of forged) t.match((await put(headers)).json(), { status: 403, error: { code: 'csrf' } }, JSON.stringify(headers))
+  t.equal((await put({ 'x-tollgate-csrf': '1', 'sec-fetch-site': 'same-origin', origin: 'http://127.0.0.1:8080' })).statusCode, 200)
+  t.equal((await browser.request({ method: 'POST', url: '/dashboard/api/sign-out' })).statusCode, 403)
+  t.equal((await browser.get('/dashboard/api/session')).statusCode, 200, 'a forged sign-out ends nothing')
+})
+
+t.test('every answer under /dashboard is safe from frames, sniffing and script of others', async (t) => {
+  const { app } = await openEmbeddedProgram(t)
+  const browser = openBrowser(app)
+  for (const path of ['/dashboard/sign-in', '/dashboard/sign-in.css', '/dashboard/api/session']) {
+    const { headers } = await browser.get(path)
+    t.match(headers, { 'x-frame-options': 'DENY', 'x-content-type-options': 'nosniff', 'referrer-policy': 'no-referrer', 'cross-origin-opener-policy': 'same-origin' }, path)
+    const policy = String(headers['content-security-policy'])
+    for (const part of ["default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'", "script-src 'self';"]) t.ok(policy.includes(part), `${path} ${part}`)
+    t.notMatch(policy, /unsafe/)
+  }
+})
+
+t.test('under a name that a stranger lets resolve to this machine the local dashboard answers nothing', async (t) => {
+  const { app } = await openEmbeddedProgram(t)
+  const browser = await signIn(app)
+  for (const host of ['evil.example', 'evil.example:8080', '10.0.0.1', '127.0.0.1.evil.example']) {
+    t.match((await browser.get('/dashboard/api/session', { host })).json(), { error: { code: 'origin_not_allowed' } }, host)
+  }
+  for (const host of ['localhost:8080', '127.0.0.1', '[::1]:8080']) t.equal((await browser.get('/dashboard/api/session', { host })).statusCode, 200, host)
+})
+
+t.test('a person acts only for a tenant that exists', async (t) => {
+  const { app } = await openEmbeddedProgram(t)
+  const browser = await signIn(app)
+  for (const tenant of ['other', 'demo/', '..', 'demo0']) {
+    t.match((await browser.send('PUT', '/dashboard/api/session/tenant', { tenant })).json(), { error: { code: 'tenant_not_allowed' } }, tenant)
+  }
+  for (const body of [{}, { tenant: '' }, { tenant: 1 }, { tenant: 'demo', more: 1 }]) t.equal((await browser.send('PUT', '/dashboard/api/session/tenant', body)).statusCode, 400, JSON.stringify(body))
+  t.match((await browser.get('/dashboard/api/session')).json(), { tenant: 'demo' })
+})
+
+t.test('off, there is nothing at /dashboard', async (t) => {
+  const { app } = await openEmbeddedProgram(t, { env: { DASHBOARD: 'off' } })
+  t.equal(app.signInLink(), null)
+  t.equal((await app.inject({ url: '/dashboard/sign-in' })).statusCode, 404)
+  t.equal((await app.inject({ url: '/dashboard/api/session' })).statusCode, 404)
+})
