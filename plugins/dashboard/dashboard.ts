@@ -9,7 +9,7 @@ import { strictValidator } from '../../src/domain/request-validation.ts'
 import { refuseForgedRequests } from './csrf.ts'
 import { openLocalSignIn } from './local-sign-in.ts'
 import { securityHeaders } from './security-headers.ts'
-import { sessionRoutes } from './session-routes.ts'
+import { sessionRoutes, type EndSession } from './session-routes.ts'
 import { openSessions, type SessionRequest } from './sessions.ts'
 import { styleRoute } from './sign-in-page.ts'
 
@@ -39,7 +39,9 @@ async function dashboard(app: FastifyInstance): Promise<void> {
     async (pages) => {
       securityHeaders(pages, mode)
       styleRoute(pages)
+      let endSession: EndSession = async () => null
       if (mode === 'local') signInLink = openLocalSignIn(pages, sessions)
+      else endSession = (await import('./oidc-sign-in.ts')).openOidcSignIn(pages, sessions)
       await pages.register(
         async (api) => {
           // Every failure of the interface has the problem form (RFC 9457).
@@ -54,7 +56,7 @@ async function dashboard(app: FastifyInstance): Promise<void> {
           app.errors.own(api, { problem: true })
           await api.register(async (account) => {
             account.addHook('onRoute', (route) => void (route.bodyLimit ??= BODY_BYTES))
-            sessionRoutes(account, sessions, mode)
+            sessionRoutes(account, sessions, mode, endSession)
           })
         },
         { prefix: '/api' },

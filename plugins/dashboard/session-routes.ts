@@ -12,7 +12,7 @@ const TenantChoice = Type.Object({ tenant: Type.String({ minLength: 1, maxLength
 /** The address at which the browser signs out at the provider too; null when it has none. */
 export type EndSession = () => Promise<string | null>
 
-export function sessionRoutes(app: FastifyInstance, sessions: Sessions, mode: DashboardMode, endSession: EndSession = async () => null): void {
+export function sessionRoutes(app: FastifyInstance, sessions: Sessions, mode: DashboardMode, endSession: EndSession): void {
   const routes = app.withTypeProvider<TypeBoxTypeProvider>()
   const { config } = app
 

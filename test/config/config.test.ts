@@ -1,6 +1,6 @@
 import { join, resolve } from 'node:path'
 import t from 'tap'
-import { readConfig, ROLES, SETTINGS, type Role, type SettingName } from '../../src/config/config.ts'
+import { dashboardMode, readConfig, ROLES, SETTINGS, type Role, type SettingName } from '../../src/config/config.ts'
 
 t.test('nothing has to be set', async (t) => {
   const { config, explained } = readConfig({})
@@ -19,6 +19,21 @@ t.test('what is embedded follows DATA_DIR', async (t) => {
 t.test('an empty variable counts as not given, and paths are resolved', async (t) => {
   const { config } = readConfig({ PORT: '', UPSTREAMS: 'upstreams.yaml' })
   t.match(config, { PORT: 8080, UPSTREAMS: resolve('upstreams.yaml') })
+})
+
+const OIDC = { DASHBOARD: 'oidc', OIDC_ISSUER: 'https://id.example/realms/a', OIDC_CLIENT_ID: 'dashboard' }
+
+t.test('the dashboard is local where only this machine can reach it, and off elsewhere until it is configured', async (t) => {
+  const mode = (env: Record<string, string>, role?: Role) => dashboardMode(readConfig(env, role).config)
+  t.equal(mode({}), 'local')
+  t.equal(mode({ PUBLIC_URL: 'http://localhost:8080' }), 'local')
+  t.equal(mode({ PUBLIC_URL: 'https://example.com' }), 'off')
+  t.equal(mode({ HOST: '0.0.0.0', PUBLIC_URL: 'http://127.0.0.1' }), 'off')
+  t.equal(mode(SHARED, 'gateway'), 'off')
+  t.equal(mode({ ...SHARED, ...OIDC }, 'gateway'), 'oidc')
+  t.equal(mode({ ...SHARED, ...OIDC }, 'worker'), 'off')
+  t.throws(() => readConfig({ ...SHARED, ...OIDC, DASHBOARD_KEY_MANAGEMENT: 'true' }, 'gateway'), { message: /^RESOURCES_URL was "files:.*kubernetes:/ })
+  t.doesNotThrow(() => readConfig({ ...SHARED, ...OIDC, DASHBOARD_KEY_MANAGEMENT: 'true', RESOURCES_URL: 'kubernetes:' }, 'gateway'))
 })
 
 t.test('each value that makes no sense stops the start with one sentence: the setting, what it was, what it may be', async (t) => {
@@ -48,6 +63,16 @@ t.test('each value that makes no sense stops the start with one sentence: the se
     [{ WEBHOOK_DELAYS_SECONDS: '0,soon' }, 'WEBHOOK_DELAYS_SECONDS'],
     [{ RESULT_DAYS: '0' }, 'RESULT_DAYS'],
     [{ SHUTDOWN_SECONDS: '1e3' }, 'SHUTDOWN_SECONDS'],
+    [{ DASHBOARD: 'on' }, 'DASHBOARD'],
+    [{ DASHBOARD: 'local', HOST: '0.0.0.0', PUBLIC_URL: 'http://127.0.0.1' }, 'DASHBOARD'],
+    [{ DASHBOARD: 'local', PUBLIC_URL: 'https://example.com' }, 'DASHBOARD'],
+    [{ DASHBOARD: 'oidc' }, 'OIDC_ISSUER'],
+    [{ DASHBOARD: 'oidc', OIDC_ISSUER: 'https://id.example' }, 'OIDC_CLIENT_ID'],
+    [{ ...OIDC, OIDC_ISSUER: 'http://id.example' }, 'OIDC_ISSUER'],
+    [{ ...OIDC, OIDC_ISSUER: 'https://id.example?tenant=1' }, 'OIDC_ISSUER'],
+    [{ ...OIDC, OIDC_SCOPES: 'profile' }, 'OIDC_SCOPES'],
+    [{ ...OIDC, PUBLIC_URL: 'http://example.com' }, 'PUBLIC_URL'],
+    [{ ...OIDC, HOST: '10.0.0.1' }, 'PUBLIC_URL'],
     [{ ROLE: 'king' }, 'ROLE'],
   ]
   for (const [env, setting] of rows) {
@@ -100,6 +125,8 @@ t.test('a secret in an address is in no sentence and in no list', async (t) => {
   t.throws(() => readConfig({ BROKER_URL: 'kafka//a?username=me&password=hunter2&tls=on' }), { message: /password=\*\*\*&tls=on/ })
   const { explained } = readConfig({ STORE_URL: 'sqlite:///x:hunter2@y' })
   t.notMatch(JSON.stringify(explained), /hunter2/)
+  t.notMatch(JSON.stringify(readConfig({ OIDC_CLIENT_SECRET: 'hunter2' }).explained), /hunter2/)
+  t.throws(() => readConfig({ OIDC_CLIENT_SECRET: 'hunter2\n' }), { message: /^OIDC_CLIENT_SECRET was "\*\*\*"/ })
 })
 
 t.test('an address may come from a file, and not from both', async (t) => {

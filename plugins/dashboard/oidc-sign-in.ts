@@ -1,0 +1,93 @@
+/** Sign-in of the mode `oidc`: `/dashboard/sign-in` and `/dashboard/callback`. What belongs to one sign-in is in a sealed cookie of the browser that began it, so that any replica completes it. */
+import { randomBytes } from 'node:crypto'
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
+import { open, seal } from '../../src/domain/api-keys.ts'
+import { secretOf, sessionHash, tenantsIn } from '../../src/domain/sessions.ts'
+import { NAMES, openOidcClient, ProviderAway, SignInRefused, type Claims, type SignInSecrets } from './oidc-client.ts'
+import { cookieFor, readCookie, setCookie } from './session-cookie.ts'
+import type { EndSession } from './session-routes.ts'
+import { sendPage, SIGN_IN_AGAIN } from './sign-in-page.ts'
+import type { Sessions } from './sessions.ts'
+
+const SIGN_IN_MS = 10 * 60_000
+/** What the sealed cookie is bound to: a text that was sealed for anything else does not open as one. */
+const PURPOSE = 'dashboard sign-in'
+/** A path of the dashboard: it begins no other address, whatever a browser makes of it. */
+const RETURN = /^\/dashboard\/[A-Za-z0-9/_-]{0,200}$/
+const MAX_NAME = 100
+
+type SignIn = SignInSecrets & { returnTo: string; expiresAt: number }
+
+/** Registers the sign-in. Returns the function that ends the session at the provider. */
+export function openOidcSignIn(app: FastifyInstance, sessions: Sessions): EndSession {
+  const { config } = app
+  const client = openOidcClient({ ...config, issuer: config.OIDC_ISSUER ?? '' })
+  const callback = () => `${app.publicUrl()}/dashboard/callback`
+  const cookie = () => cookieFor(app.publicUrl(), 'tollgate_sign_in', '/dashboard/callback')
+  const routes = app.withTypeProvider<TypeBoxTypeProvider>()
+
+  routes.get('/sign-in', { schema: { querystring: Type.Object({ return: Type.Optional(Type.String()) }) } }, async (request, reply) => {
+    const [state, nonce, verifier] = [secretOf(randomBytes(32)), secretOf(randomBytes(32)), secretOf(randomBytes(32))]
+    const returnTo = RETURN.test(request.query.return ?? '') ? (request.query.return ?? '') : '/dashboard/'
+    const signIn: SignIn = { state, nonce, verifier, returnTo, expiresAt: app.clock() + SIGN_IN_MS }
+    return answered(request, reply, async () => {
+      const url = await client.authorizationUrl(callback(), signIn)
+      setCookie(reply, cookie(), seal(JSON.stringify(signIn), PURPOSE, app.sealingKeys, randomBytes(12)), SIGN_IN_MS)
+      return reply.header('cache-control', 'no-store').redirect(url, 302)
+    })
+  })
+
+  app.get('/callback', async (request, reply) => {
+    const signIn = begun(request)
+    setCookie(reply, cookie(), '', 0)
+    return answered(request, reply, async () => {
+      if (!signIn || !(await app.store.useOnce(sessionHash(signIn.state), signIn.expiresAt, app.clock()))) {
+        throw new SignInRefused('The sign-in was not begun in this browser, took longer than ten minutes, or was completed before.')
+      }
+      const address = new URL(callback())
+      address.search = new URL(request.url, address).search
+      const claims = await client.claims(address, signIn)
+      const tenants = tenantsIn(claims[config.OIDC_TENANT_CLAIM] ?? [])
+      const [tenant] = tenants ?? []
+      if (tenants === null || tenant === undefined) {
+        request.log.warn({ event: 'sign_in_without_tenant', claim: config.OIDC_TENANT_CLAIM, isList: tenants !== null, user: claims.sub }, 'sign-in refused: no tenant in the claim')
+        throw new SignInRefused('Your account has no tenant here. Whoever manages the sign-in provider can give it one.')
+      }
+      await sessions.open(request, reply, { user: { id: claims.sub, name: nameOf(claims) }, tenants, tenant })
+      request.log.info({ event: 'signed_in', user: claims.sub, tenant }, 'signed in')
+      return reply.header('cache-control', 'no-store').redirect(signIn.returnTo, 303)
+    })
+  })
+
+  function begun(request: FastifyRequest): SignIn | null {
+    const text = open(readCookie(request, cookie().name), PURPOSE, app.sealingKeys)
+    const signIn = text === null ? null : (JSON.parse(text) as SignIn)
+    return signIn && signIn.expiresAt > app.clock() ? signIn : null
+  }
+
+  return () => client.endSessionUrl(`${app.publicUrl()}/dashboard/`)
+}
+
+/** Answers failures of the provider with a page. */
+async function answered(request: FastifyRequest, reply: FastifyReply, work: () => Promise<FastifyReply>): Promise<FastifyReply> {
+  try {
+    return await work()
+  } catch (error) {
+    if (error instanceof ProviderAway) {
+      request.log.error({ event: 'sign_in_provider_away', err: error.cause }, 'sign-in provider unavailable')
+      reply.header('retry-after', '5')
+      return sendPage(reply, 503, { title: 'Sign-in is not available at the moment', sentence: 'The sign-in provider does not answer. API keys work as before. Try again in a moment.', link: SIGN_IN_AGAIN })
+    }
+    if (!(error instanceof SignInRefused)) throw error
+    request.log.info({ event: 'sign_in_refused', reason: error.message, cause: (error.cause as { code?: unknown } | undefined)?.code }, 'sign-in refused')
+    return sendPage(reply, 403, { title: 'You are not signed in', sentence: error.message, link: SIGN_IN_AGAIN })
+  }
+}
+
+/** A name to show. */
+function nameOf(claims: Claims): string {
+  const name = NAMES.map((claim) => claims[claim]).find((one) => typeof one === 'string' && one !== '')
+  return String(name ?? claims.sub).slice(0, MAX_NAME)
+}

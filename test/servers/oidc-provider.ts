@@ -1,0 +1,71 @@
+/** A certified OpenID Connect provider (npm `oidc-provider`) on port 0: it signs its present user in without a question, and keeps sessions in the browser's cookies. */
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { Provider } from 'oidc-provider'
+import type { Test } from 'tap'
+
+export type OidcProvider = {
+  issuer: string
+  /** The next person to sign in, and the claims about that person. */
+  person: { sub: string } & Record<string, unknown>
+  /** Stops to answer, and answers again on the same port. */
+  stop(): Promise<void>
+  start(): Promise<void>
+}
+
+type Options = {
+  /** Addresses of the dashboard, such as `http://127.0.0.1:8080`. */
+  clients: string[]
+  /** Claims in the ID token too, and not at the userinfo endpoint alone. */
+  inIdToken?: boolean
+  port?: number
+}
+
+export const CLIENT = { id: 'dashboard', secret: 'a secret of the dashboard at the provider' }
+
+export async function openOidcProvider(t: Test, { clients, inIdToken = false, port = 0 }: Options): Promise<OidcProvider> {
+  const server = createServer()
+  const listen = (at: number) => new Promise<void>((resolve) => server.listen(at, '127.0.0.1', resolve))
+  const close = async () => {
+    server.closeAllConnections()
+    if (server.listening) await new Promise((resolve) => server.close(resolve))
+  }
+  await listen(port)
+  t.teardown(close)
+  const { port: own } = server.address() as AddressInfo
+  const issuer = `http://127.0.0.1:${own}`
+  const found: OidcProvider = { issuer, person: { sub: 'ada' }, stop: close, start: () => listen(own) }
+  const provider = new Provider(issuer, {
+    clients: [
+      {
+        client_id: CLIENT.id,
+        client_secret: CLIENT.secret,
+        redirect_uris: clients.map((client) => `${client}/dashboard/callback`),
+        post_logout_redirect_uris: clients.map((client) => `${client}/dashboard/`),
+      },
+    ],
+    cookies: { keys: ['a key of the test'] },
+    claims: { openid: ['sub', 'tenants'], profile: ['name'] },
+    conformIdTokenClaims: !inIdToken,
+    features: { devInteractions: { enabled: false } },
+    pkce: { required: () => true },
+    findAccount: (_context: unknown, sub: string) => ({ accountId: sub, claims: async () => ({ ...found.person, sub }) }),
+    interactions: { url: (_context: unknown, { uid }: { uid: string }) => `/interaction/${uid}` },
+    ttl: { Interaction: 600, Session: 600, Grant: 600, AccessToken: 600, IdToken: 600, AuthorizationCode: 60 },
+  })
+  const handle = provider.callback()
+  server.on('request', (request, response) => {
+    if (request.url?.startsWith('/interaction/')) void interact(provider, found.person.sub, request, response)
+    else void handle(request, response)
+  })
+  return found
+}
+
+/** Signs the person in, or grants what the client asked for. */
+async function interact(provider: Provider, accountId: string, ...exchange: Parameters<Provider['interactionDetails']>): Promise<void> {
+  const { prompt, params, session } = await provider.interactionDetails(...exchange)
+  if (prompt.name === 'login') return provider.interactionFinished(...exchange, { login: { accountId } })
+  const grant = new provider.Grant({ accountId: session?.accountId ?? accountId, clientId: params.client_id })
+  grant.addOIDCScope(params.scope)
+  return provider.interactionFinished(...exchange, { consent: { grantId: await grant.save() } })
+}
