@@ -4,6 +4,16 @@ WORKDIR /app
 COPY package.json package-lock.json ./
 RUN npm ci --omit=dev --ignore-scripts
 
+# The page of the dashboard, built. Its tools stay in this stage.
+FROM node:26-slim AS page
+WORKDIR /app
+COPY package.json package-lock.json ./
+COPY runtime ./runtime
+RUN npm ci --ignore-scripts
+COPY plugins/dashboard ./plugins/dashboard
+COPY tsconfig.json ./
+RUN node plugins/dashboard/build.mjs
+
 FROM node:26-slim AS base
 ENV NODE_ENV=production HOST=0.0.0.0 OPS_HOST=0.0.0.0 DATA_DIR=/data
 WORKDIR /app
@@ -12,6 +22,7 @@ COPY package.json LICENSE ./
 COPY bin ./bin
 COPY src ./src
 COPY plugins ./plugins
+COPY --from=page /app/plugins/dashboard/dist ./plugins/dashboard/dist
 COPY crds ./crds
 COPY plans ./plans
 RUN install --directory --mode=700 --owner=1000 --group=1000 /data

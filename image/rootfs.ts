@@ -28,6 +28,7 @@ export function fillRootfs(folder: string, root: string, { copies, packages, wor
   if (process.getuid?.() === 0) chownSync(data, 1000, 1000)
 
   const app = inside(workdir)
+  execFileSync(join(root, 'node_modules/.bin/node'), [join(root, 'plugins/dashboard/build.mjs')], { stdio: 'inherit' })
   for (const { from, to } of copies) cpSync(join(root, from), join(app, to), { recursive: true })
   cpSync(join(root, 'package-lock.json'), join(app, 'package-lock.json'))
   execFileSync('npm', ['ci', '--omit=dev', '--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline', '--loglevel=error'], { cwd: app, stdio: 'inherit' })

@@ -8,7 +8,7 @@ const root = join(import.meta.dirname, '..')
 function filesUnder(folder: string): string[] {
   return readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
     .map((name) => join(folder, name))
-    .filter((name) => /\.(ts|mjs)$/.test(name) && statSync(join(root, name)).isFile())
+    .filter((name) => /\.(tsx?|mjs)$/.test(name) && statSync(join(root, name)).isFile())
     .sort()
 }
 
@@ -107,6 +107,13 @@ t.test('bootstrap opens backends and services, and imports no plugin', async (t)
 
 t.test('a plugin imports its own files and src, never another plugin', async (t) => {
   t.same(broken(({ from, to }) => roomOf(from) === 'plugin' && to.startsWith('plugins/') && pluginOf(from) !== pluginOf(to)), [])
+})
+
+t.test("the dashboard's page imports its own files only, and nobody imports them: it speaks HTTP", async (t) => {
+  const isPage = (path: string) => path.startsWith('plugins/dashboard/web/')
+  t.same(broken(({ from, to }) => ours(to) && isPage(from) !== isPage(to)), [])
+  const packages = imports.filter(({ from, to }) => isPage(from) && !ours(to)).map(({ to }) => to)
+  t.same([...new Set(packages)].filter((name) => !/^(preact|@preact\/signals|uplot)(\/|$)/.test(name)), [])
 })
 
 t.test('a plugin knows backends by their interface, never an adapter, and never how they are opened', async (t) => {
@@ -233,5 +240,5 @@ t.test('no package runs a script when it is installed, and all of them are in th
 })
 
 t.test('no drawer without a name', async (t) => {
-  t.same([...sources, ...filesUnder('test')].filter((file) => /(^|\/)(utils?|helpers?|common|misc|types|index)(\/|\.(ts|mjs)$)/.test(file)), [])
+  t.same([...sources, ...filesUnder('test')].filter((file) => /(^|\/)(utils?|helpers?|common|misc|types|index)(\/|\.(tsx?|mjs)$)/.test(file)), [])
 })

@@ -1,0 +1,57 @@
+/** The only caller of `/dashboard/api`. */
+import { signal } from '@preact/signals'
+
+const API = '/dashboard/api'
+/** Proves that same-origin script made a request that changes something. */
+export const CSRF_HEADER = { 'x-tollgate-csrf': '1' }
+
+/** A refusal of the server (RFC 9457), or a failure to reach it: `code` is then `unreachable`. */
+export class Problem extends Error {
+  readonly status: number
+  readonly code: string
+  readonly members: Record<string, unknown>
+
+  constructor(status: number, code: string, message: string, members: Record<string, unknown> = {}) {
+    super(message)
+    this.status = status
+    this.code = code
+    this.members = members
+  }
+}
+
+/** How to sign in again, once the server no longer knows the session. */
+export const signedOut = signal<{ reason: 'expired' | 'left' } | null>(null)
+
+export type Query = Record<string, string | number | boolean | undefined>
+export type Options = { method?: 'GET' | 'POST' | 'PUT'; body?: unknown; query?: Query; headers?: Record<string, string>; signal?: AbortSignal }
+
+/** The address of an API path, for links and streams. */
+export function apiUrl(path: string, query: Query = {}): string {
+  const given = Object.entries(query).filter((entry): entry is [string, string | number | boolean] => entry[1] !== undefined && entry[1] !== '')
+  const search = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString()
+  return `${API}${path}${search === '' ? '' : `?${search}`}`
+}
+
+/** Calls the API and returns its JSON; `undefined` for 204. Throws a `Problem`. */
+export async function api<Answer>(path: string, { method = 'GET', body, query, headers, signal: abort }: Options = {}): Promise<Answer> {
+  const init: RequestInit = { method, headers: { accept: 'application/json', ...(method === 'GET' ? {} : CSRF_HEADER), ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers } }
+  if (body !== undefined) init.body = JSON.stringify(body)
+  if (abort) init.signal = abort
+  let response: Response
+  try {
+    response = await fetch(apiUrl(path, query), init)
+  } catch (error) {
+    if (abort?.aborted) throw error
+    throw new Problem(0, 'unreachable', 'Tollgate does not answer. The page tries again by itself.')
+  }
+  if (response.ok) return (response.status === 204 ? undefined : await response.json()) as Answer
+  throw await problemOf(response)
+}
+
+/** The problem that a response carries. A missing session also shows the signed-out page. */
+export async function problemOf(response: Response): Promise<Problem> {
+  const members = ((await response.json().catch(() => null)) ?? {}) as Record<string, unknown>
+  const text = (name: string): string | null => (typeof members[name] === 'string' ? members[name] : null)
+  if (response.status === 401) signedOut.value ??= { reason: 'expired' }
+  return new Problem(response.status, text('code') ?? 'internal', text('detail') ?? text('title') ?? `The server answered with status ${response.status}.`, members)
+}

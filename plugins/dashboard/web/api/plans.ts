@@ -1,0 +1,37 @@
+/** The tenant's plans, kept current while the page is visible. */
+import { signal } from '@preact/signals'
+import { api } from './client.ts'
+
+export type Product = 'Room' | 'Media' | 'Coding'
+export type WindowUsage = { limit: number; used: number; reserved?: number; remaining?: number; resets_at: string | null }
+
+export type Plan = {
+  name: string
+  display_name: string
+  product: Product
+  state: 'Active' | 'Inactive'
+  reason: string | null
+  message: string | null
+  starts_at: string | null
+  expires_at: string | null
+  unlocks: string[]
+  period: { start: string; end: string } | null
+  summary: { media?: { allowance: string; held: string; burned: string; remaining: string }; coding?: { session: WindowUsage; weekly: WindowUsage } }
+  key_policy: { max_keys: number; rotation_overlap_seconds: number }
+}
+
+export const plans = signal<Plan[] | null>(null)
+export const plansError = signal<Error | null>(null)
+
+/** Loads the plans again; a failure keeps the last ones. */
+export async function loadPlans(): Promise<void> {
+  try {
+    plans.value = (await api<{ data: Plan[] }>('/plans')).data
+    plansError.value = null
+  } catch (error) {
+    plansError.value = error as Error
+  }
+}
+
+export const isMedia = ({ product }: Plan): boolean => product !== 'Coding'
+export const isActive = ({ state }: Plan): boolean => state === 'Active'

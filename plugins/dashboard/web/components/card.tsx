@@ -1,0 +1,44 @@
+import type { ComponentChildren } from 'preact'
+import { useId } from 'preact/hooks'
+
+/** A section of a page with a heading of its own. */
+export function Card({ title, hint, actions, children, class: more = '' }: { title?: string; hint?: ComponentChildren; actions?: ComponentChildren; children: ComponentChildren; class?: string }) {
+  const id = useId()
+  return (
+    <section class={`card ${more}`} {...(title === undefined ? {} : { 'aria-labelledby': id })}>
+      {title !== undefined && (
+        <header class="card-head">
+          <div>
+            <h2 id={id}>{title}</h2>
+            {hint && <p class="muted">{hint}</p>}
+          </div>
+          {actions && <div class="row">{actions}</div>}
+        </header>
+      )}
+      {children}
+    </section>
+  )
+}
+
+/** The head of a page: its only `h1`, which takes the focus when the page changes. */
+export function PageHead({ title, lead, actions }: { title: string; lead?: ComponentChildren; actions?: ComponentChildren }) {
+  return (
+    <header class="page-head">
+      <div>
+        <h1 tabIndex={-1}>{title}</h1>
+        {lead && <p class="lead">{lead}</p>}
+      </div>
+      {actions && <div class="row">{actions}</div>}
+    </header>
+  )
+}
+
+/** A name and its value. */
+export function Fact({ name, children }: { name: string; children: ComponentChildren }) {
+  return (
+    <div class="fact">
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  )
+}

@@ -1,0 +1,38 @@
+import type { ComponentChildren } from 'preact'
+import { useEffect, useId, useRef } from 'preact/hooks'
+import { Icon } from './icon.tsx'
+
+/** A modal dialog over the browser's own: it traps the focus, closes with Escape and gives the focus back. Rendered means open. */
+export function Dialog({ title, close, children, wide = false }: { title: string; close: () => void; children: ComponentChildren; wide?: boolean }) {
+  const element = useRef<HTMLDialogElement>(null)
+  const id = useId()
+  useEffect(() => {
+    const before = document.activeElement
+    element.current?.showModal()
+    return () => {
+      if (before instanceof HTMLElement && before.isConnected) before.focus()
+    }
+  }, [])
+  return (
+    <dialog
+      ref={element}
+      class={wide ? 'dialog wide' : 'dialog'}
+      aria-labelledby={id}
+      onCancel={(event) => {
+        event.preventDefault()
+        close()
+      }}
+      onClick={(event) => event.target === element.current && close()}
+    >
+      <div class="dialog-body">
+        <header class="dialog-head">
+          <h2 id={id}>{title}</h2>
+          <button type="button" class="button icon-only quiet" aria-label="Close" onClick={close}>
+            <Icon name="close" />
+          </button>
+        </header>
+        {children}
+      </div>
+    </dialog>
+  )
+}

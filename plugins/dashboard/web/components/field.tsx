@@ -1,0 +1,55 @@
+import type { ComponentChildren } from 'preact'
+import { useId } from 'preact/hooks'
+
+type Wired = { id: string; 'aria-describedby'?: string; 'aria-invalid'?: true }
+
+/** A form control with its label, a hint and an error, wired for screen readers: spread `wired` on the control. */
+export function Field({ label, hint, error, children }: { label: string; hint?: ComponentChildren; error?: string | null; children: (wired: Wired) => ComponentChildren }) {
+  const id = useId()
+  const described = [hint ? `${id}-hint` : '', error ? `${id}-error` : ''].filter(Boolean).join(' ')
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      {children({ id, ...(described === '' ? {} : { 'aria-describedby': described }), ...(error ? { 'aria-invalid': true as const } : {}) })}
+      {hint && (
+        <p id={`${id}-hint`} class="hint">
+          {hint}
+        </p>
+      )}
+      {error && (
+        <p id={`${id}-error`} class="field-error" role="alert">
+          {error}
+        </p>
+      )}
+    </div>
+  )
+}
+
+export type Choice = { value: string; name: ComponentChildren }
+
+/** One of a few, as a row of radio buttons. */
+export function Segmented({ label, value, choices, choose }: { label: string; value: string; choices: Choice[]; choose: (value: string) => void }) {
+  const group = useId()
+  return (
+    <div class="segmented" role="radiogroup" aria-label={label}>
+      {choices.map((choice) => (
+        <label key={choice.value}>
+          <input type="radio" name={group} value={choice.value} checked={choice.value === value} onChange={() => choose(choice.value)} />
+          <span>{choice.name}</span>
+        </label>
+      ))}
+    </div>
+  )
+}
+
+export function Select({ wired, value, choices, choose }: { wired: Wired | { 'aria-label': string }; value: string; choices: { value: string; name: string }[]; choose: (value: string) => void }) {
+  return (
+    <select {...wired} class="input" value={value} onChange={(event) => choose(event.currentTarget.value)}>
+      {choices.map((choice) => (
+        <option key={choice.value} value={choice.value}>
+          {choice.name}
+        </option>
+      ))}
+    </select>
+  )
+}

@@ -1,0 +1,55 @@
+/** Data of a page: loading, ready or failed, with reload and polling while the page is visible. */
+import { useEffect, useMemo } from 'preact/hooks'
+import { signal, type ReadonlySignal } from '@preact/signals'
+import type { ComponentChildren } from 'preact'
+import { Failed, Loading } from './states.tsx'
+
+export type Loaded<T> = { state: 'loading' } | { state: 'ready'; data: T } | { state: 'failed'; error: Error; data?: T }
+export type Load<T> = { value: ReadonlySignal<Loaded<T>>; reload: () => Promise<void> }
+
+/**
+ * Calls `loader` at once, when `inputs` change, and every `everyMs` while the page is visible. A failed repetition keeps the last data and sets the error beside it.
+ * An answer that a later call has overtaken is dropped.
+ */
+export function useLoad<T>(loader: (abort: AbortSignal) => Promise<T>, inputs: unknown[], everyMs?: number): Load<T> {
+  const load = useMemo(() => openLoad(loader), inputs)
+  useEffect(() => {
+    void load.reload()
+    const again = () => document.visibilityState === 'visible' && void load.reload()
+    const timer = everyMs === undefined ? null : setInterval(again, everyMs)
+    document.addEventListener('visibilitychange', again)
+    return () => {
+      if (timer !== null) clearInterval(timer)
+      document.removeEventListener('visibilitychange', again)
+      load.stop()
+    }
+  }, [load])
+  return load
+}
+
+function openLoad<T>(loader: (abort: AbortSignal) => Promise<T>): Load<T> & { stop: () => void } {
+  const value = signal<Loaded<T>>({ state: 'loading' })
+  let running: AbortController | null = null
+  async function reload(): Promise<void> {
+    running?.abort()
+    const mine = new AbortController()
+    running = mine
+    try {
+      const data = await loader(mine.signal)
+      if (running === mine) value.value = { state: 'ready', data }
+    } catch (error) {
+      if (running !== mine || mine.signal.aborted) return
+      const last = value.value
+      value.value = { state: 'failed', error: error as Error, ...('data' in last && last.data !== undefined ? { data: last.data } : {}) }
+    }
+  }
+  return { value, reload, stop: () => running?.abort() }
+}
+
+/** Shows data once it is there; until then a placeholder of `lines`, and a failure with a way to try again. */
+export function Async<T>({ of, lines = 3, children }: { of: Load<T>; lines?: number; children: (data: T) => ComponentChildren }) {
+  const loaded = of.value.value
+  if (loaded.state === 'loading') return <Loading lines={lines} />
+  if (loaded.state === 'failed' && loaded.data === undefined) return <Failed error={loaded.error} retry={of.reload} />
+  return <>{children(loaded.data as T)}</>
+}

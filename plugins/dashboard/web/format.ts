@@ -1,0 +1,63 @@
+/** Numbers, money and times as the page shows them, in the browser's language. */
+
+const whole = new Intl.NumberFormat()
+const compact = new Intl.NumberFormat(undefined, { notation: 'compact', maximumFractionDigits: 1 })
+const dateTime = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
+const dateOnly = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' })
+const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto' })
+
+export const count = (value: number): string => whole.format(value)
+/** 1.2M for large numbers. */
+export const short = (value: number): string => (value < 10_000 ? whole.format(value) : compact.format(value))
+
+/** Money stays a decimal string: without trailing zeros beyond two places. */
+export function money(amount: string): string {
+  const [, sign = '', units = '0', fraction = ''] = /^(-?)(\d+)(?:\.(\d+))?$/.exec(amount) ?? []
+  const kept = fraction.replace(/0+$/, '').padEnd(2, '0')
+  return `${sign}${whole.format(BigInt(units))}.${kept}`
+}
+
+export const time = (iso: string): string => dateTime.format(new Date(iso))
+export const day = (iso: string): string => dateOnly.format(new Date(iso))
+
+const UNITS = [
+  ['day', 86_400_000],
+  ['hour', 3_600_000],
+  ['minute', 60_000],
+] as const
+
+/** "3 hours ago", "in 2 days". */
+export function ago(iso: string, now: number): string {
+  const ms = Date.parse(iso) - now
+  for (const [unit, size] of UNITS) if (Math.abs(ms) >= size) return relative.format(Math.trunc(ms / size), unit)
+  return relative.format(0, 'minute').replace(/^this minute$/, 'just now')
+}
+
+/** A time span of two units: "2 d 4 h", "4 min 10 s". */
+export function span(ms: number): string {
+  const seconds = Math.max(0, Math.ceil(ms / 1000))
+  const parts: [number, string][] = [
+    [Math.floor(seconds / 86_400), 'd'],
+    [Math.floor(seconds / 3600) % 24, 'h'],
+    [Math.floor(seconds / 60) % 60, 'min'],
+    [seconds % 60, 's'],
+  ]
+  const first = parts.findIndex(([value]) => value > 0)
+  if (first < 0) return '0 s'
+  return parts
+    .slice(first, first + 2)
+    .filter(([value]) => value > 0)
+    .map(([value, unit]) => `${value} ${unit}`)
+    .join(' ')
+}
+
+export function bytes(size: number): string {
+  if (size < 1024) return `${size} B`
+  return size < 1024 * 1024 ? `${(size / 1024).toFixed(1)} KB` : `${(size / 1024 / 1024).toFixed(1)} MB`
+}
+
+/** "background_remove" → "Background remove". */
+export function label(code: string): string {
+  const text = code.replaceAll('_', ' ')
+  return text.charAt(0).toUpperCase() + text.slice(1)
+}

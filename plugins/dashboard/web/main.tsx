@@ -1,0 +1,11 @@
+import { render } from 'preact'
+import { App } from './app.tsx'
+import { applyTheme } from './theme.ts'
+import './styles/tokens.css'
+import './styles/base.css'
+import './styles/shell.css'
+import './styles/components.css'
+
+applyTheme()
+const root = document.getElementById('app')
+if (root) render(<App />, root)

@@ -1,0 +1,5 @@
+import { PageHead } from '../components/card.tsx'
+
+export function Room() {
+  return <PageHead title="AI Room" />
+}

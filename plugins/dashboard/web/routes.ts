@@ -1,0 +1,12 @@
+/** The list of pages. All but Home are loaded by need. */
+import type { ComponentType } from 'preact'
+import { Home } from './pages/home/home.tsx'
+
+/** A page gets the last segment of its address where that varies. */
+export type Page = ComponentType<{ id: string }>
+type Route = { pattern: RegExp; title: string; load: () => Page | Promise<Page> }
+
+export const ROUTES: Route[] = [
+  { pattern: /^\/$/, title: 'Home', load: () => Home },
+  { pattern: /^\/room$/, title: 'AI Room', load: async () => (await import('./room/room.tsx')).Room },
+]

@@ -1,0 +1,30 @@
+/** Dark or light: the system's preference, or what the person chose on this browser. */
+import { signal } from '@preact/signals'
+
+export type Theme = 'system' | 'light' | 'dark'
+const KEY = 'tollgate-theme'
+
+function stored(): Theme {
+  const value = localStorage.getItem(KEY)
+  return value === 'light' || value === 'dark' ? value : 'system'
+}
+
+export const theme = signal<Theme>(stored())
+
+/** Sets the attribute that tokens.css reads. */
+export function applyTheme(): void {
+  if (theme.value === 'system') delete document.documentElement.dataset['theme']
+  else document.documentElement.dataset['theme'] = theme.value
+}
+
+export function setTheme(chosen: Theme): void {
+  theme.value = chosen
+  if (chosen === 'system') localStorage.removeItem(KEY)
+  else localStorage.setItem(KEY, chosen)
+  applyTheme()
+}
+
+/** Whether the page is dark now, for what is drawn on a canvas. */
+export function isDark(): boolean {
+  return theme.value === 'system' ? matchMedia('(prefers-color-scheme: dark)').matches : theme.value === 'dark'
+}
