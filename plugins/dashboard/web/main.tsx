@@ -5,6 +5,7 @@ import './styles/tokens.css'
 import './styles/base.css'
 import './styles/shell.css'
 import './styles/components.css'
+import './styles/pages.css'
 
 applyTheme()
 const root = document.getElementById('app')

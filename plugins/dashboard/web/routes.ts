@@ -8,5 +8,6 @@ type Route = { pattern: RegExp; title: string; load: () => Page | Promise<Page> 
 
 export const ROUTES: Route[] = [
   { pattern: /^\/$/, title: 'Home', load: () => Home },
+  { pattern: /^\/keys$/, title: 'API Keys', load: async () => (await import('./pages/keys/keys.tsx')).Keys },
   { pattern: /^\/room$/, title: 'AI Room', load: async () => (await import('./room/room.tsx')).Room },
 ]

@@ -34,7 +34,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
           <Icon name={isOpen ? 'close' : 'menu'} />
         </button>
       </header>
-      <div id="sidebar" class={isOpen ? 'sidebar open' : 'sidebar'}>
+      <aside id="sidebar" class={isOpen ? 'sidebar open' : 'sidebar'} aria-label="Navigation and account">
         <Brand />
         <nav aria-label="Pages" onClick={() => setOpen(false)}>
           <ul>
@@ -44,7 +44,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
           </ul>
         </nav>
         <Account />
-      </div>
+      </aside>
       <main id="main" class="main" tabIndex={-1}>
         {children}
       </main>

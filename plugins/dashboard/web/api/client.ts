@@ -52,6 +52,7 @@ export async function api<Answer>(path: string, { method = 'GET', body, query, h
 export async function problemOf(response: Response): Promise<Problem> {
   const members = ((await response.json().catch(() => null)) ?? {}) as Record<string, unknown>
   const text = (name: string): string | null => (typeof members[name] === 'string' ? members[name] : null)
+  const { code = null } = (members['error'] ?? {}) as { code?: string }
   if (response.status === 401) signedOut.value ??= { reason: 'expired' }
-  return new Problem(response.status, text('code') ?? 'internal', text('detail') ?? text('title') ?? `The server answered with status ${response.status}.`, members)
+  return new Problem(response.status, code ?? text('code') ?? 'internal', text('detail') ?? text('title') ?? `The server answered with status ${response.status}.`, members)
 }

@@ -4,7 +4,7 @@ import { useId } from 'preact/hooks'
 type Wired = { id: string; 'aria-describedby'?: string; 'aria-invalid'?: true }
 
 /** A form control with its label, a hint and an error, wired for screen readers: spread `wired` on the control. */
-export function Field({ label, hint, error, children }: { label: string; hint?: ComponentChildren; error?: string | null; children: (wired: Wired) => ComponentChildren }) {
+export function Field({ label, hint, error, children }: { label: ComponentChildren; hint?: ComponentChildren; error?: string | null; children: (wired: Wired) => ComponentChildren }) {
   const id = useId()
   const described = [hint ? `${id}-hint` : '', error ? `${id}-error` : ''].filter(Boolean).join(' ')
   return (

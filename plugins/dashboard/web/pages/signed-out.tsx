@@ -25,7 +25,7 @@ export function SignedOut() {
         ) : (
           <>
             <p class="muted">{left ? 'Nothing of your session is left in this browser.' : 'Your session has ended, or you have not signed in yet.'}</p>
-            <a class="button primary large" href={hrefOf('/sign-in')} data-reload>
+            <a class="button primary large" href={hrefOf(`/sign-in?return=${encodeURIComponent(hrefOf(here.value.path))}`)} data-reload>
               Sign in
             </a>
           </>

@@ -1,0 +1,33 @@
+/** API keys as the dashboard shows them; the secret itself only comes by `reveal`. */
+import { api } from './client.ts'
+import type { Product } from './plans.ts'
+
+export type KeyLimit = { amount_per_period?: string; weekly_tokens?: number }
+
+export type Key = {
+  name: string
+  plan: string
+  product: Product
+  state: 'Active' | 'Suspended' | 'Revoked' | 'Pending'
+  reason: string | null
+  prefix: string | null
+  created_at: string
+  last_used_at: string | null
+  expires_at: string | null
+  rotation_revision: number
+  overlap_until: string | null
+  /** For edits: a later one makes them fail with `conflict`. */
+  revision: string
+  limit: KeyLimit | null
+}
+
+export type KeyList = { data: Key[]; locked: { plan: string; product: Product; reason: string; message: string }[] }
+export type NewKey = { name: string; plan: string; limit?: KeyLimit; expires_at?: string }
+export type KeyChange = 'rotate' | 'suspend' | 'resume' | 'revoke'
+
+const of = (name: string) => `/keys/${encodeURIComponent(name)}`
+
+export const listKeys = (): Promise<KeyList> => api('/keys')
+export const issueKey = (key: NewKey): Promise<Key> => api('/keys', { method: 'POST', body: key })
+export const changeKey = ({ name, revision }: Key, change: KeyChange): Promise<Key> => api(`${of(name)}/${change}`, { method: 'POST', body: { revision } })
+export const revealKey = async (name: string): Promise<string> => (await api<{ key: string }>(`${of(name)}/reveal`, { method: 'POST' })).key

@@ -1,0 +1,75 @@
+import type { ComponentChildren } from 'preact'
+import { useState } from 'preact/hooks'
+import type { Key, KeyChange } from '../../api/keys.ts'
+import { Dialog } from '../../components/dialog.tsx'
+import { Field } from '../../components/field.tsx'
+import { Notice } from '../../components/states.tsx'
+
+type Props = { of: Key; close: () => void; confirm: (what: KeyChange) => Promise<void> }
+
+/** Explains a change, and makes it when the person confirms. */
+function Confirm({ title, close, action, tone = 'primary', isReady = true, submit, children }: { title: string; close: () => void; action: string; tone?: 'primary' | 'danger'; isReady?: boolean; submit: () => Promise<void>; children: ComponentChildren }) {
+  const [isBusy, setBusy] = useState(false)
+  return (
+    <Dialog title={title} close={close}>
+      <form
+        class="form"
+        onSubmit={(event) => {
+          event.preventDefault()
+          setBusy(true)
+          void submit()
+        }}
+      >
+        {children}
+        <div class="form-actions">
+          <button type="button" class="button" onClick={close}>
+            Cancel
+          </button>
+          <button type="submit" class={`button ${tone}`} disabled={!isReady || isBusy}>
+            {action}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  )
+}
+
+export function RotateDialog({ of: { name }, close, confirm, overlap }: Props & { overlap: string }) {
+  return (
+    <Confirm title={`Rotate ${name}`} close={close} action="Rotate" submit={() => confirm('rotate')}>
+      <p>A new key is made at once, under the same name.</p>
+      <ol class="explained">
+        <li>Rotate, and reveal the new key.</li>
+        <li>Put it into your programs. The present key still works for <strong>{overlap}</strong>, so nothing stops.</li>
+        <li>After that the present key is refused.</li>
+      </ol>
+      <Notice tone="warn">Did somebody see the key who must not have it? Then revoke it instead: a rotation leaves it working for {overlap}.</Notice>
+    </Confirm>
+  )
+}
+
+export function SuspendDialog({ of: { name }, close, confirm }: Props) {
+  return (
+    <Confirm title={`Suspend ${name}`} close={close} action="Suspend" submit={() => confirm('suspend')}>
+      <p>Requests with this key are refused within a second, until you resume it. Tasks that it has already created go on.</p>
+    </Confirm>
+  )
+}
+
+export function RevokeDialog({ of: { name }, close, confirm }: Props) {
+  const [typed, setTyped] = useState('')
+  return (
+    <Confirm title={`Revoke ${name}`} close={close} action="Revoke for good" tone="danger" isReady={typed === name} submit={() => confirm('revoke')}>
+      <Notice tone="danger">The key stops at once and never works again. This cannot be undone.</Notice>
+      <Field
+        label={
+          <>
+            Type <code>{name}</code> to confirm
+          </>
+        }
+      >
+        {(wired) => <input {...wired} class="input mono" autocomplete="off" spellcheck={false} value={typed} onInput={(event) => setTyped(event.currentTarget.value)} />}
+      </Field>
+    </Confirm>
+  )
+}

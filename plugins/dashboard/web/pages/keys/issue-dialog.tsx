@@ -1,0 +1,87 @@
+import { useState } from 'preact/hooks'
+import { issueKey, type Key, type NewKey } from '../../api/keys.ts'
+import { isMedia, type Plan } from '../../api/plans.ts'
+import { Dialog } from '../../components/dialog.tsx'
+import { Field, Select } from '../../components/field.tsx'
+import { Notice } from '../../components/states.tsx'
+import { hrefOf } from '../../router.ts'
+
+/** A name of a Kubernetes resource that is also a label. */
+const NAME = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
+const MONEY = /^\d{1,12}(\.\d{1,6})?$/
+const TOKENS = /^[1-9]\d{0,14}$/
+
+type Draft = { name: string; plan: string; limit: string; expires: string }
+type Faults = { name?: string; limit?: string; expires?: string }
+
+/** Finds the faults that the server would find, so that a form is not sent in vain. */
+function faultsOf({ name, limit, expires }: Draft, plan: Plan | undefined): Faults {
+  const isAmount = plan !== undefined && isMedia(plan)
+  return {
+    ...(NAME.test(name) ? {} : { name: 'Use 1 to 63 lower-case letters, digits and hyphens; begin and end with a letter or digit.' }),
+    ...(limit === '' || (isAmount ? MONEY : TOKENS).test(limit) ? {} : { limit: isAmount ? 'Use an amount such as 10.00.' : 'Use a whole number of tokens.' }),
+    ...(expires === '' || Date.parse(`${expires}T00:00:00`) > Date.now() ? {} : { expires: 'Use a day in the future.' }),
+  }
+}
+
+function newKey({ name, plan, limit, expires }: Draft, isAmount: boolean): NewKey {
+  return {
+    name,
+    plan,
+    ...(limit === '' ? {} : { limit: isAmount ? { amount_per_period: limit } : { weekly_tokens: Number(limit) } }),
+    ...(expires === '' ? {} : { expires_at: new Date(`${expires}T00:00:00`).toISOString() }),
+  }
+}
+
+export function IssueDialog({ plans, close, issued }: { plans: Plan[]; close: () => void; issued: (key: Key) => void }) {
+  const [draft, setDraft] = useState<Draft>({ name: '', plan: plans[0]?.name ?? '', limit: '', expires: '' })
+  const [wasSent, setSent] = useState(false)
+  const [isBusy, setBusy] = useState(false)
+  const [error, setError] = useState<Error | null>(null)
+  const plan = plans.find(({ name }) => name === draft.plan)
+  const isAmount = plan !== undefined && isMedia(plan)
+  const faults = wasSent ? faultsOf(draft, plan) : {}
+  const set = (change: Partial<Draft>) => setDraft({ ...draft, ...change })
+  async function submit(): Promise<void> {
+    setSent(true)
+    if (Object.keys(faultsOf(draft, plan)).length > 0) return
+    setBusy(true)
+    setError(null)
+    await issueKey(newKey(draft, isAmount)).then(issued, setError)
+    setBusy(false)
+  }
+  return (
+    <Dialog title="Issue a key" close={close}>
+      <form class="form" noValidate onSubmit={(event) => (event.preventDefault(), void submit())}>
+        <Field label="Name" hint="For you: the program or person that uses the key, such as ci-robot." error={faults.name ?? null}>
+          {(wired) => <input {...wired} class="input mono" autocomplete="off" spellcheck={false} maxLength={63} value={draft.name} onInput={(event) => set({ name: event.currentTarget.value })} />}
+        </Field>
+        <Field label="Plan" hint={plan && `${isAmount ? 'Opens the Media API.' : 'Opens the Coding Plan API.'} At most ${plan.key_policy.max_keys} keys.`}>
+          {(wired) => <Select wired={wired} value={draft.plan} choices={plans.map(({ name, display_name, product }) => ({ value: name, name: `${display_name} (${product})` }))} choose={(chosen) => set({ plan: chosen, limit: '' })} />}
+        </Field>
+        <Field label="Limit (optional)" hint={isAmount ? "This key's share of the allowance in each period." : "This key's share of the weekly tokens."} error={faults.limit ?? null}>
+          {(wired) => <input {...wired} class="input" inputMode="decimal" autocomplete="off" placeholder={isAmount ? '10.00' : '100000'} value={draft.limit} onInput={(event) => set({ limit: event.currentTarget.value.trim() })} />}
+        </Field>
+        <Field label="Expires (optional)" hint="The key stops at the beginning of this day." error={faults.expires ?? null}>
+          {(wired) => <input {...wired} class="input" type="date" value={draft.expires} onInput={(event) => set({ expires: event.currentTarget.value })} />}
+        </Field>
+        {error && (
+          <div role="alert">
+            <Notice tone="danger">{error.message}</Notice>
+          </div>
+        )}
+        <div class="form-actions">
+          <button type="button" class="button" onClick={close}>
+            Cancel
+          </button>
+          <button type="submit" class="button primary" disabled={isBusy}>
+            Issue
+          </button>
+        </div>
+        <p class="hint">
+          What a key may do is set by <a href={hrefOf('/')}>its plan</a>.
+        </p>
+      </form>
+    </Dialog>
+  )
+}

@@ -1,0 +1,126 @@
+import { useState } from 'preact/hooks'
+import { changeKey, type Key, type KeyChange } from '../../api/keys.ts'
+import { Problem } from '../../api/client.ts'
+import type { Plan } from '../../api/plans.ts'
+import { Fact } from '../../components/card.tsx'
+import { CopyButton } from '../../components/copy.tsx'
+import { Icon } from '../../components/icon.tsx'
+import { Badge, Notice, type Tone } from '../../components/states.tsx'
+import { Ago, Countdown } from '../../components/time.tsx'
+import { toast, toastError } from '../../components/toasts.tsx'
+import { day, money, short, span } from '../../format.ts'
+import { RevokeDialog, RotateDialog, SuspendDialog } from './change-dialogs.tsx'
+import { forget, reveal, revealed } from './revealed.ts'
+
+const TONES: Record<Key['state'], Tone> = { Active: 'ok', Suspended: 'warn', Revoked: 'danger', Pending: 'info' }
+const DONE: Record<KeyChange, string> = { rotate: 'is rotated: reveal the new key.', suspend: 'is suspended.', resume: 'works again.', revoke: 'is revoked.' }
+
+type Props = { of: Key; plan: Plan | undefined; canManage: boolean; reload: () => Promise<void> }
+
+export function KeyCard({ of: key, plan, canManage, reload }: Props) {
+  const [asked, setAsked] = useState<KeyChange | null>(null)
+  async function change(what: KeyChange): Promise<void> {
+    try {
+      await changeKey(key, what)
+      if (what !== 'resume') forget(key.name)
+      toast(`${key.name} ${DONE[what]}`)
+    } catch (error) {
+      if (error instanceof Problem && error.status === 409) toast('The key was changed elsewhere meanwhile. This is its present state: try again.', 'danger')
+      else toastError(error)
+    }
+    setAsked(null)
+    await reload()
+  }
+  const dialog = { of: key, close: () => setAsked(null), confirm: change }
+  return (
+    <li class="card key">
+      <div class="key-head">
+        <div>
+          <h2 class="break">{key.name}</h2>
+          <p class="muted break">{plan?.display_name ?? key.plan}</p>
+        </div>
+        <Badge tone={TONES[key.state]}>{key.state === 'Pending' ? 'Being made' : key.state}</Badge>
+      </div>
+      <Secret of={key} />
+      {key.reason && key.state !== 'Active' && <Notice tone="warn">{key.reason}</Notice>}
+      {key.overlap_until && Date.parse(key.overlap_until) > Date.now() && (
+        <Notice tone="info" icon="rotate">
+          The key before the rotation still works for <Countdown to={key.overlap_until} />.
+        </Notice>
+      )}
+      <Facts {...key} />
+      {canManage && <Actions state={key.state} ask={setAsked} resume={() => change('resume')} />}
+      {asked === 'rotate' && <RotateDialog {...dialog} overlap={span((plan?.key_policy.rotation_overlap_seconds ?? 0) * 1000)} />}
+      {asked === 'suspend' && <SuspendDialog {...dialog} />}
+      {asked === 'revoke' && <RevokeDialog {...dialog} />}
+    </li>
+  )
+}
+
+/** The prefix, and the whole key once its owner has revealed it. */
+function Secret({ of: key }: { of: Key }) {
+  const [isBusy, setBusy] = useState(false)
+  const shown = revealed.value.get(key.name)
+  if (key.state === 'Pending') return <p class="muted">The controller is making the key. It appears here in a moment.</p>
+  async function show(): Promise<void> {
+    setBusy(true)
+    await reveal(key).catch(toastError)
+    setBusy(false)
+  }
+  return (
+    <div class="secret">
+      <code class="break">{shown ? shown.secret : `${key.prefix ?? ''}${'•'.repeat(12)}`}</code>
+      {shown ? (
+        <span class="row">
+          <CopyButton text={shown.secret} label="Copy key" />
+          <button type="button" class="button small" onClick={() => forget(key.name)}>
+            Hide
+          </button>
+        </span>
+      ) : (
+        <button type="button" class="button small" disabled={isBusy || key.state !== 'Active'} onClick={() => void show()} aria-label={`Reveal ${key.name}`}>
+          <Icon name="eye" size={16} /> Reveal
+        </button>
+      )}
+    </div>
+  )
+}
+
+function Facts({ created_at: created, last_used_at: lastUsed, expires_at: expires, rotation_revision: rotations, limit }: Key) {
+  return (
+    <dl class="facts">
+      <Fact name="Created">
+        <Ago at={created} />
+      </Fact>
+      <Fact name="Last used">{lastUsed ? <Ago at={lastUsed} /> : 'never'}</Fact>
+      <Fact name="Expires">{expires ? day(expires) : 'never'}</Fact>
+      <Fact name="Rotations">{rotations}</Fact>
+      <Fact name="Limit of its own">{limit?.amount_per_period ? `${money(limit.amount_per_period)} a period` : limit?.weekly_tokens ? `${short(limit.weekly_tokens)} tokens a week` : 'none'}</Fact>
+    </dl>
+  )
+}
+
+function Actions({ state, ask, resume }: { state: Key['state']; ask: (what: KeyChange) => void; resume: () => void }) {
+  if (state === 'Pending') return null
+  return (
+    <div class="row">
+      {state === 'Active' ? (
+        <>
+          <button type="button" class="button small" onClick={() => ask('rotate')}>
+            <Icon name="rotate" size={16} /> Rotate
+          </button>
+          <button type="button" class="button small" onClick={() => ask('suspend')}>
+            <Icon name="pause" size={16} /> Suspend
+          </button>
+        </>
+      ) : (
+        <button type="button" class="button small" onClick={resume}>
+          <Icon name="play" size={16} /> Resume
+        </button>
+      )}
+      <button type="button" class="button small quiet revoke" onClick={() => ask('revoke')}>
+        <Icon name="trash" size={16} /> Revoke
+      </button>
+    </div>
+  )
+}

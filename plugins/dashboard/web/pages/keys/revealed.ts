@@ -1,0 +1,28 @@
+/** The secrets that the person has revealed: in memory of this page only, and only while their key is active. */
+import { signal } from '@preact/signals'
+import { revealKey, type Key } from '../../api/keys.ts'
+
+type Revealed = { secret: string; revision: number }
+
+export const revealed = signal<ReadonlyMap<string, Revealed>>(new Map())
+
+/** Asks the server for a key's secret. Throws a `Problem`. */
+export async function reveal({ name, rotation_revision: revision }: Key): Promise<void> {
+  const secret = await revealKey(name)
+  revealed.value = new Map(revealed.value).set(name, { secret, revision })
+}
+
+export function forget(name: string): void {
+  revealed.value = new Map([...revealed.value].filter(([each]) => each !== name))
+}
+
+export function forgetAll(): void {
+  revealed.value = new Map()
+}
+
+/** Keeps the secrets of keys that are active and were not rotated since. */
+export function forgetAllBut(keys: Key[]): void {
+  const holds = (name: string, { revision }: Revealed) => keys.some((key) => key.name === name && key.state === 'Active' && key.rotation_revision === revision)
+  const kept = [...revealed.value].filter((entry) => holds(...entry))
+  if (kept.length < revealed.value.size) revealed.value = new Map(kept)
+}
