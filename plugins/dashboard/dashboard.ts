@@ -8,6 +8,7 @@ import { dashboardMode } from '../../src/config/config.ts'
 import { strictValidator } from '../../src/domain/request-validation.ts'
 import { refuseForgedRequests } from './csrf.ts'
 import { openLocalSignIn } from './local-sign-in.ts'
+import { pageRoutes } from './page.ts'
 import { securityHeaders } from './security-headers.ts'
 import { sessionRoutes, type EndSession } from './session-routes.ts'
 import { openSessions, type SessionRequest } from './sessions.ts'
@@ -40,6 +41,7 @@ async function dashboard(app: FastifyInstance): Promise<void> {
       securityHeaders(pages, mode)
       styleRoute(pages)
       let endSession: EndSession = async () => null
+      await pageRoutes(pages)
       if (mode === 'local') signInLink = openLocalSignIn(pages, sessions)
       else endSession = (await import('./oidc-sign-in.ts')).openOidcSignIn(pages, sessions)
       await pages.register(

@@ -3,6 +3,7 @@ import fastifyStatic from '@fastify/static'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
+import { sendPage } from './sign-in-page.ts'
 
 /** Built by `npm run build:dashboard`. */
 const DIST = join(import.meta.dirname, 'dist')
@@ -10,55 +11,19 @@ const DIST = join(import.meta.dirname, 'dist')
 /** The addresses that the page's own router knows (web/router.ts), below the prefix of the scope. */
 const PAGES = ['/', '/keys', '/usage/media', '/usage/coding', '/room', '/tasks', '/tasks/:id']
 
-const NOT_BUILT = '<!doctype html><html lang="en"><title>Tollgate</title><h1>The dashboard is not built</h1><p>Build it in the folder of the program, then reload: <code>npm run build:dashboard</code></p></html>'
+const NOT_BUILT = { title: 'The dashboard is not built', sentence: 'Run npm run build:dashboard in the folder of the program, then reload this page.' }
 
-export type PageOptions = {
-  /** Origins beside ours from which results may be shown and read: that of the links to files. */
-  origins: () => string[]
-  /** The folder with the built files. */
-  dist?: string
-}
-
-/**
- * Registers the page in a scope whose prefix is `/dashboard`. Assets have a hash in their name and are immutable; the page itself is never stored.
- * Returns the handler that answers with the page, for other routes that show it.
- */
-export async function pageRoutes(app: FastifyInstance, { origins, dist = DIST }: PageOptions): Promise<(request: FastifyRequest, reply: FastifyReply) => FastifyReply> {
-  app.addHook('onSend', async (_request, reply) => void reply.headers(securityHeaders(origins())))
-
+/** Registers the page in the scope whose prefix is `/dashboard`. Assets have a hash in their name and are immutable; the page itself is never stored. */
+export async function pageRoutes(app: FastifyInstance): Promise<void> {
   const page = (_request: FastifyRequest, reply: FastifyReply): FastifyReply => {
     reply.header('cache-control', 'no-store')
-    if (!existsSync(join(dist, 'index.html'))) return reply.code(503).type('text/html; charset=utf-8').send(NOT_BUILT)
+    if (!existsSync(join(DIST, 'index.html'))) return sendPage(reply, 503, NOT_BUILT)
     return reply.sendFile('index.html', { cacheControl: false, etag: false, lastModified: false })
   }
-  await app.register(fastifyStatic, { root: dist, serve: false, preCompressed: true, index: false, logLevel: 'error' })
+  await app.register(fastifyStatic, { root: DIST, serve: false, preCompressed: true, index: false, logLevel: 'error' })
   for (const url of PAGES) app.get(url, page)
   app.get('/assets/:file', (request, reply) => {
     const { file } = request.params as { file: string }
     return reply.sendFile(`assets/${file}`, { immutable: true, maxAge: '365d', etag: false, lastModified: false })
   })
-  return page
-}
-
-/** For everything under `/dashboard`: nothing inline, nothing from elsewhere, no frame around it. uPlot and Preact set styles through CSSOM, which the policy does not concern. */
-function securityHeaders(origins: string[]): Record<string, string> {
-  const also = origins.map((origin) => ` ${origin}`).join('')
-  return {
-    'content-security-policy': [
-      "default-src 'none'",
-      "script-src 'self'",
-      "style-src 'self'",
-      `img-src 'self' blob: data:${also}`,
-      `media-src 'self' blob:${also}`,
-      `connect-src 'self'${also}`,
-      "font-src 'self'",
-      "form-action 'self'",
-      "base-uri 'none'",
-      "frame-ancestors 'none'",
-    ].join('; '),
-    'x-content-type-options': 'nosniff',
-    'x-frame-options': 'DENY',
-    'referrer-policy': 'no-referrer',
-    'cross-origin-opener-policy': 'same-origin',
-  }
 }

@@ -6,12 +6,12 @@ export type Page = { title: string; sentence: string; link?: { href: string; tex
 const ESCAPES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' }
 const escaped = (text: string) => text.replaceAll(/[&<>"']/g, (one) => ESCAPES[one] ?? '')
 
-const STYLE = `:root { color-scheme: light dark; font: 100%/1.5 system-ui, sans-serif; }
-body { margin: 0; min-height: 100vh; display: grid; place-items: center; }
-main { max-width: 34rem; padding: 1.5rem; }
-h1 { font-size: 1.5rem; line-height: 1.2; }
-a { color: LinkText; }
-code { font-family: ui-monospace, monospace; }
+/** The colours are those of web/styles/tokens.css. */
+const STYLE = `:root { color-scheme: light dark; font: 100%/1.55 Inter, ui-sans-serif, system-ui, sans-serif; }
+body { margin: 0; min-height: 100vh; display: grid; place-items: center; background: light-dark(#f6f6f2, #0e1211); color: light-dark(#1a1c1a, #e9eeeb); }
+main { max-width: 28rem; margin: 1rem; padding: 2rem; border: 1px solid light-dark(#e1e0d8, #2a3330); border-radius: 14px; background: light-dark(#fff, #161b1a); }
+h1 { margin: 0 0 0.5rem; font-size: 1.5rem; line-height: 1.2; letter-spacing: -0.02em; }
+a { color: light-dark(#0b6455, #57d3b8); }
 `
 
 /** Answers with a page that no cache keeps. */

@@ -29,7 +29,7 @@ export function App() {
     return () => clearInterval(timer)
   }, [tenant])
 
-  if (signedOut.value || here.value.path === '/sign-in') return <SignedOut />
+  if (signedOut.value) return <SignedOut />
   if (error) return <main class="alone">{<Failed error={error} retry={start} />}</main>
   if (!session.value) return <main class="alone">{<Loading lines={4} />}</main>
   return (
