@@ -67,6 +67,8 @@ declare module 'fastify' {
   }
 }
 
+const MIB = 1024 * 1024
+
 /** Limits of Fastify on what a client controls. A coding request with its whole history must arrive within `requestTimeout`. */
 const LIMITS = { requestTimeout: 120_000, headersTimeout: 20_000, keepAliveTimeout: 72_000, maxParamLength: 200 }
 
@@ -110,6 +112,7 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
   if (runs('gateway')) {
     app.register(docs)
     app.register(files)
+    app.register(taskWatch)
   }
   // Every role that reads the routing table needs the engines of third-party plugins. Only a gateway serves their routes.
   if (runs('gateway') || (engines && config.PLUGINS.length > 0)) {
@@ -119,7 +122,6 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
       gateway.register(metering)
       if (runs('gateway')) {
         gateway.register(openai)
-        gateway.register(taskWatch)
         gateway.register(media, { prefix: '/api/v1' })
         gateway.register(mcp)
       }
@@ -127,11 +129,17 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
       gateway.register(thirdParty, { entries: config.PLUGINS })
     })
   }
-  if (runs('gateway')) app.register(dashboard)
+  if (runs('gateway')) app.register(dashboard, { mediaRoutes: keylessMedia })
   if (runs('worker')) app.register(worker, { verbs: workerKinds(config) })
   if (runs('dispatcher')) app.register(dispatcher)
   if (runs('controller')) app.register(controller)
   return app
+}
+
+/** The Media API for sessions of the dashboard, with a smaller memory budget of its own. */
+async function keylessMedia(scope: FastifyInstance): Promise<void> {
+  await scope.register(requestBody, { budgetBytes: 64 * MIB, callerBytes: 8 * MIB })
+  await scope.register(media, { keyless: true })
 }
 
 /** The egress guard. Throws a `ConfigError` when EGRESS_ALLOW is invalid. */

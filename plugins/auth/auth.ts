@@ -7,7 +7,8 @@ import fp from 'fastify-plugin'
 import { Failure } from '../../src/domain/errors.ts'
 import { hashKey, refusal, wellFormed, type KeyVersion } from '../../src/domain/api-keys.ts'
 import { apiOf, type Api } from '../../src/domain/plans.ts'
-import { takeOne, type Rate } from '../../src/domain/rate-limit.ts'
+import { openRates, putNewest } from '../../src/domain/rate-limit.ts'
+import type { CallerKey } from '../../src/tasks/submit.ts'
 import type { Creating, Stale } from '../../src/domain/subscription/commands.ts'
 import { inactiveReason, planInactive } from '../../src/domain/subscription/subscription.ts'
 
@@ -17,7 +18,7 @@ declare module 'fastify' {
     setBindings(bindings: Record<string, unknown>): void
   }
   interface FastifyRequest {
-    /** The caller by its API key. Null on routes that take no key. */
+    /** The caller by its API key, or in the dashboard by its session. Null on routes that take neither. */
     caller: Caller | null
   }
   interface FastifyContextConfig {
@@ -31,7 +32,11 @@ declare module 'fastify' {
 }
 
 export type Caller = {
-  key: KeyVersion
+  key: CallerKey
+  /** What this process counts the caller's streams, waits and bodies by: the id of its key, or that of its session. */
+  countedBy: string
+  /** Reads the key anew: whether it is still valid. Throws `Unavailable`. */
+  isValid(): Promise<boolean>
   /** Runs an operation that creates, and reads the key again when it has changed: a revoked or moved key takes effect at its next request on all replicas. */
   creating: Creating
   /** The failure that takes precedence over an invalid request: of the current key or, on a route that creates, of its plan. Null when both are active. */
@@ -48,16 +53,10 @@ const MAX_STALE_ATTEMPTS = 5
 
 async function auth(app: FastifyInstance): Promise<void> {
   const cachedKeys = new Map<string, { key: KeyVersion; keysVersion: number }>()
-  const reads = new Map<string, Rate>()
+  const countRead = openRates(READS_PER_MINUTE, MAX_CACHED_KEYS)
 
   function cacheKey(hash: string, key: KeyVersion, keysVersion: number): void {
-    putNewest(cachedKeys, hash, { key, keysVersion })
-  }
-
-  function countRead(keyId: string): void {
-    const decision = takeOne(reads.get(keyId) ?? { tat: 0 }, READS_PER_MINUTE, app.clock())
-    if (!decision.allowed) throw new Failure('rate_limited', { retryAfterSeconds: Math.max(1, Math.ceil(decision.retryAfterMs / 1000)) })
-    putNewest(reads, keyId, decision.rate)
+    putNewest(cachedKeys, hash, { key, keysVersion }, MAX_CACHED_KEYS)
   }
 
   function check(key: KeyVersion | null, api: Api | undefined): KeyVersion {
@@ -78,20 +77,26 @@ async function auth(app: FastifyInstance): Promise<void> {
     let keysVersion = firstVersion
     const caller: Caller = {
       key: first,
+      countedBy: first.keyId,
+      async isValid() {
+        const key = await app.store.findKey(hash)
+        return key !== null && refusal(key, app.clock()) === null
+      },
       async creating(run) {
         for (let attempts = 0; attempts < MAX_STALE_ATTEMPTS; attempts++) {
           const { key } = caller
           const answer = await run(key.subscription, { keyId: key.keyId, keyCap: key.cap, keysVersion })
           if (answer.outcome !== 'stale') return answer as Exclude<typeof answer, Stale>
           cachedKeys.delete(hash)
-          caller.key = await readKey(hash, api)
+          const current = await readKey(hash, api)
+          caller.key = current
           // The key may have moved to another subscription, whose versions are counted apart.
-          keysVersion = caller.key.subscription === key.subscription ? (answer as { outcome: string } as Stale).keysVersion : 0
-          cacheKey(hash, caller.key, keysVersion)
+          keysVersion = current.subscription === key.subscription ? (answer as { outcome: string } as Stale).keysVersion : 0
+          cacheKey(hash, current, keysVersion)
         }
         throw new Failure('unavailable', { retryAfterSeconds: 1, cause: new Error('the key changed at every attempt') })
       },
-      countRead: () => countRead(caller.key.keyId),
+      countRead: () => countRead(caller.key.keyId, app.clock()),
       async earlierFailure() {
         if (!creates) return null
         cachedKeys.delete(hash)
@@ -115,19 +120,11 @@ async function auth(app: FastifyInstance): Promise<void> {
     // Admission verifies the key as well, and a cached key that is refused is read again.
     const usable = (proves || admits) && cached && refusal(cached.key, app.clock()) === null && apiOf(cached.key.product) === api
     const key = usable ? cached.key : await readKey(hash, api)
-    if (!creates) countRead(key.keyId)
+    if (!creates) countRead(key.keyId, app.clock())
     const keysVersion = cached?.key.subscription === key.subscription ? cached.keysVersion : 0
     request.caller = callerOf(hash, key, keysVersion, request)
     request.log.setBindings({ tenant: key.tenant, keyId: key.id })
   })
-}
-
-/** Moves or adds an entry to the end, and evicts the oldest above the limit. */
-function putNewest<V>(map: Map<string, V>, name: string, value: V): void {
-  map.delete(name)
-  map.set(name, value)
-  const oldest = map.size > MAX_CACHED_KEYS ? map.keys().next().value : undefined
-  if (oldest !== undefined) map.delete(oldest)
 }
 
 /** The token of `Authorization: Bearer <token>` (RFC 6750, section 2.1), or null. */

@@ -9,6 +9,7 @@ import { strictValidator } from '../../src/domain/request-validation.ts'
 import { refuseForgedRequests } from './csrf.ts'
 import { openLocalSignIn } from './local-sign-in.ts'
 import { pageRoutes } from './page.ts'
+import { roomRoutes, type RoomOptions } from './room-routes.ts'
 import { securityHeaders } from './security-headers.ts'
 import { sessionRoutes, type EndSession } from './session-routes.ts'
 import { openSessions, type SessionRequest } from './sessions.ts'
@@ -29,7 +30,9 @@ declare module 'fastify' {
 
 const BODY_BYTES = 16 * 1024
 
-async function dashboard(app: FastifyInstance): Promise<void> {
+export type DashboardOptions = Pick<RoomOptions, 'mediaRoutes'>
+
+async function dashboard(app: FastifyInstance, { mediaRoutes }: DashboardOptions): Promise<void> {
   const mode = dashboardMode(app.config)
   app.decorateRequest('session', null)
   let signInLink: () => string | null = () => null
@@ -60,6 +63,7 @@ async function dashboard(app: FastifyInstance): Promise<void> {
             account.addHook('onRoute', (route) => void (route.bodyLimit ??= BODY_BYTES))
             sessionRoutes(account, sessions, mode, endSession)
           })
+          await api.register(roomRoutes, { mediaRoutes, explains: mode === 'local' })
         },
         { prefix: '/api' },
       )

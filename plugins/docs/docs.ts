@@ -7,7 +7,7 @@ import fp from 'fastify-plugin'
 import type { Documented } from './openapi-route.ts'
 import type { Reference } from './reference-app.ts'
 
-/** Routes of the reference and its page. The interface of the dashboard's pages is not described either: it changes with them. */
+/** Routes of the reference and its page. */
 const ADDRESSES = ['/openapi.json', '/docs', '/docs/*']
 
 async function docs(app: FastifyInstance): Promise<void> {
@@ -17,7 +17,7 @@ async function docs(app: FastifyInstance): Promise<void> {
   app.addHook('onRoute', function collect({ url, schema, config, method }) {
     for (const one of [method].flat()) {
       // Every GET implies its HEAD.
-      if (one !== 'HEAD' && !ADDRESSES.includes(url) && !url.startsWith('/dashboard')) documented.routes.push({ method: one, url, ...(schema ? { schema } : {}), ...(config ? { config } : {}) })
+      if (one !== 'HEAD' && !ADDRESSES.includes(url)) documented.routes.push({ method: one, url, ...(schema ? { schema } : {}), ...(config ? { config } : {}) })
     }
     for (const [id, shared] of Object.entries(this.getSchemas())) documented.shared.set(id, shared as object)
   })

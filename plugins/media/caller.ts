@@ -1,12 +1,16 @@
-/** The caller of a route behind a key. */
-import type { FastifyRequest } from 'fastify'
+/** The caller of a route behind a key or, in the dashboard, behind a session. */
+import type { FastifyContextConfig, FastifyRequest } from 'fastify'
 import { Failure } from '../../src/domain/errors.ts'
-import type { Submitter } from '../../src/tasks/submit.ts'
 
-export const READS = { api: 'media', problem: true } as const
-export const CREATES = { ...READS, creates: true, proves: true } as const
+/** The route configs of a scope. Without `keyless` (see `MediaOptions`) its routes take keys of the product. */
+export function configsOf(keyless: boolean): { reads: FastifyContextConfig; creates: FastifyContextConfig } {
+  const reads: FastifyContextConfig = { ...(keyless ? {} : { api: 'media' }), problem: true }
+  return { reads, creates: { ...reads, creates: true, proves: true } }
+}
 
-export function callerOf({ caller }: FastifyRequest): Submitter & { countRead(): void } {
+export type Caller = NonNullable<FastifyRequest['caller']>
+
+export function callerOf({ caller }: FastifyRequest): Caller {
   if (!caller) throw new Failure('invalid_api_key')
   return caller
 }

@@ -1,21 +1,21 @@
 /** The verbs that generations and operations share: list, read, cancel, deliveries, events. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyContextConfig, FastifyInstance, FastifyRequest } from 'fastify'
 import { listTasks } from '../../src/tasks/list-tasks.ts'
 import { findTask, recordOf } from '../../src/tasks/read-tasks.ts'
 import { cancel } from '../../src/tasks/settle-and-cancel.ts'
 import type { Task } from '../../src/domain/task.ts'
-import { callerOf, READS } from './caller.ts'
+import { callerOf } from './caller.ts'
 import { deliveryList } from './delivery-list.ts'
 import type { openEventStreams } from './event-stream.ts'
 import { etagOf } from './headers.ts'
 import { TaskParams, type GenerationsQuery, type OperationsQuery } from './request-schemas.ts'
 
-export type Collection = { path: string; object: Task['object']; query: typeof GenerationsQuery | typeof OperationsQuery; stream: ReturnType<typeof openEventStreams> }
+export type Collection = { path: string; object: Task['object']; query: typeof GenerationsQuery | typeof OperationsQuery; reads: FastifyContextConfig; stream: ReturnType<typeof openEventStreams> }
 
-export function collectionRoutes(app: FastifyInstance, { path, object, query, stream }: Collection): void {
+export function collectionRoutes(app: FastifyInstance, { path, object, query, reads, stream }: Collection): void {
   const { tasks } = app
-  const one = { config: READS, schema: { params: TaskParams } }
+  const one = { config: reads, schema: { params: TaskParams } }
   const routes = app.withTypeProvider<TypeBoxTypeProvider>()
 
   /** The tenant's own visible task of this collection, or 404. */
@@ -23,7 +23,7 @@ export function collectionRoutes(app: FastifyInstance, { path, object, query, st
     return findTask(tasks, callerOf(request).key.tenant, id, object)
   }
 
-  routes.get(`/${path}`, { config: READS, schema: { querystring: query } }, async (request) => listTasks(tasks, callerOf(request).key.tenant, object, request.query))
+  routes.get(`/${path}`, { config: reads, schema: { querystring: query } }, async (request) => listTasks(tasks, callerOf(request).key.tenant, object, request.query))
   routes.get(`/${path}/:id`, one, async (request, reply) => {
     const body = JSON.stringify(await recordOf(tasks, await visible(request, request.params.id)))
     const etag = etagOf(body)
@@ -31,7 +31,7 @@ export function collectionRoutes(app: FastifyInstance, { path, object, query, st
     if ((request.headers['if-none-match'] ?? '').split(/\s*,\s*/).some((given) => given === '*' || given.replace(/^W\//, '') === etag)) return reply.code(304).send()
     return reply.type('application/json; charset=utf-8').send(body)
   })
-  routes.post(`/${path}/:id/cancel`, { ...one, config: { ...READS, bodyless: true } }, async (request) => recordOf(tasks, await cancel(tasks, await visible(request, request.params.id))))
+  routes.post(`/${path}/:id/cancel`, { ...one, config: { ...reads, bodyless: true } }, async (request) => recordOf(tasks, await cancel(tasks, await visible(request, request.params.id))))
   routes.get(`/${path}/:id/deliveries`, one, async (request) => deliveryList(tasks.store, await visible(request, request.params.id)))
   // A HEAD request would keep a stream open.
   routes.get(`/${path}/:id/events`, { ...one, exposeHeadRoute: false }, async (request, reply) => stream(request, reply, await visible(request, request.params.id)))

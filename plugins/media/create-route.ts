@@ -1,24 +1,27 @@
 /** `POST /generations` and `POST /operations`: quotes, creates, and waits for the end with `Prefer: wait`. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyContextConfig, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { disconnectSignal } from '../../src/concurrency/disconnect-signal.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import type { Task } from '../../src/domain/task.ts'
+import { invalid } from '../../src/domain/request-validation.ts'
 import { recordOf } from '../../src/tasks/read-tasks.ts'
 import { publicRecord } from '../../src/tasks/public-record.ts'
 import { publicQuote, quote } from '../../src/tasks/quote.ts'
 import { currentRecord, submit } from '../../src/tasks/submit.ts'
-import { callerOf, CREATES } from './caller.ts'
+import { callerOf } from './caller.ts'
 import { idempotencyKey, preferredWait, rateHeaders } from './headers.ts'
-import { CreateQuery, GenerationRequest, OperationRequest } from './request-schemas.ts'
+import { CreateQuery, GenerationRequest, KeylessCreateQuery, OperationRequest } from './request-schemas.ts'
 import { expectedWaitSeconds } from './wait-estimate.ts'
 
-export function creationRoutes(app: FastifyInstance): void {
+/** `keyless` as in `MediaOptions`. */
+export function creationRoutes(app: FastifyInstance, config: FastifyContextConfig, keyless: boolean): void {
   const { tasks, clock } = app
 
   for (const [path, body] of [['generations', GenerationRequest], ['operations', OperationRequest]] as const) {
-    app.withTypeProvider<TypeBoxTypeProvider>().post(`/${path}`, { config: CREATES, schema: { body, querystring: CreateQuery } }, async (request, reply) => {
+    app.withTypeProvider<TypeBoxTypeProvider>().post(`/${path}`, { config, schema: { body, querystring: keyless ? KeylessCreateQuery : CreateQuery } }, async (request, reply) => {
       const caller = callerOf(request)
+      if (keyless && request.body.webhook_url !== undefined) throw invalid([{ path: '/webhook_url', code: 'not_allowed', message: 'A task without an API key sends no webhooks, because no key signs them.' }])
       const key = idempotencyKey(request.headers['idempotency-key'])
       if (request.query.dry_run) {
         caller.countRead()
@@ -36,13 +39,13 @@ export function creationRoutes(app: FastifyInstance): void {
 }
 
 /**
- * Sends the record at once, under the status that is set; with `Prefer: wait`, 200 as soon as the task is final, or 202 when the time is over. A key with too many waits
+ * Sends the record at once, under the status that is set; with `Prefer: wait`, 200 as soon as the task is final, or 202 when the time is over. A caller with too many waits
  * is answered at once: the preference is not applied (RFC 7240, section 2).
  */
 async function accepted({ tasks, taskWatch }: FastifyInstance, task: Task, record: Subscription, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const seconds = preferredWait(request.headers.prefer)
   if (seconds === null) return reply.send(await acceptedRecord(tasks, task, record))
-  const waited = await taskWatch.untilFinal(task, callerOf(request).key.keyId, { ms: seconds * 1000, signal: disconnectSignal(reply.raw) })
+  const waited = await taskWatch.untilFinal(task, callerOf(request).countedBy, { ms: seconds * 1000, signal: disconnectSignal(reply.raw) })
   if (waited.outcome !== 'refused') reply.header('preference-applied', `wait=${seconds}`).code(waited.outcome === 'final' ? 200 : 202)
   return reply.send(await acceptedRecord(tasks, waited.task, null))
 }

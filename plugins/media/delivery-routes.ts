@@ -1,20 +1,20 @@
 /** `POST /deliveries/{id}/redeliver` and `POST /deliveries/replay`: attempts outside the retry schedule (`docs/webhooks.md`, "Redelivery"). */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyContextConfig, FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 import { Failure } from '../../src/domain/errors.ts'
 import { REPLAY_MAX, REPLAY_RANGE_MS } from '../../src/domain/redelivery.ts'
 import { invalid } from '../../src/domain/request-validation.ts'
 import type { Delivery, ReplayPosition, ReplayRange } from '../../src/domain/task.ts'
-import { callerOf, READS } from './caller.ts'
+import { callerOf } from './caller.ts'
 import { publicDelivery } from './delivery-list.ts'
 import { ReplayRequest, TaskParams } from './request-schemas.ts'
 
-export function deliveryRoutes(app: FastifyInstance): void {
+export function deliveryRoutes(app: FastifyInstance, reads: FastifyContextConfig): void {
   const { store, publish } = app.tasks
   const routes = app.withTypeProvider<TypeBoxTypeProvider>()
 
-  routes.post('/deliveries/:id/redeliver', { config: { ...READS, bodyless: true }, schema: { params: TaskParams } }, async (request, reply) => {
+  routes.post('/deliveries/:id/redeliver', { config: { ...reads, bodyless: true }, schema: { params: TaskParams } }, async (request, reply) => {
     const answer = await store.redeliver(callerOf(request).key.tenant, request.params.id, app.clock())
     if (!answer) throw new Failure('not_found')
     if (answer.outcome === 'exhausted') throw new Failure('redelivery_limit')
@@ -22,7 +22,7 @@ export function deliveryRoutes(app: FastifyInstance): void {
     return reply.code(202).send(publicDelivery(answer.delivery))
   })
 
-  routes.post('/deliveries/replay', { config: READS, schema: { body: ReplayRequest } }, async (request, reply) => {
+  routes.post('/deliveries/replay', { config: reads, schema: { body: ReplayRequest } }, async (request, reply) => {
     const { range, after } = readReplay(request.body)
     const { count, next } = await store.replay(callerOf(request).key.tenant, range, after, app.clock(), REPLAY_MAX)
     if (count > 0) publish('webhook', 'replay')

@@ -2,38 +2,37 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { openCounts } from '../../src/concurrency/counts-by-name.ts'
-import { refusal } from '../../src/domain/api-keys.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { invalid } from '../../src/domain/request-validation.ts'
 import { FINAL, type Task } from '../../src/domain/task.ts'
 import { taskHistory, type HistoryEvent } from '../../src/tasks/task-history.ts'
-import { callerOf } from './caller.ts'
+import { callerOf, type Caller } from './caller.ts'
 
-/** Streams that one key may have open in this process. */
-const STREAMS_PER_KEY = 20
+/** Streams that one caller, a key or a session, may have open in this process. */
+const STREAMS_PER_CALLER = 20
 const HEARTBEAT_MS = 15_000
 
 /** Returns the handler of the route, for a task that its caller may see. Open streams end when the program stops; clients resume elsewhere. */
 export function openEventStreams(app: FastifyInstance): (request: FastifyRequest, reply: FastifyReply, task: Task) => Promise<FastifyReply> {
-  const { tasks, clock, taskWatch } = app
+  const { tasks, taskWatch } = app
   const open = openCounts()
   const streams = new Set<Stream>()
   app.addHook('preClose', async () => {
     for (const { end } of streams) end()
   })
 
-  function admit(keyId: string): void {
-    if (open.of(keyId) >= STREAMS_PER_KEY) throw new Failure('concurrency_limit', { message: `This API key has ${STREAMS_PER_KEY} event streams open. Close one first.`, retryAfterSeconds: 5 })
-    open.add(keyId, 1)
+  function admit(name: string): void {
+    if (open.of(name) >= STREAMS_PER_CALLER) throw new Failure('concurrency_limit', { message: `${STREAMS_PER_CALLER} event streams are open already. Close one first.`, retryAfterSeconds: 5 })
+    open.add(name, 1)
   }
 
   return async (request, reply, task) => {
-    const { key } = callerOf(request)
+    const caller = callerOf(request)
     let last = lastEventId(request.headers['last-event-id'])
     // Tells an EventSource whose stream has ended not to reconnect (HTML, section 9.2.3).
     if (FINAL.includes(task.state) && (await historyAfter(task, last)).length === 0) return reply.code(204).send()
 
-    admit(key.keyId)
+    admit(caller.countedBy)
     const stream = openStream()
     streams.add(stream)
     const send = (events: HistoryEvent[]): void => {
@@ -50,12 +49,12 @@ export function openEventStreams(app: FastifyInstance): (request: FastifyRequest
       else if (FINAL.includes(now.state)) void finish(now)
       else send(taskHistory(now, [], last, tasks.link))
     })
-    const heartbeat = setInterval(() => void beat(stream, key.hash), HEARTBEAT_MS)
+    const heartbeat = setInterval(() => void beat(stream, caller), HEARTBEAT_MS)
     stream.body.once('close', () => {
       clearInterval(heartbeat)
       unwatch()
       streams.delete(stream)
-      open.add(key.keyId, -1)
+      open.add(caller.countedBy, -1)
     })
     return reply.headers({ 'cache-control': 'no-cache', 'x-accel-buffering': 'no' }).type('text/event-stream; charset=utf-8').send(stream.body)
   }
@@ -64,12 +63,12 @@ export function openEventStreams(app: FastifyInstance): (request: FastifyRequest
     return taskHistory(task, await tasks.store.deliveries(task.id), after, tasks.link)
   }
 
-  /** Keeps the connection alive; ends it for a client that has not read the heartbeat before, and for a key that is no longer valid. */
-  async function beat(stream: Stream, hash: string): Promise<void> {
+  /** Keeps the connection alive; ends it for a client that has not read the heartbeat before, and for a key or session that is no longer valid. */
+  async function beat(stream: Stream, caller: Caller): Promise<void> {
     if (stream.body.readableLength > 0) return void stream.body.destroy()
     stream.write(': keep-alive\n\n')
-    const key = await tasks.store.findKey(hash).catch(() => undefined)
-    if (key === null || (key && refusal(key, clock()))) stream.end()
+    const isValid = await caller.isValid().catch(() => true)
+    if (!isValid) stream.end()
   }
 }
 

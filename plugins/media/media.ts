@@ -1,10 +1,10 @@
-/** The Media API, registered under the prefix `/api/v1`: the routes of the specification and of `docs/media.md` over the flows in `src/tasks`. */
+/** The Media API, registered under the prefix `/api/v1`, and again for the sessions of the dashboard: the routes of the specification and of `docs/media.md` over the flows in `src/tasks`. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { mediaUsage } from '../../src/tasks/media-usage.ts'
 import { strictValidator } from '../../src/domain/request-validation.ts'
-import { callerOf, READS } from './caller.ts'
+import { callerOf, configsOf } from './caller.ts'
 import { collectionRoutes } from './collection-routes.ts'
 import { creationRoutes } from './create-route.ts'
 import { deliveryRoutes } from './delivery-routes.ts'
@@ -12,21 +12,27 @@ import { openEventStreams } from './event-stream.ts'
 import { listEvents } from './event-list.ts'
 import { EventsQuery, GenerationsQuery, OperationsQuery } from './request-schemas.ts'
 
-async function media(app: FastifyInstance): Promise<void> {
+export type MediaOptions = {
+  /** For callers without a key: `?plan=` names the plan that pays, and tasks send no webhooks, which no key would sign. */
+  keyless?: boolean
+}
+
+async function media(app: FastifyInstance, { keyless = false }: MediaOptions): Promise<void> {
   app.setValidatorCompiler(strictValidator())
   app.errors.own(app, { api: 'media', problem: true })
-  creationRoutes(app)
+  const { reads, creates } = configsOf(keyless)
+  creationRoutes(app, creates, keyless)
   const stream = openEventStreams(app)
-  collectionRoutes(app, { path: 'generations', object: 'generation', query: GenerationsQuery, stream })
-  collectionRoutes(app, { path: 'operations', object: 'operation', query: OperationsQuery, stream })
-  deliveryRoutes(app)
-  app.withTypeProvider<TypeBoxTypeProvider>().get('/events', { config: READS, schema: { querystring: EventsQuery } }, async (request) =>
+  collectionRoutes(app, { path: 'generations', object: 'generation', query: GenerationsQuery, reads, stream })
+  collectionRoutes(app, { path: 'operations', object: 'operation', query: OperationsQuery, reads, stream })
+  deliveryRoutes(app, reads)
+  app.withTypeProvider<TypeBoxTypeProvider>().get('/events', { config: reads, schema: { querystring: EventsQuery } }, async (request) =>
     listEvents(app.tasks, callerOf(request).key.tenant, request.query, app.config.EVENT_DAYS),
   )
-  app.get('/usage', { config: READS }, async (request) => {
+  app.get('/usage', { config: reads }, async (request) => {
     const { key } = callerOf(request)
     return mediaUsage(await app.tasks.store.subscription(key.subscription), key, app.clock())
   })
 }
 
-export default fp(media, { name: 'media', fastify: '5.x', encapsulate: true, dependencies: ['errors', 'auth', 'request-body', 'task-watch'] })
+export default fp(media, { name: 'media', fastify: '5.x', encapsulate: true, dependencies: ['errors', 'request-body', 'task-watch'], decorators: { request: ['caller'] } })

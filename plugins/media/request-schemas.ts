@@ -31,6 +31,9 @@ export const OperationRequest = Type.Unsafe<OperationBody & Static<typeof TaskFi
 
 export const CreateQuery = Type.Object({ dry_run: Type.Optional(Type.Boolean()) }, closed)
 
+/** `plan`: the name of the one that pays; the caller's plugin reads it. */
+export const KeylessCreateQuery = Type.Object({ ...CreateQuery.properties, plan: Type.Optional(Type.String({ maxLength: 253 })) }, closed)
+
 export const TaskParams = Type.Object({ id: Type.String({ maxLength: 100 }) })
 
 export const GenerationsQuery = Type.Object({ ...LIST_FIELDS, kind: Type.Optional(Type.Enum([...KINDS])) }, closed)

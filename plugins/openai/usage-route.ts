@@ -17,7 +17,7 @@ export type UsageBody = {
 }
 
 /** `now` is epoch milliseconds, times in the body are epoch seconds. Throws `plan_inactive` when the plan has no coding account. */
-export function usageBody(record: Subscription | null, key: KeyVersion | null, now: number): UsageBody {
+export function usageBody(record: Subscription | null, key: Pick<KeyVersion, 'keyId' | 'cap'> | null, now: number): UsageBody {
   if (!record?.coding || !record.terms.coding) throw planInactive(inactiveReason(record, now) ?? 'PlanNotActive')
   const { session, weekly } = viewOf(record.coding, record.terms.coding, now)
   return {

@@ -1,5 +1,5 @@
 /**
- * Memory budget of request bodies, per API key and per process: counts the bytes of a body from its arrival until its response closes, because bodies are held whole,
+ * Memory budget of request bodies, per caller and per process: counts the bytes of a body from its arrival until its response closes, because bodies are held whole,
  * and the values that are parsed from it. Also the strict JSON parser.
  */
 import type { ServerResponse } from 'node:http'
@@ -32,8 +32,8 @@ declare module 'fastify' {
 export type RequestBodyOptions = {
   /** For all bodies of this process. */
   budgetBytes?: number
-  /** For the bodies of one API key. */
-  keyBytes?: number
+  /** For the bodies of one caller: an API key, or a session of the dashboard. */
+  callerBytes?: number
 }
 
 type ParsedBody = (error: Error | null, value?: unknown) => void
@@ -44,7 +44,7 @@ const ONE_STRETCH_BYTES = 256 * 1024
 /** What a parsed value counts in the budgets: about its place in memory, without the characters of a string. */
 const VALUE_BYTES = 64
 
-async function requestBody(app: FastifyInstance, { budgetBytes = 256 * MIB, keyBytes = 128 * MIB }: RequestBodyOptions): Promise<void> {
+async function requestBody(app: FastifyInstance, { budgetBytes = 256 * MIB, callerBytes = 128 * MIB }: RequestBodyOptions): Promise<void> {
   // The openai plugin replaces this parser, because it forwards bodies unchanged.
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request: FastifyRequest, bytes: Buffer, done) => {
     // Many clients send a content type without a body.
@@ -88,19 +88,19 @@ async function requestBody(app: FastifyInstance, { budgetBytes = 256 * MIB, keyB
   }
 
   let held = 0
-  const heldByKey = openCounts()
+  const heldByCaller = openCounts()
 
-  /** The bytes that one request of the key holds. */
-  function openShare(keyId: string): Share {
+  /** The bytes that one request of a caller holds. */
+  function openShare(name: string): Share {
     let ours = 0
     const change = (bytes: number) => {
       held += bytes
       ours += bytes
-      heldByKey.add(keyId, bytes)
+      heldByCaller.add(name, bytes)
     }
     return {
       take(bytes) {
-        if (held + bytes > budgetBytes || heldByKey.of(keyId) + bytes > keyBytes) throw new Failure('server_overloaded', { retryAfterSeconds: 1 })
+        if (held + bytes > budgetBytes || heldByCaller.of(name) + bytes > callerBytes) throw new Failure('server_overloaded', { retryAfterSeconds: 1 })
         change(bytes)
       },
       free: () => change(-ours),
@@ -112,7 +112,7 @@ async function requestBody(app: FastifyInstance, { budgetBytes = 256 * MIB, keyB
     if (!caller || routeOptions.config.streamed || (headers['content-length'] === undefined && headers['transfer-encoding'] === undefined)) return payload
     // No close event follows when the client disconnected during the key lookup: its bytes would never be freed.
     if (reply.raw.closed || reply.raw.destroyed) return payload
-    const share = openShare(caller.key.keyId)
+    const share = openShare(caller.countedBy)
     shares.set(request, share)
     const most = routeOptions.bodyLimit ?? MIB
     if (headers['content-length'] === undefined) return counted(payload, most, share, reply.raw)
@@ -180,4 +180,4 @@ function counted(payload: RequestPayload, most: number, share: Share, answer: Se
   return payload.pipe(body)
 }
 
-export default fp(requestBody, { name: 'request-body', fastify: '5.x', dependencies: ['errors', 'auth'] })
+export default fp(requestBody, { name: 'request-body', fastify: '5.x', dependencies: ['errors'], decorators: { request: ['caller'] } })

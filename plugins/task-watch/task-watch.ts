@@ -21,9 +21,9 @@ export type TaskWatch = {
   watch(task: Task, listener: Listener): () => void
   /**
    * Resolves with the task as it was read last: `final` once it has ended, `open` when `ms` are over, `signal` is aborted or the program stops, and `refused`, at once,
-   * when the API key has as many waits as it may have. `changed` is called as a listener is. Never fails: while the store is unavailable it waits on.
+   * when the caller, a key or a session (`countedBy`), has as many waits as it may have. `changed` is called as a listener is. Never fails: while the store is unavailable it waits on.
    */
-  untilFinal(task: Task, keyId: string, wait: Wait): Promise<{ outcome: 'final' | 'open' | 'refused'; task: Task }>
+  untilFinal(task: Task, countedBy: string, wait: Wait): Promise<{ outcome: 'final' | 'open' | 'refused'; task: Task }>
 }
 
 export type Wait = {
@@ -33,8 +33,8 @@ export type Wait = {
   changed?: (task: Task) => void
 }
 
-/** Waits that one key may have open in this process. */
-export const WAITS_PER_KEY = 50
+/** Waits that one caller may have open in this process. */
+export const WAITS_PER_CALLER = 50
 
 const POLL_MS = { first: 200, longest: 1_000, growth: 1.5 }
 
@@ -45,7 +45,7 @@ async function taskWatch(app: FastifyInstance): Promise<void> {
   const { store } = app.tasks
   const watches = new Map<string, Watch>()
   const waits = new Set<() => void>()
-  const waitsByKey = openCounts()
+  const waitsByCaller = openCounts()
   let stopping = false
 
   function begin(task: Task): Watch {
@@ -96,8 +96,8 @@ async function taskWatch(app: FastifyInstance): Promise<void> {
     return (await store.task(task.tenant, task.id).catch(() => null)) ?? task
   }
 
-  async function untilFinal(task: Task, keyId: string, { ms, signal, changed }: Wait): ReturnType<TaskWatch['untilFinal']> {
-    const isRefused = waitsByKey.of(keyId) >= WAITS_PER_KEY && !FINAL.includes(task.state)
+  async function untilFinal(task: Task, countedBy: string, { ms, signal, changed }: Wait): ReturnType<TaskWatch['untilFinal']> {
+    const isRefused = waitsByCaller.of(countedBy) >= WAITS_PER_CALLER && !FINAL.includes(task.state)
     if (isRefused || ms <= 0 || signal.aborted || stopping) {
       changed?.(task)
       return { outcome: FINAL.includes(task.state) ? 'final' : isRefused ? 'refused' : 'open', task }
@@ -106,7 +106,7 @@ async function taskWatch(app: FastifyInstance): Promise<void> {
     const stop = () => resolve()
     let latest = task
     waits.add(stop)
-    waitsByKey.add(keyId, 1)
+    waitsByCaller.add(countedBy, 1)
     signal.addEventListener('abort', stop)
     const unwatch = watch(task, (now) => {
       if (now) changed?.(now)
@@ -119,7 +119,7 @@ async function taskWatch(app: FastifyInstance): Promise<void> {
     unwatch()
     signal.removeEventListener('abort', stop)
     waits.delete(stop)
-    waitsByKey.add(keyId, -1)
+    waitsByCaller.add(countedBy, -1)
     if (!FINAL.includes(latest.state) && !signal.aborted) latest = await latestOf(latest)
     return { outcome: FINAL.includes(latest.state) ? 'final' : 'open', task: latest }
   }

@@ -40,6 +40,7 @@ export const FAILURES = {
   upgrade_required: [426, 'invalid_request_error', 'WebSocket is not offered here. Use HTTPS with stream: true.'],
   invalid_signature: [403, 'permission_error', 'The signature of this link is not valid.'],
   result_expired: [410, 'invalid_request_error', 'This result is no longer kept.'],
+  upload_limit: [429, 'rate_limit_exceeded', 'As many uploads are kept as may be at a time. Each is removed some hours after it arrived.'],
   queue_full: [429, 'rate_limit_exceeded', 'The plan has as many open tasks as it queues. Try again when some have ended.'],
   rate_limited: [429, 'rate_limit_exceeded', 'Too many requests. Slow down and try again.'],
   window_reserved: [429, 'rate_limit_exceeded', 'Requests in flight have reserved the rest of the token window. Try again in a moment.'],

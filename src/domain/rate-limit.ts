@@ -2,6 +2,8 @@
  * Rate limit of requests per minute: GCRA (ITU-T I.371) over one stored number, the theoretical arrival time. Exact, because the
  * number lives in the subscription's record and changes with it.
  */
+import { Failure } from './errors.ts'
+
 export type Rate = { tat: number }
 
 export type RateDecision = { allowed: true; rate: Rate } | { allowed: false; retryAfterMs: number }
@@ -31,4 +33,22 @@ export function rateLeft(rate: Rate, requestsPerMinute: number, now: number): { 
   const usedMs = Math.max(0, rate.tat - now)
   const burst = burstOf(requestsPerMinute)
   return { remaining: Math.max(0, Math.floor(burst - usedMs / intervalMs + 1e-6)), resetSeconds: Math.ceil(usedMs / 1000) }
+}
+
+/** Returns a function that counts one request of a name at `now` (ms), and throws `rate_limited` above `requestsPerMinute`. Above `namesMax` the name that was idle longest is forgotten. */
+export function openRates(requestsPerMinute: number, namesMax: number): (name: string, now: number) => void {
+  const rates = new Map<string, Rate>()
+  return (name, now) => {
+    const decision = takeOne(rates.get(name) ?? { tat: 0 }, requestsPerMinute, now)
+    if (!decision.allowed) throw new Failure('rate_limited', { retryAfterSeconds: Math.max(1, Math.ceil(decision.retryAfterMs / 1000)) })
+    putNewest(rates, name, decision.rate, namesMax)
+  }
+}
+
+/** Moves or adds an entry to the end, and evicts the oldest above the limit. */
+export function putNewest<V>(map: Map<string, V>, name: string, value: V, sizeMax: number): void {
+  map.delete(name)
+  map.set(name, value)
+  const oldest = map.size > sizeMax ? map.keys().next().value : undefined
+  if (oldest !== undefined) map.delete(oldest)
 }

@@ -114,8 +114,8 @@ async function fileOf(files: Files, id: string, range?: { start: number; end: nu
   return file
 }
 
-/** Type, size and length of a file by its header, which may lie in several places. */
-async function infoOf(files: Files, { id, size }: FileFacts): Promise<MediaInfo | null> {
+/** Type, size and length of a stored file by its header, which may lie in several places; null for what is no media. Throws `Unavailable`. */
+export async function infoOf(files: Files, { id, size }: FileFacts): Promise<MediaInfo | null> {
   const piece = async (start: number): Promise<Buffer> => {
     const { stream } = await fileOf(files, id, { start, end: Math.min(size, start + PREFIX_BYTES) - 1 })
     return Buffer.concat(await stream.toArray())

@@ -84,7 +84,7 @@ function complete(body: TaskBody, { route, formats }: Offer, uploads: readonly U
 }
 
 /** The answer to a dry run: the price, and whether it could be paid now. */
-export function publicQuote({ object, verb, estimatedCost, record }: Quote, { key }: { key: KeyVersion }, now: number, estimatedWaitSeconds: number | null): Record<string, unknown> {
+export function publicQuote({ object, verb, estimatedCost, record }: Quote, { key }: { key: Pick<KeyVersion, 'keyId' | 'cap'> }, now: number, estimatedWaitSeconds: number | null): Record<string, unknown> {
   const { media } = record.terms
   const available = record.media && media && record.anchor !== null ? availableToKey(rollPeriod(record.media, media, record.anchor, now), key) : 0
   const waiting = Object.values(record.media?.holds ?? {}).filter(({ run }) => run === null).length

@@ -10,8 +10,11 @@ import type { TaskContext } from './task-context.ts'
 
 export type SubmitContext = TaskContext & QuoteContext
 
-/** The caller, as `plugins/auth` makes it. `creating` brings `key` up to date. */
-export type Submitter = { key: KeyVersion; creating: Creating }
+/** The key of a caller, or what stands for one in the dashboard. */
+export type CallerKey = Pick<KeyVersion, 'id' | 'keyId' | 'tenant' | 'subscription' | 'product' | 'cap'>
+
+/** The caller, as `plugins/auth` makes it by a key and `plugins/dashboard` by a session. `creating` brings `key` up to date. */
+export type Submitter = { key: CallerKey; creating: Creating }
 
 /**
  * The present record of the submitter's subscription. Its version also proves the key, which may come from a cache: a key that changed since is read anew, and its failure

@@ -16,8 +16,8 @@ export type TaskContext = {
   publish: (verb: string, taskId: string) => void
   /** Counts money in micro-units, once for each move: held, charged, or given back. */
   moved: (move: 'hold' | 'capture' | 'void', tenant: string, micro: number) => void
-  /** The signed address of a result. */
-  link: (result: TaskResult) => string
+  /** The signed address of a result, or of an upload. */
+  link: (file: Pick<TaskResult, 'file' | 'expiresAt'>) => string
   /** The id in the files backend of an address that `link` made, expired or not; null for any other address. */
   linkedFile: (url: string) => string | null
   /** How long results, and sources that were uploaded with their request, are kept. */

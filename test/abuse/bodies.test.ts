@@ -100,7 +100,7 @@ t.test('the event loop turns while large bodies are parsed, as often for two at 
 })
 
 t.test('values count in the budget of bodies, not only bytes', async (t) => {
-  const { send, waiting } = await openBodies(t, { keyBytes: 2_000_000 })
+  const { send, waiting } = await openBodies(t, { callerBytes: 2_000_000 })
   const text = `[${'[],'.repeat(20_000)}1]`
   const first = send(text)
   while (waiting.length < 1) await new Promise((resolve) => setImmediate(resolve))

@@ -1,7 +1,7 @@
 /** Requests that wait for a task: the reads that they cost, and how many a key may have. */
 import type { FastifyInstance } from 'fastify'
 import t from 'tap'
-import { WAITS_PER_KEY } from '../../plugins/task-watch/task-watch.ts'
+import { WAITS_PER_CALLER } from '../../plugins/task-watch/task-watch.ts'
 import type { Task } from '../../src/domain/task.ts'
 import { openStudio, type Studio } from '../plugins/studio.ts'
 
@@ -53,7 +53,7 @@ t.test('a key has fifty waits at most; one above is answered at once, and one th
   const leaving = new AbortController()
   const [keyId = ''] = studio.keyVersionId.split('-')
   const left = wait(keyId, leaving.signal)
-  const held = Array.from({ length: WAITS_PER_KEY - 1 }, () => wait(keyId))
+  const held = Array.from({ length: WAITS_PER_CALLER - 1 }, () => wait(keyId))
   t.match(await wait(keyId), { outcome: 'refused', task: { id } })
   const answer = await studio.create({}, { 'idempotency-key': 'k', prefer: 'wait=60' })
   t.match([answer.statusCode, answer.headers['preference-applied'], answer.json()], [200, undefined, { id, status: 'processing' }])

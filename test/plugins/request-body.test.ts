@@ -13,7 +13,7 @@ t.test('bodies in memory are limited per key and per process until their respons
       return { done: true }
     })
   }
-  const gateway = await openGateway(t, routes, () => {}, {}, { budgetBytes: 2_500, keyBytes: 2_000 })
+  const gateway = await openGateway(t, routes, () => {}, {}, { budgetBytes: 2_500, callerBytes: 2_000 })
   const subscription = await gateway.plan('coder', { product: 'Coding', coding: CODING })
   const [one, other] = [await gateway.key(subscription), await gateway.key(subscription)]
   const hold = (raw: string, bytes: number) => gateway.app.inject({ method: 'POST', url: '/v1/hold', headers: { ...bearer(raw), 'content-type': 'application/json' }, payload: `"${'x'.repeat(bytes - 2)}"` })
@@ -46,7 +46,7 @@ t.test('a body without content-length counts its received bytes; one over the bu
       return { done: true }
     })
   }
-  const gateway = await openGateway(t, routes, () => {}, {}, { budgetBytes: 2_000, keyBytes: 2_000 })
+  const gateway = await openGateway(t, routes, () => {}, {}, { budgetBytes: 2_000, callerBytes: 2_000 })
   const { raw } = await gateway.key(await gateway.plan('coder', { product: 'Coding', coding: CODING }))
   const { port } = new URL(await gateway.app.listen({ host: '127.0.0.1', port: 0 }))
   /** Sends the first part of a body. */
@@ -92,7 +92,7 @@ t.test('a client that disconnects during the key lookup holds no bytes', async (
   const routes = (app: FastifyInstance) => {
     app.post('/v1/hold', { config: { api: 'coding' } }, async () => ({ done: true }))
   }
-  const gateway = await openGateway(t, routes, () => {}, {}, { budgetBytes: 2_000, keyBytes: 2_000 })
+  const gateway = await openGateway(t, routes, () => {}, {}, { budgetBytes: 2_000, callerBytes: 2_000 })
   const { raw } = await gateway.key(await gateway.plan('coder', { product: 'Coding', coding: CODING }))
   const headers = { ...bearer(raw), 'content-type': 'application/json' }
   const { port } = new URL(await gateway.app.listen({ host: '127.0.0.1', port: 0 }))

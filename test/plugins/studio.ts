@@ -34,10 +34,10 @@ export type Studio = Gateway & {
   until(id: string, satisfies: (record: Record<string, unknown>) => boolean, collection?: 'generations' | 'operations'): Promise<Record<string, unknown>>
 }
 
-export type StudioOptions = { media?: Partial<NonNullable<PlanSpec['media']>>; requestsPerMinute?: number; env?: Record<string, string>; loops?: boolean; engines?: string; lookup?: Lookup; workerKinds?: string[]; also?: (app: FastifyInstance) => unknown }
+export type StudioOptions = { media?: Partial<NonNullable<PlanSpec['media']>>; requestsPerMinute?: number; env?: Record<string, string>; loops?: boolean; engines?: string; lookup?: Lookup; workerKinds?: string[]; also?: (app: FastifyInstance) => unknown; outside?: (root: FastifyInstance) => unknown }
 
-/** Opens it with a plan `studio` of 10.00 and a key. Without `loops` no queued task runs; `engines` is the ENGINES file, `workerKinds` are those of the worker, `lookup` resolves names for the egress guard, `also` registers further plugins. */
-export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute = 1_000_000, env = {}, loops = true, engines: file = FAKE_OPERATIONS, lookup, workerKinds, also = () => {} }: StudioOptions = {}): Promise<Studio> {
+/** Opens it with a plan `studio` of 10.00 and a key. Without `loops` no queued task runs; `engines` is the ENGINES file, `workerKinds` are those of the worker, `lookup` resolves names for the egress guard, `also` registers further plugins behind a key, `outside` without one. */
+export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute = 1_000_000, env = {}, loops = true, engines: file = FAKE_OPERATIONS, lookup, workerKinds, also = () => {}, outside = () => {} }: StudioOptions = {}): Promise<Studio> {
   const engine = fakeEngine()
   const engines = await openFakeEngines(t, engine, file)
   const folder = `${t.testdirName}-files`
@@ -72,6 +72,7 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
     async (root) => {
       for (const [name, value] of Object.entries(opened)) root.decorate(name, value)
       await root.register(filesPlugin)
+      await outside(root)
       if (!loops) return
       await root.register(worker, workerKinds ? { verbs: workerKinds } : {})
       await root.register(dispatcher)
