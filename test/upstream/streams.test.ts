@@ -6,15 +6,20 @@ import { openChatStream } from '../../src/upstream/wires/chat-stream.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
 import { openResponsesStream } from '../../src/upstream/wires/responses-stream.ts'
 import { repeatedMembers } from '../../src/upstream/wires/response-object.ts'
+import type { TemplateSets } from '../../src/upstream/sse/event-templates.ts'
 import { openRecentIds } from '../../src/upstream/wires/recent-ids.ts'
 import type { StreamRewriter } from '../../src/upstream/wires/wire.ts'
 import { chatStream, chunk, delta, DONE, event, message, response, responsesStream, USAGE, VENDOR } from '../fakes/upstream-wire.ts'
 import { dataOf } from './gateway.ts'
 
 const ids = openIds([Buffer.alloc(32, 1)], () => '02020202-0202-4202-8202-020202020202')
-const openChat = (includeUsage = false) => openChatStream({ ids: ids('acme/first'), includeUsage, now: 1000 })
-const openResponses = () =>
-  openResponsesStream({ ids: ids('acme/first'), repeated: repeatedMembers({ tools: [{ type: 'function', name: 'f' }] }), now: 1000 })
+/** Shared by all tests: what one stream taught must not change another. */
+const shared: TemplateSets = new Map()
+type Options = { templates?: TemplateSets; subscription?: string }
+const openChat = (includeUsage = false, { templates = shared, subscription = 'acme/first' }: Options = {}) =>
+  openChatStream({ ids: ids(subscription), includeUsage, now: 1000, templates })
+const openResponses = ({ templates = shared, subscription = 'acme/first' }: Options = {}) =>
+  openResponsesStream({ ids: ids(subscription), repeated: repeatedMembers({ tools: [{ type: 'function', name: 'f' }] }), now: 1000, templates })
 
 /** The rewritten stream for these pieces. */
 function rewrite(stream: StreamRewriter, pieces: Iterable<Buffer>): string {
@@ -60,6 +65,40 @@ t.test('a stream is rewritten equally for every way of splitting its bytes', asy
       )
     }
   }
+})
+
+t.test('a stream is rewritten equally whatever other streams of the upstream taught', async (t) => {
+  const call = (id: string, index = 0) =>
+    chunk([delta({ tool_calls: [{ index, id, type: 'function', function: { name: 'read', arguments: '' } }] })]) +
+    chunk([delta({ tool_calls: [{ index, function: { arguments: '{"a":' } }] })]) +
+    chunk([delta({ tool_calls: [{ index, id, function: { arguments: '1}' } }] })])
+  const begin = chunk([delta({ role: 'assistant', content: '' })])
+  const stop = chunk([delta({}, 'stop')])
+  const chats = [
+    CHAT,
+    begin + call('functions.read:0') + call('functions.read:1', 1) + chunk([delta({}, 'tool_calls')]) + DONE,
+    begin + call('call "quoted"') + DONE,
+    begin + chunk([delta({ content: 'a' })]) + DONE,
+    begin + chunk([delta({ content: '<<own id>>' })]) + chunk([delta({ content: 'b', reasoning: '<<placeholder 0>>' })]) + stop + DONE,
+    begin + chunk([delta({ content: 'a' })], { usage: USAGE }) + chunk([delta({ content: 'b' })], { usage: { ...USAGE, completion_tokens: 9 } }) + stop + DONE,
+    begin + chunk([delta({ content: 'a' }), { ...delta({ content: 'b' }), index: 1 }]) + stop + DONE,
+    begin + chunk([{ ...delta({ content: 'a' }), logprobs: { content: [{ token: 'a', logprob: -1, bytes: null, top_logprobs: [] }] } }]) + stop + DONE,
+  ]
+  const gap = RESPONSES.replaceAll('"output_index":0', '"output_index":3')
+  const responses = [RESPONSES, gap, RESPONSES.replaceAll('msg_', 'item:'), responsesStream('<<own id>>', 'x').join('')]
+  const taught = () => t.ok(['chat', 'chat with usage', 'responses'].every((shape) => shared.get(shape)?.length), 'templates were made')
+  const measured = (stream: StreamRewriter, text: string) => [whole(stream, text), stream.meter.estimateTokens(), stream.usage()]
+  for (let round = 0; round < 3; round++) {
+    for (const subscription of ['acme/first', 'acme/second', 'other/first']) {
+      for (const [n, text] of [...chats.entries(), ...chats.toReversed().entries()]) {
+        for (const usage of [true, false])
+          t.same(measured(openChat(usage, { subscription }), text), measured(openChat(usage, { subscription, templates: new Map() }), text), `chat ${n}`)
+      }
+      for (const [n, text] of responses.entries())
+        t.same(measured(openResponses({ subscription }), text), measured(openResponses({ subscription, templates: new Map() }), text), `responses ${n}`)
+    }
+  }
+  taught()
 })
 
 t.test('the text of a model passes unchanged', async (t) => {

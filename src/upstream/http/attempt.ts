@@ -1,5 +1,6 @@
 /** One attempt at one upstream, up to the first bytes of its answer. Until then it can be retried; afterwards it cannot. */
 import type { Dispatcher } from 'undici'
+import type { TemplateSets } from '../sse/event-templates.ts'
 import type { UpstreamCall } from '../wires/wire.ts'
 import { exchange, type FlowControl, type OutgoingRequest } from './upstream-request.ts'
 import { readerFor, type AttemptControl, type ResponseReader } from './response-reader.ts'
@@ -14,6 +15,7 @@ export function attempt(
   dispatcher: Dispatcher,
   request: OutgoingRequest,
   timeouts: ResponseTimeouts,
+  templates: TemplateSets,
   call: UpstreamCall,
   signal: AbortSignal,
 ): Promise<UpstreamAnswer> {
@@ -44,7 +46,7 @@ export function attempt(
   }
   flow = exchange(dispatcher, request, timeouts, {
     started(status, headers) {
-      if (pending) reader = readerFor(status, headers, pending, control)
+      if (pending) reader = readerFor(status, headers, pending, control, templates)
       pending = null
     },
     data: (chunk) => reader?.data(chunk),

@@ -3,6 +3,7 @@ import type { Socket } from 'node:net'
 import { buildConnector, errors, Pool } from 'undici'
 import { openBreaker, type Breaker } from '../selection/circuit-breaker.ts'
 import type { UpstreamSettings } from '../upstreams-file.ts'
+import type { TemplateSets } from '../sse/event-templates.ts'
 import { PATHS, type Target, type WireName } from '../wires/wire.ts'
 
 /** An upstream in use. */
@@ -17,6 +18,8 @@ export type Upstream = {
   /** Ends the calls in flight. */
   destroy(): Promise<void>
   target: Target
+  /** What its streams have in common. */
+  templates: TemplateSets
   path(wire: WireName): string
   headers: Record<string, string>
 }
@@ -40,6 +43,7 @@ export function openUpstream(settings: UpstreamSettings, baseUrl: string, apiKey
       maxTokensField: settings.maxTokensField ?? null,
       policy: { allow: new Set(settings.allow), drop: new Set(settings.drop), force: settings.force },
     },
+    templates: new Map(),
     path: (wire) => `${url.pathname.replace(/\/$/, '')}${PATHS[wire]}${url.search}`,
     headers: {
       ...(apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }),

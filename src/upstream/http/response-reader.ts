@@ -2,6 +2,7 @@
 import { Failure } from '../../domain/errors.ts'
 import { clientErrorIn, clientErrorOf } from '../wires/client-error-mapping.ts'
 import { isMembers } from '../wires/allowlist.ts'
+import type { TemplateSets } from '../sse/event-templates.ts'
 import type { JsonAnswer, UpstreamCall } from '../wires/wire.ts'
 import type { FlowControl } from './upstream-request.ts'
 import { streamReader } from './stream-reader.ts'
@@ -15,7 +16,7 @@ type Headers = Record<string, string | string[] | undefined>
 const MAX_JSON_BYTES = 64 * 1024 * 1024
 const MAX_ERROR_BYTES = 64 * 1024
 
-export function readerFor(status: number, headers: Headers, call: UpstreamCall, control: AttemptControl): ResponseReader {
+export function readerFor(status: number, headers: Headers, call: UpstreamCall, control: AttemptControl, templates: TemplateSets): ResponseReader {
   const type = String(headers['content-type'] ?? '').toLowerCase()
   const encoding = String(headers['content-encoding'] ?? 'identity').toLowerCase()
   if (encoding !== 'identity') return rejecting(control, new AttemptError(`content encoding ${encoding}`, status))
@@ -27,7 +28,7 @@ export function readerFor(status: number, headers: Headers, call: UpstreamCall, 
       ),
     )
   if (!call.stream) return bodyReader(MAX_JSON_BYTES, control, (bytes) => control.resolve({ kind: 'json', answer: jsonAnswer(bytes, call) }))
-  if (type === '' || type.startsWith('text/event-stream')) return streamReader(call.openRewriter(), control)
+  if (type === '' || type.startsWith('text/event-stream')) return streamReader(call.openRewriter(templates), control)
   return bodyReader(MAX_ERROR_BYTES, control, (bytes) =>
     control.reject(clientErrorIn(errorMember(bytes)) ?? new AttemptError(`content type ${type} instead of a stream`, status)),
   )

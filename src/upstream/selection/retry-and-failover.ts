@@ -119,7 +119,7 @@ async function attemptOnce(
     body: call.body(target),
   }
   try {
-    const answer = await traced('upstream attempt', attemptSpan(settings, call), () => attempt(upstream[connections], request, { firstByteMs, idleMs: timeouts.idleMs }, call, signal))
+    const answer = await traced('upstream attempt', attemptSpan(settings, call), () => attempt(upstream[connections], request, { firstByteMs, idleMs: timeouts.idleMs }, upstream.templates, call, signal))
     breaker.succeeded()
     report('answered')
     return answer

@@ -1,6 +1,5 @@
 /** Allowlist of chat completions and their chunks: the members of OpenAI's wire, with our model name and our ids. */
 import type { Ids } from './encrypted-ids.ts'
-import type { OutputMeter } from '../usage/output-meter.ts'
 import { constant, id, isMembers, list, nullable, number, object, oneOf, or, text, type Clean, type Members } from './allowlist.ts'
 import { chatUsage } from '../usage/reported-usage.ts'
 import { finishReasonOf, isFailedReason } from './finish-reasons.ts'
@@ -131,16 +130,16 @@ export function hasFailedChoice(choices: unknown): boolean {
   return Array.isArray(choices) && choices.some((choice: unknown) => isMembers(choice) && isFailedReason(choice['finish_reason']))
 }
 
-/** Adds all text of cleaned choices, streamed or whole, to the meter. */
-export function meterChoices(cleaned: Members[], meter: OutputMeter): void {
+/** Calls `add` with each text of cleaned choices, streamed or whole. */
+export function meterChoices(cleaned: Members[], add: (text: string) => void): void {
   for (const choice of cleaned) {
     const message = choice['delta'] ?? choice['message']
     if (!isMembers(message)) continue
     for (const name of ['content', 'refusal', 'reasoning_content', 'reasoning']) {
       const value = message[name]
-      if (typeof value === 'string' && value !== '') meter.addText(value)
+      if (typeof value === 'string' && value !== '') add(value)
     }
-    for (const value of toolCallTexts(message)) meter.addText(value)
+    for (const value of toolCallTexts(message)) add(value)
   }
 }
 

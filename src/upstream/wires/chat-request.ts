@@ -111,7 +111,7 @@ function chatCall(request: ChatRequest, cap: number, ids: Ids, now: number, tran
     wire: 'chat',
     stream,
     body: write,
-    openRewriter: () => openChatStream(streamOptions),
+    openRewriter: (templates) => openChatStream({ ...streamOptions, templates }),
     rewriteJson: (value) => chatAnswer(value, ids, now),
     translated,
   }
@@ -142,7 +142,7 @@ function chatAnswer(value: unknown, ids: Ids, now: number): JsonAnswer {
     throw new BadAnswer('the answer is not a chat completion')
   if (hasFailedChoice((value as Members)['choices'])) throw new BadAnswer('a choice ended by a failure')
   const meter = openMeter()
-  meterChoices(choices, meter)
+  meterChoices(choices, meter.addText)
   const usage = readUsage((value as Members)['usage'])
   return { body: (estimate) => JSON.stringify(usage ? completion : { ...completion, usage: estimatedChatUsage(estimate) }), usage, meter }
 }

@@ -9,7 +9,8 @@ import { openMeter } from '../usage/output-meter.ts'
 import { openStreamRewriter, overloaded, type RewriterOutput } from '../sse/stream-rewriter.ts'
 import { clientErrorIn } from './client-error-mapping.ts'
 import { isMembers, type Members } from './allowlist.ts'
-import { openEventTemplates, type Placeholder } from '../sse/event-templates.ts'
+import { isMark, OWN_MARKS, type Placeholder } from '../sse/event-template.ts'
+import { openEventTemplates, type TemplateSets } from '../sse/event-templates.ts'
 import { bytesOf, textOf } from '../sse/sse-parser.ts'
 import { chatUsage, estimatedChatUsage, readUsage } from '../usage/reported-usage.ts'
 import type { Usage } from '../../domain/token-windows.ts'
@@ -28,15 +29,25 @@ const PLACEHOLDERS: readonly Placeholder[] = [
   delta('reasoning'),
   delta('refusal'),
   delta('tool_calls', 0, 'function', 'arguments'),
+  { path: ['choices', 0, 'delta', 'tool_calls', 0, 'id'], kind: 'id', forwarded: true, metered: false },
   { path: ['obfuscation'], kind: 'text', forwarded: true, metered: false },
+  { path: ['id'], kind: 'text', forwarded: false, metered: false },
+  { path: ['system_fingerprint'], kind: 'text', forwarded: false, metered: false },
   { path: ['created'], kind: 'number', forwarded: false, metered: false },
 ]
+
+/** The values of a stream, in templates. */
+const OWN_HEAD: CompletionHead = { id: OWN_MARKS.id, created: OWN_MARKS.created }
+/** What a template holds beside its text: the choices of the chunk, and its metered texts that no placeholder holds. */
+type ChunkFacts = { choices: ChoiceState[]; texts: string[] }
 
 export type ChatStreamOptions = {
   ids: Ids
   includeUsage: boolean
   /** Epoch seconds, for upstreams that send no `created`. */
   now: number
+  /** Of the upstream. */
+  templates?: TemplateSets | undefined
 }
 
 export const DONE = 'data: [DONE]\n\n'
@@ -67,16 +78,26 @@ function usageAndDone(head: CompletionHead, usage: Members | undefined): string 
   return chatEvent({ ...chunkOf(head, [], false), usage }) + DONE
 }
 
-export function openChatStream({ ids, includeUsage, now }: ChatStreamOptions): StreamRewriter {
+export function openChatStream({ ids, includeUsage, now, templates: sets = new Map() }: ChatStreamOptions): StreamRewriter {
   const meter = openMeter()
-  const templates = openEventTemplates(PLACEHOLDERS, meter.addEscaped, () => 0)
   const choices = trackChoices()
   let head: CompletionHead | null = null
   let usage: unknown = null
+  const templates = openEventTemplates<ChunkFacts>(sets, includeUsage ? 'chat with usage' : 'chat', PLACEHOLDERS, {
+    accept(facts) {
+      choices.add(facts.choices)
+      for (const text of facts.texts) meter.addText(text)
+      return true
+    },
+    meter: meter.addEscaped,
+    own: (name) => (name === 'id' ? `"${head?.id}"` : String(head?.created)),
+    ids,
+  })
 
   const rewriter = openStreamRewriter((data, _name, output) => {
     if (data === '[DONE]') return finish(output)
-    const rewritten = templates.rewrite(data)
+    // The first chunk gives the values of the stream.
+    const rewritten = head === null ? null : templates.rewrite(data)
     if (rewritten === null) parse(data, output)
     else output.write(`data: ${rewritten}\n\n`)
   })
@@ -86,16 +107,28 @@ export function openChatStream({ ids, includeUsage, now }: ChatStreamOptions): S
     if (!isMembers(event)) throw new BadAnswer('a chunk is not an object')
     const failure = chatErrorIn(event)
     if (failure) return output.fail(failure)
+    const isFirst = head === null
     const known = (head ??= completionHead(event, ids, now))
-    usage = usageIn(event) ?? usage
+    const reported = usageIn(event)
+    usage = reported ?? usage
     const chunk = cleanChunk(event, ids, known, includeUsage)
     if (!chunk) return
     const cleaned = chunk['choices'] as Members[]
-    meterChoices(cleaned, meter)
+    meterChoices(cleaned, meter.addText)
     if (hasFailedChoice(event['choices'])) return output.fail(overloaded('a choice ended by a failure', event['choices']))
-    choices.add(cleaned)
+    const states = cleaned.map(stateOf)
+    choices.add(states)
     output.write(chatEvent(chunk))
-    templates.learn(data, event, (marked) => cleanChunk(marked as Members, ids, known, includeUsage))
+    if (!isFirst && reported === null) learn(data, event, states)
+  }
+
+  function learn(data: string, event: Members, states: ChoiceState[]): void {
+    const facts: ChunkFacts = { choices: states, texts: [] }
+    templates.learn(data, event, facts, (marked, markingIds) => {
+      const chunk = cleanChunk(marked as Members, markingIds, OWN_HEAD, includeUsage)
+      if (chunk) meterChoices(chunk['choices'] as Members[], (text) => isMark(text) || facts.texts.push(text))
+      return chunk
+    })
   }
 
   function finish(output: RewriterOutput): void {
@@ -126,26 +159,32 @@ export function usageIn(event: Members): unknown {
   return isMembers(choice) && readUsage(choice['usage']) ? choice['usage'] : null
 }
 
+type ChoiceState = { index: number; finished: boolean; called: boolean }
+
+function stateOf(choice: Members): ChoiceState {
+  const called = isMembers(choice['delta']) && choice['delta']['tool_calls'] !== undefined
+  return { index: choice['index'] as number, finished: choice['finish_reason'] !== null, called }
+}
+
 /** Tracks which choices have ended, because each must have a finish reason. */
 function trackChoices() {
-  const choices = new Map<number, { finished: boolean; called: boolean }>()
+  const choices = new Map<number, ChoiceState>()
   return {
     any: () => choices.size > 0,
-    add(cleaned: Members[]): void {
-      for (const choice of cleaned) {
-        const index = choice['index'] as number
+    add(states: readonly ChoiceState[]): void {
+      for (const { index, finished, called } of states) {
         const known = choices.get(index)
-        const called = isMembers(choice['delta']) && choice['delta']['tool_calls'] !== undefined
-        choices.set(index, {
-          finished: (known?.finished ?? false) || choice['finish_reason'] !== null,
-          called: (known?.called ?? false) || called,
-        })
+        if (!known) choices.set(index, { index, finished, called })
+        else {
+          known.finished ||= finished
+          known.called ||= called
+        }
       }
     },
     /** A final choice for each that the upstream left without a finish reason. */
     finals: (): Members[] =>
-      [...choices]
-        .filter(([, { finished }]) => !finished)
-        .map(([index, { called }]) => ({ index, delta: {}, logprobs: null, finish_reason: called ? 'tool_calls' : 'stop' })),
+      [...choices.values()]
+        .filter(({ finished }) => !finished)
+        .map(({ index, called }) => ({ index, delta: {}, logprobs: null, finish_reason: called ? 'tool_calls' : 'stop' })),
   }
 }

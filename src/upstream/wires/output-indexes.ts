@@ -5,21 +5,32 @@
 import type { Members } from './allowlist.ts'
 
 /** Outer before inner. An event has some of them. */
-const INDEXES = ['output_index', 'content_index', 'summary_index', 'annotation_index']
+const INDEXES = ['output_index', 'content_index', 'summary_index', 'annotation_index'] as const
+
+/** The indexes of an upstream's event. */
+export type IndexedEvent = { [index in (typeof INDEXES)[number]]?: unknown }
+
+export function indexesOf(event: Members): IndexedEvent {
+  return Object.fromEntries(INDEXES.flatMap((name) => (typeof event[name] === 'number' ? [[name, event[name]]] : [])))
+}
 
 export type OutputIndexes = {
   /** The cleaned event with our indexes, or null when it belongs to an item or part that was dropped. `event` is the upstream's. */
   renumber(event: Members, cleaned: Members): Members | null
+  /** Whether the place of an event is known and keeps the upstream's indexes. */
+  areUnchanged(event: IndexedEvent): boolean
   /** The item, part or annotation of the upstream's event was dropped. */
   drop(event: Members): void
 }
 
 export function openOutputIndexes(): OutputIndexes {
   /** By the place of the holder: the upstream's indexes and ours, null for a dropped one. */
+  /** Events of one place follow each other, by one template. */
+  let lastUnchanged: IndexedEvent | null = null
   const places = new Map<string, { ours: Map<number, number | null>; next: number }>()
 
   /** Each index of the event with its numbering. */
-  function* walk(event: Members): Generator<{ name: string; index: number; numbering: { ours: Map<number, number | null>; next: number } }> {
+  function* walk(event: IndexedEvent): Generator<{ name: string; index: number; numbering: { ours: Map<number, number | null>; next: number } }> {
     let path = ''
     for (const name of INDEXES) {
       const index = event[name]
@@ -42,6 +53,12 @@ export function openOutputIndexes(): OutputIndexes {
         renumbered[name] = ours
       }
       return renumbered
+    },
+    areUnchanged(event) {
+      if (event === lastUnchanged) return true
+      for (const { index, numbering } of walk(event)) if (numbering.ours.get(index) !== index) return false
+      lastUnchanged = event
+      return true
     },
     drop(event) {
       const innermost = [...walk(event)].at(-1)

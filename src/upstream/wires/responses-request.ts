@@ -107,7 +107,7 @@ function responsesCall(request: ResponsesRequest, limit: number, ids: Ids, now: 
     wire: 'responses',
     stream,
     body: write,
-    openRewriter: () => openResponsesStream({ ids, repeated, now }),
+    openRewriter: (templates) => openResponsesStream({ ids, repeated, now, templates }),
     rewriteJson: (value) => responsesAnswer(value, repeated, ids, now),
     translated,
   }

@@ -8,8 +8,9 @@ import { clientErrorIn } from './client-error-mapping.ts'
 import { EVENTS, EVENTS_WITH_LOGPROBS, eventMembers, logprobs } from './response-allowed-members.ts'
 import { meterItems, responseHead, responseOf, type RepeatedMembers, type ResponseHead, type Status } from './response-object.ts'
 import { isMembers, object, type Members } from './allowlist.ts'
-import { openOutputIndexes } from './output-indexes.ts'
-import { openEventTemplates, SEQUENCE_MARK, type Placeholder } from '../sse/event-templates.ts'
+import { indexesOf, openOutputIndexes, type IndexedEvent } from './output-indexes.ts'
+import { OWN_MARKS, type Placeholder } from '../sse/event-template.ts'
+import { openEventTemplates, type TemplateSets } from '../sse/event-templates.ts'
 import { bytesOf, textOf } from '../sse/sse-parser.ts'
 import { estimatedResponseUsage, readUsage } from '../usage/reported-usage.ts'
 import { BadAnswer, type StreamRewriter } from './wire.ts'
@@ -17,6 +18,7 @@ import { BadAnswer, type StreamRewriter } from './wire.ts'
 const PLACEHOLDERS: readonly Placeholder[] = [
   { path: ['delta'], kind: 'text', forwarded: true, metered: true },
   { path: ['obfuscation'], kind: 'text', forwarded: true, metered: false },
+  { path: ['item_id'], kind: 'id', forwarded: true, metered: false },
   { path: ['sequence_number'], kind: 'number', forwarded: false, metered: false },
 ]
 
@@ -49,9 +51,10 @@ export function responseEvent(event: Members): string {
   return eventOf(bytesOf(JSON.stringify(event)))
 }
 
-export type ResponsesStreamOptions = { ids: Ids; repeated: RepeatedMembers; now: number }
+/** `templates`: of the upstream. */
+export type ResponsesStreamOptions = { ids: Ids; repeated: RepeatedMembers; now: number; templates?: TemplateSets | undefined }
 
-export function openResponsesStream({ ids, repeated, now }: ResponsesStreamOptions): StreamRewriter {
+export function openResponsesStream({ ids, repeated, now, templates: sets = new Map() }: ResponsesStreamOptions): StreamRewriter {
   const meter = openMeter()
   const finished = openFinishedItems()
   const indexes = openOutputIndexes()
@@ -59,7 +62,12 @@ export function openResponsesStream({ ids, repeated, now }: ResponsesStreamOptio
   let head: ResponseHead | null = null
   let usage: unknown = null
   let terminalEvent: (estimate: Usage) => string = () => ''
-  const templates = openEventTemplates(PLACEHOLDERS, meter.addEscaped, () => sequence++)
+  const templates = openEventTemplates<IndexedEvent>(sets, 'responses', PLACEHOLDERS, {
+    accept: indexes.areUnchanged,
+    meter: meter.addEscaped,
+    own: () => String(sequence++),
+    ids,
+  })
   const numbered = (event: Members) => responseEvent({ ...event, sequence_number: sequence++ })
 
   const rewriter = openStreamRewriter((data, name, output) => {
@@ -85,8 +93,11 @@ export function openResponsesStream({ ids, repeated, now }: ResponsesStreamOptio
     if (!cleaned) return
     meterEvent(cleaned)
     output.write(numbered(cleaned))
-    if (typeof event['type'] === 'string')
-      templates.learn(data, event, (marked) => ({ ...placedEvent(marked as Members, kind), sequence_number: SEQUENCE_MARK }))
+    if (isDelta(event) && indexes.areUnchanged(event))
+      templates.learn(data, event, indexesOf(event), (marked, markingIds) => ({
+        ...cleanEvent(marked as Members, kind, markingIds),
+        sequence_number: OWN_MARKS.sequence,
+      }))
   }
 
   /** The event with our members, ids and indexes, or null for one that is dropped. */
@@ -126,6 +137,11 @@ export function openResponsesStream({ ids, repeated, now }: ResponsesStreamOptio
     usage: () => readUsage(usage),
     meter,
   }
+}
+
+/** An event that has no other effect than its text. */
+function isDelta(event: Members): boolean {
+  return typeof event['type'] === 'string' && typeof event['delta'] === 'string' && !['response', 'item', 'part', 'annotation'].some((name) => name in event)
 }
 
 /** Null for an event whose item, part or annotation is not of the wire. */

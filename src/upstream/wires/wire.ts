@@ -3,6 +3,7 @@ import type { Failure } from '../../domain/errors.ts'
 import type { Usage } from '../../domain/token-windows.ts'
 import type { OutputMeter } from '../usage/output-meter.ts'
 import type { Address } from '../policy/content-parts.ts'
+import type { TemplateSets } from '../sse/event-templates.ts'
 import type { RequestPolicy } from '../policy/request-policy.ts'
 import type { Ids } from './encrypted-ids.ts'
 
@@ -36,8 +37,8 @@ export type UpstreamCall = {
   stream: boolean
   /** The JSON body for an upstream. */
   body(target: Target): string
-  /** Opens the rewriter of a streamed answer, a new one for each attempt. */
-  openRewriter(): StreamRewriter
+  /** Opens the rewriter of a streamed answer, a new one for each attempt. `templates`: of the upstream. */
+  openRewriter(templates?: TemplateSets): StreamRewriter
   /** Rewrites a JSON answer. Throws `BadAnswer`, or the `Failure` that the answer reports. */
   rewriteJson(body: unknown): JsonAnswer
   /** The same request over the other wire, for upstreams that speak only that; null if there are none or it cannot be translated. */
