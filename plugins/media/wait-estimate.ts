@@ -12,7 +12,7 @@ export async function expectedWaitSeconds(store: Store, { record, object, verb }
   const latest = await store.tasks(record.tenant, { object, verb, status: 'completed', createdAfter: null, createdBefore: null }, null, SAMPLES)
   if (latest.length === 0) return null
   const meanMs = latest.reduce((sum, { startedAt, endedAt }) => sum + ((endedAt ?? 0) - (startedAt ?? 0)), 0) / latest.length
-  const open = Object.keys(record.media?.holds ?? {}).length
+  const open = record.media?.holds.count ?? 0
   const slots = record.terms.media?.maxConcurrentTasks ?? 1
   return Math.ceil((Math.floor(open / slots) * meanMs) / 1000)
 }

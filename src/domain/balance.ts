@@ -1,5 +1,6 @@
 /** The media allowance and its periods. Pure; money is micro-units, times are epoch milliseconds. */
 import type { MediaTerms } from './plans.ts'
+import { heldByKey, heldIn } from './subscription/holds.ts'
 import type { MediaAccount, MediaPeriod } from './subscription/subscription.ts'
 
 const DAY_MS = 24 * 3600 * 1000
@@ -57,8 +58,7 @@ export type Balance = { granted: number; available: number; held: number; burned
 /** Sums of the running period: held, burned and available, which is never below 0 after the allowance was lowered. */
 export function balanceOf(account: MediaAccount): Balance {
   const { period } = account
-  let held = 0
-  for (const hold of Object.values(account.holds)) if (hold.period === period.n) held += hold.amount
+  const held = heldIn(account.holds, period.n)
   const available = Math.max(0, period.allowance - held - period.burned)
   return { granted: available + held + period.burned, available, held, burned: period.burned }
 }
@@ -66,9 +66,8 @@ export function balanceOf(account: MediaAccount): Balance {
 /** Usage of the running period by one key: held and burned. */
 export function keyUse(account: MediaAccount, keyId: string): { burned: number; held: number } {
   const counter = account.keys[keyId]
-  let held = 0
-  for (const hold of Object.values(account.holds)) if (hold.period === account.period.n && hold.keyId === keyId) held += hold.amount
-  return { burned: counter && counter.period === account.period.n ? counter.burned : 0, held }
+  const burned = counter && counter.period === account.period.n ? counter.burned : 0
+  return { burned, held: heldByKey(account.holds, account.period.n, keyId) }
 }
 
 /** Held plus burned of one key. */

@@ -2,6 +2,7 @@
  * What the plans of a namespace have been granted in their running periods, for the limits that PLAN_LIMITS sets on all of them together. Pure. Each plan name has an
  * account of its own, so a removed plan counts until its period has ended: otherwise another name would refill the allowance.
  */
+import { heldIn } from './subscription/holds.ts'
 import type { Subscription } from './subscription/subscription.ts'
 import { WEEK_MS } from './token-windows.ts'
 
@@ -34,8 +35,7 @@ function runningUntil({ media, coding }: Subscription, now: number): number | nu
 /** Burned and held in the period of the record: a plan may have used more than an allowance that was lowered, or refused, since. */
 function spent({ media }: Subscription): number {
   if (!media) return 0
-  const holds = Object.values(media.holds).filter(({ period }) => period === media.period.n)
-  return holds.reduce((sum, { amount }) => sum + amount, media.period.burned)
+  return media.period.burned + heldIn(media.holds, media.period.n)
 }
 
 /**

@@ -1,7 +1,7 @@
 /** The flat charge of a pass-through request in money: held while the service has not answered, then captured or returned. No task belongs to it. */
 import type { Creating } from '../domain/subscription/commands.ts'
 import { tenantOf } from '../domain/plans.ts'
-import { PASS_THROUGH } from '../domain/subscription/task-queue.ts'
+import { PASS_THROUGH } from '../domain/subscription/holds.ts'
 import { refusalOf } from './create-task.ts'
 import type { TaskContext } from './task-context.ts'
 

@@ -7,6 +7,7 @@ import { formatMoney, parseMoney } from '../domain/money.ts'
 import { operationFaults, operationOf, operationRequest, sourcesOf, type OperationBody } from '../domain/media-operations.ts'
 import type { Price } from '../domain/plans.ts'
 import type { KeyVersion } from '../domain/api-keys.ts'
+import { NO_HOLDS } from '../domain/subscription/holds.ts'
 import { inactiveReason, planInactive, type Subscription } from '../domain/subscription/subscription.ts'
 import type { Task } from '../domain/task.ts'
 import { invalid } from '../domain/request-validation.ts'
@@ -87,7 +88,8 @@ function complete(body: TaskBody, { route, formats }: Offer, uploads: readonly U
 export function publicQuote({ object, verb, estimatedCost, record }: Quote, { key }: { key: Pick<KeyVersion, 'keyId' | 'cap'> }, now: number, estimatedWaitSeconds: number | null): Record<string, unknown> {
   const { media } = record.terms
   const available = record.media && media && record.anchor !== null ? availableToKey(rollPeriod(record.media, media, record.anchor, now), key) : 0
-  const waiting = Object.values(record.media?.holds ?? {}).filter(({ run }) => run === null).length
+  const holds = record.media?.holds ?? NO_HOLDS
+  const waiting = holds.count - holds.running.size
   return {
     object: 'quote',
     [object === 'operation' ? 'operation' : 'kind']: verb,

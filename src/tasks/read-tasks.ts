@@ -1,6 +1,7 @@
 /** Reads of a tenant's tasks, for the Media API and for MCP. */
 import { Failure } from '../domain/errors.ts'
-import { queuePosition, queuePositions } from '../domain/subscription/task-queue.ts'
+import { holdOf } from '../domain/subscription/holds.ts'
+import { queuePosition } from '../domain/subscription/task-queue.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
 import type { Task } from '../domain/task.ts'
 import { publicRecord } from './public-record.ts'
@@ -15,15 +16,14 @@ export async function findTask({ store }: Pick<TaskContext, 'store'>, tenant: st
 
 /** The public record of a task. `known`, a subscription record that was just read, saves a read where it has the task's hold. */
 export async function recordOf({ store, link }: Pick<TaskContext, 'store' | 'link'>, task: Task, known: Subscription | null = null): Promise<Record<string, unknown>> {
-  const isKnown = known?.media?.holds[task.id] !== undefined
+  const isKnown = holdOf(known?.media?.holds, task.id) !== undefined
   const position = task.state === 'queued' ? queuePosition(isKnown ? known : await store.subscription(task.subscription), task.id) : null
   return publicRecord(task, position, link)
 }
 
-/** The public records of many tasks: each subscription is read once, and its queue positions are computed once. */
+/** The public records of many tasks: each subscription is read once. */
 export async function recordsOf({ store, link }: Pick<TaskContext, 'store' | 'link'>, tasks: Task[]): Promise<Record<string, unknown>[]> {
-  const queued = new Set(tasks.filter(({ state }) => state === 'queued').map(({ subscription }) => subscription))
-  const positions = new Map<string, number>()
-  for (const id of queued) for (const [task, position] of queuePositions(await store.subscription(id))) positions.set(task, position)
-  return tasks.map((task) => publicRecord(task, positions.get(task.id) ?? null, link))
+  const records = new Map<string, Subscription | null>()
+  for (const { state, subscription } of tasks) if (state === 'queued' && !records.has(subscription)) records.set(subscription, await store.subscription(subscription))
+  return tasks.map((task) => publicRecord(task, queuePosition(records.get(task.subscription) ?? null, task.id), link))
 }

@@ -3,7 +3,7 @@ import { Unavailable } from '../domain/errors.ts'
 import type { Store } from '../backends/store/store.ts'
 import { aheadMs } from '../domain/subscription/clock-healing.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
-import { PASS_THROUGH } from '../domain/subscription/task-queue.ts'
+import { entriesOf, holdOf, PASS_THROUGH } from '../domain/subscription/holds.ts'
 import { FINAL, TASK_ERRORS, type Task, type TaskErrorCode } from '../domain/task.ts'
 import { ABANDONED_MS } from './flat-charge.ts'
 import { relay } from './outbox.ts'
@@ -132,7 +132,7 @@ async function sweepQueued(context: TaskContext, task: Task, { queueMs, isServed
   const now = context.clock()
   const guard = { from: ['queued'], epoch: task.epoch } as const
   const fail = (code: TaskErrorCode) => end(context, task.id, guard, { outcome: 'failed', code, message: TASK_ERRORS[code] })
-  const hold = record?.media?.holds[task.id]
+  const hold = holdOf(record?.media?.holds, task.id)
   if (!hold) return (await fail('internal')) ? 'unheld' : null
   if (hold.run === null && now - Math.max(hold.at, hold.readyAt) >= queueMs && !isServed(task.verb)) return (await fail('not_supported')) ? 'unserved' : null
   await context.store.moveTask(task.id, guard, 'queued', { sweepAt: now + QUEUED_MS })
@@ -156,7 +156,7 @@ async function takeBack(context: TaskContext, task: Task): Promise<boolean> {
 /** Compares the holds of a record with their tasks. The record was read before the tasks, so that a hold which its task's end has just closed is not taken for an orphan. */
 async function sweepHolds(context: TaskContext, record: Subscription, swept: Swept): Promise<void> {
   const now = context.clock()
-  for (const [id, hold] of Object.entries(record.media?.holds ?? {})) {
+  for (const [id, hold] of entriesOf(record.media?.holds)) {
     const claimedLong = hold.run !== null && now - hold.run.at >= CLAIM_MS
     // A younger hold may belong to a task that is about to be queued, or to a pass-through request.
     if (!claimedLong && now - hold.at < (hold.kind === PASS_THROUGH ? ABANDONED_MS : PENDING_MS)) continue
@@ -180,7 +180,7 @@ async function sweepHolds(context: TaskContext, record: Subscription, swept: Swe
 async function archive(context: TaskContext, record: Subscription, swept: Swept): Promise<void> {
   const account = record.media
   for (const period of account?.past ?? []) {
-    if (Object.values(account?.holds ?? {}).some((hold) => hold.period === period.n)) continue
+    if (account?.holds.periods.has(period.n)) continue
     await context.store.archivePeriod(record.id, period)
     const answer = await context.store.change(record.id, { op: 'archived', n: period.n }, context.clock())
     if (answer.outcome === 'archived') swept.archived++

@@ -1,5 +1,6 @@
 /** Invariants inside one subscription's record. Pure; money is micro-units. */
 import { formatMoney } from '../domain/money.ts'
+import { entriesOf } from '../domain/subscription/holds.ts'
 import { dueOf } from '../domain/subscription/task-queue.ts'
 import type { CodingAccount, MediaAccount, MediaPeriod, Subscription } from '../domain/subscription/subscription.ts'
 
@@ -15,7 +16,7 @@ function mayHaveShrunk(record: Subscription): boolean {
 }
 
 function* mediaViolations(record: Subscription, account: MediaAccount): Generator<string> {
-  const holds = Object.entries(account.holds)
+  const holds = [...entriesOf(account.holds)]
   const periods = [...account.past, account.period]
   for (const [i, period] of periods.entries()) {
     yield* periodViolations(period)

@@ -6,7 +6,7 @@ import type { Store } from '../backends/store/store.ts'
 import { tenantOf } from '../domain/plans.ts'
 import { aheadMs } from '../domain/subscription/clock-healing.ts'
 import type { Hold, MediaPeriod, Subscription } from '../domain/subscription/subscription.ts'
-import { PASS_THROUGH } from '../domain/subscription/task-queue.ts'
+import { entriesOf, holdOf, PASS_THROUGH } from '../domain/subscription/holds.ts'
 import { FINAL, type Task } from '../domain/task.ts'
 import { deliveryId } from '../tasks/outbox.ts'
 import { eventLogViolations } from './event-invariants.ts'
@@ -94,7 +94,7 @@ async function verifyTasks({ store, eventsKeptSince, found }: Reading, tenant: s
     const charge = chargeFor(task)
     if (charge) append(charges, task.subscription, charge)
     const known = before.get(task.subscription)
-    if (isOpen(task) && !known?.record.media?.holds[task.id]) append(unheld, task.subscription, task)
+    if (isOpen(task) && !holdOf(known?.record.media?.holds, task.id)) append(unheld, task.subscription, task)
   }
   return { charges, unheld, events }
 }
@@ -130,16 +130,16 @@ async function verifyClock({ store, now, found }: Reading, record: Subscription)
 
 /** Open before the record was read and open after: it never settled, so the record must hold it. */
 async function verifyUnheld({ store, found }: Reading, task: Task, after: Subscription): Promise<void> {
-  if (after.media?.holds[task.id]) return
+  if (holdOf(after.media?.holds, task.id)) return
   const again = await store.task(task.tenant, task.id)
   if (again && isOpen(again)) found.violations.push(`task ${task.id} of ${after.id} is ${again.state}, but nothing is held for it`)
 }
 
 /** A hold that exists before and after its task was read must belong to an open task, within the time of the sweeps. */
 async function verifyHolds({ store, now, found }: Reading, before: Subscription, after: Subscription): Promise<void> {
-  for (const [id, first] of Object.entries(before.media?.holds ?? {})) {
+  for (const [id, first] of entriesOf(before.media?.holds)) {
     const task = await store.task(before.tenant, id)
-    const hold = after.media?.holds[id]
+    const hold = holdOf(after.media?.holds, id)
     if (!hold || hold.at !== first.at) continue
     for (const sentence of holdViolations(first, hold, task, now)) {
       found.violations.push(`${after.id} holds ${hold.amount} micro-units for task ${id}, ${sentence}`)

@@ -1,11 +1,12 @@
 import t from 'tap'
 import { firstPeriod, rollPeriod } from '../../src/domain/balance.ts'
 import type { MediaTerms } from '../../src/domain/plans.ts'
+import { NO_HOLDS } from '../../src/domain/subscription/holds.ts'
 import type { MediaAccount } from '../../src/domain/subscription/subscription.ts'
 
 const DAY = 24 * 3_600_000
 const terms = (period: MediaTerms['period']): MediaTerms => ({ allowance: 1, period, maxConcurrentTasks: 1, maxQueuedTasks: 1, attempts: 1, prices: [] })
-const account = (period: MediaAccount['period']): MediaAccount => ({ period, past: [], holds: {}, keys: {}, lastServedAt: 0, due: [] })
+const account = (period: MediaAccount['period']): MediaAccount => ({ period, past: [], holds: NO_HOLDS, keys: {}, lastServedAt: 0, due: [] })
 
 t.test('a plan that goes from days to months gets full months, counted from the end of the last days', async (t) => {
   const anchor = Date.UTC(2026, 0, 31)

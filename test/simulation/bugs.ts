@@ -68,7 +68,7 @@ const creationBugs: Listed[] = [
   {
     name: 'a repeated hold starts anew',
     file: 'src/domain/subscription/task-queue.ts', within: 60,
-    from: `if (record?.media?.holds[input.task]) return { record, answer: { outcome: 'already', record } }`,
+    from: `if (record && holdOf(record.media?.holds, input.task)) return { record, answer: { outcome: 'already', record } }`,
     to: '',
   },
   {
@@ -101,8 +101,8 @@ const runBugs: Listed[] = [
   {
     name: 'one task too many runs',
     file: 'src/domain/subscription/task-queue.ts', within: 20,
-    from: 'if (running(account) >= record.terms.media.maxConcurrentTasks) return',
-    to: 'if (running(account) > record.terms.media.maxConcurrentTasks) return',
+    from: 'if (running.length >= record.terms.media.maxConcurrentTasks) return',
+    to: 'if (running.length > record.terms.media.maxConcurrentTasks) return',
   },
   {
     name: 'any run may put a task back in the queue',
@@ -160,7 +160,7 @@ const moneyBugs: Listed[] = [
   {
     name: 'a closed hold stays',
     file: 'src/domain/subscription/task-queue.ts', within: 20,
-    from: 'holds: without(account.holds, (id) => id === input.task)',
+    from: 'holds: withoutHold(account.holds, input.task)',
     to: 'holds: account.holds',
   },
   {

@@ -8,6 +8,7 @@ import { notMade, type Engines, type Offer } from '../../src/backends/engines/en
 import { openFiles, type Files } from '../../src/backends/files/files.ts'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
 import { Failure } from '../../src/domain/errors.ts'
+import { entriesOf } from '../../src/domain/subscription/holds.ts'
 import type { Creating, Stale } from '../../src/domain/subscription/commands.ts'
 import { FINAL, type Task } from '../../src/domain/task.ts'
 import { openEgress } from '../../src/egress/egress.ts'
@@ -147,7 +148,7 @@ async function everywhere(t: Test, answers: Answer[], scenario: Scenario, check:
       const label = `killed ${when} call ${at}`
       check(task, world)
       t.ok(!task || FINAL.includes(task.state), `${label}: ${task?.state ?? 'no task'}`)
-      t.same(Object.keys((await world.store.subscription(`${tenant}/studio`))?.media?.holds ?? {}), [], `${label}: nothing is held`)
+      t.same([...new Map(entriesOf((await world.store.subscription(`${tenant}/studio`))?.media?.holds)).keys()], [], `${label}: nothing is held`)
       // Nothing expires within the retries of a task, so that what is left now of its sources was left by the kill, and is swept when its time is over.
       const isUpload = (id: string) => id.endsWith('-mask-url') && task !== undefined && id.startsWith(task.id) && !id.startsWith(`${task.id}-${task.epoch}`)
       t.same((await world.files.list('', 1000)).filter(isUpload), [], `${label}: no upload of an ended task is left`)

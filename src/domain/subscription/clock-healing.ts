@@ -5,7 +5,8 @@
 import { rollPeriod } from '../balance.ts'
 import type { MediaTerms } from '../plans.ts'
 import { WEEK_MS } from '../token-windows.ts'
-import type { CodingAccount, MediaAccount, MediaPeriod, Subscription } from './subscription.ts'
+import type { CodingAccount, Hold, MediaAccount, MediaPeriod, Subscription } from './subscription.ts'
+import { entriesOf, holdsFrom } from './holds.ts'
 import { dueOf } from './task-queue.ts'
 
 /** The most that the clocks of processes, measured against the store's, may differ. */
@@ -49,7 +50,7 @@ function healMedia(record: Subscription, account: MediaAccount, terms: MediaTerm
   const merged = [...(begun.includes(running) ? [running] : []), ...early]
   const period = { ...running, allowance: account.period.allowance, ...usageOf(merged, now) }
   const periodOf = (n: number) => (merged.some((one) => one.n === n) ? period.n : n)
-  const holds = Object.entries(account.holds).map(([id, hold]) => {
+  const holds = [...entriesOf(account.holds)].map(([id, hold]): [string, Hold] => {
     const run = hold.run && { ...hold.run, at: shift(hold.run.at), servedBefore: shift(hold.run.servedBefore) }
     return [id, { ...hold, period: periodOf(hold.period), run, readyAt: shift(hold.readyAt), at: shift(hold.at) }]
   })
@@ -58,7 +59,7 @@ function healMedia(record: Subscription, account: MediaAccount, terms: MediaTerm
   const counted = Object.values(keys).reduce((sum, one) => sum + (one.period === period.n ? one.burned : 0), 0)
   if (counted < period.burned) keys[''] = { period: period.n, burned: period.burned - counted }
   const past = begun.filter((one) => one !== running)
-  const next: MediaAccount = { ...account, period, past, keys, holds: Object.fromEntries(holds), lastServedAt: shift(account.lastServedAt) }
+  const next: MediaAccount = { ...account, period, past, keys, holds: holdsFrom(holds), lastServedAt: shift(account.lastServedAt) }
   return { ...next, due: dueOf(next, terms) }
 }
 

@@ -4,6 +4,7 @@ import { emptyLearned } from '../token-windows.ts'
 import { firstPeriod } from '../balance.ts'
 import { underRate } from '../rate-limit.ts'
 import type { Answer, Command } from './commands.ts'
+import { NO_HOLDS } from './holds.ts'
 import { dueOf } from './task-queue.ts'
 import type { Step } from './reducer.ts'
 import type { CodingAccount, MediaAccount, Subscription } from './subscription.ts'
@@ -64,7 +65,7 @@ function codingUnder(record: Subscription, terms: Terms, anchor: number | null):
 function mediaUnder(record: Subscription, terms: Terms, anchor: number | null): MediaAccount | null {
   if (!terms.media || anchor === null) return record.media
   if (!record.media || anchor !== record.anchor) {
-    return { period: firstPeriod(terms.media, anchor), past: [], holds: {}, keys: {}, lastServedAt: 0, due: [] }
+    return { period: firstPeriod(terms.media, anchor), past: [], holds: NO_HOLDS, keys: {}, lastServedAt: 0, due: [] }
   }
   const account = { ...record.media, period: { ...record.media.period, allowance: terms.media.allowance } }
   return { ...account, due: dueOf(account, terms.media) }

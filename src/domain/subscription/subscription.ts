@@ -6,6 +6,7 @@ import { Failure } from '../errors.ts'
 import type { Terms } from '../plans.ts'
 import type { Rate } from '../rate-limit.ts'
 import type { Product } from '../../backends/resources/resources.ts'
+import type { Holds } from './holds.ts'
 
 export type Subscription = {
   /** `namespace/planName`. */
@@ -69,8 +70,7 @@ export type MediaAccount = {
   period: MediaPeriod
   /** Ended periods with open holds, or not archived yet. */
   past: MediaPeriod[]
-  /** By task id; UUID v7, so the order of the ids is the order of creation. */
-  holds: Record<string, Hold>
+  holds: Holds
   keys: Record<string, { period: number; burned: number }>
   /** Time of the last claim. Before any it is negative, in the order of first tasks; 0 without a task. The smallest is served first. */
   lastServedAt: number

@@ -3,12 +3,9 @@ import { balanceOf, keyUsed, rollPeriod } from '../balance.ts'
 import type { MediaTerms } from '../plans.ts'
 import { takeOne } from '../rate-limit.ts'
 import type { Answer, Command } from './commands.ts'
-import { put, without } from './copy-on-write.ts'
+import { earliestWaiting, holdOf, oldestReady, PASS_THROUGH, waitingUntil, withHold, withoutHold } from './holds.ts'
 import type { Step } from './reducer.ts'
 import { inactiveReason, type Hold, type MediaAccount, type MediaPeriod, type Subscription } from './subscription.ts'
-
-/** Kind of the hold of a pass-through request: no task belongs to it, and no worker claims it. */
-export const PASS_THROUGH = 'proxy'
 
 type In<N extends Command['op']> = Extract<Command, { op: N }>
 
@@ -20,14 +17,14 @@ const UNSERVED_MS = 1e14
 
 /** Holds the quoted amount of a task and appends the task to the queue. Once per task id. */
 export function hold(record: Subscription | null, input: In<'hold'>, now: number): Step<Answer<'hold'>> {
-  if (record?.media?.holds[input.task]) return { record, answer: { outcome: 'already', record } }
+  if (record && holdOf(record.media?.holds, input.task)) return { record, answer: { outcome: 'already', record } }
   if (record && input.keysVersion !== record.keysVersion) return { record, answer: { outcome: 'stale', keysVersion: record.keysVersion } }
   const reason = inactiveReason(record, now)
   const account = record && rolled(record, now)
   if (reason || !account || !record.terms.media) return { record, answer: { outcome: 'inactive', reason: reason ?? 'PlanNotActive' } }
   const rate = takeOne(record.rate, record.terms.requestsPerMinute, now)
   if (!rate.allowed) return { record, answer: { outcome: 'rate', retryAfterMs: rate.retryAfterMs } }
-  if (Object.keys(account.holds).length >= record.terms.media.maxQueuedTasks) return { record, answer: { outcome: 'queue_full' } }
+  if (account.holds.count >= record.terms.media.maxQueuedTasks) return { record, answer: { outcome: 'queue_full' } }
   const { available } = balanceOf(account)
   if (input.amount > available) return { record, answer: { outcome: 'insufficient', available } }
   const share = input.keyCap === null ? available : Math.max(0, input.keyCap - keyUsed(account, input.keyId))
@@ -35,7 +32,7 @@ export function hold(record: Subscription | null, input: In<'hold'>, now: number
   // Epochs start at the record's version: a second hold of the same task, after the first was closed, never reuses an old epoch.
   const epoch = record.version
   const taken: Hold = { period: account.period.n, amount: input.amount, kind: input.kind, keyId: input.keyId, epoch, run: null, readyAt: AT_ONCE, at: now }
-  const next = { ...account, holds: put(account.holds, input.task, taken), lastServedAt: account.lastServedAt || now - UNSERVED_MS }
+  const next = { ...account, holds: withHold(account.holds, input.task, taken), lastServedAt: account.lastServedAt || now - UNSERVED_MS }
   const held = withAccount({ ...record, rate: rate.rate }, next)
   return { record: held, answer: { outcome: 'held', record: held } }
 }
@@ -44,31 +41,29 @@ export function hold(record: Subscription | null, input: In<'hold'>, now: number
 export function claim(record: Subscription | null, input: In<'claim'>, now: number): Step<Answer<'claim'>> {
   const account = record?.media
   if (!record || !account || !record.terms.media) return { record, answer: { outcome: 'none' } }
-  const entries = Object.entries(account.holds)
-  const mine = entries.find(([, { run }]) => run?.claim === input.claim)
+  const running = [...account.holds.running]
+  const mine = running.find(([, { run }]) => run?.claim === input.claim)
   if (mine) return { record, answer: { outcome: 'claimed', task: mine[0], epoch: mine[1].epoch } }
-  if (running(account) >= record.terms.media.maxConcurrentTasks) return { record, answer: { outcome: 'none' } }
-  const oldest = entries
-    .filter(([, { run, readyAt, kind }]) => run === null && readyAt <= now && input.kinds.includes(kind))
-    .reduce<[string, Hold] | null>((first, entry) => (first === null || entry[0] < first[0] ? entry : first), null)
+  if (running.length >= record.terms.media.maxConcurrentTasks) return { record, answer: { outcome: 'none' } }
+  const oldest = oldestReady(account.holds, input.kinds, now)
   if (!oldest) return { record, answer: { outcome: 'none' } }
   const [task, waiting] = oldest
   const epoch = waiting.epoch + 1
   // Claims of one batch share one place in the fair order.
-  const servedBefore = entries.find(([, { run }]) => run?.at === now)?.[1].run?.servedBefore ?? account.lastServedAt
-  const holds = put(account.holds, task, { ...waiting, epoch, run: { claim: input.claim, at: now, servedBefore } })
+  const servedBefore = running.find(([, { run }]) => run?.at === now)?.[1].run?.servedBefore ?? account.lastServedAt
+  const holds = withHold(account.holds, task, { ...waiting, epoch, run: { claim: input.claim, at: now, servedBefore } })
   return { record: withAccount(record, { ...account, holds, lastServedAt: now }), answer: { outcome: 'claimed', task, epoch } }
 }
 
 /** Requeues a claimed task for `readyAt`. Does nothing for another epoch. */
 export function requeue(record: Subscription | null, input: In<'requeue'>, now: number): Step<Answer<'requeue'>> {
   const account = record?.media
-  const claimed = account?.holds[input.task]
+  const claimed = holdOf(account?.holds, input.task)
   if (!record || !account || !claimed?.run || claimed.epoch !== input.epoch) return { record, answer: { outcome: 'none' } }
-  const holds = put(account.holds, input.task, { ...claimed, run: null, readyAt: input.readyAt <= now ? AT_ONCE : input.readyAt })
+  const holds = withHold(account.holds, input.task, { ...claimed, run: null, readyAt: input.readyAt <= now ? AT_ONCE : input.readyAt })
   const { at, servedBefore } = claimed.run
   // Unless another task was served since or with it.
-  const isAlone = account.lastServedAt === at && !Object.values(holds).some(({ run }) => run?.at === at)
+  const isAlone = account.lastServedAt === at && ![...holds.running.values()].some(({ run }) => run?.at === at)
   const lastServedAt = isAlone && !input.served ? servedBefore : account.lastServedAt
   return { record: withAccount(record, { ...account, holds, lastServedAt }), answer: { outcome: 'waiting' } }
 }
@@ -77,14 +72,14 @@ export function requeue(record: Subscription | null, input: In<'requeue'>, now: 
 export function close(record: Subscription | null, input: In<'close'>, now: number): Step<Answer<'close'>> {
   const account = record && rolled(record, now)
   if (!record || !account) return { record, answer: { outcome: 'none', available: 0 } }
-  const held = account.holds[input.task]
+  const held = holdOf(account.holds, input.task)
   if (!held) return { record, answer: { outcome: 'none', available: balanceOf(account).available } }
   const ran = input.actual !== null && (input.epoch === undefined || (held.run !== null && held.epoch === input.epoch))
   const cost = ran ? Math.min(Math.max(input.actual ?? 0, 0), held.amount) : 0
   const count = (period: MediaPeriod) => (period.n === held.period && ran ? burn(period, held.kind, cost, now) : period)
   const next: MediaAccount = {
     ...account,
-    holds: without(account.holds, (id) => id === input.task),
+    holds: withoutHold(account.holds, input.task),
     period: count(account.period),
     past: account.past.map(count),
     keys: held.period === account.period.n ? burnedByKey(account, held, cost) : account.keys,
@@ -95,18 +90,13 @@ export function close(record: Subscription | null, input: In<'close'>, now: numb
 /** Drops an archived period from the record once it has no open hold. */
 export function archived(record: Subscription | null, input: In<'archived'>): Step<Answer<'archived'>> {
   const account = record?.media
-  const open = Object.values(account?.holds ?? {}).some(({ period }) => period === input.n)
-  if (!record || !account || open || !account.past.some(({ n }) => n === input.n)) return { record, answer: { outcome: 'none' } }
+  if (!record || !account || account.holds.periods.has(input.n) || !account.past.some(({ n }) => n === input.n)) return { record, answer: { outcome: 'none' } }
   return { record: withAccount(record, { ...account, past: account.past.filter(({ n }) => n !== input.n) }), answer: { outcome: 'archived' } }
 }
 
 function rolled(record: Subscription, now: number): MediaAccount | null {
   if (!record.media || !record.terms.media || record.anchor === null) return null
   return rollPeriod(record.media, record.terms.media, record.anchor, now)
-}
-
-function running(account: MediaAccount): number {
-  return Object.values(account.holds).filter(({ run }) => run !== null).length
 }
 
 function burn(period: MediaPeriod, kind: string, cost: number, now: number): MediaPeriod {
@@ -128,23 +118,12 @@ function withAccount(record: Subscription, account: MediaAccount): Subscription 
 
 /** The earliest waiting task per kind, which makes a subscription due. Nothing is due while maxConcurrentTasks run. */
 export function dueOf(account: MediaAccount, terms: MediaTerms): MediaAccount['due'] {
-  if (running(account) >= terms.maxConcurrentTasks) return []
-  const earliest = new Map<string, number>()
-  for (const { kind, readyAt, run } of Object.values(account.holds)) {
-    if (run === null && kind !== PASS_THROUGH) earliest.set(kind, Math.min(earliest.get(kind) ?? readyAt, readyAt))
-  }
-  return [...earliest].map(([kind, readyAt]) => ({ kind, readyAt }))
+  return account.holds.running.size >= terms.maxConcurrentTasks ? [] : earliestWaiting(account.holds)
 }
 
 /** The queue position of a waiting task, 1 for the next; null when it is not waiting. */
 export function queuePosition(record: Subscription | null, task: string): number | null {
   const holds = record?.media?.holds
-  if (!holds?.[task] || holds[task].run !== null) return null
-  return Object.entries(holds).filter(([id, { run, kind }]) => run === null && kind !== PASS_THROUGH && id <= task).length
-}
-
-/** Queue positions of all waiting tasks, by task id. */
-export function queuePositions(record: Subscription | null): Map<string, number> {
-  const waiting = Object.entries(record?.media?.holds ?? {}).filter(([, { run, kind }]) => run === null && kind !== PASS_THROUGH)
-  return new Map(waiting.map(([id]) => id).sort().map((id, i) => [id, i + 1]))
+  const hold = holdOf(holds, task)
+  return !holds || !hold || hold.run !== null || hold.kind === PASS_THROUGH ? null : waitingUntil(holds, task)
 }

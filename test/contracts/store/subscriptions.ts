@@ -34,11 +34,12 @@ export const subscriptionPromises: Promises<Place> = {
     t.equal((await store.subscription(ID))?.version, second)
   },
 
-  'changing a record that was read does not change the store': async (t, place) => {
+  'a record that was read cannot be changed, since others read the same object': async (t, place) => {
     const store = await place.open()
     await store.change(ID, plan(), T0)
     const record = await store.subscription(ID)
-    if (record) record.state = 'Retired'
+    t.throws(() => record && (record.state = 'Retired'), TypeError)
+    t.throws(() => record?.coding && (record.coding.reservations = {}), TypeError)
     t.match(await store.change(ID, admit('r1', 500), T0), { outcome: 'admitted' })
     t.equal((await store.subscription(ID))?.state, 'Active')
   },

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { balanceOf } from '../../../src/domain/balance.ts'
 import type { MediaTerms, Terms } from '../../../src/domain/plans.ts'
+import { holdOf, NO_HOLDS, withHold } from '../../../src/domain/subscription/holds.ts'
 import { queuePosition } from '../../../src/domain/subscription/task-queue.ts'
 import { reduce } from '../../../src/domain/subscription/reducer.ts'
 import type { Answer, Command, CommandName } from '../../../src/domain/subscription/commands.ts'
@@ -254,7 +255,7 @@ t.test('the place in the queue counts those that wait before it', async (t) => {
 t.test('a record of before, in which what is ready at once has the time of its queueing, is read as it is', async (t) => {
   const s = subject()
   s.hold('a', 1)
-  s.stored((record) => ({ ...record, media: { ...record.media!, holds: { a: { ...record.media!.holds['a']!, readyAt: START } } } }))
+  s.stored((record) => ({ ...record, media: { ...record.media!, holds: withHold(NO_HOLDS, 'a', { ...holdOf(record.media!.holds, 'a')!, readyAt: START }) } }))
   t.match(s.claim('w1'), { outcome: 'claimed', task: 'a' })
 })
 

@@ -1,4 +1,5 @@
 /** Invariants of media accounts: how holds and runs may change, limits, and that everything burned was charged to a task. */
+import { entriesOf } from '../../../src/domain/subscription/holds.ts'
 import type { Hold, MediaAccount, Subscription } from '../../../src/domain/subscription/subscription.ts'
 import { FINAL, type Task } from '../../../src/domain/task.ts'
 import { chargeOf } from '../../../src/verify/task-invariants.ts'
@@ -16,13 +17,13 @@ export function openMediaAccountChecks(seen: Seen, report: Report, now: () => nu
 
   function changed(before: Subscription | null, after: Subscription, { commands }: Step): void {
     if (!after.media) return
-    const [old, holds] = [before?.media?.holds ?? {}, after.media.holds]
-    for (const [id, hold] of Object.entries(holds)) {
-      const first = old[id]
+    const [old, holds] = [new Map(entriesOf(before?.media?.holds)), new Map(entriesOf(after.media.holds))]
+    for (const [id, hold] of holds) {
+      const first = old.get(id)
       if (first) checkUnchanged(id, first, hold, commands)
       else checkOpened(after, id, hold, commands)
     }
-    for (const id of Object.keys(old)) if (!holds[id]) closed(after, id, commands)
+    for (const id of old.keys()) if (!holds.has(id)) closed(after, id, commands)
     if (before?.media) room(before.media, after, after.media, commands)
     balance(after.id)
   }
@@ -79,14 +80,14 @@ export function openMediaAccountChecks(seen: Seen, report: Report, now: () => nu
   function room(old: MediaAccount, after: Subscription, now: MediaAccount, commands: PendingCommand[]): void {
     const { media } = after.terms
     if (!media || commands.some(({ command }) => command.op === 'applyPlan')) return
-    const running = (account: MediaAccount) => Object.values(account.holds).filter(({ run }) => run !== null).length
+    const running = (account: MediaAccount) => [...entriesOf(account.holds)].filter(([, { run }]) => run !== null).length
     if (running(now) > running(old) && running(now) > media.maxConcurrentTasks) {
       report(`${running(now)} tasks of ${after.id} run, where ${media.maxConcurrentTasks} may`)
     }
     if (now.period.n < old.period.n) report(`the period of ${after.id} went back from ${old.period.n} to ${now.period.n}`)
     const left = (account: MediaAccount, n: number) => {
       const period = [...account.past, account.period].find((one) => one.n === n)
-      const sum = Object.values(account.holds).reduce((all, hold) => all + (hold.period === n ? hold.amount : 0), 0)
+      const sum = [...entriesOf(account.holds)].reduce((all, [, hold]) => all + (hold.period === n ? hold.amount : 0), 0)
       return period ? period.allowance - period.burned - sum : 0
     }
     const [first, then] = [now.period.n === old.period.n ? left(old, old.period.n) : now.period.allowance, left(now, now.period.n)]

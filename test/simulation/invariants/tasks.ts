@@ -1,4 +1,5 @@
 /** Invariants of tasks: state transitions, what may change with them, and that answers to clients stay true. */
+import { entriesOf } from '../../../src/domain/subscription/holds.ts'
 import { FINAL, type Task, type TaskState } from '../../../src/domain/task.ts'
 import { eventsOf } from '../../../src/verify/task-invariants.ts'
 import type { Step } from '../scheduler.ts'
@@ -105,7 +106,7 @@ export function openTaskChecks(seen: Seen, report: Report, now: () => number, { 
     }
     for (const id of accepted.keys()) if (!seen.tasks.has(id)) report(`task ${id} was accepted and is gone`)
     for (const record of seen.records.values()) {
-      for (const id of Object.keys(record.media?.holds ?? {})) {
+      for (const [id] of entriesOf(record.media?.holds)) {
         report(`${record.id} still holds something for task ${id}, which is ${seen.tasks.get(id)?.state ?? 'nowhere'}`)
       }
       if (record.media?.past.length) report(`${record.id} has not archived period ${record.media.past[0]?.n ?? 0}`)
@@ -116,7 +117,7 @@ export function openTaskChecks(seen: Seen, report: Report, now: () => number, { 
   function checkSwept(since: number, busy: string | null): void {
     for (const record of seen.records.values()) {
       if (record.id === busy) continue
-      for (const [id, { at }] of Object.entries(record.media?.holds ?? {})) {
+      for (const [id, { at }] of entriesOf(record.media?.holds)) {
         const state = seen.tasks.get(id)?.state ?? 'nowhere'
         if (at < since && (state === 'nowhere' || FINAL.includes(state))) {
           report(`${record.id} still holds something for task ${id}, which is ${state}, although the sweeps have run`)

@@ -1,4 +1,5 @@
 /** Reading of everything that the MongoDB store keeps, in the order of `_id`. */
+import { fromStoredRecord, type StoredSubscription } from '../../../domain/subscription/stored-subscription.ts'
 import type { Kept, Store } from '../store.ts'
 import { fromStored, type Database } from './database.ts'
 import { DELIVERY } from './deliveries.ts'
@@ -27,6 +28,7 @@ export function openScan(database: Database): Pick<Store, 'scan'> {
 
 function entityOf<K extends keyof Kept>(what: K, document: Document): Kept[K] {
   if (what === 'tasks') return taskOf(document as StoredTask) as Kept[K]
+  if (what === 'subscriptions') return fromStoredRecord(fromStored<StoredSubscription>(document)) as Kept[K]
   if (what !== 'periods') return fromStored<{ id: string }>(document) as unknown as Kept[K]
   const { _id, ...period } = document
   return period as unknown as Kept[K]

@@ -1,8 +1,10 @@
 /** Subscription records in MongoDB with the members that indexes use, and archived periods. */
 import { randomUUID } from 'node:crypto'
 import type { Filter } from 'mongodb'
+import { fromStoredRecord, frozen, toStoredRecord, type StoredSubscription } from '../../../domain/subscription/stored-subscription.ts'
 import type { MediaPeriod, Subscription } from '../../../domain/subscription/subscription.ts'
 import type { VersionedRecords } from '../group-commit.ts'
+import { openRecordCache } from '../record-cache.ts'
 import { idsOf, type Store } from '../store.ts'
 import { batchInserts, batchReplacements, type Written } from './bulk-commands.ts'
 import { add, fromStored, toStored, type Database, type Stored } from './database.ts'
@@ -25,7 +27,7 @@ export const subscriptionIndexes = {
 type Listing = Parameters<Store['subscriptionsWith']>[0]
 /** Derived from the record. `waitingSince`: the earliest `readyAt` of `media.due`. */
 type Derived = { listed: Listing[]; waitingSince: number | null }
-type StoredSubscription = Stored<Subscription> & Derived & Written
+type SubscriptionDocument = Stored<StoredSubscription> & Derived & Written
 type Period = MediaPeriod & { _id: string; subscription: string }
 type Verbs = 'subscription' | 'subscriptionsWith' | 'subscriptionsOf' | 'subscriptionsDue' | 'archivePeriod' | 'periods'
 
@@ -33,14 +35,17 @@ export const RECORD = { listed: 0, waitingSince: 0, write: 0 } as const
 
 /** Records in one read; a record may have half a megabyte. */
 const MAX_READS = 8
+/** Holds of a record that is cached. */
+const HOLDS_CACHED = 16
 
 type Unchanged = { _id: string; unchanged: true }
 type Lookup = { id: string; known?: number | undefined }
 type Answer = Subscription | null | 'unchanged'
 
 export function openSubscriptions(database: Database): { records: VersionedRecords; verbs: Pick<Store, Verbs> } {
-  const subscriptions = database.collection<StoredSubscription>('subscriptions')
+  const subscriptions = database.collection<SubscriptionDocument>('subscriptions')
   const periods = database.collection<Period>('periods')
+  const cache = openRecordCache()
 
   const insert = batchInserts(subscriptions, ({ _id }) => _id, weigh)
   const swap = batchReplacements(subscriptions, weigh)
@@ -48,7 +53,7 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
     backend: 'store',
     async send(lookups) {
       const found = new Map((await findAll(lookups)).map((one) => [one._id, one]))
-      const records = new Map([...found].map(([id, one]) => [id, 'unchanged' in one ? 'unchanged' : fromStored<Subscription>(one)] as const))
+      const records = new Map([...found].map(([id, one]) => [id, 'unchanged' in one ? 'unchanged' : recordOf(one)] as const))
       return lookups.map(({ id }) => ({ answer: records.get(id) ?? null }))
     },
     idOf: ({ id }) => id,
@@ -56,23 +61,37 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
     most: MAX_READS,
   })
 
+  /** From the cache where the store still has the version of the cached record. */
+  async function current(id: string): Promise<Subscription | null> {
+    const cached = cache.get(id)
+    const found = await read({ id, known: cached?.version })
+    if (found === 'unchanged') return cached ?? null
+    if (found) keep(found)
+    return found
+  }
+
+  /** A small record is sent as fast as its version. */
+  function keep(record: Subscription): void {
+    if (cache.get(record.id) || (record.media?.holds.count ?? 0) >= HOLDS_CACHED) cache.put(record, bytesOf(record))
+  }
+
   /** A record is not sent when all of its readers already have its version. */
-  async function findAll(lookups: Lookup[]): Promise<(Stored<Subscription> | Unchanged)[]> {
+  async function findAll(lookups: Lookup[]): Promise<(Stored<StoredSubscription> | Unchanged)[]> {
     const wanted = Map.groupBy(lookups, ({ id }) => id)
     const known = [...wanted].flatMap(([id, [first, ...others]]) => (first?.known !== undefined && others.every((one) => one.known === first.known) ? [{ id, version: first.known }] : []))
     const among = { _id: { $in: [...wanted.keys()] } }
     if (known.length === 0) return subscriptions.find(among, { projection: RECORD }).toArray()
     const isKnown = { $or: known.map(({ id, version }) => ({ $and: [{ $eq: ['$_id', id] }, { $eq: ['$version', version] }] })) }
     const stages = [{ $match: among }, { $replaceWith: { $cond: [isKnown, { _id: '$_id', unchanged: true }, '$$ROOT'] } }, { $project: RECORD }]
-    return subscriptions.aggregate<Stored<Subscription> | Unchanged>(stages).toArray()
+    return subscriptions.aggregate<Stored<StoredSubscription> | Unchanged>(stages).toArray()
   }
 
-  async function page(filter: Filter<StoredSubscription>, limit: number): Promise<Subscription[]> {
+  async function page(filter: Filter<SubscriptionDocument>, limit: number): Promise<Subscription[]> {
     const found: Subscription[] = []
     // In small batches: parsing a page of records, up to half a megabyte each, would block the event loop.
     const options = { projection: RECORD, batchSize: Math.min(limit, 10) }
     for await (const one of subscriptions.find(filter, options).sort({ _id: 1 }).limit(limit)) {
-      found.push(fromStored(one))
+      found.push(recordOf(one))
     }
     return found
   }
@@ -86,11 +105,14 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
 
   return {
     records: {
-      read: (id, known) => database.run(() => read({ id, known })),
+      read: (id, known) => database.run<Answer>(() => (known === undefined ? current(id) : read({ id, known }))),
       replace: (record, expected) => database.run(() => replace(record, expected)),
     },
     verbs: {
-      subscription: async (id) => (await database.run(() => read({ id }))) as Subscription | null,
+      subscription: async (id) => {
+        const record = await database.run(() => current(id))
+        return record && frozen(record)
+      },
       subscriptionsWith: (what, after, limit) => database.run(() => page({ listed: what, _id: { $gt: after } }, limit)),
       subscriptionsOf: (tenant, after, limit) => {
         const [first, last] = idsOf(tenant)
@@ -107,22 +129,35 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
 
   /** Compare-and-set by the version. */
   async function replace(record: Subscription, expected: number): Promise<'replaced' | 'conflict'> {
-    const next = { ...toStored(record), ...derived(record), write: randomUUID() }
+    const next = { ...toStored(toStoredRecord(record)), ...derived(record), write: randomUUID() }
     const isDone = expected === 0 ? (await insert(next)) === 'added' : (await swap({ next, when: { version: expected } })) === 'swapped'
+    if (isDone) keep(record)
     return isDone ? 'replaced' : 'conflict'
   }
 }
 
+function recordOf(document: Stored<StoredSubscription>): Subscription {
+  return fromStoredRecord(fromStored(document))
+}
+
 /** Approximate bytes of a record: open holds and reservations make up nearly all. */
-function weigh({ media, coding }: StoredSubscription): number {
-  return 1000 + 250 * (Object.keys(media?.holds ?? {}).length + Object.keys(coding?.reservations ?? {}).length)
+function weigh({ media, coding }: SubscriptionDocument): number {
+  return weightOf(Object.keys(media?.holds ?? {}).length, coding)
+}
+
+function bytesOf({ media, coding }: Subscription): number {
+  return weightOf(media?.holds.count ?? 0, coding)
+}
+
+function weightOf(holds: number, coding: Subscription['coding']): number {
+  return 1000 + 250 * (holds + Object.keys(coding?.reservations ?? {}).length)
 }
 
 function derived({ plan, coding, media }: Subscription): Derived {
   const has: Record<Listing, boolean> = {
     plan: plan !== null,
     reservations: Object.keys(coding?.reservations ?? {}).length > 0,
-    holds: Object.keys(media?.holds ?? {}).length > 0,
+    holds: (media?.holds.count ?? 0) > 0,
     past: (media?.past.length ?? 0) > 0,
   }
   const readyAts = media?.due.map(({ readyAt }) => readyAt) ?? []

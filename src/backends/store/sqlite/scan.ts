@@ -1,4 +1,5 @@
 /** Reading of everything that the SQLite store keeps, in the order of the primary keys or of a unique index. */
+import { fromStoredRecord, type StoredSubscription } from '../../../domain/subscription/stored-subscription.ts'
 import type { Kept, Store } from '../store.ts'
 import type { Database } from './database.ts'
 
@@ -28,8 +29,13 @@ export function openScan(database: Database): Pick<Store, 'scan'> {
     async scan<K extends keyof Kept>(what: K, after: string | null, limit: number) {
       if (what === 'periods') return periods(what, after, limit)
       const rows = await database.read(() => pages[what as Exclude<K, 'periods'>].all(after ?? '', limit))
-      const found = rows.map(({ record, position }) => ({ ...JSON.parse(record), ...(what === 'events' && { position }) }) as Kept[K])
+      const found = rows.map(({ record, position }) => entityOf(what, JSON.parse(record), position))
       return { found, next: rows.length < limit ? null : (rows.at(-1)?.id ?? null) }
     },
   }
+}
+
+function entityOf<K extends keyof Kept>(what: K, entity: object, position: number): Kept[K] {
+  if (what === 'subscriptions') return fromStoredRecord(entity as StoredSubscription) as Kept[K]
+  return { ...entity, ...(what === 'events' && { position }) } as unknown as Kept[K]
 }

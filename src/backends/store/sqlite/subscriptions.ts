@@ -1,7 +1,9 @@
 /** Subscription records in SQLite as JSON with the columns that indexes use, and archived periods. */
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises'
+import { fromStoredRecord, frozen, toStoredRecord } from '../../../domain/subscription/stored-subscription.ts'
 import type { MediaPeriod, Subscription } from '../../../domain/subscription/subscription.ts'
 import type { VersionedRecords } from '../group-commit.ts'
+import { openRecordCache, type RecordCache } from '../record-cache.ts'
 import { idsOf, type Store } from '../store.ts'
 import type { Database } from './database.ts'
 
@@ -42,13 +44,10 @@ type Row = { version: number; record: string }
 type Due = { subscription: string; ready_at: number; last_served_at: number }
 type Verbs = 'subscription' | 'subscriptionsWith' | 'subscriptionsOf' | 'subscriptionsDue' | 'archivePeriod' | 'periods'
 
-/** Characters of JSON of the records cached as objects: one with a thousand holds has half a megabyte, and is read and written thousands of times. */
-const MAX_CACHED = 8 * 1024 * 1024
-
 export function openSubscriptions(database: Database): { records: VersionedRecords; verbs: Pick<Store, Verbs> } {
   const find = database.prepare<Row>('SELECT version, record FROM subscriptions WHERE id = ?')
   const findVersion = database.prepare<{ version: number }>('SELECT version FROM subscriptions WHERE id = ?')
-  const cache = openCache()
+  const cache = openRecordCache()
   const listing = (column: string) =>
     database.prepare<{ id: string }>(`SELECT id FROM subscriptions WHERE ${column} = 1 AND id > ? ORDER BY id LIMIT ?`)
   const listings = {
@@ -65,15 +64,16 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
   const archive = database.prepare('INSERT INTO periods VALUES (?, ?, ?) ON CONFLICT DO NOTHING')
   const archived = database.prepare<{ period: string }>('SELECT period FROM periods WHERE subscription = ? ORDER BY n')
 
-  async function subscription(id: string): Promise<Subscription | null> {
-    const row = await database.read(() => find.get(id))
-    return row ? parse(row) : null
+  async function subscription(id: string, keep = cache.put): Promise<Subscription | null> {
+    const record = await database.read(() => current(id, keep))
+    return record && frozen(record)
   }
 
   async function records(listed: { id: string }[]): Promise<Subscription[]> {
     const found: Subscription[] = []
     for (const { id } of listed) {
-      const record = await subscription(id)
+      // Not cached: a page of records would displace those in use.
+      const record = await subscription(id, () => {})
       if (record) found.push(record)
       // A record may have half a megabyte: parsing a page of them at once would block the event loop.
       await yieldToEventLoop()
@@ -81,14 +81,14 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
     return found
   }
 
-  /** Cached; callers must not mutate it. */
-  function current(id: string): Subscription | null {
+  /** From the cache where the stored version is still that of the cached record. */
+  function current(id: string, keep = cache.put): Subscription | null {
     const last = cache.get(id)
     if (last && findVersion.get(id)?.version === last.version) return last
     const row = find.get(id)
     if (!row) return null
     const record = parse(row)
-    cache.put(record, row.record.length)
+    keep(record, row.record.length)
     return record
   }
 
@@ -102,7 +102,7 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
       replace: replacing(database, cache.put),
     },
     verbs: {
-      subscription,
+      subscription: (id) => subscription(id),
       subscriptionsWith: async (what, after, limit) => records(await database.read(() => listings[what].all(after, limit))),
       subscriptionsOf: async (tenant, after, limit) => {
         const [first, last] = idsOf(tenant)
@@ -119,24 +119,8 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
   }
 }
 
-type Cache = { get(id: string): Subscription | undefined; put(record: Subscription, size: number): void }
-
-function openCache(): Cache {
-  let cache = new Map<string, { record: Subscription; size: number }>()
-  let total = 0
-  return {
-    get: (id) => cache.get(id)?.record,
-    put(record, size) {
-      total += size - (cache.get(record.id)?.size ?? 0)
-      if (total > MAX_CACHED) cache = new Map()
-      if (cache.size === 0) total = size
-      if (size <= MAX_CACHED) cache.set(record.id, { record, size })
-    },
-  }
-}
-
 /** Calls `replaced` with the written record and the length of its JSON. */
-function replacing(database: Database, replaced: Cache['put']): VersionedRecords['replace'] {
+function replacing(database: Database, replaced: RecordCache['put']): VersionedRecords['replace'] {
   const insert = database.prepare(
     `INSERT INTO subscriptions (version, has_plan, has_reservations, has_holds, has_past, record, id) VALUES (?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT DO NOTHING`,
@@ -149,7 +133,7 @@ function replacing(database: Database, replaced: Cache['put']): VersionedRecords
   const due = database.prepare('INSERT INTO subscriptions_due (subscription, kind, ready_at, last_served_at) VALUES (?, ?, ?, ?)')
 
   return async (record, expected) => {
-    const json = JSON.stringify(record)
+    const json = JSON.stringify(toStoredRecord(record))
     const columns = [record.version, ...flags(record), json, record.id]
     const outcome = await database.write(() => {
       const changes = expected === 0 ? insert.run(...columns) : update.run(...columns, expected)
@@ -166,7 +150,7 @@ function replacing(database: Database, replaced: Cache['put']): VersionedRecords
 }
 
 function parse(row: Row): Subscription {
-  return JSON.parse(row.record) as Subscription
+  return fromStoredRecord(JSON.parse(row.record))
 }
 
 /** Longest unserved first, then longest ready. */
@@ -177,6 +161,6 @@ function byServing(a: Due, b: Due): number {
 /** `has_plan`, `has_reservations`, `has_holds` and `has_past`. */
 function flags({ plan, coding, media }: Subscription): number[] {
   const reserves = Object.keys(coding?.reservations ?? {}).length > 0
-  const holds = Object.keys(media?.holds ?? {}).length > 0
+  const holds = (media?.holds.count ?? 0) > 0
   return [plan !== null, reserves, holds, (media?.past.length ?? 0) > 0].map(Number)
 }
