@@ -1,6 +1,7 @@
 /** Processor time of reading and rewriting one turn of an agent, without HTTP: 61 messages with 30 tool calls and their results, 12 tools. `node bench/agent-turn.ts` */
 import { readChatRequest } from '../src/upstream/wires/chat-request.ts'
 import { openIds } from '../src/upstream/wires/encrypted-ids.ts'
+import { agentBody } from './requests.ts'
 
 const TURNS = 300
 const ROUNDS = 9
@@ -8,19 +9,8 @@ const ROUNDS = 9
 const ids = openIds([Buffer.alloc(32, 1)])
 const target = { model: 'm', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }
 
-function bodyOfTurn(): string {
-  const known = ids('acme/first')
-  const calls = Array.from({ length: 30 }, (_, n) => known.encrypt('call_', `functions.read:${n}`))
-  const messages = calls.flatMap((id) => [
-    { role: 'assistant', content: null, tool_calls: [{ id, type: 'function', function: { name: 'read', arguments: '{"path":"src/main.ts"}' } }] },
-    { role: 'tool', tool_call_id: id, content: 'text '.repeat(100) },
-  ])
-  const parameters = { type: 'object', properties: { path: { type: 'string', description: 'text '.repeat(40) } } }
-  const tools = Array.from({ length: 12 }, (_, n) => ({ type: 'function', function: { name: `tool${n}`, parameters } }))
-  return JSON.stringify({ model: 'svc-code', stream: true, messages: [{ role: 'system', content: 'text '.repeat(800) }, ...messages], tools })
-}
-
-const body = bodyOfTurn()
+const known = ids('acme/first')
+const body = JSON.stringify(agentBody('', (n) => known.encrypt('call_', `functions.read:${n}`)))
 
 /** Microseconds of processor time per turn. */
 function round(): number {

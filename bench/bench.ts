@@ -29,6 +29,8 @@ const USAGE = `npm run bench -- [options]
   --finished n      finished tasks in the store, for lists and for the sweeps of the distributed side (1000000)
   --keys n          API keys in the cluster for the operator (10000)
   --finalizer-policy  install the chart's finalizer policy in the operator's API servers
+  --workloads text  the coding requests whose name has this text (all)
+  --against folder  another checkout, whose coding requests are measured beside ours
   --log-level l     LOG_LEVEL of Tollgate (info); its log goes to a file
   --pin             gateways on the first core, the model and the clients on the second (needs taskset)
 `
@@ -45,12 +47,14 @@ const { values } = parseArgs({
     keys: { type: 'string', default: '10000' },
     'finalizer-policy': { type: 'boolean', default: false },
     'log-level': { type: 'string', default: 'info' },
+    workloads: { type: 'string', default: '' },
+    against: { type: 'string' },
     pin: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
 })
 const chosen = values.parts.split(',')
-const choice: Choice = { rounds: Number(values.rounds), seconds: Number(values.seconds), finished: Number(values.finished), keys: Number(values.keys), finalizerPolicy: values['finalizer-policy'] }
+const choice: Choice = { rounds: Number(values.rounds), seconds: Number(values.seconds), finished: Number(values.finished), keys: Number(values.keys), finalizerPolicy: values['finalizer-policy'], workloads: values.workloads, against: values.against ?? null }
 const possible = chosen.every((part) => Object.hasOwn(PARTS, part)) && choice.rounds >= 1 && choice.rounds <= 50 && choice.seconds > 0 && choice.seconds <= 60 && choice.finished >= 1 && choice.finished <= 10_000_000 && choice.keys >= 100 && choice.keys <= 100_000
 
 if (values.help || !possible) {

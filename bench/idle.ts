@@ -31,7 +31,7 @@ export async function idle(stage: Stage, { rounds }: { rounds: number }): Promis
 }
 
 async function bytesPerStream(process: Process, key: string): Promise<number> {
-  const target = { url: process.url, bytes: chatBytes(key, true, IDLE) }
+  const target = { url: process.url, bytes: chatBytes(key, { stream: true, mark: IDLE }) }
   const closeWarm = await openStreams(target, WARM_STREAMS)
   closeWarm()
   await pause(SETTLE_MS)

@@ -28,7 +28,7 @@ export async function latency(stage: Stage, { rounds }: { rounds: number }): Pro
       for (let n = 0; n < SIDES.length; n++) {
         const side = SIDES[(n + round + SIDES.length) % SIDES.length] ?? 'direct'
         const expected = { status: 200, end: stream ? STREAM_END : '}' }
-        const some = await steadily({ url: processes[side].url, bytes: [chatBytes(key, stream, PACED)] }, expected, { connections: CONNECTIONS, perSecond, count })
+        const some = await steadily({ url: processes[side].url, bytes: [chatBytes(key, { stream, mark: PACED })] }, expected, { connections: CONNECTIONS, perSecond, count })
         if (round >= 0) taken.set(nameOf(side, stream), [...(taken.get(nameOf(side, stream)) ?? []), some])
       }
     }

@@ -15,10 +15,10 @@ export function tenant(n: number): string {
   return `bench-${n}`
 }
 
-/** So many Coding plans over the model at this address. */
-export function coding(count: number, modelUrl: string): Declared {
+/** So many Coding plans over the model at this address, which is declared to speak `wire`. */
+export function coding(count: number, modelUrl: string, wire = 'chat'): Declared {
   const limits = 'sessionWindow: {tokens: 1000000000000}, weeklyWindow: {tokens: 1000000000000}, maxConcurrentRequests: 1000'
-  const upstreams = `upstreams: [{name: bench, baseUrl: "${modelUrl}/v1", apiKey: bench-upstream-key, model: bench-model, wire: chat}]\n`
+  const upstreams = `upstreams: [{name: bench, baseUrl: "${modelUrl}/v1", apiKey: bench-upstream-key, model: bench-model, wire: ${wire}}]\n`
   return { plans: plans(count, `product: Coding, requestsPerMinute: 1000000, coding: {${limits}}`), files: { 'upstreams.yaml': upstreams } }
 }
 

@@ -1,59 +1,62 @@
 /**
- * Fake model upstream with minimal cost, a separate process: `POST …/chat/completions` as JSON or as events, from prepared bytes. A prompt that contains
- * `IDLE` gets one event, and then silence until the client disconnects; one that contains `PACED` gets its events a few milliseconds apart.
+ * Fake model upstream with minimal cost, a separate process: both wires, as JSON or as events, from prepared bytes. A mark in the prompt (`requests.ts`) chooses how
+ * a stream arrives; without one it has 100 events, each a write of its own.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import { IDLE, PACED } from './requests.ts'
+import { CHAT, RESPONSES, type ModelWire } from './model-events.ts'
+import { BURSTS, IDLE, PACED } from './requests.ts'
 
 const EVENTS = 100
 const PACED_EVENTS = 20
 const PACE_MS = 5
-const NAME = 'bench-model'
-const usage = { prompt_tokens: 500, completion_tokens: EVENTS, total_tokens: 500 + EVENTS }
-const event = (content: object): Buffer => Buffer.from(`data: ${JSON.stringify({ id: 'chatcmpl-bench', object: 'chat.completion.chunk', created: 1_700_000_000, model: NAME, ...content })}\n\n`)
-const delta = (part: object, finish: string | null = null): Buffer => event({ choices: [{ index: 0, delta: part, logprobs: null, finish_reason: finish }] })
+/** Events of one write in a stream of bursts, in turn. */
+const BURST_SIZES = [1, 2, 3, 4]
 
-const ANSWER = Buffer.from(
-  JSON.stringify({
-    id: 'chatcmpl-bench',
-    object: 'chat.completion',
-    created: 1_700_000_000,
-    model: NAME,
-    choices: [{ index: 0, message: { role: 'assistant', content: 'The answer is forty-two. '.repeat(40) }, logprobs: null, finish_reason: 'stop' }],
-    usage,
-  }),
-)
-const START = delta({ role: 'assistant', content: '' })
-const TOKENS = Array.from({ length: EVENTS }, (_, n) => delta({ content: ` word${n}` }))
-const STOP = delta({}, 'stop')
-const USAGE = event({ choices: [], usage })
-const DONE = Buffer.from('data: [DONE]\n\n')
-
-/** Writes one event per iteration of the event loop, or per `paceMs`, so that they travel as separate writes, like those of a model. */
-function writeEvents(events: Buffer[], response: ServerResponse, paceMs: number, at = 0): void {
-  const next = events[at]
+/** Writes one part per iteration of the event loop, or per `paceMs`, so that they travel as separate writes, like those of a model. */
+function writeParts(parts: Buffer[], response: ServerResponse, paceMs: number, at = 0): void {
+  const next = parts[at]
   if (!next) return void response.end()
   response.write(next)
-  if (paceMs > 0) setTimeout(writeEvents, paceMs, events, response, paceMs, at + 1)
-  else setImmediate(writeEvents, events, response, paceMs, at + 1)
+  if (paceMs > 0) setTimeout(writeParts, paceMs, parts, response, paceMs, at + 1)
+  else setImmediate(writeParts, parts, response, paceMs, at + 1)
 }
 
-function answer(body: string, response: ServerResponse): void {
+const streams = new Map<string, Buffer[]>()
+
+/** The writes of a stream, prepared once. */
+function partsOf(wire: ModelWire, events: number, inBursts: boolean): Buffer[] {
+  const name = `${wire.path} ${events} ${inBursts}`
+  const known = streams.get(name)
+  if (known) return known
+  const single = wire.stream(events)
+  const parts: Buffer[] = []
+  for (let at = 0; at < single.length; ) {
+    const size = inBursts ? (BURST_SIZES[parts.length % BURST_SIZES.length] ?? 1) : 1
+    parts.push(Buffer.concat(single.slice(at, at + size)))
+    at += size
+  }
+  streams.set(name, parts)
+  return parts
+}
+
+function answer(wire: ModelWire, body: string, response: ServerResponse): void {
   if (!body.includes('"stream":true')) {
-    response.writeHead(200, { 'content-type': 'application/json', 'content-length': ANSWER.length }).end(ANSWER)
+    response.writeHead(200, { 'content-type': 'application/json', 'content-length': wire.answer.length }).end(wire.answer)
     return
   }
   response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })
-  if (body.includes(IDLE)) return void response.write(START)
-  const paced = body.includes(PACED)
-  const end = [STOP, ...(body.includes('"include_usage":true') ? [USAGE] : []), DONE]
-  writeEvents([START, ...(paced ? TOKENS.slice(0, PACED_EVENTS) : TOKENS), ...end], response, paced ? PACE_MS : 0)
+  if (body.includes(IDLE)) return void response.write(wire.stream(1)[0])
+  const bursts = BURSTS.exec(body)?.[1]
+  if (bursts !== undefined) writeParts(partsOf(wire, Number(bursts), true), response, 0)
+  else if (body.includes(PACED)) writeParts(partsOf(wire, PACED_EVENTS, false), response, PACE_MS)
+  else writeParts(partsOf(wire, EVENTS, false), response, 0)
 }
 
 const server = createServer((request: IncomingMessage, response) => {
   const chunks: Buffer[] = []
+  const wire = request.url?.endsWith(RESPONSES.path) ? RESPONSES : CHAT
   request.on('data', (chunk: Buffer) => chunks.push(chunk))
-  request.on('end', () => (request.method === 'POST' ? answer(Buffer.concat(chunks).toString('latin1'), response) : response.end('ok')))
+  request.on('end', () => (request.method === 'POST' ? answer(wire, Buffer.concat(chunks).toString('latin1'), response) : response.end('ok')))
 })
 server.keepAliveTimeout = 120_000
 server.listen(Number(process.env['PORT']), '127.0.0.1')

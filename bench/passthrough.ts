@@ -1,5 +1,5 @@
 /** Baseline of the benchmarks, a separate process: Fastify and undici's `dispatch` over one Pool, which forward a request and stream its answer back. */
-import fastify from 'fastify'
+import fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
 import { Pool, type Dispatcher } from 'undici'
 
 const pool = new Pool(process.env['MODEL_URL'] ?? '', { allowH2: false, pipelining: 1, keepAliveTimeout: 30_000, headersTimeout: 0, bodyTimeout: 0 })
@@ -8,7 +8,9 @@ const app = fastify({ bodyLimit: 32 * 1024 * 1024, keepAliveTimeout: 72_000, for
 app.removeAllContentTypeParsers()
 app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body))
 app.get('/', async () => 'ok')
-app.post<{ Body: Buffer }>('/v1/chat/completions', (request, reply) => {
+for (const url of ['/v1/chat/completions', '/v1/responses']) app.post<{ Body: Buffer }>(url, forward)
+
+function forward(request: FastifyRequest<{ Body: Buffer }>, reply: FastifyReply): void {
   const { raw } = reply.hijack()
   let flow: Dispatcher.DispatchController | null = null
   let ended = false
@@ -41,7 +43,7 @@ app.post<{ Body: Buffer }>('/v1/chat/completions', (request, reply) => {
       },
     },
   )
-})
+}
 
 await app.listen({ host: '127.0.0.1', port: Number(process.env['PORT']) })
 process.once('SIGTERM', () => void app.close().then(() => pool.destroy()))

@@ -27,6 +27,8 @@ export type Process = {
 export type Program = {
   /** The script, relative to the root of the repository. `flags` are Node's, `args` the script's. */
   script: string
+  /** Another root of a checkout. */
+  root?: string | null
   flags?: string[]
   args?: string[]
   env: Record<string, string>
@@ -46,10 +48,10 @@ const LONGEST_STOP_MS = 20_000
 const TICK_MS = 10
 
 /** Starts a program with its ports in PORT and OPS_PORT, and waits until it is ready. Rejects when it is not ready in two minutes. */
-export async function start({ script, flags = [], args = [], env, output, folder, ready, core }: Program): Promise<Process> {
+export async function start({ script, root, flags = [], args = [], env, output, folder, ready, core }: Program): Promise<Process> {
   const [port, opsPort] = [await freePort(), await freePort()]
   const file = openSync(output, 'a')
-  const command = [...(core === undefined ? [] : ['taskset', '-c', String(core)]), process.execPath, ...flags, join(ROOT, script), ...args]
+  const command = [...(core === undefined ? [] : ['taskset', '-c', String(core)]), process.execPath, ...flags, join(root ?? ROOT, script), ...args]
   const startedMs = performance.now()
   const child = spawn(command[0] ?? '', command.slice(1), {
     cwd: folder,

@@ -1,9 +1,9 @@
 /** CPU profile of Tollgate under load: V8's sampling profiler over one burst of each kind of request, and one of media tasks. */
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { WORKLOADS } from './coding.ts'
+import { WORKLOADS } from './coding-workloads.ts'
 import { asFastAsPossible } from './load.ts'
-import type { Stage } from './stage.ts'
+import type { Choice, Stage } from './stage.ts'
 import type { Table } from './table.ts'
 import { complete, TASKS, WARM_TASKS } from './tasks.ts'
 
@@ -20,12 +20,12 @@ type Profile = { nodes: Node[]; startTime: number; samples: number[]; timeDeltas
 type Samples = { nodes: Node[]; samples: Map<number, number>; requests: number }
 
 /** Two tables per kind of request: by our functions, including the library and Node functions that they call, and by the function at the top of the stack. */
-export async function profile(stage: Stage, { seconds }: { seconds: number }): Promise<Table[]> {
+export async function profile(stage: Stage, { seconds, workloads }: Choice): Promise<Table[]> {
   const model = await stage.model()
   const tables: Table[] = []
-  for (const { name, bytes, expected } of WORKLOADS) {
-    const home = `profile-${name}`
-    const tollgate = await stage.tollgate(home, model, { flags: FLAGS })
+  for (const { name, upstream, bytes, expected } of WORKLOADS.filter((workload) => workload.name.includes(workloads))) {
+    const home = `profile-${tables.length}`
+    const tollgate = await stage.tollgate(home, model, { flags: FLAGS, wire: upstream })
     const target = { url: tollgate.url, bytes: bytes(await stage.key(home)) }
     await asFastAsPossible([target], expected, { connections: CONNECTIONS, ms: WARM_MS })
     const fromUs = nowUs()
@@ -35,7 +35,7 @@ export async function profile(stage: Stage, { seconds }: { seconds: number }): P
     tables.push(...tablesOf(name, await seen(stage, home, { fromUs, untilUs, requests: count })))
   }
   await model.stop()
-  return [...tables, ...(await profileTasks(stage))]
+  return workloads === '' ? [...tables, ...(await profileTasks(stage))] : tables
 }
 
 /** The workload of `tasks` for twenty tenants; one process does all the work of a task. */

@@ -4,9 +4,14 @@
 export const IDLE = 'bench:idle'
 /** In a prompt: the model sends fewer events, with pauses between them. */
 export const PACED = 'bench:paced'
+/** In a prompt, with a number of tokens: the model sends that many, 1 to 4 events in a write. */
+export const BURSTS = /bench:bursts:(\d+)/
+export const bursts = (tokens: number): string => `bench:bursts:${tokens}`
 
 /** About the size of a question with some code. */
 const PROMPT_BYTES = 2048
+/** A question with some files. */
+export const LARGE_PROMPT_BYTES = 40 * 1024
 
 /** The end of a complete streamed answer. */
 export const STREAM_END = 'data: [DONE]'
@@ -20,22 +25,40 @@ export function postBytes({ path, key, body }: Ask): Buffer {
   return Buffer.from(head + json)
 }
 
-/** The end of a complete streamed response: its usage and its sequence number. */
-export const RESPONSE_END = '"total_tokens":600}},"sequence_number":'
+/** The end of a complete streamed response, and of one through the gateway, which numbers its events last. */
+export const RESPONSE_END = '"total_tokens":600}'
 
 const INSTRUCTIONS = 'You answer questions about code.'
-const promptOf = (mark: string) => `${mark} ${'Why does this function answer twice? '.repeat(Math.ceil(PROMPT_BYTES / 37))}`.slice(0, PROMPT_BYTES)
+const promptOf = (mark: string, size: number) => `${mark} ${'Why does this function answer twice? '.repeat(Math.ceil(size / 37))}`.slice(0, size)
 
-/** A chat request. `mark` is put into the prompt. */
-export function chatBytes(key: string, stream: boolean, mark = ''): Buffer {
-  const messages = [{ role: 'system', content: INSTRUCTIONS }, { role: 'user', content: promptOf(mark) }]
+export type Prompt = { stream: boolean; mark?: string; size?: number }
+
+/** A chat request. `mark` is put into the prompt, which has `size` bytes. */
+export function chatBytes(key: string, { stream, mark = '', size = PROMPT_BYTES }: Prompt): Buffer {
+  const messages = [{ role: 'system', content: INSTRUCTIONS }, { role: 'user', content: promptOf(mark, size) }]
   return postBytes({ path: '/v1/chat/completions', key, body: { model: 'svc-code', messages, max_tokens: 256, ...(stream ? { stream: true } : {}) } })
 }
 
-/** The same request on the Responses wire, which the gateway translates for the model. */
-export function responsesBytes(key: string, stream: boolean): Buffer {
-  const body = { model: 'svc-code', instructions: INSTRUCTIONS, input: promptOf(''), max_output_tokens: 256, ...(stream ? { stream: true } : {}) }
+/** The same request on the Responses wire. */
+export function responsesBytes(key: string, { stream, mark = '', size = PROMPT_BYTES }: Prompt): Buffer {
+  const body = { model: 'svc-code', instructions: INSTRUCTIONS, input: promptOf(mark, size), max_output_tokens: 256, ...(stream ? { stream: true } : {}) }
   return postBytes({ path: '/v1/responses', key, body })
+}
+
+/** One turn of an agent: a system prompt, 30 tool calls with their results, and 12 tools. `idOf` makes the ids of the calls. */
+export function agentBody(mark: string, idOf: (n: number) => string): object {
+  const calls = Array.from({ length: 30 }, (_, n) => idOf(n))
+  const messages = calls.flatMap((id) => [
+    { role: 'assistant', content: null, tool_calls: [{ id, type: 'function', function: { name: 'read', arguments: '{"path":"src/main.ts"}' } }] },
+    { role: 'tool', tool_call_id: id, content: 'text '.repeat(100) },
+  ])
+  const parameters = { type: 'object', properties: { path: { type: 'string', description: 'text '.repeat(40) } } }
+  const tools = Array.from({ length: 12 }, (_, n) => ({ type: 'function', function: { name: `tool${n}`, parameters } }))
+  return { model: 'svc-code', stream: true, messages: [{ role: 'system', content: `${mark} ${'text '.repeat(800)}` }, ...messages], tools }
+}
+
+export function agentBytes(key: string, mark: string): Buffer {
+  return postBytes({ path: '/v1/chat/completions', key, body: agentBody(mark, (n) => `call_${String(n).padStart(32, 'a')}`) })
 }
 
 export function imageBytes(key: string): Buffer {

@@ -14,8 +14,8 @@ export type Stage = {
   passthrough(model: Process): Promise<Process>
   /** The hand-written minimal gateway. */
   minimal(model: Process): Promise<Process>
-  /** Tollgate with its data in `name` below `folder`, which it finds again when it is restarted. `flags` are Node's; `plans` is the number of Coding plans (1). */
-  tollgate(name: string, model: Process, options?: { flags?: string[]; plans?: number }): Promise<Process>
+  /** Tollgate with its data in `name` below `folder`, which it finds again when it is restarted. `flags` are Node's; `plans` is the number of Coding plans (1), `wire` what the model is declared to speak (chat), `root` another checkout to run. */
+  tollgate(name: string, model: Process, options?: { flags?: string[]; plans?: number; wire?: 'chat' | 'both'; root?: string | null }): Promise<Process>
   /** Tollgate with so many Media plans, the no-op engine and webhooks to loopback; `slots` is WORKER_SLOTS. */
   studio(name: string, subscriptions: number, slots: string, flags?: string[]): Promise<Process>
   /** Tollgate with a Media plan and the engines of a fresh checkout. */
@@ -27,8 +27,8 @@ export type Stage = {
   close(): Promise<void>
 }
 
-/** Size of the run: rounds, seconds of a burst, finished tasks in the store, ApiKeys, and whether admission adds their finalizers. */
-export type Choice = { rounds: number; seconds: number; finished: number; keys: number; finalizerPolicy: boolean }
+/** Size of the run: rounds, seconds of a burst, finished tasks in the store, ApiKeys, whether admission adds their finalizers, the coding workloads whose name has this text, and another checkout to compare with. */
+export type Choice = { rounds: number; seconds: number; finished: number; keys: number; finalizerPolicy: boolean; workloads: string; against: string | null }
 
 export type StageOptions = { logLevel: string; pin: boolean }
 
@@ -61,9 +61,9 @@ export async function openStage({ logLevel, pin }: StageOptions): Promise<Stage>
     model: () => run({ name: 'model', script: 'bench/model.ts', env: {}, ready: answersRoot, core: 1 }),
     passthrough: (model) => run({ name: 'passthrough', script: 'bench/passthrough.ts', env: { MODEL_URL: model.url }, ready: answersRoot, core: 0 }),
     minimal: (model) => run({ name: 'minimal', script: 'bench/minimal-handler.ts', env: { MODEL_URL: model.url }, ready: answersRoot, core: 0 }),
-    async tollgate(name, model, { flags = [], plans = 1 } = {}) {
-      await declare(name, coding(plans, model.url))
-      return run({ name, script: 'bin/tollgate.mjs', flags, env: { UPSTREAMS: 'upstreams.yaml', LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
+    async tollgate(name, model, { flags = [], plans = 1, wire = 'chat', root = null } = {}) {
+      await declare(name, coding(plans, model.url, wire))
+      return run({ name, script: 'bin/tollgate.mjs', root, flags, env: { UPSTREAMS: 'upstreams.yaml', LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
     },
     async studio(name, subscriptions, slots, flags = []) {
       await declare(name, media(subscriptions))

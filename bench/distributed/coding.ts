@@ -1,6 +1,6 @@
 /** Throughput of coding requests over MongoDB's protocol, by one gateway and by three, against the embedded side. */
 import { setTimeout as pause } from 'node:timers/promises'
-import { WORKLOADS } from '../coding.ts'
+import { WORKLOADS } from '../coding-workloads.ts'
 import type { Distributed } from '../distributed.ts'
 import type { Choice } from '../stage.ts'
 import { asFastAsPossible, type Target } from '../load.ts'

@@ -52,7 +52,7 @@ export async function suspending(field: Field, gateway: string): Promise<Figures
   const closed: number[] = []
   const connection = await openConnection(gateway)
   for (let n = field.plans - 1; n >= Math.max(1, field.plans - SUSPENDED); n--) {
-    const bytes = chatBytes(await field.secret(n * KEYS_OF_A_PLAN), false)
+    const bytes = chatBytes(await field.secret(n * KEYS_OF_A_PLAN), { stream: false })
     if ((await connection.ask(bytes)).status !== 200) throw new Error(`a key of plan-${n} is not served`)
     const sinceMs = performance.now()
     const suspended = field.suspend(n)
