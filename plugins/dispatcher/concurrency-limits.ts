@@ -17,7 +17,7 @@ type Queue = Pick<Delivery, 'tenant' | 'host'>
 export type ConcurrencyLimits = {
   /** From 4 to 64. */
   of(queue: Queue): number
-  /** One more after a fast 2xx; half after any other answer, a slow one, or none. Nothing for an attempt that was cut off. */
+  /** One more after a fast 2xx; half after any other answer, a slow one, or none. Nothing for an attempt that was not made or cut off. */
   learn(queue: Queue, attempted: Attempted): void
 }
 
@@ -42,7 +42,7 @@ export function openConcurrencyLimits(clock: () => number): ConcurrencyLimits {
   return {
     of,
     learn(queue, { outcome, durationMs }) {
-      if (outcome === 'returned' || outcome === 'lost') return
+      if (outcome === 'returned' || outcome === 'lost' || outcome === 'unsigned') return
       const before = of(queue)
       const limit = outcome === 'delivered' && durationMs < FAST_MS ? Math.min(before + 1, MAX_CONCURRENCY) : Math.floor(before / 2)
       learned.delete(nameOf(queue))

@@ -21,7 +21,7 @@ export type DeliveryContext = {
   log: FastifyBaseLogger
 }
 
-export type Attempted = { outcome: 'delivered' | 'failed' | 'returned' | 'lost'; attempt: number; final: boolean; lagMs: number; durationMs: number }
+export type Attempted = { outcome: 'delivered' | 'failed' | 'returned' | 'lost' | 'unsigned'; attempt: number; final: boolean; lagMs: number; durationMs: number }
 
 /** Delay after a failure to sign, which is ours and uses up no attempt. */
 const UNSIGNED_PAUSE_MS = 60_000
@@ -38,7 +38,7 @@ export async function deliver(context: DeliveryContext, delivery: Delivery, sign
   if (apiKey === null) {
     context.log.error({ event: 'webhook_unsigned', delivery: delivery.id, keyId: delivery.keyVersionId }, 'webhook not signed: no sealing key opens its API key')
     await store.returnDelivery(delivery.id, delivery.epoch, at + UNSIGNED_PAUSE_MS)
-    return { ...attempted, outcome: 'returned' }
+    return { ...attempted, outcome: 'unsigned' }
   }
   const signing = { event: delivery.event, body: delivery.body, apiKey, keyVersionId: delivery.keyVersionId, brand: context.brand, messageId: delivery.id, atMs: at }
   const reply = await context.egress.request({

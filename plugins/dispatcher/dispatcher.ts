@@ -55,6 +55,7 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
     const { outcome, attempt, final, lagMs } = attempted
     if (outcome === 'returned' || outcome === 'lost') return
     deliveries.inc({ outcome, attempt: String(attempt) })
+    if (outcome === 'unsigned') return
     lag.observe(lagMs / 1000)
     log.info({ delivery: delivery.id, tenant: delivery.tenant, taskId: delivery.taskId, event: delivery.event, outcome, attempt, final }, 'webhook attempt')
   }

@@ -2,12 +2,11 @@
 import type { FastifyBaseLogger } from 'fastify'
 import { openServedElsewhere } from './served-elsewhere.ts'
 import type { Files } from '../../src/backends/files/files.ts'
-import { LATE_WRITE_MS } from '../../src/backends/store/task-store.ts'
+import { LATE_WRITE_MS, type OpenTasks } from '../../src/backends/store/task-store.ts'
 import { openLeaseGrace } from '../../src/tasks/lease-grace.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { sweepKeys, sweepSubscriptions, sweepTasks, type Swept } from '../../src/tasks/recovery-sweeps.ts'
 import { sweepDeliveries } from '../../src/tasks/delivery-sweep.ts'
-import type { TaskState } from '../../src/domain/task.ts'
 
 type Sweeping = {
   tasks: TaskContext
@@ -28,7 +27,7 @@ type Sweeping = {
   /** Whether an engine and a worker here take a kind or operation. */
   isServed: (verb: string) => boolean
   swept(reason: string, count: number): void
-  open(counts: { state: TaskState; verb: string; count: number }[]): void
+  open(counts: OpenTasks[]): void
   log: FastifyBaseLogger
 }
 

@@ -1,23 +1,25 @@
 /** Metrics of task runs and sweeps. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type { Concluded } from '../../src/tasks/claim-and-retry.ts'
-import type { Task, TaskState } from '../../src/domain/task.ts'
+import type { OpenTasks } from '../../src/backends/store/task-store.ts'
+import type { Task } from '../../src/domain/task.ts'
 
 const BUCKETS = [0.1, 0.5, 2, 10, 60, 300, 1800]
 
 export type WorkerMetrics = {
   ran(task: Task, concluded: Concluded, queuedMs: number, ranMs: number): void
   swept(reason: string, count: number): void
-  open(counts: { state: TaskState; verb: string; count: number }[]): void
+  open(counts: OpenTasks[]): void
 }
 
-/** Registers the metrics. `engineOf` returns the engine of a kind at present. */
-export function workerMetrics(registry: Registry, engineOf: (verb: string) => string): WorkerMetrics {
+/** Registers the metrics. `engineOf` returns the engine of a kind at present; `clock`: epoch milliseconds. */
+export function workerMetrics(registry: Registry, engineOf: (verb: string) => string, clock: () => number): WorkerMetrics {
   const registers = [registry]
   const queued = new Histogram({ name: 'tollgate_task_queue_seconds', help: 'From the creation of a task to the start of its first run.', labelNames: ['kind', 'engine'], buckets: BUCKETS, registers })
   const ran = new Histogram({ name: 'tollgate_task_run_seconds', help: 'Duration of a run.', labelNames: ['kind', 'engine', 'outcome'], buckets: BUCKETS, registers })
   const swept = new Counter({ name: 'tollgate_tasks_swept_total', help: 'Gaps closed by a sweep; each is a near miss.', labelNames: ['reason'], registers })
   const tasks = new Gauge({ name: 'tollgate_tasks', help: 'Tasks that are not final.', labelNames: ['state', 'kind'], registers })
+  const oldest = new Gauge({ name: 'tollgate_task_oldest_seconds', help: 'Age of the oldest task that is not final.', labelNames: ['state', 'kind'], registers })
   return {
     ran: (task, concluded, queuedMs, ranMs) => {
       const labels = { kind: task.verb, engine: engineOf(task.verb) }
@@ -29,7 +31,11 @@ export function workerMetrics(registry: Registry, engineOf: (verb: string) => st
     },
     open: (counts) => {
       tasks.reset()
-      for (const { state, verb, count } of counts) tasks.set({ state, kind: verb }, count)
+      oldest.reset()
+      for (const { state, verb, count, oldestAt } of counts) {
+        tasks.set({ state, kind: verb }, count)
+        oldest.set({ state, kind: verb }, Math.max(0, clock() - oldestAt) / 1000)
+      }
     },
   }
 }

@@ -1,4 +1,5 @@
 /** docs/metrics.md lists exactly the metrics of the program, with their types and labels. */
+import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate as nextIteration } from 'node:timers/promises'
@@ -9,6 +10,7 @@ import { controllerMetrics } from '../../plugins/controller/controller-metrics.t
 import { openQueue, type Queue } from '../../plugins/controller/work-queue.ts'
 import { apiServerMetrics } from '../../plugins/controller/api-server-metrics.ts'
 import { startWorkers } from '../../plugins/controller/queue-workers.ts'
+import { need } from '../servers/client.ts'
 import { openEmbeddedProgram } from './embedded-program.ts'
 
 type Documented = Record<string, { type: string; labels: string[] }>
@@ -32,11 +34,24 @@ t.test('role all has exactly the metrics of the page, with their types and label
   t.same(registered(app.metrics.registry), tables[0])
 })
 
-t.test('each role has metrics of the page only', async (t) => {
+/** Families by the beginning of their names. */
+const EVERY = ['tollgate_build_info', 'tollgate_http', 'tollgate_check', 'tollgate_clock', 'tollgate_store', 'tollgate_egress', 'tollgate_broker']
+const OF_TASKS = ['tollgate_files', 'tollgate_money']
+const FAMILIES = {
+  gateway: [...EVERY, ...OF_TASKS, 'tollgate_coding', 'tollgate_gateway', 'tollgate_window', 'tollgate_reserv', 'tollgate_upstream'],
+  worker: [...EVERY, ...OF_TASKS, 'tollgate_task'],
+  dispatcher: [...EVERY, 'tollgate_webhook'],
+  controller: [...EVERY, 'tollgate_key', 'controller_runtime', 'workqueue'],
+} as const
+
+t.test('each role has exactly the metrics of its families', async (t) => {
   for (const role of ['gateway', 'worker', 'dispatcher', 'controller'] as const) {
     const { app } = await openEmbeddedProgram(t, { role })
-    t.same(Object.keys(registered(app.metrics.registry)).filter((name) => !tables[0]?.[name]), [], role)
+    const expected = Object.entries(tables[0] ?? {}).filter(([name]) => FAMILIES[role].some((family) => name.startsWith(family)))
+    t.same(registered(app.metrics.registry), Object.fromEntries(expected), role)
   }
+  const all = Object.values(FAMILIES).flat()
+  t.same(Object.keys(tables[0] ?? {}).filter((name) => !all.some((family) => name.startsWith(family))), [], 'every metric belongs to a role')
 })
 
 t.test('METRICS_TENANT adds the tenant to the usage counters only', async (t) => {
@@ -55,7 +70,16 @@ t.test('names follow the conventions of Prometheus: counters end in _total, hist
   for (const [name, { type }] of Object.entries({ ...tables[0], ...tables[1] })) {
     t.equal(name.endsWith('_total'), type === 'counter', name)
     if (type === 'histogram') t.match(name, /_(seconds|ratio)$/)
+    t.notMatch(name, /(milli|micro|nano)seconds|_ms\b|_minutes|kilobytes|percent/)
   }
+})
+
+t.test('promtool finds nothing to correct', async (t) => {
+  const prometheus = need(t, 'prometheus')
+  if (prometheus === null) return
+  const { app } = await openEmbeddedProgram(t)
+  const linted = spawnSync(join(prometheus, '../promtool'), ['check', 'metrics'], { input: await app.metrics.registry.metrics(), encoding: 'utf8' })
+  t.same([linted.status, linted.stdout, linted.stderr], [0, '', ''])
 })
 
 t.test('work queue metrics show the age of unfinished work, the oldest and the sum', async (t) => {

@@ -9,6 +9,7 @@ import { NODE_TOOLS } from './kube/node-tools.ts'
 import { mavenArtifacts } from './maven.ts'
 import { npmPackage } from './npm.ts'
 import { OTEL_COLLECTOR } from './otel-build.ts'
+import { PROMETHEUS } from './prometheus-package.ts'
 import { pythonPackage } from './python.ts'
 
 /** Everything that `npm run servers` installs, at the version that the tests run against. To add one: a line here, and a file beside this one for a new kind of installation. */
@@ -42,6 +43,7 @@ export const LIST: readonly Entry[] = [
   OTEL_COLLECTOR,
   FAKETIME,
   FFMPEG,
+  PROMETHEUS,
   ...KUBERNETES,
   NODE_TOOLS,
   ...CHART_TOOLS,

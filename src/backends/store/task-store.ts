@@ -9,6 +9,9 @@ export const LATE_WRITE_MS = 24 * 3_600_000
 /** Concurrent claims of deliveries: `limit` is that of one call, the others hold over all processes. `perQueue` may differ between processes and calls. */
 export type DeliveryCaps = { limit: number; perHost: number; perTenant: number; perQueue: (queue: Pick<Delivery, 'tenant' | 'host'>) => number }
 
+/** `oldestAt`: epoch milliseconds. */
+export type OpenTasks = { state: TaskState; verb: string; count: number; oldestAt: number }
+
 export type TaskStore = {
   /**
    * Ids of subscriptions with a queued task of one of these kinds that is ready at `now`, and a free concurrency slot. The one not served for
@@ -44,8 +47,8 @@ export type TaskStore = {
   tasksDue(now: number, limit: number): Promise<Task[]>
   /** Creation time of the oldest task; null when there is none. */
   oldestTask(): Promise<number | null>
-  /** Number of tasks by state and verb, without final ones. */
-  openTasks(): Promise<{ state: TaskState; verb: string; count: number }[]>
+  /** Number of tasks by state and verb, and the creation time of the oldest of them, without final ones. */
+  openTasks(): Promise<OpenTasks[]>
   /** Removes final tasks that ended before `before` and have an empty outbox, in any order, with their deliveries. Returns how many. */
   removeTasks(before: number, limit: number): Promise<number>
 

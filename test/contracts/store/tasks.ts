@@ -231,6 +231,17 @@ export const taskPromises: Promises<Place> = {
     t.same(counts.toSorted(), ['pending image 1', 'processing image 1', 'queued image 3', 'queued upscale 1', 'settling image 1'])
   },
 
+  'open tasks are counted with the creation time of the oldest of a state and verb': async (t, place) => {
+    const store = await place.open()
+    await taskIn(store, 'completed', task(1, { createdAt: T0 + 1 }), { endedAt: T0 + 10 })
+    for (const n of [3, 5, 7]) await taskIn(store, 'queued', task(n, { createdAt: T0 + n }))
+    await taskIn(store, 'queued', task(8, { object: 'operation', verb: 'upscale', createdAt: T0 + 8 }))
+    const oldest = async () => Object.fromEntries((await store.openTasks()).map(({ verb, oldestAt }) => [verb, oldestAt - T0]))
+    t.same(await oldest(), { image: 3, upscale: 8 })
+    await store.moveTask(taskId(3), { from: ['queued'] }, 'failed', { endedAt: T0 + 20, sweepAt: null })
+    t.same(await oldest(), { image: 5, upscale: 8 })
+  },
+
   'the creation time of the oldest task is returned, in any state': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     t.equal(await store.oldestTask(), null)

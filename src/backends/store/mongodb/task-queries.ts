@@ -2,6 +2,7 @@
 import type { Filter } from 'mongodb'
 import type { PublicStatus, Task, TaskFilter, TaskState } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
+import type { OpenTasks } from '../task-store.ts'
 import type { Database } from './database.ts'
 import type { Indexes } from './indexes.ts'
 import { taskOf, type StoredTask } from './tasks.ts'
@@ -25,7 +26,6 @@ export const taskQueryIndexes = {
 } satisfies Indexes
 
 type Verbs = 'taskWithKey' | 'tasks' | 'tasksDue' | 'oldestTask' | 'openTasks'
-type Open = { state: TaskState; verb: string; count: number }
 
 const VISIBLE: readonly TaskState[] = ['queued', 'processing', 'settling', 'completed', 'failed', 'canceled']
 
@@ -45,10 +45,10 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
 
   const openTasks = () =>
     collection
-      .aggregate<Open>([
+      .aggregate<OpenTasks>([
         { $match: { endedAt: null, state: { $in: OPEN } } },
-        { $group: { _id: { state: '$state', verb: '$verb' }, count: { $sum: 1 } } },
-        { $project: { _id: 0, state: '$_id.state', verb: '$_id.verb', count: 1 } },
+        { $group: { _id: { state: '$state', verb: '$verb' }, count: { $sum: 1 }, oldestAt: { $min: '$createdAt' } } },
+        { $project: { _id: 0, state: '$_id.state', verb: '$_id.verb', count: 1, oldestAt: 1 } },
       ])
       .toArray()
 

@@ -1,6 +1,7 @@
 /** Task queries in SQLite: by id, by Idempotency-Key, a tenant's list, tasks due for a sweep, counts of open tasks. */
-import { STATUSES, type TaskFilter, type TaskState } from '../../../domain/task.ts'
+import { STATUSES, type TaskFilter } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
+import type { OpenTasks } from '../task-store.ts'
 import type { Database } from './database.ts'
 import { parseTask, type TaskRow } from './tasks.ts'
 
@@ -11,9 +12,11 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
   const ofTenant = database.prepare<TaskRow>('SELECT record FROM tasks WHERE id = ? AND tenant = ?')
   const byKey = database.prepare<TaskRow>('SELECT record FROM tasks WHERE tenant = ? AND idempotency_key = ?')
   const due = database.prepare<TaskRow>('SELECT record FROM tasks WHERE sweep_at <= ? ORDER BY sweep_at LIMIT ?')
-  const open = database.prepare<{ state: TaskState; verb: string; count: number }>(
-    `SELECT state, verb, count(*) AS count FROM tasks WHERE state IN ('pending', 'queued', 'processing', 'settling') GROUP BY state, verb`,
+  // The index has every rowid, which are in the order of creation.
+  const open = database.prepare<Omit<OpenTasks, 'oldestAt'> & { first: number }>(
+    `SELECT state, verb, count(*) AS count, min(rowid) AS first FROM tasks WHERE state IN ('pending', 'queued', 'processing', 'settling') GROUP BY state, verb`,
   )
+  const createdAt = database.prepare<{ created_at: number }>('SELECT created_at FROM tasks WHERE rowid = ?')
   const oldest = database.prepare<TaskRow>("SELECT record FROM tasks WHERE id > '' ORDER BY id LIMIT 1")
   const page = paging(database)
 
@@ -34,7 +37,7 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
         const row = oldest.get()
         return row ? parseTask(row).createdAt : null
       }),
-    openTasks: () => database.read(() => open.all().map(({ state, verb, count }) => ({ state, verb, count }))),
+    openTasks: () => database.read(() => open.all().map(({ state, verb, count, first }) => ({ state, verb, count, oldestAt: createdAt.get(first)?.created_at ?? 0 }))),
   }
 }
 
