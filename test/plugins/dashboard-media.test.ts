@@ -6,6 +6,7 @@ import media from '../../plugins/media/media.ts'
 import requestBody from '../../plugins/request-body/request-body.ts'
 import taskWatch, { WAITS_PER_CALLER } from '../../plugins/task-watch/task-watch.ts'
 import type { Session } from '../../src/domain/sessions.ts'
+import { entriesOf } from '../../src/domain/subscription/holds.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import { verifyStore } from '../../src/verify/verify.ts'
 import { CODING, MEDIA } from './gateway.ts'
@@ -111,7 +112,7 @@ t.test('of several plans the request names the one that pays', async (t) => {
   t.match([unnamed.statusCode, unnamed.json().errors], [400, [{ path: '/plan', code: 'required', message: /room or studio/ }]])
   const made = await create(room, {}, '?plan=room')
   t.match([made.statusCode, made.json()], [202, { estimated_cost: '0.0700' }])
-  t.same(Object.keys((await room.store.subscription(other))?.media?.holds ?? {}), [made.json().id])
+  t.same([...entriesOf((await room.store.subscription(other))?.media?.holds)].map(([id]) => id), [made.json().id])
   t.equal((await create(room, {}, '?plan=unknown')).statusCode, 400)
   await room.plan('room', { product: 'Room', media: MEDIA, state: 'Suspended' }, 2)
   t.equal((await create(room)).statusCode, 202, 'the only active one pays without being named')
