@@ -7,13 +7,16 @@ import fp from 'fastify-plugin'
 import { dashboardMode } from '../../src/config/config.ts'
 import { strictValidator } from '../../src/domain/request-validation.ts'
 import { refuseForgedRequests } from './csrf.ts'
+import { keyRoutes } from './key-routes.ts'
 import { openLocalSignIn } from './local-sign-in.ts'
 import { pageRoutes } from './page.ts'
+import { planRoutes } from './plans.ts'
 import { roomRoutes, type RoomOptions } from './room-routes.ts'
 import { securityHeaders } from './security-headers.ts'
 import { sessionRoutes, type EndSession } from './session-routes.ts'
 import { openSessions, type SessionRequest } from './sessions.ts'
 import { styleRoute } from './sign-in-page.ts'
+import { usageRoutes } from './usage-routes.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -62,6 +65,9 @@ async function dashboard(app: FastifyInstance, { mediaRoutes }: DashboardOptions
           await api.register(async (account) => {
             account.addHook('onRoute', (route) => void (route.bodyLimit ??= BODY_BYTES))
             sessionRoutes(account, sessions, mode, endSession)
+            planRoutes(account)
+            keyRoutes(account)
+            usageRoutes(account)
           })
           await api.register(roomRoutes, { mediaRoutes, explains: mode === 'local' })
         },

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Registry } from 'prom-client'
 import { openBroker, type Broker } from '../backends/broker/broker.ts'
-import { ConfigError, isDistributed, needs, type Config, type Backend } from '../config/config.ts'
+import { ConfigError, isDistributed, managesKeys, needs, type Config, type Backend } from '../config/config.ts'
 import { openEngines, type Engines } from '../backends/engines/engine.ts'
 import { openFiles, type Files } from '../backends/files/files.ts'
 import type { SealingKeys } from '../domain/api-keys.ts'
@@ -73,7 +73,7 @@ async function openAll({ config, log, wall, registry, lost }: Surroundings, open
   const { STORE_URL, RESOURCES_URL, UPSTREAMS, BROKER_URL, FILES_URL, ENGINES } = config
   const planLimits = config.PLAN_LIMITS === null ? null : await readPlanLimits(config.PLAN_LIMITS)
   const when = async <T extends Closable>(backend: Backend, at: string, opening: () => Promise<T>): Promise<T | null> =>
-    needs(config.ROLE, backend) ? keep(await open(backend, opening, at)) : null
+    needs(config.ROLE, backend) || (backend === 'resources' && managesKeys(config)) ? keep(await open(backend, opening, at)) : null
   const retried = countRetries(registry)
   const healed = countHealed(registry, log)
   let measured: StoreClock | null = null

@@ -1,5 +1,5 @@
 /** What every source of declared resources promises. */
-import type { ApiKeyStatus, Ref, Resources } from '../../src/backends/resources/resources.ts'
+import type { ApiKeyStatus, DeclaredKey, Ref, Resources } from '../../src/backends/resources/resources.ts'
 import { apiKey, codingPlan, mediaPlan } from '../backends/resources/manifests.ts'
 import type { Promises } from './run-contract.ts'
 import { ci, keyOf, ownerOf, SECRET, studio, watching } from './resources/acme.ts'
@@ -230,20 +230,53 @@ const authoring: Promises<Place> = {
     const named = { namespace: place.namespace('acme'), name: 'ci' }
     const before = keyOf(resources, ci(place))
     for (const revision of [1, 2]) {
-      for (const _ of ['first', 'again']) t.same(await resources.rotateKey(named, revision), { outcome: 'changed' })
+      for (const _ of ['first', 'again']) t.same(await resources.changeKey(named, { rotationRevision: revision }), { outcome: 'changed' })
       await place.settle()
       t.match(resources.get(ci(place)), { metadata: { uid: before.metadata.uid, generation: 1 + revision } })
       t.same(keyOf(resources, ci(place)).spec, { ...before.spec, rotationRevision: revision })
     }
     for (const _ of ['first', 'again']) {
-      t.same(await resources.revokeKey(named), { outcome: 'changed' })
+      t.same(await resources.changeKey(named, { state: 'Revoked' }), { outcome: 'changed' })
       await place.settle()
       t.match(resources.get(ci(place)), { metadata: { generation: 4 }, spec: { state: 'Revoked', rotationRevision: 2 } })
     }
     for (const other of [{ ...named, name: 'other' }, { ...named, namespace: place.namespace('globex') }]) {
-      t.equal(await resources.rotateKey(other, 1), null)
-      t.equal(await resources.revokeKey(other), null)
+      t.equal(await resources.changeKey(other, { rotationRevision: 1 }), null)
+      t.equal(await resources.changeKey(other, { state: 'Revoked' }), null)
     }
+  },
+
+  'an author changes a key only as it was seen, and of several that saw the same one succeeds': async (t, place) => {
+    await place.declare(apiKey('ci', 'coder'))
+    const { resources } = await watching(place)
+    const named = { namespace: place.namespace('acme'), name: 'ci' }
+    const { uid } = keyOf(resources, ci(place)).metadata
+    t.same(await resources.changeKey(named, { state: 'Suspended' }, { uid, generation: 1 }), { outcome: 'changed' })
+    for (const seen of [{ uid, generation: 1 }, { uid, generation: 3 }, { uid: 'another', generation: 2 }]) {
+      t.same(await resources.changeKey(named, { rotationRevision: 1 }, seen), { outcome: 'conflict' })
+    }
+    t.same(await resources.changeKey(named, { state: 'Active' }, { uid, generation: 2 }), { outcome: 'changed' })
+    const outcomes = await Promise.all([1, 2, 3].map((revision) => resources.changeKey(named, { rotationRevision: revision }, { uid, generation: 3 })))
+    t.same(outcomes.map((one) => one?.outcome).sort(), ['changed', 'conflict', 'conflict'])
+    await place.settle()
+    t.match(resources.get(ci(place)), { metadata: { uid, generation: 4 }, spec: { state: 'Active' } })
+  },
+
+  'the keys of a tenant are read as they are, without those of others': async (t, place) => {
+    await place.declare(apiKey('ci', 'coder'), apiKey('web', 'coder'))
+    const { resources } = await watching(place)
+    const acme = place.namespace('acme')
+    const read = async (...of: [string, string?]) => {
+      const answer = await resources.readKeys(...of)
+      return answer.outcome === 'read' ? answer.keys : []
+    }
+    t.same((await read(acme)).map(({ key }) => key.metadata.name).sort(), ['ci', 'web'])
+    const [{ key, status }] = (await read(acme, 'ci')) as [DeclaredKey]
+    t.match(key, { kind: 'ApiKey', metadata: { name: 'ci', namespace: acme, generation: 1, uid: keyOf(resources, ci(place)).metadata.uid }, spec: { state: 'Active' } })
+    t.equal(status, null)
+    await resources.changeKey({ namespace: acme, name: 'ci' }, { state: 'Suspended' })
+    t.match((await read(acme, 'ci'))[0], { key: { metadata: { generation: 2 }, spec: { state: 'Suspended' } } })
+    for (const [namespace, name] of [[acme, 'other'], [place.namespace('globex'), 'ci'], [place.namespace('globex'), undefined]] as const) t.same(await read(namespace, name), [])
   },
 
   'what the definitions do not allow is refused in their words, and nothing is declared': async (t, place) => {
@@ -254,7 +287,7 @@ const authoring: Promises<Place> = {
     t.match(await issue('less', { rotationRevision: -1 }), { outcome: 'refused', faults: [/^spec\.rotationRevision: /] })
     t.match(await issue('Name', {}), { outcome: 'refused', faults: [/^metadata\.name: /] })
     for (const revision of [999_999, 1_000_001]) {
-      t.match(await resources.rotateKey({ namespace: place.namespace('acme'), name: 'last' }, revision), { outcome: 'refused', faults: [/^spec(\.rotationRevision)?: /] })
+      t.match(await resources.changeKey({ namespace: place.namespace('acme'), name: 'last' }, { rotationRevision: revision }), { outcome: 'refused', faults: [/^spec(\.rotationRevision)?: /] })
     }
     await place.settle()
     t.same(resources.list('ApiKey', place.namespace('acme')).map(({ metadata: { name, generation } }) => `${name} ${generation}`), ['last 1'])
@@ -264,7 +297,7 @@ const authoring: Promises<Place> = {
     await place.declare(apiKey('ci', 'coder'))
     const { resources } = await watching(place)
     const acme = place.namespace('acme')
-    const rotated = await Promise.all([1, 2, 3].map(() => resources.rotateKey({ namespace: acme, name: 'ci' }, 1)))
+    const rotated = await Promise.all([1, 2, 3].map(() => resources.changeKey({ namespace: acme, name: 'ci' }, { rotationRevision: 1 })))
     t.same(rotated, [1, 2, 3].map(() => ({ outcome: 'changed' })))
     const issued = await Promise.all([1, 2].map((n) => resources.issueKey({ namespace: acme, name: 'web', spec: { planRef: { name: 'coder' }, secretName: `web-${n}` } })))
     t.same(issued.map(({ outcome }) => outcome).sort(), ['created', 'exists'])

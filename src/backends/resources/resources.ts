@@ -108,9 +108,15 @@ export type NewKey = KeyName & { spec: Pick<ApiKeySpec, 'planRef'> & Partial<Api
 /** `faults` are sentences that begin with the place in the manifest. `forbidden`: this process may read the source but not write it. */
 type Declined = { outcome: 'refused'; faults: string[] } | { outcome: 'forbidden' }
 /** `exists`: an ApiKey of that name exists and was not changed. */
-export type IssuedKey = { outcome: 'created' | 'exists' } | Declined
-/** Null when the key does not exist. */
-export type ChangedKey = { outcome: 'changed' } | Declined | null
+export type IssuedKey = { outcome: 'created' } | { outcome: 'exists' } | Declined
+/** `conflict`: it is not what the author has seen, and was not changed. Null when the key does not exist. */
+export type ChangedKey = { outcome: 'changed' | 'conflict' } | Declined | null
+/** One field of an ApiKey's spec. A rotation raises the revision by 1. */
+export type KeyEdit = Pick<ApiKeySpec, 'state'> | Pick<ApiKeySpec, 'rotationRevision'>
+/** An ApiKey as its author has seen it last. The generation rises with every change of the spec. */
+export type SeenKey = Pick<Metadata, 'uid' | 'generation'>
+/** An ApiKey as the source has it now, and its status if the controller has written one. */
+export type DeclaredKey = { key: ApiKeyResource; status: ApiKeyStatus | null }
 
 /** What the `files:` source stores per resource in place of Kubernetes: identity, generation and the last accepted spec. */
 export type Declaration = {
@@ -166,12 +172,15 @@ export type Resources = {
   release(owner: Ref & { uid: string }): Promise<void>
   /** The deleted resource of that name that waits for its release, or null. */
   terminating(ref: Ref): { uid: string } | null
-  /** Creates an ApiKey. This and the next two act for a person of the tenant; the controller reconciles the key as any other. Throw `Unavailable`. */
+  /** Creates an ApiKey. This and the next two act for a person of the tenant, without a watch; the controller reconciles the key as any other. Throw `Unavailable`. */
   issueKey(key: NewKey): Promise<IssuedKey>
-  /** Sets the rotation revision of a key, which is its present one plus 1. Idempotent; a lower revision is refused. */
-  rotateKey(key: KeyName, revision: number): Promise<ChangedKey>
-  /** Revokes a key for good; `changed` also if it was revoked before. */
-  revokeKey(key: KeyName): Promise<ChangedKey>
+  /**
+   * Changes one field of a key. Idempotent; what the CRD forbids is refused: a lower revision, and everything once it is revoked. With `seen` it is changed only if it
+   * is still that one.
+   */
+  changeKey(key: KeyName, edit: KeyEdit, seen?: SeenKey): Promise<ChangedKey>
+  /** The ApiKeys of a tenant, up to 500, or the one of that name; those being deleted are left out. */
+  readKeys(namespace: string, name?: string): Promise<{ outcome: 'read'; keys: DeclaredKey[] } | { outcome: 'forbidden' }>
   /**
    * Starts leader election among the controllers of this source; `changed` is called on every change. A source without other controllers calls it at once.
    * Resolves when the first try has ended, with or without success.

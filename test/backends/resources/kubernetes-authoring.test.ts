@@ -31,7 +31,7 @@ if (kubeconfig !== null) {
     for (const withheld of ['POST', 'PATCH', 'GET']) {
       proxy.fate = (method) => (method === withheld ? { status: 403, reason: 'Forbidden', message: 'not yours' } : 'passes')
       if (withheld === 'POST') t.same(await authoring.issueKey(fresh('web')), { outcome: 'forbidden' })
-      else for (const change of [authoring.rotateKey(key, 1), authoring.revokeKey(key)]) t.same(await change, { outcome: 'forbidden' }, withheld)
+      else for (const change of [authoring.changeKey(key, { rotationRevision: 1 }), authoring.changeKey(key, { state: 'Revoked' })]) t.same(await change, { outcome: 'forbidden' }, withheld)
     }
     t.same(await specOf(), before)
   })
@@ -39,10 +39,10 @@ if (kubeconfig !== null) {
   t.test('a conflict is retried, a bounded number of times', async (t) => {
     let left = 2
     proxy.fate = (method) => (method === 'PATCH' && left-- > 0 ? { status: 409, reason: 'Conflict' } : 'passes')
-    t.same(await authoring.rotateKey(key, 1), { outcome: 'changed' })
+    t.same(await authoring.changeKey(key, { rotationRevision: 1 }), { outcome: 'changed' })
     t.match(await specOf(), { rotationRevision: 1 })
     left = Infinity
-    await t.rejects(authoring.rotateKey(key, 2), Unavailable)
+    await t.rejects(authoring.changeKey(key, { rotationRevision: 2 }), Unavailable)
     t.match(await specOf(), { rotationRevision: 1 })
   })
 

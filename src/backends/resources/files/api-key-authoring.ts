@@ -1,32 +1,35 @@
-/** Issues, rotates and revokes ApiKeys as manifests in the folder, without disturbing what people write there. */
+/** Issues, reads and changes ApiKeys as manifests in the folder, without disturbing what people write there. */
 import { chmod, link, realpath, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { stringify } from 'yaml'
 import { Unavailable } from '../../../domain/errors.ts'
-import { API_VERSION, type ChangedKey, type IssuedKey, type KeyName, type Ref, type Resources } from '../resources.ts'
+import { API_VERSION, type ApiKeyResource, type ApiKeyStatus, type ChangedKey, type DeclaredKey, type IssuedKey, type KeyEdit, type KeyName, type Ref, type Resources, type SeenKey } from '../resources.ts'
 import type { Validator } from '../manifest-validation.ts'
 import { temporaryBeside } from './atomic-write.ts'
 import type { Declared } from './declared-resources.ts'
 import { MAX_FILE_BYTES } from './manifest-parser.ts'
-import { editSpec, type Field } from './manifest-edit.ts'
+import { editSpec } from './manifest-edit.ts'
+import type { Statuses } from './status-files.ts'
 import { readRegular } from '../bounded-file.ts'
 import { YAML } from '../yaml.ts'
 
-type Authoring = Pick<Resources, 'issueKey' | 'rotateKey' | 'revokeKey'>
+type Authoring = Pick<Resources, 'issueKey' | 'changeKey' | 'readKeys'>
 
 type Options = {
   path: string
   declared: Declared
   validator: Validator
+  statuses: Statuses
   /** Reads the folder now. */
   sync: () => Promise<void>
 }
 
 /** A person may save the file at the same time. */
 const MAX_TRIES = 5
+const MAX_KEYS = 500
 const FORBIDDEN = ['EACCES', 'EPERM', 'EROFS']
 
-export function openAuthoring({ path, declared, validator, sync }: Options): Authoring {
+export function openAuthoring({ path, declared, validator, statuses, sync }: Options): Authoring {
   let last: Promise<unknown> = Promise.resolve()
   const specOf = (ref: Ref) => declared.get(ref)?.spec ?? null
 
@@ -53,11 +56,14 @@ export function openAuthoring({ path, declared, validator, sync }: Options): Aut
     return verdict.outcome === 'refused' ? verdict.faults.map(({ sentence }) => sentence) : []
   }
 
-  async function change(name: KeyName, field: Field): Promise<ChangedKey> {
+  async function change(name: KeyName, edit: KeyEdit, seen?: SeenKey): Promise<ChangedKey> {
     const ref: Ref = { kind: 'ApiKey', ...name }
+    const field = 'state' in edit ? { name: 'state', value: edit.state } : { name: 'rotationRevision', value: edit.rotationRevision }
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const file = declared.fileOf(ref)
-      if (!specOf(ref)) return null
+      const present = declared.get(ref)?.metadata
+      if (!present) return null
+      if (seen && (seen.uid !== present.uid || seen.generation !== present.generation)) return { outcome: 'conflict' }
       const impossible: ChangedKey = { outcome: 'refused', faults: [`spec.${field.name}: only the author of the manifest can change it, because of how it is written`] }
       if (file === null) return impossible
       const target = await realpath(join(path, file))
@@ -77,6 +83,11 @@ export function openAuthoring({ path, declared, validator, sync }: Options): Aut
     throw new Unavailable('resources', new Error(`the manifest changed during each of ${MAX_TRIES} tries to write it`))
   }
 
+  async function withStatus(key: ApiKeyResource): Promise<DeclaredKey> {
+    const { namespace, name } = key.metadata
+    return { key, status: (await statuses.get({ kind: 'ApiKey', namespace, name })) as ApiKeyStatus | null }
+  }
+
   return {
     issueKey: ({ namespace, name, spec }) =>
       serially<IssuedKey>(async () => {
@@ -87,8 +98,11 @@ export function openAuthoring({ path, declared, validator, sync }: Options): Aut
         await create(path, `apikey.${namespace}.${name}`, stringify(document, { ...YAML, lineWidth: 0 }))
         return { outcome: 'created' }
       }),
-    rotateKey: (key, revision) => serially(() => change(key, { name: 'rotationRevision', value: revision })),
-    revokeKey: (key) => serially(() => change(key, { name: 'state', value: 'Revoked' })),
+    changeKey: (key, edit, seen) => serially(() => change(key, edit, seen)),
+    async readKeys(namespace, name) {
+      const keys = declared.all().filter((resource): resource is ApiKeyResource => resource.kind === 'ApiKey' && resource.metadata.namespace === namespace && (name === undefined || resource.metadata.name === name))
+      return { outcome: 'read', keys: await Promise.all(keys.slice(0, MAX_KEYS).map(withStatus)) }
+    },
   }
 }
 

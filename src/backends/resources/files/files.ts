@@ -72,7 +72,7 @@ export async function openFiles(config: Omit<ResourcesConfig, 'environment'>, op
     list: ((kind: Resource['kind'], namespace?: string) =>
       declared.all().filter((resource) => resource.kind === kind && (namespace === undefined || resource.metadata.namespace === namespace))) as Resources['list'],
     ...openOutputs(declared, statuses, secrets, errorReports),
-    ...openAuthoring({ path, declared, validator, sync: pollLoop.runNow }),
+    ...openAuthoring({ path, declared, validator, statuses, sync: pollLoop.runNow }),
     // A folder has no finalizers, and no second controller.
     retain: async (owner) => (isPresent(declared, owner) ? 'retained' : 'gone'),
     release: async () => {},

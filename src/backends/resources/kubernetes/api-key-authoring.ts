@@ -1,23 +1,25 @@
-/** Issues, rotates and revokes ApiKeys through the API server, as any other client would; the watch delivers them like all others. */
+/** Issues, reads and changes ApiKeys through the API server, as any other client would; the watch delivers them like all others. */
 import { Unavailable } from '../../../domain/errors.ts'
-import { API_VERSION, type ApiKeySpec, type ChangedKey, type IssuedKey, type KeyName, type Resources } from '../resources.ts'
+import { API_VERSION, type ApiKeyResource, type ApiKeyStatus, type ChangedKey, type DeclaredKey, type IssuedKey, type KeyEdit, type KeyName, type Resources, type SeenKey } from '../resources.ts'
 import { isNamespaceTerminating, unexpected, type ApiResponse, type Client } from './api-client.ts'
-import { collectionPath, COLLECTIONS, resourcePath, type KubeObject } from './api-objects.ts'
+import { collectionPath, COLLECTIONS, resourcePath, type KubeObject, type List } from './api-objects.ts'
 
 /** Field manager of writes on behalf of a person of a tenant. */
 const FIELD_MANAGER = 'tollgate-api'
 const MAX_TRIES = 5
+const MAX_KEYS = 500
 
-export function openAuthoring(client: Client): Pick<Resources, 'issueKey' | 'rotateKey' | 'revokeKey'> {
-  async function change(key: KeyName, fields: Partial<ApiKeySpec>): Promise<ChangedKey> {
+export function openAuthoring(client: Client): Pick<Resources, 'issueKey' | 'changeKey' | 'readKeys'> {
+  async function changeKey(key: KeyName, edit: KeyEdit, seen?: SeenKey): Promise<ChangedKey> {
     const path = resourcePath({ kind: 'ApiKey', ...key })
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const found = await client.request<KubeObject>('GET', path)
       if (found.status === 403) return { outcome: 'forbidden' }
       if (found.status === 404 || found.body.metadata?.deletionTimestamp !== undefined) return null
       if (found.status !== 200) throw unexpected('GET', path, found)
-      const { uid, resourceVersion } = found.body.metadata
-      const body = { metadata: { uid, resourceVersion }, spec: fields }
+      const { uid, resourceVersion, generation } = found.body.metadata
+      if (seen && (seen.uid !== uid || seen.generation !== generation)) return { outcome: 'conflict' }
+      const body = { metadata: { uid, resourceVersion }, spec: edit }
       const response = await client.request<object>('PATCH', path, { body, query: { fieldManager: FIELD_MANAGER }, contentType: 'application/merge-patch+json' })
       if (response.status === 200) return { outcome: 'changed' }
       if (response.status === 404) return null
@@ -38,9 +40,25 @@ export function openAuthoring(client: Client): Pick<Resources, 'issueKey' | 'rot
       if (isNamespaceTerminating(response)) return { outcome: 'refused', faults: ['metadata.namespace: is being deleted'] }
       return declined('POST', path, response)
     },
-    rotateKey: (key, rotationRevision) => change(key, { rotationRevision }),
-    revokeKey: (key) => change(key, { state: 'Revoked' }),
+    changeKey,
+    async readKeys(namespace, name) {
+      const path = name === undefined ? collectionPath(COLLECTIONS.ApiKey, namespace) : resourcePath({ kind: 'ApiKey', namespace, name })
+      const response = await client.request<Pick<List, 'items'> | KubeObject>('GET', path, name === undefined ? { query: { limit: String(MAX_KEYS) } } : {})
+      if (response.status === 403) return { outcome: 'forbidden' }
+      if (response.status === 404) return { outcome: 'read', keys: [] }
+      if (response.status !== 200) throw unexpected('GET', path, response)
+      const objects = 'items' in response.body ? response.body.items : [response.body]
+      return { outcome: 'read', keys: objects.filter(({ metadata }) => metadata.deletionTimestamp === undefined).map(declaredOf) }
+    },
   }
+}
+
+/** Items of a list lack `apiVersion` and `kind`. */
+function declaredOf({ metadata, spec, status }: KubeObject): DeclaredKey {
+  const { name, namespace, uid, generation = 1, creationTimestamp } = metadata
+  const key = { apiVersion: API_VERSION, kind: 'ApiKey', metadata: { name, namespace, uid, generation, creationTimestamp }, spec } as ApiKeyResource
+  const written = status as Partial<ApiKeyStatus> | undefined
+  return { key, status: Array.isArray(written?.conditions) ? (written as ApiKeyStatus) : null }
 }
 
 /** A missing permission, or the validation errors of the server without their prefix `Invalid value: `. */

@@ -1,0 +1,94 @@
+/** The plans of a tenant: `/dashboard/api/plans`, and what keys and usage need of them. */
+import type { FastifyInstance } from 'fastify'
+import { balanceOf, rollPeriod } from '../../src/domain/balance.ts'
+import { Failure } from '../../src/domain/errors.ts'
+import { formatMoney } from '../../src/domain/money.ts'
+import { apiOf, type Api } from '../../src/domain/plans.ts'
+import { MESSAGES } from '../../src/domain/reconcile/not-ready-reasons.ts'
+import { inactiveReason, type InactiveReason, type MediaAccount, type Subscription } from '../../src/domain/subscription/subscription.ts'
+import { viewOf, type WindowView } from '../../src/domain/token-windows.ts'
+import { sessionOf } from './sessions.ts'
+
+const MAX_PLANS = 500
+
+export type TenantPlan = {
+  name: string
+  api: Api
+  record: Subscription
+  /** Why it is not active; null when it is. */
+  reason: InactiveReason | null
+}
+
+/** The plans of a tenant that have not been removed, ordered by name. */
+export async function plansOf(app: FastifyInstance, tenant: string): Promise<TenantPlan[]> {
+  const records = await app.store.subscriptionsOf(tenant, '', MAX_PLANS)
+  const now = app.clock()
+  return records.filter(({ plan }) => plan !== null).map((record) => ({ name: record.id.slice(tenant.length + 1), api: apiOf(record.product), record, reason: inactiveReason(record, now) }))
+}
+
+/** The plan of that name, or the only active one of the API. Throws `not_found`, or `invalid_request` when there are several. */
+export async function planOf(app: FastifyInstance, tenant: string, api: Api, name: string | undefined): Promise<TenantPlan> {
+  const plans = (await plansOf(app, tenant)).filter((plan) => plan.api === api)
+  const found = name === undefined ? plans.filter(({ reason }) => reason === null) : plans.filter((plan) => plan.name === name)
+  const [first, ...others] = found.length > 0 || name !== undefined ? found : plans
+  if (!first) throw new Failure('not_found', { message: 'You have no such plan.' })
+  if (others.length > 0) throw new Failure('invalid_request', { message: 'You have several such plans: give the one as plan.', param: 'plan' })
+  return first
+}
+
+export function planRoutes(app: FastifyInstance): void {
+  app.get('/plans', async (request) => ({ data: (await plansOf(app, sessionOf(request).tenant)).map((plan) => described(plan, app.clock())) }))
+}
+
+/** What is locked, and why. */
+export function lockOf({ name, record, reason }: TenantPlan): object {
+  return { plan: name, product: record.product, reason, message: reason && MESSAGES[reason] }
+}
+
+function described({ name, api, record, reason }: TenantPlan, now: number): object {
+  const { terms, media, coding } = record
+  const account = media && mediaAt(record, now)
+  const windows = coding && terms.coding ? viewOf(coding, terms.coding, now) : null
+  return {
+    name,
+    display_name: terms.displayName,
+    product: record.product,
+    state: reason === null ? 'Active' : 'Inactive',
+    reason,
+    message: reason && MESSAGES[reason],
+    starts_at: dateOf(record.activeFrom),
+    expires_at: dateOf(record.activeUntil),
+    unlocks: api === 'media' ? ['media_api', 'ai_room'] : ['coding_api'],
+    period: account ? periodOf(account) : null,
+    summary: {
+      ...(account ? { media: allowanceOf(account) } : {}),
+      ...(windows ? { coding: { session: windowOf(windows.session), weekly: windowOf(windows.weekly) } } : {}),
+    },
+    key_policy: { max_keys: terms.maxKeys, rotation_overlap_seconds: terms.rotationOverlapMs / 1000 },
+  }
+}
+
+/** The media account of the period that runs at `now`; null before the first activation. */
+export function mediaAt({ media, terms, anchor }: Subscription, now: number): MediaAccount | null {
+  return media && terms.media && anchor !== null ? rollPeriod(media, terms.media, anchor, now) : null
+}
+
+export function periodOf({ period: { start, end } }: Pick<MediaAccount, 'period'>): object {
+  return { start: dateOf(start), end: dateOf(end) }
+}
+
+/** Decimal strings. */
+export function allowanceOf(account: MediaAccount): Record<'allowance' | 'held' | 'burned' | 'remaining', string> {
+  const { available, held, burned } = balanceOf(account)
+  return { allowance: formatMoney(account.period.allowance), held: formatMoney(held), burned: formatMoney(burned), remaining: formatMoney(available) }
+}
+
+/** Tokens. `resets_at` is null while no session runs. */
+export function windowOf({ limit, used, reserved, remaining, resetsAt }: WindowView): object {
+  return { limit, used, reserved, remaining, resets_at: dateOf(resetsAt) }
+}
+
+/** RFC 3339 in UTC. */
+export function dateOf(at: number | null): string | null {
+  return at === null ? null : new Date(at).toISOString()
+}

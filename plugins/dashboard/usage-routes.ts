@@ -1,0 +1,93 @@
+/** `/dashboard/api/usage/media` and `/dashboard/api/usage/coding`: the numbers of one plan, as JSON or as CSV by day. */
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import { Type } from 'typebox'
+import { keyUse } from '../../src/domain/balance.ts'
+import { Failure } from '../../src/domain/errors.ts'
+import { formatMoney } from '../../src/domain/money.ts'
+import type { MediaAccount, MediaPeriod } from '../../src/domain/subscription/subscription.ts'
+import { roll, viewOf } from '../../src/domain/token-windows.ts'
+import { allowanceOf, dateOf, mediaAt, periodOf, planOf, windowOf, type TenantPlan } from './plans.ts'
+import { sessionOf } from './sessions.ts'
+
+const Query = Type.Object({ plan: Type.Optional(Type.String({ maxLength: 253 })), format: Type.Optional(Type.Enum(['json', 'csv'])) })
+
+type Day = Record<string, string | number>
+/** `keyId` to the name of its ApiKey. */
+type Names = Map<string, string>
+
+export function usageRoutes(app: FastifyInstance): void {
+  const routes = app.withTypeProvider<TypeBoxTypeProvider>()
+
+  async function namesOf({ record }: TenantPlan): Promise<Names> {
+    return new Map((await app.store.keysOf(record.id)).map(({ keyId, name }) => [keyId, name]))
+  }
+
+  routes.get('/usage/media', { schema: { querystring: Query } }, async (request, reply) => {
+    const plan = await planOf(app, sessionOf(request).tenant, 'media', request.query.plan)
+    const account = mediaAt(plan.record, app.clock())
+    if (!account) throw new Failure('plan_inactive', { message: 'The plan was never active: there is no usage yet.' })
+    const archived = await app.store.periods(plan.record.id)
+    if (request.query.format === 'csv') return sendCsv(reply, `media-${plan.name}`, [...archived, ...account.past, account.period].flatMap(mediaDays))
+    return mediaUsage(plan, account, archived, await namesOf(plan))
+  })
+
+  routes.get('/usage/coding', { schema: { querystring: Query } }, async (request, reply) => {
+    const plan = await planOf(app, sessionOf(request).tenant, 'coding', request.query.plan)
+    if (!plan.record.coding || !plan.record.terms.coding) throw new Failure('plan_inactive', { message: 'The plan was never active: there is no usage yet.' })
+    if (request.query.format === 'csv') return sendCsv(reply, `coding-${plan.name}`, codingDays(plan))
+    return codingUsage(plan, await namesOf(plan), app.clock())
+  })
+}
+
+/** Of the running period, and the sums of those before it, newest first. */
+function mediaUsage({ name }: TenantPlan, account: MediaAccount, archived: MediaPeriod[], names: Names): object {
+  const days = Object.entries(account.period.usage).map(([date, verbs]) => ({
+    date,
+    by: Object.fromEntries(Object.entries(verbs).map(([verb, { count, burned }]) => [verb, { count, burned: formatMoney(burned) }])),
+  }))
+  const ended = [...new Map([...archived, ...account.past].map((period) => [period.n, period])).values()].toSorted((a, b) => b.n - a.n)
+  return {
+    plan: name,
+    period: periodOf(account),
+    ...allowanceOf(account),
+    days,
+    keys: Object.keys(account.keys).map((keyId) => ({ name: names.get(keyId) ?? null, burned: formatMoney(keyUse(account, keyId).burned) })),
+    periods: ended.map(({ start, end, burned, allowance }) => ({ start: dateOf(start), end: dateOf(end), burned: formatMoney(burned), allowance: formatMoney(allowance) })),
+  }
+}
+
+/** Both windows now, the newest 35 days, and what each key used of the running week. */
+function codingUsage({ name, record }: TenantPlan, names: Names, now: number): object {
+  const { coding, terms } = record
+  if (!coding || !terms.coding) return {}
+  const { session, weekly } = viewOf(coding, terms.coding, now)
+  const { keys } = roll(coding, now)
+  return {
+    plan: name,
+    session: windowOf(session),
+    weekly: windowOf(weekly),
+    overshoot: Math.max(0, weekly.used - weekly.limit),
+    // Refusals are in no record: they cost no write.
+    days: codingDays({ record }).map((day) => ({ ...day, refusals: null })),
+    keys: Object.entries(keys).map(([keyId, { used }]) => ({ name: names.get(keyId) ?? null, used })),
+  }
+}
+
+function mediaDays({ usage }: Pick<MediaPeriod, 'usage'>): Day[] {
+  return Object.entries(usage).flatMap(([date, verbs]) => Object.entries(verbs).map(([kind, { count, burned }]) => ({ date, kind, count, burned: formatMoney(burned) })))
+}
+
+function codingDays({ record }: Pick<TenantPlan, 'record'>): Day[] {
+  const days = Object.entries(record.coding?.usage ?? {}).toSorted(([a], [b]) => (a < b ? -1 : 1))
+  return days.map(([date, { requests, input, cachedInput, output, charged }]) => ({ date, requests, input, cached_input: cachedInput, output, charged }))
+}
+
+/** RFC 4180. The members are dates, numbers and names of the catalogue: none needs a quote, and none begins a formula. */
+function sendCsv(reply: FastifyReply, name: string, days: Day[]): FastifyReply {
+  const [first] = days
+  const lines = first ? [Object.keys(first).join(','), ...days.map((day) => Object.values(day).join(','))] : []
+  return reply
+    .headers({ 'content-type': 'text/csv; charset=utf-8', 'content-disposition': `attachment; filename="${name}.csv"` })
+    .send(lines.map((line) => `${line}\r\n`).join(''))
+}
