@@ -3,6 +3,7 @@ import fastifyStatic from '@fastify/static'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
+import { Failure } from '../../src/domain/errors.ts'
 import { sendPage } from './sign-in-page.ts'
 
 /** Built by `npm run build:dashboard`. */
@@ -24,6 +25,8 @@ export async function pageRoutes(app: FastifyInstance): Promise<void> {
   for (const url of PAGES) app.get(url, page)
   app.get('/assets/:file', (request, reply) => {
     const { file } = request.params as { file: string }
+    // Names that Vite gives. Others would reach the files beside, or be answered as a method that is not allowed.
+    if (!/^[\w-][\w.-]*$/.test(file) || !existsSync(join(DIST, 'assets', file))) throw new Failure('not_found')
     return reply.sendFile(`assets/${file}`, { immutable: true, maxAge: '365d', etag: false, lastModified: false })
   })
 }

@@ -9,5 +9,7 @@ type Route = { pattern: RegExp; title: string; load: () => Page | Promise<Page> 
 export const ROUTES: Route[] = [
   { pattern: /^\/$/, title: 'Home', load: () => Home },
   { pattern: /^\/keys$/, title: 'API Keys', load: async () => (await import('./pages/keys/keys.tsx')).Keys },
+  { pattern: /^\/usage\/media$/, title: 'Media usage', load: async () => (await import('./pages/usage/media.tsx')).MediaUsage },
+  { pattern: /^\/usage\/coding$/, title: 'Coding usage', load: async () => (await import('./pages/usage/coding.tsx')).CodingUsage },
   { pattern: /^\/room$/, title: 'AI Room', load: async () => (await import('./room/room.tsx')).Room },
 ]

@@ -1,0 +1,50 @@
+/** Which of several plans a page is about; and what a page shows when no plan unlocks it. */
+import type { ComponentChildren } from 'preact'
+import { isActive, loadPlans, plans, plansError, type Plan } from '../api/plans.ts'
+import { go, here, hrefOf } from '../router.ts'
+import { Field, Select } from './field.tsx'
+import type { IconName } from './icon.tsx'
+import { Empty, Failed, Loading, Notice } from './states.tsx'
+
+type Props = { of: (plan: Plan) => boolean; locked: { title: string; text: string; icon: IconName }; children: (plan: Plan, choice: ComponentChildren) => ComponentChildren }
+
+/** Shows `children` for the plan of the address (`?plan=`), else the first active one. A plan that is not active says why. */
+export function PlanPage({ of, locked, children }: Props) {
+  if (plans.value === null) return plansError.value ? <Failed error={plansError.value} retry={loadPlans} /> : <Loading lines={5} />
+  const fitting = plans.value.filter(of)
+  const asked = here.value.query.get('plan')
+  const plan = fitting.find(({ name }) => name === asked) ?? fitting.find(isActive) ?? fitting[0]
+  if (!plan) return <Locked {...locked} />
+  const choice = fitting.length > 1 && (
+    <Field label="Plan">
+      {(wired) => <Select wired={wired} value={plan.name} choices={fitting.map(({ name, display_name }) => ({ value: name, name: display_name }))} choose={(name) => go(`${here.value.path}?plan=${encodeURIComponent(name)}`, { replace: true })} />}
+    </Field>
+  )
+  if (isActive(plan)) return <>{children(plan, choice)}</>
+  return (
+    <>
+      {choice && <div class="filters">{choice}</div>}
+      <Notice tone="warn" icon="lock" title={`${plan.display_name} is locked`}>
+        {plan.message ?? 'This plan is not active.'}
+      </Notice>
+    </>
+  )
+}
+
+function Locked({ title, text, icon }: Props['locked']) {
+  return (
+    <div class="card">
+      <Empty
+        icon={icon}
+        title={title}
+        action={
+          <a class="button" href={hrefOf('/')}>
+            See your plans
+          </a>
+        }
+      >
+        {text}
+      </Empty>
+    </div>
+  )
+}

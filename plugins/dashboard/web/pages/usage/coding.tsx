@@ -1,0 +1,143 @@
+/** Coding usage: both token windows, tokens, requests and refusals by day, and which key used them. */
+import { useState } from 'preact/hooks'
+import { apiUrl } from '../../api/client.ts'
+import { isMedia, type Plan } from '../../api/plans.ts'
+import { codingUsage, type CodingDay, type CodingUsage as Usage } from '../../api/usage.ts'
+import { Card, Fact, PageHead } from '../../components/card.tsx'
+import { Chart, type Series } from '../../components/chart.tsx'
+import { Segmented } from '../../components/field.tsx'
+import { Gauge, Meter } from '../../components/gauge.tsx'
+import { Icon } from '../../components/icon.tsx'
+import { Async, useLoad } from '../../components/load.tsx'
+import { PlanPage } from '../../components/plan-choice.tsx'
+import { Empty, Notice } from '../../components/states.tsx'
+import { DataTable } from '../../components/table.tsx'
+import { Countdown } from '../../components/time.tsx'
+import { count, day, short, time } from '../../format.ts'
+
+const USAGE_MS = 3000
+const LOCKED = { title: 'No plan for coding', icon: 'lock' as const, text: 'A Coding plan opens an OpenAI-compatible endpoint under token windows. Its usage appears here.' }
+
+export function CodingUsage() {
+  return (
+    <>
+      <PageHead title="Coding usage" lead="Two windows limit a Coding plan. A session begins with its first request and ends by itself; the week limits what all sessions use." />
+      <PlanPage of={(plan) => !isMedia(plan)} locked={LOCKED}>
+        {(plan, choice) => (
+          <>
+            <div class="filters">
+              {choice}
+              <a class="button" href={apiUrl('/usage/coding', { plan: plan.name, format: 'csv' })} download={`${plan.name}-coding-usage.csv`}>
+                <Icon name="download" size={18} /> CSV
+              </a>
+            </div>
+            <Loaded key={plan.name} plan={plan} />
+          </>
+        )}
+      </PlanPage>
+    </>
+  )
+}
+
+function Loaded({ plan }: { plan: Plan }) {
+  const load = useLoad((abort) => codingUsage(plan.name, abort), [plan.name], USAGE_MS)
+  return (
+    <Async of={load} lines={7}>
+      {(usage) => (
+        <>
+          {usage.overshoot > 0 && <Notice tone="warn">The last requests used {count(usage.overshoot)} tokens more than the week had left. They were answered in full.</Notice>}
+          <div class="grid">
+            <Window name="Session" {...usage.session} />
+            <Window name="Week" {...usage.weekly} />
+          </div>
+          <Days days={usage.days} />
+          <Keys {...usage} />
+        </>
+      )}
+    </Async>
+  )
+}
+
+function Window({ name, limit, used, reserved, remaining, resets_at: resetsAt }: Usage['session'] & { name: string }) {
+  const share = limit > 0 ? Math.min(100, Math.round((used / limit) * 100)) : 0
+  const hasBegun = resetsAt !== null && used + reserved > 0
+  return (
+    <Card title={name} hint={hasBegun ? <>Resets in <Countdown to={resetsAt} /> · {time(resetsAt)}</> : 'Begins with the next request'}>
+      <div class="gauge-row">
+        <Gauge label={`${name}: tokens used`} value={used} more={reserved} max={limit} centre={`${share} %`} below="used" />
+        <dl class="facts">
+          <div class="fact big">
+            <dt>Remaining</dt>
+            <dd>{short(remaining)}</dd>
+          </div>
+          <Fact name="Used">{count(used)}</Fact>
+          <Fact name="Reserved">{count(reserved)}</Fact>
+          <Fact name="Limit">{count(limit)}</Fact>
+        </dl>
+      </div>
+    </Card>
+  )
+}
+
+function seriesOf(days: CodingDay[], view: string): Series[] {
+  const series = (name: string, colour: string, field: keyof Omit<CodingDay, 'date'>): Series => ({ name, colour, values: days.map((each) => each[field]) })
+  if (view === 'requests') return [series('Requests', '--chart-1', 'requests'), series('Refusals', '--chart-3', 'refusals')]
+  return [series('Input', '--chart-1', 'input'), series('Cached input', '--chart-2', 'cached_input'), series('Output', '--chart-4', 'output')]
+}
+
+const VIEWS = [
+  { value: 'tokens', name: 'Tokens' },
+  { value: 'requests', name: 'Requests' },
+]
+
+function Days({ days }: { days: CodingDay[] }) {
+  const [view, setView] = useState('tokens')
+  if (days.every(({ requests, refusals }) => requests + refusals === 0)) {
+    return (
+      <Card title="By day">
+        <Empty icon="chart" title="No request yet">
+          The first answered request appears here.
+        </Empty>
+      </Card>
+    )
+  }
+  return (
+    <Card title="By day" hint="Days are those of UTC." actions={<Segmented label="What the chart shows" value={view} choices={VIEWS} choose={setView} />}>
+      <Chart label={`${view === 'tokens' ? 'Tokens by day: input, cached input and output' : 'Requests and refusals by day'}. The same numbers are in the table below.`} days={days.map(({ date }) => date)} series={seriesOf(days, view)} format={short} />
+      <details>
+        <summary>Show as a table</summary>
+        <DataTable
+          caption="Requests, tokens and refusals by day"
+          rows={days.toReversed()}
+          keyOf={({ date }) => date}
+          columns={[
+            { name: 'Day', cell: ({ date }) => day(`${date}T12:00:00Z`) },
+            { name: 'Requests', number: true, cell: ({ requests }) => count(requests) },
+            { name: 'Input', number: true, cell: ({ input }) => count(input) },
+            { name: 'Cached', number: true, cell: ({ cached_input: cached }) => count(cached) },
+            { name: 'Output', number: true, cell: ({ output }) => count(output) },
+            { name: 'Charged', number: true, cell: ({ charged }) => count(charged) },
+            { name: 'Refusals', number: true, cell: ({ refusals }) => count(refusals) },
+          ]}
+        />
+      </details>
+    </Card>
+  )
+}
+
+function Keys({ keys, weekly }: Usage) {
+  if (keys.length === 0) return null
+  return (
+    <Card title="By key" hint="Tokens of this week.">
+      <ul class="shares">
+        {keys.map(({ name, used }) => (
+          <li key={name}>
+            <span class="break">{name}</span>
+            <strong>{count(used)}</strong>
+            <Meter label={`Share of ${name}`} max={Math.max(1, weekly.used)} parts={[{ name: 'used', value: used }]} tone="coding" />
+          </li>
+        ))}
+      </ul>
+    </Card>
+  )
+}

@@ -1,0 +1,162 @@
+/** Media usage: the allowance of the period, what was made by day and kind, and which key paid. */
+import { apiUrl } from '../../api/client.ts'
+import { isMedia, type Plan } from '../../api/plans.ts'
+import { mediaUsage, type MediaUsage as Usage } from '../../api/usage.ts'
+import { Card, Fact, PageHead } from '../../components/card.tsx'
+import { Chart } from '../../components/chart.tsx'
+import { Gauge, Meter } from '../../components/gauge.tsx'
+import { Icon } from '../../components/icon.tsx'
+import { Async, useLoad } from '../../components/load.tsx'
+import { PlanPage } from '../../components/plan-choice.tsx'
+import { Empty } from '../../components/states.tsx'
+import { DataTable } from '../../components/table.tsx'
+import { Countdown } from '../../components/time.tsx'
+import { count, day, label, money, time } from '../../format.ts'
+
+const USAGE_MS = 5000
+const COLOURS = ['--chart-1', '--chart-2', '--chart-3', '--chart-4', '--chart-5', '--chart-6']
+const LOCKED = { title: 'No plan for media', icon: 'lock' as const, text: 'A Media or Room plan pays for images, video, music and operations. Its usage appears here.' }
+
+export function MediaUsage() {
+  return (
+    <>
+      <PageHead title="Media usage" lead="What the period's allowance has paid for. A task holds its price when it is accepted, and pays what it cost when it ends." />
+      <PlanPage of={isMedia} locked={LOCKED}>
+        {(plan, choice) => (
+          <>
+            <div class="filters">
+              {choice}
+              <a class="button" href={apiUrl('/usage/media', { plan: plan.name, format: 'csv' })} download={`${plan.name}-media-usage.csv`}>
+                <Icon name="download" size={18} /> CSV
+              </a>
+            </div>
+            <Loaded key={plan.name} plan={plan} />
+          </>
+        )}
+      </PlanPage>
+    </>
+  )
+}
+
+function Loaded({ plan }: { plan: Plan }) {
+  const load = useLoad((abort) => mediaUsage(plan.name, abort), [plan.name], USAGE_MS)
+  return (
+    <Async of={load} lines={7}>
+      {(usage) => (
+        <>
+          <Allowance usage={usage} plan={plan} />
+          <Days {...usage} />
+          <div class="grid">
+            <Keys {...usage} />
+            <Periods {...usage} />
+          </div>
+        </>
+      )}
+    </Async>
+  )
+}
+
+function Allowance({ usage: { allowance, burned, held, remaining, period }, plan }: { usage: Usage; plan: Plan }) {
+  const share = Number(allowance) > 0 ? Math.round(((Number(burned) + Number(held)) / Number(allowance)) * 100) : 0
+  return (
+    <Card title="This period" hint={period && `${day(period.start)} to ${day(period.end)}`}>
+      <div class="gauge-row">
+        <Gauge label="Spent of the allowance" value={Number(burned)} more={Number(held)} max={Number(allowance)} centre={`${share} %`} below="spent or held" tone={plan.product === 'Room' ? 'room' : 'media'} />
+        <dl class="facts">
+          <div class="fact big">
+            <dt>Remaining</dt>
+            <dd>{money(remaining)}</dd>
+          </div>
+          <Fact name="Spent">{money(burned)}</Fact>
+          <Fact name="On hold">{money(held)}</Fact>
+          <Fact name="Allowance">{money(allowance)}</Fact>
+          {period && (
+            <Fact name="Granted anew">
+              in <Countdown to={period.end} />
+              <small class="muted">{time(period.end)}</small>
+            </Fact>
+          )}
+        </dl>
+      </div>
+    </Card>
+  )
+}
+
+function Days({ days }: Usage) {
+  const kinds = [...new Set(days.flatMap(({ by }) => Object.keys(by)))].sort()
+  const rows = days.flatMap(({ date, by }) => Object.entries(by).map(([kind, used]) => ({ date, kind, ...used }))).toReversed()
+  if (rows.length === 0) {
+    return (
+      <Card title="By day and kind">
+        <Empty icon="chart" title="Nothing made yet">
+          The first task that ends appears here.
+        </Empty>
+      </Card>
+    )
+  }
+  return (
+    <Card title="By day and kind" hint="Spent, by the day on which the task ended (UTC).">
+      <Chart
+        label="Amount spent by day and kind. The same numbers are in the table below."
+        days={days.map(({ date }) => date)}
+        series={kinds.map((kind, at) => ({ name: label(kind), colour: COLOURS[at % COLOURS.length] ?? '--chart-1', values: days.map(({ by }) => Number(by[kind]?.burned ?? 0)) }))}
+        format={(value) => money(value.toFixed(value > 0 && value < 0.01 ? 4 : 2))}
+      />
+      <details>
+        <summary>Show as a table</summary>
+        <DataTable
+          caption="Amount spent and tasks by day and kind"
+          rows={rows}
+          keyOf={({ date, kind }) => `${date} ${kind}`}
+          columns={[
+            { name: 'Day', cell: ({ date }) => day(`${date}T12:00:00Z`) },
+            { name: 'Kind', cell: ({ kind }) => label(kind) },
+            { name: 'Tasks', number: true, cell: (row) => count(row.count) },
+            { name: 'Spent', number: true, cell: ({ burned }) => money(burned) },
+          ]}
+        />
+      </details>
+    </Card>
+  )
+}
+
+function Keys({ keys, burned }: Usage) {
+  return (
+    <Card title="By key" hint="Who spent it in this period.">
+      {keys.length === 0 ? (
+        <p class="muted">No key has spent anything.</p>
+      ) : (
+        <ul class="shares">
+          {keys.map((key) => (
+            <li key={key.name}>
+              <span class="break">{key.name}</span>
+              <strong>{money(key.burned)}</strong>
+              <Meter label={`Share of ${key.name}`} max={Number(burned)} parts={[{ name: 'spent', value: Number(key.burned) }]} />
+            </li>
+          ))}
+        </ul>
+      )}
+    </Card>
+  )
+}
+
+function Periods({ periods }: Usage) {
+  return (
+    <Card title="Earlier periods">
+      {periods.length === 0 ? (
+        <p class="muted">This is the first period.</p>
+      ) : (
+        <DataTable
+          caption="Earlier periods"
+          rows={periods}
+          keyOf={({ start }) => start}
+          columns={[
+            { name: 'Period', cell: ({ start, end }) => `${day(start)} – ${day(end)}` },
+            { name: 'Spent', number: true, cell: ({ burned }) => money(burned) },
+            { name: 'Allowance', number: true, cell: ({ allowance }) => money(allowance) },
+          ]}
+        />
+      )}
+    </Card>
+  )
+}
