@@ -3,6 +3,7 @@
 const whole = new Intl.NumberFormat()
 const compact = new Intl.NumberFormat(undefined, { notation: 'compact', maximumFractionDigits: 1 })
 const dateTime = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
+const toTheSecond = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' })
 const dateOnly = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' })
 const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto' })
 
@@ -18,6 +19,8 @@ export function money(amount: string): string {
 }
 
 export const time = (iso: string): string => dateTime.format(new Date(iso))
+/** With seconds, for a history. */
+export const exact = (iso: string): string => toTheSecond.format(new Date(iso))
 export const day = (iso: string): string => dateOnly.format(new Date(iso))
 
 const UNITS = [

@@ -12,4 +12,6 @@ export const ROUTES: Route[] = [
   { pattern: /^\/usage\/media$/, title: 'Media usage', load: async () => (await import('./pages/usage/media.tsx')).MediaUsage },
   { pattern: /^\/usage\/coding$/, title: 'Coding usage', load: async () => (await import('./pages/usage/coding.tsx')).CodingUsage },
   { pattern: /^\/room$/, title: 'AI Room', load: async () => (await import('./room/room.tsx')).Room },
+  { pattern: /^\/tasks$/, title: 'Tasks', load: async () => (await import('./pages/tasks/tasks.tsx')).Tasks },
+  { pattern: /^\/tasks\/[^/]+$/, title: 'Task', load: async () => (await import('./pages/tasks/task.tsx')).TaskPage },
 ]

@@ -1,0 +1,69 @@
+/** Tasks and webhook deliveries, as the Media API shows them (docs/media.md, docs/webhooks.md). */
+import { api } from './client.ts'
+
+export const STATUSES = ['queued', 'processing', 'completed', 'failed', 'canceled'] as const
+export const KINDS = ['image', 'video', 'music'] as const
+export const OPERATIONS = ['inpaint', 'background_remove', 'upscale', 'variation', 'trim', 'merge'] as const
+export type Status = (typeof STATUSES)[number]
+export type Collection = 'generations' | 'operations'
+
+export type Result = { image_url?: string; video_url?: string; audio_url?: string; content_type: string; bytes: number; width: number | null; height: number | null; duration_ms: number | null; expires_at: string }
+
+export type Task = {
+  id: string
+  object: 'generation' | 'operation'
+  kind?: string
+  prompt?: string | null
+  operation?: string
+  input?: Record<string, unknown>
+  status: Status
+  progress: number
+  queue_position: number | null
+  result: Result | null
+  error: { code: string; message: string } | null
+  estimated_cost: string
+  actual_cost: string | null
+  refund_amount: string | null
+  attempts: number
+  duration_seconds: number | null
+  webhook_url: string | null
+  metadata: Record<string, string>
+  created_at: string
+  started_at: string | null
+  completed_at: string | null
+  failed_at: string | null
+  canceled_at: string | null
+}
+
+export type Attempt = { number: number; at: string; duration_ms: number | null; status_code: number | null; error: string | null; response_prefix: string | null; redelivery: boolean }
+export type Delivery = { id: string; event: string; url: string; status: 'pending' | 'delivered' | 'failed'; next_attempt_at: string | null; created_at: string; attempts: Attempt[] }
+export type Page<T> = { data: T[]; has_more: boolean; next_cursor: string | null }
+export type Filter = { status?: string; kind?: string; operation?: string; created_after?: string; created_before?: string; cursor?: string }
+export type Replay = { since: string; until: string; event?: string; status?: string }
+
+export const collectionOf = (object: Task['object']): Collection => (object === 'generation' ? 'generations' : 'operations')
+export const isFinal = ({ status }: Task): boolean => status !== 'queued' && status !== 'processing'
+/** Image, Background remove … */
+export const verbOf = ({ kind, operation }: Task): string => kind ?? operation ?? 'task'
+export const urlOf = ({ image_url: image, video_url: video, audio_url: audio }: Result): string => image ?? video ?? audio ?? ''
+
+const path = (task: Pick<Task, 'object' | 'id'>) => `/media/${collectionOf(task.object)}/${encodeURIComponent(task.id)}`
+
+export const listTasks = (collection: Collection, query: Filter, signal: AbortSignal): Promise<Page<Task>> => api(`/media/${collection}`, { query: { limit: 20, ...query }, signal })
+export const readTask = (object: Task['object'], id: string, signal?: AbortSignal): Promise<Task> => api(path({ object, id }), signal ? { signal } : {})
+export const cancelTask = (task: Task): Promise<Task> => api(`${path(task)}/cancel`, { method: 'POST' })
+export const listDeliveries = async (object: Task['object'], id: string, signal: AbortSignal): Promise<Delivery[]> => (await api<Page<Delivery>>(`${path({ object, id })}/deliveries`, { signal })).data
+export const redeliver = (id: string): Promise<Delivery> => api(`/media/deliveries/${encodeURIComponent(id)}/redeliver`, { method: 'POST' })
+
+/** Makes all deliveries of a range due again, page by page. Returns how many. Throws a `Problem`. */
+export async function replay(range: Replay): Promise<number> {
+  let sum = 0
+  let cursor: string | null = null
+  do {
+    const body: Replay & { cursor?: string } = { ...range, ...(cursor === null ? {} : { cursor }) }
+    const page: { count: number; next_cursor: string | null } = await api('/media/deliveries/replay', { method: 'POST', body })
+    sum += page.count
+    cursor = page.next_cursor
+  } while (cursor !== null)
+  return sum
+}

@@ -1,0 +1,84 @@
+import { useState } from 'preact/hooks'
+import { listDeliveries, redeliver, type Attempt, type Delivery, type Task } from '../../api/tasks.ts'
+import { Card } from '../../components/card.tsx'
+import { Icon } from '../../components/icon.tsx'
+import { Async, useLoad } from '../../components/load.tsx'
+import { Empty } from '../../components/states.tsx'
+import { DataTable } from '../../components/table.tsx'
+import { Countdown } from '../../components/time.tsx'
+import { toast, toastError } from '../../components/toasts.tsx'
+import { exact } from '../../format.ts'
+import { StatusBadge } from './status-badge.tsx'
+
+const DELIVERIES_MS = 2000
+
+export function Deliveries({ object, id }: Pick<Task, 'object' | 'id'>) {
+  const load = useLoad((abort) => listDeliveries(object, id, abort), [id], DELIVERIES_MS)
+  return (
+    <Card title="Webhook deliveries" hint="Each event is sent until the receiver answers with a 2xx status.">
+      <Async of={load} lines={3}>
+        {(deliveries) =>
+          deliveries.length === 0 ? (
+            <Empty icon="webhook" title="Nothing sent yet">
+              The first event is sent when the task ends.
+            </Empty>
+          ) : (
+            <ul class="stack">
+              {deliveries.map((delivery) => (
+                <DeliveryItem key={delivery.id} of={delivery} reload={load.reload} />
+              ))}
+            </ul>
+          )
+        }
+      </Async>
+    </Card>
+  )
+}
+
+function DeliveryItem({ of: { id, event, url, status, next_attempt_at: next, attempts }, reload }: { of: Delivery; reload: () => Promise<void> }) {
+  const [isBusy, setBusy] = useState(false)
+  async function again(): Promise<void> {
+    setBusy(true)
+    await redeliver(id).then(() => toast('The webhook is being sent again.'), toastError)
+    setBusy(false)
+    await reload()
+  }
+  return (
+    <li class="delivery">
+      <div class="card-head">
+        <div>
+          <h3>
+            {event} <StatusBadge status={status} />
+          </h3>
+          <p class="muted mono break">{url}</p>
+          {next !== null && (
+            <p class="muted">
+              Next attempt in <Countdown to={next} over="a moment" />
+            </p>
+          )}
+        </div>
+        <button type="button" class="button small" disabled={isBusy} onClick={() => void again()}>
+          <Icon name="send" size={16} /> Redeliver
+        </button>
+      </div>
+      {attempts.length > 0 && <Attempts attempts={attempts} event={event} />}
+    </li>
+  )
+}
+
+function Attempts({ attempts, event }: { attempts: Attempt[]; event: string }) {
+  return (
+    <DataTable
+      caption={`Attempts to deliver ${event}`}
+      rows={attempts}
+      keyOf={({ number }) => String(number)}
+      columns={[
+        { name: 'Attempt', cell: ({ number, redelivery }) => `${number}${redelivery ? ' (redelivery)' : ''}` },
+        { name: 'Time', cell: ({ at }) => exact(at) },
+        { name: 'Answer', cell: ({ status_code: code, error }) => code ?? error ?? '–' },
+        { name: 'Duration', number: true, cell: ({ duration_ms: ms }) => (ms === null ? '–' : `${ms} ms`) },
+        { name: 'Body', cell: ({ response_prefix: prefix }) => <code class="clip">{prefix === null || prefix === '' ? '–' : prefix}</code> },
+      ]}
+    />
+  )
+}

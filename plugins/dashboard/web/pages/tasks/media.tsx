@@ -1,0 +1,29 @@
+import { urlOf, type Result } from '../../api/tasks.ts'
+import { Card } from '../../components/card.tsx'
+import { Icon } from '../../components/icon.tsx'
+import { bytes, span, time } from '../../format.ts'
+
+/** What a task made, to look at, play and save. */
+export function Media({ result, name }: { result: Result; name: string }) {
+  const { content_type: type, width, height, duration_ms: durationMs } = result
+  const url = urlOf(result)
+  const facts = [type, width !== null && height !== null && `${width} × ${height}`, durationMs !== null && span(durationMs), bytes(result.bytes)].filter(Boolean)
+  return (
+    <Card
+      title="Result"
+      hint={facts.join(' · ')}
+      actions={
+        <a class="button small" href={url} download={name}>
+          <Icon name="download" size={16} /> Download
+        </a>
+      }
+    >
+      <div class="media">
+        {type.startsWith('image/') && <img src={url} alt="The image that the task made" />}
+        {type.startsWith('video/') && <video src={url} controls preload="metadata" aria-label="The video that the task made" />}
+        {type.startsWith('audio/') && <audio src={url} controls preload="metadata" aria-label="The music that the task made" />}
+      </div>
+      <p class="hint">The link works until {time(result.expires_at)}.</p>
+    </Card>
+  )
+}

@@ -1,0 +1,63 @@
+import { useState } from 'preact/hooks'
+import { replay, type Replay } from '../../api/tasks.ts'
+import { Dialog } from '../../components/dialog.tsx'
+import { Field, Select } from '../../components/field.tsx'
+import { Notice } from '../../components/states.tsx'
+import { toast } from '../../components/toasts.tsx'
+
+const DAY_MS = 86_400_000
+const EVENTS = ['task.completed', 'task.failed', 'task.refunded']
+const STATES = ['failed', 'delivered', 'pending']
+const any = (names: string[]) => [{ value: '', name: 'Any' }, ...names.map((value) => ({ value, name: value }))]
+
+/** A time as `datetime-local` shows it. */
+function local(ms: number): string {
+  return new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
+}
+
+/** Sends webhooks of a time range again, for a receiver that was down. */
+export function ReplayDialog({ close }: { close: () => void }) {
+  const [range, setRange] = useState({ since: local(Date.now() - DAY_MS), until: local(Date.now() + 60_000), event: '', status: 'failed' })
+  const [isBusy, setBusy] = useState(false)
+  const [error, setError] = useState<Error | null>(null)
+  const set = (change: Partial<typeof range>) => setRange({ ...range, ...change })
+  async function submit(): Promise<void> {
+    setBusy(true)
+    setError(null)
+    try {
+      const body: Replay = { since: new Date(range.since).toISOString(), until: new Date(range.until).toISOString(), ...(range.event ? { event: range.event } : {}), ...(range.status ? { status: range.status } : {}) }
+      const count = await replay(body)
+      toast(count === 0 ? 'No delivery fits, so none is sent again.' : `${count} ${count === 1 ? 'delivery is' : 'deliveries are'} being sent again.`, count === 0 ? 'info' : 'ok')
+      close()
+    } catch (failure) {
+      setError(failure instanceof RangeError ? new Error('Give both times.') : (failure as Error))
+      setBusy(false)
+    }
+  }
+  return (
+    <Dialog title="Replay webhooks" close={close}>
+      <form class="form" onSubmit={(event) => (event.preventDefault(), void submit())}>
+        <p>Sends webhooks again that were created in a time range of at most 31 days. Their ids stay the same, so your receiver can leave out what it already has.</p>
+        <div class="grid two">
+          <Field label="From">{(wired) => <input {...wired} class="input" type="datetime-local" required value={range.since} onInput={(event) => set({ since: event.currentTarget.value })} />}</Field>
+          <Field label="To">{(wired) => <input {...wired} class="input" type="datetime-local" required value={range.until} onInput={(event) => set({ until: event.currentTarget.value })} />}</Field>
+          <Field label="Event">{(wired) => <Select wired={wired} value={range.event} choices={any(EVENTS)} choose={(event) => set({ event })} />}</Field>
+          <Field label="Status">{(wired) => <Select wired={wired} value={range.status} choices={any(STATES)} choose={(status) => set({ status })} />}</Field>
+        </div>
+        {error && (
+          <div role="alert">
+            <Notice tone="danger">{error.message}</Notice>
+          </div>
+        )}
+        <div class="form-actions">
+          <button type="button" class="button" onClick={close}>
+            Cancel
+          </button>
+          <button type="submit" class="button primary" disabled={isBusy}>
+            Replay
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  )
+}

@@ -1,0 +1,161 @@
+/** One task: what it made or why it failed, its history, its costs, and every attempt to deliver its webhooks. */
+import { cancelTask, isFinal, readTask, verbOf, type Task as TaskRecord } from '../../api/tasks.ts'
+import { Problem } from '../../api/client.ts'
+import { Card, Fact, PageHead } from '../../components/card.tsx'
+import { CopyButton } from '../../components/copy.tsx'
+import { Icon } from '../../components/icon.tsx'
+import { Async, useLoad } from '../../components/load.tsx'
+import { Empty, Notice } from '../../components/states.tsx'
+import { toast, toastError } from '../../components/toasts.tsx'
+import { exact, label, money, span } from '../../format.ts'
+import { here, hrefOf } from '../../router.ts'
+import { Deliveries } from './deliveries.tsx'
+import { Media } from './media.tsx'
+import { StatusBadge } from './status-badge.tsx'
+
+const TASK_MS = 1500
+
+/** Reads a task of either collection: the address may not say which. */
+async function find(id: string, abort: AbortSignal): Promise<TaskRecord | null> {
+  for (const object of here.value.query.get('object') === 'operation' ? (['operation', 'generation'] as const) : (['generation', 'operation'] as const)) {
+    try {
+      return await readTask(object, id, abort)
+    } catch (error) {
+      if (!(error instanceof Problem) || error.status !== 404) throw error
+    }
+  }
+  return null
+}
+
+export function TaskPage({ id }: { id: string }) {
+  const load = useLoad((abort) => find(id, abort), [id], TASK_MS)
+  return (
+    <>
+      <a class="more" href={hrefOf('/tasks')}>
+        <Icon name="back" size={16} /> All tasks
+      </a>
+      <Async of={load} lines={8}>
+        {(task) => (task ? <Shown task={task} reload={load.reload} /> : <NoTask />)}
+      </Async>
+    </>
+  )
+}
+
+function NoTask() {
+  return (
+    <>
+      <PageHead title="Task" />
+      <Empty icon="tasks" title="There is no such task">
+        It belongs to another tenant, or was removed after its time.
+      </Empty>
+    </>
+  )
+}
+
+function Shown({ task, reload }: { task: TaskRecord; reload: () => Promise<void> }) {
+  const cancel = () => cancelTask(task).then(() => toast('The task is being canceled.'), toastError).then(reload)
+  return (
+    <>
+      <PageHead
+        title={label(verbOf(task))}
+        lead={
+          <span class="row">
+            <StatusBadge status={task.status} />
+            <code class="break">{task.id}</code>
+            <CopyButton text={task.id} label="Copy id" />
+          </span>
+        }
+        actions={
+          !isFinal(task) && (
+            <button type="button" class="button" onClick={() => void cancel()}>
+              <Icon name="close" size={18} /> Cancel
+            </button>
+          )
+        }
+      />
+      {task.error && (
+        <Notice tone="danger" title={`Failed: ${label(task.error.code)}`}>
+          {task.error.message} {task.refund_amount && `${money(task.refund_amount)} went back to the allowance.`}
+        </Notice>
+      )}
+      <div class="grid wide">
+        {task.result && <Media result={task.result} name={task.id} />}
+        <Request {...task} />
+      </div>
+      <div class="grid">
+        <History {...task} />
+        <Costs {...task} />
+      </div>
+      {task.webhook_url !== null && <Deliveries object={task.object} id={task.id} />}
+    </>
+  )
+}
+
+function Request({ prompt, input, metadata }: TaskRecord) {
+  const rows = Object.entries(metadata)
+  return (
+    <Card title="Request">
+      {prompt && <blockquote class="break">{prompt}</blockquote>}
+      {input && (
+        <pre class="json" tabIndex={0} aria-label="Parameters">
+          <code>{JSON.stringify(input, null, 2)}</code>
+        </pre>
+      )}
+      {rows.length > 0 && (
+        <dl class="facts" aria-label="Metadata">
+          {rows.map(([name, value]) => (
+            <Fact key={name} name={name}>
+              {value}
+            </Fact>
+          ))}
+        </dl>
+      )}
+    </Card>
+  )
+}
+
+function History(task: TaskRecord) {
+  const steps = [
+    { name: 'Created', at: task.created_at },
+    { name: 'First run began', at: task.started_at },
+    { name: 'Completed', at: task.completed_at },
+    { name: 'Failed', at: task.failed_at },
+    { name: 'Canceled', at: task.canceled_at },
+  ].filter((step): step is { name: string; at: string } => step.at !== null)
+  return (
+    <Card title="History">
+      <ol class="timeline">
+        {steps.map(({ name, at }) => (
+          <li key={name}>
+            <strong>{name}</strong>
+            <time dateTime={at} class="muted">
+              {exact(at)}
+            </time>
+          </li>
+        ))}
+        {!isFinal(task) && (
+          <li class="now" role="status">
+            <strong>{task.status === 'queued' ? `In the queue${task.queue_position === null ? '' : `, position ${task.queue_position}`}` : `Processing, ${task.progress} %`}</strong>
+          </li>
+        )}
+      </ol>
+    </Card>
+  )
+}
+
+function Costs({ estimated_cost: estimated, actual_cost: actual, refund_amount: refund, attempts, duration_seconds: seconds }: TaskRecord) {
+  return (
+    <Card title="Costs">
+      <dl class="facts">
+        <div class="fact big">
+          <dt>{actual === null ? 'Held' : 'Charged'}</dt>
+          <dd>{money(actual ?? estimated)}</dd>
+        </div>
+        <Fact name="Estimated">{money(estimated)}</Fact>
+        <Fact name="Given back">{refund === null ? '–' : money(refund)}</Fact>
+        <Fact name="Runs">{attempts}</Fact>
+        <Fact name="Processing time">{seconds === null ? '–' : span(seconds * 1000)}</Fact>
+      </dl>
+    </Card>
+  )
+}
