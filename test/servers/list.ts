@@ -1,8 +1,8 @@
 import type { Entry } from './cache.ts'
 import { CHART_TOOLS } from './chart-tools.ts'
+import { debianPackage } from './debian-package.ts'
 import { debianRoot } from './debian.ts'
 import { FAKETIME } from './faketime.ts'
-import { FFMPEG } from './ffmpeg.ts'
 import { goProgram } from './go.ts'
 import { KUBERNETES } from './kube/build.ts'
 import { NODE_TOOLS } from './kube/node-tools.ts'
@@ -42,7 +42,10 @@ export const LIST: readonly Entry[] = [
   debianRoot('postgres-documentdb', '18', ['postgresql-18', 'postgresql-18-documentdb'], 'usr/lib/postgresql/18/bin/postgres'),
   OTEL_COLLECTOR,
   FAKETIME,
-  FFMPEG,
+  // For `trim` and `merge`.
+  debianPackage('ffmpeg', 'ffmpeg', [['ffmpeg'], ['ffprobe']]),
+  // For the dashboard. The headless shell is the smallest build.
+  debianPackage('chromium', 'chromium-headless-shell', [['chromium-headless-shell', 'chromium', 'google-chrome']]),
   PROMETHEUS,
   ...KUBERNETES,
   NODE_TOOLS,
