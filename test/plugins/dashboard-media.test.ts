@@ -1,54 +1,11 @@
 /** The Media API's verbs behind a session of the dashboard. */
-import type { FastifyInstance, LightMyRequestResponse } from 'fastify'
-import t, { type Test } from 'tap'
-import { roomRoutes, type RoomOptions } from '../../plugins/dashboard/room-routes.ts'
-import media from '../../plugins/media/media.ts'
-import requestBody from '../../plugins/request-body/request-body.ts'
-import taskWatch, { WAITS_PER_CALLER } from '../../plugins/task-watch/task-watch.ts'
-import type { Session } from '../../src/domain/sessions.ts'
+import t from 'tap'
+import { WAITS_PER_CALLER } from '../../plugins/task-watch/task-watch.ts'
 import { entriesOf } from '../../src/domain/subscription/holds.ts'
-import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import { verifyStore } from '../../src/verify/verify.ts'
+import { applyPlan, openRoom, type Room, type Sent } from './dashboard-room.ts'
 import { CODING, MEDIA } from './gateway.ts'
-import { isFinal, openStudio, type Studio, type StudioOptions } from './studio.ts'
-
-type Sent = { method?: 'GET' | 'POST'; path: string; body?: object | Buffer; headers?: Record<string, string>; tenant?: string; session?: string }
-
-type Room = Studio & { send(request: Sent): Promise<LightMyRequestResponse>; sessions: Map<string, { tenant: string }> }
-
-/** A studio whose routes are registered a second time behind sessions; the header x-session chooses one, of tenant acme unless it says otherwise. */
-async function openRoom(t: Test, options: StudioOptions = {}, room: Partial<RoomOptions> = {}): Promise<Room> {
-  const sessions = new Map<string, { tenant: string }>()
-  const mediaRoutes = async (scope: FastifyInstance) => {
-    await scope.register(requestBody)
-    await scope.register(media, { keyless: true })
-  }
-  const studio = await openStudio(t, {
-    ...options,
-    outside: async (root) => {
-      await root.register(taskWatch)
-      root.decorateRequest('session', null)
-      await root.register(
-        async (api) => {
-          api.addHook('onRequest', async (request) => {
-            const id = String(request.headers['x-session'])
-            const tenant = String(request.headers['x-tenant'])
-            request.session = { session: { id, tenant } as Session, tenant }
-          })
-          await roomRoutes(api, { mediaRoutes, explains: false, ...room })
-        },
-        { prefix: '/dashboard/api' },
-      )
-    },
-  })
-  Object.assign(studio.store, { session: async (id: string) => (sessions.has(id) ? { id, expiresAt: Infinity, ...sessions.get(id) } : null) })
-  return {
-    ...studio,
-    sessions,
-    send: ({ method = 'GET', path, body, headers = {}, tenant = 'acme', session = 'one' }) =>
-      studio.app.inject({ method, url: `/dashboard/api${path}`, headers: { 'x-session': session, 'x-tenant': tenant, ...headers }, ...(body ? { payload: body } : {}) }),
-  }
-}
+import { isFinal } from './studio.ts'
 
 const impossible = (): never => {
   throw new Error('there is no such record')
@@ -56,11 +13,6 @@ const impossible = (): never => {
 
 const IMAGE = { kind: 'image', prompt: 'a lighthouse' }
 const create = (room: Room, body: object = {}, query = '', more: Partial<Sent> = {}) => room.send({ method: 'POST', path: `/media/generations${query}`, body: { ...IMAGE, ...body }, ...more })
-
-/** Gives another tenant a plan. */
-async function applyPlan({ store, time }: Room, id: string, product: 'Media' | 'Coding', terms: Subscription['terms']): Promise<void> {
-  await store.change(id, { op: 'applyPlan', plan: { uid: id, createdAt: 0, generation: 1 }, product, terms, state: 'Active', activeFrom: null, activeUntil: null, verdict: null }, time.now)
-}
 
 async function violations({ store, time }: Room): Promise<string[]> {
   return (await verifyStore(store, { now: time.now, keptSince: 0, eventsKeptSince: 0 })).violations

@@ -11,7 +11,7 @@ import worker from '../../plugins/worker/worker.ts'
 import { openEgress } from '../../src/egress/egress.ts'
 import type { Lookup } from '../../src/egress/dns-lookup.ts'
 import { REFUSALS } from '../../src/egress/target-url.ts'
-import { openFiles } from '../../src/backends/files/files.ts'
+import { openFiles, type Files } from '../../src/backends/files/files.ts'
 import { linkedFile, signedFileUrl } from '../../src/domain/signed-urls.ts'
 import { countMoney } from '../../src/bootstrap/backend-metrics.ts'
 import type { SubmitContext } from '../../src/tasks/submit.ts'
@@ -34,15 +34,15 @@ export type Studio = Gateway & {
   until(id: string, satisfies: (record: Record<string, unknown>) => boolean, collection?: 'generations' | 'operations'): Promise<Record<string, unknown>>
 }
 
-export type StudioOptions = { media?: Partial<NonNullable<PlanSpec['media']>>; requestsPerMinute?: number; env?: Record<string, string>; loops?: boolean; engines?: string; lookup?: Lookup; workerKinds?: string[]; also?: (app: FastifyInstance) => unknown; outside?: (root: FastifyInstance) => unknown }
+export type StudioOptions = { media?: Partial<NonNullable<PlanSpec['media']>>; requestsPerMinute?: number; env?: Record<string, string>; loops?: boolean; engines?: string; lookup?: Lookup; workerKinds?: string[]; also?: (app: FastifyInstance) => unknown; outside?: (root: FastifyInstance) => unknown; files?: Files }
 
-/** Opens it with a plan `studio` of 10.00 and a key. Without `loops` no queued task runs; `engines` is the ENGINES file, `workerKinds` are those of the worker, `lookup` resolves names for the egress guard, `also` registers further plugins behind a key, `outside` without one. */
-export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute = 1_000_000, env = {}, loops = true, engines: file = FAKE_OPERATIONS, lookup, workerKinds, also = () => {}, outside = () => {} }: StudioOptions = {}): Promise<Studio> {
+/** Opens it with a plan `studio` of 10.00 and a key. Without `loops` no queued task runs; `engines` is the ENGINES file, `workerKinds` are those of the worker, `lookup` resolves names for the egress guard, `also` registers further plugins behind a key, `outside` without one; `files` replaces the folder of results. */
+export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute = 1_000_000, env = {}, loops = true, engines: file = FAKE_OPERATIONS, lookup, workerKinds, also = () => {}, outside = () => {}, files: given }: StudioOptions = {}): Promise<Studio> {
   const engine = fakeEngine()
   const engines = await openFakeEngines(t, engine, file)
   const folder = `${t.testdirName}-files`
   await rm(folder, { recursive: true, force: true })
-  const files = await openFiles(`disk:${folder}`)
+  const files = given ?? (await openFiles(`disk:${folder}`))
   // Teardowns run last to first: the worker, which openGateway closes, still writes results into the folder.
   t.teardown(async () => {
     await files.close()

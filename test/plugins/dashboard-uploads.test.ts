@@ -1,0 +1,134 @@
+/** Uploads of the dashboard: files of a person as sources of operations. */
+import { once } from 'node:events'
+import { rm } from 'node:fs/promises'
+import { request } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t, { type Test } from 'tap'
+import { openFiles, type Files } from '../../src/backends/files/files.ts'
+import { makeBucket } from '../backends/files/bucket.ts'
+import { png } from '../backends/engines/media-samples.ts'
+import { pngBomb } from '../backends/engines/pictures.ts'
+import { s3 } from '../servers/s3.ts'
+import { openRoom, type Room, type Sent } from './dashboard-room.ts'
+import { MEDIA, START } from './gateway.ts'
+
+const PICTURE = png(64, 48)
+const SESSION = { 'x-session': 'one', 'x-tenant': 'acme', 'content-type': 'image/png' }
+const upload = (room: Room, body: Buffer = PICTURE, more: Partial<Sent> = {}) => room.send({ method: 'POST', path: '/uploads', body, headers: { 'content-type': 'image/png', ...more.headers }, ...more })
+const kept = async ({ app }: Room): Promise<string[]> => (await app.files.list('upload-', 100)).filter((id) => id.startsWith('upload-'))
+
+/** The files backends that are reachable: the folder always, a bucket where its server is installed. */
+async function backends(t: Test): Promise<{ name: string; open: () => Promise<Files> }[]> {
+  const server = await s3(t)
+  const bucket = server && (await makeBucket(t, server))
+  const folder = `${t.testdirName}-uploads`
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  return [{ name: 'a folder', open: async () => openFiles(`disk:${folder}`) }, ...(bucket ? [{ name: 'a bucket', open: () => bucket.open() }] : [])]
+}
+
+t.test('an upload becomes the source of an operation, without network', async (t) => {
+  for (const { name, open } of await backends(t)) {
+    const room = await openRoom(t, { files: await open() })
+    const answer = await upload(room)
+    t.equal(answer.statusCode, 201, name)
+    const { media_url: link, ...facts } = answer.json()
+    t.match(facts, { object: 'upload', content_type: 'image/png', bytes: PICTURE.length, width: 64, height: 48, duration_ms: null, expires_at: '2026-06-01T12:00:00.000Z' })
+    const { pathname, search } = new URL(link)
+    const read = await room.app.inject(`${pathname}${search}`)
+    t.match([read.statusCode, read.headers['content-type']], [200, 'image/png'])
+    t.same(read.rawPayload, PICTURE)
+    const made = await room.send({ method: 'POST', path: '/media/operations', body: { operation: 'upscale', media_url: link } })
+    t.equal(made.statusCode, 202)
+    t.match(await room.until(made.json().id, ({ status }) => status !== 'queued' && status !== 'processing', 'operations'), { status: 'completed' })
+    t.equal((await kept(room)).length, 1, 'it stays for the next operation')
+    room.time.now = Date.parse(facts.expires_at)
+    t.equal((await room.app.inject(`${pathname}${search}`)).statusCode, 410)
+    await room.app.files.sweep(room.time.now, 10)
+    t.same(await kept(room), [])
+  }
+})
+
+t.test('the content decides what a file is; what is no media, damaged or too large in pixels is refused and leaves nothing', async (t) => {
+  const room = await openRoom(t, { loops: false })
+  t.match((await upload(room, PICTURE, { headers: { 'content-type': 'text/html' } })).json(), { content_type: 'image/png' })
+  const before = await kept(room)
+  for (const [body, status, code] of [
+    [Buffer.from('<html><script>alert(1)</script>'), 415, 'unsupported_media_type'],
+    [Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"/>'), 415, 'unsupported_media_type'],
+    [Buffer.from('%PDF-1.7'), 415, 'unsupported_media_type'],
+    [pngBomb(50_000, 50_000), 413, 'payload_too_large'],
+  ] as const) {
+    const answer = await upload(room, body)
+    t.match([answer.statusCode, answer.json()], [status, { status, error: { code } }])
+    t.match(answer.headers['content-type'], 'application/problem+json')
+  }
+  t.equal((await upload(room, PICTURE, { headers: { 'content-encoding': 'gzip' } })).statusCode, 415)
+  t.same(await kept(room), before)
+})
+
+t.test('an upload has at most so many bytes, and says how many before it comes', async (t) => {
+  const room = await openRoom(t, { loops: false }, { uploadLimits: { bytes: PICTURE.length } })
+  t.equal((await upload(room)).statusCode, 201)
+  t.match((await upload(room, Buffer.concat([PICTURE, Buffer.from('x')]))).json(), { error: { code: 'payload_too_large' } })
+  const { port } = (await listen(room)).address() as AddressInfo
+  for (const [framing, body] of [[{ 'transfer-encoding': 'chunked' }, PICTURE], [{ 'content-length': 0 }, '']] as const) {
+    const sent = request({ port, agent: false, method: 'POST', path: '/dashboard/api/uploads', headers: { ...SESSION, ...framing } })
+    sent.end(body)
+    const [answer] = await once(sent, 'response')
+    t.equal(answer.statusCode, 400)
+    answer.resume()
+    await once(answer, 'close')
+  }
+})
+
+t.test('an upload that is broken off leaves nothing', async (t) => {
+  for (const { name, open } of await backends(t)) {
+    const files = await open()
+    const room = await openRoom(t, { files, loops: false }, { uploadLimits: { arriving: 1 } })
+    const begun = Promise.withResolvers<{ stored: Promise<unknown> }>()
+    const { put } = files
+    files.put = (...given) => {
+      files.put = put
+      const stored = put(...given)
+      begun.resolve({ stored: Promise.allSettled([stored]) })
+      return stored
+    }
+    const { port } = (await listen(room)).address() as AddressInfo
+    const sending = request({ port, method: 'POST', path: '/dashboard/api/uploads', agent: false, headers: { ...SESSION, 'content-length': 5_000_000 } })
+    sending.on('error', () => {})
+    sending.write(Buffer.concat([PICTURE, Buffer.alloc(1_000_000)]))
+    const outcome = await begun.promise
+    t.equal((await upload(room)).statusCode, 429, 'its place is taken')
+    sending.destroy()
+    t.match(await outcome.stored, [{ status: 'rejected' }])
+    t.same(await kept(room), [], name)
+    t.notOk(room.logged.some(({ level }) => Number(level) >= 50), 'a client that leaves is no error')
+    t.equal((await upload(room)).statusCode, 201, 'its place is free again')
+  }
+})
+
+t.test('a tenant keeps so many uploads and bytes at a time; another tenant is not concerned', async (t) => {
+  const room = await openRoom(t, { loops: false }, { uploadLimits: { perTenant: { count: 2, bytes: 10_000 } } })
+  await upload(room)
+  await upload(room)
+  const refused = await upload(room)
+  t.match([refused.statusCode, refused.json(), refused.headers['retry-after']], [429, { error: { code: 'upload_limit' } }, String(12 * 3600)])
+  room.time.now = START + 12 * 3_600_000 + 1000
+  t.equal((await upload(room)).statusCode, 201, 'expired ones no longer count, swept or not')
+  const large = await openRoom(t, { loops: false }, { uploadLimits: { perTenant: { count: 10, bytes: PICTURE.length * 2 } } })
+  await upload(large)
+  await upload(large)
+  t.equal((await upload(large)).statusCode, 429)
+})
+
+t.test('a plan that is not active takes no uploads', async (t) => {
+  const room = await openRoom(t, { loops: false })
+  await room.plan('studio', { product: 'Media', media: MEDIA, state: 'Suspended' }, 2)
+  t.match((await upload(room)).json(), { error: { code: 'plan_inactive' } })
+  t.same(await kept(room), [])
+})
+
+async function listen({ app }: Room): Promise<Room['app']['server']> {
+  await app.listen({ port: 0, host: '127.0.0.1' })
+  return app.server
+}
