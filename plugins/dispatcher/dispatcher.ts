@@ -41,7 +41,7 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
 
   function start(delivery: Delivery): void {
     const attempt = tracedDelivery(delivery, () => deliver(context, delivery, cut.signal))
-      .then((attempted) => tell(delivery, attempted))
+      .then((attempted) => report(delivery, attempted))
       .catch((err: unknown) => log.warn({ event: 'delivery_attempt_unrecorded', err, delivery: delivery.id }, 'webhook attempt not recorded, repeating it'))
       .finally(() => {
         inFlight.delete(attempt)
@@ -50,7 +50,7 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
     inFlight.add(attempt)
   }
 
-  function tell(delivery: Delivery, attempted: Attempted): void {
+  function report(delivery: Delivery, attempted: Attempted): void {
     limits.learn(delivery, attempted)
     const { outcome, attempt, final, lagMs } = attempted
     if (outcome === 'returned' || outcome === 'lost') return
@@ -61,16 +61,16 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
   }
 
   let timer: NodeJS.Timeout | undefined
-  let bell: BrokerConsumer | undefined
+  let messages: BrokerConsumer | undefined
   app.addHook('onReady', async () => {
-    bell = app.broker.consume(['webhook'], () => void look())
+    messages = app.broker.consume('webhook', async () => void look())
     timer = setInterval(() => void look(), LOOK_MS)
     void look()
   })
   app.addHook('preClose', async () => {
     stopping = true
     clearInterval(timer)
-    bell?.stop()
+    messages?.stop()
     // Deliveries in flight get the same shutdown time as streams and tasks, then they are returned.
     setTimeout(() => cut.abort(), config.SHUTDOWN_SECONDS).unref()
   })

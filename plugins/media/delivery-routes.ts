@@ -3,6 +3,7 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyContextConfig, FastifyInstance } from 'fastify'
 import type { Static } from 'typebox'
 import { Failure } from '../../src/domain/errors.ts'
+import type { Message } from '../../src/domain/messages.ts'
 import { REPLAY_MAX, REPLAY_RANGE_MS } from '../../src/domain/redelivery.ts'
 import { invalid } from '../../src/domain/request-validation.ts'
 import type { Delivery, ReplayPosition, ReplayRange } from '../../src/domain/task.ts'
@@ -15,19 +16,25 @@ export function deliveryRoutes(app: FastifyInstance, reads: FastifyContextConfig
   const routes = app.withTypeProvider<TypeBoxTypeProvider>()
 
   routes.post('/deliveries/:id/redeliver', { config: { ...reads, bodyless: true }, schema: { params: TaskParams } }, async (request, reply) => {
-    const answer = await store.redeliver(callerOf(request).key.tenant, request.params.id, app.clock())
+    const { tenant } = callerOf(request).key
+    const answer = await store.redeliver(tenant, request.params.id, app.clock())
     if (!answer) throw new Failure('not_found')
     if (answer.outcome === 'exhausted') throw new Failure('redelivery_limit')
-    if (answer.outcome === 'due') publish('webhook', answer.delivery.taskId)
+    if (answer.outcome === 'due') publish(due(tenant, answer.delivery.taskId))
     return reply.code(202).send(publicDelivery(answer.delivery))
   })
 
   routes.post('/deliveries/replay', { config: reads, schema: { body: ReplayRequest } }, async (request, reply) => {
     const { range, after } = readReplay(request.body)
-    const { count, next } = await store.replay(callerOf(request).key.tenant, range, after, app.clock(), REPLAY_MAX)
-    if (count > 0) publish('webhook', 'replay')
+    const { tenant } = callerOf(request).key
+    const { count, next } = await store.replay(tenant, range, after, app.clock(), REPLAY_MAX)
+    if (count > 0) publish(due(tenant, null))
     return reply.code(202).send({ object: 'replay', count, has_more: next !== null, next_cursor: next && writeCursor(next) })
   })
+}
+
+function due(tenant: string, task: string | null): Message {
+  return { type: 'webhook.due', kind: 'webhook', tenant, task, key: task ?? tenant }
 }
 
 const STATES: Record<NonNullable<Static<typeof ReplayRequest>['status']>, Delivery['state'][]> = { pending: ['waiting', 'pending'], delivered: ['delivered'], failed: ['failed'] }

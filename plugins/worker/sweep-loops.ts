@@ -2,7 +2,10 @@
 import type { FastifyBaseLogger } from 'fastify'
 import { openServedElsewhere } from './served-elsewhere.ts'
 import type { Files } from '../../src/backends/files/files.ts'
+import { KINDS } from '../../src/domain/media-generations.ts'
+import { OPERATIONS } from '../../src/domain/media-operations.ts'
 import { LATE_WRITE_MS, type OpenTasks } from '../../src/backends/store/task-store.ts'
+import { openRepublisher } from '../../src/tasks/republish-ready.ts'
 import { openLeaseGrace } from '../../src/tasks/lease-grace.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { sweepKeys, sweepSubscriptions, sweepTasks, type Swept } from '../../src/tasks/recovery-sweeps.ts'
@@ -27,6 +30,7 @@ type Sweeping = {
   /** Whether an engine and a worker here take a kind or operation. */
   isServed: (verb: string) => boolean
   swept(reason: string, count: number): void
+  republished(count: number): void
   open(counts: OpenTasks[]): void
   log: FastifyBaseLogger
 }
@@ -36,12 +40,13 @@ const MOST_BATCHES = 100
 const PERIODS = { tasks: 1_000, subscriptions: 15_000, deliveries: 60_000, retention: 60_000 }
 
 /** Starts all sweep loops. Returns the function that stops them and waits for the one in progress. */
-export function startSweeps({ tasks, files, owner, leaseMs, isAlone, uptime, taskMs, eventMs, queueMs, isServed, swept, open, log }: Sweeping): () => Promise<void> {
+export function startSweeps({ tasks, files, owner, leaseMs, isAlone, uptime, taskMs, eventMs, queueMs, isServed, swept, republished, open, log }: Sweeping): () => Promise<void> {
   const { store, clock } = tasks
   const grace = openLeaseGrace(leaseMs, PERIODS.tasks, isAlone ? uptime() : undefined)
   const elsewhere = openServedElsewhere()
+  const republisher = openRepublisher(tasks, [...KINDS, ...OPERATIONS])
   const sweeps = [
-    every('tasks', PERIODS.tasks, sweepOpen, notSweeping),
+    every('tasks', PERIODS.tasks, () => both(sweepOpen(), republish()), notSweeping),
     every('subscriptions', PERIODS.subscriptions, async () => report(await sweepSubscriptions(tasks))),
     every('deliveries', PERIODS.deliveries, sweepWaiting),
     every('retention', PERIODS.retention, async () => {
@@ -64,6 +69,10 @@ export function startSweeps({ tasks, files, owner, leaseMs, isAlone, uptime, tas
     open(counts)
     // The process, or the store, may have stood still within the pass.
     graceMs()
+  }
+
+  async function republish(): Promise<void> {
+    republished(await republisher.pass(uptime()))
   }
 
   function notSweeping(): void {
@@ -116,4 +125,10 @@ export function startSweeps({ tasks, files, owner, leaseMs, isAlone, uptime, tas
   return async () => {
     await Promise.all(sweeps.map((stop) => stop()))
   }
+}
+
+/** Neither waits for the other, nor fails with it. */
+async function both(...sweeps: Promise<void>[]): Promise<void> {
+  const failed = (await Promise.allSettled(sweeps)).find((sweep) => sweep.status === 'rejected')
+  if (failed) throw failed.reason
 }

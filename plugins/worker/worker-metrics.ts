@@ -1,6 +1,6 @@
 /** Metrics of task runs and sweeps. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
-import type { Concluded } from '../../src/tasks/claim-and-retry.ts'
+import type { ClaimOutcome, Concluded } from '../../src/tasks/claim-and-retry.ts'
 import type { OpenTasks } from '../../src/backends/store/task-store.ts'
 import type { Task } from '../../src/domain/task.ts'
 
@@ -8,7 +8,9 @@ const BUCKETS = [0.1, 0.5, 2, 10, 60, 300, 1800]
 
 export type WorkerMetrics = {
   ran(task: Task, concluded: Concluded, queuedMs: number, ranMs: number): void
+  claimed(by: 'message' | 'query', outcome: ClaimOutcome): void
   swept(reason: string, count: number): void
+  republished(count: number): void
   open(counts: OpenTasks[]): void
 }
 
@@ -18,6 +20,8 @@ export function workerMetrics(registry: Registry, engineOf: (verb: string) => st
   const queued = new Histogram({ name: 'tollgate_task_queue_seconds', help: 'From the creation of a task to the start of its first run.', labelNames: ['kind', 'engine'], buckets: BUCKETS, registers })
   const ran = new Histogram({ name: 'tollgate_task_run_seconds', help: 'Duration of a run.', labelNames: ['kind', 'engine', 'outcome'], buckets: BUCKETS, registers })
   const swept = new Counter({ name: 'tollgate_tasks_swept_total', help: 'Gaps closed by a sweep; each is a near miss.', labelNames: ['reason'], registers })
+  const claims = new Counter({ name: 'tollgate_task_claims_total', help: 'Claims of tasks, where a message named the plan or by a query for due plans.', labelNames: ['by', 'outcome'], registers })
+  const republished = new Counter({ name: 'tollgate_task_messages_repeated_total', help: 'Messages published again about tasks that stayed ready.', registers })
   const tasks = new Gauge({ name: 'tollgate_tasks', help: 'Tasks that are not final.', labelNames: ['state', 'kind'], registers })
   const oldest = new Gauge({ name: 'tollgate_task_oldest_seconds', help: 'Age of the oldest task that is not final.', labelNames: ['state', 'kind'], registers })
   return {
@@ -26,6 +30,8 @@ export function workerMetrics(registry: Registry, engineOf: (verb: string) => st
       if (task.attempts === 1) queued.observe(labels, queuedMs / 1000)
       ran.observe({ ...labels, outcome: concluded.outcome }, ranMs / 1000)
     },
+    claimed: (by, outcome) => claims.inc({ by, outcome }),
+    republished: (count) => republished.inc(count),
     swept: (reason, count) => {
       if (count > 0) swept.inc({ reason }, count)
     },

@@ -1,4 +1,4 @@
-/** Loop: due subscriptions → claim → run → settle. Also starts the sweeps of tasks, holds and files. */
+/** Loop: message or query → claim → run → settle. Also starts the sweeps of tasks, holds and files. */
 import { randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
@@ -7,17 +7,18 @@ import type { BrokerConsumer } from '../../src/backends/broker/broker.ts'
 import { KINDS } from '../../src/domain/media-generations.ts'
 import { OPERATIONS } from '../../src/domain/media-operations.ts'
 import { isDistributed } from '../../src/config/config.ts'
-import { singleFlight } from '../../src/concurrency/single-flight.ts'
-import { claimDue, conclude } from '../../src/tasks/claim-and-retry.ts'
+import type { Message } from '../../src/domain/messages.ts'
+import { conclude } from '../../src/tasks/claim-and-retry.ts'
 import { openClaims } from '../../src/tasks/claims-in-progress.ts'
 import type { Task } from '../../src/domain/task.ts'
+import { openClaimLoop } from './claim-loop.ts'
 import { workerMetrics } from './worker-metrics.ts'
 import { run, type TaskRunContext } from './task-run.ts'
 import { openSlots } from './worker-slots.ts'
 import { startSweeps } from './sweep-loops.ts'
 
-/** Poll interval of the store: the most that a lost message costs. */
-const TICK_MS = 1_000
+/** Interval of the queries that no message caused. `receiving`: while the worker is assigned messages. Otherwise it is what a lost message costs. */
+const TICK_MS = { receiving: 15_000, alone: 1_000 }
 /** Time that claims may take before others are begun beside them. */
 const PATIENCE_MS = 250
 const patience = (): Promise<void> => pause(PATIENCE_MS, undefined, { ref: false })
@@ -28,65 +29,78 @@ export type WorkerOptions = {
 }
 
 async function worker(app: FastifyInstance, { verbs = [...KINDS, ...OPERATIONS] }: WorkerOptions): Promise<void> {
-  const { config, tasks, clock, log } = app
+  const { config, tasks, log } = app
   const routeOf = (verb: string) => app.engines.offer(verb)?.route
-  const metrics = workerMetrics(app.metrics.registry, (verb) => routeOf(verb)?.engine ?? 'none', clock)
+  const metrics = workerMetrics(app.metrics.registry, (verb) => routeOf(verb)?.engine ?? 'none', tasks.clock)
   const slots = openSlots(config.WORKER_SLOTS, verbs, (verb) => routeOf(verb)?.concurrency ?? null)
   const media = { ...tasks, egress: app.egress, inputTimeoutMs: config.INPUT_TIMEOUT_SECONDS }
   const context: TaskRunContext = { tasks, media, leaseMs: config.TASK_LEASE_SECONDS, ran: metrics.ran, stopping: () => stopping, log }
   const claims = openClaims()
+  const later = (ms: number, then: () => void): void => void setTimeout(then, ms).unref()
+  const loop = openClaimLoop({ tasks, slots, claims, start, leaseMs: context.leaseMs, patience, later, isStopping: () => stopping, counted: metrics.claimed })
+  const consumers = new Map<string, BrokerConsumer>()
+  const paused = new Set<string>()
   let stopping = false
-  let bell: BrokerConsumer | undefined
-
-  /** Fills the free slots. */
-  const look = singleFlight(
-    async () => {
-      while (!slots.isFull() && !stopping) {
-        // Each claim in progress may need a slot.
-        const limit = slots.room() - claims.count()
-        if (limit <= 0) return
-        const { started, retryAt } = await claimDue(tasks, { verbs: slots.claimable(), limit, leaseMs: context.leaseMs, start, claims, patience, late: () => void look() })
-        if (retryAt !== null) setTimeout(() => void look(), Math.max(1, retryAt - clock())).unref()
-        if (started === 0) return
-      }
-    },
-    (err) => log.warn({ event: 'task_claim_failed', err }, 'claiming tasks failed, retrying'),
-  )
+  let tickAt = 0
 
   function start(task: Task): void {
     const unwritten = (err: unknown) => log.warn({ event: 'task_run_unrecorded', err, taskId: task.id }, 'outcome of a run not recorded, its lease will expire')
     // A task claimed while the stop began is handed back at once.
     const ends = (cut: AbortController): Promise<unknown> => (stopping ? conclude(tasks, task, { outcome: 'handed_back' }) : run(context, task, cut))
-    slots.take(task.verb, async (cut) => void (await ends(cut).catch(unwritten)), freed)
-    if (slots.isFull()) bell?.pause()
+    slots.take(task.verb, async (cut) => void (await ends(cut).catch(unwritten)), () => regulate())
+    regulate()
   }
 
-  function freed(): void {
-    bell?.resume()
-    void look()
+  /** A kind whose messages can start no run is paused. What came meanwhile is found by a query: messages may have been dropped, and other tenants wait as well. */
+  function regulate(kinds: Iterable<string> = consumers.keys()): void {
+    for (const kind of kinds) {
+      const isPaused = paused.has(kind)
+      if (loop.takes(kind) !== isPaused) continue
+      if (isPaused) {
+        paused.delete(kind)
+        consumers.get(kind)?.resume()
+        loop.search()
+      } else {
+        paused.add(kind)
+        consumers.get(kind)?.pause()
+      }
+    }
+  }
+
+  function received(message: Message): Promise<void> {
+    const decided = loop.received(message)
+    regulate([message.kind])
+    return decided.finally(() => regulate([message.kind]))
+  }
+
+  function tick(): void {
+    const isReceiving = app.broker.health().ok && [...consumers.values()].every((consumer) => consumer.isReceiving())
+    if (isReceiving && performance.now() < tickAt) return
+    tickAt = performance.now() + TICK_MS.receiving * (0.75 + tasks.random() / 2)
+    loop.search()
   }
 
   let timer: NodeJS.Timeout | undefined
   let stopSweeps = (): Promise<void> => Promise.resolve()
   app.addHook('onReady', async () => {
-    bell = app.broker.consume(verbs, () => void look())
-    timer = setInterval(() => void look(), TICK_MS)
+    for (const verb of verbs) consumers.set(verb, app.broker.consume(verb, received))
+    timer = setInterval(tick, TICK_MS.alone)
     const retention = { taskMs: config.TASK_DAYS, eventMs: config.EVENT_DAYS }
     const isServed = (verb: string) => verbs.includes(verb) && routeOf(verb) !== undefined
     const process = { owner: randomUUID(), leaseMs: context.leaseMs, isAlone: !isDistributed(config), uptime: () => performance.now(), isServed }
     const sweeping = { tasks, files: app.files, ...process, ...retention, queueMs: config.QUEUE_HOURS }
-    stopSweeps = startSweeps({ ...sweeping, swept: metrics.swept, open: metrics.open, log })
-    void look()
+    stopSweeps = startSweeps({ ...sweeping, swept: metrics.swept, republished: metrics.republished, open: metrics.open, log })
+    tick()
   })
   app.addHook('preClose', async () => {
     stopping = true
     clearInterval(timer)
-    bell?.stop()
+    for (const consumer of consumers.values()) consumer.stop()
     // Runs in progress get the same shutdown time as streams, then they are handed back, which costs no attempt.
     setTimeout(slots.cutAll, config.SHUTDOWN_SECONDS).unref()
   })
   app.addHook('onClose', async () => {
-    await look.done()
+    await loop.done()
     await claims.ended()
     await slots.empty()
     await stopSweeps()

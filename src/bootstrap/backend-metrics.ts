@@ -1,4 +1,4 @@
-/** Metrics of the backends: duration and outcome of each verb, retries of the store, published messages, money. */
+/** Metrics of the backends: duration and outcome of each verb, retries of the store, messages, money. */
 import type { FastifyBaseLogger } from 'fastify'
 import { Counter, Histogram, type Registry } from 'prom-client'
 import type { BrokerEvent } from '../backends/broker/broker.ts'
@@ -65,10 +65,12 @@ export function countHealed(registry: Registry, log: FastifyBaseLogger): (id: st
   }
 }
 
-/** Counts messages that were published, received and lost by the broker. */
-export function countPublished(registry: Registry): (event: BrokerEvent, kind: string, count: number) => void {
-  const messages = new Counter({ name: 'tollgate_broker_rings_total', help: 'Messages that wake workers: sent, received and lost; consumers and producers that were rebuilt.', labelNames: ['event', 'kind'], registers: [registry] })
-  return (event, kind, count) => messages.inc({ event, kind }, count)
+/** Counts messages of the broker, and restarts of its clients. */
+export function countMessages(registry: Registry): (event: BrokerEvent, kind: string, count: number) => void {
+  const registers = [registry]
+  const messages = new Counter({ name: 'tollgate_broker_messages_total', help: 'Messages of the broker: published, failed to be, received, and ignored as invalid.', labelNames: ['event', 'kind'], registers })
+  const restarts = new Counter({ name: 'tollgate_broker_restarts_total', help: 'Clients of the broker that were restarted after a failure.', labelNames: ['kind'], registers })
+  return (event, kind, count) => (event === 'restarted' ? restarts.inc({ kind }, count) : messages.inc({ event, kind }, count))
 }
 
 /** Counts money that moved. `byTenant` adds a tenant label: one series per tenant. */

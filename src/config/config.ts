@@ -44,7 +44,7 @@ export const SETTINGS = {
   UPSTREAMS: setting('', optionalPath, 'File of the model upstreams of the Coding Plan API; the built-in echo when empty, on the embedded side only.'),
   IMAGE_URLS: setting('vet', oneOf(['vet', 'fetch', 'refuse'] as const), 'http addresses of images and files in coding requests. vet: upstreams fetch them, after the egress guard has checked where they lead; fetch: the gateway fetches them through the egress guard and sends the data; refuse: only data: addresses are accepted.'),
   PLAN_LIMITS: setting('', optionalPath, 'File of limits on what a Plan may grant, by namespace.'),
-  BROKER_URL: setting('memory:', address('memory:', 'kafka://<host>:<port>'), 'The broker that wakes workers when tasks are queued.', { orFile: true, secret: 'password' }),
+  BROKER_URL: setting('memory:', address('memory:', 'kafka://<host>:<port>'), 'The broker to which tasks are published for workers.', { orFile: true, secret: 'password' }),
   FILES_URL: setting('disk:DATA_DIR/files', address('disk:<path>', 'gridfs:', 's3://<bucket>'), 'Where results are stored; gridfs: uses the MongoDB of STORE_URL.'),
   ENGINES: setting('', optionalPath, 'File of the engines, the routing table and the price list; built-in engines with demo prices when empty, on the embedded side only.'),
   PROXY_ROUTES: setting('', optionalPath, 'File of the pass-through routes: HTTP services behind a key and a plan; none when empty.'),

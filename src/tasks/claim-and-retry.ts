@@ -2,6 +2,7 @@
 import { Busy } from '../domain/errors.ts'
 import { tenantOf } from '../domain/plans.ts'
 import { openClaims, type ClaimsInProgress } from './claims-in-progress.ts'
+import { publishReady } from './publish-ready.ts'
 import { release } from './release-money-hold.ts'
 import { end, settle } from './settle-and-cancel.ts'
 import { QUEUED_MS, type TaskContext } from './task-context.ts'
@@ -38,10 +39,15 @@ export type ClaimRequest = {
   patience?: () => Promise<unknown>
   /** Called when such a slower claim has ended. */
   late?(): void
+  /** Called with the outcome of each claim, also of a slower one. */
+  decided?(subscription: string, outcome: ClaimOutcome): void
 }
 
-/** `started`: how many. `retryAt`: when a task is ready again that was claimed and could not be started. */
-export type Claimed = { started: number; retryAt: number | null }
+/** `returned`: the claimed task could not be started. `busy`: its record has too many conflicts. `unknown`: the store did not answer. */
+export type ClaimOutcome = 'started' | 'returned' | 'none' | 'busy' | 'unknown'
+
+/** `started`: how many. `retryAt`: when a task is ready again that was claimed and could not be started. `isAway`: the store did not answer a claim. */
+export type Claimed = { started: number; retryAt: number | null; isAway: boolean }
 
 /**
  * Claims tasks until some were started or none is ready. The store lists the subscriptions, longest unserved first; the record of each chooses its oldest task. The claims of a
@@ -49,52 +55,78 @@ export type Claimed = { started: number; retryAt: number | null }
  * when the subscriptions cannot be listed.
  */
 export async function claimDue(context: TaskContext, request: ClaimRequest): Promise<Claimed> {
-  const { verbs, limit, claims = openClaims(), patience } = request
+  const claims = request.claims ?? openClaims()
   const passedOver = claims.passedOver(context.clock())
-  const listed = await context.store.subscriptionsDue(verbs, context.clock(), SUBSCRIPTIONS_READ + passedOver.size)
+  const listed = await context.store.subscriptionsDue(request.verbs, context.clock(), SUBSCRIPTIONS_READ + passedOver.size)
   const due = listed.filter((subscription) => !passedOver.has(subscription))
-  const claimed: Claimed = { started: 0, retryAt: null }
+  const batch = openBatch(context, { ...request, claims })
+  while (due.length > 0 && batch.claimed.started === 0 && batch.room() > 0 && !batch.claimed.isAway) {
+    const subscriptions = due.splice(0, batch.room())
+    const ofEach = Math.floor(batch.room() / subscriptions.length)
+    await batch.claim(new Map(subscriptions.map((subscription) => [subscription, ofEach])))
+  }
+  return batch.end()
+}
+
+/** Claims at these subscriptions, at most as many tasks of each as `named` says, and without a query for others. There are at most `limit` of them. */
+export async function claimNamed(context: TaskContext, request: ClaimRequest, named: ReadonlyMap<string, number>): Promise<Claimed> {
+  const batch = openBatch(context, request)
+  const ofEach = Math.floor(request.limit / named.size)
+  await batch.claim(new Map([...named].map(([subscription, count]) => [subscription, Math.min(count, ofEach)])))
+  return batch.end()
+}
+
+/** The claims of one call. `claim` takes the number of claims by subscription. */
+function openBatch(context: TaskContext, request: ClaimRequest) {
+  const { limit, patience, claims = openClaims() } = request
+  const claimed: Claimed = { started: 0, retryAt: null, isAway: false }
   let inProgress = 0
-  let isAway = false
   let isLate = false
 
   async function claim(subscription: string): Promise<void> {
     inProgress++
+    let outcome: ClaimOutcome = 'unknown'
     try {
-      await claimOne(context, subscription, request, claimed)
+      outcome = await claimOne(context, subscription, request, claimed)
     } catch (err) {
+      outcome = err instanceof Busy ? 'busy' : 'unknown'
       if (err instanceof Busy) claims.busy(subscription, context.clock())
-      else isAway = true
+      else claimed.isAway = true
       context.log.warn({ event: 'claim_failed', err, subscription }, 'claim failed, retrying')
     } finally {
       inProgress--
+      request.decided?.(subscription, outcome)
     }
   }
 
   const track = (subscription: string): Promise<void> => claims.track(subscription, claim(subscription)).then(() => (isLate ? request.late?.() : undefined))
 
-  while (due.length > 0 && claimed.started === 0 && inProgress < limit && !isAway) {
-    const room = limit - inProgress
-    const batch = due.splice(0, room)
-    const ofEach = Math.min(CLAIMS_MAX, Math.floor(room / batch.length))
-    const all = Promise.all(batch.flatMap((subscription) => Array.from({ length: ofEach }, () => track(subscription))))
-    await (patience ? Promise.race([all, patience()]) : all)
+  return {
+    claimed,
+    room: () => limit - inProgress,
+    async claim(counts: ReadonlyMap<string, number>): Promise<void> {
+      const all = Promise.all([...counts].flatMap(([subscription, count]) => Array.from({ length: Math.min(count, CLAIMS_MAX) }, () => track(subscription))))
+      await (patience ? Promise.race([all, patience()]) : all)
+    },
+    end(): Claimed {
+      isLate = true
+      return claimed
+    },
   }
-  isLate = true
-  return claimed
 }
 
 /** Claims one task of the subscription and adds the outcome to `claimed`. */
-async function claimOne(context: TaskContext, subscription: string, { verbs, leaseMs, start }: ClaimRequest, claimed: Claimed): Promise<void> {
+async function claimOne(context: TaskContext, subscription: string, { verbs, leaseMs, start }: ClaimRequest, claimed: Claimed): Promise<ClaimOutcome> {
   const claim = await context.store.change(subscription, { op: 'claim', claim: context.uuid(), kinds: verbs }, context.clock())
-  if (claim.outcome === 'none') return
+  if (claim.outcome === 'none') return 'none'
   const task = await begin(context, subscription, claim.task, claim.epoch, leaseMs)
   if (typeof task === 'number') {
     claimed.retryAt = Math.min(claimed.retryAt ?? task, task)
-  } else {
-    claimed.started++
-    start(task)
+    return 'returned'
   }
+  claimed.started++
+  start(task)
+  return 'started'
 }
 
 /** Starts a claimed task: `queued` → `processing` under the claim's epoch, if that is above the task's own. Otherwise returns when to claim again. */
@@ -159,8 +191,8 @@ async function requeue(context: TaskContext, task: Task, readyAt: number, attemp
   const now = queued ?? (await context.store.task(task.tenant, task.id))
   // Queued under this epoch: by an earlier try with unknown outcome.
   if (now?.state !== 'queued' || now.epoch !== task.epoch) return { outcome: 'lost' }
-  await context.store.change(task.subscription, { op: 'requeue', task: task.id, epoch: task.epoch, readyAt, served: true }, context.clock())
-  if (readyAt <= context.clock()) context.publish(task.verb, task.id)
+  const { ready } = await context.store.change(task.subscription, { op: 'requeue', task: task.id, epoch: task.epoch, readyAt, served: true }, context.clock())
+  publishReady(context, task.subscription, ready, { origin: task })
   return { outcome }
 }
 

@@ -6,6 +6,10 @@ const BUSY_MS = 15_000
 export type ClaimsInProgress = {
   /** Their number; each may start a task. */
   count(): number
+  /** Whether a claim of the subscription is in progress. */
+  has(subscription: string): boolean
+  /** Whether the record of the subscription was too busy shortly before `now`. */
+  isBusy(subscription: string, now: number): boolean
   /** Subscriptions to pass over at `now`: with a claim in progress, or with a busy record. */
   passedOver(now: number): Set<string>
   /** Adds a claim until it has ended. It must not reject. */
@@ -21,6 +25,8 @@ export function openClaims(): ClaimsInProgress {
   const busyUntil = new Map<string, number>()
   return {
     count: () => inProgress.size,
+    has: (subscription) => [...inProgress.values()].includes(subscription),
+    isBusy: (subscription, now) => (busyUntil.get(subscription) ?? 0) > now,
     passedOver(now) {
       for (const [subscription, until] of busyUntil) if (until <= now) busyUntil.delete(subscription)
       return new Set([...inProgress.values(), ...busyUntil.keys()])

@@ -4,8 +4,10 @@ import { formatMoney } from '../domain/money.ts'
 import { heal } from '../domain/subscription/clock-healing.ts'
 import { reduce } from '../domain/subscription/reducer.ts'
 import type { Answer, Creating, Stale } from '../domain/subscription/commands.ts'
+import { heldTask } from '../domain/subscription/ready-tasks.ts'
 import { planInactive, type Subscription } from '../domain/subscription/subscription.ts'
 import type { Task } from '../domain/task.ts'
+import { publishReady } from './publish-ready.ts'
 import { release } from './release-money-hold.ts'
 import type { Upload } from './source-urls.ts'
 import { PENDING_MS, QUEUED_MS, type TaskContext } from './task-context.ts'
@@ -89,7 +91,8 @@ async function holdFor(context: TaskContext, creating: Creating, task: Task): Pr
   const enqueue = () => store.moveTask(task.id, { from: ['pending'] }, 'queued', { sweepAt: clock() + QUEUED_MS })
   const queued = await enqueue().catch(enqueue)
   if (queued) {
-    context.publish(queued.verb, queued.id)
+    const ready = heldTask(answer.record, queued.id)
+    publishReady(context, queued.subscription, ready ? [ready] : [], { origin: queued })
     return { task: queued, record: answer.record }
   }
   // Moved by another request with its key, or rejected by the sweep, whose hold must be closed.

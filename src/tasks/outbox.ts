@@ -8,7 +8,7 @@ export async function relay(context: Pick<TaskContext, 'store' | 'clock' | 'publ
   const events = task.outbox.map(({ event, body }): LoggedEvent => ({ id: `${task.id}.${event}`, tenant: task.tenant, taskId: task.id, event, body, loggedAt: now }))
   const deliveries = task.webhookUrl === null ? [] : deliveriesOf(task, task.webhookUrl, now)
   await context.store.relay(task.id, deliveries, events)
-  if (deliveries.length > 0) context.publish('webhook', task.id)
+  if (deliveries.length > 0) context.publish({ type: 'webhook.due', kind: 'webhook', tenant: task.tenant, task: task.id, key: task.id, ...(task.traceparent === undefined ? {} : { traceparent: task.traceparent }) })
 }
 
 function deliveriesOf(task: Task, url: string, now: number): Delivery[] {

@@ -7,6 +7,7 @@ import { entriesOf, holdOf, PASS_THROUGH } from '../domain/subscription/holds.ts
 import { FINAL, TASK_ERRORS, type Task, type TaskErrorCode } from '../domain/task.ts'
 import { ABANDONED_MS } from './flat-charge.ts'
 import { relay } from './outbox.ts'
+import { publishReady } from './publish-ready.ts'
 import { release } from './release-money-hold.ts'
 import { end, settle } from './settle-and-cancel.ts'
 import { PENDING_MS, QUEUED_MS, type TaskContext } from './task-context.ts'
@@ -148,8 +149,8 @@ async function takeBack(context: TaskContext, task: Task): Promise<boolean> {
   }
   const queued = await context.store.moveTask(task.id, guard, 'queued', { lostLeases, attempts: Math.max(0, task.attempts - 1), sweepAt: context.clock() + QUEUED_MS })
   if (!queued) return false
-  await context.store.change(task.subscription, { op: 'requeue', task: task.id, epoch: task.epoch, readyAt: context.clock(), served: true }, context.clock())
-  context.publish(task.verb, task.id)
+  const { ready } = await context.store.change(task.subscription, { op: 'requeue', task: task.id, epoch: task.epoch, readyAt: context.clock(), served: true }, context.clock())
+  publishReady(context, task.subscription, ready, { origin: task })
   return true
 }
 
@@ -172,6 +173,7 @@ async function sweepHolds(context: TaskContext, record: Subscription, swept: Swe
       if (!fenced) continue
       const waiting = await context.store.change(record.id, { op: 'requeue', task: id, epoch: hold.epoch, readyAt: now, served: false }, now)
       if (waiting.outcome === 'waiting') swept.unused_claim++
+      publishReady(context, record.id, waiting.ready)
     }
   }
 }

@@ -4,6 +4,7 @@ import { envelope, refundedData } from '../domain/webhooks.ts'
 import type { OutboxEvent, Task, TaskGuard, TaskOutcome } from '../domain/task.ts'
 import { endData } from './end-data.ts'
 import { relay } from './outbox.ts'
+import { publishReady } from './publish-ready.ts'
 import { RELAY_MS, SETTLING_MS, type TaskContext } from './task-context.ts'
 import { removeUploads } from './uploads.ts'
 
@@ -25,6 +26,7 @@ export async function settle(context: TaskContext, task: Task): Promise<Task | n
     context.moved('capture', task.tenant, charge)
     context.moved('void', task.tenant, task.estimatedCost - charge)
   }
+  publishReady(context, task.subscription, closed.ready)
   await removeUploads(context, task)
   const now = clock()
   const ended: Task = {

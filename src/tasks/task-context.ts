@@ -1,6 +1,7 @@
 /** The backends and services that the flows of a task use. */
 import type { Files } from '../backends/files/files.ts'
 import type { Store } from '../backends/store/store.ts'
+import type { Message } from '../domain/messages.ts'
 import type { TaskResult } from '../domain/task.ts'
 
 export type TaskContext = {
@@ -12,8 +13,8 @@ export type TaskContext = {
   uuid: () => string
   /** A number from 0 up to 1. */
   random: () => number
-  /** Announces a task of a kind or operation to the workers; best effort, never throws. */
-  publish: (verb: string, taskId: string) => void
+  /** Sends a message to workers or dispatchers; best effort, never throws. */
+  publish: (message: Message) => void
   /** Counts money in micro-units, once for each move: held, charged, or given back. */
   moved: (move: 'hold' | 'capture' | 'void', tenant: string, micro: number) => void
   /** The signed address of a result, or of an upload. */

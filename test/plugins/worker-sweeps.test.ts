@@ -20,10 +20,11 @@ t.test('only the worker that holds the sweep lease reports open tasks; the other
   const store = {
     takeLease: async (name: string) => name === 'sweep-tasks' && turns.shift() === true,
     tasksDue: async () => [],
+    subscriptionsDue: async () => [],
     openTasks: async () => COUNTS,
   } as unknown as Store
-  const tasks = { store, clock: () => 0, log: SILENT } as unknown as TaskContext
-  const stop = startSweeps({ tasks, files: {} as Files, owner: 'one', leaseMs: LEASE_MS, queueMs: 1e12, isServed: () => true, isAlone: true, uptime: () => 0, taskMs: 1, eventMs: 1, swept() {}, open: (counts) => void reported.push(counts), log: SILENT as never })
+  const tasks = { store, clock: () => 0, publish() {}, log: SILENT } as unknown as TaskContext
+  const stop = startSweeps({ tasks, files: {} as Files, owner: 'one', leaseMs: LEASE_MS, queueMs: 1e12, isServed: () => true, isAlone: true, uptime: () => 0, taskMs: 1, eventMs: 1, swept() {}, republished() {}, open: (counts) => void reported.push(counts), log: SILENT as never })
   for (let second = 1; second <= 3; second++) {
     mock.timers.tick(1_000)
     while (reported.length < second) await nextTurn()
@@ -43,7 +44,7 @@ t.test('the sealed key of an ended key is removed once no task needs it to sign 
   let swept = 0
   const files = { sweep: async () => (swept++, 0) } as unknown as Files
   const tasks = { store, clock: () => now, log: SILENT } as unknown as TaskContext
-  const stop = startSweeps({ tasks, files, owner: 'one', leaseMs: LEASE_MS, queueMs: 1e12, isServed: () => true, isAlone: true, uptime: () => 0, taskMs: 60 * minute, eventMs: 60 * minute, swept() {}, open() {}, log: SILENT as never })
+  const stop = startSweeps({ tasks, files, owner: 'one', leaseMs: LEASE_MS, queueMs: 1e12, isServed: () => true, isAlone: true, uptime: () => 0, taskMs: 60 * minute, eventMs: 60 * minute, swept() {}, republished() {}, open() {}, log: SILENT as never })
   t.teardown(stop)
   const isSealed = async (): Promise<boolean> => {
     const before = swept
@@ -92,7 +93,7 @@ async function openRuns(t: Test, isAlone = false) {
   const counted = { ...away.backend, openTasks }
   const warn = () => void passes++
   const tasks = { store: counted, clock: () => now, publish() {}, log: SILENT } as unknown as TaskContext
-  const stop = startSweeps({ tasks, files: { sweep: async () => 0 } as unknown as Files, owner: 'one', leaseMs: LEASE_MS, queueMs: 1e12, isServed: () => true, isAlone, uptime: () => now, taskMs: 1e12, eventMs: 1e12, swept() {}, open() {}, log: { ...SILENT, warn } as never })
+  const stop = startSweeps({ tasks, files: { sweep: async () => 0 } as unknown as Files, owner: 'one', leaseMs: LEASE_MS, queueMs: 1e12, isServed: () => true, isAlone, uptime: () => now, taskMs: 1e12, eventMs: 1e12, swept() {}, republished() {}, open() {}, log: { ...SILENT, warn } as never })
   t.teardown(stop)
   return {
     away,

@@ -5,20 +5,21 @@ import { openSources } from '../contracts/operations/sources.ts'
 import { openEmbeddedProgram } from './embedded-program.ts'
 import { isFinal, openStudio } from './studio.ts'
 
-t.test('a worker with all slots busy leaves wake-up messages to others until a slot is free', async (t) => {
+t.test('a worker with all slots busy pauses its consumers until a slot is free', async (t) => {
   const said: string[] = []
   const studio = await openStudio(t, {
     env: { WORKER_SLOTS: '2' },
+    workerKinds: ['image'],
     also(app) {
       const broker = app.broker as Broker
       const { consume } = broker
       broker.consume = (...args) => {
-        const { pause, resume, stop } = consume(...args)
+        const { pause, resume, ...rest } = consume(...args)
         const say = (word: string, then: () => void) => () => {
           said.push(word)
           then()
         }
-        return { pause: say('pause', pause), resume: say('resume', resume), stop }
+        return { pause: say('pause', pause), resume: say('resume', resume), ...rest }
       }
     },
   })

@@ -1,6 +1,7 @@
 /** The simulated installation of one seed: time, faults, machines that run processes, and external clients. */
 import { Failure, Unavailable } from '../../src/domain/errors.ts'
 import type { Store } from '../../src/backends/store/store.ts'
+import type { Message } from '../../src/domain/messages.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { MAX_SKEW_MS } from '../../src/domain/subscription/clock-healing.ts'
 import type { StoreClock } from '../../src/bootstrap/store-clock.ts'
@@ -93,7 +94,7 @@ export function openWorld({ seed, start, scenario, real, trace }: WorldOptions):
     return `${time.slice(0, 8)}-${time.slice(8)}-7${count}-8000-${Math.floor(rng.random() * 2 ** 48).toString(16).padStart(12, '0')}`
   }
 
-  function publish(kind: string): void {
+  function publish({ kind }: Message): void {
     for (const wake of subscribers.get(kind) ?? []) if (world.recovering || rng.chance(0.8)) wake()
   }
 

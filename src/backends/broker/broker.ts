@@ -1,12 +1,16 @@
 /**
- * BACKEND: message broker that wakes workers and dispatchers. A message says that there may be work of a kind; the store is the source of truth.
- * A message that is lost, duplicated or late costs latency only, so publishing never fails and never blocks.
+ * BACKEND: message broker between processes. A message names a task that is ready, or deliveries that are due; the store is the source of truth.
+ * A message that is lost, duplicated, late or forged costs latency only, so publishing never fails and never blocks.
  */
+import type { Message } from '../../domain/messages.ts'
+
 export type Broker = {
-  /** Publishes that there is work of this kind. `id` is the task's: the message key, and what the log shows. */
-  publish(kind: string, id: string): void
-  /** Calls `received` for each message of these kinds. Where processes share the broker, one of them receives each message. */
-  consume(kinds: readonly string[], received: (kind: string) => void): BrokerConsumer
+  publish(message: Message): void
+  /**
+   * Calls `received` for each message of this kind. Where processes share the broker, one of them receives each message, and again, or another one does, if this
+   * process ends before the promise of `received` has resolved.
+   */
+  consume(kind: Message['kind'], received: (message: Message) => Promise<void>): BrokerConsumer
   /** Whether messages arrive; `detail` is for the operator. Work continues without messages: the store is polled every second. */
   health(): { ok: boolean; detail: string }
   close(): Promise<void>
@@ -14,6 +18,8 @@ export type Broker = {
 
 /** Every method is idempotent. */
 export type BrokerConsumer = {
+  /** Whether it is assigned messages, or is as long as it is paused. The caller polls the store more often while it is not. */
+  isReceiving(): boolean
   /** No message is received afterwards. */
   stop(): void
   /** Stops receiving: messages are queued or dropped until `resume`. The caller polls the store when it resumes. */
@@ -21,8 +27,11 @@ export type BrokerConsumer = {
   resume(): void
 }
 
-/** Values of the label `event` of `tollgate_broker_rings_total`: messages published, lost and received, and clients rebuilt after a failure. */
-export type BrokerEvent = 'rung' | 'lost' | 'heard' | 'rebuilt'
+/**
+ * Messages published; `failed`, which were dropped or not sent (a failed send may have arrived nonetheless); received; and `ignored`, which were received and are not valid.
+ * `restarted`: clients that were restarted after a failure.
+ */
+export type BrokerEvent = 'published' | 'failed' | 'received' | 'ignored' | 'restarted'
 
 type LogLine = (facts: object, message: string) => void
 export type BrokerContext = {

@@ -1,30 +1,32 @@
 /** Broker within one process. */
 import { detached } from '../../tracing/tracing.ts'
+import type { Message } from '../../domain/messages.ts'
 import type { Broker, BrokerContext } from './broker.ts'
 
-type Subscriber = { received: (kind: string) => void; paused: boolean }
+type Subscriber = { received: (message: Message) => Promise<void>; paused: boolean }
 
 export function openMemory({ counted }: Pick<BrokerContext, 'counted'>): Broker {
   const subscribers = new Map<string, Set<Subscriber>>()
   return {
-    publish(kind) {
-      counted('rung', kind, 1)
+    publish(message) {
+      const { kind } = message
+      counted('published', kind, 1)
       // Asynchronous, as between processes: a publisher is never called back before it returns.
       detached(() => setImmediate(() => {
         for (const subscriber of subscribers.get(kind) ?? []) {
           if (subscriber.paused) continue
-          counted('heard', kind, 1)
-          subscriber.received(kind)
+          counted('received', kind, 1)
+          // A process that ends loses its messages: it reads the store when it starts.
+          void subscriber.received(message).catch(() => {})
         }
       }))
     },
-    consume(kinds, received) {
+    consume(kind, received) {
       const subscriber = { received, paused: false }
-      for (const kind of kinds) subscribers.set(kind, (subscribers.get(kind) ?? new Set()).add(subscriber))
+      subscribers.set(kind, (subscribers.get(kind) ?? new Set()).add(subscriber))
       return {
-        stop() {
-          for (const kind of kinds) subscribers.get(kind)?.delete(subscriber)
-        },
+        isReceiving: () => subscribers.get(kind)?.has(subscriber) ?? false,
+        stop: () => void subscribers.get(kind)?.delete(subscriber),
         pause() {
           subscriber.paused = true
         },

@@ -2,6 +2,7 @@
 import type { Usage, WindowsView } from '../token-windows.ts'
 import type { Terms } from '../plans.ts'
 import type { Product } from '../../backends/resources/resources.ts'
+import type { ReadyTask } from './ready-tasks.ts'
 import type { InactiveReason, Subscription } from './subscription.ts'
 
 /** Facts about the API key of a creating command: id, cap, and the version at which they were read. */
@@ -22,6 +23,8 @@ export type Stale = { outcome: 'stale'; keysVersion: number }
 export type Creating = <A extends { outcome: string }>(run: (subscription: string, facts: KeyFacts) => Promise<A>) => Promise<Exclude<A, Stale>>
 
 type Inactive = { outcome: 'inactive'; reason: InactiveReason }
+/** Tasks that may be claimed after the change; absent without one. */
+type Ready = { ready?: ReadyTask[] }
 type RateExceeded = { outcome: 'rate'; retryAfterMs: number }
 
 /** Each command with its input (`in`) and its answers (`out`). */
@@ -88,12 +91,12 @@ export type Commands = {
   }
   claim: { in: { claim: string; kinds: string[] }; out: { outcome: 'claimed'; task: string; epoch: number } | { outcome: 'none' } }
   /** `served` false: the claimed task did not run, and the subscription regains its earlier place in the fair order. */
-  requeue: { in: { task: string; epoch: number; readyAt: number; served: boolean }; out: { outcome: 'waiting' | 'none' } }
+  requeue: { in: { task: string; epoch: number; readyAt: number; served: boolean }; out: { outcome: 'waiting' | 'none' } & Ready }
   /**
    * `actual` null: nothing was made, the whole hold is returned. `epoch`: the claim of the run; a hold with another epoch was taken by a late request after the task's own
    * hold was closed, and is returned as well.
    */
-  close: { in: { task: string; actual: number | null; epoch?: number }; out: { outcome: 'closed' | 'none'; available: number } }
+  close: { in: { task: string; actual: number | null; epoch?: number }; out: { outcome: 'closed' | 'none'; available: number } & Ready }
   archived: { in: { n: number }; out: { outcome: 'archived' | 'none' } }
 }
 

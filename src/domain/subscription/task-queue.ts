@@ -4,6 +4,7 @@ import type { MediaTerms } from '../plans.ts'
 import { takeOne } from '../rate-limit.ts'
 import type { Answer, Command } from './commands.ts'
 import { earliestWaiting, holdOf, oldestReady, PASS_THROUGH, waitingUntil, withHold, withoutHold } from './holds.ts'
+import { withReady } from './ready-tasks.ts'
 import type { Step } from './reducer.ts'
 import { inactiveReason, type Hold, type MediaAccount, type MediaPeriod, type Subscription } from './subscription.ts'
 
@@ -65,7 +66,8 @@ export function requeue(record: Subscription | null, input: In<'requeue'>, now: 
   // Unless another task was served since or with it.
   const isAlone = account.lastServedAt === at && ![...holds.running.values()].some(({ run }) => run?.at === at)
   const lastServedAt = isAlone && !input.served ? servedBefore : account.lastServedAt
-  return { record: withAccount(record, { ...account, holds, lastServedAt }), answer: { outcome: 'waiting' } }
+  const next = withAccount(record, { ...account, holds, lastServedAt })
+  return { record: next, answer: withReady({ outcome: 'waiting' }, next, now) }
 }
 
 /** Closes a hold once: burns the actual cost, at most the amount held, and returns the rest in the same write. */
@@ -84,7 +86,8 @@ export function close(record: Subscription | null, input: In<'close'>, now: numb
     past: account.past.map(count),
     keys: held.period === account.period.n ? burnedByKey(account, held, cost) : account.keys,
   }
-  return { record: withAccount(record, next), answer: { outcome: 'closed', available: balanceOf(next).available } }
+  const closed = withAccount(record, next)
+  return { record: closed, answer: withReady({ outcome: 'closed', available: balanceOf(next).available }, closed, now) }
 }
 
 /** Drops an archived period from the record once it has no open hold. */

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import type { Test } from 'tap'
 import { openBroker } from '../../../src/backends/broker/broker.ts'
+import { ready } from '../../contracts/broker.ts'
 
 type Member = {
   /** Resolves once it has printed that line. */
@@ -42,11 +43,11 @@ export function member(t: Test, url: string): Member {
 
 async function run(url: string): Promise<void> {
   const broker = await openBroker(url)
-  broker.consume(['image'], (kind) => console.log(`received ${kind}`))
+  broker.consume('image', async ({ kind }) => console.log(`received ${kind}`))
   const watch = setInterval(() => console.log(broker.health().ok ? 'healthy' : 'unhealthy'), 50)
   process.once('SIGTERM', () => {
     clearInterval(watch)
-    broker.publish('image', 'last')
+    broker.publish(ready('image', 'last'))
     void broker.close()
   })
 }

@@ -6,6 +6,7 @@ import kafkajs, { type AclOperationTypes as Operation, type AclResourceTypes as 
 import t from 'tap'
 import { KAFKA_USERS, ownKafka } from '../../servers/kafka.ts'
 import { recordingBroker, healthy, prefix, publishUntilReceived, until, withAdmin } from './recording-broker.ts'
+import { handled, ready } from '../../contracts/broker.ts'
 
 const { AclOperationTypes, AclPermissionTypes, AclResourceTypes, ResourcePatternTypes } = kafkajs
 
@@ -24,7 +25,7 @@ t.test('authorization over TLS with SCRAM', async (t) => {
 
   await t.test('an authorized user publishes and consumes', async (t) => {
     const both = await recordingBroker(t, admin, { ...secure, topicPrefix: prefix() })
-    both.consume(['image'], () => {})
+    both.consume('image', handled)
     await publishUntilReceived(both, both)
     t.same(both.warnings, [])
   })
@@ -40,9 +41,9 @@ t.test('authorization over TLS with SCRAM', async (t) => {
   for (const [what, servers, query, sentence] of refused) {
     await t.test(`${what} is reported, and retried`, async (t) => {
       const broker = await recordingBroker(t, servers, { ...query, topicPrefix: prefix() })
-      broker.consume(['image'], () => {})
-      broker.publish('image', 'task')
-      await until(() => broker.count('rebuilt') > 1)
+      broker.consume('image', handled)
+      broker.publish(ready('image', 'task'))
+      await until(() => broker.count('restarted') > 1)
       t.match(broker.health(), { ok: false, detail: sentence })
       t.match(broker.warnings[0]?.facts.problem, sentence)
       t.notMatch(JSON.stringify([broker.warnings, broker.health()]), /admin-secret|wrong/)
@@ -52,8 +53,8 @@ t.test('authorization over TLS with SCRAM', async (t) => {
   await t.test('a user without rights, then with rights on a missing topic, then with every right that it needs', async (t) => {
     const topicPrefix = prefix()
     const stranger = await recordingBroker(t, server.brokers, { ...secure, username: 'stranger', passwordFile, topicPrefix })
-    stranger.consume(['image'], () => {})
-    stranger.publish('image', 'task')
+    stranger.consume('image', handled)
+    stranger.publish(ready('image', 'task'))
     const reports = (sentence: RegExp) => until(() => sentence.test(stranger.health().detail))
     await reports(/may not use the topic .*image: .*Describe/)
 
@@ -89,7 +90,7 @@ t.test('a user over PLAIN', async (t) => {
   if (!server) return
   const [right, wrong] = await Promise.all(['admin-secret', 'wrong'].map((password) => recordingBroker(t, `admin:${password}@${server.brokers}`, { sasl: 'plain', topicPrefix: prefix() })))
   if (!right || !wrong) return
-  right.consume(['image'], () => {})
+  right.consume('image', handled)
   await publishUntilReceived(right, right)
   await until(() => /refuses the user admin/.test(wrong.health().detail))
   const tls = await recordingBroker(t, `admin:admin-secret@${server.brokers}`, { sasl: 'plain', tls: 'true', topicPrefix: prefix() })

@@ -3,13 +3,14 @@ import t, { type Test } from 'tap'
 import { ownKafka } from '../../servers/kafka.ts'
 import { recordingBroker, healthy, prefix, publishUntilReceived, until, withAdmin, type RecordingBroker } from './recording-broker.ts'
 import { member } from './group-member.ts'
+import { handled, ready } from '../../contracts/broker.ts'
 
 /** Every message was sent or lost. */
 async function settled(t: Test, producer: RecordingBroker): Promise<void> {
   await healthy(producer)
   await producer.close()
-  t.comment(`${producer.count('rung')} messages sent, ${producer.count('lost')} lost`)
-  t.equal(producer.count('rung') + producer.count('lost'), producer.published())
+  t.comment(`${producer.count('published')} messages sent, ${producer.count('failed')} lost`)
+  t.equal(producer.count('published') + producer.count('failed'), producer.published())
 }
 
 t.test('an outage', async (t) => {
@@ -22,25 +23,25 @@ t.test('an outage', async (t) => {
     const topicPrefix = prefix()
     const startMs = performance.now()
     const [producer, consumer] = [await recordingBroker(t, brokers, { topicPrefix }), await recordingBroker(t, brokers, { topicPrefix })]
-    consumer.consume(['image'], () => {})
-    for (let id = 0; id < 6000; id++) producer.publish('image', `task-${id}`)
+    consumer.consume('image', handled)
+    for (let id = 0; id < 6000; id++) producer.publish(ready('image', `task-${id}`))
     t.comment(`opened, consuming, 6000 messages: ${Math.round(performance.now() - startMs)} ms`)
-    await until(() => producer.warnings.length > 0 && consumer.count('rebuilt') > 0)
+    await until(() => producer.warnings.length > 0 && consumer.count('restarted') > 0)
     for (const broker of [producer, consumer]) t.match(broker.health(), { ok: false, detail: /does not answer \(ECONNREFUSED\)/ })
     await server.start()
     await Promise.all([healthy(producer), healthy(consumer)])
     await publishUntilReceived(producer, consumer)
-    t.ok(producer.count('lost') >= 1000, 'the queue is bounded')
+    t.ok(producer.count('failed') >= 1000, 'the queue is bounded')
     await settled(t, producer)
   })
 
   await t.test('a broker that is killed and restarted', async (t) => {
     const topicPrefix = prefix()
     const [producer, consumer] = [await recordingBroker(t, brokers, { topicPrefix }), await recordingBroker(t, brokers, { topicPrefix })]
-    consumer.consume(['image'], () => {})
+    consumer.consume('image', handled)
     await publishUntilReceived(producer, consumer)
     await server.kill()
-    producer.publish('image', 'task')
+    producer.publish(ready('image', 'task'))
     await until(() => !producer.health().ok && !consumer.health().ok)
     t.match(producer.health().detail, /does not answer/)
     await server.start()
@@ -53,10 +54,10 @@ t.test('an outage', async (t) => {
   await t.test('a broker that is frozen and resumed', async (t) => {
     const topicPrefix = prefix()
     const [producer, consumer] = [await recordingBroker(t, brokers, { topicPrefix }), await recordingBroker(t, brokers, { topicPrefix })]
-    consumer.consume(['image'], () => {})
+    consumer.consume('image', handled)
     await publishUntilReceived(producer, consumer)
     server.freeze()
-    const publishing = setInterval(() => producer.publish('image', 'task'), 20)
+    const publishing = setInterval(() => producer.publish(ready('image', 'task')), 20)
     await until(() => !producer.health().ok && !consumer.health().ok)
     for (const broker of [producer, consumer]) t.match(broker.health().detail, /does not answer/)
     server.thaw()
@@ -69,12 +70,12 @@ t.test('an outage', async (t) => {
   await t.test('a deleted topic is created again', async (t) => {
     const topicPrefix = prefix()
     const [producer, consumer] = [await recordingBroker(t, brokers, { topicPrefix }), await recordingBroker(t, brokers, { topicPrefix })]
-    consumer.consume(['image'], () => {})
+    consumer.consume('image', handled)
     await publishUntilReceived(producer, consumer)
     await withAdmin(brokers, (admin) => admin.deleteTopics({ topics: [`${topicPrefix}image`] }))
     await until(() => {
-      producer.publish('image', 'task')
-      return producer.count('lost') > 0 || !producer.health().ok
+      producer.publish(ready('image', 'task'))
+      return producer.count('failed') > 0 || !producer.health().ok
     })
     await publishUntilReceived(producer, consumer)
     await settled(t, producer)

@@ -1,7 +1,7 @@
 import { createServer, type AddressInfo } from 'node:net'
 import t from 'tap'
 import { openBroker } from '../../../src/backends/broker/broker.ts'
-import { brokerPromises } from '../../contracts/broker.ts'
+import { brokerPromises, handled, ready } from '../../contracts/broker.ts'
 import { runContract } from '../../contracts/run-contract.ts'
 import { kafka } from '../../servers/kafka.ts'
 import { recordingBroker, dropped, healthy, prefix, until, withAdmin } from './recording-broker.ts'
@@ -23,15 +23,15 @@ t.test('Kafka', async (t) => {
     const topicPrefix = prefix()
     dropped(t, servers, topicPrefix)
     const [producer, one, other] = [await recordingBroker(t, servers, { topicPrefix }), await recordingBroker(t, servers, { topicPrefix }), await recordingBroker(t, servers, { topicPrefix })]
-    for (const consumer of [one, other]) consumer.consume(['image'], () => {})
+    for (const consumer of [one, other]) consumer.consume('image', handled)
     await Promise.all([healthy(one), healthy(other)])
     const startMs = performance.now()
-    for (let id = 0; id < 2000; id++) producer.publish('image', `task-${id}`)
-    await until(() => one.count('heard') + other.count('heard') >= 2000)
-    t.comment(`2000 messages received after ${Math.round(performance.now() - startMs)} ms: ${one.count('heard')} and ${other.count('heard')}`)
-    await until(() => producer.count('rung') === 2000)
-    t.equal(producer.count('lost'), 0)
-    t.ok(one.count('heard') > 0 && other.count('heard') > 0)
+    for (let id = 0; id < 2000; id++) producer.publish(ready('image', `task-${id}`))
+    await until(() => one.count('received') + other.count('received') >= 2000)
+    t.comment(`2000 messages received after ${Math.round(performance.now() - startMs)} ms: ${one.count('received')} and ${other.count('received')}`)
+    await until(() => producer.count('published') === 2000)
+    t.equal(producer.count('failed'), 0)
+    t.ok(one.count('received') > 0 && other.count('received') > 0)
   })
 
   await t.test('latency of single messages', async (t) => {
@@ -39,21 +39,21 @@ t.test('Kafka', async (t) => {
     dropped(t, servers, topicPrefix)
     const [producer, consumer] = [await recordingBroker(t, servers, { topicPrefix }), await recordingBroker(t, servers, { topicPrefix })]
     let received = () => {}
-    consumer.consume(['image'], () => received())
+    consumer.consume('image', async () => received())
     await healthy(consumer)
     const tookMs: number[] = []
     for (let id = 0; id < 200; id++) {
       const { promise, resolve } = Promise.withResolvers<void>()
       received = resolve
       const startMs = performance.now()
-      producer.publish('image', `task-${id}`)
+      producer.publish(ready('image', `task-${id}`))
       await promise
       tookMs.push(performance.now() - startMs)
     }
     tookMs.sort((a, b) => a - b)
     const at = (share: number) => tookMs[Math.floor(share * tookMs.length)]?.toFixed(1)
     t.comment(`published to received: p50 ${at(0.5)} ms, p90 ${at(0.9)} ms, p99 ${at(0.99)} ms`)
-    t.equal(consumer.count('heard'), 200)
+    t.equal(consumer.count('received'), 200)
   })
 
   await t.test('the partitions of a killed member are taken over by the others', async (t) => {
@@ -62,13 +62,13 @@ t.test('Kafka', async (t) => {
     const [producer, survivor] = [await recordingBroker(t, servers, { topicPrefix }), await recordingBroker(t, servers, { topicPrefix })]
     const victim = member(t, producer.url)
     await victim.prints('healthy')
-    survivor.consume(['image'], () => {})
+    survivor.consume('image', handled)
     await healthy(survivor)
     await victim.kill()
-    // The id decides the partition, and half of the partitions were the victim's.
-    for (let id = 0; id < 50; id++) producer.publish('image', `task-${id}`)
-    await until(() => survivor.count('heard') >= 50)
-    t.equal(survivor.count('rebuilt'), 0)
+    // The key decides the partition, and half of the partitions were the victim's.
+    for (let id = 0; id < 50; id++) producer.publish(ready('image', `task-${id}`))
+    await until(() => survivor.count('received') >= 50)
+    t.equal(survivor.count('restarted'), 0)
   })
 
   await t.test('a paused consumer receives its messages after it resumes', async (t) => {
@@ -76,15 +76,15 @@ t.test('Kafka', async (t) => {
     dropped(t, servers, topicPrefix)
     const producer = await recordingBroker(t, servers, { topicPrefix })
     const [full, free] = [await recordingBroker(t, servers, { topicPrefix }), await recordingBroker(t, servers, { topicPrefix, group: `${topicPrefix}other` })]
-    const subscription = full.consume(['image'], () => {})
+    const subscription = full.consume('image', handled)
     subscription.pause()
-    free.consume(['image'], () => {})
+    free.consume('image', handled)
     await Promise.all([healthy(full), healthy(free)])
-    for (let id = 0; id < 50; id++) producer.publish('image', `task-${id}`)
-    await until(() => free.count('heard') >= 50)
-    t.equal(full.count('heard'), 0)
+    for (let id = 0; id < 50; id++) producer.publish(ready('image', `task-${id}`))
+    await until(() => free.count('received') >= 50)
+    t.equal(full.count('received'), 0)
     subscription.resume()
-    await until(() => full.count('heard') >= 50)
+    await until(() => full.count('received') >= 50)
   })
 
   await t.test('a topic with fewer partitions than members is logged once, and every message is received', async (t) => {
@@ -92,22 +92,22 @@ t.test('Kafka', async (t) => {
     dropped(t, servers, topicPrefix)
     const all = await Promise.all([1, 2, 3].map(() => recordingBroker(t, servers, { topicPrefix, partitions: '1' })))
     const [producer] = all
-    for (const consumer of all) consumer.consume(['image'], () => {})
+    for (const consumer of all) consumer.consume('image', handled)
     await Promise.all(all.map(healthy))
     const warnings = () => all.flatMap((consumer) => consumer.warnings)
     await until(() => warnings().length > 0)
-    for (let id = 0; id < 20; id++) producer?.publish('image', `task-${id}`)
-    await until(() => all.reduce((sum, consumer) => sum + consumer.count('heard'), 0) >= 20)
+    for (let id = 0; id < 20; id++) producer?.publish(ready('image', `task-${id}`))
+    await until(() => all.reduce((sum, consumer) => sum + consumer.count('received'), 0) >= 20)
     t.match(warnings(), [{ facts: { event: 'kafka_too_few_partitions', topic: `${topicPrefix}image`, group: /workers\.image$/, partitions: 1, members: /^[23]$/ }, message: /fewer partitions than/ }])
     t.equal(warnings().length, 1)
   })
 
-  await t.test('topics are created with the parameters of the address and ten minutes of retention', async (t) => {
+  await t.test('topics are created with the parameters of the address and one day of retention', async (t) => {
     const topicPrefix = prefix()
     dropped(t, servers, topicPrefix)
     const producer = await recordingBroker(t, servers, { topicPrefix, partitions: '3', replication: '1' })
-    producer.publish('video', 'task-1')
-    await until(() => producer.count('rung') === 1)
+    producer.publish(ready('video', 'task-1'))
+    await until(() => producer.count('published') === 1)
     const topic = `${topicPrefix}video`
     const { partitions, retention } = await withAdmin(servers, async (admin) => {
       const { topics } = await admin.fetchTopicMetadata({ topics: [topic] })
@@ -115,7 +115,7 @@ t.test('Kafka', async (t) => {
       return { partitions: topics[0]?.partitions, retention: resources[0]?.configEntries[0]?.configValue }
     })
     t.equal(partitions?.length, 3)
-    t.equal(retention, '600000')
+    t.equal(retention, '86400000')
   })
 
   await t.test('it prints nothing to stderr, and a process that closes it ends', async (t) => {
@@ -124,7 +124,7 @@ t.test('Kafka', async (t) => {
     const producer = await recordingBroker(t, servers, { topicPrefix })
     const child = member(t, producer.url)
     await child.prints('healthy')
-    producer.publish('image', 'task-1')
+    producer.publish(ready('image', 'task-1'))
     await child.prints('received image')
     t.same(await child.end(), { code: 0, stderr: '' })
   })
@@ -189,9 +189,9 @@ t.test('a broker without the required API versions is reported as such, and retr
   await new Promise<void>((resolve) => fake.listen(0, '127.0.0.1', resolve))
   const broker = await recordingBroker(t, `127.0.0.1:${(fake.address() as AddressInfo).port}`, {})
   t.teardown(() => fake.close())
-  broker.consume(['image'], () => t.fail('received a message'))
-  broker.publish('image', 'task-1')
-  await until(() => broker.count('rebuilt') >= 2)
+  broker.consume('image', async () => void t.fail('received a message'))
+  broker.publish(ready('image', 'task-1'))
+  await until(() => broker.count('restarted') >= 2)
   t.match(broker.health(), { ok: false, detail: /does not support Metadata .* Kafka 2.4 or newer/ })
   t.equal(broker.warnings.length, 3, 'one line each of the connection check, the producer and the consumer')
   t.ok(connections < 30, `${connections} connections`)

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { Kafka, logLevel } from 'kafkajs'
 import type { Test } from 'tap'
 import { openBroker, type Broker, type BrokerEvent } from '../../../src/backends/broker/broker.ts'
+import { ready } from '../../contracts/broker.ts'
 
 export type RecordingBroker = Broker & {
   url: string
@@ -21,15 +22,15 @@ export function prefix(): string {
 /** Opens a broker that is closed with the test. `query` goes into its address. */
 export async function recordingBroker(t: Test, servers: string, query: Record<string, string>): Promise<RecordingBroker> {
   const url = `kafka://${servers}?${new URLSearchParams({ partitions: '2', ...query })}`
-  const counts: Record<BrokerEvent, number> = { rung: 0, lost: 0, heard: 0, rebuilt: 0 }
+  const counts: Record<BrokerEvent, number> = { published: 0, failed: 0, received: 0, ignored: 0, restarted: 0 }
   const warnings: RecordingBroker['warnings'] = []
   const log = { debug() {}, info() {}, warn: (facts: object, message: string) => void warnings.push({ facts: { ...facts }, message }) }
   const broker = await openBroker(url, { log, counted: (event, _kind, count) => (counts[event] += count) })
   t.teardown(() => broker.close())
   let published = 0
-  const publish: Broker['publish'] = (kind, id) => {
+  const publish: Broker['publish'] = (message) => {
     published++
-    broker.publish(kind, id)
+    broker.publish(message)
   }
   return { ...broker, publish, url, warnings, count: (event) => counts[event], published: () => published }
 }
@@ -46,9 +47,9 @@ export async function until(holds: () => boolean): Promise<void> {
 
 /** Publishes until a message is received: some may be lost, but not all. */
 export async function publishUntilReceived(producer: RecordingBroker, consumer: RecordingBroker): Promise<void> {
-  const before = consumer.count('heard')
-  const publishing = setInterval(() => producer.publish('image', 'task'), 100)
-  await until(() => consumer.count('heard') > before)
+  const before = consumer.count('received')
+  const publishing = setInterval(() => producer.publish(ready('image', 'task')), 100)
+  await until(() => consumer.count('received') > before)
   clearInterval(publishing)
 }
 

@@ -7,20 +7,26 @@ import { CONSUMER } from './kafka-client.ts'
 import { describeError, DescribedError } from './kafka-errors.ts'
 import { openConnectionState, type ConnectionState } from './connection-state.ts'
 import { openBackoff } from './backoff.ts'
+import type { Message } from '../../../domain/messages.ts'
 import { startSpan } from '../../../tracing/tracing.ts'
+import { decodeEvent } from './cloud-events.ts'
+import { openOffsets } from './offsets.ts'
 import { messaging, type KafkaContext } from './producer.ts'
 import { ensureTopic } from './topic.ts'
 
-export type Consumer = { state: ConnectionState; stop(): void; pause(): void; resume(): void; stopped: Promise<void> }
+export type Consumer = { state: ConnectionState; isReceiving(): boolean; stop(): void; pause(): void; resume(): void; stopped: Promise<void> }
 
 const COMMIT_MS = 500
 /** A consumer fetches several times a second: without a fetch for this long, Kafka does not answer. */
 const SLOW_MS = 4000
-/** A consumer that neither joined nor fetched for this long is rebuilt even if nothing failed. Joining may take several rebalance timeouts. */
+/** A consumer that neither joined nor fetched for this long is restarted even if nothing failed. Joining may take several rebalance timeouts. */
 const STALLED_MS = 30_000
 
-/** Consumes until `stop`; rebuilds the consumer whenever it ends otherwise. */
-export function openConsumer({ kafka, address, log, counted }: KafkaContext, kind: string, received: () => void): Consumer {
+/**
+ * Consumes until `stop`; restarts the consumer whenever it ends otherwise. The offset of a message is committed once the promise of `received` has resolved, outside the fetch
+ * loop: a commit that fails there would end the consumer.
+ */
+export function openConsumer({ kafka, address, log, counted }: KafkaContext, kind: string, received: (message: Message) => Promise<void>): Consumer {
   const names = { address, topic: address.topicPrefix + kind, group: `${address.group}.${kind}` }
   const { topic, group } = names
   const state = openConnectionState(log, { topic, group }, `joining the group ${group}`)
@@ -29,7 +35,9 @@ export function openConsumer({ kafka, address, log, counted }: KafkaContext, kin
   const partitionCheck = openPartitionCheck(log, topic, group)
   let consumer: KafkaJsConsumer | null = null
   let isMember = false
+  let hasPartitions = false
   let paused = false
+  let offsets = openOffsets()
 
   async function supervise(): Promise<void> {
     while (!stopping.signal.aborted) {
@@ -39,7 +47,7 @@ export function openConsumer({ kafka, address, log, counted }: KafkaContext, kin
         if (stopping.signal.aborted) return
         state.failed(describeError(error, names), error)
         await backoff.next()
-        counted('rebuilt', kind, 1)
+        counted('restarted', kind, 1)
       }
     }
   }
@@ -58,18 +66,24 @@ export function openConsumer({ kafka, address, log, counted }: KafkaContext, kin
     current.on(current.events.CRASH, ({ payload }) => end.reject(payload.error))
     current.on(current.events.GROUP_JOIN, ({ payload }) => {
       isMember = true
+      hasPartitions = (payload.memberAssignment[topic]?.length ?? 0) > 0
+      // What was received and not committed before is received again, by whoever has the partition now.
+      offsets = openOffsets()
       if (paused) current.pause([{ topic }])
       backoff.reset()
       state.recovered()
       if (payload.isLeader) void partitionCheck.run(current, partitions)
     })
     consumer = current
+    const committing = setInterval(() => void commit(current), COMMIT_MS)
     const started = start(current, () => !stopping.signal.aborted).catch(end.reject)
     try {
       await end.promise
     } finally {
-      isMember = false
+      if (isMember && state.problem() === null) await commit(current)
+      isMember = hasPartitions = false
       clearInterval(watchdog)
+      clearInterval(committing)
       await started
       await current.disconnect().catch(() => {})
     }
@@ -79,21 +93,34 @@ export function openConsumer({ kafka, address, log, counted }: KafkaContext, kin
   async function start(current: KafkaJsConsumer, isRunning: () => boolean): Promise<void> {
     await current.connect()
     if (isRunning()) await current.subscribe({ topics: [topic], fromBeginning: true })
-    // The handler runs outside the fetch loop, so that it can neither delay nor fail it.
-    if (isRunning()) await current.run({ autoCommitInterval: COMMIT_MS, eachMessage: async ({ message }) => void setImmediate(receive, message.headers?.['traceparent']?.toString()) })
+    if (isRunning()) await current.run({ autoCommit: false, eachMessage: async ({ partition, message }) => receive(message.value, offsets.received(partition, message.offset)) })
   }
 
-  function receive(traceparent: string | undefined): void {
+  /** Not awaited by the fetch loop, which it can neither delay nor fail. */
+  function receive(value: Buffer | null, handled: () => void): void {
     if (stopping.signal.aborted) return
-    counted('heard', kind, 1)
-    // Not around what follows: the message wakes a worker, which may claim another task.
-    if (traceparent !== undefined) startSpan(`process ${topic}`, { kind: 'consumer', parent: traceparent, attributes: messaging(topic, 'process') }).end()
-    received()
+    counted('received', kind, 1)
+    const message = decodeEvent(kind, value)
+    if (message === null) {
+      counted('ignored', kind, 1)
+      return handled()
+    }
+    // Not around what follows: a worker that receives the message may claim another task.
+    if (message.traceparent !== undefined) startSpan(`process ${topic}`, { kind: 'consumer', parent: message.traceparent, attributes: messaging(topic, 'process') }).end()
+    received(message).then(handled, () => {})
+  }
+
+  async function commit(current: KafkaJsConsumer): Promise<void> {
+    const [from, positions] = [offsets, offsets.committable()]
+    if (!isMember || positions.length === 0) return
+    // The next try includes what this one could not commit.
+    await current.commitOffsets(positions.map((position) => ({ topic, ...position }))).then(() => from.committed(positions), () => {})
   }
 
   return {
     state,
     stopped: supervise(),
+    isReceiving: () => isMember && hasPartitions && state.problem() === null,
     stop: () => stopping.abort(),
     pause() {
       if (!paused && isMember) consumer?.pause([{ topic }])

@@ -1,4 +1,4 @@
-/** Broker among processes over Kafka, one topic for each kind. Best effort: workers and dispatchers poll the store every second regardless. */
+/** Broker among processes over Kafka, one topic for each kind. Best effort: workers and dispatchers poll the store as well. */
 import { readFileSync } from 'node:fs'
 import type { Broker, BrokerContext, BrokerConsumer } from '../broker.ts'
 import { readAddress } from './kafka-url.ts'
@@ -37,21 +37,16 @@ export async function openKafka(url: string, { log, counted }: BrokerContext): P
   }
 
   return {
-    publish(kind, id) {
-      if (closed) counted('lost', kind, 1)
-      else producerOf(kind).publish(id)
+    publish(message) {
+      if (closed) counted('failed', message.kind, 1)
+      else producerOf(message.kind).publish(message)
     },
-    consume(kinds, received): BrokerConsumer {
-      if (closed) return { stop() {}, pause() {}, resume() {} }
-      const own = kinds.map((kind) => openConsumer(context, kind, () => received(kind)))
-      for (const consumer of own) {
-        consumers.add(consumer)
-        void consumer.stopped.then(() => consumers.delete(consumer))
-      }
-      const each = (verb: 'stop' | 'pause' | 'resume') => () => {
-        for (const consumer of own) consumer[verb]()
-      }
-      return { stop: each('stop'), pause: each('pause'), resume: each('resume') }
+    consume(kind, received): BrokerConsumer {
+      if (closed) return { isReceiving: () => false, stop() {}, pause() {}, resume() {} }
+      const consumer = openConsumer(context, kind, received)
+      consumers.add(consumer)
+      void consumer.stopped.then(() => consumers.delete(consumer))
+      return consumer
     },
     health() {
       if (closed) return { ok: false, detail: 'closed' }

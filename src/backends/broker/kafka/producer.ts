@@ -1,8 +1,10 @@
 /** Kafka producer of one kind. Each kind has its own: a topic that is missing or forbidden would fail the sends of every kind that shared a producer. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Kafka } from 'kafkajs'
+import type { Message } from '../../../domain/messages.ts'
 import { startSpan, type Attributes, type Span } from '../../../tracing/tracing.ts'
 import type { BrokerContext } from '../broker.ts'
+import { CONTENT_TYPE, encodeEvent } from './cloud-events.ts'
 import type { Address } from './kafka-url.ts'
 import { PRODUCER } from './kafka-client.ts'
 import { describeError } from './kafka-errors.ts'
@@ -13,13 +15,13 @@ import { ensureTopic } from './topic.ts'
 /** What producers and consumers share. */
 export type KafkaContext = { kafka: Kafka; address: Address } & BrokerContext
 
-export type Producer = { state: ConnectionState; publish(id: string): void; close(): Promise<void> }
+export type Producer = { state: ConnectionState; publish(message: Message): void; close(): Promise<void> }
 
-type Message = { id: string; span: Span }
+type Queued = { message: Message; span: Span }
 
 const MAX_BATCH = 500
 const MAX_QUEUED = 5000
-/** Pause after a send. Without it each send under load would wake every worker for one or two tasks, and Kafka would use as much CPU as the work. */
+/** Pause after a send. Without it each send under load would contain one or two messages, and Kafka would use as much CPU as the work. */
 const LINGER_MS = 20
 /** Time to send the queued messages at shutdown. */
 const FLUSH_MS = 1000
@@ -31,8 +33,8 @@ export function messaging(topic: string, operation: 'send' | 'process'): Attribu
 
 /**
  * One send is in flight at a time; messages published meanwhile, or in the pause after it, go into the next. The first message is not delayed. The messages of
- * a failed send are lost except for one, which is retried until it is sent: it wakes the workers after an outage and detects its end. `rung` and `lost` add up
- * to the messages published.
+ * a failed send are lost except for one, which is retried until it is sent: it detects the end of an outage. `published` and `failed` add up
+ * to the messages given.
  */
 export function openProducer({ kafka, address, log, counted }: KafkaContext, kind: string): Producer {
   const topic = address.topicPrefix + kind
@@ -40,7 +42,7 @@ export function openProducer({ kafka, address, log, counted }: KafkaContext, kin
   const state = openConnectionState(log, { topic })
   const closing = new AbortController()
   const backoff = openBackoff(closing.signal)
-  let queued: Message[] = []
+  let queued: Queued[] = []
   let connected = false
   let stopped = false
   let busy = false
@@ -54,15 +56,15 @@ export function openProducer({ kafka, address, log, counted }: KafkaContext, kin
     busy = false
   }
 
-  async function send(messages: Message[]): Promise<void> {
+  async function send(messages: Queued[]): Promise<void> {
     try {
       if (!connected) {
         await ensureTopic(kafka, address, topic)
         await producer.connect()
       }
-      await producer.send({ topic, acks: -1, timeout: 2000, messages: messages.map(({ id, span: { traceparent } }) => ({ key: id, value: null, ...(traceparent === null ? {} : { headers: { traceparent } }) })) })
+      await producer.send({ topic, acks: -1, timeout: 2000, messages: messages.map(record) })
       connected = true
-      counted('rung', kind, messages.length)
+      counted('published', kind, messages.length)
       for (const { span } of messages) span.end()
       state.recovered()
       backoff.reset()
@@ -75,8 +77,14 @@ export function openProducer({ kafka, address, log, counted }: KafkaContext, kin
     }
   }
 
-  function lose(messages: Message[], why: unknown): void {
-    if (messages.length > 0) counted('lost', kind, messages.length)
+  /** A span of this send continues the trace; without one, the message has that of its task. */
+  function record({ message, span }: Queued) {
+    const event = span.traceparent === null ? message : { ...message, traceparent: span.traceparent }
+    return { key: message.key, value: encodeEvent(event, Date.now()), headers: { 'content-type': CONTENT_TYPE } }
+  }
+
+  function lose(messages: Queued[], why: unknown): void {
+    if (messages.length > 0) counted('failed', kind, messages.length)
     for (const { span } of messages) {
       span.fail(why)
       span.end()
@@ -85,9 +93,9 @@ export function openProducer({ kafka, address, log, counted }: KafkaContext, kin
 
   return {
     state,
-    publish(id) {
-      if (stopped || queued.length >= MAX_QUEUED) return counted('lost', kind, 1)
-      queued.push({ id, span: startSpan(`send ${topic}`, { kind: 'producer', within: true, attributes: messaging(topic, 'send') }) })
+    publish(message) {
+      if (stopped || queued.length >= MAX_QUEUED) return counted('failed', kind, 1)
+      queued.push({ message, span: startSpan(`send ${topic}`, { kind: 'producer', within: true, attributes: messaging(topic, 'send') }) })
       if (busy) return
       busy = true
       flushing = new Promise((resolve) => setImmediate(resolve)).then(flush)

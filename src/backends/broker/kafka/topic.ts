@@ -4,8 +4,8 @@ import type { Admin, Kafka } from 'kafkajs'
 import type { Address } from './kafka-url.ts'
 import { isTransient, rootOf, DescribedError } from './kafka-errors.ts'
 
-/** A message that was not received for ten minutes is of no use. Kafka removes whole segments, hence both settings. */
-const CONFIG = { 'retention.ms': '600000', 'segment.ms': '600000', 'cleanup.policy': 'delete' }
+/** A day, in which an operator can read what was published. Kafka removes whole segments, hence both settings. */
+const CONFIG = { 'retention.ms': '86400000', 'segment.ms': '3600000', 'cleanup.policy': 'delete' }
 
 /** How often, and how many times, a new topic is looked up until a broker leads it. */
 const LOOKUP_MS = 100
