@@ -31,7 +31,7 @@ export type WorkerOptions = {
 async function worker(app: FastifyInstance, { verbs = [...KINDS, ...OPERATIONS] }: WorkerOptions): Promise<void> {
   const { config, tasks, log } = app
   const routeOf = (verb: string) => app.engines.offer(verb)?.route
-  const metrics = workerMetrics(app.metrics.registry, (verb) => routeOf(verb)?.engine ?? 'none', tasks.clock)
+  const metrics = workerMetrics(app.metrics.registry, (verb) => routeOf(verb)?.engine ?? 'none', config.WORKER_SLOTS, tasks.clock)
   const slots = openSlots(config.WORKER_SLOTS, verbs, (verb) => routeOf(verb)?.concurrency ?? null)
   const media = { ...tasks, egress: app.egress, inputTimeoutMs: config.INPUT_TIMEOUT_SECONDS }
   const context: TaskRunContext = { tasks, media, leaseMs: config.TASK_LEASE_SECONDS, ran: metrics.ran, stopping: () => stopping, log }

@@ -49,6 +49,7 @@ if (!missing(t, ['helm'])) {
     ['no sealing key', ['--set', 'sealingKey.existingSecret='], /sealingKey.existingSecret must name a Secret with 32 random bytes/],
     ['no store', ['--set', 'store.existingSecret='], /processes cannot share SQLite\./],
     ['no broker', ['--set', 'broker.existingSecret='], /processes cannot share memory\./],
+    ['KEDA without Kafka', ['--set', 'worker.keda.enabled=true'], /worker\.keda\.kafka\.bootstrapServers must be the brokers/],
     ['sqlite as a setting', ['--set', 'settings.STORE_URL=sqlite:/data/db'], /additional properties 'STORE_URL' not allowed/],
     ['sqlite as a variable', ['--set', 'env.STORE_URL=sqlite:/data/db'], /invalid propertyName 'STORE_URL'/],
     ['files on a disk', ['--set', 'files.url=disk:/data'], /files.url was "disk:\/data"; it may be gridfs: or s3:\/\/<bucket>/],
@@ -288,8 +289,20 @@ if (!missing(t, ['helm'])) {
     const all = await objects('everything')
     const replicas = (name: string) => found(all, `Deployment/tollgate-${name}`).spec.replicas
     t.same([replicas('gateway'), replicas('worker-pictures'), replicas('worker-film')], [undefined, 2, 3])
-    const { query } = found(all, 'ScaledObject/tollgate-worker-pictures').spec.triggers[0].metadata
-    t.equal(query, 'sum(max by (kind) (tollgate_tasks{state="queued",namespace="gate",kind=~"image"})) or vector(0)')
+  })
+
+  t.test('KEDA scales a pool by the lag of each of its topics and by its running tasks per slot', async (t) => {
+    const triggers = (all: Answered[], pool: string) => found(all, `ScaledObject/tollgate-worker-${pool}`).spec.triggers as Answered[]
+    const [lag, running, ...more] = triggers(await objects('everything'), 'pictures')
+    t.same(more, [])
+    const metadata = { bootstrapServers: 'kafka.databases:9092', consumerGroup: 'tollgate.workers.image', topic: 'tollgate.image', lagThreshold: '4', offsetResetPolicy: 'earliest' }
+    t.same(lag, { type: 'kafka', metricType: 'AverageValue', metadata, authenticationRef: { name: 'kafka' } })
+    t.same([running?.type, running?.metadata.threshold], ['prometheus', '0.75'])
+    const slots = 'avg(tollgate_worker_slots{namespace="gate",pod=~"tollgate-worker-pictures-[^-]+-[^-]+"})'
+    t.equal(running?.metadata.query, `sum(max by (kind) (tollgate_tasks{state="processing",namespace="gate",kind=~"image"})) / ${slots} or vector(0)`)
+    const unnamed = ['--set-json', 'workerPools=[{"name":"any"}]']
+    const topics = triggers(await objects('everything', unnamed), 'any').filter(({ type }) => type === 'kafka').map((trigger) => trigger.metadata.topic)
+    t.same(topics, [...KINDS, ...OPERATIONS].map((kind) => `tollgate.${kind}`))
   })
 
   t.test('a release may have a number for its name', async (t) => {

@@ -250,8 +250,8 @@ const outageBugs: Listed[] = [
   {
     name: 'a busy record ends the claims of a worker',
     file: 'src/tasks/claim-and-retry.ts', within: 200,
-    from: 'if (err instanceof Busy) claims.busy(subscription, context.clock())\n      else isAway = true',
-    to: 'isAway = true',
+    from: 'if (err instanceof Busy) claims.busy(subscription, context.clock())\n      else claimed.isAway = true',
+    to: 'claimed.isAway = true',
   },
   {
     name: 'a claim that is still in progress takes no slot',
@@ -270,6 +270,27 @@ const outageBugs: Listed[] = [
     file: 'src/tasks/recovery-sweeps.ts', within: 100,
     from: 'now - Math.max(hold.at, hold.readyAt) >= queueMs',
     to: 'queueMs > 0',
+  },
+]
+
+const messageBugs: Listed[] = [
+  {
+    name: 'the end of a task publishes nothing about the next one',
+    file: 'src/tasks/settle-and-cancel.ts', within: 20,
+    from: '  publishReady(context, task.subscription, closed.ready)\n',
+    to: '',
+  },
+  {
+    name: 'an offset is committed before the claim was decided',
+    file: 'plugins/worker/claim-loop.ts', within: 20,
+    from: '      return decided\n',
+    to: '      return Promise.resolve()\n',
+  },
+  {
+    name: 'a task whose message was lost is not published again',
+    file: 'src/tasks/republish-ready.ts', within: 20,
+    from: '    publishReady(context, subscription, ready, { repeat })\n',
+    to: '',
   },
 ]
 
@@ -402,7 +423,7 @@ const codingBugs: Listed[] = [
   },
 ]
 
-const mediaBugs = [...storeBugs, ...creationBugs, ...runBugs, ...moneyBugs, ...deliveryBugs, ...outageBugs, ...fileBugs, ...attemptBugs, ...CLOCK_BUGS]
+const mediaBugs = [...storeBugs, ...creationBugs, ...runBugs, ...moneyBugs, ...deliveryBugs, ...outageBugs, ...messageBugs, ...fileBugs, ...attemptBugs, ...CLOCK_BUGS]
 
 export const BUGS: Bug[] = [
   ...mediaBugs.map((bug): Bug => ({ ...bug, scenario: 'media' })),

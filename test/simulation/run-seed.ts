@@ -2,6 +2,7 @@
 import { verifyStore } from '../../src/verify/verify.ts'
 import { bootAhead, hasWrongClocks } from './clocks.ts'
 import { codingScenario } from './coding/scenario.ts'
+import { checkMessagesAlone } from './media/messages-alone.ts'
 import { mediaScenario } from './media/scenario.ts'
 import { openReal } from './real-store.ts'
 import { openWorld, type Machine, type World } from './world.ts'
@@ -53,6 +54,7 @@ export async function runSeed(seed: number, { traced = false, server = null }: S
       const { violations } = await verifyStore(real.handles[0].store, { now: world.scheduler.now() })
       violations.forEach(world.checker.report)
     }
+    if (holds(world) && scenario === 'media') await checkMessagesAlone(world)
     const { checker, faultProfile, scheduler } = world
     const [tasks, requests] = [checker.seen.tasks.size, checker.requests.size]
     return { seed, scenario, faults: faultProfile, steps: scheduler.steps(), tasks, requests, violations: checker.violations, trace: readable(lines) }

@@ -1,13 +1,13 @@
 /** The simulated installation of one seed: time, faults, machines that run processes, and external clients. */
 import { Failure, Unavailable } from '../../src/domain/errors.ts'
 import type { Store } from '../../src/backends/store/store.ts'
-import type { Message } from '../../src/domain/messages.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { MAX_SKEW_MS } from '../../src/domain/subscription/clock-healing.ts'
 import type { StoreClock } from '../../src/bootstrap/store-clock.ts'
 import { hasWrongClocks, isOff, isUnmeasured, measureClock, setWalls } from './clocks.ts'
 import { rngOf, type Rng } from './seeded-random.ts'
 import { LINKS, openFiles, type SimulatedFiles } from './media/files.ts'
+import { openBroker, type SimulatedBroker } from './broker.ts'
 import { openFaultyStore } from './faulty-store.ts'
 import type { Real } from './real-store.ts'
 import { openScheduler, type Actor, type Process, type Scheduler } from './scheduler.ts'
@@ -22,8 +22,6 @@ export type Machine = {
   store(actor: Actor): Store
   tasks(actor: Actor): TaskContext
   sleep(ms: number): Promise<void>
-  /** Sleeps until a message of these kinds is published, at most `ms`. */
-  sleepUntilPublished(ms: number, kinds: readonly string[]): Promise<void>
   /** Runs in the background. Expected errors are ignored; any other one is a violation. */
   go(name: string, flow: () => Promise<void>): void
   /** Serves an external client, which gets `Crashed` when the machine crashes. */
@@ -37,6 +35,7 @@ export type World = {
   scheduler: Scheduler
   checker: InvariantChecker
   files: SimulatedFiles
+  broker: SimulatedBroker
   /** Recovery phase: no more faults; loops end. */
   recovering: boolean
   /** A subscription whose record other processes change all the time: no replacement of it succeeds. */
@@ -81,7 +80,7 @@ export function openWorld({ seed, start, scenario, real, trace }: WorldOptions):
     trace,
   })
   const files = openFiles(scheduler)
-  const subscribers = new Map<string, Set<() => void>>()
+  const broker = openBroker(rngOf(seed + 2e6), scheduler, () => !world.recovering)
   const booted = new Map<string, number>()
   let machines = 0
   let ids = 0
@@ -92,10 +91,6 @@ export function openWorld({ seed, start, scenario, real, trace }: WorldOptions):
     const time = now.toString(16).padStart(12, '0')
     const count = (ids++ % 4096).toString(16).padStart(3, '0')
     return `${time.slice(0, 8)}-${time.slice(8)}-7${count}-8000-${Math.floor(rng.random() * 2 ** 48).toString(16).padStart(12, '0')}`
-  }
-
-  function publish({ kind }: Message): void {
-    for (const wake of subscribers.get(kind) ?? []) if (world.recovering || rng.chance(0.8)) wake()
   }
 
   function boot(kind: string, program: (machine: Machine) => void): void {
@@ -126,7 +121,7 @@ export function openWorld({ seed, start, scenario, real, trace }: WorldOptions):
     const clock = () => (measured ? measured.now() : scheduler.now() + process.skewMs)
     const heals = wrongClocks && !isUnmeasured(process)
     const storeTime = () => (heals ? (measured?.writeTime() ?? clock()) : null)
-    const retryForMs = process.name === 'recovery' ? 0 : rng.pick([0, 300, 5_000])
+    const retryForMs = process.name === 'recovery' ? 0 : world.recovering ? 5_000 : rng.pick([0, 300, 5_000])
     const faulty = openFaultyStore(process, handle, scheduler, { retryForMs, storeTime, called: (verb) => called(process, verb) })
     const open = (actor: Actor) => (measured ? measured.guard(faulty(actor)) : faulty(actor))
     const sleep = (ms: number) => scheduler.sleep(process, ms).done
@@ -140,13 +135,7 @@ export function openWorld({ seed, start, scenario, real, trace }: WorldOptions):
       sleep,
       actor: (name, fence = null) => ({ process, name, fence }),
       store: open,
-      tasks: (actor) => ({ store: open(actor), files: files.open(actor), clock, uuid: () => uuid(clock()), random: rng.random, publish, moved() {}, link, linkedFile, resultMs: 7 * 24 * 3_600_000, log }),
-      async sleepUntilPublished(ms, kinds) {
-        const { done, wake } = scheduler.sleep(process, ms)
-        for (const kind of kinds) subscribers.set(kind, (subscribers.get(kind) ?? new Set()).add(wake))
-        await done
-        for (const kind of kinds) subscribers.get(kind)?.delete(wake)
-      },
+      tasks: (actor) => ({ store: open(actor), files: files.open(actor), clock, uuid: () => uuid(clock()), random: rng.random, publish: broker.publish, moved() {}, link, linkedFile, resultMs: 7 * 24 * 3_600_000, log }),
       go: (name, flow) => void flow().catch((error: unknown) => reportUnexpected(`${process.name} ${name}`, error)),
       serve: (work) =>
         new Promise((resolve, reject) => {
@@ -180,6 +169,7 @@ export function openWorld({ seed, start, scenario, real, trace }: WorldOptions):
     scheduler,
     checker,
     files,
+    broker,
     recovering: false,
     busyRecord: null,
     machines: [],

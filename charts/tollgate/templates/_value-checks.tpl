@@ -10,6 +10,9 @@
 {{- include "tollgate.checkSecret" (dict "root" . "value" "sealingKey" "secret" $values.sealingKey "schemes" list) -}}
 {{- include "tollgate.checkSecret" (dict "root" . "value" "store" "secret" $values.store "schemes" (list "mongodb://" "mongodb+srv://")) -}}
 {{- include "tollgate.checkSecret" (dict "root" . "value" "broker" "secret" $values.broker "schemes" (list "kafka://")) -}}
+{{- range $workload := (include "tollgate.workloads" . | fromYaml).workloads -}}
+{{- if and (dig "keda" "enabled" false $workload.values) (not $workload.values.keda.kafka.bootstrapServers) }}{{ fail "worker.keda.kafka.bootstrapServers must be the brokers of Kafka, such as kafka.databases:9092: KEDA reads the lag of the workers there." }}{{ end -}}
+{{- end -}}
 {{- range $name := list "upstreams" "engines" -}}
 {{- $source := index $values $name -}}
 {{- if and $source.file $source.existingConfigMap }}{{ fail (printf "%s.file and %s.existingConfigMap are mutually exclusive." $name $name) }}{{ end -}}

@@ -16,3 +16,8 @@
 {{- define "tollgate.isScaledByKeda" -}}
 {{- if and (dig "keda" "enabled" false .workload.values) (.root.Capabilities.APIVersions.Has "keda.sh/v1alpha1") }}yes{{ end -}}
 {{- end -}}
+
+{{/* Every kind and operation, each of which has a topic. */}}
+{{- define "tollgate.kinds" -}}
+[image, video, music, background_remove, upscale, ai_edit, inpaint, trim, merge]
+{{- end -}}

@@ -28,11 +28,15 @@ export async function mintKeys(store: Store, accounts: Account[]): Promise<void>
 export function dispatcher(world: World, machine: Machine): void {
   machine.go('poll', async () => {
     const store = machine.store(machine.actor('poll'))
+    let wake = (): void => {}
+    world.broker.consume({ process: machine.process, kinds: ['webhook'], takes: () => true, received: async () => wake() })
     while (!world.recovering) {
       const now = machine.clock()
       const claimed = await store.claimDeliveries(now, now + DELIVERY_LEASE_MS, CAPS).catch(() => [])
       for (const delivery of claimed) machine.go('deliver', async () => void (await deliverOne(world, machine, delivery)))
-      await machine.sleepUntilPublished(TICK_MS, ['webhook'])
+      const timer = world.scheduler.sleep(machine.process, TICK_MS)
+      wake = timer.wake
+      await timer.done
     }
   })
 }

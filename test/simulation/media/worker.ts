@@ -1,5 +1,7 @@
-/** A simulated worker, as `plugins/worker`: polls, claims, runs, renews leases, concludes, sweeps. Its engine has random durations and outcomes. */
-import { claimDue, conclude, type Made } from '../../../src/tasks/claim-and-retry.ts'
+/** A simulated worker, as `plugins/worker`: claims, runs, renews leases, concludes, sweeps. Its engine has random durations and outcomes. */
+import { conclude, type Made } from '../../../src/tasks/claim-and-retry.ts'
+import { openClaimLoop } from '../../../plugins/worker/claim-loop.ts'
+import { openRepublisher } from '../../../src/tasks/republish-ready.ts'
 import { openClaims } from '../../../src/tasks/claims-in-progress.ts'
 import { openLeaseGrace } from '../../../src/tasks/lease-grace.ts'
 import { sweepSubscriptions, sweepTasks, type SweepOptions } from '../../../src/tasks/recovery-sweeps.ts'
@@ -14,7 +16,7 @@ import type { Machine, World } from '../world.ts'
 import { VERBS } from './accounts.ts'
 
 export const LEASE_MS = 10_000
-const TICK_MS = 2_500
+const TICK_MS = 15_000
 const PATIENCE_MS = 250
 const SWEEPS = { tasks: 2_000, subscriptions: 15_000 }
 /** A kind that no worker takes. */
@@ -36,29 +38,37 @@ export function worker(world: World, machine: Machine, slots: number): void {
   function start(task: Task): void {
     running++
     if (running > slots) world.checker.report(`${owner} runs ${running} tasks in ${slots} slots`)
-    machine.go('run', () => run(world, machine, task).finally(() => running--))
+    machine.go('run', () =>
+      run(world, machine, task).finally(() => {
+        // As a worker that was full, and therefore paused.
+        if (running-- === slots) loop.search()
+      }),
+    )
   }
 
-  async function poll(): Promise<void> {
-    const backends = machine.tasks(machine.actor('poll'))
+  const backends = machine.tasks(machine.actor('claim'))
+  const loop = openClaimLoop({
+    tasks: backends, claims, start, leaseMs: LEASE_MS,
+    slots: { isFull: () => running >= slots, claimable: () => VERBS, room: () => slots - running },
+    patience: () => machine.sleep(PATIENCE_MS),
+    later: (ms, then) => void machine.sleep(ms).then(then),
+    isStopping: () => world.recovering,
+    counted() {},
+  })
+
+  async function tick(): Promise<void> {
     while (!world.recovering) {
-      try {
-        while (running + claims.count() < slots && !world.recovering) {
-          const limit = slots - running - claims.count()
-          const { started } = await claimDue(backends, { verbs: VERBS, limit, leaseMs: LEASE_MS, start, claims, patience: () => machine.sleep(PATIENCE_MS) })
-          if (started === 0) break
-        }
-      } catch {
-        // The store was unavailable: poll again.
-      }
-      await machine.sleepUntilPublished(TICK_MS, VERBS)
+      loop.search()
+      await machine.sleep(TICK_MS + world.rng.whole(0, TICK_MS / 2))
     }
   }
 
   const grace = openLeaseGrace(LEASE_MS, SWEEPS.tasks)
+  const republisher = openRepublisher(backends, VERBS)
 
   async function sweepDue(backends: TaskContext): Promise<void> {
     await sweepTasks(backends, sweepOptions(() => (grace.isDue(world.scheduler.now()) ? LEASE_MS : null)))
+    await republisher.pass(world.scheduler.now())
     grace.isDue(world.scheduler.now())
   }
 
@@ -77,7 +87,10 @@ export function worker(world: World, machine: Machine, slots: number): void {
     }
   }
 
-  if (slots > 0) machine.go('poll', poll)
+  if (slots > 0) {
+    world.broker.consume({ process: machine.process, kinds: VERBS, takes: loop.takes, received: loop.received })
+    machine.go('tick', tick)
+  }
   machine.go('sweep tasks', () => sweep('tasks', sweepDue))
   machine.go('sweep subscriptions', () => sweep('subscriptions', sweepSubscriptions))
 }
