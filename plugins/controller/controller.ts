@@ -35,7 +35,9 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   const open = (name: string, queue: () => Queue): Queue => openQueue({ after, random: Math.random, observer: metrics.queue(name, () => (isLeading ? queue() : null)) })
   const plans = open('plan', () => plans)
   const keys = open('apikey', () => keys)
-  const context = { store, resources, assertLeading, clock, sealing: app.sealingKeys, prefix: app.config.BRAND.toLowerCase(), limits: app.planLimits, servicePrice: (verb: string) => app.engines.offer(verb)?.route.price ?? null, random }
+  // A controller of its own has no broker: there the sweep of the workers publishes.
+  const publish = app.hasDecorator('broker') ? app.broker.publish : () => {}
+  const context = { store, resources, publish, assertLeading, clock, sealing: app.sealingKeys, prefix: app.config.BRAND.toLowerCase(), limits: app.planLimits, servicePrice: (verb: string) => app.engines.offer(verb)?.route.price ?? null, random }
   const reconciler = openReconciler({ context, plans, keys, after, keyReady: metrics.keyReady })
   let syncedAt: number | null = null
   let isWatching = false

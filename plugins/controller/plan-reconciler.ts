@@ -2,13 +2,16 @@
 import { refusal, type KeyVersion } from '../../src/domain/api-keys.ts'
 import { grantOf, type Grant } from '../../src/domain/namespace-grants.ts'
 import { limitsTogether, planVerdict, type PlanLimits, type ServicePrice } from '../../src/domain/plan-limits.ts'
+import type { Message } from '../../src/domain/messages.ts'
 import { subscriptionId } from '../../src/domain/plans.ts'
 import { reconcilePlan, type GatheredPlan } from '../../src/domain/reconcile/reconcile-plan.ts'
 import { nextTime } from '../../src/domain/reconcile/status-conditions.ts'
+import { readyTasks } from '../../src/domain/subscription/ready-tasks.ts'
+import { publishReady } from '../../src/tasks/publish-ready.ts'
 import type { PlanResource, Ref, Resources } from '../../src/backends/resources/resources.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 
-export type PlanContext = { store: Store; resources: Resources; assertLeading: () => void; clock: () => number; limits: PlanLimits | null; servicePrice: ServicePrice }
+export type PlanContext = { store: Store; resources: Resources; publish: (message: Message) => void; assertLeading: () => void; clock: () => number; limits: PlanLimits | null; servicePrice: ServicePrice }
 
 /** `isChanged`: the record was written, so the plan's keys must be reconciled. */
 export type PlanPass = { requeueAt: number | null; isChanged: boolean }
@@ -16,12 +19,14 @@ export type PlanPass = { requeueAt: number | null; isChanged: boolean }
 /** `removePlan` of the former Plan, then `applyPlan`, with room to spare. */
 const MAX_STEPS = 4
 const GRANTS_READ = 100
+/** Messages about the tasks of one kind of a plan that was changed. The end of each of these tasks publishes the next. */
+const ANNOUNCED = 16
 
 /**
  * One pass over a Plan; `plan` is null when it was deleted. Throws `Unavailable`. Where the plans of a namespace have limits together, their passes must run in turn: each counts
  * what the ones before granted.
  */
-export async function runPlanPass({ store, resources, assertLeading, clock, limits, servicePrice }: PlanContext, ref: Ref, plan: PlanResource | null): Promise<PlanPass> {
+export async function runPlanPass({ store, resources, publish, assertLeading, clock, limits, servicePrice }: PlanContext, ref: Ref, plan: PlanResource | null): Promise<PlanPass> {
   const id = subscriptionId(ref.namespace, ref.name)
   const isLimited = plan !== null && limitsTogether(limits, ref.namespace)
   const [record, keys, status, grants] = await Promise.all([store.subscription(id), plan ? store.keysOf(id) : [], plan ? resources.status(ref) : null, isLimited ? grantsOf(store, ref.namespace, clock()) : []])
@@ -47,6 +52,8 @@ export async function runPlanPass({ store, resources, assertLeading, clock, limi
     const answer = next.op === 'applyPlan' ? await store.change(id, next, now) : null
     if (next.op === 'removePlan') await store.change(id, next, now)
     facts = { ...facts, answer: answer?.outcome ?? null, record: await store.subscription(id) }
+    // A change of the plan may let more tasks run.
+    if (answer?.outcome === 'applied') publishReady({ publish }, id, readyTasks(facts.record, now, ANNOUNCED))
   }
   throw new Error(`the Plan ${id} did not become steady in ${MAX_STEPS} steps`)
 }

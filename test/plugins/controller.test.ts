@@ -5,6 +5,7 @@ import t from 'tap'
 import { hashKey, open, refusal } from '../../src/domain/api-keys.ts'
 import { inactiveReason } from '../../src/domain/subscription/subscription.ts'
 import { apiKey, codingPlan, mediaPlan } from '../backends/resources/manifests.ts'
+import { hold, taskId } from '../contracts/store/acme.ts'
 import { makeForeign } from '../backends/resources/manifest-folder.ts'
 import { openTenant, SEALING, type Fate, type Running, type Tenant } from './tenant.ts'
 
@@ -69,6 +70,21 @@ t.test('an edit of a plan and its revert reach its record and its keys', async (
   await tenant.declare('a.yaml', codingPlan('coder'))
   await running.settle()
   t.same(await tenant.secret('ci-key'), key)
+})
+
+t.test('tasks that an edit of their plan lets run are published', async (t) => {
+  const tenant = await openTenant(t)
+  const atOnce = (maxConcurrentTasks: number) => mediaPlan('studio', {}, { maxConcurrentTasks })
+  await tenant.declare('a.yaml', atOnce(1))
+  const running = await tenant.start()
+  await running.settle()
+  for (const n of [1, 2, 3]) await tenant.store.change('acme/studio', hold(taskId(n)), tenant.time.now)
+  await tenant.store.change('acme/studio', { op: 'claim', claim: 'one', kinds: ['image'] }, tenant.time.now)
+  t.same(running.messages, [])
+  await tenant.declare('a.yaml', atOnce(2))
+  await running.settle()
+  t.match(running.messages, [{ type: 'task.ready', subscription: 'acme/studio', task: taskId(2) }])
+  t.equal(running.messages.length, 1)
 })
 
 t.test('without an edit a plan starts, a key expires and an overlap ends at their times', async (t) => {

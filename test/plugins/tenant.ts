@@ -5,6 +5,8 @@ import { join } from 'node:path'
 import pino from 'pino'
 import fastify, { type FastifyBaseLogger, type FastifyInstance } from 'fastify'
 import { Registry } from 'prom-client'
+import type { Broker } from '../../src/backends/broker/broker.ts'
+import type { Message } from '../../src/domain/messages.ts'
 import type { Test } from 'tap'
 import controller from '../../plugins/controller/controller.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
@@ -27,6 +29,8 @@ export type Running = {
   resources: FilesResources
   /** The mutating calls so far, in order. */
   writes: string[]
+  /** Messages that were published. */
+  messages: Message[]
   /** Polls the folder until everything is read, and waits until the controller is idle. */
   settle(): Promise<void>
   metric(name: string): Promise<{ labels: object; value: number }[]>
@@ -97,6 +101,7 @@ export async function openTenant(t: Test): Promise<Tenant> {
       const quiet = { info: say, warn: say, error: say }
       const files = await openFiles({ url: `files:${root}/plans`, dataDir: join(root, 'data'), declarations: store, log: quiet }, { clock: () => time.now, uptime: () => time.now, isPolling: false })
       const writes: string[] = []
+      const messages: Message[] = []
       const life = { isDead: false }
       const app: FastifyInstance = fastify({ loggerInstance: pino({ level: 'silent' }) as FastifyBaseLogger })
       const registry = new Registry()
@@ -106,6 +111,7 @@ export async function openTenant(t: Test): Promise<Tenant> {
       app.decorate('sealingKeys', SEALING)
       app.decorate('planLimits', limits ?? null)
       app.decorate('engines', { offer: () => null } as never)
+      app.decorate('broker', { publish: (message: Message) => void messages.push(message) } as Broker)
       app.decorate('config', { BRAND: 'SVC' } as FastifyInstance['config'])
       app.decorate('metrics', { registry })
       app.decorate('checks', [])
@@ -116,6 +122,7 @@ export async function openTenant(t: Test): Promise<Tenant> {
         app,
         resources: files,
         writes,
+        messages,
         metric,
         async settle() {
           for (const ms of [0, 1, 2_000, 0, 10_000]) {
