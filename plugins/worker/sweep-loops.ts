@@ -37,6 +37,8 @@ type Sweeping = {
 
 const BATCH = 500
 const MOST_BATCHES = 100
+/** Length of the lease of a sweep. A process that does not hold it tries again after as many periods, so that a thousand idle workers write a few hundred leases a second. */
+const LEASE_PERIODS = 5
 const PERIODS = { tasks: 1_000, subscriptions: 15_000, deliveries: 60_000, retention: 60_000 }
 
 /** Starts all sweep loops. Returns the function that stops them and waits for the one in progress. */
@@ -104,10 +106,13 @@ export function startSweeps({ tasks, files, owner, leaseMs, isAlone, uptime, tas
   /** `notOurs` is called instead of the sweep while another process holds the lease. */
   function every(name: string, periodMs: number, sweep: () => Promise<void>, notOurs = () => {}): () => Promise<void> {
     let running: Promise<void> | null = null
+    let skipped = 0
     const tick = async () => {
+      if (skipped > 0) return void skipped--
       const now = clock()
-      if (await store.takeLease(`sweep-${name}`, owner, now + 5 * periodMs, now)) await sweep()
-      else notOurs()
+      if (await store.takeLease(`sweep-${name}`, owner, now + LEASE_PERIODS * periodMs, now)) return sweep()
+      notOurs()
+      skipped = LEASE_PERIODS - 1
     }
     const timer = setInterval(() => {
       running ??= tick()

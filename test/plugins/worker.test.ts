@@ -37,6 +37,17 @@ t.test('a worker with all slots busy pauses its consumers until a slot is free',
   studio.engine.release()
 })
 
+t.test('a worker that is assigned no messages finds its tasks by queries', async (t) => {
+  const studio = await openStudio(t, {
+    also(app) {
+      const broker = app.broker as Broker
+      broker.consume = () => ({ isReceiving: () => false, stop() {}, pause() {}, resume() {} })
+    },
+  })
+  const { id } = (await studio.create()).json()
+  t.match(await studio.until(id, isFinal), { status: 'completed' })
+})
+
 t.test('a worker runs the kinds and operations of its pool and leaves the others in the queue', async (t) => {
   const studio = await openStudio(t, { workerKinds: ['upscale', 'music'] })
   const { urls } = await openSources(t)
