@@ -13,6 +13,9 @@ import { missing } from '../servers/client.ts'
 import type { Answered } from '../servers/kube/api.ts'
 import { CASES, CHART, found, helm, HELMS, nameOf, objects, parsed, pods, rendered, valuesOf } from './chart.ts'
 
+/** The names of the accounts and workloads that ask the API server. */
+const asks = (name: string) => (name === 'dashboard' ? /-(controller|test|gateway)$/ : /-(controller|test)$/)
+
 const ROOT = join(import.meta.dirname, '../..')
 
 t.test('the CRDs, the settings and the table of values are those of the tree', async (t) => {
@@ -70,6 +73,9 @@ if (!missing(t, ['helm'])) {
     ['a pass-through route without a prefix', ['--set-json', 'proxyRoutes.file={"routes":[{"upstream":"http://search","product":"Coding"}]}'], /routes\/0': missing property 'prefix'/],
     ['the echo', ['--set', 'upstreams.file.upstreams[0].baseUrl=echo:'], /upstreams.file names \S+ the built-in echo, which answers without a model/],
     ['the preview engine', ['--set-json', 'engines={"existingConfigMap":"","file":{"engines":[{"name":"draw","type":"preview"}],"routes":[]}}'], /engines.file names draw, the preview engine/],
+    ['a dashboard without a provider', ['--set', 'dashboard.enabled=true'], /dashboard.oidc.issuer and dashboard.oidc.clientId are required/],
+    ['a dashboard in the clear', ['--set', 'publicUrl=http://api.example.com,dashboard.enabled=true,dashboard.oidc.issuer=https://id.example.com,dashboard.oidc.clientId=x'], /publicUrl must be an https address when dashboard.enabled is true/],
+    ['managed keys without a dashboard', ['--set', 'dashboard.keyManagement=true'], /dashboard.keyManagement needs dashboard.enabled\./],
     ['two pools of a name', ['--set-json', 'workerPools=[{"name":"a"},{"name":"a"}]'], /workerPools has two pools with the name a\./],
     ['a kind that nobody makes', ['--set-json', 'workerPools=[{"name":"a","kinds":["poem"]}]'], /value must be one of 'image', 'video', 'music'/],
     ['a value that nobody knows', ['--set', 'gateway.replica=3'], /additional properties 'replica' not allowed/],
@@ -87,14 +93,14 @@ if (!missing(t, ['helm'])) {
       for (const [pod, { spec }] of pods(all).filter(([pod]) => pod.startsWith('Deployment'))) {
         const [{ args, env, volumeMounts }] = spec.containers
         const given = Object.fromEntries(env.filter(({ value }: Answered) => value !== undefined).map(({ name, value }: Answered) => [name, value])) as Record<string, string>
-        const foreign = Object.keys(given).filter((variable) => !Object.hasOwn(SETTINGS, variable.replace(/^(STORE|BROKER)_URL_FILE$/, '$1_URL')) && !variable.startsWith('OTEL_'))
+        const foreign = Object.keys(given).filter((variable) => !Object.hasOwn(SETTINGS, variable.replace(/^(STORE_URL|BROKER_URL|OIDC_CLIENT_SECRET)_FILE$/, '$1')) && !variable.startsWith('OTEL_'))
         t.same(foreign, ['everything', 'extended'].includes(name) ? ['NODE_EXTRA_CA_CERTS'] : [], pod)
         const mounted = volumeMounts.map(({ mountPath }: Answered) => mountPath)
         for (const path of Object.values(given).flatMap((value) => value.match(/\/etc\/tollgate\/[a-z-]+/g) ?? [])) t.ok(mounted.includes(path), `${pod} mounts ${path}`)
         // The files are read by the program's own start: here they are what they stand for.
-        const { STORE_URL_FILE, BROKER_URL_FILE, RESOURCES_URL = 'kubernetes:', ...rest } = given
+        const { STORE_URL_FILE, BROKER_URL_FILE, OIDC_CLIENT_SECRET_FILE: _secret, RESOURCES_URL = 'kubernetes:', ...rest } = given
         t.same([STORE_URL_FILE !== undefined, BROKER_URL_FILE !== undefined], [true, args[0] !== 'controller'], pod)
-        const stood = { ...rest, STORE_URL: 'mongodb://mongodb', BROKER_URL: 'kafka://kafka:9092' }
+        const stood = { ...rest, STORE_URL: 'mongodb://mongodb', BROKER_URL: 'kafka://kafka:9092', RESOURCES_URL }
         t.equal(readConfig(stood, args[0]).config.ROLE, args[0] as Role)
         t.equal(readTraceSettings(stood) !== null, ['everything', 'extended'].includes(name), pod)
         t.ok(readAddress(RESOURCES_URL))
@@ -109,7 +115,7 @@ if (!missing(t, ['helm'])) {
       }
     })
 
-    t.test(`${name}: pods are restricted, name their limits, and only the controller has a token`, async (t) => {
+    t.test(`${name}: pods are restricted, name their limits, and only what asks the API server has a token`, async (t) => {
       for (const [pod, { spec }] of pods(await objects(name))) {
         t.match(spec.securityContext, { runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } }, pod)
         const ids = ['runAsUser', 'runAsGroup', 'fsGroup'].flatMap((id) => [spec.securityContext[id], spec.containers[0].securityContext[id]])
@@ -123,13 +129,13 @@ if (!missing(t, ['helm'])) {
           t.same(written, pod.includes('-worker-') ? ['/tmp'] : [], pod)
         }
         const tokens = spec.volumes.filter(({ projected }: Answered) => projected?.sources.some(({ serviceAccountToken }: Answered) => serviceAccountToken))
-        t.equal(tokens.length, /controller|test$/.test(pod) ? 1 : 0, pod)
+        t.equal(tokens.length, asks(name).test(pod) ? 1 : 0, pod)
       }
     })
 
-    t.test(`${name}: nothing is bound to the accounts of gateways, workers and dispatchers`, async (t) => {
+    t.test(`${name}: nothing is bound to the accounts of workers and dispatchers, nor of gateways that write no keys`, async (t) => {
       const bound = (await objects(name)).filter(({ kind }) => kind.endsWith('RoleBinding')).flatMap(({ subjects }: Answered) => subjects.map((subject: Answered) => subject.name))
-      t.ok(bound.every((account: string) => /-(controller|test)$/.test(account)), bound.join(' '))
+      t.ok(bound.every((account: string) => asks(name).test(account)), bound.join(' '))
     })
 
     t.test(`${name}: a selector has its pods, and names are not used twice`, async (t) => {
@@ -149,7 +155,7 @@ if (!missing(t, ['helm'])) {
         t.ok(one.spec.ingress.length > 0 && one.spec.egress.length > 0, nameOf(one))
         // The API server may run on nodes, which an ipBlock need not contain; the pod of `helm test` asks only it and the gateway.
         const open = one.spec.egress.filter(({ to }: { to?: object[] }) => !to).map(({ ports }: { ports: { port: number }[] }) => ports.map(({ port }) => port))
-        t.same(open.filter(() => !nameOf(one).endsWith('-test')), nameOf(one).endsWith('controller') ? [[443, 6443]] : [], nameOf(one))
+        t.same(open.filter(() => !nameOf(one).endsWith('-test')), asks(name).test(nameOf(one)) && !nameOf(one).endsWith('-test') ? [[443, 6443]] : [], nameOf(one))
         for (const { to = [] } of one.spec.egress) {
           for (const { ipBlock } of to) if (ipBlock?.cidr.endsWith('/0')) t.ok(ipBlock.except.includes(ipBlock.cidr === '::/0' ? 'fe80::/10' : '169.254.0.0/16'), nameOf(one))
         }
@@ -223,6 +229,22 @@ if (!missing(t, ['helm'])) {
     const read = parsePlanLimits(data['plan-limits.yaml'])
     t.equal(read.outcome, 'read')
     t.same(all.filter(({ kind }) => kind === 'ValidatingAdmissionPolicy').length, read.outcome === 'read' ? read.limits.limits.length : 0)
+  })
+
+  t.test('the dashboard is off until it is switched on; then gateways know the provider, and may write ApiKeys where that is given', async (t) => {
+    const envOf = (all: Answered[]) => Object.fromEntries(found(all, 'Deployment/tollgate-gateway').spec.template.spec.containers[0].env.map(({ name, value }: Answered) => [name, value]))
+    const off = await objects('required')
+    t.equal(envOf(off)['DASHBOARD'], 'off')
+    t.notOk(off.some((one) => nameOf(one).endsWith('Role/tollgate-gateway')))
+    const all = await objects('dashboard')
+    t.match(envOf(all), { DASHBOARD: 'oidc', OIDC_ISSUER: 'https://id.example.com:8443/realms/main', OIDC_CLIENT_ID: 'tollgate', OIDC_CLIENT_SECRET_FILE: '/etc/tollgate/oidc/secret', OIDC_TENANT_CLAIM: 'https://example.com/tenants', OIDC_SCOPES: 'openid profile', DASHBOARD_KEY_MANAGEMENT: 'true', RESOURCES_URL: 'kubernetes:' })
+    t.same(found(all, 'ClusterRole/tollgate-gateway').rules, [{ apiGroups: ['tollgate.dev'], resources: ['apikeys'], verbs: ['get', 'list', 'create', 'patch'] }])
+    const ports = found(all, 'NetworkPolicy/tollgate-gateway').spec.egress.flatMap(({ ports }: Answered) => ports.map(({ port }: Answered) => port))
+    t.ok(ports.includes(8443) && ports.includes(6443), `${ports}`)
+    const shown = await objects('dashboard', ['--set', 'dashboard.keyManagement=false'])
+    t.equal(envOf(shown)['DASHBOARD_KEY_MANAGEMENT'], undefined)
+    t.notOk(shown.some((one) => nameOf(one).endsWith('Role/tollgate-gateway')))
+    t.same((await objects('dashboard', ['--set', 'namespaces={acme}', '--set', 'crds.enabled=false'])).map(nameOf).filter((one) => one.startsWith('Role/tollgate-gateway')), ['Role/tollgate-gateway in acme'])
   })
 
   t.test('what a role does not need is not in its pods', async (t) => {

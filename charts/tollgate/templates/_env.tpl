@@ -20,6 +20,17 @@
 {{- $_ := set $env "DRAIN_DELAY_SECONDS" $own.drainDelaySeconds -}}
 {{- if include "tollgate.proxyRoutes" .root }}{{ $_ := set $env "PROXY_ROUTES" "/etc/tollgate/proxy-routes/proxy-routes.yaml" }}{{ end -}}
 {{- end -}}
+{{- if and (eq $role "gateway") $values.dashboard.enabled -}}
+{{- with $values.dashboard.oidc -}}
+{{- $env = merge $env (dict "DASHBOARD" "oidc" "OIDC_ISSUER" .issuer "OIDC_CLIENT_ID" .clientId "OIDC_TENANT_CLAIM" .tenantClaim "OIDC_SCOPES" .scopes) -}}
+{{- if .existingSecret }}{{ $_ := set $env "OIDC_CLIENT_SECRET_FILE" (printf "/etc/tollgate/oidc/%s" .key) }}{{ end -}}
+{{- end -}}
+{{- if $values.dashboard.keyManagement -}}
+{{- $env = merge $env (dict "DASHBOARD_KEY_MANAGEMENT" "true" "RESOURCES_URL" (include "tollgate.resourcesUrl" .root)) -}}
+{{- end -}}
+{{- else if eq $role "gateway" -}}
+{{- $_ := set $env "DASHBOARD" "off" -}}
+{{- end -}}
 {{- if eq $role "worker" -}}
 {{- with $own.kinds }}{{ $_ := set $env "WORKER_KINDS" (join "," .) }}{{ end -}}
 {{- with $own.slots }}{{ $_ := set $env "WORKER_SLOTS" . }}{{ end -}}
@@ -46,6 +57,13 @@
   valueFrom: { secretKeyRef: { name: {{ .headers.existingSecret }}, key: {{ .headers.key }} } }
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/* Non-empty if pods of the role ask the API server. Takes `root` and `role`. */}}
+{{- define "tollgate.asksApiServer" -}}
+{{- with .root.Values.dashboard -}}
+{{- if or (eq $.role "controller") (and (eq $.role "gateway") .enabled .keyManagement) }}yes{{ end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Non-empty if gateways have a file of pass-through routes. Takes the root. */}}

@@ -22,6 +22,13 @@
   verbs: [get, list, watch, create, update, delete]
 {{- end -}}
 
+{{/* Rules of gateways that write ApiKeys for the people of the dashboard. */}}
+{{- define "tollgate.gatewayRules" -}}
+- apiGroups: [tollgate.dev]
+  resources: [apikeys]
+  verbs: [get, list, create, patch]
+{{- end -}}
+
 {{/* Rules of the role `view`: read Plans and ApiKeys. */}}
 {{- define "tollgate.viewRules" -}}
 - apiGroups: [tollgate.dev]

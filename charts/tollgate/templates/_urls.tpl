@@ -10,7 +10,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* RESOURCES_URL of the controller. */}}
+{{/* RESOURCES_URL of the controller, and of gateways that write ApiKeys. */}}
 {{- define "tollgate.resourcesUrl" -}}
 kubernetes:{{ with .Values.namespaces }}?namespace={{ join "," . }}&lease={{ include "tollgate.lease" $ }}{{ end }}
 {{- end -}}
@@ -18,6 +18,16 @@ kubernetes:{{ with .Values.namespaces }}?namespace={{ join "," . }}&lease={{ inc
 {{/* Name of the Lease for leader election. A namespaced installation has one of its own, since others may be in the cluster. */}}
 {{- define "tollgate.lease" -}}
 {{- if .Values.namespaces -}}{{ include "tollgate.fullname" . }}-controller{{- else -}}tollgate-controller{{- end -}}
+{{- end -}}
+
+{{/* Port of the sign-in provider; empty without a dashboard. */}}
+{{- define "tollgate.issuerPort" -}}
+{{- with .Values.dashboard -}}
+{{- if .enabled -}}
+{{- $url := urlParse .oidc.issuer -}}
+{{- regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary "443" "80" (eq $url.scheme "https")) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Port of the OTLP endpoint; empty without one. */}}

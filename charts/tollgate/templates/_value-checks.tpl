@@ -21,6 +21,13 @@
 {{- with $values.proxyRoutes -}}
 {{- if gt (compact (list .file .existingConfigMap .existingSecret) | len) 1 }}{{ fail "proxyRoutes.file, proxyRoutes.existingConfigMap and proxyRoutes.existingSecret are mutually exclusive." }}{{ end -}}
 {{- end -}}
+{{- with $values.dashboard -}}
+{{- if .enabled -}}
+{{- if not (and .oidc.issuer .oidc.clientId) }}{{ fail "dashboard.oidc.issuer and dashboard.oidc.clientId are required when dashboard.enabled is true: people sign in at an OpenID Connect provider." }}{{ end -}}
+{{- $host := (urlParse $values.publicUrl).hostname -}}
+{{- if not (or (hasPrefix "https://" $values.publicUrl) (has $host (list "localhost" "127.0.0.1"))) }}{{ fail "publicUrl must be an https address when dashboard.enabled is true: a session must not travel in the clear." }}{{ end -}}
+{{- else if .keyManagement }}{{ fail "dashboard.keyManagement needs dashboard.enabled." }}{{ end -}}
+{{- end -}}
 {{- if and $values.caBundle.existingConfigMap $values.caBundle.existingSecret }}{{ fail "caBundle.existingConfigMap and caBundle.existingSecret are mutually exclusive." }}{{ end -}}
 {{- if not $values.allowFakes -}}
 {{- include "tollgate.checkFakes" (dict "root" . "name" "upstreams" "member" "baseUrl" "fake" "echo:" "what" "the built-in echo, which answers without a model") -}}

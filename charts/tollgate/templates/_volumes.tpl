@@ -34,6 +34,15 @@
 {{ include "tollgate.fileVolume" (dict "name" "proxy-routes" "source" $values.proxyRoutes "default" (printf "%s-proxy-routes" $fullname)) }}
 {{- end }}
 {{- end }}
+{{- if and (eq $role "gateway") $values.dashboard.enabled $values.dashboard.oidc.existingSecret }}
+- name: oidc
+  secret:
+    secretName: {{ $values.dashboard.oidc.existingSecret }}
+    defaultMode: 288
+    items:
+      - key: {{ $values.dashboard.oidc.key }}
+        path: {{ $values.dashboard.oidc.key }}
+{{- end }}
 {{- if ne $role "dispatcher" }}
 {{ include "tollgate.fileVolume" (dict "name" "engines" "source" $values.engines "default" (printf "%s-engines" $fullname)) }}
 {{- end }}
@@ -53,6 +62,8 @@
   configMap:
     name: {{ $fullname }}-plan-limits
 {{- end }}
+{{- end }}
+{{- if include "tollgate.asksApiServer" (dict "root" .root "role" $role) }}
 {{ include "tollgate.apiToken" . }}
 {{- end }}
 {{- end -}}
@@ -87,7 +98,7 @@
               path: ca.crt
 {{- end -}}
 
-{{/* ServiceAccount token of the controller, as Kubernetes would mount it into every container of a pod. */}}
+{{/* ServiceAccount token of a role that asks the API server, as Kubernetes would mount it into every container of a pod. */}}
 {{- define "tollgate.apiToken" -}}
 - name: api-token
   projected:
