@@ -34,10 +34,12 @@ export function keyRoutes(app: FastifyInstance): void {
   async function change(request: FastifyRequest, name: string, revision: string, editOf: (spec: ApiKeySpec) => KeyEdit): Promise<object> {
     const resources = author()
     const { tenant } = sessionOf(request)
-    const key = await keys.find(request, tenant, name)
+    await keys.find(request, tenant, name)
     const seen = seenKey(revision)
-    const found = key.declared?.key
-    if (!found) throw new Failure('key_management_off')
+    const read = await resources.readKeys(tenant, name)
+    if (read.outcome === 'forbidden') throw new Failure('key_management_off')
+    const [found] = read.keys.map(({ key }) => key)
+    if (!found) throw new Failure('not_found')
     if (found.metadata.uid !== seen.uid || found.metadata.generation !== seen.generation) throw new Failure('conflict')
     const edit = editOf(found.spec)
     refuseUnchanged(await resources.changeKey({ namespace: tenant, name }, edit, seen))

@@ -7,20 +7,21 @@ import { Failure } from '../../src/domain/errors.ts'
 import { formatMoney } from '../../src/domain/money.ts'
 import type { MediaAccount, MediaPeriod } from '../../src/domain/subscription/subscription.ts'
 import { roll, viewOf } from '../../src/domain/token-windows.ts'
+import { DASHBOARD_KEY } from './media-caller.ts'
 import { allowanceOf, dateOf, mediaAt, periodOf, planOf, windowOf, type TenantPlan } from './plans.ts'
 import { sessionOf } from './sessions.ts'
 
 const Query = Type.Object({ plan: Type.Optional(Type.String({ maxLength: 253 })), format: Type.Optional(Type.Enum(['json', 'csv'])) })
 
 type Day = Record<string, string | number>
-/** `keyId` to the name of its ApiKey. */
+/** `keyId` to the name of its ApiKey; what was spent in the AI Room has no key. */
 type Names = Map<string, string>
 
 export function usageRoutes(app: FastifyInstance): void {
   const routes = app.withTypeProvider<TypeBoxTypeProvider>()
 
   async function namesOf({ record }: TenantPlan): Promise<Names> {
-    return new Map((await app.store.keysOf(record.id)).map(({ keyId, name }) => [keyId, name]))
+    return new Map([[DASHBOARD_KEY, 'AI Room'], ...(await app.store.keysOf(record.id)).map(({ keyId, name }): [string, string] => [keyId, name])])
   }
 
   routes.get('/usage/media', { schema: { querystring: Query } }, async (request, reply) => {

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { wellFormed } from '../../src/domain/api-keys.ts'
+import { keyVersion, plan } from '../contracts/store/acme.ts'
 import { eventually } from '../flows/eventually.ts'
 import { openEmbeddedProgram } from './embedded-program.ts'
 import { signIn, type Browser } from './dashboard-browser.ts'
@@ -149,4 +150,20 @@ t.test('no key is in a list, a manifest or a log line; a reveal is logged by the
   t.match(line, { msg: 'API key revealed', keyId: /-0$/, user: 'local', tenant: 'demo' })
   const secret = browser.cookies.get('tollgate_session') ?? 'none'
   t.notOk(logged.join('\n').includes(secret), 'nor is a session')
+})
+
+t.test('a gateway of its own shows keys and changes none, unless it may: then it is ready without the API server, which it asks only when somebody needs it', async (t) => {
+  for (const managed of ['false', 'true']) {
+    const kubeconfig = join(t.testdir({ kubeconfig: JSON.stringify({ clusters: [{ name: 'c', cluster: { server: 'http://127.0.0.1:1', 'insecure-skip-tls-verify': true } }], users: [{ name: 'u', user: { token: 'x' } }], contexts: [{ name: 'x', context: { cluster: 'c', user: 'u' } }], 'current-context': 'x' }) }), 'kubeconfig')
+    const env = { DASHBOARD: 'local', DASHBOARD_KEY_MANAGEMENT: managed, RESOURCES_URL: `kubernetes:?kubeconfig=${kubeconfig}` }
+    const { app } = await openEmbeddedProgram(t, { role: 'gateway', env })
+    await app.store.change('acme/code', plan({ plan: { uid: 'p', createdAt: app.clock(), generation: 1 } }), app.clock())
+    await app.store.mintKey(keyVersion('k1', 0, { state: 'active', subscription: 'acme/code', product: 'Coding', name: 'ci', tenant: 'acme' }))
+    const browser = await signIn(app)
+    t.match((await browser.get('/dashboard/api/session')).json(), { tenant: 'acme', key_management: { allowed: managed === 'true' } })
+    t.match((await browser.get('/dashboard/api/keys')).json(), { data: [{ name: 'ci', state: 'Active', revision: null }] })
+    const code = managed === 'true' ? 'unavailable' : 'key_management_off'
+    t.match((await browser.send('POST', '/dashboard/api/keys', { name: 'laptop', plan: 'code' })).json(), { error: { code } }, managed)
+    t.match((await browser.send('POST', '/dashboard/api/keys/ci/revoke', { revision: 'k1.1' })).json(), { error: { code } }, managed)
+  }
 })
