@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { CLIENT, openOidcProvider, type OidcProvider } from '../servers/oidc-provider.ts'
+import { atProvider, CLIENT, openOidcProvider, type OidcProvider } from '../servers/oidc-provider.ts'
 import { openEmbeddedProgram } from './embedded-program.ts'
 import { openBrowser, type Browser } from './dashboard-browser.ts'
 
@@ -12,27 +12,11 @@ async function openOffice(t: Test, { env = {}, inIdToken = false }: { env?: Reco
   return { app, provider, browser: openBrowser(app) }
 }
 
-/** Follows the provider from `url` to the address of the callback, as a path. */
-async function atProvider(url: string): Promise<string> {
-  const cookies = new Map<string, string>()
-  for (let at = url; ; ) {
-    const response = await fetch(at, { redirect: 'manual', headers: { cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join('; ') } })
-    for (const line of response.headers.getSetCookie()) {
-      const [name = '', value = ''] = line.split(';')[0]?.split(/=(.*)/) ?? []
-      cookies.set(name, value)
-    }
-    const location = response.headers.get('location')
-    if (location === null) throw new Error(`the provider answered ${response.status}: ${await response.text()}`)
-    at = new URL(location, at).href
-    if (at.startsWith(PUBLIC)) return at.slice(PUBLIC.length)
-  }
-}
-
 /** Begins a sign-in and returns the path of the callback, which the browser has not opened yet. */
 async function callbackOf(browser: Browser, returnTo = ''): Promise<string> {
   const begun = await browser.get(`/dashboard/sign-in${returnTo === '' ? '' : `?return=${encodeURIComponent(returnTo)}`}`)
   if (begun.statusCode !== 302) throw new Error(`sign-in answered ${begun.statusCode}`)
-  return atProvider(String(begun.headers.location))
+  return atProvider(String(begun.headers.location), PUBLIC)
 }
 
 async function signInAs(provider: OidcProvider, browser: Browser, person: OidcProvider['person']) {

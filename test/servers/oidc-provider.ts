@@ -69,3 +69,19 @@ async function interact(provider: Provider, accountId: string, ...exchange: Para
   grant.addOIDCScope(params.scope)
   return provider.interactionFinished(...exchange, { consent: { grantId: await grant.save() } })
 }
+
+/** Follows the provider from `url`, as a browser, until it sends the browser back to `publicUrl`. Returns the path there. */
+export async function atProvider(url: string, publicUrl: string): Promise<string> {
+  const cookies = new Map<string, string>()
+  for (let at = url; ; ) {
+    const response = await fetch(at, { redirect: 'manual', headers: { cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join('; ') } })
+    for (const line of response.headers.getSetCookie()) {
+      const [name = '', value = ''] = line.split(';')[0]?.split(/=(.*)/) ?? []
+      cookies.set(name, value)
+    }
+    const location = response.headers.get('location')
+    if (location === null) throw new Error(`the provider answered ${response.status}: ${await response.text()}`)
+    at = new URL(location, at).href
+    if (at.startsWith(publicUrl)) return at.slice(publicUrl.length)
+  }
+}
