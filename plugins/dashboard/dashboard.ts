@@ -5,6 +5,7 @@
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { dashboardMode } from '../../src/config/config.ts'
+import { Failure } from '../../src/domain/errors.ts'
 import { strictValidator } from '../../src/domain/request-validation.ts'
 import { refuseForgedRequests } from './csrf.ts'
 import { keyRoutes } from './key-routes.ts'
@@ -42,6 +43,11 @@ async function dashboard(app: FastifyInstance, { mediaRoutes }: DashboardOptions
   app.decorate('signInLink', () => signInLink())
   if (mode === 'off') return
   const sessions = openSessions(app, mode)
+  // For a person who types the address of the service. To a program there is nothing here.
+  app.get('/', async (request, reply) => {
+    if (!(request.headers.accept ?? '').includes('text/html')) throw new Failure('not_found')
+    return reply.headers({ 'cache-control': 'no-store', vary: 'accept' }).redirect('/dashboard/', 302)
+  })
   await app.register(
     async (pages) => {
       securityHeaders(pages, mode)

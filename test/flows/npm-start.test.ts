@@ -30,8 +30,11 @@ async function npmStart(t: Test): Promise<Started> {
 const lines = ({ log }: Process, text: string): number => log.filter((line) => line.includes(text)).length
 
 t.test('npm start', { skip: existsSync('/usr/bin/setsid') ? false : 'there is no setsid' }, async (t) => {
-  t.test('SIGTERM to npm stops the program gracefully, and npm exits after it with its exit code', async (t) => {
+  t.test('it prints a sign-in link that works once; SIGTERM to npm stops the program gracefully, and npm exits after it with its exit code', async (t) => {
     const npm = await npmStart(t)
+    const { signInLink } = JSON.parse(npm.log.find((line) => line.includes('"msg":"ready"')) ?? '{}')
+    const [first, again] = [await fetch(signInLink, { redirect: 'manual' }), await fetch(signInLink, { redirect: 'manual' })]
+    t.same([first.status, first.headers.get('location'), again.status], [303, '/dashboard/', 403], 'the printed link signs in, once')
     t.same(await npm.stop(), { code: 0, signal: null })
     t.same([lines(npm, '"msg":"stopping"'), lines(npm, '"msg":"stopped"')], [1, 1])
     await npm.isGone()

@@ -114,9 +114,15 @@ t.test('a person acts only for a tenant that exists', async (t) => {
   t.match((await browser.get('/dashboard/api/session')).json(), { tenant: 'demo' })
 })
 
+t.test('a browser at the root goes to the dashboard, and a program finds nothing there', async (t) => {
+  const { app } = await openEmbeddedProgram(t)
+  t.match(await app.inject({ url: '/', headers: { accept: 'text/html,application/xhtml+xml,*/*;q=0.8' } }), { statusCode: 302, headers: { location: '/dashboard/' } })
+  for (const headers of [{}, { accept: '*/*' }, { accept: 'application/json' }]) t.match((await app.inject({ url: '/', headers })).json(), { error: { code: 'not_found' } })
+})
+
 t.test('off, there is nothing at /dashboard', async (t) => {
   const { app } = await openEmbeddedProgram(t, { env: { DASHBOARD: 'off' } })
   t.equal(app.signInLink(), null)
-  t.equal((await app.inject({ url: '/dashboard/sign-in' })).statusCode, 404)
+  for (const url of ['/', '/dashboard/', '/dashboard/sign-in']) t.equal((await app.inject({ url, headers: { accept: 'text/html' } })).statusCode, 404, url)
   t.equal((await app.inject({ url: '/dashboard/api/session' })).statusCode, 404)
 })

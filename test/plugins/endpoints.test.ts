@@ -11,8 +11,9 @@ const { app, key } = await openEmbeddedProgram(t, { env: { PORT: '8080' }, befor
 const keys = { media: await key('demo-media-key'), coding: await key('demo-coding-key') }
 const unknown = mint('svc', new Uint8Array(32).fill(7))
 
-/** Public: results with a signed URL, and the API reference. */
-const PUBLIC = /^\/(files\/|docs|openapi\.json)/
+/** Public: results with a signed URL, the API reference, and the pages of the dashboard, which show what its interface answers to a session. */
+const PUBLIC = /^\/(files\/|docs|openapi\.json|dashboard|$)/
+const DASHBOARD = /^\/dashboard\/api\//
 
 type Endpoint = { method: string; url: string }
 
@@ -39,6 +40,20 @@ t.test('every route but the public ones requires Authorization: Bearer and a val
       const answer = await call(route, headers as Record<string, string>)
       t.same([answer.statusCode, answer.headers['www-authenticate']], [401, 'Bearer'], `${route.method} ${route.url} ${JSON.stringify(headers)}`)
       if (route.method !== 'HEAD') t.equal(answer.json().error.code, 'invalid_api_key')
+    }
+  }
+})
+
+t.test("every route of the dashboard's interface requires a session, which no API key takes the place of, and every change the header of its pages", async (t) => {
+  const all = routes.flatMap(({ method, url }) => [method].flat().map((one) => ({ method: one, url }))).filter(({ url }) => DASHBOARD.test(url))
+  t.ok(all.length > 20)
+  for (const route of all) {
+    const isRead = ['GET', 'HEAD'].includes(route.method)
+    for (const headers of [{}, bearer(keys.media), bearer(keys.coding), { cookie: `tollgate_session=${'A'.repeat(43)}` }]) {
+      const answer = await call(route, { ...headers, 'x-tollgate-csrf': '1' })
+      t.equal(answer.statusCode, 401, `${route.method} ${route.url} ${JSON.stringify(headers)}`)
+      if (route.method !== 'HEAD') t.equal(answer.json().error.code, 'not_signed_in')
+      if (!isRead) t.equal((await call(route, headers)).json().error.code, 'csrf', `${route.method} ${route.url} without the header`)
     }
   }
 })
