@@ -8,16 +8,16 @@ export type Key = {
   name: string
   plan: string
   product: Product
-  state: 'Active' | 'Suspended' | 'Revoked' | 'Pending'
+  state: 'Active' | 'Suspended' | 'Revoked' | 'Expired' | 'Pending'
   reason: string | null
+  message: string | null
   prefix: string | null
   created_at: string
-  last_used_at: string | null
   expires_at: string | null
   rotation_revision: number
   overlap_until: string | null
-  /** For edits: a later one makes them fail with `conflict`. */
-  revision: string
+  /** For edits: a later one makes them fail with `conflict`. Null for a key that cannot be changed here. */
+  revision: string | null
   limit: KeyLimit | null
 }
 

@@ -10,19 +10,32 @@ export type MediaUsage = {
   burned: string
   remaining: string
   days: { date: string; by: Record<string, { count: number; burned: string }> }[]
-  keys: { name: string; burned: string }[]
+  keys: { name: string | null; burned: string }[]
   periods: { start: string; end: string; burned: string; allowance: string }[]
 }
 
-export type CodingDay = { date: string; requests: number; input: number; cached_input: number; output: number; charged: number; refusals: number }
+export type CodingDay = { date: string; requests: number; input: number; cached_input: number; output: number; charged: number; refusals: number | null }
 export type CodingUsage = {
   plan: string
   session: Required<WindowUsage>
   weekly: Required<WindowUsage>
   overshoot: number
   days: CodingDay[]
-  keys: { name: string; used: number }[]
+  keys: { name: string | null; used: number }[]
 }
 
 export const mediaUsage = (plan: string, signal: AbortSignal): Promise<MediaUsage> => api('/usage/media', { query: { plan }, signal })
 export const codingUsage = (plan: string, signal: AbortSignal): Promise<CodingUsage> => api('/usage/coding', { query: { plan }, signal })
+
+const DAY_MS = 86_400_000
+
+/** Every day from the first to today (UTC), at least a week and at most five: the server leaves out days without use. */
+export function everyDay<Day extends { date: string }>(days: Day[], empty: (date: string) => Day, now: number): Day[] {
+  const known = new Map(days.map((one) => [one.date, one]))
+  const first = Math.min(now - 6 * DAY_MS, ...days.map(({ date }) => Date.parse(date)))
+  const from = Math.max(first, now - 34 * DAY_MS)
+  return Array.from({ length: Math.floor(now / DAY_MS) - Math.floor(from / DAY_MS) + 1 }, (_none, at) => {
+    const date = new Date((Math.floor(from / DAY_MS) + at) * DAY_MS).toISOString().slice(0, 10)
+    return known.get(date) ?? empty(date)
+  })
+}

@@ -8,6 +8,8 @@ import { hrefOf } from '../../router.ts'
 
 type Step = { icon: IconName; title: string; text: string; action: string; path: string; isDone: boolean }
 
+const isUsed = ({ summary: { media, coding } }: Plan): boolean => Number(media?.burned ?? 0) > 0 || (coding?.weekly.used ?? 0) > 0
+
 /** What a newcomer does next, by what the plans unlock. A step that is done says so. */
 export function FirstSteps({ plans }: { plans: Plan[] }) {
   const active = plans.filter(isActive)
@@ -42,8 +44,8 @@ function stepsOf(active: Plan[], keys: Key[]): Step[] {
   if (active.length === 0) return []
   const media = active.some(isMedia)
   return [
-    ...(media ? [{ icon: 'spark' as const, title: 'Make an image', text: 'Write a prompt in the AI Room, see its price, and watch it appear. No key, no code.', action: 'Open the AI Room', path: '/room', isDone: false }] : []),
+    ...(media ? [{ icon: 'spark' as const, title: 'Make an image', text: 'Write a prompt in the AI Room, see its price, and watch it appear. No key, no code.', action: 'Open the AI Room', path: '/room', isDone: active.some((plan) => isMedia(plan) && isUsed(plan)) }] : []),
     { icon: 'key', title: 'Issue an API key', text: 'A key belongs to one plan. You can rotate it without a pause, suspend it and revoke it.', action: 'API Keys', path: '/keys', isDone: keys.length > 0 },
-    { icon: 'code', title: 'Connect your tools', text: 'Configurations for Codex, opencode, Cline, the OpenAI SDKs and MCP clients, with your address and key filled in.', action: 'Snippets', path: '/keys#clients', isDone: keys.some((key) => key.last_used_at !== null) },
+    { icon: 'code', title: 'Connect your tools', text: 'Configurations for Codex, opencode, Cline, the OpenAI SDKs and MCP clients, with your address and key filled in.', action: 'Snippets', path: '/keys#clients', isDone: active.some(isUsed) },
   ]
 }

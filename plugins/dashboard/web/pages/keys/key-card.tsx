@@ -12,7 +12,7 @@ import { day, money, short, span } from '../../format.ts'
 import { RevokeDialog, RotateDialog, SuspendDialog } from './change-dialogs.tsx'
 import { forget, reveal, revealed } from './revealed.ts'
 
-const TONES: Record<Key['state'], Tone> = { Active: 'ok', Suspended: 'warn', Revoked: 'danger', Pending: 'info' }
+const TONES: Record<Key['state'], Tone> = { Active: 'ok', Suspended: 'warn', Revoked: 'danger', Expired: 'warn', Pending: 'info' }
 const DONE: Record<KeyChange, string> = { rotate: 'is rotated: reveal the new key.', suspend: 'is suspended.', resume: 'works again.', revoke: 'is revoked.' }
 
 type Props = { of: Key; plan: Plan | undefined; canManage: boolean; reload: () => Promise<void> }
@@ -42,14 +42,14 @@ export function KeyCard({ of: key, plan, canManage, reload }: Props) {
         <Badge tone={TONES[key.state]}>{key.state === 'Pending' ? 'Being made' : key.state}</Badge>
       </div>
       <Secret of={key} />
-      {key.reason && key.state !== 'Active' && <Notice tone="warn">{key.reason}</Notice>}
+      {key.message && key.state !== 'Active' && <Notice tone="warn">{key.message}</Notice>}
       {key.overlap_until && Date.parse(key.overlap_until) > Date.now() && (
         <Notice tone="info" icon="rotate">
           The key before the rotation still works for <Countdown to={key.overlap_until} />.
         </Notice>
       )}
       <Facts {...key} />
-      {canManage && <Actions state={key.state} ask={setAsked} resume={() => change('resume')} />}
+      {canManage && key.revision !== null && <Actions state={key.state} ask={setAsked} resume={() => change('resume')} />}
       {asked === 'rotate' && <RotateDialog {...dialog} overlap={span((plan?.key_policy.rotation_overlap_seconds ?? 0) * 1000)} />}
       {asked === 'suspend' && <SuspendDialog {...dialog} />}
       {asked === 'revoke' && <RevokeDialog {...dialog} />}
@@ -86,13 +86,12 @@ function Secret({ of: key }: { of: Key }) {
   )
 }
 
-function Facts({ created_at: created, last_used_at: lastUsed, expires_at: expires, rotation_revision: rotations, limit }: Key) {
+function Facts({ created_at: created, expires_at: expires, rotation_revision: rotations, limit }: Key) {
   return (
     <dl class="facts">
       <Fact name="Created">
         <Ago at={created} />
       </Fact>
-      <Fact name="Last used">{lastUsed ? <Ago at={lastUsed} /> : 'never'}</Fact>
       <Fact name="Expires">{expires ? day(expires) : 'never'}</Fact>
       <Fact name="Rotations">{rotations}</Fact>
       <Fact name="Limit of its own">{limit?.amount_per_period ? `${money(limit.amount_per_period)} a period` : limit?.weekly_tokens ? `${short(limit.weekly_tokens)} tokens a week` : 'none'}</Fact>
@@ -101,7 +100,7 @@ function Facts({ created_at: created, last_used_at: lastUsed, expires_at: expire
 }
 
 function Actions({ state, ask, resume }: { state: Key['state']; ask: (what: KeyChange) => void; resume: () => void }) {
-  if (state === 'Pending') return null
+  if (state === 'Pending' || state === 'Expired') return null
   return (
     <div class="row">
       {state === 'Active' ? (

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import { apiUrl } from '../../api/client.ts'
 import { isMedia, type Plan } from '../../api/plans.ts'
-import { codingUsage, type CodingDay, type CodingUsage as Usage } from '../../api/usage.ts'
+import { codingUsage, everyDay, type CodingDay, type CodingUsage as Usage } from '../../api/usage.ts'
 import { Card, Fact, PageHead } from '../../components/card.tsx'
 import { Chart, type Series } from '../../components/chart.tsx'
 import { Segmented } from '../../components/field.tsx'
@@ -79,9 +79,12 @@ function Window({ name, limit, used, reserved, remaining, resets_at: resetsAt }:
   )
 }
 
+/** Whether the server counts what it has refused. */
+const hasRefusals = (days: CodingDay[]): boolean => days.some(({ refusals }) => refusals !== null)
+
 function seriesOf(days: CodingDay[], view: string): Series[] {
-  const series = (name: string, colour: string, field: keyof Omit<CodingDay, 'date'>): Series => ({ name, colour, values: days.map((each) => each[field]) })
-  if (view === 'requests') return [series('Requests', '--chart-1', 'requests'), series('Refusals', '--chart-3', 'refusals')]
+  const series = (name: string, colour: string, field: keyof Omit<CodingDay, 'date'>): Series => ({ name, colour, values: days.map((each) => each[field] ?? 0) })
+  if (view === 'requests') return [series('Requests', '--chart-1', 'requests'), ...(hasRefusals(days) ? [series('Refusals', '--chart-3', 'refusals')] : [])]
   return [series('Input', '--chart-1', 'input'), series('Cached input', '--chart-2', 'cached_input'), series('Output', '--chart-4', 'output')]
 }
 
@@ -90,9 +93,10 @@ const VIEWS = [
   { value: 'requests', name: 'Requests' },
 ]
 
-function Days({ days }: { days: CodingDay[] }) {
+function Days({ days: used }: { days: CodingDay[] }) {
+  const days = everyDay(used, (date) => ({ date, requests: 0, input: 0, cached_input: 0, output: 0, charged: 0, refusals: null }), Date.now())
   const [view, setView] = useState('tokens')
-  if (days.every(({ requests, refusals }) => requests + refusals === 0)) {
+  if (used.length === 0) {
     return (
       <Card title="By day">
         <Empty icon="chart" title="No request yet">
@@ -103,12 +107,12 @@ function Days({ days }: { days: CodingDay[] }) {
   }
   return (
     <Card title="By day" hint="Days are those of UTC." actions={<Segmented label="What the chart shows" value={view} choices={VIEWS} choose={setView} />}>
-      <Chart label={`${view === 'tokens' ? 'Tokens by day: input, cached input and output' : 'Requests and refusals by day'}. The same numbers are in the table below.`} days={days.map(({ date }) => date)} series={seriesOf(days, view)} format={short} />
+      <Chart label={`${view === 'tokens' ? 'Tokens by day: input, cached input and output' : 'Requests by day'}. The same numbers are in the table below.`} days={days.map(({ date }) => date)} series={seriesOf(days, view)} format={short} />
       <details>
         <summary>Show as a table</summary>
         <DataTable
           caption="Requests, tokens and refusals by day"
-          rows={days.toReversed()}
+          rows={used.toReversed()}
           keyOf={({ date }) => date}
           columns={[
             { name: 'Day', cell: ({ date }) => day(`${date}T12:00:00Z`) },
@@ -117,7 +121,7 @@ function Days({ days }: { days: CodingDay[] }) {
             { name: 'Cached', number: true, cell: ({ cached_input: cached }) => count(cached) },
             { name: 'Output', number: true, cell: ({ output }) => count(output) },
             { name: 'Charged', number: true, cell: ({ charged }) => count(charged) },
-            { name: 'Refusals', number: true, cell: ({ refusals }) => count(refusals) },
+            ...(hasRefusals(used) ? [{ name: 'Refusals', number: true, cell: ({ refusals }: CodingDay) => count(refusals ?? 0) }] : []),
           ]}
         />
       </details>
@@ -131,10 +135,10 @@ function Keys({ keys, weekly }: Usage) {
     <Card title="By key" hint="Tokens of this week.">
       <ul class="shares">
         {keys.map(({ name, used }) => (
-          <li key={name}>
-            <span class="break">{name}</span>
+          <li key={name ?? ''}>
+            <span class="break">{name ?? 'Removed keys'}</span>
             <strong>{count(used)}</strong>
-            <Meter label={`Share of ${name}`} max={Math.max(1, weekly.used)} parts={[{ name: 'used', value: used }]} tone="coding" />
+            <Meter label={`Share of ${name ?? 'removed keys'}`} max={Math.max(1, weekly.used)} parts={[{ name: 'used', value: used }]} tone="coding" />
           </li>
         ))}
       </ul>

@@ -1,7 +1,7 @@
 /** Media usage: the allowance of the period, what was made by day and kind, and which key paid. */
 import { apiUrl } from '../../api/client.ts'
 import { isMedia, type Plan } from '../../api/plans.ts'
-import { mediaUsage, type MediaUsage as Usage } from '../../api/usage.ts'
+import { everyDay, mediaUsage, type MediaUsage as Usage } from '../../api/usage.ts'
 import { Card, Fact, PageHead } from '../../components/card.tsx'
 import { Chart } from '../../components/chart.tsx'
 import { Gauge, Meter } from '../../components/gauge.tsx'
@@ -15,6 +15,8 @@ import { count, day, label, money, time } from '../../format.ts'
 
 const USAGE_MS = 5000
 const COLOURS = ['--chart-1', '--chart-2', '--chart-3', '--chart-4', '--chart-5', '--chart-6']
+/** What no present key has spent. */
+const OTHER = 'AI Room and removed keys'
 const LOCKED = { title: 'No plan for media', icon: 'lock' as const, text: 'A Media or Room plan pays for images, video, music and operations. Its usage appears here.' }
 
 export function MediaUsage() {
@@ -82,7 +84,8 @@ function Allowance({ usage: { allowance, burned, held, remaining, period }, plan
   )
 }
 
-function Days({ days }: Usage) {
+function Days({ days: used }: Usage) {
+  const days = everyDay<Usage['days'][number]>(used, (date) => ({ date, by: {} }), Date.now())
   const kinds = [...new Set(days.flatMap(({ by }) => Object.keys(by)))].sort()
   const rows = days.flatMap(({ date, by }) => Object.entries(by).map(([kind, used]) => ({ date, kind, ...used }))).toReversed()
   if (rows.length === 0) {
@@ -128,10 +131,10 @@ function Keys({ keys, burned }: Usage) {
       ) : (
         <ul class="shares">
           {keys.map((key) => (
-            <li key={key.name}>
-              <span class="break">{key.name}</span>
+            <li key={key.name ?? ''}>
+              <span class="break">{key.name ?? OTHER}</span>
               <strong>{money(key.burned)}</strong>
-              <Meter label={`Share of ${key.name}`} max={Number(burned)} parts={[{ name: 'spent', value: Number(key.burned) }]} />
+              <Meter label={`Share of ${key.name ?? OTHER}`} max={Number(burned)} parts={[{ name: 'spent', value: Number(key.burned) }]} />
             </li>
           ))}
         </ul>
