@@ -1,0 +1,83 @@
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { inPage, signIn, until, type Dashboard } from './dashboard.ts'
+
+export async function lifeTests(t: Test, dashboard: Dashboard): Promise<void> {
+  const manifest = join(dashboard.plans, 'demo.yaml')
+  /** Changes the manifest of the demo tenant, as an operator does. */
+  async function edit(change: (text: string) => string): Promise<void> {
+    await writeFile(manifest, change(await readFile(manifest, 'utf8')))
+  }
+
+  await inPage(t, dashboard, 'two tenants in two browsers: each sees its own plans and keys, and a plan whose name is script is text', {}, async (other, t) => {
+    const one = await (await dashboard.browser.newContext()).newPage()
+    await signIn(one, dashboard)
+    await one.goto(`${dashboard.process.url}/dashboard/keys`)
+    await other.getByLabel('Tenant').selectOption('research')
+    await other.getByRole('heading', { name: "Research <script>alert('plan')</script>" }).waitFor()
+    await other.getByRole('link', { name: 'API Keys' }).first().click()
+    await other.getByRole('heading', { name: 'secret-project' }).waitFor()
+    t.equal(await other.getByRole('heading', { name: 'media', exact: true }).count(), 0)
+    await one.reload()
+    await one.getByRole('heading', { name: 'media', exact: true }).waitFor()
+    t.notOk((await one.locator('main').innerHTML()).includes('secret-project'))
+    t.equal(await one.getByLabel('Tenant').inputValue(), 'demo', 'a switch is of one session')
+    await other.goto(`${dashboard.process.url}/dashboard/usage/media`)
+    await other.getByText('No plan for media').waitFor()
+    await one.context().close()
+  })
+
+  await inPage(t, dashboard, 'a plan is suspended while its key is revealed: key and configuration leave the page, which says why, and they come back with the plan', { path: '/keys' }, async (page, t) => {
+    await page.getByRole('button', { name: 'Reveal media' }).click()
+    const secret = (await page.locator('.secret code', { hasText: /svc_live_\w{20}/ }).textContent()) ?? ''
+    t.match(secret, /^svc_live_/)
+    await edit((text) => text.replace('state: Active # Try Suspended', 'state: Suspended # Try Suspended'))
+    await page.getByText('Studio is locked').waitFor()
+    await page.getByRole('heading', { name: 'media', exact: true }).waitFor({ state: 'detached' })
+    t.notOk((await page.content()).includes(secret))
+    await page.goto(`${dashboard.process.url}/dashboard/usage/media`)
+    await page.getByText('Studio is locked').waitFor()
+    await page.goto(`${dashboard.process.url}/dashboard/`)
+    await page.getByText('Its API keys do not work and are not shown.').waitFor()
+    await edit((text) => text.replace('state: Suspended # Try Suspended', 'state: Active # Try Suspended'))
+    await page.getByText('Its API keys do not work and are not shown.').waitFor({ state: 'detached' })
+    await page.goto(`${dashboard.process.url}/dashboard/keys`)
+    await page.getByRole('heading', { name: 'media', exact: true }).waitFor()
+  })
+
+  await inPage(t, dashboard, 'the gateway restarts under an open page: the session goes on, and the page finds it again by itself', { path: '/usage/coding' }, async (page) => {
+    await page.getByRole('meter', { name: 'Week: tokens used' }).waitFor()
+    await dashboard.restart()
+    await Promise.all([page.waitForResponse((response) => response.url().includes('/api/usage/coding') && response.ok()), until('the plans', async () => page.getByRole('meter', { name: 'Week: tokens used' }).isVisible())])
+    await page.getByRole('link', { name: 'API Keys' }).first().click()
+    await page.getByRole('heading', { name: 'coding', exact: true }).waitFor()
+  })
+
+  await inPage(t, dashboard, 'an answer that never comes and one that is wrong are states of the page with a way on', {}, async (page) => {
+    await page.route('**/api/media/generations**', (route) => route.abort())
+    await page.getByRole('link', { name: /^Tasks/ }).click()
+    await page.getByText('No connection').waitFor()
+    await page.unroute('**/api/media/generations**')
+    await page.getByRole('button', { name: 'Try again' }).click()
+    await page.getByRole('table', { name: 'Tasks, newest first' }).waitFor()
+    await page.goto(`${dashboard.process.url}/dashboard/tasks/no-such-task`)
+    await page.getByText('There is no such task').waitFor()
+  })
+
+  await inPage(t, dashboard, 'sign-out ends the session: Back shows no page of it, and every browser tab that asks is signed out', { path: '/keys' }, async (page, t) => {
+    await page.getByRole('heading', { name: 'coding', exact: true }).waitFor()
+    const second = await page.context().newPage()
+    await second.goto(`${dashboard.process.url}/dashboard/keys`)
+    await second.getByRole('heading', { name: 'coding', exact: true }).waitFor()
+    await page.getByRole('button', { name: 'Sign out' }).click()
+    await page.getByRole('heading', { name: 'You are signed out' }).waitFor()
+    await second.getByRole('heading', { name: 'Sign in' }).waitFor()
+    await page.goto(`${dashboard.process.url}/livez`)
+    await page.goBack()
+    await page.getByRole('link', { name: 'Sign in' }).waitFor()
+    t.equal(await page.getByRole('heading', { name: 'coding', exact: true }).count(), 0)
+    await page.getByRole('link', { name: 'Sign in' }).click()
+    await page.getByText('Open the sign-in link that the program printed').waitFor()
+  })
+}

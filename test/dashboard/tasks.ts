@@ -1,0 +1,74 @@
+import type { Test } from 'tap'
+import { openReceiver, type Receiver } from '../fakes/receiver.ts'
+import { at } from '../flows/calls.ts'
+import { inPage, type Dashboard } from './dashboard.ts'
+import { demoKey } from './usage.ts'
+
+/** A finished image whose webhook the receiver got. Returns the task's id. */
+async function delivered(dashboard: Dashboard, receiver: Receiver): Promise<string> {
+  const response = await fetch(`${dashboard.process.url}/api/v1/generations`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${await demoKey(dashboard, 'media')}`, 'content-type': 'application/json', prefer: 'wait=60' },
+    body: JSON.stringify({ kind: 'image', prompt: "Harbour <script>alert('task')</script>", size: '256x256', webhook_url: `${receiver.url}/hook`, metadata: { '<b>order</b>': '<i>42</i>' } }),
+  })
+  await receiver.arrived(1)
+  return String(at(await response.json(), 'id'))
+}
+
+export async function taskTests(t: Test, dashboard: Dashboard): Promise<void> {
+  const receiver = await openReceiver()
+  t.teardown(() => receiver.close())
+  receiver.next({ status: 500, body: "<h1 onclick=alert('answer')>Broken</h1>" })
+  const id = await delivered(dashboard, receiver)
+
+  await inPage(t, dashboard, 'a task is found by filters that stay in the address, and shows its result, history, costs and request', { path: '/tasks' }, async (page, t) => {
+    await page.getByLabel('Kind').selectOption('video')
+    await page.getByText('No task fits the filters').waitFor()
+    await page.getByLabel('Kind').selectOption('image')
+    await page.getByLabel('Status').selectOption('completed')
+    await page.reload()
+    t.equal(await page.getByLabel('Status').inputValue(), 'completed')
+    await page.getByRole('link', { name: /Harbour/ }).click()
+    await page.getByRole('heading', { level: 1, name: 'Image' }).waitFor()
+    t.ok(page.url().includes(id))
+    await page.getByText("Harbour <script>alert('task')</script>").waitFor()
+    await page.getByText('<i>42</i>').waitFor()
+    await page.getByText('First run began').waitFor()
+    await page.locator('.fact', { hasText: 'Charged' }).getByText('0.04').waitFor()
+    const image = page.getByRole('img', { name: 'The image that the task made' })
+    await image.waitFor()
+    t.equal(await page.evaluate('(async (image) => (await image.decode(), image.naturalWidth))(document.querySelector(".media img"))'), 256, 'the result is shown')
+    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Download' }).click()])
+    t.ok(download.suggestedFilename())
+  })
+
+  await inPage(t, dashboard, 'every delivery attempt is shown with its answer; redeliver sends it again, and so does a replay of a time range', { path: `/tasks/${id}` }, async (page, t) => {
+    const attempts = page.getByRole('table', { name: /Attempts to deliver/ })
+    const row = (number: number) => attempts.locator('tbody tr').nth(number - 1)
+    t.match(await row(1).locator('td').allTextContents(), ['1', /20\d\d/, '500', /^\d+ ms$/, "<h1 onclick=alert('answer')>Broken</h1>"])
+    await page.getByText(/Next attempt in/).waitFor()
+    receiver.next({ status: 200, body: 'thank you' })
+    await page.getByRole('button', { name: 'Redeliver' }).click()
+    await row(2).waitFor()
+    t.match(await row(2).locator('td').allTextContents(), ['2 (redelivery)', /20\d\d/, '200', /ms$/, 'thank you'])
+    await page.getByText('Delivered', { exact: true }).waitFor()
+
+    await page.getByRole('link', { name: 'All tasks' }).click()
+    await page.getByRole('button', { name: 'Replay webhooks' }).click()
+    const dialog = page.getByRole('dialog', { name: 'Replay webhooks' })
+    await dialog.getByRole('button', { name: 'Replay', exact: true }).click()
+    await page.getByText('No delivery fits, so none is sent again.').waitFor()
+    await page.getByRole('button', { name: 'Replay webhooks' }).click()
+    await dialog.getByLabel('Status').selectOption('delivered')
+    await dialog.getByRole('button', { name: 'Replay', exact: true }).click()
+    await page.getByText('1 delivery is being sent again.').waitFor()
+    await receiver.arrived(3)
+  })
+
+  await inPage(t, dashboard, 'a task of another tenant is not there', {}, async (page) => {
+    await page.getByLabel('Tenant').selectOption('research')
+    await page.getByRole('heading', { name: /^Research/ }).waitFor()
+    await page.goto(`${dashboard.process.url}/dashboard/tasks/${id}`)
+    await page.getByText('There is no such task').waitFor()
+  })
+}

@@ -1,0 +1,43 @@
+import type { Test } from 'tap'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { chat } from '../flows/calls.ts'
+import { eventually } from '../flows/eventually.ts'
+import { inPage, type Dashboard } from './dashboard.ts'
+
+/** A key of the demo tenant, as its owner reads it. */
+export function demoKey({ process: { env } }: Dashboard, name: 'coding' | 'media'): Promise<string> {
+  return eventually(`the key ${name}`, () => readFile(join(env['DATA_DIR'] ?? '', `secrets/demo/demo-${name}-key/api-key`), 'utf8').catch(() => null))
+}
+
+export async function usageTests(t: Test, dashboard: Dashboard): Promise<void> {
+  await inPage(t, dashboard, 'coding usage moves while the page is open: both gauges, the chart, its table, the key, and the CSV', { path: '/usage/coding' }, async (page, t) => {
+    await page.getByText('Begins with the next request').first().waitFor()
+    t.equal((await chat(dashboard.process, await demoKey(dashboard, 'coding'))).status, 200)
+    await page.getByText(/^Resets in/).first().waitFor()
+    t.match(await page.getByText(/^Resets in/).allTextContents(), [/(4 h 59 min|5 h) · \w+ \d/, /(6 d 23 h|7 d) · \w+ \d/], 'each window says when it resets, as a span and as a date')
+    t.equal(await page.getByRole('meter', { name: /tokens used/ }).count(), 2)
+    await page.getByRole('img', { name: /Tokens by day/ }).locator('canvas').waitFor()
+    await page.getByText('Show as a table').click()
+    const cells = await page.getByRole('table', { name: 'Requests, tokens and refusals by day' }).locator('tbody tr').first().locator('td').allTextContents()
+    t.match(cells, [/20\d\d/, /^1$/, /^\d+$/], 'the table has the same numbers')
+    await page.getByLabel('Share of coding').waitFor()
+    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'CSV' }).click()])
+    t.match(await readFile(await download.path(), 'utf8'), /^date,requests,input,cached_input,output,charged\r\n\d{4}-\d\d-\d\d,1,/)
+  })
+
+  await inPage(t, dashboard, 'media usage shows what a task has cost, by kind and by key', { path: '/usage/media' }, async (page, t) => {
+    await page.getByText('Nothing made yet').waitFor()
+    const made = await fetch(`${dashboard.process.url}/api/v1/generations`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${await demoKey(dashboard, 'media')}`, 'content-type': 'application/json', prefer: 'wait=60' },
+      body: JSON.stringify({ kind: 'image', prompt: "A quay <img src=x onerror=alert('prompt')>", size: '256x256', metadata: { "<script>alert('name')</script>": "<svg onload=alert('value')>" } }),
+    })
+    t.equal(made.status, 200)
+    await page.getByRole('img', { name: /Amount spent/ }).locator('canvas').waitFor()
+    await page.locator('.fact', { hasText: 'Spent' }).getByText('0.04').waitFor()
+    await page.getByText('Show as a table').click()
+    t.match(await page.getByRole('table', { name: /Amount spent/ }).locator('tbody tr').first().locator('td').allTextContents(), [/20\d\d/, /^Image$/, /^1$/, /^0.04$/])
+    await page.getByLabel('Share of media').waitFor()
+  })
+}
