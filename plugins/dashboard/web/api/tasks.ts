@@ -3,7 +3,7 @@ import { api } from './client.ts'
 
 export const STATUSES = ['queued', 'processing', 'completed', 'failed', 'canceled'] as const
 export const KINDS = ['image', 'video', 'music'] as const
-export const OPERATIONS = ['ai_edit', 'inpaint', 'background_remove', 'upscale', 'trim', 'merge'] as const
+export const OPERATIONS = ['background_remove', 'upscale', 'ai_edit', 'inpaint', 'trim', 'merge'] as const
 export type Status = (typeof STATUSES)[number]
 export type Collection = 'generations' | 'operations'
 
