@@ -1,5 +1,82 @@
+/** The AI Room: make pictures, films and music, and change them. */
+import { useEffect, useMemo } from 'preact/hooks'
+import { session } from '../api/session.ts'
+import { isMedia, loadPlans, type Plan } from '../api/plans.ts'
+import { isFinal, listTasks } from '../api/tasks.ts'
 import { PageHead } from '../components/card.tsx'
+import { Segmented } from '../components/field.tsx'
+import { Async, useLoad } from '../components/load.tsx'
+import { PlanPage } from '../components/plan-choice.tsx'
+import { Composer } from './composer.tsx'
+import { Editor } from './editor.tsx'
+import { Gallery } from './gallery.tsx'
+import { readKinds, type Kinds } from './media-api.ts'
+import { openRoomState, RoomContext, type RoomState } from './room-state.ts'
+import { Running } from './running.tsx'
+import { Stage } from './stage.tsx'
+import './room.css'
+
+const LOCKED = {
+  title: 'The AI Room is locked',
+  text: 'It comes with a Room or a Media plan: pictures, films and music from your words, and six operations to change them. Whoever manages your plans can add one.',
+  icon: 'lock',
+} as const
+
+const MODES = [
+  { value: 'make', name: 'Make' },
+  { value: 'edit', name: 'Edit' },
+]
+
+/** What the engines offer can change while the page is open. */
+const KINDS_MS = 60_000
 
 export function Room() {
-  return <PageHead title="AI Room" />
+  const state = useMemo(openRoomState, [])
+  useEffect(() => state.stop, [])
+  return (
+    <div class="room stack">
+      <PageHead title="AI Room" lead="Say what you want to see or hear, look at the price, and make it. Every result can be changed further." />
+      <PlanPage of={isMedia} locked={LOCKED}>
+        {(plan, choice) => (
+          <>
+            {choice && (
+              <div class="filters" aria-label="Which plan pays">
+                {choice}
+              </div>
+            )}
+            <Workbench state={state} plan={plan} />
+          </>
+        )}
+      </PlanPage>
+    </div>
+  )
+}
+
+function Workbench({ state, plan }: { state: RoomState; plan: Plan }) {
+  const kinds = useLoad<Kinds>(readKinds, [session.value?.tenant], KINDS_MS)
+  useEffect(() => void resume(state), [])
+  return (
+    <Async of={kinds} lines={8}>
+      {(data) => (
+        <RoomContext.Provider value={{ state, plan: plan.name, kinds: data, reloadPlans: () => void loadPlans() }}>
+          <div class="room-bench">
+            <section class="card room-form" aria-label="What to make">
+              <Segmented label="Make something new, or edit" value={state.mode.value} choices={MODES} choose={(mode) => (state.mode.value = mode as 'make' | 'edit')} />
+              {state.mode.value === 'make' ? <Composer /> : <Editor />}
+            </section>
+            <Stage />
+          </div>
+          <Running />
+          <Gallery />
+        </RoomContext.Provider>
+      )}
+    </Async>
+  )
+}
+
+/** Follows what was under way before the page was opened. */
+async function resume(state: RoomState): Promise<void> {
+  const { signal } = new AbortController()
+  const pages = await Promise.all((['generations', 'operations'] as const).map((collection) => listTasks(collection, {}, signal).catch(() => ({ data: [] }))))
+  for (const task of pages.flatMap(({ data }) => data)) if (!isFinal(task)) state.start(task)
 }

@@ -1,0 +1,58 @@
+/** The form of an operation: its source, which operation, the parameters, the price, and the button that spends it. */
+import { useEffect, useState } from 'preact/hooks'
+import { CreateButton } from './create-button.tsx'
+import { KindChoice } from './kind-choice.tsx'
+import type { Kind } from './media-api.ts'
+import { completeBody, EMPTY_EDIT, type Edit } from './operation-body.ts'
+import { OperationFields } from './operation-fields.tsx'
+import { PriceLine, useQuote } from './price.tsx'
+import { kindOf, useRoom } from './room-state.ts'
+import { SourceInput } from './source-input.tsx'
+import { SourceList } from './source-list.tsx'
+import { familyOf } from './words.ts'
+
+const FILMS = ['trim', 'merge']
+
+/** Why an operation does not take these sources; null when it does. */
+function refusalOf(verb: string, family: string | null): string | null {
+  if (family === null || verb === 'merge') return null
+  if (FILMS.includes(verb)) return family === 'image' ? 'For films and sounds' : null
+  return family === 'image' ? null : 'For pictures'
+}
+
+export function Editor() {
+  const room = useRoom()
+  const { state, kinds } = room
+  const [edit, setEdit] = useState<Edit>(EMPTY_EDIT)
+  const sources = state.sources.value
+  const [source] = sources
+  const family = source ? familyOf(source.type) : null
+  const operations = kinds.data.filter(({ object }) => object === 'operation')
+  const fits = (kind: Kind | null) => kind !== null && kind.available && refusalOf(kind.verb, family) === null
+  const chosen = fits(kindOf(room, edit.operation)) ? edit.operation : (operations.find(fits)?.verb ?? edit.operation)
+  const set = (change: Partial<Edit>) => setEdit((before) => ({ ...before, ...change }))
+
+  // Marks and times belong to the source they were made on.
+  useEffect(() => set({ mask: null, start: 0, end: null }), [source?.url])
+
+  const body = fits(kindOf(room, chosen)) ? completeBody({ ...edit, operation: chosen }, sources) : null
+  const quoted = useQuote(body)
+  return (
+    <form class="form" onSubmit={(event) => event.preventDefault()}>
+      {chosen === 'merge' && sources.length > 0 ? <SourceList /> : <SourceInput />}
+      <KindChoice label="Operation" kinds={operations} value={chosen} choose={(operation) => set({ operation })} refuse={(kind) => refusalOf(kind.verb, family)} />
+      {source && <OperationFields edit={{ ...edit, operation: chosen }} set={set} source={source} kind={kindOf(room, chosen)} />}
+      <div class="room-spend">
+        <PriceLine of={quoted} hint={hintOf(chosen, sources.length)} />
+        <CreateButton body={body} quoted={quoted} name="Run" />
+      </div>
+    </form>
+  )
+}
+
+function hintOf(operation: string, count: number): string {
+  if (count === 0) return 'Choose a source, and the price appears here.'
+  if (operation === 'merge') return 'Add at least one more film or sound.'
+  if (operation === 'inpaint') return 'Mark what to replace, and say what should be there.'
+  return 'Say what to change, and the price appears here.'
+}

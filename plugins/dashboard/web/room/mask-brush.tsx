@@ -1,0 +1,127 @@
+/** Marks a part of a picture with a brush: by pointer, or by keyboard with a cursor that paints. */
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { Segmented } from '../components/field.tsx'
+import { Icon } from '../components/icon.tsx'
+import type { Source } from './media-api.ts'
+import { drawStrokes, maskUrl, type Point, type Stroke } from './mask-strokes.ts'
+
+const TOOLS = [
+  { value: 'mark', name: 'Mark' },
+  { value: 'erase', name: 'Erase' },
+]
+/** Longest side of the mask in pixels; the service scales it to the picture. */
+const MASK_SIDE = 1024
+const KEY_STEP = 0.02
+
+export function MaskBrush({ source, changed }: { source: Source; changed: (mask: string | null) => void }) {
+  const { width, height } = maskSize(source)
+  const canvas = useRef<HTMLCanvasElement>(null)
+  const [strokes, setStrokes] = useState<Stroke[]>([])
+  const [tool, setTool] = useState('mark')
+  const [size, setSize] = useState(12)
+  const [cursor, setCursor] = useState<Point>({ x: width / 2, y: height / 2 })
+  const [hasFocus, setFocus] = useState(false)
+  const drawing = useRef<Stroke | null>(null)
+  const radius = (Math.max(width, height) * size) / 200
+
+  const paint = (shown: Stroke[]) => {
+    const context = canvas.current?.getContext('2d')
+    if (context) drawStrokes(context, { width, height }, shown)
+  }
+  useEffect(() => {
+    paint(strokes)
+    changed(strokes.some(({ isErasing }) => !isErasing) ? maskUrl({ width, height }, strokes) : null)
+  }, [strokes])
+
+  const strokeAt = (point: Point): Stroke => ({ isErasing: tool === 'erase', radius, points: [point] })
+  const pointOf = (event: PointerEvent): Point => {
+    const box = canvas.current?.getBoundingClientRect()
+    return box ? { x: ((event.clientX - box.left) / box.width) * width, y: ((event.clientY - box.top) / box.height) * height } : { x: 0, y: 0 }
+  }
+  function begin(event: PointerEvent): void {
+    if (event.button !== 0) return
+    event.preventDefault()
+    canvas.current?.setPointerCapture(event.pointerId)
+    drawing.current = strokeAt(pointOf(event))
+    paint([...strokes, drawing.current])
+  }
+  function draw(event: PointerEvent): void {
+    if (!drawing.current) return
+    for (const each of event.getCoalescedEvents?.() ?? [event]) drawing.current.points.push(pointOf(each))
+    paint([...strokes, drawing.current])
+  }
+  function finish(): void {
+    const { current } = drawing
+    drawing.current = null
+    if (current) setStrokes((before) => [...before, current])
+  }
+  const undo = () => setStrokes((before) => before.slice(0, -1))
+
+  function press(event: KeyboardEvent): void {
+    const step = Math.max(width, height) * KEY_STEP * (event.shiftKey ? 4 : 1)
+    const by = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step] }[event.key]
+    if (by) setCursor({ x: clamp(cursor.x + (by[0] ?? 0), width), y: clamp(cursor.y + (by[1] ?? 0), height) })
+    else if (event.key === ' ' || event.key === 'Enter') setStrokes((before) => [...before, strokeAt(cursor)])
+    else if (event.key === 'e') setTool(tool === 'erase' ? 'mark' : 'erase')
+    else if (event.key === '+' || event.key === '-') setSize(Math.min(50, Math.max(2, size + (event.key === '+' ? 2 : -2))))
+    else if (event.key === 'z' && (event.ctrlKey || event.metaKey)) undo()
+    else return
+    event.preventDefault()
+  }
+
+  return (
+    <div class="field mask">
+      <span class="field-label" id="mask-label">
+        Mark what to replace
+      </span>
+      <div class="mask-frame checkered" style={{ aspectRatio: `${width} / ${height}` }}>
+        <img src={source.url} alt="" draggable={false} />
+        <canvas
+          ref={canvas}
+          width={width}
+          height={height}
+          tabIndex={0}
+          role="application"
+          aria-label="Picture to mark"
+          aria-roledescription="brush area"
+          aria-describedby="mask-help"
+          onPointerDown={begin}
+          onPointerMove={draw}
+          onPointerUp={finish}
+          onPointerCancel={finish}
+          onKeyDown={press}
+          onFocus={() => setFocus(true)}
+          onBlur={() => setFocus(false)}
+        />
+        {hasFocus && <span class="mask-cursor" aria-hidden="true" style={{ left: `${(cursor.x / width) * 100}%`, top: `${(cursor.y / height) * 100}%`, width: `${((radius * 2) / width) * 100}%` }} />}
+      </div>
+      <p id="mask-help" class="hint">
+        Paint over it. By keyboard: arrows move, Space marks, E erases, + and − change the size, Ctrl+Z undoes.
+      </p>
+      <div class="row">
+        <Segmented label="Brush" value={tool} choices={TOOLS} choose={setTool} />
+        <label class="brush-size">
+          Size <input type="range" min={2} max={50} step={1} value={size} onInput={(event) => setSize(Number(event.currentTarget.value))} />
+        </label>
+        <button type="button" class="button small" disabled={strokes.length === 0} onClick={undo}>
+          <Icon name="back" size={16} /> Undo
+        </button>
+        <button type="button" class="button small quiet" disabled={strokes.length === 0} onClick={() => setStrokes([])}>
+          Clear
+        </button>
+      </div>
+      <p class="visually-hidden" role="status">
+        {strokes.length} strokes
+      </p>
+    </div>
+  )
+}
+
+const clamp = (value: number, most: number): number => Math.min(most, Math.max(0, value))
+
+/** The size of the mask: the picture's, scaled down to `MASK_SIDE`. */
+function maskSize({ width, height }: Source): { width: number; height: number } {
+  const [across, down] = [width ?? MASK_SIDE, height ?? MASK_SIDE]
+  const scale = Math.min(1, MASK_SIDE / Math.max(across, down))
+  return { width: Math.max(1, Math.round(across * scale)), height: Math.max(1, Math.round(down * scale)) }
+}

@@ -1,0 +1,177 @@
+/** The source of an operation: a file by drop, paste or picker, or a result; shown with what it is. */
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { Problem } from '../api/client.ts'
+import { Icon } from '../components/icon.tsx'
+import { Notice } from '../components/states.tsx'
+import { span } from '../format.ts'
+import { upload, type Source } from './media-api.ts'
+import { useRoom } from './room-state.ts'
+import { Player } from './stage.tsx'
+import { familyOf } from './words.ts'
+
+const ACCEPTED = 'image/png,image/jpeg,image/webp,image/gif,image/tiff,image/bmp,video/*,audio/*'
+
+type Uploading = { name: string; share: number; stop: () => void }
+
+/** Uploads files one after the other and hands over each source. A new file or the end of the component stops what is under way. */
+export function useUploads(add: (source: Source) => void): { uploading: Uploading | null; problem: Error | null; send: (files: Iterable<File>) => Promise<void> } {
+  const [uploading, setUploading] = useState<Uploading | null>(null)
+  const [problem, setProblem] = useState<Error | null>(null)
+  const running = useRef<AbortController | null>(null)
+  useEffect(() => () => running.current?.abort(), [])
+  async function send(files: Iterable<File>): Promise<void> {
+    running.current?.abort()
+    const abort = new AbortController()
+    running.current = abort
+    setProblem(null)
+    try {
+      for (const file of files) {
+        const show = (share: number) => setUploading({ name: file.name, share, stop: () => abort.abort() })
+        show(0)
+        add(await upload(file, show, abort.signal))
+      }
+    } catch (error) {
+      if (!abort.signal.aborted) setProblem(error as Error)
+    }
+    if (running.current === abort) setUploading(null)
+  }
+  return { uploading, problem, send }
+}
+
+export function SourceInput() {
+  const { state } = useRoom()
+  const [source] = state.sources.value
+  const { uploading, problem, send } = useUploads((added) => {
+    state.sources.value = [added]
+    state.earlier.value = []
+  })
+  return (
+    <div class="stack">
+      {source ? <Chosen source={source} /> : <DropZone send={send} isMany={false} />}
+      {source && <DropZone send={send} isMany={false} isSmall />}
+      <UploadState uploading={uploading} problem={problem} />
+    </div>
+  )
+}
+
+export function UploadState({ uploading, problem }: { uploading: Uploading | null; problem: Error | null }) {
+  return (
+    <>
+      {uploading && (
+        <div class="uploading" role="status">
+          <span class="clip">Uploading {uploading.name}</span>
+          <button type="button" class="button small quiet" onClick={uploading.stop}>
+            Cancel
+          </button>
+          <progress class="bar" max={1} value={uploading.share} aria-label={`Upload of ${uploading.name}`} />
+        </div>
+      )}
+      {problem && (
+        <div role="alert">
+          <Notice tone="danger" title="The file was not taken">
+            {problem instanceof Problem ? problem.message : String(problem)}
+          </Notice>
+        </div>
+      )}
+    </>
+  )
+}
+
+type ZoneProps = { send: (files: File[]) => Promise<void>; isMany: boolean; isSmall?: boolean }
+
+export function DropZone({ send, isMany, isSmall = false }: ZoneProps) {
+  const [isOver, setOver] = useState(false)
+  const picker = useRef<HTMLInputElement>(null)
+  const take = (files: Iterable<File> | null | undefined) => {
+    const list = [...(files ?? [])].slice(0, isMany ? 20 : 1)
+    if (list.length > 0) void send(list)
+  }
+  const latest = useRef(take)
+  latest.current = take
+  useEffect(() => {
+    const paste = (event: ClipboardEvent) => {
+      if (!event.clipboardData?.files.length) return
+      event.preventDefault()
+      latest.current(event.clipboardData.files)
+    }
+    document.addEventListener('paste', paste)
+    return () => document.removeEventListener('paste', paste)
+  }, [])
+  return (
+    <div
+      class={`drop ${isOver ? 'over' : ''} ${isSmall ? 'small' : ''}`}
+      onDragOver={(event) => (event.preventDefault(), setOver(true))}
+      onDragLeave={() => setOver(false)}
+      onDrop={(event) => {
+        event.preventDefault()
+        setOver(false)
+        take(event.dataTransfer?.files)
+      }}
+    >
+      {!isSmall && (
+        <>
+          <Icon name="upload" size={28} />
+          <p>Drop a picture, a film or a sound here, or paste it.</p>
+        </>
+      )}
+      <button type="button" class="button small" onClick={() => picker.current?.click()}>
+        {isSmall ? (isMany ? 'Add files' : 'Choose another file') : 'Choose a file'}
+      </button>
+      {!isSmall && <p class="hint">Up to 100 MiB, or take a result from the gallery.</p>}
+      <input
+        ref={picker}
+        class="visually-hidden"
+        type="file"
+        tabIndex={-1}
+        aria-label="File to upload"
+        accept={ACCEPTED}
+        multiple={isMany}
+        onChange={(event) => {
+          take(event.currentTarget.files)
+          event.currentTarget.value = ''
+        }}
+      />
+    </div>
+  )
+}
+
+function Chosen({ source }: { source: Source }) {
+  const { state } = useRoom()
+  const before = state.earlier.value.at(-1)
+  const facts = [source.width !== null && source.height !== null && `${source.width} × ${source.height}`, source.durationMs !== null && span(source.durationMs)].filter(Boolean)
+  return (
+    <div class="source">
+      <div class="source-media checkered">{familyOf(source.type) === 'image' ? <img src={source.url} alt={`Source: ${source.name}`} /> : <Player url={source.url} type={source.type} name={`Source: ${source.name}`} />}</div>
+      <div class="source-text">
+        <p class="clip" title={source.name}>
+          <strong>{source.name}</strong>
+        </p>
+        <p class="muted">{facts.join(' · ')}</p>
+      </div>
+      <div class="row">
+        {before && (
+          <button
+            type="button"
+            class="button small"
+            onClick={() => {
+              state.sources.value = before
+              state.earlier.value = state.earlier.value.slice(0, -1)
+            }}
+          >
+            <Icon name="back" size={16} /> Back to the input before
+          </button>
+        )}
+        <button
+          type="button"
+          class="button small quiet"
+          onClick={() => {
+            state.sources.value = []
+            state.earlier.value = []
+          }}
+        >
+          Remove
+        </button>
+      </div>
+    </div>
+  )
+}

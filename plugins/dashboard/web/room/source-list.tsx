@@ -1,0 +1,50 @@
+/** The sources of a merge in their order. */
+import { Icon } from '../components/icon.tsx'
+import { span } from '../format.ts'
+import { useRoom } from './room-state.ts'
+import { DropZone, UploadState, useUploads } from './source-input.tsx'
+import { familyOf } from './words.ts'
+
+export function SourceList() {
+  const { state } = useRoom()
+  const sources = state.sources.value
+  const { uploading, problem, send } = useUploads((added) => (state.sources.value = [...state.sources.value, added]))
+
+  function move(from: number, to: number): void {
+    const next = [...sources]
+    const [moved] = next.splice(from, 1)
+    if (!moved) return
+    next.splice(to, 0, moved)
+    state.sources.value = next
+  }
+
+  return (
+    <div class="stack">
+      <ol class="merge-list">
+        {sources.map(({ url, name, type, durationMs }, at) => (
+          <li key={`${url} ${at}`}>
+            <Icon name={familyOf(type) === 'video' ? 'video' : 'music'} />
+            <span class="clip">
+              {at + 1}. {name}
+            </span>
+            {durationMs !== null && <span class="muted">{span(durationMs)}</span>}
+            <span class="row">
+              <button type="button" class="button small quiet" aria-label={`Move ${name} up`} disabled={at === 0} onClick={() => move(at, at - 1)}>
+                ↑
+              </button>
+              <button type="button" class="button small quiet" aria-label={`Move ${name} down`} disabled={at === sources.length - 1} onClick={() => move(at, at + 1)}>
+                ↓
+              </button>
+              <button type="button" class="button small quiet" aria-label={`Remove ${name}`} onClick={() => (state.sources.value = sources.filter((_, other) => other !== at))}>
+                <Icon name="close" size={16} />
+              </button>
+            </span>
+          </li>
+        ))}
+      </ol>
+      <p class="hint">Add results by “Add” in the gallery, or files of your own.</p>
+      <DropZone send={send} isMany isSmall />
+      <UploadState uploading={uploading} problem={problem} />
+    </div>
+  )
+}

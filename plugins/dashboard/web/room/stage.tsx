@@ -1,0 +1,164 @@
+/** The task that was started or chosen last: its progress, why it failed, or what it made. */
+import { useState } from 'preact/hooks'
+import { cancelTask, isFinal, urlOf, type Task } from '../api/tasks.ts'
+import { CopyButton } from '../components/copy.tsx'
+import { Icon } from '../components/icon.tsx'
+import { Empty, Notice } from '../components/states.tsx'
+import { toastError } from '../components/toasts.tsx'
+import { bytes, money, span } from '../format.ts'
+import { hrefOf } from '../router.ts'
+import { Compare } from './compare.tsx'
+import { sourceOf } from './media-api.ts'
+import { EMPTY_DRAFT, useRoom } from './room-state.ts'
+import { adviceOf, familyOf, fileName, nameOf, wordsOf } from './words.ts'
+
+export function Stage() {
+  const { state } = useRoom()
+  const task = state.current.value
+  return (
+    <section class="card room-stage" aria-label="Result" aria-live="polite" aria-busy={task !== null && !isFinal(task)}>
+      {task === null ? (
+        <Empty icon="spark" title="Your result appears here">
+          Choose what to make, write a prompt and press Create. You see the price before anything is spent.
+        </Empty>
+      ) : (
+        <Shown key={task.id} task={task} />
+      )}
+    </section>
+  )
+}
+
+function Shown({ task }: { task: Task }) {
+  if (!isFinal(task)) return <UnderWay task={task} />
+  if (task.status === 'completed' && task.result) return <Finished task={task} />
+  return <Ended task={task} />
+}
+
+function UnderWay({ task }: { task: Task }) {
+  const { state } = useRoom()
+  const [isCanceling, setCanceling] = useState(false)
+  const words = wordsOf(task.kind ?? task.operation ?? '')
+  const isQueued = task.status === 'queued'
+  const where = isQueued ? (task.queue_position === null || task.queue_position <= 1 ? 'Next in the queue' : `Number ${task.queue_position} in the queue`) : 'In the making'
+  async function cancel(): Promise<void> {
+    setCanceling(true)
+    await cancelTask(task).then((canceled) => (state.current.value = canceled), toastError)
+    setCanceling(false)
+  }
+  return (
+    <div class="underway">
+      <div class="orb" aria-hidden="true">
+        <Icon name={words.icon} size={34} />
+      </div>
+      <h2>{words.name}</h2>
+      <p class="muted clip-3 break">{nameOf(task)}</p>
+      <progress class="bar" max={100} {...(isQueued ? {} : { value: task.progress })} aria-label={`Progress of ${words.name}`} />
+      <p>
+        {where}
+        {!isQueued && task.progress > 0 && <> · {task.progress} %</>} <span class="muted">· {money(task.estimated_cost)} held</span>
+      </p>
+      <button type="button" class="button" disabled={isCanceling} onClick={() => void cancel()}>
+        <Icon name="close" size={18} /> Cancel
+      </button>
+    </div>
+  )
+}
+
+function Ended({ task }: { task: Task }) {
+  const { state } = useRoom()
+  const isCanceled = task.status === 'canceled'
+  return (
+    <div class="stack room-ended">
+      <Empty icon={isCanceled ? 'close' : 'warning'} title={isCanceled ? 'Canceled' : 'This was not made'}>
+        <span class="clip-3 break">{nameOf(task)}</span>
+      </Empty>
+      <Notice tone={isCanceled ? 'info' : 'danger'} title={isCanceled ? 'You canceled it.' : (task.error?.message ?? 'It failed.')}>
+        {!isCanceled && task.error && <>{adviceOf(task.error.code)} </>}
+        Nothing was charged{task.refund_amount && Number(task.refund_amount) > 0 ? `: ${money(task.refund_amount)} went back to your allowance` : ''}.
+      </Notice>
+      <div class="row">
+        {task.object === 'generation' && <ReusePrompt task={task} />}
+        <a class="button quiet" href={hrefOf(`/tasks/${task.id}?object=${task.object}`)}>
+          Details
+        </a>
+        <button type="button" class="button quiet" onClick={() => (state.current.value = null)}>
+          Close
+        </button>
+      </div>
+    </div>
+  )
+}
+
+function Finished({ task }: { task: Task }) {
+  const { state } = useRoom()
+  const { result } = task
+  if (!result) return null
+  const url = urlOf(result)
+  const before = beforeOf(task)
+  const facts = [
+    result.width !== null && result.height !== null && `${result.width} × ${result.height}`,
+    result.duration_ms !== null && span(result.duration_ms),
+    bytes(result.bytes),
+    task.actual_cost !== null && `${money(task.actual_cost)} charged`,
+  ].filter(Boolean)
+  return (
+    <div class="stack">
+      {before !== null ? <Compare before={before} after={url} name={nameOf(task)} /> : <Player url={url} type={result.content_type} name={nameOf(task)} />}
+      <div>
+        <h2 class="clip-3 break">{nameOf(task)}</h2>
+        <p class="muted">{facts.join(' · ')}</p>
+      </div>
+      <div class="row">
+        <a class="button primary" href={url} download={fileName(task)}>
+          <Icon name="download" size={18} /> Download
+        </a>
+        <button type="button" class="button" onClick={() => state.useAsInput(sourceOf(result, nameOf(task)))}>
+          <Icon name="spark" size={18} /> Use as input
+        </button>
+        {task.object === 'generation' && <ReusePrompt task={task} />}
+        <CopyButton text={url} label="Copy link" />
+        <a class="button small quiet" href={hrefOf(`/tasks/${task.id}?object=${task.object}`)}>
+          Details
+        </a>
+      </div>
+    </div>
+  )
+}
+
+/** The source of an operation on a picture, for the slider; null where there is nothing to compare. */
+function beforeOf({ object, input, result }: Task): string | null {
+  const url = input?.['media_url']
+  return object === 'operation' && typeof url === 'string' && result !== null && familyOf(result.content_type) === 'image' ? url : null
+}
+
+function ReusePrompt({ task }: { task: Task }) {
+  const { state } = useRoom()
+  function reuse(): void {
+    state.draft.value = { ...EMPTY_DRAFT, kind: task.kind ?? 'image', prompt: task.prompt ?? '' }
+    state.mode.value = 'make'
+    requestAnimationFrame(() => document.querySelector<HTMLElement>('.room-prompt')?.focus())
+  }
+  return (
+    <button type="button" class="button" onClick={reuse}>
+      <Icon name="refresh" size={18} /> Reuse prompt
+    </button>
+  )
+}
+
+export function Player({ url, type, name }: { url: string; type: string; name: string }) {
+  const family = familyOf(type)
+  return (
+    <div class={`room-media ${family}`}>
+      {family === 'image' && <img src={url} alt={name} decoding="async" />}
+      {family === 'video' && <video src={url} controls loop playsInline preload="metadata" aria-label={name} />}
+      {family === 'audio' && (
+        <>
+          <span class="sound" aria-hidden="true">
+            <Icon name="music" size={40} />
+          </span>
+          <audio src={url} controls preload="metadata" aria-label={name} />
+        </>
+      )}
+    </div>
+  )
+}

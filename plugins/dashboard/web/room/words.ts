@@ -1,0 +1,59 @@
+/** Kinds, operations and failures in the words of the page. */
+import { verbOf, type Task } from '../api/tasks.ts'
+import type { IconName } from '../components/icon.tsx'
+import { money } from '../format.ts'
+import type { Price } from './media-api.ts'
+
+export type Words = { name: string; does: string; icon: IconName }
+
+export const WORDS: Record<string, Words> = {
+  image: { name: 'Image', does: 'A picture from your words', icon: 'image' },
+  video: { name: 'Video', does: 'A short film from your words', icon: 'video' },
+  music: { name: 'Music', does: 'A piece of music from your words', icon: 'music' },
+  background_remove: { name: 'Remove background', does: 'Cuts out the subject', icon: 'image' },
+  upscale: { name: 'Upscale', does: 'More pixels, sharp', icon: 'plus' },
+  inpaint: { name: 'Inpaint', does: 'Replaces what you mark', icon: 'spark' },
+  ai_edit: { name: 'Edit by prompt', does: 'Changes the picture by words', icon: 'spark' },
+  trim: { name: 'Trim', does: 'Keeps a section', icon: 'clock' },
+  merge: { name: 'Merge', does: 'Joins films or sounds', icon: 'video' },
+}
+
+export const wordsOf = (verb: string): Words => WORDS[verb] ?? { name: verb, does: '', icon: 'spark' }
+
+/** A short name of what a task makes: its prompt, or its operation. */
+export function nameOf(task: Task): string {
+  const prompt = task.prompt?.trim() ?? ''
+  return prompt === '' ? wordsOf(verbOf(task)).name : prompt
+}
+
+const PER: Record<Price['per'], string> = { Job: 'each', Second: 'a second', Megapixel: 'a megapixel' }
+
+export function priceInWords({ amount, per }: Price): string {
+  return /^0(\.0*)?$/.test(amount) ? 'free' : `${money(amount)} ${PER[per]}`
+}
+
+/** What a person can do about a failure, by its code. */
+const ADVICE: Record<string, string> = {
+  provider_error: 'Try again; if it fails once more, try other words.',
+  provider_timeout: 'Try again, or make something smaller or shorter.',
+  provider_rejected: 'Other words or another source may be accepted.',
+  input_unreachable: 'The link of the source may have expired. Upload it again, or take a newer result.',
+  input_not_allowed: 'Upload the file instead of linking to it.',
+  input_too_large: 'Use a smaller or shorter source.',
+  unsupported_input: 'Choose another source, or check the times and the mask.',
+  not_supported: 'Choose something else: the service changed what it offers.',
+  internal: 'Try again in a moment.',
+}
+
+export const adviceOf = (code: string): string => ADVICE[code] ?? 'Try again in a moment.'
+
+/** The family of a content type: image, video or audio. */
+export const familyOf = (type: string): string => type.split('/', 1)[0] ?? ''
+
+/** A file name for a download. */
+export function fileName(task: Task): string {
+  const type = task.result?.content_type ?? ''
+  const ending = ({ 'image/jpeg': 'jpg', 'audio/mpeg': 'mp3' } as Record<string, string>)[type] ?? type.split('/')[1] ?? 'bin'
+  const stem = nameOf(task).toLowerCase().replace(/[^\p{L}\p{N}]+/gu, '-').replace(/^-+|-+$/g, '').slice(0, 60)
+  return `${stem || verbOf(task)}.${ending}`
+}
