@@ -24,6 +24,8 @@ export function CreateButton({ body, quoted, name }: { body: Body | null; quoted
       attempt.current = null
       state.current.value = task
       state.start(task)
+      // On a phone the result is below the form.
+      document.querySelector('.room-stage')?.scrollIntoView({ block: 'nearest' })
       reloadPlans()
     } catch (error) {
       // A refusal is final: the next press is a new request.

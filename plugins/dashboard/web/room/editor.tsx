@@ -6,16 +6,18 @@ import type { Kind } from './media-api.ts'
 import { completeBody, EMPTY_EDIT, type Edit } from './operation-body.ts'
 import { OperationFields } from './operation-fields.tsx'
 import { PriceLine, useQuote } from './price.tsx'
-import { kindOf, useRoom } from './room-state.ts'
+import { kindOf, priceOf, useRoom } from './room-state.ts'
 import { SourceInput } from './source-input.tsx'
 import { SourceList } from './source-list.tsx'
 import { familyOf } from './words.ts'
 
 const FILMS = ['trim', 'merge']
+/** Operations whose fields show the source themselves. */
+const SHOW_THE_SOURCE = ['inpaint', 'trim']
 
 /** Why an operation does not take these sources; null when it does. */
 function refusalOf(verb: string, family: string | null): string | null {
-  if (family === null || verb === 'merge') return null
+  if (family === null) return null
   if (FILMS.includes(verb)) return family === 'image' ? 'For films and sounds' : null
   return family === 'image' ? null : 'For pictures'
 }
@@ -39,11 +41,11 @@ export function Editor() {
   const quoted = useQuote(body)
   return (
     <form class="form" onSubmit={(event) => event.preventDefault()}>
-      {chosen === 'merge' && sources.length > 0 ? <SourceList /> : <SourceInput />}
+      {chosen === 'merge' && sources.length > 0 ? <SourceList /> : <SourceInput isShownBelow={SHOW_THE_SOURCE.includes(chosen)} />}
       <KindChoice label="Operation" kinds={operations} value={chosen} choose={(operation) => set({ operation })} refuse={(kind) => refusalOf(kind.verb, family)} />
       {source && <OperationFields edit={{ ...edit, operation: chosen }} set={set} source={source} kind={kindOf(room, chosen)} />}
       <div class="room-spend">
-        <PriceLine of={quoted} hint={hintOf(chosen, sources.length)} />
+        <PriceLine of={quoted} hint={hintOf(chosen, sources.length)} isMost={priceOf(room, chosen)?.per !== 'Job' && (chosen !== 'trim' || edit.end === null)} />
         <CreateButton body={body} quoted={quoted} name="Run" />
       </div>
     </form>

@@ -49,16 +49,16 @@ export function upload(file: File, progress: (share: number) => void, abort: Abo
   request.open('POST', apiUrl('/uploads'))
   request.responseType = 'json'
   for (const [name, value] of Object.entries({ ...CSRF_HEADER, 'content-type': file.type || 'application/octet-stream' })) request.setRequestHeader(name, value)
-  request.upload.onprogress = ({ loaded, total }) => progress(total > 0 ? loaded / total : 0)
-  request.onerror = () => reject(new Problem(0, 'unreachable', 'The upload did not reach the server.'))
-  request.onabort = () => reject(new DOMException('The upload was canceled.', 'AbortError'))
-  request.onload = () => {
+  request.upload.addEventListener('progress', ({ loaded, total }) => progress(total > 0 ? loaded / total : 0))
+  request.addEventListener('error', () => reject(new Problem(0, 'unreachable', 'The upload did not reach the server.')))
+  request.addEventListener('abort', () => reject(new DOMException('The upload was canceled.', 'AbortError')))
+  request.addEventListener('load', () => {
     const answer = (request.response ?? {}) as Partial<Uploaded> & { detail?: string; error?: { code?: string } }
     if (request.status === 401) signedOut.value ??= { reason: 'expired' }
     if (request.status !== 201) return reject(new Problem(request.status, answer.error?.code ?? 'internal', answer.detail ?? `The server answered with status ${request.status}.`))
     const { media_url: url = '', content_type: type = '', width = null, height = null, duration_ms: durationMs = null } = answer
     resolve({ url, type, name: file.name, width, height, durationMs })
-  }
+  })
   abort.addEventListener('abort', () => request.abort(), { once: true })
   request.send(file)
   return promise

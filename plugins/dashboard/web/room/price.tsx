@@ -34,15 +34,16 @@ export function useQuote(body: Body | null): Quoted {
   return quoted
 }
 
-export function PriceLine({ of, hint }: { of: Quoted; hint: string }) {
+/** `isMost`: the source decides what is charged, up to the quote. */
+export function PriceLine({ of, hint, isMost = false }: { of: Quoted; hint: string; isMost?: boolean }) {
   return (
     <p class="price" aria-live="polite" data-state={of.state}>
-      <PriceText of={of} hint={hint} />
+      <PriceText of={of} hint={hint} isMost={isMost} />
     </p>
   )
 }
 
-function PriceText({ of, hint }: { of: Quoted; hint: string }) {
+function PriceText({ of, hint, isMost }: { of: Quoted; hint: string; isMost: boolean }) {
   if (of.state === 'none') return <span class="muted">{hint}</span>
   if (of.state === 'reading') return <span class="muted">Reading the price …</span>
   if (of.state === 'refused') {
@@ -55,6 +56,7 @@ function PriceText({ of, hint }: { of: Quoted; hint: string }) {
   const { estimated_cost: cost, available, affordable, queue_position: position, estimated_wait_seconds: wait } = of.quote
   return (
     <>
+      {isMost && <span class="muted">at most</span>}
       <strong class="price-amount">{money(cost)}</strong>
       {affordable ? <span class="muted">of {money(available)} left</span> : <span class="price-bad">only {money(available)} left</span>}
       {position > 1 && <span class="muted">· {position - 1} before it{wait ? `, about ${span(wait * 1000)}` : ''}</span>}

@@ -3,11 +3,10 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { Problem } from '../api/client.ts'
 import { Icon } from '../components/icon.tsx'
 import { Notice } from '../components/states.tsx'
-import { span } from '../format.ts'
 import { upload, type Source } from './media-api.ts'
 import { useRoom } from './room-state.ts'
 import { Player } from './stage.tsx'
-import { familyOf } from './words.ts'
+import { familyOf, lengthInWords } from './words.ts'
 
 const ACCEPTED = 'image/png,image/jpeg,image/webp,image/gif,image/tiff,image/bmp,video/*,audio/*'
 
@@ -38,7 +37,8 @@ export function useUploads(add: (source: Source) => void): { uploading: Uploadin
   return { uploading, problem, send }
 }
 
-export function SourceInput() {
+/** `isShownBelow`: the fields of the operation show the source, so that its name is enough here. */
+export function SourceInput({ isShownBelow }: { isShownBelow: boolean }) {
   const { state } = useRoom()
   const [source] = state.sources.value
   const { uploading, problem, send } = useUploads((added) => {
@@ -47,7 +47,7 @@ export function SourceInput() {
   })
   return (
     <div class="stack">
-      {source ? <Chosen source={source} /> : <DropZone send={send} isMany={false} />}
+      {source ? <Chosen source={source} isShownBelow={isShownBelow} /> : <DropZone send={send} isMany={false} />}
       {source && <DropZone send={send} isMany={false} isSmall />}
       <UploadState uploading={uploading} problem={problem} />
     </div>
@@ -135,13 +135,13 @@ export function DropZone({ send, isMany, isSmall = false }: ZoneProps) {
   )
 }
 
-function Chosen({ source }: { source: Source }) {
+function Chosen({ source, isShownBelow }: { source: Source; isShownBelow: boolean }) {
   const { state } = useRoom()
   const before = state.earlier.value.at(-1)
-  const facts = [source.width !== null && source.height !== null && `${source.width} × ${source.height}`, source.durationMs !== null && span(source.durationMs)].filter(Boolean)
+  const facts = [source.width !== null && source.height !== null && `${source.width} × ${source.height}`, source.durationMs !== null && lengthInWords(source.durationMs)].filter(Boolean)
   return (
     <div class="source">
-      <div class="source-media checkered">{familyOf(source.type) === 'image' ? <img src={source.url} alt={`Source: ${source.name}`} /> : <Player url={source.url} type={source.type} name={`Source: ${source.name}`} />}</div>
+      {!isShownBelow && <div class="source-media checkered">{familyOf(source.type) === 'image' ? <img src={source.url} alt={`Source: ${source.name}`} /> : <Player url={source.url} type={source.type} name={`Source: ${source.name}`} />}</div>}
       <div class="source-text">
         <p class="clip" title={source.name}>
           <strong>{source.name}</strong>

@@ -1,9 +1,8 @@
 /** The sources of a merge in their order. */
 import { Icon } from '../components/icon.tsx'
-import { span } from '../format.ts'
 import { useRoom } from './room-state.ts'
 import { DropZone, UploadState, useUploads } from './source-input.tsx'
-import { familyOf } from './words.ts'
+import { familyOf, lengthInWords } from './words.ts'
 
 export function SourceList() {
   const { state } = useRoom()
@@ -27,7 +26,7 @@ export function SourceList() {
             <span class="clip">
               {at + 1}. {name}
             </span>
-            {durationMs !== null && <span class="muted">{span(durationMs)}</span>}
+            {durationMs !== null && <span class="muted">{lengthInWords(durationMs)}</span>}
             <span class="row">
               <button type="button" class="button small quiet" aria-label={`Move ${name} up`} disabled={at === 0} onClick={() => move(at, at - 1)}>
                 ↑

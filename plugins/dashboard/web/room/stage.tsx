@@ -5,12 +5,12 @@ import { CopyButton } from '../components/copy.tsx'
 import { Icon } from '../components/icon.tsx'
 import { Empty, Notice } from '../components/states.tsx'
 import { toastError } from '../components/toasts.tsx'
-import { bytes, money, span } from '../format.ts'
+import { bytes, money } from '../format.ts'
 import { hrefOf } from '../router.ts'
 import { Compare } from './compare.tsx'
 import { sourceOf } from './media-api.ts'
 import { EMPTY_DRAFT, useRoom } from './room-state.ts'
-import { adviceOf, familyOf, fileName, nameOf, wordsOf } from './words.ts'
+import { adviceOf, familyOf, fileName, lengthInWords, nameOf, wordsOf } from './words.ts'
 
 export function Stage() {
   const { state } = useRoom()
@@ -97,7 +97,7 @@ function Finished({ task }: { task: Task }) {
   const before = beforeOf(task)
   const facts = [
     result.width !== null && result.height !== null && `${result.width} × ${result.height}`,
-    result.duration_ms !== null && span(result.duration_ms),
+    result.duration_ms !== null && lengthInWords(result.duration_ms),
     bytes(result.bytes),
     task.actual_cost !== null && `${money(task.actual_cost)} charged`,
   ].filter(Boolean)

@@ -1,7 +1,7 @@
 /** Kinds, operations and failures in the words of the page. */
 import { verbOf, type Task } from '../api/tasks.ts'
 import type { IconName } from '../components/icon.tsx'
-import { money } from '../format.ts'
+import { money, span } from '../format.ts'
 import type { Price } from './media-api.ts'
 
 export type Words = { name: string; does: string; icon: IconName }
@@ -46,6 +46,11 @@ const ADVICE: Record<string, string> = {
 }
 
 export const adviceOf = (code: string): string => ADVICE[code] ?? 'Try again in a moment.'
+
+/** The length of a film or sound: "1.5 s", "2 min 10 s". */
+export function lengthInWords(ms: number): string {
+  return ms < 60_000 ? `${Math.round(ms / 100) / 10} s` : span(ms)
+}
 
 /** The family of a content type: image, video or audio. */
 export const familyOf = (type: string): string => type.split('/', 1)[0] ?? ''
