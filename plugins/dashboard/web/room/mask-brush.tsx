@@ -98,21 +98,29 @@ export function MaskBrush({ source, changed }: { source: Source; changed: (mask:
       <p id="mask-help" class="hint">
         Paint over it. By keyboard: arrows move, Space marks, E erases, + and − change the size, Ctrl+Z undoes.
       </p>
-      <div class="row">
-        <Segmented label="Brush" value={tool} choices={TOOLS} choose={setTool} />
-        <label class="brush-size">
-          Size <input type="range" min={2} max={50} step={1} value={size} onInput={(event) => setSize(Number(event.currentTarget.value))} />
-        </label>
-        <button type="button" class="button small" disabled={strokes.length === 0} onClick={undo}>
-          <Icon name="back" size={16} /> Undo
-        </button>
-        <button type="button" class="button small quiet" disabled={strokes.length === 0} onClick={() => setStrokes([])}>
-          Clear
-        </button>
-      </div>
+      <BrushTools tool={tool} setTool={setTool} size={size} setSize={setSize} strokes={strokes.length} undo={undo} clear={() => setStrokes([])} />
       <p class="visually-hidden" role="status">
         {strokes.length} strokes
       </p>
+    </div>
+  )
+}
+
+type ToolsProps = { tool: string; setTool: (tool: string) => void; size: number; setSize: (size: number) => void; strokes: number; undo: () => void; clear: () => void }
+
+function BrushTools({ tool, setTool, size, setSize, strokes, undo, clear }: ToolsProps) {
+  return (
+    <div class="row">
+      <Segmented label="Brush" value={tool} choices={TOOLS} choose={setTool} />
+      <label class="brush-size">
+        Size <input type="range" min={2} max={50} step={1} value={size} onInput={(event) => setSize(Number(event.currentTarget.value))} />
+      </label>
+      <button type="button" class="button small" disabled={strokes === 0} onClick={undo}>
+        <Icon name="back" size={16} /> Undo
+      </button>
+      <button type="button" class="button small quiet" disabled={strokes === 0} onClick={clear}>
+        Clear
+      </button>
     </div>
   )
 }
