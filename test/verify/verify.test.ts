@@ -127,6 +127,11 @@ function setTask(n: number, path: string, json: string): string {
   return `UPDATE tasks SET record = json_set(record, '$.${path}', json('${json}')) WHERE id = '${taskId(n)}'`
 }
 
+/** Of the only chunk. */
+function setHold(id: string, path: string, json: string): string {
+  return `UPDATE subscription_holds SET holds = json_set(holds, '$."${id}"${path}', json('${json}')) WHERE subscription = '${STUDIO}'`
+}
+
 function setRecord(id: string, path: string, json: string): string {
   return `UPDATE subscriptions SET record = json_set(record, '$.${path}', json('${json}')) WHERE id = '${id}'`
 }
@@ -196,17 +201,17 @@ const DAMAGES: { damage: string; statements: string[]; later?: number; reports: 
   },
   {
     damage: 'a negative hold',
-    statements: [setRecord(STUDIO, `media.holds."${taskId(4)}".amount`, '-100')],
+    statements: [setHold(taskId(4), '.amount', '-100')],
     reports: /the hold of task \S+ is -100 micro-units/,
   },
   {
     damage: 'a hold of another amount than the quote',
-    statements: [setRecord(STUDIO, `media.holds."${taskId(4)}".amount`, '70')],
+    statements: [setHold(taskId(4), '.amount', '70')],
     reports: /holds 70 micro-units for task \S+, whose quote is 100/,
   },
   {
     damage: 'a hold of a period that is not open',
-    statements: [setRecord(STUDIO, `media.holds."${taskId(4)}".period`, '7')],
+    statements: [setHold(taskId(4), '.period', '7')],
     reports: /of period 7, which is not open/,
   },
   { damage: 'a queue that hides a task', statements: [setRecord(STUDIO, 'media.due', '[]')], reports: /what is due next/ },
@@ -218,7 +223,7 @@ const DAMAGES: { damage: string; statements: string[]; later?: number; reports: 
   { damage: 'a lost period', statements: [setRecord(STUDIO, 'media.period.n', '1')], reports: /the periods before 1 are lost/ },
   {
     damage: 'an open task without a hold',
-    statements: [setRecord(STUDIO, 'media.holds', '{}')],
+    statements: ['DELETE FROM subscription_holds'],
     reports: /is queued, but nothing is held for it/,
   },
   {
@@ -230,15 +235,14 @@ const DAMAGES: { damage: string; statements: string[]; later?: number; reports: 
   {
     damage: 'a hold of a task that is over',
     statements: [
-      `UPDATE subscriptions SET record =
-        json_set(record, '$.media.holds."${taskId(2)}"', json_extract(record, '$.media.holds."${taskId(4)}"'))`,
+      `UPDATE subscription_holds SET holds = json_set(holds, '$."${taskId(2)}"', json_extract(holds, '$."${taskId(4)}"'))`,
     ],
     later: HOUR_MS,
     reports: /which was failed long ago/,
   },
   {
     damage: 'a claim that never began',
-    statements: [setRecord(STUDIO, `media.holds."${taskId(4)}".run`, `{"claim":"x","at":${NOW}}`)],
+    statements: [setHold(taskId(4), '.run', `{"claim":"x","at":${NOW}}`)],
     later: HOUR_MS,
     reports: /which was claimed long ago and never began/,
   },

@@ -166,7 +166,7 @@ function inserted(chunk: Chunk, id: string, hold: Hold): Chunk[] {
 function shrunk(chunks: readonly Chunk[], at: number, ids: readonly string[], holds: readonly Hold[]): Chunk[] {
   const fits = (chunk: Chunk | undefined) => chunk !== undefined && chunk.ids.length + ids.length <= CHUNK_MAX / 2
   const neighbor = [at + 1, at - 1].find((n) => fits(chunks[n]))
-  if (neighbor === undefined) return chunks.toSpliced(at, 1, chunkOf(ids, holds))
+  if (neighbor === undefined) return chunks.toSpliced(at, 1, ...(ids.length > 0 ? [chunkOf(ids, holds)] : []))
   const other = chunks[neighbor] as Chunk
   const [left, right] = neighbor < at ? [other, { ids, holds }] : [{ ids, holds }, other]
   return chunks.toSpliced(Math.min(at, neighbor), 2, chunkOf([...left.ids, ...right.ids], [...left.holds, ...right.holds]))

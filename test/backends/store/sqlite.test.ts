@@ -8,10 +8,13 @@ import t, { type Test } from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
 import { openDatabase } from '../../../src/backends/store/sqlite/database.ts'
 import { UPGRADES } from '../../../src/backends/store/sqlite/sqlite.ts'
+import { holdTables } from '../../../src/backends/store/sqlite/subscription-holds.ts'
 import { openStore, type Store } from '../../../src/backends/store/store.ts'
+import { reduce } from '../../../src/domain/subscription/reducer.ts'
+import { toStoredRecord } from '../../../src/domain/subscription/stored-subscription.ts'
 import { runContract } from '../../contracts/run-contract.ts'
 import { storePromises, type Place } from '../../contracts/store.ts'
-import { admit, ID, keyVersion, plan, T0 } from '../../contracts/store/acme.ts'
+import { admit, hold, ID, keyVersion, mediaPlan, plan, T0, taskId } from '../../contracts/store/acme.ts'
 import { asIfReplicated } from '../../contracts/store/replicated.ts'
 
 function freshFile(t: Test): Place & { file: string } {
@@ -132,6 +135,44 @@ t.test('key versions without `endedAt` are migrated: those that ended get the cu
   t.equal(await store.forgetSealed(Date.now() + 60_000, 10), 1)
   t.match(await store.keyVersions('k2'), [{ state: 'deleted', sealed: null }])
   await store.close()
+})
+
+t.test('the holds of earlier records are moved to rows of their own, and a change writes only the chunks that it changes', async (t) => {
+  const file = `${t.testdir()}/tollgate.db`
+  const before = openDatabase(file, UPGRADES.slice(0, UPGRADES.indexOf(holdTables)))
+  const insert = before.prepare('INSERT INTO subscriptions (id, version, has_plan, has_reservations, has_holds, has_past, record) VALUES (?, 7, 1, 0, ?, 0, ?)')
+  const planned = reduce<'applyPlan'>(null, mediaPlan({ maxQueuedTasks: 10_000 }), T0, 'acme/studio').record!
+  let held = planned
+  for (let n = 0; n < 1000; n++) held = reduce<'hold'>(held, hold(taskId(n)), T0, held.id).record!
+  await before.write(() => insert.run('acme/studio', 1, JSON.stringify({ ...toStoredRecord(held), version: 7 })))
+  await before.write(() => insert.run('acme/idle', 0, JSON.stringify({ ...toStoredRecord({ ...planned, id: 'acme/idle' }), version: 7 })))
+  await before.write(() => insert.run('acme/code', 0, JSON.stringify({ ...reduce<'applyPlan'>(null, plan(), T0, ID).record!, version: 7 })))
+  await before.close()
+
+  const store = await openStore(`sqlite:${file}`)
+  t.same(await store.subscription('acme/studio'), { ...held, version: 7 })
+  t.equal((await store.subscription('acme/idle'))?.media?.holds.count, 0)
+  t.equal((await store.subscription('acme/code'))?.media, null)
+  const raw = new DatabaseSync(file)
+  raw.exec('CREATE TABLE written (n); CREATE TRIGGER count_writes AFTER INSERT ON subscription_holds BEGIN INSERT INTO written VALUES (1); END')
+  const count = (table: string) => Number(raw.prepare(`SELECT count(*) AS n FROM ${table}`).get()?.['n'])
+  const written = async (change: () => Promise<unknown>) => {
+    const before = count('written')
+    await change()
+    return count('written') - before
+  }
+  t.equal(count('subscription_holds'), 16)
+  t.equal(await written(() => store.change('acme/studio', hold(taskId(1000)), T0)), 1)
+  t.equal(await written(() => store.change('acme/studio', { op: 'claim', claim: 'w', kinds: ['image'] }, T0)), 1)
+  t.equal(await written(() => store.change('acme/studio', { op: 'close', task: taskId(0), actual: null }, T0)), 1)
+  t.equal(await written(() => store.change('acme/studio', { op: 'keysChanged' }, T0)), 0)
+  const record = await store.subscription('acme/studio')
+  await store.close()
+  const again = await openStore(`sqlite:${file}`)
+  t.same(await again.subscription('acme/studio'), record, 'what was written is what is read')
+  t.equal(await written(() => again.change('acme/studio', { op: 'close', task: taskId(500), actual: null }, T0)), 1, 'from a record that was read')
+  raw.close()
+  await again.close()
 })
 
 t.test('several processes that start at once migrate an older store once, also after one was killed half-way', async (t) => {

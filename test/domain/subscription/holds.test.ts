@@ -56,6 +56,8 @@ t.test('chunks that emptied join, so that their number follows that of the holds
   for (let n = 0; n < 6400; n++) if (n % 64 !== 63) holds = withoutHold(holds, taskId(n))
   t.equal(holds.count, 100)
   t.ok(holds.chunks.length <= 8, `${holds.chunks.length} chunks`)
+  for (let n = 63; n < 6400; n += 64) holds = withoutHold(holds, taskId(n))
+  t.same(holds, NO_HOLDS, 'nothing is left of the last one')
 })
 
 /** A record with so many waiting holds after two that run, and the ids of the holds of which any member was read since. */

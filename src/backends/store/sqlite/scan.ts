@@ -1,21 +1,21 @@
 /** Reading of everything that the SQLite store keeps, in the order of the primary keys or of a unique index. */
-import { fromStoredRecord, type StoredSubscription } from '../../../domain/subscription/stored-subscription.ts'
 import type { Kept, Store } from '../store.ts'
 import type { Database } from './database.ts'
+import { HOLDS, recordOf, type RecordRow } from './subscription-holds.ts'
 
-type Row = { id: string; record: string; position: number }
+type Row = RecordRow & { id: string; position: number }
 
-const COLUMNS = 'SELECT id, record, 0 AS position FROM'
+const COLUMNS = 'SELECT id, record, NULL AS holds, 0 AS position FROM'
 const AFTER = 'WHERE id > ? ORDER BY id LIMIT ?'
 
 export function openScan(database: Database): Pick<Store, 'scan'> {
   const period = database.prepare<{ subscription: string; n: number; period: string }>('SELECT * FROM periods WHERE (subscription, n) > (?, ?) ORDER BY subscription, n LIMIT ?')
   const pages = {
-    subscriptions: database.prepare<Row>(`${COLUMNS} subscriptions ${AFTER}`),
+    subscriptions: database.prepare<Row>(`SELECT id, record, ${HOLDS}, 0 AS position FROM subscriptions ${AFTER}`),
     keys: database.prepare<Row>(`${COLUMNS} keys ${AFTER}`),
     tasks: database.prepare<Row>(`${COLUMNS} tasks ${AFTER}`),
     deliveries: database.prepare<Row>(`${COLUMNS} deliveries ${AFTER}`),
-    events: database.prepare<Row>(`SELECT id, record, position FROM events ${AFTER}`),
+    events: database.prepare<Row>(`SELECT id, record, NULL AS holds, position FROM events ${AFTER}`),
   }
 
   const periods: Store['scan'] = async (_, after, limit) => {
@@ -29,13 +29,13 @@ export function openScan(database: Database): Pick<Store, 'scan'> {
     async scan<K extends keyof Kept>(what: K, after: string | null, limit: number) {
       if (what === 'periods') return periods(what, after, limit)
       const rows = await database.read(() => pages[what as Exclude<K, 'periods'>].all(after ?? '', limit))
-      const found = rows.map(({ record, position }) => entityOf(what, JSON.parse(record), position))
+      const found = rows.map((row) => entityOf(what, row))
       return { found, next: rows.length < limit ? null : (rows.at(-1)?.id ?? null) }
     },
   }
 }
 
-function entityOf<K extends keyof Kept>(what: K, entity: object, position: number): Kept[K] {
-  if (what === 'subscriptions') return fromStoredRecord(entity as StoredSubscription) as Kept[K]
-  return { ...entity, ...(what === 'events' && { position }) } as unknown as Kept[K]
+function entityOf<K extends keyof Kept>(what: K, row: Row): Kept[K] {
+  if (what === 'subscriptions') return recordOf(row) as Kept[K]
+  return { ...JSON.parse(row.record), ...(what === 'events' && { position: row.position }) } as Kept[K]
 }

@@ -13,12 +13,13 @@ import { eventTables, openEventLog } from './event-log.ts'
 import { openHeartbeatsAndLeases, processTables } from './heartbeats-and-leases.ts'
 import { openScan } from './scan.ts'
 import { openSessions, sessionTables } from './sessions.ts'
+import { holdTables } from './subscription-holds.ts'
 import { openSubscriptions, subscriptionTables } from './subscriptions.ts'
 import { openTaskQueries } from './task-queries.ts'
 import { openTasks, taskStatus, taskTables } from './tasks.ts'
 
 /** Each entry migrates from the schema before it. A released entry is never edited: a change is a new entry. */
-export const UPGRADES = [subscriptionTables + keyTables + processTables + declarationTables + taskTables + deliveryTables + deliveryQueueTables, addEndedAt, deliveryTimes, eventTables, waitingDeliveries, taskStatus, sessionTables]
+export const UPGRADES = [subscriptionTables + keyTables + processTables + declarationTables + taskTables + deliveryTables + deliveryQueueTables, addEndedAt, deliveryTimes, eventTables, waitingDeliveries, taskStatus, sessionTables, holdTables]
 
 /** Opens `file`; fails as `openDatabase` and `openToRead` do. */
 export function openSqlite(file: string, options: StoreOptions = {}): Store {

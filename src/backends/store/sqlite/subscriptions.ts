@@ -1,11 +1,12 @@
-/** Subscription records in SQLite as JSON with the columns that indexes use, and archived periods. */
+/** Subscription records in SQLite as JSON with the columns that indexes use, and archived periods. `subscription-holds.ts` has their holds. */
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises'
-import { fromStoredRecord, frozen, toStoredRecord } from '../../../domain/subscription/stored-subscription.ts'
+import { frozen } from '../../../domain/subscription/stored-subscription.ts'
 import type { MediaPeriod, Subscription } from '../../../domain/subscription/subscription.ts'
 import type { VersionedRecords } from '../group-commit.ts'
 import { openRecordCache, type RecordCache } from '../record-cache.ts'
 import { idsOf, type Store } from '../store.ts'
 import type { Database } from './database.ts'
+import { headOf, HOLDS, openHoldRows, recordOf, sizeOf, type RecordRow } from './subscription-holds.ts'
 
 export const subscriptionTables = `
   CREATE TABLE subscriptions (
@@ -40,12 +41,11 @@ export const subscriptionTables = `
   ) STRICT;
 `
 
-type Row = { version: number; record: string }
 type Due = { subscription: string; ready_at: number; last_served_at: number }
 type Verbs = 'subscription' | 'subscriptionsWith' | 'subscriptionsOf' | 'subscriptionsDue' | 'archivePeriod' | 'periods'
 
 export function openSubscriptions(database: Database): { records: VersionedRecords; verbs: Pick<Store, Verbs> } {
-  const find = database.prepare<Row>('SELECT version, record FROM subscriptions WHERE id = ?')
+  const find = database.prepare<RecordRow>(`SELECT record, ${HOLDS} FROM subscriptions WHERE id = ?`)
   const findVersion = database.prepare<{ version: number }>('SELECT version FROM subscriptions WHERE id = ?')
   const cache = openRecordCache()
   const listing = (column: string) =>
@@ -87,8 +87,8 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
     if (last && findVersion.get(id)?.version === last.version) return last
     const row = find.get(id)
     if (!row) return null
-    const record = parse(row)
-    keep(record, row.record.length)
+    const record = recordOf(row)
+    keep(record, sizeOf(record))
     return record
   }
 
@@ -99,7 +99,7 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
           const record = current(id)
           return record && record.version === known ? 'unchanged' : record
         }),
-      replace: replacing(database, cache.put),
+      replace: replacing(database, cache),
     },
     verbs: {
       subscription: (id) => subscription(id),
@@ -119,8 +119,7 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
   }
 }
 
-/** Calls `replaced` with the written record and the length of its JSON. */
-function replacing(database: Database, replaced: RecordCache['put']): VersionedRecords['replace'] {
+function replacing(database: Database, cache: RecordCache): VersionedRecords['replace'] {
   const insert = database.prepare(
     `INSERT INTO subscriptions (version, has_plan, has_reservations, has_holds, has_past, record, id) VALUES (?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT DO NOTHING`,
@@ -129,28 +128,27 @@ function replacing(database: Database, replaced: RecordCache['put']): VersionedR
     `UPDATE subscriptions SET version = ?, has_plan = ?, has_reservations = ?, has_holds = ?, has_past = ?, record = ?
      WHERE id = ? AND version = ?`,
   )
+  const writeHolds = openHoldRows(database)
   const undue = database.prepare('DELETE FROM subscriptions_due WHERE subscription = ?')
   const due = database.prepare('INSERT INTO subscriptions_due (subscription, kind, ready_at, last_served_at) VALUES (?, ?, ?, ?)')
 
   return async (record, expected) => {
-    const json = JSON.stringify(toStoredRecord(record))
-    const columns = [record.version, ...flags(record), json, record.id]
+    const columns = [record.version, ...flags(record), headOf(record), record.id]
+    const cached = cache.get(record.id)
+    const before = cached?.version === expected ? cached : undefined
     const outcome = await database.write(() => {
       const changes = expected === 0 ? insert.run(...columns) : update.run(...columns, expected)
       if (changes === 0) return 'conflict'
+      writeHolds(record, before)
       if (record.media) {
         undue.run(record.id)
         for (const { kind, readyAt } of record.media.due) due.run(record.id, kind, readyAt, record.media.lastServedAt)
       }
       return 'replaced'
     })
-    if (outcome === 'replaced') replaced(record, json.length)
+    if (outcome === 'replaced') cache.put(record, sizeOf(record))
     return outcome
   }
-}
-
-function parse(row: Row): Subscription {
-  return fromStoredRecord(JSON.parse(row.record))
 }
 
 /** Longest unserved first, then longest ready. */

@@ -1,0 +1,77 @@
+/**
+ * The open holds of subscriptions in SQLite, a row per chunk beside the row of the record: a change writes the chunks that it changed, whatever the length of the queue.
+ * Both are written in one transaction, and the version of the record is their only compare-and-set.
+ */
+import { chunkOf, holdsOfChunks, type Chunk, type Holds } from '../../../domain/subscription/holds.ts'
+import type { Hold, MediaAccount, Subscription } from '../../../domain/subscription/subscription.ts'
+import type { Database } from './database.ts'
+
+/** `first` is the id of the first hold in the chunk; `holds` an object by task id. The record itself has no holds any more. */
+export const holdTables = `
+  CREATE TABLE subscription_holds (
+    subscription TEXT NOT NULL,
+    first TEXT NOT NULL,
+    holds TEXT NOT NULL,
+    PRIMARY KEY (subscription, first)
+  ) STRICT;
+  INSERT INTO subscription_holds
+    SELECT subscription, min(task), json_group_object(task, json(hold) ORDER BY task) FROM (
+      SELECT s.id AS subscription, h.key AS task, h.value AS hold, (row_number() OVER (PARTITION BY s.id ORDER BY h.key) - 1) / 64 AS chunk
+      FROM subscriptions AS s, json_each(s.record, '$.media.holds') AS h
+    ) GROUP BY subscription, chunk;
+  UPDATE subscriptions SET record = json_remove(record, '$.media.holds');
+`
+
+/** A column of `SELECT … FROM subscriptions`: all chunks, or null. One statement reads the record and its holds, so that no write comes between. */
+export const HOLDS = `(SELECT group_concat(holds, ',' ORDER BY first) FROM subscription_holds WHERE subscription = subscriptions.id) AS holds`
+
+/** A row of subscriptions with `HOLDS`. */
+export type RecordRow = { record: string; holds: string | null }
+
+/** About the characters of a stored hold. */
+const HOLD_SIZE = 240
+
+export function recordOf({ record, holds }: RecordRow): Subscription {
+  const { media, ...facts } = JSON.parse(record) as Omit<Subscription, 'media'> & { media: Omit<MediaAccount, 'holds'> | null }
+  return { ...facts, media: media && { ...media, holds: holdsOf(holds) } }
+}
+
+function holdsOf(text: string | null): Holds {
+  const chunks = text === null ? [] : (JSON.parse(`[${text}]`) as Record<string, Hold>[])
+  return holdsOfChunks(chunks.map((chunk) => {
+    const ids = Object.keys(chunk).sort()
+    return chunkOf(ids, ids.map((id) => chunk[id] as Hold))
+  }))
+}
+
+/** JSON of the record without its holds. */
+export function headOf({ media, ...facts }: Subscription): string {
+  return JSON.stringify({ ...facts, media: media && { ...media, holds: undefined } })
+}
+
+/** The size of a record in the cache. */
+export function sizeOf(record: Subscription): number {
+  return HOLD_SIZE * (16 + (record.media?.holds.count ?? 0))
+}
+
+/** Returns the write of a record's chunks, to be made in one transaction with its row. `before`: the record of the version that is replaced; without it, all chunks are written. */
+export function openHoldRows(database: Database): (after: Subscription, before: Subscription | undefined) => void {
+  const removeAll = database.prepare('DELETE FROM subscription_holds WHERE subscription = ?')
+  const remove = database.prepare('DELETE FROM subscription_holds WHERE subscription = ? AND first = ?')
+  const insert = database.prepare('INSERT INTO subscription_holds (subscription, first, holds) VALUES (?, ?, ?)')
+
+  return ({ id, media }, before) => {
+    const [old, chunks] = [new Set(before?.media?.holds.chunks), new Set(media?.holds.chunks)]
+    if (!before) removeAll.run(id)
+    for (const chunk of old.difference(chunks)) remove.run(id, firstOf(chunk))
+    for (const chunk of chunks.difference(old)) insert.run(id, firstOf(chunk), textOf(chunk))
+  }
+}
+
+function firstOf({ ids }: Chunk): string {
+  return ids[0] as string
+}
+
+function textOf({ ids, holds }: Chunk): string {
+  return JSON.stringify(Object.fromEntries(ids.map((id, n) => [id, holds[n]])))
+}
