@@ -34,7 +34,7 @@ const Limit = Type.Object(
           /** `Service`: no price of the plan may be below the service's price, or per another unit. */
           priceFloor: Type.Optional(Type.Enum(['Service', 'None'])),
           maxConcurrentTasks: count(100),
-          maxQueuedTasks: count(2000),
+          maxQueuedTasks: count(10_000),
         },
         strict,
       ),

@@ -113,7 +113,7 @@ const money: Row[] = [
   bad('a period of no days', media({ periodDays: 0 }), 'spec.media.periodDays: must be >= 1'),
   bad('a period in days and in months', media({ periodDays: 30, periodMonths: 1 }), 'spec.media: give periodDays or periodMonths, not both'),
   bad('101 tasks at once', media({ maxConcurrentTasks: 101 }), 'spec.media.maxConcurrentTasks: must be <= 100'),
-  bad('2001 open tasks', media({ maxQueuedTasks: 2001 }), 'spec.media.maxQueuedTasks: must be <= 2000'),
+  bad('10,001 open tasks', media({ maxQueuedTasks: 10_001 }), 'spec.media.maxQueuedTasks: must be <= 10000'),
   bad('no attempts', media({ attempts: 0 }), 'spec.media.attempts: must be >= 1'),
   good('a price for a kind and one for an operation', media({ prices: [{ kind: 'image', amount: '0.04' }, { operation: 'upscale', amount: '0', per: 'Megapixel' }] })),
   bad('a price for nothing', media({ prices: [{ amount: '1' }] }), 'spec.media.prices[0]: a price names a kind or an operation'),
