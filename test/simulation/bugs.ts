@@ -1,4 +1,5 @@
 import { CLOCK_BUGS, CODING_CLOCK_BUGS } from './bugs-clock.ts'
+import { QUEUE_BUGS } from './bugs-queue.ts'
 
 /**
  * Bugs that the simulation must find. Each is one change to the code under test that would look harmless in a review. `from` occurs in `file` exactly once,
@@ -423,7 +424,7 @@ const codingBugs: Listed[] = [
   },
 ]
 
-const mediaBugs = [...storeBugs, ...creationBugs, ...runBugs, ...moneyBugs, ...deliveryBugs, ...outageBugs, ...messageBugs, ...fileBugs, ...attemptBugs, ...CLOCK_BUGS]
+const mediaBugs = [...storeBugs, ...creationBugs, ...runBugs, ...moneyBugs, ...deliveryBugs, ...outageBugs, ...messageBugs, ...fileBugs, ...attemptBugs, ...QUEUE_BUGS, ...CLOCK_BUGS]
 
 export const BUGS: Bug[] = [
   ...mediaBugs.map((bug): Bug => ({ ...bug, scenario: 'media' })),

@@ -41,12 +41,13 @@ export function openReal(server: string | null): Promise<Real> {
 
 async function openFile(): Promise<Real> {
   const folder = mkdtempSync(join(PLACE, 'tollgate-simulation-'))
-  const handle = await open(`sqlite:${join(folder, 'tollgate.db')}`)
+  const url = `sqlite:${join(folder, 'tollgate.db')}`
+  const handles: Real['handles'] = [await open(url), await open(url)]
   return {
-    handles: [handle],
+    handles,
     tear: null,
     async close() {
-      await handle.store.close()
+      for (const { store } of handles) await store.close()
       rmSync(folder, { recursive: true })
     },
   }

@@ -1,0 +1,49 @@
+/** Bugs in the holds of a record: their sums, their order, and the chunks in which they are stored and cached. */
+import type { Bug } from './bugs.ts'
+
+const STORE = 'src/backends/store/sqlite'
+
+export const QUEUE_BUGS: Omit<Bug, 'scenario'>[] = [
+  {
+    name: 'a closed hold stays in the sums',
+    file: 'src/domain/subscription/holds.ts', within: 20,
+    from: 'if (before) count(next, before, -1)',
+    to: 'if (before && after) count(next, before, -1)',
+  },
+  {
+    name: 'a hold is counted twice when its task is claimed',
+    file: 'src/domain/subscription/holds.ts', within: 60,
+    from: 'if (before) count(next, before, -1)',
+    to: 'if (before && !after?.run) count(next, before, -1)',
+  },
+  {
+    name: 'a task that waits again is not in the queue',
+    file: 'src/domain/subscription/holds.ts', within: 40,
+    from: '[chunkOf(chunk.ids, chunk.holds.with(n, hold))]',
+    to: '[{ ...chunkOf(chunk.ids, chunk.holds.with(n, hold)), ...(hold.run === null && { earliest: chunk.earliest }) }]',
+  },
+  {
+    name: 'a run that ended is still counted',
+    file: 'src/domain/subscription/holds.ts', within: 20,
+    from: '  else running.delete(id)\n',
+    to: '  else if (after) running.delete(id)\n',
+  },
+  {
+    name: 'a changed chunk of holds is not written',
+    file: `${STORE}/subscription-holds.ts`, within: 20,
+    from: 'for (const chunk of chunks.difference(old)) insert.run(',
+    to: 'for (const chunk of chunks.difference(old)) if (![...old].some(({ ids }) => ids[0] === chunk.ids[0])) insert.run(',
+  },
+  {
+    name: 'the chunks of another version are replaced',
+    file: `${STORE}/subscriptions.ts`, within: 400,
+    from: 'cached?.version === expected ? cached : undefined',
+    to: 'cached',
+  },
+  {
+    name: 'a record is read from a copy whose version is not proven',
+    file: `${STORE}/subscriptions.ts`, within: 60,
+    from: 'if (last && findVersion.get(id)?.version === last.version) return last',
+    to: 'if (last) return last',
+  },
+]
