@@ -7,8 +7,9 @@ import type { Database } from './database.ts'
 import type { Indexes } from './indexes.ts'
 import { taskOf, type StoredTask } from './tasks.ts'
 
-/** Queued tasks that have been started. */
+/** Queued tasks that have been started, and those that have not. */
 const RETRYING = { state: 'queued', startedAt: { $gt: 0 } } as const
+const WAITING = { state: 'queued', startedAt: null } as const
 
 export const taskQueryIndexes = {
   tasks: [
@@ -18,6 +19,9 @@ export const taskQueryIndexes = {
     // tasks: those that wait for another attempt, for the status `processing`
     { name: 'retrying', key: { tenant: 1, object: 1, _id: -1, createdAt: 1 }, partialFilterExpression: RETRYING },
     { name: 'retrying_by_verb', key: { tenant: 1, object: 1, verb: 1, _id: -1, createdAt: 1 }, partialFilterExpression: RETRYING },
+    // tasks: those of the status `queued`
+    { name: 'waiting', key: { tenant: 1, object: 1, _id: -1, createdAt: 1 }, partialFilterExpression: WAITING },
+    { name: 'waiting_by_verb', key: { tenant: 1, object: 1, verb: 1, _id: -1, createdAt: 1 }, partialFilterExpression: WAITING },
     // tasksDue. A final task with an empty outbox is never due again.
     { name: 'due', key: { sweepAt: 1 }, partialFilterExpression: { sweepAt: { $gt: 0 } } },
     // openTasks
@@ -29,11 +33,11 @@ type Verbs = 'taskWithKey' | 'tasks' | 'tasksDue' | 'oldestTask' | 'openTasks'
 
 const VISIBLE: readonly TaskState[] = ['queued', 'processing', 'settling', 'completed', 'failed', 'canceled']
 
-/** Each list is read by an index of its own; a list is newest first, and retried tasks are old, so that those of `queued` are rarely between others. */
+/** Each list is read by an index of its own. */
 function partsOf(status: PublicStatus | null): Filter<StoredTask>[] {
   if (status === null) return [{ state: { $in: [...VISIBLE] } }]
   if (status === 'processing') return [{ state: { $in: ['processing', 'settling'] } }, RETRYING]
-  return [status === 'queued' ? { state: status, startedAt: null } : { state: status }]
+  return [status === 'queued' ? WAITING : { state: status }]
 }
 
 const OPEN: readonly TaskState[] = ['pending', 'queued', 'processing', 'settling']
