@@ -35,12 +35,6 @@ export const QUEUE_BUGS: Omit<Bug, 'scenario'>[] = [
     to: 'for (const chunk of chunks.difference(old)) if (![...old].some(({ ids }) => ids[0] === chunk.ids[0])) insert.run(',
   },
   {
-    name: 'the chunks of another version are replaced',
-    file: `${STORE}/subscriptions.ts`, within: 400,
-    from: 'cached?.version === expected ? cached : undefined',
-    to: 'cached',
-  },
-  {
     name: 'a record is read from a copy whose version is not proven',
     file: `${STORE}/subscriptions.ts`, within: 60,
     from: 'if (last && findVersion.get(id)?.version === last.version) return last',

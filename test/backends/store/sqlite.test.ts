@@ -137,6 +137,20 @@ t.test('key versions without `endedAt` are migrated: those that ended get the cu
   await store.close()
 })
 
+t.test('the event loop turns between thousands of reads that are awaited one after the other', async (t) => {
+  const store = await freshFile(t).open()
+  let turns = 0
+  let isOver = false
+  const turn = () => {
+    turns++
+    if (!isOver) setImmediate(turn)
+  }
+  turn()
+  for (let n = 0; n < 5000; n++) await store.task('acme', taskId(n))
+  isOver = true
+  t.ok(turns >= 5000 / 200, `${turns} turns`)
+})
+
 t.test('the holds of earlier records are moved to rows of their own, and a change writes only the chunks that it changes', async (t) => {
   const file = `${t.testdir()}/tollgate.db`
   const before = openDatabase(file, UPGRADES.slice(0, UPGRADES.indexOf(holdTables)))

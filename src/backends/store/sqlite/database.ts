@@ -5,6 +5,7 @@
 import { accessSync, chmodSync, closeSync, constants, existsSync, mkdirSync, openSync } from 'node:fs'
 import { dirname, resolve as absolute } from 'node:path'
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 import { Unavailable } from '../../../domain/errors.ts'
 import { refuseNewer, refuseOther } from '../schema-version.ts'
@@ -18,7 +19,7 @@ export type Statement<Row> = {
 
 export type Database = {
   prepare<Row>(sql: string): Statement<Row>
-  /** Runs at once, on committed data. */
+  /** Runs on committed data: at once, or in the next turn of the event loop when this one has had its share of reads. */
   read<T>(work: () => T): Promise<T>
   /**
    * Runs `work` at the end of this tick of the event loop, in one transaction with all other writes, and resolves after the commit. `work` is
@@ -31,6 +32,9 @@ export type Database = {
 
 /** How long SQLite waits for a lock of another process (`tollgate verify`, a backup). It blocks this process. */
 const BUSY_MS = 1000
+
+/** A sweep that awaits ten thousand reads one after the other would not leave the turn otherwise: each resolves at once. */
+const READS_PER_TURN = 200
 
 // Primary result codes, https://www.sqlite.org/rescode.html; the extended ones carry them in their low byte.
 const SQLITE_BUSY = 5
@@ -156,6 +160,7 @@ function toBackendError(error: unknown): unknown {
 function databaseOf(db: DatabaseSync): Database {
   const { write, flush } = transactions(db)
   let closed: Promise<void> | undefined
+  let reads = 0
 
   function prepare<Row>(sql: string): Statement<Row> {
     const prepared = db.prepare(sql)
@@ -167,6 +172,8 @@ function databaseOf(db: DatabaseSync): Database {
   }
 
   async function read<T>(work: () => T): Promise<T> {
+    while (reads >= READS_PER_TURN) await nextTurn()
+    if (reads++ === 0) setImmediate(() => (reads = 0))
     try {
       return work()
     } catch (error) {
