@@ -111,19 +111,29 @@ async function auth(app: FastifyInstance): Promise<void> {
   }
 
   app.decorateRequest('caller', null)
-  app.addHook('onRequest', async (request) => {
-    const { api, creates, admits, proves } = request.routeOptions.config
-    const text = bearer(request.headers.authorization)
-    if (text === null || !wellFormed(text)) throw new Failure('invalid_api_key')
-    const hash = hashKey(text)
+  function authenticated(request: FastifyRequest, hash: string, key: KeyVersion): void {
     const cached = cachedKeys.get(hash)
-    // Admission verifies the key as well, and a cached key that is refused is read again.
-    const usable = (proves || admits) && cached && refusal(cached.key, app.clock()) === null && apiOf(cached.key.product) === api
-    const key = usable ? cached.key : await readKey(hash, api)
-    if (!creates) countRead(key.keyId, app.clock())
+    if (!request.routeOptions.config.creates) countRead(key.keyId, app.clock())
     const keysVersion = cached?.key.subscription === key.subscription ? cached.keysVersion : 0
     request.caller = callerOf(hash, key, keysVersion, request)
     request.log.setBindings({ tenant: key.tenant, keyId: key.id })
+  }
+
+  app.addHook('onRequest', (request, _reply, done) => {
+    const { api, admits, proves } = request.routeOptions.config
+    const text = bearer(request.headers.authorization)
+    if (text === null) throw new Failure('invalid_api_key')
+    const hash = hashKey(text)
+    const cached = cachedKeys.get(hash)
+    // Admission verifies the key as well, and a cached key that is refused is read again.
+    if ((proves || admits) && cached && refusal(cached.key, app.clock()) === null && apiOf(cached.key.product) === api) {
+      authenticated(request, hash, cached.key)
+      return done()
+    }
+    // A key of the cache was well formed; the checksum spares the store what is none.
+    if (!wellFormed(text)) throw new Failure('invalid_api_key')
+    // Fastify takes a promise as well.
+    return readKey(hash, api).then((key) => authenticated(request, hash, key))
   })
 }
 

@@ -32,36 +32,11 @@ export function openAdmissionQueue(clock: () => number, maxMs = 10_000, retryMs 
   }
 
   return {
-    async admit(subscription, attempt, blocked, client) {
+    admit(subscription, attempt, blocked, client) {
       const deadline = clock() + maxMs
+      const wait = () => queued(subscription, attempt, blocked, client, deadline)
       // Without a queue, attempts run concurrently: the store commits them together.
-      if (!queues.has(subscription)) {
-        const result = await attempt()
-        if (!blocked(result)) return result
-      }
-      const queue = queues.get(subscription) ?? []
-      if (queue.length >= MAX_WAITING) return attempt()
-      const waiter: Waiter = { wake: () => {}, notified: false }
-      queue.push(waiter)
-      queues.set(subscription, queue)
-      const onClose = () => waiter.wake()
-      client.once('close', onClose)
-      try {
-        for (;;) {
-          const remainingMs = deadline - clock()
-          if (queue[0] === waiter || remainingMs <= 0 || client.closed) {
-            waiter.notified = false
-            const result = await attempt()
-            if (!blocked(result) || remainingMs <= 0 || client.closed) return result
-          }
-          if (!waiter.notified) await pause(waiter, Math.max(1, Math.min(retryMs, remainingMs)))
-        }
-      } finally {
-        client.off('close', onClose)
-        queue.splice(queue.indexOf(waiter), 1)
-        if (queue.length === 0) queues.delete(subscription)
-        queue[0]?.wake()
-      }
+      return queues.has(subscription) ? wait() : attempt().then((result) => (blocked(result) ? wait() : result))
     },
     notify(subscription) {
       const first = queues.get(subscription)?.[0]
@@ -69,5 +44,31 @@ export function openAdmissionQueue(clock: () => number, maxMs = 10_000, retryMs 
       first.notified = true
       first.wake()
     },
+  }
+
+  async function queued<A>(subscription: string, attempt: () => Promise<A>, blocked: (result: A) => boolean, client: Client, deadline: number): Promise<A> {
+    const queue = queues.get(subscription) ?? []
+    if (queue.length >= MAX_WAITING) return attempt()
+    const waiter: Waiter = { wake: () => {}, notified: false }
+    queue.push(waiter)
+    queues.set(subscription, queue)
+    const onClose = () => waiter.wake()
+    client.once('close', onClose)
+    try {
+      for (;;) {
+        const remainingMs = deadline - clock()
+        if (queue[0] === waiter || remainingMs <= 0 || client.closed) {
+          waiter.notified = false
+          const result = await attempt()
+          if (!blocked(result) || remainingMs <= 0 || client.closed) return result
+        }
+        if (!waiter.notified) await pause(waiter, Math.max(1, Math.min(retryMs, remainingMs)))
+      }
+    } finally {
+      client.off('close', onClose)
+      queue.splice(queue.indexOf(waiter), 1)
+      if (queue.length === 0) queues.delete(subscription)
+      queue[0]?.wake()
+    }
   }
 }

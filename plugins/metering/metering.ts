@@ -150,12 +150,17 @@ async function metering(app: FastifyInstance): Promise<void> {
     }
   }
 
-  app.addHook('onSend', async (request, reply) => {
+  app.addHook('onSend', (request, reply, _payload, done) => {
     const { caller } = request
-    if (!caller || request.routeOptions.config.api !== 'coding' || reply.hasHeader('x-codex-primary-used-percent')) return
-    const record = await store.subscription(caller.key.subscription).catch(() => null)
-    if (record?.coding && record.terms.coding) reply.headers(windowHeaders(viewOf(record.coding, record.terms.coding, clock()), clock()))
+    if (!caller || request.routeOptions.config.api !== 'coding' || reply.hasHeader('x-codex-primary-used-percent')) return done()
+    // Fastify takes a promise as well.
+    return addCurrentWindows(caller.key.subscription, reply)
   })
+
+  async function addCurrentWindows(subscription: string, reply: FastifyReply): Promise<void> {
+    const record = await store.subscription(subscription).catch(() => null)
+    if (record?.coding && record.terms.coding) reply.headers(windowHeaders(viewOf(record.coding, record.terms.coding, clock()), clock()))
+  }
 
   let stopped = false
   const timers: NodeJS.Timeout[] = []

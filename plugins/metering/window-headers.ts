@@ -6,24 +6,30 @@ import type { WindowsView, WindowView } from '../../src/domain/token-windows.ts'
  * `x-codex-secondary-*` the week. A window that is not open has no reset header.
  */
 export function windowHeaders(windows: WindowsView, now: number): Record<string, string> {
-  const tight = windows.weekly.remaining < windows.session.remaining ? windows.weekly : windows.session
-  return {
+  const { session, weekly } = windows
+  const tight = weekly.remaining < session.remaining ? weekly : session
+  const headers: Record<string, string> = {
     'x-ratelimit-limit-tokens': String(tight.limit),
     'x-ratelimit-remaining-tokens': String(tight.remaining),
     'x-ratelimit-reset-tokens': duration(tight.resetsAt === null ? 0 : tight.resetsAt - now),
-    ...codexWindow('primary', windows.session),
-    ...codexWindow('secondary', windows.weekly),
+    'x-codex-primary-used-percent': percent(session),
+    'x-codex-primary-window-minutes': minutes(session),
+    'x-codex-secondary-used-percent': percent(weekly),
+    'x-codex-secondary-window-minutes': minutes(weekly),
   }
+  if (session.resetsAt !== null) headers['x-codex-primary-reset-at'] = seconds(session.resetsAt)
+  if (weekly.resetsAt !== null) headers['x-codex-secondary-reset-at'] = seconds(weekly.resetsAt)
+  return headers
 }
 
-function codexWindow(name: 'primary' | 'secondary', window: WindowView): Record<string, string> {
-  const percent = window.limit === 0 ? 100 : Math.min(100, (window.used / window.limit) * 100)
-  return {
-    [`x-codex-${name}-used-percent`]: percent.toFixed(1),
-    [`x-codex-${name}-window-minutes`]: String(Math.round(window.durationMs / 60_000)),
-    ...(window.resetsAt === null ? {} : { [`x-codex-${name}-reset-at`]: String(Math.ceil(window.resetsAt / 1000)) }),
-  }
+/** With one decimal. */
+function percent({ limit, used }: WindowView): string {
+  const tenths = limit === 0 ? 1000 : Math.min(1000, Math.round((used / limit) * 1000))
+  return `${Math.floor(tenths / 10)}.${tenths % 10}`
 }
+
+const minutes = ({ durationMs }: WindowView): string => String(Math.round(durationMs / 60_000))
+const seconds = (ms: number): string => String(Math.ceil(ms / 1000))
 
 /** A duration in OpenAI's format: `6h2m1s`. */
 function duration(ms: number): string {

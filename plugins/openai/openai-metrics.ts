@@ -16,6 +16,7 @@ export type OpenaiMetrics = {
 
 const STATES = ['closed', 'half_open', 'open'] as const
 
+// Looking up labels builds a string: each set of labels is resolved once.
 export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiMetrics {
   const registers = [registry]
   const first = new Histogram({
@@ -69,16 +70,29 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiM
     },
   })
   registry.registerMetric(breakers)
+  const attempts = new Map<string, (seconds: number) => void>()
   upstreams.observe((event) => {
     if (event.event === 'retry') return retries.inc({ upstream: event.upstream })
-    requests.inc({ upstream: event.upstream, outcome: event.outcome })
-    durations.observe({ upstream: event.upstream, outcome: event.outcome }, event.durationMs / 1000)
+    const name = `${event.outcome} ${event.upstream}`
+    const attempt = attempts.get(name) ?? attemptOf({ upstream: event.upstream, outcome: event.outcome })
+    attempts.set(name, attempt)
+    attempt(event.durationMs / 1000)
   })
+
+  function attemptOf(labels: { upstream: string; outcome: string }): (seconds: number) => void {
+    const [count, duration] = [requests.labels(labels), durations.labels(labels)]
+    return (seconds) => {
+      count.inc()
+      duration.observe(seconds)
+    }
+  }
+  const byWire = (histogram: Histogram<'wire'>) => ({ chat: histogram.labels({ wire: 'chat' }), responses: histogram.labels({ wire: 'responses' }) })
+  const [overheadOf, firstOf, betweenOf] = [byWire(overheads), byWire(first), byWire(between)]
   return {
-    overhead: (wire, ms) => overheads.observe({ wire }, ms / 1000),
-    firstToken: (wire, ms) => first.observe({ wire }, ms / 1000),
+    overhead: (wire, ms) => overheadOf[wire].observe(ms / 1000),
+    firstToken: (wire, ms) => firstOf[wire].observe(ms / 1000),
     estimated: estimateMetric(registry),
-    interToken: (wire, tokens, ms) => tokens > 1 && between.observe({ wire }, ms / 1000 / (tokens - 1)),
+    interToken: (wire, tokens, ms) => tokens > 1 && betweenOf[wire].observe(ms / 1000 / (tokens - 1)),
   }
 }
 
@@ -90,8 +104,9 @@ function estimateMetric(registry: Registry): OpenaiMetrics['estimated'] {
     buckets: [0.25, 0.5, 0.75, 0.9, 1.1, 1.33, 2, 4, 8],
     registers: [registry],
   })
+  const [input, output] = [ratios.labels({ kind: 'input' }), ratios.labels({ kind: 'output' })]
   return (estimate, reported) => {
-    if (reported.input > 0) ratios.observe({ kind: 'input' }, estimate.input / reported.input)
-    if (reported.output > 0) ratios.observe({ kind: 'output' }, estimate.output / reported.output)
+    if (reported.input > 0) input.observe(estimate.input / reported.input)
+    if (reported.output > 0) output.observe(estimate.output / reported.output)
   }
 }

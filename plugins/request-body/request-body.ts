@@ -107,20 +107,24 @@ async function requestBody(app: FastifyInstance, { budgetBytes = 256 * MIB, call
     }
   }
 
-  app.addHook('preParsing', async (request, reply, payload) => {
+  // Fastify catches what a hook throws.
+  app.addHook('preParsing', (request, reply, payload, done) => done(null, heldBody(request, reply.raw, payload)))
+
+  /** The body, whose bytes count from now on. Throws `server_overloaded`. */
+  function heldBody(request: FastifyRequest, answer: ServerResponse, payload: RequestPayload): RequestPayload {
     const { headers, routeOptions, caller } = request
     if (!caller || routeOptions.config.streamed || (headers['content-length'] === undefined && headers['transfer-encoding'] === undefined)) return payload
     // No close event follows when the client disconnected during the key lookup: its bytes would never be freed.
-    if (reply.raw.closed || reply.raw.destroyed) return payload
+    if (answer.closed || answer.destroyed) return payload
     const share = openShare(caller.countedBy)
     shares.set(request, share)
     const most = routeOptions.bodyLimit ?? MIB
-    if (headers['content-length'] === undefined) return counted(payload, most, share, reply.raw)
+    if (headers['content-length'] === undefined) return counted(payload, most, share, answer)
     // A content-length above the limit of the route is refused by Fastify before the body is read.
     share.take(Math.min(Number(headers['content-length']), most))
-    reply.raw.once('close', share.free)
+    answer.once('close', share.free)
     return payload
-  })
+  }
 }
 
 /** `take` throws `server_overloaded` when a budget is exceeded. */

@@ -4,7 +4,7 @@ import { Counter, Histogram, type Registry } from 'prom-client'
 import type { BrokerEvent } from '../backends/broker/broker.ts'
 import { Busy, Unavailable } from '../domain/errors.ts'
 import type { Retry } from '../backends/store/group-commit.ts'
-import { traced, type Attributes } from '../tracing/tracing.ts'
+import { traced, type Attributes, type SpanOptions } from '../tracing/tracing.ts'
 import type { TaskContext } from '../tasks/task-context.ts'
 
 const BUCKETS = [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10]
@@ -23,11 +23,12 @@ export function instrument<T extends object>(backend: string, verbs: T, registry
   // Labels are resolved once per outcome rather than once per call.
   const timed = (name: string, verb: Verb): Verb => {
     const [answered, unavailable, busy, failed] = ['answered', 'unavailable', 'busy', 'failed'].map((outcome) => durations.labels({ verb: name, outcome }))
+    const span: SpanOptions = { kind: 'client', within: true, attributes: system['db.system.name'] ? { ...system, 'db.operation.name': name } : system }
     return async (...args) => {
       const sinceMs = performance.now()
       let outcome = failed
       try {
-        const answer = await traced(`${backend} ${name}`, { kind: 'client', within: true, attributes: system['db.system.name'] ? { ...system, 'db.operation.name': name } : system }, () => verb(...args))
+        const answer = await traced(`${backend} ${name}`, span, () => verb(...args))
         outcome = answered
         return answer
       } catch (error) {

@@ -61,10 +61,15 @@ export function startSpan(name: string, options: SpanOptions = {}): Span {
   return tracer.start(name, options)
 }
 
-/** Runs `work` in a span of its own, which ends with it, and fails with it. */
-export async function traced<T>(name: string, options: SpanOptions, work: (span: Span) => Promise<T>): Promise<T> {
-  if (tracer === null || (options.within && tracer.current() === null)) return work(NO_SPAN)
-  const span = tracer.start(name, options)
+/** Runs `work` in a span of its own, which ends with it, and fails with it. A function of `options` is called only while traces are on. */
+export function traced<T>(name: string, options: SpanOptions | (() => SpanOptions), work: (span: Span) => Promise<T>): Promise<T> {
+  // No promise of its own: this runs several times in each request.
+  return tracer === null ? work(NO_SPAN) : tracedBy(tracer, name, typeof options === 'function' ? options() : options, work)
+}
+
+async function tracedBy<T>(by: Tracer, name: string, options: SpanOptions, work: (span: Span) => Promise<T>): Promise<T> {
+  if (options.within && by.current() === null) return work(NO_SPAN)
+  const span = by.start(name, options)
   try {
     return await span.run(() => work(span))
   } catch (error) {

@@ -4,7 +4,8 @@ import type { UpstreamLog } from './selection/retry-and-failover.ts'
 import type { UpstreamSettings } from './upstreams-file.ts'
 
 export type ActiveUpstreams = {
-  all(): Upstream[]
+  /** The same list until a change. */
+  all(): readonly Upstream[]
   /** An unchanged upstream keeps its connections and its breaker. A removed or changed one finishes its calls in flight. */
   apply(list: UpstreamSettings[]): Promise<void>
   /** Ends all calls in flight and stops the echo. */
@@ -13,6 +14,7 @@ export type ActiveUpstreams = {
 
 export function openActiveUpstreams(log: UpstreamLog): ActiveUpstreams {
   let active = new Map<string, Upstream>()
+  let all: readonly Upstream[] = []
   let echo: Promise<{ url: string; token: string; close(): Promise<void> }> | null = null
   const draining = new Set<Upstream>()
 
@@ -29,7 +31,7 @@ export function openActiveUpstreams(log: UpstreamLog): ActiveUpstreams {
   }
 
   return {
-    all: () => [...active.values()],
+    all: () => all,
     async apply(list) {
       const next = new Map<string, Upstream>()
       for (const settings of list) {
@@ -39,6 +41,7 @@ export function openActiveUpstreams(log: UpstreamLog): ActiveUpstreams {
       const removed = [...active.values()].filter((upstream) => next.get(upstream.settings.name) !== upstream)
       const added = [...next.values()].some((upstream) => active.get(upstream.settings.name) !== upstream)
       active = next
+      all = [...next.values()]
       for (const upstream of removed) drain(upstream)
       if (added || removed.length > 0)
         log.info(
@@ -49,6 +52,7 @@ export function openActiveUpstreams(log: UpstreamLog): ActiveUpstreams {
     async close() {
       const open = [...active.values(), ...draining]
       active = new Map()
+      all = []
       await Promise.all(open.map((upstream) => upstream.destroy()))
       const stopping = echo
       echo = null

@@ -4,7 +4,9 @@
  */
 import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
+import type { CancelSignal } from './http/cancellation.ts'
 import type { UpstreamAnswer } from './http/upstream-answer.ts'
+import type { Upstream } from './http/connection-pool.ts'
 import type { Breaker } from './selection/circuit-breaker.ts'
 import { candidatesFor, wiresFor } from './selection/load-balancing.ts'
 import { callWithFailover, type UpstreamEvent, type UpstreamLog } from './selection/retry-and-failover.ts'
@@ -22,7 +24,7 @@ export type Upstreams = {
    * `retry` allows. Rejects with `server_overloaded` when none answered, with a 4xx failure when the request is at fault, or with the signal's reason
    * once it is aborted.
    */
-  open(call: UpstreamCall, signal: AbortSignal): Promise<UpstreamAnswer>
+  open(call: UpstreamCall, signal: CancelSignal): Promise<UpstreamAnswer>
   /** What every upstream allows (`allow` of the UPSTREAMS file): any of them may get a request. */
   allowed(): ReadonlySet<string>
   /** The smallest context window that an upstream declares, in tokens, or null. */
@@ -66,6 +68,8 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
   let lastReload: Promise<void> = Promise.resolve()
   const context = { log, now, random, backOffMs, emit: (event: UpstreamEvent) => observer(event) }
 
+  let allowed = { of: active.all(), entries: new Set<string>() }
+
   const read = async () =>
     parseUpstreams(file ?? 'echo', file === null ? ECHO : await textOf(file), { env, readFile: (path) => readFileSync(path, 'utf8') })
 
@@ -90,9 +94,10 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
     wiresFor: (wire) => wiresFor(wire, active.all()),
     open: (call, signal) => callWithFailover(candidatesFor(call, active.all(), random), signal, context),
     allowed() {
-      const [first, ...others] = active.all()
-      const entries = first?.settings.allow ?? []
-      return new Set(entries.filter((entry) => others.every(({ settings }) => settings.allow.includes(entry))))
+      const all = active.all()
+      // Computed once per change of the file, not per request.
+      if (allowed.of !== all) allowed = { of: all, entries: allowedByAll(all) }
+      return allowed.entries
     },
     contextWindow() {
       const sizes = active.all().flatMap(({ settings }) => settings.contextWindow ?? [])
@@ -109,6 +114,11 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
       await active.close()
     },
   }
+}
+
+function allowedByAll([first, ...others]: readonly Upstream[]): Set<string> {
+  const entries = first?.settings.allow ?? []
+  return new Set(entries.filter((entry) => others.every(({ settings }) => settings.allow.includes(entry))))
 }
 
 async function textOf(file: string): Promise<string> {

@@ -13,9 +13,13 @@ const speaks = ({ settings }: Upstream, wire: WireName) => settings.wire === wir
  */
 export function candidatesFor(call: UpstreamCall, upstreams: Iterable<Upstream>, random: () => number): Candidate[] {
   const { translated } = call
-  return [...upstreams]
-    .flatMap((upstream) => (speaks(upstream, call.wire) ? { upstream, call } : translated ? { upstream, call: translated } : []))
-    .filter((candidate) => speaks(candidate.upstream, candidate.call.wire))
+  const candidates: Candidate[] = []
+  for (const upstream of upstreams) {
+    const fitting = speaks(upstream, call.wire) ? call : translated
+    if (fitting && speaks(upstream, fitting.wire)) candidates.push({ upstream, call: fitting })
+  }
+  if (candidates.length < 2) return candidates
+  return candidates
     .map((candidate) => {
       const { priority, weight } = candidate.upstream.settings
       return { candidate, priority, wire: candidate.call === call ? 0 : 1, draw: -Math.log(1 - random()) / weight }

@@ -5,6 +5,7 @@
 import { Failure } from '../../domain/errors.ts'
 import { traced, type SpanOptions } from '../../tracing/tracing.ts'
 import { attempt } from '../http/attempt.ts'
+import type { CancelSignal } from '../http/cancellation.ts'
 import type { Upstream } from '../http/connection-pool.ts'
 import type { Candidate } from './load-balancing.ts'
 import { AttemptError, type UpstreamAnswer } from '../http/upstream-answer.ts'
@@ -48,7 +49,7 @@ const FAILOVER_STATUSES = [401, 402, 403, 404, 405, 410]
  */
 export async function callWithFailover(
   candidates: Candidate[],
-  signal: AbortSignal,
+  signal: CancelSignal,
   context: FailoverContext,
 ): Promise<UpstreamAnswer> {
   const errors: Error[] = []
@@ -69,7 +70,7 @@ export async function callWithFailover(
 async function attemptWithRetries(
   upstream: Upstream,
   call: UpstreamCall,
-  signal: AbortSignal,
+  signal: CancelSignal,
   context: FailoverContext,
 ): Promise<UpstreamAnswer | Error> {
   const { name, retry } = upstream.settings
@@ -84,13 +85,13 @@ async function attemptWithRetries(
       if (n >= retry.attempts || FAILOVER_STATUSES.includes(failed.status) || backOffMs > MAX_BACK_OFF_MS) return failed
       context.emit({ event: 'retry', upstream: name, wire: call.wire })
       await delay(backOffMs, signal)
-      signal.throwIfAborted()
+      if (signal.reason) throw signal.reason
     }
   }
 }
 
 /** One attempt. When an idle connection breaks under the request, it is sent again at once on a new one, as the same attempt. */
-async function attemptOnConnection(upstream: Upstream, call: UpstreamCall, signal: AbortSignal, context: FailoverContext): Promise<UpstreamAnswer> {
+async function attemptOnConnection(upstream: Upstream, call: UpstreamCall, signal: CancelSignal, context: FailoverContext): Promise<UpstreamAnswer> {
   try {
     return await attemptOnce(upstream, 'pool', call, signal, context)
   } catch (error) {
@@ -104,7 +105,7 @@ async function attemptOnce(
   { settings, path, headers, target, breaker, ...upstream }: Upstream,
   connections: 'pool' | 'unpooled',
   call: UpstreamCall,
-  signal: AbortSignal,
+  signal: CancelSignal,
   context: FailoverContext,
 ): Promise<UpstreamAnswer> {
   const { name, timeouts } = settings
@@ -119,7 +120,7 @@ async function attemptOnce(
     body: call.body(target),
   }
   try {
-    const answer = await traced('upstream attempt', attemptSpan(settings, call), () => attempt(upstream[connections], request, { firstByteMs, idleMs: timeouts.idleMs }, upstream.templates, call, signal))
+    const answer = await traced('upstream attempt', () => attemptSpan(settings, call), () => attempt(upstream[connections], request, { firstByteMs, idleMs: timeouts.idleMs }, upstream.templates, call, signal))
     breaker.succeeded()
     report('answered')
     return answer
@@ -155,13 +156,12 @@ function attemptSpan({ name, model, baseUrl }: Upstream['settings'], call: Upstr
 }
 
 /** Resolves after `ms`, or at once when the signal is aborted. */
-function delay(ms: number, signal: AbortSignal): Promise<void> {
+function delay(ms: number, signal: CancelSignal): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>()
   const timer = setTimeout(resolve, ms)
-  const onAbort = () => resolve()
-  signal.addEventListener('abort', onAbort)
+  signal.listen(resolve)
   return promise.finally(() => {
     clearTimeout(timer)
-    signal.removeEventListener('abort', onAbort)
+    signal.listen(null)
   })
 }
