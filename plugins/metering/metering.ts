@@ -154,13 +154,8 @@ async function metering(app: FastifyInstance): Promise<void> {
     const { caller } = request
     if (!caller || request.routeOptions.config.api !== 'coding' || reply.hasHeader('x-codex-primary-used-percent')) return done()
     // Fastify takes a promise as well.
-    return addCurrentWindows(caller.key.subscription, reply)
+    return addCurrentWindows(app, caller.key.subscription, reply)
   })
-
-  async function addCurrentWindows(subscription: string, reply: FastifyReply): Promise<void> {
-    const record = await store.subscription(subscription).catch(() => null)
-    if (record?.coding && record.terms.coding) reply.headers(windowHeaders(viewOf(record.coding, record.terms.coding, clock()), clock()))
-  }
 
   let stopped = false
   const timers: NodeJS.Timeout[] = []
@@ -197,6 +192,11 @@ async function metering(app: FastifyInstance): Promise<void> {
     stopped = true
     if (inFlight.size === 0) await store.forgetInstance(instance).catch(() => {})
   })
+}
+
+async function addCurrentWindows({ store, clock }: FastifyInstance, subscription: string, reply: FastifyReply): Promise<void> {
+  const record = await store.subscription(subscription).catch(() => null)
+  if (record?.coding && record.terms.coding) reply.headers(windowHeaders(viewOf(record.coding, record.terms.coding, clock()), clock()))
 }
 
 /** Waiting can help: a reservation of another request blocks this one. */

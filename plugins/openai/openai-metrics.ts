@@ -40,19 +40,6 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiM
     buckets: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2],
     registers,
   })
-  const requests = new Counter({
-    name: 'tollgate_upstream_requests_total',
-    help: 'Attempts at upstreams.',
-    labelNames: ['upstream', 'outcome'],
-    registers,
-  })
-  const durations = new Histogram({
-    name: 'tollgate_upstream_duration_seconds',
-    help: 'From the start of an attempt to the first byte of its answer or to its failure.',
-    labelNames: ['upstream', 'outcome'],
-    buckets: [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 120],
-    registers,
-  })
   const retries = new Counter({
     name: 'tollgate_upstream_retries_total',
     help: 'Retries at the same upstream.',
@@ -70,22 +57,8 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiM
     },
   })
   registry.registerMetric(breakers)
-  const attempts = new Map<string, (seconds: number) => void>()
-  upstreams.observe((event) => {
-    if (event.event === 'retry') return retries.inc({ upstream: event.upstream })
-    const name = `${event.outcome} ${event.upstream}`
-    const attempt = attempts.get(name) ?? attemptOf({ upstream: event.upstream, outcome: event.outcome })
-    attempts.set(name, attempt)
-    attempt(event.durationMs / 1000)
-  })
-
-  function attemptOf(labels: { upstream: string; outcome: string }): (seconds: number) => void {
-    const [count, duration] = [requests.labels(labels), durations.labels(labels)]
-    return (seconds) => {
-      count.inc()
-      duration.observe(seconds)
-    }
-  }
+  const attempted = attemptMetric(registry)
+  upstreams.observe((event) => (event.event === 'retry' ? retries.inc({ upstream: event.upstream }) : attempted(event)))
   const byWire = (histogram: Histogram<'wire'>) => ({ chat: histogram.labels({ wire: 'chat' }), responses: histogram.labels({ wire: 'responses' }) })
   const [overheadOf, firstOf, betweenOf] = [byWire(overheads), byWire(first), byWire(between)]
   return {
@@ -93,6 +66,31 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiM
     firstToken: (wire, ms) => firstOf[wire].observe(ms / 1000),
     estimated: estimateMetric(registry),
     interToken: (wire, tokens, ms) => tokens > 1 && betweenOf[wire].observe(ms / 1000 / (tokens - 1)),
+  }
+}
+
+function attemptMetric(registry: Registry): (attempt: { upstream: string; outcome: string; durationMs: number }) => void {
+  const registers = [registry]
+  const requests = new Counter({
+    name: 'tollgate_upstream_requests_total',
+    help: 'Attempts at upstreams.',
+    labelNames: ['upstream', 'outcome'],
+    registers,
+  })
+  const durations = new Histogram({
+    name: 'tollgate_upstream_duration_seconds',
+    help: 'From the start of an attempt to the first byte of its answer or to its failure.',
+    labelNames: ['upstream', 'outcome'],
+    buckets: [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 120],
+    registers,
+  })
+  const known = new Map<string, { count: { inc(): void }; duration: { observe(seconds: number): void } }>()
+  return ({ upstream, outcome, durationMs }) => {
+    const name = `${outcome} ${upstream}`
+    const series = known.get(name) ?? { count: requests.labels({ upstream, outcome }), duration: durations.labels({ upstream, outcome }) }
+    known.set(name, series)
+    series.count.inc()
+    series.duration.observe(durationMs / 1000)
   }
 }
 

@@ -3,12 +3,12 @@ import type { OutgoingHttpHeaders, ServerResponse } from 'node:http'
 import type { FastifyReply } from 'fastify'
 
 export type SseWriter = {
-  /** Whether the headers were sent; a later failure must be an event of the stream. */
+  /** Whether bytes were written; a later failure must be an event of the stream. */
   started(): boolean
-  /** Sends bytes (text read as latin1). False: the buffer is full; stop until `onDrain` fires. */
-  write(bytes: string): boolean
-  /** Sets the callback for each time that the buffer has drained. */
-  onDrain(resume: () => void): void
+  /** Sends bytes (text read as latin1), together with all others of this turn of the event loop: a read from the upstream brings several parts. */
+  write(bytes: string): void
+  /** Sets the source, which is paused while the buffer is full. */
+  control(source: Source): void
   /** Sends the last bytes and ends the response. */
   end(bytes: string): void
   /** The same, where the bytes carry an estimated usage: marks it in the trailer section, because the headers were sent before it was known. */
@@ -16,6 +16,9 @@ export type SseWriter = {
   /** Stops all timers and ignores later writes: the client disconnected, or the answer is an HTTP error. */
   close(): void
 }
+
+/** Where the bytes come from. */
+export type Source = { pause(): void; resume(): void }
 
 /** How long a client may leave a full buffer unread before it is disconnected. */
 export const STALLED_CLIENT_MS = 300_000
@@ -42,14 +45,14 @@ export type SseWriterOptions = {
  */
 export function openSseWriter(reply: FastifyReply, { keepAliveMs, stalledMs, usageHeader }: SseWriterOptions): SseWriter {
   const { raw } = reply
+  let pending = ''
   let started = false
   let closed = false
   let stalled: NodeJS.Timeout | null = null
-  let resume = () => {}
+  let source: Source | null = null
   const keepAlive = setTimeout(sendKeepAlive, keepAliveMs)
 
-  function start(): void {
-    started = true
+  function sendHead(): void {
     // Headers set on the reply are not sent after a hijack, so they are copied.
     reply.hijack()
     raw.writeHead(200, {
@@ -61,7 +64,7 @@ export function openSseWriter(reply: FastifyReply, { keepAliveMs, stalledMs, usa
     raw.on('drain', () => {
       if (stalled) clearTimeout(stalled)
       stalled = null
-      resume()
+      source?.resume()
     })
   }
 
@@ -71,13 +74,22 @@ export function openSseWriter(reply: FastifyReply, { keepAliveMs, stalledMs, usa
     else keepAlive.refresh()
   }
 
-  function write(bytes: string): boolean {
-    if (closed || raw.destroyed) return true
-    if (!started) start()
+  function write(bytes: string): void {
+    if (closed || raw.destroyed) return
+    started = true
+    if (pending === '') queueMicrotask(flush)
+    pending += bytes
+  }
+
+  function flush(): void {
+    if (closed || raw.destroyed || pending === '') return
+    const bytes = pending
+    pending = ''
+    if (!raw.headersSent) sendHead()
     keepAlive.refresh()
-    const writable = raw.write(bytes, 'latin1')
-    if (!writable) stalled ??= setTimeout(() => raw.destroy(), stalledMs)
-    return writable
+    if (raw.write(bytes, 'latin1')) return
+    stalled ??= setTimeout(() => raw.destroy(), stalledMs)
+    source?.pause()
   }
 
   function close(): void {
@@ -88,19 +100,20 @@ export function openSseWriter(reply: FastifyReply, { keepAliveMs, stalledMs, usa
 
   function end(bytes: string, trailers: OutgoingHttpHeaders): void {
     if (closed) return
-    if (!started) start()
+    started = true
+    if (!raw.headersSent) sendHead()
     close()
     if (raw.destroyed) return
     disconnectStalled(raw, stalledMs)
     raw.addTrailers(trailers)
-    raw.end(bytes, 'latin1')
+    raw.end(pending + bytes, 'latin1')
   }
 
   return {
     started: () => started,
     write,
-    onDrain(next) {
-      resume = next
+    control(next) {
+      source = next
     },
     end: (bytes) => end(bytes, {}),
     endEstimated: (bytes) => end(bytes, bytes === '' ? {} : { [usageHeader]: 'estimated' }),

@@ -79,11 +79,11 @@ export function relay(
 
   function bytes(text: string): void {
     budget.spend(stream.meter.estimateTokens(), onReservationGone)
-    if (!writer.write(text)) opened.pause()
+    writer.write(text)
   }
 
   if (raw.closed) onDisconnect()
   else raw.once('close', onDisconnect)
-  writer.onDrain(opened.resume)
+  writer.control(opened)
   opened.pipeTo({ bytes, ended: end })
 }
