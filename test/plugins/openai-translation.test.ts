@@ -153,6 +153,21 @@ combinations('the lower of the client\'s and the plan\'s limit of tokens is sent
   }
 })
 
+t.test('a stop sequence at a Responses upstream ends the answer, cuts the upstream off, and charges what it sent', async (t) => {
+  const { upstream, gateway } = await setUp(t, (answer) => stream(answer, ...responsesStream('one two', ' three STO', 'P four').slice(0, 8)), {}, { wire: 'responses' })
+  const cut = upstream.nextAbort()
+  const { text } = await chat(gateway, { stream: true, stop: ['STOP'], stream_options: { include_usage: true } })
+  await cut
+  const chunks = dataOf(text)
+  t.equal(chunks.slice(0, -2).map((one) => one.choices[0].delta.content ?? '').join(''), 'one two three ')
+  t.equal(chunks.at(-3).choices[0].finish_reason, 'stop')
+  t.equal(chunks.at(-1), '[DONE]')
+  const settled = await gateway.settled()
+  t.match(settled, { estimated: true, usage: { output: 5 } }, 'all five words that the upstream sent')
+  t.equal(chunks.at(-2).usage.completion_tokens, settled!.usage.output)
+  t.equal(upstream.requests[0]!.body['stop'], undefined)
+})
+
 t.test('responses are not stored over any wire', async (t) => {
   for (const wire of WIRES) {
     const { upstream, gateway } = await setUp(t, (answer) => respond(answer, 200, JSON_ANSWER[wire]('hi')), {}, { wire })

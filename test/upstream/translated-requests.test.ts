@@ -215,7 +215,9 @@ t.test('what the other wire cannot express is refused by name, and goes to the u
   const part = (one: object) => ({ input: [{ role: 'user', content: [one] }] })
   const cases: [WireName, object, string][] = [
     ['chat', { n: 2 }, 'n'],
-    ['chat', { stop: ['x'] }, 'stop'],
+    ['chat', { stop: ['a', 'b', 'c', 'd', 'e'] }, 'stop'],
+    ['chat', { stop: 'x'.repeat(257) }, 'stop'],
+    ['chat', { stop: 'x', logprobs: true }, 'stop'],
     ['chat', { logit_bias: { 5: 1 } }, 'logit_bias'],
     ['chat', { modalities: ['text', 'audio'] }, 'modalities'],
     ['chat', { messages: [{ role: 'user', content: [{ type: 'input_audio', input_audio: {} }] }] }, 'messages[0].content[0]'],

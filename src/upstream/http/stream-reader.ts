@@ -55,7 +55,10 @@ export function streamReader(stream: StreamRewriter, control: AttemptControl): R
     if (rewritten !== '') delivery.send((sink) => sink.bytes(rewritten))
     if (phase.name === 'open') return
     end(phase.name === 'broken' ? phase.failure : null)
-    if (!bodyEnded) lingering = setTimeout(() => control.abort(new Error('the answer is complete')), BODY_END_MS).unref()
+    if (bodyEnded) return
+    const isCutOff = phase.name === 'done' && phase.cutsOff
+    if (isCutOff) control.abort(new Error('the answer is complete'))
+    else lingering = setTimeout(() => control.abort(new Error('the answer is complete')), BODY_END_MS).unref()
   }
 
   return {

@@ -10,8 +10,8 @@ import { BadAnswer, type Phase, type StreamRewriter } from '../wires/wire.ts'
 export type RewriterOutput = {
   /** Bytes, as text read as latin1. */
   write(bytes: string): void
-  /** The wire's terminal event was written. */
-  done(): void
+  /** The wire's terminal event was written. `cutsOff`: the upstream has more, which is not needed. */
+  done(cutsOff?: boolean): void
   fail(failure: Failure): void
 }
 
@@ -21,7 +21,7 @@ export function openStreamRewriter(onEvent: (data: string, name: string, output:
   let written = ''
   const output: RewriterOutput = {
     write: (bytes) => (written += bytes),
-    done: () => (phase = { name: 'done' }),
+    done: (cutsOff = false) => (phase = { name: 'done', cutsOff }),
     fail: (failure) => (phase = { name: 'broken', failure }),
   }
   const parser = openSseParser((data, name) => {

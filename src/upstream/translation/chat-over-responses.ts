@@ -13,18 +13,19 @@ import { openStreamRewriter, type RewriterOutput } from '../sse/stream-rewriter.
 import { textOf } from '../sse/sse-parser.ts'
 import { openMeter } from '../usage/output-meter.ts'
 import { chatUsage, estimatedChatUsage, readUsage } from '../usage/reported-usage.ts'
-import { openChatDeltas } from './chat-deltas.ts'
+import { openChatDeltas, type EmitDelta } from './chat-deltas.ts'
 import { inputItems } from './responses-input.ts'
 import { hasFunctions, responsesToolMembers } from './responses-tools.ts'
+import { openStopFilter, stopSequences } from './stop-sequences.ts'
 import { unsupported } from './unsupported-parameter.ts'
 
-type Context = { ids: Ids; now: number; includeUsage: boolean; legacy: boolean }
+type Context = { ids: Ids; now: number; includeUsage: boolean; legacy: boolean; stop: readonly string[] }
 
 /** `cap`: the plan's limit of output tokens. `now`: epoch seconds. Throws `unsupported_parameter` for what the Responses wire cannot express. */
 export function chatOverResponses(request: ChatRequest, cap: number, ids: Ids, now: number): UpstreamCall {
   const { body, stream, options, perChoice } = request
   const sent = { ...responsesBody(request, ids), ...(stream ? { stream: true } : {}) }
-  const context = { ids, now, includeUsage: options['include_usage'] === true, legacy: hasFunctions(body) }
+  const context = { ids, now, includeUsage: options['include_usage'] === true, legacy: hasFunctions(body), stop: stopSequences(body) }
   return {
     wire: 'responses',
     stream,
@@ -68,8 +69,6 @@ function responsesBody({ body, messages, choices }: ChatRequest, ids: Ids): Memb
 }
 
 function refuseUntranslatable(body: Members): void {
-  const stop = own(body, 'stop') ?? []
-  if (stop !== '' && (!Array.isArray(stop) || stop.length > 0)) throw unsupported('stop')
   if (Object.keys((own(body, 'logit_bias') ?? {}) as Members).length > 0) throw unsupported('logit_bias')
   const modalities = own(body, 'modalities')
   if (Array.isArray(modalities) && modalities.some((one) => one !== 'text')) throw unsupported('modalities')
@@ -92,18 +91,22 @@ function finishReason(response: Members, calls: number, legacy: boolean): string
   return calls === 0 ? 'stop' : legacy ? 'function_call' : 'tool_calls'
 }
 
-function completionAnswer(value: unknown, { ids, now, legacy }: Context): JsonAnswer {
+function completionAnswer(value: unknown, { ids, now, legacy, stop }: Context): JsonAnswer {
   if (!isMembers(value) || !Array.isArray(value['output'])) throw new BadAnswer('the answer is not a response')
   const status = value['status'] ?? 'completed'
   if (status !== 'completed' && status !== 'incomplete') throw clientErrorIn(value['error']) ?? new BadAnswer('the response did not complete')
   const meter = openMeter()
   const message: Members = { role: 'assistant', content: null, refusal: null }
   let logprobs: unknown[] = []
-  const deltas = openChatDeltas(ids, meter, (delta, tokens) => {
+  const emit: EmitDelta = (delta, tokens) => {
     addDelta(message, delta)
     logprobs = [...logprobs, ...((tokens?.['content'] ?? []) as unknown[])]
-  })
+  }
+  const ending = openStop(stop, emit)
+  const deltas = openChatDeltas(ids, meter, ending.emit)
   for (const [index, item] of (value['output'] as unknown[]).entries()) if (isMembers(item)) deltas.item(item, index)
+  ending.flush()
+  if (ending.stopped()) message['content'] ??= ''
   if (legacy) Object.assign(message, legacyCall(message))
   const usage = readUsage(value['usage'])
   const completion = {
@@ -115,13 +118,36 @@ function completionAnswer(value: unknown, { ids, now, legacy }: Context): JsonAn
         index: 0,
         message,
         logprobs: logprobs.length > 0 ? { content: logprobs, refusal: null } : null,
-        finish_reason: finishReason(value, deltas.calls(), legacy),
+        finish_reason: ending.stopped() ? 'stop' : finishReason(value, deltas.calls(), legacy),
       },
     ],
   }
   const reported = chatUsage(value['usage'])
   const tier = tierOf(value, ids)
   return { body: (estimate) => JSON.stringify({ ...completion, usage: reported ?? estimatedChatUsage(estimate), ...tier }), usage, meter }
+}
+
+/** Passes deltas on up to a stop sequence in the text of the answer. Nothing follows it. */
+function openStop(sequences: readonly string[], emit: EmitDelta): { emit: EmitDelta; flush(): void; stopped(): boolean } {
+  const filter = openStopFilter(sequences)
+  const flush = () => {
+    const rest = filter.flush()
+    if (rest !== '') emit({ content: rest }, null)
+  }
+  return {
+    flush,
+    stopped: filter.stopped,
+    emit(delta, logprobs) {
+      if (filter.stopped()) return
+      const { content } = delta
+      if (typeof content !== 'string') {
+        flush()
+        return emit(delta, logprobs)
+      }
+      const passed = filter.push(content)
+      if (passed !== '') emit({ ...delta, content: passed }, logprobs)
+    },
+  }
 }
 
 /** Adds a delta to a message: text is appended, whole tool calls and lists are collected. */
@@ -149,7 +175,7 @@ function legacyCall(delta: Members): Members {
   return call && (call['index'] ?? 0) === 0 && isMembers(call['function']) ? { function_call: call['function'] } : {}
 }
 
-function openResponsesAsChat({ ids, now, includeUsage, legacy }: Context): StreamRewriter {
+function openResponsesAsChat({ ids, now, includeUsage, legacy, stop }: Context): StreamRewriter {
   const meter = openMeter()
   let head: CompletionHead | null = null
   let tier: Members = {}
@@ -157,11 +183,12 @@ function openResponsesAsChat({ ids, now, includeUsage, legacy }: Context): Strea
   let written: RewriterOutput | null = null
 
   const choice = (delta: Members, logprobs: unknown, reason: string | null) => [{ index: 0, delta, logprobs, finish_reason: reason }]
-  const deltas = openChatDeltas(ids, meter, (delta, logprobs) => {
+  const ending = openStop(stop, (delta, logprobs) => {
     const given = legacy ? { ...delta, ...legacyCall(delta) } : delta
     if (legacy) delete given['tool_calls']
     if (head && Object.keys(given).length > 0) written?.write(chatEvent(chunkOf(head, choice(given, logprobs, null), includeUsage, tier)))
   })
+  const deltas = openChatDeltas(ids, meter, ending.emit)
 
   const rewriter = openStreamRewriter((data, name, to) => {
     written = to
@@ -178,6 +205,8 @@ function openResponsesAsChat({ ids, now, includeUsage, legacy }: Context): Strea
     if (!head) begin(response, to)
     if (last) finish(type === 'response.incomplete' ? { ...response, status: 'incomplete' } : response, to)
     else deltas.event(type, event)
+    // The upstream does not know that it should stop: it is cut off, and its usage never comes.
+    if (ending.stopped() && !last) close('stop', to, true)
   })
 
   function begin(response: Members, to: RewriterOutput): void {
@@ -192,9 +221,15 @@ function openResponsesAsChat({ ids, now, includeUsage, legacy }: Context): Strea
     const output = Array.isArray(response['output']) ? (response['output'] as unknown[]) : []
     if (!deltas.any()) for (const [index, item] of output.entries()) if (isMembers(item)) deltas.item(item, index)
     tier = tierOf(response, ids)
-    to.write(chatEvent(chunkOf(head, choice({}, null, finishReason(response, deltas.calls(), legacy)), includeUsage, tier)))
+    ending.flush()
+    close(ending.stopped() ? 'stop' : finishReason(response, deltas.calls(), legacy), to, false)
+  }
+
+  function close(reason: string, to: RewriterOutput, cutsOff: boolean): void {
+    if (!head) return
+    to.write(chatEvent(chunkOf(head, choice({}, null, reason), includeUsage, tier)))
     to.write(chatEnd(head, includeUsage, usage))
-    to.done()
+    to.done(cutsOff)
   }
 
   return {

@@ -52,8 +52,8 @@ export type JsonAnswer = {
   meter: OutputMeter
 }
 
-/** `broken` carries the failure for the client; `done` follows only the wire's own terminal event. */
-export type Phase = { name: 'open' } | { name: 'done' } | { name: 'broken'; failure: Failure }
+/** `broken` carries the failure for the client; `done` follows only the wire's own terminal event, or `cutsOff` the upstream before it. */
+export type Phase = { name: 'open' } | { name: 'done'; cutsOff: boolean } | { name: 'broken'; failure: Failure }
 
 /**
  * Makes the client's stream from the upstream's. Returns whole events as bytes (a latin1 string), equal for every way in which the upstream's
