@@ -71,5 +71,8 @@ export function found(all: Answered[], name: string): Answered {
 
 /** The pods' templates by the name of what makes them. */
 export function pods(all: Answered[]): [string, Answered][] {
-  return all.filter(({ kind }) => kind === 'Deployment' || kind === 'Job').map((one) => [nameOf(one), one.spec.template])
+  return all.flatMap((one): [string, Answered][] => {
+    const template = one.kind === 'CronJob' ? one.spec.jobTemplate.spec.template : ['Deployment', 'Job'].includes(one.kind) ? one.spec.template : null
+    return template === null ? [] : [[nameOf(one), template]]
+  })
 }
