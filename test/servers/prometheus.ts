@@ -1,0 +1,57 @@
+/** Starts Prometheus. */
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { installed } from './client.ts'
+import { freePort, start } from './process.ts'
+import { PROMETHEUS } from './prometheus-package.ts'
+import { serve, type Server } from './server.ts'
+import { own } from './shared.ts'
+
+/** The result of an instant query: a sample per series. */
+export type Sample = { metric: Record<string, string>; value: [number, string] }
+
+export type Prometheus = Server & {
+  /** Evaluates a query now. Throws with Prometheus' message when it does not parse. */
+  query(expr: string): Promise<Sample[]>
+  /** Evaluates a query every `stepSeconds` of the last `seconds`. */
+  queryRange(expr: string, seconds: number, stepSeconds: number): Promise<{ metric: Record<string, string>; values: [number, string][] }[]>
+  /** The firing and pending alerts. */
+  alerts(): Promise<{ labels: Record<string, string>; state: string }[]>
+}
+
+/** A private Prometheus that scrapes `/metrics` of these addresses (`host:port`) every second and evaluates these files of rules; null, with the test skipped, when it is not installed. */
+export function ownPrometheus(t: Test, targets: string[], rules: string[] = []): Promise<Prometheus | null> {
+  return own(t, [PROMETHEUS.name], async () => {
+    const port = await freePort()
+    const config = {
+      global: { scrape_interval: '1s', scrape_timeout: '1s', evaluation_interval: '1s' },
+      rule_files: rules,
+      scrape_configs: [{ job_name: 'tollgate', static_configs: [{ targets }] }],
+    }
+    const url = `http://127.0.0.1:${port}`
+    const ready = () => fetch(`${url}/-/ready`).then(({ ok }) => ok, () => false)
+    const server = await serve(
+      (folder) => writeFile(join(folder, 'prometheus.yml'), JSON.stringify(config)),
+      async (folder, running) => {
+        const settings = { 'config.file': join(folder, 'prometheus.yml'), 'storage.tsdb.path': join(folder, 'data'), 'web.listen-address': `127.0.0.1:${port}` }
+        running.push(await start({ argv: [installed(PROMETHEUS.name), ...Object.entries(settings).map(([name, value]) => `--${name}=${value}`)], ready }))
+      },
+    )
+    const ask = async <T>(path: string, parameters: Record<string, string>): Promise<T> => {
+      const { data, error } = (await (await fetch(`${url}/api/v1/${path}`, { method: 'POST', body: new URLSearchParams(parameters) })).json()) as { data: T; error?: string }
+      if (error !== undefined) throw new Error(`${parameters['query']}: ${error}`)
+      return data
+    }
+    return {
+      ...server,
+      query: async (query) => (await ask<{ result: Sample[] }>('query', { query })).result,
+      async queryRange(query, seconds, stepSeconds) {
+        const end = Date.now() / 1000
+        const { result } = await ask<{ result: { metric: Record<string, string>; values: [number, string][] }[] }>('query_range', { query, start: String(end - seconds), end: String(end), step: String(stepSeconds) })
+        return result
+      },
+      alerts: async () => ((await (await fetch(`${url}/api/v1/alerts`)).json()) as { data: { alerts: { labels: Record<string, string>; state: string }[] } }).data.alerts,
+    }
+  })
+}
