@@ -42,6 +42,8 @@ import type { Upstreams } from './upstream/upstreams.ts'
 
 export { openOps, type Check } from '../plugins/ops/ops-listener.ts'
 export { openBackends, type Backends } from './bootstrap/open-backends.ts'
+export { COMMAND_WORDS, COMMANDS_USAGE } from './bootstrap/command-line.ts'
+export { runCommand } from './bootstrap/commands.ts'
 export { banner } from './bootstrap/banner.ts'
 export { engineReport } from './bootstrap/engine-report.ts'
 export { openTracing } from './bootstrap/tracing.ts'

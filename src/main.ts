@@ -1,16 +1,16 @@
-/** Start: config → ops → backends → app → listen; stop on a signal. `tollgate [role]`, `tollgate config` and `tollgate verify`. */
+/** Start: config → ops → backends → app → listen; stop on a signal. `tollgate [role]`, and the commands of `tollgate --help`. */
 import closeWithGrace from 'close-with-grace'
 import type { FastifyInstance } from 'fastify'
 import pino, { type Logger } from 'pino'
 import about from '../package.json' with { type: 'json' }
-import { buildApp, banner, engineReport, logFields, openBackends, openOps, openStartupRetry, openTracing, publicUrl, verify, type Check, type Backends } from './app.ts'
+import { buildApp, banner, COMMAND_WORDS, COMMANDS_USAGE, engineReport, logFields, openBackends, openOps, openStartupRetry, openTracing, publicUrl, runCommand, verify, type Check, type Backends } from './app.ts'
 import { ConfigError, readConfig, readTraceSettings, ROLES, serves, type Config, type Explained } from './config/config.ts'
 
-const COMMANDS = ['config', 'verify', '--help', '-h'] as const
+const COMMANDS = ['config', 'verify', ...COMMAND_WORDS, '--help', '-h'] as const
 const USAGE = `tollgate [role]   runs a role: ${ROLES.join(', ')}; all roles without one
 tollgate config   prints every setting, its value and the source of the value, and what the engines can run on this machine
 tollgate verify   reads the whole store and reports violated invariants
-Settings are environment variables: docs/configuration.md
+${COMMANDS_USAGE}Settings are environment variables: docs/configuration.md
 `
 
 /** Tollgate logs none of these; an error of a library might. Wildcards cost more than the rest of a log line. */
@@ -27,13 +27,19 @@ const CHECKS_BEFORE_WARNING = 100
 
 const [argument, ...more] = process.argv.slice(2)
 try {
-  if (more.length > 0) throw new ConfigError('The command line', [argument, ...more].join(' '), `one of ${[...ROLES, ...COMMANDS].join(', ')}`)
+  const runsCommand = COMMAND_WORDS.some((word) => word === argument)
+  if (more.length > 0 && !runsCommand) throw new ConfigError('The command line', [argument, ...more].join(' '), `one of ${[...ROLES, ...COMMANDS].join(', ')}`)
   const isCommand = COMMANDS.some((command) => command === argument)
   const { config, explained } = readConfig(process.env, isCommand ? undefined : argument, isCommand ? 'look' : 'run')
   for (const warning of isCommand ? config.warnings : []) process.stderr.write(`${warning}\n`)
   if (argument === '--help' || argument === '-h') process.stdout.write(USAGE)
   else if (argument === 'config') process.stdout.write(`${explain(explained)}\nEngines of this machine:\n${(await engineReport(config, Date.now)).map((line) => `  ${line}\n`).join('')}`)
   else if (argument === 'verify') process.exitCode = report(await verify(config))
+  else if (runsCommand) {
+    const { output, exitCode } = await runCommand(config, process.argv.slice(2), Date.now)
+    process.stdout.write(output)
+    process.exitCode = exitCode
+  }
   else await run(config)
 } catch (error) {
   // Wrong settings and surroundings are Errors of one sentence. A TypeError and the like is a bug and keeps its stack.

@@ -31,10 +31,10 @@ function resolveFrom(file: string, specifier: string): string {
   return specifier.startsWith('.') ? normalize(join(dirname(file), specifier)) : specifier
 }
 
-type Room = 'main' | 'app' | 'bootstrap' | 'config' | 'plugin' | 'interface' | 'adapter' | 'service' | 'domain' | 'tasks' | 'verify' | 'concurrency' | 'tracing'
+type Room = 'main' | 'app' | 'bootstrap' | 'config' | 'plugin' | 'interface' | 'adapter' | 'service' | 'domain' | 'tasks' | 'verify' | 'maintenance' | 'concurrency' | 'tracing'
 
 const ROOMS: Record<string, Room> = {
-  bootstrap: 'bootstrap', config: 'config', domain: 'domain', tasks: 'tasks', verify: 'verify', concurrency: 'concurrency', tracing: 'tracing', upstream: 'service', egress: 'service',
+  bootstrap: 'bootstrap', config: 'config', domain: 'domain', tasks: 'tasks', verify: 'verify', maintenance: 'maintenance', concurrency: 'concurrency', tracing: 'tracing', upstream: 'service', egress: 'service',
 }
 
 /** The room of a source file. Throws for a folder of `src/` that the table of ARCHITECTURE.md does not name. */
@@ -102,7 +102,7 @@ t.test('config imports nothing else of ours', async (t) => {
 })
 
 t.test('bootstrap opens backends and services, and imports no plugin', async (t) => {
-  mayImport(t, 'bootstrap', ['config', 'domain', 'interface', 'service', 'tracing'], ['tasks'])
+  mayImport(t, 'bootstrap', ['config', 'domain', 'interface', 'service', 'tracing', 'maintenance'], ['tasks'])
 })
 
 t.test('a plugin imports its own files and src, never another plugin', async (t) => {
@@ -128,9 +128,10 @@ t.test('domain imports domain and the types of backends', async (t) => {
   mayImport(t, 'domain', [], ['interface', 'service'])
 })
 
-t.test('tasks and verify import domain and the types of backends', async (t) => {
+t.test('tasks, verify and maintenance import domain and the types of backends', async (t) => {
   mayImport(t, 'tasks', ['domain', 'tracing'], ['interface', 'service'])
   mayImport(t, 'verify', ['domain', 'tasks'], ['interface', 'service'])
+  mayImport(t, 'maintenance', ['domain', 'tasks', 'verify'], ['interface', 'service'])
 })
 
 t.test('concurrency imports the errors of the domain', async (t) => {
@@ -146,10 +147,10 @@ t.test('tracing imports nothing of ours, and OpenTelemetry is imported by its im
   t.match(readFileSync(join(root, 'src/bootstrap/tracing.ts'), 'utf8'), "await import('../tracing/opentelemetry.ts')")
 })
 
-t.test('domain, tasks and verify have no clock, no randomness and no I/O of their own', async (t) => {
+t.test('domain, tasks, verify and maintenance have no clock, no randomness and no I/O of their own', async (t) => {
   const impure = /\bDate\.now\(|\bnew Date\(\)|\bMath\.random\(|\brandomUUID|\brandomBytes\(|performance\.now\(|\bsetTimeout\(|\bfetch\(/
   const io = /^(node:)?(fs|net|http|https|child_process|worker_threads|dgram|tls|dns)(\/|$)/
-  const isPure = (file: string) => ['domain', 'tasks', 'verify', 'concurrency'].includes(roomOf(file))
+  const isPure = (file: string) => ['domain', 'tasks', 'verify', 'maintenance', 'concurrency'].includes(roomOf(file))
   t.same(sources.filter(isPure).filter((file) => impure.test(readFileSync(join(root, file), 'utf8'))), [])
   t.same(broken(({ from, to }) => isPure(from) && io.test(to)), [])
 })

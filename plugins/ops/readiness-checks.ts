@@ -1,6 +1,7 @@
 /** Readiness checks: whether each backend answers, for `/readyz` and the metric `tollgate_check_ok`. */
 import type { FastifyInstance } from 'fastify'
 import { Gauge, type Registry } from 'prom-client'
+import { serves } from '../../src/config/config.ts'
 import type { Check } from './ops-listener.ts'
 
 /** A backend that does not answer within this time counts as unavailable. */
@@ -10,12 +11,18 @@ const PROBE_LEASE = 'readiness'
 /** Id of a file that never exists: a stat of it proves that the backend answers. */
 const PROBE_FILE = 'readiness'
 
-/** One check per backend of the role. Only an unavailable store makes the process not ready; the other backends degrade it. */
+/**
+ * One check per backend of the role. An unavailable store makes the process not ready, except a gateway that it has answered before: without ready gateways a Service refuses
+ * connections, and clients get no 503 with Retry-After. The other backends degrade the process.
+ */
 export function backendChecks(app: FastifyInstance): (() => Promise<Check> | Check)[] {
+  let hasAnswered = false
   const checks: (() => Promise<Check> | Check)[] = [
     async () => {
       const failure = await failureOf(() => app.store.clock())
+      if (failure !== null && hasAnswered && serves(app.config.ROLE)) return { name: 'store', ok: true, degraded: true, detail: `${failure}; requests get 503 with Retry-After` }
       if (failure !== null) return { name: 'store', ok: false, detail: failure }
+      hasAnswered = true
       // A full disk can still be read. All processes write the same lease; nothing depends on its owner.
       const unwritten = await failureOf(() => app.store.takeLease(PROBE_LEASE, PROBE_LEASE, app.clock(), app.clock()))
       return unwritten === null ? { name: 'store', ok: true, detail: 'it answers' } : { name: 'store', ok: true, degraded: true, detail: `it can be read, and not written: ${unwritten}` }

@@ -115,7 +115,7 @@ async function lockData({ config, log }: Surroundings, keep: (backend: Closable)
 }
 
 /** S3 credentials, by the variable names that S3 clients share. */
-function credentialsOf({ environment }: Config): { accessKeyId: string; secretAccessKey: string; sessionToken?: string } | undefined {
+export function credentialsOf({ environment }: Config): { accessKeyId: string; secretAccessKey: string; sessionToken?: string } | undefined {
   const { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey, AWS_SESSION_TOKEN: sessionToken } = environment
   return accessKeyId && secretAccessKey ? { accessKeyId, secretAccessKey, ...(sessionToken ? { sessionToken } : {}) } : undefined
 }

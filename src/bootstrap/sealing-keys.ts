@@ -14,6 +14,18 @@ export async function openSealingKeys(config: Config, store: Store): Promise<Sea
     if ((await store.keysAlive('', 1)).length > 0) throw new ConfigError('SEALING_KEY_FILE', file, 'the file that sealed the keys of this store, and that is gone: put it back')
     return make(file)
   })
+  return parsed(file, text)
+}
+
+/** Reads the sealing keys of a file, which must be there. Throws a `ConfigError` like `openSealingKeys`. */
+export async function readSealingKeys(file: string): Promise<SealingKeys> {
+  const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    throw new ConfigError('SEALING_KEY_FILE', file, `a file that can be read (${error.code})`)
+  })
+  return parsed(file, text)
+}
+
+function parsed(file: string, text: string): SealingKeys {
   const keys = parseSealingKeys(text)
   if (!keys) throw new ConfigError('SEALING_KEY_FILE', file, 'a file with 32 bytes in base64 on each line')
   return keys

@@ -104,6 +104,11 @@ export function seal(key: string, versionId: string, sealing: SealingKeys, iv: U
   return ['v1', sealingKeyId(sealing[0]), Buffer.from(iv).toString('base64url'), body.toString('base64url')].join('.')
 }
 
+/** Whether the first sealing key sealed it. */
+export function isSealedByFirst(sealed: string, sealing: SealingKeys): boolean {
+  return sealed.split('.')[1] === sealingKeyId(sealing[0])
+}
+
 /** Opens a sealed key. Returns null if no sealing key fits, the text was not sealed for that version, or the sealed key was erased. */
 export function open(sealed: string | null, versionId: string, sealing: SealingKeys): string | null {
   const [version, id, iv, body] = (sealed ?? '').split('.')

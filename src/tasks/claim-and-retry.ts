@@ -168,7 +168,7 @@ export async function conclude(context: TaskContext, task: Task, made: Made): Pr
     const ended = await end(context, task.id, guard, { outcome: 'completed', cost: made.cost, result: made.result })
     return ending(context, task, ended)
   }
-  if (made.outcome === 'handed_back') return requeue(context, task, context.clock(), Math.max(0, task.attempts - 1), 'handed_back')
+  if (made.outcome === 'handed_back') return handBack(context, task)
   if (made.retryable && task.attempts < task.maxAttempts) {
     return requeue(context, task, context.clock() + retryDelayMs(task.attempts, context.random()), task.attempts, 'retrying')
   }
@@ -184,7 +184,14 @@ async function ending(context: TaskContext, task: Task, ended: Task | null): Pro
   return { outcome: settled.state, task: settled }
 }
 
-async function requeue(context: TaskContext, task: Task, readyAt: number, attempts: number, outcome: 'retrying' | 'handed_back'): Promise<Concluded> {
+/** Queues a running task again at once. The run costs no attempt, and its worker is refused from then on. `lost`: the task is in another state, or of another run. */
+export function handBack(context: Queueing, task: Task): Promise<Concluded> {
+  return requeue(context, task, context.clock(), Math.max(0, task.attempts - 1), 'handed_back')
+}
+
+type Queueing = Pick<TaskContext, 'store' | 'clock' | 'publish'>
+
+async function requeue(context: Queueing, task: Task, readyAt: number, attempts: number, outcome: 'retrying' | 'handed_back'): Promise<Concluded> {
   // The next attempt needs a job of its own; a run that was handed back is resumed.
   const facts = { attempts, sweepAt: readyAt + QUEUED_MS, ...(outcome === 'retrying' ? { job: null } : {}) }
   const queued = await context.store.moveTask(task.id, { from: ['processing'], epoch: task.epoch }, 'queued', facts)

@@ -5,20 +5,21 @@ import { Registry } from 'prom-client'
 import t, { type Test } from 'tap'
 import { openOps } from '../../plugins/ops/ops-listener.ts'
 import ops from '../../plugins/ops/ops.ts'
+import type { Role } from '../../src/config/config.ts'
 import type { Broker } from '../../src/backends/broker/broker.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import type { Files } from '../../src/backends/files/files.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 
-type Backends = { clock: () => Promise<number>; takeLease?: () => Promise<boolean>; broker?: Pick<Broker, 'health'>; files?: Pick<Files, 'stat'> }
+type Backends = { clock: () => Promise<number>; takeLease?: () => Promise<boolean>; broker?: Pick<Broker, 'health'>; files?: Pick<Files, 'stat'>; role?: Role }
 
 /** The plugin over scripted backends, and its operations listener. */
-async function openFor(t: Test, { clock, takeLease = async () => true, broker, files }: Backends) {
+async function openFor(t: Test, { clock, takeLease = async () => true, broker, files, role = 'worker' }: Backends) {
   const lines: string[] = []
   const log = pino({ level: 'warn' }, { write: (line) => void lines.push(line) })
   const app: FastifyInstance = fastify({ loggerInstance: log as FastifyInstance['log'] })
   const registry = new Registry()
-  app.decorate('config', { TRUST_PROXY: [] as string[] } as FastifyInstance['config'])
+  app.decorate('config', { TRUST_PROXY: [] as string[], ROLE: role } as FastifyInstance['config'])
   app.decorate('clock', () => 1_000_000)
   app.decorate('store', { clock, takeLease: takeLease as Store['takeLease'] } as Store)
   if (broker) app.decorate('broker', broker as Broker)
@@ -50,6 +51,27 @@ t.test('readiness has one named check per backend of the role', async (t) => {
 t.test('an unavailable store makes a process not ready, with the reason', async (t) => {
   const { readyz } = await openFor(t, { clock: away })
   t.match(await readyz(), { status: 503, said: { status: 'not ready', checks: [{ name: 'store', ok: false, detail: 'connect ECONNREFUSED' }] } })
+})
+
+t.test('a gateway that the store has answered stays ready without it, to answer 503, and says so', async (t) => {
+  for (const role of ['gateway', 'all'] as const) {
+    let clock = away
+    const { readyz, metrics } = await openFor(t, { clock: () => clock(), role })
+    t.match(await readyz(), { status: 503, said: { status: 'not ready', checks: [{ name: 'store', ok: false }] } }, 'not before the first answer')
+    clock = SAME as typeof away
+    t.match(await readyz(), { status: 200, said: { status: 'ready' } })
+    clock = away
+    t.match(await readyz(), { status: 200, said: { status: 'degraded', checks: [{ name: 'store', ok: true, degraded: true, detail: 'connect ECONNREFUSED; requests get 503 with Retry-After' }] } })
+    t.match(await metrics(), 'tollgate_check_ok{check="store"} 0')
+  }
+})
+
+t.test('any other process that loses the store is not ready', async (t) => {
+  let clock = SAME as typeof away
+  const { readyz } = await openFor(t, { clock: () => clock(), role: 'dispatcher' })
+  t.equal((await readyz()).status, 200)
+  clock = away
+  t.equal((await readyz()).status, 503)
 })
 
 t.test('a read-only store makes a process not ready, with the reason', async (t) => {

@@ -16,10 +16,10 @@ const TRAILER_MAX = 4096
 /** A temporary file that has not grown for this long belongs to a dead writer. */
 const ABANDONED_MS = 24 * 3600 * 1000
 
-/** Opens the folder, and creates it if it is missing. */
-export async function openDisk(folder: string): Promise<Files> {
+/** Opens the folder, and creates it if it is missing unless it is only read. */
+export async function openDisk(folder: string, readOnly = false): Promise<Files> {
   const incoming = join(folder, '.incoming')
-  await guard(() => mkdir(incoming, { recursive: true, mode: 0o700 }))
+  if (!readOnly) await guard(() => mkdir(incoming, { recursive: true, mode: 0o700 }))
   // Expiry of each file: read from the folder at the first sweep, then cached, so that later sweeps need not open every file.
   const expiries = new Map<string, number>()
   let scanned = false

@@ -58,16 +58,18 @@ export type Surroundings = {
   storeUrl: string
   /** Credentials of `s3:` when its address names no files for them: `AWS_ACCESS_KEY_ID` and the like. */
   credentials?: Credentials | undefined
+  /** Neither a folder nor an index is created. Only verbs that read may be called. */
+  readOnly?: boolean
 }
 
 /**
  * Opens the backend of `url`: `disk:<folder>`, `gridfs:` (the MongoDB of `storeUrl`) or `s3://<bucket>[/<prefix>]?…` (see s3/s3-url.ts). Throws `Unavailable` when it
  * cannot be reached or written at present, and an Error with advice for the operator when a retry would not help: wrong credentials, a missing bucket.
  */
-export async function openFiles(url: string, { storeUrl, credentials }: Surroundings = { storeUrl: '' }): Promise<Files> {
+export async function openFiles(url: string, { storeUrl, credentials, readOnly }: Surroundings = { storeUrl: '' }): Promise<Files> {
   if (url.startsWith('disk:')) {
     const { openDisk } = await import('./disk.ts')
-    return openDisk(url.slice('disk:'.length))
+    return openDisk(url.slice('disk:'.length), readOnly)
   }
   if (url.startsWith('s3:')) {
     const { openS3 } = await import('./s3/s3.ts')
@@ -75,7 +77,7 @@ export async function openFiles(url: string, { storeUrl, credentials }: Surround
   }
   if (url === 'gridfs:') {
     const { openGridfs } = await import('./gridfs/gridfs.ts')
-    return openGridfs(storeUrl)
+    return openGridfs(storeUrl, readOnly)
   }
   throw new Error(`FILES_URL has the unknown scheme ${url.split(':')[0]}: it may be disk:<folder>, gridfs: or s3://<bucket>.`)
 }

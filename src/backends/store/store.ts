@@ -13,7 +13,7 @@ import type { TaskStore } from './task-store.ts'
 
 /** Members of a key version that may change. */
 export type KeyChange = Partial<
-  Pick<KeyVersion, 'state' | 'subscription' | 'product' | 'cap' | 'expiresAt' | 'endedAt' | 'overlapUntil' | 'secretName'>
+  Pick<KeyVersion, 'state' | 'subscription' | 'product' | 'cap' | 'expiresAt' | 'endedAt' | 'overlapUntil' | 'secretName' | 'sealed'>
 >
 
 /** What is kept, by kind. `periods` are the archived ones. */

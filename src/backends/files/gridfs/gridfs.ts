@@ -35,9 +35,9 @@ const UNUSED_MS = 24 * 3600 * 1000
 const UNUSED_BATCH = 100
 const CONTENDERS = 20
 
-/** Opens the files in the MongoDB of `storeUrl`, and creates the indexes. Throws like `openFiles`. */
-export async function openGridfs(storeUrl: string): Promise<Files> {
-  const { client, db } = await connect(storeUrl, async (db) => makeIndexes(collectionsOf(db)))
+/** Opens the files in the MongoDB of `storeUrl`, and creates the indexes unless they are only read. Throws like `openFiles`. */
+export async function openGridfs(storeUrl: string, readOnly = false): Promise<Files> {
+  const { client, db } = await connect(storeUrl, async (db) => (readOnly ? undefined : makeIndexes(collectionsOf(db))))
   return filesIn(collectionsOf(db), () => client.close())
 }
 

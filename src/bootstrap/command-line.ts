@@ -1,0 +1,93 @@
+/** The command line of the operator's commands: names, positions and options. Pure. */
+import { parseArgs } from 'node:util'
+import { ConfigError } from '../config/config.ts'
+
+const DAY_MS = 24 * 3_600_000
+
+/** `write`: changes are made, not only counted. Times are milliseconds. */
+export type CommandLine = { json: boolean } & (
+  | { command: 'usage'; tenant: string | null }
+  | { command: 'tasks stuck'; olderThanMs: number }
+  | { command: 'tasks requeue'; tenant: string; id: string; write: boolean }
+  | { command: 'reseal'; write: boolean }
+  | { command: 'purge'; tasksMs: number | null; eventsMs: number | null; write: boolean }
+  | { command: 'backup check' }
+)
+
+/** First words of the commands. */
+export const COMMAND_WORDS = ['usage', 'tasks', 'reseal', 'purge', 'backup'] as const
+
+/** For `--help`. */
+export const COMMANDS_USAGE = `tollgate usage [--tenant <namespace>]                what each plan has used of its windows or its allowance
+tollgate tasks stuck [--older-than <minutes>]        open tasks older than 10 minutes, and what each waits for
+tollgate tasks requeue <namespace> <task> --yes      takes a running task from its worker and queues it again
+tollgate reseal [--yes]                              encrypts API keys of older lines of the sealing key file with the first line
+tollgate purge --tasks-days <n> --events-days <n> [--yes]   removes older finished tasks and events
+tollgate backup check                                checks that a store, its sealing key and its results belong together
+Without --yes they only read; --json prints JSON
+`
+
+const OPTIONS = {
+  json: { type: 'boolean' },
+  yes: { type: 'boolean' },
+  tenant: { type: 'string' },
+  'older-than': { type: 'string' },
+  'tasks-days': { type: 'string' },
+  'events-days': { type: 'string' },
+} as const
+
+/** The options of each command besides `--json`, and its number of words. */
+const SHAPES: Record<CommandLine['command'], { options: readonly string[]; words: number }> = {
+  usage: { options: ['tenant'], words: 1 },
+  'tasks stuck': { options: ['older-than'], words: 2 },
+  'tasks requeue': { options: ['yes'], words: 4 },
+  reseal: { options: ['yes'], words: 1 },
+  purge: { options: ['yes', 'tasks-days', 'events-days'], words: 1 },
+  'backup check': { options: [], words: 2 },
+}
+
+/** Reads the arguments of a command. Throws a `ConfigError` with what they may be. */
+export function readCommandLine(args: string[]): CommandLine {
+  const refuse = (mayBe: string) => new ConfigError('The command line', args.join(' '), mayBe)
+  const { values, positionals } = parsed(args, refuse)
+  const name = (['tasks', 'backup'].includes(positionals[0] ?? '') ? positionals.slice(0, 2) : positionals.slice(0, 1)).join(' ')
+  const shape = Object.hasOwn(SHAPES, name) ? SHAPES[name as CommandLine['command']] : null
+  if (!shape) throw refuse(`one of ${Object.keys(SHAPES).join(', ')}`)
+  const unknown = Object.keys(values).find((option) => option !== 'json' && !shape.options.includes(option))
+  if (unknown !== undefined) throw refuse(`${name} without --${unknown}`)
+  if (positionals.length !== shape.words) throw refuse(name === 'tasks requeue' ? 'tasks requeue <namespace> <task>' : `${name} without ${positionals.slice(shape.words).join(' ')}`)
+  const { json = false, yes: write = false, tenant = null } = values
+  const number = (option: 'older-than' | 'tasks-days' | 'events-days', unitMs: number, min: number): number | null => {
+    const text = values[option]
+    if (text === undefined) return null
+    const value = Number(text)
+    if (text.trim() === '' || !Number.isFinite(value) || value < min) throw refuse(`--${option} with a number from ${min}`)
+    return value * unitMs
+  }
+  switch (name as CommandLine['command']) {
+    case 'usage':
+      return { command: 'usage', json, tenant }
+    case 'tasks stuck':
+      return { command: 'tasks stuck', json, olderThanMs: number('older-than', 60_000, 0) ?? 600_000 }
+    case 'tasks requeue':
+      return { command: 'tasks requeue', json, tenant: positionals[2] ?? '', id: positionals[3] ?? '', write }
+    case 'reseal':
+      return { command: 'reseal', json, write }
+    case 'purge': {
+      // A write may be a day late: an event that is younger may get a neighbour before it.
+      const [tasksMs, eventsMs] = [number('tasks-days', DAY_MS, 0), number('events-days', DAY_MS, 1)]
+      if (tasksMs === null && eventsMs === null) throw refuse('purge with --tasks-days, --events-days or both')
+      return { command: 'purge', json, tasksMs, eventsMs, write }
+    }
+    case 'backup check':
+      return { command: 'backup check', json }
+  }
+}
+
+function parsed(args: string[], refuse: (mayBe: string) => Error) {
+  try {
+    return parseArgs({ args, options: OPTIONS, allowPositionals: true })
+  } catch (error) {
+    throw refuse(`a command with the options of tollgate --help (${(error as Error).message.split('. ')[0]})`)
+  }
+}

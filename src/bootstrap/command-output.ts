@@ -1,0 +1,58 @@
+/** What the operator's commands print for people. Pure. */
+import { formatMoney } from '../domain/money.ts'
+import type { CheckedBackup } from '../maintenance/check-backup.ts'
+import type { Purged } from '../maintenance/purge.ts'
+import type { Resealed } from '../maintenance/reseal.ts'
+import type { OpenTask, Requeued } from '../maintenance/stuck-tasks.ts'
+import type { PlanUsage } from '../maintenance/usage.ts'
+
+const NOT_CHANGED = 'Nothing was changed: add --yes.\n'
+
+export function usageText(plans: PlanUsage[]): string {
+  const rows = plans.map(({ plan, product, state, session, weekly, media }) => {
+    const tokens = session && weekly ? [`session ${session.used + session.reserved} of ${session.limit}`, `week ${weekly.used + weekly.reserved} of ${weekly.limit}`] : []
+    const money = media ? [`burned ${formatMoney(media.burned)}, held ${formatMoney(media.held)} of ${formatMoney(media.allowance)}`, `${media.openTasks} open tasks`] : []
+    return [plan, product, state, ...tokens, ...money]
+  })
+  return table(rows, 'There are no plans.')
+}
+
+export function stuckText(tasks: OpenTask[]): string {
+  const rows = tasks.map(({ id, tenant, verb, state, ageMs, attempts, waitsFor }) => [tenant, id, verb, state, `${Math.round(ageMs / 60_000)} min`, `attempt ${attempts}`, `waits for ${waitsFor}`])
+  return table(rows, 'No open task is that old.')
+}
+
+export function requeueText(id: string, requeued: Requeued): string {
+  switch (requeued.outcome) {
+    case 'queued':
+      return `Task ${id} is queued again.\n`
+    case 'not_running':
+      return `Task ${id} is ${requeued.state}; only a processing task can be queued again.\n`
+    case 'not_found':
+      return `There is no task ${id} in that namespace.\n`
+  }
+}
+
+export function resealText({ current, older, resealed, unopened }: Resealed, write: boolean): string {
+  const counts = `${current} keys are encrypted by the first line, ${older} by an older one, ${unopened.length} by none of the file.\n`
+  const lost = unopened.map((id) => `No line opens key ${id}.\n`).join('')
+  return `${lost}${counts}${write ? `${resealed} were encrypted anew.\n` : older > 0 ? NOT_CHANGED : ''}`
+}
+
+export function purgeText({ tasks, events }: Purged, write: boolean): string {
+  return write ? `${tasks} tasks and ${events} events were removed.\n` : `${tasks} tasks and ${events} events would be removed. ${NOT_CHANGED}`
+}
+
+export function backupText({ checked, violations, keys, results }: CheckedBackup): string {
+  const faults = [...violations, ...keys.unopened.map((id) => `No line of the sealing key file opens key ${id}`), ...results.missing.map((id) => `The result of task ${id} is missing`)]
+  const counts = Object.entries(checked).map(([what, count]) => `${count} ${what}`)
+  const summary = `${counts.join(', ')}, ${keys.current + keys.older} encrypted keys, ${results.present} results checked: ${faults.length} faults`
+  return [...faults, summary, ''].join('\n')
+}
+
+/** Rows in columns. */
+function table(rows: string[][], empty: string): string {
+  if (rows.length === 0) return `${empty}\n`
+  const widths = rows.reduce<number[]>((most, row) => row.map((cell, n) => Math.max(most[n] ?? 0, cell.length)), [])
+  return rows.map((row) => `${row.map((cell, n) => cell.padEnd(widths[n] ?? 0)).join('  ').trimEnd()}\n`).join('')
+}

@@ -1,0 +1,25 @@
+/** `tollgate backup check`: whether a store, a sealing key and a storage of results belong together, and the store keeps its invariants. Reads only. */
+import type { SealingKeys } from '../domain/api-keys.ts'
+import type { Files } from '../backends/files/files.ts'
+import type { Store } from '../backends/store/store.ts'
+import { verifyStore, type Verified } from '../verify/verify.ts'
+import { readAll } from '../verify/read-all.ts'
+import { reseal, type Resealed } from './reseal.ts'
+
+export type CheckedBackup = Verified & {
+  keys: Resealed
+  /** Results of tasks that are not expired. `missing`: ids of the tasks without them. */
+  results: { present: number; missing: string[] }
+}
+
+/** Times are epoch milliseconds: `now`, and since when tasks and events are kept. */
+export async function checkBackup(store: Store, files: Files, sealing: SealingKeys, times: { now: number; keptSince: number; eventsKeptSince: number }): Promise<CheckedBackup> {
+  const verified = await verifyStore(store, times)
+  const results = { present: 0, missing: [] as string[] }
+  for await (const { id, outcome } of readAll(store, 'tasks')) {
+    if (outcome?.outcome !== 'completed' || outcome.result.expiresAt <= times.now) continue
+    if (await files.stat(outcome.result.file)) results.present++
+    else results.missing.push(id)
+  }
+  return { ...verified, keys: await reseal(store, sealing, null), results }
+}

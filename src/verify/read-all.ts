@@ -1,0 +1,13 @@
+/** Everything of a kind that a store keeps, in parts. */
+import type { Kept, Store } from '../backends/store/store.ts'
+
+const PAGE = 500
+
+export async function* readAll<K extends keyof Kept>(store: Store, what: K): AsyncGenerator<Kept[K]> {
+  for (let after: string | null = null; ; ) {
+    const { found, next }: { found: Kept[K][]; next: string | null } = await store.scan(what, after, PAGE)
+    yield* found
+    if (next === null) return
+    after = next
+  }
+}

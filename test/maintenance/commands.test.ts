@@ -1,0 +1,200 @@
+/** The operator's commands over both stores, and their command line. */
+import { randomBytes } from 'node:crypto'
+import { mkdir, readdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { readCommandLine } from '../../src/bootstrap/command-line.ts'
+import { runCommand } from '../../src/bootstrap/commands.ts'
+import { lock } from '../../src/bootstrap/process-lock.ts'
+import { readConfig } from '../../src/config/config.ts'
+import { mint, open, seal } from '../../src/domain/api-keys.ts'
+import { openFiles } from '../../src/backends/files/files.ts'
+import { openStore, type Store } from '../../src/backends/store/store.ts'
+import { emptyDatabase } from '../backends/store/empty-store.ts'
+import { keyVersion } from '../contracts/store/acme.ts'
+import { run } from '../flows/run.ts'
+import { PROGRAM } from '../flows/program.ts'
+import { mongodb } from '../servers/mongodb.ts'
+import { fill, NOW, STUDIO, taskId } from '../verify/filled-store.ts'
+
+const DAY_MS = 24 * 3_600_000
+const [OLD, NEW, LOST] = [1, 2, 3].map((n) => Buffer.alloc(32, n)) as [Buffer, Buffer, Buffer]
+const fileOf = (...keys: Buffer[]) => keys.map((key) => `${key.toString('base64')}\n`).join('')
+
+type World = { env: Record<string, string>; store(): Promise<Store> }
+type Place = { name: string; open(t: Test): Promise<{ url: string; files: string } | null> }
+
+const PLACES: Place[] = [
+  { name: 'SQLite', open: async (t) => ({ url: `sqlite:${join(t.testdir({}), 'tollgate.db')}`, files: `disk:${t.testdirName}/files` }) },
+  {
+    name: 'MongoDB',
+    async open(t) {
+      const server = await mongodb(t)
+      return server === null ? null : { url: (await emptyDatabase(t, server)).url, files: 'gridfs:' }
+    },
+  },
+]
+
+/** A filled store with its settings. It is closed, since a command on SQLite with `--yes` has to be alone. */
+async function openWorld(t: Test, place: Place): Promise<World | null> {
+  const at = await place.open(t)
+  if (at === null) return null
+  const folder = join(t.testdirName, 'settings')
+  await mkdir(folder, { recursive: true })
+  await writeFile(join(folder, 'sealing.key'), fileOf(NEW, OLD))
+  const store = () => openStore(at.url)
+  const first = await store()
+  await fill(first)
+  await first.close()
+  return { env: { STORE_URL: at.url, FILES_URL: at.files, SEALING_KEY_FILE: join(folder, 'sealing.key'), DATA_DIR: folder }, store }
+}
+
+async function commanded({ env }: World, ...args: string[]): Promise<{ said: unknown; exitCode: number }> {
+  const { config } = readConfig(env, undefined, 'look')
+  const { output, exitCode } = await runCommand(config, [...args, '--json'], Date.now)
+  const text = (await runCommand(config, args.filter((arg) => arg !== '--yes'), Date.now)).output
+  if (!text.endsWith('\n') || text.startsWith('{') || text.startsWith('[')) throw new Error(`no text: ${text}`)
+  return { said: JSON.parse(output), exitCode }
+}
+
+async function within<T>(world: World, work: (store: Store) => Promise<T>): Promise<T> {
+  const store = await world.store()
+  return work(store).finally(() => store.close())
+}
+
+for (const place of PLACES) {
+  t.test(`${place.name}: usage shows the windows and the allowance of every plan, or of a tenant`, async (t) => {
+    const world = await openWorld(t, place)
+    if (world === null) return
+    const { said, exitCode } = await commanded(world, 'usage')
+    t.equal(exitCode, 0)
+    t.match(said, [
+      { plan: 'acme/code', product: 'Coding', state: 'Active', weekly: { limit: 5000, resetsAt: Number } },
+      { plan: 'acme/studio', product: 'Media', state: 'Active', media: { allowance: 1000, openTasks: 2 } },
+    ])
+    t.same((await commanded(world, 'usage', '--tenant', 'globex')).said, [])
+    t.equal(((await commanded(world, 'usage', '--tenant', 'acme')).said as unknown[]).length, 2)
+  })
+
+  t.test(`${place.name}: stuck tasks are the old open ones, with what they wait for; a running one is taken from its worker and queued again`, async (t) => {
+    const world = await openWorld(t, place)
+    if (world === null) return
+    const { said } = await commanded(world, 'tasks', 'stuck')
+    t.match(said, [
+      { id: taskId(3), tenant: 'acme', state: 'processing', waitsFor: 'the sweep, its lease has expired' },
+      { id: taskId(4), tenant: 'acme', state: 'queued', waitsFor: 'a worker that takes its kind' },
+    ])
+    const minutes = String(Math.ceil((Date.now() - NOW) / 60_000) + 5)
+    t.same((await commanded(world, 'tasks', 'stuck', '--older-than', minutes)).said, [])
+
+    t.same(await commanded(world, 'tasks', 'requeue', 'acme', taskId(3)), { said: { outcome: 'not_changed', state: 'processing' }, exitCode: 0 })
+    const before = await within(world, (store) => store.task('acme', taskId(3)))
+    t.same(await commanded(world, 'tasks', 'requeue', 'acme', taskId(3), '--yes'), { said: { outcome: 'queued' }, exitCode: 0 })
+    await within(world, async (store) => {
+      t.match(await store.task('acme', taskId(3)), { state: 'queued', attempts: 0 })
+      t.equal(await store.renewTask(taskId(3), before?.epoch ?? 0, 50, Date.now()), 'lost', 'its worker is refused')
+      t.match((await store.subscription(STUDIO))?.media?.holds[taskId(3)], { run: null, amount: 100 })
+    })
+    t.same(await commanded(world, 'tasks', 'requeue', 'acme', taskId(3), '--yes'), { said: { outcome: 'not_running', state: 'queued' }, exitCode: 1 })
+    t.same(await commanded(world, 'tasks', 'requeue', 'globex', taskId(3), '--yes'), { said: { outcome: 'not_found' }, exitCode: 1 })
+  })
+
+  t.test(`${place.name}: keys of an older sealing key are encrypted anew by the first, and those that no line opens are named`, async (t) => {
+    const world = await openWorld(t, place)
+    if (world === null) return
+    const raw = mint('svc', randomBytes(32))
+    const iv = () => randomBytes(12)
+    await within(world, async (store) => {
+      for (const [uid, sealing] of [['old', OLD], ['new', NEW], ['lost', LOST]] as const) await store.mintKey(keyVersion(uid, 0, { hash: uid, sealed: seal(raw, `${uid}-0`, [sealing], iv()) }))
+      await store.mintKey(keyVersion('erased', 0, { sealed: null, state: 'deleted' }))
+      // That of the filled store is no key at all.
+      await store.setKey('key-1-1', { sealed: null }, [])
+    })
+    t.same(await commanded(world, 'reseal'), { said: { current: 1, older: 1, resealed: 0, unopened: ['lost-0'] }, exitCode: 1 })
+    t.same(await commanded(world, 'reseal', '--yes'), { said: { current: 1, older: 1, resealed: 1, unopened: ['lost-0'] }, exitCode: 1 })
+    const [version] = await within(world, (store) => store.keyVersions('old'))
+    t.equal(open(version?.sealed ?? null, 'old-0', [NEW]), raw, 'the old line can go')
+    t.same((await commanded(world, 'reseal')).said, { current: 2, older: 0, resealed: 0, unopened: ['lost-0'] })
+  })
+
+  t.test(`${place.name}: a purge removes finished tasks and events of before, and nothing else`, async (t) => {
+    const world = await openWorld(t, place)
+    if (world === null) return
+    const events = (await within(world, (store) => store.scan('events', null, 100))).found.length
+    t.ok(events > 0)
+    const days = String(Math.floor((Date.now() - NOW) / DAY_MS))
+    t.same((await commanded(world, 'purge', '--tasks-days', String(Number(days) + 2))).said, { tasks: 0, events: 0, removed: false })
+    t.same((await commanded(world, 'purge', '--tasks-days', '1', '--events-days', '1')).said, { tasks: 2, events, removed: false })
+    t.same((await commanded(world, 'purge', '--tasks-days', '1', '--yes')).said, { tasks: 2, events: 0, removed: true })
+    await within(world, async (store) => {
+      t.same(await Promise.all([1, 2, 3, 4].map(async (n) => (await store.task('acme', taskId(n)))?.state ?? null)), [null, null, 'processing', 'queued'])
+    })
+    t.same((await commanded(world, 'purge', '--events-days', '1', '--yes')).said, { tasks: 0, events, removed: true })
+  })
+
+  t.test(`${place.name}: a backup without its results or with another sealing key is found`, async (t) => {
+    const world = await openWorld(t, place)
+    if (world === null) return
+    await within(world, (store) => store.mintKey(keyVersion('lost', 0, { tenant: 'acme', subscription: STUDIO, state: 'active', hash: 'h', sealed: seal(mint('svc', randomBytes(32)), 'lost-0', [LOST], randomBytes(12)) })))
+    const { said, exitCode } = await commanded(world, 'backup', 'check')
+    t.equal(exitCode, 1)
+    // The result of the filled store has expired.
+    t.match(said, { checked: { subscriptions: 2, tasks: 4 }, keys: { unopened: ['key-1-1', 'lost-0'] }, results: { present: 0, missing: [] } })
+    if (place.name === 'SQLite') t.notOk((await readdir(t.testdirName)).includes('files'), 'nothing is created')
+
+    const result = { file: 'result-1', contentType: 'image/png', bytes: 1, width: 1, height: 1, durationMs: null, expiresAt: Date.now() + DAY_MS }
+    await within(world, (store) => store.moveTask(taskId(1), { from: ['completed'] }, 'completed', { outcome: { outcome: 'completed', cost: 60, result } }))
+    t.match((await commanded(world, 'backup', 'check')).said, { results: { present: 0, missing: [taskId(1)] } })
+    const files = await openFiles(world.env['FILES_URL'] ?? '', { storeUrl: world.env['STORE_URL'] ?? '' })
+    await files.put(result.file, Buffer.from('x'), result)
+    await files.close()
+    t.match((await commanded(world, 'backup', 'check')).said, { results: { present: 1, missing: [] } })
+  })
+}
+
+t.test('a command with --yes is refused beside a running program on SQLite', async (t) => {
+  const world = await openWorld(t, PLACES[0] as Place)
+  if (world === null) return
+  const path = world.env['STORE_URL']?.slice('sqlite:'.length)
+  const held = await lock(`${path}.lock`, 'STORE_URL', '')
+  t.teardown(() => held.close())
+  await t.rejects(commanded(world, 'reseal', '--yes'), { message: /it may be one that no other running program uses/ })
+  t.equal((await commanded(world, 'usage')).exitCode, 0)
+})
+
+t.test('a command with --yes changes nothing while the clock of this machine is wrong', async (t) => {
+  const world = await openWorld(t, PLACES[0] as Place)
+  if (world === null) return
+  const { config } = readConfig(world.env, undefined, 'look')
+  await t.rejects(runCommand(config, ['purge', '--tasks-days', '0', '--yes'], () => Date.now() + 10_000), { message: /differs from the store's by more than 5 s, so that nothing was changed/ })
+  t.match(await within(world, (store) => store.task('acme', taskId(1))), { state: 'completed' })
+})
+
+t.test('a wrong command line is refused with what it may be', async (t) => {
+  const cases: [string, RegExp][] = [
+    ['tasks', /it may be one of usage, tasks stuck, tasks requeue, reseal, purge, backup check/],
+    ['tasks list', /one of usage/],
+    ['usage acme', /usage without acme/],
+    ['usage --yes', /usage without --yes/],
+    ['usage --all', /a command with the options of tollgate --help \(Unknown option '--all'\)/],
+    ['usage --tenant', /--tenant/],
+    ['tasks requeue acme', /tasks requeue <namespace> <task>/],
+    ['tasks stuck --older-than soon', /--older-than with a number from 0/],
+    ['purge', /purge with --tasks-days, --events-days or both/],
+    ['purge --events-days 0.5', /--events-days with a number from 1/],
+    ['backup', /one of usage/],
+  ]
+  for (const [line, sentence] of cases) t.throws(() => readCommandLine(line.split(' ')), { name: 'ConfigError', message: sentence }, line)
+})
+
+t.test('--help lists every command, and the program runs them', async (t) => {
+  const folder = t.testdir({})
+  const env = { STORE_URL: `sqlite:${join(folder, 'none.db')}` }
+  const { stdout, code } = await run(process.execPath, [PROGRAM, '--help'], { cwd: folder, env: {} })
+  t.equal(code, 0)
+  for (const command of ['config', 'verify', 'usage', 'tasks stuck', 'tasks requeue', 'reseal', 'purge', 'backup check']) t.match(stdout, `tollgate ${command}`)
+  const missing = await run(process.execPath, [PROGRAM, 'usage'], { cwd: folder, env })
+  t.match(missing, { code: 1, stdout: '', stderr: /^There is no store at / })
+  const wrong = await run(process.execPath, [PROGRAM, 'backup', 'restore'], { cwd: folder, env })
+  t.match(wrong, { code: 1, stdout: '', stderr: /^The command line was "backup restore"; it may be one of usage/ })
+})
