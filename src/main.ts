@@ -3,7 +3,7 @@ import closeWithGrace from 'close-with-grace'
 import type { FastifyInstance } from 'fastify'
 import pino, { type Logger } from 'pino'
 import about from '../package.json' with { type: 'json' }
-import { buildApp, banner, COMMAND_WORDS, COMMANDS_USAGE, engineReport, logFields, openBackends, openOps, openStartupRetry, openTracing, publicUrl, runCommand, verify, type Check, type Backends } from './app.ts'
+import { buildApp, banner, COMMAND_WORDS, COMMANDS_USAGE, engineReport, logFields, openBackends, openLogOutput, openOps, openStartupRetry, openTracing, publicUrl, runCommand, verify, type Check, type Backends, type LogOutput } from './app.ts'
 import { ConfigError, readConfig, readTraceSettings, ROLES, serves, type Config, type Explained } from './config/config.ts'
 
 const COMMANDS = ['config', 'verify', ...COMMAND_WORDS, '--help', '-h'] as const
@@ -22,8 +22,13 @@ const SHUTDOWN_IDLE_MS = 1_000
 const STOP_SIGNALS = ['SIGTERM', 'SIGINT'] as const
 /** The same signal within this time is not a second one: npm forwards to the program what a terminal or a supervisor has sent to the whole process group. */
 const REPEATED_SIGNAL_MS = 500
+/** How long a stopping process waits for a reader of its log that does not read. */
+const LOG_FLUSH_MS = 2_000
 /** Readiness checks before a start that is still not ready logs a warning. */
 const CHECKS_BEFORE_WARNING = 100
+
+/** Null while there is none, and on a terminal. */
+let logOutput: LogOutput | null = null
 
 const [argument, ...more] = process.argv.slice(2)
 try {
@@ -46,6 +51,7 @@ try {
   if (!(error instanceof Error) || error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError) throw error
   process.stderr.write(`${error.message}\n`)
   // A failed start must end whatever is still open, so that a supervisor can restart it.
+  await flushLog(1)
   process.exit(1)
 }
 
@@ -63,11 +69,14 @@ function report({ checked, violations }: Awaited<ReturnType<typeof verify>>): nu
   return violations.length === 0 ? 0 : 1
 }
 
+/** Opens the log, and its output where that is not a terminal. */
 function openLog(config: Config): Logger {
   const isTracing = readTraceSettings(config.environment) !== null
   const options = { level: config.LOG_LEVEL, base: { role: config.ROLE }, redact: { paths: REDACTED }, ...(isTracing ? { mixin: () => logFields() } : {}) }
-  if (!process.stdout.isTTY) return pino({ ...options, timestamp: pino.stdTimeFunctions.isoTime })
-  return pino({ ...options, transport: { target: 'pino-pretty', options: { ignore: 'pid,hostname,role', translateTime: 'HH:MM:ss' } } })
+  if (process.stdout.isTTY) return pino({ ...options, transport: { target: 'pino-pretty', options: { ignore: 'pid,hostname,role', translateTime: 'HH:MM:ss' } } })
+  logOutput = openLogOutput(1, (lines) => log.warn({ event: 'log_lines_dropped', lines }, 'log output was stalled, lines were dropped'))
+  const log: Logger = pino({ ...options, timestamp: pino.stdTimeFunctions.isoTime }, logOutput)
+  return log
 }
 
 /** Runs a role until a signal. A start that fails prints one sentence and exits with 1. */
@@ -95,6 +104,7 @@ async function run(config: Config): Promise<void> {
     onTimeout: (ms: number) => leave(`Shutdown timed out after ${ms / 1000} s.`),
     onSecondError: (error: unknown) => leave(`Exiting at once: second error: ${error instanceof Error ? error.stack : String(error)}`),
   }
+  logOutput?.register(ops.registry)
   let signal: NodeJS.Signals | null = null
   const grace = closeWithGrace({ ...leaving, skip: [...STOP_SIGNALS], delay: config.DRAIN_DELAY_SECONDS + config.SHUTDOWN_SECONDS + 10_000, logger: { error: (m: unknown) => log.error(m) } }, async ({ err }) => {
     if (err) log.fatal({ event: 'unhandled_error', err }, 'unhandled error, stopping')
@@ -107,6 +117,7 @@ async function run(config: Config): Promise<void> {
     await tracing.close()
     await ops.close()
     log.info('stopped')
+    await flushLog(err ? 1 : 0)
   })
 
   const stopListening = onStopSignal((received) => {
@@ -160,14 +171,20 @@ function onStopSignal(listener: (signal: NodeJS.Signals) => void): () => void {
 }
 
 /**
- * Ends the process with exit code 1, whatever hangs. `process.exit` waits for system calls in other threads, and one that opens a pipe or asks a file server may
+ * Ends the process with an exit code, whatever hangs. `process.exit` waits for system calls in other threads, and one that opens a pipe or asks a file server may
  * never return; replacing the process image abandons them. A signal to itself would be ignored by the first process of a container.
  */
-function leave(why: string): void {
+function leave(why: string, code = 1): void {
+  logOutput?.flushNow()
   // Not through the log, which writes in such a thread too.
   process.stderr.write(`${why}\n`)
-  process.execve?.(process.execPath, [process.execPath, '-e', 'process.exit(1)'])
-  process.exit(1)
+  process.execve?.(process.execPath, [process.execPath, '-e', `process.exit(${code})`])
+  process.exit(code)
+}
+
+/** Writes the last lines of the log. Where nobody reads them, the process ends without them. */
+async function flushLog(code: number): Promise<void> {
+  if (logOutput && !(await logOutput.flush(LOG_FLUSH_MS))) leave('The log output is stalled: its last lines are lost.', code)
 }
 
 function listen(app: FastifyInstance, { HOST: host, PORT: port }: Config): Promise<string> {
