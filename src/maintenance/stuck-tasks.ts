@@ -1,5 +1,6 @@
 /** `tollgate tasks stuck` and `tollgate tasks requeue`: open tasks that are old, and taking a run from its worker. */
 import { tenantOf } from '../domain/plans.ts'
+import { entriesOf } from '../domain/subscription/holds.ts'
 import { FINAL, type Task } from '../domain/task.ts'
 import { handBack } from '../tasks/claim-and-retry.ts'
 import type { TaskContext } from '../tasks/task-context.ts'
@@ -12,10 +13,8 @@ export type OpenTask = Pick<Task, 'id' | 'tenant' | 'subscription' | 'verb' | 's
 export async function stuckTasks(store: Store, now: number, olderThanMs: number): Promise<OpenTask[]> {
   const found = new Map<string, OpenTask>()
   for await (const { id: subscription, media, terms } of readAll(store, 'subscriptions')) {
-    const holds = Object.entries(media?.holds ?? {})
-    const running = holds.filter(([, { run }]) => run !== null).length
-    const isFull = running >= (terms.media?.maxConcurrentTasks ?? Infinity)
-    for (const [id, { readyAt }] of holds) {
+    const isFull = (media?.holds.running.size ?? 0) >= (terms.media?.maxConcurrentTasks ?? Infinity)
+    for (const [id, { readyAt }] of entriesOf(media?.holds)) {
       const task = await store.task(tenantOf(subscription), id)
       if (task) keep(task, readyAt, isFull)
     }

@@ -8,6 +8,7 @@ import { runCommand } from '../../src/bootstrap/commands.ts'
 import { lock } from '../../src/bootstrap/process-lock.ts'
 import { readConfig } from '../../src/config/config.ts'
 import { mint, open, seal } from '../../src/domain/api-keys.ts'
+import { holdOf } from '../../src/domain/subscription/holds.ts'
 import { openFiles } from '../../src/backends/files/files.ts'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
 import { emptyDatabase } from '../backends/store/empty-store.ts'
@@ -93,7 +94,7 @@ for (const place of PLACES) {
     await within(world, async (store) => {
       t.match(await store.task('acme', taskId(3)), { state: 'queued', attempts: 0 })
       t.equal(await store.renewTask(taskId(3), before?.epoch ?? 0, 50, Date.now()), 'lost', 'its worker is refused')
-      t.match((await store.subscription(STUDIO))?.media?.holds[taskId(3)], { run: null, amount: 100 })
+      t.match(holdOf((await store.subscription(STUDIO))?.media?.holds, taskId(3)), { run: null, amount: 100 })
     })
     t.same(await commanded(world, 'tasks', 'requeue', 'acme', taskId(3), '--yes'), { said: { outcome: 'not_running', state: 'queued' }, exitCode: 1 })
     t.same(await commanded(world, 'tasks', 'requeue', 'globex', taskId(3), '--yes'), { said: { outcome: 'not_found' }, exitCode: 1 })
