@@ -1,5 +1,6 @@
 /** Protection against cross-site request forgery: a header that only same-origin script can set, and what browsers say about the origin of a request. */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { isLoopback } from '../../src/config/config.ts'
 import { Failure } from '../../src/domain/errors.ts'
 
 const SAFE = ['GET', 'HEAD']
@@ -11,6 +12,10 @@ export function refuseForgedRequests(app: FastifyInstance, { method, headers }: 
   const site = headers['sec-fetch-site']
   if (headers['x-tollgate-csrf'] !== '1') throw new Failure('csrf')
   if (site !== undefined && site !== 'same-origin') throw new Failure('csrf')
-  // A loopback listener has several names: the page's origin is the one that the request was sent to.
-  if (origin !== undefined && origin !== app.publicUrl() && URL.parse(origin)?.host !== headers.host) throw new Failure('csrf')
+  if (origin !== undefined && !isOwnOrigin(origin, app.publicUrl(), headers.host)) throw new Failure('csrf')
+}
+
+/** A loopback listener has several names: there the page's origin is also the one to which the request was sent. */
+function isOwnOrigin(origin: string, publicUrl: string, host: string | undefined): boolean {
+  return origin === publicUrl || (isLoopback(new URL(publicUrl).hostname) && origin === `http://${host}`)
 }

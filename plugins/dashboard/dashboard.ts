@@ -6,6 +6,7 @@ import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import { dashboardMode } from '../../src/config/config.ts'
 import { Failure } from '../../src/domain/errors.ts'
+import { openRates } from '../../src/domain/rate-limit.ts'
 import { strictValidator } from '../../src/domain/request-validation.ts'
 import { refuseForgedRequests } from './csrf.ts'
 import { keyRoutes } from './key-routes.ts'
@@ -15,7 +16,7 @@ import { planRoutes } from './plans.ts'
 import { roomRoutes, type RoomOptions } from './room-routes.ts'
 import { securityHeaders } from './security-headers.ts'
 import { sessionRoutes, type EndSession } from './session-routes.ts'
-import { openSessions, type SessionRequest } from './sessions.ts'
+import { openSessions, sessionOf, type SessionRequest } from './sessions.ts'
 import { styleRoute } from './sign-in-page.ts'
 import { usageRoutes } from './usage-routes.ts'
 
@@ -33,6 +34,9 @@ declare module 'fastify' {
 }
 
 const BODY_BYTES = 16 * 1024
+/** Of the account's routes, per session and replica: some ask the API server of Kubernetes. */
+const REQUESTS_PER_MINUTE = 600
+const MAX_SESSIONS = 10_000
 
 export type DashboardOptions = Pick<RoomOptions, 'mediaRoutes'>
 
@@ -43,6 +47,7 @@ async function dashboard(app: FastifyInstance, { mediaRoutes }: DashboardOptions
   app.decorate('signInLink', () => signInLink())
   if (mode === 'off') return
   const sessions = openSessions(app, mode)
+  const count = openRates(REQUESTS_PER_MINUTE, MAX_SESSIONS)
   // For a person who types the address of the service. To a program there is nothing here.
   app.get('/', async (request, reply) => {
     if (!(request.headers.accept ?? '').includes('text/html')) throw new Failure('not_found')
@@ -70,6 +75,7 @@ async function dashboard(app: FastifyInstance, { mediaRoutes }: DashboardOptions
           app.errors.own(api, { problem: true })
           await api.register(async (account) => {
             account.addHook('onRoute', (route) => void (route.bodyLimit ??= BODY_BYTES))
+            account.addHook('onRequest', async (request) => count(sessionOf(request).session.id, app.clock()))
             sessionRoutes(account, sessions, mode, endSession)
             planRoutes(account)
             keyRoutes(account)

@@ -21,7 +21,7 @@ export function openLocalSignIn(app: FastifyInstance, sessions: Sessions): () =>
     return isRight
   }
 
-  app.withTypeProvider<TypeBoxTypeProvider>().get('/sign-in', { schema: { querystring: Type.Object({ token: Type.Optional(Type.String({ maxLength: 200 })) }) } }, async (request, reply) => {
+  app.withTypeProvider<TypeBoxTypeProvider>().get('/sign-in', { exposeHeadRoute: false, schema: { querystring: Type.Object({ token: Type.Optional(Type.String({ maxLength: 200 })) }) } }, async (request, reply) => {
     const { token } = request.query
     if (token === undefined) return sendPage(reply, 200, { title: 'Sign in', sentence: USE_LINK })
     if (!use(token)) return sendPage(reply, 403, { title: 'This link is not valid any more', sentence: USE_LINK })

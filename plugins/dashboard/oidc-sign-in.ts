@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
+import { Unavailable } from '../../src/domain/errors.ts'
 import { open, seal } from '../../src/domain/api-keys.ts'
 import { secretOf, sessionHash, tenantsIn } from '../../src/domain/sessions.ts'
 import { NAMES, openOidcClient, ProviderAway, SignInRefused, type Claims, type SignInSecrets } from './oidc-client.ts'
@@ -28,7 +29,7 @@ export function openOidcSignIn(app: FastifyInstance, sessions: Sessions): EndSes
   const cookie = () => cookieFor(app.publicUrl(), 'tollgate_sign_in', '/dashboard/callback')
   const routes = app.withTypeProvider<TypeBoxTypeProvider>()
 
-  routes.get('/sign-in', { schema: { querystring: Type.Object({ return: Type.Optional(Type.String()) }) } }, async (request, reply) => {
+  routes.get('/sign-in', { exposeHeadRoute: false, schema: { querystring: Type.Object({ return: Type.Optional(Type.String()) }) } }, async (request, reply) => {
     const [state, nonce, verifier] = [secretOf(randomBytes(32)), secretOf(randomBytes(32)), secretOf(randomBytes(32))]
     const returnTo = RETURN.test(request.query.return ?? '') ? (request.query.return ?? '') : '/dashboard/'
     const signIn: SignIn = { state, nonce, verifier, returnTo, expiresAt: app.clock() + SIGN_IN_MS }
@@ -39,7 +40,7 @@ export function openOidcSignIn(app: FastifyInstance, sessions: Sessions): EndSes
     })
   })
 
-  app.get('/callback', async (request, reply) => {
+  app.get('/callback', { exposeHeadRoute: false }, async (request, reply) => {
     const signIn = begun(request)
     setCookie(reply, cookie(), '', 0)
     return answered(request, reply, async () => {
@@ -70,15 +71,17 @@ export function openOidcSignIn(app: FastifyInstance, sessions: Sessions): EndSes
   return () => client.endSessionUrl(`${app.publicUrl()}/dashboard/`)
 }
 
-/** Answers failures of the provider with a page. */
+/** Answers failures of the provider, and an unavailable store, with a page. */
 async function answered(request: FastifyRequest, reply: FastifyReply, work: () => Promise<FastifyReply>): Promise<FastifyReply> {
   try {
     return await work()
   } catch (error) {
-    if (error instanceof ProviderAway) {
-      request.log.error({ event: 'sign_in_provider_away', err: error.cause }, 'sign-in provider unavailable')
+    if (error instanceof ProviderAway || error instanceof Unavailable) {
+      const isProvider = error instanceof ProviderAway
+      request.log.error({ event: isProvider ? 'sign_in_provider_away' : 'sign_in_unavailable', err: error.cause }, 'sign-in unavailable')
       reply.header('retry-after', '5')
-      return sendPage(reply, 503, { title: 'Sign-in is not available at the moment', sentence: 'The sign-in provider does not answer. API keys work as before. Try again in a moment.', link: SIGN_IN_AGAIN })
+      const cause = isProvider ? 'The sign-in provider does not answer. API keys work as before.' : 'The service is not available.'
+      return sendPage(reply, 503, { title: 'Sign-in is not available at the moment', sentence: `${cause} Try again in a moment.`, link: SIGN_IN_AGAIN })
     }
     if (!(error instanceof SignInRefused)) throw error
     request.log.info({ event: 'sign_in_refused', reason: error.message, cause: (error.cause as { code?: unknown } | undefined)?.code }, 'sign-in refused')

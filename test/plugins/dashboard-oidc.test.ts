@@ -144,4 +144,7 @@ t.test('off loopback the cookies are bound to this host and to TLS', async (t) =
   t.match(begun.headers['set-cookie'], /^__Host-tollgate_sign_in=[^;]+; Path=\/; Max-Age=600; HttpOnly; SameSite=Lax; Secure$/)
   t.match(begun.headers.location, /redirect_uri=https%3A%2F%2Ftollgate\.example%2Fdashboard%2Fcallback/)
   t.match(begun.headers.location, /code_challenge_method=S256/)
+  const post = async (origin: string) => (await browser.send('POST', '/dashboard/api/sign-out', undefined, { origin, host: 'tollgate.example' })).json().error.code
+  t.equal(await post('http://tollgate.example'), 'csrf', 'a page that came without TLS is not ours')
+  t.equal(await post('https://tollgate.example'), 'not_signed_in')
 })

@@ -6,6 +6,7 @@ import { openBrowser, signIn } from './dashboard-browser.ts'
 t.test('the one-time link signs in, once, and a new one takes its place', async (t) => {
   const { app } = await openEmbeddedProgram(t)
   const link = new URL(app.signInLink() ?? '')
+  t.not((await app.inject({ method: 'HEAD', url: `/dashboard/sign-in${link.search}`, headers: { host: '127.0.0.1' } })).statusCode, 303, 'a preview of the link does not use it up')
   const browser = openBrowser(app)
   const signedIn = await browser.get(`/dashboard/sign-in${link.search}`)
   t.match(signedIn, { statusCode: 303, headers: { location: '/dashboard/', 'cache-control': 'no-store' } })
@@ -118,6 +119,18 @@ t.test('a browser at the root goes to the dashboard, and a program finds nothing
   const { app } = await openEmbeddedProgram(t)
   t.match(await app.inject({ url: '/', headers: { accept: 'text/html,application/xhtml+xml,*/*;q=0.8' } }), { statusCode: 302, headers: { location: '/dashboard/' } })
   for (const headers of [{}, { accept: '*/*' }, { accept: 'application/json' }]) t.match((await app.inject({ url: '/', headers })).json(), { error: { code: 'not_found' } })
+})
+
+t.test('a session has a rate of its own', async (t) => {
+  const { app } = await openEmbeddedProgram(t)
+  const now = app.clock()
+  app.clock = () => now
+  const [busy, calm] = [await signIn(app), await signIn(app)]
+  const codes = new Set<number>()
+  for (let n = 0; n < 150; n++) codes.add((await busy.get('/dashboard/api/session')).statusCode)
+  t.same([...codes], [200, 429])
+  t.match((await busy.get('/dashboard/api/session')).headers['retry-after'], /^\d+$/)
+  t.equal((await calm.get('/dashboard/api/session')).statusCode, 200)
 })
 
 t.test('off, there is nothing at /dashboard', async (t) => {
