@@ -1,0 +1,177 @@
+/** Each alert fires on a system that is really broken, and the queries of its runbook show what is wrong. Times are shortened. */
+import { randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { parse } from 'yaml'
+import { CHART } from '../../charts/generate.ts'
+import { openReceiver } from '../fakes/receiver.ts'
+import { openUpstream, respond } from '../fakes/upstream.ts'
+import { answer, chat, post } from '../flows/calls.ts'
+import { openSite } from '../flows/deployment.ts'
+import { eventually } from '../flows/eventually.ts'
+import { apiKey, codingPlan, declare, mediaPlan } from '../flows/manifests.ts'
+import { start, type Program } from '../flows/program.ts'
+import { client, missing } from '../servers/client.ts'
+import { skewed } from '../servers/faketime.ts'
+import { KAFKA_NAMES, ownKafka } from '../servers/kafka.ts'
+import { MONGODB_NAMES, ownMongodb } from '../servers/mongodb.ts'
+import { freePort } from '../servers/process.ts'
+import { ownPrometheus, type Prometheus } from '../servers/prometheus.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+
+const FREE = { requestsPerMinute: 1_000_000 }
+const PLANS = [codingPlan('code', FREE), apiKey('code-key', 'code'), mediaPlan('studio', FREE, { maxConcurrentTasks: 50 }), apiKey('studio-key', 'studio')]
+const IMAGE = { kind: 'image', prompt: 'a lighthouse', size: '64x64' }
+
+type Rule = { alert?: string; expr: string }
+const { groups } = parse(readFileSync(join(CHART, 'files/alerts.yaml'), 'utf8')) as { groups: { rules: Rule[] }[] }
+
+/** The condition of an alert with windows of half a minute. `threshold`: another one. */
+function conditionOf(alert: string, threshold?: [from: string, to: string]): string {
+  const rule = groups.flatMap(({ rules }) => rules).find((one) => one.alert === alert)
+  if (!rule) throw new Error(`there is no alert ${alert}`)
+  if (threshold && !rule.expr.includes(threshold[0])) throw new Error(`${alert} has no ${threshold[0]}`)
+  const expr = rule.expr.replaceAll(/\[\d+[mh]\]/g, '[30s]')
+  return threshold ? expr.replaceAll(...threshold) : expr
+}
+
+/** The three queries of a runbook, with windows of half a minute. */
+function queriesOf(alert: string): string[] {
+  const [, block = ''] = /```promql\n([^`]+)```/.exec(readFileSync(join(ROOT, 'docs/runbooks', `${alert}.md`), 'utf8')) ?? []
+  return block.trim().split('\n').map((query) => query.replaceAll(/\[\d+[mhd]\]/g, '[30s]'))
+}
+
+/** Waits until the condition holds, while `meanwhile` is repeated; then answers the queries of the runbook: for each the series as `label="…"` with their values. */
+async function drill(t: Test, prometheus: Prometheus, alert: string, meanwhile: () => Promise<unknown>, threshold?: [string, string]): Promise<string[]> {
+  const condition = conditionOf(alert, threshold)
+  await eventually(alert, async () => {
+    await meanwhile()
+    return (await prometheus.query(condition)).length > 0 ? true : null
+  })
+  const shown = await answersOf(prometheus, alert)
+  t.comment(`${alert}: ${shown.join(' | ')}`)
+  return shown
+}
+
+async function answersOf(prometheus: Prometheus, alert: string): Promise<string[]> {
+  const answers = await Promise.all(queriesOf(alert).map((query) => prometheus.query(query)))
+  return answers.map((samples) => samples.map(({ metric, value }) => `${Object.values(metric).join(' ')} ${Number(value[1])}`).join('; '))
+}
+
+async function folderFor(t: Test): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  return folder
+}
+
+const image = (program: Program, key: string, webhook?: string) => post(program, key, '/api/v1/generations', { ...IMAGE, ...(webhook ? { webhook_url: webhook } : {}) }).then(answer)
+const hostsOf = (...programs: { opsUrl: string }[]) => programs.map(({ opsUrl }) => new URL(opsUrl).host)
+const logHas = (program: Program, event: string) => program.log.some((line) => line.includes(`"event":"${event}"`))
+
+t.setTimeout(600_000)
+
+t.test('an upstream that is down: the alert fires, its queries name the upstream, and the log has the cause', async (t) => {
+  const folder = await folderFor(t)
+  const broken = await openUpstream((response) => respond(response, 500, { error: { message: 'broken' } }))
+  t.teardown(() => broken.close())
+  await writeFile(join(folder, 'upstreams.yaml'), JSON.stringify({ upstreams: [{ name: 'main', baseUrl: `${broken.url}/v1`, model: 'm', wire: 'both', apiKey: 'k' }] }))
+  await declare(folder, 'plans', ...PLANS)
+  const program = await start({ folder, env: { UPSTREAMS: join(folder, 'upstreams.yaml') } })
+  t.teardown(() => program.kill())
+  const prometheus = await ownPrometheus(t, hostsOf(program))
+  if (prometheus === null) return
+  const key = await program.key('code-key')
+  const said = () => chat(program, key)
+  const [breaker] = await drill(t, prometheus, 'TollgateUpstreamDown', said)
+  t.match(breaker, /main [12]/)
+  const attempts = await eventually('the rate of attempts', async () => (await answersOf(prometheus, 'TollgateUpstreamDown'))[1] || null)
+  t.match(attempts, /(main failed|failed main) \d/)
+  t.match(await said(), { status: 503, body: { error: { code: 'server_overloaded' } } }, 'what users see')
+  t.ok(logHas(program, 'upstream_attempt_failed'))
+})
+
+t.test('tasks that no worker takes, and receivers that fail: the alerts fire, and their queries show the kind and the outcome', async (t) => {
+  const folder = await folderFor(t)
+  await declare(folder, 'plans', ...PLANS)
+  const program = await start({ folder, env: { WORKER_KINDS: 'image', EGRESS_ALLOW: '127.0.0.1/32', WEBHOOK_DELAYS_SECONDS: '0,0.2,0.2' } })
+  t.teardown(() => program.kill())
+  const prometheus = await ownPrometheus(t, hostsOf(program))
+  if (prometheus === null) return
+  const key = await program.key('studio-key')
+  t.equal((await post(program, key, '/api/v1/generations', { kind: 'music', prompt: 'rain', duration_seconds: 1 })).status, 202)
+  const [oldest, tasks] = await drill(t, prometheus, 'TollgateTasksQueuedTooLong', async () => {}, ['> 1800', '> 3'])
+  t.match(oldest, /music \d/)
+  t.match(tasks, /(queued music|music queued) 1/)
+
+  const dead = `http://127.0.0.1:${await freePort()}/hook`
+  const [attempts] = await drill(t, prometheus, 'TollgateReceiversFailing', () => image(program, key, dead))
+  t.match(attempts, /failed/)
+})
+
+t.test('a sealing key that is missing: webhooks wait and the alert fires, and they go out when the line is back', async (t) => {
+  const folder = await folderFor(t)
+  const receiver = await openReceiver()
+  t.teardown(() => receiver.close())
+  await declare(folder, 'plans', ...PLANS)
+  const env = { EGRESS_ALLOW: '127.0.0.1/32' }
+  const file = join(folder, 'data/sealing.key')
+  const first = await start({ folder, env })
+  const key = await first.key('studio-key')
+  await first.stop()
+  const line = readFileSync(file, 'utf8')
+  await writeFile(file, `${randomBytes(32).toString('base64')}\n`)
+  const second = await start({ folder, env })
+  t.teardown(() => second.kill())
+  const prometheus = await ownPrometheus(t, hostsOf(second))
+  if (prometheus === null) return
+  const [outcomes] = await drill(t, prometheus, 'TollgateSealingKeyMissing', () => image(second, key, `${receiver.url}/hook`))
+  t.match(outcomes, /unsigned/)
+  t.ok(logHas(second, 'webhook_unsigned'))
+  t.same(receiver.received, [])
+  await second.stop()
+  await writeFile(file, `${readFileSync(file, 'utf8')}${line}`)
+  const third = await start({ folder, env })
+  t.teardown(() => third.kill())
+  t.equal((await image(third, key, `${receiver.url}/late`)).status, 202, 'the key works all the time')
+  await receiver.arrived(1)
+})
+
+t.test('a store, a broker and a clock that fail: the alerts fire, and their queries name the processes', async (t) => {
+  if (missing(t, [...MONGODB_NAMES, ...KAFKA_NAMES, 'libfaketime', 'prometheus'])) return
+  const [store, broker, library] = [await ownMongodb(t), await ownKafka(t), client('libfaketime')]
+  if (store === null || broker === null || library === null) return
+  const site = openSite({ mongodb: store.url, brokers: broker.brokers })
+  const folder = await folderFor(t)
+  await declare(folder, 'plans', ...PLANS)
+  const program = await site.start({ folder, roles: ['controller', 'gateway', 'worker'] })
+  t.teardown(() => program.kill())
+  const prometheus = await ownPrometheus(t, hostsOf(...program.processes))
+  if (prometheus === null) return
+  const key = await program.key('code-key')
+  t.equal((await chat(program, key)).status, 200)
+
+  await broker.kill()
+  const [missed] = await drill(t, prometheus, 'TollgateBrokerDown', async () => {})
+  t.match(missed, / 0/)
+  t.equal((await chat(program, key)).status, 200, 'nothing fails without the broker')
+  await broker.start()
+
+  await store.kill()
+  const [checks] = await drill(t, prometheus, 'TollgateStoreDown', async () => {})
+  t.match(checks, / 0/)
+  t.match(await chat(program, key), { status: 503, body: { error: { code: 'unavailable' } } }, 'what users see')
+  await store.start()
+  await eventually('service', async () => ((await chat(program, key)).status === 200 ? true : null))
+
+  const ahead = await start({ folder, role: 'gateway', env: { ...(await site.settings(folder)), PORT: '0', ...skewed(library, 3) } })
+  t.teardown(() => ahead.kill())
+  const watching = await ownPrometheus(t, hostsOf(ahead))
+  if (watching === null) return
+  const [skew, clock] = await drill(t, watching, 'TollgateClockSkew', async () => {})
+  t.match(skew, /-(2\.\d|3)/, 'a negative value is a process ahead of the store')
+  t.match(clock, / 1/, 'it still writes')
+})
