@@ -62,7 +62,10 @@ const INTERFACE_FILES = new Set([
   'src/backends/engines/routing-table.ts',
 ])
 
-const sources = [...filesUnder('src'), ...filesUnder('plugins')]
+/** Programs of clients as text, which the dashboard shows: their imports and variables are not ours. */
+const CLIENT_PROGRAMS = ['snippets-coding.ts', 'snippets-media.ts'].map((file) => `plugins/dashboard/web/pages/keys/${file}`)
+
+const sources = [...filesUnder('src'), ...filesUnder('plugins')].filter((file) => !CLIENT_PROGRAMS.includes(file))
 const imports = sources.flatMap(importsOf)
 const ours = (path: string) => path.startsWith('src/') || path.startsWith('plugins/')
 const broken = (rule: (found: Import) => boolean) => imports.filter(rule).map(({ from, to }) => `${from} imports ${to}`)
