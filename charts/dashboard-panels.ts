@@ -25,6 +25,7 @@ const PROCESSES = {
     panel('Event-loop lag, p99', 's', 'Above 0.1 s a process is short of CPU.', most('nodejs_eventloop_lag_p99_seconds', 'instance')),
     panel('Readiness checks', 'short', '1 passed, 0 failed: the worst process of each check.', { expr: 'min by (check) (tollgate_check_ok{$of})', legend: '{{check}}' }),
     panel('Clock skew', 's', "The store's clock minus that of each process. Beyond 5 s a process writes nothing.", { expr: 'tollgate_clock_skew_seconds{$of}', legend: '{{instance}}' }),
+    panel('Dropped log lines', 'ops', 'Standard output was not read.', { expr: `sum by (instance) (${rate('tollgate_log_lines_dropped_total')})`, legend: '{{instance}}' }),
     panel('Versions', 'short', 'Processes by version.', { expr: 'count by (version) (tollgate_build_info{$of})', legend: '{{version}}' }),
   ],
 }
@@ -93,9 +94,12 @@ const TASKS: Board = {
         panel('Wait in the queue, p95', 's', 'From the creation of a task to its first run.', quantile(0.95, 'tollgate_task_queue_seconds', ['kind'])),
         panel('Runs', 'ops', 'By outcome.', perSecond('tollgate_task_run_seconds_count', 'engine, outcome')),
         panel('Duration of a run, p95', 's', 'By kind and engine.', quantile(0.95, 'tollgate_task_run_seconds', ['kind', 'engine'])),
+        panel('Claims', 'ops', 'By message and by query.', perSecond('tollgate_task_claims_total', 'by, outcome')),
+        panel('Slots of workers', 'short', 'Tasks that all workers can run at once.', { expr: 'sum(tollgate_worker_slots{$of})', legend: 'slots' }),
         panel('Money', 'short', 'Micro-units per second: held at creation, captured or voided at the end.', perSecond('tollgate_money_micro_total', 'move')),
         panel('Recovered by sweeps', 'ops', 'Each is what a crash left unfinished.', perSecond('tollgate_tasks_swept_total', 'reason'), perSecond('tollgate_reservations_swept_total', 'reason')),
-        panel('Messages of the broker', 'ops', 'Wake-up messages.', { expr: `sum by (event) (${rate('tollgate_broker_rings_total')})`, legend: '{{event}}' }),
+        panel('Messages of the broker', 'ops', 'By event.', perSecond('tollgate_broker_messages_total', 'event'), { expr: `sum(${rate('tollgate_task_messages_repeated_total')})`, legend: 'repeated' }),
+        panel('Restarted consumers of the broker', 'ops', 'Each ended by a failure.', perSecond('tollgate_broker_restarts_total', 'kind')),
       ],
     },
     {
