@@ -52,7 +52,7 @@ let passedMs = -DAYS * DAY_MS
 const now = Date.now
 Date.now = () => now() + passedMs
 const { config } = readConfig({ DATA_DIR: join(folder, 'data'), PORT: '0', RESOURCES_URL: `files:${join(folder, 'plans')}`, EGRESS_ALLOW: '127.0.0.1/32', BRAND: 'Tollgate' })
-const surroundings = { config, log: pino({ level: 'warn' }), wall: Date.now, registry: new Registry() }
+const surroundings = { config, log: pino({ level: 'silent' }), wall: Date.now, registry: new Registry() }
 const backends = await openBackends(surroundings, (_name, open) => open())
 const app = buildApp(surroundings, backends)
 const url = await app.listen({ port: 0, host: '127.0.0.1' })
@@ -68,7 +68,7 @@ const PROMPTS = ['A lighthouse at dawn, oil on canvas', 'A tram in the rain, see
 
 /** One day of a small team: more on some days, nothing on others. */
 async function live(day: number): Promise<void> {
-  const load = [3, 5, 2, 6, 4, 0, 1][day % 7] ?? 0
+  const load = [3, 5, 2, 6, 0, 4, 5][day % 7] ?? 0
   for (let at = 0; at < load; at++) {
     await post(at % 3 === 2 ? 'build-robot' : 'laptop', '/v1/chat/completions', { model: 'svc-code', messages: [{ role: 'user', content: 'Explain this function. '.repeat(700 + 150 * ((day + at) % 5)) }] })
     await post('website', '/api/v1/generations', { kind: 'image', prompt: PROMPTS[(day + at) % PROMPTS.length] })
@@ -79,7 +79,11 @@ async function live(day: number): Promise<void> {
 
 for (let day = 0; day <= DAYS; day++) {
   await live(day)
-  if (day < DAYS) passedMs += DAY_MS
+  if (day === DAYS) break
+  passedMs += DAY_MS
+  // The program has to notice the new time first.
+  await eventually('readiness', async () => ((await Promise.all(app.checks.map((check) => check()))).every(({ ok }) => ok) ? true : null))
+  await eventually('an answer', async () => ((await fetch(`${url}/v1/usage`, { headers: { authorization: `Bearer ${await key('laptop')}` } })).ok ? true : null))
 }
 receiver.next({ status: 503, body: '{"error":"down for maintenance"}' }, { status: 200, body: '{"received":true}' })
 const order = await post('website', '/api/v1/generations', { kind: 'image', prompt: 'A harbour at dusk, long exposure', webhook_url: `${receiver.url}/orders`, metadata: { order: '1042', customer: 'blue-door' } })
@@ -125,6 +129,11 @@ await photograph(dark, 'media-usage')
 await open(dark, '/tasks', 'Created')
 await photograph(dark, 'tasks')
 await open(dark, '/room', 'AI Room')
+await dark.getByLabel('Prompt').fill('A lighthouse by the sea at dawn')
+await dark.getByRole('button', { name: /^Create/ }).click()
+await dark.getByText('In the making').waitFor()
+await dark.getByText('In the making').waitFor({ state: 'detached' })
+await dark.locator('main h1').scrollIntoViewIfNeeded()
 await photograph(dark, 'room')
 const phone = await signedIn({ colorScheme: 'light', viewport: { width: 390, height: 844 } })
 await photograph(phone, 'phone')

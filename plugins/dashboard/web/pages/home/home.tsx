@@ -1,5 +1,5 @@
 /** The tenant's plans, what they unlock, what is locked and why, and what to do first. */
-import { loadPlans, plans, plansError } from '../../api/plans.ts'
+import { isActive, loadPlans, plans, plansError } from '../../api/plans.ts'
 import { session } from '../../api/session.ts'
 import { PageHead } from '../../components/card.tsx'
 import { Empty, Failed, Loading } from '../../components/states.tsx'
@@ -32,7 +32,7 @@ function Plans() {
       <section class="stack" aria-labelledby="plans">
         <h2 id="plans">Plans</h2>
         <div class="grid">
-          {plans.value.map((plan) => (
+          {plans.value.toSorted((a, b) => Number(isActive(b)) - Number(isActive(a))).map((plan) => (
             <PlanCard key={plan.name} {...plan} />
           ))}
         </div>

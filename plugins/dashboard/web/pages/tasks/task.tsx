@@ -80,11 +80,11 @@ function Shown({ task, reload }: { task: TaskRecord; reload: () => Promise<void>
       )}
       <div class="grid wide">
         {task.result && <Media result={task.result} name={task.id} />}
-        <Request {...task} />
-      </div>
-      <div class="grid">
-        <History {...task} />
-        <Costs {...task} />
+        <div class="stack">
+          <Request {...task} />
+          <Costs {...task} />
+          <History {...task} />
+        </div>
       </div>
       {task.webhook_url !== null && <Deliveries object={task.object} id={task.id} />}
     </>
