@@ -13,13 +13,16 @@ export function drawStrokes(context: CanvasRenderingContext2D, { width, height }
   for (const { isErasing, radius, points } of strokes) {
     context.globalCompositeOperation = isErasing ? 'destination-out' : 'source-over'
     context.strokeStyle = colour
+    context.fillStyle = colour
     context.lineWidth = radius * 2
     const [first, ...others] = points
     if (!first) continue
+    // A line of no length draws nothing, even with round ends.
+    context.beginPath()
+    context.arc(first.x, first.y, radius, 0, 2 * Math.PI)
+    context.fill()
     context.beginPath()
     context.moveTo(first.x, first.y)
-    // A line of no length has round ends: a dab.
-    context.lineTo(first.x, first.y)
     for (const { x, y } of others) context.lineTo(x, y)
     context.stroke()
   }

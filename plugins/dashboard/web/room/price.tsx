@@ -56,9 +56,9 @@ function PriceText({ of, hint, isMost }: { of: Quoted; hint: string; isMost: boo
   const { estimated_cost: cost, available, affordable, queue_position: position, estimated_wait_seconds: wait } = of.quote
   return (
     <>
-      {isMost && <span class="muted">at most</span>}
-      <strong class="price-amount">{money(cost)}</strong>
-      {affordable ? <span class="muted">of {money(available)} left</span> : <span class="price-bad">only {money(available)} left</span>}
+      {isMost && <span class="muted">at most </span>}
+      <strong class="price-amount">{money(cost)}</strong>{' '}
+      {affordable ? <span class="muted">of {money(available)} left</span> : <span class="price-bad">only {money(available)} left</span>}{' '}
       {position > 1 && <span class="muted">· {position - 1} before it{wait ? `, about ${span(wait * 1000)}` : ''}</span>}
     </>
   )

@@ -1,0 +1,28 @@
+import type { Test } from 'tap'
+import { inPage, violations, type Dashboard } from './dashboard.ts'
+import { choose, done, press, prompt, run, tasks, useResult } from './room-page.ts'
+
+export async function filmTests(t: Test, dashboard: Dashboard): Promise<void> {
+  await inPage(t, dashboard, 'a film is trimmed by its handles and merged with another in the chosen order', { path: '/room' }, async (page, t) => {
+    await choose(page, 'Video')
+    await prompt(page).fill('Waves under a full moon')
+    await page.getByLabel('Length').fill('3')
+    await page.locator('.price', { hasText: '0.30' }).waitFor()
+    await press(page, 'Create')
+    const whole = await done(page)
+    await useResult(page)
+    await choose(page, 'Trim')
+    await page.getByLabel('Start', { exact: true }).fill('0.5')
+    await page.getByLabel('End', { exact: true }).fill('2')
+    await page.getByText('0.5 s to 2.0 s: 1.5 s stay').waitFor()
+    t.same(await violations(page), [], 'the handles')
+    const trimmed = await run(page)
+    t.match((await tasks(page, 'operations'))[0], { operation: 'trim', input: { media_url: whole, start_time: 0.5, end_time: 2 }, result: { duration_ms: 1500 } })
+    await choose(page, 'Merge')
+    await page.getByRole('button', { name: /^Add to the merge: Waves/ }).click()
+    await page.getByRole('button', { name: 'Move Waves under a full moon up' }).click()
+    t.same(await violations(page), [], 'the order')
+    await run(page)
+    t.match((await tasks(page, 'operations'))[0], { operation: 'merge', input: { media_urls: [whole, trimmed] }, status: 'completed' })
+  })
+}

@@ -1,0 +1,104 @@
+import { readFile } from 'node:fs/promises'
+import type { Test } from 'tap'
+import { inPage, violations, type Dashboard } from './dashboard.ts'
+import { choose, done, make, press, prompt, read, tasks } from './room-page.ts'
+
+const HOSTILE = `Harbour <img src=x onerror="alert('prompt')"><script>alert('prompt')</script>`
+
+export async function makeTests(t: Test, dashboard: Dashboard): Promise<void> {
+  await inPage(t, dashboard, 'the price comes before spending, progress is shown, and the download has the bytes of the result', { path: '/room' }, async (page, t) => {
+    await page.getByText('Nothing here yet').waitFor()
+    t.equal(await page.getByRole('button', { name: 'Create' }).isDisabled(), true)
+    await prompt(page).fill('A lighthouse by the sea at dawn')
+    await page.locator('.price', { hasText: '0.04 of 100.00 left' }).waitFor()
+    t.same(await tasks(page, 'generations'), [], 'a quote makes nothing')
+    await press(page, 'Create')
+    await page.locator('.underway').waitFor()
+    const url = await done(page)
+    await page.locator('.price', { hasText: '99.96 left' }).waitFor()
+    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Download' }).click()])
+    t.equal(download.suggestedFilename().endsWith('.png'), true)
+    const bytes = await readFile(await download.path())
+    t.same(bytes, await (await page.request.get(url)).body())
+    t.same(bytes.subarray(1, 4).toString(), 'PNG')
+    t.equal(await page.locator('.gallery-item').count(), 1)
+  })
+
+  await inPage(t, dashboard, 'markup in a prompt stays text, on the stage and in the gallery', { path: '/room' }, async (page, t) => {
+    await make(page, HOSTILE)
+    await page.locator('.gallery-item', { hasText: HOSTILE }).waitFor()
+    t.equal(await page.locator('main img[src="x"]').count(), 0)
+    await page.reload()
+    await page.locator('.gallery-item', { hasText: HOSTILE }).getByRole('button', { name: /^Show/ }).click()
+    await page.locator('.room-stage h2', { hasText: HOSTILE }).waitFor()
+    await page.getByRole('button', { name: 'Reuse prompt' }).click()
+    t.equal(await prompt(page).inputValue(), HOSTILE)
+  })
+
+  await inPage(t, dashboard, 'a task can be canceled while it is made, and nothing is charged', { path: '/room' }, async (page, t) => {
+    await choose(page, 'Video')
+    await prompt(page).fill('Waves under a full moon')
+    await page.getByLabel('Length').fill('10')
+    await page.locator('.price', { hasText: '1.00' }).waitFor()
+    await press(page, 'Create')
+    await page.getByRole('button', { name: 'Cancel' }).click()
+    await page.getByText('You canceled it.').waitFor()
+    await page.getByText('Nothing was charged: 1.00 went back to your allowance.').waitFor()
+    const [task] = await tasks(page, 'generations')
+    t.match(task, { kind: 'video', status: 'canceled', actual_cost: '0.0000' })
+  })
+
+  await inPage(t, dashboard, 'an image is made by keyboard alone', { path: '/room' }, async (page, t) => {
+    await prompt(page).focus()
+    await page.keyboard.type('A red balloon over snowy mountains')
+    await page.locator('.price[data-state="quoted"]').waitFor()
+    await page.keyboard.press('Control+Enter')
+    await done(page)
+    t.match(await page.locator('.room-stage h2').textContent(), 'A red balloon')
+  })
+
+  await inPage(t, dashboard, 'a reload shows what is under way and follows it to its end', { path: '/room' }, async (page, t) => {
+    await choose(page, 'Video')
+    await prompt(page).fill('A train through autumn hills')
+    await page.getByLabel('Length').fill('2')
+    await press(page, 'Create')
+    await page.locator('.underway').waitFor()
+    await page.reload()
+    await page.locator('.gallery-item', { hasText: 'A train through autumn hills' }).waitFor({ timeout: 120_000 })
+    t.equal(await page.locator('.running-item').count(), 0)
+  })
+
+  await inPage(t, dashboard, 'a tenant with a Coding plan alone finds the room locked, and nothing of the first', { path: '/room' }, async (page, t) => {
+    const [task] = await tasks(page, 'generations')
+    await page.getByLabel('Tenant').selectOption('research')
+    await page.getByText('The AI Room is locked').waitFor()
+    t.equal(await page.locator('.gallery-item').count(), 0)
+    t.match(await read(page, `/dashboard/api/media/generations/${task?.['id']}`), { status: 403, body: { error: { code: 'plan_not_allowed' } } })
+    t.same(await violations(page), [], 'locked')
+  })
+
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await inPage(t, dashboard, `axe finds nothing while a task runs, ends or is edited, in the ${colorScheme} theme`, { path: '/room', colorScheme, reducedMotion: 'reduce' }, async (page, t) => {
+      await choose(page, 'Video')
+      await prompt(page).fill('Snow over a small town')
+      await page.getByRole('button', { name: 'More settings' }).click()
+      await press(page, 'Create')
+      await page.locator('.underway').waitFor()
+      t.same(await violations(page), [], 'under way')
+      await page.getByRole('button', { name: 'Cancel' }).click()
+      await page.getByText('You canceled it.').waitFor()
+      t.same(await violations(page), [], 'canceled')
+      await page.locator('.gallery-item').first().getByRole('button', { name: /^Use as input/ }).click()
+      await page.getByText('Choose another file').waitFor()
+      t.same(await violations(page), [], 'editing')
+    })
+  }
+
+  await inPage(t, dashboard, 'the room fits a phone of 360 pixels', { path: '/room', viewport: { width: 360, height: 740 } }, async (page, t) => {
+    await page.locator('.gallery-item').first().waitFor()
+    t.equal(await page.evaluate('document.documentElement.scrollWidth'), 360)
+    await page.locator('.gallery-item').first().getByRole('button', { name: /^Use as input/ }).click()
+    await page.getByText('Choose another file').waitFor()
+    t.equal(await page.evaluate('document.documentElement.scrollWidth'), 360)
+  })
+}

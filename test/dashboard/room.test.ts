@@ -1,0 +1,22 @@
+/** The AI Room in a real browser, over a program that runs with the engines of a fresh checkout. */
+import { spawnSync } from 'node:child_process'
+import t from 'tap'
+import { need } from '../servers/client.ts'
+import { openDashboard } from './dashboard.ts'
+import { editTests } from './room-edits.ts'
+import { filmTests } from './room-films.ts'
+import { makeTests } from './room-makes.ts'
+
+// By a name of its own, since tsc must not need the package.
+const name = 'sharp'
+const hasSharp = await import(name).then(() => true, () => false)
+const hasFfmpeg = spawnSync('ffmpeg', ['-version']).status === 0
+
+t.test('the AI Room in a browser', async (t) => {
+  const executable = need(t, 'chromium')
+  if (executable === null) return
+  const dashboard = await openDashboard(t, executable)
+  await t.test('making', (t) => makeTests(t, dashboard))
+  await t.test('editing', { skip: hasSharp ? false : 'sharp is not installed' }, (t) => editTests(t, dashboard))
+  await t.test('films', { skip: hasFfmpeg ? false : 'ffmpeg is not installed' }, (t) => filmTests(t, dashboard))
+})
