@@ -95,7 +95,8 @@ export function openClaimLoop({ tasks, slots, claims, start, leaseMs, patience, 
     const before = [...pending.bySubscription(request.verbs).values()].flat()
     const claimed = await claimDue(tasks, { ...request, decided: (_, outcome) => counted('query', outcome) })
     if (claimed.started > 0) isSearchDue = true
-    else if (!claimed.isAway && claims.count() === 0) pending.decide(before)
+    // A slow claim may still start a task of its plan.
+    else if (!claimed.isAway) pending.decide(before.filter(({ message }) => !claims.has(message.subscription)))
     return claimed
   }
 

@@ -14,7 +14,8 @@ import { hold, mediaPlan, T0, task, taskId } from '../contracts/store/acme.ts'
 
 const PLANS = ['acme/a', 'beta/b', 'gamma/c'] as const
 
-async function open(t: Test, slots: number) {
+/** `slowPlan`: claims there end once `answer` is called, and no claim is awaited for long. */
+async function open(t: Test, slots: number, slowPlan?: string) {
   const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)
   t.teardown(() => store.close())
   for (const [n, id] of PLANS.entries()) await store.change(id, mediaPlan({}, { plan: { uid: `plan-${n}`, createdAt: T0, generation: 1 } }), T0)
@@ -23,13 +24,18 @@ async function open(t: Test, slots: number) {
   const outcomes: string[] = []
   let queries = 0
   let isAway = false
+  const slow = Promise.withResolvers<void>()
   let ids = 0
   let running = 0
   const quiet = () => {}
   const counting: Store = {
     ...store,
     subscriptionsDue: (...args) => (queries++, store.subscriptionsDue(...args)),
-    change: ((...args: Parameters<Store['change']>) => (isAway ? Promise.reject(new Unavailable('store', new Error('no server'))) : store.change(...args))) as Store['change'],
+    change: (async (...args: Parameters<Store['change']>) => {
+      if (isAway) throw new Unavailable('store', new Error('no server'))
+      if (args[0] === slowPlan) await slow.promise
+      return store.change(...args)
+    }) as Store['change'],
   }
   const tasks = { store: counting, clock: () => T0, uuid: () => `claim-${ids++}`, random: () => 0, publish: quiet, moved: quiet, log: { info: quiet, warn: quiet, error: quiet } } as unknown as TaskContext
   const loop = openClaimLoop({
@@ -41,7 +47,7 @@ async function open(t: Test, slots: number) {
       started.push(id)
     },
     leaseMs: 60_000,
-    patience: () => new Promise(() => {}),
+    patience: () => (slowPlan === undefined ? new Promise(() => {}) : nextTurn()),
     later: (_ms, then) => void timers.push(then),
     isStopping: () => false,
     counted: (by, outcome) => void outcomes.push(`${by} ${outcome}`),
@@ -49,6 +55,7 @@ async function open(t: Test, slots: number) {
   return {
     loop, started, outcomes, timers,
     queries: () => queries,
+    answer: slow.resolve,
     away: (away: boolean) => void (isAway = away),
     free: () => void running--,
     /** Queues a task and returns the message about it. */
@@ -136,4 +143,16 @@ t.test('a worker with hundreds of unhandled messages takes no more, and a messag
   t.notOk(worker.loop.takes('image'))
   await worker.loop.received({ type: 'webhook.due', kind: 'webhook', tenant: 'acme', task: null, key: 'acme' })
   t.pass()
+})
+
+t.test('while a claim is slow, messages about plans with nothing due are handled by one query', async (t) => {
+  const worker = await open(t, 2, PLANS[0])
+  const handled = worker.loop.received(ready('image', 'any', { subscription: PLANS[0] }))
+  await worker.loop.done()
+  t.notOk(await isDone(handled))
+  await Promise.all(['acme/x', 'acme/y', 'acme/z'].map((subscription) => worker.loop.received(ready('image', 'any', { subscription }))))
+  await worker.loop.done()
+  t.equal(worker.queries(), 1)
+  worker.answer()
+  await handled
 })
