@@ -22,7 +22,7 @@ export function workerMetrics(registry: Registry, engineOf: (verb: string) => st
   const swept = new Counter({ name: 'tollgate_tasks_swept_total', help: 'Gaps closed by a sweep; each is a near miss.', labelNames: ['reason'], registers })
   const claims = new Counter({ name: 'tollgate_task_claims_total', help: 'Claims of tasks, where a message named the plan or by a query for due plans.', labelNames: ['by', 'outcome'], registers })
   const republished = new Counter({ name: 'tollgate_task_messages_repeated_total', help: 'Messages published again about tasks that stayed ready.', registers })
-  new Gauge({ name: 'tollgate_worker_slots', help: 'Tasks that this worker runs at once.', registers }).set(slots)
+  new Gauge({ name: 'tollgate_task_slots', help: 'Tasks that this worker runs at once.', registers }).set(slots)
   const tasks = new Gauge({ name: 'tollgate_tasks', help: 'Tasks that are not final.', labelNames: ['state', 'kind'], registers })
   const oldest = new Gauge({ name: 'tollgate_task_oldest_seconds', help: 'Age of the oldest task that is not final.', labelNames: ['state', 'kind'], registers })
   return {
