@@ -69,7 +69,7 @@ type Shared = Required<Omit<ChangeOptions, 'wrap'>> & { records: VersionedRecord
 const RETRY_FOR_MS = 5000
 const MIN_PAUSE_MS = 10
 const MAX_PAUSE_MS = 500
-/** Commands in one write. Each copies what is open: too many of them on a large record take so long that another process writes first every time. */
+/** Commands in one write. Those of coding copy what is open: too many of them on a large record take so long that another process writes first every time. */
 const MAX_BATCH = 200
 /** A process writes without a pause for this long; then it pauses for the time of a few attempts, up to a limit. */
 const MAX_BUSY_MS = 200

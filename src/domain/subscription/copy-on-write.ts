@@ -1,5 +1,5 @@
 /**
- * Copy-on-write of the open reservations and holds of a record, by id. The ids never repeat, and V8 gives a copied object (`{ ...all }`) a hidden class
+ * Copy-on-write of the open reservations of a record, by id. The ids never repeat, and V8 gives a copied object (`{ ...all }`) a hidden class
  * for every such name, which is five to ten times slower than a dictionary. An object without a prototype is a dictionary from the start.
  */
 

@@ -12,7 +12,7 @@ type Document = { _id: string }
 /** Without members that only indexes use. */
 const PROJECTIONS = { subscriptions: RECORD, periods: {}, keys: {}, tasks: {}, deliveries: DELIVERY, events: {} }
 
-/** Documents in one answer of the server: a record may have half a megabyte. */
+/** Documents in one answer of the server: a record may have 2.5 megabytes. */
 const BATCH = 10
 
 export function openScan(database: Database): Pick<Store, 'scan'> {

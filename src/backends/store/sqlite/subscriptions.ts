@@ -75,7 +75,7 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
       // Not cached: a page of records would displace those in use.
       const record = await subscription(id, () => {})
       if (record) found.push(record)
-      // A record may have half a megabyte: parsing a page of them at once would block the event loop.
+      // A record may have 2.5 megabytes: parsing a page of them at once would block the event loop.
       await yieldToEventLoop()
     }
     return found
