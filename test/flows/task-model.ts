@@ -1,6 +1,6 @@
 /** A scripted reasoning model on either wire that works on a task by the client's tools, turn by turn. */
 import { respond, stream, type Script } from '../fakes/upstream.ts'
-import { chunk, delta, DONE, event, message, response, USAGE, VENDOR } from '../fakes/upstream-wire.ts'
+import { chunk, completion, delta, DONE, event, message, response, USAGE, VENDOR } from '../fakes/upstream-wire.ts'
 
 type Loose = any // oxlint-disable-line typescript/no-explicit-any -- bodies of requests are compared, not typed
 
@@ -33,7 +33,7 @@ export function taskModel(wire: 'chat' | 'responses', task: Task): Script {
     const items = (wire === 'chat' ? body['messages'] : body['input']) as Loose[]
     const results = items.filter((item) => (wire === 'chat' ? item.role === 'tool' : item.type === 'function_call_output')).map((item) => textOf(item.content ?? item.output))
     const turn = body['tools'] ? turnAfter(task, results) : { first: 0, calls: [], text: 'A title' }
-    if (!body['stream']) return respond(answer, 500, {})
+    if (!body['stream']) return respond(answer, 200, wire === 'chat' ? chatAnswer(turn) : response('completed', outputOf(turn)))
     stream(answer, ...(wire === 'chat' ? chatTurn(turn) : responsesTurn(turn)))
     answer.end()
   }
@@ -57,10 +57,21 @@ function chatTurn({ first, calls, text }: Turn): string[] {
   ]
 }
 
-function responsesTurn({ first, calls, text }: Turn): string[] {
+function chatAnswer({ first, calls, text }: Turn): object {
+  const tools = calls.map((call, n) => ({ id: callId(first + n), type: 'function', function: { name: call.name, arguments: JSON.stringify(call.arguments) } }))
+  const spoken = calls.length > 0 ? { content: null, reasoning_content: THOUGHT, tool_calls: tools } : { content: text }
+  return completion('', { choices: [{ index: 0, message: { role: 'assistant', ...spoken }, finish_reason: calls.length > 0 ? 'tool_calls' : 'stop' }] })
+}
+
+function outputOf({ first, calls, text }: Turn): object[] {
   const reasoning = { id: `rs_${VENDOR}_${first}`, type: 'reasoning', summary: [], encrypted_content: `${VENDOR}-encrypted-${first}` }
   const called = calls.map((call, n) => ({ id: `fc_${VENDOR}_${first + n}`, type: 'function_call', status: 'completed', call_id: callId(first + n), name: call.name, arguments: JSON.stringify(call.arguments) }))
-  const output = calls.length > 0 ? [reasoning, ...called] : [message(text)]
+  return calls.length > 0 ? [reasoning, ...called] : [message(text)]
+}
+
+function responsesTurn(turn: Turn): string[] {
+  const { text } = turn
+  const output = outputOf(turn)
   const place = (index: number) => ({ item_id: (output[index] as Loose).id, output_index: index })
   const streamed = output.flatMap((item: Loose, index) => [
     event('response.output_item.added', { output_index: index, item: { ...item, ...(item.arguments ? { arguments: '' } : {}), ...(item.content ? { content: [] } : {}) } }),

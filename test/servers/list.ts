@@ -18,6 +18,8 @@ export const LIST: readonly Entry[] = [
   npmPackage('opencode', 'opencode-ai', '1.18.33', 'node_modules/opencode-ai/package.json'),
   npmPackage('qwen-code', '@qwen-code/qwen-code', '0.24.4', 'node_modules/@qwen-code/qwen-code/cli-entry.js'),
   npmPackage('openai-agents-node', '@openai/agents', '0.20.0', 'node_modules/@openai/agents/dist/index.mjs'),
+  npmPackage('ai-sdk', 'ai', '7.0.173', 'node_modules/ai/dist/index.js', { '@ai-sdk/openai-compatible': '3.0.92' }),
+  npmPackage('langchain-node', '@langchain/openai', '1.6.0', 'node_modules/@langchain/openai/dist/index.js'),
   npmPackage('mcp-conformance', '@modelcontextprotocol/conformance', '0.2.0-alpha.12', 'node_modules/@modelcontextprotocol/conformance/dist/index.js'),
   npmPackage('mcp-inspector', '@modelcontextprotocol/inspector', '2.12.0', 'node_modules/@modelcontextprotocol/inspector/package.json'),
   npmPackage('openai-node', 'openai', '7.55.0', 'node_modules/openai/index.mjs'),
