@@ -49,10 +49,10 @@ async function build() {
       },
     })
     compress(made)
-    rmSync(DIST, { recursive: true, force: true })
+    if (existsSync(DIST)) renameSync(DIST, `${made}.old`)
     renameSync(made, DIST)
   } finally {
-    rmSync(made, { recursive: true, force: true })
+    for (const left of [made, `${made}.old`]) rmSync(left, { recursive: true, force: true })
   }
   console.log(`The dashboard is built in ${Math.round(performance.now() - start)} ms: ${DIST}`)
 }

@@ -65,10 +65,12 @@ export async function taskTests(t: Test, dashboard: Dashboard): Promise<void> {
     await receiver.arrived(3)
   })
 
-  await inPage(t, dashboard, 'a task of another tenant is not there', {}, async (page) => {
+  await inPage(t, dashboard, 'a task of another tenant is not there, and a tenant without a plan for media reads why there are none', {}, async (page) => {
     await page.getByLabel('Tenant').selectOption('research')
     await page.getByRole('heading', { name: /^Research/ }).waitFor()
     await page.goto(`${dashboard.process.url}/dashboard/tasks/${id}`)
     await page.getByText('There is no such task').waitFor()
+    await page.getByRole('link', { name: 'All tasks' }).click()
+    await page.getByText('No plan for media').waitFor()
   })
 }

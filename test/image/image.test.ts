@@ -27,7 +27,8 @@ const recipe = readDockerfile(await readFile(join(REPOSITORY, 'Dockerfile'), 'ut
 t.test('it contains the files that the Dockerfile copies, the production dependencies, and nothing else of the checkout', async (t) => {
   const copied = recipe.copies.map(({ to }) => to.replace('./', ''))
   t.same((await readdir(join(image, recipe.workdir))).sort(), [...copied, 'node_modules'].sort())
-  t.same(await readdir(join(image, recipe.workdir, 'node_modules')).then((names) => names.filter((name) => ['tap', 'typescript', 'node'].includes(name))), [])
+  t.same(await readdir(join(image, recipe.workdir, 'node_modules')).then((names) => names.filter((name) => ['tap', 'typescript', 'node', 'vite', 'preact'].includes(name))), [])
+  t.ok((await readdir(join(image, recipe.workdir, 'plugins/dashboard/dist'))).includes('index.html'), 'the page of the dashboard is built')
 })
 
 t.test('its archive names its user, its command and its layer by their digests', async (t) => {

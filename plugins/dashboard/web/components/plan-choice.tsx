@@ -31,7 +31,8 @@ export function PlanPage({ of, locked, children }: Props) {
   )
 }
 
-function Locked({ title, text, icon }: Props['locked']) {
+/** No plan unlocks what the page is for. */
+export function Locked({ title, text, icon }: Props['locked']) {
   return (
     <div class="card">
       <Empty

@@ -21,7 +21,8 @@ async function find(id: string, abort: AbortSignal): Promise<TaskRecord | null> 
     try {
       return await readTask(object, id, abort)
     } catch (error) {
-      if (!(error instanceof Problem) || error.status !== 404) throw error
+      // A tenant without a plan for media has no tasks.
+      if (!(error instanceof Problem) || (error.status !== 404 && error.code !== 'plan_not_allowed')) throw error
     }
   }
   return null

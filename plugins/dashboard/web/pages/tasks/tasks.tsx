@@ -1,10 +1,12 @@
 /** All tasks of the tenant, newest first, by filters that are in the address. */
 import { useState } from 'preact/hooks'
+import { isMedia, plans } from '../../api/plans.ts'
 import { collectionOf, isFinal, KINDS, listTasks, OPERATIONS, STATUSES, verbOf, type Collection, type Filter, type Task } from '../../api/tasks.ts'
 import { PageHead } from '../../components/card.tsx'
 import { Field, Segmented, Select } from '../../components/field.tsx'
 import { Icon } from '../../components/icon.tsx'
 import { Async, useLoad } from '../../components/load.tsx'
+import { Locked } from '../../components/plan-choice.tsx'
 import { Empty } from '../../components/states.tsx'
 import { DataTable } from '../../components/table.tsx'
 import { Ago } from '../../components/time.tsx'
@@ -34,7 +36,22 @@ function show({ collection, filter }: View): void {
   go(`/tasks${search.size > 0 ? `?${search}` : ''}`, { replace: filter.cursor === undefined })
 }
 
+const LOCKED = { title: 'No plan for media', icon: 'lock' as const, text: 'A Media or Room plan makes images, video and music. Its tasks and their webhooks appear here.' }
+
+/** True for a tenant of which no plan, active or not, can have tasks. */
+const hasNoTasks = (): boolean => plans.value !== null && !plans.value.some(isMedia)
+
 export function Tasks() {
+  if (!hasNoTasks()) return <TaskList />
+  return (
+    <>
+      <PageHead title="Tasks and webhooks" />
+      <Locked {...LOCKED} />
+    </>
+  )
+}
+
+function TaskList() {
   const [isReplaying, setReplaying] = useState(false)
   const view = viewOf(here.value.query)
   const load = useLoad((abort) => listTasks(view.collection, withTimes(view.filter), abort), [JSON.stringify(view)], TASKS_MS)
