@@ -29,5 +29,5 @@ function planUsage(record: Subscription, now: number): PlanUsage {
   if (!media || !terms.media) return usage
   const account = anchor === null ? media : rollPeriod(media, terms.media, anchor, now)
   const { granted: allowance, burned, held, available } = balanceOf(account)
-  return { ...usage, media: { allowance, burned, held, available, periodEnd: account.period.end, openTasks: Object.keys(account.holds).length } }
+  return { ...usage, media: { allowance, burned, held, available, periodEnd: account.period.end, openTasks: account.holds.count } }
 }
