@@ -20,17 +20,6 @@ export function meteringMetrics(registry: Registry, byTenant: boolean): Metering
   const reserved = new Gauge({ name: 'tollgate_reserved_tokens', help: 'Tokens reserved by coding requests of this process.', registers })
   const tokens = new Counter({ name: 'tollgate_coding_tokens_total', help: 'Settled tokens of the Coding Plan API.', labelNames: byTenant ? ['kind', 'tenant'] : ['kind'], registers })
   const swept = new Counter({ name: 'tollgate_reservations_swept_total', help: 'Reservations settled by the sweep.', labelNames: ['reason'], registers })
-  // Looking up labels builds a string: done once per tenant.
-  const known = new Map<string, ReturnType<typeof labelled>>()
-  const labelled = (tenant: string) => {
-    const of = (kind: string) => tokens.labels(byTenant ? { kind, tenant } : { kind })
-    return { input: of('input'), cachedInput: of('cached_input'), output: of('output') }
-  }
-  const countersOf = (tenant: string) => {
-    const counters = known.get(tenant) ?? labelled(tenant)
-    known.set(tenant, counters)
-    return counters
-  }
   return {
     refused: (outcome) => {
       const window = WINDOWS[outcome]
@@ -45,10 +34,10 @@ export function meteringMetrics(registry: Registry, byTenant: boolean): Metering
       reservations.dec()
       reserved.dec(amount)
       if (!usage) return
-      const counters = countersOf(byTenant ? tenant : '')
-      counters.input.inc(usage.input - usage.cachedInput)
-      counters.cachedInput.inc(usage.cachedInput)
-      counters.output.inc(usage.output)
+      const labels = byTenant ? { tenant } : {}
+      tokens.inc({ ...labels, kind: 'input' }, usage.input - usage.cachedInput)
+      tokens.inc({ ...labels, kind: 'cached_input' }, usage.cachedInput)
+      tokens.inc({ ...labels, kind: 'output' }, usage.output)
     },
     swept: ({ expired, released }) => {
       swept.inc({ reason: 'dead_gateway' }, expired)

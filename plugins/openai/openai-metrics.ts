@@ -16,7 +16,6 @@ export type OpenaiMetrics = {
 
 const STATES = ['closed', 'half_open', 'open'] as const
 
-// Looking up labels builds a string: each set of labels is resolved once.
 export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiMetrics {
   const registers = [registry]
   const first = new Histogram({
@@ -40,6 +39,19 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiM
     buckets: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2],
     registers,
   })
+  const requests = new Counter({
+    name: 'tollgate_upstream_requests_total',
+    help: 'Attempts at upstreams.',
+    labelNames: ['upstream', 'outcome'],
+    registers,
+  })
+  const durations = new Histogram({
+    name: 'tollgate_upstream_duration_seconds',
+    help: 'From the start of an attempt to the first byte of its answer or to its failure.',
+    labelNames: ['upstream', 'outcome'],
+    buckets: [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 120],
+    registers,
+  })
   const retries = new Counter({
     name: 'tollgate_upstream_retries_total',
     help: 'Retries at the same upstream.',
@@ -57,40 +69,16 @@ export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiM
     },
   })
   registry.registerMetric(breakers)
-  const attempted = attemptMetric(registry)
-  upstreams.observe((event) => (event.event === 'retry' ? retries.inc({ upstream: event.upstream }) : attempted(event)))
-  const byWire = (histogram: Histogram<'wire'>) => ({ chat: histogram.labels({ wire: 'chat' }), responses: histogram.labels({ wire: 'responses' }) })
-  const [overheadOf, firstOf, betweenOf] = [byWire(overheads), byWire(first), byWire(between)]
+  upstreams.observe((event) => {
+    if (event.event === 'retry') return retries.inc({ upstream: event.upstream })
+    requests.inc({ upstream: event.upstream, outcome: event.outcome })
+    durations.observe({ upstream: event.upstream, outcome: event.outcome }, event.durationMs / 1000)
+  })
   return {
-    overhead: (wire, ms) => overheadOf[wire].observe(ms / 1000),
-    firstToken: (wire, ms) => firstOf[wire].observe(ms / 1000),
+    overhead: (wire, ms) => overheads.observe({ wire }, ms / 1000),
+    firstToken: (wire, ms) => first.observe({ wire }, ms / 1000),
     estimated: estimateMetric(registry),
-    interToken: (wire, tokens, ms) => tokens > 1 && betweenOf[wire].observe(ms / 1000 / (tokens - 1)),
-  }
-}
-
-function attemptMetric(registry: Registry): (attempt: { upstream: string; outcome: string; durationMs: number }) => void {
-  const registers = [registry]
-  const requests = new Counter({
-    name: 'tollgate_upstream_requests_total',
-    help: 'Attempts at upstreams.',
-    labelNames: ['upstream', 'outcome'],
-    registers,
-  })
-  const durations = new Histogram({
-    name: 'tollgate_upstream_duration_seconds',
-    help: 'From the start of an attempt to the first byte of its answer or to its failure.',
-    labelNames: ['upstream', 'outcome'],
-    buckets: [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 120],
-    registers,
-  })
-  const known = new Map<string, { count: { inc(): void }; duration: { observe(seconds: number): void } }>()
-  return ({ upstream, outcome, durationMs }) => {
-    const name = `${outcome} ${upstream}`
-    const series = known.get(name) ?? { count: requests.labels({ upstream, outcome }), duration: durations.labels({ upstream, outcome }) }
-    known.set(name, series)
-    series.count.inc()
-    series.duration.observe(durationMs / 1000)
+    interToken: (wire, tokens, ms) => tokens > 1 && between.observe({ wire }, ms / 1000 / (tokens - 1)),
   }
 }
 
@@ -102,9 +90,8 @@ function estimateMetric(registry: Registry): OpenaiMetrics['estimated'] {
     buckets: [0.25, 0.5, 0.75, 0.9, 1.1, 1.33, 2, 4, 8],
     registers: [registry],
   })
-  const [input, output] = [ratios.labels({ kind: 'input' }), ratios.labels({ kind: 'output' })]
   return (estimate, reported) => {
-    if (reported.input > 0) input.observe(estimate.input / reported.input)
-    if (reported.output > 0) output.observe(estimate.output / reported.output)
+    if (reported.input > 0) ratios.observe({ kind: 'input' }, estimate.input / reported.input)
+    if (reported.output > 0) ratios.observe({ kind: 'output' }, estimate.output / reported.output)
   }
 }

@@ -1,7 +1,6 @@
 /** Handler of coding requests: calls the upstreams, answers as JSON or as a stream, and settles the usage on every outcome. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Failure } from '../../src/domain/errors.ts'
-import { openCancellation, type CancelSignal } from '../../src/upstream/http/cancellation.ts'
 import type { AnswerStream, UpstreamAnswer } from '../../src/upstream/http/upstream-answer.ts'
 import type { OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
 import type { Upstreams } from '../../src/upstream/upstreams.ts'
@@ -71,19 +70,19 @@ async function reserveChoices(codingRequest: CodingRequest, { admitted, ensure }
 }
 
 /** A signal that is aborted when the client disconnects: at once with `Cancel`, after `drainMs` with `Drain`. */
-function disconnectSignal(context: RequestContext, drainMs: number): { signal: CancelSignal; stop(): void } {
+function disconnectSignal(context: RequestContext, drainMs: number): { signal: AbortSignal; stop(): void } {
   const { raw } = context.reply
-  const cancellation = openCancellation()
+  const controller = new AbortController()
   let timer: NodeJS.Timeout | null = null
   const onClose = () => {
     if (raw.writableFinished) return
-    if (context.onAbort === 'Cancel') cancellation.abort(new ClientDisconnected('client disconnected'))
-    else timer = setTimeout(() => cancellation.abort(new ClientDisconnected('client disconnected, drain timed out')), drainMs)
+    if (context.onAbort === 'Cancel') controller.abort(new ClientDisconnected('client disconnected'))
+    else timer = setTimeout(() => controller.abort(new ClientDisconnected('client disconnected, drain timed out')), drainMs)
   }
   if (raw.closed) onClose()
   else raw.once('close', onClose)
   return {
-    signal: cancellation,
+    signal: controller.signal,
     stop() {
       raw.off('close', onClose)
       if (timer) clearTimeout(timer)
@@ -118,7 +117,7 @@ function callUpstreams(
   call: UpstreamCall,
   { wire, request }: RequestContext,
   { upstreams, metrics }: HandlerOptions,
-  signal: CancelSignal,
+  signal: AbortSignal,
 ): Promise<UpstreamAnswer> {
   metrics.overhead(wire, performance.now() - request.startedMs)
   return upstreams.open(call, signal)

@@ -14,9 +14,6 @@ export type WindowsView = { session: WindowView; weekly: WindowView }
 /** The charge of a request in tokens: permille weights per kind of token, rounded up once. */
 export function chargeOf(usage: Usage, weights: CodingTerms['weights']): number {
   const cached = Math.min(usage.cachedInput, usage.input)
-  const sum = (usage.input - cached) * weights.input + cached * weights.cachedInput + usage.output * weights.output
-  // A sum of whole numbers up to here is exact, and many times cheaper than a BigInt.
-  if (sum <= Number.MAX_SAFE_INTEGER) return Math.ceil(sum / 1000)
   const milli =
     BigInt(usage.input - cached) * BigInt(weights.input) +
     BigInt(cached) * BigInt(weights.cachedInput) +

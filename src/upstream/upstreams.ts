@@ -4,7 +4,6 @@
  */
 import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
-import type { CancelSignal } from './http/cancellation.ts'
 import type { UpstreamAnswer } from './http/upstream-answer.ts'
 import type { Upstream } from './http/connection-pool.ts'
 import type { Breaker } from './selection/circuit-breaker.ts'
@@ -24,7 +23,7 @@ export type Upstreams = {
    * `retry` allows. Rejects with `server_overloaded` when none answered, with a 4xx failure when the request is at fault, or with the signal's reason
    * once it is aborted.
    */
-  open(call: UpstreamCall, signal: CancelSignal): Promise<UpstreamAnswer>
+  open(call: UpstreamCall, signal: AbortSignal): Promise<UpstreamAnswer>
   /** What every upstream allows (`allow` of the UPSTREAMS file): any of them may get a request. */
   allowed(): ReadonlySet<string>
   /** The smallest context window that an upstream declares, in tokens, or null. */

@@ -2,7 +2,6 @@
 import type { Dispatcher } from 'undici'
 import type { TemplateSets } from '../sse/event-templates.ts'
 import type { UpstreamCall } from '../wires/wire.ts'
-import type { CancelSignal } from './cancellation.ts'
 import { exchange, type FlowControl, type OutgoingRequest } from './upstream-request.ts'
 import { readerFor, type AttemptControl, type ResponseReader } from './response-reader.ts'
 import type { ResponseTimeouts } from './response-timeouts.ts'
@@ -18,7 +17,7 @@ export function attempt(
   timeouts: ResponseTimeouts,
   templates: TemplateSets,
   call: UpstreamCall,
-  signal: CancelSignal,
+  signal: AbortSignal,
 ): Promise<UpstreamAnswer> {
   const { promise, resolve, reject } = Promise.withResolvers<UpstreamAnswer>()
   let reader: ResponseReader | null = null
@@ -26,10 +25,10 @@ export function attempt(
   let settled = false
   // The call holds the whole request: it is released once an answer has begun, only the rewriter stays.
   let pending: UpstreamCall | null = call
-  const onAbort = () => signal.reason && flow?.abort(signal.reason)
+  const onAbort = () => flow?.abort(signal.reason as Error)
   const settle = () => {
     settled = true
-    signal.listen(null)
+    signal.removeEventListener('abort', onAbort)
   }
   const control: AttemptControl = {
     resolve: (answer) => {
@@ -52,12 +51,12 @@ export function attempt(
     },
     data: (chunk) => reader?.data(chunk),
     ended(error) {
-      if (!settled && signal.reason) control.reject(signal.reason)
+      if (!settled && signal.aborted) control.reject(signal.reason as Error)
       else if (reader) reader.ended(error)
       else control.reject(new AttemptError('no response', 0, error))
     },
   })
   if (signal.aborted) onAbort()
-  else if (!settled) signal.listen(onAbort)
+  else if (!settled) signal.addEventListener('abort', onAbort)
   return promise
 }

@@ -5,7 +5,6 @@
 import { Failure } from '../../domain/errors.ts'
 import { traced, type SpanOptions } from '../../tracing/tracing.ts'
 import { attempt } from '../http/attempt.ts'
-import type { CancelSignal } from '../http/cancellation.ts'
 import type { Upstream } from '../http/connection-pool.ts'
 import type { Candidate } from './load-balancing.ts'
 import { AttemptError, type UpstreamAnswer } from '../http/upstream-answer.ts'
@@ -49,7 +48,7 @@ const FAILOVER_STATUSES = [401, 402, 403, 404, 405, 410]
  */
 export async function callWithFailover(
   candidates: Candidate[],
-  signal: CancelSignal,
+  signal: AbortSignal,
   context: FailoverContext,
 ): Promise<UpstreamAnswer> {
   const errors: Error[] = []
@@ -70,7 +69,7 @@ export async function callWithFailover(
 async function attemptWithRetries(
   upstream: Upstream,
   call: UpstreamCall,
-  signal: CancelSignal,
+  signal: AbortSignal,
   context: FailoverContext,
 ): Promise<UpstreamAnswer | Error> {
   const { name, retry } = upstream.settings
@@ -85,13 +84,13 @@ async function attemptWithRetries(
       if (n >= retry.attempts || FAILOVER_STATUSES.includes(failed.status) || backOffMs > MAX_BACK_OFF_MS) return failed
       context.emit({ event: 'retry', upstream: name, wire: call.wire })
       await delay(backOffMs, signal)
-      if (signal.reason) throw signal.reason
+      signal.throwIfAborted()
     }
   }
 }
 
 /** One attempt. When an idle connection breaks under the request, it is sent again at once on a new one, as the same attempt. */
-async function attemptOnConnection(upstream: Upstream, call: UpstreamCall, signal: CancelSignal, context: FailoverContext): Promise<UpstreamAnswer> {
+async function attemptOnConnection(upstream: Upstream, call: UpstreamCall, signal: AbortSignal, context: FailoverContext): Promise<UpstreamAnswer> {
   try {
     return await attemptOnce(upstream, 'pool', call, signal, context)
   } catch (error) {
@@ -105,7 +104,7 @@ async function attemptOnce(
   { settings, path, headers, target, breaker, ...upstream }: Upstream,
   connections: 'pool' | 'unpooled',
   call: UpstreamCall,
-  signal: CancelSignal,
+  signal: AbortSignal,
   context: FailoverContext,
 ): Promise<UpstreamAnswer> {
   const { name, timeouts } = settings
@@ -156,12 +155,13 @@ function attemptSpan({ name, model, baseUrl }: Upstream['settings'], call: Upstr
 }
 
 /** Resolves after `ms`, or at once when the signal is aborted. */
-function delay(ms: number, signal: CancelSignal): Promise<void> {
+function delay(ms: number, signal: AbortSignal): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>()
   const timer = setTimeout(resolve, ms)
-  signal.listen(resolve)
+  const onAbort = () => resolve()
+  signal.addEventListener('abort', onAbort)
   return promise.finally(() => {
     clearTimeout(timer)
-    signal.listen(null)
+    signal.removeEventListener('abort', onAbort)
   })
 }
