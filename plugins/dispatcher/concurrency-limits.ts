@@ -17,6 +17,8 @@ type Queue = Pick<Delivery, 'tenant' | 'host'>
 export type ConcurrencyLimits = {
   /** From 4 to 64. */
   of(queue: Queue): number
+  /** The limits above 4, by `tenant host`. */
+  above(): ReadonlyMap<string, number>
   /** One more after a fast 2xx; half after any other answer, a slow one, or none. Nothing for an attempt that was not made or cut off. */
   learn(queue: Queue, attempted: Attempted): void
 }
@@ -41,6 +43,10 @@ export function openConcurrencyLimits(clock: () => number): ConcurrencyLimits {
 
   return {
     of,
+    above() {
+      forget()
+      return new Map([...learned].map(([name, { limit }]) => [name, limit]))
+    },
     learn(queue, { outcome, durationMs }) {
       if (outcome === 'returned' || outcome === 'lost' || outcome === 'unsigned') return
       const before = of(queue)

@@ -7,7 +7,7 @@ import { singleFlight } from '../../src/concurrency/single-flight.ts'
 import type { Delivery } from '../../src/domain/task.ts'
 import { traced } from '../../src/tracing/tracing.ts'
 import { LOOK_MS } from '../../src/domain/webhooks.ts'
-import { openConcurrencyLimits } from './concurrency-limits.ts'
+import { MIN_CONCURRENCY, openConcurrencyLimits } from './concurrency-limits.ts'
 import { deliver, type Attempted } from './delivery-attempt.ts'
 
 /** Concurrent deliveries of this process; those to one receiver and those of one tenant, in all processes. */
@@ -34,7 +34,7 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
       const room = CAPS.limit - inFlight.size
       if (room <= 0 || stopping) return
       const now = clock()
-      for (const delivery of await store.claimDeliveries(now, now + timeoutMs + LEASE_SLACK_MS, { ...CAPS, limit: room, perQueue: limits.of })) start(delivery)
+      for (const delivery of await store.claimDeliveries(now, now + timeoutMs + LEASE_SLACK_MS, { ...CAPS, limit: room, perQueue: MIN_CONCURRENCY, queues: limits.above() })) start(delivery)
     },
     (err) => log.warn({ event: 'delivery_claim_failed', err }, 'claiming deliveries failed, retrying'),
   )

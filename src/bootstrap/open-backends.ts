@@ -78,7 +78,7 @@ async function openAll({ config, log, wall, registry, lost }: Surroundings, open
   const healed = countHealed(registry, log)
   let measured: StoreClock | null = null
   const storeTime = () => measured?.writeTime() ?? null
-  const unguarded = keep(await open('store', () => openStore(STORE_URL, { retried, storeTime, healed }), STORE_URL))
+  const unguarded = keep(await open('store', () => openStore(STORE_URL, { retried, storeTime, healed, threads: true, isSole: !isDistributed(config) }), STORE_URL))
   const clock = keep(await open('store clock', () => openStoreClock(unguarded, { log, registry, wall })))
   measured = clock
   await open('clock', async () => assertRight(clock))

@@ -7,7 +7,7 @@ import { deliveryViolations } from '../../src/verify/task-invariants.ts'
 import { delivery, T0, task, taskId } from '../contracts/store/acme.ts'
 
 const MINUTE_MS = 60_000
-const CAPS = { limit: 100, perHost: 100, perTenant: 100, perQueue: () => 100 }
+const CAPS = { limit: 100, perHost: 100, perTenant: 100, perQueue: 100 }
 const attempt = { number: 1, at: T0, durationMs: 1, statusCode: 500, error: 'status', responsePrefix: '' }
 const failedOf = (n: number) => delivery(n, { event: 'task.failed' })
 const refundedOf = (n: number) => delivery(n, { event: 'task.refunded', state: 'waiting', nextAttemptAt: null })

@@ -118,6 +118,10 @@ export type StoreOptions = ChangeOptions & {
    * write access.
    */
   readOnly?: boolean
+  /** SQLite: writes in a thread of its own and reads in another one, so that this one never waits for the disk. */
+  threads?: boolean
+  /** SQLite: nobody else writes the store while it is open, so that a record may be read from memory. */
+  isSole?: boolean
 }
 
 /**

@@ -6,8 +6,13 @@ import type { Delivery, DeliveryAttempt, LoggedEvent, ReplayPosition, ReplayRang
 /** Longer than any write can be late: the position of a removed event is free for a write that was sent before its position was taken. */
 export const LATE_WRITE_MS = 24 * 3_600_000
 
-/** Concurrent claims of deliveries: `limit` is that of one call, the others hold over all processes. `perQueue` may differ between processes and calls. */
-export type DeliveryCaps = { limit: number; perHost: number; perTenant: number; perQueue: (queue: Pick<Delivery, 'tenant' | 'host'>) => number }
+/** Concurrent claims of deliveries: `limit` is that of one call, the others hold over all processes. `perQueue` may differ between
+ * processes and calls; `queues` has the queues with another one, by `tenant host`. */
+export type DeliveryCaps = { limit: number; perHost: number; perTenant: number; perQueue: number; queues?: ReadonlyMap<string, number> }
+
+export function capOf({ perQueue, queues }: DeliveryCaps, { tenant, host }: Pick<Delivery, 'tenant' | 'host'>): number {
+  return queues?.get(`${tenant} ${host}`) ?? perQueue
+}
 
 /** `oldestAt`: epoch milliseconds. */
 export type OpenTasks = { state: TaskState; verb: string; count: number; oldestAt: number }

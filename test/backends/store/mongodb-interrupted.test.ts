@@ -33,7 +33,7 @@ function interrupt({ write, happens }: WriteFault): () => number {
 type Scenario = { before(store: Store): Promise<unknown>; verb(store: Store): Promise<unknown>; after(store: Store): Promise<unknown> }
 
 const LEASE = T0 + 1000
-const CAPS = { limit: 10, perHost: 4, perTenant: 10, perQueue: () => 10 }
+const CAPS = { limit: 10, perHost: 4, perTenant: 10, perQueue: 10 }
 const claim = (store: Store, now: number) => store.claimDeliveries(now, now + 1000, CAPS)
 const attempt = { number: 1, at: T0, durationMs: 1, statusCode: 500, error: 'status', responsePrefix: '' }
 const failed = delivery(1, { event: 'task.failed' })

@@ -78,7 +78,7 @@ t.test('a hundred thousand deliveries to a dead receiver do not slow down the ot
       await store.relay(taskId(n), [delivery(n, { host: `h${n % 4}.example`, tenant: `t${n % 3}` })], [])
     }),
   )
-  const caps = { limit: 128, perHost: 8, perTenant: 32, perQueue: () => 8 }
+  const caps = { limit: 128, perHost: 8, perTenant: 32, perQueue: 8 }
   const claimed: string[] = []
   const claimAll = () => rowsReadBy(async () => claimed.push(...(await store.claimDeliveries(T0, T0 + 1000, caps)).map(({ host }) => host)))
   // Rows per claimed delivery: the delivery, and its queue before and after.
@@ -95,7 +95,7 @@ t.test('an empty delivery queue is removed', async (t) => {
   await store.relay(taskId(1), [delivery(1)], [])
   const queues = () => ['delivery_lanes', 'delivery_tenants'].map((table) => raw.prepare(`SELECT * FROM ${table}`).all().length)
   t.same(queues(), [1, 1])
-  const [claimed] = await store.claimDeliveries(T0, T0 + 1000, { limit: 1, perHost: 1, perTenant: 1, perQueue: () => 1 })
+  const [claimed] = await store.claimDeliveries(T0, T0 + 1000, { limit: 1, perHost: 1, perTenant: 1, perQueue: 1 })
   const attempt = { number: 1, at: T0, durationMs: 1, statusCode: 200, error: null, responsePrefix: '' }
   await store.recordAttempt(delivery(1).id, claimed?.epoch ?? 0, attempt, { state: 'delivered', nextAttemptAt: null }, null)
   t.same(queues(), [0, 0])

@@ -3,13 +3,14 @@ import { once } from 'node:events'
 import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
+import type { Worker } from 'node:worker_threads'
 import { DatabaseSync } from 'node:sqlite'
 import t, { type Test } from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
 import { openDatabase } from '../../../src/backends/store/sqlite/database.ts'
-import { UPGRADES } from '../../../src/backends/store/sqlite/sqlite.ts'
 import { holdTables } from '../../../src/backends/store/sqlite/subscription-holds.ts'
-import { openStore, type Store } from '../../../src/backends/store/store.ts'
+import { UPGRADES } from '../../../src/backends/store/sqlite/verbs.ts'
+import { openStore, type Store, type StoreOptions } from '../../../src/backends/store/store.ts'
 import { reduce } from '../../../src/domain/subscription/reducer.ts'
 import { toStoredRecord } from '../../../src/domain/subscription/stored-subscription.ts'
 import { runContract } from '../../contracts/run-contract.ts'
@@ -17,21 +18,24 @@ import { storePromises, type Place } from '../../contracts/store.ts'
 import { admit, hold, ID, keyVersion, mediaPlan, plan, T0, taskId } from '../../contracts/store/acme.ts'
 import { asIfReplicated } from '../../contracts/store/replicated.ts'
 
-function freshFile(t: Test): Place & { file: string } {
+function freshFile(t: Test, threads = false): Place & { file: string; open(options?: StoreOptions): Promise<Store> } {
   const file = `${t.testdir()}/data/tollgate.db`
   const opened: Store[] = []
   t.teardown(() => Promise.all(opened.map((store) => store.close())))
   return {
     file,
     async open(options) {
-      const store = await openStore(`sqlite:${file}`, options)
+      const store = await openStore(`sqlite:${file}`, { ...options, threads })
       opened.push(store)
       return store
     },
   }
 }
 
-t.test('SQLite keeps the store contract', (t) => runContract(t, storePromises, freshFile))
+t.test('SQLite keeps the store contract', (t) => runContract(t, storePromises, (t) => freshFile(t)))
+
+t.test('SQLite keeps the store contract in threads of its own', { timeout: 600_000 }, (t) => runContract(t, storePromises, (t) => freshFile(t, true)))
+
 
 for (const seed of [1, 2, 3]) {
   t.test(`SQLite keeps the store contract as if it were replicated, seed ${seed}`, (t) =>
@@ -41,7 +45,7 @@ for (const seed of [1, 2, 3]) {
 }
 
 t.test('excusing an adapter from an unknown promise throws', async (t) => {
-  await t.rejects(runContract(t, storePromises, freshFile, { 'it never rains': 'desert' }), Error)
+  await t.rejects(runContract(t, storePromises, (t) => freshFile(t), { 'it never rains': 'desert' }), Error)
 })
 
 t.test('a process killed with SIGKILL loses nothing that was answered', async (t) => {
@@ -50,7 +54,7 @@ t.test('a process killed with SIGKILL loses nothing that was answered', async (t
     import { writeSync } from 'node:fs'
     const { openStore } = await import(${JSON.stringify(new URL('../../../src/backends/store/store.ts', import.meta.url).href)})
     const { admit, ID, plan, T0 } = await import(${JSON.stringify(new URL('../../contracts/store/acme.ts', import.meta.url).href)})
-    const store = await openStore(${JSON.stringify(`sqlite:${place.file}`)})
+    const store = await openStore(${JSON.stringify(`sqlite:${place.file}`)}, { threads: true, isSole: true })
     for (let i = 0; ; i++) {
       const id = 'acme/' + (i % 7)
       if (i < 7) await store.change(id, plan(), T0)
@@ -76,6 +80,27 @@ t.test('a process killed with SIGKILL loses nothing that was answered', async (t
     t.same(missing, [])
   }
   t.ok(((await store.heartbeats())[0]?.count ?? 0) >= answered.length - 1)
+})
+
+t.test('when a thread of the database ends, its calls are unavailable, another one starts, and nothing that was answered is lost', async (t) => {
+  const threads: Worker[] = []
+  const collect = (worker: Worker) => void threads.push(worker)
+  process.on('worker', collect)
+  t.teardown(() => process.off('worker', collect))
+  const store = await freshFile(t, true).open({ isSole: true })
+  await store.change(ID, plan(), T0)
+  const [writer, reader] = threads
+  const cut = Promise.allSettled([store.heartbeat('i1', 1), store.heartbeats()])
+  await Promise.all([writer?.terminate(), reader?.terminate()])
+  for (const outcome of await cut) if (outcome.status === 'rejected') t.type(outcome.reason, Unavailable)
+  const retried = async <T>(call: () => Promise<T>): Promise<T> => call().catch(() => new Promise((resolve) => setTimeout(resolve, 20)).then(() => retried(call)))
+  t.match(await retried(() => store.change(ID, admit('r1', 1), T0)), { outcome: 'admitted' })
+  await retried(() => store.heartbeat('i2', 1))
+  t.match((await retried(() => store.heartbeats())).at(-1), { instance: 'i2' })
+  t.same(Object.keys((await store.subscription(ID))?.coding?.reservations ?? {}), ['r1'])
+  t.equal(threads.length, 4)
+  await store.close()
+  await t.rejects(store.heartbeat('i3', 1), Unavailable)
 })
 
 t.test('the file and a folder created for it are accessible to their owner only', async (t) => {

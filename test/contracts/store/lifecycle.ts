@@ -44,6 +44,6 @@ export const lifePromises: Promises<Place> = {
     await t.rejects(store.createTask(task(1)), Unavailable)
     await t.rejects(store.task('acme', taskId(1)), Unavailable)
     await t.rejects(store.subscriptionsDue(['image'], T0, 1), Unavailable)
-    await t.rejects(store.claimDeliveries(T0, T0 + 1, { limit: 1, perHost: 1, perTenant: 1, perQueue: () => 1 }), Unavailable)
+    await t.rejects(store.claimDeliveries(T0, T0 + 1, { limit: 1, perHost: 1, perTenant: 1, perQueue: 1 }), Unavailable)
   },
 }

@@ -13,7 +13,7 @@ const SEALING: SealingKeys = [Buffer.alloc(32, 1)]
 const DELAYS_MS = [0, 30_000, 120_000, 600_000, 3_600_000]
 const TIMEOUT_MS = 30_000
 const TICK_MS = 4_000
-export const CAPS = { limit: 8, perHost: 4, perTenant: 6, perQueue: () => 2 }
+export const CAPS = { limit: 8, perHost: 4, perTenant: 6, perQueue: 2 }
 export const DELIVERY_LEASE_MS = 60_000
 
 export async function mintKeys(store: Store, accounts: Account[]): Promise<void> {

@@ -5,7 +5,7 @@
  */
 import type { Delivery } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
-import type { DeliveryCaps } from '../task-store.ts'
+import { capOf, type DeliveryCaps } from '../task-store.ts'
 import { withTimeout } from '../../../concurrency/batching.ts'
 import { isDuplicate, VERB_TIMEOUT_MS, fromStored, type Database } from './database.ts'
 import { DELIVERY, NO_SLOTS, type StoredDelivery } from './deliveries.ts'
@@ -44,7 +44,7 @@ export function openClaims(database: Database, queues: DeliveryQueues): Pick<Sto
       const room = caps.limit - claimed.length
       const tenants = await queues.longestDue(now, slots.full(), { tenants: room, queues: MAX_QUEUES })
       if (tenants.length === 0) break
-      const candidates = await Promise.all(tenants.map((due) => Promise.all(due.map((queue) => dueIn(queue, now, Math.min(room, caps.perQueue(queue)))))))
+      const candidates = await Promise.all(tenants.map((due) => Promise.all(due.map((queue) => dueIn(queue, now, Math.min(room, capOf(caps, queue)))))))
       const taken = await Promise.allSettled(choose(candidates, slots, room).map((chosen) => take(chosen, leaseUntil)))
       const won = taken.flatMap((one) => (one.status === 'fulfilled' && one.value ? [one.value] : []))
       claimed.push(...won)

@@ -1,5 +1,5 @@
 /** Numbered delivery slots per receiver, tenant and queue, counted for one claim. Pure. */
-import type { DeliveryCaps } from '../task-store.ts'
+import { capOf, type DeliveryCaps } from '../task-store.ts'
 import { idOf, type DeliveryQueue } from './delivery-queues.ts'
 
 /** The slots of a leased delivery. */
@@ -14,10 +14,11 @@ export type Slots = {
   full(): { hosts: string[]; tenants: string[]; queues: string[] }
 }
 
-export function openSlots(leased: Leased[], { perHost, perTenant, perQueue }: DeliveryCaps): Slots {
+export function openSlots(leased: Leased[], caps: DeliveryCaps): Slots {
+  const { perHost, perTenant } = caps
   const hosts = numbered(({ host }) => host, () => perHost)
   const tenants = numbered(({ tenant }) => tenant, () => perTenant)
-  const queues = numbered(idOf, perQueue)
+  const queues = numbered(idOf, (queue) => capOf(caps, queue))
   for (const one of leased) {
     hosts.hold(one, one.hostSlot)
     tenants.hold(one, one.tenantSlot)

@@ -48,7 +48,7 @@ const SQLITE_NOTADB = 26
  * number. Throws `Unavailable` while another process locks it, and an Error whose sentence names the file if it cannot be opened, is
  * damaged, belongs to another program, or has a newer schema.
  */
-export function openDatabase(file: string, upgrades: readonly string[]): Database {
+export function openDatabase(file: string, upgrades: readonly string[], { marks = false } = {}): Database {
   return opened(file, (path) => {
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
     closeSync(openSync(path, 'a', 0o600))
@@ -56,10 +56,10 @@ export function openDatabase(file: string, upgrades: readonly string[]): Databas
     const prepare = () => {
       refuseForeign(db, path)
       for (const name of [path, `${path}-wal`, `${path}-shm`]) if (existsSync(name)) chmodSync(name, 0o600)
-      db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA trusted_schema = OFF')
+      db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF')
       upgrade(db, path, upgrades)
     }
-    return { db, prepare }
+    return { db, prepare, ...(marks ? { committed: () => openMark(path) } : {}) }
   })
 }
 
@@ -85,14 +85,14 @@ export function openToRead(file: string, upgrades: readonly string[]): Database 
 }
 
 /** Closes a file that cannot be used, and throws the reason as a sentence. */
-function opened(file: string, open: (path: string) => { db: DatabaseSync; prepare: () => void }): Database {
+function opened(file: string, open: (path: string) => { db: DatabaseSync; prepare: () => void; committed?: () => Mark }): Database {
   const path = absolute(file)
   let db: DatabaseSync | undefined
   try {
     const found = open(path)
     db = found.db
     found.prepare()
-    return databaseOf(db)
+    return databaseOf(db, found.committed?.())
   } catch (error) {
     db?.close()
     throw openingFailure(error, path)
@@ -157,8 +157,20 @@ function toBackendError(error: unknown): unknown {
   return closed || sqliteCode(error) !== null ? new Unavailable('store', error) : error
 }
 
-function databaseOf(db: DatabaseSync): Database {
-  const { write, flush } = transactions(db)
+type Mark = { set(): void; close(): void }
+
+/**
+ * The first reader after a commit writes its mark into the file that readers share (https://www.sqlite.org/walformat.html#wal_locks), and would wait there for a
+ * disk that stalls. This connection sets the mark right after the commit, so that later readers only read.
+ */
+function openMark(path: string): Mark {
+  const db = new DatabaseSync(path, { timeout: BUSY_MS, readOnly: true })
+  const read = db.prepare('SELECT 1 FROM meta LIMIT 1')
+  return { set: () => void read.get(), close: () => db.close() }
+}
+
+function databaseOf(db: DatabaseSync, mark?: Mark): Database {
+  const { write, flush } = transactions(db, () => mark?.set())
   let closed: Promise<void> | undefined
   let reads = 0
 
@@ -183,6 +195,7 @@ function databaseOf(db: DatabaseSync): Database {
 
   async function close(): Promise<void> {
     flush()
+    mark?.close()
     db.close()
   }
 
@@ -192,7 +205,7 @@ function databaseOf(db: DatabaseSync): Database {
 type Write = { work: () => unknown; resolve: (value: never) => void; reject: (error: unknown) => void }
 
 /** Batches the writes of one tick of the event loop; `flush` commits them, then resolves their promises. */
-function transactions(db: DatabaseSync): { write: Database['write']; flush: () => void } {
+function transactions(db: DatabaseSync, committed: () => void): { write: Database['write']; flush: () => void } {
   const [begin, commit] = [db.prepare('BEGIN IMMEDIATE'), db.prepare('COMMIT')]
   const [savepoint, rollbackTo, release] = [db.prepare('SAVEPOINT one'), db.prepare('ROLLBACK TO one'), db.prepare('RELEASE one')]
   let pending: Write[] = []
@@ -214,6 +227,7 @@ function transactions(db: DatabaseSync): { write: Database['write']; flush: () =
       const answers = batch.map(perform)
       commit.run()
       for (const answer of answers) answer()
+      committed()
     } catch (error) {
       for (const { reject } of batch) reject(toBackendError(error))
       rollBack(db)

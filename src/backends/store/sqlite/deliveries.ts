@@ -2,6 +2,7 @@
 import { redeliver } from '../../../domain/redelivery.ts'
 import type { Delivery } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
+import { capOf } from '../task-store.ts'
 import type { Database } from './database.ts'
 import { nameOf, openDeliveryQueues, type DeliveryQueue, type DeliveryQueues } from './delivery-queues.ts'
 
@@ -149,11 +150,12 @@ function claiming(database: Database, queues: DeliveryQueues, put: (delivery: De
     'SELECT record FROM deliveries WHERE tenant = ? AND host = ? AND claimable_at <= ? ORDER BY claimable_at LIMIT 1',
   )
 
-  return (now, leaseUntil, { limit, perHost, perTenant, perQueue }) =>
+  return (now, leaseUntil, caps) =>
     database.write(() => {
+      const { limit, perHost, perTenant } = caps
       const hosts = slots(({ host }) => host, () => perHost)
       const tenants = slots(({ tenant }) => tenant, () => perTenant)
-      const own = slots(nameOf, perQueue)
+      const own = slots(nameOf, (queue) => capOf(caps, queue))
       const kinds = [hosts, tenants, own]
       const take = (queue: DeliveryQueue) => kinds.forEach((kind) => kind.take(queue))
       leased.all(now).forEach(take)

@@ -7,7 +7,7 @@ export const processTables = `
   CREATE TABLE leases (name TEXT PRIMARY KEY, owner TEXT NOT NULL, until INTEGER NOT NULL) STRICT;
 `
 
-export function openHeartbeatsAndLeases(database: Database): Pick<Store, 'clock' | 'heartbeat' | 'heartbeats' | 'forgetInstance' | 'takeLease' | 'releaseLease'> {
+export function openHeartbeatsAndLeases(database: Database): Pick<Store, 'heartbeat' | 'heartbeats' | 'forgetInstance' | 'takeLease' | 'releaseLease'> {
   // A late heartbeat must not count as a change.
   const beat = database.prepare(
     'INSERT INTO beats VALUES (?, ?) ON CONFLICT (instance) DO UPDATE SET count = excluded.count WHERE excluded.count > count',
@@ -21,7 +21,6 @@ export function openHeartbeatsAndLeases(database: Database): Pick<Store, 'clock'
   const release = database.prepare('DELETE FROM leases WHERE name = ? AND owner = ?')
 
   return {
-    clock: async () => Date.now(),
     heartbeat: async (instance, count) => void (await database.write(() => beat.run(instance, count))),
     heartbeats: () => database.read(() => beats.all().map(({ instance, count }) => ({ instance, count }))),
     forgetInstance: async (instance) => void (await database.write(() => forget.run(instance))),

@@ -8,7 +8,10 @@ type Row = RecordRow & { id: string; position: number }
 const COLUMNS = 'SELECT id, record, NULL AS holds, 0 AS position FROM'
 const AFTER = 'WHERE id > ? ORDER BY id LIMIT ?'
 
-export function openScan(database: Database): Pick<Store, 'scan'> {
+/** A page as plain data: records of subscriptions as rows. */
+export type ScanRows = { scanRows(what: keyof Kept, after: string | null, limit: number): Promise<{ found: object[]; next: string | null }> }
+
+export function openScanRows(database: Database): ScanRows {
   const period = database.prepare<{ subscription: string; n: number; period: string }>('SELECT * FROM periods WHERE (subscription, n) > (?, ?) ORDER BY subscription, n LIMIT ?')
   const pages = {
     subscriptions: database.prepare<Row>(`SELECT id, record, ${HOLDS}, 0 AS position FROM subscriptions ${AFTER}`),
@@ -18,7 +21,7 @@ export function openScan(database: Database): Pick<Store, 'scan'> {
     events: database.prepare<Row>(`SELECT id, record, NULL AS holds, position FROM events ${AFTER}`),
   }
 
-  const periods: Store['scan'] = async (_, after, limit) => {
+  const periods = async (after: string | null, limit: number) => {
     const [subscription, n] = after === null ? ['', -1] : (JSON.parse(after) as [string, number])
     const rows = await database.read(() => period.all(subscription, n, limit))
     const last = rows.length < limit ? undefined : rows.at(-1)
@@ -26,16 +29,19 @@ export function openScan(database: Database): Pick<Store, 'scan'> {
   }
 
   return {
-    async scan<K extends keyof Kept>(what: K, after: string | null, limit: number) {
-      if (what === 'periods') return periods(what, after, limit)
-      const rows = await database.read(() => pages[what as Exclude<K, 'periods'>].all(after ?? '', limit))
-      const found = rows.map((row) => entityOf(what, row))
+    async scanRows(what, after, limit) {
+      if (what === 'periods') return periods(after, limit)
+      const rows = await database.read(() => pages[what].all(after ?? '', limit))
+      const found = rows.map(({ record, holds, position }): object => (what === 'subscriptions' ? { record, holds } : { ...JSON.parse(record), ...(what === 'events' && { position }) }))
       return { found, next: rows.length < limit ? null : (rows.at(-1)?.id ?? null) }
     },
   }
 }
 
-function entityOf<K extends keyof Kept>(what: K, row: Row): Kept[K] {
-  if (what === 'subscriptions') return recordOf(row) as Kept[K]
-  return { ...JSON.parse(row.record), ...(what === 'events' && { position: row.position }) } as Kept[K]
+export function scanning({ scanRows }: ScanRows): Store['scan'] {
+  return async <K extends keyof Kept>(what: K, after: string | null, limit: number) => {
+    const { found, next } = await scanRows(what, after, limit)
+    const decoded = what === 'subscriptions' ? found.map((row) => recordOf(row as RecordRow)) : found
+    return { found: decoded as Kept[K][], next }
+  }
 }

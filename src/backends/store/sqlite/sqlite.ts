@@ -1,48 +1,48 @@
 /**
- * The store in one SQLite file, for a single process. A `kill -9` loses nothing that was answered; a power failure may lose the most recent
- * writes.
+ * The store in one SQLite file, for a single process. In the program one thread writes and another one reads, so that the thread that serves never waits for the
+ * disk; tests and commands run the same statements in their own thread.
+ * Neither a `kill -9` nor a power failure loses what was answered.
  */
 import { openChanges } from '../group-commit.ts'
 import type { Store, StoreOptions } from '../store.ts'
 import { openDatabase, openToRead } from './database.ts'
-import { declarationTables, openDeclarations } from './resource-declarations.ts'
-import { deliveryTables, deliveryTimes, openDeliveries, waitingDeliveries } from './deliveries.ts'
-import { addEndedAt, keyTables, openKeys } from './api-keys.ts'
-import { deliveryQueueTables } from './delivery-queues.ts'
-import { eventTables, openEventLog } from './event-log.ts'
-import { openHeartbeatsAndLeases, processTables } from './heartbeats-and-leases.ts'
-import { openScan } from './scan.ts'
-import { openSessions, sessionTables } from './sessions.ts'
-import { holdTables } from './subscription-holds.ts'
-import { openSubscriptions, subscriptionTables } from './subscriptions.ts'
-import { openTaskQueries } from './task-queries.ts'
-import { openTasks, taskStatus, taskTables } from './tasks.ts'
-
-/** Each entry migrates from the schema before it. A released entry is never edited: a change is a new entry. */
-export const UPGRADES = [subscriptionTables + keyTables + processTables + declarationTables + taskTables + deliveryTables + deliveryQueueTables, addEndedAt, deliveryTimes, eventTables, waitingDeliveries, taskStatus, sessionTables, holdTables]
+import { openRecords, type RecordRows } from './records.ts'
+import { scanning } from './scan.ts'
+import { openThreads } from './threads.ts'
+import { openVerbs, UPGRADES, type Verbs } from './verbs.ts'
 
 /** Opens `file`; fails as `openDatabase` and `openToRead` do. */
-export function openSqlite(file: string, options: StoreOptions = {}): Store {
+export async function openSqlite(file: string, options: StoreOptions = {}): Promise<Store> {
+  if (options.threads && !options.readOnly) return openInThreads(file, options)
   const database = options.readOnly ? openToRead(file, UPGRADES) : openDatabase(file, UPGRADES)
-  const subscriptions = openSubscriptions(database)
-  const deliveries = openDeliveries(database)
-  const log = openEventLog(database)
-  const changes = openChanges(subscriptions.records, options)
+  const verbs = openVerbs(database)
+  const replaceRecord: RecordRows['replaceRecord'] = async (row, expected, replaced) => {
+    const outcome = await verbs.replaceRecord(row, expected)
+    if (outcome === 'replaced') replaced()
+    return outcome
+  }
+  return composed(verbs, openRecords({ ...verbs, replaceRecord }, options.isSole ?? false), options, () => database.close())
+}
+
+async function openInThreads(file: string, options: StoreOptions): Promise<Store> {
+  const threads = await openThreads(file, () => records.forget())
+  const { verbs } = threads
+  const records = openRecords({ ...verbs, replaceRecord: threads.replaceRecord }, options.isSole ?? false)
+  return composed(verbs, records, options, threads.close)
+}
+
+function composed(all: Verbs, { records, verbs }: ReturnType<typeof openRecords>, options: StoreOptions, closeDatabase: () => Promise<void>): Store {
+  const { findRecord: _find, replaceRecord: _replace, idsWith: _with, idsOfTenant: _of, scanRows, ...plain } = all
+  const changes = openChanges(records, options)
   return {
-    ...openHeartbeatsAndLeases(database),
-    ...subscriptions.verbs,
+    ...plain,
+    ...verbs,
+    clock: async () => Date.now(),
     change: changes.change,
-    ...openKeys(database),
-    ...openSessions(database),
-    ...openDeclarations(database),
-    ...openTasks(database, deliveries.deliveries, log.log),
-    ...openTaskQueries(database),
-    ...deliveries.verbs,
-    ...log.verbs,
-    ...openScan(database),
+    scan: scanning({ scanRows }),
     close: async () => {
       await changes.close()
-      await database.close()
+      await closeDatabase()
     },
   }
 }

@@ -54,17 +54,26 @@ export function sizeOf(record: Subscription): number {
   return HOLD_SIZE * (16 + (record.media?.holds.count ?? 0))
 }
 
-/** Returns the write of a record's chunks, to be made in one transaction with its row. `before`: the record of the version that is replaced; without it, all chunks are written. */
-export function openHoldRows(database: Database): (after: Subscription, before: Subscription | undefined) => void {
+/** The rows that a change of a record writes, plain data: `isWhole` when they are all that there are. */
+export type HoldChanges = { isWhole: boolean; removed: string[]; written: { first: string; holds: string }[] }
+
+/** `before`: the record of the version that is replaced; without it, all chunks are written. */
+export function holdChanges({ media }: Subscription, before: Subscription | undefined): HoldChanges {
+  const [old, chunks] = [new Set(before?.media?.holds.chunks), new Set(media?.holds.chunks)]
+  const written = [...chunks.difference(old)].map((chunk) => ({ first: firstOf(chunk), holds: textOf(chunk) }))
+  return { isWhole: !before, removed: [...old.difference(chunks)].map(firstOf), written }
+}
+
+/** Returns the write of a record's chunks, to be made in one transaction with its row. */
+export function openHoldRows(database: Database): (id: string, changes: HoldChanges) => void {
   const removeAll = database.prepare('DELETE FROM subscription_holds WHERE subscription = ?')
   const remove = database.prepare('DELETE FROM subscription_holds WHERE subscription = ? AND first = ?')
   const insert = database.prepare('INSERT INTO subscription_holds (subscription, first, holds) VALUES (?, ?, ?)')
 
-  return ({ id, media }, before) => {
-    const [old, chunks] = [new Set(before?.media?.holds.chunks), new Set(media?.holds.chunks)]
-    if (!before) removeAll.run(id)
-    for (const chunk of old.difference(chunks)) remove.run(id, firstOf(chunk))
-    for (const chunk of chunks.difference(old)) insert.run(id, firstOf(chunk), textOf(chunk))
+  return (id, { isWhole, removed, written }) => {
+    if (isWhole) removeAll.run(id)
+    for (const first of removed) remove.run(id, first)
+    for (const { first, holds } of written) insert.run(id, first, holds)
   }
 }
 

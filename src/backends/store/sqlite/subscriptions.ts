@@ -1,12 +1,8 @@
 /** Subscription records in SQLite as JSON with the columns that indexes use, and archived periods. `subscription-holds.ts` has their holds. */
-import { setImmediate as yieldToEventLoop } from 'node:timers/promises'
-import { frozen } from '../../../domain/subscription/stored-subscription.ts'
 import type { MediaPeriod, Subscription } from '../../../domain/subscription/subscription.ts'
-import type { VersionedRecords } from '../group-commit.ts'
-import { openRecordCache, type RecordCache } from '../record-cache.ts'
 import { idsOf, type Store } from '../store.ts'
 import type { Database } from './database.ts'
-import { headOf, HOLDS, openHoldRows, recordOf, sizeOf, type RecordRow } from './subscription-holds.ts'
+import { headOf, holdChanges, HOLDS, openHoldRows, type HoldChanges, type RecordRow } from './subscription-holds.ts'
 
 export const subscriptionTables = `
   CREATE TABLE subscriptions (
@@ -42,12 +38,34 @@ export const subscriptionTables = `
 `
 
 type Due = { subscription: string; ready_at: number; last_served_at: number }
-type Verbs = 'subscription' | 'subscriptionsWith' | 'subscriptionsOf' | 'subscriptionsDue' | 'archivePeriod' | 'periods'
 
-export function openSubscriptions(database: Database): { records: VersionedRecords; verbs: Pick<Store, Verbs> } {
+/** A record as it is stored: plain data, which may come from another thread. */
+export type SubscriptionRow = {
+  id: string
+  version: number
+  /** `has_plan`, `has_reservations`, `has_holds` and `has_past`. */
+  flags: number[]
+  record: string
+  holds: HoldChanges
+  /** `media.due` by kind; null without a media account. */
+  due: { lastServedAt: number; entries: { kind: string; readyAt: number }[] } | null
+}
+
+/** The statements on records. */
+export type SubscriptionRows = Pick<Store, 'subscriptionsDue' | 'archivePeriod' | 'periods'> & {
+  /** A record; `unchanged` when its version is still `known`. */
+  findRecord(id: string, known: number | undefined): Promise<RecordRow | 'unchanged' | null>
+  /** Replaces the record of version `expected`; 0 means that there is none yet. */
+  replaceRecord(row: SubscriptionRow, expected: number): Promise<'replaced' | 'conflict'>
+  /** The ids of `subscriptionsWith`. */
+  idsWith(...args: Parameters<Store['subscriptionsWith']>): Promise<string[]>
+  /** The ids of `subscriptionsOf`. */
+  idsOfTenant(...args: Parameters<Store['subscriptionsOf']>): Promise<string[]>
+}
+
+export function openSubscriptionRows(database: Database): SubscriptionRows {
   const find = database.prepare<RecordRow>(`SELECT record, ${HOLDS} FROM subscriptions WHERE id = ?`)
   const findVersion = database.prepare<{ version: number }>('SELECT version FROM subscriptions WHERE id = ?')
-  const cache = openRecordCache()
   const listing = (column: string) =>
     database.prepare<{ id: string }>(`SELECT id FROM subscriptions WHERE ${column} = 1 AND id > ? ORDER BY id LIMIT ?`)
   const listings = {
@@ -63,92 +81,74 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
   )
   const archive = database.prepare('INSERT INTO periods VALUES (?, ?, ?) ON CONFLICT DO NOTHING')
   const archived = database.prepare<{ period: string }>('SELECT period FROM periods WHERE subscription = ? ORDER BY n')
-
-  async function subscription(id: string, keep = cache.put): Promise<Subscription | null> {
-    const record = await database.read(() => current(id, keep))
-    return record && frozen(record)
-  }
-
-  async function records(listed: { id: string }[]): Promise<Subscription[]> {
-    const found: Subscription[] = []
-    for (const { id } of listed) {
-      // Not cached: a page of records would displace those in use.
-      const record = await subscription(id, () => {})
-      if (record) found.push(record)
-      // A record may have 2.5 megabytes: parsing a page of them at once would block the event loop.
-      await yieldToEventLoop()
-    }
-    return found
-  }
-
-  /** From the cache where the stored version is still that of the cached record. */
-  function current(id: string, keep = cache.put): Subscription | null {
-    const last = cache.get(id)
-    if (last && findVersion.get(id)?.version === last.version) return last
-    const row = find.get(id)
-    if (!row) return null
-    const record = recordOf(row)
-    keep(record, sizeOf(record))
-    return record
-  }
+  const ids = (rows: { id: string }[]) => rows.map(({ id }) => id)
 
   return {
-    records: {
-      read: (id, known) =>
-        database.read(() => {
-          const record = current(id)
-          return record && record.version === known ? 'unchanged' : record
-        }),
-      replace: replacing(database, cache),
+    findRecord: (id, known) =>
+      database.read(() => {
+        if (known !== undefined && findVersion.get(id)?.version === known) return 'unchanged'
+        return find.get(id) ?? null
+      }),
+    replaceRecord: replacing(database),
+    idsWith: (what, after, limit) => database.read(() => ids(listings[what].all(after, limit))),
+    idsOfTenant: (tenant, after, limit) => {
+      const [first, last] = idsOf(tenant)
+      return database.read(() => ids(ofTenant.all(after || first, last, limit)))
     },
-    verbs: {
-      subscription: (id) => subscription(id),
-      subscriptionsWith: async (what, after, limit) => records(await database.read(() => listings[what].all(after, limit))),
-      subscriptionsOf: async (tenant, after, limit) => {
-        const [first, last] = idsOf(tenant)
-        return records(await database.read(() => ofTenant.all(after || first, last, limit)))
-      },
-      subscriptionsDue: (kinds, now, limit) =>
-        database.read(() => {
-          const due = kinds.flatMap((kind) => unserved.all(kind, now, limit)).sort(byServing)
-          return [...new Set(due.map((entry) => entry.subscription))].slice(0, limit)
-        }),
-      archivePeriod: async (id, period) => void (await database.write(() => archive.run(id, period.n, JSON.stringify(period)))),
-      periods: (id) => database.read(() => archived.all(id).map((row) => JSON.parse(row.period) as MediaPeriod)),
-    },
+    subscriptionsDue: (kinds, now, limit) =>
+      database.read(() => {
+        const due = kinds.flatMap((kind) => unserved.all(kind, now, limit)).sort(byServing)
+        return [...new Set(due.map((entry) => entry.subscription))].slice(0, limit)
+      }),
+    archivePeriod: async (id, period) => void (await database.write(() => archive.run(id, period.n, JSON.stringify(period)))),
+    periods: (id) => database.read(() => archived.all(id).map((row) => JSON.parse(row.period) as MediaPeriod)),
   }
 }
 
-function replacing(database: Database, cache: RecordCache): VersionedRecords['replace'] {
+function replacing(database: Database): SubscriptionRows['replaceRecord'] {
   const insert = database.prepare(
-    `INSERT INTO subscriptions (version, has_plan, has_reservations, has_holds, has_past, record, id) VALUES (?, ?, ?, ?, ?, ?, ?)
+    `INSERT INTO subscriptions (version, record, id, has_plan, has_reservations, has_holds, has_past) VALUES (?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT DO NOTHING`,
   )
+  // An UPDATE that names a column of an index writes that index, whether or not the value differs.
   const update = database.prepare(
-    `UPDATE subscriptions SET version = ?, has_plan = ?, has_reservations = ?, has_holds = ?, has_past = ?, record = ?
+    `UPDATE subscriptions SET version = ?, record = ?
+     WHERE id = ? AND version = ? AND has_plan = ? AND has_reservations = ? AND has_holds = ? AND has_past = ?`,
+  )
+  const updateAll = database.prepare(
+    `UPDATE subscriptions SET version = ?, record = ?, has_plan = ?, has_reservations = ?, has_holds = ?, has_past = ?
      WHERE id = ? AND version = ?`,
   )
   const writeHolds = openHoldRows(database)
-  const undue = database.prepare('DELETE FROM subscriptions_due WHERE subscription = ?')
-  const due = database.prepare('INSERT INTO subscriptions_due (subscription, kind, ready_at, last_served_at) VALUES (?, ?, ?, ?)')
+  const undue = database.prepare('DELETE FROM subscriptions_due WHERE subscription = ? AND kind NOT IN (SELECT value FROM json_each(?))')
+  const due = database.prepare(
+    `INSERT INTO subscriptions_due (subscription, kind, ready_at, last_served_at) VALUES (?, ?, ?, ?)
+     ON CONFLICT DO UPDATE SET ready_at = excluded.ready_at, last_served_at = excluded.last_served_at
+       WHERE (ready_at, last_served_at) <> (excluded.ready_at, excluded.last_served_at)`,
+  )
 
-  return async (record, expected) => {
-    const columns = [record.version, ...flags(record), headOf(record), record.id]
-    const cached = cache.get(record.id)
-    const before = cached?.version === expected ? cached : undefined
-    const outcome = await database.write(() => {
-      const changes = expected === 0 ? insert.run(...columns) : update.run(...columns, expected)
-      if (changes === 0) return 'conflict'
-      writeHolds(record, before)
-      if (record.media) {
-        undue.run(record.id)
-        for (const { kind, readyAt } of record.media.due) due.run(record.id, kind, readyAt, record.media.lastServedAt)
+  function replace({ id, version, flags, record }: SubscriptionRow, expected: number): boolean {
+    if (expected === 0) return insert.run(version, record, id, ...flags) === 1
+    return update.run(version, record, id, expected, ...flags) === 1 || updateAll.run(version, record, ...flags, id, expected) === 1
+  }
+
+  return (row, expected) =>
+    database.write(() => {
+      if (!replace(row, expected)) return 'conflict'
+      writeHolds(row.id, row.holds)
+      if (row.due) {
+        undue.run(row.id, JSON.stringify(row.due.entries.map(({ kind }) => kind)))
+        for (const { kind, readyAt } of row.due.entries) due.run(row.id, kind, readyAt, row.due.lastServedAt)
       }
       return 'replaced'
     })
-    if (outcome === 'replaced') cache.put(record, sizeOf(record))
-    return outcome
-  }
+}
+
+/** `before`: the record of the version that is replaced, if it is known. */
+export function rowOf(record: Subscription, before: Subscription | undefined): SubscriptionRow {
+  const { id, version, media } = record
+  const due = media && { lastServedAt: media.lastServedAt, entries: media.due.map(({ kind, readyAt }) => ({ kind, readyAt })) }
+  return { id, version, flags: flags(record), record: headOf(record), holds: holdChanges(record, before), due }
 }
 
 /** Longest unserved first, then longest ready. */

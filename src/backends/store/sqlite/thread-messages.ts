@@ -1,0 +1,19 @@
+/** Messages between the thread that serves and a thread of the database. */
+import { Unavailable } from '../../../domain/errors.ts'
+
+export type ThreadData = { file: string; kind: 'writer' | 'reader' }
+export type Call = { id: number; verb: string; args: unknown[] }
+/** Classes do not cross threads. */
+export type Failure = { unavailable: boolean; error: unknown }
+export type Reply = { id: number; value?: unknown; failure?: Failure }
+export type ToThread = 'open' | 'close' | Call[]
+/** `verbs` are the names that may be called from now on. */
+export type FromThread = { verbs: string[] } | { notOpened: Failure } | { replies: Reply[] }
+
+export function failureOf(error: unknown): Failure {
+  return error instanceof Unavailable ? { unavailable: true, error: error.cause } : { unavailable: false, error }
+}
+
+export function errorOf({ unavailable, error }: Failure): unknown {
+  return unavailable ? new Unavailable('store', error) : error
+}
