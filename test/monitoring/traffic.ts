@@ -11,6 +11,9 @@ import { apiKey, codingPlan, declare, mediaPlan } from '../flows/manifests.ts'
 import { start, type Program } from '../flows/program.ts'
 import { freePort } from '../servers/process.ts'
 
+/** A few seconds. */
+const TURNS_PER_KEY = 10
+
 const FREE = { requestsPerMinute: 1_000_000 }
 
 export type System = Program & { folder: string }
@@ -39,7 +42,8 @@ export async function sendTraffic(t: Test, program: System, done: () => Promise<
   const dead = `http://127.0.0.1:${await freePort()}/hook`
   const image = (webhook: string) => post(program, studio, '/api/v1/generations', { kind: 'image', prompt: 'a lighthouse', size: '64x64', webhook_url: webhook })
   for (let edits = 1; !(await done()); edits++) {
-    await declare(program.folder, 'edited', apiKey(`edited-${edits}`, 'code'))
+    // The folder is read once it has been quiet for a moment: a key for each turn would never be.
+    if (edits % TURNS_PER_KEY === 1) await declare(program.folder, 'edited', apiKey(`edited-${edits}`, 'code'))
     const turn = [chat(program, code), chat(program, small), chat(program, 'wrong'), image(`${receiver.url}/hook`), image(dead), image('http://10.0.0.1/hook'), fetch(`${program.url}/nothing`)]
     const streamed = post(program, code, '/v1/chat/completions', { model: 'svc-code', stream: true, messages: [{ role: 'user', content: 'Say something longer than a word' }] })
     await Promise.all([...turn, streamed.then((response) => response.text())])
