@@ -30,8 +30,10 @@ async function round(world: World, machine: Machine, nth: number): Promise<void>
   if (nth === SWEEPS_ALONE) world.checker.checkSwept(startedAt - ORPHAN_MS, world.busyRecord)
   for (;;) {
     const claimed: Task[] = []
-    await claimDue(backends, { verbs: VERBS, limit: 1, leaseMs: LEASE_MS, start: (task) => claimed.push(task) })
-    if (claimed.length === 0) break
+    // A claim that found the hold of an ended task starts nothing, and the next one is behind it.
+    let isReturned = false
+    await claimDue(backends, { verbs: VERBS, limit: 1, leaseMs: LEASE_MS, start: (task) => claimed.push(task), decided: (_, outcome) => (isReturned ||= outcome === 'returned') })
+    if (claimed.length === 0 && !isReturned) break
     for (const task of claimed) await conclude(machine.tasks(machine.actor('run', { task: task.id, epoch: task.epoch })), task, await runTask(world, machine, task))
   }
   world.checker.checkClaimed(startedAt, world.busyRecord)
