@@ -83,8 +83,12 @@ async function holdFor(context: TaskContext, creating: Creating, task: Task): Pr
   })
   if (answer.outcome === 'held') context.moved('hold', task.tenant, task.estimatedCost)
   if (answer.outcome !== 'held' && answer.outcome !== 'already') {
-    await store.moveTask(task.id, { from: ['pending'] }, 'rejected', { idempotency: null, sweepAt: null, endedAt: clock() })
-    await removeUploads(context, task)
+    const rejected = await store.moveTask(task.id, { from: ['pending'] }, 'rejected', { idempotency: null, sweepAt: null, endedAt: clock() })
+    // Otherwise another request with its key may have queued it since this answer, and a worker reads the uploads.
+    const present = rejected ? null : await store.task(task.tenant, task.id)
+    const record = present && present.state !== 'rejected' ? await store.subscription(task.subscription) : null
+    if (present && record) return { task: present, record }
+    if (rejected) await removeUploads(context, task)
     throw refusalOf(answer, task.estimatedCost)
   }
   // The task is accepted once it is held: an unknown outcome is retried before the client gets a 503.
