@@ -35,17 +35,17 @@ export async function makeTests(t: Test, dashboard: Dashboard): Promise<void> {
     t.equal(await prompt(page).inputValue(), HOSTILE)
   })
 
-  await inPage(t, dashboard, 'a task can be canceled while it is made, and nothing is charged', { path: '/room' }, async (page, t) => {
-    await choose(page, 'Video')
+  await inPage(t, dashboard, 'a task can be canceled while it waits, and nothing is charged', { path: '/room' }, async (page, t) => {
+    await choose(page, 'Music')
     await prompt(page).fill('Waves under a full moon')
     await page.getByLabel('Length').fill('10')
-    await page.locator('.price', { hasText: '1.00' }).waitFor()
+    await page.locator('.price', { hasText: '0.10' }).waitFor()
     await press(page, 'Create')
     await page.getByRole('button', { name: 'Cancel' }).click()
     await page.getByText('You canceled it.').waitFor()
-    await page.getByText('Nothing was charged: 1.00 went back to your allowance.').waitFor()
+    await page.getByText('Nothing was charged: 0.10 went back to your allowance.').waitFor()
     const [task] = await tasks(page, 'generations')
-    t.match(task, { kind: 'video', status: 'canceled', actual_cost: '0.0000' })
+    t.match(task, { kind: 'music', status: 'canceled', actual_cost: '0.0000' })
   })
 
   await inPage(t, dashboard, 'an image is made by keyboard alone', { path: '/room' }, async (page, t) => {
@@ -79,7 +79,7 @@ export async function makeTests(t: Test, dashboard: Dashboard): Promise<void> {
 
   for (const colorScheme of ['light', 'dark'] as const) {
     await inPage(t, dashboard, `axe finds nothing while a task runs, ends or is edited, in the ${colorScheme} theme`, { path: '/room', colorScheme, reducedMotion: 'reduce' }, async (page, t) => {
-      await choose(page, 'Video')
+      await choose(page, 'Music')
       await prompt(page).fill('Snow over a small town')
       await page.getByRole('button', { name: 'More settings' }).click()
       await press(page, 'Create')
