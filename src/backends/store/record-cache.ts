@@ -6,6 +6,8 @@ export type RecordCache = {
   get(id: string): Subscription | undefined
   /** `size`: about the bytes of the stored record. */
   put(record: Subscription, size: number): void
+  /** How often all were dropped so far. */
+  drops(): number
 }
 
 /** Sum of the sizes. Beyond it, all are dropped. */
@@ -14,13 +16,18 @@ const MAX_CACHED = 8 * 1024 * 1024
 export function openRecordCache(): RecordCache {
   let cache = new Map<string, { record: Subscription; size: number }>()
   let total = 0
+  let drops = 0
   return {
     get: (id) => cache.get(id)?.record,
     put(record, size) {
       total += size - (cache.get(record.id)?.size ?? 0)
-      if (total > MAX_CACHED) cache = new Map()
+      if (total > MAX_CACHED) {
+        cache = new Map()
+        drops++
+      }
       if (cache.size === 0) total = size
       if (size <= MAX_CACHED) cache.set(record.id, { record, size })
     },
+    drops: () => drops,
   }
 }

@@ -25,19 +25,24 @@ export type Records = {
 export function openRecords(rows: RecordRows, isSole: boolean): Records {
   let cache = openRecordCache()
 
+  function forget(): void {
+    cache = openRecordCache()
+  }
+
   /** The record as it is now; one that was parsed for it is kept, except in a scan of many: they would displace those in use. */
   async function current(id: string, keeps = true): Promise<Subscription | null> {
     const cached = cache.get(id)
     if (cached && isSole) return cached
-    const { put } = cache
+    const { put, drops } = cache
+    const before = drops()
     const found = await rows.findRecord(id, cached?.version)
     if (found === 'unchanged') return cached ?? null
     if (found === null) return null
     const record = recordOf(found)
-    // A write that became durable meanwhile has put a later one.
+    // A write that became durable meanwhile has put a later one, which may have been dropped since.
     const later = cache.get(id)
     if (later && later.version > record.version) return isSole ? later : record
-    if (keeps) put(record, sizeOf(record))
+    if (keeps && drops() === before) put(record, sizeOf(record))
     return record
   }
 
@@ -58,11 +63,14 @@ export function openRecords(rows: RecordRows, isSole: boolean): Records {
         const record = await current(id)
         return record && record.version === known ? 'unchanged' : record
       },
-      replace(record, expected) {
+      async replace(record, expected) {
         const cached = cache.get(record.id)
         const row = rowOf(record, cached?.version === expected ? cached : undefined)
         const { put } = cache
-        return rows.replaceRecord(row, expected, () => put(record, sizeOf(record)))
+        const outcome = await rows.replaceRecord(row, expected, () => put(record, sizeOf(record)))
+        // A retry would find the same record again.
+        if (outcome === 'conflict' && isSole) forget()
+        return outcome
       },
     },
     verbs: {
@@ -73,6 +81,6 @@ export function openRecords(rows: RecordRows, isSole: boolean): Records {
       subscriptionsWith: async (what, after, limit) => all(await rows.idsWith(what, after, limit)),
       subscriptionsOf: async (tenant, after, limit) => all(await rows.idsOfTenant(tenant, after, limit)),
     },
-    forget: () => void (cache = openRecordCache()),
+    forget,
   }
 }
