@@ -136,6 +136,7 @@ export function startThread(data: ThreadData, lost: () => void): Thread {
   async function restart(): Promise<void> {
     while (state === 'starting') {
       await pause(RESTART_MS, undefined, { ref: false })
+      if (state !== 'starting') return
       opening = Promise.withResolvers<string[]>()
       worker = spawn(() => void exited())
       send('open')
@@ -145,12 +146,13 @@ export function startThread(data: ThreadData, lost: () => void): Thread {
 
   async function end(): Promise<void> {
     const wasOpen = state === 'open'
+    // It may end before it is closed.
+    const exited = new Promise((resolve) => worker.once('exit', resolve))
     state = 'closing'
     flush()
     if (pending.size > 0) await new Promise<void>((resolve) => (drained = resolve))
     if (!wasOpen) return void (await worker.terminate())
     worker.ref()
-    const exited = new Promise((resolve) => worker.once('exit', resolve))
     send('close')
     await exited
   }
