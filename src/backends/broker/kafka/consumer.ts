@@ -57,11 +57,16 @@ export function openConsumer({ kafka, address, log, counted }: KafkaContext, kin
     if (stopping.signal.aborted) return
     const current = kafka.consumer({ ...CONSUMER, groupId: group })
     const end = Promise.withResolvers<void>()
-    stopping.signal.addEventListener('abort', () => end.resolve(), { once: true })
+    const stop = (): void => end.resolve()
+    stopping.signal.addEventListener('abort', stop)
     const watchdog = watchFetches(current, {
       slow: () => state.failed(`${address.brokers.join(', ')} does not answer`),
       resumed: state.recovered,
       stalled: () => end.reject(new DescribedError('the consumer has stopped fetching')),
+    })
+    // It can be paused no more, and reports its crash later.
+    current.on(current.events.STOP, () => {
+      isMember = hasPartitions = false
     })
     current.on(current.events.CRASH, ({ payload }) => end.reject(payload.error))
     current.on(current.events.GROUP_JOIN, ({ payload }) => {
@@ -84,6 +89,7 @@ export function openConsumer({ kafka, address, log, counted }: KafkaContext, kin
       isMember = hasPartitions = false
       clearInterval(watchdog)
       clearInterval(committing)
+      stopping.signal.removeEventListener('abort', stop)
       await started
       await current.disconnect().catch(() => {})
     }
