@@ -28,3 +28,14 @@ t.test('no thread is started again for a store that was closed', async (t) => {
   await new Promise((resolve) => setTimeout(resolve, 700))
   t.same(threads.map(({ threadId }) => threadId), [-1, -1])
 })
+
+t.test('calls that a thread left unanswered fail with the reason of its end', async (t) => {
+  const { store, threads } = await open(t)
+  const [writer] = threads
+  const cut = store.heartbeat('i1', 1)
+  // A thread that fails by itself reports it so, before it exits.
+  writer?.emit('error', new Error('out of memory'))
+  await writer?.terminate()
+  await t.rejects(cut, { name: 'Unavailable', cause: { message: 'the thread of the database ended', cause: { message: 'out of memory' } } })
+  await store.close()
+})

@@ -45,15 +45,19 @@ export function startThread(data: ThreadData, lost: () => void): Thread {
   let ended: Promise<void> | null = null
   let drained: (() => void) | null = null
   let sweep: NodeJS.Timeout | undefined
-  let worker = spawn(() => void exited())
+  let worker = spawn()
 
-  function spawn(exited: () => void): Worker {
+  function spawn(): Worker {
     // The options of this process, such as hooks of a test runner, are not for it.
     const thread = new Worker(new URL('./thread-entry.ts', import.meta.url), { workerData: data, execArgv: [], name: `sqlite ${data.kind}` })
     thread.on('message', (message: FromThread) => receive(message))
+    let reason: unknown
     // The reason of an end; `exit` follows.
-    thread.on('error', (error) => opening.reject(new Unavailable('store', error)))
-    thread.on('exit', exited)
+    thread.on('error', (error) => {
+      reason = error
+      opening.reject(new Unavailable('store', error))
+    })
+    thread.on('exit', () => void exited(reason))
     return thread
   }
 
@@ -120,13 +124,14 @@ export function startThread(data: ThreadData, lost: () => void): Thread {
   }
 
   /** Nothing that was sent is known to have taken effect. */
-  async function exited(): Promise<void> {
+  async function exited(reason: unknown): Promise<void> {
     outgoing = []
+    const failure = unavailable('the thread of the database ended', reason)
     for (const [id, waiting] of pending) {
-      waiting.reject(unavailable('the thread of the database ended'))
+      waiting.reject(failure)
       forget(id, waiting)
     }
-    opening.reject(unavailable('the thread of the database ended'))
+    opening.reject(failure)
     if (state !== 'open') return
     state = 'starting'
     lost()
@@ -138,7 +143,7 @@ export function startThread(data: ThreadData, lost: () => void): Thread {
       await pause(RESTART_MS, undefined, { ref: false })
       if (state !== 'starting') return
       opening = Promise.withResolvers<string[]>()
-      worker = spawn(() => void exited())
+      worker = spawn()
       send('open')
       await opening.promise.catch(() => worker.terminate())
     }
@@ -167,6 +172,6 @@ export function startThread(data: ThreadData, lost: () => void): Thread {
   }
 }
 
-function unavailable(reason: string): Unavailable {
-  return new Unavailable('store', new Error(reason))
+function unavailable(reason: string, cause?: unknown): Unavailable {
+  return new Unavailable('store', new Error(reason, { cause }))
 }
