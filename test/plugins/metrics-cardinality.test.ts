@@ -5,6 +5,7 @@ import { Pool } from 'undici'
 import { hashKey, mint } from '../../src/domain/api-keys.ts'
 import { keyVersion, plan } from '../contracts/store/acme.ts'
 import { openEmbeddedProgram } from './embedded-program.ts'
+import { eventually } from '../flows/eventually.ts'
 
 const TENANTS = 10_000
 const FEW = 10
@@ -53,7 +54,11 @@ async function seriesOfTenants(t: Test, app: FastifyInstance, count: number): Pr
       const codes = await Promise.all(tenants.map((tenant) => serve(app, gateway, tenant)))
       if (codes.some((code) => code !== 200)) throw new Error(`a request of a tenant got ${codes.find((code) => code !== 200)}`)
     }
-    return seriesOf(app)
+    // Tokens are counted when a request is settled, after its answer.
+    return eventually('the settlements', async () => {
+      const series = await seriesOf(app)
+      return series.includes('tollgate_reservations_open 0') ? series : null
+    })
   }
   return [await serveAll(0, FEW), await serveAll(FEW, count)]
 }

@@ -31,13 +31,13 @@ export const QUEUE_BUGS: Omit<Bug, 'scenario'>[] = [
   {
     name: 'a changed chunk of holds is not written',
     file: `${STORE}/subscription-holds.ts`, within: 20,
-    from: 'for (const chunk of chunks.difference(old)) insert.run(',
-    to: 'for (const chunk of chunks.difference(old)) if (![...old].some(({ ids }) => ids[0] === chunk.ids[0])) insert.run(',
+    from: 'const written = [...chunks.difference(old)].map(',
+    to: 'const written = [...chunks.difference(old)].filter((chunk) => ![...old].some(({ ids }) => ids[0] === chunk.ids[0])).map(',
   },
   {
     name: 'a record is read from a copy whose version is not proven',
     file: `${STORE}/subscriptions.ts`, within: 60,
-    from: 'if (last && findVersion.get(id)?.version === last.version) return last',
-    to: 'if (last) return last',
+    from: "if (known !== undefined && findVersion.get(id)?.version === known) return 'unchanged'",
+    to: "if (known !== undefined) return 'unchanged'",
   },
 ]

@@ -18,8 +18,8 @@ const storeBugs: Listed[] = [
   {
     name: 'a record is replaced whatever its version',
     file: `${STORE}/subscriptions.ts`, within: 20,
-    from: 'WHERE id = ? AND version = ?',
-    to: 'WHERE id = ? AND version >= 0 * ?',
+    from: 'WHERE id = ? AND version = ?`',
+    to: 'WHERE id = ? AND version >= 0 * ?`',
   },
   {
     name: 'a conflict is treated as a success',

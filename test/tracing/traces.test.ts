@@ -80,9 +80,9 @@ for (const side of SIDES) {
       const processed = await eventuallyOne(otlp, 'process', isOfImage)
       t.match(processed, { kind: KINDS.consumer, parent: sent.spanId, resource: { 'tollgate.role': 'worker' } })
     }
-    const line = program.log.map((text) => JSON.parse(text)).find(({ msg, route }) => msg === 'request' && route === '/api/v1/generations')
+    const line = await eventually('the log line of the request', async () => program.log.map((text) => JSON.parse(text)).find(({ msg, route }) => msg === 'request' && route === '/api/v1/generations') ?? null)
     t.match(line, { trace_id: traceId, span_id: request.spanId })
-    t.match(program.log.map((text) => JSON.parse(text)).find(({ msg }) => msg === 'task ran'), { trace_id: traceId })
+    t.match(await eventually('the log line of the run', async () => program.log.map((text) => JSON.parse(text)).find(({ msg }) => msg === 'task ran') ?? null), { trace_id: traceId })
     t.notMatch(otlp.text(), /very.secret/)
     t.notOk(otlp.text().includes(key) || otlp.text().includes(receiver.url))
   })
