@@ -51,8 +51,8 @@ export async function editTests(t: Test, dashboard: Dashboard): Promise<void> {
     await page.getByText('1024 × 1024 becomes 2048 × 2048').waitFor()
     await run(page)
     t.match(await latestOperation(page), { operation: 'upscale', input: { media_url: cutOut, scale: 2 }, result: { width: 2048, height: 2048 } })
-    await page.getByRole('button', { name: 'Back to the input before' }).click()
-    await page.getByRole('button', { name: 'Back to the input before' }).click()
+    await page.getByRole('button', { name: 'Back to the previous input' }).click()
+    await page.getByRole('button', { name: 'Back to the previous input' }).click()
     await isSource(page, 'A lighthouse by the sea at dawn')
   })
 

@@ -59,8 +59,8 @@ export function bytes(size: number): string {
   return size < 1024 * 1024 ? `${(size / 1024).toFixed(1)} KB` : `${(size / 1024 / 1024).toFixed(1)} MB`
 }
 
-/** "background_remove" → "Background remove". */
+/** "background_remove" → "Background remove", "ai_edit" → "AI edit". */
 export function label(code: string): string {
   const text = code.replaceAll('_', ' ')
-  return text.charAt(0).toUpperCase() + text.slice(1)
+  return (text.charAt(0).toUpperCase() + text.slice(1)).replace(/^Ai\b/, 'AI')
 }

@@ -38,5 +38,5 @@ document.addEventListener('click', (event) => {
   const url = new URL(link.href)
   if (url.origin !== location.origin || (url.pathname !== BASE && !url.pathname.startsWith(`${BASE}/`)) || link.getAttribute('href')?.startsWith('#')) return
   event.preventDefault()
-  go(`${url.pathname.slice(BASE.length)}${url.search}`)
+  go(`${url.pathname.slice(BASE.length)}${url.search}${url.hash}`)
 })

@@ -20,7 +20,7 @@ export function Compare({ before, after, name }: { before: string; after: string
           <>
             <img class="compare-before" src={before} alt={`${name}, before`} decoding="async" style={{ clipPath: `inset(0 ${100 - share}% 0 0)` }} onError={() => setGone(true)} />
             <span class="compare-line" style={{ left: `${share}%` }} aria-hidden="true" />
-            <input class="compare-range" type="range" min={0} max={100} step={1} value={share} aria-label="Before and after" aria-valuetext={`${share} % before`} onInput={(event) => setShare(Number(event.currentTarget.value))} />
+            <input class="compare-range" type="range" min={0} max={100} step={1} value={share} aria-label="Before and after" aria-valuetext={`${share}% before`} onInput={(event) => setShare(Number(event.currentTarget.value))} />
           </>
         )}
       </div>

@@ -18,7 +18,7 @@ const SHOW_THE_SOURCE = ['inpaint', 'trim']
 /** Why an operation does not take these sources; null when it does. */
 function refusalOf(verb: string, family: string | null): string | null {
   if (family === null) return null
-  if (FILMS.includes(verb)) return family === 'image' ? 'For films and sounds' : null
+  if (FILMS.includes(verb)) return family === 'image' ? 'For video and sound' : null
   return family === 'image' ? null : 'For pictures'
 }
 

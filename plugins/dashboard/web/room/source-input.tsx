@@ -158,7 +158,7 @@ function Chosen({ source, isShownBelow }: { source: Source; isShownBelow: boolea
               state.earlier.value = state.earlier.value.slice(0, -1)
             }}
           >
-            <Icon name="back" size={16} /> Back to the input before
+            <Icon name="back" size={16} /> Back to the previous input
           </button>
         )}
         <button

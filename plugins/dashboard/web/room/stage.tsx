@@ -39,7 +39,7 @@ function UnderWay({ task }: { task: Task }) {
   const [isCanceling, setCanceling] = useState(false)
   const words = wordsOf(task.kind ?? task.operation ?? '')
   const isQueued = task.status === 'queued'
-  const where = isQueued ? (task.queue_position === null || task.queue_position <= 1 ? 'Next in the queue' : `Number ${task.queue_position} in the queue`) : 'In the making'
+  const where = isQueued ? (task.queue_position === null || task.queue_position <= 1 ? 'Next in the queue' : `Number ${task.queue_position} in the queue`) : 'Processing'
   async function cancel(): Promise<void> {
     setCanceling(true)
     await cancelTask(task).then((canceled) => (state.current.value = canceled), toastError)
@@ -55,7 +55,7 @@ function UnderWay({ task }: { task: Task }) {
       <progress class="bar" max={100} {...(isQueued ? {} : { value: task.progress })} aria-label={`Progress of ${words.name}`} />
       <p>
         {where}
-        {!isQueued && task.progress > 0 && <> · {task.progress} %</>} <span class="muted">· {money(task.estimated_cost)} held</span>
+        {!isQueued && task.progress > 0 && <> · {task.progress}%</>} <span class="muted">· {money(task.estimated_cost)} held</span>
       </p>
       <button type="button" class="button" disabled={isCanceling} onClick={() => void cancel()}>
         <Icon name="close" size={18} /> Cancel

@@ -15,7 +15,7 @@ export const WORDS: Record<string, Words> = {
   inpaint: { name: 'Inpaint', does: 'Replaces what you mark', icon: 'spark' },
   ai_edit: { name: 'Edit by prompt', does: 'Changes the picture by words', icon: 'spark' },
   trim: { name: 'Trim', does: 'Keeps a section', icon: 'clock' },
-  merge: { name: 'Merge', does: 'Joins films or sounds', icon: 'video' },
+  merge: { name: 'Merge', does: 'Joins videos or sounds', icon: 'video' },
 }
 
 export const wordsOf = (verb: string): Words => WORDS[verb] ?? { name: verb, does: '', icon: 'spark' }

@@ -105,7 +105,7 @@ function Windows({ session, weekly }: { session: WindowUsage; weekly: WindowUsag
 function Window({ name, limit, used, resets_at: resetsAt }: WindowUsage & { name: string }) {
   return (
     <figure>
-      <Gauge label={`${name}: tokens used`} value={used} max={limit} centre={`${Math.min(100, Math.round((used / Math.max(limit, 1)) * 100))} %`} below={`${short(used)} of ${short(limit)}`} />
+      <Gauge label={`${name}: tokens used`} value={used} max={limit} centre={`${Math.min(100, Math.round((used / Math.max(limit, 1)) * 100))}%`} below={`${short(used)} of ${short(limit)}`} />
       <figcaption>
         <strong>{name}</strong>
         <span class="muted">{resetsAt && used > 0 ? <>resets in {<Countdown to={resetsAt} />}</> : 'not begun'}</span>

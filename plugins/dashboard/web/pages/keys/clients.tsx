@@ -1,5 +1,5 @@
 /** How to use a key: a configuration for each client, with this address and, once revealed, the key itself. */
-import { useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import type { Key } from '../../api/keys.ts'
 import { session } from '../../api/session.ts'
 import { Card } from '../../components/card.tsx'
@@ -16,6 +16,8 @@ const APIS = [
 ] as const
 
 export function Clients({ keys }: { keys: Key[] }) {
+  // The browser looks for the fragment before the keys are there.
+  useEffect(() => void (location.hash === '#clients' && document.querySelector('.clients')?.scrollIntoView()), [])
   const usable = keys.filter(({ state }) => state === 'Active')
   const [api, setApi] = useState<'coding' | 'media' | null>(null)
   const [clientId, setClientId] = useState('')

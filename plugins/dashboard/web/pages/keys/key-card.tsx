@@ -94,7 +94,7 @@ function Facts({ created_at: created, expires_at: expires, rotation_revision: ro
       </Fact>
       <Fact name="Expires">{expires ? day(expires) : 'never'}</Fact>
       <Fact name="Rotations">{rotations}</Fact>
-      <Fact name="Limit of its own">{limit?.amount_per_period ? `${money(limit.amount_per_period)} a period` : limit?.weekly_tokens ? `${short(limit.weekly_tokens)} tokens a week` : 'none'}</Fact>
+      <Fact name="Limit">{limit?.amount_per_period ? `${money(limit.amount_per_period)} a period` : limit?.weekly_tokens ? `${short(limit.weekly_tokens)} tokens a week` : 'none'}</Fact>
     </dl>
   )
 }

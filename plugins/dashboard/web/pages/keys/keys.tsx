@@ -81,7 +81,7 @@ function List({ list, plans: known, canManage, reload }: ListProps) {
 function NoKeys({ hasLocked }: { hasLocked: boolean }) {
   return (
     <div class="card">
-      <Empty icon="key" title={hasLocked ? 'No key of an active plan' : 'No key yet'}>
+      <Empty icon="key" title={hasLocked ? 'No keys of an active plan' : 'No keys yet'}>
         {hasLocked ? 'Keys appear here while their plan is active.' : 'Issue one for each program that calls the API, so that you can change one without the others.'}
       </Empty>
     </div>

@@ -136,7 +136,7 @@ function History(task: TaskRecord) {
         ))}
         {!isFinal(task) && (
           <li class="now" role="status">
-            <strong>{task.status === 'queued' ? `In the queue${task.queue_position === null ? '' : `, position ${task.queue_position}`}` : `Processing, ${task.progress} %`}</strong>
+            <strong>{task.status === 'queued' ? `In the queue${task.queue_position === null ? '' : `, position ${task.queue_position}`}` : `Processing, ${task.progress}%`}</strong>
           </li>
         )}
       </ol>

@@ -59,7 +59,7 @@ function TaskList() {
     <>
       <PageHead
         title="Tasks and webhooks"
-        lead="Every generation and operation of the last weeks: what it was, what it cost, and how its webhook was delivered."
+        lead="Every generation and operation of recent weeks: what it was, what it cost, and how its webhook was delivered."
         actions={
           <button type="button" class="button" onClick={() => setReplaying(true)}>
             <Icon name="webhook" size={18} /> Replay webhooks
@@ -109,7 +109,7 @@ function Filters({ collection, filter }: View) {
 
 function NoTasks({ isFiltered }: { isFiltered: boolean }) {
   return (
-    <Empty icon="tasks" title={isFiltered ? 'No task fits the filters' : 'No task yet'}>
+    <Empty icon="tasks" title={isFiltered ? 'No task matches the filters' : 'No tasks yet'}>
       {isFiltered ? 'Other filters may find it. Tasks are removed after some weeks.' : 'Make something in the AI Room, or by the Media API, and it appears here.'}
     </Empty>
   )
@@ -124,7 +124,7 @@ function List({ tasks }: { tasks: Task[] }) {
       columns={[
         { name: 'Task', cell: (task) => <Name {...task} /> },
         { name: 'Status', cell: (task) => <StatusBadge status={task.status} /> },
-        { name: 'Progress', number: true, cell: (task) => (isFinal(task) ? '–' : `${task.progress} %`) },
+        { name: 'Progress', number: true, cell: (task) => (isFinal(task) ? '–' : `${task.progress}%`) },
         { name: 'Cost', number: true, cell: ({ actual_cost: actual, estimated_cost: estimated }) => (actual === null ? <span class="muted">{money(estimated)} held</span> : money(actual)) },
         { name: 'Created', number: true, cell: ({ created_at: created }) => <Ago at={created} /> },
       ]}

@@ -64,7 +64,7 @@ function Window({ name, limit, used, reserved, remaining, resets_at: resetsAt }:
   return (
     <Card title={name} hint={hasBegun ? <>Resets in <Countdown to={resetsAt} /> · {time(resetsAt)}</> : 'Begins with the next request'}>
       <div class="gauge-row">
-        <Gauge label={`${name}: tokens used`} value={used} more={reserved} max={limit} centre={`${share} %`} below="used" />
+        <Gauge label={`${name}: tokens used`} value={used} more={reserved} max={limit} centre={`${share}%`} below="used" />
         <dl class="facts">
           <div class="fact big">
             <dt>Remaining</dt>
@@ -99,7 +99,7 @@ function Days({ days: used }: { days: CodingDay[] }) {
   if (used.length === 0) {
     return (
       <Card title="By day">
-        <Empty icon="chart" title="No request yet">
+        <Empty icon="chart" title="No requests yet">
           The first answered request appears here.
         </Empty>
       </Card>

@@ -63,7 +63,7 @@ function Allowance({ usage: { allowance, burned, held, remaining, period }, plan
   return (
     <Card title="This period" hint={period && `${day(period.start)} to ${day(period.end)}`}>
       <div class="gauge-row">
-        <Gauge label="Spent of the allowance" value={Number(burned)} more={Number(held)} max={Number(allowance)} centre={`${share} %`} below="spent or held" tone={plan.product === 'Room' ? 'room' : 'media'} />
+        <Gauge label="Spent of the allowance" value={Number(burned)} more={Number(held)} max={Number(allowance)} centre={`${share}%`} below="spent or held" tone={plan.product === 'Room' ? 'room' : 'media'} />
         <dl class="facts">
           <div class="fact big">
             <dt>Remaining</dt>
@@ -73,7 +73,7 @@ function Allowance({ usage: { allowance, burned, held, remaining, period }, plan
           <Fact name="On hold">{money(held)}</Fact>
           <Fact name="Allowance">{money(allowance)}</Fact>
           {period && (
-            <Fact name="Granted anew">
+            <Fact name="Renews">
               in <Countdown to={period.end} />
               <small class="muted">{time(period.end)}</small>
             </Fact>
