@@ -59,8 +59,11 @@ export function bytes(size: number): string {
   return size < 1024 * 1024 ? `${(size / 1024).toFixed(1)} KB` : `${(size / 1024 / 1024).toFixed(1)} MB`
 }
 
-/** "background_remove" → "Background remove", "ai_edit" → "AI edit". */
+/** Operations whose code does not read as English. */
+const NAMES: Record<string, string> = { ai_edit: 'Edit by prompt', background_remove: 'Remove background' }
+
+/** "not_supported" → "Not supported". */
 export function label(code: string): string {
   const text = code.replaceAll('_', ' ')
-  return (text.charAt(0).toUpperCase() + text.slice(1)).replace(/^Ai\b/, 'AI')
+  return NAMES[code] ?? text.charAt(0).toUpperCase() + text.slice(1)
 }
