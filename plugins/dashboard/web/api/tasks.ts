@@ -43,7 +43,7 @@ export type Replay = { since: string; until: string; event?: string; status?: st
 
 export const collectionOf = (object: Task['object']): Collection => (object === 'generation' ? 'generations' : 'operations')
 export const isFinal = ({ status }: Task): boolean => status !== 'queued' && status !== 'processing'
-/** Image, Background remove … */
+/** The code of its kind or operation. */
 export const verbOf = ({ kind, operation }: Task): string => kind ?? operation ?? 'task'
 export const urlOf = ({ image_url: image, video_url: video, audio_url: audio }: Result): string => image ?? video ?? audio ?? ''
 
