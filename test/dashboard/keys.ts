@@ -64,6 +64,7 @@ export async function keyTests(t: Test, dashboard: Dashboard): Promise<void> {
     await dialog.getByLabel('Name').fill('Not a name')
     await dialog.getByLabel('Limit').fill('ten')
     await dialog.getByRole('button', { name: 'Issue' }).click()
+    await dialog.getByRole('alert').nth(1).waitFor()
     t.match(await dialog.getByRole('alert').allTextContents(), [/lower-case letters/, /whole number of tokens|an amount such as/])
     t.equal(await dialog.getByLabel('Name').getAttribute('aria-invalid'), 'true')
     await dialog.getByLabel('Name').fill('coding')

@@ -23,7 +23,7 @@ export async function taskTests(t: Test, dashboard: Dashboard): Promise<void> {
 
   await inPage(t, dashboard, 'a task is found by filters that stay in the address, and shows its result, history, costs and request', { path: '/tasks' }, async (page, t) => {
     await page.getByLabel('Kind').selectOption('video')
-    await page.getByText('No task fits the filters').waitFor()
+    await page.getByText('No task matches the filters').waitFor()
     await page.getByLabel('Kind').selectOption('image')
     await page.getByLabel('Status').selectOption('completed')
     await page.reload()
@@ -45,6 +45,7 @@ export async function taskTests(t: Test, dashboard: Dashboard): Promise<void> {
   await inPage(t, dashboard, 'every delivery attempt is shown with its answer; redeliver sends it again, and so does a replay of a time range', { path: `/tasks/${id}` }, async (page, t) => {
     const attempts = page.getByRole('table', { name: /Attempts to deliver/ })
     const row = (number: number) => attempts.locator('tbody tr').nth(number - 1)
+    await row(1).waitFor()
     t.match(await row(1).locator('td').allTextContents(), ['1', /20\d\d/, '500', /^\d+ ms$/, "<h1 onclick=alert('answer')>Broken</h1>"])
     await page.getByText(/Next attempt in/).waitFor()
     receiver.next({ status: 200, body: 'thank you' })
