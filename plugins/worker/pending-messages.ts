@@ -1,4 +1,5 @@
 /** Messages that a worker has received and for which no claim was decided yet. Their offsets are not committed meanwhile. */
+import { openCounts } from '../../src/concurrency/counts-by-name.ts'
 import type { TaskReady } from '../../src/domain/messages.ts'
 
 export type PendingMessage = { message: TaskReady; decide(): void }
@@ -15,20 +16,19 @@ export type PendingMessages = {
 
 export function openPendingMessages(): PendingMessages {
   const pending = new Set<PendingMessage>()
-  const counts = new Map<string, number>()
-  const count = (kind: string, change: number) => counts.set(kind, (counts.get(kind) ?? 0) + change)
+  const counts = openCounts()
   return {
     add: (message) =>
       new Promise((resolve) => {
         pending.add({ message, decide: resolve })
-        count(message.kind, 1)
+        counts.add(message.kind, 1)
       }),
-    count: (kind) => counts.get(kind) ?? 0,
+    count: counts.of,
     bySubscription: (kinds) => Map.groupBy([...pending].filter(({ message }) => kinds.includes(message.kind)), ({ message }) => message.subscription),
     decide(messages) {
       for (const one of messages) {
         if (!pending.delete(one)) continue
-        count(one.message.kind, -1)
+        counts.add(one.message.kind, -1)
         one.decide()
       }
     },

@@ -109,15 +109,19 @@ export function earliestWaiting(holds: Holds): MediaAccount['due'] {
   return [...earliest].map(([kind, readyAt]) => ({ kind, readyAt }))
 }
 
-/** The oldest hold of these kinds that is ready at `now`. */
-export function oldestReady(holds: Holds, kinds: readonly string[], now: number): [string, Hold] | null {
-  for (const chunk of holds.chunks) {
-    if (!kinds.some((kind) => (chunk.earliest[kind] ?? Infinity) <= now)) continue
-    const n = chunk.holds.findIndex(({ run, readyAt, kind }) => run === null && readyAt <= now && kinds.includes(kind))
-    const [id, hold] = [chunk.ids[n], chunk.holds[n]]
-    if (id !== undefined && hold) return [id, hold]
+/** The holds of these kinds that are ready at `now`, oldest first; a chunk without one is passed over. */
+export function* readyOf(holds: Holds, kinds: readonly string[], now: number): Generator<[string, Hold]> {
+  for (const { ids, holds: held, earliest } of holds.chunks) {
+    if (!kinds.some((kind) => (earliest[kind] ?? Infinity) <= now)) continue
+    for (const [n, hold] of held.entries()) {
+      if (hold.run === null && hold.readyAt <= now && kinds.includes(hold.kind)) yield [ids[n] as string, hold]
+    }
   }
-  return null
+}
+
+/** The oldest of them. */
+export function oldestReady(holds: Holds, kinds: readonly string[], now: number): [string, Hold] | null {
+  return readyOf(holds, kinds, now).next().value ?? null
 }
 
 /** How many holds wait for a worker, up to and including `id`. */

@@ -1,5 +1,5 @@
 /** The tasks of a subscription that a worker may claim now, for the messages of the broker. Pure. */
-import { entriesOf, holdOf, oldestReady, type Holds } from './holds.ts'
+import { holdOf, readyOf } from './holds.ts'
 import type { Hold, Subscription } from './subscription.ts'
 
 export type ReadyTask = {
@@ -23,20 +23,13 @@ export function readyTasks(record: Subscription | null, now: number, limit = 1):
   const maxConcurrentTasks = record?.terms.media?.maxConcurrentTasks ?? 0
   const kinds = media?.due.filter(({ readyAt }) => readyAt <= now).map(({ kind }) => kind) ?? []
   if (!media || kinds.length === 0) return []
-  const most = Math.min(limit, maxConcurrentTasks - media.holds.running.size)
-  return kinds.flatMap((kind) => [...oldest(media.holds, kind, now, most)].map(([task, hold]) => describe(task, hold, maxConcurrentTasks)))
-}
-
-function* oldest(holds: Holds, kind: string, now: number, most: number): Generator<[string, Hold]> {
-  const first = oldestReady(holds, [kind], now)
-  if (first && most > 0) yield first
-  if (!first || most <= 1) return
-  let left = most - 1
-  for (const [task, hold] of entriesOf(holds)) {
-    if (task <= first[0] || hold.kind !== kind || hold.run !== null || hold.readyAt > now) continue
-    yield [task, hold]
-    if (--left === 0) return
-  }
+  const most = Math.max(0, Math.min(limit, maxConcurrentTasks - media.holds.running.size))
+  return kinds.flatMap((kind) =>
+    readyOf(media.holds, [kind], now)
+      .take(most)
+      .map(([task, hold]) => describe(task, hold, maxConcurrentTasks))
+      .toArray(),
+  )
 }
 
 /** A task that was just held. */
