@@ -6,8 +6,9 @@ import { Failure } from '../../src/domain/errors.ts'
 import { KINDS, priceOf, unitsOf } from '../../src/domain/media-generations.ts'
 import { OPERATIONS } from '../../src/domain/media-operations.ts'
 import { formatMoney } from '../../src/domain/money.ts'
+import { planNameOf } from '../../src/domain/plans.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
-import { mediaPlans, nameOf } from './paying-plan.ts'
+import { mediaPlans } from './paying-plan.ts'
 
 export type MediaKindsOptions = {
   /** Whoever signs in runs this program, and may read what is missing on its machine. */
@@ -49,7 +50,7 @@ function termsOf(verb: string, { route: { max, defaults }, formats }: Offer): Re
 function priceIn(plan: Subscription, offer: Offer | null): Record<string, unknown>[] {
   if (!offer) return []
   const { verb, micro, per } = priceOf(offer.route, plan.terms.media?.prices ?? [])
-  return [{ plan: nameOf(plan), verb, amount: formatMoney(micro), per }]
+  return [{ plan: planNameOf(plan.id), verb, amount: formatMoney(micro), per }]
 }
 
 export default fp(mediaKinds, { name: 'media-kinds', fastify: '5.x', encapsulate: true, decorators: { fastify: ['tasks', 'engines', 'store'] } })

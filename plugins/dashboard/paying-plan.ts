@@ -1,7 +1,7 @@
 /** Which plan of a tenant pays for a task that somebody creates in the dashboard. */
 import type { Store } from '../../src/backends/store/store.ts'
 import { Failure } from '../../src/domain/errors.ts'
-import { apiOf, subscriptionId } from '../../src/domain/plans.ts'
+import { apiOf, planNameOf, subscriptionId } from '../../src/domain/plans.ts'
 import { inactiveReason, planInactive, type Subscription } from '../../src/domain/subscription/subscription.ts'
 import { invalid } from '../../src/domain/request-validation.ts'
 
@@ -29,16 +29,12 @@ export function payingPlan(plans: readonly [Subscription, ...Subscription[]], na
   const [first] = plans
   if (name !== undefined) {
     const named = plans.find(({ id, tenant }) => id === subscriptionId(tenant, name))
-    if (!named) throw invalid([{ path: '/plan', code: 'enum', message: `must be ${plans.map(nameOf).join(' or ')}` }])
+    if (!named) throw invalid([{ path: '/plan', code: 'enum', message: `must be ${plans.map(({ id }) => planNameOf(id)).join(' or ')}` }])
     return active(named, now)
   }
   const usable = plans.filter((plan) => inactiveReason(plan, now) === null)
-  if (usable.length > 1) throw invalid([{ path: '/plan', code: 'required', message: `Several plans can pay: name ${usable.map(nameOf).join(' or ')} by ?plan=` }])
+  if (usable.length > 1) throw invalid([{ path: '/plan', code: 'required', message: `Several plans can pay: name ${usable.map(({ id }) => planNameOf(id)).join(' or ')} by ?plan=` }])
   return active(usable[0] ?? first, now)
-}
-
-export function nameOf({ id, tenant }: Subscription): string {
-  return id.slice(tenant.length + 1)
 }
 
 function active(plan: Subscription, now: number): Subscription {

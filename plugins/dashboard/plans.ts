@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import { balanceOf, rollPeriod } from '../../src/domain/balance.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { formatMoney } from '../../src/domain/money.ts'
-import { apiOf, type Api } from '../../src/domain/plans.ts'
+import { apiOf, planNameOf, type Api } from '../../src/domain/plans.ts'
 import { MESSAGES } from '../../src/domain/reconcile/not-ready-reasons.ts'
 import { inactiveReason, type InactiveReason, type MediaAccount, type Subscription } from '../../src/domain/subscription/subscription.ts'
 import { viewOf, type WindowView } from '../../src/domain/token-windows.ts'
@@ -23,7 +23,7 @@ export type TenantPlan = {
 export async function plansOf(app: FastifyInstance, tenant: string): Promise<TenantPlan[]> {
   const records = await app.store.subscriptionsOf(tenant, '', MAX_PLANS)
   const now = app.clock()
-  return records.filter(({ plan }) => plan !== null).map((record) => ({ name: record.id.slice(tenant.length + 1), api: apiOf(record.product), record, reason: inactiveReason(record, now) }))
+  return records.filter(({ plan }) => plan !== null).map((record) => ({ name: planNameOf(record.id), api: apiOf(record.product), record, reason: inactiveReason(record, now) }))
 }
 
 /** The plan of that name, or the only active one of the API. Throws `not_found`, or `invalid_request` when there are several. */

@@ -1,5 +1,6 @@
 /** Body of `GET /v1/usage`: both token windows, and the key's own share. */
 import type { KeyVersion } from '../../src/domain/api-keys.ts'
+import { planNameOf } from '../../src/domain/plans.ts'
 import { inactiveReason, planInactive, type Subscription } from '../../src/domain/subscription/subscription.ts'
 import { reservedIn, roll, viewOf, type WindowView } from '../../src/domain/token-windows.ts'
 
@@ -22,7 +23,7 @@ export function usageBody(record: Subscription | null, key: Pick<KeyVersion, 'ke
   const { session, weekly } = viewOf(record.coding, record.terms.coding, now)
   return {
     object: 'usage',
-    plan: record.id.slice(record.id.indexOf('/') + 1),
+    plan: planNameOf(record.id),
     session: windowUsage(session),
     weekly: windowUsage(weekly),
     overshoot: Math.max(0, weekly.used - weekly.limit),

@@ -53,6 +53,11 @@ export function tenantOf(subscription: string): string {
   return subscription.slice(0, subscription.indexOf('/'))
 }
 
+/** The name of the Plan in a subscription's id. */
+export function planNameOf(subscription: string): string {
+  return subscription.slice(subscription.indexOf('/') + 1)
+}
+
 /** Converts a valid spec with defaults. Throws a TypeError if the spec did not pass the CRD's validation. */
 export function termsOf(plan: PlanResource): Terms {
   const { spec } = plan
