@@ -33,10 +33,10 @@ export function PageHead({ title, lead, actions }: { title: string; lead?: Compo
   )
 }
 
-/** A name and its value. */
-export function Fact({ name, children }: { name: string; children: ComponentChildren }) {
+/** A name and its value; `isBig` for the one that counts most among its neighbours. */
+export function Fact({ name, isBig = false, children }: { name: string; isBig?: boolean; children: ComponentChildren }) {
   return (
-    <div class="fact">
+    <div class={isBig ? 'fact big' : 'fact'}>
       <dt>{name}</dt>
       <dd>{children}</dd>
     </div>

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact'
 import { useId, useLayoutEffect, useRef } from 'preact/hooks'
 import { Icon } from './icon.tsx'
+import { Notice } from './states.tsx'
 
 /** A modal dialog over the browser's own: it traps the focus, closes with Escape and gives the focus back. Rendered means open. */
 export function Dialog({ title, close, children, wide = false }: { title: string; close: () => void; children: ComponentChildren; wide?: boolean }) {
@@ -37,5 +38,26 @@ export function Dialog({ title, close, children, wide = false }: { title: string
         {children}
       </div>
     </dialog>
+  )
+}
+
+/** The end of a form in a dialog: why it was refused, Cancel, and the button that submits it. */
+export function DialogActions({ action, tone = 'primary', isDisabled, error = null, close }: { action: string; tone?: 'primary' | 'danger'; isDisabled: boolean; error?: Error | null; close: () => void }) {
+  return (
+    <>
+      {error && (
+        <div role="alert">
+          <Notice tone="danger">{error.message}</Notice>
+        </div>
+      )}
+      <div class="form-actions">
+        <button type="button" class="button" onClick={close}>
+          Cancel
+        </button>
+        <button type="submit" class={`button ${tone}`} disabled={isDisabled}>
+          {action}
+        </button>
+      </div>
+    </>
   )
 }

@@ -6,10 +6,10 @@ import { Field, Select } from './field.tsx'
 import type { IconName } from './icon.tsx'
 import { Empty, Failed, Loading, Notice } from './states.tsx'
 
-type Props = { of: (plan: Plan) => boolean; locked: { title: string; text: string; icon: IconName }; children: (plan: Plan, choice: ComponentChildren) => ComponentChildren }
+export type PlanPageProps = { of: (plan: Plan) => boolean; locked: { title: string; text: string; icon: IconName }; children: (plan: Plan, choice: ComponentChildren) => ComponentChildren }
 
 /** Shows `children` for the plan of the address (`?plan=`), else the first active one. A plan that is not active says why. */
-export function PlanPage({ of, locked, children }: Props) {
+export function PlanPage({ of, locked, children }: PlanPageProps) {
   if (plans.value === null) return plansError.value ? <Failed error={plansError.value} retry={loadPlans} /> : <Loading lines={5} />
   const fitting = plans.value.filter(of)
   const asked = here.value.query.get('plan')
@@ -32,7 +32,7 @@ export function PlanPage({ of, locked, children }: Props) {
 }
 
 /** No plan unlocks what the page is for. */
-export function Locked({ title, text, icon }: Props['locked']) {
+export function Locked({ title, text, icon }: PlanPageProps['locked']) {
   return (
     <div class="card">
       <Empty

@@ -72,10 +72,7 @@ function Allowance({ allowance, held, burned, remaining, plan }: { allowance: st
   return (
     <>
       <dl class="facts">
-        <div class="fact big">
-          <dt>Remaining</dt>
-          <dd>{money(remaining)}</dd>
-        </div>
+        <Fact name="Remaining" isBig>{money(remaining)}</Fact>
         <Fact name="Spent">{money(burned)}</Fact>
         <Fact name="On hold">{money(held)}</Fact>
         <Fact name="Allowance">{money(allowance)}</Fact>

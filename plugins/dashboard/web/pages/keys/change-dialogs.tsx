@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Key, KeyChange } from '../../api/keys.ts'
-import { Dialog } from '../../components/dialog.tsx'
+import { Dialog, DialogActions } from '../../components/dialog.tsx'
 import { Field } from '../../components/field.tsx'
 import { Notice } from '../../components/states.tsx'
 
@@ -21,14 +21,7 @@ function Confirm({ title, close, action, tone = 'primary', isReady = true, submi
         }}
       >
         {children}
-        <div class="form-actions">
-          <button type="button" class="button" onClick={close}>
-            Cancel
-          </button>
-          <button type="submit" class={`button ${tone}`} disabled={!isReady || isBusy}>
-            {action}
-          </button>
-        </div>
+        <DialogActions action={action} tone={tone} isDisabled={!isReady || isBusy} close={close} />
       </form>
     </Dialog>
   )

@@ -1,9 +1,8 @@
 import { useState } from 'preact/hooks'
 import { issueKey, type Key, type NewKey } from '../../api/keys.ts'
 import { isMedia, type Plan } from '../../api/plans.ts'
-import { Dialog } from '../../components/dialog.tsx'
+import { Dialog, DialogActions } from '../../components/dialog.tsx'
 import { Field, Select } from '../../components/field.tsx'
-import { Notice } from '../../components/states.tsx'
 import { hrefOf } from '../../router.ts'
 
 /** A name of a Kubernetes resource that is also a label. */
@@ -65,19 +64,7 @@ export function IssueDialog({ plans, close, issued }: { plans: Plan[]; close: ()
         <Field label="Expires (optional)" hint="The key stops at the beginning of this day." error={faults.expires ?? null}>
           {(wired) => <input {...wired} class="input" type="date" value={draft.expires} onInput={(event) => set({ expires: event.currentTarget.value })} />}
         </Field>
-        {error && (
-          <div role="alert">
-            <Notice tone="danger">{error.message}</Notice>
-          </div>
-        )}
-        <div class="form-actions">
-          <button type="button" class="button" onClick={close}>
-            Cancel
-          </button>
-          <button type="submit" class="button primary" disabled={isBusy}>
-            Issue
-          </button>
-        </div>
+        <DialogActions action="Issue" isDisabled={isBusy} error={error} close={close} />
         <p class="hint">
           What a key may do is set by <a href={hrefOf('/')}>its plan</a>.
         </p>

@@ -1,8 +1,7 @@
 import { useState } from 'preact/hooks'
 import { replay, type Replay } from '../../api/tasks.ts'
-import { Dialog } from '../../components/dialog.tsx'
+import { Dialog, DialogActions } from '../../components/dialog.tsx'
 import { Field, Select } from '../../components/field.tsx'
-import { Notice } from '../../components/states.tsx'
 import { toast } from '../../components/toasts.tsx'
 
 const DAY_MS = 86_400_000
@@ -44,19 +43,7 @@ export function ReplayDialog({ close }: { close: () => void }) {
           <Field label="Event">{(wired) => <Select wired={wired} value={range.event} choices={any(EVENTS)} choose={(event) => set({ event })} />}</Field>
           <Field label="Status">{(wired) => <Select wired={wired} value={range.status} choices={any(STATES)} choose={(status) => set({ status })} />}</Field>
         </div>
-        {error && (
-          <div role="alert">
-            <Notice tone="danger">{error.message}</Notice>
-          </div>
-        )}
-        <div class="form-actions">
-          <button type="button" class="button" onClick={close}>
-            Cancel
-          </button>
-          <button type="submit" class="button primary" disabled={isBusy}>
-            Replay
-          </button>
-        </div>
+        <DialogActions action="Replay" isDisabled={isBusy} error={error} close={close} />
       </form>
     </Dialog>
   )

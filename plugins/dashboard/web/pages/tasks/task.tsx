@@ -148,10 +148,7 @@ function Costs({ estimated_cost: estimated, actual_cost: actual, refund_amount: 
   return (
     <Card title="Costs">
       <dl class="facts">
-        <div class="fact big">
-          <dt>{actual === null ? 'Held' : 'Charged'}</dt>
-          <dd>{money(actual ?? estimated)}</dd>
-        </div>
+        <Fact name={actual === null ? 'Held' : 'Charged'} isBig>{money(actual ?? estimated)}</Fact>
         <Fact name="Estimated">{money(estimated)}</Fact>
         <Fact name="Given back">{refund === null ? '–' : money(refund)}</Fact>
         <Fact name="Runs">{attempts}</Fact>

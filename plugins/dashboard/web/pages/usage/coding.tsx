@@ -1,41 +1,26 @@
 /** Coding usage: both token windows, tokens, requests and refusals by day, and which key used them. */
 import { useState } from 'preact/hooks'
-import { apiUrl } from '../../api/client.ts'
 import { isMedia, type Plan } from '../../api/plans.ts'
 import { codingUsage, everyDay, type CodingDay, type CodingUsage as Usage } from '../../api/usage.ts'
-import { Card, Fact, PageHead } from '../../components/card.tsx'
+import { Card, Fact } from '../../components/card.tsx'
 import { Chart, type Series } from '../../components/chart.tsx'
 import { Segmented } from '../../components/field.tsx'
 import { Gauge, Meter } from '../../components/gauge.tsx'
-import { Icon } from '../../components/icon.tsx'
 import { Async, useLoad } from '../../components/load.tsx'
-import { PlanPage } from '../../components/plan-choice.tsx'
 import { Empty, Notice } from '../../components/states.tsx'
 import { DataTable } from '../../components/table.tsx'
 import { Countdown } from '../../components/time.tsx'
 import { count, day, short, time } from '../../format.ts'
+import { UsagePage } from './usage-page.tsx'
 
 const USAGE_MS = 3000
 const LOCKED = { title: 'No plan for coding', icon: 'lock' as const, text: 'A Coding plan opens an OpenAI-compatible endpoint under token windows. Its usage appears here.' }
 
 export function CodingUsage() {
   return (
-    <>
-      <PageHead title="Coding usage" lead="Two windows limit a Coding plan. A session begins with its first request and ends by itself; the week limits what all sessions use." />
-      <PlanPage of={(plan) => !isMedia(plan)} locked={LOCKED}>
-        {(plan, choice) => (
-          <>
-            <div class="filters">
-              {choice}
-              <a class="button" href={apiUrl('/usage/coding', { plan: plan.name, format: 'csv' })} download={`${plan.name}-coding-usage.csv`}>
-                <Icon name="download" size={18} /> CSV
-              </a>
-            </div>
-            <Loaded key={plan.name} plan={plan} />
-          </>
-        )}
-      </PlanPage>
-    </>
+    <UsagePage api="coding" title="Coding usage" lead="Two windows limit a Coding plan. A session begins with its first request and ends by itself; the week limits what all sessions use." of={(plan) => !isMedia(plan)} locked={LOCKED}>
+      {(plan) => <Loaded key={plan.name} plan={plan} />}
+    </UsagePage>
   )
 }
 
@@ -66,10 +51,7 @@ function Window({ name, limit, used, reserved, remaining, resets_at: resetsAt }:
       <div class="gauge-row">
         <Gauge label={`${name}: tokens used`} value={used} more={reserved} max={limit} centre={`${share}%`} below="used" />
         <dl class="facts">
-          <div class="fact big">
-            <dt>Remaining</dt>
-            <dd>{short(remaining)}</dd>
-          </div>
+          <Fact name="Remaining" isBig>{short(remaining)}</Fact>
           <Fact name="Used">{count(used)}</Fact>
           <Fact name="Reserved">{count(reserved)}</Fact>
           <Fact name="Limit">{count(limit)}</Fact>

@@ -1,17 +1,15 @@
 /** Media usage: the allowance of the period, what was made by day and kind, and which key paid. */
-import { apiUrl } from '../../api/client.ts'
 import { isMedia, type Plan } from '../../api/plans.ts'
 import { everyDay, mediaUsage, type MediaUsage as Usage } from '../../api/usage.ts'
-import { Card, Fact, PageHead } from '../../components/card.tsx'
+import { Card, Fact } from '../../components/card.tsx'
 import { Chart } from '../../components/chart.tsx'
 import { Gauge, Meter } from '../../components/gauge.tsx'
-import { Icon } from '../../components/icon.tsx'
 import { Async, useLoad } from '../../components/load.tsx'
-import { PlanPage } from '../../components/plan-choice.tsx'
 import { Empty } from '../../components/states.tsx'
 import { DataTable } from '../../components/table.tsx'
 import { Countdown } from '../../components/time.tsx'
 import { count, day, label, money, time } from '../../format.ts'
+import { UsagePage } from './usage-page.tsx'
 
 const USAGE_MS = 5000
 const COLOURS = ['--chart-1', '--chart-2', '--chart-3', '--chart-4', '--chart-5', '--chart-6']
@@ -21,22 +19,9 @@ const LOCKED = { title: 'No plan for media', icon: 'lock' as const, text: 'A Med
 
 export function MediaUsage() {
   return (
-    <>
-      <PageHead title="Media usage" lead="What the period's allowance has paid for. A task holds its price when it is accepted, and pays what it cost when it ends." />
-      <PlanPage of={isMedia} locked={LOCKED}>
-        {(plan, choice) => (
-          <>
-            <div class="filters">
-              {choice}
-              <a class="button" href={apiUrl('/usage/media', { plan: plan.name, format: 'csv' })} download={`${plan.name}-media-usage.csv`}>
-                <Icon name="download" size={18} /> CSV
-              </a>
-            </div>
-            <Loaded key={plan.name} plan={plan} />
-          </>
-        )}
-      </PlanPage>
-    </>
+    <UsagePage api="media" title="Media usage" lead="What the period's allowance has paid for. A task holds its price when it is accepted, and pays what it cost when it ends." of={isMedia} locked={LOCKED}>
+      {(plan) => <Loaded key={plan.name} plan={plan} />}
+    </UsagePage>
   )
 }
 
@@ -65,10 +50,7 @@ function Allowance({ usage: { allowance, burned, held, remaining, period }, plan
       <div class="gauge-row">
         <Gauge label="Spent of the allowance" value={Number(burned)} more={Number(held)} max={Number(allowance)} centre={`${share}%`} below="spent or held" tone={plan.product === 'Room' ? 'room' : 'media'} />
         <dl class="facts">
-          <div class="fact big">
-            <dt>Remaining</dt>
-            <dd>{money(remaining)}</dd>
-          </div>
+          <Fact name="Remaining" isBig>{money(remaining)}</Fact>
           <Fact name="Spent">{money(burned)}</Fact>
           <Fact name="On hold">{money(held)}</Fact>
           <Fact name="Allowance">{money(allowance)}</Fact>
