@@ -1,6 +1,5 @@
 /** Real agents work on a task of several turns over an upstream of one wire: they run tests, read and edit files, and report. `npm run servers` installs them. */
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { mkdir, mkdtemp, readFile, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openUpstream, type FakeUpstream } from '../fakes/upstream.ts'
@@ -8,8 +7,8 @@ import { RESPONSE_USAGE, VENDOR } from '../fakes/upstream-wire.ts'
 import { need } from '../servers/client.ts'
 import { used } from './calls.ts'
 import { codexConfig } from './codex.ts'
-import { apiKey, codingPlan, declare } from './manifests.ts'
-import { REPOSITORY, start, type Program } from './program.ts'
+import { startOverOneWire } from './one-wire-program.ts'
+import { REPOSITORY, type Program } from './program.ts'
 import { run } from './run.ts'
 import { callId, taskModel, THOUGHT, type Call, type Task } from './task-model.ts'
 
@@ -84,16 +83,8 @@ function taskOf(agent: Agent, work: string): Task {
 
 for (const wire of ['chat', 'responses'] as const) {
   t.test(`agents over an upstream that speaks ${wire} alone`, { timeout: 900_000 }, async (t) => {
-    const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
     const upstream = await openUpstream()
-    await writeFile(join(folder, 'upstreams.yaml'), JSON.stringify({ upstreams: [{ name: VENDOR, baseUrl: upstream.url, model: `${VENDOR}/large`, wire }] }))
-    await declare(folder, 'team', codingPlan('team'), apiKey('team-key', 'team'))
-    const program = await start({ folder, env: { UPSTREAMS: join(folder, 'upstreams.yaml') } })
-    t.teardown(async () => {
-      await program.kill()
-      await upstream.close()
-      await rm(folder, { recursive: true, force: true })
-    })
+    const { folder, program } = await startOverOneWire(t, upstream, wire)
     for (const [name, agent] of Object.entries(AGENTS)) {
       t.test(`${name} mends a program in five turns`, { timeout: 300_000 }, (t) => mend(t, agent, { folder, program, upstream, wire }))
     }

@@ -1,15 +1,13 @@
 /** Agent frameworks run a loop of tool calls over an upstream of one wire, on both endpoints, whole and streamed. `npm run servers` installs them. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t, { type Test } from 'tap'
 import { openUpstream, type FakeUpstream } from '../fakes/upstream.ts'
-import { RESPONSE_USAGE, VENDOR } from '../fakes/upstream-wire.ts'
+import { RESPONSE_USAGE } from '../fakes/upstream-wire.ts'
 import { need } from '../servers/client.ts'
 import { used } from './calls.ts'
-import { apiKey, codingPlan, declare } from './manifests.ts'
-import { start, type Program } from './program.ts'
+import { startOverOneWire } from './one-wire-program.ts'
+import type { Program } from './program.ts'
 import { callId, taskModel, type Task } from './task-model.ts'
 
 type Loose = any // oxlint-disable-line typescript/no-explicit-any -- the frameworks are no dependencies of this package
@@ -74,16 +72,8 @@ const FRAMEWORKS: Record<string, Framework> = {
 
 for (const wire of ['chat', 'responses'] as const) {
   t.test(`frameworks over an upstream that speaks ${wire} alone`, { timeout: 300_000 }, async (t) => {
-    const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
     const upstream = await openUpstream(taskModel(wire, TASK))
-    await writeFile(join(folder, 'upstreams.yaml'), JSON.stringify({ upstreams: [{ name: VENDOR, baseUrl: upstream.url, model: `${VENDOR}/large`, wire }] }))
-    await declare(folder, 'team', codingPlan('team'), apiKey('team-key', 'team'))
-    const program = await start({ folder, env: { UPSTREAMS: join(folder, 'upstreams.yaml') } })
-    t.teardown(async () => {
-      await program.kill()
-      await upstream.close()
-      await rm(folder, { recursive: true, force: true })
-    })
+    const { program } = await startOverOneWire(t, upstream, wire)
     for (const [name, framework] of Object.entries(FRAMEWORKS)) {
       for (const endpoint of framework.endpoints) {
         for (const streamed of [false, true]) await t.test(`${name}, ${endpoint}, ${streamed ? 'streamed' : 'whole'}`, (t) => solve(t, framework, { program, upstream, wire, endpoint, streamed }))

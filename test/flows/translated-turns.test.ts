@@ -1,6 +1,5 @@
 /** Turns of real clients over an upstream of the other wire: what the model needs back comes back, and no byte of an answer names it. */
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t, { type Test } from 'tap'
@@ -9,8 +8,8 @@ import { chunk, completion, delta, DONE, event, message, response, RESPONSE_USAG
 import { need } from '../servers/client.ts'
 import { used } from './calls.ts'
 import { codex } from './codex.ts'
-import { apiKey, codingPlan, declare } from './manifests.ts'
-import { start, type Program } from './program.ts'
+import { startOverOneWire } from './one-wire-program.ts'
+import type { Program } from './program.ts'
 
 type Loose = any // oxlint-disable-line typescript/no-explicit-any -- bodies of requests are compared, not typed
 
@@ -19,17 +18,8 @@ const THOUGHT = 'I run the command.'
 
 /** A program over one scripted upstream of this wire. */
 async function setUp(t: Test, wire: 'chat' | 'responses', script: Script): Promise<{ upstream: FakeUpstream; program: Program; folder: string; key: string }> {
-  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
   const upstream = await openUpstream(script)
-  const file = join(folder, 'upstreams.yaml')
-  await writeFile(file, JSON.stringify({ upstreams: [{ name: VENDOR, baseUrl: upstream.url, model: `${VENDOR}/large`, wire }] }))
-  await declare(folder, 'team', codingPlan('team'), apiKey('team-key', 'team'))
-  const program = await start({ folder, env: { UPSTREAMS: file } })
-  t.teardown(async () => {
-    await program.kill()
-    await upstream.close()
-    await rm(folder, { recursive: true, force: true })
-  })
+  const { folder, program } = await startOverOneWire(t, upstream, wire)
   return { upstream, program, folder, key: await program.key('team-key') }
 }
 
