@@ -103,7 +103,7 @@ t.test('while the store is unreachable or silent a gateway stays ready and answe
   const program = await startFor(t, site, folder, ['controller', 'gateway'])
   const key = await program.key('coding')
   t.equal((await chat(program, key)).status, 200)
-  for (const [away, back] of [[store.kill, store.start], [async () => store.freeze(), async () => store.thaw()]] as const) {
+  for (const [away, back] of [[store.kill, store.start], [store.freeze, async () => store.thaw()]] as const) {
     await away()
     const refused = await chat(program, key)
     t.match(refused, { status: 503, body: { error: { code: 'unavailable' } } })

@@ -1,12 +1,15 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
+import { readdir, readFile } from 'node:fs/promises'
 import { connect, createServer, type Socket } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 
 /** A server's process and its children, in a separate process group. */
 export type Running = {
-  signal(name: 'SIGSTOP' | 'SIGCONT'): void
+  /** SIGSTOP; resolves when every thread of the process has stopped. */
+  freeze(): Promise<void>
+  thaw(): void
   /** SIGKILL; resolves when all processes have exited. */
   kill(): Promise<void>
 }
@@ -43,7 +46,12 @@ export async function start({ argv, env, ready }: Program): Promise<Running> {
     if (!gone && child.pid !== undefined) process.kill(-child.pid, name)
   }
   return {
-    signal,
+    async freeze() {
+      signal('SIGSTOP')
+      // The kernel stops a thread when it next runs: until then, one that already runs still answers.
+      while (!gone && child.pid !== undefined && !(await stopped(child.pid))) await pause(1)
+    },
+    thaw: () => signal('SIGCONT'),
     async kill() {
       if (gone) return
       for (const handle of handles) handle.ref()
@@ -51,6 +59,15 @@ export async function start({ argv, env, ready }: Program): Promise<Running> {
       await closed
     },
   }
+}
+
+/** Whether all threads of a process are stopped. True where the system has no `/proc`: there it cannot be seen. */
+async function stopped(pid: number): Promise<boolean> {
+  const folder = `/proc/${pid}/task`
+  if (!existsSync(folder)) return true
+  const stats = await Promise.all((await readdir(folder)).map((thread) => readFile(`${folder}/${thread}/stat`, 'utf8').catch(() => '')))
+  // The state follows the name, which stands in parentheses and may hold any character.
+  return stats.every((stat) => stat === '' || stat.slice(stat.lastIndexOf(')') + 2).startsWith('T'))
 }
 
 /** Whether something accepts connections on the loopback port. */

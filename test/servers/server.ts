@@ -10,7 +10,7 @@ export type Server = {
   /** Restarts it on the same data and address; resolves when it is ready. */
   start(): Promise<void>
   /** SIGSTOP: connections stay open, and nothing answers. */
-  freeze(): void
+  freeze(): Promise<void>
   thaw(): void
   stop(): Promise<void>
 }
@@ -45,8 +45,8 @@ export async function serve(prepare: (folder: string) => Promise<void>, launch: 
       await Promise.all(ended.map((one) => one.kill()))
     },
     start: () => launch(folder, running),
-    freeze: () => running.forEach((one) => one.signal('SIGSTOP')),
-    thaw: () => running.forEach((one) => one.signal('SIGCONT')),
+    freeze: async () => void (await Promise.all(running.map((one) => one.freeze()))),
+    thaw: () => running.forEach((one) => one.thaw()),
     async stop() {
       await server.kill()
       await rm(folder, { recursive: true, force: true })

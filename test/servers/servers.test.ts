@@ -66,7 +66,7 @@ t.test('a killed Kafka broker keeps the acknowledged messages', async (t) => {
 t.test('a frozen server blocks a request, and answers it once thawed', async (t) => {
   const server = await ownS3(t)
   if (!server) return
-  server.freeze()
+  await server.freeze()
   let answered = false
   const answer = fetch(server.url).finally(() => (answered = true))
   // Errs on the side of passing only: a running server answers within a millisecond.

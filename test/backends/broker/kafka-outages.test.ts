@@ -58,7 +58,7 @@ t.test('an outage', async (t) => {
     const [producer, consumer] = [await recordingBroker(t, brokers, { topicPrefix }), await recordingBroker(t, brokers, { topicPrefix })]
     consumer.consume('image', handled)
     await publishUntilReceived(producer, consumer)
-    server.freeze()
+    await server.freeze()
     const publishing = setInterval(() => producer.publish(ready('image', 'task')), 20)
     await until(() => !producer.health().ok && !consumer.health().ok)
     for (const broker of [producer, consumer]) t.match(broker.health().detail, /does not answer/)
@@ -87,7 +87,7 @@ t.test('an outage', async (t) => {
     const { url } = await recordingBroker(t, brokers, { topicPrefix: prefix() })
     const [first, second] = [member(t, url), member(t, url)]
     await Promise.all([first.prints('healthy'), second.prints('healthy')])
-    server.freeze()
+    await server.freeze()
     const startMs = performance.now()
     t.same(await first.end(), { code: 0, stderr: '' })
     t.comment(`with a frozen broker: after ${Math.round(performance.now() - startMs)} ms`)

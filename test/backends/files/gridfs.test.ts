@@ -173,7 +173,7 @@ t.test('a server killed during a put leaves no visible file, and the same client
   t.equal(await db.collection('results.chunks').countDocuments(), 3 + 1)
   t.equal((await (await files.get('before-1'))!.stream.toArray()).length, 3)
 
-  server.freeze()
+  await server.freeze()
   // The server may still answer requests that arrive before the signal. The test ends only if the wait for a silent server is bounded.
   await until(() => files.stat('before-1').then(() => false, (error: unknown) => error instanceof Unavailable))
   server.thaw()

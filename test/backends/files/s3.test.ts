@@ -338,7 +338,7 @@ t.test('a server killed during a put leaves no visible file, and the same handle
   }
   t.equal(await sizeOf(files, 'before-1'), 20 * MB)
 
-  server.freeze()
+  await server.freeze()
   // The server may still answer requests that arrive before the signal. The test ends only if the wait for a silent server is bounded.
   await until(() => files.stat('before-1').then(() => false, (error: unknown) => error instanceof Unavailable))
   server.thaw()

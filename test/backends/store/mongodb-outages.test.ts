@@ -78,7 +78,7 @@ t.test('verbs on a frozen server are unavailable after a bounded time, and succe
   if (!found) return
   const { server, store } = found
   await Promise.all(Array.from({ length: 20 }, (_, i) => store.createTask(task(i))))
-  server.freeze()
+  await server.freeze()
   t.teardown(() => server.thaw())
   // It may still answer commands that arrive before the signal.
   while (await store.clock().then(() => true, () => false)) await immediately()
