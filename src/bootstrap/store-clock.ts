@@ -1,6 +1,6 @@
 /**
  * The store's clock, from which every process takes its time: measured against the store, and carried on by this machine's monotonic clock, so that setting the wall clock
- * changes nothing. A process whose wall clock is more than 5 s off is not ready and writes nothing to the store.
+ * changes nothing. A process whose wall clock is more than 5 s off, or that could not measure the store's clock to the second, is not ready and writes nothing to the store.
  */
 import type { FastifyBaseLogger } from 'fastify'
 import { Gauge, type Registry } from 'prom-client'
@@ -25,7 +25,7 @@ export type StoreClock = {
   now(): number
   /** The same, for a change that was queued before; throws `Unavailable` while the clock is off. */
   writeTime(): number
-  /** Whether the wall clock is more than 5 s off. */
+  /** Whether the wall clock is more than 5 s off, or the store has answered too late to know. */
   isOff(): boolean
   /** The readiness check. */
   check(): { name: string; ok: boolean; detail: string }
@@ -45,19 +45,21 @@ export type StoreClockOptions = {
 
 /**
  * Measures the store's clock, and again every 30 s, at once when a write was refused. Exports `tollgate_clock_skew_seconds`; logs once when the skew becomes too large and once
- * when it is small again. Throws `Unavailable` when the store does not answer the first time; later the last measurement counts.
+ * when it is small again. Throws `Unavailable` when the store does not answer the first time; later the last measurement counts, unless the store took more than 2 s for it.
  */
 export async function openStoreClock(store: Pick<Store, 'clock'>, { log, registry, wall, monotonic = () => performance.now() }: StoreClockOptions): Promise<StoreClock> {
-  let offsetMs = (await measure()).offsetMs
+  let measured = await measure()
   let wasOff = false
   let measuring: Promise<void> | null = null
   let timer: NodeJS.Timeout | undefined
   let isClosed = false
 
-  const now = () => Math.floor(monotonic() + offsetMs)
+  const now = () => Math.floor(monotonic() + measured.offsetMs)
   /** The wall clock minus the store's. */
   const skewMs = () => wall() - now()
-  const isOff = () => Math.abs(skewMs()) > MAX_SKEW_MS
+  // A time that is seconds behind would take a good record for one that lies ahead, and heal it.
+  const isUnknown = () => measured.roundTripMs > MAX_ROUND_TRIP_MS
+  const isOff = () => isUnknown() || Math.abs(skewMs()) > MAX_SKEW_MS
 
   async function measure(): Promise<{ offsetMs: number; roundTripMs: number }> {
     const before = monotonic()
@@ -69,16 +71,17 @@ export async function openStoreClock(store: Pick<Store, 'clock'>, { log, registr
   async function remeasure(): Promise<void> {
     clearTimeout(timer)
     // The readiness check of the store reports that it is unavailable.
-    const measured = await measure().catch(() => null)
-    if (measured && measured.roundTripMs <= MAX_ROUND_TRIP_MS) offsetMs = measured.offsetMs
+    const next = await measure().catch(() => null)
+    if (next && (next.roundTripMs <= MAX_ROUND_TRIP_MS || isUnknown())) measured = next
     report()
     schedule()
   }
 
   function report(): void {
     const off = isOff()
-    const facts = { skewMs: -Math.round(skewMs()) }
-    if (off && !wasOff) log.error({ event: 'clock_skew', ...facts }, 'clock skew above 5 s, not ready: synchronize all machines by NTP')
+    const facts = { skewMs: -Math.round(skewMs()), roundTripMs: Math.round(measured.roundTripMs) }
+    const reason = isUnknown() ? 'store too slow to measure its clock, not ready' : 'clock skew above 5 s, not ready: synchronize all machines by NTP'
+    if (off && !wasOff) log.error({ event: 'clock_skew', ...facts }, reason)
     if (!off && wasOff) log.info({ event: 'clock_skew_resolved', ...facts }, 'clock skew resolved')
     wasOff = off
   }
@@ -107,7 +110,12 @@ export async function openStoreClock(store: Pick<Store, 'clock'>, { log, registr
 
   function refusal(): Unavailable {
     measureNow()
-    return new Unavailable('store', new Error(detailOf(skewMs())))
+    return new Unavailable('store', new Error(detail()))
+  }
+
+  function detail(): string {
+    if (isUnknown()) return `the store's clock is not known: the store took ${(measured.roundTripMs / 1000).toFixed(1)} s to tell it`
+    return `the clock of this machine differs from the store's by ${(Math.abs(skewMs()) / 1000).toFixed(1)} s`
   }
 
   function writeTime(): number {
@@ -119,7 +127,7 @@ export async function openStoreClock(store: Pick<Store, 'clock'>, { log, registr
     now,
     writeTime,
     isOff,
-    check: () => ({ name: 'clock', ok: !isOff(), detail: detailOf(skewMs()) }),
+    check: () => ({ name: 'clock', ok: !isOff(), detail: detail() }),
     guard: (verbs) => Object.fromEntries(Object.entries(verbs).map(([name, verb]) => [name, READS.has(name) ? verb : guarded(verb as Verb)])) as Store,
     async close() {
       isClosed = true
@@ -127,8 +135,4 @@ export async function openStoreClock(store: Pick<Store, 'clock'>, { log, registr
       await measuring
     },
   }
-}
-
-function detailOf(skewMs: number): string {
-  return `the clock of this machine differs from the store's by ${(Math.abs(skewMs) / 1000).toFixed(1)} s`
 }

@@ -14,23 +14,25 @@ const HOUR_MS = 3_600_000
 const VERBS = { change: async () => 'written', subscription: async () => 'read', close: async () => 'closed' }
 
 /** A store's clock and this machine's two clocks, which a test sets. */
-async function open(t: Test, wallMs = T0) {
-  const time = { server: T0, wall: wallMs, monotonic: 50_000, answers: true }
+async function open(t: Test, wallMs = T0, answersAfterMs = 0) {
+  const time = { server: T0, wall: wallMs, monotonic: 50_000, answers: true, answersAfterMs }
+  const pass = (ms: number) => {
+    for (const name of ['server', 'wall', 'monotonic'] as const) time[name] += ms
+  }
   const lines: string[] = []
   const registry = new Registry()
   const clock = await openStoreClock(
     {
       clock: async () => {
         if (!time.answers) throw new Unavailable('store', new Error('no answer'))
-        return time.server
+        const told = time.server
+        pass(time.answersAfterMs)
+        return told
       },
     },
     { log: pino({ level: 'info' }, { write: (line) => void lines.push(line) }), registry, wall: () => time.wall, monotonic: () => time.monotonic },
   )
   t.teardown(() => clock.close())
-  const pass = (ms: number) => {
-    for (const name of ['server', 'wall', 'monotonic'] as const) time[name] += ms
-  }
   const events = (event: string) => lines.filter((line) => line.includes(`"event":"${event}"`)).length
   return { clock, time, pass, events, metrics: () => registry.metrics(), guarded: clock.guard(VERBS as never) as unknown as typeof VERBS }
 }
@@ -67,6 +69,20 @@ t.test('a clock that leaps stops the writes at once, before anything was measure
   time.wall += 6_000
   await t.rejects(async () => void (await guarded.change()), Unavailable)
   t.equal(clock.isOff(), true)
+})
+
+t.test('a process to which the store told its time too late writes nothing until it is measured again', async (t) => {
+  const { clock, time, guarded, events } = await open(t, T0, 8_000)
+  t.equal(clock.now(), T0 + 4_000, 'half of the eight seconds behind')
+  t.match(clock.check(), { ok: false, detail: "the store's clock is not known: the store took 8.0 s to tell it" })
+  await t.rejects(async () => void (await guarded.change()), Unavailable)
+  t.equal(events('clock_skew'), 1)
+  time.answersAfterMs = 200
+  await t.rejects(async () => void (await guarded.change()), Unavailable)
+  while (clock.isOff()) await new Promise((resolve) => setImmediate(resolve))
+  t.equal(await guarded.change(), 'written')
+  t.ok(Math.abs(clock.now() - time.server) <= 100)
+  t.equal(events('clock_skew_resolved'), 1)
 })
 
 t.test('where the store\'s clock leapt with the machine\'s, the refused write measures again and the next one is written', async (t) => {

@@ -39,7 +39,7 @@ export function isOff({ wallOffMs }: Process): boolean {
   return Math.abs(wallOffMs) > MAX_SKEW_MS
 }
 
-/** The clock of a process, measured without an error: `skewMs` has those of other seeds. */
+/** The clock of a process. Time passes during a measurement when the scheduler runs on before it is used; the process then measures again before it writes. */
 export function measureClock(process: Process, { now }: Scheduler): Promise<StoreClock> {
   const store: Pick<Store, 'clock'> = { clock: async () => now() }
   return openStoreClock(store, { log: LOG, registry: new Registry(), wall: () => now() + process.wallOffMs, monotonic: now })
