@@ -13,8 +13,8 @@ export const CLOCK_BUGS: Listed[] = [
   {
     name: 'a process takes its time from its wall clock',
     file: 'src/bootstrap/store-clock.ts', within: 60,
-    from: 'const now = () => Math.floor(monotonic() + offsetMs)',
-    to: 'const now = () => Math.floor(wall() + 0 * offsetMs)',
+    from: 'const now = () => Math.floor(monotonic() + measured.offsetMs)',
+    to: 'const now = () => Math.floor(wall() + 0 * measured.offsetMs)',
   },
   {
     name: 'a record that lies ahead is not healed',
