@@ -20,7 +20,9 @@ export function openMediaAccountChecks(seen: Seen, report: Report, now: () => nu
     const [old, holds] = [new Map(entriesOf(before?.media?.holds)), new Map(entriesOf(after.media.holds))]
     for (const [id, hold] of holds) {
       const first = old.get(id)
-      if (first) checkUnchanged(id, first, hold, commands)
+      const reopened = first !== undefined && first.at !== hold.at && has('close', id, commands)
+      if (reopened) closed(after, id, commands)
+      if (first && !reopened) checkUnchanged(id, first, hold, commands)
       else checkOpened(after, id, hold, commands)
     }
     for (const id of old.keys()) if (!holds.has(id)) closed(after, id, commands)
@@ -31,7 +33,7 @@ export function openMediaAccountChecks(seen: Seen, report: Report, now: () => nu
   function checkOpened({ id: subscription }: Subscription, id: string, hold: Hold, commands: PendingCommand[]): void {
     const task = seen.tasks.get(id)
     const earlier = held.get(id)
-    if (!commands.some(({ command }) => command.op === 'hold' && command.task === id)) {
+    if (!has('hold', id, commands)) {
       report(`a hold of task ${id} appeared without a command`)
     }
     if (!task) report(`${subscription} holds ${hold.amount} for task ${id}, which is not stored`)
@@ -62,7 +64,7 @@ export function openMediaAccountChecks(seen: Seen, report: Report, now: () => nu
   function closed(record: Subscription, id: string, commands: PendingCommand[]): void {
     const one = held.get(id)
     if (one) one.closed++
-    if (!commands.some(({ command }) => command.op === 'close' && command.task === id)) {
+    if (!has('close', id, commands)) {
       report(`the hold of task ${id} disappeared without a close`)
     }
     const task = seen.tasks.get(id)
@@ -116,6 +118,11 @@ export function openMediaAccountChecks(seen: Seen, report: Report, now: () => nu
   }
 
   return { changed, ended, healed }
+}
+
+/** Whether the commands of a write close or make the hold of this task. One batch may have both. */
+function has(op: 'close' | 'hold', id: string, commands: PendingCommand[]): boolean {
+  return commands.some(({ command }) => command.op === op && command.task === id)
 }
 
 const NOTHING: Pick<Task, 'outcome' | 'estimatedCost'> = { outcome: null, estimatedCost: 0 }
