@@ -4,14 +4,20 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance } from 'fastify'
 import { Type } from 'typebox'
 import { secretOf, sessionHash } from '../../src/domain/sessions.ts'
+import { returnPath } from './return-path.ts'
+import { cookieFor, readCookie, setCookie } from './session-cookie.ts'
 import { sendPage } from './sign-in-page.ts'
 import { allTenants, type Sessions } from './sessions.ts'
 
 const USE_LINK = 'Open the sign-in link that the program printed at its start. A link works once; after it was used, the program prints the next one.'
+/** How long the browser keeps the page to which the link shall lead. */
+const RETURN_MS = 10 * 60_000
+const QUERY = Type.Object({ token: Type.Optional(Type.String({ maxLength: 200 })), return: Type.Optional(Type.String()) })
 
 /** Registers the sign-in. Returns the function that gives the link that is valid now. */
 export function openLocalSignIn(app: FastifyInstance, sessions: Sessions): () => string {
   let secret = secretOf(randomBytes(32))
+  const returnCookie = () => cookieFor(app.publicUrl(), 'tollgate_return', '/dashboard/sign-in')
   const link = () => `${app.publicUrl()}/dashboard/sign-in?token=${secret}`
 
   /** True once for each link: the next one takes its place before anything else happens. */
@@ -21,14 +27,19 @@ export function openLocalSignIn(app: FastifyInstance, sessions: Sessions): () =>
     return isRight
   }
 
-  app.withTypeProvider<TypeBoxTypeProvider>().get('/sign-in', { exposeHeadRoute: false, schema: { querystring: Type.Object({ token: Type.Optional(Type.String({ maxLength: 200 })) }) } }, async (request, reply) => {
+  app.withTypeProvider<TypeBoxTypeProvider>().get('/sign-in', { exposeHeadRoute: false, schema: { querystring: QUERY } }, async (request, reply) => {
     const { token } = request.query
-    if (token === undefined) return sendPage(reply, 200, { title: 'Sign in', sentence: USE_LINK })
+    if (token === undefined) {
+      if (request.query.return !== undefined) setCookie(reply, returnCookie(), returnPath(request.query.return), RETURN_MS)
+      return sendPage(reply, 200, { title: 'Sign in', sentence: USE_LINK })
+    }
     if (!use(token)) return sendPage(reply, 403, { title: 'This link is not valid any more', sentence: USE_LINK })
     app.log.info({ event: 'sign_in_link', url: link() }, 'next sign-in link')
     const tenants = await allTenants(app.store)
     await sessions.open(request, reply, { user: { id: 'local', name: 'Operator' }, tenants: null, tenant: tenants[0] ?? 'default' })
-    return reply.header('cache-control', 'no-store').redirect('/dashboard/', 303)
+    const wanted = readCookie(request, returnCookie().name)
+    if (wanted !== null) setCookie(reply, returnCookie(), '', 0)
+    return reply.header('cache-control', 'no-store').redirect(returnPath(wanted), 303)
   })
   return link
 }

@@ -7,6 +7,7 @@ import { Unavailable } from '../../src/domain/errors.ts'
 import { open, seal } from '../../src/domain/api-keys.ts'
 import { secretOf, sessionHash, tenantsIn } from '../../src/domain/sessions.ts'
 import { NAMES, openOidcClient, ProviderAway, SignInRefused, type Claims, type SignInSecrets } from './oidc-client.ts'
+import { returnPath } from './return-path.ts'
 import { cookieFor, readCookie, setCookie } from './session-cookie.ts'
 import type { EndSession } from './session-routes.ts'
 import { sendPage, SIGN_IN_AGAIN } from './sign-in-page.ts'
@@ -15,8 +16,6 @@ import type { Sessions } from './sessions.ts'
 const SIGN_IN_MS = 10 * 60_000
 /** What the sealed cookie is bound to: a text that was sealed for anything else does not open as one. */
 const PURPOSE = 'dashboard sign-in'
-/** A path of the dashboard: it begins no other address, whatever a browser makes of it. */
-const RETURN = /^\/dashboard\/[A-Za-z0-9/_-]{0,200}$/
 const MAX_NAME = 100
 
 type SignIn = SignInSecrets & { returnTo: string; expiresAt: number }
@@ -31,8 +30,7 @@ export function openOidcSignIn(app: FastifyInstance, sessions: Sessions): EndSes
 
   routes.get('/sign-in', { exposeHeadRoute: false, schema: { querystring: Type.Object({ return: Type.Optional(Type.String()) }) } }, async (request, reply) => {
     const [state, nonce, verifier] = [secretOf(randomBytes(32)), secretOf(randomBytes(32)), secretOf(randomBytes(32))]
-    const returnTo = RETURN.test(request.query.return ?? '') ? (request.query.return ?? '') : '/dashboard/'
-    const signIn: SignIn = { state, nonce, verifier, returnTo, expiresAt: app.clock() + SIGN_IN_MS }
+    const signIn: SignIn = { state, nonce, verifier, returnTo: returnPath(request.query.return), expiresAt: app.clock() + SIGN_IN_MS }
     return answered(request, reply, async () => {
       const url = await client.authorizationUrl(callback(), signIn)
       setCookie(reply, cookie(), seal(JSON.stringify(signIn), PURPOSE, app.sealingKeys, randomBytes(12)), SIGN_IN_MS)

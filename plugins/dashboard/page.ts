@@ -14,7 +14,10 @@ const PAGES = ['/', '/keys', '/usage/media', '/usage/coding', '/room', '/tasks',
 
 const NOT_BUILT = { title: 'The dashboard is not built', sentence: 'Run npm run build:dashboard in the folder of the program, then reload this page.' }
 
-/** Registers the page in the scope whose prefix is `/dashboard`. Assets have a hash in their name and are immutable; the page itself is never stored. */
+/**
+ * Registers the page in the scope whose prefix is `/dashboard`. Assets have a hash in their name and are immutable; the page itself is never stored. A browser gets the page, with status 404, at
+ * every other address too: it says that nothing is there, or leads to sign-in first.
+ */
 export async function pageRoutes(app: FastifyInstance): Promise<void> {
   const page = (_request: FastifyRequest, reply: FastifyReply): FastifyReply => {
     reply.header('cache-control', 'no-store')
@@ -23,6 +26,10 @@ export async function pageRoutes(app: FastifyInstance): Promise<void> {
   }
   await app.register(fastifyStatic, { root: DIST, serve: false, preCompressed: true, index: false, logLevel: 'error' })
   for (const url of PAGES) app.get(url, page)
+  app.setNotFoundHandler(async (request, reply) => {
+    if (request.method === 'GET' && (request.headers.accept ?? '').includes('text/html')) return page(request, reply.code(404))
+    throw app.errors.unrouted(request)
+  })
   app.get('/assets/:file', (request, reply) => {
     const { file } = request.params as { file: string }
     // Names that Vite gives. Others would reach the files beside, or be answered as a method that is not allowed.

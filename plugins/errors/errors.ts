@@ -22,6 +22,8 @@ declare module 'fastify' {
       body(failure: Failure, request: FastifyRequest): Record<string, unknown>
       /** Makes a scope with a prefix answer unknown routes like its own: after the key and product checks, in their error form. */
       own(scope: FastifyInstance, form: Form): void
+      /** The failure of a request without a route: 404, or 405 with the allowed methods of the path. */
+      unrouted(request: FastifyRequest): Failure
       /** The first segments of the paths that are served, such as `v1`. */
       served(): Set<string>
     }
@@ -81,6 +83,7 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
     of: failureOf,
     body: (failure: Failure, request: FastifyRequest) => bodyOf(failure, request.id, isProblem(request)),
     own,
+    unrouted,
     served: () => served,
   })
   takeOver(app.server)
@@ -123,7 +126,6 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
     scope.setNotFoundHandler(async (request, reply) => answer(missing(request), request, reply, problem))
   }
 
-  /** 404, or 405 with the allowed methods of the path. */
   function unrouted(request: FastifyRequest): Failure {
     const path = request.url.split('?', 1)[0] ?? ''
     const methods = routes.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method)

@@ -65,6 +65,19 @@ t.test('assets are immutable and compressed, the page is never stored, and what 
   for (const path of ['/assets/none.js', '/assets/..%2findex.html', '/assets/%2e%2e%2fpage.ts', '/assets/.gitignore', '/none']) t.equal((await get(`/dashboard${path}`)).statusCode, 404, path)
 })
 
+t.test('an unknown address answers a browser with the page, and a program with JSON', async (t) => {
+  const { app } = await openEmbeddedProgram(t)
+  const open = (method: 'GET' | 'HEAD' | 'POST', url: string, accept: string) => app.inject({ method, url, headers: { host: '127.0.0.1:8080', accept } })
+  for (const url of ['/dashboard/none', '/dashboard/keys/none?x=1', '/dashboard/a%20b']) {
+    const page = await open('GET', url, 'text/html,application/xhtml+xml,*/*;q=0.8')
+    t.match(page, { statusCode: 404, body: index, headers: { 'content-type': /^text\/html/, 'cache-control': 'no-store', 'content-security-policy': /default-src 'none'/ } }, url)
+    for (const accept of ['*/*', 'application/json']) t.match((await open('GET', url, accept)).json(), { error: { code: 'not_found' } }, url)
+  }
+  t.equal((await open('POST', '/dashboard/none', 'text/html')).statusCode, 404)
+  t.match(await open('POST', '/dashboard/keys', 'text/html'), { statusCode: 405, headers: { allow: /GET/ } })
+  t.match((await open('GET', '/dashboard/api/none', 'text/html')).json(), { error: { code: 'not_signed_in' } })
+})
+
 t.test('an installation without Vite is not broken by prepare, and the build says what it needs', async (t) => {
   const folder = t.testdir({ plugins: { dashboard: { 'build.mjs': readFileSync(join(import.meta.dirname, '../../plugins/dashboard/build.mjs'), 'utf8') } } })
   const build = join(folder, 'plugins/dashboard/build.mjs')

@@ -65,7 +65,7 @@ export async function signIn(page: Page, dashboard: Dashboard): Promise<void> {
 }
 
 /** The one-time link that is valid now: the last one that the program has printed. */
-function signInLink({ log }: Process): string {
+export function signInLink({ log }: Process): string {
   const links = log.flatMap((line) => line.match(/http:\/\/[^"\s]+\/dashboard\/sign-in\?token=[\w-]+/g) ?? [])
   return links.at(-1) ?? ''
 }

@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { inPage, signIn, until, type Dashboard } from './dashboard.ts'
+import { inPage, signIn, signInLink, until, type Dashboard } from './dashboard.ts'
 
 export async function lifeTests(t: Test, dashboard: Dashboard): Promise<void> {
   const manifest = join(dashboard.plans, 'demo.yaml')
@@ -63,6 +63,20 @@ export async function lifeTests(t: Test, dashboard: Dashboard): Promise<void> {
     await page.getByRole('table', { name: 'Tasks, newest first' }).waitFor()
     await page.goto(`${dashboard.process.url}/dashboard/tasks/no-such-task`)
     await page.getByText('There is no such task').waitFor()
+  })
+
+  await inPage(t, dashboard, 'an unknown address says so and leads home; signed out it leads to sign-in, and the link then to where the person wanted to go', { path: '/keys/none?from=mail' }, async (page, t) => {
+    await page.getByRole('heading', { level: 1, name: 'Not found' }).waitFor()
+    t.match(await page.title(), /^Not found/)
+    await page.getByRole('main').getByRole('link', { name: 'Home' }).click()
+    await page.getByRole('heading', { level: 1, name: 'Home' }).waitFor()
+    await page.context().clearCookies()
+    await page.goto(`${dashboard.process.url}/dashboard/usage/coding?plan=demo-coding`)
+    await page.getByRole('link', { name: 'Sign in' }).click()
+    await page.getByText('Open the sign-in link that the program printed').waitFor()
+    await page.goto(signInLink(dashboard.process))
+    await page.getByRole('heading', { level: 1, name: 'Coding usage' }).waitFor()
+    t.match(page.url(), /\/dashboard\/usage\/coding\?plan=demo-coding$/)
   })
 
   await inPage(t, dashboard, 'sign-out ends the session: Back shows no page of it, and every browser tab that asks is signed out', { path: '/keys' }, async (page, t) => {

@@ -107,6 +107,7 @@ t.test('after sign-in the browser goes to a page of the dashboard and nowhere el
   const { provider, browser } = await openOffice(t)
   provider.person = ADA
   t.match((await browser.get(await callbackOf(browser, '/dashboard/usage/media'))).headers, { location: '/dashboard/usage/media' })
+  t.match((await browser.get(await callbackOf(browser, '/dashboard/tasks?show=operations&created_after=2026-11-01'))).headers, { location: '/dashboard/tasks?show=operations&created_after=2026-11-01' })
   for (const evil of ['https://evil.example/', '//evil.example/', '/\\evil.example', '/dashboard/../../evil', '/dashboard/%0d%0aset-cookie:x', '/v1/models', 'javascript:alert(1)', '/dashboard/\r\nx']) {
     t.match((await browser.get(await callbackOf(browser, evil))).headers, { location: '/dashboard/' }, evil)
   }

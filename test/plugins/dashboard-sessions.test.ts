@@ -21,6 +21,22 @@ t.test('the one-time link signs in, once, and a new one takes its place', async 
   t.equal((await browser.get('/dashboard/api/session')).statusCode, 200, 'and the first session goes on')
 })
 
+t.test('the link leads to the page at which the browser was signed out, once, and never elsewhere', async (t) => {
+  const { app } = await openEmbeddedProgram(t)
+  const browser = openBrowser(app)
+  const landing = async (wanted: string) => {
+    t.equal((await browser.get(`/dashboard/sign-in?return=${encodeURIComponent(wanted)}`)).statusCode, 200)
+    const { pathname, search } = new URL(app.signInLink() ?? '')
+    return (await browser.get(`${pathname}${search}`)).headers.location
+  }
+  t.equal(await landing('/dashboard/tasks/1?object=operation'), '/dashboard/tasks/1?object=operation')
+  t.notOk(browser.cookies.has('tollgate_return'))
+  for (const evil of ['https://evil.example/', '//evil.example/', '/\\evil.example', '/dashboard/../evil', '/dashboard/\r\nx', '/dashboard/;x', '/v1/models', 'javascript:alert(1)', '/dashboard@evil.example', '']) t.equal(await landing(evil), '/dashboard/', evil)
+  browser.cookies.set('tollgate_return', 'https://evil.example/')
+  const { pathname, search } = new URL(app.signInLink() ?? '')
+  t.equal((await browser.get(`${pathname}${search}`)).headers.location, '/dashboard/', 'nor by a planted cookie')
+})
+
 t.test('without a valid session every address of the interface answers 401 as a problem', async (t) => {
   const { app } = await openEmbeddedProgram(t)
   const browser = openBrowser(app)
