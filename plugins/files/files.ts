@@ -32,7 +32,7 @@ const SANDBOX = "sandbox allow-same-origin; default-src 'none'; img-src 'self'; 
 const schema = {
   params: Type.Object({ id: Type.String() }),
   // Optional in the schema: a link without them gets the answer of an invalid signature.
-  querystring: Type.Object({ exp: Type.Optional(Type.String()), sig: Type.Optional(Type.String()) }),
+  querystring: Type.Object({ exp: Type.Optional(Type.String()), sig: Type.Optional(Type.String()), name: Type.Optional(Type.String({ pattern: '^[a-z-]{1,40}-[0-9a-f]{8}$' })) }),
 }
 
 const LIMITS: DownloadLimits = { stalledMs: 300_000, perFile: 500, perAddress: 250 }
@@ -55,17 +55,17 @@ async function files(app: FastifyInstance, limits: Partial<DownloadLimits>): Pro
     url: '/files/:id',
     schema,
     async handler(request, reply) {
-      const { exp, sig } = request.query
+      const { exp, sig, name } = request.query
       const facts = await linked(request.params.id, exp, sig)
       const etag = `"${facts.etag}"`
-      if (clientHasIt(request.headers['if-none-match'], etag)) return described(reply, facts, etag).code(304).send()
+      if (clientHasIt(request.headers['if-none-match'], etag)) return described(reply, facts, etag, name).code(304).send()
       // Range means something for GET only (RFC 9110, section 14.2).
       const range = request.method === 'GET' ? rangeOf(request.headers.range, request.headers['if-range'], etag, facts.size) : null
       if (range === 'unsatisfiable') throw new Failure('range_not_satisfiable', { headers: { 'content-range': `bytes */${facts.size}` } })
       if (request.method === 'GET') begin(facts.id, request.ip, reply.raw)
       const file = request.method === 'GET' ? await app.files.get(facts.id, range ?? undefined) : facts
       if (!file) throw new Failure('result_expired')
-      described(reply, facts, etag).header('content-type', facts.contentType)
+      described(reply, facts, etag, name).header('content-type', facts.contentType)
       if (!('stream' in file)) return reply.header('content-length', facts.size).send()
       if (range) reply.code(206).header('content-range', `bytes ${range.start}-${range.end}/${file.size}`)
       // Fastify applies the client's backpressure, and destroys the stream when the client disconnects.
@@ -73,15 +73,15 @@ async function files(app: FastifyInstance, limits: Partial<DownloadLimits>): Pro
     },
   })
 
-  /** Headers of every answer about a file, with or without its bytes: immutable, private, inert. */
-  function described(reply: FastifyReply, { id, contentType, expiresAt }: FileFacts, etag: string): FastifyReply {
-    const shown = /^(image|video|audio)\/(?!svg)/.test(contentType) ? 'inline' : 'attachment'
+  /** Headers of every answer about a file, with or without its bytes: immutable, private, inert. With a `name` (without extension) a browser saves it under that name. */
+  function described(reply: FastifyReply, { id, contentType, expiresAt }: FileFacts, etag: string, name: string | undefined): FastifyReply {
+    const shown = name === undefined && /^(image|video|audio)\/(?!svg)/.test(contentType) ? 'inline' : 'attachment'
     const extension = EXTENSIONS[contentType]
     return reply.headers({
       etag,
       'accept-ranges': 'bytes',
       'cache-control': `private, max-age=${Math.floor((expiresAt - app.clock()) / 1000)}, immutable`,
-      'content-disposition': `${shown}; filename="${extension === undefined ? id : `${id}.${extension}`}"`,
+      'content-disposition': `${shown}; filename="${name ?? id}${extension === undefined ? '' : `.${extension}`}"`,
       'content-security-policy': SANDBOX,
       'cross-origin-resource-policy': 'cross-origin',
       'referrer-policy': 'no-referrer',

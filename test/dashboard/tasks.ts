@@ -1,3 +1,4 @@
+import type { Page } from 'playwright-core'
 import type { Test } from 'tap'
 import { openReceiver, type Receiver } from '../fakes/receiver.ts'
 import { at } from '../flows/calls.ts'
@@ -14,6 +15,8 @@ async function delivered(dashboard: Dashboard, receiver: Receiver): Promise<stri
   await receiver.arrived(1)
   return String(at(await response.json(), 'id'))
 }
+
+const historyOf = (page: Page) => page.locator('.card', { has: page.getByRole('heading', { name: 'History' }) }).getByRole('listitem')
 
 export async function taskTests(t: Test, dashboard: Dashboard): Promise<void> {
   const receiver = await openReceiver()
@@ -33,13 +36,15 @@ export async function taskTests(t: Test, dashboard: Dashboard): Promise<void> {
     t.ok(page.url().includes(id))
     await page.getByText("Harbour <script>alert('task')</script>").waitFor()
     await page.getByText('<i>42</i>').waitFor()
-    await page.getByText('First run began').waitFor()
+    await historyOf(page).nth(6).waitFor()
+    t.same(await historyOf(page).locator('strong').allTextContents(), ['Created', 'Held', 'Queued', 'First run began', 'Charged', 'Completed', 'Webhook sent'])
+    t.same(await historyOf(page).locator('span').allTextContents(), ['0.04 of the allowance', '0.04', 'task.completed, attempt 1: 500'])
     await page.locator('.fact', { hasText: 'Charged' }).getByText('0.04').waitFor()
     const image = page.getByRole('img', { name: 'The image that the task made' })
     await image.waitFor()
     t.equal(await page.evaluate('(async (image) => (await image.decode(), image.naturalWidth))(document.querySelector(".media img"))'), 256, 'the result is shown')
     const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Download' }).click()])
-    t.ok(download.suggestedFilename())
+    t.equal(download.suggestedFilename(), `image-${id.slice(-8)}.png`)
   })
 
   await inPage(t, dashboard, 'every delivery attempt is shown with its answer; redeliver sends it again, and so does a replay of a time range', { path: `/tasks/${id}` }, async (page, t) => {
@@ -53,6 +58,7 @@ export async function taskTests(t: Test, dashboard: Dashboard): Promise<void> {
     await row(2).waitFor()
     t.match(await row(2).locator('td').allTextContents(), ['2 (redelivery)', /20\d\d/, '200', /ms$/, 'thank you'])
     await page.getByText('Delivered', { exact: true }).waitFor()
+    t.match(await historyOf(page).last().textContent(), /^Webhook redeliveredtask.completed, attempt 2: 200/)
 
     await page.getByRole('link', { name: 'All tasks' }).click()
     await page.getByRole('button', { name: 'Replay webhooks' }).click()
@@ -64,6 +70,17 @@ export async function taskTests(t: Test, dashboard: Dashboard): Promise<void> {
     await dialog.getByRole('button', { name: 'Replay', exact: true }).click()
     await page.getByText('1 delivery is being sent again.').waitFor()
     await receiver.arrived(3)
+  })
+
+  await inPage(t, dashboard, 'the history of a task that failed has the reason and the refund', {}, async (page) => {
+    const failed = await page.request.post(`${dashboard.process.url}/dashboard/api/media/operations`, {
+      headers: { 'x-tollgate-csrf': '1', prefer: 'wait=60' },
+      data: { operation: 'background_remove', media_url: `${receiver.url}/none` },
+    })
+    const { id: other, error } = await failed.json()
+    await page.goto(`${dashboard.process.url}/dashboard/tasks/${other}?object=operation`)
+    await historyOf(page).filter({ hasText: 'Failed' }).getByText(error.message).waitFor()
+    await historyOf(page).filter({ hasText: 'Refunded' }).getByText('went back to the allowance').waitFor()
   })
 
   await inPage(t, dashboard, 'a task of another tenant is not there, and a tenant without a plan for media reads why there are none', {}, async (page) => {

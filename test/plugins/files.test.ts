@@ -62,6 +62,12 @@ t.test('HEAD has the headers of GET without the bytes, and ignores Range', async
   t.same({ ...answer.headers, date: '' }, { ...headers, date: '' })
 })
 
+t.test('a name makes the link a download under that name; one that is more than a word and an id is refused', async (t) => {
+  const { app, link } = await place(t)
+  t.equal((await app.inject(`${link}&name=background-remove-1f5d0a2c`)).headers['content-disposition'], 'attachment; filename="background-remove-1f5d0a2c.mp4"')
+  for (const name of ['', 'a', 'run.exe', '../x-1f5d0a2c', 'a"b-1f5d0a2c', 'a%0d%0ab-1f5d0a2c', 'A-1f5d0a2c', `${'a'.repeat(41)}-1f5d0a2c`]) t.equal((await app.inject(`${link}&name=${name}`)).statusCode, 400, name)
+})
+
 t.test('a forged link is 403 invalid_signature, whether the file exists or not', async (t) => {
   const { app, link } = await place(t)
   const [path = '', query = ''] = link.split('?')

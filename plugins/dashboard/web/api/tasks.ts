@@ -1,5 +1,5 @@
 /** Tasks and webhook deliveries, as the Media API shows them (docs/media.md, docs/webhooks.md). */
-import { api } from './client.ts'
+import { api, apiUrl } from './client.ts'
 
 export const STATUSES = ['queued', 'processing', 'completed', 'failed', 'canceled'] as const
 export const KINDS = ['image', 'video', 'music'] as const
@@ -37,6 +37,8 @@ export type Task = {
 
 export type Attempt = { number: number; at: string; duration_ms: number | null; status_code: number | null; error: string | null; response_prefix: string | null; redelivery: boolean }
 export type Delivery = { id: string; event: string; url: string; status: 'pending' | 'delivered' | 'failed'; next_attempt_at: string | null; created_at: string; attempts: Attempt[] }
+/** An event of the task's stream (docs/media.md, "Live events"). */
+export type TaskEvent = { sequence: number; name: string; data: Record<string, unknown> }
 export type Page<T> = { data: T[]; has_more: boolean; next_cursor: string | null }
 export type Filter = { status?: string; kind?: string; operation?: string; created_after?: string; created_before?: string; cursor?: string }
 export type Replay = { since: string; until: string; event?: string; status?: string }
@@ -46,6 +48,8 @@ export const isFinal = ({ status }: Task): boolean => status !== 'queued' && sta
 /** The code of its kind or operation. */
 export const verbOf = ({ kind, operation }: Task): string => kind ?? operation ?? 'task'
 export const urlOf = ({ image_url: image, video_url: video, audio_url: audio }: Result): string => image ?? video ?? audio ?? ''
+/** The address under which a browser saves the result, as `upscale-1f5d0a2c.png`: what it is, and the end of the task's id. */
+export const downloadOf = (task: Task, result: Result): string => `${urlOf(result)}&name=${verbOf(task).replaceAll('_', '-')}-${task.id.slice(-8)}`
 
 const path = (task: Pick<Task, 'object' | 'id'>) => `/media/${collectionOf(task.object)}/${encodeURIComponent(task.id)}`
 
@@ -54,6 +58,16 @@ export const readTask = (object: Task['object'], id: string, signal?: AbortSigna
 export const cancelTask = (task: Task): Promise<Task> => api(`${path(task)}/cancel`, { method: 'POST' })
 export const listDeliveries = async (object: Task['object'], id: string, signal: AbortSignal): Promise<Delivery[]> => (await api<Page<Delivery>>(`${path({ object, id })}/deliveries`, { signal })).data
 export const redeliver = (id: string): Promise<Delivery> => api(`/media/deliveries/${encodeURIComponent(id)}/redeliver`, { method: 'POST' })
+
+const EVENTS = ['task.created', 'balance.held', 'task.queued', 'task.processing', 'balance.burned', 'balance.returned', 'task.completed', 'task.failed', 'task.canceled']
+
+/** Calls `add` with each event of a task, from its creation to its end, and `cut` when the stream is refused. Returns the function that stops. */
+export function followHistory(task: Task, add: (event: TaskEvent) => void, cut: () => void): () => void {
+  const stream = new EventSource(apiUrl(`${path(task)}/events`))
+  for (const name of EVENTS) stream.addEventListener(name, ({ data, lastEventId }) => add({ sequence: Number(lastEventId), name, data: JSON.parse(String(data)) as TaskEvent['data'] }))
+  stream.addEventListener('error', () => stream.readyState === EventSource.CLOSED && cut())
+  return () => stream.close()
+}
 
 /** Makes all deliveries of a range due again, page by page. Returns how many. Throws a `Problem`. */
 export async function replay(range: Replay): Promise<number> {

@@ -4,7 +4,7 @@ import { signal, type ReadonlySignal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
 import { Failed, Loading } from './states.tsx'
 
-export type Loaded<T> = { state: 'loading' } | { state: 'ready'; data: T } | { state: 'failed'; error: Error; data?: T }
+export type Loaded<T> = { state: 'loading'; data?: undefined } | { state: 'ready'; data: T } | { state: 'failed'; error: Error; data?: T }
 export type Load<T> = { value: ReadonlySignal<Loaded<T>>; reload: () => Promise<void> }
 
 /**

@@ -1,6 +1,6 @@
 /** The task that was started or chosen last: its progress, why it failed, or what it made. */
 import { useState } from 'preact/hooks'
-import { cancelTask, isFinal, urlOf, type Task } from '../api/tasks.ts'
+import { cancelTask, downloadOf, isFinal, urlOf, type Task } from '../api/tasks.ts'
 import { CopyButton } from '../components/copy.tsx'
 import { Icon } from '../components/icon.tsx'
 import { Empty, Notice } from '../components/states.tsx'
@@ -10,7 +10,7 @@ import { hrefOf } from '../router.ts'
 import { Compare } from './compare.tsx'
 import { sourceOf } from './media-api.ts'
 import { EMPTY_DRAFT, useRoom } from './room-state.ts'
-import { adviceOf, familyOf, fileName, lengthInWords, nameOf, wordsOf } from './words.ts'
+import { adviceOf, familyOf, lengthInWords, nameOf, wordsOf } from './words.ts'
 
 export function Stage() {
   const { state } = useRoom()
@@ -51,7 +51,7 @@ function UnderWay({ task }: { task: Task }) {
         <Icon name={words.icon} size={34} />
       </div>
       <h2>{words.name}</h2>
-      <p class="muted clip-3 break">{nameOf(task)}</p>
+      <p class="muted clip-3 break">{task.prompt || words.does}</p>
       <progress class="bar" max={100} {...(isQueued ? {} : { value: task.progress })} aria-label={`Progress of ${words.name}`} />
       <p>
         {where}
@@ -109,7 +109,7 @@ function Finished({ task }: { task: Task }) {
         <p class="muted">{facts.join(' · ')}</p>
       </div>
       <div class="row">
-        <a class="button primary" href={url} download={fileName(task)}>
+        <a class="button primary" href={downloadOf(task, result)} download>
           <Icon name="download" size={18} /> Download
         </a>
         <button type="button" class="button" onClick={() => state.useAsInput(sourceOf(result, nameOf(task)))}>

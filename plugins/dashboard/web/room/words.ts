@@ -54,11 +54,3 @@ export function lengthInWords(ms: number): string {
 
 /** The family of a content type: image, video or audio. */
 export const familyOf = (type: string): string => type.split('/', 1)[0] ?? ''
-
-/** A file name for a download. */
-export function fileName(task: Task): string {
-  const type = task.result?.content_type ?? ''
-  const ending = ({ 'image/jpeg': 'jpg', 'audio/mpeg': 'mp3' } as Record<string, string>)[type] ?? type.split('/')[1] ?? 'bin'
-  const stem = nameOf(task).toLowerCase().replace(/[^\p{L}\p{N}]+/gu, '-').replace(/^-+|-+$/g, '').slice(0, 60)
-  return `${stem || verbOf(task)}.${ending}`
-}

@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks'
-import { listDeliveries, redeliver, type Attempt, type Delivery, type Task } from '../../api/tasks.ts'
+import { redeliver, type Attempt, type Delivery } from '../../api/tasks.ts'
 import { Card } from '../../components/card.tsx'
 import { Icon } from '../../components/icon.tsx'
-import { Async, useLoad } from '../../components/load.tsx'
+import { Async, type Load } from '../../components/load.tsx'
 import { Empty } from '../../components/states.tsx'
 import { DataTable } from '../../components/table.tsx'
 import { Countdown } from '../../components/time.tsx'
@@ -10,10 +10,7 @@ import { toast, toastError } from '../../components/toasts.tsx'
 import { exact } from '../../format.ts'
 import { StatusBadge } from './status-badge.tsx'
 
-const DELIVERIES_MS = 2000
-
-export function Deliveries({ object, id }: Pick<Task, 'object' | 'id'>) {
-  const load = useLoad((abort) => listDeliveries(object, id, abort), [id], DELIVERIES_MS)
+export function Deliveries({ of: load }: { of: Load<Delivery[]> }) {
   return (
     <Card title="Webhook deliveries" hint="Each event is sent until the receiver answers with a 2xx status.">
       <Async of={load} lines={3}>

@@ -1,19 +1,30 @@
-import { urlOf, type Result } from '../../api/tasks.ts'
+import { downloadOf, urlOf, type Result, type Task } from '../../api/tasks.ts'
 import { Card } from '../../components/card.tsx'
 import { Icon } from '../../components/icon.tsx'
+import { Empty } from '../../components/states.tsx'
+import { now } from '../../components/time.tsx'
 import { bytes, span, time } from '../../format.ts'
 
 /** What a task made, to look at, play and save. */
-export function Media({ result, name }: { result: Result; name: string }) {
+export function Media({ task, result }: { task: Task; result: Result }) {
   const { content_type: type, width, height, duration_ms: durationMs } = result
   const url = urlOf(result)
   const facts = [type, width !== null && height !== null && `${width} × ${height}`, durationMs !== null && span(durationMs), bytes(result.bytes)].filter(Boolean)
+  if (Date.parse(result.expires_at) <= now.value) {
+    return (
+      <Card title="Result">
+        <Empty icon="clock" title="The result is gone">
+          It was kept until {time(result.expires_at)}.
+        </Empty>
+      </Card>
+    )
+  }
   return (
     <Card
       title="Result"
       hint={facts.join(' · ')}
       actions={
-        <a class="button small" href={url} download={name}>
+        <a class="button small" href={downloadOf(task, result)} download>
           <Icon name="download" size={16} /> Download
         </a>
       }

@@ -1,5 +1,5 @@
 /** One task: what it made or why it failed, its history, its costs, and every attempt to deliver its webhooks. */
-import { cancelTask, isFinal, readTask, verbOf, type Task as TaskRecord } from '../../api/tasks.ts'
+import { cancelTask, isFinal, listDeliveries, readTask, verbOf, type Task as TaskRecord } from '../../api/tasks.ts'
 import { Problem } from '../../api/client.ts'
 import { Card, Fact, PageHead } from '../../components/card.tsx'
 import { CopyButton } from '../../components/copy.tsx'
@@ -7,13 +7,15 @@ import { Icon } from '../../components/icon.tsx'
 import { Async, useLoad } from '../../components/load.tsx'
 import { Empty, Notice } from '../../components/states.tsx'
 import { toast, toastError } from '../../components/toasts.tsx'
-import { exact, label, money, span } from '../../format.ts'
+import { label, money, span } from '../../format.ts'
 import { here, hrefOf } from '../../router.ts'
 import { Deliveries } from './deliveries.tsx'
+import { History } from './history.tsx'
 import { Media } from './media.tsx'
 import { StatusBadge } from './status-badge.tsx'
 
 const TASK_MS = 1500
+const DELIVERIES_MS = 2000
 
 /** Reads a task of either collection: the address may not say which. */
 async function find(id: string, abort: AbortSignal): Promise<TaskRecord | null> {
@@ -54,6 +56,8 @@ function NoTask() {
 }
 
 function Shown({ task, reload }: { task: TaskRecord; reload: () => Promise<void> }) {
+  const hasWebhook = task.webhook_url !== null
+  const deliveries = useLoad((abort) => (hasWebhook ? listDeliveries(task.object, task.id, abort) : Promise.resolve([])), [task.id], hasWebhook ? DELIVERIES_MS : undefined)
   const cancel = () => cancelTask(task).then(() => toast('The task is being canceled.'), toastError).then(reload)
   return (
     <>
@@ -80,14 +84,14 @@ function Shown({ task, reload }: { task: TaskRecord; reload: () => Promise<void>
         </Notice>
       )}
       <div class="grid wide">
-        {task.result && <Media result={task.result} name={task.id} />}
+        {task.result && <Media task={task} result={task.result} />}
         <div class="stack">
           <Request {...task} />
           <Costs {...task} />
-          <History {...task} />
+          <History task={task} deliveries={deliveries.value.value.data ?? []} />
         </div>
       </div>
-      {task.webhook_url !== null && <Deliveries object={task.object} id={task.id} />}
+      {hasWebhook && <Deliveries of={deliveries} />}
     </>
   )
 }
@@ -111,35 +115,6 @@ function Request({ prompt, input, metadata }: TaskRecord) {
           ))}
         </dl>
       )}
-    </Card>
-  )
-}
-
-function History(task: TaskRecord) {
-  const steps = [
-    { name: 'Created', at: task.created_at },
-    { name: 'First run began', at: task.started_at },
-    { name: 'Completed', at: task.completed_at },
-    { name: 'Failed', at: task.failed_at },
-    { name: 'Canceled', at: task.canceled_at },
-  ].filter((step): step is { name: string; at: string } => step.at !== null)
-  return (
-    <Card title="History">
-      <ol class="timeline">
-        {steps.map(({ name, at }) => (
-          <li key={name}>
-            <strong>{name}</strong>
-            <time dateTime={at} class="muted">
-              {exact(at)}
-            </time>
-          </li>
-        ))}
-        {!isFinal(task) && (
-          <li class="now" role="status">
-            <strong>{task.status === 'queued' ? `In the queue${task.queue_position === null ? '' : `, position ${task.queue_position}`}` : `Processing, ${task.progress}%`}</strong>
-          </li>
-        )}
-      </ol>
     </Card>
   )
 }
