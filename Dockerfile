@@ -4,7 +4,7 @@ WORKDIR /app
 COPY package.json package-lock.json ./
 RUN npm ci --omit=dev --ignore-scripts
 
-# The page of the dashboard, built. Its tools stay in this stage.
+# The page of the dashboard, built, and the bill of materials. Their tools stay in this stage.
 FROM node:26-slim AS page
 WORKDIR /app
 COPY package.json package-lock.json ./
@@ -13,6 +13,8 @@ RUN npm ci --ignore-scripts
 COPY plugins/dashboard ./plugins/dashboard
 COPY tsconfig.json ./
 RUN node plugins/dashboard/build.mjs
+COPY image/sbom.ts ./image/
+RUN node image/sbom.ts .
 
 FROM node:26-slim AS base
 ENV NODE_ENV=production HOST=0.0.0.0 OPS_HOST=0.0.0.0 DATA_DIR=/data
@@ -23,6 +25,7 @@ COPY bin ./bin
 COPY src ./src
 COPY plugins ./plugins
 COPY --from=page /app/plugins/dashboard/dist ./plugins/dashboard/dist
+COPY --from=page /app/sbom.cdx.json /app/LICENSES.txt ./
 COPY crds ./crds
 COPY plans ./plans
 RUN install --directory --mode=700 --owner=1000 --group=1000 /data

@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { chmodSync, chownSync, cpSync, existsSync, globSync, mkdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Recipe } from './dockerfile.ts'
+import { writeSbom } from './sbom.ts'
 
 const NODE = '/usr/local/bin/node'
 /** What a run of the local engine is started with. */
@@ -33,6 +34,7 @@ export function fillRootfs(folder: string, root: string, { copies, packages, wor
   cpSync(join(root, 'package-lock.json'), join(app, 'package-lock.json'))
   execFileSync('npm', ['ci', '--omit=dev', '--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline', '--loglevel=error'], { cwd: app, stdio: 'inherit' })
   rmSync(join(app, 'package-lock.json'))
+  writeSbom(app, root)
 
   copyProgram(folder, join(root, 'node_modules/.bin/node'), NODE)
   for (const program of SHELL) copyProgram(folder, program)

@@ -46,6 +46,8 @@ async function build() {
         modulePreload: { polyfill: false },
         assetsInlineLimit: 0,
         reportCompressedSize: false,
+        // Names, versions and licence texts of the bundled packages, for image/sbom.ts. It is not served.
+        license: { fileName: 'licenses.json' },
       },
     })
     compress(made)

@@ -24,11 +24,22 @@ const image = join(scratch, 'root')
 execFileSync(process.execPath, [join(REPOSITORY, 'image/build.ts'), image, join(scratch, 'image.tar'), 'tollgate:test'], { stdio: 'ignore' })
 const recipe = readDockerfile(await readFile(join(REPOSITORY, 'Dockerfile'), 'utf8'))
 
-t.test('it contains the files that the Dockerfile copies, the production dependencies, and nothing else of the checkout', async (t) => {
+t.test('it contains the files that the Dockerfile copies, the production dependencies, their bill of materials and licences, and nothing else of the checkout', async (t) => {
   const copied = recipe.copies.map(({ to }) => to.replace('./', ''))
-  t.same((await readdir(join(image, recipe.workdir))).sort(), [...copied, 'node_modules'].sort())
+  t.same((await readdir(join(image, recipe.workdir))).sort(), [...copied, 'node_modules', 'sbom.cdx.json', 'LICENSES.txt'].sort())
   t.same(await readdir(join(image, recipe.workdir, 'node_modules')).then((names) => names.filter((name) => ['tap', 'typescript', 'node', 'vite', 'preact'].includes(name))), [])
   t.ok((await readdir(join(image, recipe.workdir, 'plugins/dashboard/dist'))).includes('index.html'), 'the page of the dashboard is built')
+})
+
+t.test('its bill of materials lists the packages that are installed in it, those in the page of the dashboard, and Node', async (t) => {
+  const app = join(image, recipe.workdir)
+  const read = async (path: string) => JSON.parse(await readFile(join(app, path), 'utf8'))
+  type Package = { name: string; version: string }
+  const names = (packages: readonly Package[]) => [...new Set(packages.map(({ name, version }) => `${name} ${version}`))].sort()
+  const { packages }: { packages: Record<string, { name?: string; version: string }> } = await read('node_modules/.package-lock.json')
+  const installed = Object.entries(packages).map(([path, { name, version }]) => ({ name: name ?? path.split('node_modules/').at(-1) ?? '', version }))
+  const bundled: Package[] = await read('plugins/dashboard/dist/licenses.json')
+  t.same(names((await read('sbom.cdx.json')).components), names([...installed, ...bundled, { name: 'node', version: process.versions.node }]))
 })
 
 t.test('its archive names its user, its command and its layer by their digests', async (t) => {
