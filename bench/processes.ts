@@ -18,6 +18,8 @@ export type Process = {
   rssBytes(): number
   /** Peak resident memory. */
   peakRssBytes(): number
+  /** Number of its threads. */
+  threads(): number
   /** SIGKILL. */
   kill(): Promise<void>
   /** SIGTERM, and SIGKILL when it takes too long. */
@@ -75,8 +77,9 @@ export async function start({ script, root, flags = [], args = [], env, output, 
     opsUrl: `http://127.0.0.1:${opsPort}`,
     readyMs: performance.now() - startedMs,
     cpuMs: () => cpuTicks(child.pid ?? 0) * TICK_MS,
-    rssBytes: () => memory(child.pid ?? 0, 'VmRSS'),
-    peakRssBytes: () => memory(child.pid ?? 0, 'VmHWM'),
+    rssBytes: () => status(child.pid ?? 0, 'VmRSS') * 1024,
+    peakRssBytes: () => status(child.pid ?? 0, 'VmHWM') * 1024,
+    threads: () => status(child.pid ?? 0, 'Threads'),
     async kill() {
       child.kill('SIGKILL')
       await exited
@@ -91,8 +94,9 @@ function cpuTicks(pid: number): number {
   return Number(fields[11]) + Number(fields[12])
 }
 
-function memory(pid: number, of: 'VmRSS' | 'VmHWM'): number {
-  return Number(new RegExp(`^${of}:\\s+(\\d+) kB`, 'm').exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1]) * 1024
+/** A number of /proc/<pid>/status; memory is in KiB there. */
+function status(pid: number, of: 'VmRSS' | 'VmHWM' | 'Threads'): number {
+  return Number(new RegExp(`^${of}:\\s+(\\d+)`, 'm').exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1])
 }
 
 async function freePort(): Promise<number> {

@@ -20,8 +20,8 @@ export type Stage = {
   studio(name: string, subscriptions: number, slots: string, flags?: string[]): Promise<Process>
   /** Tollgate with a Media plan and the engines of a fresh checkout. */
   fresh(name: string): Promise<Process>
-  /** One process for each of these roles over shared servers, whose addresses are in `settings`. */
-  distributed(name: string, options: { declared: Declared; roles: readonly Role[]; settings: Record<string, string> }): Promise<Process[]>
+  /** One process for each of these roles, over the servers whose addresses are in `settings`. */
+  distributed(name: string, options: { declared: Declared; roles: readonly Role[]; settings: Record<string, string>; flags?: string[] }): Promise<Process[]>
   /** The API key of the n-th plan of a Tollgate. */
   key(name: string, n?: number): Promise<string>
   close(): Promise<void>
@@ -73,10 +73,10 @@ export async function openStage({ logLevel, pin }: StageOptions): Promise<Stage>
       await declare(name, media(1))
       return run({ name, script: 'bin/tollgate.mjs', env: { LOG_LEVEL: logLevel }, ready: answersReady, core: 0 })
     },
-    async distributed(name, { declared, roles, settings }) {
+    async distributed(name, { declared, roles, settings, flags = [] }) {
       await declare(name, declared)
       const env = { ...settings, LOG_LEVEL: logLevel }
-      return Promise.all(roles.map((role) => run({ name, script: 'bin/tollgate.mjs', args: [role], env, ready: answersReady, core: 0 })))
+      return Promise.all(roles.map((role) => run({ name, script: 'bin/tollgate.mjs', flags, args: [role], env, ready: answersReady, core: 0 })))
     },
     key: (name, n = 0) => appearing(join(folder, name, 'data/secrets', tenant(n), 'key/api-key')),
     async close() {
