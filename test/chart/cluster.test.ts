@@ -76,15 +76,22 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
         [() => engines({ data: { 'engines.yaml': fake } }), /The entry engines\.yaml of the ConfigMap engines names draw, the preview engine, which draws placeholders; allowFakes: true permits it/],
         [() => engines({ binaryData: { 'engines.yaml': Buffer.from(fake).toString('base64') } }), /The entry engines\.yaml of the ConfigMap engines names draw, the preview engine/],
         [() => engines({ data: { 'engines.yaml': `${fake}]` } }), /The entry engines\.yaml of the ConfigMap engines is not YAML: /],
+        [() => secret('upstream-keys', 'other', 'key'), /upstreams\.keysSecret names the Secret upstream-keys, which has no entry main\./],
+        [() => secret('upstream-keys', 'main', '\n'), /upstreams\.keysSecret names the Secret upstream-keys, which has no entry main\./],
+        [() => secret('api-tls', 'tls.crt', 'certificate'), /ingress\.tlsSecret names the Secret api-tls, which has no entry tls\.key\./],
+        [() => made('ConfigMap', 'authorities', { data: { 'ca.pem': 'certificate' } }), /caBundle\.existingConfigMap names the ConfigMap authorities, which has no entry ca\.crt\./],
         [() => made('ConfigMap', 'models', { data: { 'upstreams.yaml': echo } }), /The entry upstreams\.yaml of the ConfigMap models names words, the built-in echo, which answers without a model/],
       ]
       const mended = async () => {
         await secret('tollgate-store', 'url', 'mongodb://mongodb')
         await sealing(`${key}\r\n\n${Buffer.alloc(32, 255).toString('base64url')}\n`)
         await engines({ data: { 'engines.yaml': fake.replace('preview', 'preview-of-ours') } })
-        await made('ConfigMap', 'models', { data: { 'upstreams.yaml': 'upstreams: [{ name: main, baseUrl: "https://models" }]' } })
+        await made('ConfigMap', 'models', { data: { 'upstreams.yaml': 'upstreams: [{ name: main, baseUrl: "https://models", apiKeyFile: main }, { name: second, baseUrl: "https://models", apiKeyFile: /keys/second }]' } })
+        await secret('upstream-keys', 'main', 'key')
+        await made('Secret', 'api-tls', { data: { 'tls.crt': 'Yw==', 'tls.key': 'aw==' } })
+        await made('ConfigMap', 'authorities', { binaryData: { 'ca.crt': 'Yw==' } })
       }
-      const models = ['--set-json', 'upstreams={"file":null,"existingConfigMap":"models"}']
+      const models = ['--set-json', 'upstreams={"file":null,"existingConfigMap":"models","keysSecret":"upstream-keys"}', '--set', 'caBundle.existingConfigMap=authorities,ingress.enabled=true,ingress.tlsSecret=api-tls']
       for (const [make, message] of refusals) {
         await mended()
         await make()

@@ -71,6 +71,7 @@ if (!missing(t, ['helm'])) {
     ['a wrong wire of an upstream', ['--set', 'upstreams.file.upstreams[0].wire=soap'], /wire': value must be one of 'chat', 'responses', 'both'/],
     ['an engine without a type', ['--set-json', 'engines={"existingConfigMap":"","file":{"engines":[{"name":"draw"}],"routes":[]}}'], /engines\/0': missing property 'type'/],
     ['a pass-through route without a prefix', ['--set-json', 'proxyRoutes.file={"routes":[{"upstream":"http://search","product":"Coding"}]}'], /routes\/0': missing property 'prefix'/],
+    ['a key file of no Secret', ['--set', 'upstreams.keysSecret='], /upstreams\.file names the apiKeyFile main, but upstreams\.keysSecret is empty\./],
     ['the echo', ['--set', 'upstreams.file.upstreams[0].baseUrl=echo:'], /upstreams.file names \S+ the built-in echo, which answers without a model/],
     ['the preview engine', ['--set-json', 'engines={"existingConfigMap":"","file":{"engines":[{"name":"draw","type":"preview"}],"routes":[]}}'], /engines.file names draw, the preview engine/],
     ['a dashboard without a provider', ['--set', 'dashboard.enabled=true'], /dashboard.oidc.issuer and dashboard.oidc.clientId are required/],
@@ -272,7 +273,7 @@ if (!missing(t, ['helm'])) {
   t.test('a namespaced installation has rights in its namespaces and nowhere else', async (t) => {
     const all = await objects('namespaced')
     t.same(all.filter(({ kind }) => /^Cluster|^Validating|^Mutating|^Custom|^PriorityClass/.test(kind)), [])
-    const bindings = all.filter(({ kind, metadata }) => kind === 'RoleBinding' && !metadata.name.endsWith('-test')).map(nameOf)
+    const bindings = all.filter(({ kind, metadata }) => kind === 'RoleBinding' && !/-test(-pods)?$/.test(metadata.name)).map(nameOf)
     t.same(bindings.sort(), ['acme', 'globex'].flatMap((of) => [`RoleBinding/gate-controller in ${of}`, `RoleBinding/gate-controller-secrets in ${of}`]).concat('RoleBinding/gate-lease').sort())
     const { env } = found(all, 'Deployment/gate-controller').spec.template.spec.containers[0]
     const url = env.find(({ name }: Answered) => name === 'RESOURCES_URL').value

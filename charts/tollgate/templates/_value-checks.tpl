@@ -29,9 +29,17 @@
 {{- else if .keyManagement }}{{ fail "dashboard.keyManagement needs dashboard.enabled." }}{{ end -}}
 {{- end -}}
 {{- if and $values.caBundle.existingConfigMap $values.caBundle.existingSecret }}{{ fail "caBundle.existingConfigMap and caBundle.existingSecret are mutually exclusive." }}{{ end -}}
-{{- if not $values.allowFakes -}}
-{{- include "tollgate.checkFakes" (dict "root" . "name" "upstreams" "member" "baseUrl" "fake" "echo:" "what" "the built-in echo, which answers without a model") -}}
-{{- include "tollgate.checkFakes" (dict "root" . "name" "engines" "member" "type" "fake" "preview" "what" "the preview engine, which draws placeholders") -}}
+{{- include "tollgate.checkFile" (dict "root" . "name" "upstreams" "member" "baseUrl" "fake" "echo:" "what" "the built-in echo, which answers without a model") -}}
+{{- include "tollgate.checkFile" (dict "root" . "name" "engines" "member" "type" "fake" "preview" "what" "the preview engine, which draws placeholders") -}}
+{{- include "tollgate.checkEntries" (dict "root" . "kind" "Secret" "value" "files.existingSecret" "name" $values.files.existingSecret "keys" (list "access-key-id" "secret-access-key")) -}}
+{{- include "tollgate.checkEntries" (dict "root" . "kind" "Secret" "value" "traces.headers.existingSecret" "name" $values.traces.headers.existingSecret "keys" (list $values.traces.headers.key)) -}}
+{{- include "tollgate.checkEntries" (dict "root" . "kind" "Secret" "value" "dashboard.oidc.existingSecret" "name" $values.dashboard.oidc.existingSecret "keys" (list $values.dashboard.oidc.key)) -}}
+{{- include "tollgate.checkEntries" (dict "root" . "kind" "Secret" "value" "ingress.tlsSecret" "name" $values.ingress.tlsSecret "keys" (list "tls.crt" "tls.key")) -}}
+{{- range $name := list "proxyRoutes" "caBundle" -}}
+{{- range $kind := list "ConfigMap" "Secret" -}}
+{{- $value := printf "existing%s" $kind -}}
+{{- include "tollgate.checkEntries" (dict "root" $ "kind" $kind "value" (printf "%s.%s" $name $value) "name" (index $values $name $value) "keys" (list (index $values $name).key)) -}}
+{{- end -}}
 {{- end -}}
 {{- $names := list -}}
 {{- range $values.workerPools -}}
@@ -40,41 +48,68 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Fails if the file of `name` has a fake, also where the file is in an existing ConfigMap. Without access to the cluster an existing ConfigMap is not checked. */}}
-{{- define "tollgate.checkFakes" -}}
+{{/* Fails if the file of `name` has a fake, or a key file that is missing, also where the file is in an existing ConfigMap. Without access to the cluster an existing ConfigMap is not checked. */}}
+{{- define "tollgate.checkFile" -}}
 {{- $source := index .root.Values .name -}}
 {{- $file := $source.file -}}
 {{- $where := printf "%s.file" .name -}}
 {{- with $source.existingConfigMap -}}
+{{- include "tollgate.checkEntries" (dict "root" $.root "kind" "ConfigMap" "value" (printf "%s.existingConfigMap" $.name) "name" . "keys" (list $source.key)) -}}
 {{- $found := lookup "v1" "ConfigMap" $.root.Release.Namespace . -}}
 {{- if $found -}}
 {{- $where = printf "The entry %s of the ConfigMap %s" $source.key . -}}
-{{- $entry := index ($found.data | default dict) $source.key | default (index ($found.binaryData | default dict) $source.key | default "" | b64dec) -}}
-{{- if not (trim $entry) }}{{ fail (printf "%s.existingConfigMap names the ConfigMap %s, which has no entry %s." $.name . $source.key) }}{{ end -}}
-{{- $file = fromYaml $entry -}}
+{{- $file = index ($found.data | default dict) $source.key | default (index ($found.binaryData | default dict) $source.key | default "" | b64dec) | fromYaml -}}
 {{- if $file.Error }}{{ fail (printf "%s is not YAML: %s." $where $file.Error) }}{{ end -}}
 {{- end -}}
 {{- end -}}
 {{- $entries := index ($file | default dict) .name -}}
-{{- range kindIs "slice" $entries | ternary $entries list -}}
-{{- if kindIs "map" . -}}
+{{- $entries = kindIs "slice" $entries | ternary $entries list -}}
+{{- range $entries -}}
+{{- if and (kindIs "map" .) (not $.root.Values.allowFakes) -}}
 {{- if eq $.fake (index . $.member | toString) }}{{ fail (printf "%s names %s, %s; allowFakes: true permits it, for trials." $where (toString .name) $.what) }}{{ end -}}
 {{- end -}}
 {{- end -}}
+{{- include "tollgate.checkKeyFiles" (dict "root" .root "name" .name "where" $where "entries" $entries) -}}
 {{- end -}}
 
-{{/* Fails if an existing Secret has not the required entry. A missing Secret is not an error: the pods wait for it. */}}
+{{/* Fails if an existing address or sealing key is not one. A missing Secret is not an error: the pods wait for it. */}}
 {{- define "tollgate.checkSecret" -}}
+{{- include "tollgate.checkEntries" (dict "root" .root "kind" "Secret" "value" (printf "%s.existingSecret" .value) "name" .secret.existingSecret "keys" (list .secret.key)) -}}
 {{- $found := lookup "v1" "Secret" .root.Release.Namespace .secret.existingSecret -}}
 {{- if $found -}}
-{{- $entry := index ($found.data | default dict) .secret.key | default "" | b64dec | trim -}}
-{{- if not $entry }}{{ fail (printf "%s.existingSecret names the Secret %s, which has no entry %s." .value .secret.existingSecret .secret.key) }}{{ end -}}
+{{- $entry := index $found.data .secret.key | b64dec | trim -}}
 {{- if .schemes -}}
 {{- $isOne := false -}}
 {{- range .schemes }}{{ if hasPrefix . $entry }}{{ $isOne = true }}{{ end }}{{ end -}}
 {{- if not $isOne }}{{ fail (printf "The entry %s of the Secret %s does not begin with any of %s: pods cannot share another kind of address." .secret.key .secret.existingSecret (join ", " .schemes)) }}{{ end -}}
 {{- else -}}
 {{- range splitList "\n" $entry }}{{ if and (trim .) (not (regexMatch "^[A-Za-z0-9+/_-]{43}=?$" (trim .))) }}{{ fail (printf "The entry %s of the Secret %s has a line that is not 32 bytes in base64; no pod would start." $.secret.key $.secret.existingSecret) }}{{ end }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Fails if an existing Secret or ConfigMap lacks one of `keys`, or has it empty. `value` names it in the values. */}}
+{{- define "tollgate.checkEntries" -}}
+{{- if .name -}}
+{{- $found := lookup "v1" .kind .root.Release.Namespace .name -}}
+{{- if $found -}}
+{{- $entries := merge (dict) ($found.data | default dict) ($found.binaryData | default dict) -}}
+{{- range .keys -}}
+{{- $entry := index $entries . | default "" -}}
+{{- if not (eq $.kind "Secret" | ternary (b64dec $entry) $entry | trim) }}{{ fail (printf "%s names the %s %s, which has no entry %s." $.value $.kind $.name .) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Fails if the file of `upstreams` or `engines` names an `apiKeyFile` that its `keysSecret` does not have. An absolute path is one of `extraVolumes`. */}}
+{{- define "tollgate.checkKeyFiles" -}}
+{{- $keysSecret := (index .root.Values .name).keysSecret -}}
+{{- range .entries -}}
+{{- $file := kindIs "map" . | ternary (dig "apiKeyFile" "" .) "" | toString -}}
+{{- if and $file (not (contains "/" $file)) -}}
+{{- if not $keysSecret }}{{ fail (printf "%s names the apiKeyFile %s, but %s.keysSecret is empty." $.where $file $.name) }}{{ end -}}
+{{- include "tollgate.checkEntries" (dict "root" $.root "kind" "Secret" "value" (printf "%s.keysSecret" $.name) "name" $keysSecret "keys" (list $file)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
