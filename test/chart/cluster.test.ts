@@ -335,6 +335,32 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
         await t.resolves(run(kubectl(), ['--kubeconfig', cluster.kubeconfig, 'apply', '--server-side', '--dry-run=server', '--validate=strict', '--force-conflicts', '--filename', file]), name)
       }
     })
+
+    t.test('the commands of docs/releases.md move stored objects to the next version of the group, so that CRDs without the former one are accepted', async (t) => {
+      const versions = (crd: Answered, ...states: [name: string, state: object][]) => ({ ...crd, spec: { ...crd.spec, versions: states.map(([name, state]) => ({ ...crd.spec.versions[0], name, ...state })) } })
+      const crds = (await objects('required')).filter(({ kind }) => kind === 'CustomResourceDefinition')
+      const apply = (...states: [name: string, state: object][]) => Promise.all(crds.map(async (crd) => (await api.apply(`${CRDS}/${crd.metadata.name}`, versions(crd, ...states))).status))
+      const former: [string, object] = ['v1alpha1', { served: true, storage: false, deprecated: true }]
+      const next: [string, object] = ['v1beta1', { served: true, storage: true }]
+      const stored = async () => (await Promise.all(crds.map(({ metadata }) => api.request('GET', `${CRDS}/${metadata.name}`)))).map(({ body }) => body.status.storedVersions)
+      const path = pathOf({ kind: 'Plan', namespace: 'acme', name: 'moved' })
+      await apply(['v1alpha1', {}])
+      const { body: before } = await eventually('the API to take Plans', async () => {
+        const answer = await api.apply(path, { ...codingPlan('moved'), metadata: { name: 'moved' } })
+        return answer.status < 300 ? answer : null
+      })
+
+      t.same(await apply(former, next), [200, 200])
+      t.same(await apply(next), [422, 422], 'a version that may be stored cannot be dropped')
+      await eventually('the API to serve the next version', async () => ((await api.request('GET', path.replace('v1alpha1', 'v1beta1'))).status === 200 ? true : null))
+      const [, block] = /^```sh\n([^]*?)^```$/m.exec(readFileSync(join(CHART, '../../docs/releases.md'), 'utf8')) ?? []
+      await sh(block)
+      t.same(await stored(), [['v1beta1'], ['v1beta1']])
+      t.same(await apply(next), [200, 200])
+      await eventually('the API to drop the former version', async () => ((await api.request('GET', path)).status === 404 ? true : null))
+      const { body: after } = await api.request('GET', path.replace('v1alpha1', 'v1beta1'))
+      t.same([after.metadata.uid, after.metadata.generation, after.spec], [before.metadata.uid, before.metadata.generation, before.spec])
+    })
   }
 }
 

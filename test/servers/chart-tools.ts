@@ -1,8 +1,8 @@
-/** Further linters of the chart: Checkov, and the CRDs of its optional objects. */
+/** Further linters of the chart and its release: Checkov, actionlint, and the CRDs of the chart's optional objects. */
 import { copyFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import type { Entry } from './cache.ts'
-import { go, lacksGo } from './go.ts'
+import { go, goProgram, lacksGo } from './go.ts'
 import { pythonPackage } from './python.ts'
 
 /** Projects whose kinds the chart uses where a cluster has them, and the CRD files of their modules. The newest versions for Go 1.26. */
@@ -26,4 +26,4 @@ const crds: Entry = {
   },
 }
 
-export const CHART_TOOLS: readonly Entry[] = [crds, pythonPackage('checkov', 'checkov', '3.3.30')]
+export const CHART_TOOLS: readonly Entry[] = [crds, pythonPackage('checkov', 'checkov', '3.3.30'), goProgram('actionlint', 'github.com/rhysd/actionlint/cmd/actionlint', '1.7.12')]
