@@ -5,7 +5,7 @@ import t from 'tap'
 import { hashKey, open, refusal } from '../../src/domain/api-keys.ts'
 import { inactiveReason } from '../../src/domain/subscription/subscription.ts'
 import { apiKey, codingPlan, mediaPlan } from '../backends/resources/manifests.ts'
-import { hold, taskId } from '../contracts/store/acme.ts'
+import { admit, hold, settle, taskId } from '../contracts/store/acme.ts'
 import { makeForeign } from '../backends/resources/manifest-folder.ts'
 import { openTenant, SEALING, type Fate, type Running, type Tenant } from './tenant.ts'
 
@@ -44,6 +44,39 @@ t.test('a restart with nothing to do writes nothing', async (t) => {
   t.same(second.writes.filter((verb) => verb !== 'setStatus'), [])
   t.same(await files(), before)
   t.equal((await tenant.store.subscription('acme/coder'))?.version, versions)
+})
+
+t.test('what a plan has used is in its status a minute later, is written once a minute at most, and stays over a restart', async (t) => {
+  const tenant = await openTenant(t)
+  await tenant.declare('a.yaml', codingPlan('coder'), ci())
+  const running = await tenant.start()
+  const use = async (id: string, tokens: number) => {
+    const [{ keyId } = { keyId: '' }] = await tenant.versions(running, 'ci')
+    const { keysVersion = 0 } = (await tenant.store.subscription('acme/coder')) ?? {}
+    t.match(await tenant.store.change('acme/coder', admit(id, tokens, { keyId, keysVersion }), tenant.time.now), { outcome: 'admitted' })
+    await tenant.store.change('acme/coder', settle(id, tokens), tenant.time.now)
+  }
+  const usage = async (of = running) => {
+    const status = await tenant.status(of, 'Plan', 'coder')
+    return status && 'activeKeys' in status ? status.usage : null
+  }
+  t.equal(await usage(), undefined)
+  await use('one', 30)
+  await tenant.pass(running, 60_000)
+  const first = await usage()
+  t.match(first, { sessionTokens: 30, weeklyTokens: 30 })
+  await use('two', 12)
+  await tenant.declare('a.yaml', codingPlan('coder', { displayName: 'Coder' }), ci())
+  await running.settle()
+  t.match(await tenant.status(running, 'Plan', 'coder'), { observedGeneration: 2, usage: first }, 'another write of the status leaves it')
+  await tenant.pass(running, 60_000)
+  const second = await usage()
+  t.match(second, { sessionTokens: 42, weeklyTokens: 42 })
+  await running.app.close()
+  tenant.time.now += HOUR
+  const restarted = await tenant.start()
+  await restarted.settle()
+  t.same(await usage(restarted), second)
 })
 
 t.test('an edit of a plan and its revert reach its record and its keys', async (t) => {

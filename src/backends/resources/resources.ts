@@ -81,7 +81,19 @@ export type PlanStatus = {
   activeKeys: number
   /** RFC 3339, UTC: when the running media period ends. */
   periodEndTime?: string
+  /** Absent while nothing was used. */
+  usage?: PlanUsage
   conditions: Condition[]
+}
+
+/** What a plan has used: of its windows with `coding`, of its running period with `media`. */
+export type PlanUsage = {
+  /** RFC 3339, UTC: when it was written. */
+  time: string
+  sessionTokens?: number
+  weeklyTokens?: number
+  /** A decimal string. */
+  burned?: string
 }
 
 export type ApiKeyStatus = {

@@ -6,6 +6,7 @@ import type { PlanResource, PlanStatus } from '../../backends/resources/resource
 import type { Answer, Command } from '../subscription/commands.ts'
 import { inactiveReason, type Subscription } from '../subscription/subscription.ts'
 import { createdAt, isOtherProduct } from './not-ready-reasons.ts'
+import { planUsage } from './plan-usage.ts'
 import { conditionsOf, nextTime, storeUnavailable, type Finding } from './status-conditions.ts'
 
 export type GatheredPlan = {
@@ -74,15 +75,17 @@ function steady(facts: GatheredPlan, plan: PlanResource, now: number): PlanDecis
   const ready: Finding = reason === null ? { type: 'Ready', status: 'True', reason: 'PlanActive' } : { type: 'Ready', status: 'False', reason }
   if (reason === 'PlanNotAllowed' && record?.verdict) ready.message = record.verdict
   const periodEnd = reason === null ? periodEndOf(record, now) : null
+  const { usage, lookAt } = record && reason !== 'ProductChanged' ? planUsage(record, status?.usage ?? null, now) : { usage: null, lookAt: null }
   return {
     next: null,
     status: {
       observedGeneration: generation,
       activeKeys: reason === null ? facts.activeKeys : 0,
       ...(periodEnd !== null && { periodEndTime: new Date(periodEnd).toISOString() }),
+      ...(usage !== null && { usage }),
       conditions: conditionsOf([ready], status?.conditions ?? [], generation, now),
     },
-    requeueAt: nextTime([record?.activeFrom, record?.activeUntil, periodEnd], now),
+    requeueAt: nextTime([record?.activeFrom, record?.activeUntil, periodEnd, lookAt], now),
   }
 }
 

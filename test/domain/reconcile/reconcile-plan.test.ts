@@ -13,7 +13,7 @@ t.test('a plan is applied when its record differs, and not again', async (t) => 
     next: { op: 'applyPlan', plan: { uid: 'plan-coder', createdAt: T0, generation: 1 }, product: 'Coding', state: 'Active', activeFrom: T0, activeUntil: T0 + HOUR, verdict: null, terms: { displayName: 'Coder' } },
   })
   const record = applied(coder)
-  t.match(reconcilePlan(gathered({ plan: coder, record }), T0), { next: null, status: { observedGeneration: 1, activeKeys: 3, conditions: [{ type: 'Ready', status: 'True', reason: 'PlanActive' }] }, requeueAt: T0 + HOUR })
+  t.match(reconcilePlan(gathered({ plan: coder, record }), T0), { next: null, status: { observedGeneration: 1, activeKeys: 3, conditions: [{ type: 'Ready', status: 'True', reason: 'PlanActive' }] }, requeueAt: T0 + 60_000 })
   t.match(reconcilePlan(gathered({ plan: coder, record, verdict: 'Too much.' }), T0), { next: { op: 'applyPlan', verdict: 'Too much.' } }, 'PLAN_LIMITS changed')
   t.match(reconcilePlan(gathered({ plan: plan('coder', coder.spec, { generation: 2 }), record }), T0), { next: { plan: { generation: 2 } } })
 })
@@ -37,8 +37,9 @@ t.test('a media plan shows the end of its period, even if no pass ran when it ro
   const studio = plan('studio', { product: 'Media' })
   const record = applied(studio)
   const DAYS = 24 * HOUR * 30
-  t.match(reconcilePlan(gathered({ plan: studio, record }), T0), { status: { periodEndTime: iso(T0 + DAYS) }, requeueAt: T0 + DAYS })
-  t.match(reconcilePlan(gathered({ plan: studio, record }), T0 + DAYS), { status: { periodEndTime: iso(T0 + 2 * DAYS) }, requeueAt: T0 + 2 * DAYS })
+  t.match(reconcilePlan(gathered({ plan: studio, record }), T0), { status: { periodEndTime: iso(T0 + DAYS) } })
+  t.match(reconcilePlan(gathered({ plan: studio, record }), T0 + DAYS - 1), { requeueAt: T0 + DAYS })
+  t.match(reconcilePlan(gathered({ plan: studio, record }), T0 + DAYS), { status: { periodEndTime: iso(T0 + 2 * DAYS) } })
 })
 
 t.test('a deleted plan is removed from its record, once', async (t) => {
