@@ -101,9 +101,10 @@ async function answerJson(call: UpstreamCall, context: RequestContext, options: 
     const { usage, estimated } = await settlement
     if (!estimated) options.metrics.estimated(budget.estimate(opened.answer.meter.estimateTokens()).usage, usage)
     if (reply.raw.destroyed) return reply.hijack()
-    disconnectStalled(reply.raw, options.stalledMs)
     if (estimated) reply.header(options.usageHeader, 'estimated')
-    return reply.type('application/json; charset=utf-8').send(opened.answer.body(usage))
+    reply.type('application/json; charset=utf-8').send(opened.answer.body(usage))
+    disconnectStalled(reply.raw, options.stalledMs)
+    return reply
   } catch (error) {
     if (!(error instanceof ClientDisconnected)) throw error
     context.settle(budget.estimate(0))

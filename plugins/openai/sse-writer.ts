@@ -1,6 +1,7 @@
 /** SSE writer to the client: headers with the first bytes, keep-alive comments on a silent stream, back-pressure, and a limit for stalled clients. */
 import type { OutgoingHttpHeaders, ServerResponse } from 'node:http'
 import type { FastifyReply } from 'fastify'
+import { openDeadline } from '../../src/upstream/http/deadlines.ts'
 
 export type SseWriter = {
   /** Whether bytes were written; a later failure must be an event of the stream. */
@@ -23,8 +24,10 @@ export type Source = { pause(): void; resume(): void }
 /** How long a client may leave a full buffer unread before it is disconnected. */
 export const STALLED_CLIENT_MS = 300_000
 
-/** For an answer that is about to end: destroys its connection when the client reads nothing of it for `stalledMs`, so that its request is settled. */
+/** For an answer that was ended: destroys its connection when the client reads nothing of it for `stalledMs`, so that its request is settled. */
 export function disconnectStalled(raw: ServerResponse, stalledMs: number): void {
+  // The operating system has taken all of it, as it does unless a client reads slowly.
+  if (raw.writableEnded && raw.writableLength === 0) return
   // Node restarts this timer while bytes leave its queue, destroys the socket when nobody handles it, and sets the keep-alive timeout after the answer.
   raw.setTimeout(stalledMs)
 }
@@ -50,7 +53,8 @@ export function openSseWriter(reply: FastifyReply, { keepAliveMs, stalledMs, usa
   let closed = false
   let stalled: NodeJS.Timeout | null = null
   let source: Source | null = null
-  const keepAlive = setTimeout(sendKeepAlive, keepAliveMs)
+  const keepAlive = openDeadline(sendKeepAlive)
+  keepAlive.move(keepAliveMs)
 
   function sendHead(): void {
     // Headers set on the reply are not sent after a hijack, so they are copied.
@@ -71,7 +75,7 @@ export function openSseWriter(reply: FastifyReply, { keepAliveMs, stalledMs, usa
   function sendKeepAlive(): void {
     if (closed || raw.destroyed) return
     if (!raw.writableNeedDrain) write(KEEP_ALIVE)
-    else keepAlive.refresh()
+    else keepAlive.move(keepAliveMs)
   }
 
   function write(bytes: string): void {
@@ -86,7 +90,7 @@ export function openSseWriter(reply: FastifyReply, { keepAliveMs, stalledMs, usa
     const bytes = pending
     pending = ''
     if (!raw.headersSent) sendHead()
-    keepAlive.refresh()
+    keepAlive.move(keepAliveMs)
     if (raw.write(bytes, 'latin1')) return
     stalled ??= setTimeout(() => raw.destroy(), stalledMs)
     source?.pause()
@@ -94,7 +98,7 @@ export function openSseWriter(reply: FastifyReply, { keepAliveMs, stalledMs, usa
 
   function close(): void {
     closed = true
-    clearTimeout(keepAlive)
+    keepAlive.clear()
     if (stalled) clearTimeout(stalled)
   }
 
@@ -104,9 +108,9 @@ export function openSseWriter(reply: FastifyReply, { keepAliveMs, stalledMs, usa
     if (!raw.headersSent) sendHead()
     close()
     if (raw.destroyed) return
-    disconnectStalled(raw, stalledMs)
     raw.addTrailers(trailers)
     raw.end(pending + bytes, 'latin1')
+    disconnectStalled(raw, stalledMs)
   }
 
   return {

@@ -1,4 +1,5 @@
 /** First-byte and idle timeouts of an upstream's response. Time in which we have paused reading does not count. */
+import { openDeadline } from './deadlines.ts'
 
 /** Milliseconds: until the first byte of the body, and between any two reads. */
 export type ResponseTimeouts = { firstByteMs: number; idleMs: number }
@@ -18,33 +19,25 @@ export type ResponseTimer = {
 export function openResponseTimer({ firstByteMs, idleMs }: ResponseTimeouts, expired: (reason: UpstreamTimeout) => void): ResponseTimer {
   let started = false
   let paused = false
-  let timer = setTimeout(expire, firstByteMs)
-
-  function expire(): void {
-    expired(new UpstreamTimeout(started ? `idle timeout after ${idleMs} ms` : `first-byte timeout after ${firstByteMs} ms`))
-  }
-
-  function restart(): void {
-    clearTimeout(timer)
-    timer = setTimeout(expire, started ? idleMs : firstByteMs)
-  }
+  const deadline = openDeadline(() =>
+    expired(new UpstreamTimeout(started ? `idle timeout after ${idleMs} ms` : `first-byte timeout after ${firstByteMs} ms`)),
+  )
+  const restart = () => deadline.move(started ? idleMs : firstByteMs)
+  restart()
 
   return {
     received(): void {
-      const first = !started
       started = true
-      if (paused) return
-      if (first) restart()
-      else timer.refresh()
+      if (!paused) restart()
     },
     pause(): void {
       paused = true
-      clearTimeout(timer)
+      deadline.clear()
     },
     resume(): void {
       if (paused) restart()
       paused = false
     },
-    stop: () => clearTimeout(timer),
+    stop: deadline.clear,
   }
 }
