@@ -173,7 +173,7 @@ function openWorker(run: Run): (message: Message) => void {
 
   const loop = openClaimLoop({
     tasks: context, start, leaseMs: 60_000, claims: openClaims(),
-    slots: { isFull: () => running >= SLOTS, claimable: () => ['image'], room: () => SLOTS - running },
+    slots: { isFull: () => running >= SLOTS, hasRoom: () => true, claimable: () => ['image'], room: () => SLOTS - running },
     patience: () => time.sleep(PATIENCE_MS),
     later: (ms, then) => void time.sleep(ms).then(then),
     isStopping: () => false,

@@ -19,7 +19,7 @@ export type ClaimBy = 'message' | 'query'
 
 export type ClaimLoopOptions = {
   tasks: TaskContext
-  slots: Pick<Slots, 'isFull' | 'claimable' | 'room'>
+  slots: Pick<Slots, 'isFull' | 'hasRoom' | 'claimable' | 'room'>
   claims: ClaimsInProgress
   start: ClaimRequest['start']
   leaseMs: number
@@ -108,7 +108,7 @@ export function openClaimLoop({ tasks, slots, claims, start, leaseMs, patience, 
       return decided
     },
     search,
-    takes: (kind) => !slots.isFull() && slots.claimable().includes(kind) && pending.count(kind) < PENDING_MAX,
+    takes: (kind) => !slots.isFull() && slots.hasRoom(kind) && pending.count(kind) < PENDING_MAX,
     done: loop.done,
   }
 }

@@ -1,8 +1,11 @@
 /** Worker slots: concurrent runs of this process, in total and per kind. */
+import { openCounts } from '../../src/concurrency/counts-by-name.ts'
 import { Cut } from './task-run.ts'
 
 export type Slots = {
   isFull(): boolean
+  /** Whether one more of this kind may run here, apart from `isFull`. */
+  hasRoom(verb: string): boolean
   /** Kinds of which one more may run here. */
   claimable(): string[]
   /** How many more runs may start now, of any of those kinds. */
@@ -17,23 +20,28 @@ export type Slots = {
 
 /** `mostOf`: concurrent runs of a kind in this process; null: no limit but the slots. */
 export function openSlots(most: number, verbs: readonly string[], mostOf: (verb: string) => number | null): Slots {
-  const running = new Map<Promise<void>, { verb: string; cut: AbortController }>()
-  const roomOf = (verb: string) => (mostOf(verb) ?? Infinity) - [...running.values()].filter((run) => run.verb === verb).length
-  const claimable = () => verbs.filter((verb) => roomOf(verb) > 0)
+  const running = new Map<Promise<void>, AbortController>()
+  const counts = openCounts()
+  const roomOf = (verb: string) => (mostOf(verb) ?? Infinity) - counts.of(verb)
+  const hasRoom = (verb: string) => verbs.includes(verb) && roomOf(verb) > 0
+  const claimable = () => verbs.filter(hasRoom)
   return {
     isFull: () => running.size >= most,
+    hasRoom,
     claimable,
     room: () => Math.min(most - running.size, ...claimable().map(roomOf)),
     take(verb, run, freed) {
       const cut = new AbortController()
       const ended = run(cut).finally(() => {
         running.delete(ended)
+        counts.add(verb, -1)
         freed()
       })
-      running.set(ended, { verb, cut })
+      running.set(ended, cut)
+      counts.add(verb, 1)
     },
     cutAll() {
-      for (const { cut } of running.values()) cut.abort(new Cut('stopping'))
+      for (const cut of running.values()) cut.abort(new Cut('stopping'))
     },
     async empty() {
       await Promise.allSettled(running.keys())

@@ -41,7 +41,7 @@ async function open(t: Test, slots: number, slowPlan?: string) {
   const loop = openClaimLoop({
     tasks,
     claims: openClaims(),
-    slots: { isFull: () => running >= slots, claimable: () => ['image'], room: () => slots - running },
+    slots: { isFull: () => running >= slots, hasRoom: () => true, claimable: () => ['image'], room: () => slots - running },
     start: ({ id }: Task) => {
       running++
       started.push(id)

@@ -109,7 +109,7 @@ function consume(world: World, machine: Machine): void {
   }
   const loop = openClaimLoop({
     tasks: backends, claims, start, leaseMs: LEASE_MS,
-    slots: { isFull: () => running >= SLOTS, claimable: () => ['image', 'video'], room: () => SLOTS - running },
+    slots: { isFull: () => running >= SLOTS, hasRoom: () => true, claimable: () => ['image', 'video'], room: () => SLOTS - running },
     patience: () => machine.sleep(250),
     later: (ms, then) => void machine.sleep(ms).then(then),
     isStopping: () => false,

@@ -49,7 +49,7 @@ export function worker(world: World, machine: Machine, slots: number): void {
   const backends = machine.tasks(machine.actor('claim'))
   const loop = openClaimLoop({
     tasks: backends, claims, start, leaseMs: LEASE_MS,
-    slots: { isFull: () => running >= slots, claimable: () => VERBS, room: () => slots - running },
+    slots: { isFull: () => running >= slots, hasRoom: () => true, claimable: () => VERBS, room: () => slots - running },
     patience: () => machine.sleep(PATIENCE_MS),
     later: (ms, then) => void machine.sleep(ms).then(then),
     isStopping: () => world.recovering,
