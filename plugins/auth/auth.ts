@@ -1,6 +1,6 @@
 /**
  * Authentication. onRequest: the API key of the Authorization header → `request.caller` (specification, section 5; order of checks in `docs/errors.md`).
- * Also the cache of API keys, and the rate limit of reads.
+ * Also the cache of API keys, the rate limit of reads, and when keys were last used.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
@@ -11,6 +11,8 @@ import { openRates, putNewest } from '../../src/domain/rate-limit.ts'
 import type { CallerKey } from '../../src/tasks/submit.ts'
 import type { Creating, Stale } from '../../src/domain/subscription/commands.ts'
 import { inactiveReason, planInactive } from '../../src/domain/subscription/subscription.ts'
+import { periodicTask } from '../../src/concurrency/periodic-task.ts'
+import { openKeyUse } from './key-use.ts'
 
 declare module 'fastify' {
   interface FastifyBaseLogger {
@@ -50,10 +52,12 @@ const MAX_CACHED_KEYS = 10_000
 const READS_PER_MINUTE = 6_000
 /** A key can change between its read and its use. */
 const MAX_STALE_ATTEMPTS = 5
+const KEY_USE_MS = 5_000
 
 async function auth(app: FastifyInstance): Promise<void> {
   const cachedKeys = new Map<string, { key: KeyVersion; keysVersion: number }>()
   const countRead = openRates(READS_PER_MINUTE, MAX_CACHED_KEYS)
+  const keyUse = openKeyUse(app.store)
 
   function cacheKey(hash: string, key: KeyVersion, keysVersion: number): void {
     putNewest(cachedKeys, hash, { key, keysVersion }, MAX_CACHED_KEYS)
@@ -69,7 +73,9 @@ async function auth(app: FastifyInstance): Promise<void> {
   }
 
   async function readKey(hash: string, api: Api | undefined): Promise<KeyVersion> {
-    return check(await app.store.findKey(hash), api)
+    const key = check(await app.store.findKey(hash), api)
+    keyUse.note(key.id, app.clock())
+    return key
   }
 
   function callerOf(hash: string, first: KeyVersion, firstVersion: number, request: FastifyRequest): Caller {
@@ -86,7 +92,10 @@ async function auth(app: FastifyInstance): Promise<void> {
         for (let attempts = 0; attempts < MAX_STALE_ATTEMPTS; attempts++) {
           const { key } = caller
           const answer = await run(key.subscription, { keyId: key.keyId, keyCap: key.cap, keysVersion })
-          if (answer.outcome !== 'stale') return answer as Exclude<typeof answer, Stale>
+          if (answer.outcome !== 'stale') {
+            keyUse.note(key.id, app.clock())
+            return answer as Exclude<typeof answer, Stale>
+          }
           cachedKeys.delete(hash)
           const current = await readKey(hash, api)
           caller.key = current
@@ -135,6 +144,10 @@ async function auth(app: FastifyInstance): Promise<void> {
     // Fastify takes a promise as well.
     return readKey(hash, api).then((key) => authenticated(request, hash, key))
   })
+
+  const writing = periodicTask(KEY_USE_MS, keyUse.flush, (err) => app.log.warn({ event: 'key_use_unwritten', err }, 'time of last use of API keys cannot be written'))
+  app.addHook('onReady', writing.start)
+  app.addHook('onClose', writing.stop)
 }
 
 /** The token of `Authorization: Bearer <token>` (RFC 6750, section 2.1), or null. */

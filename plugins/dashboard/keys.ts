@@ -116,14 +116,18 @@ export function described(key: TenantKey, now: number): object {
     ...stateOf(key, now),
     prefix: newest?.prefix ?? null,
     created_at: created,
-    // Nothing records it.
-    last_used_at: null,
+    last_used_at: dateOf(lastUsedAt(versions)),
     expires_at: declared?.key.spec.expirationTime ?? dateOf(newest?.expiresAt ?? null),
     rotation_revision: declared?.key.spec.rotationRevision ?? newest?.revision ?? 0,
     overlap_until: dateOf(overlap?.overlapUntil ?? null),
     revision: revisionOf(key),
     limit: limitOf(key),
   }
+}
+
+function lastUsedAt(versions: KeyVersion[]): number | null {
+  const times = versions.flatMap(({ lastUsedAt }) => lastUsedAt ?? [])
+  return times.length === 0 ? null : Math.max(...times)
 }
 
 function limitOf({ plan, versions: [newest], declared }: TenantKey): object | null {

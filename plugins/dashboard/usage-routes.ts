@@ -5,7 +5,8 @@ import { Type } from 'typebox'
 import { keyUse } from '../../src/domain/balance.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { formatMoney } from '../../src/domain/money.ts'
-import type { MediaAccount, MediaPeriod } from '../../src/domain/subscription/subscription.ts'
+import { refusedOn } from '../../src/domain/subscription/refusals.ts'
+import type { CodingDay, MediaAccount, MediaPeriod } from '../../src/domain/subscription/subscription.ts'
 import { roll, viewOf } from '../../src/domain/token-windows.ts'
 import { DASHBOARD_KEY } from './media-caller.ts'
 import { allowanceOf, dateOf, mediaAt, periodOf, planOf, windowOf, type TenantPlan } from './plans.ts'
@@ -14,6 +15,8 @@ import { sessionOf } from './sessions.ts'
 const Query = Type.Object({ plan: Type.Optional(Type.String({ maxLength: 253 })), format: Type.Optional(Type.Enum(['json', 'csv'])) })
 
 type Day = Record<string, string | number>
+
+const NO_USAGE: CodingDay = { requests: 0, input: 0, cachedInput: 0, output: 0, charged: 0 }
 /** `keyId` to the name of its ApiKey; what was spent in the AI Room has no key. */
 type Names = Map<string, string>
 
@@ -69,9 +72,8 @@ function codingUsage({ name, record }: TenantPlan, names: Names, now: number): o
     session: windowOf(session),
     weekly: windowOf(weekly),
     overshoot: Math.max(0, weekly.used - weekly.limit),
-    // Refusals are in no record: they cost no write.
-    days: codingDays({ record }).map((day) => ({ ...day, refusals: null })),
-    keys: Object.entries(keys).map(([keyId, { used }]) => ({ name: names.get(keyId) ?? null, used })),
+    days: codingDays({ record }).map((day) => ({ ...day, refused: coding.refusals?.days[day.date] ?? {} })),
+    keys: Object.entries(keys).map(([keyId, { used, refused }]) => ({ name: names.get(keyId) ?? null, used, refusals: refused ?? 0 })),
   }
 }
 
@@ -79,9 +81,14 @@ function mediaDays({ usage }: Pick<MediaPeriod, 'usage'>): Day[] {
   return Object.entries(usage).flatMap(([date, verbs]) => Object.entries(verbs).map(([kind, { count, burned }]) => ({ date, kind, count, burned: formatMoney(burned) })))
 }
 
-function codingDays({ record }: Pick<TenantPlan, 'record'>): Day[] {
-  const days = Object.entries(record.coding?.usage ?? {}).toSorted(([a], [b]) => (a < b ? -1 : 1))
-  return days.map(([date, { requests, input, cachedInput, output, charged }]) => ({ date, requests, input, cached_input: cachedInput, output, charged }))
+/** Of each day with an answered or a refused request. */
+function codingDays({ record: { coding } }: Pick<TenantPlan, 'record'>): (Day & { date: string })[] {
+  const refused = coding?.refusals?.days ?? {}
+  const dates = [...new Set([...Object.keys(coding?.usage ?? {}), ...Object.keys(refused)])].sort()
+  return dates.map((date) => {
+    const { requests, input, cachedInput, output, charged } = coding?.usage[date] ?? NO_USAGE
+    return { date, requests, input, cached_input: cachedInput, output, charged, refusals: refusedOn(refused[date]) }
+  })
 }
 
 /** RFC 4180. The members are dates, numbers and names of the catalogue: none needs a quote, and none begins a formula. */

@@ -5,10 +5,12 @@
 import { randomUUID, randomUUIDv7 } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
+import { periodicTask } from '../../src/concurrency/periodic-task.ts'
 import { isDistributed } from '../../src/config/config.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { tenantOf } from '../../src/domain/plans.ts'
-import type { Answer } from '../../src/domain/subscription/commands.ts'
+import type { Answer, Stale } from '../../src/domain/subscription/commands.ts'
+import type { RefusalReason } from '../../src/domain/subscription/refusals.ts'
 import { planInactive } from '../../src/domain/subscription/subscription.ts'
 import type { Admission, Admitted, OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
 import { traced } from '../../src/tracing/tracing.ts'
@@ -19,6 +21,7 @@ import { meteringMetrics } from './metering-metrics.ts'
 import { usageLimitError } from './usage-limit-errors.ts'
 import { reservationSweep } from './orphaned-reservations.ts'
 import { openAdmissionQueue } from './admission-queue.ts'
+import { openRefusalCounts } from './refusal-counts.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -31,11 +34,23 @@ declare module 'fastify' {
   }
 }
 
-type Admit = Answer<'admit'>
+type Refused = Exclude<Answer<'admit'>, Admitted | Stale>
+
+/** The error code of each outcome. */
+const REASONS: Record<Refused['outcome'], RefusalReason> = {
+  inactive: 'plan_inactive',
+  rate: 'rate_limited',
+  session_full: 'session_limit_reached',
+  weekly_full: 'weekly_limit_reached',
+  key_full: 'key_limit_reached',
+  concurrency: 'concurrency_limit',
+  reserved: 'window_reserved',
+}
 
 const SWEEP_MS = 1_000
 const LEASE_MS = 5_000
 const RETRY_MS = 1_000
+const REFUSALS_MS = 5_000
 
 async function metering(app: FastifyInstance): Promise<void> {
   const { store, clock } = app
@@ -43,6 +58,7 @@ async function metering(app: FastifyInstance): Promise<void> {
   const inFlight = new Map<string, Promise<void>>()
   const queue = openAdmissionQueue(clock)
   const metrics = meteringMetrics(app.metrics.registry, app.config.METRICS_TENANT)
+  const refusals = openRefusalCounts(store, clock)
   const isAlone = !isDistributed(app.config)
   const sweep = reservationSweep(store, instance, (id) => inFlight.has(id), (subscription, err) => {
     app.log.warn({ event: 'reservation_sweep_failed', err, subscription }, 'sweep of orphaned reservations failed')
@@ -63,7 +79,11 @@ async function metering(app: FastifyInstance): Promise<void> {
       const admit = () =>
         caller.creating((subscription, facts) => store.change(subscription, { op: 'admit', id, instance, ...facts, ...size }, clock()))
       const answer = await traced('admission', { within: true }, () => queue.admit(caller.key.subscription, admit, isBlocked, reply.raw))
-      if (answer.outcome !== 'admitted') throw refusalOf(answer, reply)
+      if (answer.outcome !== 'admitted') {
+        metrics.refused(answer.outcome)
+        refusals.count(caller.key.subscription, caller.key.keyId, REASONS[answer.outcome])
+        throw refusalOf(answer, reply, clock())
+      }
       request.reservation = openReservation(id, caller.key.subscription, answer, request, reply, settled.resolve)
     } finally {
       if (!request.reservation) {
@@ -72,15 +92,6 @@ async function metering(app: FastifyInstance): Promise<void> {
       }
     }
   })
-
-  function refusalOf(answer: Exclude<Admit, Admitted>, reply: FastifyReply): Failure {
-    if (answer.outcome === 'stale') return new Failure('unavailable', { retryAfterSeconds: 1 })
-    if (answer.outcome === 'inactive') return planInactive(answer.reason)
-    if (answer.outcome === 'rate') return new Failure('rate_limited', { retryAfterSeconds: Math.max(1, Math.ceil(answer.retryAfterMs / 1000)) })
-    metrics.refused(answer.outcome)
-    reply.headers(windowHeaders(answer.windows, clock()))
-    return usageLimitError(answer.outcome, answer.windows, clock())
-  }
 
   function openReservation(
     id: string,
@@ -192,6 +203,16 @@ async function metering(app: FastifyInstance): Promise<void> {
     stopped = true
     if (inFlight.size === 0) await store.forgetInstance(instance).catch(() => {})
   })
+  const counting = periodicTask(REFUSALS_MS, refusals.flush, (err) => app.log.warn({ event: 'refusals_uncounted', err }, 'refused requests cannot be counted'))
+  app.addHook('onReady', counting.start)
+  app.addHook('onClose', counting.stop)
+}
+
+function refusalOf(answer: Refused, reply: FastifyReply, now: number): Failure {
+  if (answer.outcome === 'inactive') return planInactive(answer.reason)
+  if (answer.outcome === 'rate') return new Failure('rate_limited', { retryAfterSeconds: Math.max(1, Math.ceil(answer.retryAfterMs / 1000)) })
+  reply.headers(windowHeaders(answer.windows, now))
+  return usageLimitError(answer.outcome, answer.windows, now)
 }
 
 async function addCurrentWindows({ store, clock }: FastifyInstance, subscription: string, reply: FastifyReply): Promise<void> {

@@ -36,6 +36,8 @@ export type KeyVersion = {
   overlapUntil: number | null
   /** The Secret that holds it, or null when none does. */
   secretName: string | null
+  /** When a gateway last accepted it, to about a minute. Absent before the first use, and in records of earlier versions. */
+  lastUsedAt?: number
   /** Subscriptions that have not been notified of a change of this key. */
   tell: string[]
 }

@@ -24,7 +24,7 @@ export async function usageTests(t: Test, dashboard: Dashboard): Promise<void> {
     t.match(await today.locator('td').allTextContents(), [/20\d\d/, /^1$/, /^\d+$/], 'the table has the same numbers')
     await page.getByLabel('Share of coding').waitFor()
     const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'CSV' }).click()])
-    t.match(await readFile(await download.path(), 'utf8'), /^date,requests,input,cached_input,output,charged\r\n\d{4}-\d\d-\d\d,1,/)
+    t.match(await readFile(await download.path(), 'utf8'), /^date,requests,input,cached_input,output,charged,refusals\r\n\d{4}-\d\d-\d\d,1,/)
   })
 
   await inPage(t, dashboard, 'media usage shows what a task has cost, by kind and by key', { path: '/usage/media' }, async (page, t) => {

@@ -26,14 +26,32 @@ t.test('coding usage: both windows, the days, and what each key used, moving wit
     return found.days.length > 0 ? found : null
   })
   const [day] = body.days
-  t.match(day, { date: /^\d{4}-\d\d-\d\d$/, requests: 1, refusals: null })
+  t.match(day, { date: /^\d{4}-\d\d-\d\d$/, requests: 1, refusals: 0, refused: {} })
   t.ok(day.input > 0 && day.output > 0)
   t.equal(day.charged, body.session.used)
-  t.same(body.keys, [{ name: 'coding', used: day.charged }])
+  t.same(body.keys, [{ name: 'coding', used: day.charged, refusals: 0 }])
   t.match(body.session.resets_at, /Z$/)
   const csv = await usage('?format=csv')
   t.match(csv.headers, { 'content-type': 'text/csv; charset=utf-8', 'content-disposition': 'attachment; filename="coding-coder.csv"', 'cache-control': 'no-store' })
-  t.equal(csv.body, `date,requests,input,cached_input,output,charged\r\n${day.date},1,${day.input},${day.cached_input},${day.output},${day.charged}\r\n`)
+  t.equal(csv.body, `date,requests,input,cached_input,output,charged,refusals\r\n${day.date},1,${day.input},${day.cached_input},${day.output},${day.charged},0\r\n`)
+})
+
+t.test('refused requests are shown by day, reason and key within seconds, and so is when a key was last used', async (t) => {
+  const { app, browser, call } = await openOffice(t)
+  const keys = async () => (await browser.get('/dashboard/api/keys')).json().data
+  t.match(await keys(), [{ name: 'coding', last_used_at: null }, { name: 'media', last_used_at: null }])
+  const { plan, product, terms, state, activeFrom, activeUntil } = (await app.store.subscription('demo/coder'))!
+  const noTokens = { ...terms, coding: { ...terms.coding!, weeklyTokens: 0 } }
+  await app.store.change('demo/coder', { op: 'applyPlan', plan: plan!, product, terms: noTokens, state, activeFrom, activeUntil, verdict: null }, app.clock())
+  for (let n = 0; n < 3; n++) t.equal((await call('/v1/chat/completions', 'demo-coding-key', { model: 'svc-code', messages: [{ role: 'user', content: 'Hello' }] })).status, 429)
+  const body = await eventually('the refusals', async () => {
+    const found = (await browser.get('/dashboard/api/usage/coding')).json()
+    return found.days[0]?.refusals === 3 ? found : null
+  })
+  t.match(body, { days: [{ requests: 0, refusals: 3, refused: { weekly_limit_reached: 3 } }], keys: [{ name: 'coding', used: 0, refusals: 3 }] })
+  t.match((await browser.get('/dashboard/api/usage/coding?format=csv')).body, /,refusals\r\n[\d-]+,0,0,0,0,0,3\r\n$/)
+  const used = await eventually('the last use', async () => ((await keys())[0].last_used_at === null ? null : keys()))
+  t.match(used, [{ name: 'coding', last_used_at: /Z$/ }, { name: 'media', last_used_at: null }])
 })
 
 t.test('media usage: the allowance, the days by kind, and what each key burned', async (t) => {

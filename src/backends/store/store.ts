@@ -71,6 +71,8 @@ export type Store = Declarations & TaskStore & {
    * Removes notified subscriptions from the `tell` of a version. Idempotent; unknown subscriptions and versions are ignored.
    */
   told(id: string, subscriptions: string[]): Promise<void>
+  /** Sets `lastUsedAt` of versions, by their ids, where it is earlier than `at`. Idempotent; unknown versions are ignored. */
+  keysUsed(uses: { id: string; at: number }[]): Promise<void>
   /** Versions with subscriptions still to notify: their `tell` is not empty. */
   keysToTell(limit: number): Promise<KeyVersion[]>
   /** By the SHA-256 of the key, lower-case hex; in any state (`src/domain/api-keys.ts` decides whether it is valid). */

@@ -6,6 +6,7 @@ import { rollPeriod } from '../balance.ts'
 import type { MediaTerms } from '../plans.ts'
 import { WEEK_MS } from '../token-windows.ts'
 import type { CodingAccount, Hold, MediaAccount, MediaPeriod, Subscription } from './subscription.ts'
+import { addUp, dayOf, type Counts } from './days.ts'
 import { entriesOf, holdsFrom } from './holds.ts'
 import { dueOf } from './task-queue.ts'
 
@@ -95,6 +96,7 @@ function healCoding(record: Subscription, account: CodingAccount, anchor: number
   const weeks = Math.min(weekly.n, Math.max(0, Math.ceil((weekly.start - now) / WEEK_MS)))
   const n = weekly.n - weeks
   const usage = daysUntil(account.usage, now)
+  const { refusals } = account
   // The week that seemed to end is not in the record any more: its whole days are.
   const weekStart = Math.min(weekly.start - weeks * WEEK_MS, Math.max(now, anchor))
   const ofDays = Object.entries(usage).reduce((sum, [day, { charged }]) => sum + (Date.parse(day) >= weekStart ? charged : 0), 0)
@@ -109,29 +111,20 @@ function healCoding(record: Subscription, account: CodingAccount, anchor: number
     session: session && start !== null ? { ...session, start, end: start + session.end - session.start } : null,
     weekly: { n, start: weekStart, used },
     usage,
+    ...(refusals && { refusals: { ...refusals, days: daysUntil(refusals.days, now) } }),
     keys,
     reservations: Object.fromEntries(reservations),
   }
 }
 
 /** Days ahead of `now` count as today. */
-function daysUntil(usage: CodingAccount['usage'], now: number): CodingAccount['usage'] {
+function daysUntil<T extends Counts>(usage: Record<string, T>, now: number): Record<string, T> {
   const today = dayOf(now)
-  const days: CodingAccount['usage'] = {}
+  const days: Record<string, T> = {}
   for (const [day, one] of Object.entries(usage)) {
     const at = day < today ? day : today
     const sum = days[at]
     days[at] = sum ? addUp(sum, one) : one
   }
   return days
-}
-
-type Day = CodingAccount['usage'][string]
-
-function addUp(a: Day, b: Day): Day {
-  return Object.fromEntries(Object.entries(a).map(([name, count]) => [name, count + b[name as keyof Day]])) as Day
-}
-
-function dayOf(time: number): string {
-  return new Date(time).toISOString().slice(0, 10)
 }

@@ -3,6 +3,7 @@ import type { Usage, WindowsView } from '../token-windows.ts'
 import type { Terms } from '../plans.ts'
 import type { Product } from '../../backends/resources/resources.ts'
 import type { ReadyTask } from './ready-tasks.ts'
+import type { RefusedDay } from './refusals.ts'
 import type { InactiveReason, Subscription } from './subscription.ts'
 
 /** Facts about the API key of a creating command: id, cap, and the version at which they were read. */
@@ -76,6 +77,12 @@ export type Commands = {
     out: { outcome: 'settled'; charged: number } | { outcome: 'already' }
   }
   expire: { in: { instance: string }; out: { outcome: 'settled'; count: number } | { outcome: 'already' } }
+
+  /** Adds refused requests to the day, by reason and by key; `id` is that of the count. `none`: the plan has no coding account. */
+  countRefusals: {
+    in: { id: string; reasons: RefusedDay; keys: Record<string, number> }
+    out: { outcome: 'counted' | 'already' | 'none' }
+  }
 
   /** `record`: the record including the hold. */
   hold: {

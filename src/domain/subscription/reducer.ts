@@ -6,6 +6,7 @@ import { admit, expire, extend, settle } from './token-reservations.ts'
 import { archived, claim, close, hold, requeue } from './task-queue.ts'
 import type { Answer, Command, CommandName } from './commands.ts'
 import { applyPlan, keysChanged, removePlan } from './plan-changes.ts'
+import { countRefusals } from './refusals.ts'
 import type { Subscription } from './subscription.ts'
 
 export type Step<A> = { record: Subscription | null; answer: A }
@@ -47,6 +48,8 @@ function dispatch(record: Subscription | null, command: Command, now: number, id
       return settle(record, command, now)
     case 'expire':
       return expire(record, command, now)
+    case 'countRefusals':
+      return countRefusals(record, command, now)
     case 'hold':
       return hold(record, command, now)
     case 'claim':

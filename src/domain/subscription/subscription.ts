@@ -7,6 +7,7 @@ import type { Terms } from '../plans.ts'
 import type { Rate } from '../rate-limit.ts'
 import type { Product } from '../../backends/resources/resources.ts'
 import type { Holds } from './holds.ts'
+import type { RefusedDay } from './refusals.ts'
 
 export type Subscription = {
   /** `namespace/planName`. */
@@ -100,7 +101,10 @@ export type CodingAccount = {
   /** By UTC day, the newest 35. */
   usage: Record<string, CodingDay>
   reservations: Record<string, Reservation>
-  keys: Record<string, { week: number; used: number }>
+  /** Tokens used and requests refused in a week; `refused` is absent when none was. */
+  keys: Record<string, { week: number; used: number; refused?: number }>
+  /** Refused requests by UTC day, the newest 35 that have some, and the ids of the last counts. Absent before the first. */
+  refusals?: { days: Record<string, RefusedDay>; counts: string[] }
   /** Outputs seen, by log2 of their tokens; 24 buckets. */
   outputs: number[]
   /** Learned prompt tokens per 1,000 bytes. */

@@ -3,6 +3,7 @@ import { balanceOf, keyUsed, rollPeriod } from '../balance.ts'
 import type { MediaTerms } from '../plans.ts'
 import { takeOne } from '../rate-limit.ts'
 import type { Answer, Command } from './commands.ts'
+import { dayOf } from './days.ts'
 import { earliestWaiting, holdOf, oldestReady, PASS_THROUGH, waitingUntil, withHold, withoutHold } from './holds.ts'
 import { withReady } from './ready-tasks.ts'
 import type { Step } from './reducer.ts'
@@ -103,7 +104,7 @@ function rolled(record: Subscription, now: number): MediaAccount | null {
 }
 
 function burn(period: MediaPeriod, kind: string, cost: number, now: number): MediaPeriod {
-  const day = new Date(now).toISOString().slice(0, 10)
+  const day = dayOf(now)
   const before = period.usage[day]?.[kind] ?? { count: 0, burned: 0 }
   const today = { ...period.usage[day], [kind]: { count: before.count + 1, burned: before.burned + cost } }
   return { ...period, burned: period.burned + cost, usage: { ...period.usage, [day]: today } }

@@ -4,12 +4,11 @@ import type { CodingTerms } from '../plans.ts'
 import { chargeOf, learn, learnedOutput, reservedIn, roll, viewOf, WEEK_MS, type Usage } from '../token-windows.ts'
 import type { Answer, Command } from './commands.ts'
 import { put, without } from './copy-on-write.ts'
+import { dayOf, newestDays } from './days.ts'
 import type { Step } from './reducer.ts'
 import { inactiveReason, type CodingAccount, type CodingDay, type Reservation, type Subscription } from './subscription.ts'
 
 type In<N extends Command['op']> = Extract<Command, { op: N }>
-
-const USAGE_DAYS = 35
 
 /** Admits one request by rate, both windows, the key's cap and concurrency, and reserves its estimate. */
 export function admit(record: Subscription | null, input: In<'admit'>, now: number): Step<Answer<'admit'>> {
@@ -145,14 +144,14 @@ function charge(account: CodingAccount, settled: Record<string, Reservation>, ch
     if (session && session.start === reservation.session) session = { ...session, used: session.used + tokens }
     if (weekly.n !== reservation.week || tokens === 0) continue
     weekly = { ...weekly, used: weekly.used + tokens }
-    keys = { ...keys, [reservation.keyId]: { week: weekly.n, used: (keys[reservation.keyId]?.used ?? 0) + tokens } }
+    keys = { ...keys, [reservation.keyId]: { ...keys[reservation.keyId], week: weekly.n, used: (keys[reservation.keyId]?.used ?? 0) + tokens } }
   }
   return { ...account, session, weekly, keys, reservations: without(account.reservations, (id) => Object.hasOwn(settled, id)) }
 }
 
 /** Adds one request to its UTC day and keeps the newest days. */
 function countDay(usage: Record<string, CodingDay>, now: number, tokens: Usage, charged: number): Record<string, CodingDay> {
-  const day = new Date(now).toISOString().slice(0, 10)
+  const day = dayOf(now)
   const before = usage[day] ?? { requests: 0, input: 0, cachedInput: 0, output: 0, charged: 0 }
   const today: CodingDay = {
     requests: before.requests + 1,
@@ -161,7 +160,6 @@ function countDay(usage: Record<string, CodingDay>, now: number, tokens: Usage, 
     output: before.output + tokens.output,
     charged: before.charged + charged,
   }
-  if (usage[day]) return { ...usage, [day]: today }
-  const days = Object.entries({ ...usage, [day]: today }).sort(([a], [b]) => (a < b ? -1 : 1))
-  return Object.fromEntries(days.slice(-USAGE_DAYS))
+  const days = { ...usage, [day]: today }
+  return usage[day] ? days : newestDays(days)
 }

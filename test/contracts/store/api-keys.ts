@@ -39,6 +39,19 @@ export const keyPromises: Promises<Place> = {
     t.same(await store.keyVersions('k1'), [{ ...changed, cap: null }])
   },
 
+  'the last use of a key version moves forward only, whichever handle writes it, and changes nothing else': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    const [first, second] = [keyVersion('k1', 0, { state: 'active' }), keyVersion('k2', 0, { state: 'revoked' })]
+    await store.mintKey(first)
+    await store.mintKey(second)
+    await Promise.all([store.keysUsed([{ id: 'k2-0', at: T0 + 5 }, { id: 'k1-0', at: T0 + 9 }, { id: 'unknown-0', at: T0 }]), other.keysUsed([{ id: 'k1-0', at: T0 + 3 }])])
+    await store.keysUsed([{ id: 'k1-0', at: T0 + 9 }, { id: 'k2-0', at: T0 }])
+    await store.keysUsed([])
+    t.same(await other.findKey(first.hash), { ...first, lastUsedAt: T0 + 9 })
+    t.same(await other.findKey(second.hash), { ...second, lastUsedAt: T0 + 5 })
+    t.same(await store.setKey('k1-0', { state: 'suspended' }, []), { ...first, state: 'suspended', lastUsedAt: T0 + 9 })
+  },
+
   'subscriptions to notify of a change are stored with the key until they were notified': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     await Promise.all(['k1', 'k2', 'k3'].map((keyId) => store.mintKey(keyVersion(keyId, 0))))

@@ -16,6 +16,16 @@ export const changePromises: Promises<Place> = {
     t.same(sessionOf(await other.subscription(ID)), { used: 70, reserved: 0 })
   },
 
+  'refused requests that several handles count add up, each count once': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    await store.change(ID, plan(), T0)
+    const count = (handle: Store, id: string) => handle.change(ID, { op: 'countRefusals', id, reasons: { rate_limited: 2, plan_inactive: 1 }, keys: { 'key-1': 3 } }, T0)
+    await Promise.all([count(store, 'a'), count(other, 'b'), count(store, 'a')])
+    const { coding } = (await other.subscription(ID)) ?? {}
+    t.same(coding?.refusals?.days, { '2026-01-05': { rate_limited: 4, plan_inactive: 2 } })
+    t.match(coding?.keys, { 'key-1': { refused: 6 } })
+  },
+
   'a refusal is based on everything that another handle wrote before the call': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     await store.change(ID, plan(), T0)

@@ -13,6 +13,8 @@ export type Key = {
   message: string | null
   prefix: string | null
   created_at: string
+  /** To about a minute. */
+  last_used_at: string | null
   expires_at: string | null
   rotation_revision: number
   overlap_until: string | null

@@ -14,14 +14,14 @@ export type MediaUsage = {
   periods: { start: string; end: string; burned: string; allowance: string }[]
 }
 
-export type CodingDay = { date: string; requests: number; input: number; cached_input: number; output: number; charged: number; refusals: number | null }
+export type CodingDay = { date: string; requests: number; input: number; cached_input: number; output: number; charged: number; refusals: number }
 export type CodingUsage = {
   plan: string
   session: Required<WindowUsage>
   weekly: Required<WindowUsage>
   overshoot: number
   days: CodingDay[]
-  keys: { name: string | null; used: number }[]
+  keys: { name: string | null; used: number; refusals: number }[]
 }
 
 export const mediaUsage = (plan: string, signal: AbortSignal): Promise<MediaUsage> => api('/usage/media', { query: { plan }, signal })

@@ -35,7 +35,7 @@ export const addEndedAt: Upgrade = async (db) => {
 /** Versions that ended without `endedAt`. */
 const ENDED_WITHOUT_TIME = { endedAt: null, state: { $in: ['revoked', 'deleted'] satisfies KeyState[] } }
 
-type Verbs = 'mintKey' | 'setKey' | 'told' | 'keysToTell' | 'findKey' | 'keyVersions' | 'keysAlive' | 'keysOf' | 'forgetSealed'
+type Verbs = 'mintKey' | 'setKey' | 'told' | 'keysUsed' | 'keysToTell' | 'findKey' | 'keyVersions' | 'keysAlive' | 'keysOf' | 'forgetSealed'
 
 const ALIVE: KeyState[] = ['pending', 'active', 'suspended', 'revoked']
 
@@ -91,6 +91,13 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
     setKey: (id, change, tell) => database.run(() => setKey(id, change, tell)),
     told: async (id, subscriptions) => {
       await database.run(() => keys.updateOne({ _id: id }, { $pullAll: { tell: subscriptions } }))
+    },
+    keysUsed: async (uses) => {
+      if (uses.length === 0) return
+      // In one order everywhere, so that two commands do not deadlock.
+      const sorted = uses.toSorted((a, b) => (a.id < b.id ? -1 : 1))
+      const updates = sorted.map(({ id, at }) => ({ updateOne: { filter: { _id: id }, update: { $max: { lastUsedAt: at } } } }))
+      await database.run(() => keys.bulkWrite(updates, { ordered: false }))
     },
     keysToTell: (limit) => database.run(() => list(keys.find({ tell: { $gte: '' } }).limit(limit).toArray())),
     findKey: (hash) => database.run(async () => entityOrNull(await keyOf(hash))),

@@ -31,7 +31,7 @@ export const addEndedAt = `
 `
 
 type Row = { record: string }
-type Verbs = 'mintKey' | 'setKey' | 'told' | 'keysToTell' | 'findKey' | 'keyVersions' | 'keysAlive' | 'keysOf' | 'forgetSealed'
+type Verbs = 'mintKey' | 'setKey' | 'told' | 'keysUsed' | 'keysToTell' | 'findKey' | 'keyVersions' | 'keysAlive' | 'keysOf' | 'forgetSealed'
 
 export function openKeys(database: Database): Pick<Store, Verbs> {
   const insert = database.prepare(
@@ -39,6 +39,7 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
      ON CONFLICT (key_id, revision) DO NOTHING`,
   )
   const update = database.prepare('UPDATE keys SET subscription = ?, alive = ?, to_tell = ?, ended_at = ?, record = ? WHERE id = ?')
+  const use = database.prepare("UPDATE keys SET record = json_set(record, '$.lastUsedAt', ?2) WHERE id = ?1 AND ifnull(json_extract(record, '$.lastUsedAt'), 0) < ?2")
   const byId = database.prepare<Row>('SELECT record FROM keys WHERE id = ?')
   const byRevision = database.prepare<Row>('SELECT record FROM keys WHERE key_id = ? AND revision = ?')
   const byHash = database.prepare<Row>('SELECT record FROM keys WHERE hash = ?')
@@ -74,6 +75,10 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
     told: async (id, subscriptions) => {
       await edit(id, (key) => ({ ...key, tell: key.tell.filter((one) => !subscriptions.includes(one)) }))
     },
+    keysUsed: (uses) =>
+      database.write(() => {
+        for (const { id, at } of uses) use.run(id, at)
+      }),
     keysToTell: (limit) => database.read(() => toTell.all(limit).map(parse)),
     findKey: (hash) =>
       database.read(() => {

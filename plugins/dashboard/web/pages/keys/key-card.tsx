@@ -86,12 +86,13 @@ function Secret({ of: key }: { of: Key }) {
   )
 }
 
-function Facts({ created_at: created, expires_at: expires, rotation_revision: rotations, limit }: Key) {
+function Facts({ created_at: created, last_used_at: used, expires_at: expires, rotation_revision: rotations, limit }: Key) {
   return (
     <dl class="facts">
       <Fact name="Created">
         <Ago at={created} />
       </Fact>
+      <Fact name="Last used">{used ? <Ago at={used} /> : 'never'}</Fact>
       <Fact name="Expires">{expires ? day(expires) : 'never'}</Fact>
       <Fact name="Rotations">{rotations}</Fact>
       <Fact name="Limit">{limit?.amount_per_period ? `${money(limit.amount_per_period)} a period` : limit?.weekly_tokens ? `${short(limit.weekly_tokens)} tokens a week` : 'none'}</Fact>

@@ -61,12 +61,9 @@ function Window({ name, limit, used, reserved, remaining, resets_at: resetsAt }:
   )
 }
 
-/** Whether the server counts what it has refused. */
-const hasRefusals = (days: CodingDay[]): boolean => days.some(({ refusals }) => refusals !== null)
-
 function seriesOf(days: CodingDay[], view: string): Series[] {
-  const series = (name: string, colour: string, field: keyof Omit<CodingDay, 'date'>): Series => ({ name, colour, values: days.map((each) => each[field] ?? 0) })
-  if (view === 'requests') return [series('Requests', '--chart-1', 'requests'), ...(hasRefusals(days) ? [series('Refusals', '--chart-3', 'refusals')] : [])]
+  const series = (name: string, colour: string, field: keyof Omit<CodingDay, 'date'>): Series => ({ name, colour, values: days.map((each) => each[field]) })
+  if (view === 'requests') return [series('Requests', '--chart-1', 'requests'), series('Refusals', '--chart-3', 'refusals')]
   return [series('Input', '--chart-1', 'input'), series('Cached input', '--chart-2', 'cached_input'), series('Output', '--chart-4', 'output')]
 }
 
@@ -76,7 +73,7 @@ const VIEWS = [
 ]
 
 function Days({ days: used }: { days: CodingDay[] }) {
-  const days = everyDay(used, (date) => ({ date, requests: 0, input: 0, cached_input: 0, output: 0, charged: 0, refusals: null }), Date.now())
+  const days = everyDay(used, (date) => ({ date, requests: 0, input: 0, cached_input: 0, output: 0, charged: 0, refusals: 0 }), Date.now())
   const [view, setView] = useState('tokens')
   if (used.length === 0) {
     return (
@@ -103,7 +100,7 @@ function Days({ days: used }: { days: CodingDay[] }) {
             { name: 'Cached', number: true, cell: ({ cached_input: cached }) => count(cached) },
             { name: 'Output', number: true, cell: ({ output }) => count(output) },
             { name: 'Charged', number: true, cell: ({ charged }) => count(charged) },
-            ...(hasRefusals(used) ? [{ name: 'Refusals', number: true, cell: ({ refusals }: CodingDay) => count(refusals ?? 0) }] : []),
+            { name: 'Refusals', number: true, cell: ({ refusals }) => count(refusals) },
           ]}
         />
       </details>
