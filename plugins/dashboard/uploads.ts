@@ -25,7 +25,7 @@ export type UploadLimits = {
 }
 
 const MIB = 1024 * 1024
-const LIMITS: UploadLimits = { bytes: 100 * MIB, keptMs: 12 * 3_600_000, perTenant: { count: 200, bytes: 2048 * MIB }, arriving: 4 }
+export const LIMITS: UploadLimits = { bytes: 100 * MIB, keptMs: 12 * 3_600_000, perTenant: { count: 200, bytes: 2048 * MIB }, arriving: 4 }
 
 async function uploads(app: FastifyInstance, given: Partial<UploadLimits>): Promise<void> {
   const limits = { ...LIMITS, ...given }

@@ -8,6 +8,7 @@ import { KINDS } from '../../src/domain/media-generations.ts'
 import { OPERATIONS } from '../../src/domain/media-operations.ts'
 import { parsePlanLimits } from '../../src/domain/plan-limits.ts'
 import { readAddress } from '../../src/backends/resources/kubernetes/kubernetes-url.ts'
+import { LIMITS } from '../../plugins/dashboard/uploads.ts'
 import { parseProxyRoutes } from '../../plugins/proxy/routes-file.ts'
 import { missing } from '../servers/client.ts'
 import type { Answered } from '../servers/kube/api.ts'
@@ -246,6 +247,11 @@ if (!missing(t, ['helm'])) {
     t.equal(envOf(shown)['DASHBOARD_KEY_MANAGEMENT'], undefined)
     t.notOk(shown.some((one) => nameOf(one).endsWith('Role/tollgate-gateway')))
     t.same((await objects('dashboard', ['--set', 'namespaces={acme}', '--set', 'crds.enabled=false'])).map(nameOf).filter((one) => one.startsWith('Role/tollgate-gateway')), ['Role/tollgate-gateway in acme'])
+  })
+
+  t.test('the Ingress lets the largest upload of the dashboard through', async (t) => {
+    const { annotations } = found(await objects('dashboard', ['--set', 'ingress.enabled=true']), 'Ingress/tollgate').metadata
+    t.equal(annotations['nginx.ingress.kubernetes.io/proxy-body-size'], `${LIMITS.bytes / 2 ** 20}m`)
   })
 
   t.test('what a role does not need is not in its pods', async (t) => {
