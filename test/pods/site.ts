@@ -12,7 +12,9 @@ import { ownNode, type Node } from '../servers/kube/node.ts'
 import { kubectl as program } from '../servers/kubernetes.ts'
 import { MONGODB_NAMES, startMongodb } from '../servers/mongodb.ts'
 import { REPOSITORY } from '../flows/program.ts'
+import { CLIENT } from '../servers/oidc-provider.ts'
 import { openModel, type Model } from './model.ts'
+import { openProvider, PUBLIC_URL, type Provider } from './provider.ts'
 
 const run = promisify(execFile)
 
@@ -25,6 +27,7 @@ export const IMAGE = 'registry.test/tollgate'
 export type Site = {
   node: Node
   model: Model
+  provider: Provider
   mongodb: string
   brokers: string
   /** Runs kubectl, with `input` for `--filename -`. Rejects with its standard error. `token` is the account's; the administrator's without. */
@@ -46,14 +49,15 @@ export async function openSite(t: Test): Promise<Site | null> {
     keep(startMongodb({ address }), ({ stop }) => stop()),
     keep(startKafka({ address }), ({ stop }) => stop()),
     keep(openModel(address), ({ close }) => close()),
+    openProvider(t, address, TENANT),
     Promise.all([makeImage(t), node.ready()]).then(([archive]) => node.importImage(archive)),
   ] as const
   // If one fails, the others must have started before they can be stopped.
   await Promise.allSettled(parts)
-  const [mongodb, kafka, model] = await Promise.all(parts)
+  const [mongodb, kafka, model, provider] = await Promise.all(parts)
   await node.tagImage(`${IMAGE}:1`, `${IMAGE}:2`)
   t.comment(mongodb.version)
-  return { node, model, mongodb: mongodb.url, brokers: kafka.brokers, kubectl: (args, options) => kubectl(node, args, options) }
+  return { node, model, provider, mongodb: mongodb.url, brokers: kafka.brokers, kubectl: (args, options) => kubectl(node, args, options) }
 }
 
 async function makeImage(t: Test): Promise<string> {
@@ -79,23 +83,29 @@ export async function killPod(uid: string): Promise<void> {
   }
 }
 
-/** The Secrets of the installation, by name. */
-export function secrets({ mongodb, brokers }: Site): object[] {
+/** The Secrets of the installation, by name, and the certificate authority of the provider. */
+export function secrets({ mongodb, brokers, provider }: Site): object[] {
   const entries = {
     'tollgate-sealing': { 'sealing.key': `${randomBytes(32).toString('base64')}\n` },
     'tollgate-store': { url: `${mongodb}tollgate` },
     'tollgate-broker': { url: `kafka://${brokers}?partitions=4` },
     'upstream-keys': { main: 'model-key' },
+    'dashboard-client': { 'client-secret': CLIENT.secret },
   }
-  return Object.entries(entries).map(([name, stringData]) => ({ apiVersion: 'v1', kind: 'Secret', metadata: { name, namespace: GATE }, stringData }))
+  return [
+    ...Object.entries(entries).map(([name, stringData]) => ({ apiVersion: 'v1', kind: 'Secret', metadata: { name, namespace: GATE }, stringData })),
+    { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'authorities', namespace: GATE }, data: { 'ca.crt': provider.authority } },
+  ]
 }
 
-/** The installation's values: as in docs/chart.md, for a node of two cores, with the preview engine, the only one available. */
-export function values({ model }: Site, tag: string): object {
+/** The installation's values: as in docs/chart.md, for a node of two cores, with the preview engine, the only one available. The dashboard of the second image manages keys. */
+export function values({ model, provider }: Site, tag: string): object {
   const requests = { cpu: '50m' }
   return {
     image: { repository: IMAGE, tag, pullPolicy: 'IfNotPresent' },
-    publicUrl: `http://tollgate-gateway.${GATE}.svc`,
+    publicUrl: PUBLIC_URL,
+    dashboard: { enabled: true, keyManagement: tag === '2', oidc: { issuer: provider.issuer, clientId: CLIENT.id, existingSecret: 'dashboard-client' } },
+    caBundle: { existingConfigMap: 'authorities' },
     sealingKey: { existingSecret: 'tollgate-sealing' },
     store: { existingSecret: 'tollgate-store' },
     broker: { existingSecret: 'tollgate-broker' },

@@ -19,6 +19,8 @@ while (!['completed', 'failed'].includes(task.status)) {
   await pause(200)
   task = await (await call('media', `/api/v1/generations/${task.id}`)).json()
 }
-const picture = await fetch(task.result.image_url)
+// The public address is that of an Ingress, which this node does not have.
+const { pathname, search } = new URL(task.result.image_url)
+const picture = await fetch(`${gateway}${pathname}${search}`)
 const bytes = Buffer.from(await picture.arrayBuffer())
 console.log(JSON.stringify({ chat: chat.trimEnd().split('\n').at(-1), task, picture: { status: picture.status, link: task.result.image_url, type: bytes.toString('latin1', 1, 4), bytes: bytes.length } }))

@@ -1,5 +1,6 @@
 /** A certified OpenID Connect provider (npm `oidc-provider`) on port 0: it signs its present user in without a question, and keeps sessions in the browser's cookies. */
 import { createServer } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { Provider } from 'oidc-provider'
 import type { Test } from 'tap'
@@ -19,13 +20,16 @@ type Options = {
   /** Claims in the ID token too, and not at the userinfo endpoint alone. */
   inIdToken?: boolean
   port?: number
+  address?: string
+  /** Certificate and key, for https. */
+  tls?: { cert: Buffer; key: Buffer }
 }
 
 export const CLIENT = { id: 'dashboard', secret: 'a secret of the dashboard at the provider' }
 
-export async function openOidcProvider(t: Test, { clients, inIdToken = false, port = 0 }: Options): Promise<OidcProvider> {
-  const server = createServer()
-  const listen = (at: number) => new Promise<void>((resolve) => server.listen(at, '127.0.0.1', resolve))
+export async function openOidcProvider(t: Test, { clients, inIdToken = false, port = 0, address = '127.0.0.1', tls }: Options): Promise<OidcProvider> {
+  const server = tls ? createTlsServer(tls) : createServer()
+  const listen = (at: number) => new Promise<void>((resolve) => server.listen(at, address, resolve))
   const close = async () => {
     server.closeAllConnections()
     if (server.listening) await new Promise((resolve) => server.close(resolve))
@@ -33,7 +37,7 @@ export async function openOidcProvider(t: Test, { clients, inIdToken = false, po
   await listen(port)
   t.teardown(close)
   const { port: own } = server.address() as AddressInfo
-  const issuer = `http://127.0.0.1:${own}`
+  const issuer = `${tls ? 'https' : 'http'}://${address}:${own}`
   const found: OidcProvider = { issuer, person: { sub: 'ada' }, stop: close, start: () => listen(own) }
   const provider = new Provider(issuer, {
     clients: [
@@ -74,14 +78,22 @@ async function interact(provider: Provider, accountId: string, ...exchange: Para
 export async function atProvider(url: string, publicUrl: string): Promise<string> {
   const cookies = new Map<string, string>()
   for (let at = url; ; ) {
-    const response = await fetch(at, { redirect: 'manual', headers: { cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join('; ') } })
-    for (const line of response.headers.getSetCookie()) {
-      const [name = '', value = ''] = line.split(';')[0]?.split(/=(.*)/) ?? []
-      cookies.set(name, value)
-    }
+    const response = await fetch(at, { redirect: 'manual', headers: { cookie: cookieHeader(cookies) } })
+    keepCookies(cookies, response)
     const location = response.headers.get('location')
     if (location === null) throw new Error(`the provider answered ${response.status}: ${await response.text()}`)
     at = new URL(location, at).href
     if (at.startsWith(publicUrl)) return at.slice(publicUrl.length)
+  }
+}
+
+export function cookieHeader(cookies: Map<string, string>): string {
+  return [...cookies].map(([name, value]) => `${name}=${value}`).join('; ')
+}
+
+export function keepCookies(cookies: Map<string, string>, response: Response): void {
+  for (const line of response.headers.getSetCookie()) {
+    const [name = '', value = ''] = line.split(';')[0]?.split(/=(.*)/) ?? []
+    cookies.set(name, value)
   }
 }
