@@ -1,12 +1,9 @@
 /** Each alert fires on a system that is really broken, and the queries of its runbook show what is wrong. Times are shortened. */
 import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import t, { type Test } from 'tap'
-import { parse } from 'yaml'
-import { CHART } from '../../charts/generate.ts'
+import t from 'tap'
 import { openReceiver } from '../fakes/receiver.ts'
 import { openUpstream, respond } from '../fakes/upstream.ts'
 import { answer, chat, post } from '../flows/calls.ts'
@@ -19,58 +16,14 @@ import { skewed } from '../servers/faketime.ts'
 import { KAFKA_NAMES, ownKafka } from '../servers/kafka.ts'
 import { MONGODB_NAMES, ownMongodb } from '../servers/mongodb.ts'
 import { freePort } from '../servers/process.ts'
-import { ownPrometheus, type Prometheus } from '../servers/prometheus.ts'
-
-const ROOT = join(import.meta.dirname, '../..')
+import { ownPrometheus } from '../servers/prometheus.ts'
+import { answersOf, drill, folderFor, hostsOf, logHas } from './alert-drill.ts'
 
 const FREE = { requestsPerMinute: 1_000_000 }
 const PLANS = [codingPlan('code', FREE), apiKey('code-key', 'code'), mediaPlan('studio', FREE, { maxConcurrentTasks: 50 }), apiKey('studio-key', 'studio')]
 const IMAGE = { kind: 'image', prompt: 'a lighthouse', size: '64x64' }
 
-type Rule = { alert?: string; expr: string }
-const { groups } = parse(readFileSync(join(CHART, 'files/alerts.yaml'), 'utf8')) as { groups: { rules: Rule[] }[] }
-
-/** The condition of an alert with windows of half a minute. `threshold`: another one. */
-function conditionOf(alert: string, threshold?: [from: string, to: string]): string {
-  const rule = groups.flatMap(({ rules }) => rules).find((one) => one.alert === alert)
-  if (!rule) throw new Error(`there is no alert ${alert}`)
-  if (threshold && !rule.expr.includes(threshold[0])) throw new Error(`${alert} has no ${threshold[0]}`)
-  const expr = rule.expr.replaceAll(/\[\d+[mh]\]/g, '[30s]')
-  return threshold ? expr.replaceAll(...threshold) : expr
-}
-
-/** The three queries of a runbook, with windows of half a minute. */
-function queriesOf(alert: string): string[] {
-  const [, block = ''] = /```promql\n([^`]+)```/.exec(readFileSync(join(ROOT, 'docs/runbooks', `${alert}.md`), 'utf8')) ?? []
-  return block.trim().split('\n').map((query) => query.replaceAll(/\[\d+[mhd]\]/g, '[30s]'))
-}
-
-/** Waits until the condition holds, while `meanwhile` is repeated; then answers the queries of the runbook: for each the series as `label="…"` with their values. */
-async function drill(t: Test, prometheus: Prometheus, alert: string, meanwhile: () => Promise<unknown>, threshold?: [string, string]): Promise<string[]> {
-  const condition = conditionOf(alert, threshold)
-  await eventually(alert, async () => {
-    await meanwhile()
-    return (await prometheus.query(condition)).length > 0 ? true : null
-  })
-  const shown = await answersOf(prometheus, alert)
-  t.comment(`${alert}: ${shown.join(' | ')}`)
-  return shown
-}
-
-async function answersOf(prometheus: Prometheus, alert: string): Promise<string[]> {
-  const answers = await Promise.all(queriesOf(alert).map((query) => prometheus.query(query)))
-  return answers.map((samples) => samples.map(({ metric, value }) => `${Object.values(metric).join(' ')} ${Number(value[1])}`).join('; '))
-}
-
-async function folderFor(t: Test): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
-  t.teardown(() => rm(folder, { recursive: true, force: true }))
-  return folder
-}
-
 const image = (program: Program, key: string, webhook?: string) => post(program, key, '/api/v1/generations', { ...IMAGE, ...(webhook ? { webhook_url: webhook } : {}) }).then(answer)
-const hostsOf = (...programs: { opsUrl: string }[]) => programs.map(({ opsUrl }) => new URL(opsUrl).host)
-const logHas = (program: Program, event: string) => program.log.some((line) => line.includes(`"event":"${event}"`))
 
 t.setTimeout(600_000)
 
