@@ -74,7 +74,7 @@ async function soak(): Promise<void> {
     const studios = media(2 * TENANTS).plans.slice(2 * TENANTS)
     const plugin = join(import.meta.dirname, 'noop.ts')
     const settings = { UPSTREAMS: 'upstreams.yaml', ENGINES: 'engines.yaml', PLUGINS: plugin, EGRESS_ALLOW: '127.0.0.1', WEBHOOK_DELAYS_SECONDS: '0,1,2,4', TASK_DAYS: KEPT_DAYS, EVENT_DAYS: KEPT_DAYS, RESULT_DAYS: KEPT_DAYS, SOAK_PROBE: probe }
-    const flags = ['--expose-gc', '--heapsnapshot-signal=SIGUSR2', '--import', join(import.meta.dirname, 'soak/probe.ts')]
+    const flags = ['--expose-gc', '--heapsnapshot-signal=SIGIO', '--import', join(import.meta.dirname, 'soak/probe.ts')]
     const [program] = await stage.distributed('soak', { declared: { plans: [...coders, ...studios], files: { ...files, 'engines.yaml': ENGINES } }, roles: ['all'], settings, flags })
     if (!program) throw new Error('there is no program')
     const keysFrom = (first: number) => Promise.all(Array.from({ length: TENANTS }, (_, n) => stage.key('soak', first + n)))

@@ -1,4 +1,6 @@
 #!/usr/bin/env node
+import module from 'node:module'
+import { fileURLToPath } from 'node:url'
 import { setFlagsFromString } from 'node:v8'
 
 // Plain JavaScript on purpose: an old Node cannot parse the TypeScript imported below, and would fail with a stack trace.
@@ -25,5 +27,8 @@ setFlagsFromString('--semi-space-growth-factor=1')
 // A controller is limited by its API server, not by garbage collection: with ten thousand keys it uses 150 MB less with this small young generation, and an old generation that grows by half.
 const isController = (process.argv[2] ?? process.env['ROLE']) === 'controller'
 if (isController) setFlagsFromString('--heap-growing-percent=50')
+// Compiled code without its types: later starts, and the database's threads, neither compile it nor load the stripper of types, 25 MB in each thread. Threads take the folder from the environment.
+process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL('../node_modules/.cache/tollgate', import.meta.url))
+module.enableCompileCache(process.env.NODE_COMPILE_CACHE)
 await import('../src/main.ts')
 if (!isController) setFlagsFromString('--semi-space-growth-factor=2')

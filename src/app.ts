@@ -16,7 +16,6 @@ import controller from '../plugins/controller/controller.ts'
 import errors from '../plugins/errors/errors.ts'
 import { answerUnparsable, answerUnroutable } from '../plugins/errors/malformed-requests.ts'
 import metering from '../plugins/metering/metering.ts'
-import proxy from '../plugins/proxy/proxy.ts'
 import openai from '../plugins/openai/openai.ts'
 import ops from '../plugins/ops/ops.ts'
 import thirdParty from '../plugins/third-party/third-party.ts'
@@ -128,7 +127,7 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
         gateway.register(media, { prefix: '/api/v1' })
         gateway.register(mcp)
       }
-      if (runs('gateway') && config.PROXY_ROUTES !== null) gateway.register(proxy, { file: config.PROXY_ROUTES })
+      if (runs('gateway') && config.PROXY_ROUTES !== null) gateway.register(import('../plugins/proxy/proxy.ts'), { file: config.PROXY_ROUTES })
       gateway.register(thirdParty, { entries: config.PLUGINS })
     })
   }

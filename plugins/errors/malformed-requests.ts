@@ -3,11 +3,14 @@
  * members of RFC 9457.
  */
 import { randomUUID } from 'node:crypto'
-import { STATUS_CODES, type IncomingMessage, type Server } from 'node:http'
+import type { IncomingMessage, Server } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { Failure, type FailureCode } from '../../src/domain/errors.ts'
 import { bodyOf, PROBLEM } from './error-body.ts'
+
+/** Not imported: an import reads all members of the module, and so loads the whole library of `fetch`, 6 MB. */
+const { STATUS_CODES } = process.getBuiltinModule('node:http')
 
 const CODES: Record<string, FailureCode> = {
   HPE_HEADER_OVERFLOW: 'header_too_large',

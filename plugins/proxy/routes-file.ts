@@ -1,6 +1,6 @@
 /** Schema and validation of the PROXY_ROUTES file: pass-through routes behind a key and a plan (`docs/proxy.md`). YAML or JSON. */
-import { validateHeaderName, validateHeaderValue } from 'node:http'
 import { Type, type Static } from 'typebox'
+import { isHeaderField } from '../../src/domain/header-fields.ts'
 import { parseMoney } from '../../src/domain/money.ts'
 import { apiOf, type Api } from '../../src/domain/plans.ts'
 import { readSettingsFile, shown } from '../../src/domain/settings-file.ts'
@@ -97,12 +97,7 @@ function originOf(text: string): string | null {
 
 function checkHeaders(headers: Record<string, string>, fail: (problem: string) => never): void {
   for (const [name, value] of Object.entries(headers)) {
-    try {
-      validateHeaderName(name)
-      validateHeaderValue(name, value)
-    } catch {
-      fail(`has an invalid header: ${JSON.stringify(name)}`)
-    }
+    if (!isHeaderField(name, value)) fail(`has an invalid header: ${JSON.stringify(name)}`)
     if (OURS.has(name.toLowerCase())) fail(`must not set ${name}`)
   }
 }

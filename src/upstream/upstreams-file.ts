@@ -1,8 +1,8 @@
 /** Schema and validation of the UPSTREAMS file: the model servers, their keys, timeouts, retries and breakers. YAML or JSON (`docs/upstreams.md`). */
-import { validateHeaderName, validateHeaderValue } from 'node:http'
 import { dirname, resolve } from 'node:path'
 import { Type, type Static } from 'typebox'
 import { DECIDED_MEMBERS, isPlainName } from './policy/documented-members.ts'
+import { isHeaderField } from '../domain/header-fields.ts'
 import { readSettingsFile, shown } from '../domain/settings-file.ts'
 
 const text = (description: string) => Type.String({ minLength: 1, maxLength: 2048, description })
@@ -87,12 +87,7 @@ function complete(
   if (!echo && model === undefined) fail('model', 'is missing')
   checkMembers(upstream, fail)
   for (const [name, value] of Object.entries(headers)) {
-    try {
-      validateHeaderName(name)
-      validateHeaderValue(name, value)
-    } catch {
-      fail('headers', `has an invalid header: ${JSON.stringify(name)}`)
-    }
+    if (!isHeaderField(name, value)) fail('headers', `has an invalid header: ${JSON.stringify(name)}`)
     if (RESERVED_HEADERS.has(name.toLowerCase())) fail('headers', `must not set ${name}`)
   }
   const given = (['apiKey', 'apiKeyFile', 'apiKeyEnv'] as const).filter((name) => upstream[name] !== undefined)

@@ -4,10 +4,13 @@
  */
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { chatEvents, chatJson, type ChatBody, type AnswerHead } from './echo-chat.ts'
 import { responsesEvents, responsesJson, type ResponsesBody } from './echo-responses.ts'
+
+/** Not imported: an import reads all members of the module, and so loads the whole library of `fetch`, 6 MB. */
+const { createServer } = process.getBuiltinModule('node:http')
 
 export type Echo = { url: string; token: string; close(): Promise<void> }
 

@@ -1,6 +1,6 @@
 /** The options of an ENGINES entry that engines of providers share: where the API is, its key, its patience, and the hosts of its results. */
-import { validateHeaderName, validateHeaderValue } from 'node:http'
 import { Type, type Static, type TObject } from 'typebox'
+import { isHeaderField } from '../../../domain/header-fields.ts'
 import { readSettingsFile } from '../../../domain/settings-file.ts'
 import type { Outside } from './dependencies.ts'
 
@@ -57,12 +57,7 @@ export function reachOf(options: Static<typeof Shared>, vendorUrl: string, keys:
   if (!base || !['http:', 'https:'].includes(base.protocol)) throw new Error('baseUrl must be an http or https address')
   if (base.username !== '' || base.password !== '' || base.hash !== '' || base.search !== '') throw new Error('baseUrl must have no user, password, query or fragment')
   for (const [name, value] of Object.entries(headers)) {
-    try {
-      validateHeaderName(name)
-      validateHeaderValue(name, value)
-    } catch {
-      throw new Error(`headers has a header that cannot be sent: ${JSON.stringify(name)}`)
-    }
+    if (!isHeaderField(name, value)) throw new Error(`headers has a header that cannot be sent: ${JSON.stringify(name)}`)
     if (OURS.has(name.toLowerCase())) throw new Error(`headers must not set ${name}`)
   }
   const given = (['apiKey', 'apiKeyFile', 'apiKeyEnv'] as const).filter((name) => options[name] !== undefined)
