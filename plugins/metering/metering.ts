@@ -17,6 +17,7 @@ import { traced } from '../../src/tracing/tracing.ts'
 import { viewOf } from '../../src/domain/token-windows.ts'
 import { windowHeaders } from './window-headers.ts'
 import { startHeartbeat } from './gateway-heartbeat.ts'
+import { openInFlight } from './in-flight.ts'
 import { meteringMetrics } from './metering-metrics.ts'
 import { usageLimitError } from './usage-limit-errors.ts'
 import { reservationSweep } from './orphaned-reservations.ts'
@@ -51,16 +52,17 @@ const SWEEP_MS = 1_000
 const LEASE_MS = 5_000
 const RETRY_MS = 1_000
 const REFUSALS_MS = 5_000
+const NOTHING: Promise<Settlement | null> = Promise.resolve(null)
 
 async function metering(app: FastifyInstance): Promise<void> {
   const { store, clock } = app
   const instance = randomUUID()
-  const inFlight = new Map<string, Promise<void>>()
+  const inFlight = openInFlight()
   const queue = openAdmissionQueue(clock)
   const metrics = meteringMetrics(app.metrics.registry, app.config.METRICS_TENANT)
   const refusals = openRefusalCounts(store, clock)
   const isAlone = !isDistributed(app.config)
-  const sweep = reservationSweep(store, instance, (id) => inFlight.has(id), (subscription, err) => {
+  const sweep = reservationSweep(store, instance, inFlight.has, (subscription, err) => {
     app.log.warn({ event: 'reservation_sweep_failed', err, subscription }, 'sweep of orphaned reservations failed')
   })
 
@@ -72,9 +74,8 @@ async function metering(app: FastifyInstance): Promise<void> {
     if (!admits || !caller) return
     const size = admits(request)
     const id = randomUUIDv7()
-    const settled = Promise.withResolvers<void>()
     // In flight before the admission is written, so that the sweep does not release it.
-    inFlight.set(id, settled.promise)
+    inFlight.add(id)
     try {
       const admit = () =>
         caller.creating((subscription, facts) => store.change(subscription, { op: 'admit', id, instance, ...facts, ...size }, clock()))
@@ -84,12 +85,9 @@ async function metering(app: FastifyInstance): Promise<void> {
         refusals.count(caller.key.subscription, caller.key.keyId, REASONS[answer.outcome])
         throw refusalOf(answer, reply, clock())
       }
-      request.reservation = openReservation(id, caller.key.subscription, answer, request, reply, settled.resolve)
+      request.reservation = openReservation(id, caller.key.subscription, answer, request, reply)
     } finally {
-      if (!request.reservation) {
-        inFlight.delete(id)
-        settled.resolve()
-      }
+      if (!request.reservation) inFlight.remove(id)
     }
   })
 
@@ -99,11 +97,10 @@ async function metering(app: FastifyInstance): Promise<void> {
     admitted: Admitted,
     request: FastifyRequest,
     reply: FastifyReply,
-    done: () => void,
   ): OpenReservation {
     const headers = windowHeaders(admitted.windows, clock())
     let reserved = admitted.reserved
-    let outcome: Promise<Settlement | null> = Promise.resolve(null)
+    let outcome = NOTHING
     metrics.open(reserved)
     const facts = Promise.withResolvers<Record<string, unknown>>()
     request.logged = facts.promise
@@ -116,8 +113,7 @@ async function metering(app: FastifyInstance): Promise<void> {
       metrics.settled(reserved, settlement?.usage ?? null, tenantOf(subscription))
       facts.resolve({ reservation: id, tokens: settlement?.usage, estimated: settlement?.estimated, charged })
       queue.notify(subscription)
-      inFlight.delete(id)
-      done()
+      inFlight.remove(id)
     }
     // No hook of Fastify fires when a client disconnects in the middle of a streamed POST (fastify#6208); the raw response always closes.
     if (reply.raw.closed || reply.raw.destroyed) setImmediate(() => void request.span.run(settle))
@@ -198,10 +194,9 @@ async function metering(app: FastifyInstance): Promise<void> {
 
   app.addHook('onClose', async () => {
     for (const timer of timers) clearInterval(timer)
-    const settled = Promise.all(inFlight.values())
-    await Promise.race([settled, new Promise((resolve) => setTimeout(resolve, RETRY_MS).unref())])
+    const areSettled = await inFlight.drained(RETRY_MS)
     stopped = true
-    if (inFlight.size === 0) await store.forgetInstance(instance).catch(() => {})
+    if (areSettled) await store.forgetInstance(instance).catch(() => {})
   })
   const counting = periodicTask(REFUSALS_MS, refusals.flush, (err) => app.log.warn({ event: 'refusals_uncounted', err }, 'refused requests cannot be counted'))
   app.addHook('onReady', counting.start)

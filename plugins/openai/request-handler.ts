@@ -1,11 +1,13 @@
 /** Handler of coding requests: calls the upstreams, answers as JSON or as a stream, and settles the usage on every outcome. */
+import type { OutgoingHttpHeaders } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Failure } from '../../src/domain/errors.ts'
 import type { AnswerStream, UpstreamAnswer } from '../../src/upstream/http/upstream-answer.ts'
+import type { OutputMeter } from '../../src/upstream/usage/output-meter.ts'
 import type { OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
 import type { Upstreams } from '../../src/upstream/upstreams.ts'
 import type { Ids } from '../../src/upstream/wires/encrypted-ids.ts'
-import type { CodingRequest, JsonAnswer, UpstreamCall, WireName } from '../../src/upstream/wires/wire.ts'
+import type { CodingRequest, UpstreamCall, WireName } from '../../src/upstream/wires/wire.ts'
 import { openBudget, type Budget } from './reservation-budget.ts'
 import { disconnectStalled, openSseWriter, type SseWriter, type SseWriterOptions } from './sse-writer.ts'
 import type { OpenaiMetrics } from './openai-metrics.ts'
@@ -43,8 +45,9 @@ export function openRequestHandler(
       settle: outcome.resolve,
     }
     try {
-      await options.vetAddresses(codingRequest.addresses, reply.raw)
-      await reserveChoices(codingRequest, reservation)
+      // Ordinary requests have neither, and reach the upstream without a turn of the promise queue.
+      if (codingRequest.addresses.length > 0) await options.vetAddresses(codingRequest.addresses, reply.raw)
+      if (codingRequest.choices > 1 && codingRequest.maxOutputTokens === null) await reserveChoices(codingRequest, reservation)
       const ids = options.ids(caller.key.subscription)
       const call = codingRequest.call(
         reservation.admitted.maxOutputTokens,
@@ -65,7 +68,6 @@ export function openRequestHandler(
 
 /** Admission reserves one choice when the client sets no limit of tokens: extends that to all choices. */
 async function reserveChoices(codingRequest: CodingRequest, { admitted, ensure }: OpenReservation): Promise<void> {
-  if (codingRequest.choices === 1 || codingRequest.maxOutputTokens !== null) return
   if ((await ensure(admitted.reserved * codingRequest.choices)) === 'gone') throw new Failure('server_overloaded', { retryAfterSeconds: 2 })
 }
 
@@ -96,13 +98,14 @@ async function answerJson(call: UpstreamCall, context: RequestContext, options: 
   try {
     const opened = await callUpstreams(call, context, options, disconnect.signal)
     if (opened.kind !== 'json') throw new Error('a call for JSON was answered with a stream')
-    const settlement = settlementOf(opened.answer, budget)
+    const { meter, usage: reported } = opened.answer
+    const settlement = reported ? { usage: reported, estimated: false } : estimateOf(meter, budget)
     context.settle(settlement)
-    const { usage, estimated } = await settlement
-    if (!estimated) options.metrics.estimated(budget.estimate(opened.answer.meter.estimateTokens()).usage, usage)
+    const { usage, estimated } = settlement instanceof Promise ? await settlement : settlement
+    if (reported) options.metrics.estimated(budget.estimate(meter.estimateTokens()).usage, reported)
     if (reply.raw.destroyed) return reply.hijack()
     if (estimated) reply.header(options.usageHeader, 'estimated')
-    reply.type('application/json; charset=utf-8').send(opened.answer.body(usage))
+    sendJson(reply, opened.answer.body(usage))
     disconnectStalled(reply.raw, options.stalledMs)
     return reply
   } catch (error) {
@@ -112,6 +115,17 @@ async function answerJson(call: UpstreamCall, context: RequestContext, options: 
   } finally {
     disconnect.stop()
   }
+}
+
+/** Past Fastify, whose serialization and hooks have nothing to add. */
+function sendJson(reply: FastifyReply, body: string): void {
+  reply.hijack()
+  reply.raw.writeHead(200, {
+    ...(reply.getHeaders() as OutgoingHttpHeaders),
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': Buffer.byteLength(body),
+  })
+  reply.raw.end(body)
 }
 
 function callUpstreams(
@@ -124,8 +138,8 @@ function callUpstreams(
   return upstreams.open(call, signal)
 }
 
-async function settlementOf({ usage, meter }: JsonAnswer, budget: Budget): Promise<Settlement> {
-  return usage ? { usage, estimated: false } : budget.estimate(await meter.countTokens())
+async function estimateOf(meter: OutputMeter, budget: Budget): Promise<Settlement> {
+  return budget.estimate(await meter.countTokens())
 }
 
 async function answerStream(call: UpstreamCall, context: RequestContext, options: HandlerOptions): Promise<FastifyReply> {
