@@ -7,11 +7,11 @@ import { Transform } from 'node:stream'
 import type { FastifyInstance, FastifyRequest, RequestPayload } from 'fastify'
 import fp from 'fastify-plugin'
 import { openCounts } from '../../src/concurrency/counts-by-name.ts'
+import { openTurns } from '../../src/concurrency/event-loop-turns.ts'
 import { Failure } from '../../src/domain/errors.ts'
 import { parseIncrementally } from '../../src/domain/incremental-json.ts'
 import type { Manner } from '../../src/domain/json-faults.ts'
 import { parseStrictJson, textOf } from '../../src/domain/strict-json.ts'
-import { openTurns } from './event-loop-turns.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {

@@ -57,6 +57,17 @@ t.test('the lowest priority number is tried first, then failover in order; a 401
   t.equal((await chat(gateway)).status, 400)
 })
 
+t.test('a large body is sent whole to every upstream that is tried, with its own model', async (t) => {
+  const content = 'say "語😀"\n'.repeat(100_000)
+  const [first, second] = (await fakes(t, failing, answers('second'))) as [FakeUpstream, FakeUpstream]
+  const gateway = await openGateway(t, { declared: [member('a', first), member('b', second, { priority: 1 })], upstreams: { backOffMs: 0 } })
+  const messages = [{ role: 'system', content: 'short' }, { role: 'user', content }, { role: 'assistant', content }, { role: 'user', content: 'last' }]
+  t.equal((await chat(gateway, { messages, temperature: 0.5 })).status, 200)
+  const bodies = [...first.requests, ...second.requests].map(({ body }) => body)
+  t.same(bodies.map(({ model }) => model), ['a', 'a', 'b'])
+  for (const body of bodies) t.match(body, { messages, temperature: 0.5 })
+})
+
 t.test('within a priority, upstreams are chosen by weight', async (t) => {
   const [a, b] = (await fakes(t, answers('a'), answers('b'))) as [FakeUpstream, FakeUpstream]
   const gateway = await openGateway(t, { declared: [member('a', a, { weight: 1 }), member('b', b, { weight: 3 })] })

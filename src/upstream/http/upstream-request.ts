@@ -2,7 +2,7 @@
 import type { Dispatcher } from 'undici'
 import { openResponseTimer, type ResponseTimeouts } from './response-timeouts.ts'
 
-export type OutgoingRequest = { path: string; headers: Record<string, string>; body: string }
+export type OutgoingRequest = { path: string; headers: Record<string, string>; body: string | Buffer[] }
 
 /** `ended` is called last and once: with null after a complete response, else with the error. */
 export type ExchangeListener = {
@@ -64,13 +64,14 @@ export function exchange(
     onResponseEnd: () => finish(null),
     onResponseError: (_controller, error) => finish(error),
   }
-  const bytes = Buffer.from(body)
-  const sent = bytes.length > LARGE_BODY_BYTES ? (iterableOf(bytes) as unknown as Buffer) : bytes
+  const pieces = typeof body === 'string' ? [Buffer.from(body)] : body
+  const length = pieces.reduce((sum, piece) => sum + piece.length, 0)
+  const sent = length > LARGE_BODY_BYTES ? (iterableOf(pieces) as unknown as Buffer) : Buffer.concat(pieces)
   dispatcher.dispatch(
     {
       method: 'POST',
       path,
-      headers: { ...headers, 'content-length': String(bytes.length) },
+      headers: { ...headers, 'content-length': String(length) },
       body: sent,
       headersTimeout: 0,
       bodyTimeout: 0,
@@ -93,6 +94,6 @@ export function exchange(
   }
 }
 
-function* iterableOf(bytes: Buffer): Generator<Buffer> {
-  yield bytes
+function* iterableOf(pieces: Buffer[]): Generator<Buffer> {
+  yield* pieces
 }

@@ -113,12 +113,11 @@ async function attemptOnce(
     context.emit({ event: 'attempt', upstream: name, wire: call.wire, outcome, durationMs: context.now() - startedAt })
   // A JSON answer arrives whole: its first byte takes as long as all of it.
   const firstByteMs = call.stream ? timeouts.firstByteMs : Math.max(timeouts.firstByteMs, timeouts.idleMs)
-  const request = {
-    path: path(call.wire),
-    headers: { ...headers, accept: call.stream ? 'text/event-stream' : 'application/json' },
-    body: call.body(target),
-  }
   try {
+    const pieces = call.pieces(target)
+    const body = pieces ? await pieces : call.body(target)
+    signal.throwIfAborted()
+    const request = { path: path(call.wire), headers: { ...headers, accept: call.stream ? 'text/event-stream' : 'application/json' }, body }
     const answer = await traced('upstream attempt', () => attemptSpan(settings, call), () => attempt(upstream[connections], request, { firstByteMs, idleMs: timeouts.idleMs }, upstream.templates, call, signal))
     breaker.succeeded()
     report('answered')

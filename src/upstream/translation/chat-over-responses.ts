@@ -29,7 +29,7 @@ export function chatOverResponses(request: ChatRequest, cap: number, ids: Ids, n
   return {
     wire: 'responses',
     stream,
-    body: bodyWriter(sent, 'max_output_tokens', perChoice === null ? cap : Math.min(perChoice, cap), true),
+    ...bodyWriter(sent, 'max_output_tokens', perChoice === null ? cap : Math.min(perChoice, cap), true),
     openRewriter: () => openResponsesAsChat(context),
     rewriteJson: (value) => completionAnswer(value, context),
     translated: null,

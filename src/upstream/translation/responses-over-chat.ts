@@ -29,7 +29,7 @@ export function responsesOverChat(body: Members, stream: boolean, limit: number,
   return {
     wire: 'chat',
     stream,
-    body: bodyWriter(sent, 'max_completion_tokens', limit, false),
+    ...bodyWriter(sent, 'max_completion_tokens', limit, false),
     openRewriter: () => openChatAsResponses(context),
     rewriteJson: (value) => responseAnswer(value, context),
     translated: null,

@@ -105,12 +105,12 @@ function chatCall(request: ChatRequest, cap: number, ids: Ids, now: number, tran
   const isLegacy = typeof own(request.body, 'max_tokens') === 'number' && typeof own(request.body, 'max_completion_tokens') !== 'number'
   const field = isLegacy ? 'max_tokens' : 'max_completion_tokens'
   const sent = stream ? { ...rest, stream: true, stream_options: { ...obfuscationOf(options), include_usage: true } } : rest
-  const write = bodyWriter(sent, field, perChoice === null ? share : Math.min(perChoice, share), false)
+  const written = bodyWriter(sent, field, perChoice === null ? share : Math.min(perChoice, share), false)
   const streamOptions = { ids, includeUsage: options['include_usage'] === true, now }
   return {
     wire: 'chat',
     stream,
-    body: write,
+    ...written,
     openRewriter: (templates) => openChatStream({ ...streamOptions, templates }),
     rewriteJson: (value) => chatAnswer(value, ids, now),
     translated,

@@ -102,11 +102,11 @@ function responsesCall(request: ResponsesRequest, limit: number, ids: Ids, now: 
   const rest = withoutMembers(body, SET_HERE)
   const options = obfuscationOf(own(body, 'stream_options'))
   const streamOptions = Object.keys(options).length > 0 ? { stream_options: options } : {}
-  const write = bodyWriter(stream ? { ...rest, stream: true, ...streamOptions } : rest, 'max_output_tokens', limit, true)
+  const written = bodyWriter(stream ? { ...rest, stream: true, ...streamOptions } : rest, 'max_output_tokens', limit, true)
   return {
     wire: 'responses',
     stream,
-    body: write,
+    ...written,
     openRewriter: (templates) => openResponsesStream({ ids, repeated, now, templates }),
     rewriteJson: (value) => responsesAnswer(value, repeated, ids, now),
     translated,

@@ -1,4 +1,6 @@
 /** The body that an upstream is sent: the client's, with the upstream's model name, a limit of output tokens, and the upstream's own ids. */
+import { openTurns } from '../../concurrency/event-loop-turns.ts'
+import { isWithin, stringifyIncrementally } from '../../domain/incremental-stringify.ts'
 import { sentMembers } from '../policy/request-policy.ts'
 import type { Ids } from './encrypted-ids.ts'
 import { isMembers, own, type Members } from './allowlist.ts'
@@ -27,16 +29,44 @@ export function obfuscationOf(options: unknown): Members {
   return chosen === undefined ? {} : { include_obfuscation: chosen }
 }
 
+/** The body of a call for each upstream. */
+export type UpstreamBody = {
+  /** The JSON. */
+  body(target: Target): string
+  /** The JSON of a large body in pieces, which is made over several turns of the event loop; null when `body` takes only a moment. */
+  pieces(target: Target): Promise<Buffer[]> | null
+}
+
+/** Characters of a body that are serialized in one stretch. */
+const ONE_STRETCH = 256 * 1024
+
+const nextTurn = openTurns()
+
 /**
- * Returns a writer of the body per upstream: its model, the limit, and the members that its policy lets pass. The conversation, which is equal
- * for all upstreams, is stringified once. The limit goes under `limitField`, or unless `fixedField` under the upstream's `maxTokensField`.
+ * The body for each upstream: its model, the limit, and the members that its policy lets pass. The conversation, which is equal for all upstreams, is stringified once, unless
+ * the body is large. The limit goes under `limitField`, or unless `fixedField` under the upstream's `maxTokensField`.
  */
-export function bodyWriter(members: Members, limitField: string, limit: number, fixedField: boolean): (target: Target) => string {
+export function bodyWriter(members: Members, limitField: string, limit: number, fixedField: boolean): UpstreamBody {
   const [wire, name] = Object.hasOwn(members, 'messages') ? (['chat', 'messages'] as const) : (['responses', 'input'] as const)
   const { [name]: conversation, ...others } = members
-  const written = conversation === undefined ? '' : `,"${name}":${JSON.stringify(conversation)}`
-  return ({ model, maxTokensField, policy }) => {
+  const head = ({ model, maxTokensField, policy }: Target): Members => {
     const field = fixedField ? limitField : (maxTokensField ?? limitField)
-    return `${JSON.stringify({ model, [field]: limit, ...sentMembers(wire, others, policy) }).slice(0, -1)}${written}}`
+    return { model, [field]: limit, ...sentMembers(wire, others, policy) }
   }
+  const isLarge = !isWithin(members, ONE_STRETCH)
+  const stringify = (): string => (conversation === undefined ? '' : `,"${name}":${JSON.stringify(conversation)}`)
+  const written = isLarge ? null : stringify()
+  return {
+    body: (target) => `${JSON.stringify(head(target)).slice(0, -1)}${written ?? stringify()}}`,
+    pieces: (target) => (isLarge ? inTurns(stringifyIncrementally({ ...head(target), [name]: conversation })) : null),
+  }
+}
+
+async function inTurns(pieces: Iterable<Buffer>): Promise<Buffer[]> {
+  const all: Buffer[] = []
+  for (const piece of pieces) {
+    all.push(piece)
+    await nextTurn()
+  }
+  return all
 }

@@ -6,6 +6,7 @@ import type { Address } from '../policy/content-parts.ts'
 import type { TemplateSets } from '../sse/event-templates.ts'
 import type { RequestPolicy } from '../policy/request-policy.ts'
 import type { Ids } from './encrypted-ids.ts'
+import type { UpstreamBody } from './upstream-body.ts'
 
 export type WireName = 'chat' | 'responses'
 
@@ -32,11 +33,9 @@ export type CodingRequest = {
 }
 
 /** One request, ready to be sent to any upstream of its wire. The answer is always of the client's wire. */
-export type UpstreamCall = {
+export type UpstreamCall = UpstreamBody & {
   wire: WireName
   stream: boolean
-  /** The JSON body for an upstream. */
-  body(target: Target): string
   /** Opens the rewriter of a streamed answer, a new one for each attempt. `templates`: of the upstream. */
   openRewriter(templates?: TemplateSets): StreamRewriter
   /** Rewrites a JSON answer. Throws `BadAnswer`, or the `Failure` that the answer reports. */
