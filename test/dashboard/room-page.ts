@@ -36,10 +36,11 @@ export async function run(page: Page): Promise<string> {
   return done(page)
 }
 
+/** Returns the address of the result, without the name under which it is downloaded. */
 export async function done(page: Page): Promise<string> {
   const link = page.locator('.room-stage').getByRole('link', { name: 'Download' })
   await link.waitFor({ timeout: DONE_MS })
-  return (await link.getAttribute('href')) ?? ''
+  return ((await link.getAttribute('href')) ?? '').replace(/&name=[\w-]+$/, '')
 }
 
 export function choose(page: Page, name: string): Promise<void> {
