@@ -5,6 +5,7 @@
 import { availableParallelism, cpus } from 'node:os'
 import { parseArgs } from 'node:util'
 import { coding } from './coding.ts'
+import { dashboard } from './dashboard.ts'
 import { distributed } from './distributed.ts'
 import { films } from './films.ts'
 import { idle } from './idle.ts'
@@ -23,8 +24,8 @@ import { webhooks } from './webhooks.ts'
 import { workerMemory } from './worker-memory.ts'
 
 const USAGE = `npm run bench -- [options]
-  --parts a,b       of coding, latency, idle, tasks, queue, webhooks, start, images, films, lists, memory, distributed, operator, profile, mcp; all but the
-                    last three by default
+  --parts a,b       of coding, latency, idle, tasks, queue, webhooks, start, images, films, lists, memory, distributed, operator, profile, mcp, dashboard; all but the
+                    last four by default
   --rounds n        number of rounds (5)
   --seconds n       length of a burst of coding requests (3)
   --finished n      finished tasks in the store, for lists and for the sweeps of the distributed side (1000000)
@@ -37,7 +38,7 @@ const USAGE = `npm run bench -- [options]
 `
 
 type Part = (stage: Stage, choice: Choice) => Promise<Table | Table[]> | AsyncIterable<Table>
-const PARTS: Record<string, Part> = { coding, latency, idle, tasks, queue, webhooks, start: startUp, images, films, lists, memory: workerMemory, distributed, operator, profile, mcp }
+const PARTS: Record<string, Part> = { coding, latency, idle, tasks, queue, webhooks, start: startUp, images, films, lists, memory: workerMemory, distributed, operator, profile, mcp, dashboard }
 
 const { values } = parseArgs({
   options: {

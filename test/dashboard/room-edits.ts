@@ -36,6 +36,15 @@ const inBrowser = <T>(page: Page, script: string, args: unknown[]): Promise<T> =
 const latestOperation = async (page: Page) => (await tasks(page, 'operations'))[0]
 
 export async function editTests(t: Test, dashboard: Dashboard): Promise<void> {
+  await inPage(t, dashboard, 'a factor whose result is larger than what is offered says so, and cannot be run', { path: '/room' }, async (page, t) => {
+    await page.getByRole('radio', { name: 'Edit', exact: true }).check({ force: true })
+    await pick(page, { name: 'large.png', mimeType: 'image/png', buffer: png(2100, 2100) })
+    await isSource(page, 'large.png')
+    await choose(page, 'Upscale')
+    await page.getByText('2100 × 2100 becomes 4200 × 4200: more than the largest result').waitFor()
+    t.equal(await page.getByRole('button', { name: 'Run', exact: true }).isDisabled(), true)
+  })
+
   await inPage(t, dashboard, 'an image is made, its background is removed, and the result is upscaled: each result is the next input', { path: '/room' }, async (page, t) => {
     await make(page, 'A lighthouse by the sea at dawn')
     await useResult(page)

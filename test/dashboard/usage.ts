@@ -42,5 +42,9 @@ export async function usageTests(t: Test, dashboard: Dashboard): Promise<void> {
     await today.waitFor()
     t.match(await today.locator('td').allTextContents(), [/20\d\d/, /^Image$/, /^1$/, /^0.04$/])
     await page.getByLabel('Share of media').waitFor()
+    const byTask = page.getByRole('table', { name: 'Tasks, newest first' }).locator('tbody tr')
+    t.match(await byTask.locator('td').allTextContents(), [/^ImageA quay/, 'Completed', '–', '0.04', /ago|just now/])
+    await page.getByRole('radio', { name: 'Operations' }).check({ force: true })
+    await page.getByText('No task matches the filters').waitFor()
   })
 }

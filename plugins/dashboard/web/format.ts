@@ -11,6 +11,12 @@ export const count = (value: number): string => whole.format(value)
 /** 1.2M for large numbers. */
 export const short = (value: number): string => (value < 10_000 ? whole.format(value) : compact.format(value))
 
+/** A share of a limit in whole percent, for a gauge: `< 1%` until one is reached. */
+export function percent(value: number, max: number): string {
+  const share = max > 0 ? Math.min(100, Math.round((value / max) * 100)) : 0
+  return value > 0 && share === 0 ? '< 1%' : `${share}%`
+}
+
 /** Money stays a decimal string: without trailing zeros beyond two places. */
 export function money(amount: string): string {
   const [, sign = '', units = '0', fraction = ''] = /^(-?)(\d+)(?:\.(\d+))?$/.exec(amount) ?? []

@@ -14,7 +14,9 @@ export function NotFound() {
             Home
           </a>
         }
-      />
+      >
+        The link may be incomplete, or of an earlier version.
+      </Empty>
     </>
   )
 }

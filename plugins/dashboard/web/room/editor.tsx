@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { CreateButton } from './create-button.tsx'
 import { KindChoice } from './kind-choice.tsx'
 import type { Kind } from './media-api.ts'
-import { completeBody, EMPTY_EDIT, type Edit } from './operation-body.ts'
+import { completeBody, EMPTY_EDIT, isTooLarge, type Edit } from './operation-body.ts'
 import { OperationFields } from './operation-fields.tsx'
 import { PriceLine, useQuote } from './price.tsx'
 import { kindOf, priceOf, useRoom } from './room-state.ts'
@@ -37,13 +37,15 @@ export function Editor() {
   // Marks and times belong to the source they were made on.
   useEffect(() => set({ mask: null, start: 0, end: null }), [source?.url])
 
-  const body = fits(kindOf(room, chosen)) ? completeBody({ ...edit, operation: chosen }, sources) : null
+  const kind = kindOf(room, chosen)
+  const wanted = { ...edit, operation: chosen }
+  const body = fits(kind) && !(source && isTooLarge(wanted, source, kind)) ? completeBody(wanted, sources) : null
   const quoted = useQuote(body)
   return (
     <form class="form" onSubmit={(event) => event.preventDefault()}>
       {chosen === 'merge' && sources.length > 0 ? <SourceList /> : <SourceInput isShownBelow={SHOW_THE_SOURCE.includes(chosen)} />}
       <KindChoice label="Operation" kinds={operations} value={chosen} choose={(operation) => set({ operation })} refuse={(kind) => refusalOf(kind.verb, family)} />
-      {source && <OperationFields edit={{ ...edit, operation: chosen }} set={set} source={source} kind={kindOf(room, chosen)} />}
+      {source && <OperationFields edit={wanted} set={set} source={source} kind={kind} />}
       <div class="room-spend">
         <PriceLine of={quoted} hint={hintOf(chosen, sources.length)} isMost={priceOf(room, chosen)?.per !== 'Job' && (chosen !== 'trim' || edit.end === null)} />
         <CreateButton body={body} quoted={quoted} name="Run" />
@@ -54,6 +56,7 @@ export function Editor() {
 
 function hintOf(operation: string, count: number): string {
   if (count === 0) return 'Choose a source, and the price appears here.'
+  if (operation === 'upscale') return 'Choose a smaller factor, or a smaller picture.'
   if (operation === 'merge') return 'Add at least one more film or sound.'
   if (operation === 'inpaint') return 'Mark what to replace, and say what should be there.'
   return 'Say what to change, and the price appears here.'

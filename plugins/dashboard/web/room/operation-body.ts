@@ -1,5 +1,5 @@
 /** The request of an operation from its form. */
-import type { Body, Source } from './media-api.ts'
+import type { Body, Kind, Source } from './media-api.ts'
 
 export type Edit = {
   operation: string
@@ -19,6 +19,11 @@ export type Edit = {
 }
 
 export const EMPTY_EDIT: Edit = { operation: 'background_remove', prompt: '', mask: null, background: 'transparent', crop: false, scale: 2, strength: null, start: 0, end: null, isFast: false, isFading: false, fit: 'contain' }
+
+/** True for a factor of `upscale` whose result is larger than what is offered. */
+export function isTooLarge({ operation, scale }: Edit, { width, height }: Source, kind: Kind | null): boolean {
+  return operation === 'upscale' && (width ?? 0) * (height ?? 0) * scale ** 2 > (kind?.max?.megapixels ?? Infinity) * 1_000_000
+}
 
 /** The body, or null while something that the operation needs is missing. */
 export function completeBody(edit: Edit, sources: readonly Source[]): Body | null {

@@ -2,7 +2,7 @@
 import { Field, Segmented } from '../components/field.tsx'
 import type { Kind, Source } from './media-api.ts'
 import { MaskBrush } from './mask-brush.tsx'
-import type { Edit } from './operation-body.ts'
+import { isTooLarge, type Edit } from './operation-body.ts'
 import { TrimHandles } from './trim-handles.tsx'
 
 type Props = { edit: Edit; set: (change: Partial<Edit>) => void; source: Source; kind: Kind | null }
@@ -68,16 +68,14 @@ function Background({ edit, set }: Props) {
 
 function Scale({ edit, set, source, kind }: Props) {
   const { width, height } = source
-  const pixels = (width ?? 0) * (height ?? 0) * edit.scale ** 2
-  const most = (kind?.max?.megapixels ?? Infinity) * 1_000_000
   return (
     <div class="field">
       <span class="field-label">Factor</span>
       <Segmented label="Factor" value={String(edit.scale)} choices={['2', '3', '4'].map((value) => ({ value, name: `${value}×` }))} choose={(value) => set({ scale: Number(value) })} />
       {width !== null && height !== null && (
-        <p class={pixels > most ? 'field-error' : 'hint'}>
+        <p class="hint">
           {width} × {height} becomes {width * edit.scale} × {height * edit.scale}
-          {pixels > most && `, more than the ${most / 1_000_000} megapixels that are offered`}
+          {isTooLarge(edit, source, kind) && `: more than the largest result, which has ${kind?.max?.megapixels} megapixels`}
         </p>
       )}
     </div>

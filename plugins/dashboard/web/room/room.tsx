@@ -36,14 +36,10 @@ export function Room() {
   return (
     <div class="room stack">
       <PageHead title="AI Room" lead="Say what you want to see or hear, look at the price, and make it. Every result can be changed further." />
-      <PlanPage of={isMedia} locked={LOCKED}>
+      <PlanPage of={isMedia} locked={LOCKED} choiceLabel="Plan that pays">
         {(plan, choice) => (
           <>
-            {choice && (
-              <div class="filters" aria-label="Which plan pays">
-                {choice}
-              </div>
-            )}
+            {choice && <div class="filters">{choice}</div>}
             <Workbench state={state} plan={plan} />
           </>
         )}

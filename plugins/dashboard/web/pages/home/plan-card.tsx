@@ -4,7 +4,7 @@ import { Gauge, Meter } from '../../components/gauge.tsx'
 import { Icon } from '../../components/icon.tsx'
 import { Badge, Notice } from '../../components/states.tsx'
 import { Countdown } from '../../components/time.tsx'
-import { day, money, short } from '../../format.ts'
+import { day, money, percent, short } from '../../format.ts'
 import { hrefOf } from '../../router.ts'
 
 const TONES = { Room: 'room', Media: 'media', Coding: 'coding' } as const
@@ -102,7 +102,7 @@ function Windows({ session, weekly }: { session: WindowUsage; weekly: WindowUsag
 function Window({ name, limit, used, resets_at: resetsAt }: WindowUsage & { name: string }) {
   return (
     <figure>
-      <Gauge label={`${name}: tokens used`} value={used} max={limit} centre={`${Math.min(100, Math.round((used / Math.max(limit, 1)) * 100))}%`} below={`${short(used)} of ${short(limit)}`} />
+      <Gauge label={`${name}: tokens used`} value={used} max={limit} centre={percent(used, limit)} below={`${short(used)} of ${short(limit)}`} />
       <figcaption>
         <strong>{name}</strong>
         <span class="muted">{resetsAt && used > 0 ? <>resets in {<Countdown to={resetsAt} />}</> : 'not begun'}</span>

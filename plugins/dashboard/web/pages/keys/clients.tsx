@@ -22,6 +22,14 @@ export function Clients({ keys }: { keys: Key[] }) {
   const [api, setApi] = useState<'coding' | 'media' | null>(null)
   const [clientId, setClientId] = useState('')
   const [keyName, setKeyName] = useState('')
+  // A key that was revealed is the one to use.
+  const latest = [...revealed.value.keys()].at(-1)
+  useEffect(() => {
+    const key = usable.find(({ name }) => name === latest)
+    if (!key) return
+    setApi(apiOf(key))
+    setKeyName(key.name)
+  }, [latest])
   const offered = APIS.filter(({ value }) => usable.some((key) => apiOf(key) === value))
   const chosenApi = offered.find(({ value }) => value === api)?.value ?? offered[0]?.value
   if (!chosenApi) return null

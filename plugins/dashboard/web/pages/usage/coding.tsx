@@ -10,7 +10,7 @@ import { Async, useLoad } from '../../components/load.tsx'
 import { Empty, Notice } from '../../components/states.tsx'
 import { DataTable } from '../../components/table.tsx'
 import { Countdown } from '../../components/time.tsx'
-import { count, day, short, time } from '../../format.ts'
+import { count, day, percent, short, time } from '../../format.ts'
 import { UsagePage } from './usage-page.tsx'
 
 const USAGE_MS = 3000
@@ -44,12 +44,11 @@ function Loaded({ plan }: { plan: Plan }) {
 }
 
 function Window({ name, limit, used, reserved, remaining, resets_at: resetsAt }: Usage['session'] & { name: string }) {
-  const share = limit > 0 ? Math.min(100, Math.round((used / limit) * 100)) : 0
   const hasBegun = resetsAt !== null && used + reserved > 0
   return (
     <Card title={name} hint={hasBegun ? <>Resets in <Countdown to={resetsAt} /> · {time(resetsAt)}</> : 'Begins with the next request'}>
       <div class="gauge-row">
-        <Gauge label={`${name}: tokens used`} value={used} more={reserved} max={limit} centre={`${share}%`} below="used" />
+        <Gauge label={`${name}: tokens used`} value={used} more={reserved} max={limit} centre={percent(used, limit)} below="used" />
         <dl class="facts">
           <Fact name="Remaining" isBig>{short(remaining)}</Fact>
           <Fact name="Used">{count(used)}</Fact>
@@ -64,7 +63,9 @@ function Window({ name, limit, used, reserved, remaining, resets_at: resetsAt }:
 function seriesOf(days: CodingDay[], view: string): Series[] {
   const series = (name: string, colour: string, field: keyof Omit<CodingDay, 'date'>): Series => ({ name, colour, values: days.map((each) => each[field]) })
   if (view === 'requests') return [series('Requests', '--chart-1', 'requests'), series('Refusals', '--chart-3', 'refusals')]
-  return [series('Input', '--chart-1', 'input'), series('Cached input', '--chart-2', 'cached_input'), series('Output', '--chart-4', 'output')]
+  // Cached input is a part of the input, and the chart stacks its series.
+  const uncached = days.map((each) => each.input - each.cached_input)
+  return [{ ...series('Input', '--chart-1', 'input'), values: uncached }, series('Cached input', '--chart-2', 'cached_input'), series('Output', '--chart-4', 'output')]
 }
 
 const VIEWS = [
@@ -97,7 +98,7 @@ function Days({ days: used }: { days: CodingDay[] }) {
             { name: 'Day', cell: ({ date }) => day(`${date}T12:00:00Z`) },
             { name: 'Requests', number: true, cell: ({ requests }) => count(requests) },
             { name: 'Input', number: true, cell: ({ input }) => count(input) },
-            { name: 'Cached', number: true, cell: ({ cached_input: cached }) => count(cached) },
+            { name: 'Of it cached', number: true, cell: ({ cached_input: cached }) => count(cached) },
             { name: 'Output', number: true, cell: ({ output }) => count(output) },
             { name: 'Charged', number: true, cell: ({ charged }) => count(charged) },
             { name: 'Refusals', number: true, cell: ({ refusals }) => count(refusals) },

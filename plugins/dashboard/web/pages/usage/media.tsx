@@ -1,5 +1,6 @@
 /** Media usage: the allowance of the period, what was made by day and kind, and which key paid. */
-import { isMedia, type Plan } from '../../api/plans.ts'
+import { useState } from 'preact/hooks'
+import { isMedia, plans, type Plan } from '../../api/plans.ts'
 import { everyDay, mediaUsage, type MediaUsage as Usage } from '../../api/usage.ts'
 import { Card, Fact } from '../../components/card.tsx'
 import { Chart } from '../../components/chart.tsx'
@@ -8,7 +9,8 @@ import { Async, useLoad } from '../../components/load.tsx'
 import { Empty } from '../../components/states.tsx'
 import { DataTable } from '../../components/table.tsx'
 import { Countdown } from '../../components/time.tsx'
-import { count, day, label, money, time } from '../../format.ts'
+import { count, day, label, money, percent, time } from '../../format.ts'
+import { TaskBrowser, type View } from '../tasks/task-browser.tsx'
 import { UsagePage } from './usage-page.tsx'
 
 const USAGE_MS = 5000
@@ -37,6 +39,7 @@ function Loaded({ plan }: { plan: Plan }) {
             <Keys {...usage} />
             <Periods {...usage} />
           </div>
+          <Tasks since={usage.period?.start ?? null} />
         </>
       )}
     </Async>
@@ -44,11 +47,10 @@ function Loaded({ plan }: { plan: Plan }) {
 }
 
 function Allowance({ usage: { allowance, burned, held, remaining, period }, plan }: { usage: Usage; plan: Plan }) {
-  const share = Number(allowance) > 0 ? Math.round(((Number(burned) + Number(held)) / Number(allowance)) * 100) : 0
   return (
     <Card title="This period" hint={period && `${day(period.start)} to ${day(period.end)}`}>
       <div class="gauge-row">
-        <Gauge label="Spent of the allowance" value={Number(burned)} more={Number(held)} max={Number(allowance)} centre={`${share}%`} below="spent or held" tone={plan.product === 'Room' ? 'room' : 'media'} />
+        <Gauge label="Spent of the allowance" value={Number(burned)} more={Number(held)} max={Number(allowance)} centre={percent(Number(burned) + Number(held), Number(allowance))} below="spent or held" tone={plan.product === 'Room' ? 'room' : 'media'} />
         <dl class="facts">
           <Fact name="Remaining" isBig>{money(remaining)}</Fact>
           <Fact name="Spent">{money(burned)}</Fact>
@@ -122,6 +124,18 @@ function Keys({ keys, burned }: Usage) {
         </ul>
       )}
     </Card>
+  )
+}
+
+/** The tasks of this period, with what each cost. */
+function Tasks({ since }: { since: string | null }) {
+  const [view, setView] = useState<View>({ collection: 'generations', filter: since === null ? {} : { created_after: since.slice(0, 10) } })
+  return (
+    <section class="stack" aria-labelledby="by-task">
+      <h2 id="by-task">By task</h2>
+      {(plans.value ?? []).filter(isMedia).length > 1 && <p class="muted">Of all plans: a task does not name the one that paid.</p>}
+      <TaskBrowser view={view} show={setView} />
+    </section>
   )
 }
 
