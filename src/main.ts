@@ -3,13 +3,14 @@ import closeWithGrace from 'close-with-grace'
 import type { FastifyInstance } from 'fastify'
 import pino, { type Logger } from 'pino'
 import about from '../package.json' with { type: 'json' }
-import { buildApp, banner, COMMAND_WORDS, COMMANDS_USAGE, engineReport, logFields, openBackends, openLogOutput, openOps, openStartupRetry, openTracing, publicUrl, runCommand, verify, type Check, type Backends, type LogOutput } from './app.ts'
+import { buildApp, banner, COMMAND_WORDS, COMMANDS_USAGE, engineReport, logFields, openBackends, openLogOutput, openOps, openStartupRetry, openTracing, publicUrl, runCommand, signInLink, verify, type Check, type Backends, type LogOutput } from './app.ts'
 import { ConfigError, readConfig, readTraceSettings, ROLES, serves, type Config, type Explained } from './config/config.ts'
 
-const COMMANDS = ['config', 'verify', ...COMMAND_WORDS, '--help', '-h'] as const
+const COMMANDS = ['config', 'verify', 'sign-in', ...COMMAND_WORDS, '--help', '-h'] as const
 const USAGE = `tollgate [role]   runs a role: ${ROLES.join(', ')}; all roles without one
 tollgate config   prints every setting, its value and the source of the value, and what the engines can run on this machine
 tollgate verify   reads the whole store and reports violated invariants
+tollgate sign-in  prints the present sign-in link of the dashboard of a running program (DASHBOARD=local)
 ${COMMANDS_USAGE}Settings are environment variables: docs/configuration.md
 `
 
@@ -40,6 +41,7 @@ try {
   if (argument === '--help' || argument === '-h') process.stdout.write(USAGE)
   else if (argument === 'config') process.stdout.write(`${explain(explained)}\nEngines of this machine:\n${(await engineReport(config, Date.now)).map((line) => `  ${line}\n`).join('')}`)
   else if (argument === 'verify') process.exitCode = report(await verify(config))
+  else if (argument === 'sign-in') process.stdout.write(await signInLink(config))
   else if (runsCommand) {
     const { output, exitCode } = await runCommand(config, process.argv.slice(2), Date.now)
     process.stdout.write(output)

@@ -137,7 +137,7 @@ export function withoutPassword(text: string): string {
   return text.replace(/(\/\/[^:@/]*):[^@/]*@/, '$1:***@').replaceAll(/([?&][^=&]*(?:password|secret|token)=)[^&]*/gi, '$1***')
 }
 
-/** The folders of the embedded side for Secrets and status files. */
-export function embeddedPaths(dataDir: string): { secrets: string; status: string } {
-  return { secrets: join(dataDir, 'secrets'), status: join(dataDir, 'status') }
+/** The folders of the embedded side for Secrets and status files, and the file with the present sign-in link of a running program. */
+export function embeddedPaths(dataDir: string): { secrets: string; status: string; signInLink: string } {
+  return { secrets: join(dataDir, 'secrets'), status: join(dataDir, 'status'), signInLink: join(dataDir, 'sign-in-link') }
 }

@@ -1,10 +1,16 @@
 /** `npm start` under a supervisor or in a terminal: signals, exit codes, and no process left behind. */
+import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
+import { stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { eventually } from './eventually.ts'
 import { launch, REPOSITORY, type Process } from './program.ts'
 
-type Started = Process & { isGone(): Promise<true> }
+const run = promisify(execFile)
+
+type Started = Process & { dataDir: string; isGone(): Promise<true> }
 
 /** npm and the program in a process group of their own. `pid` is npm's, and the group's id. */
 async function npmStart(t: Test): Promise<Started> {
@@ -24,7 +30,7 @@ async function npmStart(t: Test): Promise<Started> {
     }
   }
   t.teardown(() => reaches('SIGKILL'))
-  return { ...running, isGone: () => eventually('the end of the process group', async () => (reaches(0) ? null : true)) }
+  return { ...running, dataDir: join(t.testdirName, 'data'), isGone: () => eventually('the end of the process group', async () => (reaches(0) ? null : true)) }
 }
 
 const lines = ({ log }: Process, text: string): number => log.filter((line) => line.includes(text)).length
@@ -35,9 +41,15 @@ t.test('npm start', { skip: existsSync('/usr/bin/setsid') ? false : 'there is no
     const { signInLink } = JSON.parse(npm.log.find((line) => line.includes('"msg":"ready"')) ?? '{}')
     const [first, again] = [await fetch(signInLink, { redirect: 'manual' }), await fetch(signInLink, { redirect: 'manual' })]
     t.same([first.status, first.headers.get('location'), again.status], [303, '/dashboard/', 403], 'the printed link signs in, once')
+    const command = () => run(process.execPath, [join(REPOSITORY, 'bin/tollgate.mjs'), 'sign-in'], { env: { PATH: process.env['PATH'], DATA_DIR: npm.dataDir } })
+    const next = (await command()).stdout.trim()
+    t.equal((await fetch(next, { redirect: 'manual' })).status, 303, 'tollgate sign-in prints the next one')
+    t.not((await command()).stdout.trim(), next)
+    t.equal((await stat(join(npm.dataDir, 'sign-in-link'))).mode & 0o777, 0o600)
     t.same(await npm.stop(), { code: 0, signal: null })
     t.same([lines(npm, '"msg":"stopping"'), lines(npm, '"msg":"stopped"')], [1, 1])
     await npm.isGone()
+    await t.rejects(command(), { code: 1, stderr: `No program with local sign-in runs with DATA_DIR=${npm.dataDir}.\n` })
   })
 
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
