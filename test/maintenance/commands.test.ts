@@ -123,6 +123,13 @@ for (const place of PLACES) {
     if (world === null) return
     const events = (await within(world, (store) => store.scan('events', null, 100))).found.length
     t.ok(events > 0)
+    const violations = async (kept: string) => {
+      const env = { ...world.env, TASK_DAYS: kept, EVENT_DAYS: kept }
+      const found = (await commanded({ ...world, env }, 'backup', 'check')).said as { violations: string[] }
+      // No process looks after the open tasks of this store.
+      return found.violations.filter((sentence) => !sentence.includes('nobody'))
+    }
+    t.same(await violations('3650'), [])
     const days = String(Math.floor((Date.now() - NOW) / DAY_MS))
     t.same((await commanded(world, 'purge', '--tasks-days', String(Number(days) + 2))).said, { tasks: 0, events: 0, removed: false })
     t.same((await commanded(world, 'purge', '--tasks-days', '1', '--events-days', '1')).said, { tasks: 2, events, removed: false })
@@ -131,6 +138,8 @@ for (const place of PLACES) {
       t.same(await Promise.all([1, 2, 3, 4].map(async (n) => (await store.task('acme', taskId(n)))?.state ?? null)), [null, null, 'processing', 'queued'])
     })
     t.same((await commanded(world, 'purge', '--events-days', '1', '--yes')).said, { tasks: 0, events, removed: true })
+    t.same(await violations('1'), [], 'with the retention of the purge nothing is missing')
+    t.not((await violations('3650')).length, 0, 'with a longer one it is')
   })
 
   t.test(`${place.name}: a backup without its results or with another sealing key is found`, async (t) => {
