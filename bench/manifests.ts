@@ -24,7 +24,7 @@ export function coding(count: number, modelUrl: string, wire = 'chat'): Declared
 
 /** So many Media plans with the no-op engine. */
 export function media(count: number): Declared {
-  const limits = 'allowance: "1000000", maxConcurrentTasks: 100, maxQueuedTasks: 2000'
+  const limits = 'allowance: "1000000", maxConcurrentTasks: 100, maxQueuedTasks: 10000'
   return { plans: plans(count, `product: Media, requestsPerMinute: 1000000, media: {${limits}}`), files: { 'engines.yaml': ENGINES } }
 }
 

@@ -8,6 +8,7 @@ import type { Command } from '../src/domain/subscription/commands.ts'
 import type { Stage } from './stage.ts'
 import { median } from './statistics.ts'
 import type { Table } from './table.ts'
+import { threadUs, watchTurns } from './turns.ts'
 
 const LENGTHS = [10, 1000, 10_000]
 const ID = 'bench/queue'
@@ -49,11 +50,12 @@ async function measure(file: string, length: number): Promise<Measured> {
     }
     const batch = () => Promise.all(Array.from({ length: TASKS }, () => [hold(), run(created)]).flat())
     await batch()
-    const longest = watchTurns()
+    const turns = watchTurns()
     const taskUs = await cpuUs(async () => {
       for (let n = 0; n < BATCHES; n++) await batch()
     })
-    const longestMs = longest()
+    const longestMs = turns.longest()
+    turns.stop()
     return { taskUs: taskUs / (BATCHES * TASKS), readUs: await readUs(store), longestMs }
   } finally {
     await store.close()
@@ -70,27 +72,6 @@ async function cpuUs(work: () => Promise<void>): Promise<number> {
   const before = threadUs()
   await work()
   return threadUs() - before
-}
-
-function threadUs(): number {
-  const { user, system } = process.threadCpuUsage()
-  return user + system
-}
-
-/** Returns the longest processor time, in milliseconds, between two turns of the event loop until it is called. */
-function watchTurns(): () => number {
-  let [longest, last, isOver] = [0, threadUs(), false]
-  const turn = () => {
-    const now = threadUs()
-    longest = Math.max(longest, now - last)
-    last = now
-    if (!isOver) setImmediate(turn)
-  }
-  setImmediate(turn)
-  return () => {
-    isOver = true
-    return longest / 1000
-  }
 }
 
 function idOf(n: number): string {
