@@ -13,8 +13,6 @@ import { isFileId, type FileBody, type FileFacts, type Files } from './files.ts'
 const MAGIC = 'TGF1'
 const TAIL = 8
 const TRAILER_MAX = 4096
-/** Bytes that are joined to one write: a small file is written at once with its trailer. */
-const ONE_WRITE = 64 * 1024
 /** A temporary file that has not grown for this long belongs to a dead writer. */
 const ABANDONED_MS = 24 * 3600 * 1000
 
@@ -27,7 +25,6 @@ export async function openDisk(folder: string, readOnly = false): Promise<Files>
   let scanned = false
   // Temporary files of the writes in progress.
   const writing = new Set<string>()
-  const synced = openFolderSync(folder)
   let closed = false
 
   const pathOf = (id: string): string => join(folder, id)
@@ -98,7 +95,7 @@ export async function openDisk(folder: string, readOnly = false): Promise<Files>
         const facts = await write(path, body, { id, contentType, expiresAt })
         await guard(async () => {
           await rename(path, pathOf(id))
-          await synced()
+          await syncFolder(folder)
         })
         expiries.set(id, expiresAt)
         return facts
@@ -154,20 +151,18 @@ async function write(path: string, body: FileBody, facts: Pick<FileFacts, 'id' |
   try {
     const hash = createHash('sha256')
     let size = 0
-    let unwritten: Buffer = Buffer.alloc(0)
     for await (const bytes of body instanceof Uint8Array ? [body] : body) {
       hash.update(bytes)
       size += bytes.length
-      if (unwritten.length + bytes.length <= ONE_WRITE) {
-        unwritten = Buffer.concat([unwritten, bytes])
-        continue
-      }
-      await guard(() => writeAll(handle, [unwritten, bytes]))
-      unwritten = Buffer.alloc(0)
+      await guard(() => writeAll(handle, bytes))
     }
     const whole = { ...facts, size, etag: hash.digest('base64url').slice(0, 32) }
+    const json = Buffer.from(JSON.stringify({ contentType: whole.contentType, expiresAt: whole.expiresAt, etag: whole.etag }))
+    const tail = Buffer.alloc(TAIL)
+    tail.writeUInt32BE(json.length)
+    tail.write(MAGIC, 4)
     await guard(async () => {
-      await writeAll(handle, [Buffer.concat([unwritten, trailerOf(whole)])])
+      await writeAll(handle, Buffer.concat([json, tail]))
       await handle.sync()
     })
     return whole
@@ -176,35 +171,12 @@ async function write(path: string, body: FileBody, facts: Pick<FileFacts, 'id' |
   }
 }
 
-function trailerOf({ contentType, expiresAt, etag }: FileFacts): Buffer {
-  const json = Buffer.from(JSON.stringify({ contentType, expiresAt, etag }))
-  const tail = Buffer.alloc(TAIL)
-  tail.writeUInt32BE(json.length)
-  tail.write(MAGIC, 4)
-  return Buffer.concat([json, tail])
-}
-
 /** A single write may be partial. */
-async function writeAll(handle: FileHandle, parts: Uint8Array[]): Promise<void> {
-  for (const bytes of parts) {
-    for (let at = 0; at < bytes.length; ) at += (await handle.write(bytes, at)).bytesWritten
-  }
+async function writeAll(handle: FileHandle, bytes: Uint8Array): Promise<void> {
+  for (let at = 0; at < bytes.length; ) at += (await handle.write(bytes, at)).bytesWritten
 }
 
-/** Syncs the folder: a rename is durable only after that. Renames that end during a sync share the next one. */
-function openFolderSync(folder: string): () => Promise<void> {
-  let last: Promise<void> = Promise.resolve()
-  let next: Promise<void> | null = null
-  const sync = (): Promise<void> => {
-    next = null
-    return syncFolder(folder)
-  }
-  return () => {
-    next ??= last = last.then(sync, sync)
-    return next
-  }
-}
-
+/** Syncs the folder: a rename is durable only after that. */
 async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, constants.O_RDONLY)
   try {
