@@ -5,7 +5,7 @@ import type { RefusalReason, RefusedDay } from '../../src/domain/subscription/re
 
 export type RefusalCounts = {
   count(subscription: string, keyId: string, reason: RefusalReason): void
-  /** Adds the counts to the records. Throws what the last failed change threw; the counts of that subscription are lost. */
+  /** Adds the counts to the records. Throws what the first failed change threw: the counts of that subscription are lost, those after it wait for the next call. */
   flush(): Promise<void>
 }
 
@@ -15,7 +15,7 @@ const ID_BYTES = 6
 
 /** `clock`: epoch milliseconds. */
 export function openRefusalCounts(store: Pick<Store, 'change'>, clock: () => number): RefusalCounts {
-  let waiting = new Map<string, Counts>()
+  const waiting = new Map<string, Counts>()
   return {
     count(subscription, keyId, reason) {
       const { reasons, keys } = waiting.getOrInsertComputed(subscription, () => ({ reasons: {}, keys: {} }))
@@ -23,15 +23,13 @@ export function openRefusalCounts(store: Pick<Store, 'change'>, clock: () => num
       keys[keyId] = (keys[keyId] ?? 0) + 1
     },
     async flush() {
-      const errors: unknown[] = []
-      const counted = waiting
-      waiting = new Map()
+      const subscriptions = [...waiting.keys()]
       // One by one: nobody waits for them, and the requests of clients share the store.
-      for (const [subscription, counts] of counted) {
-        const id = randomBytes(ID_BYTES).toString('base64url')
-        await store.change(subscription, { op: 'countRefusals', id, ...counts }, clock()).catch((error: unknown) => errors.push(error))
+      for (const subscription of subscriptions) {
+        const counts = waiting.get(subscription)
+        waiting.delete(subscription)
+        if (counts) await store.change(subscription, { op: 'countRefusals', id: randomBytes(ID_BYTES).toString('base64url'), ...counts }, clock())
       }
-      if (errors.length > 0) throw errors.at(-1)
     },
   }
 }

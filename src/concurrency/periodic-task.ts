@@ -1,7 +1,7 @@
 /** A task that a process repeats, such as writing what it has counted. */
 export type PeriodicTask = {
   start(): Promise<void>
-  /** Runs the task a last time. */
+  /** Runs the task a last time, unless it has just failed: what it needs may be away. */
   stop(): Promise<void>
 }
 
@@ -9,7 +9,17 @@ export type PeriodicTask = {
 export function periodicTask(periodMs: number, run: () => Promise<void>, failed: (error: unknown) => void): PeriodicTask {
   let timer: NodeJS.Timeout | undefined
   let running: Promise<void> | null = null
-  const runOnce = () => (running ??= run().catch(failed).finally(() => (running = null)))
+  let hasFailed = false
+
+  function runOnce(): Promise<void> {
+    const ended = (error?: unknown) => {
+      running = null
+      hasFailed = error !== undefined
+      if (hasFailed) failed(error)
+    }
+    return (running ??= run().then(() => ended(), ended))
+  }
+
   return {
     async start() {
       timer = setInterval(() => void runOnce(), periodMs)
@@ -17,7 +27,7 @@ export function periodicTask(periodMs: number, run: () => Promise<void>, failed:
     async stop() {
       clearInterval(timer)
       await running
-      await runOnce()
+      if (!hasFailed) await runOnce()
     },
   }
 }

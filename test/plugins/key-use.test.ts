@@ -38,7 +38,7 @@ t.test('uses that could not be written are written by the next call, in batches'
   t.same(writes, [500, 500, 200])
 })
 
-t.test('a flood of refused requests is one change for each subscription, and a change that fails loses only its own counts', async (t) => {
+t.test('a flood of refused requests is one change for each subscription, and a change that fails loses its own counts and ends the attempt', async (t) => {
   const changes: [string, object][] = []
   const change = async (id: string, command: object): Promise<never> => {
     changes.push([id, command])
@@ -53,9 +53,10 @@ t.test('a flood of refused requests is one change for each subscription, and a c
   t.match(changes, [
     ['acme/code', { op: 'countRefusals', id: /^[\w-]{8}$/, reasons: { session_limit_reached: 2500, rate_limited: 7500 }, keys: { 'key-0': 5000, 'key-1': 5000 } }],
     ['acme/broken', { reasons: { plan_inactive: 1 } }],
-    ['beta/code', { reasons: { plan_inactive: 1 } }],
   ])
   await refusals.flush()
+  await refusals.flush()
+  t.match(changes.slice(2), [['beta/code', { reasons: { plan_inactive: 1 } }]])
   t.equal(changes.length, 3)
 })
 
@@ -79,4 +80,19 @@ t.test('a periodic task runs one at a time, again after an error, and a last tim
   t.ok(atEnd > 3, 'a last time')
   t.equal(most, 1)
   t.match(errors, [{ message: 'first' }])
+})
+
+t.test('a periodic task that has just failed is not run again at the end', async (t) => {
+  const failed = Promise.withResolvers<unknown>()
+  let runs = 0
+  const task = periodicTask(1, async () => {
+    runs++
+    await new Promise(setImmediate)
+    throw new Error('away')
+  }, failed.resolve)
+  await task.start()
+  t.match(await failed.promise, { message: 'away' })
+  const before = runs
+  await task.stop()
+  t.equal(runs, before)
 })
