@@ -5,6 +5,8 @@ import type { Running } from './process.ts'
 
 /** A server that a test may kill and freeze. Data and address survive `kill` and `start`; `stop` removes everything. */
 export type Server = {
+  /** Its data. A copy that is made while it is killed is of one point in time. */
+  folder: string
   /** SIGKILL of all its processes; resolves when they have exited. */
   kill(): Promise<void>
   /** Restarts it on the same data and address; resolves when it is ready. */
@@ -39,6 +41,7 @@ export async function serve(prepare: (folder: string) => Promise<void>, launch: 
   // Processes that `launch` has started so far, to stop them when a later one fails.
   let running: Running[] = []
   const server: Server = {
+    folder,
     async kill() {
       const ended = running
       running = []
