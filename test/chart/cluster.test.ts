@@ -1,6 +1,6 @@
 /** The chart on a real API server: what it makes is accepted, and a release is installed, upgraded, rolled back and removed. */
 import { execFile } from 'node:child_process'
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
@@ -9,6 +9,7 @@ import { FINALIZER } from '../../src/backends/resources/kubernetes/finalizer.ts'
 import type { PlanResource } from '../../src/backends/resources/resources.ts'
 import { openValidator } from '../../src/backends/resources/manifest-validation.ts'
 import { eventually } from '../flows/eventually.ts'
+import { commandsOf } from '../page-blocks.ts'
 import { apiKey, codingPlan, mediaPlan } from '../backends/resources/manifests.ts'
 import { installed, missing } from '../servers/client.ts'
 import { makeNamespace, openApi, pathOf, type Answered, type Api } from '../servers/kube/api.ts'
@@ -48,7 +49,7 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
       const { body } = await api.request('POST', '/apis/authorization.k8s.io/v1/subjectaccessreviews', { apiVersion: 'authorization.k8s.io/v1', kind: 'SubjectAccessReview', spec })
       return body.status.allowed as boolean
     }
-    /** Runs commands of docs/chart.md. */
+    /** Runs commands of a page. */
     const sh = (commands = '') => {
       const PATH = [dirname(kubectl()), dirname(installed('helm')), process.env['PATH']].join(':')
       return run('sh', ['-ec', commands.replaceAll('--namespace tollgate', `--namespace ${NAMESPACE}`)], { env: { ...process.env, PATH, KUBECONFIG: cluster.kubeconfig } })
@@ -100,7 +101,7 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
       await t.resolves(installCommand('required', '--dry-run=server', ...models, '--set', 'allowFakes=true'), 'fakes are installed where that is asked for')
       await mended()
       await t.resolves(installCommand('required', '--dry-run=server', ...models))
-      await sh(commandsOf('Stop and upgrade').find((block) => block.includes('write "$old" "$new"')))
+      await sh(commandsOf('docs/chart.md', 'Rotate the sealing key')[0])
       const { data } = (await api.request('GET', `/api/v1/namespaces/${NAMESPACE}/secrets/tollgate-sealing`)).body
       const [first, ...others] = Buffer.from(data['sealing.key'], 'base64').toString().split('\n').filter((line) => line.trim() !== '')
       t.equal(Buffer.from(first ?? '', 'base64').length, 32)
@@ -162,7 +163,7 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
     }
 
     t.test('uninstalled by the commands of docs/chart.md, a release leaves no key, no Secret and no CRD where that is wanted, and what was uninstalled without them is let go', async (t) => {
-      const [ending, letGo] = commandsOf('Uninstall')
+      const [ending, letGo] = commandsOf('docs/chart.md', 'Uninstall')
       const key = pathOf({ kind: 'ApiKey', namespace: 'leaving', name: 'ci' })
       const secret = '/api/v1/namespaces/leaving/secrets/ci-key'
       const answers = (...paths: string[]) => Promise.all(paths.map(async (path) => (await api.request('GET', path)).status))
@@ -353,8 +354,7 @@ if (!missing(t, ['helm', 'kubeconform', 'chart-crds'])) {
       t.same(await apply(former, next), [200, 200])
       t.same(await apply(next), [422, 422], 'a version that may be stored cannot be dropped')
       await eventually('the API to serve the next version', async () => ((await api.request('GET', path.replace('v1alpha1', 'v1beta1'))).status === 200 ? true : null))
-      const [, block] = /^```sh\n([^]*?)^```$/m.exec(readFileSync(join(CHART, '../../docs/releases.md'), 'utf8')) ?? []
-      await sh(block)
+      await sh(commandsOf('docs/releases.md', 'Plan and ApiKey')[0])
       t.same(await stored(), [['v1beta1'], ['v1beta1']])
       t.same(await apply(next), [200, 200])
       await eventually('the API to drop the former version', async () => ((await api.request('GET', path)).status === 404 ? true : null))
@@ -383,12 +383,6 @@ const PLANS: [string, Answered][] = [
   ['globex', codingPlan('coder')],
   ['nobody', mediaPlan('studio')],
 ]
-
-/** The blocks of commands in a section of docs/chart.md. */
-function commandsOf(title: string): string[] {
-  const [, section = ''] = readFileSync(join(CHART, '../../docs/chart.md'), 'utf8').split(`\n## ${title}\n`)
-  return [...(section.split('\n## ')[0] ?? '').matchAll(/^```sh\n([^]*?)^```$/gm)].map(([, commands = '']) => commands)
-}
 
 async function uidOf({ request }: Api, path: string): Promise<string> {
   const { status, body } = await request('GET', path)

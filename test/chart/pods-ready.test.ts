@@ -13,7 +13,7 @@ const deployment = (status: Status) => ({ metadata: { name: 'tollgate-gateway', 
 const pod = (status: Status, metadata: object = {}) => ({ metadata: { uid: 'one', labels: { ...labels, release: 'tollgate' }, ...metadata }, status })
 const container = (state: object, lastState: object = {}) => ({ conditions: [{ type: 'Ready', status: 'False' }], containerStatuses: [{ state, lastState }] })
 const warning = (reason: string, message: string, uid = 'one') => ({ type: 'Warning', reason, message, involvedObject: { uid } })
-const none = 'the Deployment tollgate-gateway has 0 of 2 pods ready: '
+const none = 'pods of the Deployment tollgate-gateway are not ready: '
 
 t.test('a Deployment whose pods are all new and ready has no reason', async (t) => {
   t.equal(whyNotReady(deployment({ updatedReplicas: 2, readyReplicas: 2 }), [], []), null)
@@ -27,6 +27,7 @@ const cases: [string, ReturnType<typeof pod>[], ReturnType<typeof warning>[], st
   ['with a missing Secret', [pod(container({ waiting: { reason: 'ContainerCreating' } }))], [warning('FailedMount', 'of another', 'two'), warning('FailedMount', 'secret "upstream-keys" not found')], 'secret "upstream-keys" not found', true],
   ['with an image that is not there', [pod(container({ waiting: { reason: 'ImagePullBackOff', message: 'no such tag' } }))], [], 'ImagePullBackOff: no such tag', true],
   ['with a refused start', [pod(container({ waiting: { reason: 'CrashLoopBackOff', message: 'back-off' } }, { terminated: { exitCode: 1, reason: 'Error', message: 'PORT was "x".\n' } }))], [], 'PORT was "x". (exit code 1)', true],
+  ['with a pod that started again', [pod(container({ running: {} }, { terminated: { exitCode: 1, reason: 'Error' } }))], [], 'Error (exit code 1)', false],
   ['without a node', [pod({ conditions: [{ type: 'PodScheduled', status: 'False', message: '0/3 nodes are available' }] })], [], '0/3 nodes are available', false],
   ['with a pod that is not ready yet', [pod(container({ running: {} }))], [warning('Unhealthy', 'Readiness probe failed: 503')], 'Readiness probe failed: 503', false],
   ['with a stuck pod after one that starts', [pod(container({ running: {} })), pod(container({ waiting: { reason: 'InvalidImageName', message: 'x' } }))], [], 'InvalidImageName: x', true],

@@ -10,6 +10,7 @@ import { parsePlanLimits } from '../../src/domain/plan-limits.ts'
 import { readAddress } from '../../src/backends/resources/kubernetes/kubernetes-url.ts'
 import { LIMITS } from '../../plugins/dashboard/uploads.ts'
 import { parseProxyRoutes } from '../../plugins/proxy/routes-file.ts'
+import { blocksOf } from '../page-blocks.ts'
 import { missing } from '../servers/client.ts'
 import type { Answered } from '../servers/kube/api.ts'
 import { CASES, CHART, found, helm, HELMS, nameOf, objects, parsed, pods, rendered, valuesOf } from './chart.ts'
@@ -164,6 +165,15 @@ if (!missing(t, ['helm'])) {
       }
     })
   }
+
+  t.test('the values of docs/chart.md are complete, and each further example goes over them', async (t) => {
+    const [values = '', ...examples] = blocksOf('docs/chart.md').filter(({ language }) => language === 'yaml').map(({ text }) => text)
+    t.ok(examples.length >= 4)
+    const folder = t.testdir({ 'values.yaml': values.replace('sha256:…', `sha256:${'0'.repeat(64)}`), ...Object.fromEntries(examples.map((text, n) => [`${n}.yaml`, text])) })
+    const files = ['values.yaml', ...examples.map((_, n) => `${n}.yaml`)].flatMap((name) => ['--values', join(folder, name)])
+    t.ok(parsed(await helm(['template', 'tollgate', CHART, ...files.slice(0, 2)])).length > 20)
+    t.ok(parsed(await helm(['template', 'tollgate', CHART, ...files])).length > 30)
+  })
 
   t.test('gateways have the file of pass-through routes, from the values or from a Secret', async (t) => {
     const all = await objects('everything')

@@ -6,6 +6,7 @@ import { promisify } from 'node:util'
 import t from 'tap'
 import { parse, stringify } from 'yaml'
 import { eventually } from '../flows/eventually.ts'
+import { blocksOf } from '../page-blocks.ts'
 import { kubectl, kubernetes } from '../servers/kubernetes.ts'
 import { openOperator } from './operator.ts'
 
@@ -33,11 +34,9 @@ if (kubeconfig !== null) {
     const env = { PATH: `${dirname(kubectl())}:${process.env['PATH']}`, KUBECONFIG: join(folder, 'kubeconfig'), HOME: folder }
     await eventually('the ServiceAccount of pods', async () => ((await operator.api.request('GET', `/api/v1/namespaces/${namespace}/serviceaccounts/default`)).status === 200 ? true : null))
     const printed: string[] = []
-    for (const [, language, text = ''] of guide.matchAll(/^```(yaml|sh)\n([^]*?)^```$/gm)) {
-      if (language === 'yaml') {
-        await writeFile(join(folder, /^# (\S+)/.exec(text)?.[1] ?? ''), text)
-        continue
-      }
+    for (const { language, text } of blocksOf('docs/tenants.md')) {
+      if (language === 'yaml') await writeFile(join(folder, /^# (\S+)/.exec(text)?.[1] ?? ''), text)
+      if (language !== 'sh') continue
       for (const command of text.trim().split('\n')) {
         const { stdout } = await run('sh', ['-c', command], { cwd: folder, env }).catch((error: Error & { stderr?: string }) => {
           throw new Error(`${command}: ${error.stderr ?? error.message}`)

@@ -4,12 +4,8 @@ import { join } from 'node:path'
 import { apiKey, codingPlan, mediaPlan } from '../backends/resources/manifests.ts'
 import { GATE, IMAGE, TENANT } from './site.ts'
 
-/** Namespaces that enforce the restricted Pod Security Standard. */
-export const NAMESPACES = [GATE, TENANT].map((name) => ({
-  apiVersion: 'v1',
-  kind: 'Namespace',
-  metadata: { name, labels: { 'pod-security.kubernetes.io/enforce': 'restricted' } },
-}))
+/** The tenant's namespace, which enforces the restricted Pod Security Standard. */
+export const NAMESPACE = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: TENANT, labels: { 'pod-security.kubernetes.io/enforce': 'restricted' } } }
 
 /** A ServiceAccount with Kubernetes' role `edit` in its namespace. */
 export const BUYER = [

@@ -1,15 +1,21 @@
 /** The chart and the image on a node that runs pods: an installation from `helm install` to `helm uninstall`, with a tenant that calls both products while pods are killed and replaced. */
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { execFile } from 'node:child_process'
+import { symlinkSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
+import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { CHART, helm } from '../chart/chart.ts'
 import { answer, at, chat, get, post, type Caller } from '../flows/calls.ts'
 import { mediaPlan } from '../backends/resources/manifests.ts'
+import { commandsOf } from '../page-blocks.ts'
+import { installed } from '../servers/client.ts'
+import { command } from '../servers/command.ts'
 import type { Answered } from '../servers/kube/api.ts'
+import { kubectl as program } from '../servers/kubernetes.ts'
 import { openBrowser } from './browser.ts'
 import { listenLong, openLoad, type Keys } from './load.ts'
-import { BUYER, documents, KEYS, NAMESPACES, PLANS, PROGRAM } from './manifests.ts'
+import { BUYER, documents, KEYS, NAMESPACE, PLANS, PROGRAM } from './manifests.ts'
 import { PUBLIC_URL } from './provider.ts'
 import { GATE, IMAGE, killPod, openSite, secrets, TENANT, values } from './site.ts'
 
@@ -35,10 +41,11 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
   took('a node, its neighbours and the image', since)
   const helmed = (...args: string[]) => helm(args, node.kubeconfig)
   const folder = t.testdir({})
-  const valuesFile = (tag: string) => {
-    writeFileSync(join(folder, `values-${tag}.json`), JSON.stringify(values(site, tag)))
-    return ['--values', join(folder, `values-${tag}.json`)]
-  }
+  symlinkSync(dirname(CHART), join(folder, 'charts'))
+  const writeValues = (tag: string) => writeFileSync(join(folder, 'values.yaml'), JSON.stringify(values(site, tag)))
+  const PATH = [dirname(program()), dirname(installed('helm')), process.env['PATH']].join(':')
+  /** Runs commands of docs/chart.md as they stand, in a folder with the chart and the values. */
+  const sh = (commands: string) => promisify(execFile)('sh', ['-ec', commands], { cwd: folder, env: { ...process.env, PATH, KUBECONFIG: node.kubeconfig } })
   const read = async (...args: string[]): Promise<Answered> => JSON.parse(await kubectl(['get', '--output=json', ...args]))
   const pods = async (role: string): Promise<Answered[]> => (await read('pods', '--namespace', GATE, '--selector', `app.kubernetes.io/component=${role}`)).items
   /** Each step depends on those before it. */
@@ -46,12 +53,19 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     if (t.passing()) await t.test(name, promise)
   }
 
-  await step('helm install --wait succeeds under the restricted Pod Security Standard', async (t) => {
-    await kubectl(['apply', '--filename', '-'], { input: documents([...NAMESPACES, ...BUYER, ...secrets(site)]) })
+  await step('the commands of docs/chart.md install a release that passes helm test, under the restricted Pod Security Standard', async (t) => {
+    writeValues('1')
+    writeFileSync(join(folder, 'engines.yaml'), 'engines: []')
+    await command('openssl', ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', '-subj', '/CN=api.example.com', '-keyout', join(folder, 'tls.key'), '-out', join(folder, 'tls.crt')])
+    const [install = ''] = commandsOf('docs/chart.md', 'Install')
+    const [before = '', after = ''] = install.split(/^(?=helm install)/m)
+    await sh(before)
+    // The addresses and keys of this site, in place of those of the page.
+    await kubectl(['apply', '--filename', '-'], { input: documents([NAMESPACE, ...BUYER, ...secrets(site)]) })
     const from = performance.now()
-    await helmed('install', 'tollgate', CHART, '--namespace', GATE, ...valuesFile('1'), '--wait', '--timeout', LONGEST)
-    took('helm install --wait', from)
-    const all = (await read('pods', '--namespace', GATE)).items as Answered[]
+    await sh(after)
+    took('helm install --wait and helm test', from)
+    const all = (await read('pods', '--namespace', GATE, '--selector', 'pod-template-hash')).items as Answered[]
     t.equal(all.length, 7)
     for (const { metadata, status } of all) t.same(status.containerStatuses.map(({ restartCount }: Answered) => restartCount), [0], metadata.name)
     await t.rejects(kubectl(['run', 'loose', '--namespace', GATE, '--image', `${IMAGE}:1`, '--dry-run=server']), /violates PodSecurity/, 'an unrestricted pod is refused')
@@ -173,7 +187,8 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     const streams = listenLong(gateway, keys.coding, 8)
     await until(async () => model.open() === 8)
     const from = performance.now()
-    await helmed('upgrade', 'tollgate', CHART, '--namespace', GATE, ...valuesFile('2'), '--wait', '--timeout', LONGEST)
+    writeValues('2')
+    await helmed('upgrade', 'tollgate', CHART, '--namespace', GATE, '--values', join(folder, 'values.yaml'), '--wait', '--timeout', LONGEST)
     took('helm upgrade --wait', from)
     const images = ['gateway', 'worker', 'dispatcher', 'controller'].map(async (role) => (await pods(role)).filter(({ metadata }) => !metadata.deletionTimestamp).map(({ spec }) => spec.containers[0].image))
     t.same((await Promise.all(images)).flat(), Array.from({ length: 7 }, () => `${IMAGE}:2`))
@@ -216,6 +231,6 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     t.same(await declared(), before)
     t.same([await keyOf('coding-key'), await keyOf('media-key')], [keys.coding, keys.media])
     const left = (await read('secrets,configmaps,leases', '--namespace', GATE)).items.map(({ kind, metadata }: Answered) => `${kind}/${metadata.name}`)
-    t.same(left.sort(), ['ConfigMap/authorities', 'ConfigMap/kube-root-ca.crt', 'Secret/dashboard-client', 'Secret/tollgate-broker', 'Secret/tollgate-sealing', 'Secret/tollgate-store', 'Secret/upstream-keys'])
+    t.same(left.sort(), ['ConfigMap/authorities', 'ConfigMap/engines', 'ConfigMap/kube-root-ca.crt', 'Secret/api-tls', 'Secret/dashboard-client', 'Secret/tollgate-broker', 'Secret/tollgate-sealing', 'Secret/tollgate-store', 'Secret/upstream-keys'])
   })
 })

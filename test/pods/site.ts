@@ -18,8 +18,8 @@ import { openProvider, PUBLIC_URL, type Provider } from './provider.ts'
 
 const run = promisify(execFile)
 
-/** The namespaces of the installation and of the tenant. */
-export const GATE = 'gate'
+/** The namespaces of the installation, as in docs/chart.md, and of the tenant. */
+export const GATE = 'tollgate'
 export const TENANT = 'acme'
 /** The image has two tags, so that one can be upgraded to the other. */
 export const IMAGE = 'registry.test/tollgate'

@@ -40,7 +40,7 @@ export function whyNotReady({ metadata, spec, status = {} }, pods, events) {
   const refused = conditions.find(({ type, status }) => type === 'ReplicaFailure' && status === 'True')
   if (refused) reasons.push({ isStuck: true, reason: refused.message })
   const { isStuck, reason } = reasons.find(({ isStuck }) => isStuck) ?? reasons[0] ?? { isStuck: false, reason: 'its pods are being created' }
-  return { isStuck, sentence: `the Deployment ${metadata.name} has ${readyReplicas} of ${spec.replicas} pods ready: ${reason}` }
+  return { isStuck, sentence: `pods of the Deployment ${metadata.name} are not ready: ${reason}` }
 }
 
 const PROGRESSING = ['ContainerCreating', 'PodInitializing']
@@ -52,7 +52,7 @@ function whyPodNotReady({ metadata, status }, events) {
   if (unscheduled) return { isStuck: false, reason: unscheduled.message }
   for (const { state, lastState } of status.containerStatuses ?? []) {
     const end = state.terminated ?? lastState?.terminated
-    if (end && end.exitCode !== 0) return { isStuck: true, reason: `${end.message?.trim() || end.reason} (exit code ${end.exitCode})` }
+    if (end && end.exitCode !== 0) return { isStuck: !state.running, reason: `${end.message?.trim() || end.reason} (exit code ${end.exitCode})` }
     if (state.waiting && !PROGRESSING.includes(state.waiting.reason)) return { isStuck: true, reason: `${state.waiting.reason}: ${state.waiting.message}` }
   }
   const warning = events.findLast(({ type, involvedObject }) => type === 'Warning' && involvedObject.uid === metadata.uid)
