@@ -24,7 +24,7 @@ export function guarded(type: string, open: unknown): OpenEngine {
       },
       quote,
       async run(request, control) {
-        const answer = await Promise.race([given.run(request, control), aborted(control.signal)])
+        const answer = await unlessAborted(control.signal, () => given.run(request, control))
         control.signal.throwIfAborted()
         try {
           return checked(answer, request, quote(request, control.limits))
@@ -37,13 +37,16 @@ export function guarded(type: string, open: unknown): OpenEngine {
   }
 }
 
-/** Rejects with the signal's reason, so that an engine that ignores its signal does not block the worker. */
-function aborted(signal: AbortSignal): Promise<never> {
+/** Rejects with the signal's reason once it aborts, so that an engine that ignores its signal does not block the worker. Nothing listens afterwards: Node keeps a composite signal that has listeners. */
+async function unlessAborted<T>(signal: AbortSignal, work: () => T): Promise<Awaited<T>> {
   const { promise, reject } = Promise.withResolvers<never>()
-  // After the run nobody handles the rejection.
-  promise.catch(() => {})
-  signal.addEventListener('abort', () => reject(signal.reason), { once: true })
-  return promise
+  const stop = (): void => reject(signal.reason)
+  signal.addEventListener('abort', stop, { once: true })
+  try {
+    return await Promise.race([work(), promise])
+  } finally {
+    signal.removeEventListener('abort', stop)
+  }
 }
 
 function checkOffers(given: Partial<Given> | undefined): void {

@@ -134,6 +134,8 @@ export function openEgress(options: EgressOptions): Egress {
         return { ...ending, durationMs: Math.max(0, options.clock() - startedAt) }
       } finally {
         clearTimeout(timer)
+        // Node keeps a composite signal and what listens to it for as long as none of its sources aborted, and `connect` never removes its listener: a socket and a client per request.
+        deadline.abort()
       }
     },
   }

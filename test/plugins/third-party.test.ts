@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events'
 import { inflateSync } from 'node:zlib'
 import { join } from 'node:path'
 import fastify, { type FastifyInstance } from 'fastify'
@@ -205,6 +206,13 @@ t.test('an engine may omit members that follow from the request', async (t) => {
   const measured = await opened({ offers: { upscale: { formats: ['png'] } }, run: async () => ({ outcome: 'made', body: IMAGE, contentType: 'image/png' }) })
   t.match(await measured.run(upscale, control), { facts: { width: 40, height: 30, durationMs: null }, used: { Job: 1000, Second: 0, Megapixel: 2 } })
   await engine.close()
+})
+
+t.test('after a run nothing listens to its signal', async (t) => {
+  const engine = await opened({ run: async () => ({ outcome: 'made', body: Buffer.from('x'), contentType: 'image/png' }) })
+  const { signal } = new AbortController()
+  t.match(await engine.run(image, { ...control, signal }), { outcome: 'made' })
+  t.same(getEventListeners(signal, 'abort'), [])
 })
 
 t.test('a length that a plugin measures in fractions is rounded up, and charged', async (t) => {
