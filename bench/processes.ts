@@ -99,7 +99,8 @@ function status(pid: number, of: 'VmRSS' | 'VmHWM' | 'Threads'): number {
   return Number(new RegExp(`^${of}:\\s+(\\d+)`, 'm').exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1])
 }
 
-async function freePort(): Promise<number> {
+/** A port of loopback that is free now. */
+export async function freePort(): Promise<number> {
   const server = createServer()
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
