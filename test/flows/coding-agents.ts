@@ -1,0 +1,120 @@
+/** Coding agents as `docs/clients` configures them, and what each calls its tools. `npm run servers` installs them. */
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { codexConfig } from './codex.ts'
+import { REPOSITORY } from './program.ts'
+import { run, type Outcome } from './run.ts'
+import type { Call } from './task-model.ts'
+
+export type Agent = {
+  /** Its entry in `test/servers/list.ts`. */
+  server: string
+  shell(command: string): Call
+  read(file: string): Call
+  /** Replaces `from`, which occurs once. */
+  edit(file: string, from: string, to: string): Call
+  /** Runs it in `work` with this prompt. */
+  run(options: { path: string; home: string; work: string; baseUrl: string; key: string; prompt: string }): Promise<Outcome>
+}
+
+/** The first block of this language in a client's page. */
+async function documented(page: string, language: string): Promise<string> {
+  const text = await readFile(join(REPOSITORY, 'docs/clients', page), 'utf8')
+  const block = new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\``, 'ms').exec(text)?.[1]
+  if (block === undefined) throw new Error(`docs/clients/${page} has no block of ${language}`)
+  return block
+}
+
+const EXAMPLE_URL = 'http://127.0.0.1:8080/v1'
+
+const codex: Agent = {
+  server: 'codex',
+  shell: (cmd) => ({ name: 'exec_command', arguments: { cmd } }),
+  read: (file) => ({ name: 'exec_command', arguments: { cmd: `cat ${file}` } }),
+  edit: (file, from, to) => ({ name: 'exec_command', arguments: { cmd: `sed -i 's/${from}/${to}/' ${file}` } }),
+  async run({ path, home, work, baseUrl, key, prompt }) {
+    await writeFile(join(home, 'config.toml'), codexConfig(baseUrl))
+    const args = [path, 'exec', '--json', '--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox', prompt]
+    return run(process.execPath, args, { cwd: work, env: { HOME: home, CODEX_HOME: home, TOLLGATE_API_KEY: key } })
+  },
+}
+
+const opencode: Agent = {
+  server: 'opencode',
+  shell: (command) => ({ name: 'bash', arguments: { command, description: 'Runs it' } }),
+  read: (filePath) => ({ name: 'read', arguments: { filePath } }),
+  edit: (filePath, oldString, newString) => ({ name: 'edit', arguments: { filePath, oldString, newString } }),
+  async run({ path, home, work, baseUrl, key, prompt }) {
+    const settings = JSON.parse((await documented('opencode.md', 'json')).replace(EXAMPLE_URL, baseUrl))
+    await writeFile(join(work, 'opencode.json'), JSON.stringify({ ...settings, autoupdate: false, permission: 'allow' }))
+    await writeFile(join(home, 'prompt.txt'), prompt)
+    const binary = join(dirname(path), `../opencode-${process.platform}-${process.arch}/bin/opencode`)
+    const env = { HOME: home, OPENCODE_DISABLE_MODELS_FETCH: '1', OPENCODE_DISABLE_AUTOUPDATE: '1', TOLLGATE_API_KEY: key }
+    return run('sh', ['-c', '"$0" run --format json < "$HOME/prompt.txt"', binary], { cwd: work, env })
+  },
+}
+
+const qwenCode: Agent = {
+  server: 'qwen-code',
+  shell: (command) => ({ name: 'run_shell_command', arguments: { command, is_background: false } }),
+  read: (file) => ({ name: 'read_file', arguments: { file_path: file } }),
+  edit: (file, from, to) => ({ name: 'edit', arguments: { file_path: file, old_string: from, new_string: to } }),
+  async run({ path, home, work, baseUrl, key, prompt }) {
+    await mkdir(join(home, '.qwen'))
+    await writeFile(join(home, '.qwen/settings.json'), JSON.stringify({ security: { auth: { selectedType: 'openai' } }, general: { disableAutoUpdate: true }, privacy: { usageStatisticsEnabled: false } }))
+    const env = { HOME: home, OPENAI_API_KEY: key, OPENAI_BASE_URL: baseUrl, OPENAI_MODEL: 'svc-code' }
+    return run(process.execPath, [path, '--yolo', '--output-format', 'json', '-p', prompt], { cwd: work, env })
+  },
+}
+
+const cline: Agent = {
+  server: 'cline',
+  shell: (command) => ({ name: 'run_commands', arguments: { commands: [command] } }),
+  read: (path) => ({ name: 'read_files', arguments: { files: [{ path }] } }),
+  edit: (path, from, to) => ({ name: 'editor', arguments: { path, old_text: from, new_text: to } }),
+  async run({ path, home, work, baseUrl, key, prompt }) {
+    const binary = join(dirname(path), `../@cline/cli-${process.platform}-${process.arch}/bin/cline`)
+    const settings = join(home, 'settings.json')
+    await writeFile(settings, JSON.stringify({ telemetryOptOut: true, autoUpdateEnabled: false }))
+    // Without a hub, a process that would outlive it.
+    const env = { HOME: home, CLINE_GLOBAL_SETTINGS_PATH: settings, CLINE_SESSION_BACKEND_MODE: 'local' }
+    const configured = await run(binary, ['auth', '--provider', 'openai-compatible', '--apikey', key, '--modelid', 'svc-code', '--baseurl', baseUrl], { cwd: work, env })
+    if (configured.code !== 0) return configured
+    return run(binary, ['-P', 'openai-compatible', '--json', prompt], { cwd: work, env })
+  },
+}
+
+const continueCli: Agent = {
+  server: 'continue-cli',
+  shell: (command) => ({ name: 'Bash', arguments: { command } }),
+  read: (filepath) => ({ name: 'Read', arguments: { filepath } }),
+  edit: (file, from, to) => ({ name: 'Edit', arguments: { file_path: file, old_string: from, new_string: to } }),
+  async run({ path, home, work, baseUrl, key, prompt }) {
+    const config = join(home, 'config.yaml')
+    await writeFile(config, (await documented('continue.md', 'yaml')).replace(EXAMPLE_URL, baseUrl).replace('svc_live_…', key))
+    return run(process.execPath, [path, '--auto', '-p', prompt, '--config', config], { cwd: work, env: { HOME: home, CONTINUE_CLI_ENABLE_TELEMETRY: '0' } })
+  },
+}
+
+/** `api`: how it names the endpoint. */
+const pi = (api: 'openai-completions' | 'openai-responses'): Agent => ({
+  server: 'pi',
+  shell: (command) => ({ name: 'bash', arguments: { command } }),
+  read: (path) => ({ name: 'read', arguments: { path } }),
+  edit: (path, oldText, newText) => ({ name: 'edit', arguments: { path, edits: [{ oldText, newText }] } }),
+  async run({ path, home, work, baseUrl, key, prompt }) {
+    await mkdir(join(home, '.pi/agent'), { recursive: true })
+    await writeFile(join(home, '.pi/agent/models.json'), (await documented('pi.md', 'json')).replace(EXAMPLE_URL, baseUrl).replace('openai-completions', api))
+    return run(process.execPath, [path, '--offline', '--model', 'tollgate/svc-code', '-p', prompt], { cwd: work, env: { HOME: home, TOLLGATE_API_KEY: key } })
+  },
+})
+
+export const AGENTS: Record<string, Agent> = {
+  Codex: codex,
+  opencode,
+  'Qwen Code': qwenCode,
+  Cline: cline,
+  Continue: continueCli,
+  pi: pi('openai-completions'),
+  'pi on /v1/responses': pi('openai-responses'),
+}
