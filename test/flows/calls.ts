@@ -19,10 +19,10 @@ export async function get(program: Caller, key: string, path: string): Promise<A
 }
 
 /** Sends a POST and returns the unread response, for a stream. */
-export function post(program: Caller, key: string, path: string, body: object, signal?: AbortSignal): Promise<Response> {
+export function post(program: Caller, key: string, path: string, body: object, signal?: AbortSignal, headers: Record<string, string> = {}): Promise<Response> {
   return fetch(`${program.url}${path}`, {
     method: 'POST',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', ...headers },
     body: JSON.stringify(body),
     ...(signal ? { signal } : {}),
   })

@@ -1,6 +1,6 @@
 /**
- * Chaos test: load on both products while processes and servers of the program are killed and restarted, and the invariants that must hold afterwards. Run it by
- * `npm run chaos -- [--kills N] [--side embedded|distributed|kubernetes] [--seed N]`; the kubernetes side is in `test/plugins/operator-chaos.ts`.
+ * Chaos test: load on both products while processes and servers of the program are killed and frozen, and the invariants that must hold afterwards. Run it by
+ * `npm run chaos -- [--kills N] [--minutes N] [--side embedded|distributed|kubernetes] [--seed N]`; the kubernetes side is in `test/plugins/operator-chaos.ts`.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -14,15 +14,20 @@ import { openReceiver } from '../fakes/receiver.ts'
 import { answer, at, chat, get, post, type Caller } from './calls.ts'
 import { apiKey, codingPlan, declare, mediaPlan } from './manifests.ts'
 import { REPOSITORY } from './program.ts'
-import { openDistributed, openEmbedded, type OpenSystem, type System } from './systems.ts'
+import { openDistributed, openEmbedded, type OpenSystem, type System, type Target } from './systems.ts'
 
 /** Times short enough that leases expire and deliveries are retried during a run. */
 const ENV = { EGRESS_ALLOW: '127.0.0.1/32', TASK_LEASE_SECONDS: '2', WEBHOOK_DELAYS_SECONDS: '0,0.5,1,2,4,8', WORKER_SLOTS: '4' }
 const CREATORS = 4
 const CREATE_PAUSE_MS = 100
 const CODERS = 4
+/** Confirmed orders and chats between two faults, so that a slow machine is under load too. */
+const CALLS_BETWEEN = 10
+/** Of a freeze. The longest ones outlast the lease of a task, Kafka's request timeout and its clients' sessions. */
+const FREEZE_MS = { shortest: 500, longest: 7_500 }
 
 export type Report = {
+  /** SIGKILLs. As many freezes (SIGSTOP, later SIGCONT) alternate with them. */
   kills: number
   /** Accepted tasks (202 or 200), and how they ended. */
   accepted: number
@@ -32,7 +37,7 @@ export type Report = {
   /** Received webhook requests, at least one per task. */
   deliveries: number
   seconds: number
-  /** Number of kills by process or server. */
+  /** Number of kills and of freezes by process or server. */
   struck: Record<string, number>
   /** Violated invariants, in sentences. */
   faults: string[]
@@ -40,10 +45,10 @@ export type Report = {
   verified: string
 }
 
-type Options = { open: OpenSystem; kills: number; random: () => number; tell?: (line: string) => void }
+type Options = { open: OpenSystem; kills: number; /** After this time no further fault begins. */ lastsMs?: number; random: () => number; tell?: (line: string) => void }
 
-/** Kills `kills` times under load at times drawn by `random` (0 up to 1), and then compares the answers that clients got with the state. */
-export async function chaos({ open, kills, random, tell = () => {} }: Options): Promise<Report> {
+/** Kills and freezes `kills` times each under load, at times drawn by `random` (0 up to 1), and then compares the answers that clients got with the state. */
+export async function chaos({ open, kills, lastsMs = Infinity, random, tell = () => {} }: Options): Promise<Report> {
   const since = performance.now()
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-chaos-'))
   const receiver = await openReceiver()
@@ -54,47 +59,68 @@ export async function chaos({ open, kills, random, tell = () => {} }: Options): 
   const keys = { media: await system.key('media'), coding: await system.key('coding') }
   const confirmed = { accepted: new Set<string>(), answered: 0 }
   const counts: Record<string, number> = {}
+  let orders = 0
   let isOver = false
+  let isClosed = false
 
-  /** Repeats calls while a gateway serves; a call without an answer promises nothing. */
-  async function load(call: (program: Caller) => Promise<void>): Promise<void> {
+  /** The id of the task of an order; null if no gateway confirmed it. */
+  async function accept(order: number): Promise<string | null> {
+    const program = system.program()
+    if (!program) return null
+    const body = { kind: 'image', prompt: `order ${order}`, size: '32x32', webhook_url: `${receiver.url}/hook` }
+    const sent = await answer(await post(program, keys.media, '/api/v1/generations', body, undefined, { 'idempotency-key': `order-${order}` }))
+    return sent.status === 202 || sent.status === 200 ? String(at(sent.body, 'id')) : null
+  }
+
+  /** Repeats each order until it is confirmed, as a client does: one order is one task, however often it was sent. */
+  async function create(): Promise<void> {
     while (!isOver) {
-      const program = system.program()
-      await (program ? call(program).catch(() => pause(20)) : pause(20))
+      const order = orders++
+      let id: string | null = null
+      while (id === null && !isClosed) id = (await accept(order).catch(() => null)) ?? (await pause(20, null))
+      if (id !== null) confirmed.accepted.add(id)
+      // No faster than tasks are run, to keep the queue short at the end.
+      await pause(CREATE_PAUSE_MS)
     }
   }
-  let orders = 0
-  const create = async (running: Caller) => {
-    const body = { kind: 'image', prompt: `order ${orders++}`, size: '32x32', webhook_url: `${receiver.url}/hook` }
-    const { status, body: record } = await answer(await post(running, keys.media, '/api/v1/generations', body))
-    if (status === 202) confirmed.accepted.add(String(at(record, 'id')))
-    // No faster than tasks are run, to keep the queue short at the end.
-    await pause(CREATE_PAUSE_MS)
+
+  /** A chat without an answer promises nothing. */
+  async function code(): Promise<void> {
+    while (!isOver) {
+      const program = system.program()
+      const status = program && (await chat(program, keys.coding).then(({ status }) => status, () => null))
+      if (status === 200) confirmed.answered++
+      else await pause(20)
+    }
   }
-  const code = async (running: Caller) => {
-    if ((await chat(running, keys.coding)).status === 200) confirmed.answered++
-  }
-  const loads = [...Array.from({ length: CREATORS }, () => load(create)), ...Array.from({ length: CODERS }, () => load(code))]
+  const loads = [...Array.from({ length: CREATORS }, create), ...Array.from({ length: CODERS }, code)]
+  const next = { kill: openDeck(system.targets, random), freeze: openDeck(system.targets, random) }
 
   try {
-    for (let kill = 1; kill <= kills; kill++) {
+    let strike = 0
+    for (; strike < 2 * kills && performance.now() - since < lastsMs; strike++) {
+      const wanted = confirmed.accepted.size + confirmed.answered + CALLS_BETWEEN
       await pause(200 + random() * 1300)
-      const struck = await system.strike()
+      await restless('calls are confirmed', async () => confirmed.accepted.size + confirmed.answered, (calls) => calls >= wanted)
+      const fault = strike % 2 === 0 ? 'kill' : 'freeze'
+      const target = next[fault]()
+      await (fault === 'kill' ? target.kill() : target.freeze(FREEZE_MS.shortest + random() * (FREEZE_MS.longest - FREEZE_MS.shortest)))
+      const struck = `${fault} of ${target.name}`
       counts[struck] = (counts[struck] ?? 0) + 1
-      tell(`kill ${kill}, ${struck}: ${confirmed.accepted.size} tasks accepted, ${confirmed.answered} chats answered`)
+      tell(`${1 + (strike >> 1)}, ${struck}: ${confirmed.accepted.size} tasks accepted, ${confirmed.answered} chats answered`)
     }
     isOver = true
     await Promise.all(loads)
     const program = system.program()
-    if (!program) throw new Error('no gateway serves after the last kill')
+    if (!program) throw new Error('no gateway serves after the last fault')
     const report = await judge(program)
     for (const exit of await system.stop()) report.faults.push(`a clean stop ended with ${exit}`)
     const verified = await verify(folder, system.settings)
     if (verified.code !== 0) report.faults.push(`tollgate verify found violations:\n${verified.output}`)
     const seconds = Math.round((performance.now() - since) / 1000)
-    return { kills, struck: counts, ...report, verified: verified.output.trim().split('\n').at(-1) ?? '', seconds }
+    return { kills: Math.ceil(strike / 2), struck: counts, ...report, verified: verified.output.trim().split('\n').at(-1) ?? '', seconds }
   } finally {
-    isOver = true
+    isOver = isClosed = true
     await system.close()
     await receiver.close()
     await rm(folder, { recursive: true, force: true })
@@ -104,10 +130,10 @@ export async function chaos({ open, kills, random, tell = () => {} }: Options): 
   async function judge(running: Caller): Promise<Omit<Report, 'kills' | 'struck' | 'verified' | 'seconds'>> {
     const faults: string[] = []
     const usage = async () => (await get(running, keys.media, '/api/v1/usage')).body
-    await restless('held', async () => at(await usage(), 'held'), '0.0000').catch((error: Error) => faults.push(error.message))
+    await restless('held', async () => at(await usage(), 'held'), (held) => held === '0.0000').catch((error: Error) => faults.push(error.message))
     const burned = micro(at(await usage(), 'burned'))
-    // Tasks whose 202 was lost in a kill exist and are charged too: the charges are compared with all completed tasks.
     const tasks = new Map((await list(running, keys.media)).map((record) => [String(at(record, 'id')), record]))
+    if (tasks.size !== orders) faults.push(`${orders} orders made ${tasks.size} tasks`)
     let charged = 0n
     for (const record of tasks.values()) if (at(record, 'status') === 'completed') charged += micro(at(record, 'actual_cost'))
     if (charged !== burned) faults.push(`completed tasks were charged ${charged} micro-units, and ${burned} burned`)
@@ -121,19 +147,30 @@ export async function chaos({ open, kills, random, tell = () => {} }: Options): 
       const delivered = new Set(receiver.received.map(({ rawBody }) => String(at(JSON.parse(String(rawBody)), 'data', 'task_id'))))
       return [...confirmed.accepted].filter((id) => !delivered.has(id))
     }
-    await restless('tasks without an event', async () => undelivered().length, 0).catch((error: Error) => faults.push(error.message))
+    await restless('tasks without an event', async () => undelivered().length, (left) => left === 0).catch((error: Error) => faults.push(error.message))
     return { accepted: confirmed.accepted.size, ended, answered: confirmed.answered, deliveries: receiver.received.length, faults }
+  }
+}
+
+/** Draws every target once in a random order, and then begins again. */
+function openDeck(targets: readonly Target[], random: () => number): () => Target {
+  let left: Target[] = []
+  return () => {
+    if (left.length === 0) left = [...targets]
+    const [drawn] = left.splice(Math.floor(random() * left.length), 1)
+    if (!drawn) throw new Error('a system has at least one target')
+    return drawn
   }
 }
 
 /** A sweep finds the claims of a killed worker after a minute, once another worker has taken over the sweep lease of 75 seconds. */
 const PATIENCE_MS = 180_000
 
-/** Polls until `wanted` is seen. Rejects when nothing has changed for a long time. */
-async function restless<T>(what: string, look: () => Promise<T>, wanted: T): Promise<void> {
+/** Polls until `isDone`. Rejects when nothing has changed for a long time. */
+async function restless<T>(what: string, look: () => Promise<T>, isDone: (seen: T) => boolean): Promise<void> {
   for (let last: T | null = null, since = performance.now(); ; ) {
     const seen = await look()
-    if (seen === wanted) return
+    if (isDone(seen)) return
     if (seen !== last) since = performance.now()
     last = seen
     if (performance.now() - since > PATIENCE_MS) throw new Error(`${what}: ${String(seen)}, and it no longer changes`)
@@ -164,8 +201,9 @@ async function verify(folder: string, settings: Record<string, string>): Promise
 }
 
 if (import.meta.main) {
-  const { values } = parseArgs({ options: { kills: { type: 'string', default: '100' }, side: { type: 'string', default: 'embedded' }, seed: { type: 'string', default: '1' } } })
-  const options = { kills: Number(values.kills), random: seeded(Number(values.seed)), tell: (line: string) => console.log(line) }
+  const text = (by: string) => ({ type: 'string', default: by }) as const
+  const { values } = parseArgs({ options: { kills: text('100'), minutes: text('Infinity'), side: text('embedded'), seed: text('1') } })
+  const options = { kills: Number(values.kills), lastsMs: Number(values.minutes) * 60_000, random: seeded(Number(values.seed)), tell: (line: string) => console.log(line) }
   const open = { embedded: openEmbedded, distributed: openDistributed }[values.side]
   if (!open && values.side !== 'kubernetes') throw new Error(`--side is embedded, distributed or kubernetes, not ${values.side}`)
   const report = open ? await chaos({ open, ...options }) : await (await import('../plugins/operator-chaos.ts')).strikeKubernetes(options)

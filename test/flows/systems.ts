@@ -1,17 +1,25 @@
-/** Targets of the chaos test: the embedded program, or each process and server of a distributed one. */
+/** Systems of the chaos test: the embedded program, or a distributed one with private servers. */
+import { setTimeout as pause } from 'node:timers/promises'
 import { startKafka } from '../servers/kafka.ts'
 import { startMongodb } from '../servers/mongodb.ts'
+import type { Server } from '../servers/server.ts'
 import { openSite, type Site } from './deployment.ts'
 import { start, type Process, type Program } from './program.ts'
+
+/** A process or server that can be killed and frozen; both resolve when it runs again. */
+export type Target = {
+  name: string
+  /** SIGKILL and a restart. */
+  kill(): Promise<void>
+  /** SIGSTOP, and SIGCONT after `forMs`. */
+  freeze(forMs: number): Promise<void>
+}
 
 export type System = {
   /** A serving gateway; null while there is none. */
   program(): Pick<Program, 'url'> | null
   key: Program['key']
-  /** Kills one process or server and restarts it; resolves to its name. */
-  strike(): Promise<string>
-  /** The current processes, for their logs. */
-  processes(): Process[]
+  targets: readonly Target[]
   /** The settings of `tollgate verify`. */
   settings: Record<string, string>
   /** Stops the program; returns the exit codes other than 0. */
@@ -19,7 +27,7 @@ export type System = {
   close(): Promise<void>
 }
 
-/** `random` chooses the target, from 0 up to 1. */
+/** `random` chooses one of several processes of a role, from 0 up to 1. */
 export type OpenSystem = (options: { folder: string; env: Record<string, string>; random: () => number }) => Promise<System>
 
 export const openEmbedded: OpenSystem = async ({ folder, env }) => {
@@ -28,14 +36,18 @@ export const openEmbedded: OpenSystem = async ({ folder, env }) => {
   return {
     program: () => (isUp ? program : null),
     key: (name) => program.key(name),
-    processes: () => program.processes,
-    async strike() {
-      isUp = false
-      await program.kill()
-      program = await start({ folder, env })
-      isUp = true
-      return 'the program'
-    },
+    targets: [
+      {
+        name: 'the program',
+        async kill() {
+          isUp = false
+          await program.kill()
+          program = await start({ folder, env })
+          isUp = true
+        },
+        freeze: (forMs) => freezeProcess(program.processes[0], forMs),
+      },
+    ],
     settings: program.env,
     async stop() {
       const { code, signal } = await program.stop()
@@ -45,6 +57,13 @@ export const openEmbedded: OpenSystem = async ({ folder, env }) => {
       await program.kill()
     },
   }
+}
+
+async function freezeProcess(frozen: Process | null | undefined, forMs: number): Promise<void> {
+  if (!frozen) throw new Error('no process runs')
+  process.kill(frozen.pid, 'SIGSTOP')
+  await pause(forMs)
+  process.kill(frozen.pid, 'SIGCONT')
 }
 
 /** Two processes of every role that may run twice, and private servers. */
@@ -73,7 +92,6 @@ function isAlive({ pid }: Process): boolean {
 
 export const openDistributed: OpenSystem = async ({ folder, env, random }) => {
   const [store, broker] = await Promise.all([startMongodb(), startKafka()])
-  const servers = { MongoDB: store, Kafka: broker }
   const site: Site = openSite({ mongodb: store.url, brokers: broker.brokers })
   const stopServers = async () => void (await Promise.all([store.stop(), broker.stop()]))
   const program = await persistently(() => site.start({ folder, env, roles: ROLES })).catch(async (error: unknown) => {
@@ -94,14 +112,40 @@ export const openDistributed: OpenSystem = async ({ folder, env, random }) => {
     await Promise.all(processes.map((one, index) => (one && !isAlive(one) ? revive(index, one) : null)))
   }
 
-  async function strikeProcess(index: number): Promise<string> {
-    const dying = processes[index]
-    if (!dying) throw new Error('it is being killed already')
-    processes[index] = null
-    await dying.kill()
-    await revive(index, dying)
-    return dying.role
+  /** The index of a process of this role. */
+  async function pick(role: Process['role']): Promise<number> {
+    await reviveAll()
+    const some = processes.flatMap((one, index) => (one?.role === role ? [index] : []))
+    return some[Math.floor(random() * some.length)] ?? -1
   }
+
+  const roleTarget = (role: Process['role']): Target => ({
+    name: role,
+    async kill() {
+      const index = await pick(role)
+      const dying = processes[index]
+      if (!dying) throw new Error(`no ${role} runs`)
+      processes[index] = null
+      await dying.kill()
+      await revive(index, dying)
+    },
+    freeze: async (forMs) => freezeProcess(processes[await pick(role)], forMs),
+  })
+
+  const serverTarget = (name: string, server: Server): Target => ({
+    name,
+    async kill() {
+      await reviveAll()
+      await server.kill()
+      await server.start()
+    },
+    async freeze(forMs) {
+      await reviveAll()
+      await server.freeze()
+      await pause(forMs)
+      server.thaw()
+    },
+  })
 
   return {
     program() {
@@ -109,16 +153,7 @@ export const openDistributed: OpenSystem = async ({ folder, env, random }) => {
       return gateways[calls++ % gateways.length] ?? null
     },
     key: program.key,
-    processes: () => processes.filter((one) => one !== null),
-    async strike() {
-      await reviveAll()
-      const index = Math.floor(random() * (processes.length + 2))
-      if (index < processes.length) return strikeProcess(index)
-      const [name, server] = index === processes.length ? (['MongoDB', servers.MongoDB] as const) : (['Kafka', servers.Kafka] as const)
-      await server.kill()
-      await server.start()
-      return name
-    },
+    targets: [...new Set(ROLES)].map(roleTarget).concat(serverTarget('MongoDB', store), serverTarget('Kafka', broker)),
     settings: await site.settings(folder),
     async stop() {
       await reviveAll()

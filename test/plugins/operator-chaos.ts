@@ -25,7 +25,7 @@ export type OperatorChaos = {
 }
 
 /** `storeUrl` as for `openOperator`. */
-type Options = { kills: number; random: () => number; tell?: (line: string) => void; storeUrl?: string }
+type Options = { kills: number; /** After this time no further kill follows. */ lastsMs?: number; random: () => number; tell?: (line: string) => void; storeUrl?: string }
 
 /** Long enough to be renewed on a loaded machine. */
 export const LEASE = { durationMs: 5_000, renewDeadlineMs: 3_500, retryMs: 300 }
@@ -38,7 +38,7 @@ const MAX_RUN_MS = 4 * 3_600_000
 const LONG_OUTAGE_AT_KILL = 50
 
 /** Kills the API server `kills` times, with faults that `random` (0 up to 1) draws. The test owns the server. */
-export async function strikeOperator(t: Test, server: ControlPlane, { kills, random, tell = () => {}, storeUrl }: Options): Promise<OperatorChaos> {
+export async function strikeOperator(t: Test, server: ControlPlane, { kills, lastsMs = Infinity, random, tell = () => {}, storeUrl }: Options): Promise<OperatorChaos> {
   const sinceMs = performance.now()
   const operator = await openOperator(t, server.kubeconfig, storeUrl)
   const away = openAway(operator.store, 'store')
@@ -51,7 +51,7 @@ export async function strikeOperator(t: Test, server: ControlPlane, { kills, ran
   const struck: Record<string, number> = {}
   const injections = faultsOf(proxies, away, random)
   try {
-    for (let kill = 1; kill <= kills; kill++) {
+    for (let kill = 1; kill <= kills && performance.now() - sinceMs < lastsMs; kill++) {
       const [what, strike] = injections[Math.floor(random() * injections.length)] as Injection
       struck[what] = (struck[what] ?? 0) + 1
       const lasts = kill === LONG_OUTAGE_AT_KILL ? absent(away, MINUTE_MS) : strike()
@@ -67,7 +67,7 @@ export async function strikeOperator(t: Test, server: ControlPlane, { kills, ran
     await changing
   }
   const faults = await agreement(operator)
-  return { kills, struck, changes: load.changes(), faults: [...load.faults, ...faults, ...(await leftovers(operator))], seconds: Math.round((performance.now() - sinceMs) / 1000) }
+  return { kills: Object.values(struck).reduce((sum, count) => sum + count, 0), struck, changes: load.changes(), faults: [...load.faults, ...faults, ...(await leftovers(operator))], seconds: Math.round((performance.now() - sinceMs) / 1000) }
 }
 
 /** As `strikeOperator`, for a command, on a control plane of its own. Rejects if that is not installed. */
