@@ -6,7 +6,7 @@ import { agentBody } from './requests.ts'
 const TURNS = 300
 const ROUNDS = 9
 
-const ids = openIds([Buffer.alloc(32, 1)])
+const ids = openIds([Buffer.alloc(48, 1)])
 const target = { model: 'm', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }
 
 const known = ids('acme/first')

@@ -19,7 +19,7 @@ const read = (...path: string[]) => readFileSync(join(...path), 'utf8')
 type Schema = { description?: string; properties?: Record<string, Schema>; items?: Schema; [keyword: string]: unknown }
 
 /** Settings that the chart sets itself, or that only the embedded mode has. */
-const NOT_GIVEN = `ROLE HOST PORT OPS_HOST OPS_PORT PUBLIC_URL DATA_DIR STORE_URL RESOURCES_URL SEALING_KEY_FILE UPSTREAMS PLAN_LIMITS
+const NOT_GIVEN = `ROLE HOST PORT OPS_HOST OPS_PORT PUBLIC_URL DATA_DIR STORE_URL RESOURCES_URL SEALING_KEY_FILE DERIVED_KEYS_FILE UPSTREAMS PLAN_LIMITS
   BROKER_URL FILES_URL ENGINES DASHBOARD DASHBOARD_KEY_MANAGEMENT OIDC_ISSUER OIDC_CLIENT_ID OIDC_CLIENT_SECRET OIDC_TENANT_CLAIM OIDC_SCOPES PROXY_ROUTES WORKER_SLOTS WORKER_KINDS DRAIN_DELAY_SECONDS SHUTDOWN_SECONDS`.split(/\s+/)
 
 /** Every generated file by its path from the root. */

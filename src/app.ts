@@ -28,6 +28,7 @@ import type { Files } from './backends/files/files.ts'
 import { KINDS } from './domain/media-generations.ts'
 import { OPERATIONS } from './domain/media-operations.ts'
 import type { SealingKeys } from './domain/api-keys.ts'
+import type { DerivedKeys, KeyList } from './domain/derived-keys.ts'
 import { linkedFile, signedFileUrl } from './domain/signed-urls.ts'
 import type { PlanLimits } from './domain/plan-limits.ts'
 import type { Resources } from './backends/resources/resources.ts'
@@ -61,6 +62,7 @@ declare module 'fastify' {
     resources: Resources
     upstreams: Upstreams
     sealingKeys: SealingKeys
+    derivedKeys: DerivedKeys
     planLimits: PlanLimits | null
     broker: Broker
     engines: Engines
@@ -94,10 +96,11 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
     genReqId: ({ headers }) => requestId(headers['x-request-id']),
   })
   app.decorate('config', config)
-  const { store, clock, sealingKeys, resources, upstreams, broker, files: results, engines } = backends
+  const { store, clock, sealingKeys, derivedKeys, resources, upstreams, broker, files: results, engines } = backends
   app.decorate('clock', clock.now)
   app.decorate('store', store)
-  app.decorate('sealingKeys', sealingKeys)
+  if (sealingKeys) app.decorate('sealingKeys', sealingKeys)
+  app.decorate('derivedKeys', derivedKeys)
   app.decorate('planLimits', backends.planLimits)
   if (resources) app.decorate('resources', resources)
   if (upstreams) app.decorate('upstreams', upstreams)
@@ -106,7 +109,7 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
   if (engines) app.decorate('engines', engines)
   app.decorate('publicUrl', () => publicUrl(app))
   app.decorate('egress', openGuard(config, clock.now, registry, log))
-  if (broker && engines && results) app.decorate('tasks', taskContext(app, { store, broker, files: results, engines, sealingKeys, moved: countMoney(registry, config.METRICS_TENANT) }))
+  if (broker && engines && results) app.decorate('tasks', taskContext(app, { store, broker, files: results, engines, links: derivedKeys.links, moved: countMoney(registry, config.METRICS_TENANT) }))
   app.register(errors)
   app.register(ops, { registry }).after(() => void app.checks.push(clock.check))
   const runs = (...roles: Role[]) => config.ROLE === 'all' || roles.includes(config.ROLE)
@@ -166,9 +169,9 @@ function workerKinds({ WORKER_KINDS }: Config): string[] {
   return WORKER_KINDS.length > 0 ? WORKER_KINDS : [...kinds]
 }
 
-type TaskParts = { store: Store; broker: Broker; files: Files; engines: Engines; sealingKeys: SealingKeys; moved: SubmitContext['moved'] }
+type TaskParts = { store: Store; broker: Broker; files: Files; engines: Engines; links: KeyList; moved: SubmitContext['moved'] }
 
-function taskContext(app: FastifyInstance, { store, broker, files: results, engines, sealingKeys, moved }: TaskParts): SubmitContext {
+function taskContext(app: FastifyInstance, { store, broker, files: results, engines, links, moved }: TaskParts): SubmitContext {
   const refusedUrl = (url: string) => {
     const refusal = app.egress.check(url)
     return refusal && REFUSALS[refusal]
@@ -183,8 +186,8 @@ function taskContext(app: FastifyInstance, { store, broker, files: results, engi
     random: Math.random,
     publish: broker.publish,
     moved,
-    link: ({ file, expiresAt }) => `${publicUrl(app)}${signedFileUrl(file, expiresAt, sealingKeys)}`,
-    linkedFile: (url) => linkedFile(url, sealingKeys),
+    link: ({ file, expiresAt }) => `${publicUrl(app)}${signedFileUrl(file, expiresAt, links)}`,
+    linkedFile: (url) => linkedFile(url, links),
     resultMs: app.config.RESULT_DAYS,
     log: app.log,
   }

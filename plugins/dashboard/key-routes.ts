@@ -72,6 +72,7 @@ export function keyRoutes(app: FastifyInstance): void {
   })
 
   routes.post('/keys/:name/reveal', { schema: { params: Params } }, async (request) => {
+    if (!app.hasDecorator('sealingKeys')) throw new Failure('key_management_off', { message: 'API keys are not revealed here. Read it in the Secret that the ApiKey names.' })
     const { tenant, session } = sessionOf(request)
     const key = await keys.find(request, tenant, request.params.name)
     const { state } = stateOf(key, app.clock())

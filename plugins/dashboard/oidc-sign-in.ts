@@ -33,7 +33,7 @@ export function openOidcSignIn(app: FastifyInstance, sessions: Sessions): EndSes
     const signIn: SignIn = { state, nonce, verifier, returnTo: returnPath(request.query.return), expiresAt: app.clock() + SIGN_IN_MS }
     return answered(request, reply, async () => {
       const url = await client.authorizationUrl(callback(), signIn)
-      setCookie(reply, cookie(), seal(JSON.stringify(signIn), PURPOSE, app.sealingKeys, randomBytes(12)), SIGN_IN_MS)
+      setCookie(reply, cookie(), seal(JSON.stringify(signIn), PURPOSE, app.derivedKeys.signIns, randomBytes(12)), SIGN_IN_MS)
       return reply.header('cache-control', 'no-store').redirect(url, 302)
     })
   })
@@ -61,7 +61,7 @@ export function openOidcSignIn(app: FastifyInstance, sessions: Sessions): EndSes
   })
 
   function begun(request: FastifyRequest): SignIn | null {
-    const text = open(readCookie(request, cookie().name), PURPOSE, app.sealingKeys)
+    const text = open(readCookie(request, cookie().name), PURPOSE, app.derivedKeys.signIns)
     const signIn = text === null ? null : (JSON.parse(text) as SignIn)
     return signIn && signIn.expiresAt > app.clock() ? signIn : null
   }

@@ -25,6 +25,7 @@ export function sessionRoutes(app: FastifyInstance, sessions: Sessions, mode: Da
       tenants: await sessions.tenants(session),
       sign_in: mode,
       key_management: isAllowed ? { allowed: true } : { allowed: false, reason: FAILURES.key_management_off[2] },
+      key_reveal: app.hasDecorator('sealingKeys'),
       public_url: app.publicUrl(),
       brand: config.BRAND,
       model: 'svc-code',

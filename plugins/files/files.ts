@@ -43,7 +43,7 @@ async function files(app: FastifyInstance, limits: Partial<DownloadLimits>): Pro
   /** The file of a link. Throws `invalid_signature` or `result_expired` otherwise. */
   async function linked(id: string, exp = '', sig = ''): Promise<FileFacts> {
     const now = app.clock()
-    const verdict = verifySignedUrl({ id, exp, sig }, app.sealingKeys, now)
+    const verdict = verifySignedUrl({ id, exp, sig }, app.derivedKeys.links, now)
     if (verdict === 'forged') throw new Failure('invalid_signature')
     const facts = verdict === 'good' ? await app.files.stat(id) : null
     if (!facts || facts.expiresAt <= now) throw new Failure('result_expired')
@@ -90,4 +90,4 @@ async function files(app: FastifyInstance, limits: Partial<DownloadLimits>): Pro
   }
 }
 
-export default fp(files, { name: 'files', fastify: '5.x', dependencies: ['errors'], decorators: { fastify: ['files', 'sealingKeys', 'clock'] } })
+export default fp(files, { name: 'files', fastify: '5.x', dependencies: ['errors'], decorators: { fastify: ['files', 'derivedKeys', 'clock'] } })

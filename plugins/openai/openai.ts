@@ -37,13 +37,12 @@ export type OpenaiOptions = Partial<Pick<SseWriterOptions, 'keepAliveMs' | 'stal
 
 async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<void> {
   const { upstreams, store, clock } = app
-  const [first, ...others] = app.sealingKeys
   const metrics = openaiMetrics(app.metrics.registry, upstreams)
   const handle = openRequestHandler({
     upstreams,
     clock,
     metrics,
-    ids: openIds([first, ...others]),
+    ids: openIds(app.derivedKeys.ids),
     keepAliveMs: options.keepAliveMs ?? 15_000,
     stalledMs: options.stalledMs ?? STALLED_CLIENT_MS,
     vetAddresses: openAddressVetting(app.config.IMAGE_URLS, app.egress),
@@ -98,5 +97,5 @@ export default fp(openai, {
   fastify: '5.x',
   encapsulate: true,
   dependencies: ['errors', 'ops', 'auth', 'request-body', 'metering'],
-  decorators: { fastify: ['config', 'egress', 'upstreams', 'store', 'clock', 'sealingKeys', 'metrics'], request: ['startedMs'] },
+  decorators: { fastify: ['config', 'egress', 'upstreams', 'store', 'clock', 'derivedKeys', 'metrics'], request: ['startedMs'] },
 })

@@ -12,10 +12,11 @@ export type CommandLine = { json: boolean } & (
   | { command: 'reseal'; write: boolean }
   | { command: 'purge'; tasksMs: number | null; eventsMs: number | null; write: boolean }
   | { command: 'backup check' }
+  | { command: 'derive-keys' }
 )
 
 /** First words of the commands. */
-export const COMMAND_WORDS = ['usage', 'tasks', 'reseal', 'purge', 'backup'] as const
+export const COMMAND_WORDS = ['usage', 'tasks', 'reseal', 'purge', 'backup', 'derive-keys'] as const
 
 /** For `--help`. */
 export const COMMANDS_USAGE = `tollgate usage [--tenant <namespace>]                what each plan has used of its windows or its allowance
@@ -24,6 +25,7 @@ tollgate tasks requeue <namespace> <task> --yes      takes a running task from i
 tollgate reseal [--yes]                              encrypts API keys of older lines of the sealing key file with the first line
 tollgate purge --tasks-days <n> --events-days <n> [--yes]   removes older finished tasks and events
 tollgate backup check                                checks that a store, its sealing key and its results belong together
+tollgate derive-keys                                 prints the keys of DERIVED_KEYS_FILE, derived from the sealing key file
 Without --yes they only read; --json prints JSON
 `
 
@@ -44,6 +46,7 @@ const SHAPES: Record<CommandLine['command'], { options: readonly string[]; words
   reseal: { options: ['yes'], words: 1 },
   purge: { options: ['yes', 'tasks-days', 'events-days'], words: 1 },
   'backup check': { options: [], words: 2 },
+  'derive-keys': { options: [], words: 1 },
 }
 
 /** Reads the arguments of a command. Throws a `ConfigError` with what they may be. */
@@ -81,6 +84,8 @@ export function readCommandLine(args: string[]): CommandLine {
     }
     case 'backup check':
       return { command: 'backup check', json }
+    case 'derive-keys':
+      return { command: 'derive-keys', json }
   }
 }
 

@@ -4,6 +4,7 @@ import { realpath } from 'node:fs/promises'
 import { openFiles } from '../backends/files/files.ts'
 import { openStore, type Store } from '../backends/store/store.ts'
 import { isDistributed, type Config } from '../config/config.ts'
+import { deriveKeys, formatDerivedKeys } from '../domain/derived-keys.ts'
 import { MAX_SKEW_MS } from '../domain/subscription/clock-healing.ts'
 import { checkBackup } from '../maintenance/check-backup.ts'
 import { purge, purgeable } from '../maintenance/purge.ts'
@@ -24,6 +25,10 @@ type Result = { facts: unknown; text: string; isFine?: boolean }
 /** Runs a command on the store of the settings. Throws a `ConfigError` for a wrong command line, and `Unavailable` when the store does not answer. */
 export async function runCommand(config: Config, args: string[], wall: () => number): Promise<Ran> {
   const line = readCommandLine(args)
+  if (line.command === 'derive-keys') {
+    const text = formatDerivedKeys(deriveKeys(await readSealingKeys(config.SEALING_KEY_FILE)))
+    return { output: line.json ? `${JSON.stringify({ keys: text.trimEnd().split('\n') })}\n` : text, exitCode: 0 }
+  }
   const write = 'write' in line && line.write
   const held = write && !isDistributed(config) ? await lockSqlite(config) : null
   try {
@@ -41,7 +46,7 @@ export async function runCommand(config: Config, args: string[], wall: () => num
   }
 }
 
-async function resultOf(line: CommandLine, config: Config, store: Store, now: number): Promise<Result> {
+async function resultOf(line: Exclude<CommandLine, { command: 'derive-keys' }>, config: Config, store: Store, now: number): Promise<Result> {
   switch (line.command) {
     case 'usage': {
       const plans = await Array.fromAsync(usageOf(store, now, line.tenant))

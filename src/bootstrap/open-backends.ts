@@ -8,6 +8,7 @@ import { ConfigError, isDistributed, managesKeys, needs, type Config, type Backe
 import { openEngines, type Engines } from '../backends/engines/engine.ts'
 import { openFiles, type Files } from '../backends/files/files.ts'
 import type { SealingKeys } from '../domain/api-keys.ts'
+import type { DerivedKeys } from '../domain/derived-keys.ts'
 import { Unavailable } from '../domain/errors.ts'
 import { parsePlanLimits, type PlanLimits } from '../domain/plan-limits.ts'
 import { openResources, type Resources } from '../backends/resources/resources.ts'
@@ -16,7 +17,7 @@ import { openUpstreams, type Upstreams } from '../upstream/upstreams.ts'
 import { makeDataFolder } from './data-folder.ts'
 import { lock } from './process-lock.ts'
 import { countHealed, countRetries, countMessages, instrument } from './backend-metrics.ts'
-import { openSealingKeys } from './sealing-keys.ts'
+import { openKeys } from './sealing-keys.ts'
 import { openStoreClock, type StoreClock } from './store-clock.ts'
 import { holdControllerLease } from './controller-lease.ts'
 import { providerAccess } from './provider-access.ts'
@@ -27,7 +28,9 @@ export type Backends = {
   store: Store
   /** The time of every process. */
   clock: Pick<StoreClock, 'now' | 'check'>
-  sealingKeys: SealingKeys
+  /** Null with DERIVED_KEYS_FILE. */
+  sealingKeys: SealingKeys | null
+  derivedKeys: DerivedKeys
   planLimits: PlanLimits | null
   resources: Resources | null
   upstreams: Upstreams | null
@@ -85,7 +88,7 @@ async function openAll({ config, log, wall, registry, lost }: Surroundings, open
   const store = instrument('store', clock.guard(unguarded), registry, { 'db.system.name': isDistributed(config) ? 'mongodb' : 'sqlite' })
   // SQLite is written by one process only.
   if (!isDistributed(config)) keep(await lock(`${await realpath(STORE_URL.slice('sqlite:'.length))}.lock`, 'STORE_URL', STORE_URL))
-  const sealingKeys = await openSealingKeys(config, store)
+  const { sealingKeys, derivedKeys } = await openKeys(config, store)
   if (needs(config.ROLE, 'resources') && isDistributed(config) && RESOURCES_URL.startsWith('files:')) {
     keep(await open('controller lease', () => holdControllerLease(store, config.DATA_DIR, lost ?? (() => {}))))
   }
@@ -95,7 +98,7 @@ async function openAll({ config, log, wall, registry, lost }: Surroundings, open
   const broker = await when('broker', BROKER_URL, () => openBroker(BROKER_URL, { log, counted }))
   const files = await when('files', FILES_URL, () => openFiles(FILES_URL, { storeUrl: STORE_URL, credentials: credentialsOf(config) }))
   const engines = await when('engines', ENGINES ?? '', () => openEngines({ file: ENGINES, log, providers: providerAccess(config, clock.now) }))
-  return { store, clock, sealingKeys, planLimits, resources, upstreams, broker, files: files && instrument('files', files, registry), engines }
+  return { store, clock, sealingKeys, derivedKeys, planLimits, resources, upstreams, broker, files: files && instrument('files', files, registry), engines }
 }
 
 /** A process with a wrong clock does not start: it waits, alive and not ready. */

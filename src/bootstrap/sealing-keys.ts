@@ -1,13 +1,26 @@
-/** Sealing keys: read from SEALING_KEY_FILE; created by the embedded side at its first start. */
+/** Sealing keys, read from SEALING_KEY_FILE and created by the embedded side at its first start, and the keys derived from them, or those of DERIVED_KEYS_FILE. */
 import { randomBytes, randomUUID } from 'node:crypto'
 import { link, mkdir, readFile, unlink, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { ConfigError, isDistributed, type Config } from '../config/config.ts'
 import { parseSealingKeys, type SealingKeys } from '../domain/api-keys.ts'
+import { deriveKeys, parseDerivedKeys, type DerivedKeys } from '../domain/derived-keys.ts'
 import type { Store } from '../backends/store/store.ts'
 
+/** The keys of a process; no sealing keys with DERIVED_KEYS_FILE. Throws a `ConfigError` when a file is missing, unreadable or malformed. */
+export async function openKeys(config: Config, store: Store): Promise<{ sealingKeys: SealingKeys | null; derivedKeys: DerivedKeys }> {
+  const file = config.DERIVED_KEYS_FILE
+  if (file === null) {
+    const sealingKeys = await openSealingKeys(config, store)
+    return { sealingKeys, derivedKeys: deriveKeys(sealingKeys) }
+  }
+  const derivedKeys = parseDerivedKeys(await readText('DERIVED_KEYS_FILE', file))
+  if (!derivedKeys) throw new ConfigError('DERIVED_KEYS_FILE', file, 'a file that tollgate derive-keys wrote')
+  return { sealingKeys: null, derivedKeys }
+}
+
 /** Reads the sealing keys. Throws a `ConfigError` when the file is missing, unreadable or malformed. */
-export async function openSealingKeys(config: Config, store: Store): Promise<SealingKeys> {
+async function openSealingKeys(config: Config, store: Store): Promise<SealingKeys> {
   const file = config.SEALING_KEY_FILE
   const text = await readFile(file, 'utf8').catch(async (error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT' || isDistributed(config)) throw new ConfigError('SEALING_KEY_FILE', file, `a file that can be read (${error.code})`)
@@ -19,10 +32,13 @@ export async function openSealingKeys(config: Config, store: Store): Promise<Sea
 
 /** Reads the sealing keys of a file, which must be there. Throws a `ConfigError` like `openSealingKeys`. */
 export async function readSealingKeys(file: string): Promise<SealingKeys> {
-  const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-    throw new ConfigError('SEALING_KEY_FILE', file, `a file that can be read (${error.code})`)
+  return parsed(file, await readText('SEALING_KEY_FILE', file))
+}
+
+function readText(setting: 'SEALING_KEY_FILE' | 'DERIVED_KEYS_FILE', file: string): Promise<string> {
+  return readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    throw new ConfigError(setting, file, `a file that can be read (${error.code})`)
   })
-  return parsed(file, text)
 }
 
 function parsed(file: string, text: string): SealingKeys {

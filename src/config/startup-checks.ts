@@ -16,6 +16,7 @@ const EMBEDDED_ONLY: [Backend, 'STORE_URL' | 'BROKER_URL' | 'FILES_URL', string,
 /** Throws a `ConfigError` on the first contradiction. `given` tells whether a setting was set at all. */
 export function refuseContradictions(config: Config, given: (name: keyof Config) => boolean): void {
   refuseEmbeddedBackends(config)
+  refuseDerivedKeys(config, given)
   if (isDistributed(config)) refuseMissingFiles(config, given)
   if (WILDCARDS.includes(config.HOST) && config.PUBLIC_URL === null && serves(config.ROLE)) {
     throw new ConfigError('PUBLIC_URL', '', `the address at which clients reach this gateway, because HOST is ${config.HOST}`)
@@ -68,10 +69,20 @@ function refuseEmbeddedBackends(config: Config): void {
   }
 }
 
+/** Derived keys are for roles that decrypt no API key. */
+function refuseDerivedKeys(config: Config, given: (name: keyof Config) => boolean): void {
+  const file = config.DERIVED_KEYS_FILE
+  if (file === null) return
+  if (config.ROLE !== 'gateway' && config.ROLE !== 'worker') {
+    throw new ConfigError('DERIVED_KEYS_FILE', file, `empty in the role ${config.ROLE}, which decrypts API keys: it needs SEALING_KEY_FILE`)
+  }
+  if (given('SEALING_KEY_FILE')) throw new ConfigError('DERIVED_KEYS_FILE', file, 'empty where SEALING_KEY_FILE is given: a process has one of the two')
+}
+
 /** The embedded side creates a sealing key and uses built-in upstreams and engines. The distributed side must name them. */
 function refuseMissingFiles(config: Config, given: (name: keyof Config) => boolean): void {
   const store = config.STORE_URL.split(':')[0]
-  if (!given('SEALING_KEY_FILE')) {
+  if (config.DERIVED_KEYS_FILE === null && !given('SEALING_KEY_FILE')) {
     throw new ConfigError('SEALING_KEY_FILE', '', `a file with 32 bytes in base64, the same for every process, because STORE_URL is ${store}: it is created for the embedded side only`)
   }
   if (needs(config.ROLE, 'upstreams') && config.UPSTREAMS === null) {

@@ -8,7 +8,7 @@ import type { DownloadLimits } from '../../plugins/files/downloads.ts'
 import files from '../../plugins/files/files.ts'
 import { openFiles } from '../../src/backends/files/files.ts'
 import { signedFileUrl } from '../../src/domain/signed-urls.ts'
-import { SEALING, START } from '../plugins/gateway.ts'
+import { DERIVED, START } from '../plugins/gateway.ts'
 
 const BYTES = 32 * 1024 * 1024
 
@@ -17,7 +17,7 @@ async function openDownloadServer(t: Test, limits: Partial<DownloadLimits>) {
   const backend = await openFiles(`disk:${t.testdir()}`)
   const app = fastify()
   app.decorate('files', backend)
-  app.decorate('sealingKeys', SEALING)
+  app.decorate('derivedKeys', DERIVED)
   app.decorate('clock', () => START)
   await app.register(errors).register(files, limits)
   await app.listen({ host: '127.0.0.1', port: 0 })
@@ -27,7 +27,7 @@ async function openDownloadServer(t: Test, limits: Partial<DownloadLimits>) {
   })
   for (const id of ['a', 'b']) await backend.put(id, Buffer.alloc(BYTES), { contentType: 'video/mp4', expiresAt: START + 3_600_000 })
   const { port } = app.server.address() as AddressInfo
-  const link = (id: string) => signedFileUrl(id, START + 3_600_000, SEALING)
+  const link = (id: string) => signedFileUrl(id, START + 3_600_000, DERIVED.links)
   return {
     get: (id: string, init = {}) => fetch(`http://127.0.0.1:${port}${link(id)}`, init),
     /** A client that sends its request and reads only the first bytes of the answer. */

@@ -74,7 +74,7 @@ function plainOf(bytes: Buffer): { value: unknown } | null {
   }
 }
 
-const IDS = openIds([Buffer.alloc(32, 1)])('acme/coder')
+const IDS = openIds([Buffer.alloc(48, 1)])('acme/coder')
 const ALLOWED = new Set<string>()
 const TARGET = { model: 'upstream', maxTokensField: null, policy: { allow: ALLOWED, drop: ALLOWED, force: {} } }
 

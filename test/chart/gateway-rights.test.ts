@@ -9,6 +9,7 @@ import { wellFormed } from '../../src/domain/api-keys.ts'
 import { strictValidator } from '../../src/domain/request-validation.ts'
 import type { Session } from '../../src/domain/sessions.ts'
 import { openResources } from '../../src/backends/resources/resources.ts'
+import { deriveKeys } from '../../src/domain/derived-keys.ts'
 import { apiKey, codingPlan } from '../backends/resources/manifests.ts'
 import { eventually } from '../flows/eventually.ts'
 import { openOperator, type Operator } from '../plugins/operator.ts'
@@ -56,6 +57,7 @@ async function openSite(t: Test, kubeconfig: string, isGranted: boolean): Promis
   app.decorate('store', operator.store)
   app.decorate('clock', Date.now)
   app.decorate('sealingKeys', SEALING)
+  app.decorate('derivedKeys', deriveKeys(SEALING))
   app.decorate('resources', resources)
   await app.register(errors)
   app.setValidatorCompiler(strictValidator())

@@ -271,6 +271,15 @@ if (!missing(t, ['helm'])) {
     t.same(mounts('worker-film'), ['sealing', 'store', 'broker', 'files', 'engines', 'scratch'])
     t.same(mounts('dispatcher'), ['sealing', 'store', 'broker'])
     t.same(mounts('controller'), ['sealing', 'store', 'engines', 'plan-limits', 'api-token'])
+
+    const derived = await objects('everything', ['--set', 'derivedKeys.existingSecret=tollgate-derived'])
+    const keysOf = (name: string) => {
+      const { containers, volumes } = found(derived, `Deployment/tollgate-${name}`).spec.template.spec
+      const names = containers[0].env.map((variable: Answered) => variable.name).filter((variable: string) => /^(SEALING|DERIVED)_/.test(variable))
+      return [...names, ...volumes.map((volume: Answered) => volume.name).filter((volume: string) => /^(sealing|derived)$/.test(volume))]
+    }
+    for (const name of ['gateway', 'worker-film']) t.same(keysOf(name), ['DERIVED_KEYS_FILE', 'derived'], name)
+    for (const name of ['dispatcher', 'controller']) t.same(keysOf(name), ['SEALING_KEY_FILE', 'sealing'], name)
   })
 
   t.test('a worker pool runs its kinds and operations, with scratch space of its own size within the limit of its pods', async (t) => {

@@ -92,6 +92,8 @@ t.test('settings that make no sense together stop the start with one sentence, i
     [['gateway', 'worker', 'dispatcher'], { BROKER_URL: '' }, 'BROKER_URL'],
     [['gateway', 'worker'], { FILES_URL: '' }, 'FILES_URL'],
     [['gateway', 'worker', 'dispatcher', 'controller', 'all'], { SEALING_KEY_FILE: '' }, 'SEALING_KEY_FILE'],
+    [['gateway', 'worker', 'dispatcher', 'controller', 'all'], { DERIVED_KEYS_FILE: '/etc/derived.keys' }, 'DERIVED_KEYS_FILE'],
+    [['dispatcher', 'controller', 'all'], { SEALING_KEY_FILE: '', DERIVED_KEYS_FILE: '/etc/derived.keys' }, 'DERIVED_KEYS_FILE'],
     [['gateway', 'all'], { UPSTREAMS: '' }, 'UPSTREAMS'],
     [['gateway', 'worker', 'controller', 'all'], { ENGINES: '' }, 'ENGINES'],
     [['all'], { STORE_URL: 'sqlite:/tmp/x.db' }, 'FILES_URL'],

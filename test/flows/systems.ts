@@ -71,7 +71,7 @@ const ROLES = ['controller', 'gateway', 'gateway', 'worker', 'worker', 'dispatch
 
 const MOST_STARTS = 5
 
-/** Restarts processes like a supervisor. A controller that could not renew its lease in time exits by itself, as it must. */
+/** Repeats a start, like a supervisor. A controller that could not renew its lease in time exits by itself, as it must. */
 export async function persistently<T>(start: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {

@@ -11,7 +11,7 @@ import { openUpstream, respond, stream, type FakeUpstream } from '../fakes/upstr
 import { chunk, completion, delta, DONE } from '../fakes/upstream-wire.ts'
 import { rngOf, type Rng } from '../simulation/seeded-random.ts'
 import { SILENT, writeUpstreamsFile } from '../upstream/gateway.ts'
-import { bearer, CODING, openGateway, SEALING } from './gateway.ts'
+import { bearer, CODING, DERIVED, openGateway } from './gateway.ts'
 
 /** How the upstream ends a request, and where the client leaves. `late`: usage after the last text. `early`: in the first chunk, as 0 output. */
 type Plan = {
@@ -124,7 +124,7 @@ export async function accountingFaults(t: Test, seed: number): Promise<string[]>
   const gateway = await openGateway(t, (app) => {
     const root = app as typeof app & { upstreams: unknown }
     root.decorate('upstreams', upstreams)
-    root.decorate('sealingKeys', SEALING)
+    root.decorate('derivedKeys', DERIVED)
     root.decorate('egress', openEgress({ allow: [], clock: Date.now }))
     root.register(openai)
   })

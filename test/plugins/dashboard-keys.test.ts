@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { wellFormed } from '../../src/domain/api-keys.ts'
+import { deriveKeys, formatDerivedKeys } from '../../src/domain/derived-keys.ts'
 import { keyVersion, plan } from '../contracts/store/acme.ts'
 import { eventually } from '../flows/eventually.ts'
 import { openEmbeddedProgram } from './embedded-program.ts'
@@ -166,4 +167,15 @@ t.test('a gateway of its own shows keys and changes none, unless it may: then it
     t.match((await browser.send('POST', '/dashboard/api/keys', { name: 'laptop', plan: 'code' })).json(), { error: { code } }, managed)
     t.match((await browser.send('POST', '/dashboard/api/keys/ci/revoke', { revision: 'k1.1' })).json(), { error: { code } }, managed)
   }
+})
+
+t.test('a gateway with derived keys shows keys and reveals none', async (t) => {
+  const file = join(t.testdir({ 'derived.keys': formatDerivedKeys(deriveKeys([Buffer.alloc(32, 1)])) }), 'derived.keys')
+  const { app } = await openEmbeddedProgram(t, { role: 'gateway', derivedKeysFile: file, env: { DASHBOARD: 'local' } })
+  await app.store.change('acme/code', plan({ plan: { uid: 'p', createdAt: app.clock(), generation: 1 } }), app.clock())
+  await app.store.mintKey(keyVersion('k1', 0, { state: 'active', subscription: 'acme/code', product: 'Coding', name: 'ci', tenant: 'acme' }))
+  const browser = await signIn(app)
+  t.match((await browser.get('/dashboard/api/session')).json(), { key_reveal: false })
+  t.match((await browser.get('/dashboard/api/keys')).json(), { data: [{ name: 'ci', state: 'Active' }] })
+  t.match((await browser.send('POST', '/dashboard/api/keys/ci/reveal')).json(), { error: { code: 'key_management_off', message: /Secret/ } })
 })

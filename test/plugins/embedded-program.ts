@@ -16,15 +16,15 @@ export type EmbeddedProgram = {
   key(secretName: 'demo-media-key' | 'demo-coding-key'): Promise<string>
 }
 
-type Options = { role?: Role; env?: Record<string, string>; before?: (app: FastifyInstance) => void; logged?: string[] }
+type Options = { role?: Role; /** DERIVED_KEYS_FILE of a role that may have one. */ derivedKeysFile?: string; env?: Record<string, string>; before?: (app: FastifyInstance) => void; logged?: string[] }
 
 /** Opens it with these settings; `before` gets the application before any plugin is loaded, `logged` every log line. Resolves when it is ready, rejects with the error that stops the start. */
-export async function openEmbeddedProgram(t: Test, { role = 'all', env = {}, before = () => {}, logged }: Options = {}): Promise<EmbeddedProgram> {
+export async function openEmbeddedProgram(t: Test, { role = 'all', derivedKeysFile, env = {}, before = () => {}, logged }: Options = {}): Promise<EmbeddedProgram> {
   // Not a folder of tap, which is removed before everything is closed.
   const dataDir = await mkdtemp(join(tmpdir(), 'tollgate-'))
   const { config } = readConfig({ DATA_DIR: dataDir, PORT: '0', RESOURCES_URL: `files:${join(import.meta.dirname, '../../plans')}`, SHUTDOWN_SECONDS: '1', ...env })
   // Split roles are refused on embedded backends, but work with them.
-  const surroundings = { config: { ...config, ROLE: role }, log: logged ? pino({ level: 'trace' }, { write: (line: string) => void logged.push(line) }) : pino({ level: 'silent' }), wall: Date.now, registry: new Registry() }
+  const surroundings = { config: { ...config, ROLE: role, DERIVED_KEYS_FILE: derivedKeysFile ?? null }, log: logged ? pino({ level: 'trace' }, { write: (line: string) => void logged.push(line) }) : pino({ level: 'silent' }), wall: Date.now, registry: new Registry() }
   const backends = await openBackends(surroundings, (_name, open) => open())
   let app: FastifyInstance | null = null
   t.teardown(async () => {

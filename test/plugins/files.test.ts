@@ -9,19 +9,19 @@ import errors from '../../plugins/errors/errors.ts'
 import files from '../../plugins/files/files.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import { openFiles, type Files } from '../../src/backends/files/files.ts'
-import type { SealingKeys } from '../../src/domain/api-keys.ts'
+import { deriveKeys, type KeyList } from '../../src/domain/derived-keys.ts'
 import { signedFileUrl, verifySignedUrl } from '../../src/domain/signed-urls.ts'
 
 const NOW = 1_700_000_000_000
 const HOUR = 3_600_000
 const ID = '01900000-0000-7000-8000-000000000001-1'
-const keys: SealingKeys = [Buffer.alloc(32, 1)]
+const keys: KeyList = [Buffer.alloc(32, 1)]
 const BYTES = Buffer.from('0123456789')
 
 type Place = { app: FastifyInstance; backend: Files; link: string; now: { ms: number } }
 
 /** An app with one file in it that expires in an hour. `backend` may put another in place of the folder. */
-async function place(t: Test, { contentType = 'video/mp4', sealingKeys = keys, instead = (backend: Files): Files => backend } = {}): Promise<Place> {
+async function place(t: Test, { contentType = 'video/mp4', links = keys, instead = (backend: Files): Files => backend } = {}): Promise<Place> {
   const backend = await openFiles(`disk:${t.testdir()}`)
   t.teardown(() => backend.close())
   await backend.put(ID, BYTES, { contentType, expiresAt: NOW + HOUR })
@@ -29,7 +29,7 @@ async function place(t: Test, { contentType = 'video/mp4', sealingKeys = keys, i
   const app = fastify()
   t.teardown(() => app.close())
   app.decorate('files', instead(backend))
-  app.decorate('sealingKeys', sealingKeys)
+  app.decorate('derivedKeys', { ...deriveKeys([Buffer.alloc(32, 1)]), links })
   app.decorate('clock', () => now.ms)
   await app.register(errors).register(files)
   return { app, backend, now, link: signedFileUrl(ID, NOW + HOUR, keys) }
@@ -115,8 +115,8 @@ t.test('an expired link, an expired file and a removed file are 410 result_expir
 })
 
 t.test('a link is deterministic, and survives a rotation of the sealing key', async (t) => {
-  const rotated: SealingKeys = [Buffer.alloc(32, 9), ...keys]
-  const { app, link } = await place(t, { sealingKeys: rotated })
+  const rotated: KeyList = [Buffer.alloc(32, 9), ...keys]
+  const { app, link } = await place(t, { links: rotated })
   t.equal(signedFileUrl(ID, NOW + HOUR, keys), link)
   t.not(signedFileUrl(ID, NOW + HOUR, rotated), link)
   t.equal((await app.inject(link)).statusCode, 200)

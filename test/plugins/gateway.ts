@@ -17,9 +17,11 @@ import { termsOf } from '../../src/domain/plans.ts'
 import type { PlanSpec } from '../../src/backends/resources/resources.ts'
 import { openStore, type Store } from '../../src/backends/store/store.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
+import { deriveKeys } from '../../src/domain/derived-keys.ts'
 
 export const START = Date.UTC(2026, 5, 1)
 export const SEALING: SealingKeys = [Buffer.alloc(32, 1)]
+export const DERIVED = deriveKeys(SEALING)
 
 export type Gateway = {
   app: FastifyInstance

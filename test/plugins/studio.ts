@@ -18,7 +18,7 @@ import type { SubmitContext } from '../../src/tasks/submit.ts'
 import { monotonicUuids } from '../../src/tasks/task-ids.ts'
 import type { PlanSpec } from '../../src/backends/resources/resources.ts'
 import { FAKE_OPERATIONS, fakeEngine, openFakeEngines, type FakeEngine } from '../fakes/engine.ts'
-import { bearer, MEDIA, openGateway, SEALING, type Gateway } from './gateway.ts'
+import { bearer, DERIVED, MEDIA, openGateway, SEALING, type Gateway } from './gateway.ts'
 
 export type Studio = Gateway & {
   engine: FakeEngine
@@ -61,9 +61,9 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
       }
       const tasks: SubmitContext = {
         store: app.store, files, engines, refusedUrl, clock: app.clock, uuid: monotonicUuids(randomUUIDv7), random: () => 0, publish: app.broker.publish, moved: countMoney(app.metrics.registry, false), log: app.log,
-        link: ({ file, expiresAt }) => `http://tollgate.test${signedFileUrl(file, expiresAt, SEALING)}`, linkedFile: (url) => linkedFile(url, SEALING), resultMs: app.config.RESULT_DAYS,
+        link: ({ file, expiresAt }) => `http://tollgate.test${signedFileUrl(file, expiresAt, DERIVED.links)}`, linkedFile: (url) => linkedFile(url, DERIVED.links), resultMs: app.config.RESULT_DAYS,
       }
-      Object.assign(opened, { files, engines, egress, sealingKeys: SEALING, tasks })
+      Object.assign(opened, { files, engines, egress, sealingKeys: SEALING, derivedKeys: DERIVED, tasks })
       for (const [name, value] of Object.entries(opened)) app.decorate(name, value)
       await app.register(taskWatch)
       await app.register(media, { prefix: '/api/v1' })

@@ -16,7 +16,7 @@ t.test('a stream whose body has ended leaves no timer behind', async (t) => {
   const aborts: Error[] = []
   const control = { pause() {}, resume() {}, resolve() {}, reject: (error: Error) => t.fail(error.message), abort: (reason: Error) => aborts.push(reason) }
   const read = (end: boolean) => {
-    const stream = openChatStream({ ids: openIds([Buffer.alloc(32, 1)])('acme/first'), includeUsage: false, now: 1 })
+    const stream = openChatStream({ ids: openIds([Buffer.alloc(48, 1)])('acme/first'), includeUsage: false, now: 1 })
     const reader = streamReader(stream, control as unknown as Parameters<typeof streamReader>[1])
     reader.data(Buffer.from(chatStream('a').join('')))
     if (end) reader.ended(null)

@@ -17,6 +17,7 @@ import type { Lookup } from '../../src/egress/dns-lookup.ts'
 import type { Caller } from '../../plugins/auth/auth.ts'
 import type { Admission, Admitted, OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
 import { openUpstreams, type Upstreams, type UpstreamsOptions } from '../../src/upstream/upstreams.ts'
+import { deriveKeys } from '../../src/domain/derived-keys.ts'
 
 export const SILENT = { info() {}, warn() {}, error() {} }
 
@@ -85,7 +86,7 @@ export async function openGateway(t: Test, options: GatewayOptions = {}): Promis
   app.decorate('egress', openEgress({ allow: options.egressAllow ?? [], clock: Date.now, ...(options.lookup ? { lookup: options.lookup } : {}) }))
   app.decorate('store', {} as FastifyInstance['store'])
   app.decorate('upstreams', upstreams)
-  app.decorate('sealingKeys', [Buffer.alloc(32, 7)])
+  app.decorate('derivedKeys', deriveKeys([Buffer.alloc(32, 7)]))
   options.decorate?.(app)
   app.register(errors)
   app.register(fp(async (ops) => void ops.decorate('metrics', { registry: new Registry() }).decorateRequest('startedMs', 0), { name: 'ops' }))

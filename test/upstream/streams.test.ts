@@ -12,7 +12,7 @@ import type { StreamRewriter } from '../../src/upstream/wires/wire.ts'
 import { chatStream, chunk, delta, DONE, event, message, response, responsesStream, USAGE, VENDOR } from '../fakes/upstream-wire.ts'
 import { dataOf } from './gateway.ts'
 
-const ids = openIds([Buffer.alloc(32, 1)], () => '02020202-0202-4202-8202-020202020202')
+const ids = openIds([Buffer.alloc(48, 1)], () => '02020202-0202-4202-8202-020202020202')
 /** Shared by all tests: what one stream taught must not change another. */
 const shared: TemplateSets = new Map()
 type Options = { templates?: TemplateSets; subscription?: string }
@@ -303,7 +303,7 @@ t.test('an id is encrypted to the same text in every event, in the shape of Open
   t.match(id, /^msg_[A-Za-z0-9_-]+$/)
   t.equal(ids('acme/first').decrypt(id!), `msg_${VENDOR}_1`)
   t.equal(ids('other/plan').decrypt(id!), id, 'another subscription cannot decrypt it')
-  t.equal(openIds([Buffer.alloc(32, 9), Buffer.alloc(32, 1)])('acme/first').decrypt(id!), `msg_${VENDOR}_1`, 'an older sealing key still decrypts')
+  t.equal(openIds([Buffer.alloc(48, 9), Buffer.alloc(48, 1)])('acme/first').decrypt(id!), `msg_${VENDOR}_1`, 'an older key still decrypts')
   t.equal(ids('acme/first').decrypt('msg_e9ca9a9f-0bbf-5aad-877f-817b3e02234f'), 'msg_e9ca9a9f-0bbf-5aad-877f-817b3e02234f')
 })
 

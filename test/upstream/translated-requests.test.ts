@@ -7,7 +7,7 @@ import { sealCallId, sealReasoning, sealedDetail } from '../../src/upstream/wire
 import type { WireName } from '../../src/upstream/wires/wire.ts'
 import type { Loose } from './gateway.ts'
 
-const ids = openIds([Buffer.alloc(32, 1)])('acme/first')
+const ids = openIds([Buffer.alloc(48, 1)])('acme/first')
 /** Allows everything that a request may name. */
 const ALLOW = new Set(['prompt', 'item_reference', 'file_id'])
 const TARGET = { model: 'm', maxTokensField: null, policy: { allow: new Set<string>(), drop: new Set<string>(), force: {} } }

@@ -5,7 +5,7 @@ import { readResponsesRequest } from '../../src/upstream/wires/responses-request
 import type { StreamRewriter, UpstreamCall, WireName } from '../../src/upstream/wires/wire.ts'
 import { dataOf, type Loose } from './gateway.ts'
 
-export const ids = openIds([Buffer.alloc(32, 1)], () => '02020202-0202-4202-8202-020202020202')('acme/first')
+export const ids = openIds([Buffer.alloc(48, 1)], () => '02020202-0202-4202-8202-020202020202')('acme/first')
 
 /** A call of this client's wire to an upstream of the other one. */
 export function callOf(client: WireName, more: object = {}): UpstreamCall {

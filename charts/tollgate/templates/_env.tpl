@@ -3,7 +3,8 @@
 {{- $values := .root.Values -}}
 {{- $role := .workload.role -}}
 {{- $own := .workload.values -}}
-{{- $env := dict "OPS_HOST" $values.host "STORE_URL_FILE" (printf "/etc/tollgate/store/%s" $values.store.key) "SEALING_KEY_FILE" "/etc/tollgate/sealing/sealing.key" "SHUTDOWN_SECONDS" $own.shutdownSeconds -}}
+{{- $env := dict "OPS_HOST" $values.host "STORE_URL_FILE" (printf "/etc/tollgate/store/%s" $values.store.key) "SHUTDOWN_SECONDS" $own.shutdownSeconds -}}
+{{- if include "tollgate.hasDerivedKeys" (dict "root" .root "role" $role) }}{{ $_ := set $env "DERIVED_KEYS_FILE" "/etc/tollgate/derived/derived.keys" }}{{ else }}{{ $_ := set $env "SEALING_KEY_FILE" "/etc/tollgate/sealing/sealing.key" }}{{ end -}}
 {{- if ne $role "controller" -}}
 {{- $_ := set $env "BROKER_URL_FILE" (printf "/etc/tollgate/broker/%s" $values.broker.key) -}}
 {{- end -}}
@@ -64,6 +65,11 @@
 {{- with .root.Values.dashboard -}}
 {{- if or (eq $.role "controller") (and (eq $.role "gateway") .enabled .keyManagement) }}yes{{ end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Non-empty if pods of the role have derived keys in place of the sealing key. Takes `root` and `role`. */}}
+{{- define "tollgate.hasDerivedKeys" -}}
+{{- if and .root.Values.derivedKeys.existingSecret (has .role (list "gateway" "worker")) }}yes{{ end -}}
 {{- end -}}
 
 {{/* Non-empty if gateways have a file of pass-through routes. Takes the root. */}}

@@ -8,6 +8,7 @@
 {{- if not (or (eq $values.files.url "gridfs:") (hasPrefix "s3://" $values.files.url)) }}{{ fail (printf "files.url was %q; it may be gridfs: or s3://<bucket>, because pods do not share a disk." $values.files.url) }}{{ end -}}
 {{- if and $values.files.existingSecret (not (hasPrefix "s3://" $values.files.url)) }}{{ fail "files.existingSecret holds the credentials for s3://<bucket>, but files.url is not an s3:// address." }}{{ end -}}
 {{- include "tollgate.checkSecret" (dict "root" . "value" "sealingKey" "secret" $values.sealingKey "schemes" list) -}}
+{{- with $values.derivedKeys }}{{ if .existingSecret }}{{ include "tollgate.checkSecret" (dict "root" $ "value" "derivedKeys" "secret" . "schemes" (list "")) }}{{ end }}{{ end -}}
 {{- include "tollgate.checkSecret" (dict "root" . "value" "store" "secret" $values.store "schemes" (list "mongodb://" "mongodb+srv://")) -}}
 {{- include "tollgate.checkSecret" (dict "root" . "value" "broker" "secret" $values.broker "schemes" (list "kafka://")) -}}
 {{- range $workload := (include "tollgate.workloads" . | fromYaml).workloads -}}

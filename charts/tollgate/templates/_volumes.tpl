@@ -5,6 +5,15 @@
 {{- $values := .root.Values -}}
 {{- $role := .workload.role -}}
 {{- $fullname := include "tollgate.fullname" .root -}}
+{{- if include "tollgate.hasDerivedKeys" (dict "root" .root "role" $role) }}
+- name: derived
+  secret:
+    secretName: {{ $values.derivedKeys.existingSecret }}
+    defaultMode: 288 # 0440, which YAML 1.2 reads as 440
+    items:
+      - key: {{ $values.derivedKeys.key }}
+        path: derived.keys
+{{- else }}
 - name: sealing
   secret:
     secretName: {{ $values.sealingKey.existingSecret }}
@@ -12,6 +21,7 @@
     items:
       - key: {{ $values.sealingKey.key }}
         path: sealing.key
+{{- end }}
 - name: store
   secret:
     secretName: {{ $values.store.existingSecret }}

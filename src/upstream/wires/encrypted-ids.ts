@@ -1,9 +1,9 @@
 /**
  * Encryption of the ids of upstreams. An id may name its vendor, so clients get every id encrypted and in OpenAI's shape; when a client
- * replays one, the upstream gets its own id back. Nothing is stored: every process with the sealing key can decrypt. An id is bound to its
+ * replays one, the upstream gets its own id back. Nothing is stored: every process with the derived keys (`src/domain/derived-keys.ts`) can decrypt. An id is bound to its
  * subscription, so that no other tenant can replay it.
  */
-import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomUUID } from 'node:crypto'
+import { createCipheriv, createDecipheriv, createHmac, randomUUID } from 'node:crypto'
 import { openRecentIds } from './recent-ids.ts'
 
 /** The ids of one request. */
@@ -28,7 +28,7 @@ const MAX_CACHED_LENGTH = 512
 type Key = { mac: Buffer; cipher: Buffer }
 
 /**
- * The first of `secrets` encrypts, all decrypt, so that they can be rotated. Encryption is deterministic: the tag is an HMAC over subscription
+ * The first of `secrets`, of 48 bytes, encrypts, all decrypt, so that they can be rotated. Encryption is deterministic: the tag is an HMAC over subscription
  * and id, and also the counter block under which the id is encrypted (the construction of AES-SIV, RFC 5297, with a shorter tag).
  */
 export function openIds(
@@ -36,7 +36,7 @@ export function openIds(
   // Node caches random data for UUIDs; randomBytes calls the system each time.
   uuid: () => string = randomUUID,
 ): (subscription: string) => Ids {
-  const keys = secrets.map(derive) as [Key, ...Key[]]
+  const keys = secrets.map((bytes) => ({ mac: bytes.subarray(0, 32), cipher: bytes.subarray(32) })) as [Key, ...Key[]]
   const encrypted = openRecentIds()
   const decrypted = openRecentIds()
   return (subscription) => {
@@ -57,11 +57,6 @@ export function openIds(
       fresh: (prefix) => prefix + uuid().replaceAll('-', ''),
     }
   }
-}
-
-function derive(secret: Buffer): Key {
-  const bytes = Buffer.from(hkdfSync('sha256', secret, '', 'tollgate upstream ids', 48))
-  return { mac: bytes.subarray(0, 32), cipher: bytes.subarray(32) }
 }
 
 function tagOf(key: Key, subscription: string, id: string): Buffer {

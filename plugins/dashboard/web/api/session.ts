@@ -8,6 +8,8 @@ export type Session = {
   tenants: string[]
   sign_in: 'local' | 'oidc'
   key_management: { allowed: boolean; reason?: string }
+  /** Whether keys can be revealed: a gateway with derived keys only cannot decrypt them. */
+  key_reveal: boolean
   public_url: string
   brand: string
   model: string

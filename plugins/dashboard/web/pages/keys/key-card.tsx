@@ -2,6 +2,7 @@ import { useState } from 'preact/hooks'
 import { changeKey, type Key, type KeyChange } from '../../api/keys.ts'
 import { Problem } from '../../api/client.ts'
 import type { Plan } from '../../api/plans.ts'
+import { session } from '../../api/session.ts'
 import { Fact } from '../../components/card.tsx'
 import { CopyButton } from '../../components/copy.tsx'
 import { Icon } from '../../components/icon.tsx'
@@ -78,9 +79,11 @@ function Secret({ of: key }: { of: Key }) {
           </button>
         </span>
       ) : (
-        <button type="button" class="button small" disabled={isBusy || key.state !== 'Active'} onClick={() => void show()} aria-label={`Reveal ${key.name}`}>
-          <Icon name="eye" size={16} /> Reveal
-        </button>
+        session.value?.key_reveal && (
+          <button type="button" class="button small" disabled={isBusy || key.state !== 'Active'} onClick={() => void show()} aria-label={`Reveal ${key.name}`}>
+            <Icon name="eye" size={16} /> Reveal
+          </button>
+        )
       )}
     </div>
   )
