@@ -12,34 +12,46 @@ const STREAMS = 500
 const WARM_STREAMS = 100
 const SETTLE_MS = 3000
 
+type Waves = [first: number, second: number]
+
 /** Each round starts new processes, since a process seldom returns memory. */
 export async function idle(stage: Stage, { rounds }: { rounds: number }): Promise<Table> {
   const model = await stage.model()
-  const bytes = { bare: [] as number[], tollgate: [] as number[] }
+  const bytes = { bare: [] as Waves[], tollgate: [] as Waves[] }
   for (let round = 0; round < rounds; round++) {
     bytes.bare.push(await bytesPerStream(await stage.passthrough(model), 'none'))
     const name = `idle-${round}`
     bytes.tollgate.push(await bytesPerStream(await stage.tollgate(name, model), await stage.key(name)))
   }
   await model.stop()
-  const kib = (values: number[]): string[] => [(median(values) / 1024).toFixed(1), spread(values.map((value) => value / 1024), 1)]
+  const kib = (waves: Waves[]): string[] =>
+    ([0, 1] as const).flatMap((wave) => {
+      const values = waves.map((one) => one[wave] / 1024)
+      return [median(values).toFixed(1), spread(values, 1)]
+    })
   return {
     title: `Memory of an idle stream (resident, ${STREAMS} open)`,
-    head: ['', 'KiB per stream', 'by round'],
+    head: ['', 'KiB per stream, first wave', 'by round', 'second wave', 'by round'],
     rows: [['pass-through', ...kib(bytes.bare)], ['Tollgate', ...kib(bytes.tollgate)]],
   }
 }
 
-async function bytesPerStream(process: Process, key: string): Promise<number> {
+/** What the process has grown by since before the first wave, per stream: with all streams open, and with as many open again after those were closed. */
+async function bytesPerStream(process: Process, key: string): Promise<Waves> {
   const target = { url: process.url, bytes: chatBytes(key, { stream: true, mark: IDLE }) }
   const closeWarm = await openStreams(target, WARM_STREAMS)
   closeWarm()
   await pause(SETTLE_MS)
   const before = process.rssBytes()
-  const close = await openStreams(target, STREAMS)
-  await pause(SETTLE_MS)
-  const after = process.rssBytes()
-  close()
+  const wave = async (): Promise<number> => {
+    const close = await openStreams(target, STREAMS)
+    await pause(SETTLE_MS)
+    const after = process.rssBytes()
+    close()
+    await pause(SETTLE_MS)
+    return (after - before) / STREAMS
+  }
+  const waves: Waves = [await wave(), await wave()]
   await process.stop()
-  return (after - before) / STREAMS
+  return waves
 }
