@@ -38,10 +38,11 @@ const RUN_BY: Record<string, Record<string, string[]>> = {
   'docs/operations.md': {
     'Install and start': ['.ci/run installs and test/flows/npm-start.test.ts starts it, on free ports', 'its folders and its address are those of a server; test/config has the settings'],
     'As a container': ['needs Docker; test/image runs the same image, built without it'],
-    Secrets: [OPERATIONS],
+    Secrets: [OPERATIONS, 'its folders are those of a server; test/flows/derived-keys.test.ts runs the command'],
     'Backup and restore': [OPERATIONS],
     Verify: [OPERATIONS],
     Commands: [OPERATIONS],
+    Drills: ['runs test/drills/restore.test.ts'],
     'One process per role': ['settings, not commands; test/flows/roles.test.ts runs processes with them'],
   },
   'docs/releases.md': { 'Plan and ApiKey': [CHART] },
