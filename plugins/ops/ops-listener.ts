@@ -4,6 +4,7 @@
  */
 import fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } from 'fastify'
 import { collectDefaultMetrics, Registry } from 'prom-client'
+import { exposition } from './exposition.ts'
 
 /**
  * A readiness check of one dependency. The process is ready when all checks are ok. A check that is ok and degraded has failed, but requests are served without it.
@@ -30,7 +31,10 @@ export async function openOps(options: { host: string; port: number; log: Fastif
     const status = !isReady ? 'not ready' : checks.some(({ degraded }) => degraded) ? 'degraded' : 'ready'
     return reply.code(isReady ? 200 : 503).send({ status, checks })
   })
-  app.get('/metrics', async (_request, reply) => reply.type(registry.contentType).send(await registry.metrics()))
+  app.get('/metrics', async (request, reply) => {
+    const { contentType, text } = await exposition(registry, request.headers.accept)
+    return reply.type(contentType).header('vary', 'accept').send(text)
+  })
   const url = await app.listen({ host: options.host, port: options.port, listenTextResolver: (address) => `operations listen on ${address}` })
   return { registry, url, close: () => app.close() }
 }

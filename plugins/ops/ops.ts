@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import about from '../../package.json' with { type: 'json' }
-import { isTracing, logFields, type Span } from '../../src/tracing/tracing.ts'
+import { isTracing, logFields, sampledTraceId, type Span } from '../../src/tracing/tracing.ts'
 import { endRequestSpan, requestSpans } from './request-span.ts'
 import { backendChecks, checkMetric } from './readiness-checks.ts'
 import type { Check } from './ops-listener.ts'
@@ -38,11 +38,14 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
     help: 'From the first byte of a request to the end of its answer.',
     labelNames: LABELS,
     buckets: [0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300],
-    registers: [registry],
+    enableExemplars: true,
+    // prom-client refuses exemplars in the constructor where the registry's own format has none.
+    registers: [],
   })
+  registry.registerMetric(durations)
 
   // Looking up labels builds a string: done once per kind of answer instead of once per answer.
-  const kinds = new Map<string, { facts: Record<string, string>; count: () => void; observe: (seconds: number) => void }>()
+  const kinds = new Map<string, { facts: Record<string, string>; count: () => void; observe: (seconds: number, traceId: string | null) => void }>()
   const kindOf = ({ routeOptions, method }: FastifyRequest, status: number) => {
     const name = `${method} ${status} ${routeOptions.url}`
     const known = kinds.get(name)
@@ -51,7 +54,8 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
     const facts = { product: routeOptions.config.api ?? 'none', route: routeOptions.url ?? 'none', method }
     const labels = { ...facts, code: String(status) }
     const [counter, histogram] = [requests.labels(labels), durations.labels(labels)]
-    const kind = { facts, count: () => counter.inc(), observe: (seconds: number) => histogram.observe(seconds) }
+    const observe = (value: number, traceId: string | null) => (traceId === null ? histogram.observe(value) : durations.observe({ labels, value, exemplarLabels: { trace_id: traceId } }))
+    const kind = { facts, count: () => counter.inc(), observe }
     kinds.set(name, kind)
     return kind
   }
@@ -72,7 +76,7 @@ async function ops(app: FastifyInstance, { registry }: { registry: Registry }): 
       const { statusCode: status, writableFinished: complete } = reply.raw
       const { facts, count, observe } = kindOf(request, status)
       count()
-      observe(durationMs / 1000)
+      observe(durationMs / 1000, sampledTraceId(request.span.traceparent))
       const line = { ...facts, status, ...(request.failed ? { code: request.failed } : {}), ip, durationMs: Math.round(durationMs), complete, ...logFields(request.span.traceparent) }
       const endedAtMs = Date.now()
       const finish = (more: Record<string, unknown>) => {

@@ -90,3 +90,9 @@ export function logFields(traceparent = currentTraceparent()): { trace_id?: stri
   const [, traceId, spanId] = traceparent?.split('-') ?? []
   return traceId !== undefined && spanId !== undefined ? { trace_id: traceId, span_id: spanId } : {}
 }
+
+/** The id of the trace of a `traceparent`; null when the trace is not sampled, so that nobody can find it. */
+export function sampledTraceId(traceparent: string | null): string | null {
+  const [, traceId = null, , flags = ''] = traceparent?.split('-') ?? []
+  return parseInt(flags, 16) & 1 ? traceId : null
+}

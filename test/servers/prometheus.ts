@@ -16,6 +16,8 @@ export type Prometheus = Server & {
   query(expr: string): Promise<Sample[]>
   /** Evaluates a query every `stepSeconds` of the last `seconds`. */
   queryRange(expr: string, seconds: number, stepSeconds: number): Promise<{ metric: Record<string, string>; values: [number, string][] }[]>
+  /** The trace ids of the exemplars of the last ten minutes, by the labels of their series. */
+  exemplars(expr: string): Promise<{ labels: Record<string, string>; traceIds: string[] }[]>
   /** The firing and pending alerts. */
   alerts(): Promise<{ labels: Record<string, string>; state: string }[]>
 }
@@ -35,7 +37,7 @@ export function ownPrometheus(t: Test, targets: string[], rules: string[] = []):
     const server = await serve(
       (folder) => writeFile(join(folder, 'prometheus.yml'), JSON.stringify(config)),
       async (folder, running) => {
-        const settings = { 'config.file': join(folder, 'prometheus.yml'), 'storage.tsdb.path': join(folder, 'data'), 'web.listen-address': `127.0.0.1:${port}` }
+        const settings = { 'config.file': join(folder, 'prometheus.yml'), 'storage.tsdb.path': join(folder, 'data'), 'web.listen-address': `127.0.0.1:${port}`, 'enable-feature': 'exemplar-storage' }
         running.push(await start({ argv: [installed(PROMETHEUS.name), ...Object.entries(settings).map(([name, value]) => `--${name}=${value}`)], ready }))
       },
     )
@@ -51,6 +53,11 @@ export function ownPrometheus(t: Test, targets: string[], rules: string[] = []):
         const end = Date.now() / 1000
         const { result } = await ask<{ result: { metric: Record<string, string>; values: [number, string][] }[] }>('query_range', { query, start: String(end - seconds), end: String(end), step: String(stepSeconds) })
         return result
+      },
+      async exemplars(query) {
+        const now = Date.now() / 1000
+        const found = await ask<{ seriesLabels: Record<string, string>; exemplars: { labels: Record<string, string> }[] }[]>('query_exemplars', { query, start: String(now - 600), end: String(now) })
+        return found.map(({ seriesLabels, exemplars }) => ({ labels: seriesLabels, traceIds: exemplars.map(({ labels }) => labels['trace_id'] ?? '') }))
       },
       alerts: async () => ((await (await fetch(`${url}/api/v1/alerts`)).json()) as { data: { alerts: { labels: Record<string, string>; state: string }[] } }).data.alerts,
     }

@@ -152,6 +152,11 @@ t.test('sampling by the settings of OpenTelemetry', async (t) => {
   const program = await running(t, { ...otlp.env, OTEL_TRACES_SAMPLER: 'parentbased_traceidratio', OTEL_TRACES_SAMPLER_ARG: '0' })
   const key = await program.key('demo-coding-key')
   t.equal((await chat(program, key)).status, 200)
+  const metrics = await eventually('the metrics of the request', async () => {
+    const text = await (await fetch(`${program.opsUrl}/metrics`, { headers: { accept: 'application/openmetrics-text' } })).text()
+    return /^tollgate_http_request_duration_seconds_count\{.*chat\/completions.*\} 1$/m.test(text) ? text : null
+  })
+  t.notMatch(metrics, ' # {', 'no exemplar leads to a trace that is not there')
   t.same(await program.stop(), { code: 0, signal: null })
   t.same(otlp.spans, [])
 })
