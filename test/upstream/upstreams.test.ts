@@ -325,6 +325,7 @@ t.test('an invalid UPSTREAMS file is refused with its line, the setting and the 
     [`${one}    timeouts: {connectMs: soon}\n`, 'line 6: upstreams[0].timeouts.connectMs must be a whole number.'],
     [one + one.replace('upstreams:\n', ''), 'line 6: upstreams[1].name must be unique.'],
     ['upstreams:\n  - name: a\n   wire: x\n', 'line 3: '],
+    [`${one}---\n${one}`, 'line 6: the file must be one YAML document.'],
     ['a: &a [*a, *a]\nb: {<<: *a}\n', 'UPSTREAMS u.yaml'],
   ]
   for (const [text, sentence] of wrong)
