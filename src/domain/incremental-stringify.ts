@@ -9,14 +9,27 @@ const VALUE = 16
  * as `JSON.rawJSON`; members that are undefined are left out.
  */
 export function* stringifyIncrementally(value: unknown): Generator<Buffer, void> {
+  // A stack, not `yield*`, which passes each part through a generator for every level of nesting.
+  const open: Parts[] = [[partsOf(value)].values()]
   let text = ''
-  for (const part of partsOf(value)) {
-    text += part
-    if (text.length < PIECE) continue
+  let room = PIECE
+  for (let inner = open.at(-1); inner; inner = open.at(-1)) {
+    const { value: part, done } = inner.next()
+    if (done) open.pop()
+    else if (typeof part === 'string') {
+      text += part
+      room -= part.length + VALUE
+    } else {
+      open.push(part)
+      // Up to so much of it was visited to learn that it is too large.
+      room -= PIECE
+    }
+    if (room > 0 || text === '') continue
     yield Buffer.from(text)
     text = ''
+    room = PIECE
   }
-  if (text.length > 0) yield Buffer.from(text)
+  if (text !== '') yield Buffer.from(text)
 }
 
 /** Whether the JSON of a value has about so many characters at most. Visits no more than that. */
@@ -39,32 +52,34 @@ function roomAfter(value: unknown, room: number): number {
   return left
 }
 
+/** Texts, and the parts of nested values. */
+type Parts = Iterator<string | Parts, void>
+
 /** What fits into a piece is left to `JSON.stringify`. */
-function* partsOf(value: unknown): Generator<string, void> {
-  if (typeof value === 'string') yield* stringParts(value)
-  else if (isWithin(value, PIECE)) yield JSON.stringify(value)
-  else if (Array.isArray(value)) yield* listParts(value)
-  else yield* objectParts(value as Record<string, unknown>)
+function partsOf(value: unknown): string | Parts {
+  if (isWithin(value, PIECE)) return JSON.stringify(value)
+  if (typeof value === 'string') return stringParts(value)
+  return Array.isArray(value) ? listParts(value) : objectParts(value as Record<string, unknown>)
 }
 
-function* listParts(list: unknown[]): Generator<string, void> {
+function* listParts(list: unknown[]): Generator<string | Parts, void> {
   let before = '['
   for (const value of list) {
     yield before
-    yield* partsOf(value ?? null)
+    yield partsOf(value ?? null)
     before = ','
   }
   yield ']'
 }
 
-function* objectParts(object: Record<string, unknown>): Generator<string, void> {
+function* objectParts(object: Record<string, unknown>): Generator<string | Parts, void> {
   let before = '{'
   for (const [name, value] of Object.entries(object)) {
     if (value === undefined) continue
     yield before
     yield* stringParts(name)
     yield ':'
-    yield* partsOf(value)
+    yield partsOf(value)
     before = ','
   }
   yield before === '{' ? '{}' : '}'

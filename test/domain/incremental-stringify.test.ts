@@ -54,6 +54,17 @@ t.test('no piece takes more than a bounded number of characters and values', asy
   t.ok(Math.max(...pieces.map((piece) => piece.length)) <= 2 * PIECE)
 })
 
+t.test('values count for a piece as well as characters, and so does the visit that finds a nested one too large', async (t) => {
+  const DEPTH = 150
+  const ones = Array.from({ length: 90_000 }, () => 1)
+  let nested: unknown = 'x'.repeat(2 * PIECE)
+  for (let n = 0; n < DEPTH; n++) nested = [nested, 1]
+  t.ok([...stringifyIncrementally(ones)].length > 10)
+  const pieces = [...stringifyIncrementally(nested)]
+  t.ok(pieces.length > DEPTH)
+  t.ok(Buffer.concat(pieces).toString() === JSON.stringify(nested))
+})
+
 t.test('isWithin counts characters and values, and visits no more than it may', async (t) => {
   t.ok(isWithin('x'.repeat(84), 100))
   t.notOk(isWithin('x'.repeat(85), 100))
