@@ -92,6 +92,20 @@ t.test('a status is written only where it differs', async (t) => {
   }
 })
 
+t.test('a status with usage is written without it where the CRD of an earlier release does not declare it', async (t) => {
+  const plan = { kind: 'Plan', namespace: 'acme', name: 'pro' } as const
+  const status = { observedGeneration: 1, activeKeys: 2, conditions: [] }
+  const used = { ...status, usage: { time: '2026-01-05T00:00:00Z', weeklyTokens: 5 } }
+  const fails = (message: string): Reply => () => {
+    throw new Unavailable('resources', new Error(`PATCH returned 500: ${message}`))
+  }
+  const old = server(fails('failed to create typed patch object: .status.usage: field not declared in schema'), ok(object('pro', 6, { status })))
+  t.match(await applyStatus(old.client, cacheOf(object('pro', 5)), plan, used), { metadata: { name: 'pro' } })
+  t.same(old.bodies.map(({ status }) => status), [used, status])
+  const broken = server(fails('etcd is away'))
+  t.equal(await outcomeOf(applyStatus(broken.client, cacheOf(object('pro', 5)), plan, used)), 'unavailable')
+})
+
 t.test('an edit of another author that the response to a write has is still reported by the watch', async (t) => {
   const status = statusOf('True', 'Issued')
   const version = (resourceVersion: number, generation: number, more: Partial<KubeObject> = {}) => object('ci', resourceVersion, more, { generation })
