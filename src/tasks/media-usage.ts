@@ -5,6 +5,7 @@ import { Failure } from '../domain/errors.ts'
 import { KINDS } from '../domain/media-generations.ts'
 import type { KeyVersion } from '../domain/api-keys.ts'
 import { formatMoney } from '../domain/money.ts'
+import { planNameOf } from '../domain/plans.ts'
 import type { MediaAccount, Subscription } from '../domain/subscription/subscription.ts'
 
 const amount = (description: string) => Type.String({ description })
@@ -47,7 +48,7 @@ export function mediaUsage(record: Subscription | null, key: Pick<KeyVersion, 'k
   )
   return {
     object: 'usage',
-    plan: record.terms.displayName,
+    plan: planNameOf(record.id),
     product: record.product,
     period: { start: new Date(account.period.start).toISOString(), end: new Date(account.period.end).toISOString() },
     granted: formatMoney(granted),
