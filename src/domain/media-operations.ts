@@ -68,7 +68,7 @@ export const OPERATION_FIELDS = {
   },
   merge: {
     media_url: Type.Optional(media_url),
-    media_urls: Type.Array(Type.String({ minLength: 1, maxLength: URL_LENGTH_MAX }), { minItems: 1, maxItems: MERGED_MAX, description: `${MERGED_MIN} to ${MERGED_MAX} addresses in their order, media_url counted as the first where it is given.` }),
+    media_urls: Type.Array(source('An address as in media_url, but no data: URL.'), { minItems: 1, maxItems: MERGED_MAX, description: `${MERGED_MIN} to ${MERGED_MAX} addresses in their order, media_url counted as the first where it is given.` }),
     transition: Type.Optional(Type.Enum(['none', 'fade'], { description: 'none by default.' })),
     fit: Type.Optional(Type.Enum(['contain', 'cover'], { description: 'How sources of another aspect ratio fill the picture: contain (default) adds bars, cover crops.' })),
     output_format,

@@ -22,14 +22,19 @@ export type UrlChecks = {
 /** Checks every source of a body. A link of ours is no address to be fetched: its signature decides, wherever it seems to lead. */
 export function checkSources({ refusedUrl, linkedFile }: UrlChecks, body: OperationBody): CheckedSources {
   const checked: CheckedSources = { errors: [], uploads: [] }
+  const refuse = (path: string, message: string | null): void => {
+    if (message !== null) checked.errors.push({ path, code: 'url_not_allowed', message })
+  }
   for (const { path, from } of sourcesOf(body)) {
     if (typeof from !== 'string' || linkedFile(from) !== null) continue
     const field = path.slice(1)
-    const isUpload = isDataUrl(from) && (field === 'media_url' || field === 'mask_url')
-    const bytes = isUpload ? dataOf(from) : null
-    const message = isUpload ? (bytes ? null : 'A data: URL must be in base64, with padding and without spaces.') : refusedUrl(from)
-    if (message !== null) checked.errors.push({ path, code: 'url_not_allowed', message })
-    if (isUpload && bytes) checked.uploads.push({ field, bytes })
+    if (!isDataUrl(from)) refuse(path, refusedUrl(from))
+    else if (field !== 'media_url' && field !== 'mask_url') refuse(path, 'A data: URL is accepted as media_url or mask_url only, because a request has room for one source. Use an http or https address, or the link of a result or an upload.')
+    else {
+      const bytes = dataOf(from)
+      if (bytes) checked.uploads.push({ field, bytes })
+      else refuse(path, 'A data: URL must be in base64, with padding and without spaces.')
+    }
   }
   return checked
 }

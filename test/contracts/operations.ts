@@ -204,7 +204,10 @@ export function operationPromises(surface: Surface): Promises<null> {
       for (const wrong of ['data:', 'data:image/png;base64,', 'data:image/png,abc', `data:image/png;base64,${text}!`, `data:image/png;base64, ${text}`, 'data:image/png;base64,QUJDR', 'data:image/png;base64,QR==', 'data:image/png;base64,QUJD-_']) {
         t.match(await studio.create({ operation: 'upscale', media_url: wrong }), { error: { code: 'url_not_allowed' }, errors: [{ path: '/media_url' }] }, wrong.slice(0, 40))
       }
-      t.match(await studio.create({ operation: 'merge', media_urls: [studio.urls.film, 'data:video/mp4;base64,QUJD'] }), { error: { code: 'url_not_allowed' }, errors: [{ path: '/media_urls/1' }] })
+      for (const content of ['QUJD', 'QUJD'.repeat(10_000)]) {
+        t.match(await studio.create({ operation: 'merge', media_urls: [studio.urls.film, `data:video/mp4;base64,${content}`] }), { error: { code: 'url_not_allowed' }, errors: [{ path: '/media_urls/1', message: /^A data: URL is accepted as media_url or mask_url only, because/ }] })
+      }
+      t.match(await studio.create({ operation: 'merge', media_urls: [studio.urls.film, `${studio.urls.film}?${'x'.repeat(8192)}`] }), { error: { code: 'invalid_request' }, errors: [{ path: '/media_urls/1', message: 'must have at most 8192 characters' }] })
       t.match(await studio.ended((await studio.create({ operation: 'upscale', media_url: data('image/png', Buffer.from('text')) })).id), { error: { code: 'unsupported_input' } })
     },
 
