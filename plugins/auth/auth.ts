@@ -5,7 +5,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Failure } from '../../src/domain/errors.ts'
-import { hashKey, refusal, wellFormed, type KeyVersion } from '../../src/domain/api-keys.ts'
+import { hashKey, refusal, wellFormed, wrongProduct, type KeyVersion } from '../../src/domain/api-keys.ts'
 import { apiOf, type Api } from '../../src/domain/plans.ts'
 import { openRates, putNewest } from '../../src/domain/rate-limit.ts'
 import type { CallerKey } from '../../src/tasks/submit.ts'
@@ -67,7 +67,7 @@ async function auth(app: FastifyInstance): Promise<void> {
     if (!key) throw new Failure('invalid_api_key')
     const refused = refusal(key, app.clock())
     if (refused === 'invalid_api_key') throw new Failure('invalid_api_key')
-    if (api && apiOf(key.product) !== api) throw new Failure('wrong_product')
+    if (api && apiOf(key.product) !== api) throw wrongProduct(api)
     if (refused) throw new Failure(refused)
     return key
   }

@@ -4,6 +4,7 @@
  */
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
+import { wrongProduct } from '../../src/domain/api-keys.ts'
 import { Failure, Unavailable, type FailureCode, type FailureFacts } from '../../src/domain/errors.ts'
 import { apiOf, type Api } from '../../src/domain/plans.ts'
 import { faultsOf, invalid } from '../../src/domain/request-validation.ts'
@@ -117,7 +118,7 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
   app.setNotFoundHandler(async (request, reply) => answer(unrouted(request), request, reply, false))
 
   function own(scope: FastifyInstance, { api, problem = false }: Form): void {
-    const missing = (request: FastifyRequest) => (api !== undefined && request.caller && apiOf(request.caller.key.product) !== api ? new Failure('wrong_product') : unrouted(request))
+    const missing = (request: FastifyRequest) => (api !== undefined && request.caller && apiOf(request.caller.key.product) !== api ? wrongProduct(api) : unrouted(request))
     scope.setErrorHandler(async (error, request, reply) => {
       const failure = failureOf(error)
       if (!request.is404) return answerEarliest(failure, request, reply, isProblem(request))

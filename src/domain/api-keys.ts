@@ -5,6 +5,8 @@
 import { createCipheriv, createDecipheriv, createHash, createHmac, hash, timingSafeEqual } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import type { Product } from '../backends/resources/resources.ts'
+import { Failure } from './errors.ts'
+import type { Api } from './plans.ts'
 
 export type KeyState = 'pending' | 'active' | 'suspended' | 'revoked' | 'deleted'
 
@@ -139,6 +141,13 @@ export function verifySecretMac(mac: string, versionId: string, key: string, sea
     const expected = Buffer.from(secretMac(versionId, key, [candidate]), 'hex')
     return given.length === expected.length && timingSafeEqual(given, expected)
   })
+}
+
+const KEYS: Record<Api, string> = { media: 'Media API keys', coding: 'Coding Plan API keys' }
+
+/** The failure of a key at an address that takes the keys of `api`, which is the other product. */
+export function wrongProduct(api: Api): Failure {
+  return new Failure('wrong_product', { message: `This API key belongs to the other product. This address takes ${KEYS[api]}.` })
 }
 
 /** Why a key version cannot be used at `now`, or null if it can. A suspended key is known but not usable. */

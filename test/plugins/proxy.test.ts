@@ -51,6 +51,7 @@ t.test('a request without a key, with a key of the other product, of another pla
   ])
   t.same(await errorOf(await program.call('/tools', { headers: { authorization: '' } })), [401, 'invalid_api_key'])
   t.same(await errorOf(await program.call('/tools', {}, program.media)), [403, 'wrong_product'])
+  t.match(await (await program.call('/tools', {}, program.media)).json(), { error: { message: 'This API key belongs to the other product. This address takes Coding Plan API keys.' } })
   t.same(await errorOf(await program.call('/tools/admin/x')), [403, 'plan_not_allowed'])
   t.same(await errorOf(await program.call('/tools/%61dmin/x')), [403, 'plan_not_allowed'], 'however the prefix is written')
   t.same(await errorOf(await program.call('/costly', {}, program.media)), [402, 'insufficient_balance'])
