@@ -3,7 +3,7 @@
  * members of RFC 9457.
  */
 import { randomUUID } from 'node:crypto'
-import type { IncomingMessage, Server } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { Failure, type FailureCode } from '../../src/domain/errors.ts'
@@ -33,11 +33,26 @@ export function answerUnroutable(error: FastifyError, request: FastifyRequest, r
   void reply.code(failure.status).headers({ 'content-type': PROBLEM, 'x-request-id': request.id }).send(JSON.stringify(bodyOf(failure, request.id, true)))
 }
 
-/** Takes over what Node would answer without a body: `framingFault` checks the framing, and a tunnel is refused here. */
+/** Takes over what Node would answer by itself: `framingFault` checks the framing, a tunnel is refused here, and 100 (Continue) waits until the body is read. */
 export function takeOver(server: Server & { requireHostHeader?: boolean }): void {
   server.requireHostHeader = false
   server.on('checkExpectation', (request, response) => server.emit('request', request, response))
+  server.on('checkContinue', (request, response) => {
+    continueOnRead(request, response)
+    server.emit('request', request, response)
+  })
   server.on('connect', (_request, socket) => write(socket, new Failure('method_not_allowed', { headers: { allow: 'GET, HEAD, POST' } })))
+}
+
+/** Sends 100 (Continue) when the body is first read, so that a request that is refused before gets its final answer alone (RFC 9110, section 10.1.1). Node then closes the connection. */
+function continueOnRead(request: IncomingMessage, response: ServerResponse): void {
+  const read = request._read
+  request._read = (size) => {
+    request._read = read
+    // After its answer, Node discards the rest of a request.
+    if (!response.headersSent) response.writeContinue()
+    read.call(request, size)
+  }
 }
 
 /** The fault in the framing of a request, whatever its route; null when there is none. A body that is `streamed` may have any coding. */
