@@ -7,17 +7,17 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { open } from '../../src/domain/api-keys.ts'
 import { Failure } from '../../src/domain/errors.ts'
+import { FIELD_PATTERNS } from '../../src/domain/field-patterns.ts'
 import type { ApiKeySpec, ChangedKey, KeyEdit, Resources } from '../../src/backends/resources/resources.ts'
 import { described, openKeys, seenKey, stateOf, usableVersion, type TenantKey } from './keys.ts'
 import { lockOf } from './plans.ts'
 import { sessionOf } from './sessions.ts'
 
-/** A name of Kubernetes (RFC 1123 label). */
-const Name = Type.String({ minLength: 1, maxLength: 63, pattern: '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$' })
+const Name = Type.String({ minLength: 1, maxLength: 63, pattern: FIELD_PATTERNS.label.pattern })
 const Params = Type.Object({ name: Name })
 const Limit = Type.Object({ weekly_tokens: Type.Optional(Type.Integer({ minimum: 1 })), amount_per_period: Type.Optional(Type.String({ maxLength: 20 })) }, { additionalProperties: false })
 const NewKey = Type.Object({ name: Name, plan: Name, limit: Type.Optional(Limit), expires_at: Type.Optional(Type.String({ format: 'date-time' })) }, { additionalProperties: false })
-const Edit = Type.Object({ revision: Type.String({ pattern: '^[0-9A-Za-z-]{1,64}\\.[0-9]{1,15}$' }) }, { additionalProperties: false })
+const Edit = Type.Object({ revision: Type.String({ pattern: FIELD_PATTERNS.keyRevision.pattern }) }, { additionalProperties: false })
 
 const STATES = { suspend: 'Suspended', resume: 'Active', revoke: 'Revoked' } as const
 

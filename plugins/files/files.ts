@@ -4,6 +4,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import fp from 'fastify-plugin'
 import { Type } from 'typebox'
 import { Failure } from '../../src/domain/errors.ts'
+import { FIELD_PATTERNS } from '../../src/domain/field-patterns.ts'
 import type { FileFacts, Files } from '../../src/backends/files/files.ts'
 import { verifySignedUrl } from '../../src/domain/signed-urls.ts'
 import { clientHasIt, rangeOf } from './conditional-requests.ts'
@@ -32,7 +33,7 @@ const SANDBOX = "sandbox allow-same-origin; default-src 'none'; img-src 'self'; 
 const schema = {
   params: Type.Object({ id: Type.String() }),
   // Optional in the schema: a link without them gets the answer of an invalid signature.
-  querystring: Type.Object({ exp: Type.Optional(Type.String()), sig: Type.Optional(Type.String()), name: Type.Optional(Type.String({ pattern: '^[a-z-]{1,40}-[0-9a-f]{8}$' })) }),
+  querystring: Type.Object({ exp: Type.Optional(Type.String()), sig: Type.Optional(Type.String()), name: Type.Optional(Type.String({ pattern: FIELD_PATTERNS.downloadName.pattern })) }),
 }
 
 const LIMITS: DownloadLimits = { stalledMs: 300_000, perFile: 500, perAddress: 250 }

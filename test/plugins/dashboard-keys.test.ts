@@ -125,7 +125,7 @@ t.test('a wrong request says what is wrong', async (t) => {
   const { browser } = await openOffice(t)
   const post = async (body: object) => (await browser.send('POST', '/dashboard/api/keys', body)).json()
   t.match(await post({}), { status: 400, errors: [{ path: '/name' }, { path: '/plan' }] })
-  t.match(await post({ name: 'Not A Name', plan: 'coder' }), { status: 400, errors: [{ path: '/name' }] })
+  t.match(await post({ name: 'Not A Name', plan: 'coder' }), { status: 400, errors: [{ path: '/name', message: 'must be lower-case letters, digits and hyphens, beginning and ending with a letter or digit' }] })
   t.match(await post({ name: '../x', plan: 'coder' }), { status: 400, errors: [{ path: '/name' }] })
   t.match(await post({ name: 'a', plan: 'none' }), { status: 400, errors: [{ path: '/plan' }] })
   t.match(await post({ name: 'coding', plan: 'coder' }), { status: 409, error: { code: 'conflict' } })

@@ -4,6 +4,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import type { LightMyRequestResponse, RouteOptions } from 'fastify'
 import t, { type Test } from 'tap'
 import { FAILURES, type FailureCode } from '../../src/domain/errors.ts'
+import { inWords } from '../../src/domain/field-patterns.ts'
 import { IMAGE } from '../contracts/operations/sources.ts'
 import { bearer } from './gateway.ts'
 import { openEmbeddedProgram, type EmbeddedProgram } from './embedded-program.ts'
@@ -66,6 +67,13 @@ t.test('the document is valid OpenAPI 3.1 with unique ids', async (t) => {
     for (const schema of schemas) t.doesNotThrow(() => ajv.compile(absolute(schema)), name)
     t.ok(Object.values(operation.responses).every(({ description }) => description.length > 0), name)
   }
+})
+
+t.test('every pattern of a request has a sentence in words, for the message of a value that does not match', async (t) => {
+  const { document } = await readDocument(t)
+  const patterns = new Set(JSON.stringify([document.components, operationsOf(document).map(({ operation }) => [operation.requestBody, operation.parameters])]).match(/(?<="pattern":)"(?:[^"\\]|\\.)*"/g)?.map((text) => JSON.parse(text) as string))
+  t.ok(patterns.size > 3)
+  t.same([...patterns].filter((pattern) => inWords(pattern) === null), [])
 })
 
 const PUBLIC = /^(\/v1|\/api\/v1|\/files|\/mcp)(\/|$)/

@@ -5,6 +5,7 @@
 import { readFile } from 'node:fs/promises'
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv'
 import { parse } from 'yaml'
+import { FIELD_PATTERNS, inWords } from '../../domain/field-patterns.ts'
 import { placeOf, type Place } from '../../domain/settings-file.ts'
 import { compileRules, type Rules } from './cel-rules.ts'
 import { API_VERSION, type Kind } from './resources.ts'
@@ -74,7 +75,7 @@ function shape({ properties = {}, items }: Schema): Schema {
   return { properties: shapes, additionalProperties: false, items: items ? shape(items) : NO_FIELD }
 }
 
-const LABEL: Schema = { type: 'string', maxLength: 63, pattern: '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$' }
+const LABEL: Schema = { type: 'string', maxLength: 63, pattern: FIELD_PATTERNS.label.pattern }
 const TEXTS: Schema = { type: 'object', additionalProperties: { type: 'string', default: '' } }
 /** Fields of `metadata` that Kubernetes itself writes. */
 const SERVER_FIELDS = [
@@ -126,18 +127,23 @@ function sentence(error: ErrorObject): string {
     case 'required':
       return `${below(String(error.params['missingProperty']))}: is required`
     case 'type':
-      return `${at === '' ? 'the document' : at}: must be ${error.params['type']}, not ${quoted(error.data)}`
+      return `${at === '' ? 'the document' : at}: must be ${error.params['type']}, not ${quoted(error.data)}${error.params['type'] === 'string' ? quotesHint(error.data) : ''}`
     case 'enum':
       return `${at}: must be one of ${error.params['allowedValues'].join(', ')}`
     case 'const':
       return `${at}: must be ${error.params['allowedValue']}`
     case 'pattern':
-      return `${at}: ${quoted(error.data)} must match ${error.params['pattern']}`
+      return `${at}: ${inWords(error.params['pattern']) ?? `must match ${error.params['pattern']}`}, not ${quoted(error.data)}`
     case 'format':
       return `${at}: ${quoted(error.data)} is not a valid ${error.params['format']}`
     default:
       return `${at === '' ? 'the document' : at}: ${error.message ?? error.keyword}`
   }
+}
+
+/** YAML reads 0.04 as a number and true as a boolean. */
+function quotesHint(data: unknown): string {
+  return typeof data === 'number' || typeof data === 'boolean' ? `: write it in quotes, "${data}"` : ''
 }
 
 function unknown(known: string[]): string {

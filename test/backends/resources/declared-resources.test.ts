@@ -103,7 +103,7 @@ t.test('an error has the line of its field, or of the object that lacks it', asy
   await folder.write('a.yaml', lines.join('\n'))
   const { resources, syncTwice } = await openWatched(folder)
   const detail = () => resources.health().detail.replace(/known fields: [^;]*/g, '…')
-  t.equal(detail(), 'a.yaml: line 13: Plan/acme/studio: spec.colour: unknown field; …; line 16: spec.media.allowance: is required; line 19: spec.media.prices[1].amount: must be string, not 0.05')
+  t.equal(detail(), 'a.yaml: line 13: Plan/acme/studio: spec.colour: unknown field; …; line 16: spec.media.allowance: is required; line 19: spec.media.prices[1].amount: must be string, not 0.05: write it in quotes, "0.05"')
   lines[18] = '        amount: "0.05"'
   lines.splice(12, 3, '  media:', '    allowance: "1"', '    periodDays: 1', '    periodMonths: 1')
   await folder.write('a.yaml', lines.join('\n'))

@@ -4,6 +4,7 @@
  */
 import { readFile } from 'node:fs/promises'
 import { parse } from 'yaml'
+import { inWords } from '../../../src/domain/field-patterns.ts'
 import type { Kind } from '../../../src/backends/resources/resources.ts'
 import type { Answered } from '../../servers/kube/api.ts'
 import { apiKey, codingPlan, mediaPlan, type Row } from './manifests.ts'
@@ -84,7 +85,7 @@ const SIDES: Record<string, (schema: Schema, field: string) => Sides> = {
   maxLength: (schema, field) => maxLength(schema, SAMPLES[field]),
   maxItems: ({ maxItems, items }) => ({ inside: [distinct(items)], outside: [Array(maxItems + 1).fill(distinct(items)[0])], words: { files: `more than ${maxItems} items`, server: `at most ${maxItems} items` } }),
   enum: (schema) => ({ inside: schema.enum, outside: ['Other', schema.enum[0].toUpperCase()], words: { files: 'must be one of', server: 'Unsupported value' } }),
-  pattern: (_schema, field) => ({ ...SAMPLES[field]!, words: { files: 'must match', server: 'should match' } }),
+  pattern: ({ pattern }, field) => ({ ...SAMPLES[field]!, words: { files: inWords(pattern) ?? 'no words for this pattern', server: 'should match' } }),
   format: ({ format }) => FORMATS[format]!,
 }
 
