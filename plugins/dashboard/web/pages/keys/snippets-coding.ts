@@ -40,7 +40,7 @@ for await (const event of stream) if (event.type === 'response.output_text.delta
 export const CODEX: Part[] = [
   { title: '~/.codex/config.toml', text: `model = "svc-code"
 model_provider = "tollgate"
-model_catalog_json = "/home/you/.codex/tollgate-models.json"
+model_catalog_json = "~/.codex/tollgate-models.json"
 
 [model_providers.tollgate]
 name = "Tollgate"
