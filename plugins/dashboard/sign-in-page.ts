@@ -11,8 +11,15 @@ const STYLE = `:root { color-scheme: light dark; font: 100%/1.55 Inter, ui-sans-
 body { margin: 0; min-height: 100vh; display: grid; place-items: center; background: light-dark(#f6f6f2, #0e1211); color: light-dark(#1a1c1a, #e9eeeb); }
 main { max-width: 28rem; margin: 1rem; padding: 2rem; border: 1px solid light-dark(#e1e0d8, #2a3330); border-radius: 14px; background: light-dark(#fff, #161b1a); }
 h1 { margin: 0 0 0.5rem; font-size: 1.5rem; line-height: 1.2; letter-spacing: -0.02em; }
+p:last-child { margin-bottom: 0; }
+svg { display: block; width: 3rem; margin-bottom: 1rem; }
 a { color: light-dark(#0b6455, #57d3b8); }
 `
+
+/** The mark of web/components/logo.tsx. */
+const LOGO =
+  '<svg viewBox="0 0 32 32" aria-hidden="true"><rect fill="#0b6455" width="32" height="32" rx="8"/><rect fill="#fff" x="6" y="8" width="4" height="17" rx="2"/><path fill="#ffd27a" d="M9 14 26 9v4.4L9 18.4z"/>' +
+  '<path fill="#0b3d35" d="m14 12.5 3.4-1v4.4l-3.4 1zM20.4 10.6l3-.9v4.4l-3 .9z"/></svg>'
 
 /** Answers with a page that no cache keeps. */
 export function sendPage(reply: FastifyReply, status: number, { title, sentence, link }: Page): FastifyReply {
@@ -22,7 +29,7 @@ export function sendPage(reply: FastifyReply, status: number, { title, sentence,
     .headers({ 'content-type': 'text/html; charset=utf-8', 'cache-control': 'no-store' })
     .send(
       `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${escaped(title)} · Tollgate</title><link rel="stylesheet" href="/dashboard/sign-in.css"></head>` +
-        `<body><main><h1>${escaped(title)}</h1><p>${escaped(sentence)}</p>${action}</main></body></html>`,
+        `<body><main>${LOGO}<h1>${escaped(title)}</h1><p>${escaped(sentence)}</p>${action}</main></body></html>`,
     )
 }
 

@@ -51,6 +51,7 @@ export async function accessibilityTests(t: Test, dashboard: Dashboard): Promise
     t.not(await page.evaluate('getComputedStyle(document.activeElement).outlineStyle'), 'none', 'the focus is visible')
     await page.keyboard.press('Enter')
     await page.getByRole('dialog').waitFor()
+    t.equal(await page.evaluate('document.activeElement?.labels?.[0]?.textContent'), 'Name', 'a dialog begins at its first field')
     for (let presses = 0; presses < 12; presses++) {
       await page.keyboard.press('Tab')
       t.ok(await page.evaluate('document.activeElement === document.body || document.activeElement.closest("dialog") !== null'), 'the focus stays in the dialog')

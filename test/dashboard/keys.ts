@@ -30,7 +30,7 @@ export async function keyTests(t: Test, dashboard: Dashboard): Promise<void> {
     t.equal(await statusOf(first), 200)
 
     await card(page, 'robot').getByRole('button', { name: 'Rotate' }).click()
-    await page.getByRole('dialog').getByText('still works for 1 h').waitFor()
+    await page.getByRole('dialog').getByText('The present key still works for 1 h').waitFor()
     await page.getByRole('dialog').getByRole('button', { name: 'Rotate', exact: true }).click()
     await card(page, 'robot').getByText('The key before the rotation still works').waitFor()
     const second = await reveal(page, 'robot')

@@ -38,6 +38,7 @@ export async function lifeTests(t: Test, dashboard: Dashboard): Promise<void> {
     t.notOk((await page.content()).includes(secret))
     await page.goto(`${dashboard.process.url}/dashboard/usage/media`)
     await page.getByText('Studio is locked').waitFor()
+    await page.getByText('What it made is still in Tasks.').waitFor()
     await page.goto(`${dashboard.process.url}/dashboard/`)
     await page.getByText('Its API keys do not work and are not shown.').waitFor()
     await edit((text) => text.replace('state: Suspended # Try Suspended', 'state: Active # Try Suspended'))

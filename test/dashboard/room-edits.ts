@@ -67,7 +67,7 @@ export async function editTests(t: Test, dashboard: Dashboard): Promise<void> {
 
   await inPage(t, dashboard, 'a part that the brush marks is replaced, and the rest stays', { path: '/room' }, async (page, t) => {
     await make(page, 'A lighthouse by the sea at dawn')
-    const before = await page.getByRole('link', { name: 'Download' }).getAttribute('href')
+    const before = await page.getByRole('link', { name: 'Download', exact: true }).getAttribute('href')
     await useResult(page)
     await choose(page, 'Inpaint')
     await page.getByLabel('What should be there').fill('open sea')

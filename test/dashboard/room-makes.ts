@@ -16,7 +16,7 @@ export async function makeTests(t: Test, dashboard: Dashboard): Promise<void> {
     await page.locator('.underway').waitFor()
     const url = await done(page)
     await page.locator('.price', { hasText: '99.96 left' }).waitFor()
-    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Download' }).click()])
+    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Download', exact: true }).click()])
     t.match(download.suggestedFilename(), /^image-[0-9a-f]{8}\.png$/)
     const bytes = await readFile(await download.path())
     t.same(bytes, await (await page.request.get(url)).body())

@@ -38,7 +38,7 @@ export async function run(page: Page): Promise<string> {
 
 /** Returns the address of the result, without the name under which it is downloaded. */
 export async function done(page: Page): Promise<string> {
-  const link = page.locator('.room-stage').getByRole('link', { name: 'Download' })
+  const link = page.locator('.room-stage').getByRole('link', { name: 'Download', exact: true })
   await link.waitFor({ timeout: DONE_MS })
   return ((await link.getAttribute('href')) ?? '').replace(/&name=[\w-]+$/, '')
 }

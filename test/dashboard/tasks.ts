@@ -43,7 +43,7 @@ export async function taskTests(t: Test, dashboard: Dashboard): Promise<void> {
     const image = page.getByRole('img', { name: 'The image that the task made' })
     await image.waitFor()
     t.equal(await page.evaluate('(async (image) => (await image.decode(), image.naturalWidth))(document.querySelector(".media img"))'), 256, 'the result is shown')
-    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Download' }).click()])
+    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Download', exact: true }).click()])
     t.equal(download.suggestedFilename(), `image-${id.slice(-8)}.png`)
   })
 

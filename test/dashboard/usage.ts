@@ -27,6 +27,23 @@ export async function usageTests(t: Test, dashboard: Dashboard): Promise<void> {
     t.match(await readFile(await download.path(), 'utf8'), /^date,requests,input,cached_input,output,charged,refusals\r\n\d{4}-\d\d-\d\d,1,/)
   })
 
+  await inPage(t, dashboard, 'requests that the plan refused are shown by reason and by key', { path: '/usage/coding' }, async (page, t) => {
+    await page.getByLabel('Tenant').selectOption('research')
+    await page.getByText('Begins with the next request').first().waitFor()
+    t.equal(await page.getByRole('heading', { name: 'Refused requests' }).count(), 0)
+    const revealed = await page.request.post(`${dashboard.process.url}/dashboard/api/keys/secret-project/reveal`, { headers: { 'x-tollgate-csrf': '1' } })
+    const { key } = (await revealed.json()) as { key: string }
+    t.equal((await chat(dashboard.process, key, 'hi '.repeat(800))).status, 200)
+    const session = page.locator('.card', { has: page.getByRole('heading', { name: 'Session' }) }).locator('.fact')
+    await session.filter({ hasText: /^Remaining0$/ }).waitFor()
+    await session.filter({ hasText: /^Reserved0$/ }).waitFor()
+    t.equal((await chat(dashboard.process, key)).status, 429)
+    const row = page.getByRole('table', { name: 'Refused requests by reason' }).locator('tbody tr')
+    await row.waitFor()
+    t.match(await row.locator('td').allTextContents(), [/^Session used up/, 'session_limit_reached', '1', /20\d\d/])
+    await page.getByText('secret-project · 1 refused').waitFor()
+  })
+
   await inPage(t, dashboard, 'media usage shows what a task has cost, by kind and by key', { path: '/usage/media' }, async (page, t) => {
     await page.getByText('Nothing made yet').waitFor()
     const made = await fetch(`${dashboard.process.url}/api/v1/generations`, {
@@ -43,7 +60,8 @@ export async function usageTests(t: Test, dashboard: Dashboard): Promise<void> {
     t.match(await today.locator('td').allTextContents(), [/20\d\d/, /^Image$/, /^1$/, /^0.04$/])
     await page.getByLabel('Share of media').waitFor()
     const byTask = page.getByRole('table', { name: 'Tasks, newest first' }).locator('tbody tr')
-    t.match(await byTask.locator('td').allTextContents(), [/^ImageA quay/, 'Completed', '–', '0.04', /ago|just now/])
+    await byTask.getByText('Completed').waitFor()
+    t.match(await byTask.locator('td').allTextContents(), [/^ImageA quay/, 'Completed', '0.04', /ago|just now/])
     await page.getByRole('radio', { name: 'Operations' }).check({ force: true })
     await page.getByText('No task matches the filters').waitFor()
   })

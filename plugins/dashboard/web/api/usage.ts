@@ -14,7 +14,17 @@ export type MediaUsage = {
   periods: { start: string; end: string; burned: string; allowance: string }[]
 }
 
-export type CodingDay = { date: string; requests: number; input: number; cached_input: number; output: number; charged: number; refusals: number }
+export type CodingDay = {
+  date: string
+  requests: number
+  input: number
+  cached_input: number
+  output: number
+  charged: number
+  refusals: number
+  /** Refusals by the code of the answer. */
+  refused: Record<string, number>
+}
 export type CodingUsage = {
   plan: string
   session: Required<WindowUsage>

@@ -11,6 +11,8 @@ export function Dialog({ title, close, children, wide = false }: { title: string
     const before = document.activeElement
     const dialog = element.current
     dialog?.showModal()
+    // Its first field, else what the browser chooses.
+    dialog?.querySelector<HTMLElement>('input, select, textarea')?.focus()
     return () => {
       // While it is open, nothing outside can take the focus.
       dialog?.close()

@@ -1,6 +1,6 @@
 /** Which of several plans a page is about; and what a page shows when no plan unlocks it. */
 import type { ComponentChildren } from 'preact'
-import { isActive, loadPlans, plans, plansError, type Plan } from '../api/plans.ts'
+import { isActive, isMedia, loadPlans, plans, plansError, type Plan } from '../api/plans.ts'
 import { go, here, hrefOf } from '../router.ts'
 import { Field, Select } from './field.tsx'
 import type { IconName } from './icon.tsx'
@@ -25,7 +25,12 @@ export function PlanPage({ of, locked, choiceLabel = 'Plan', children }: PlanPag
     <>
       {choice && <div class="filters">{choice}</div>}
       <Notice tone="warn" icon="lock" title={`${plan.display_name} is locked`}>
-        {plan.message ?? 'This plan is not active.'}
+        {plan.message ?? 'This plan is not active.'}{' '}
+        {isMedia(plan) && (
+          <>
+            What it made is still in <a href={hrefOf('/tasks')}>Tasks</a>.
+          </>
+        )}
       </Notice>
     </>
   )

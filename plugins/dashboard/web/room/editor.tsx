@@ -18,8 +18,8 @@ const SHOW_THE_SOURCE = ['inpaint', 'trim']
 /** Why an operation does not take these sources; null when it does. */
 function refusalOf(verb: string, family: string | null): string | null {
   if (family === null) return null
-  if (FILMS.includes(verb)) return family === 'image' ? 'For video and sound' : null
-  return family === 'image' ? null : 'For pictures'
+  if (FILMS.includes(verb)) return family === 'image' ? 'For video and audio' : null
+  return family === 'image' ? null : 'For images'
 }
 
 export function Editor() {
@@ -47,17 +47,18 @@ export function Editor() {
       <KindChoice label="Operation" kinds={operations} value={chosen} choose={(operation) => set({ operation })} refuse={(kind) => refusalOf(kind.verb, family)} />
       {source && <OperationFields edit={wanted} set={set} source={source} kind={kind} />}
       <div class="room-spend">
-        <PriceLine of={quoted} hint={hintOf(chosen, sources.length)} isMost={priceOf(room, chosen)?.per !== 'Job' && (chosen !== 'trim' || edit.end === null)} />
+        <PriceLine of={quoted} hint={hintOf(wanted, sources.length)} isMost={priceOf(room, chosen)?.per !== 'Job' && (chosen !== 'trim' || edit.end === null)} />
         <CreateButton body={body} quoted={quoted} name="Run" />
       </div>
     </form>
   )
 }
 
-function hintOf(operation: string, count: number): string {
+function hintOf({ operation, scale }: Edit, count: number): string {
   if (count === 0) return 'Choose a source, and the price appears here.'
-  if (operation === 'upscale') return 'Choose a smaller factor, or a smaller picture.'
-  if (operation === 'merge') return 'Add at least one more film or sound.'
+  if (operation === 'upscale') return scale > 2 ? 'Choose a smaller factor, or a smaller image.' : 'Choose a smaller image.'
+  if (operation === 'merge') return 'Add at least one more video or audio file.'
+  if (operation === 'trim') return 'Move a handle, and the price appears here.'
   if (operation === 'inpaint') return 'Mark what to replace, and say what should be there.'
   return 'Say what to change, and the price appears here.'
 }

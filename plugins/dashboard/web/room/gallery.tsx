@@ -1,6 +1,6 @@
 /** Everything that was made and is still kept, the newest first. */
 import { useEffect, useState } from 'preact/hooks'
-import { urlOf, verbOf, type Task } from '../api/tasks.ts'
+import { downloadOf, urlOf, verbOf, type Task } from '../api/tasks.ts'
 import { Card } from '../components/card.tsx'
 import { Icon } from '../components/icon.tsx'
 import { Empty, Failed, Loading } from '../components/states.tsx'
@@ -59,6 +59,7 @@ function GalleryItem({ task }: { task: Task }) {
   const { result } = task
   if (!result) return null
   const name = nameOf(task)
+  const kind = wordsOf(verbOf(task)).name
   const isMerging = state.mode.value === 'edit' && state.sources.value.length > 0 && familyOf(result.content_type) !== 'image'
   function show(): void {
     state.current.value = task
@@ -73,9 +74,13 @@ function GalleryItem({ task }: { task: Task }) {
         {name}
       </p>
       <p class="muted gallery-facts">
-        {wordsOf(verbOf(task)).name} · <Ago at={task.created_at} />
+        {name !== kind && `${kind} · `}
+        <Ago at={task.created_at} />
       </p>
       <div class="row">
+        <a class="button small icon-only" href={downloadOf(task, result)} download aria-label={`Download: ${name}`} title="Download">
+          <Icon name="download" size={16} />
+        </a>
         <button type="button" class="button small" aria-label={`Use as input: ${name}`} onClick={() => state.useAsInput(sourceOf(result, name))}>
           Use as input
         </button>

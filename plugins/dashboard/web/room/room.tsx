@@ -18,7 +18,7 @@ import './room.css'
 
 const LOCKED = {
   title: 'The AI Room is locked',
-  text: 'It comes with a Room or a Media plan: pictures, video and music from your words, and six operations to change them. Whoever manages your plans can add one.',
+  text: 'It comes with a Room or a Media plan: images, video and music from your words, and six operations to change them. Whoever manages your plans can add one.',
   icon: 'lock',
 } as const
 

@@ -111,7 +111,7 @@ export function DropZone({ send, isMany, isSmall = false }: ZoneProps) {
       {!isSmall && (
         <>
           <Icon name="upload" size={28} />
-          <p>Drop a picture, a film or a sound here, or paste it.</p>
+          <p>Drop an image, a video or an audio file here, or paste it.</p>
         </>
       )}
       <button type="button" class="button small" onClick={() => picker.current?.click()}>

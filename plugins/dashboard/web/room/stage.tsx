@@ -5,7 +5,7 @@ import { CopyButton } from '../components/copy.tsx'
 import { Icon } from '../components/icon.tsx'
 import { Empty, Notice } from '../components/states.tsx'
 import { toastError } from '../components/toasts.tsx'
-import { bytes, money } from '../format.ts'
+import { bytes, day, money } from '../format.ts'
 import { hrefOf } from '../router.ts'
 import { Compare } from './compare.tsx'
 import { sourceOf } from './media-api.ts'
@@ -19,7 +19,7 @@ export function Stage() {
     <section class="card room-stage" aria-label="Result" aria-live="polite" aria-busy={task !== null && !isFinal(task)}>
       {task === null ? (
         <Empty icon="spark" title="Your result appears here">
-          Choose what to make, write a prompt and press Create. You see the price before anything is spent.
+          {state.mode.value === 'make' ? 'Choose what to make, write a prompt and press Create.' : 'Choose a source and an operation, and press Run.'} You see the price before anything is spent.
         </Empty>
       ) : (
         <Shown key={task.id} task={task} />
@@ -100,6 +100,7 @@ function Finished({ task }: { task: Task }) {
     result.duration_ms !== null && lengthInWords(result.duration_ms),
     bytes(result.bytes),
     task.actual_cost !== null && `${money(task.actual_cost)} charged`,
+    `kept until ${day(result.expires_at)}`,
   ].filter(Boolean)
   return (
     <div class="stack">

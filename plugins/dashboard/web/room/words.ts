@@ -7,15 +7,15 @@ import type { Price } from './media-api.ts'
 export type Words = { name: string; does: string; icon: IconName }
 
 export const WORDS: Record<string, Words> = {
-  image: { name: 'Image', does: 'A picture from your words', icon: 'image' },
-  video: { name: 'Video', does: 'A short film from your words', icon: 'video' },
+  image: { name: 'Image', does: 'An image from your words', icon: 'image' },
+  video: { name: 'Video', does: 'A short video from your words', icon: 'video' },
   music: { name: 'Music', does: 'A piece of music from your words', icon: 'music' },
   background_remove: { name: 'Remove background', does: 'Cuts out the subject', icon: 'image' },
   upscale: { name: 'Upscale', does: 'More pixels, sharp', icon: 'plus' },
   inpaint: { name: 'Inpaint', does: 'Replaces what you mark', icon: 'spark' },
-  ai_edit: { name: 'Edit by prompt', does: 'Changes the picture by words', icon: 'spark' },
+  ai_edit: { name: 'Edit by prompt', does: 'Changes the image by words', icon: 'spark' },
   trim: { name: 'Trim', does: 'Keeps a section', icon: 'clock' },
-  merge: { name: 'Merge', does: 'Joins videos or sounds', icon: 'video' },
+  merge: { name: 'Merge', does: 'Joins video or audio', icon: 'video' },
 }
 
 export const wordsOf = (verb: string): Words => WORDS[verb] ?? { name: verb, does: '', icon: 'spark' }

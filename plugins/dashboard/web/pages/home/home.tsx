@@ -9,7 +9,7 @@ import { PlanCard } from './plan-card.tsx'
 export function Home() {
   return (
     <>
-      <PageHead title="Home" lead={`What ${session.value?.tenant ?? 'your tenant'} can use, how much is left, and what to do next.`} />
+      <PageHead title="Home" lead={`The plans of ${session.value?.tenant ?? 'your tenant'}: what they unlock, and how much is left.`} />
       <Plans />
     </>
   )

@@ -36,7 +36,7 @@ export function RotateDialog({ of: { name }, close, confirm, overlap }: Props & 
         <li>Put it into your programs. The present key still works for <strong>{overlap}</strong>, so nothing stops.</li>
         <li>After that the present key is refused.</li>
       </ol>
-      <Notice tone="warn">Did somebody see the key who must not have it? Then revoke it instead: a rotation leaves it working for {overlap}.</Notice>
+      <Notice tone="warn">Has somebody else seen the key? Then revoke it instead: after a rotation it still works for {overlap}.</Notice>
     </Confirm>
   )
 }

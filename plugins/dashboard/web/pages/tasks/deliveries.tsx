@@ -12,7 +12,7 @@ import { StatusBadge } from './status-badge.tsx'
 
 export function Deliveries({ of: load }: { of: Load<Delivery[]> }) {
   return (
-    <Card title="Webhook deliveries" hint="Each event is sent until the receiver answers with a 2xx status.">
+    <Card title="Webhook deliveries" hint="Each event is sent until the receiver answers with a 2xx status, or no attempt is left.">
       <Async of={load} lines={3}>
         {(deliveries) =>
           deliveries.length === 0 ? (

@@ -29,7 +29,7 @@ export function Media({ task, result }: { task: Task; result: Result }) {
         </a>
       }
     >
-      <div class="media">
+      <div class={type.startsWith('image/') ? 'media checkered' : 'media'}>
         {type.startsWith('image/') && <img src={url} alt="The image that the task made" />}
         {type.startsWith('video/') && <video src={url} controls preload="metadata" aria-label="The video that the task made" />}
         {type.startsWith('audio/') && <audio src={url} controls preload="metadata" aria-label="The music that the task made" />}

@@ -3,11 +3,12 @@ import { replay, type Replay } from '../../api/tasks.ts'
 import { Dialog, DialogActions } from '../../components/dialog.tsx'
 import { Field, Select } from '../../components/field.tsx'
 import { toast } from '../../components/toasts.tsx'
+import { label } from '../../format.ts'
 
 const DAY_MS = 86_400_000
-const EVENTS = ['task.completed', 'task.failed', 'task.refunded']
-const STATES = ['failed', 'delivered', 'pending']
-const any = (names: string[]) => [{ value: '', name: 'Any' }, ...names.map((value) => ({ value, name: value }))]
+const EVENTS = ['task.completed', 'task.failed', 'task.refunded'].map((value) => ({ value, name: value }))
+const STATES = ['failed', 'delivered', 'pending'].map((value) => ({ value, name: label(value) }))
+const any = (choices: { value: string; name: string }[]) => [{ value: '', name: 'Any' }, ...choices]
 
 /** A time as `datetime-local` shows it. */
 function local(ms: number): string {
@@ -36,7 +37,7 @@ export function ReplayDialog({ close }: { close: () => void }) {
   return (
     <Dialog title="Replay webhooks" close={close}>
       <form class="form" onSubmit={(event) => (event.preventDefault(), void submit())}>
-        <p>Sends webhooks again that were created in a time range of at most 31 days. Their ids stay the same, so your receiver can leave out what it already has.</p>
+        <p>Sends the webhooks of this time range again, at most 31 days at a time. Their ids stay the same, so your receiver can skip those it already has.</p>
         <div class="grid two">
           <Field label="From">{(wired) => <input {...wired} class="input" type="datetime-local" required value={range.since} onInput={(event) => set({ since: event.currentTarget.value })} />}</Field>
           <Field label="To">{(wired) => <input {...wired} class="input" type="datetime-local" required value={range.until} onInput={(event) => set({ until: event.currentTarget.value })} />}</Field>

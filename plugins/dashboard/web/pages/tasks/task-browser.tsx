@@ -1,5 +1,5 @@
 /** Tasks of the tenant, newest first, as a table with filters and pages. */
-import { collectionOf, isFinal, KINDS, listTasks, OPERATIONS, STATUSES, verbOf, type Collection, type Filter, type Task } from '../../api/tasks.ts'
+import { collectionOf, KINDS, listTasks, OPERATIONS, STATUSES, verbOf, type Collection, type Filter, type Task } from '../../api/tasks.ts'
 import { Field, Segmented, Select } from '../../components/field.tsx'
 import { Icon } from '../../components/icon.tsx'
 import { Async, useLoad } from '../../components/load.tsx'
@@ -85,12 +85,20 @@ function List({ tasks }: { tasks: Task[] }) {
       keyOf={({ id }) => id}
       columns={[
         { name: 'Task', cell: (task) => <Name {...task} /> },
-        { name: 'Status', cell: (task) => <StatusBadge status={task.status} /> },
-        { name: 'Progress', number: true, cell: (task) => (isFinal(task) ? '–' : `${task.progress}%`) },
+        { name: 'Status', cell: (task) => <Status {...task} /> },
         { name: 'Cost', number: true, cell: ({ actual_cost: actual, estimated_cost: estimated }) => (actual === null ? <span class="muted">{money(estimated)} held</span> : money(actual)) },
         { name: 'Created', number: true, cell: ({ created_at: created }) => <Ago at={created} /> },
       ]}
     />
+  )
+}
+
+function Status({ status, progress }: Task) {
+  return (
+    <span class="row">
+      <StatusBadge status={status} />
+      {status === 'processing' && `${progress}%`}
+    </span>
   )
 }
 

@@ -11,6 +11,7 @@ import { Empty, Notice } from '../../components/states.tsx'
 import { DataTable } from '../../components/table.tsx'
 import { Countdown } from '../../components/time.tsx'
 import { count, day, percent, short, time } from '../../format.ts'
+import { reasonsOf, Refusals } from './refusals.tsx'
 import { UsagePage } from './usage-page.tsx'
 
 const USAGE_MS = 3000
@@ -36,6 +37,7 @@ function Loaded({ plan }: { plan: Plan }) {
             <Window name="Week" {...usage.weekly} />
           </div>
           <Days days={usage.days} />
+          <Refusals days={usage.days} />
           <Keys {...usage} />
         </>
       )}
@@ -50,7 +52,7 @@ function Window({ name, limit, used, reserved, remaining, resets_at: resetsAt }:
       <div class="gauge-row">
         <Gauge label={`${name}: tokens used`} value={used} more={reserved} max={limit} centre={percent(used, limit)} below="used" />
         <dl class="facts">
-          <Fact name="Remaining" isBig>{short(remaining)}</Fact>
+          <Fact name="Remaining" isBig>{count(remaining)}</Fact>
           <Fact name="Used">{count(used)}</Fact>
           <Fact name="Reserved">{count(reserved)}</Fact>
           <Fact name="Limit">{count(limit)}</Fact>
@@ -61,7 +63,7 @@ function Window({ name, limit, used, reserved, remaining, resets_at: resetsAt }:
 }
 
 function seriesOf(days: CodingDay[], view: string): Series[] {
-  const series = (name: string, colour: string, field: keyof Omit<CodingDay, 'date'>): Series => ({ name, colour, values: days.map((each) => each[field]) })
+  const series = (name: string, colour: string, field: keyof Omit<CodingDay, 'date' | 'refused'>): Series => ({ name, colour, values: days.map((each) => each[field]) })
   if (view === 'requests') return [series('Requests', '--chart-1', 'requests'), series('Refusals', '--chart-3', 'refusals')]
   // Cached input is a part of the input, and the chart stacks its series.
   const uncached = days.map((each) => each.input - each.cached_input)
@@ -74,7 +76,7 @@ const VIEWS = [
 ]
 
 function Days({ days: used }: { days: CodingDay[] }) {
-  const days = everyDay(used, (date) => ({ date, requests: 0, input: 0, cached_input: 0, output: 0, charged: 0, refusals: 0 }), Date.now())
+  const days = everyDay(used, (date) => ({ date, requests: 0, input: 0, cached_input: 0, output: 0, charged: 0, refusals: 0, refused: {} }), Date.now())
   const [view, setView] = useState('tokens')
   if (used.length === 0) {
     return (
@@ -86,7 +88,7 @@ function Days({ days: used }: { days: CodingDay[] }) {
     )
   }
   return (
-    <Card title="By day" hint="Days are those of UTC." actions={<Segmented label="What the chart shows" value={view} choices={VIEWS} choose={setView} />}>
+    <Card title="By day" hint="Days are in UTC. The windows count charged tokens, and the plan may charge less for cached input: the table has both." actions={<Segmented label="What the chart shows" value={view} choices={VIEWS} choose={setView} />}>
       <Chart label={`${view === 'tokens' ? 'Tokens by day: input, cached input and output' : 'Requests by day'}. The same numbers are in the table below.`} days={days.map(({ date }) => date)} series={seriesOf(days, view)} format={short} />
       <details>
         <summary>Show as a table</summary>
@@ -101,7 +103,7 @@ function Days({ days: used }: { days: CodingDay[] }) {
             { name: 'Of it cached', number: true, cell: ({ cached_input: cached }) => count(cached) },
             { name: 'Output', number: true, cell: ({ output }) => count(output) },
             { name: 'Charged', number: true, cell: ({ charged }) => count(charged) },
-            { name: 'Refusals', number: true, cell: ({ refusals }) => count(refusals) },
+            { name: 'Refusals', number: true, cell: (each) => <span title={reasonsOf(each)}>{count(each.refusals)}</span> },
           ]}
         />
       </details>
@@ -112,11 +114,14 @@ function Days({ days: used }: { days: CodingDay[] }) {
 function Keys({ keys, weekly }: Usage) {
   if (keys.length === 0) return null
   return (
-    <Card title="By key" hint="Tokens of this week.">
+    <Card title="By key" hint="Tokens charged this week.">
       <ul class="shares">
-        {keys.map(({ name, used }) => (
+        {keys.map(({ name, used, refusals }) => (
           <li key={name ?? ''}>
-            <span class="break">{name ?? 'Removed keys'}</span>
+            <span class="break">
+              {name ?? 'Removed keys'}
+              {refusals > 0 && <span class="muted"> · {count(refusals)} refused</span>}
+            </span>
             <strong>{count(used)}</strong>
             <Meter label={`Share of ${name ?? 'removed keys'}`} max={Math.max(1, weekly.used)} parts={[{ name: 'used', value: used }]} tone="coding" />
           </li>

@@ -87,7 +87,7 @@ function Days({ days: used }: Usage) {
         label="Amount spent by day and kind. The same numbers are in the table below."
         days={days.map(({ date }) => date)}
         series={kinds.map((kind, at) => ({ name: label(kind), colour: COLOURS[at % COLOURS.length] ?? '--chart-1', values: days.map(({ by }) => Number(by[kind]?.burned ?? 0)) }))}
-        format={(value) => money(value.toFixed(value > 0 && value < 0.01 ? 4 : 2))}
+        format={(value) => money(value.toFixed(6))}
       />
       <details>
         <summary>Show as a table</summary>
@@ -133,7 +133,7 @@ function Tasks({ since }: { since: string | null }) {
   return (
     <section class="stack" aria-labelledby="by-task">
       <h2 id="by-task">By task</h2>
-      {(plans.value ?? []).filter(isMedia).length > 1 && <p class="muted">Of all plans: a task does not name the one that paid.</p>}
+      {(plans.value ?? []).filter(isMedia).length > 1 && <p class="muted">The tasks of all your plans: a task does not record which plan paid.</p>}
       <TaskBrowser view={view} show={setView} />
     </section>
   )
