@@ -74,7 +74,7 @@ async function uploads(app: FastifyInstance, given: Partial<UploadLimits>): Prom
     const prefix = await firstBytes(parts)
     const contentType = contentTypeOf(prefix)
     if (contentType === null || !OPERATIONS.some((operation) => takes(operation, 'media', contentType))) {
-      throw new Failure('unsupported_media_type', { message: 'This file is neither a picture, nor a video, nor a sound of a format that is known here.' })
+      throw new Failure('unsupported_media_type', { message: 'This file is not an image, a video or an audio file of a known format.' })
     }
     const expiresAt = Math.floor((clock() + limits.keptMs) / 1000) * 1000
     const id = uploadId(groupOf(tenant), { expiresAt, bytes }, randomUUID())

@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { inPage, signIn, signInLink, until, type Dashboard } from './dashboard.ts'
+import { inPage, signIn, signInLink, until, violations, type Dashboard } from './dashboard.ts'
 
 export async function lifeTests(t: Test, dashboard: Dashboard): Promise<void> {
   const manifest = join(dashboard.plans, 'demo.yaml')
@@ -53,6 +53,21 @@ export async function lifeTests(t: Test, dashboard: Dashboard): Promise<void> {
     await Promise.all([page.waitForResponse((response) => response.url().includes('/api/usage/coding') && response.ok()), until('the plans', async () => page.getByRole('meter', { name: 'Week: tokens used' }).isVisible())])
     await page.getByRole('link', { name: 'API Keys' }).first().click()
     await page.getByRole('heading', { name: 'coding', exact: true }).waitFor()
+  })
+
+  await inPage(t, dashboard, 'a page that cannot reach the server keeps what it has read and says so, until the server answers again', { path: '/usage/coding' }, async (page, t) => {
+    const lost = page.getByText('Connection lost')
+    await page.getByRole('meter', { name: 'Week: tokens used' }).waitFor()
+    await page.route('**/dashboard/api/**', (route) => route.abort())
+    await lost.waitFor()
+    t.ok(await page.getByRole('meter', { name: 'Week: tokens used' }).isVisible())
+    t.same(await violations(page), [])
+    await page.unroute('**/dashboard/api/**')
+    await lost.waitFor({ state: 'detached' })
+    await page.route('**/dashboard/api/**', (route) => route.fulfill({ status: 503, contentType: 'application/problem+json', body: '{"status":503,"detail":"away"}' }))
+    await page.getByText('The service is not available').waitFor()
+    await page.unroute('**/dashboard/api/**')
+    await page.getByText('The service is not available').waitFor({ state: 'detached' })
   })
 
   await inPage(t, dashboard, 'an answer that never comes and one that is wrong are states of the page with a way on', {}, async (page) => {

@@ -112,7 +112,7 @@ export async function editTests(t: Test, dashboard: Dashboard): Promise<void> {
       await isSource(page, name)
     }
     await pick(page, { name: 'page.png', mimeType: 'image/png', buffer: Buffer.from('<html><script>alert(1)</script>') })
-    await page.getByRole('alert').getByText(/neither a picture/).waitFor()
+    await page.getByRole('alert').getByText(/not an image, a video or an audio file/).waitFor()
     t.same(await violations(page), [])
     await isSource(page, 'pasted.png')
   })

@@ -1,6 +1,7 @@
 import type { Test } from 'tap'
+import { png } from '../backends/engines/media-samples.ts'
 import { inPage, violations, type Dashboard } from './dashboard.ts'
-import { choose, done, press, prompt, run, tasks, useResult } from './room-page.ts'
+import { choose, done, isSource, pick, press, prompt, run, tasks, useResult } from './room-page.ts'
 
 export async function filmTests(t: Test, dashboard: Dashboard): Promise<void> {
   await inPage(t, dashboard, 'a film is trimmed by its handles and merged with another in the chosen order', { path: '/room' }, async (page, t) => {
@@ -24,5 +25,10 @@ export async function filmTests(t: Test, dashboard: Dashboard): Promise<void> {
     t.same(await violations(page), [], 'the order')
     await run(page)
     t.match((await tasks(page, 'operations'))[0], { operation: 'merge', input: { media_urls: [whole, trimmed] }, status: 'completed' })
+    await page.getByRole('button', { name: /^Add to the merge/ }).first().waitFor()
+    await choose(page, 'Trim')
+    await pick(page, { name: 'image.png', mimeType: 'image/png', buffer: png(96, 64, { paint: () => null }) })
+    await isSource(page, 'image.png')
+    t.equal(await page.getByRole('button', { name: /^Add to the merge/ }).count(), 0, 'an image is merged with nothing')
   })
 }

@@ -21,6 +21,8 @@ export async function makeTests(t: Test, dashboard: Dashboard): Promise<void> {
     const bytes = await readFile(await download.path())
     t.same(bytes, await (await page.request.get(url)).body())
     t.same(bytes.subarray(1, 4).toString(), 'PNG')
+    const saved = page.locator('.gallery-item').getByRole('link', { name: 'Download: A lighthouse by the sea at dawn' })
+    t.match(await saved.getAttribute('href'), /&name=image-[0-9a-f]{8}$/, 'the gallery has it too')
     t.equal(await page.locator('.gallery-item').count(), 1)
   })
 

@@ -1,11 +1,13 @@
 /** What surrounds every page: skip link, navigation, tenant, theme, sign-out. */
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
+import { outage } from './api/client.ts'
 import { isActive, plans, type Product } from './api/plans.ts'
 import { session, signOut, switchTenant } from './api/session.ts'
 import { Select } from './components/field.tsx'
 import { Icon, type IconName } from './components/icon.tsx'
 import { Logo } from './components/logo.tsx'
+import { Notice } from './components/states.tsx'
 import { toastError } from './components/toasts.tsx'
 import { here, hrefOf } from './router.ts'
 import { setTheme, theme, type Theme } from './theme.ts'
@@ -45,9 +47,23 @@ export function Shell({ children }: { children: ComponentChildren }) {
         </nav>
         <Account />
       </aside>
+      <Outage />
       <main id="main" class="main" tabIndex={-1}>
         {children}
       </main>
+    </div>
+  )
+}
+
+/** Pages keep what they have read: only this says that it may be old. */
+function Outage() {
+  return (
+    <div class="outage" role="status">
+      {outage.value && (
+        <Notice tone="warn" icon="offline" title={outage.value === 'unreachable' ? 'Connection lost' : 'The service is not available'}>
+          The page shows what it has read before, and tries again by itself.
+        </Notice>
+      )}
     </div>
   )
 }

@@ -22,6 +22,9 @@ export class Problem extends Error {
 /** How to sign in again, once the server no longer knows the session. */
 export const signedOut = signal<{ reason: 'expired' | 'left' } | null>(null)
 
+/** Why the page may show what it has read before; null while the server answers. */
+export const outage = signal<'unreachable' | 'unavailable' | null>(null)
+
 export type Query = Record<string, string | number | boolean | undefined>
 export type Options = { method?: 'GET' | 'POST' | 'PUT'; body?: unknown; query?: Query; headers?: Record<string, string>; signal?: AbortSignal }
 
@@ -42,8 +45,10 @@ export async function api<Answer>(path: string, { method = 'GET', body, query, h
     response = await fetch(apiUrl(path, query), init)
   } catch (error) {
     if (abort?.aborted) throw error
+    outage.value = 'unreachable'
     throw new Problem(0, 'unreachable', 'Tollgate does not answer. The page tries again by itself.')
   }
+  outage.value = response.status === 503 ? 'unavailable' : null
   if (response.ok) return (response.status === 204 ? undefined : await response.json()) as Answer
   throw await problemOf(response)
 }

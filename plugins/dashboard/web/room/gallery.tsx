@@ -60,7 +60,7 @@ function GalleryItem({ task }: { task: Task }) {
   if (!result) return null
   const name = nameOf(task)
   const kind = wordsOf(verbOf(task)).name
-  const isMerging = state.mode.value === 'edit' && state.sources.value.length > 0 && familyOf(result.content_type) !== 'image'
+  const isMerging = state.mode.value === 'edit' && state.sources.value.length > 0 && [result.content_type, ...state.sources.value.map(({ type }) => type)].every((type) => familyOf(type) !== 'image')
   function show(): void {
     state.current.value = task
     document.querySelector('.room-stage')?.scrollIntoView({ block: 'nearest', behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth' })
