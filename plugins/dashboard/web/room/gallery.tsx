@@ -70,6 +70,9 @@ function GalleryItem({ task }: { task: Task }) {
       <button type="button" class="gallery-show" onClick={show} aria-label={`Show ${name}`}>
         <Thumbnail url={urlOf(result)} type={result.content_type} />
       </button>
+      <a class="button small icon-only gallery-save" href={downloadOf(task, result)} download aria-label={`Download: ${name}`} title="Download">
+        <Icon name="download" size={16} />
+      </a>
       <p class="clip" title={name}>
         {name}
       </p>
@@ -78,9 +81,6 @@ function GalleryItem({ task }: { task: Task }) {
         <Ago at={task.created_at} />
       </p>
       <div class="row">
-        <a class="button small icon-only" href={downloadOf(task, result)} download aria-label={`Download: ${name}`} title="Download">
-          <Icon name="download" size={16} />
-        </a>
         <button type="button" class="button small" aria-label={`Use as input: ${name}`} onClick={() => state.useAsInput(sourceOf(result, name))}>
           Use as input
         </button>
