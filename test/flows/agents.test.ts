@@ -50,7 +50,10 @@ t.test('agents over MCP', { timeout: 600_000 }, async (t) => {
     const provider = (await readFile(join(REPOSITORY, 'docs/clients/codex.md'), 'utf8')).match(/^```toml\n(.*?)^```/ms)?.[1] ?? ''
     const quiet = 'check_for_update_on_startup = false\n'
     const hosts = '\n[analytics]\nenabled = false\n[features]\nplugins = false\napps = false\n'
-    const settings = provider.replace(/^model_catalog_json.*\n/m, '').replaceAll('http://127.0.0.1:8080', program.url)
+    const settings = provider.replaceAll('http://127.0.0.1:8080', program.url)
+    const catalogue = await fetch(`${program.url}/v1/models`, { headers: { authorization: `Bearer ${agents.keys.TOLLGATE_API_KEY}` } })
+    await mkdir(join(home, '.codex'))
+    await writeFile(join(home, '.codex/tollgate-models.json'), await catalogue.text())
     await writeFile(join(home, 'config.toml'), quiet + settings + (await documented(agents, 'codex.md', 'Media by MCP', 'toml')) + 'startup_timeout_sec = 300\n' + hosts)
     const args = [path, 'exec', '--json', '--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox', `call mcp__media__generate_image ${JSON.stringify(IMAGE)}`]
     const { code, stdout, stderr } = await run(process.execPath, args, { cwd: home, env: { HOME: home, CODEX_HOME: home, ...agents.keys } })
