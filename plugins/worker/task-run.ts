@@ -1,6 +1,7 @@
 /** One run of a claimed task: renews its lease while the engine works, then records the outcome. */
 import type { FastifyBaseLogger } from 'fastify'
 import type { Control } from '../../src/backends/engines/engine.ts'
+import { Unavailable } from '../../src/domain/errors.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { runEngine, type EngineContext } from '../../src/tasks/run-engine.ts'
 import { conclude, rememberJob, type Concluded, type Made } from '../../src/tasks/claim-and-retry.ts'
@@ -8,6 +9,8 @@ import { traced, type Span } from '../../src/tracing/tracing.ts'
 import type { Task } from '../../src/domain/task.ts'
 
 const STORE_RETRY_MS = 500
+/** For so many leases storing media and the outcome of a run is retried. */
+const STORE_LEASES = 10
 
 type Why = 'lost' | 'canceled' | 'stopping'
 
@@ -22,7 +25,7 @@ export class Cut extends Error {
 
 export type TaskRunContext = {
   tasks: TaskContext
-  media: EngineContext
+  media: Omit<EngineContext, 'persist'>
   leaseMs: number
   /** Called with the queue time and duration of a run. */
   ran(task: Task, concluded: Concluded, queuedMs: number, ranMs: number): void
@@ -43,13 +46,19 @@ async function runClaimed(context: TaskRunContext, task: Task, cut: AbortControl
   const lease = keepLease(context, task, cut)
   try {
     const control = { signal: cut.signal, progress: lease.progress, job: jobOf(context, task, cut), idempotencyKey: `${task.id}:${task.attempts}` }
-    const made = await runEngine(context.media, task, control).catch((error: unknown): Made | 'lost' => {
+    const patience = { clock: tasks.clock, patienceMs: STORE_LEASES * leaseMs }
+    const persist = <T>(write: () => Promise<T>) => persistently(write, { ...patience, stopping: () => cut.signal.aborted })
+    const made = await runEngine({ ...context.media, persist }, task, control).catch((error: unknown): Made | 'lost' => {
       if (cut.signal.reason instanceof Cut) return cut.signal.reason.why === 'stopping' ? { outcome: 'handed_back' } : 'lost'
+      if (error instanceof Unavailable) {
+        log.warn({ event: 'task_run_unavailable', err: error, taskId: task.id }, 'backend unavailable during a run, repeating it')
+        return { outcome: 'unavailable' }
+      }
       log.error({ event: 'task_run_failed', err: error, taskId: task.id }, 'task run failed')
       return { outcome: 'failed', code: 'internal', retryable: true }
     })
     if (made === 'lost') return
-    const concluded = await persistently(() => conclude(tasks, task, made), { clock: tasks.clock, patienceMs: 10 * leaseMs, stopping: context.stopping })
+    const concluded = await persistently(() => conclude(tasks, task, made), { ...patience, stopping: context.stopping })
     const durationMs = tasks.clock() - startedMs
     span.set({ 'tollgate.task.outcome': concluded.outcome })
     if (made.outcome === 'failed') span.fail(made.code)
@@ -96,7 +105,7 @@ async function abortLost({ store }: TaskContext, { tenant, id }: Task, cut: Abor
 
 type Patience = { clock: () => number; patienceMs: number; stopping: () => boolean }
 
-/** Retries recording the outcome, so that a short outage of the store does not discard finished media. Renewals keep the lease meanwhile. */
+/** Repeats a write, so that a short outage of a backend does not discard finished media. Renewals keep the lease meanwhile. */
 async function persistently<T>(write: () => Promise<T>, { clock, patienceMs, stopping }: Patience): Promise<T> {
   const sinceMs = clock()
   for (;;) {

@@ -14,6 +14,8 @@ export type Made =
   | { outcome: 'failed'; code: TaskErrorCode; retryable: boolean }
   /** The worker stops: the task goes back to the queue and no attempt is counted. */
   | { outcome: 'handed_back' }
+  /** A backend was away during the run. */
+  | { outcome: 'unavailable' }
 
 /** `task` is the ended task. */
 export type Concluded = { outcome: 'completed' | 'failed'; task: Task } | { outcome: 'retrying' | 'handed_back' | 'lost' }
@@ -25,6 +27,8 @@ const CLAIMS_MAX = 16
 const WAIT_MS = { min: 20, max: 5_000, other: 1_000 }
 const YOUNG_MS = 1_000
 const RETRY_MS = { first: 2_000, max: 60_000 }
+/** From the first run of a task: for so long runs during which a backend was away cost no attempt. */
+const AWAY_MS = 3_600_000
 
 /** Which tasks to claim: up to `limit`, of these kinds and operations. */
 export type ClaimRequest = {
@@ -169,12 +173,23 @@ export async function conclude(context: TaskContext, task: Task, made: Made): Pr
     return ending(context, task, ended)
   }
   if (made.outcome === 'handed_back') return handBack(context, task)
-  if (made.retryable && task.attempts < task.maxAttempts) {
-    return requeue(context, task, context.clock() + retryDelayMs(task.attempts, context.random()), task.attempts, 'retrying')
+  const now = context.clock()
+  const sinceFirstMs = now - (task.startedAt ?? now)
+  if (made.outcome === 'unavailable' && sinceFirstMs < AWAY_MS) {
+    // The provider's job is kept: it may have ended meanwhile, and another one would be paid for as well.
+    const readyAt = now + jittered(Math.max(sinceFirstMs / 2, RETRY_MS.first), context.random())
+    return requeue(context, task, readyAt, { attempts: Math.max(0, task.attempts - 1) }, 'retrying')
   }
-  const ended = await end(context, task.id, guard, { outcome: 'failed', code: made.code, message: TASK_ERRORS[made.code] })
+  const { code, retryable } = made.outcome === 'unavailable' ? UNAVAILABLE : made
+  if (retryable && task.attempts < task.maxAttempts) {
+    const readyAt = now + retryDelayMs(task.attempts, context.random())
+    return requeue(context, task, readyAt, { attempts: task.attempts, job: null }, 'retrying')
+  }
+  const ended = await end(context, task.id, guard, { outcome: 'failed', code, message: TASK_ERRORS[code] })
   return ending(context, task, ended)
 }
+
+const UNAVAILABLE = { code: 'internal', retryable: true } as const
 
 /** How the run's task ended. A settlement that an earlier try of this run began, with unknown outcome, is continued. */
 async function ending(context: TaskContext, task: Task, ended: Task | null): Promise<Concluded> {
@@ -186,15 +201,14 @@ async function ending(context: TaskContext, task: Task, ended: Task | null): Pro
 
 /** Queues a running task again at once. The run costs no attempt, and its worker is refused from then on. `lost`: the task is in another state, or of another run. */
 export function handBack(context: Queueing, task: Task): Promise<Concluded> {
-  return requeue(context, task, context.clock(), Math.max(0, task.attempts - 1), 'handed_back')
+  return requeue(context, task, context.clock(), { attempts: Math.max(0, task.attempts - 1) }, 'handed_back')
 }
 
 type Queueing = Pick<TaskContext, 'store' | 'clock' | 'publish'>
 
-async function requeue(context: Queueing, task: Task, readyAt: number, attempts: number, outcome: 'retrying' | 'handed_back'): Promise<Concluded> {
-  // The next attempt needs a job of its own; a run that was handed back is resumed.
-  const facts = { attempts, sweepAt: readyAt + QUEUED_MS, ...(outcome === 'retrying' ? { job: null } : {}) }
-  const queued = await context.store.moveTask(task.id, { from: ['processing'], epoch: task.epoch }, 'queued', facts)
+/** `job: null`: the next run needs a job of its own; otherwise it resumes this one's. */
+async function requeue(context: Queueing, task: Task, readyAt: number, facts: { attempts: number; job?: null }, outcome: 'retrying' | 'handed_back'): Promise<Concluded> {
+  const queued = await context.store.moveTask(task.id, { from: ['processing'], epoch: task.epoch }, 'queued', { ...facts, sweepAt: readyAt + QUEUED_MS })
   const now = queued ?? (await context.store.task(task.tenant, task.id))
   // Queued under this epoch: by an earlier try with unknown outcome.
   if (now?.state !== 'queued' || now.epoch !== task.epoch) return { outcome: 'lost' }
@@ -210,6 +224,10 @@ export async function rememberJob({ store }: Pick<TaskContext, 'store'>, task: T
 
 /** The delay before the next attempt: doubling from two seconds to a minute, with jitter over its upper half by `random` (0 up to 1). */
 export function retryDelayMs(attempts: number, random: number): number {
-  const full = Math.min(RETRY_MS.max, RETRY_MS.first * 2 ** Math.max(0, attempts - 1))
+  return jittered(RETRY_MS.first * 2 ** Math.max(0, attempts - 1), random)
+}
+
+function jittered(delayMs: number, random: number): number {
+  const full = Math.min(RETRY_MS.max, delayMs)
   return Math.round(full / 2 + (full / 2) * random)
 }

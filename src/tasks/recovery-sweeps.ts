@@ -4,7 +4,7 @@ import type { Store } from '../backends/store/store.ts'
 import { aheadMs } from '../domain/subscription/clock-healing.ts'
 import type { Subscription } from '../domain/subscription/subscription.ts'
 import { entriesOf, holdOf, PASS_THROUGH } from '../domain/subscription/holds.ts'
-import { FINAL, TASK_ERRORS, type Task, type TaskErrorCode } from '../domain/task.ts'
+import { FINAL, TASK_ERRORS, type Task, type TaskErrorCode, type TaskGuard } from '../domain/task.ts'
 import { ABANDONED_MS } from './flat-charge.ts'
 import { relay } from './outbox.ts'
 import { publishReady } from './publish-ready.ts'
@@ -132,10 +132,10 @@ async function reject(context: TaskContext, task: Task): Promise<boolean> {
 async function sweepQueued(context: TaskContext, task: Task, { queueMs, isServed }: SweepOptions, record: Subscription | null): Promise<'unheld' | 'unserved' | null> {
   const now = context.clock()
   const guard = { from: ['queued'], epoch: task.epoch } as const
-  const fail = (code: TaskErrorCode) => end(context, task.id, guard, { outcome: 'failed', code, message: TASK_ERRORS[code] })
   const hold = holdOf(record?.media?.holds, task.id)
-  if (!hold) return (await fail('internal')) ? 'unheld' : null
-  if (hold.run === null && now - Math.max(hold.at, hold.readyAt) >= queueMs && !isServed(task.verb)) return (await fail('not_supported')) ? 'unserved' : null
+  if (!hold) return (await fail(context, task, guard, 'internal', 'nothing is held for it')) ? 'unheld' : null
+  const isUnserved = hold.run === null && now - Math.max(hold.at, hold.readyAt) >= queueMs && !isServed(task.verb)
+  if (isUnserved) return (await fail(context, task, guard, 'not_supported', 'no engine or worker takes it')) ? 'unserved' : null
   await context.store.moveTask(task.id, guard, 'queued', { sweepAt: now + QUEUED_MS })
   return null
 }
@@ -144,13 +144,18 @@ async function sweepQueued(context: TaskContext, task: Task, { queueMs, isServed
 async function takeBack(context: TaskContext, task: Task): Promise<boolean> {
   const guard = { from: ['processing'], epoch: task.epoch } as const
   const lostLeases = task.lostLeases + 1
-  if (lostLeases >= LOST_LEASES_MAX) {
-    return (await end(context, task.id, guard, { outcome: 'failed', code: 'internal', message: TASK_ERRORS.internal })) !== null
-  }
+  if (lostLeases >= LOST_LEASES_MAX) return fail(context, task, guard, 'internal', `${lostLeases} leases of its runs expired`)
   const queued = await context.store.moveTask(task.id, guard, 'queued', { lostLeases, attempts: Math.max(0, task.attempts - 1), sweepAt: context.clock() + QUEUED_MS })
   if (!queued) return false
   const { ready } = await context.store.change(task.subscription, { op: 'requeue', task: task.id, epoch: task.epoch, readyAt: context.clock(), served: true }, context.clock())
   publishReady(context, task.subscription, ready, { origin: task })
+  return true
+}
+
+/** Fails a task for the operator's `reason`; false where the guard refuses. */
+async function fail(context: TaskContext, task: Task, guard: TaskGuard, code: TaskErrorCode, reason: string): Promise<boolean> {
+  if ((await end(context, task.id, guard, { outcome: 'failed', code, message: TASK_ERRORS[code] })) === null) return false
+  context.log.warn({ event: 'task_failed_by_sweep', taskId: task.id, verb: task.verb, code, reason }, 'sweep failed a task')
   return true
 }
 

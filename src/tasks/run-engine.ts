@@ -4,14 +4,20 @@ import { costOf, type GenerationRequest } from '../domain/media-generations.ts'
 import { operationRequest, type Operation, type OperationInput } from '../domain/media-operations.ts'
 import type { Task } from '../domain/task.ts'
 import { traced } from '../tracing/tracing.ts'
+import { Unavailable } from '../domain/errors.ts'
 import type { Made as RunOutcome } from './claim-and-retry.ts'
 import { openInputs, type InputContext } from './fetch-inputs.ts'
 
-export type EngineContext = InputContext & { engines: Engines; resultMs: number }
+export type EngineContext = InputContext & {
+  engines: Engines
+  resultMs: number
+  /** Repeats a write while its backend is away, for as long as finished media are worth keeping. */
+  persist<T>(write: () => Promise<T>): Promise<T>
+}
 
 /**
  * Runs the engine of a task that is `processing` and stores the result under `taskId-epoch`. Rejects with the signal's reason when it is aborted, and with
- * `Unavailable` when the files backend fails: the run is then repeated.
+ * `Unavailable` when a backend was away.
  */
 export async function runEngine(context: EngineContext, task: Task, control: Omit<Control, 'inputs'>): Promise<RunOutcome> {
   const route = context.engines.offer(task.verb)?.route
@@ -24,10 +30,16 @@ export async function runEngine(context: EngineContext, task: Task, control: Omi
       if (ran.outcome === 'failed') span.fail(ran.code)
       return ran
     })
-    if (made.outcome === 'failed') return failedRun(context, task, made)
+    if (made.outcome === 'failed') {
+      // From reading its inputs, or storing its job.
+      if (made.cause instanceof Unavailable) throw made.cause
+      return failedRun(context, task, made)
+    }
     const file = `${task.id}-${task.epoch}`
     const expiresAt = context.clock() + context.resultMs
-    const stored = await context.files.put(file, made.body, { contentType: made.contentType, expiresAt })
+    const put = () => context.files.put(file, made.body, { contentType: made.contentType, expiresAt })
+    // A stream can be read once only.
+    const stored = await (made.body instanceof Uint8Array ? context.persist(put) : put())
     const result = { file, contentType: made.contentType, bytes: stored.size, ...made.facts, expiresAt }
     return { outcome: 'made', result, cost: costOf(task.price, made.used) }
   } finally {

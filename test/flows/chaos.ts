@@ -39,6 +39,8 @@ export type Report = {
   seconds: number
   /** Number of kills and of freezes by process or server. */
   struck: Record<string, number>
+  /** Each failed task: its error, its attempts, and the log lines about it. */
+  failures: { code: unknown; attempts: unknown; log: string[] }[]
   /** Violated invariants, in sentences. */
   faults: string[]
   /** The last line of `tollgate verify`. */
@@ -138,9 +140,11 @@ export async function chaos({ open, kills, lastsMs = Infinity, random, tell = ()
     for (const record of tasks.values()) if (at(record, 'status') === 'completed') charged += micro(at(record, 'actual_cost'))
     if (charged !== burned) faults.push(`completed tasks were charged ${charged} micro-units, and ${burned} burned`)
     const ended: Record<string, number> = {}
+    const failures: Report['failures'] = []
     for (const id of confirmed.accepted) {
       const status = String(at(tasks.get(id), 'status'))
       ended[status] = (ended[status] ?? 0) + 1
+      if (status === 'failed') failures.push({ code: at(tasks.get(id), 'error', 'code'), attempts: at(tasks.get(id), 'attempts'), log: system.logOf(id) })
       if (status !== 'completed' && status !== 'failed') faults.push(`task ${id} was accepted and is ${status}`)
     }
     const undelivered = () => {
@@ -148,7 +152,7 @@ export async function chaos({ open, kills, lastsMs = Infinity, random, tell = ()
       return [...confirmed.accepted].filter((id) => !delivered.has(id))
     }
     await restless('tasks without an event', async () => undelivered().length, (left) => left === 0).catch((error: Error) => faults.push(error.message))
-    return { accepted: confirmed.accepted.size, ended, answered: confirmed.answered, deliveries: receiver.received.length, faults }
+    return { accepted: confirmed.accepted.size, ended, answered: confirmed.answered, deliveries: receiver.received.length, failures, faults }
   }
 }
 
@@ -207,6 +211,6 @@ if (import.meta.main) {
   const open = { embedded: openEmbedded, distributed: openDistributed }[values.side]
   if (!open && values.side !== 'kubernetes') throw new Error(`--side is embedded, distributed or kubernetes, not ${values.side}`)
   const report = open ? await chaos({ open, ...options }) : await (await import('../plugins/operator-chaos.ts')).strikeKubernetes(options)
-  console.log(report)
+  console.dir(report, { depth: null, maxStringLength: 500 })
   process.exitCode = report.faults.length === 0 ? 0 : 1
 }

@@ -20,6 +20,8 @@ export type System = {
   program(): Pick<Program, 'url'> | null
   key: Program['key']
   targets: readonly Target[]
+  /** The log lines of all processes, also of those that have ended, which contain `text`. */
+  logOf(text: string): string[]
   /** The settings of `tollgate verify`. */
   settings: Record<string, string>
   /** Stops the program; returns the exit codes other than 0. */
@@ -32,6 +34,7 @@ export type OpenSystem = (options: { folder: string; env: Record<string, string>
 
 export const openEmbedded: OpenSystem = async ({ folder, env }) => {
   let program = await start({ folder, env })
+  const logs = [program.log]
   let isUp = true
   return {
     program: () => (isUp ? program : null),
@@ -43,11 +46,13 @@ export const openEmbedded: OpenSystem = async ({ folder, env }) => {
           isUp = false
           await program.kill()
           program = await start({ folder, env })
+          logs.push(program.log)
           isUp = true
         },
         freeze: (forMs) => freezeProcess(program.processes[0], forMs),
       },
     ],
+    logOf: (text) => linesWith(logs, text),
     settings: program.env,
     async stop() {
       const { code, signal } = await program.stop()
@@ -57,6 +62,10 @@ export const openEmbedded: OpenSystem = async ({ folder, env }) => {
       await program.kill()
     },
   }
+}
+
+function linesWith(logs: readonly string[][], text: string): string[] {
+  return logs.flat().filter((line) => line.includes(text))
 }
 
 async function freezeProcess(frozen: Process | null | undefined, forMs: number): Promise<void> {
@@ -99,13 +108,16 @@ export const openDistributed: OpenSystem = async ({ folder, env, random }) => {
     throw error
   })
   const processes: (Process | null)[] = [...program.processes]
+  const logs = program.processes.map(({ log }) => log)
   let calls = 0
 
   async function revive(index: number, dead: Process): Promise<void> {
     processes[index] = null
     // A gateway restarts at its address.
     const port = new URL(dead.url || program.url).port
-    processes[index] = await persistently(() => site.join(folder, dead.role, { ...env, PORT: port }))
+    const revived = await persistently(() => site.join(folder, dead.role, { ...env, PORT: port }))
+    processes[index] = revived
+    logs.push(revived.log)
   }
 
   async function reviveAll(): Promise<void> {
@@ -154,6 +166,7 @@ export const openDistributed: OpenSystem = async ({ folder, env, random }) => {
     },
     key: program.key,
     targets: [...new Set(ROLES)].map(roleTarget).concat(serverTarget('MongoDB', store), serverTarget('Kafka', broker)),
+    logOf: (text) => linesWith(logs, text),
     settings: await site.settings(folder),
     async stop() {
       await reviveAll()

@@ -350,8 +350,8 @@ const attemptBugs: Listed[] = [
   {
     name: 'a run that is handed back uses up an attempt',
     file: 'src/tasks/claim-and-retry.ts', within: 100,
-    from: `Math.max(0, task.attempts - 1), 'handed_back')`,
-    to: `task.attempts, 'handed_back')`,
+    from: `{ attempts: Math.max(0, task.attempts - 1) }, 'handed_back')`,
+    to: `{ attempts: task.attempts }, 'handed_back')`,
   },
   {
     name: 'a later run begins with no progress',

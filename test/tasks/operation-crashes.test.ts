@@ -59,7 +59,7 @@ function processOf(world: World, kill: Kill | null): Process {
   const context = {
     store: mortal(world.store), files: mortal(world.files), clock, uuid: () => `019b8e1a-0000-7000-8000-${String(++world.ids).padStart(12, '0')}`, random: () => 0, publish: quiet, moved: quiet,
     link: () => '', linkedFile: () => null, resultMs: 7 * DAY_MS, log: { info: quiet, warn: quiet, error: quiet },
-    egress: openEgress({ allow: ['127.0.0.1'], clock }), inputTimeoutMs: 10_000, engines: enginesOf(world),
+    egress: openEgress({ allow: ['127.0.0.1'], clock }), inputTimeoutMs: 10_000, persist: <T>(write: () => Promise<T>) => write(), engines: enginesOf(world),
   }
   return { context, calls: () => calls }
 }

@@ -108,11 +108,11 @@ export async function runTask(world: World, machine: Machine, task: Task): Promi
     },
   } as unknown as Engines
   const backends = machine.tasks(machine.actor(`run epoch ${task.epoch}`, { task: task.id, epoch: task.epoch }))
-  const context = { ...backends, engines, egress: sourceEgress(world.files, world.scheduler), inputTimeoutMs: 10_000 }
+  const context = { ...backends, engines, egress: sourceEgress(world.files, world.scheduler), inputTimeoutMs: 10_000, persist: <T>(write: () => Promise<T>) => write() }
   const control = { signal: new AbortController().signal, progress: () => {}, job: { id: null, remember: async () => {} }, idempotencyKey: task.id }
   return runOperation(context, task, control).catch((error: unknown): Made => {
     if (!(error instanceof Unavailable)) throw error
-    return { outcome: 'failed', code: 'internal', retryable: true }
+    return { outcome: 'unavailable' }
   })
 }
 

@@ -1,0 +1,103 @@
+/** Runs during which a backend is away: they are repeated, and cost no attempt. */
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { openFiles, type Files } from '../../src/backends/files/files.ts'
+import { openStore } from '../../src/backends/store/store.ts'
+import { Unavailable } from '../../src/domain/errors.ts'
+import { sweepTasks } from '../../src/tasks/recovery-sweeps.ts'
+import { claimDue, conclude, type Made } from '../../src/tasks/claim-and-retry.ts'
+import type { Task } from '../../src/domain/task.ts'
+import type { TaskContext } from '../../src/tasks/task-context.ts'
+import { VALID } from '../contracts/operations/bodies.ts'
+import { openSources } from '../contracts/operations/sources.ts'
+import { hold, mediaPlan, T0, task } from '../contracts/store/acme.ts'
+import { isFinal, openStudio } from '../plugins/studio.ts'
+
+const HOUR_MS = 3_600_000
+
+/** Files on disk of which each verb in `away` is unavailable for so many calls. */
+async function failing(t: Test, away: Partial<Record<'put' | 'get', number>>): Promise<Files> {
+  const folder = `${t.testdirName}-failing`
+  await rm(folder, { recursive: true, force: true })
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  const files = await openFiles(`disk:${folder}`)
+  const left = { put: 0, get: 0, ...away }
+  const gate = (verb: 'put' | 'get'): void => {
+    if (left[verb]-- > 0) throw new Unavailable('files', new Error('as scripted'))
+  }
+  return {
+    ...files,
+    put: async (...args) => (gate('put'), files.put(...args)),
+    get: async (...args) => (gate('get'), files.get(...args)),
+  }
+}
+
+t.test('finished media are kept until the files backend takes them', async (t) => {
+  const studio = await openStudio(t, { files: await failing(t, { put: 2 }), media: { attempts: 1 } })
+  const { id } = (await studio.create()).json()
+  t.match(await studio.until(id, isFinal), { status: 'completed', attempts: 1 })
+  t.equal(studio.engine.runs.length, 1)
+})
+
+t.test('a run whose source cannot be read for lack of the files backend is repeated, and costs no attempt', async (t) => {
+  const studio = await openStudio(t, { files: await failing(t, { get: 1 }), media: { attempts: 1 } })
+  const { urls } = await openSources(t)
+  const { id } = (await studio.operate(VALID.upscale(urls))).json()
+  await studio.until(id, ({ status, attempts }) => status === 'processing' && attempts === 0, 'operations')
+  studio.time.now += 60_000
+  t.match(await studio.until(id, isFinal, 'operations'), { status: 'completed', attempts: 1 })
+})
+
+/** Claims the one task whenever it is ready, in the time of `now`, and ends each run by `made` until it is final. Returns the runs, by the minute. */
+async function runs(t: Test, made: Made): Promise<{ minutes: number[]; ended: Task | null }> {
+  const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)
+  t.teardown(() => store.close())
+  await store.change('acme/studio', mediaPlan(), T0)
+  const queued = task(1, { state: 'queued', maxAttempts: 2, job: 'job-1' })
+  await store.createTask(queued)
+  await store.change('acme/studio', { ...hold(queued.id, queued.verb), amount: queued.estimatedCost }, T0)
+  let now = T0
+  const quiet = () => {}
+  const log = { info: quiet, warn: quiet, error: quiet }
+  let ids = 0
+  const context: TaskContext = { store, files: {} as Files, clock: () => now, uuid: () => `claim-${ids++}`, random: () => 1, publish: quiet, moved: quiet, link: () => '', linkedFile: () => null, resultMs: 1, log }
+  const minutes: number[] = []
+  for (; now < T0 + 2 * HOUR_MS; now += 1000) {
+    const claimed: Task[] = []
+    await claimDue(context, { verbs: [queued.verb], limit: 1, leaseMs: 30_000, start: (one) => claimed.push(one) })
+    for (const one of claimed) {
+      if (made.outcome === 'unavailable' && now < T0 + HOUR_MS) t.equal(one.job, 'job-1', 'a run resumes the job of the one before')
+      minutes.push((now - T0) / 60_000)
+      const concluded = await conclude(context, one, made)
+      if (concluded.outcome === 'failed') return { minutes, ended: concluded.task }
+    }
+  }
+  return { minutes, ended: null }
+}
+
+t.test('a backend that stays away costs no attempt for an hour, with runs a minute apart at most, and then fails the task', async (t) => {
+  const { minutes, ended } = await runs(t, { outcome: 'unavailable' })
+  t.match(ended, { state: 'failed', outcome: { code: 'internal' }, attempts: 2, actualCost: 0 })
+  t.ok(minutes.length > 50 && minutes.length < 80, `${minutes.length} runs`)
+  t.ok(minutes.every((at, n) => n === 0 || at - (minutes[n - 1] ?? 0) < 1.1))
+  t.ok((minutes.at(-2) ?? 0) >= 60 && (minutes.at(-3) ?? 60) < 60, 'the attempts are counted from the hour on')
+})
+
+t.test('a failure of the engine counts as an attempt at once', async (t) => {
+  const { minutes, ended } = await runs(t, { outcome: 'failed', code: 'provider_error', retryable: true })
+  t.match(ended, { state: 'failed', attempts: 2 })
+  t.equal(minutes.length, 2)
+})
+
+t.test('the log has the reason for which a sweep failed a task', async (t) => {
+  const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)
+  t.teardown(() => store.close())
+  await store.change('acme/studio', mediaPlan(), T0)
+  await store.createTask(task(1, { state: 'processing', lostLeases: 2, epoch: 1, sweepAt: T0 }))
+  const lines: unknown[] = []
+  const quiet = () => {}
+  const log = { info: quiet, error: quiet, warn: (facts: object) => void lines.push(facts) }
+  await sweepTasks({ store, files: {} as Files, clock: () => T0 + 1, uuid: () => '', random: () => 0, publish: quiet, moved: quiet, link: () => '', linkedFile: () => null, resultMs: 1, log })
+  t.match(lines, [{ event: 'task_failed_by_sweep', taskId: task(1).id, code: 'internal', reason: '3 leases of its runs expired' }])
+})
