@@ -4,7 +4,7 @@ import type { Control } from '../../src/backends/engines/engine.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { runEngine, type EngineContext } from '../../src/tasks/run-engine.ts'
-import { conclude, rememberJob, type Concluded, type Made } from '../../src/tasks/claim-and-retry.ts'
+import { conclude, forgiveLostLease, rememberJob, type Concluded, type Made } from '../../src/tasks/claim-and-retry.ts'
 import { traced, type Span } from '../../src/tracing/tracing.ts'
 import type { Task } from '../../src/domain/task.ts'
 
@@ -83,8 +83,13 @@ function jobOf({ tasks }: TaskRunContext, task: Task, cut: AbortController): Con
 /** Renews the lease of a run with its progress until stopped; aborts `cut` when the lease is lost. */
 function keepLease({ tasks, leaseMs }: TaskRunContext, task: Task, cut: AbortController): { progress(percent: number): void; stop(): void } {
   let reached = task.progress
+  let isRenewing = false
+  // One at a time: renewals that a slow store lets pile up would only conflict with each other.
   const renew = async () => {
+    if (isRenewing) return
+    isRenewing = true
     const renewed = await tasks.store.renewTask(task.id, task.epoch, reached, tasks.clock() + leaseMs).catch(() => 'unknown' as const)
+    isRenewing = false
     if (renewed === 'lost') await abortLost(tasks, task, cut)
   }
   const timer = setInterval(() => void renew(), leaseMs / 3)
@@ -97,9 +102,10 @@ function keepLease({ tasks, leaseMs }: TaskRunContext, task: Task, cut: AbortCon
 }
 
 /** Aborts a run whose task is no longer its own: canceled by the client, or taken by another run. Returns the reason. */
-async function abortLost({ store }: TaskContext, { tenant, id }: Task, cut: AbortController): Promise<Cut> {
-  const now = await store.task(tenant, id).catch(() => null)
+async function abortLost(tasks: TaskContext, { tenant, id }: Task, cut: AbortController): Promise<Cut> {
+  const now = await tasks.store.task(tenant, id).catch(() => null)
   cut.abort(new Cut(now?.outcome?.outcome === 'canceled' ? 'canceled' : 'lost'))
+  if (now) await forgiveLostLease(tasks, now).catch((err: unknown) => tasks.log.warn({ event: 'lost_lease_counted', err, taskId: id }, 'lost lease of a live worker stays counted'))
   return cut.signal.reason as Cut
 }
 

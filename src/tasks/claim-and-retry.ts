@@ -27,7 +27,7 @@ const CLAIMS_MAX = 16
 const WAIT_MS = { min: 20, max: 5_000, other: 1_000 }
 const YOUNG_MS = 1_000
 const RETRY_MS = { first: 2_000, max: 60_000 }
-/** From the first run of a task: for so long runs during which a backend was away cost no attempt. */
+/** From the first run of a task: for so long runs during which a backend was away cost no attempt, and lost leases of live workers do not count. */
 const AWAY_MS = 3_600_000
 
 /** Which tasks to claim: up to `limit`, of these kinds and operations. */
@@ -215,6 +215,15 @@ async function requeue(context: Queueing, task: Task, readyAt: number, facts: { 
   const { ready } = await context.store.change(task.subscription, { op: 'requeue', task: task.id, epoch: task.epoch, readyAt, served: true }, context.clock())
   publishReady(context, task.subscription, ready, { origin: task })
   return { outcome }
+}
+
+/**
+ * Uncounts a lease that a live worker has lost: it was frozen, or the store was slow, so its task did not end it. An input that keeps workers from renewing for longer
+ * than an hour counts again.
+ */
+export async function forgiveLostLease({ store, clock }: Pick<TaskContext, 'store' | 'clock'>, task: Task): Promise<void> {
+  if ((task.state !== 'queued' && task.state !== 'processing') || task.lostLeases === 0 || clock() - (task.startedAt ?? 0) >= AWAY_MS) return
+  await store.moveTask(task.id, { from: [task.state], epoch: task.epoch }, task.state, { lostLeases: task.lostLeases - 1 })
 }
 
 /** Stores the id of the provider's job under the epoch of its run, so that a later run resumes it. `lost`: another run has the task, or it has ended. */

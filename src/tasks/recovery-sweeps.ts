@@ -134,8 +134,8 @@ async function sweepQueued(context: TaskContext, task: Task, { queueMs, isServed
   const guard = { from: ['queued'], epoch: task.epoch } as const
   const hold = holdOf(record?.media?.holds, task.id)
   if (!hold) return (await fail(context, task, guard, 'internal', 'nothing is held for it')) ? 'unheld' : null
-  const isUnserved = hold.run === null && now - Math.max(hold.at, hold.readyAt) >= queueMs && !isServed(task.verb)
-  if (isUnserved) return (await fail(context, task, guard, 'not_supported', 'no engine or worker takes it')) ? 'unserved' : null
+  const hasWaited = hold.run === null && now - Math.max(hold.at, hold.readyAt) >= queueMs
+  if (hasWaited && !isServed(task.verb)) return (await fail(context, task, guard, 'not_supported', 'no engine or worker takes it')) ? 'unserved' : null
   await context.store.moveTask(task.id, guard, 'queued', { sweepAt: now + QUEUED_MS })
   return null
 }

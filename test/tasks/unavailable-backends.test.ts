@@ -6,12 +6,14 @@ import { openFiles, type Files } from '../../src/backends/files/files.ts'
 import { openStore } from '../../src/backends/store/store.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import { sweepTasks } from '../../src/tasks/recovery-sweeps.ts'
-import { claimDue, conclude, type Made } from '../../src/tasks/claim-and-retry.ts'
+import { claimDue, conclude, forgiveLostLease, type Made } from '../../src/tasks/claim-and-retry.ts'
 import type { Task } from '../../src/domain/task.ts'
 import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { VALID } from '../contracts/operations/bodies.ts'
 import { openSources } from '../contracts/operations/sources.ts'
 import { hold, mediaPlan, T0, task } from '../contracts/store/acme.ts'
+import { LIMITS } from '../fakes/engine.ts'
+import { run, type TaskRunContext } from '../../plugins/worker/task-run.ts'
 import { isFinal, openStudio } from '../plugins/studio.ts'
 
 const HOUR_MS = 3_600_000
@@ -100,4 +102,45 @@ t.test('the log has the reason for which a sweep failed a task', async (t) => {
   const log = { info: quiet, error: quiet, warn: (facts: object) => void lines.push(facts) }
   await sweepTasks({ store, files: {} as Files, clock: () => T0 + 1, uuid: () => '', random: () => 0, publish: quiet, moved: quiet, link: () => '', linkedFile: () => null, resultMs: 1, log })
   t.match(lines, [{ event: 'task_failed_by_sweep', taskId: task(1).id, code: 'internal', reason: '3 leases of its runs expired' }])
+})
+
+t.test('a slow store gets one renewal of a lease at a time', async (t) => {
+  const seen = { open: 0, most: 0, count: 0 }
+  const enough = Promise.withResolvers<void>()
+  let release = (): void => {}
+  const renewTask = (): Promise<'ok'> => {
+    seen.most = Math.max(seen.most, ++seen.open)
+    return new Promise((resolve) => {
+      release = () => {
+        release = () => {}
+        seen.open--
+        if (++seen.count === 3) enough.resolve()
+        resolve('ok')
+      }
+    })
+  }
+  const ended = task(1, { state: 'completed', epoch: 1 })
+  const store = { renewTask, moveTask: async () => null, task: async () => ended } as unknown as TaskContext['store']
+  const log = { info: () => {}, warn: () => {}, error: () => {} }
+  const tasks = { store, clock: () => 0, random: () => 0, log } as unknown as TaskContext
+  // The engine waits for three renewals, each of which takes as long as ten intervals of renewals.
+  const timer = setInterval(() => release(), 100)
+  t.teardown(() => clearInterval(timer))
+  const engines = { offer: () => ({ route: { engine: 'fake', model: null, max: LIMITS, timeoutMs: HOUR_MS } }), run: async () => (await enough.promise, { outcome: 'failed', code: 'provider_rejected', retryable: false, cause: null }) }
+  const media = { ...tasks, engines } as unknown as TaskRunContext['media']
+  await run({ tasks, media, leaseMs: 30, ran: () => {}, stopping: () => false, log: log as unknown as TaskRunContext['log'] }, task(1, { state: 'processing', epoch: 1 }), new AbortController())
+  t.match(seen, { most: 1, count: 3 })
+})
+
+t.test('a lease that a live worker has lost is not counted, until an hour after the first run', async (t) => {
+  const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)
+  t.teardown(() => store.close())
+  await store.createTask(task(1, { state: 'queued', lostLeases: 2, epoch: 3, startedAt: T0 }))
+  const found = async () => (await store.task('acme', task(1).id)) as Task
+  await forgiveLostLease({ store, clock: () => T0 + 1000 }, await found())
+  t.equal((await found()).lostLeases, 1)
+  await forgiveLostLease({ store, clock: () => T0 + HOUR_MS }, await found())
+  t.equal((await found()).lostLeases, 1)
+  await forgiveLostLease({ store, clock: () => T0 + 1000 }, { ...(await found()), epoch: 2 })
+  t.equal((await found()).lostLeases, 1, 'another run has it')
 })
