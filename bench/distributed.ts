@@ -6,6 +6,7 @@ import { openSite, type Site } from '../test/flows/deployment.ts'
 import { distributedCoding } from './distributed/coding.ts'
 import { sweeps } from './distributed/sweeps.ts'
 import { distributedTasks } from './distributed/tasks.ts'
+import { distributedWebhooks } from './distributed/webhooks.ts'
 import type { Declared } from './manifests.ts'
 import type { Process } from './processes.ts'
 import { missingServers, openServers, type Servers } from './servers.ts'
@@ -31,8 +32,13 @@ export type Deployment = {
 
 const LONGEST_KEY_MS = 30_000
 
-/** Yields nothing where the servers are not installed, and prints a line about it. */
-export async function* distributed(stage: Stage, choice: Choice): AsyncGenerator<Table> {
+type Part = (apart: Distributed, choice: Choice) => Promise<Table | Table[]>
+const PARTS = { coding: distributedCoding, tasks: distributedTasks, webhooks: distributedWebhooks, sweeps }
+
+/** Measures these parts. Yields nothing where the servers are not installed, and prints a line about it. */
+export const distributed = (...parts: (keyof typeof PARTS)[]) => (stage: Stage, choice: Choice) => measure(stage, choice, parts.length > 0 ? parts.map((part) => PARTS[part]) : Object.values(PARTS))
+
+async function* measure(stage: Stage, choice: Choice, parts: Part[]): AsyncGenerator<Table> {
   const missing = missingServers()
   if (missing.length > 0) {
     process.stdout.write(`The distributed side was skipped: its servers are not installed (\`npm run servers ${missing.join(' ')}\`).\n\n`)
@@ -43,9 +49,7 @@ export async function* distributed(stage: Stage, choice: Choice): AsyncGenerator
   try {
     process.stdout.write(`The distributed side ran on ${servers.what}, on the same cores.\n\n`)
     const apart: Distributed = { stage, servers, start: (...program) => start(stage, site, ...program) }
-    yield await distributedCoding(apart, choice)
-    yield* await distributedTasks(apart, choice)
-    yield await sweeps(apart, choice)
+    for (const part of parts) yield* [await part(apart, choice)].flat()
   } finally {
     await site.close()
     await servers.stop()

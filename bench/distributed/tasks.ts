@@ -14,8 +14,8 @@ import { median, percentile, spread } from '../statistics.ts'
 import type { Table } from '../table.ts'
 import { complete, CONNECTIONS, SLOTS, TASKS, WARM_TASKS } from '../tasks.ts'
 
-const ROLES = ['controller', 'gateway', 'worker', 'dispatcher'] as const
-const SETTINGS = { PLUGINS: join(import.meta.dirname, '../noop.ts'), ENGINES: 'engines.yaml', WORKER_SLOTS: SLOTS }
+export const ROLES = ['controller', 'gateway', 'worker', 'dispatcher'] as const
+export const SETTINGS = { PLUGINS: join(import.meta.dirname, '../noop.ts'), ENGINES: 'engines.yaml', WORKER_SLOTS: SLOTS }
 const TENANTS = [1, 20]
 /** A rate that leaves every process mostly idle. */
 const STEADY = { connections: 16, perSecond: 25, count: 500 }
