@@ -12,7 +12,7 @@ import { tenantOf } from '../../src/domain/plans.ts'
 import type { Answer, Stale } from '../../src/domain/subscription/commands.ts'
 import type { RefusalReason } from '../../src/domain/subscription/refusals.ts'
 import { planInactive } from '../../src/domain/subscription/subscription.ts'
-import type { Admission, Admitted, OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
+import type { Admission as Size, Admitted, OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
 import { traced } from '../../src/tracing/tracing.ts'
 import { viewOf } from '../../src/domain/token-windows.ts'
 import { windowHeaders } from './window-headers.ts'
@@ -31,10 +31,11 @@ declare module 'fastify' {
   }
   interface FastifyContextConfig {
     /** Makes the route metered: returns the size of the request. Throws the failure of an invalid request. */
-    admits?: (request: FastifyRequest) => Admission
+    admits?: (request: FastifyRequest) => Size
   }
 }
 
+type Admission = Pick<OpenReservation, 'id' | 'admitted' | 'durable'> & { subscription: string }
 type Refused = Exclude<Answer<'admit'>, Admitted | Stale>
 
 /** The error code of each outcome. */
@@ -53,6 +54,7 @@ const LEASE_MS = 5_000
 const RETRY_MS = 1_000
 const REFUSALS_MS = 5_000
 const NOTHING: Promise<Settlement | null> = Promise.resolve(null)
+const STORED = Promise.resolve()
 
 async function metering(app: FastifyInstance): Promise<void> {
   const { store, clock } = app
@@ -77,27 +79,26 @@ async function metering(app: FastifyInstance): Promise<void> {
     // In flight before the admission is written, so that the sweep does not release it.
     inFlight.add(id)
     try {
+      let durable = STORED
       const admit = () =>
-        caller.creating((subscription, facts) => store.change(subscription, { op: 'admit', id, instance, ...facts, ...size }, clock()))
+        caller.creating(async (subscription, facts) => {
+          const decided = await store.decide<'admit'>(subscription, { op: 'admit', id, instance, ...facts, ...size }, clock())
+          durable = decided.durable
+          return decided.answer
+        })
       const answer = await traced('admission', { within: true }, () => queue.admit(caller.key.subscription, admit, isBlocked, reply.raw))
       if (answer.outcome !== 'admitted') {
         metrics.refused(answer.outcome)
         refusals.count(caller.key.subscription, caller.key.keyId, REASONS[answer.outcome])
         throw refusalOf(answer, reply, clock())
       }
-      request.reservation = openReservation(id, caller.key.subscription, answer, request, reply)
+      request.reservation = openReservation({ id, subscription: caller.key.subscription, admitted: answer, durable }, request, reply)
     } finally {
       if (!request.reservation) inFlight.remove(id)
     }
   })
 
-  function openReservation(
-    id: string,
-    subscription: string,
-    admitted: Admitted,
-    request: FastifyRequest,
-    reply: FastifyReply,
-  ): OpenReservation {
+  function openReservation({ id, subscription, admitted, durable }: Admission, request: FastifyRequest, reply: FastifyReply): OpenReservation {
     const headers = windowHeaders(admitted.windows, clock())
     let reserved = admitted.reserved
     let outcome = NOTHING
@@ -122,6 +123,7 @@ async function metering(app: FastifyInstance): Promise<void> {
     return {
       id,
       admitted,
+      durable,
       headers,
       settleWith(promise) {
         outcome = promise
@@ -158,7 +160,9 @@ async function metering(app: FastifyInstance): Promise<void> {
   }
 
   app.addHook('onSend', (request, reply, _payload, done) => {
-    const { caller } = request
+    const { caller, reservation } = request
+    // No success is answered before its admission is stored.
+    if (reservation && reply.statusCode < 400) return reservation.durable
     if (!caller || request.routeOptions.config.api !== 'coding' || reply.hasHeader('x-codex-primary-used-percent')) return done()
     // Fastify takes a promise as well.
     return addCurrentWindows(app, caller.key.subscription, reply)

@@ -128,14 +128,22 @@ function sendJson(reply: FastifyReply, body: string): void {
   reply.raw.end(body)
 }
 
-function callUpstreams(
+/** Nothing is answered before the admission is stored: the upstream works meanwhile. */
+async function callUpstreams(
   call: UpstreamCall,
   { wire, request }: RequestContext,
   { upstreams, metrics }: HandlerOptions,
   signal: AbortSignal,
 ): Promise<UpstreamAnswer> {
   metrics.overhead(wire, performance.now() - request.startedMs)
-  return upstreams.open(call, signal)
+  const opened = await upstreams.open(call, signal)
+  try {
+    await request.reservation?.durable
+    return opened
+  } catch (error) {
+    if (opened.kind === 'stream') opened.abort()
+    throw error
+  }
 }
 
 async function estimateOf(meter: OutputMeter, budget: Budget): Promise<Settlement> {

@@ -46,6 +46,7 @@ export function openFaultyStore(process: Process, handle: Handle, scheduler: Sch
     new Proxy(handle.store, {
       get: (store, verb: keyof Store) => {
         if (verb === 'change') return (id: string, command: Command, now: number) => change(actor, id, command, now)
+        if (verb === 'decide') return async (id: string, command: Command, now: number) => ({ answer: await change(actor, id, command, now), durable: Promise.resolve() })
         const perform = Reflect.get(store, verb) as (...args: unknown[]) => Promise<unknown>
         return (...args: unknown[]) => {
           const writes = !READS.has(verb)

@@ -39,6 +39,8 @@ export type GatewayOptions = OpenaiOptions & {
   declared?: object[]
   admitted?: Partial<Admitted>
   ensure?: () => 'extended' | 'gone'
+  /** The write of each admission; at once without it. */
+  durable?: () => Promise<void>
   upstreams?: Partial<UpstreamsOptions>
   decorate?: (app: FastifyInstance) => void
   imageUrls?: 'vet' | 'fetch' | 'refuse'
@@ -107,7 +109,7 @@ export async function openGateway(t: Test, options: GatewayOptions = {}): Promis
             wake()
           })
           request.reservation = reservation(
-            { ...ADMITTED, ...options.admitted },
+            { admitted: { ...ADMITTED, ...options.admitted }, durable: options.durable?.() ?? Promise.resolve() },
             (promise) => (outcome = promise),
             (tokens) => {
               ensured.push(tokens)
@@ -119,7 +121,7 @@ export async function openGateway(t: Test, options: GatewayOptions = {}): Promis
       { name: 'metering' },
     ),
   )
-  const { declared: _declared, admitted: _admitted, ensure: _ensure, upstreams: _upstreams, decorate: _decorate, imageUrls: _imageUrls, egressAllow: _egressAllow, lookup: _lookup, ...plugin } = options
+  const { declared: _declared, admitted: _admitted, ensure: _ensure, durable: _durable, upstreams: _upstreams, decorate: _decorate, imageUrls: _imageUrls, egressAllow: _egressAllow, lookup: _lookup, ...plugin } = options
   app.register(openai, plugin)
   await app.listen({ host: '127.0.0.1', port: 0 })
   t.teardown(async () => {
@@ -150,11 +152,11 @@ async function standInAuth(app: FastifyInstance): Promise<void> {
 }
 
 function reservation(
-  admitted: Admitted,
+  admission: Pick<OpenReservation, 'admitted' | 'durable'>,
   settleWith: OpenReservation['settleWith'],
   ensure: (tokens: number) => 'extended' | 'gone',
 ): OpenReservation {
-  return { id: 'reservation', admitted, headers: {}, settleWith, ensure: async (tokens) => ensure(tokens) }
+  return { id: 'reservation', ...admission, headers: {}, settleWith, ensure: async (tokens) => ensure(tokens) }
 }
 
 export const MESSAGES = [{ role: 'user', content: 'Hello' }]

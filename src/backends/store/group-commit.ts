@@ -3,13 +3,14 @@
  * next one, and replaces the record if its version is still the one that was read; otherwise it is retried. Each process has one queue per subscription: all
  * queued commands are applied in order and written once, and each caller is answered after the write. A process that has written for a while pauses for the
  * others, which would otherwise find the record changed after each read.
+ * A process that writes the records alone has the current one in memory: it applies each command when it is called, also while it writes what came before.
  */
 import { setTimeout as pauseFor } from 'node:timers/promises'
 import { Busy, Unavailable } from '../../domain/errors.ts'
 import { heal } from '../../domain/subscription/clock-healing.ts'
-import { reduce } from '../../domain/subscription/reducer.ts'
 import type { Answer, Command, CommandName } from '../../domain/subscription/commands.ts'
 import type { Subscription } from '../../domain/subscription/subscription.ts'
+import { changing, deciding, type Decided, type QueuedCommand } from './queued-command.ts'
 
 /** What an adapter implements. Both verbs throw `Unavailable` when the outcome is unknown, and have timeouts of their own: there is none here. */
 export type VersionedRecords = {
@@ -29,6 +30,8 @@ export type ChangeOptions = {
   storeTime?: () => number | null
   /** Called after a record was healed. */
   healed?: (id: string, aheadMs: number) => void
+  /** Nobody else writes the records, so that those in memory are the current ones. */
+  isSole?: boolean
   /** How long a change is retried before it throws `Unavailable`, or `Busy` after a conflict. */
   retryForMs?: number
   /** Monotonic milliseconds, for `retryForMs` alone. */
@@ -42,22 +45,21 @@ export type ChangeOptions = {
 export type Changes = {
   /** As `Store.change`. */
   change<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Answer<N>>
+  /** As `Store.decide`. */
+  decide<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Decided<N>>
   /** Gives queued commands a last attempt; later ones are `Unavailable`. */
   close(): Promise<void>
 }
 
-type Queued = {
-  /** Applies the command. `answer` resolves or rejects its caller's promise: a command that throws leaves the record alone and fails only its caller. */
-  apply(record: Subscription | null): { record: Subscription | null; answer: () => void }
-  fail(error: unknown): void
-  deadline: number
-}
-
 type Queue = {
   id: string
-  queued: Queued[]
+  queued: QueuedCommand[]
   /** The record after the last attempt; undefined when it is unknown. */
   cached: Subscription | null | undefined
+  /** The record after all queued commands, which were applied when they were called; undefined when they were not. Only with `isSole`. */
+  ahead: Subscription | null | undefined
+  /** Since when the record is being written; `Infinity` while it is not. */
+  writingSince: number
   /** Consecutive attempts with an unknown outcome. */
   failures: number
   drained: Promise<void>
@@ -75,32 +77,38 @@ const MAX_BATCH = 200
 const MAX_BUSY_MS = 200
 const YIELDED_ATTEMPTS = 3
 const MAX_YIELD_MS = 1000
+/** While a write takes longer than this, later commands are not answered before it. */
+const SLOW_WRITE_MS = 1000
 
 /** Opens the queues over one adapter. An idle subscription takes no memory. */
 export function openChanges(adapter: VersionedRecords, options: ChangeOptions = {}): Changes {
-  const { retried = () => {}, healed = () => {}, storeTime = () => null, retryForMs = RETRY_FOR_MS, clock = () => performance.now(), pause = pauseFor } = options
-  const shared: Shared = { retried, healed, storeTime, retryForMs, clock, pause, records: options.wrap?.(adapter) ?? adapter, closing: false }
+  const { retried = () => {}, healed = () => {}, storeTime = () => null, isSole = false, retryForMs = RETRY_FOR_MS, clock = () => performance.now(), pause = pauseFor } = options
+  const shared: Shared = { retried, healed, storeTime, isSole, retryForMs, clock, pause, records: options.wrap?.(adapter) ?? adapter, closing: false }
   const queues = new Map<string, Queue>()
 
   function change<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Answer<N>> {
-    if (shared.closing) return Promise.reject(new Unavailable('store', new Error('the store is closed')))
-    return new Promise((resolve, reject) => {
-      const apply: Queued['apply'] = (record) => {
-        try {
-          const step = reduce(record, command, now, id)
-          return { record: step.record, answer: () => resolve(step.answer) }
-        } catch (error) {
-          return { record, answer: () => reject(error) }
-        }
-      }
-      queueOf(id).queued.push({ apply, fail: reject, deadline: clock() + retryForMs })
-    })
+    const { queued, answer } = changing<N>(id, command, now, clock() + retryForMs)
+    enqueue(id, queued)
+    return answer
+  }
+
+  function decide<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Decided<N>> {
+    const { queued, answer } = deciding<N>(id, command, now, clock() + retryForMs)
+    enqueue(id, queued)
+    return answer
+  }
+
+  function enqueue(id: string, one: QueuedCommand): void {
+    if (shared.closing) return one.fail(new Unavailable('store', new Error('the store is closed')))
+    const queue = queueOf(id)
+    queue.queued.push(one)
+    if (queue.ahead !== undefined) applyAhead(queue, shared, one)
   }
 
   function queueOf(id: string): Queue {
     const known = queues.get(id)
     if (known) return known
-    const queue: Queue = { id, queued: [], cached: undefined, failures: 0, drained: Promise.resolve() }
+    const queue: Queue = { id, queued: [], cached: undefined, ahead: undefined, writingSince: Infinity, failures: 0, drained: Promise.resolve() }
     queues.set(id, queue)
     queue.drained = drain(queue, shared, () => queues.delete(id))
     return queue
@@ -111,24 +119,36 @@ export function openChanges(adapter: VersionedRecords, options: ChangeOptions = 
     await Promise.all([...queues.values()].map((queue) => queue.drained))
   }
 
-  return { change, close }
+  return { change, decide, close }
+}
+
+/** Applies a command to the record that is written next, unless the disk is so slow that its write may fail. */
+function applyAhead(queue: Queue, { storeTime, clock }: Shared, one: QueuedCommand): void {
+  try {
+    const isSlow = clock() - queue.writingSince > SLOW_WRITE_MS
+    queue.ahead = isSlow ? undefined : one.apply(healing(queue.ahead ?? null, storeTime()))
+  } catch {
+    // Nothing may be written now: the attempt throws it again.
+    queue.ahead = undefined
+  }
+  if (queue.ahead !== undefined) one.decided()
 }
 
 async function drain(queue: Queue, shared: Shared, emptied: () => void): Promise<void> {
   await Promise.resolve() // Callers of the same tick share the first write.
   let busyUntil = shared.clock() + MAX_BUSY_MS
   while (queue.queued.length > 0) {
-    const batch = queue.queued.splice(0, MAX_BATCH)
+    const batch = queue.queued.splice(0, shared.isSole ? Infinity : MAX_BATCH)
     const attemptSince = shared.clock()
     try {
-      const outcome = await attempt(queue, shared, batch)
+      const outcome = await (shared.isSole ? attemptAlone : attempt)(queue, shared, batch)
       queue.failures = 0
       const now = shared.clock()
       if (outcome === 'conflict') {
         retry(queue, shared, batch, 'conflict', new Busy('store', new Error('too many conflicts')))
         // Other processes write this record: pause for them after the next write.
         busyUntil = now
-      } else if (queue.queued.length > 0 && now >= busyUntil) {
+      } else if (!shared.isSole && queue.queued.length > 0 && now >= busyUntil) {
         await yieldToOthers(queue, shared, now - attemptSince)
         busyUntil = shared.clock() + MAX_BUSY_MS
       }
@@ -151,24 +171,47 @@ async function yieldToOthers(queue: Queue, { pause }: Shared, attemptMs: number)
  * One attempt. An answer that writes nothing, such as a refusal, is only valid for a record that was current after its call: either the record was read in this
  * attempt, or the write of the same batch proves it by its version. A cached record is neither, and is read again before it may refuse.
  */
-async function attempt(queue: Queue, { records, storeTime, healed }: Shared, batch: Queued[]): Promise<'done' | 'conflict'> {
+async function attempt(queue: Queue, { records, storeTime, healed }: Shared, batch: QueuedCommand[]): Promise<'done' | 'conflict'> {
   const { cached } = queue
   let base = cached === undefined ? await refresh(records, queue.id, null) : cached
   let applied = applyAll(batch, healing(base, storeTime()))
-  if (applied.record === base && cached !== undefined) {
+  if (applied === base && cached !== undefined) {
     const current = await refresh(records, queue.id, base)
     if (current !== base) applied = applyAll(batch, healing((base = current), storeTime()))
   }
   queue.cached = base
-  if (applied.record && applied.record !== base) {
+  if (applied && applied !== base) {
     const expected = base?.version ?? 0
-    const next = { ...applied.record, version: expected + 1 }
+    const next = { ...applied, version: expected + 1 }
     if ((await records.replace(next, expected)) === 'conflict') return 'conflict'
     queue.cached = next
     // Only healing takes the time of a record back.
     if (base && next.at < base.at) healed(queue.id, base.at - next.at)
   }
-  for (const answer of applied.answers) answer()
+  for (const one of batch) one.written()
+  return 'done'
+}
+
+/** The same where nobody else writes: the record in memory is the current one. */
+async function attemptAlone(queue: Queue, { records, storeTime, healed, clock }: Shared, batch: QueuedCommand[]): Promise<'done' | 'conflict'> {
+  if (queue.ahead === undefined) {
+    const current = queue.cached === undefined ? await refresh(records, queue.id, null) : queue.cached
+    // With those that were called during the read.
+    batch.push(...queue.queued.splice(0))
+    queue.cached = current
+    queue.ahead = applyAll(batch, healing(current, storeTime()))
+    for (const one of batch) one.decided()
+  }
+  const base = queue.cached ?? null
+  if (queue.ahead && queue.ahead !== base) {
+    const next = (queue.ahead = { ...queue.ahead, version: (base?.version ?? 0) + 1 })
+    queue.writingSince = clock()
+    if ((await records.replace(next, next.version - 1)) === 'conflict') return 'conflict'
+    queue.writingSince = Infinity
+    queue.cached = next
+    if (base && next.at < base.at) healed(queue.id, base.at - next.at)
+  }
+  for (const one of batch) one.written()
   return 'done'
 }
 
@@ -182,25 +225,19 @@ function healing(record: Subscription | null, now: number | null): Subscription 
   return record && now !== null ? heal(record, now) : record
 }
 
-function applyAll(batch: Queued[], base: Subscription | null): { record: Subscription | null; answers: (() => void)[] } {
-  let record = base
-  const answers = batch.map((one) => {
-    const step = one.apply(record)
-    record = step.record
-    return step.answer
-  })
-  return { record, answers }
+function applyAll(batch: QueuedCommand[], base: Subscription | null): Subscription | null {
+  return batch.reduce((record, one) => one.apply(record), base)
 }
 
 /**
  * Requeues the batch in front of later commands, except for those past their deadline: every command is idempotent by its id. A conflict proves that the store
  * is available, so a store that closes still retries it.
  */
-function retry(queue: Queue, shared: Shared, batch: Queued[], reason: Retry, cause: Unavailable): void {
+function retry(queue: Queue, shared: Shared, batch: QueuedCommand[], reason: Retry, cause: Unavailable): void {
   shared.retried(reason)
   const now = shared.clock()
-  const isInTime = (one: Queued) => now < one.deadline
-  const isRetried = (one: Queued) => isInTime(one) && !(shared.closing && reason === 'unavailable')
+  const isInTime = (one: QueuedCommand) => now < one.deadline
+  const isRetried = (one: QueuedCommand) => isInTime(one) && !(shared.closing && reason === 'unavailable')
   // Commands queued behind the batch have waited for this attempt as well.
   const late = [...batch.filter((one) => !isRetried(one)), ...queue.queued.filter((one) => !isInTime(one))]
   queue.queued = [...batch.filter(isRetried), ...queue.queued.filter(isInTime)]
@@ -208,7 +245,9 @@ function retry(queue: Queue, shared: Shared, batch: Queued[], reason: Retry, cau
 }
 
 /** Rejects the callers and drops the cached record, which is unknown after any failure. */
-function fail(queue: Queue, batch: Queued[], error: unknown): void {
+function fail(queue: Queue, batch: QueuedCommand[], error: unknown): void {
   queue.cached = undefined
+  queue.ahead = undefined
+  queue.writingSince = Infinity
   for (const one of batch) one.fail(error)
 }

@@ -9,6 +9,7 @@ import type { Answer, Command, CommandName } from '../../domain/subscription/com
 import type { MediaPeriod, Subscription } from '../../domain/subscription/subscription.ts'
 import type { Delivery, LoggedEvent, Task } from '../../domain/task.ts'
 import type { ChangeOptions } from './group-commit.ts'
+import type { Decided } from './queued-command.ts'
 import type { TaskStore } from './task-store.ts'
 
 /** Members of a key version that may change. */
@@ -50,6 +51,11 @@ export type Store = Declarations & TaskStore & {
     command: Extract<Command, { op: N }>,
     now: number,
   ): Promise<Answer<N>>
+  /**
+   * The same, answered as soon as the answer is known: at once where this process alone writes the store, else with the write. An answer that depends on it may be
+   * given to others only once `durable` is fulfilled.
+   */
+  decide<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Decided<N>>
   subscription(id: string): Promise<Subscription | null>
   /**
    * Subscriptions whose record has a Plan resource that was not removed, open reservations, open holds, or ended periods; ordered by id,
@@ -122,8 +128,6 @@ export type StoreOptions = ChangeOptions & {
   readOnly?: boolean
   /** SQLite: writes in a thread of its own and reads in another one, so that this one never waits for the disk. */
   threads?: boolean
-  /** SQLite: nobody else writes the store while it is open, so that a record may be read from memory. */
-  isSole?: boolean
 }
 
 /**

@@ -14,6 +14,8 @@ export type Settlement = { usage: Usage; estimated: boolean }
 export type OpenReservation = {
   readonly id: string
   readonly admitted: Admitted
+  /** Fulfilled once the admission is stored: nothing is answered before. Rejects with `Unavailable`; then nothing is answered as a success. */
+  readonly durable: Promise<void>
   /** The window headers of the answer (`x-ratelimit-*`, `x-codex-*`), by name. */
   readonly headers: Record<string, string>
   /**

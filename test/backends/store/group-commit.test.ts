@@ -5,7 +5,7 @@ import { reduce } from '../../../src/domain/subscription/reducer.ts'
 import type { Command } from '../../../src/domain/subscription/commands.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
 import { openChanges, type VersionedRecords } from '../../../src/backends/store/group-commit.ts'
-import { admit, ID, plan, sessionOf, settle, T0 } from '../../contracts/store/acme.ts'
+import { admit, ID, plan, seeded, sessionOf, settle, T0 } from '../../contracts/store/acme.ts'
 
 /** Records in memory that count calls. A test may inject hooks: each is called once, before the real step. */
 function memory() {
@@ -279,4 +279,110 @@ t.test('a record that other processes change all the time is busy, which is not 
   const error = await openChanges(away, { clock: () => clock, pause }).change(ID, admit('r1', 1), T0).catch((failure: unknown) => failure)
   t.type(error, Unavailable)
   t.notOk(error instanceof Busy)
+})
+
+t.test('a process that writes alone applies commands while it writes, and writes those once after it', async (t) => {
+  const { records, seen, before, record } = memory()
+  const { change, decide } = openChanges(records, { isSole: true })
+  await change(ID, plan(), T0)
+  const [begun, mayEnd] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  before.replace.push(() => (begun.resolve(), mayEnd.promise))
+  const first = await decide<'admit'>(ID, admit('r1', 10), T0)
+  await begun.promise
+  const later = await Promise.all(['r2', 'r3'].map((id) => decide<'admit'>(ID, admit(id, 10), T0)))
+  t.same([first, ...later].map(({ answer }) => answer.outcome), ['admitted', 'admitted', 'admitted'])
+  t.match(later[1]?.answer, { windows: { session: { reserved: 30 } } })
+  t.same(sessionOf(record()), { used: 0, reserved: 0 }, 'nothing is written yet')
+  mayEnd.resolve()
+  await first.durable
+  t.same(sessionOf(record()), { used: 0, reserved: 10 })
+  await Promise.all(later.map(({ durable }) => durable))
+  t.same(sessionOf(record()), { used: 0, reserved: 30 })
+  t.equal(seen.replaces, 3)
+})
+
+t.test('a process that writes alone answers no command before a write that takes longer than a second', async (t) => {
+  const { records, before } = memory()
+  let now = 0
+  const { change, decide } = openChanges(records, { isSole: true, clock: () => now })
+  await change(ID, plan(), T0)
+  const [begun, mayEnd] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  before.replace.push(() => (begun.resolve(), mayEnd.promise))
+  await decide(ID, admit('r1', 10), T0)
+  await begun.promise
+  now = 1001
+  let isWritten = false
+  const late = decide(ID, admit('r2', 10), T0).then(() => isWritten)
+  const later = decide(ID, admit('r3', 10), T0).then(() => isWritten)
+  for (let i = 0; i < 5; i++) await nextTick()
+  isWritten = true
+  mayEnd.resolve()
+  t.same(await Promise.all([late, later]), [true, true])
+})
+
+t.test('an answer whose write fails for good is not durable', async (t) => {
+  const { records, before } = memory()
+  let now = 0
+  const { change, decide } = openChanges(records, { isSole: true, clock: () => now, pause: async () => {}, retryForMs: 1000 })
+  await change(ID, plan(), T0)
+  before.replace.push(() => {
+    now = 1000
+    lost()
+  })
+  const { answer, durable } = await decide<'admit'>(ID, admit('r1', 10), T0)
+  t.match(answer, { outcome: 'admitted' })
+  await t.rejects(durable, Unavailable)
+})
+
+t.test('an answer that the record does not give again after a failed write is not durable', async (t) => {
+  const { records, before, rival, record } = memory()
+  const { change, decide } = openChanges(records, { isSole: true, pause: async () => {} })
+  await change(ID, plan({}, { sessionTokens: 100 }), T0)
+  before.replace.push(() => {
+    rival(admit('other', 60))
+    lost()
+  })
+  const { answer, durable } = await decide<'admit'>(ID, admit('r1', 60), T0)
+  t.match(answer, { outcome: 'admitted' })
+  await t.rejects(durable, Unavailable)
+  t.same(sessionOf(record()), { used: 0, reserved: 60 })
+})
+
+t.test('whatever a process that writes alone answers as durable is in the record, once, under failures of every kind', async (t) => {
+  for (let seed = 1; seed <= 40; seed++) {
+    const random = seeded(seed * 7919)
+    const { records, record } = memory()
+    const faulty: VersionedRecords = {
+      async read(...args) {
+        if (random() < 0.2) lost()
+        return records.read(...args)
+      },
+      async replace(...args) {
+        if (random() < 0.2) lost()
+        for (let turns = Math.floor(random() * 3); turns > 0; turns--) await nextTick()
+        const outcome = await records.replace(...args)
+        if (random() < 0.2) lost()
+        return outcome
+      },
+    }
+    // It may lose its time after a failure, so that commands are given up.
+    const { change, decide } = openChanges(faulty, { isSole: true, clock: () => (random() < 0.02 ? 10_000 : 0), pause: async () => {} })
+    while (!(await change(ID, plan({}, { sessionTokens: 3000 }), T0).then(() => true, () => false)));
+    let least = 0
+    let most = 0
+    const request = async (n: number): Promise<void> => {
+      for (let turns = Math.floor(random() * 30); turns > 0; turns--) await nextTick()
+      const admission = await decide<'admit'>(ID, admit(`r${n}`, 100), T0).catch(() => null)
+      if (admission?.answer.outcome !== 'admitted') return
+      const isKept = await admission.durable.then(() => true, () => false)
+      if (isKept && !record()?.coding?.reservations[`r${n}`]) t.fail(`seed ${seed}: the durable admission of r${n} is not in the record`)
+      most += 10
+      const settled = await change(ID, settle(`r${n}`, 10), T0).catch(() => null)
+      if (settled?.outcome === 'settled') least += 10
+      if (isKept && settled?.outcome === 'settled' && record()?.coding?.reservations[`r${n}`]) t.fail(`seed ${seed}: r${n} is settled and open`)
+    }
+    await Promise.all(Array.from({ length: 60 }, (_, n) => request(n)))
+    const { used } = sessionOf(record())
+    if (used < least || used > most) t.fail(`seed ${seed}: ${used} tokens are charged, between ${least} and ${most} were`)
+  }
 })

@@ -16,6 +16,21 @@ export const changePromises: Promises<Place> = {
     t.same(sessionOf(await other.subscription(ID)), { used: 70, reserved: 0 })
   },
 
+  'a decided answer is that of the change, and stored once it is durable': async (t, place) => {
+    const store = await place.open()
+    await store.change(ID, plan({}, { sessionTokens: 1000 }), T0)
+    const decided = (id: string) => store.decide<'admit'>(ID, admit(id, 700), T0)
+    const admitted = await decided('r1')
+    t.match(admitted.answer, { outcome: 'admitted', reserved: 700 })
+    await admitted.durable
+    t.same(sessionOf(await (await place.open()).subscription(ID)), { used: 0, reserved: 700 })
+    const refused = await decided('r2')
+    t.match(refused.answer, { outcome: 'reserved' })
+    await refused.durable
+    await (await store.decide<'settle'>(ID, settle('r1', 300), T0)).durable
+    t.same(sessionOf(await store.subscription(ID)), { used: 300, reserved: 0 })
+  },
+
   'refused requests that several handles count add up, each count once': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     await store.change(ID, plan(), T0)

@@ -54,6 +54,7 @@ export async function openMongodb(url: string, options: StoreOptions = {}, upgra
     ...openHeartbeatsAndLeases(database),
     ...subscriptions.verbs,
     change: changes.change,
+    decide: changes.decide,
     ...openKeys(database),
     ...openSessions(database),
     ...openDeclarations(database),

@@ -39,6 +39,7 @@ function composed(all: Verbs, { records, verbs }: ReturnType<typeof openRecords>
     ...verbs,
     clock: async () => Date.now(),
     change: changes.change,
+    decide: changes.decide,
     scan: scanning({ scanRows }),
     close: async () => {
       await changes.close()

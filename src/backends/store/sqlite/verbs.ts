@@ -18,7 +18,7 @@ import { openTasks, taskStatus, taskTables } from './tasks.ts'
 export const UPGRADES = [subscriptionTables + keyTables + processTables + declarationTables + taskTables + deliveryTables + deliveryQueueTables, addEndedAt, deliveryTimes, eventTables, waitingDeliveries, taskStatus, sessionTables, holdTables]
 
 /** Verbs that hold or return decoded records of subscriptions are made of these in the thread that serves. */
-type Decoded = 'change' | 'subscription' | 'subscriptionsWith' | 'subscriptionsOf' | 'scan'
+type Decoded = 'change' | 'decide' | 'subscription' | 'subscriptionsWith' | 'subscriptionsOf' | 'scan'
 export type Verbs = Omit<Store, Decoded | 'clock' | 'close'> & SubscriptionRows & ScanRows
 
 /** Verbs that only read. */
