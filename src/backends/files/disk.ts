@@ -7,12 +7,16 @@ import { constants } from 'node:fs'
 import { mkdir, open, readdir, rename, rm, stat, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
+import { coalescing } from '../../concurrency/coalescing.ts'
 import { Unavailable } from '../../domain/errors.ts'
 import { isFileId, type FileBody, type FileFacts, type Files } from './files.ts'
 
 const MAGIC = 'TGF1'
 const TAIL = 8
 const TRAILER_MAX = 4096
+/** A body up to this size is written together with its trailer. */
+const SMALL = 64 * 1024
+const NONE = new Uint8Array()
 /** A temporary file that has not grown for this long belongs to a dead writer. */
 const ABANDONED_MS = 24 * 3600 * 1000
 
@@ -25,6 +29,7 @@ export async function openDisk(folder: string, readOnly = false): Promise<Files>
   let scanned = false
   // Temporary files of the writes in progress.
   const writing = new Set<string>()
+  const sync = coalescing(() => syncFolder(folder))
   let closed = false
 
   const pathOf = (id: string): string => join(folder, id)
@@ -95,7 +100,7 @@ export async function openDisk(folder: string, readOnly = false): Promise<Files>
         const facts = await write(path, body, { id, contentType, expiresAt })
         await guard(async () => {
           await rename(path, pathOf(id))
-          await syncFolder(folder)
+          await sync()
         })
         expiries.set(id, expiresAt)
         return facts
@@ -150,25 +155,33 @@ async function write(path: string, body: FileBody, facts: Pick<FileFacts, 'id' |
   const handle = await guard(() => open(path, 'wx', 0o600))
   try {
     const hash = createHash('sha256')
-    let size = 0
-    for await (const bytes of body instanceof Uint8Array ? [body] : body) {
-      hash.update(bytes)
-      size += bytes.length
-      await guard(() => writeAll(handle, bytes))
+    const last = body instanceof Uint8Array && body.length <= SMALL ? body : NONE
+    let size = last.length
+    if (last !== body) {
+      for await (const bytes of body instanceof Uint8Array ? [body] : body) {
+        hash.update(bytes)
+        size += bytes.length
+        await guard(() => writeAll(handle, bytes))
+      }
     }
+    hash.update(last)
     const whole = { ...facts, size, etag: hash.digest('base64url').slice(0, 32) }
-    const json = Buffer.from(JSON.stringify({ contentType: whole.contentType, expiresAt: whole.expiresAt, etag: whole.etag }))
-    const tail = Buffer.alloc(TAIL)
-    tail.writeUInt32BE(json.length)
-    tail.write(MAGIC, 4)
     await guard(async () => {
-      await writeAll(handle, Buffer.concat([json, tail]))
+      await writeAll(handle, Buffer.concat([last, trailer(whole)]))
       await handle.sync()
     })
     return whole
   } finally {
     await handle.close().catch(() => undefined)
   }
+}
+
+function trailer({ contentType, expiresAt, etag }: FileFacts): Buffer {
+  const json = Buffer.from(JSON.stringify({ contentType, expiresAt, etag }))
+  const tail = Buffer.alloc(TAIL)
+  tail.writeUInt32BE(json.length)
+  tail.write(MAGIC, 4)
+  return Buffer.concat([json, tail])
 }
 
 /** A single write may be partial. */
