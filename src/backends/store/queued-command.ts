@@ -50,7 +50,7 @@ export function deciding<N extends CommandName>(id: string, command: CommandOf<N
 }
 
 function applying<N extends CommandName>(id: string, command: CommandOf<N>, now: number) {
-  let kept: { answer: Answer<N> } | { error: unknown } = { error: new Error('the command was not applied') }
+  let kept: { answer: Answer<N> } | { error: unknown } = { error: null }
   return {
     apply(record: Subscription | null): Subscription | null {
       try {

@@ -2,9 +2,15 @@
 
 const USAGE_DAYS = 35
 
+const DAY_MS = 24 * 3600 * 1000
+let lastDay = { n: 0, text: '1970-01-01' }
+
 /** `YYYY-MM-DD` of an epoch time in milliseconds. */
 export function dayOf(time: number): string {
-  return new Date(time).toISOString().slice(0, 10)
+  const n = Math.floor(time / DAY_MS)
+  // Nearly all calls are about today.
+  if (n !== lastDay.n) lastDay = { n, text: new Date(time).toISOString().slice(0, 10) }
+  return lastDay.text
 }
 
 /** The newest 35 days, in their order. */
