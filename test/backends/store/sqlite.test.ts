@@ -58,7 +58,8 @@ t.test('a process killed with SIGKILL loses nothing that was answered', async (t
     for (let i = 0; ; i++) {
       const id = 'acme/' + (i % 7)
       if (i < 7) await store.change(id, plan(), T0)
-      await Promise.all([store.change(id, admit('r' + i, 1), T0), store.heartbeat('gateway', i)])
+      const admitted = i % 2 === 0 ? store.change(id, admit('r' + i, 1), T0) : store.decide(id, admit('r' + i, 1), T0).then(({ durable }) => durable)
+      await Promise.all([admitted, store.heartbeat('gateway', i)])
       writeSync(1, id + ' r' + i + '\\n')
     }
   `
