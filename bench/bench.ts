@@ -33,7 +33,7 @@ const USAGE = `npm run bench -- [options]
   --keys n          API keys in the cluster for the operator (10000)
   --finalizer-policy  install the chart's finalizer policy in the operator's API servers
   --workloads text  the coding requests whose name has this text (all)
-  --against folder  another checkout, whose coding requests are measured beside ours
+  --against folder  another checkout, whose coding requests and idle streams are measured beside ours
   --log-level l     LOG_LEVEL of Tollgate (info); its log goes to a file
   --pin             gateways on the first core, the model and the clients on the second (needs taskset)
 `

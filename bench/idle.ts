@@ -3,7 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { openStreams } from './load.ts'
 import type { Process } from './processes.ts'
 import { chatBytes, IDLE } from './requests.ts'
-import type { Stage } from './stage.ts'
+import type { Choice, Stage } from './stage.ts'
 import { median, spread } from './statistics.ts'
 import type { Table } from './table.ts'
 
@@ -15,13 +15,14 @@ const SETTLE_MS = 3000
 type Waves = [first: number, second: number]
 
 /** Each round starts new processes, since a process seldom returns memory. */
-export async function idle(stage: Stage, { rounds }: { rounds: number }): Promise<Table> {
+export async function idle(stage: Stage, { rounds, against }: Pick<Choice, 'rounds' | 'against'>): Promise<Table> {
   const model = await stage.model()
-  const bytes = { bare: [] as Waves[], tollgate: [] as Waves[] }
+  const bytes = { bare: [] as Waves[], tollgate: [] as Waves[], other: [] as Waves[] }
+  const tollgate = async (name: string, root: string | null): Promise<Waves> => bytesPerStream(await stage.tollgate(name, model, { root }), await stage.key(name))
   for (let round = 0; round < rounds; round++) {
     bytes.bare.push(await bytesPerStream(await stage.passthrough(model), 'none'))
-    const name = `idle-${round}`
-    bytes.tollgate.push(await bytesPerStream(await stage.tollgate(name, model), await stage.key(name)))
+    bytes.tollgate.push(await tollgate(`idle-${round}`, null))
+    if (against !== null) bytes.other.push(await tollgate(`idle-other-${round}`, against))
   }
   await model.stop()
   const kib = (waves: Waves[]): string[] =>
@@ -32,7 +33,7 @@ export async function idle(stage: Stage, { rounds }: { rounds: number }): Promis
   return {
     title: `Memory of an idle stream (resident, ${STREAMS} open)`,
     head: ['', 'KiB per stream, first wave', 'by round', 'second wave', 'by round'],
-    rows: [['pass-through', ...kib(bytes.bare)], ['Tollgate', ...kib(bytes.tollgate)]],
+    rows: [['pass-through', ...kib(bytes.bare)], ['Tollgate', ...kib(bytes.tollgate)], ...(against === null ? [] : [['Tollgate of the other checkout', ...kib(bytes.other)]])],
   }
 }
 

@@ -42,7 +42,7 @@ if (isStart) {
   setTimeout(compileHotCode, ORDINARY_START_MS, '*').unref()
 }
 await import('../src/main.ts')
-if (!isController) setFlagsFromString('--semi-space-growth-factor=2')
+if (!isController) (await import('../src/bootstrap/young-generation.ts')).growYoungGeneration()
 if (isStart) {
   compileHotCode('*')
   releaseMemory()
