@@ -1,27 +1,29 @@
-/** The limit of V8's young generation, where an object lies until it has survived two collections. */
+/** The size of V8's young generation, where an object lies until it has survived two collections. */
 import { PerformanceObserver } from 'node:perf_hooks'
-import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8'
+import { setFlagsFromString } from 'node:v8'
+
+/** A larger young generation is collected less often. Up to this rate, that saves no processor time worth its memory. */
+const COLLECTIONS_PER_SECOND = 20
+const WINDOW_MS = 1000
 
 /**
- * Of each of its two halves. V8's own limit is 32 MB, and it never shrinks while the process is idle: each open stream survives, and 500 of them grow it to 64 MB.
- * Smaller ones take processor time (`docs/benchmarks.md`, "Memory of an idle stream").
+ * Lets the young generation double only while it is collected often. V8 doubles it, up to 64 MB, whenever as much as it holds has survived, as each stream does that is only open,
+ * and does not shrink it while the process is idle (`docs/benchmarks.md`, "Memory of an idle stream").
  */
-const HALF_BYTES = 8 * 1024 * 1024
-
-/** Lets the young generation double whenever as much as it holds has survived, up to `halfBytes`. */
-export function growYoungGeneration(halfBytes = HALF_BYTES): void {
-  setFlagsFromString('--semi-space-growth-factor=2')
-  const collections = new PerformanceObserver(() => {
-    // The headers of its pages do not count.
-    if (halfOfYoungGeneration() < 0.9 * halfBytes) return
-    setFlagsFromString('--semi-space-growth-factor=1')
-    collections.disconnect()
-  })
-  collections.observe({ type: 'gc' })
+export function growYoungGeneration(perSecond = COLLECTIONS_PER_SECOND): void {
+  let since = performance.now()
+  let collections = 0
+  setGrowthFactor(1)
+  new PerformanceObserver((list) => {
+    collections += list.getEntries().length
+    const now = performance.now()
+    if (now - since < WINDOW_MS) return
+    setGrowthFactor(collections * 1000 > perSecond * (now - since) ? 2 : 1)
+    since = now
+    collections = 0
+  }).observe({ type: 'gc' })
 }
 
-/** In bytes, about. */
-export function halfOfYoungGeneration(): number {
-  const space = getHeapSpaceStatistics().find(({ space_name: name }) => name === 'new_space')
-  return space ? space.space_used_size + space.space_available_size : 0
+function setGrowthFactor(factor: 1 | 2): void {
+  setFlagsFromString(`--semi-space-growth-factor=${factor}`)
 }
