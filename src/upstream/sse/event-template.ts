@@ -15,7 +15,7 @@ export const OWN_MARKS = { id: '<<own id>>', created: 987_654_321_987_653, seque
 export type OwnName = keyof typeof OWN_MARKS
 
 /** Text, the index of a placeholder, a value of the stream, or an encrypted id. */
-type Part = string | number | { own: OwnName } | { prefix: string; of: number }
+export type Part = string | number | { own: OwnName } | { prefix: string; of: number }
 
 /** The bytes of an event and its result. */
 export type Template = {

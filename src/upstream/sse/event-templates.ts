@@ -5,8 +5,9 @@
  * of parsing. All streams of an upstream share its templates: the result is what parsing would give, whoever's stream made the template.
  */
 import type { Ids } from '../wires/encrypted-ids.ts'
-import { templateOf, type OwnName, type Placeholder, type Template as TemplateText } from './event-template.ts'
+import { templateOf, type OwnName, type Part, type Placeholder, type Template as TemplateText } from './event-template.ts'
 import { endOf } from './json-tokens.ts'
+import { flat } from './sse-parser.ts'
 
 /** The stream whose events are rewritten. `F`: what it must know of an event beside its text. */
 export type TemplateStream<F> = {
@@ -14,13 +15,15 @@ export type TemplateStream<F> = {
   accept(facts: F): boolean
   /** Gets each metered text as it stands between its quotes. */
   meter(slice: string): void
-  /** The JSON for one of `OWN_MARKS`. */
+  /** The JSON for one of `OWN_MARKS`. All but `sequence` are equal in all events of the stream. */
   own(name: OwnName): string
+  /** What stands before the JSON of an event, by the beginning of that JSON. */
+  head(json: string): string
   ids: Ids
 }
 
 export type EventTemplates<F> = {
-  /** The rewritten JSON, or null when the event matches no template. */
+  /** The rewritten event, or null when it matches no template. */
   rewrite(raw: string): string | null
   /**
    * Makes a template of an event that was just parsed. `rebuild` is called with the same event, marks in its placeholders, and must use these ids and
@@ -51,29 +54,55 @@ export function openEventTemplates<F>(
   if (templates.length === 0) sets.set(shape, templates)
   let learned = 0
 
-  function fill({ result, placeholders: filled }: Template<F>, raw: string, spans: number[]): string {
-    let json = ''
-    for (const part of result) {
-      if (typeof part === 'string') json += part
-      else if (typeof part === 'number') json += raw.slice(spans[part * 2], spans[part * 2 + 1])
-      else if ('own' in part) json += stream.own(part.own)
-      else json += JSON.stringify(stream.ids.encrypt(part.prefix, raw.slice((spans[part.of * 2] ?? 0) + 1, (spans[part.of * 2 + 1] ?? 0) - 1)))
+  /** The parts of each template that this stream has used, with all that is equal in its events in one text. */
+  const prepared = new Map<Template<F>, Part[]>()
+  let lastId = ''
+  let lastIdJson = ''
+
+  function prepare(template: Template<F>): Part[] {
+    const parts: Part[] = []
+    for (const part of [stream.head(String(template.result[0])), ...template.result, '\n\n']) {
+      const text = typeof part === 'object' && 'own' in part && part.own !== 'sequence' ? stream.own(part.own) : part
+      const last = parts.at(-1)
+      if (typeof text === 'string' && typeof last === 'string') parts[parts.length - 1] = last + text
+      else parts.push(text)
+    }
+    const flattened = parts.map((part) => (typeof part === 'string' ? flat(part) : part))
+    if (prepared.size >= MAX_TEMPLATES) prepared.clear()
+    prepared.set(template, flattened)
+    return flattened
+  }
+
+  function encrypted(prefix: string, id: string): string {
+    if (id === lastId) return lastIdJson
+    lastId = flat(id)
+    lastIdJson = JSON.stringify(stream.ids.encrypt(prefix, lastId))
+    return lastIdJson
+  }
+
+  function fill(template: Template<F>, raw: string): string {
+    const { placeholders: filled } = template
+    let event = ''
+    for (const part of prepared.get(template) ?? prepare(template)) {
+      if (typeof part === 'string') event += part
+      else if (typeof part === 'number') event += raw.slice(spans[part * 2], spans[part * 2 + 1])
+      else if ('own' in part) event += stream.own(part.own)
+      else event += encrypted(part.prefix, raw.slice((spans[part.of * 2] ?? 0) + 1, (spans[part.of * 2 + 1] ?? 0) - 1))
     }
     for (let index = 0; index < filled.length; index++) {
       if (filled[index]?.metered) stream.meter(raw.slice((spans[index * 2] ?? 0) + 1, (spans[index * 2 + 1] ?? 0) - 1))
     }
-    return json
+    return event
   }
 
   return {
     rewrite(raw) {
       for (let n = 0; n < templates.length; n++) {
         const template = templates[n] as Template<F>
-        const spans = match(template, raw)
-        if (!spans) continue
+        if (!matches(template, raw)) continue
         if (!stream.accept(template.facts)) return null
         if (n > 0) templates.unshift(...templates.splice(n, 1))
-        return fill(template, raw, spans)
+        return fill(template, raw)
       }
       return null
     },
@@ -88,18 +117,21 @@ export function openEventTemplates<F>(
   }
 }
 
-/** Start and end of each placeholder in `raw`, or null when anything else differs. */
-function match({ raw: literals, placeholders }: TemplateText, raw: string): number[] | null {
+/** Start and end of each placeholder of the event that matched last: one array for all, because every event would need a new one. */
+const spans: number[] = []
+
+/** Sets `spans`; false when anything else differs. */
+function matches({ raw: literals, placeholders }: TemplateText, raw: string): boolean {
   let at = literals[0]?.length ?? 0
-  if (raw.slice(0, at) !== literals[0]) return null
-  const spans: number[] = []
+  if (raw.slice(0, at) !== literals[0]) return false
   for (let index = 0; index < placeholders.length; index++) {
     const end = endOf(placeholders[index]?.kind ?? 'text', raw, at)
     const literal = literals[index + 1] ?? ''
     // Comparing slices compares memory; startsWith goes character by character.
-    if (end < 0 || raw.slice(end, end + literal.length) !== literal) return null
-    spans.push(at, end)
+    if (end < 0 || raw.slice(end, end + literal.length) !== literal) return false
+    spans[index * 2] = at
+    spans[index * 2 + 1] = end
     at = end + literal.length
   }
-  return at === raw.length ? spans : null
+  return at === raw.length
 }

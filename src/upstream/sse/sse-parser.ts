@@ -50,8 +50,7 @@ export function openSseParser(onEvent: (data: string, event: string) => void): S
     if (first && whole.startsWith('\xEF\xBB\xBF')) whole = whole.slice(3)
     first = false
     const rest = eachLine(whole, parseLine)
-    // Copied, because a slice would retain the whole chunk.
-    parts = rest === '' ? [] : [Buffer.from(rest, 'latin1').toString('latin1')]
+    parts = rest === '' ? [] : [flat(rest)]
     length = rest.length
   }
 
@@ -85,6 +84,11 @@ function eachLine(text: string, onLine: (line: string) => void): string {
       return text.slice(start)
     }
   }
+}
+
+/** A copy of bytes that retains nothing else: a slice retains the text that it was cut from, and a sum all its parts. */
+export function flat(bytes: string): string {
+  return Buffer.from(bytes, 'latin1').toString('latin1')
 }
 
 /** Encodes text as UTF-8 bytes in a latin1 string. */

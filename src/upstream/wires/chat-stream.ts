@@ -91,6 +91,7 @@ export function openChatStream({ ids, includeUsage, now, templates: sets = new M
     },
     meter: meter.addEscaped,
     own: (name) => (name === 'id' ? `"${head?.id}"` : String(head?.created)),
+    head: () => 'data: ',
     ids,
   })
 
@@ -99,7 +100,7 @@ export function openChatStream({ ids, includeUsage, now, templates: sets = new M
     // The first chunk gives the values of the stream.
     const rewritten = head === null ? null : templates.rewrite(data)
     if (rewritten === null) parse(data, output)
-    else output.write(`data: ${rewritten}\n\n`)
+    else output.write(rewritten)
   })
 
   function parse(data: string, output: RewriterOutput): void {

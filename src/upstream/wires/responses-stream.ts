@@ -41,14 +41,15 @@ const cleanMembers = object(eventMembers)
 
 const TYPE_AT = '{"type":"'.length
 
-/** Formats an event; `type` must be the first member of its JSON. */
-function eventOf(json: string): string {
-  return `event: ${json.slice(TYPE_AT, json.indexOf('"', TYPE_AT))}\ndata: ${json}\n\n`
+/** What stands before the JSON of an event, whose first member must be `type`. */
+function headOf(json: string): string {
+  return `event: ${json.slice(TYPE_AT, json.indexOf('"', TYPE_AT))}\ndata: `
 }
 
 /** Formats an event of any members; `type` must be the first. */
 export function responseEvent(event: Members): string {
-  return eventOf(bytesOf(JSON.stringify(event)))
+  const json = bytesOf(JSON.stringify(event))
+  return `${headOf(json)}${json}\n\n`
 }
 
 /** `templates`: of the upstream. */
@@ -66,6 +67,7 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
     accept: indexes.areUnchanged,
     meter: meter.addEscaped,
     own: () => String(sequence++),
+    head: headOf,
     ids,
   })
   const numbered = (event: Members) => responseEvent({ ...event, sequence_number: sequence++ })
@@ -74,7 +76,7 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
     if (data === '[DONE]') return
     const rewritten = templates.rewrite(data)
     if (rewritten === null) parse(data, name, output)
-    else output.write(eventOf(rewritten))
+    else output.write(rewritten)
   })
 
   function parse(data: string, name: string, output: RewriterOutput): void {
