@@ -234,3 +234,52 @@ t.test('a client disconnect between two attempts ends the request as a disconnec
     t.notOk(gateway.logged.some((line) => line.includes('server_overloaded')))
   }
 })
+
+t.test('a stream is chunked for clients of HTTP/1.1, in bytes and with the connection kept, and ends with the connection for those of HTTP/1.0', async (t) => {
+  const { gateway } = await setUp(t, streams(...chatStream('naïve', ' 雪', ' end')))
+  const body = JSON.stringify({ model: 'svc-code', messages: MESSAGES, stream: true })
+  const request = (version: string) => `POST /v1/chat/completions HTTP/${version}\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`
+  const client = connect(Number(new URL(gateway.url).port), '127.0.0.1')
+  let received = Buffer.alloc(0)
+  client.on('data', (part: Buffer) => (received = Buffer.concat([received, part])))
+  for (const turn of [1, 2]) {
+    received = Buffer.alloc(0)
+    client.write(request('1.1'))
+    await eventually('the last chunk', async () => received.includes('\r\n0\r\n\r\n') || null)
+    const [head, bytes] = split(received)
+    t.match(head, /^HTTP\/1.1 200 OK\r\n[^]*\r\ntransfer-encoding: chunked/i, `on the same connection, ${turn}`)
+    t.equal(contentOf(unchunked(bytes)), 'naïve 雪 end')
+  }
+  client.destroy()
+
+  const old = connect(Number(new URL(gateway.url).port), '127.0.0.1')
+  old.write(request('1.0'))
+  const parts: Buffer[] = []
+  for await (const part of old) parts.push(part as Buffer)
+  const [head, bytes] = split(Buffer.concat(parts))
+  t.notMatch(head, /transfer-encoding/i)
+  t.equal(contentOf(bytes), 'naïve 雪 end')
+  t.ok(bytes.toString().startsWith('data: ') && bytes.toString().endsWith(DONE))
+})
+
+function split(answer: Buffer): [head: string, body: Buffer] {
+  const end = answer.indexOf('\r\n\r\n')
+  return [answer.toString('latin1', 0, end), answer.subarray(end + 4)]
+}
+
+/** The body, by the sizes of its chunks; nothing may follow the last one. */
+function unchunked(bytes: Buffer): Buffer {
+  const chunks: Buffer[] = []
+  for (let at = 0; ; ) {
+    const end = bytes.indexOf('\r\n', at)
+    const size = parseInt(bytes.toString('latin1', at, end), 16)
+    const next = end + 2 + size + 2
+    if (bytes.toString('latin1', next - 2, next) !== '\r\n') throw new Error(`a chunk of ${size} bytes does not end at ${next}`)
+    if (size === 0 && next !== bytes.length) throw new Error('bytes follow the last chunk')
+    if (size === 0) return Buffer.concat(chunks)
+    chunks.push(bytes.subarray(end + 2, end + 2 + size))
+    at = next
+  }
+}
+
+const contentOf = (bytes: Buffer) => dataOf(bytes.toString()).flatMap((one) => one.choices?.[0]?.delta?.content ?? []).join('')
