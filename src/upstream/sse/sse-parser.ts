@@ -91,14 +91,17 @@ export function flat(bytes: string): string {
   return Buffer.from(bytes, 'latin1').toString('latin1')
 }
 
+/** Most events are ASCII, and equal in both forms. */
+const BEYOND_ASCII = /[\u0080-\uffff]/
+
 /** Encodes text as UTF-8 bytes in a latin1 string. */
 export function bytesOf(text: string): string {
-  return Buffer.from(text).toString('latin1')
+  return BEYOND_ASCII.test(text) ? Buffer.from(text).toString('latin1') : text
 }
 
 /** Decodes UTF-8 bytes in a latin1 string. */
 export function textOf(bytes: string): string {
-  return Buffer.from(bytes, 'latin1').toString('utf8')
+  return BEYOND_ASCII.test(bytes) ? Buffer.from(bytes, 'latin1').toString('utf8') : bytes
 }
 
 function endsWithCr(text: string | undefined): boolean {
