@@ -2,6 +2,7 @@
 import type { OutgoingHttpHeaders } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Failure } from '../../src/domain/errors.ts'
+import { cancel, openCancellation, type Cancellation } from '../../src/upstream/cancellation.ts'
 import type { AnswerStream, UpstreamAnswer } from '../../src/upstream/http/upstream-answer.ts'
 import type { OutputMeter } from '../../src/upstream/usage/output-meter.ts'
 import type { OpenReservation, Settlement } from '../../src/upstream/usage/reservation.ts'
@@ -71,20 +72,20 @@ async function reserveChoices(codingRequest: CodingRequest, { admitted, ensure }
   if ((await ensure(admitted.reserved * codingRequest.choices)) === 'gone') throw new Failure('server_overloaded', { retryAfterSeconds: 2 })
 }
 
-/** A signal that is aborted when the client disconnects: at once with `Cancel`, after `drainMs` with `Drain`. */
-function disconnectSignal(context: RequestContext, drainMs: number): { signal: AbortSignal; stop(): void } {
+/** Cancels the call when the client disconnects: at once with `Cancel`, after `drainMs` with `Drain`. */
+function cancelOnDisconnect(context: RequestContext, drainMs: number): { cancellation: Cancellation; stop(): void } {
   const { raw } = context.reply
-  const controller = new AbortController()
+  const cancellation = openCancellation()
   let timer: NodeJS.Timeout | null = null
   const onClose = () => {
     if (raw.writableFinished) return
-    if (context.onAbort === 'Cancel') controller.abort(new ClientDisconnected('client disconnected'))
-    else timer = setTimeout(() => controller.abort(new ClientDisconnected('client disconnected, drain timed out')), drainMs)
+    if (context.onAbort === 'Cancel') cancel(cancellation, new ClientDisconnected('client disconnected'))
+    else timer = setTimeout(() => cancel(cancellation, new ClientDisconnected('client disconnected, drain timed out')), drainMs)
   }
   if (raw.closed) onClose()
-  else raw.once('close', onClose)
+  else raw.on('close', onClose)
   return {
-    signal: controller.signal,
+    cancellation,
     stop() {
       raw.off('close', onClose)
       if (timer) clearTimeout(timer)
@@ -94,9 +95,9 @@ function disconnectSignal(context: RequestContext, drainMs: number): { signal: A
 
 async function answerJson(call: UpstreamCall, context: RequestContext, options: HandlerOptions): Promise<FastifyReply> {
   const { reply, budget } = context
-  const disconnect = disconnectSignal(context, options.drainMs)
+  const disconnect = cancelOnDisconnect(context, options.drainMs)
   try {
-    const opened = await callUpstreams(call, context, options, disconnect.signal)
+    const opened = await callUpstreams(call, context, options, disconnect.cancellation)
     if (opened.kind !== 'json') throw new Error('a call for JSON was answered with a stream')
     const { meter, usage: reported } = opened.answer
     const settlement = reported ? { usage: reported, estimated: false } : estimateOf(meter, budget)
@@ -133,10 +134,10 @@ async function callUpstreams(
   call: UpstreamCall,
   { wire, request }: RequestContext,
   { upstreams, metrics }: HandlerOptions,
-  signal: AbortSignal,
+  cancellation: Cancellation,
 ): Promise<UpstreamAnswer> {
   metrics.overhead(wire, performance.now() - request.startedMs)
-  const opened = await upstreams.open(call, signal)
+  const opened = await upstreams.open(call, cancellation)
   try {
     await request.reservation?.durable
     return opened
@@ -164,9 +165,9 @@ async function openStream(
   context: RequestContext,
   options: HandlerOptions,
 ): Promise<AnswerStream | null> {
-  const disconnect = disconnectSignal(context, options.drainMs)
+  const disconnect = cancelOnDisconnect(context, options.drainMs)
   try {
-    return (await callUpstreams(call, context, options, disconnect.signal)) as AnswerStream
+    return (await callUpstreams(call, context, options, disconnect.cancellation)) as AnswerStream
   } catch (error) {
     return failStream(error, call, writer, context)
   } finally {

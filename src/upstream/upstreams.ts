@@ -4,6 +4,7 @@
  */
 import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
+import type { Cancellation } from './cancellation.ts'
 import type { UpstreamAnswer } from './http/upstream-answer.ts'
 import type { Upstream } from './http/connection-pool.ts'
 import type { Breaker } from './selection/circuit-breaker.ts'
@@ -20,10 +21,10 @@ export type Upstreams = {
   wiresFor(wire: WireName): WireName[]
   /**
    * Sends a call, over either of its wires, to the upstreams until one answers: by priority, within a priority by weight, each as often as its
-   * `retry` allows. Rejects with `server_overloaded` when none answered, with a 4xx failure when the request is at fault, or with the signal's reason
-   * once it is aborted.
+   * `retry` allows. Rejects with `server_overloaded` when none answered, with a 4xx failure when the request is at fault, or with the reason of the
+   * cancellation.
    */
-  open(call: UpstreamCall, signal: AbortSignal): Promise<UpstreamAnswer>
+  open(call: UpstreamCall, cancellation: Cancellation): Promise<UpstreamAnswer>
   /** What every upstream allows (`allow` of the UPSTREAMS file): any of them may get a request. */
   allowed(): ReadonlySet<string>
   /** The smallest context window that an upstream declares, in tokens, or null. */
@@ -67,7 +68,13 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
   let lastReload: Promise<void> = Promise.resolve()
   const context = { log, now, random, backOffMs, emit: (event: UpstreamEvent) => observer(event) }
 
-  let allowed = { of: active.all(), entries: new Set<string>() }
+  let derived = derivedFrom(active.all())
+  /** Computed once per change of the file, not per request. */
+  const current = () => {
+    const all = active.all()
+    if (derived.all !== all) derived = derivedFrom(all)
+    return derived
+  }
 
   const read = async () =>
     parseUpstreams(file ?? 'echo', file === null ? ECHO : await textOf(file), { env, readFile: (path) => readFileSync(path, 'utf8') })
@@ -90,14 +97,9 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
   const poll = file === null ? null : setInterval(() => void reload(), pollMs)
 
   return {
-    wiresFor: (wire) => wiresFor(wire, active.all()),
-    open: (call, signal) => callWithFailover(candidatesFor(call, active.all(), random), signal, context),
-    allowed() {
-      const all = active.all()
-      // Computed once per change of the file, not per request.
-      if (allowed.of !== all) allowed = { of: all, entries: allowedByAll(all) }
-      return allowed.entries
-    },
+    wiresFor: (wire) => current().wires[wire],
+    open: (call, cancellation) => callWithFailover(candidatesFor(call, active.all(), random), cancellation, context),
+    allowed: () => current().allowed,
     contextWindow() {
       const sizes = active.all().flatMap(({ settings }) => settings.contextWindow ?? [])
       return sizes.length > 0 ? Math.min(...sizes) : null
@@ -113,6 +115,10 @@ export async function openUpstreams(options: UpstreamsOptions): Promise<Upstream
       await active.close()
     },
   }
+}
+
+function derivedFrom(all: readonly Upstream[]) {
+  return { all, allowed: allowedByAll(all), wires: { chat: wiresFor('chat', all), responses: wiresFor('responses', all) } }
 }
 
 function allowedByAll([first, ...others]: readonly Upstream[]): Set<string> {

@@ -1,62 +1,115 @@
-/** One attempt at one upstream, up to the first bytes of its answer. Until then it can be retried; afterwards it cannot. */
+/** One attempt at one upstream: an HTTP request up to the first bytes of its answer. Until then it can be retried; afterwards it cannot. */
 import type { Dispatcher } from 'undici'
-import type { TemplateSets } from '../sse/event-templates.ts'
+import type { Cancellation } from '../cancellation.ts'
 import type { UpstreamCall } from '../wires/wire.ts'
-import { exchange, type FlowControl, type OutgoingRequest } from './upstream-request.ts'
+import type { RequestHead, Upstream } from './connection-pool.ts'
 import { readerFor, type AttemptControl, type ResponseReader } from './response-reader.ts'
-import type { ResponseTimeouts } from './response-timeouts.ts'
+import { openResponseTimer, type ResponseTimeouts } from './response-timeouts.ts'
 import { AttemptError, type UpstreamAnswer } from './upstream-answer.ts'
+
+/** A larger body is sent as an iterable, which is released once it is sent; undici would keep a buffer until the response has ended. */
+const LARGE_BODY_BYTES = 16 * 1024
 
 /**
  * Sends the call. Resolves with the first bytes of a stream or with a whole JSON answer. Rejects with a `Failure` when the request is at
- * fault, with an `AttemptError` when the upstream is, and with the signal's reason when it is aborted before that.
+ * fault, with an `AttemptError` when the upstream is, and with the reason of the cancellation when it comes before that. Timeouts, and a pause of the reader, hold for the whole response.
  */
 export function attempt(
-  dispatcher: Dispatcher,
-  request: OutgoingRequest,
-  timeouts: ResponseTimeouts,
-  templates: TemplateSets,
+  upstream: Upstream,
+  connections: 'pool' | 'unpooled',
   call: UpstreamCall,
-  signal: AbortSignal,
+  body: string | Buffer[],
+  cancellation: Cancellation,
 ): Promise<UpstreamAnswer> {
   const { promise, resolve, reject } = Promise.withResolvers<UpstreamAnswer>()
+  let controller: Dispatcher.DispatchController | null = null
   let reader: ResponseReader | null = null
-  let flow: FlowControl | null = null
-  let settled = false
+  let isSettled = false
+  let hasEnded = false
   // The call holds the whole request: it is released once an answer has begun, only the rewriter stays.
   let pending: UpstreamCall | null = call
-  const onAbort = () => flow?.abort(signal.reason as Error)
-  const settle = () => {
-    settled = true
-    signal.removeEventListener('abort', onAbort)
+  const timer = openResponseTimer(timeoutsOf(upstream, call), abort)
+
+  function settle(): void {
+    isSettled = true
+    cancellation.listener = null
   }
+
+  function end(error: Error | null): void {
+    if (hasEnded) return
+    hasEnded = true
+    timer.stop()
+    if (!isSettled && cancellation.reason) control.reject(cancellation.reason)
+    else if (reader) reader.ended(error)
+    else control.reject(new AttemptError('no response', 0, error))
+  }
+
+  /** Ends it at once, unless it has ended. */
+  function abort(reason: Error): void {
+    if (hasEnded) return
+    end(reason)
+    controller?.abort(reason)
+  }
+
   const control: AttemptControl = {
-    resolve: (answer) => {
+    resolve(answer) {
       settle()
       resolve(answer)
     },
-    reject: (error) => {
+    reject(error) {
       settle()
       reject(error)
-      flow?.abort(error)
+      abort(error)
     },
-    pause: () => flow?.pause(),
-    resume: () => flow?.resume(),
-    abort: (reason) => flow?.abort(reason),
+    pause() {
+      if (hasEnded) return
+      timer.pause()
+      controller?.pause()
+    },
+    resume() {
+      if (hasEnded) return
+      timer.resume()
+      controller?.resume()
+    },
+    abort,
   }
-  flow = exchange(dispatcher, request, timeouts, {
-    started(status, headers) {
-      if (pending) reader = readerFor(status, headers, pending, control, templates)
+  cancellation.listener = abort
+  upstream[connections].dispatch(optionsOf(upstream.head(call), body), {
+    onRequestStart(started) {
+      controller = started
+      // Aborted while it was queued for a connection.
+      if (hasEnded) started.abort(new Error('aborted'))
+    },
+    onResponseStart(_controller, status, headers) {
+      if (hasEnded || status < 200 || !pending) return
+      reader = readerFor(status, headers, pending, control, upstream.templates)
       pending = null
     },
-    data: (chunk) => reader?.data(chunk),
-    ended(error) {
-      if (!settled && signal.aborted) control.reject(signal.reason as Error)
-      else if (reader) reader.ended(error)
-      else control.reject(new AttemptError('no response', 0, error))
+    onResponseData(_controller, chunk) {
+      if (hasEnded) return
+      timer.received()
+      reader?.data(chunk)
     },
+    onResponseEnd: () => end(null),
+    onResponseError: (_controller, error) => end(error),
   })
-  if (signal.aborted) onAbort()
-  else if (!settled) signal.addEventListener('abort', onAbort)
   return promise
+}
+
+/** A JSON answer arrives whole: its first byte takes as long as all of it. */
+function timeoutsOf({ settings: { timeouts } }: Upstream, { stream }: UpstreamCall): ResponseTimeouts {
+  return stream ? timeouts : { firstByteMs: Math.max(timeouts.firstByteMs, timeouts.idleMs), idleMs: timeouts.idleMs }
+}
+
+function optionsOf({ path, headers }: RequestHead, body: string | Buffer[]): Dispatcher.DispatchOptions {
+  const pieces = typeof body === 'string' ? [Buffer.from(body)] : body
+  const length = pieces.reduce((sum, piece) => sum + piece.length, 0)
+  const options = { method: 'POST', path, headersTimeout: 0, bodyTimeout: 0 } as const
+  if (length > LARGE_BODY_BYTES) return { ...options, headers: [...headers, 'content-length', String(length)], body: iterableOf(pieces) as unknown as Buffer }
+  // undici writes the content-length of a buffer.
+  return { ...options, headers, body: pieces.length === 1 ? (pieces[0] ?? null) : Buffer.concat(pieces) }
+}
+
+function* iterableOf(pieces: Buffer[]): Generator<Buffer> {
+  yield* pieces
 }

@@ -4,7 +4,10 @@ import { buildConnector, errors, Pool } from 'undici'
 import { openBreaker, type Breaker } from '../selection/circuit-breaker.ts'
 import type { UpstreamSettings } from '../upstreams-file.ts'
 import type { TemplateSets } from '../sse/event-templates.ts'
-import { PATHS, type Target, type WireName } from '../wires/wire.ts'
+import { PATHS, type Target, type UpstreamCall, type WireName } from '../wires/wire.ts'
+
+/** Path and headers of a request, names and values in turn. */
+export type RequestHead = { path: string; headers: string[] }
 
 /** An upstream in use. */
 export type Upstream = {
@@ -20,8 +23,7 @@ export type Upstream = {
   target: Target
   /** What its streams have in common. */
   templates: TemplateSets
-  path(wire: WireName): string
-  headers: Record<string, string>
+  head(call: Pick<UpstreamCall, 'wire' | 'stream'>): RequestHead
 }
 
 /** Opens the pool of one upstream. `baseUrl` and `apiKey` are arguments because the built-in echo gets both when it starts. */
@@ -44,15 +46,26 @@ export function openUpstream(settings: UpstreamSettings, baseUrl: string, apiKey
       policy: { allow: new Set(settings.allow), drop: new Set(settings.drop), force: settings.force },
     },
     templates: new Map(),
-    path: (wire) => `${url.pathname.replace(/\/$/, '')}${PATHS[wire]}${url.search}`,
-    headers: {
-      ...(apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }),
-      'user-agent': 'tollgate',
-      ...settings.headers,
-      'content-type': 'application/json',
-      'accept-encoding': 'identity',
-    },
+    head: requestHeads(url, apiKey, settings.headers),
   }
+}
+
+/** They differ by wire and by the form of the answer alone, so that each is made once. */
+function requestHeads(url: URL, apiKey: string | null, additional: Record<string, string>): Upstream['head'] {
+  const common = {
+    ...(apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }),
+    'user-agent': 'tollgate',
+    ...additional,
+    'content-type': 'application/json',
+    'accept-encoding': 'identity',
+  }
+  const headOf = (wire: WireName, accept: string): RequestHead => ({
+    path: `${url.pathname.replace(/\/$/, '')}${PATHS[wire]}${url.search}`,
+    headers: Object.entries({ ...common, accept }).flat(),
+  })
+  const headsOf = (wire: WireName) => ({ json: headOf(wire, 'application/json'), stream: headOf(wire, 'text/event-stream') })
+  const heads = { chat: headsOf('chat'), responses: headsOf('responses') }
+  return ({ wire, stream }) => heads[wire][stream ? 'stream' : 'json']
 }
 
 /** Errors of connections that had received bytes before, such as an idle one that the server closes while we send on it (RFC 9112, section 9.3.1). */

@@ -4,12 +4,20 @@ import { clientErrorIn, clientErrorOf } from '../wires/client-error-mapping.ts'
 import { isMembers } from '../wires/allowlist.ts'
 import type { TemplateSets } from '../sse/event-templates.ts'
 import type { JsonAnswer, UpstreamCall } from '../wires/wire.ts'
-import type { FlowControl } from './upstream-request.ts'
 import { streamReader } from './stream-reader.ts'
 import { AttemptError, type UpstreamAnswer } from './upstream-answer.ts'
 
-/** How a reader settles its attempt and controls its connection. `reject` also closes the connection. */
-export type AttemptControl = FlowControl & { resolve(answer: UpstreamAnswer): void; reject(error: Error): void }
+/** How a reader settles its attempt and controls its connection. */
+export type AttemptControl = {
+  resolve(answer: UpstreamAnswer): void
+  /** Also closes the connection. */
+  reject(error: Error): void
+  /** Stops reading from the upstream; paused time does not count towards its timeouts. */
+  pause(): void
+  resume(): void
+  /** Closes the connection at once, unless the response has ended. */
+  abort(reason: Error): void
+}
 export type ResponseReader = { data(chunk: Buffer): void; ended(error: Error | null): void }
 type Headers = Record<string, string | string[] | undefined>
 
@@ -17,7 +25,6 @@ const MAX_JSON_BYTES = 64 * 1024 * 1024
 const MAX_ERROR_BYTES = 64 * 1024
 
 export function readerFor(status: number, headers: Headers, call: UpstreamCall, control: AttemptControl, templates: TemplateSets): ResponseReader {
-  const type = String(headers['content-type'] ?? '').toLowerCase()
   const encoding = String(headers['content-encoding'] ?? 'identity').toLowerCase()
   if (encoding !== 'identity') return rejecting(control, new AttemptError(`content encoding ${encoding}`, status))
   if (status !== 200)
@@ -28,6 +35,7 @@ export function readerFor(status: number, headers: Headers, call: UpstreamCall, 
       ),
     )
   if (!call.stream) return bodyReader(MAX_JSON_BYTES, control, (bytes) => control.resolve({ kind: 'json', answer: jsonAnswer(bytes, call) }))
+  const type = String(headers['content-type'] ?? '').toLowerCase()
   if (type === '' || type.startsWith('text/event-stream')) return streamReader(call.openRewriter(templates), control)
   return bodyReader(MAX_ERROR_BYTES, control, (bytes) =>
     control.reject(clientErrorIn(errorMember(bytes)) ?? new AttemptError(`content type ${type} instead of a stream`, status)),
@@ -52,7 +60,7 @@ function bodyReader(maxBytes: number, control: AttemptControl, done: (bytes: Buf
     ended(error) {
       if (error) return control.reject(new AttemptError('response cut off', 200, error))
       try {
-        done(Buffer.concat(chunks))
+        done(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks))
       } catch (cause) {
         control.reject(cause instanceof Failure ? cause : new AttemptError('response is not the wire', 200, cause))
       }

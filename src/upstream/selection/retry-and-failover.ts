@@ -4,6 +4,7 @@
  */
 import { Failure } from '../../domain/errors.ts'
 import { traced, type SpanOptions } from '../../tracing/tracing.ts'
+import type { Cancellation } from '../cancellation.ts'
 import { attempt } from '../http/attempt.ts'
 import type { Upstream } from '../http/connection-pool.ts'
 import type { Candidate } from './load-balancing.ts'
@@ -18,6 +19,8 @@ export type UpstreamLog = {
 
 /** `refused`: the request is at fault. `failed`: the upstream is. `abandoned`: the client disconnected. */
 export type Outcome = 'answered' | 'refused' | 'failed' | 'abandoned'
+
+type Connections = 'pool' | 'unpooled'
 
 /** For metrics. */
 export type UpstreamEvent =
@@ -44,103 +47,92 @@ const FAILOVER_STATUSES = [401, 402, 403, 404, 405, 410]
 
 /**
  * Tries the candidates in order and resolves with the first answer. Rejects with `server_overloaded` when all failed, with a 4xx failure
- * when the request is at fault, or with the signal's reason once it is aborted.
+ * when the request is at fault, or with the reason of the cancellation.
  */
 export async function callWithFailover(
   candidates: Candidate[],
-  signal: AbortSignal,
+  cancellation: Cancellation,
   context: FailoverContext,
 ): Promise<UpstreamAnswer> {
   const errors: Error[] = []
-  for (const { upstream, call } of candidates) {
-    const result = await attemptWithRetries(upstream, call, signal, context)
-    if (!(result instanceof Error)) return result
-    errors.push(result)
+  for (const candidate of candidates) {
+    const { name, retry } = candidate.upstream.settings
+    for (let n = 1; ; n++) {
+      if (!candidate.upstream.breaker.admit(context.now())) {
+        errors.push(new Error(`the circuit breaker of ${name} is open`))
+        break
+      }
+      try {
+        return await attemptOnce(candidate, cancellation, context)
+      } catch (error) {
+        if (cancellation.reason || error instanceof Failure) throw error
+        const failed = error as AttemptError
+        const backOffMs = Math.max(failed.retryAfterMs ?? 0, context.backOffMs * 2 ** (n - 1) * (0.5 + context.random() / 2))
+        if (n >= retry.attempts || FAILOVER_STATUSES.includes(failed.status) || backOffMs > MAX_BACK_OFF_MS) {
+          errors.push(failed)
+          break
+        }
+        context.emit({ event: 'retry', upstream: name, wire: candidate.call.wire })
+        await delay(backOffMs, cancellation)
+      }
+    }
   }
-  const waits = candidates.map(({ upstream: { breaker } }) => Math.ceil(breaker.waitMs(context.now()) / 1000))
+  throw allFailed(candidates, errors, context.now())
+}
+
+function allFailed(candidates: Candidate[], errors: Error[], now: number): Failure {
+  const waits = candidates.map(({ upstream: { breaker } }) => Math.ceil(breaker.waitMs(now) / 1000))
   const retryAfterSeconds = Math.min(
     RETRY_AFTER_SECONDS.max,
     Math.max(RETRY_AFTER_SECONDS.min, waits.length > 0 ? Math.min(...waits) : 0),
   )
-  throw new Failure('server_overloaded', { retryAfterSeconds, cause: new AggregateError(errors, 'all upstreams failed') })
+  return new Failure('server_overloaded', { retryAfterSeconds, cause: new AggregateError(errors, 'all upstreams failed') })
 }
 
-/** All attempts at one upstream. Returns the last error when the call is to fail over to the next upstream. */
-async function attemptWithRetries(
-  upstream: Upstream,
-  call: UpstreamCall,
-  signal: AbortSignal,
-  context: FailoverContext,
-): Promise<UpstreamAnswer | Error> {
-  const { name, retry } = upstream.settings
-  for (let n = 1; ; n++) {
-    if (!upstream.breaker.admit(context.now())) return new Error(`the circuit breaker of ${name} is open`)
-    try {
-      return await attemptOnConnection(upstream, call, signal, context)
-    } catch (error) {
-      if (signal.aborted || error instanceof Failure) throw error
-      const failed = error as AttemptError
-      const backOffMs = Math.max(failed.retryAfterMs ?? 0, context.backOffMs * 2 ** (n - 1) * (0.5 + context.random() / 2))
-      if (n >= retry.attempts || FAILOVER_STATUSES.includes(failed.status) || backOffMs > MAX_BACK_OFF_MS) return failed
-      context.emit({ event: 'retry', upstream: name, wire: call.wire })
-      await delay(backOffMs, signal)
-      signal.throwIfAborted()
-    }
-  }
-}
-
-/** One attempt. When an idle connection breaks under the request, it is sent again at once on a new one, as the same attempt. */
-async function attemptOnConnection(upstream: Upstream, call: UpstreamCall, signal: AbortSignal, context: FailoverContext): Promise<UpstreamAnswer> {
-  try {
-    return await attemptOnce(upstream, 'pool', call, signal, context)
-  } catch (error) {
-    if (!(error instanceof AttemptError && error.onUsedConnection) || signal.aborted) throw error
-    return attemptOnce(upstream, 'unpooled', call, signal, context)
-  }
-}
-
-/** One request, reported to the breaker, the log and the metrics. */
-async function attemptOnce(
-  { settings, path, headers, target, breaker, ...upstream }: Upstream,
-  connections: 'pool' | 'unpooled',
-  call: UpstreamCall,
-  signal: AbortSignal,
-  context: FailoverContext,
-): Promise<UpstreamAnswer> {
-  const { name, timeouts } = settings
+/**
+ * One attempt, reported to the breaker, the log and the metrics. When an idle connection breaks under the request, it is sent again at once on a new one, as the same attempt.
+ */
+async function attemptOnce(candidate: Candidate, cancellation: Cancellation, context: FailoverContext): Promise<UpstreamAnswer> {
+  const { upstream, call } = candidate
   const startedAt = context.now()
   const report = (outcome: Outcome) =>
-    context.emit({ event: 'attempt', upstream: name, wire: call.wire, outcome, durationMs: context.now() - startedAt })
-  // A JSON answer arrives whole: its first byte takes as long as all of it.
-  const firstByteMs = call.stream ? timeouts.firstByteMs : Math.max(timeouts.firstByteMs, timeouts.idleMs)
-  try {
-    const pieces = call.pieces(target)
-    const body = pieces ? await pieces : call.body(target)
-    signal.throwIfAborted()
-    const request = { path: path(call.wire), headers: { ...headers, accept: call.stream ? 'text/event-stream' : 'application/json' }, body }
-    const answer = await traced('upstream attempt', () => attemptSpan(settings, call), () => attempt(upstream[connections], request, { firstByteMs, idleMs: timeouts.idleMs }, upstream.templates, call, signal))
-    breaker.succeeded()
-    report('answered')
-    return answer
-  } catch (error) {
-    if (signal.aborted) {
-      breaker.cancelled()
-      report('abandoned')
-    } else if (error instanceof Failure) {
-      breaker.succeeded()
-      report('refused')
-    } else if (connections === 'pool' && error instanceof AttemptError && error.onUsedConnection) {
-      context.emit({ event: 'retry', upstream: name, wire: call.wire })
-    } else {
-      breaker.failed(context.now())
-      report('failed')
-      context.log.warn(
-        { event: 'upstream_attempt_failed', upstream: name, wire: call.wire, err: error, breaker: breaker.state(context.now()) },
-        'upstream attempt failed',
-      )
+    context.emit({ event: 'attempt', upstream: upstream.settings.name, wire: call.wire, outcome, durationMs: context.now() - startedAt })
+  for (let connections: Connections = 'pool'; ; connections = 'unpooled') {
+    try {
+      const pieces = call.pieces(upstream.target)
+      const body = pieces ? await pieces : call.body(upstream.target)
+      if (cancellation.reason) throw cancellation.reason
+      const answer = await traced('upstream attempt', () => attemptSpan(upstream.settings, call), () => attempt(upstream, connections, call, body, cancellation))
+      upstream.breaker.succeeded()
+      report('answered')
+      return answer
+    } catch (error) {
+      if (connections === 'pool' && !cancellation.reason && error instanceof AttemptError && error.onUsedConnection) {
+        context.emit({ event: 'retry', upstream: upstream.settings.name, wire: call.wire })
+        continue
+      }
+      report(failedOutcome(error, candidate, cancellation, context))
+      throw error
     }
-    throw error
   }
+}
+
+/** The outcome of an attempt that gave no answer, which counts for the breaker unless it says nothing about the upstream. */
+function failedOutcome(error: unknown, { upstream: { settings, breaker }, call }: Candidate, cancellation: Cancellation, { now, log }: FailoverContext): Outcome {
+  if (cancellation.reason) {
+    breaker.cancelled()
+    return 'abandoned'
+  }
+  if (error instanceof Failure) {
+    breaker.succeeded()
+    return 'refused'
+  }
+  breaker.failed(now())
+  log.warn(
+    { event: 'upstream_attempt_failed', upstream: settings.name, wire: call.wire, err: error, breaker: breaker.state(now()) },
+    'upstream attempt failed',
+  )
+  return 'failed'
 }
 
 /** By the semantic conventions for GenAI: the call of a model, up to the first bytes of its answer. */
@@ -153,14 +145,13 @@ function attemptSpan({ name, model, baseUrl }: Upstream['settings'], call: Upstr
   }
 }
 
-/** Resolves after `ms`, or at once when the signal is aborted. */
-function delay(ms: number, signal: AbortSignal): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>()
+/** Resolves after `ms`; rejects with its reason when the call is cancelled. */
+function delay(ms: number, cancellation: Cancellation): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
   const timer = setTimeout(resolve, ms)
-  const onAbort = () => resolve()
-  signal.addEventListener('abort', onAbort)
+  cancellation.listener = reject
   return promise.finally(() => {
     clearTimeout(timer)
-    signal.removeEventListener('abort', onAbort)
+    cancellation.listener = null
   })
 }
