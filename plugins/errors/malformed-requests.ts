@@ -74,7 +74,12 @@ const SINGLE = ['Host', 'Authorization']
 
 function isRepeated(rawHeaders: readonly string[], header: string): boolean {
   const wanted = header.toLowerCase()
-  return rawHeaders.filter((name, i) => i % 2 === 0 && name.length === wanted.length && name.toLowerCase() === wanted).length > 1
+  let count = 0
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i] ?? ''
+    if (name.length === wanted.length && name.toLowerCase() === wanted) count++
+  }
+  return count > 1
 }
 
 /** An ambiguous host or key invites request smuggling through a proxy: the connection is closed (RFC 9112, section 3.2). */

@@ -16,8 +16,25 @@ const WINDOWS: Record<string, string> = { weekly_full: 'weekly', session_full: '
 export function meteringMetrics(registry: Registry, byTenant: boolean): MeteringMetrics {
   const registers = [registry]
   const refusals = new Counter({ name: 'tollgate_window_refusals_total', help: 'Requests refused because a token window was full.', labelNames: ['window'], registers })
-  const reservations = new Gauge({ name: 'tollgate_reservations_open', help: 'Coding requests of this process that are admitted and not settled.', registers })
-  const reserved = new Gauge({ name: 'tollgate_reserved_tokens', help: 'Tokens reserved by coding requests of this process.', registers })
+  // Plain numbers, read when they are exported: each request changes both twice.
+  let open = 0
+  let reserved = 0
+  new Gauge({
+    name: 'tollgate_reservations_open',
+    help: 'Coding requests of this process that are admitted and not settled.',
+    registers,
+    collect() {
+      this.set(open)
+    },
+  })
+  new Gauge({
+    name: 'tollgate_reserved_tokens',
+    help: 'Tokens reserved by coding requests of this process.',
+    registers,
+    collect() {
+      this.set(reserved)
+    },
+  })
   const tokens = new Counter({ name: 'tollgate_coding_tokens_total', help: 'Settled tokens of the Coding Plan API.', labelNames: byTenant ? ['kind', 'tenant'] : ['kind'], registers })
   const swept = new Counter({ name: 'tollgate_reservations_swept_total', help: 'Reservations settled by the sweep.', labelNames: ['reason'], registers })
   return {
@@ -26,13 +43,13 @@ export function meteringMetrics(registry: Registry, byTenant: boolean): Metering
       if (window) refusals.inc({ window })
     },
     open: (amount) => {
-      reservations.inc()
-      reserved.inc(amount)
+      open++
+      reserved += amount
     },
-    extended: (amount) => reserved.inc(amount),
+    extended: (amount) => void (reserved += amount),
     settled: (amount, usage, tenant) => {
-      reservations.dec()
-      reserved.dec(amount)
+      open--
+      reserved -= amount
       if (!usage) return
       const labels = byTenant ? { tenant } : {}
       tokens.inc({ ...labels, kind: 'input' }, usage.input - usage.cachedInput)

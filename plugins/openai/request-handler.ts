@@ -120,13 +120,13 @@ async function answerJson(call: UpstreamCall, context: RequestContext, options: 
 
 /** Past Fastify, whose serialization and hooks have nothing to add. */
 function sendJson(reply: FastifyReply, body: string): void {
-  reply.hijack()
-  reply.raw.writeHead(200, {
-    ...(reply.getHeaders() as OutgoingHttpHeaders),
-    'content-type': 'application/json; charset=utf-8',
-    'content-length': Buffer.byteLength(body),
-  })
-  reply.raw.end(body)
+  const length = Buffer.byteLength(body)
+  const headers = reply.hijack().getHeaders() as OutgoingHttpHeaders
+  headers['content-type'] = 'application/json; charset=utf-8'
+  headers['content-length'] = length
+  reply.raw.writeHead(200, headers)
+  // ASCII is copied, where UTF-8 is encoded.
+  reply.raw.end(body, length === body.length ? 'latin1' : 'utf8')
 }
 
 /** Nothing is answered before the admission is stored: the upstream works meanwhile. */

@@ -14,6 +14,10 @@ import type { Manner } from '../../src/domain/json-faults.ts'
 import { parseStrictJson, textOf } from '../../src/domain/strict-json.ts'
 
 declare module 'fastify' {
+  interface FastifyRequest {
+    /** The bytes that the body of this request holds. Null without a body. */
+    bodyShare: BodyShare | null
+  }
   interface FastifyContextConfig {
     /** The route takes no body, whatever the content type. */
     bodyless?: boolean
@@ -52,11 +56,11 @@ async function requestBody(app: FastifyInstance, { budgetBytes = 256 * MIB, call
     else app.parseBody(request, bytes, 'strict', done)
   })
 
-  const shares = new WeakMap<FastifyRequest, Share>()
+  app.decorateRequest('bodyShare', null)
   const nextTurn = openTurns()
 
   app.decorate('parseBody', (request: FastifyRequest, bytes: Buffer, manner: Manner, done: ParsedBody) => {
-    const charge = openCharge(bytes, shares.get(request))
+    const charge = openCharge(bytes, request.bodyShare)
     if (bytes.length > ONE_STRETCH_BYTES) return void parseInTurns(bytes, manner, charge, done)
     let value: unknown
     try {
@@ -91,7 +95,7 @@ async function requestBody(app: FastifyInstance, { budgetBytes = 256 * MIB, call
   const heldByCaller = openCounts()
 
   /** The bytes that one request of a caller holds. */
-  function openShare(name: string): Share {
+  function openShare(name: string): BodyShare {
     let ours = 0
     const change = (bytes: number) => {
       held += bytes
@@ -117,7 +121,7 @@ async function requestBody(app: FastifyInstance, { budgetBytes = 256 * MIB, call
     // No close event follows when the client disconnected during the key lookup: its bytes would never be freed.
     if (answer.closed || answer.destroyed) return payload
     const share = openShare(caller.countedBy)
-    shares.set(request, share)
+    request.bodyShare = share
     const most = routeOptions.bodyLimit ?? MIB
     if (headers['content-length'] === undefined) return counted(payload, most, share, answer)
     // A content-length above the limit of the route is refused by Fastify before the body is read.
@@ -128,10 +132,10 @@ async function requestBody(app: FastifyInstance, { budgetBytes = 256 * MIB, call
 }
 
 /** `take` throws `server_overloaded` when a budget is exceeded. */
-type Share = { take(bytes: number): void; free(): void }
+type BodyShare = { take(bytes: number): void; free(): void }
 
 /** Takes the memory of the values of a body, as far as it exceeds the bytes, which are taken already. Called with the number of values so far. */
-function openCharge({ length }: Buffer, share: Share | undefined): (values: number) => void {
+function openCharge({ length }: Buffer, share: BodyShare | null): (values: number) => void {
   let taken = 0
   return (values) => {
     const exceeding = Math.max(0, values * VALUE_BYTES - length) - taken
@@ -145,7 +149,7 @@ function openCharge({ length }: Buffer, share: Share | undefined): (values: numb
  * fails at the end of the body, because a client that gets an answer while it sends may see a broken connection instead. A body above the limit of its route is
  * passed on at once, to be refused.
  */
-function counted(payload: RequestPayload, most: number, share: Share, answer: ServerResponse): Transform {
+function counted(payload: RequestPayload, most: number, share: BodyShare, answer: ServerResponse): Transform {
   let parts: Buffer[] = []
   let arrived = 0
   let failure: Error | null = null

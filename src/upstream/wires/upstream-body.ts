@@ -43,8 +43,7 @@ const ONE_STRETCH = 256 * 1024
 const nextTurn = openTurns()
 
 /**
- * The body for each upstream: its model, the limit, and the members that its policy lets pass. The conversation, which is equal for all upstreams, is stringified once, unless
- * the body is large. The limit goes under `limitField`, or unless `fixedField` under the upstream's `maxTokensField`.
+ * The body for each upstream: its model, the limit, and the members that its policy lets pass. The limit goes under `limitField`, or unless `fixedField` under the upstream's `maxTokensField`.
  */
 export function bodyWriter(members: Members, limitField: string, limit: number, fixedField: boolean): UpstreamBody {
   const [wire, name] = Object.hasOwn(members, 'messages') ? (['chat', 'messages'] as const) : (['responses', 'input'] as const)
@@ -53,12 +52,15 @@ export function bodyWriter(members: Members, limitField: string, limit: number, 
     const field = fixedField ? limitField : (maxTokensField ?? limitField)
     return { model, [field]: limit, ...sentMembers(wire, others, policy) }
   }
+  const body = (target: Target): Members => {
+    const built = head(target)
+    built[name] = conversation
+    return built
+  }
   const isLarge = !isWithin(members, ONE_STRETCH)
-  const stringify = (): string => (conversation === undefined ? '' : `,"${name}":${JSON.stringify(conversation)}`)
-  const written = isLarge ? null : stringify()
   return {
-    body: (target) => `${JSON.stringify(head(target)).slice(0, -1)}${written ?? stringify()}}`,
-    pieces: (target) => (isLarge ? inTurns(stringifyIncrementally({ ...head(target), [name]: conversation })) : null),
+    body: (target) => JSON.stringify(body(target)),
+    pieces: (target) => (isLarge ? inTurns(stringifyIncrementally(body(target))) : null),
   }
 }
 
