@@ -2,7 +2,7 @@
  * Authentication. onRequest: the API key of the Authorization header → `request.caller` (specification, section 5; order of checks in `docs/errors.md`).
  * Also the cache of API keys, the rate limit of reads, and when keys were last used.
  */
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyContextConfig, FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { Failure } from '../../src/domain/errors.ts'
 import { hashKey, refusal, wellFormed, wrongProduct, type KeyVersion } from '../../src/domain/api-keys.ts'
@@ -78,8 +78,7 @@ async function auth(app: FastifyInstance): Promise<void> {
     return key
   }
 
-  function callerOf(hash: string, first: KeyVersion, firstVersion: number, request: FastifyRequest): Caller {
-    const { api, creates } = request.routeOptions.config
+  function callerOf(hash: string, first: KeyVersion, firstVersion: number, { api, creates }: FastifyContextConfig): Caller {
     let keysVersion = firstVersion
     const caller: Caller = {
       key: first,
@@ -120,29 +119,31 @@ async function auth(app: FastifyInstance): Promise<void> {
   }
 
   app.decorateRequest('caller', null)
-  function authenticated(request: FastifyRequest, hash: string, key: KeyVersion): void {
+  function authenticated(request: FastifyRequest, config: FastifyContextConfig, hash: string, key: KeyVersion): void {
     const cached = cachedKeys.get(hash)
-    if (!request.routeOptions.config.creates) countRead(key.keyId, app.clock())
+    if (!config.creates) countRead(key.keyId, app.clock())
     const keysVersion = cached?.key.subscription === key.subscription ? cached.keysVersion : 0
-    request.caller = callerOf(hash, key, keysVersion, request)
+    request.caller = callerOf(hash, key, keysVersion, config)
     request.log.setBindings({ tenant: key.tenant, keyId: key.id })
   }
 
   app.addHook('onRequest', (request, _reply, done) => {
-    const { api, admits, proves } = request.routeOptions.config
+    // Fastify makes the object of `routeOptions` at each access.
+    const { config } = request.routeOptions
+    const { api, admits, proves } = config
     const text = bearer(request.headers.authorization)
     if (text === null) throw new Failure('invalid_api_key')
     const hash = hashKey(text)
     const cached = cachedKeys.get(hash)
     // Admission verifies the key as well, and a cached key that is refused is read again.
     if ((proves || admits) && cached && refusal(cached.key, app.clock()) === null && apiOf(cached.key.product) === api) {
-      authenticated(request, hash, cached.key)
+      authenticated(request, config, hash, cached.key)
       return done()
     }
     // A key of the cache was well formed; the checksum spares the store what is none.
     if (!wellFormed(text)) throw new Failure('invalid_api_key')
     // Fastify takes a promise as well.
-    return readKey(hash, api).then((key) => authenticated(request, hash, key))
+    return readKey(hash, api).then((key) => authenticated(request, config, hash, key))
   })
 
   const writing = periodicTask(KEY_USE_MS, keyUse.flush, (err) => app.log.warn({ event: 'key_use_unwritten', err }, 'time of last use of API keys cannot be written'))

@@ -106,10 +106,12 @@ async function metering(app: FastifyInstance): Promise<void> {
     const facts = Promise.withResolvers<Record<string, unknown>>()
     request.logged = facts.promise
     const settle = async () => {
-      const settlement = await outcome.catch((err: unknown) => {
+      let settlement: Settlement | null = null
+      try {
+        settlement = await outcome
+      } catch (err) {
         request.log.error({ event: 'usage_unknown', err }, 'usage of the request unknown, nothing charged')
-        return null
-      })
+      }
       const charged = await settleUntilDone(id, subscription, settlement, request)
       metrics.settled(reserved, settlement?.usage ?? null, tenantOf(subscription))
       facts.resolve({ reservation: id, tokens: settlement?.usage, estimated: settlement?.estimated, charged })

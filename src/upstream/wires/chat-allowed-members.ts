@@ -139,7 +139,7 @@ export function meterChoices(cleaned: Members[], add: (text: string) => void): v
       const value = message[name]
       if (typeof value === 'string' && value !== '') add(value)
     }
-    for (const value of toolCallTexts(message)) add(value)
+    if (message['function_call'] || message['tool_calls']) for (const value of toolCallTexts(message)) add(value)
   }
 }
 
