@@ -52,7 +52,7 @@ export type World = {
 }
 
 /** Maximum clock skew. */
-const SKEW_MS = 10_000
+export const SKEW_MS = 10_000
 
 export class Crashed extends Error {}
 

@@ -1,5 +1,5 @@
 /** Invariants of tasks: state transitions, what may change with them, and that answers to clients stay true. */
-import { entriesOf } from '../../../src/domain/subscription/holds.ts'
+import { entriesOf, readyOf } from '../../../src/domain/subscription/holds.ts'
 import { FINAL, type Task, type TaskState } from '../../../src/domain/task.ts'
 import { eventsOf } from '../../../src/verify/task-invariants.ts'
 import type { Step } from '../scheduler.ts'
@@ -129,11 +129,13 @@ export function openTaskChecks(seen: Seen, report: Report, now: () => number, { 
     }
   }
 
-  /** Called when claims must have started every task that was ready at `since`, except in the busy record. */
+  /** Called when claims must have started every task that was held and ready at `since`, except in the busy record. */
   function checkClaimed(since: number, busy: string | null): void {
     for (const { id, media } of seen.records.values()) {
-      const ready = media?.due.filter(({ kind, readyAt }) => VERBS.includes(kind) && readyAt <= since) ?? []
-      if (id !== busy && ready.length > 0) report(`a task of ${id} is ready, although claims have been made`)
+      if (!media || id === busy) continue
+      const kinds = media.due.map(({ kind }) => kind).filter((kind) => VERBS.includes(kind))
+      const ready = [...readyOf(media.holds, kinds, since)].filter(([, { at }]) => at <= since)
+      if (ready.length > 0) report(`a task of ${id} is ready, although claims have been made`)
     }
   }
 
