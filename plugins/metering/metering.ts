@@ -3,6 +3,7 @@
  * Also the window headers of every answer, and the schedule of the sweep of orphaned reservations.
  */
 import { randomUUID, randomUUIDv7 } from 'node:crypto'
+import { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { periodicTask } from '../../src/concurrency/periodic-task.ts'
@@ -88,6 +89,8 @@ async function metering(app: FastifyInstance): Promise<void> {
         })
       const answer = await traced('admission', { within: true }, () => queue.admit(caller.key.subscription, admit, isBlocked, reply.raw))
       if (answer.outcome !== 'admitted') {
+        // It may rest on admissions that are not stored yet.
+        await durable
         metrics.refused(answer.outcome)
         refusals.count(caller.key.subscription, caller.key.keyId, REASONS[answer.outcome])
         throw refusalOf(answer, reply, clock())
@@ -161,10 +164,9 @@ async function metering(app: FastifyInstance): Promise<void> {
     }
   }
 
-  app.addHook('onSend', (request, reply, _payload, done) => {
+  app.addHook('onSend', (request, reply, payload, done) => {
     const { caller, reservation } = request
-    // No success is answered before its admission is stored.
-    if (reservation && reply.statusCode < 400) return reservation.durable
+    if (reservation && reply.statusCode < 400) return answerOnceStored(reservation, payload)
     if (!caller || request.routeOptions.config.api !== 'coding' || reply.hasHeader('x-codex-primary-used-percent')) return done()
     // Fastify takes a promise as well.
     return addCurrentWindows(app, caller.key.subscription, reply)
@@ -214,6 +216,16 @@ function refusalOf(answer: Refused, reply: FastifyReply, now: number): Failure {
   if (answer.outcome === 'rate') return new Failure('rate_limited', { retryAfterSeconds: Math.max(1, Math.ceil(answer.retryAfterMs / 1000)) })
   reply.headers(windowHeaders(answer.windows, now))
   return usageLimitError(answer.outcome, answer.windows, now)
+}
+
+/** No success is answered before its admission is stored: then the payload goes out, or an error in its place. */
+async function answerOnceStored({ durable }: OpenReservation, payload: unknown): Promise<void> {
+  try {
+    await durable
+  } catch (error) {
+    if (payload instanceof Readable) payload.destroy()
+    throw error
+  }
 }
 
 async function addCurrentWindows({ store, clock }: FastifyInstance, subscription: string, reply: FastifyReply): Promise<void> {

@@ -10,6 +10,8 @@ export type RequestContext = {
   startedAt: number
   /** When the client disconnects: stop the upstream, or read it to its end for the usage. */
   onAbort: 'Cancel' | 'Drain'
+  /** As `OpenReservation.durable`. */
+  durable: Promise<void>
   reply: FastifyReply
   request: FastifyRequest
   budget: Budget

@@ -40,6 +40,7 @@ export function openRequestHandler(
       wire,
       startedAt: options.clock(),
       onAbort: reservation.admitted.onAbort,
+      durable: reservation.durable,
       reply,
       request,
       budget: openBudget(reservation, request.promptBytes, request.log),
@@ -129,17 +130,18 @@ function sendJson(reply: FastifyReply, body: string): void {
   reply.raw.end(body, length === body.length ? 'latin1' : 'utf8')
 }
 
-/** Nothing is answered before the admission is stored: the upstream works meanwhile. */
+/** Nothing is answered before the admission is stored: the upstream works meanwhile, and no longer once that has failed. */
 async function callUpstreams(
   call: UpstreamCall,
-  { wire, request }: RequestContext,
+  { wire, request, durable }: RequestContext,
   { upstreams, metrics }: HandlerOptions,
   cancellation: Cancellation,
 ): Promise<UpstreamAnswer> {
   metrics.overhead(wire, performance.now() - request.startedMs)
+  durable.catch((error: Error) => cancel(cancellation, error))
   const opened = await upstreams.open(call, cancellation)
   try {
-    await request.reservation?.durable
+    await durable
     return opened
   } catch (error) {
     if (opened.kind === 'stream') opened.abort()
@@ -152,7 +154,7 @@ async function estimateOf(meter: OutputMeter, budget: Budget): Promise<Settlemen
 }
 
 async function answerStream(call: UpstreamCall, context: RequestContext, options: HandlerOptions): Promise<FastifyReply> {
-  const writer = openSseWriter(context.reply, options)
+  const writer = openSseWriter(context.reply, context.durable, options)
   const opened = await openStream(call, writer, context, options)
   if (opened) relayStream(opened, writer, context, options)
   return context.reply.hijack()

@@ -44,9 +44,9 @@ export type SseWriterOptions = {
 }
 
 /**
- * Sends nothing before the first bytes or `keepAliveMs` of silence. Disconnects a client that leaves a full buffer unread for `stalledMs`.
+ * Sends nothing before the first bytes, or `keepAliveMs` of silence after `durable` was fulfilled. Disconnects a client that leaves a full buffer unread for `stalledMs`.
  */
-export function openSseWriter(reply: FastifyReply, { keepAliveMs, stalledMs, usageHeader }: SseWriterOptions): SseWriter {
+export function openSseWriter(reply: FastifyReply, durable: Promise<void>, { keepAliveMs, stalledMs, usageHeader }: SseWriterOptions): SseWriter {
   const { raw } = reply
   let pending = ''
   let started = false
@@ -54,7 +54,10 @@ export function openSseWriter(reply: FastifyReply, { keepAliveMs, stalledMs, usa
   let stalled: NodeJS.Timeout | null = null
   let source: Source | null = null
   const keepAlive = openDeadline(sendKeepAlive)
-  keepAlive.move(keepAliveMs)
+  const startKeepAlive = () => {
+    if (!closed) keepAlive.move(keepAliveMs)
+  }
+  durable.then(startKeepAlive, () => {})
 
   function sendHead(): void {
     // Headers set on the reply are not sent after a hijack, so they are copied.

@@ -16,7 +16,7 @@ const RETRY_MS = 1_000
 
 /** Admits the request at its price. Throws the failures of the access table. */
 export async function admit(app: FastifyInstance, request: FastifyRequest, reply: FastifyReply, price: Price): Promise<Charge> {
-  const close = price.api === 'coding' ? tokenCharge(request, price.tokens) : await moneyCharge(app, request, price.micro)
+  const close = price.api === 'coding' ? await tokenCharge(request, price.tokens) : await moneyCharge(app, request, price.micro)
   let isDecided = false
   const charge: Charge = (outcome) => {
     if (isDecided) return
@@ -28,9 +28,13 @@ export async function admit(app: FastifyInstance, request: FastifyRequest, reply
   return charge
 }
 
-/** Flat tokens are charged as output, and nothing is learned from them: they say nothing of prompts. */
-function tokenCharge({ reservation }: FastifyRequest, tokens: number): Charge {
+/**
+ * Flat tokens are charged as output, and nothing is learned from them: they say nothing of prompts. The admission is stored before the service gets the request, because handshakes and answers
+ * of any status pass through and are charged.
+ */
+async function tokenCharge({ reservation }: FastifyRequest, tokens: number): Promise<Charge> {
   if (!reservation) throw new Error('the route was reached without admission')
+  await reservation.durable
   const settlement = Promise.withResolvers<Settlement | null>()
   reservation.settleWith(settlement.promise)
   return (outcome) => settlement.resolve(outcome === 'capture' ? { usage: { input: 0, cachedInput: 0, output: tokens }, estimated: true } : null)

@@ -1,10 +1,13 @@
 /** Requests that are sent to their upstream while their admission is being stored. */
+import { once } from 'node:events'
+import { Readable } from 'node:stream'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { Unavailable } from '../../src/domain/errors.ts'
 import { respond, streams, type Script } from '../fakes/upstream.ts'
 import { chatStream, completion } from '../fakes/upstream-wire.ts'
-import { post } from '../upstream/gateway.ts'
-import { CODING, openGateway } from './gateway.ts'
+import { post, startStream } from '../upstream/gateway.ts'
+import { bearer, CODING, openGateway } from './gateway.ts'
 import { setUp } from './vendor.ts'
 
 const MESSAGES = [{ role: 'user', content: 'Hello' }]
@@ -33,25 +36,54 @@ for (const [name, stream, script] of [['a JSON answer', false, (answer) => respo
   })
 
   t.test(`${name} whose admission cannot be stored is a 503, and charges nothing`, async (t) => {
-    const { upstream, gateway } = await setUp(t, script, { durable: lost })
+    const { gateway } = await setUp(t, script, { durable: lost })
     const answer = await post(gateway, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, ...(stream ? { stream } : {}) })
     t.match(answer, { status: 503, body: { error: { type: String } } })
-    t.equal(upstream.requests.length, 1)
     t.equal(await gateway.settled(), null)
   })
 }
 
-t.test('a route of a plugin answers no success before the admission of its request is stored', async (t) => {
+t.test('a silent stream gets no keep-alive comment before its admission is stored', async (t) => {
+  const stored = Promise.withResolvers<void>()
+  const admissions = [stored.promise, Promise.resolve()]
+  const { gateway } = await setUp(t, () => {}, { keepAliveMs: 1, durable: () => admissions.shift() ?? Promise.resolve() })
+  let isStored = false
+  const late = startStream(gateway, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true }).then((answer) => ({ answer, isStored }))
+  while (gateway.admissions.length === 0) await nextTurn()
+  // Both are as silent, and this one began later.
+  for (let i = 0; i < 3; i++) await once(await startStream(gateway, '/v1/chat/completions', { model: 'svc-code', messages: MESSAGES, stream: true }), 'data')
+  isStored = true
+  stored.resolve()
+  const first = await late
+  t.match(first, { isStored: true, answer: { statusCode: 200 } })
+  const [bytes] = await once(first.answer, 'data')
+  t.equal(String(bytes), ': keep-alive\n\n')
+})
+
+t.test('a route of a plugin answers no success before the admission of its request is stored, and ends what it would have sent', async (t) => {
+  const sent: Readable[] = []
   const gateway = await openGateway(t, (app) => {
-    app.post('/v1/work', { config: { api: 'coding', creates: true, admits: () => ({ promptBytes: 0, maxOutputTokens: 10 }) } }, async () => ({ done: true }))
+    const config = { api: 'coding', creates: true, admits: () => ({ promptBytes: 0, maxOutputTokens: 10 }) } as const
+    app.post('/v1/work', { config }, async () => ({ done: true }))
+    app.post('/v1/pages', { config }, async () => {
+      const pages = Readable.from(['one', 'two'])
+      sent.push(pages)
+      return pages
+    })
   })
   const subscription = await gateway.plan('coder', { product: 'Coding', coding: CODING })
   const { raw } = await gateway.key(subscription)
-  const work = () => gateway.app.inject({ method: 'POST', url: '/v1/work', headers: { authorization: `Bearer ${raw}` }, payload: {} })
-  t.equal((await work()).statusCode, 200)
+  const work = (url: string) => gateway.app.inject({ method: 'POST', url, headers: bearer(raw), payload: {} })
+  t.match(await work('/v1/work'), { statusCode: 200, body: '{"done":true}' })
+  t.match(await work('/v1/pages'), { statusCode: 200, body: 'onetwo' })
   await gateway.settled(subscription)
   const { decide } = gateway.store
   gateway.store.decide = (async (...args: Parameters<typeof decide>) => ({ ...(await decide(...args)), durable: lost() })) as typeof decide
-  t.equal((await work()).statusCode, 503)
+  for (const url of ['/v1/work', '/v1/pages']) {
+    const answer = await work(url)
+    t.match(answer, { statusCode: 503, headers: { 'retry-after': '2' } })
+    t.equal(answer.json().error.code, 'unavailable')
+  }
+  t.ok(sent[1]?.destroyed)
   await gateway.settled(subscription)
 })

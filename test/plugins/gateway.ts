@@ -15,7 +15,7 @@ import { readConfig } from '../../src/config/config.ts'
 import { hashKey, keyVersionId, mint, seal, shownPrefix, type KeyVersion, type SealingKeys } from '../../src/domain/api-keys.ts'
 import { termsOf } from '../../src/domain/plans.ts'
 import type { PlanSpec } from '../../src/backends/resources/resources.ts'
-import { openStore, type Store } from '../../src/backends/store/store.ts'
+import { openStore, type Store, type StoreOptions } from '../../src/backends/store/store.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import { deriveKeys } from '../../src/domain/derived-keys.ts'
 
@@ -54,8 +54,8 @@ export const MEDIA: NonNullable<PlanSpec['media']> = { allowance: '10.00', perio
 type Routes = (app: FastifyInstance) => void | Promise<void>
 
 /** Opens it. `routes` registers routes after auth, intake and metering, `outside` routes without a key. */
-export async function openGateway(t: Test, routes: Routes, outside: Routes = () => {}, env: Record<string, string> = {}, bodies: RequestBodyOptions = {}, lingering?: Lingering): Promise<Gateway> {
-  const store = await openStore(`sqlite:${t.testdir()}/tollgate.db`)
+export async function openGateway(t: Test, routes: Routes, outside: Routes = () => {}, env: Record<string, string> = {}, bodies: RequestBodyOptions = {}, lingering?: Lingering, options: StoreOptions = {}): Promise<Gateway> {
+  const store = await openStore(`sqlite:${t.testdir()}/tollgate.db`, options)
   const time = { now: START }
   const logged: Record<string, unknown>[] = []
   const log = pino({}, { write: (line: string) => logged.push(JSON.parse(line)) })

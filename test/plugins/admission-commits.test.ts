@@ -1,0 +1,182 @@
+/** Coding requests whose admission is stored late or never: the real routes, metering and SQLite store of a process that alone writes it, on a disk that the test holds up or fails. */
+import { request as httpRequest } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import openai from '../../plugins/openai/openai.ts'
+import type { VersionedRecords } from '../../src/backends/store/group-commit.ts'
+import { Unavailable } from '../../src/domain/errors.ts'
+import { openEgress } from '../../src/egress/egress.ts'
+import { openUpstreams } from '../../src/upstream/upstreams.ts'
+import { openUpstream, respond, streams, type Script } from '../fakes/upstream.ts'
+import { chatStream, completion } from '../fakes/upstream-wire.ts'
+import { SILENT, writeUpstreamsFile } from '../upstream/gateway.ts'
+import { bearer, CODING, DERIVED, openGateway } from './gateway.ts'
+
+const answers: Script = (response, received) => (received.body['stream'] ? streams(...chatStream('hi'))(response, received) : respond(response, 200, completion('hi')))
+
+/** A write that waits for `end`. */
+type Held = { begun: Promise<void>; end: PromiseWithResolvers<void> }
+
+async function setUp(t: Test, script: Script) {
+  const upstream = await openUpstream(script)
+  const file = await writeUpstreamsFile(t, [{ name: 'a', baseUrl: upstream.url, model: 'a', wire: 'chat', retry: { attempts: 1 } }])
+  const upstreams = await openUpstreams({ file, env: () => undefined, log: SILENT, pollMs: 60_000 })
+  t.teardown(async () => {
+    await upstreams.close()
+    await upstream.close()
+  })
+  const writes: (() => Promise<void>)[] = []
+  const wrap = (records: VersionedRecords): VersionedRecords => ({
+    ...records,
+    async replace(...args) {
+      await writes.shift()?.()
+      return records.replace(...args)
+    },
+  })
+  const routes: Parameters<typeof openGateway>[1] = (app) => {
+    const root = app as typeof app & { upstreams: unknown }
+    root.decorate('upstreams', upstreams)
+    root.decorate('derivedKeys', DERIVED)
+    root.decorate('egress', openEgress({ allow: [], clock: Date.now }))
+    root.register(openai)
+  }
+  const gateway = await openGateway(t, routes, undefined, {}, {}, undefined, { isSole: true, retryForMs: 0, wrap })
+  // Of each admission, its settlement.
+  let unsettled = 0
+  const { decide, change } = gateway.store
+  gateway.store.decide = (async (...args: Parameters<typeof decide>) => {
+    const decided = await decide(...args)
+    if (decided.answer.outcome === 'admitted') unsettled++
+    return decided
+  }) as typeof decide
+  gateway.store.change = (async (...args: Parameters<typeof change>) => {
+    const answer = await change(...args)
+    if (args[1].op === 'settle') unsettled--
+    return answer
+  }) as typeof change
+  const subscription = await gateway.plan('coder', { product: 'Coding', coding: { ...CODING, sessionWindow: { tokens: 200, durationSeconds: 18_000 } } })
+  const { raw } = await gateway.key(subscription)
+  await gateway.app.listen({ host: '127.0.0.1', port: 0 })
+  const url = `http://127.0.0.1:${(gateway.app.server.address() as AddressInfo).port}`
+  const headers = { ...bearer(raw), 'content-type': 'application/json' }
+  const body = (stream: boolean) => JSON.stringify({ model: 'svc-code', max_tokens: 50, messages: [{ role: 'user', content: 'Hello' }], ...(stream ? { stream } : {}) })
+  // A key is known from its first use on.
+  t.equal((await fetch(`${url}/v1/models`, { headers })).status, 200)
+  return {
+    upstream,
+    async ask(stream: boolean) {
+      const answer = await fetch(`${url}/v1/chat/completions`, { method: 'POST', headers, body: body(stream) })
+      return { status: answer.status, headers: Object.fromEntries(answer.headers), text: await answer.text() }
+    },
+    /** A request that the client can abort. */
+    send(stream: boolean) {
+      const sent = httpRequest(`${url}/v1/chat/completions`, { method: 'POST', headers, agent: false })
+      sent.on('error', () => {})
+      sent.end(body(stream))
+      return sent
+    },
+    /** Holds up the write after so many more. */
+    hold(others = 0): Held {
+      const [begun, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+      writes.push(...Array.from({ length: others }, () => async () => {}), () => (begun.resolve(), end.promise))
+      return { begun: begun.promise, end }
+    },
+    /** As many requests as show that what was sent before them is waiting. */
+    async others() {
+      for (let i = 0; i < 3; i++) await fetch(`${url}/v1/models`, { headers }).then((models) => models.text())
+    },
+    /** Tokens of the week, once every request is settled. */
+    async used() {
+      while (unsettled > 0) await nextTurn()
+      return (await gateway.settled(subscription)).coding?.weekly.used
+    },
+  }
+}
+
+const DISK_FULL = () => new Unavailable('store', new Error('database or disk is full'))
+const UNAVAILABLE = { status: 503, headers: { 'retry-after': '2' }, text: /"code":"unavailable"/ }
+
+const unhandled: unknown[] = []
+process.on('unhandledRejection', (reason) => unhandled.push(reason))
+
+for (const stream of [false, true]) {
+  const kind = stream ? 'stream' : 'JSON'
+  t.test(`${kind}: when the disk is full after the upstream has answered, the answer is a 503 and charges nothing`, async (t) => {
+    const finished = Promise.withResolvers<void>()
+    const { ask, hold, others, used, upstream } = await setUp(t, (response, received) => answers(response.once('finish', finished.resolve), received))
+    const { end } = hold()
+    const answered = ask(stream)
+    await finished.promise
+    await others()
+    end.reject(DISK_FULL())
+    t.match(await answered, UNAVAILABLE)
+    t.equal(await used(), 0)
+    t.equal(upstream.requests.length, 1)
+    t.match(await ask(stream), { status: 200 })
+    t.equal(await used(), 25, 'the next one is charged')
+  })
+
+  t.test(`${kind}: when the disk is full while the upstream works, it is cancelled there and answered at once`, async (t) => {
+    const asked = Promise.withResolvers<void>()
+    const { ask, hold, used, upstream } = await setUp(t, () => asked.resolve())
+    const { end } = hold()
+    const answered = ask(stream)
+    await asked.promise
+    const aborted = upstream.nextAbort()
+    end.reject(DISK_FULL())
+    t.match(await answered, UNAVAILABLE)
+    await aborted
+    t.equal(await used(), 0)
+  })
+
+  t.test(`${kind}: when the upstream fails, the answer does not wait for the commit, and charges nothing if that fails as well`, async (t) => {
+    const { ask, hold, used } = await setUp(t, (response) => respond(response, 500, {}))
+    for (const outcome of ['fails', 'succeeds']) {
+      const { begun, end } = hold()
+      const answered = ask(stream)
+      await begun
+      t.match(await answered, { status: 503, text: /"code":"server_overloaded"/ })
+      if (outcome === 'fails') end.reject(DISK_FULL())
+      else end.resolve()
+      t.equal(await used(), 0, `the commit ${outcome}`)
+    }
+  })
+
+  t.test(`${kind}: a client that leaves before the commit pays its prompt, and nothing if the commit fails`, async (t) => {
+    let asked = Promise.withResolvers<void>()
+    const { send, hold, used, upstream } = await setUp(t, () => asked.resolve())
+    for (const outcome of ['fails', 'succeeds']) {
+      asked = Promise.withResolvers<void>()
+      const { end } = hold()
+      const sent = send(stream)
+      await asked.promise
+      const aborted = upstream.nextAbort()
+      sent.destroy()
+      await aborted
+      if (outcome === 'fails') end.reject(DISK_FULL())
+      else end.resolve()
+      const charged = (await used()) ?? -1
+      t.ok(outcome === 'fails' ? charged === 0 : charged > 0 && charged < 50, `the commit ${outcome}, ${charged} tokens are charged`)
+    }
+  })
+}
+
+for (const outcome of ['succeeds', 'fails']) {
+  t.test(`a refusal waits for the commit of the settlement that it rests on, which ${outcome}`, async (t) => {
+    const { ask, hold, others, used } = await setUp(t, (response) => respond(response, 200, completion('hi', { usage: { prompt_tokens: 200, completion_tokens: 1 } })))
+    const { begun, end } = hold(1)
+    t.match(await ask(false), { status: 200 })
+    await begun
+    let isOver = false
+    const refused = ask(false).then((answer) => ({ ...answer, isOver }))
+    await others()
+    isOver = true
+    if (outcome === 'fails') end.reject(DISK_FULL())
+    else end.resolve()
+    t.match(await refused, { isOver: true, ...(outcome === 'fails' ? UNAVAILABLE : { status: 429, text: /"code":"session_limit_reached"/ }) })
+    t.equal(await used(), 201, 'the settlement is repeated')
+  })
+}
+
+t.test('no rejection of all these was left unhandled', async (t) => t.same(unhandled, []))
