@@ -23,6 +23,7 @@ const deliveries = (outcome: string) => `tollgate_webhook_deliveries_total{names
 const swept = (reason: string) => `tollgate_tasks_swept_total{namespace="gate",reason="${reason}"}`
 const leader = (instance: string) => `leader_election_master_status{namespace="gate",instance="${instance}",name="tollgate-controller"}`
 const build = (instance: string) => `tollgate_build_info{namespace="gate",instance="${instance}",version="1"}`
+const roles = (...metrics: string[]) => Object.fromEntries(metrics.map((metric) => [`${metric}{namespace="gate",instance="${metric}"}`, '1x30']))
 const refusals = (window: string) => `tollgate_window_refusals_total{namespace="gate",window="${window}"}`
 const oldest = (state: string) => `tollgate_task_oldest_seconds{namespace="gate",state="${state}",kind="image"}`
 const tasks = (state: string) => `tollgate_tasks{namespace="gate",state="${state}",kind="image"}`
@@ -48,6 +49,12 @@ export const ALERT_CASES: AlertCase[] = [
   { alert: 'TollgateNoLeader', labels: { severity: 'critical' }, at: '10m', fires: { [leader('a')]: '1x3 0x10', [leader('b')]: '0x20', [build('a')]: '1x20', [build('b')]: '1x20' }, quiet: { [leader('a')]: '1x3 0x10', [leader('b')]: '0x3 1x17', [build('a')]: '1x20', [build('b')]: '1x20', 'leader_election_master_status{namespace="others",instance="c",name="others"}': '0x20' } },
   // All controllers are gone.
   { alert: 'TollgateNoLeader', labels: { severity: 'critical' }, at: '45m', fires: { [leader('a')]: '1x30 stale', [build('a')]: '1x30 stale' }, quiet: { 'leader_election_master_status{namespace="others",instance="c",name="others"}': '1x30 stale' } },
+  // A role that is back within five minutes is not missing.
+  ...([['gateway', 'tollgate_reservations_open'], ['worker', 'tollgate_task_slots'], ['dispatcher', 'tollgate_webhook_lag_seconds_count']] as const).map(([role, metric], _nth, all): AlertCase => {
+    const others = { [build('a')]: '1x30', ...roles(...all.flatMap(([, one]) => (one === metric ? [] : [one]))) }
+    const series = `${metric}{namespace="gate",instance="one"}`
+    return { alert: 'TollgateRoleMissing', labels: { severity: 'critical', role }, at: '20m', fires: { ...others, [series]: '1x10 stale' }, quiet: { ...others, [series]: '1x10 stale _x2 1x20' } }
+  }),
   { alert: 'TollgateStoreDown', labels: { severity: 'critical' }, at: '5m', fires: { 'tollgate_check_ok{namespace="gate",check="store"}': '1 1 0x10' }, quiet: { 'tollgate_check_ok{namespace="gate",check="store"}': '1 1 1 1 0 1 1', 'tollgate_check_ok{namespace="gate",check="files"}': '0x10' } },
   { alert: 'TollgateStoreSlow', labels: { severity: 'warning' }, at: '25m', fires: slow('tollgate_store_duration_seconds', 'verb="change",outcome="answered",', '2', STORE), quiet: slow('tollgate_store_duration_seconds', 'verb="change",outcome="answered",', '0.02', STORE) },
   { alert: 'TollgateBrokerDown', labels: { severity: 'warning' }, at: '10m', fires: { 'tollgate_check_ok{namespace="gate",check="broker"}': '1 0x20' }, quiet: { 'tollgate_check_ok{namespace="gate",check="broker"}': '1 0 0 1 0 0 1 1 1 1 1' } },
