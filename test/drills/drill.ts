@@ -1,6 +1,7 @@
 /** `npm run drill -- <name>`: practises an operation on real servers, and prints each step with its time, each check, and the minutes of the whole (docs/operations.md). */
 const DRILLS: Record<string, string> = {
   restore: './restore.test.ts',
+  'sealing-key': './sealing-key.ts',
   alerts: '../monitoring/drills.test.ts',
   runbooks: '../monitoring/runbooks.test.ts',
 }

@@ -19,8 +19,8 @@ export type Site = {
   settings(folder: string): Promise<Record<string, string>>
   /** Starts these roles; a role may occur several times. The program's `url` is that of the first gateway. */
   start(options: { folder: string; env?: Record<string, string>; roles?: readonly Role[]; root?: string }): Promise<Program>
-  /** Starts an additional process of a program, or restarts one at its address. */
-  join(folder: string, role: Role, env?: Record<string, string>): Promise<Process>
+  /** Starts an additional process of a program, or restarts one at its address. `root`: the root of the program; this checkout if absent. */
+  join(folder: string, role: Role, env?: Record<string, string>, root?: string): Promise<Process>
   /** Drops every created database and topic. */
   close(): Promise<void>
 }
@@ -66,7 +66,7 @@ export function openSite({ mongodb, brokers }: Servers): Site {
 
   return {
     settings: async (folder) => (await placeOf(folder)).settings,
-    join: (folder, role, env) => joinAs(folder, role, env),
+    join: joinAs,
     async start({ folder, env = {}, roles = ROLES_APART, root }) {
       // Only the first gateway has the known address.
       const isFirst = (role: Role, index: number) => role !== 'gateway' || roles.indexOf('gateway') === index
