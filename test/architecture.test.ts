@@ -243,6 +243,6 @@ t.test('no package runs a script when it is installed, and all of them are in th
   t.notOk(readFileSync(join(root, 'package.json'), 'utf8').includes('allowScripts'))
 })
 
-t.test('no drawer without a name', async (t) => {
+t.test('no file or folder is called utils, helpers, common, misc, types or index', async (t) => {
   t.same([...sources, ...filesUnder('test')].filter((file) => /(^|\/)(utils?|helpers?|common|misc|types|index)(\/|\.(tsx?|mjs)$)/.test(file)), [])
 })

@@ -129,7 +129,7 @@ t.test('a parsed body holds less than 40 bytes of memory for a byte', async (t) 
   }
 })
 
-t.test('the size of a prompt is found in a bounded number of looks, and its images count at a flat rate', async (t) => {
+t.test('the size of a prompt is measured in a bounded number of reads, and its images count at a flat rate', async (t) => {
   const image = `{"url":"data:image/png;base64,${'A'.repeat(50_000)}"}`
   t.equal(promptBytes(Buffer.from(`[${image},${image}]`)), 2 * (4096 + '{"url":'.length + '"}'.length) + 3)
   const quoted = `"see \\"data:image/png;base64,${'A'.repeat(50_000)}\\""`

@@ -26,7 +26,7 @@ function commands(kind: Partial<BatchOptions<Asked, string>> = {}, now?: () => n
 
 const answered = ({ ids }: Sent, n: number) => ids.map((id) => ({ answer: `${id} ${n}` }))
 
-t.test('what one turn asks for is one command, what is asked for during it is the next, and nobody is told of what was read before they asked', async (t) => {
+t.test('the calls of one turn share a command, calls during it share the next, and no call gets a result that was read before it', async (t) => {
   const { sent, ask } = commands({ shares: true })
   const first = [ask('a'), ask('b'), ask('a')]
   await nextTurn()
@@ -58,7 +58,7 @@ t.test('a command has so many ids, so many bytes, and none twice; what is larger
   t.same(await Promise.all(all), ['a 0', 'a 1', 'b 0', 'c 1', 'd 2', 'e 3', 'f 3', 'g 3', 'h 3', 'i 4'])
 })
 
-t.test('a failure of one is told to that one; a failure of the command to all of it and to whom it had no room for, not to who came later', async (t) => {
+t.test('a failure of one call fails that call; a failure of the command fails its calls and those that it had no room for, but no later call', async (t) => {
   const { sent, ask } = commands({ most: 2 })
   const some = Promise.allSettled([ask('a'), ask('b')])
   await nextTurn()

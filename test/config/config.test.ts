@@ -110,11 +110,11 @@ t.test('settings that make no sense together stop the start with one sentence, i
   for (const role of ROLES) t.equal(readConfig(SHARED, role).config.ROLE, role)
 })
 
-t.test('looking at a store or at the settings asks for no more than they are', async (t) => {
+t.test('a command that reads the store or the settings requires no other setting', async (t) => {
   t.equal(readConfig({ STORE_URL: 'mongodb://db' }, undefined, 'look').config.STORE_URL, 'mongodb://db')
 })
 
-t.test('a variable that nearly has the name of a setting is told, and others are left alone', async (t) => {
+t.test('a variable whose name nearly is that of a setting is reported, and no other', async (t) => {
   const told = (name: string) => readConfig({ [name]: 'x' }, undefined, 'look').config.warnings
   for (const [name, meant] of [['STORE_URI', 'STORE_URL'], ['STROE_URL', 'STORE_URL'], ['BROKERURL', 'BROKER_URL'], ['WEBHOOK_DELAY_SECOND', 'WEBHOOK_DELAYS_SECONDS'], ['STORE_URL_FIL', 'STORE_URL_FILE']] as const) {
     t.same(told(name), [`${name} is not a setting and has no effect. Did you mean ${meant}?`])

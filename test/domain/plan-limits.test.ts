@@ -11,7 +11,7 @@ const media = (terms: Partial<NonNullable<PlanSpec['media']>>) => plan('studio',
 const planVerdict = (limits: PlanLimits | null, resource: ReturnType<typeof plan>) =>
   verdictOf(limits, resource, (verb) => (verb === 'image' ? { verb, micro: 40_000, per: 'Job' } : null))
 
-t.test('a plan may grant what its namespace allows, and is told everything that it may not', async (t) => {
+t.test('a plan may grant what its namespace allows, and its refusal names everything else', async (t) => {
   const table: [string, Omit<Limit, 'namespaces'>, ReturnType<typeof plan>, RegExp | null][] = [
     ['no bounds at all', {}, plan('coder'), null],
     ['a product that is allowed', { products: ['Coding'] }, plan('coder'), null],

@@ -18,7 +18,7 @@ t.test('a burst of a sixth of the minute may come at once, at least ten', async 
   }
 })
 
-t.test('after the burst requests come at the rate, and the wait that is told is the true one', async (t) => {
+t.test('after the burst requests are admitted at the rate, and the reported wait is exact', async (t) => {
   const { rate, retryAfterMs } = takeAll({ tat: 0 }, 60, 5_000)
   t.equal(retryAfterMs, 1000)
   t.notOk(takeOne(rate, 60, 5_999).allowed)

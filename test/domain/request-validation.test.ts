@@ -17,7 +17,7 @@ function faults(body: object): Record<string, string> {
   return Object.fromEntries(faultsOf(valid.errors ?? []).map(({ path, message }) => [path, message]))
 }
 
-t.test('every fault is told as a sentence about its place', async (t) => {
+t.test('every fault is reported as a sentence with its path', async (t) => {
   const rows: [object, string, string][] = [
     [{ kind: 'sculpture' }, '/kind', 'must be one of image, video'],
     [{ kind: undefined }, '/kind', 'is required'],
@@ -47,7 +47,7 @@ t.test('every fault is told as a sentence about its place', async (t) => {
   for (const [body, path, message] of rows) t.same(faults(body), { [path]: message })
 })
 
-t.test('the first fault is told in words, all of them by their places, and no more than twenty', async (t) => {
+t.test('the first fault is reported in words, and up to twenty by their paths', async (t) => {
   const valid = compile({ schema, httpPart: 'body' })
   valid(Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`x${i}`, 1])))
   const failure = invalid(faultsOf(valid.errors ?? []))

@@ -139,7 +139,7 @@ t.test("a second tenant sees nothing of the first's tasks", async (t) => {
   t.same((await room.send({ path: '/media/events', tenant: 'other' })).json().data, [])
 })
 
-t.test('an event stream tells the whole life of a task to a session', async (t) => {
+t.test('an event stream sends a session every event of a task', async (t) => {
   const room = await openRoom(t)
   const { id } = (await create(room)).json()
   const stream = await room.send({ path: `/media/generations/${id}/events` })

@@ -129,7 +129,7 @@ t.test('a provider that is away never stops the start: its page says so, and the
   t.equal((await browser.get('/dashboard/api/session')).statusCode, 200, 'sessions go on without the provider')
 })
 
-t.test('a session of the mode local is none of the mode oidc', async (t) => {
+t.test('a session of the mode local is invalid in the mode oidc', async (t) => {
   const { app, browser } = await openOffice(t)
   const now = app.clock()
   const { sessionHash } = await import('../../src/domain/sessions.ts')

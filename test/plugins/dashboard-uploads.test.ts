@@ -66,7 +66,7 @@ t.test('the content decides what a file is; what is no media, damaged or too lar
   t.same(await kept(room), before)
 })
 
-t.test('an upload has at most so many bytes, and says how many before it comes', async (t) => {
+t.test('an upload has a limit of bytes, and declares its length before its body', async (t) => {
   const room = await openRoom(t, { loops: false }, { uploadLimits: { bytes: PICTURE.length } })
   t.equal((await upload(room)).statusCode, 201)
   t.match((await upload(room, Buffer.concat([PICTURE, Buffer.from('x')]))).json(), { error: { code: 'payload_too_large' } })
@@ -107,7 +107,7 @@ t.test('an upload that is broken off leaves nothing', async (t) => {
   }
 })
 
-t.test('a tenant keeps so many uploads and bytes at a time; another tenant is not concerned', async (t) => {
+t.test('a tenant has limits of uploads and bytes at a time, which other tenants do not share', async (t) => {
   const room = await openRoom(t, { loops: false }, { uploadLimits: { perTenant: { count: 2, bytes: 10_000 } } })
   await upload(room)
   await upload(room)

@@ -194,7 +194,7 @@ t.test('one idempotency key is one task, over MCP and REST alike', async (t) => 
   t.same([rest.headers['idempotency-replayed'], new Set([...ids, rest.json().id]).size], ['true', 1])
 })
 
-t.test('a failure of ours leaks nothing', async (t) => {
+t.test('an internal error leaks nothing', async (t) => {
   const endpoint = await openEndpoint(t, { loops: false })
   const client = await endpoint.connect()
   endpoint.store.subscription = async () => {
@@ -205,7 +205,7 @@ t.test('a failure of ours leaks nothing', async (t) => {
   t.notMatch(JSON.stringify(result), /secret/)
 })
 
-t.test('a task that was accepted is told, though the store is away right after', async (t) => {
+t.test('an accepted task is answered even when the store is unavailable right after', async (t) => {
   const endpoint = await openEndpoint(t, { loops: false })
   const client = await endpoint.connect()
   const { task, subscription } = endpoint.store
@@ -236,7 +236,7 @@ t.test('waiting ends with the time or with the program, and answers the record a
   t.match((await stopped).structuredContent, { id, status: /queued|processing/ })
 })
 
-t.test('only pages of our own may call, and on loopback only under a name of loopback', async (t) => {
+t.test("only pages of the server's own origin may call, and on loopback only under a name of loopback", async (t) => {
   const endpoint = await openEndpoint(t, { loops: false, env: { PUBLIC_URL: 'https://media.example' } })
   const list = { jsonrpc: '2.0', id: 1, method: 'tools/list' }
   for (const origin of ['https://evil.example', 'null', 'http://media.example']) {

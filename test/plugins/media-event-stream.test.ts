@@ -51,7 +51,7 @@ async function follow(t: Test, studio: Studio, id: string) {
 
 const COMPLETED = ['task.created', 'balance.held', 'task.queued', 'task.processing', 'balance.burned', 'task.completed']
 
-t.test('a stream tells the history and what happens then, and ends with the task', async (t) => {
+t.test('a stream sends past and new events of the task, and ends with it', async (t) => {
   const studio = await openStudio(t)
   studio.engine.next('hang')
   const { id } = (await studio.create()).json()
@@ -73,7 +73,7 @@ t.test('a stream tells the history and what happens then, and ends with the task
   t.same(await whole(studio, id), events, 'the history is the same later, with the same numbers')
 })
 
-t.test('a failed task tells its refund, a canceled one its cancellation, an operation its name', async (t) => {
+t.test('a failed task sends its refund, a canceled one its cancellation, and an operation its name', async (t) => {
   const studio = await openStudio(t, { media: { attempts: 1 } })
   studio.engine.next({ fail: 'provider_error', retryable: false })
   const { id } = (await studio.create()).json()
@@ -92,7 +92,7 @@ t.test('a failed task tells its refund, a canceled one its cancellation, an oper
   t.match(events[5]?.data, { task_id: canceled, status: 'canceled', refund_amount: '0.0400' })
 })
 
-t.test('progress is told as it grows, under numbers that grow with it', async (t) => {
+t.test('progress is sent as it grows, with ids that grow with it', async (t) => {
   const studio = await openStudio(t, { env: { TASK_LEASE_SECONDS: '1' } })
   studio.engine.next({ job: 'job-1', afterwards: 'hang' })
   const { id } = (await studio.create()).json()
@@ -126,7 +126,7 @@ t.test('Last-Event-ID resumes after any event, and 204 ends the reconnects of a 
   }
 })
 
-t.test('attempts of webhooks are told too, each once, whichever delivery ends first', async (t) => {
+t.test('webhook attempts are sent too, each once, whichever delivery ends first', async (t) => {
   const receiver = await openReceiver()
   t.teardown(() => receiver.close())
   const studio = await openStudio(t, { media: { attempts: 1 } })

@@ -6,7 +6,7 @@ import { isFinal, openStudio } from './studio.ts'
 
 const usage = async ({ get }: Awaited<ReturnType<typeof openStudio>>) => (await get('/api/v1/usage')).json() as Record<string, string>
 
-t.test('the plan queues so many open tasks and no more, and its rate is told', async (t) => {
+t.test('a plan queues up to its limit of open tasks, and its answers have the headers of its rate', async (t) => {
   const studio = await openStudio(t, { media: { maxQueuedTasks: 2 }, requestsPerMinute: 60, loops: false })
   const first = await studio.create()
   t.equal(first.headers['ratelimit-policy'], '"plan";q=60;w=60;burst=10')
@@ -50,7 +50,7 @@ t.test('a key that moves in the midst of a creation creates on its new plan, by 
   t.match((await studio.create({}, { 'idempotency-key': 'k' })).json(), { id: answer.json().id })
 })
 
-t.test('money is counted when it is held, charged and given back, whoever ends the task', async (t) => {
+t.test('money is counted when it is held, charged and refunded, however the task ends', async (t) => {
   const studio = await openStudio(t)
   const moves = async () => {
     const found = (await studio.app.metrics.registry.getSingleMetric('tollgate_money_micro_total')?.get())?.values ?? []

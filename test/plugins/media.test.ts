@@ -30,7 +30,7 @@ t.test('a prompt becomes a picture: accepted, held, made, charged, and fetched b
   t.same([file.statusCode, file.rawPayload], [200, MADE])
 })
 
-t.test('a task that fails after its attempts refunds, and says why without naming a provider', async (t) => {
+t.test('a task that fails after its attempts is refunded, and its error names no provider', async (t) => {
   const studio = await openStudio(t, { media: { attempts: 1 } })
   studio.engine.next({ fail: 'provider_error', retryable: true })
   const { id } = (await studio.create()).json()
@@ -39,7 +39,7 @@ t.test('a task that fails after its attempts refunds, and says why without namin
   t.match(await usage(studio), { available: '10.0000', held: '0.0000', burned: '0.0000', by: [] })
 })
 
-t.test('a failure that may pass is tried again, and one that will not is not', async (t) => {
+t.test('a transient failure is retried, and a permanent one is not', async (t) => {
   const studio = await openStudio(t)
   studio.engine.next({ fail: 'provider_error', retryable: true }, 'make', { fail: 'provider_rejected', retryable: false })
   const { id } = (await studio.create()).json()
@@ -52,7 +52,7 @@ t.test('a failure that may pass is tried again, and one that will not is not', a
   t.match(await studio.until(second.id, isFinal), { status: 'failed', attempts: 1, error: { code: 'provider_rejected' } })
 })
 
-t.test('an engine that breaks its own promise is a failure of ours, and leaks nothing', async (t) => {
+t.test('an engine that breaks its contract is an internal error that leaks nothing', async (t) => {
   const studio = await openStudio(t, { media: { attempts: 1 } })
   studio.engine.next('throw')
   const { id } = (await studio.create()).json()
@@ -101,7 +101,7 @@ t.test('a refused request frees its Idempotency-Key', async (t) => {
   t.equal((await studio.create({}, { 'idempotency-key': 'k' })).statusCode, 202)
 })
 
-t.test('a dry run tells the price and stores nothing', async (t) => {
+t.test('a dry run answers the price and stores nothing', async (t) => {
   const studio = await openStudio(t, { loops: false })
   const quote = await studio.create({ kind: 'video', duration_seconds: 6.5 }, {}, '?dry_run=true')
   t.equal(quote.statusCode, 200)
@@ -184,7 +184,7 @@ t.test('POST returns the record of a new task, and GET returns the same record f
   }
 })
 
-t.test('a revoked key is refused before a dry run, a replay or a fault of the body is looked at', async (t) => {
+t.test('a revoked key is refused before a dry run, an idempotent replay or a fault of the body', async (t) => {
   const asks: ((studio: Studio) => ReturnType<Studio['create']>)[] = [
     (studio) => studio.create({}, {}, '?dry_run=true'),
     (studio) => studio.create({}, { 'idempotency-key': 'k' }),
@@ -201,7 +201,7 @@ t.test('a revoked key is refused before a dry run, a replay or a fault of the bo
   }
 })
 
-t.test('a task that is asked for again has its place in the queue, though its key has moved to another plan since', async (t) => {
+t.test('a creation repeated with its Idempotency-Key has its place in the queue, also after its key has moved to another plan', async (t) => {
   const studio = await openStudio(t, { loops: false })
   const other = await studio.plan('other', { product: 'Media', media: MEDIA })
   await studio.create()
@@ -213,7 +213,7 @@ t.test('a task that is asked for again has its place in the queue, though its ke
   t.match(JSON.parse(body), { status: 'queued', queue_position: 2 })
 })
 
-t.test('a key that is known by its subscription is not looked up to create, and the answer asks for nothing that the hold has told', async (t) => {
+t.test('a creation reads no key that its subscription knows, and answers queue position and rate from its hold', async (t) => {
   const studio = await openStudio(t, { loops: false })
   await studio.create()
   const asked: string[] = []

@@ -44,7 +44,7 @@ async function sweepFor(store: Store, hours: number, options: SweepOptions, reas
   return repaired
 }
 
-t.test('a task of a kind that nobody takes fails after QUEUE_HOURS as not_supported, and is refunded', async (t) => {
+t.test('a task of a kind that no worker takes fails after QUEUE_HOURS as not_supported, and is refunded', async (t) => {
   const store = await open(t)
   await queue(store, 1)
   await queue(store, 2, { verb: 'video' })

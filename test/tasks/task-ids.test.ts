@@ -16,7 +16,7 @@ t.test('an id whose count is used up is drawn again', async (t) => {
   t.same([next(), next()], [id('f1ae', '991', 'ffffffffffff'), id('f1ae', '992')])
 })
 
-t.test('a clock that was set back keeps nobody waiting', async (t) => {
+t.test('a clock that was set back delays no id', async (t) => {
   const next = idsOf(id('f1ae', '991'), id('f1aa', '001'), id('f1aa', '000'), id('f1aa', '002'))
   t.same([next(), next(), next(), next()], [id('f1ae', '991'), id('f1aa', '001'), id('f1aa', '001', '000000000001'), id('f1aa', '002')])
 })

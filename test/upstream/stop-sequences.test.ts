@@ -53,7 +53,7 @@ t.test('an answer without the sequence is complete, with its reported usage', as
   t.match(built, { content: 'one two ST', reasons: ['stop'], usage: { prompt_tokens: 20, completion_tokens: 5 } })
 })
 
-t.test('a JSON answer ends before the sequence, without the calls that follow, and tells the usage that the upstream reported', async (t) => {
+t.test('a JSON answer ends before the sequence, without the calls that follow, and has the usage that the upstream reported', async (t) => {
   const call = { id: 'fc_1', type: 'function_call', call_id: 'c', name: 'f', arguments: '{}' }
   const cut = json('chat', response('completed', [message('one STOP two'), call]), { stop: ['STOP'] })
   t.match(cut, { choices: [{ finish_reason: 'stop', message: { content: 'one ' } }], usage: { completion_tokens: 5 } })

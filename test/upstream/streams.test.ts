@@ -344,7 +344,7 @@ t.test('output tokens are counted when an upstream reports no usage', async (t) 
   t.ok((await long.meter.countTokens()) > 10_000, 'a text without white space is estimated')
 })
 
-t.test('a cut-off or a failure of the model is never told as success', async (t) => {
+t.test('a truncated or failed answer of the model is never reported as a success', async (t) => {
   const finishes = (reason: unknown) => dataOf(whole(openChat(), chunk([delta({ content: 'a' })]) + chunk([delta({}, reason as string)]) + DONE))
   for (const reason of ['length', 'MAX_TOKENS', 'max_output_tokens', 'model_length', 'some_new_reason', VENDOR])
     t.equal(finishes(reason).at(-2).choices[0].finish_reason, 'length', reason)

@@ -186,7 +186,7 @@ t.test('a refusal, log probabilities and the older function_call are translated'
   t.match(json('responses', completion('', { choices: [{ message: { function_call: { name: 'read', arguments: '{}' } }, finish_reason: 'function_call' }] })).output, [{ type: 'function_call', name: 'read' }])
 })
 
-t.test('a cut-off is told as one, on both wires', async (t) => {
+t.test('a truncated answer has the finish reason of one on both wires', async (t) => {
   for (const [reason, cut] of [['length', 'max_output_tokens'], ['content_filter', 'content_filter']] as const) {
     const text = chunk([delta({ content: 'a' })]) + chunk([delta({}, reason)]) + DONE
     t.match(dataOf(whole('responses', text)).at(-1), { type: 'response.incomplete', response: { status: 'incomplete', incomplete_details: { reason: cut }, output: [{ status: 'incomplete' }] } })

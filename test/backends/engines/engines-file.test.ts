@@ -100,7 +100,7 @@ t.test('every faulty field is named, with a pointer to it', async (t) => {
   t.same(faults('image', { size: '2048x2048' }), [])
 })
 
-t.test('a quote is the price times what is asked for, rounded up to a micro-unit', async (t) => {
+t.test('a quote is the price times the requested amount, rounded up to a micro-unit', async (t) => {
   const cost = (kind: Kind, body: Partial<GenerationBody>): number => costOf(priceOf(builtIn.get(kind)!, []), amountsOf(request(kind, body)))
   t.equal(cost('image', { size: '2000x1000' }), 40_000)
   t.equal(cost('video', { duration_seconds: 2.5 }), 125_000)
@@ -173,7 +173,7 @@ t.test('a run ends as the engine says, and what it throws is internal and retrya
   t.equal(fake.runs.length, 3)
 })
 
-t.test('progress is heard as whole percents that rise and stay below 100', async (t) => {
+t.test('progress is reported as whole percents that rise and stay below 100', async (t) => {
   const fake = fakeEngine()
   const engines = await openFakeEngines(t, fake)
   const heard: number[] = []
@@ -230,7 +230,7 @@ t.test('a changed file is applied: engines with the same entry stay open, others
   t.same(fake.closed, ['second', 'fake'])
 })
 
-t.test('a bad change is refused with its line, and what was there stays in force', async (t) => {
+t.test('an invalid change is refused with its line, and the earlier table stays in force', async (t) => {
   const fake = fakeEngine()
   const engines = await openFakeEngines(t, fake)
   const file = join(t.testdirName, 'engines.yaml')

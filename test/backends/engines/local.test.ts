@@ -63,7 +63,7 @@ t.test('the contract, of pictures', { skip: withoutPackages }, (t) =>
     'the same prompt and seed give the same bytes, another seed gives others': 'inpainting of so small a hole is the same whatever the seed',
   }))
 
-t.test('pictures are made in the size and format that was asked for', { skip: withoutPackages }, async (t) => {
+t.test('pictures have the requested size and format', { skip: withoutPackages }, async (t) => {
   const { engine, scratch } = await opened(t)
   const expected = [{ contentType: 'image/png', width: 40, height: 30 }, { contentType: 'image/jpeg', width: 80, height: 60 }, { contentType: 'image/webp', width: 40, height: 30 }]
   for (const [i, request] of images.entries()) {

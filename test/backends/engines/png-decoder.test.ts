@@ -75,7 +75,7 @@ t.test('every colour type, depth and filter is decoded to the same pixels', asyn
   }
 })
 
-t.test('what is broken, interlaced or larger than allowed is nothing, and takes no memory', async (t) => {
+t.test('a broken, interlaced or too large picture decodes to null and takes no memory', async (t) => {
   const good: Written = { width: 4, height: 4, depth: 8, type: 2, rows: Buffer.alloc(4 * 13) }
   const whole = file(good)
   t.match(decodePng(whole, 16), { width: 4 })

@@ -65,7 +65,7 @@ t.test('while it renders, the process goes on with other work', async (t) => {
   t.ok(turns > 100)
 })
 
-t.test('an image is a PNG of the size asked for, whole and in colour', async (t) => {
+t.test('an image is a complete PNG in colour, of the requested size', async (t) => {
   const file = await make(image)
   t.equal(file.toString('latin1', 0, 8), '\x89PNG\r\n\x1a\n')
   const chunks = new Map<string, Buffer>()
@@ -89,7 +89,7 @@ t.test('images of another prompt or of another size are other images, also the s
   t.equal(new Set(files.map((file) => createHash('sha256').update(file).digest('hex'))).size, 4)
 })
 
-t.test('a video is an MP4 of exactly the size and length asked for, that can be played before it has arrived and seeked everywhere', async (t) => {
+t.test('a video is an MP4 of exactly the requested size and length, playable before it is complete and seekable everywhere', async (t) => {
   const file = await make(video)
   const tree = boxes(file)
   t.same(tree.map(({ type }) => type), ['ftyp', 'moov', 'mdat'])
@@ -128,7 +128,7 @@ t.test('the pictures of a video differ', async (t) => {
   t.ok(new Set(sizes).size > 1)
 })
 
-t.test('what would look like a start code inside a NAL unit is broken up', async (t) => {
+t.test('an emulated start code inside a NAL unit is escaped', async (t) => {
   t.same([...nalUnit(0x65, Uint8Array.of(0, 0, 1, 0, 0, 0, 0, 0, 3, 0, 0, 4))], [0x65, 0, 0, 3, 1, 0, 0, 3, 0, 0, 3, 0, 3, 0, 0, 4])
 })
 
@@ -164,7 +164,7 @@ t.test('the encoder writes the bit stream that decoders were found to agree with
   t.ok(10 * Math.log10(255 ** 2 / error) > 33, `PSNR ${10 * Math.log10(255 ** 2 / error)} dB`)
 })
 
-t.test('music is a WAV of exactly the length asked for, that begins and ends softly and is never clipped', async (t) => {
+t.test('music is a WAV of exactly the requested length that begins and ends softly and is never clipped', async (t) => {
   const file = await make(music)
   t.equal(file.toString('latin1', 0, 4) + file.toString('latin1', 8, 16), 'RIFFWAVEfmt ')
   t.equal(file.readUInt32LE(4), file.length - 8)

@@ -12,7 +12,7 @@ import { need } from '../../servers/client.ts'
 import { mp4, png, wav } from './media-samples.ts'
 import { bytesOf, fakeOutside, input, runOf } from './provider-run.ts'
 
-t.test('the OpenAI client works with the fake', async (t) => {
+t.test('the OpenAI client gets every answer of the fake', async (t) => {
   const path = need(t, 'openai-node')
   if (path === null) return
   const { default: OpenAI, toFile, BadRequestError, RateLimitError, AuthenticationError } = await import(pathToFileURL(path).href)
@@ -44,7 +44,7 @@ t.test('the OpenAI client works with the fake', async (t) => {
   await t.rejects(new OpenAI({ baseURL: fake.url, apiKey: 'wrong', maxRetries: 0 }).images.generate({ prompt: 'x' }), { constructor: AuthenticationError, code: 'invalid_api_key' })
 })
 
-t.test('the Replicate client works with the fake', async (t) => {
+t.test('the Replicate client gets every answer of the fake', async (t) => {
   const path = need(t, 'replicate-node')
   if (path === null) return
   const { default: Replicate } = await import(pathToFileURL(path).href)

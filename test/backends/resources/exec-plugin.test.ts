@@ -62,7 +62,7 @@ t.test('what a plugin issued is issued anew shortly before it expires', async (t
   t.equal(runs().length, 2)
 })
 
-t.test('a plugin that fails is named, with its exit code, and nothing that it was told or printed is shown', async (t) => {
+t.test('a failed plugin is named with its exit code, without its input or its output', async (t) => {
   const shell = (script: string, more: Partial<Exec> = {}): Exec => ({ apiVersion: V1, command: 'sh', args: ['-c', script, SECRET], installHint: 'Get it\n  from example.com', ...more })
   const CASES: [Exec, RegExp][] = [
     [shell(`echo ${SECRET}; echo ${SECRET} >&2; exit 7`), /plugin sh ended with exit code 7: run it by hand to see why\.$/],

@@ -85,7 +85,7 @@ t.test('the client authenticates by the method that the issuer supports', async 
   }
 })
 
-t.test('a refresh that fails is told in one sentence without any token', async (t) => {
+t.test('a failed refresh is reported in one sentence without any token', async (t) => {
   const issuer = await openIssuer(t)
   const other = await openIssuer(t)
   const json = (status: number, body: object) => (response: ServerResponse) => void response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))

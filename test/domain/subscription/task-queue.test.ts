@@ -94,7 +94,7 @@ t.test('what a request holds again after its task was paid is given back whole, 
   t.equal(s.balance().burned, 300)
 })
 
-t.test('a task that came to nothing gives all back and is not counted as used', async (t) => {
+t.test('a task without a result releases its whole hold and is not counted as used', async (t) => {
   const s = subject()
   s.hold('a', 100)
   t.same(s.close('a', null), { outcome: 'closed', available: 1000 })
@@ -107,7 +107,7 @@ t.test('a free task can be held with nothing available', async (t) => {
   t.match(s.hold('b', 0), { outcome: 'held' })
 })
 
-t.test('tasks are claimed oldest first, of the kinds asked for, and no more run than the plan allows', async (t) => {
+t.test('tasks of the requested kinds are claimed oldest first, and no more run than the plan allows', async (t) => {
   const s = subject()
   s.hold('b', 1)
   s.hold('a', 1)
@@ -121,7 +121,7 @@ t.test('tasks are claimed oldest first, of the kinds asked for, and no more run 
   t.same(s.claim('w3'), { outcome: 'claimed', task: 'b', epoch: 1 })
 })
 
-t.test('the same claim asked twice gets the same task', async (t) => {
+t.test('a repeated claim gets the same task', async (t) => {
   const s = subject()
   s.hold('a', 1)
   s.hold('b', 1)
@@ -141,7 +141,7 @@ t.test('a task put back waits for its time, and its next claim has a higher epoc
   t.same(s.claim('w2'), { outcome: 'claimed', task: 'a', epoch: 2 })
 })
 
-t.test('a claim that came to nothing costs a subscription nothing of its place in line; one that ran does', async (t) => {
+t.test('a claim without a run costs a subscription nothing of its place in the queue; one that ran does', async (t) => {
   const s = subject()
   s.hold('a', 1)
   s.at(START + 10)
@@ -161,7 +161,7 @@ t.test('a claim that came to nothing costs a subscription nothing of its place i
   t.equal(s.media().lastServedAt, START + 50, 'another was served since')
 })
 
-t.test('of claims of one turn, the place in line comes back when none of them ran', async (t) => {
+t.test('the claims of one turn give the place in the queue back when none of them ran', async (t) => {
   const s = subject()
   s.hold('a', 1)
   s.hold('b', 1)
@@ -204,7 +204,7 @@ t.test('a period that ended takes the closes of its own holds and is then archiv
   t.same(s.run({ op: 'archived', n: 0 }), { outcome: 'none' })
 })
 
-t.test('periods that nobody saw are counted', async (t) => {
+t.test('periods without any command are counted', async (t) => {
   const s = subject()
   s.hold('a', 1)
   s.close('a', 1)

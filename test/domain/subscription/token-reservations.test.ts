@@ -54,7 +54,7 @@ t.test('a request is admitted with its estimate reserved, and charged once with 
   t.match(s.view(), { session: { used: 300, reserved: 0 }, weekly: { used: 300 } })
 })
 
-t.test('the same admission asked twice reserves once', async (t) => {
+t.test('a repeated admission reserves once', async (t) => {
   const s = subject()
   s.admit('a', 400)
   t.match(s.admit('a', 400), { outcome: 'admitted', reserved: 400 })
@@ -88,7 +88,7 @@ t.test('a window is full when what was used reached its limit; the week goes bef
   t.equal(s.view().weekly.used, 1700, 'overshoot stays on the books of the week')
 })
 
-t.test('when both windows are full, the one that resets later is told', async (t) => {
+t.test('when both windows are full, the refusal names the one that resets later', async (t) => {
   const s = subject(codingTerms({ weeklyTokens: 1000 }))
   s.at(START + WEEK_MS - HOUR)
   s.admit('a', 1000)
@@ -146,7 +146,7 @@ t.test('no more requests are in flight than the plan allows', async (t) => {
   t.equal(s.admit('c', 1).outcome, 'admitted')
 })
 
-t.test('the rate counts accepted requests exactly, and says when the next one may come', async (t) => {
+t.test('the rate counts accepted requests exactly, and a refusal has the time until the next one is accepted', async (t) => {
   const s = subject(codingTerms({}, 60))
   for (let i = 0; i < 10; i++) t.equal(s.admit(`r${i}`, 1).outcome, 'admitted')
   t.match(s.admit('r10', 1), { outcome: 'rate', retryAfterMs: 1000 })
@@ -155,13 +155,13 @@ t.test('the rate counts accepted requests exactly, and says when the next one ma
   t.equal(s.admit('r11', 1).outcome, 'rate')
 })
 
-t.test('a stale key is told before anything else, an inactive plan next', async (t) => {
+t.test('a stale key is refused first, an inactive plan second', async (t) => {
   const s = subject(codingTerms(), 'Suspended')
   t.same(s.admit('a', 1, { keysVersion: 0 }), { outcome: 'stale', keysVersion: 1 })
   t.same(s.admit('a', 1), { outcome: 'inactive', reason: 'PlanSuspended' })
 })
 
-t.test('a plan serves from its start to its end, without anyone awake', async (t) => {
+t.test('a plan is active from its start to its end without any command at those times', async (t) => {
   const s = subject()
   s.apply(codingTerms(), { activeFrom: START + HOUR, activeUntil: START + 2 * HOUR })
   t.match(s.admit('a', 1), { reason: 'PlanNotActive' })
