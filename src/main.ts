@@ -36,7 +36,7 @@ try {
   const runsCommand = COMMAND_WORDS.some((word) => word === argument)
   if (more.length > 0 && !runsCommand) throw new ConfigError('The command line', [argument, ...more].join(' '), `one of ${[...ROLES, ...COMMANDS].join(', ')}`)
   const isCommand = COMMANDS.some((command) => command === argument)
-  const { config, explained } = readConfig(process.env, isCommand ? undefined : argument, isCommand ? 'look' : 'run')
+  const { config, explained } = readConfig(process.env, isCommand ? undefined : argument, isCommand ? 'inspect' : 'run')
   for (const warning of isCommand ? config.warnings : []) process.stderr.write(`${warning}\n`)
   if (argument === '--help' || argument === '-h') process.stdout.write(USAGE)
   else if (argument === 'config') process.stdout.write(`${explain(explained)}\nEngines of this machine:\n${(await engineReport(config, Date.now)).map((line) => `  ${line}\n`).join('')}`)

@@ -90,9 +90,9 @@ export type Explained = { name: SettingName; value: string; default: string; sou
 
 /**
  * Reads all settings from the environment and the first argument. Returns them typed, and explained for `tollgate config`.
- * Throws a `ConfigError` with one sentence on the first invalid value; with `to: 'run'` also on settings that contradict each other.
+ * Throws a `ConfigError` with one sentence on the first invalid value; with the purpose `run` also on settings that contradict each other.
  */
-export function readConfig(env: Record<string, string | undefined>, role?: string, to: 'run' | 'look' = 'run'): { config: Config; explained: Explained[] } {
+export function readConfig(env: Record<string, string | undefined>, role?: string, purpose: 'run' | 'inspect' = 'run'): { config: Config; explained: Explained[] } {
   const values: Record<string, unknown> = {}
   const explained: Explained[] = []
   const dataDir = env['DATA_DIR'] || SETTINGS.DATA_DIR.default
@@ -106,7 +106,7 @@ export function readConfig(env: Record<string, string | undefined>, role?: strin
   }
   const warnings = misspelledSettings(Object.keys(env), Object.keys(SETTINGS).flatMap((name) => [name, `${name}_FILE`]))
   const config = { ...values, environment: env, warnings } as Config
-  if (to === 'run') refuseContradictions(config, (name) => explained.some((entry) => entry.name === name && entry.source !== 'default'))
+  if (purpose === 'run') refuseContradictions(config, (name) => explained.some((entry) => entry.name === name && entry.source !== 'default'))
   return { config, explained }
 }
 

@@ -111,11 +111,11 @@ t.test('settings that make no sense together stop the start with one sentence, i
 })
 
 t.test('a command that reads the store or the settings requires no other setting', async (t) => {
-  t.equal(readConfig({ STORE_URL: 'mongodb://db' }, undefined, 'look').config.STORE_URL, 'mongodb://db')
+  t.equal(readConfig({ STORE_URL: 'mongodb://db' }, undefined, 'inspect').config.STORE_URL, 'mongodb://db')
 })
 
 t.test('a variable whose name nearly is that of a setting is reported, and no other', async (t) => {
-  const told = (name: string) => readConfig({ [name]: 'x' }, undefined, 'look').config.warnings
+  const told = (name: string) => readConfig({ [name]: 'x' }, undefined, 'inspect').config.warnings
   for (const [name, meant] of [['STORE_URI', 'STORE_URL'], ['STROE_URL', 'STORE_URL'], ['BROKERURL', 'BROKER_URL'], ['WEBHOOK_DELAY_SECOND', 'WEBHOOK_DELAYS_SECONDS'], ['STORE_URL_FIL', 'STORE_URL_FILE']] as const) {
     t.same(told(name), [`${name} is not a setting and has no effect. Did you mean ${meant}?`])
   }

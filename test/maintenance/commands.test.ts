@@ -51,7 +51,7 @@ async function openWorld(t: Test, place: Place): Promise<World | null> {
 }
 
 async function commanded({ env }: World, ...args: string[]): Promise<{ said: unknown; exitCode: number }> {
-  const { config } = readConfig(env, undefined, 'look')
+  const { config } = readConfig(env, undefined, 'inspect')
   const { output, exitCode } = await runCommand(config, [...args, '--json'], Date.now)
   const text = (await runCommand(config, args.filter((arg) => arg !== '--yes'), Date.now)).output
   if (!text.endsWith('\n') || text.startsWith('{') || text.startsWith('[')) throw new Error(`no text: ${text}`)
@@ -175,7 +175,7 @@ t.test('a command with --yes is refused beside a running program on SQLite', asy
 t.test('a command with --yes changes nothing while the clock of this machine is wrong', async (t) => {
   const world = await openWorld(t, PLACES[0] as Place)
   if (world === null) return
-  const { config } = readConfig(world.env, undefined, 'look')
+  const { config } = readConfig(world.env, undefined, 'inspect')
   await t.rejects(runCommand(config, ['purge', '--tasks-days', '0', '--yes'], () => Date.now() + 10_000), { message: /differs from the store's by more than 5 s, so that nothing was changed/ })
   t.match(await within(world, (store) => store.task('acme', taskId(1))), { state: 'completed' })
 })
