@@ -1,5 +1,5 @@
-import { readFileSync, statSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, globSync, readFileSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import t from 'tap'
 import { EXAMPLES } from '../docs/media-examples.ts'
 import { PARTS, withPart } from '../docs/tables.ts'
@@ -7,6 +7,16 @@ import { GenerationRequest, OperationRequest } from '../plugins/media/request-sc
 import { KINDS } from '../src/domain/media-generations.ts'
 import { OPERATIONS } from '../src/domain/media-operations.ts'
 import { strictValidator } from '../src/domain/request-validation.ts'
+
+const ROOT = join(import.meta.dirname, '..')
+const PAGES = globSync(['*.md', '{docs,examples,charts}/**/*.md'], { cwd: ROOT })
+const textOf = (page: string) => readFileSync(join(ROOT, page), 'utf8').replaceAll(/^```[^]*?^```/gm, '')
+
+/** The anchors of a page's headings, as forges make them. */
+function anchorsOf(page: string): Set<string> {
+  const headings = [...textOf(page).matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) => heading.replaceAll(/\[(.+?)\]\(.+?\)/g, '$1'))
+  return new Set(headings.map((heading) => heading.toLowerCase().replaceAll(/[^\p{L}\p{N}\s_-]/gu, '').replaceAll(/\s/g, '-')))
+}
 
 for (const { page, name, text } of PARTS) {
   t.test(`docs/${page} has the ${name} of the code`, async (t) => {
@@ -29,4 +39,26 @@ t.test('an example is a valid request, as its schema takes it', async (t) => {
       t.equal(check(structuredClone(request)), true, JSON.stringify(request))
     }
   }
+})
+
+t.test('every link of a page leads to a file, and to a section, that exists', async (t) => {
+  const broken = PAGES.flatMap((page) =>
+    [...textOf(page).matchAll(/\]\(([\w./-]*)(?:#([^)\s]+))?\)/g)].flatMap(([, path = '', anchor = '']) => {
+      const target = path === '' ? page : join(dirname(page), path)
+      const leads = existsSync(join(ROOT, target)) && (anchor === '' || anchorsOf(target).has(anchor))
+      return leads ? [] : [`${page}: ${path}#${anchor}`]
+    }),
+  )
+  t.same(broken, [])
+})
+
+t.test('every file of the tree that a page for developers names exists', async (t) => {
+  const files = globSync(['*', '{.ci,bench,bin,charts,crds,docs,examples,image,plans,plugins,runtime,src,test}/**/*'], { cwd: ROOT }).map((file) => `/${file}`)
+  const missing = ['ARCHITECTURE.md', 'CONTRIBUTING.md', 'SECURITY.md', 'STYLE.md'].flatMap((page) =>
+    [...textOf(page).matchAll(/`((?:[\w.-]+\/)*[\w.-]+\.(?:tsx?|mjs|ya?ml|md)|(?:src|plugins|test|docs)\/[\w./-]+)`/g)]
+      .map(([, name = '']) => name)
+      .filter((name) => !/^plugins\/[xy]$/.test(name) && !files.some((file) => file.endsWith(`/${name.replace(/\/$/, '')}`)))
+      .map((name) => `${page}: ${name}`),
+  )
+  t.same(missing, [])
 })
