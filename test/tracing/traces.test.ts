@@ -104,7 +104,7 @@ t.test('a completion is a trace with admission, store, the attempt at the upstre
   const attempt = await otlp.span('upstream attempt')
   t.same(lineage(otlp, attempt), ['upstream attempt', 'POST /v1/chat/completions'])
   t.match(attempt, { kind: KINDS.client, attributes: { 'gen_ai.operation.name': 'chat', 'gen_ai.request.model': 'echo', 'tollgate.upstream': 'echo' } })
-  t.same(lineage(otlp, await otlp.span('store change')), ['store change', 'admission', 'POST /v1/chat/completions'])
+  t.same(lineage(otlp, await otlp.span('store decide')), ['store decide', 'admission', 'POST /v1/chat/completions'])
   t.notMatch(otlp.text(), /secret/)
 })
 
