@@ -220,10 +220,14 @@ function refusalOf(answer: Refused, reply: FastifyReply, now: number): Failure {
 
 /** No success is answered before its admission is stored: then the payload goes out, or an error in its place. */
 async function answerOnceStored({ durable }: OpenReservation, payload: unknown): Promise<void> {
+  const stream = payload instanceof Readable ? payload : null
+  // Fastify listens only to a stream that is being sent.
+  stream?.on('error', () => {})
   try {
     await durable
+    if (stream?.errored) throw stream.errored
   } catch (error) {
-    if (payload instanceof Readable) payload.destroy()
+    stream?.destroy()
     throw error
   }
 }

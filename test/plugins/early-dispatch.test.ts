@@ -87,3 +87,17 @@ t.test('a route of a plugin answers no success before the admission of its reque
   t.ok(sent[1]?.destroyed)
   await gateway.settled(subscription)
 })
+
+t.test('a stream of a plugin that breaks while its admission is being stored is a 500, and harms nobody else', async (t) => {
+  const gateway = await openGateway(t, (app) => {
+    const config = { api: 'coding', creates: true, admits: () => ({ promptBytes: 0, maxOutputTokens: 10 }) } as const
+    app.post('/v1/pages', { config }, async () => new Readable({ read() {} }).on('close', broken.resolve).destroy(new Error('the source is gone')))
+  })
+  const broken = Promise.withResolvers<void>()
+  const subscription = await gateway.plan('coder', { product: 'Coding', coding: CODING })
+  const { raw } = await gateway.key(subscription)
+  const { decide } = gateway.store
+  gateway.store.decide = (async (...args: Parameters<typeof decide>) => ({ ...(await decide(...args)), durable: broken.promise.then(() => nextTurn()) })) as typeof decide
+  t.match(await gateway.app.inject({ method: 'POST', url: '/v1/pages', headers: bearer(raw), payload: {} }), { statusCode: 500 })
+  await gateway.settled(subscription)
+})
