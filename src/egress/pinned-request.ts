@@ -2,7 +2,8 @@
 import type { Socket } from 'node:net'
 import type { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { Client, errors } from 'undici'
+import errors from 'undici/lib/core/errors.js'
+import Client from 'undici/lib/dispatcher/client.js'
 
 export type Head = { status: number; headers: Record<string, string | string[] | undefined> }
 
