@@ -37,8 +37,8 @@ export const MONGODB_BUGS: Bug[] = [
   {
     name: 'an outbox is cleared before its deliveries are there',
     file: `${STORE}/tasks.ts`, scenario: 'media', within: 100,
-    from: '    await deliveries.add(made)\n    const cleared = await edit(id, () => ({ outbox: [], sweepAt: null }))\n',
-    to: '    const cleared = await edit(id, () => ({ outbox: [], sweepAt: null }))\n    await deliveries.add(made)\n',
+    from: '    await deliveries.add(made)\n    if (!(await clear(id))) await',
+    to: '    const cleared = await clear(id)\n    await deliveries.add(made)\n    if (!cleared) await',
   },
   {
     name: 'existing deliveries do not schedule their queues again',

@@ -7,7 +7,7 @@ import { batchInserts, batchReads, batchReplacements, type Replacement } from '.
 import { openDatabase } from '../../../src/backends/store/mongodb/database.ts'
 import { openStore } from '../../../src/backends/store/store.ts'
 import type { StoredSubscription } from '../../../src/domain/subscription/stored-subscription.ts'
-import { hold, mediaPlan, T0, task, taskId } from '../../contracts/store/acme.ts'
+import { delivery, hold, mediaPlan, T0, task, taskId } from '../../contracts/store/acme.ts'
 import { mongodb } from '../../servers/mongodb.ts'
 import { emptyDatabase, type Empty } from './empty-store.ts'
 
@@ -155,6 +155,24 @@ t.test('a cached task that another process changed is read again before a refusa
   t.match(await third.task('acme', taskId(1)), { state: 'queued' })
   t.match(await fourth.moveTask(taskId(1), { from: ['queued'] }, 'processing', { epoch: 5 }), { state: 'processing' })
   t.equal(await third.moveTask(taskId(1), { from: ['queued'] }, 'processing', { epoch: 5 }), null)
+})
+
+t.test('a task that is removed while the outboxes of several are cleared keeps no deliveries, and the others do', async (t) => {
+  const found = await empty(t)
+  const store = await (await found?.place(t))?.open()
+  if (!found || !store) return
+  const { updateMany } = Collection.prototype
+  t.teardown(() => Object.assign(Collection.prototype, { updateMany }))
+  const ns = [1, 2, 3]
+  await Promise.all(ns.map((n) => store.createTask(task(n, { state: 'completed', outbox: [{ event: 'task.completed', body: '{}' }], sweepAt: T0 }))))
+  Collection.prototype.updateMany = async function (this: Collection, ...command: Parameters<Collection['updateMany']>) {
+    await this.deleteOne({ _id: taskId(2) } as Document)
+    return updateMany.apply(this, command)
+  } as typeof updateMany
+  await Promise.all(ns.map((n) => store.relay(taskId(n), [delivery(n)], [])))
+  t.same(await Promise.all(ns.map(async (n) => (await store.deliveries(taskId(n))).length)), [1, 0, 1])
+  t.match(await Promise.all(ns.map((n) => store.task('acme', taskId(n)))), [{ outbox: [], sweepAt: null }, null, { outbox: [], sweepAt: null }])
+  t.same(await store.tasksDue(T0, 10), [])
 })
 
 t.test('records of several plans share a command; large ones are limited by bytes', async (t) => {

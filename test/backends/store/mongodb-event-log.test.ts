@@ -20,12 +20,24 @@ function holdAppend(): { held: Promise<void>; land(): void } {
   return { held: held.promise, land: () => landed.resolve() }
 }
 
+/** Counts the reads of a collection until the test ends. */
+function countReads(t: Test, name: string): () => number {
+  const { find } = Collection.prototype
+  t.teardown(() => Object.assign(Collection.prototype, { find }))
+  let count = 0
+  Collection.prototype.find = function (this: Collection, ...query: Parameters<Collection['find']>) {
+    if (this.collectionName === name) count++
+    return find.apply(this, query)
+  } as typeof find
+  return () => count
+}
+
 async function relay(store: Store, n: number, events = [logged(n)]): Promise<void> {
-  await store.createTask(task(n, { state: 'completed' }))
+  await store.createTask(task(n, { state: 'completed', tenant: events[0]?.tenant ?? 'acme' }))
   await store.relay(taskId(n), [], events)
 }
 
-const read = (store: Store, after: number) => store.events('acme', after, 0, 100)
+const read = (store: Store, after: number, tenant = 'acme') => store.events(tenant, after, 0, 100)
 
 async function opened(t: Test, server: string): Promise<[Store, Store]> {
   const place = await (await emptyDatabase(t, server)).place(t)
@@ -68,4 +80,33 @@ t.test('positions have no gap, whatever several processes append at once', async
   const handles = await opened(t, server)
   await Promise.all(Array.from({ length: 80 }, (_, n) => relay(handles[n % 2]!, n, [logged(n, { loggedAt: T0 + n })])))
   t.same((await read(handles[0], 0)).map(({ position }) => position), Array.from({ length: 80 }, (_, n) => n + 1))
+})
+
+t.test('a process that appends alone reads the last position of a tenant once', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const [store] = await opened(t, server)
+  await relay(store, 1)
+  const reads = countReads(t, 'events')
+  for (const n of [2, 3]) await relay(store, n)
+  t.equal(reads(), 0)
+  t.same((await read(store, 0)).map(({ id, position }) => [id, position]), [1, 2, 3].map((n) => [logged(n).id, n]))
+})
+
+t.test('a remembered position that another process has taken is read again, and the events of other tenants in the command are appended once', async (t) => {
+  const server = await mongodb(t)
+  if (!server) return
+  const [store, other] = await opened(t, server)
+  const globex = { tenant: 'globex' }
+  await relay(store, 1)
+  await relay(store, 2, [logged(2, globex)])
+  for (const first of [3, 7]) {
+    await relay(other, first)
+    const [failed, refunded] = [logged(first + 1, { event: 'task.failed' }), logged(first + 1, { event: 'task.refunded' })]
+    await Promise.all([relay(store, first + 1, [failed, refunded]), relay(store, first + 2, [logged(first + 2, globex)]), relay(store, first + 3, [logged(first + 3, { tenant: 'aaa' })])])
+  }
+  const positionsOf = async (tenant: string) => (await read(store, 0, tenant)).map(({ taskId: id, position }) => [id, position])
+  t.same(await positionsOf('acme'), [1, 3, 4, 4, 7, 8, 8].map((n, index) => [taskId(n), index + 1]))
+  t.same(await positionsOf('globex'), [2, 5, 9].map((n, index) => [taskId(n), index + 1]))
+  t.same(await positionsOf('aaa'), [6, 10].map((n, index) => [taskId(n), index + 1]))
 })

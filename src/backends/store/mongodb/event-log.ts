@@ -35,18 +35,31 @@ const MAX_WRITTEN = 32
 /** How often other processes may take the position that this one is about to write. */
 const MAX_TRIES = 100
 const GIVE_WAY_MS = 20
+/** How long a position that this process took counts as the last one of its tenant, unless an insert proves otherwise. No event is removed within a day, so no position after it is free again. */
+const REMEMBERED_MS = 60_000
+const MAX_REMEMBERED = 10_000
+
+/** `position` is null where another process appends events of the tenant as well: its last one must be read. */
+type Last = { position: number | null; sinceMs: number }
+type Batch = { tenant: string; events: LoggedEvent[] }
 
 export function openEventLog(database: Database): { log: EventLog; verbs: Pick<Store, 'events' | 'removeEvents'> } {
   const collection = database.collection<StoredEvent>('events')
   const floors = database.collection<Floor>('event_floors')
+  const lasts = new Map<string, Last>()
 
   /** One command at a time in this process, so that its own writers do not take positions from each other. */
   const append = createBatcher<LoggedEvent, void>({
     backend: 'store',
     async send(events) {
-      const tenants = Map.groupBy(new Map(events.map((event) => [event.id, event])).values(), ({ tenant }) => tenant)
+      const unique = new Map(events.map((event) => [event.id, event]))
+      // In one order in all processes: their commands cannot deadlock.
+      const tenants = [...Map.groupBy(unique.values(), ({ tenant }) => tenant)].map(([tenant, own]) => ({ tenant, events: own })).sort((a, b) => (a.tenant < b.tenant ? -1 : 1))
+      const isShared = ({ tenant }: Batch) => lastOf(tenant)?.position === null
       const failures = new Map<string, unknown>()
-      await Promise.all([...tenants].map(([tenant, own]) => appendTo(tenant, own).catch((failure: unknown) => failures.set(tenant, failure))))
+      const failed = (batches: Batch[]) => (failure: unknown) => batches.forEach(({ tenant }) => failures.set(tenant, failure))
+      const alone = tenants.filter((batch) => !isShared(batch))
+      await Promise.all([appendTogether(alone).catch(failed(alone)), ...tenants.filter(isShared).map((batch) => appendTo(batch).catch(failed([batch])))])
       return events.map(({ tenant }) => (failures.has(tenant) ? { failure: failures.get(tenant) } : { answer: undefined }))
     },
     idOf: ({ id }) => id,
@@ -55,31 +68,61 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
     weigh: ({ body }) => 500 + body.length,
   })
 
-  async function appendTo(tenant: string, events: LoggedEvent[]): Promise<void> {
+  /** In one command, after the positions that this process took last. Where another process was first, each tenant by itself. */
+  async function appendTogether(batches: Batch[]): Promise<void> {
+    const placed = (await Promise.all(batches.map(async ({ tenant, events }) => at(events, (lastOf(tenant)?.position ?? (await lastPosition(tenant))) + 1)))).flat()
+    if (placed.length === 0) return
+    for (const { tenant } of batches) lasts.delete(tenant)
+    const taken = await insert(placed)
+    if (taken === null) return remember(placed)
+    remember([{ tenant: taken.tenant, position: null }])
+    await Promise.all(batches.map((batch) => appendTo(batch, true)))
+  }
+
+  /** `mayBeThere`: an earlier command may have inserted some. */
+  async function appendTo({ tenant, events }: Batch, mayBeThere = false): Promise<void> {
     let missing = events
     for (let turn = 0; turn < MAX_TRIES; turn++) {
-      const next = await nextPosition(tenant)
-      // In their order, and none after one that failed: what is inserted has no gap.
-      const inserts = missing.map((event, n) => ({ insertOne: { document: { ...toStored(event), position: next + n } } }))
-      try {
-        await collection.bulkWrite(inserts, { ordered: true })
-        return
-      } catch (error) {
-        if (!gaveWay(error)) throw error
+      if (turn > 0 || mayBeThere) {
+        const there = await collection.find({ _id: { $in: missing.map(({ id }) => id) } }, { projection: { _id: 1 } }).toArray()
+        missing = missing.filter(({ id }) => !there.some(({ _id }) => _id === id))
       }
-      const there = await collection.find({ _id: { $in: missing.map(({ id }) => id) } }, { projection: { _id: 1 } }).toArray()
-      missing = missing.filter(({ id }) => !there.some(({ _id }) => _id === id))
       if (missing.length === 0) return
+      if ((await insert(at(missing, (await lastPosition(tenant)) + 1))) === null) return
       await pause(Math.random() * GIVE_WAY_MS)
     }
     throw new Busy('store', new Error('other processes append events all the time'))
   }
 
+  /** In their order, and none after one that failed: what is inserted has no gap. Returns the first whose position or id is taken; null when all are inserted. */
+  async function insert(placed: StoredEvent[]): Promise<StoredEvent | null> {
+    try {
+      await collection.bulkWrite(placed.map((document) => ({ insertOne: { document } })), { ordered: true })
+      return null
+    } catch (error) {
+      return placed[takenAt(error)] ?? Promise.reject(error)
+    }
+  }
+
   /** The events first: a removal raises the floor before it removes the last of them. */
-  async function nextPosition(tenant: string): Promise<number> {
+  async function lastPosition(tenant: string): Promise<number> {
     const last = await collection.find({ tenant }, { projection: { position: 1 } }).sort({ position: -1 }).limit(1).next()
     const floor = await floors.findOne({ _id: tenant })
-    return Math.max(last?.position ?? 0, floor?.position ?? 0) + 1
+    return Math.max(last?.position ?? 0, floor?.position ?? 0)
+  }
+
+  function lastOf(tenant: string): Last | undefined {
+    const last = lasts.get(tenant)
+    return last && performance.now() - last.sinceMs < REMEMBERED_MS ? last : undefined
+  }
+
+  function remember(placed: { tenant: string; position: number | null }[]): void {
+    for (const { tenant, position } of placed) {
+      lasts.delete(tenant)
+      lasts.set(tenant, { position, sinceMs: performance.now() })
+      const oldest = lasts.size > MAX_REMEMBERED ? lasts.keys().next().value : undefined
+      if (oldest !== undefined) lasts.delete(oldest)
+    }
   }
 
   async function removeEvents(before: number, limit: number): Promise<number> {
@@ -111,9 +154,13 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
   }
 }
 
-/** Another process has the position, or has appended the same event. */
-function gaveWay(error: unknown): boolean {
-  if (!(error instanceof MongoBulkWriteError) || error.result.getWriteConcernError()) return false
+/** The index of the insert whose position or id is taken; -1 for any other error. */
+function takenAt(error: unknown): number {
+  if (!(error instanceof MongoBulkWriteError) || error.result.getWriteConcernError()) return -1
   const failures = error.result.getWriteErrors()
-  return failures.length > 0 && failures.every(({ code }) => code === DUPLICATE || code === DEADLOCK)
+  return failures.every(({ code }) => code === DUPLICATE || code === DEADLOCK) ? Math.min(...failures.map(({ index }) => index)) : -1
+}
+
+function at(events: LoggedEvent[], first: number): StoredEvent[] {
+  return events.map((event, n) => ({ ...toStored(event), position: first + n }))
 }

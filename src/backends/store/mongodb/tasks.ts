@@ -1,5 +1,6 @@
 /** Tasks in MongoDB: writes, and reads by id. `task-queries.ts` has the other queries. */
 import { randomUUID } from 'node:crypto'
+import { createBatcher } from '../../../concurrency/batching.ts'
 import { Busy } from '../../../domain/errors.ts'
 import { FINAL, type Task, type TaskFacts, type TaskGuard } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
@@ -33,6 +34,8 @@ type Change = TaskFacts & { state?: Task['state'] }
 const MAX_TRIES = 5
 /** Cached tasks, as last read or written by this process: one process usually moves a task through several states. */
 const MAX_CACHED = 1000
+/** Outboxes in one update. */
+const MAX_CLEARED = 32
 
 export function openTasks(database: Database, deliveries: Deliveries, log: EventLog): Pick<Store, Verbs> {
   const tasks = database.collection<StoredTask>('tasks')
@@ -96,13 +99,28 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
     return taskOf(found)
   }
 
+  /** Clears outboxes: false where there is no task. One update of many documents costs the server a third of as many replacements. */
+  const clear = createBatcher<string, boolean>({
+    backend: 'store',
+    async send(ids) {
+      const among = { _id: { $in: [...new Set(ids)] } }
+      for (const id of ids) cache.delete(id)
+      const { matchedCount } = await tasks.updateMany(among, { $set: { outbox: [], sweepAt: null, write: randomUUID() } })
+      if (matchedCount === among._id.$in.length) return ids.map(() => ({ answer: true }))
+      const there = new Set((await tasks.find(among, { projection: { _id: 1 } }).toArray()).map(({ _id }) => _id))
+      return ids.map((id) => ({ answer: there.has(id) }))
+    },
+    idOf: (id) => id,
+    shares: true,
+    most: MAX_CLEARED,
+  })
+
   /** Events and deliveries first: a crash before the outbox is cleared leaves the task due for a sweep, which repeats the relay. */
   async function relay(id: string, made: Parameters<Store['relay']>[1], events: Parameters<Store['relay']>[2]): Promise<void> {
     if (!cache.has(id) && !(await read(id))) return
     await log.append(events)
     await deliveries.add(made)
-    const cleared = await edit(id, () => ({ outbox: [], sweepAt: null }))
-    if (!cleared) await deliveries.remove([id])
+    if (!(await clear(id))) await deliveries.remove([id])
   }
 
   /** Tasks last: after a crash the next sweep finds them again. */
