@@ -59,26 +59,31 @@ export function roll(account: CodingAccount, now: number): CodingAccount {
   return { ...account, session, weekly: { n, start: account.weekly.start + weeks * WEEK_MS, used: 0 }, keys: {} }
 }
 
-/** Tokens reserved now in the running session, in the running week, and in the week by one key. */
-export function reservedIn(account: CodingAccount, keyId: string | null): { session: number; weekly: number; key: number } {
-  let session = 0
-  let weekly = 0
-  let key = 0
+/** Open reservations: how many, and their tokens in the running session, in the running week, and in the week by one key. */
+export type Reserved = { count: number; session: number; weekly: number; key: number }
+
+export function reservedIn(account: CodingAccount, keyId: string | null): Reserved {
+  let [count, session, weekly, key] = [0, 0, 0, 0]
   for (const id in account.reservations) {
     const reservation = account.reservations[id] as Reservation
+    count++
     if (account.session && reservation.session === account.session.start) session += reservation.tokens
     if (reservation.week === account.weekly.n) {
       weekly += reservation.tokens
       if (reservation.keyId === keyId) key += reservation.tokens
     }
   }
-  return { session, weekly, key }
+  return { count, session, weekly, key }
 }
 
 /** Both windows as a client sees them at `now`. */
 export function viewOf(account: CodingAccount, terms: CodingTerms, now: number): WindowsView {
   const rolled = roll(account, now)
-  const reserved = reservedIn(rolled, null)
+  return windowsOf(rolled, terms, reservedIn(rolled, null))
+}
+
+/** The same for windows that are rolled to now. */
+export function windowsOf(rolled: CodingAccount, terms: CodingTerms, reserved: Pick<Reserved, 'session' | 'weekly'>): WindowsView {
   const view = (limit: number, used: number, held: number, resetsAt: number | null, durationMs: number): WindowView => ({
     limit,
     used,

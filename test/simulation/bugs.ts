@@ -383,7 +383,7 @@ const codingBugs: Listed[] = [
   {
     name: 'a settled reservation stays',
     file: 'src/domain/subscription/token-reservations.ts', within: 20,
-    from: 'reservations: without(account.reservations, (id) => Object.hasOwn(settled, id))',
+    from: 'reservations: without(account.reservations, Object.keys(settled))',
     to: 'reservations: account.reservations',
   },
   {
@@ -395,7 +395,7 @@ const codingBugs: Listed[] = [
   {
     name: 'a request is admitted past the reservations of others',
     file: 'src/domain/subscription/token-reservations.ts', within: 80,
-    from: 'if (room.taken > 0) return null\n    tokens = room.left',
+    from: `if (room.taken > 0) return 'reserved'\n    tokens = room.left`,
     to: 'tokens = Math.max(1, room.left)',
   },
   {

@@ -5,15 +5,20 @@
 
 /** A copy with `id` set to `one`. An existing id keeps its position; a new one comes last. */
 export function put<T>(all: Record<string, T>, id: string, one: T): Record<string, T> {
-  const copy = Object.create(null) as Record<string, T>
-  for (const name in all) copy[name] = all[name] as T
+  const copy = copyOf(all)
   copy[id] = one
   return copy
 }
 
-/** A copy without the ids for which `closed` is true. */
-export function without<T>(all: Record<string, T>, closed: (id: string) => boolean): Record<string, T> {
+/** A copy without these ids. */
+export function without<T>(all: Record<string, T>, closed: string[]): Record<string, T> {
+  const copy = copyOf(all)
+  for (const id of closed) delete copy[id]
+  return copy
+}
+
+function copyOf<T>(all: Record<string, T>): Record<string, T> {
   const copy = Object.create(null) as Record<string, T>
-  for (const name in all) if (!closed(name)) copy[name] = all[name] as T
+  for (const id in all) copy[id] = all[id] as T
   return copy
 }

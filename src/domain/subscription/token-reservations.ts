@@ -1,7 +1,7 @@
 /** Token reservations: admission and settlement of coding requests in both token windows (`docs/coding.md` states the bound). */
 import { takeOne } from '../rate-limit.ts'
 import type { CodingTerms } from '../plans.ts'
-import { chargeOf, learn, learnedOutput, reservedIn, roll, viewOf, WEEK_MS, type Usage } from '../token-windows.ts'
+import { chargeOf, learn, learnedOutput, reservedIn, roll, WEEK_MS, windowsOf, type Reserved, type Usage } from '../token-windows.ts'
 import type { Answer, Command } from './commands.ts'
 import { put, without } from './copy-on-write.ts'
 import { dayOf, newestDays } from './days.ts'
@@ -20,17 +20,13 @@ export function admit(record: Subscription | null, input: In<'admit'>, now: numb
   const account = roll(record.coding, now)
   const terms = record.terms.coding
   const known = account.reservations[input.id]
-  if (known) return { record, answer: admitted(account, terms, known, input, now) }
+  if (known) return { record, answer: admitted(account, terms, known, input, reservedIn(account, null)) }
 
   const rate = takeOne(record.rate, record.terms.requestsPerMinute, now)
   if (!rate.allowed) return { record, answer: { outcome: 'rate', retryAfterMs: rate.retryAfterMs } }
-  const full = fullness(account, terms, input)
-  if (full) return { record, answer: { outcome: full, windows: viewOf(account, terms, now) } }
-  if (Object.keys(account.reservations).length >= terms.maxConcurrentRequests) {
-    return { record, answer: { outcome: 'concurrency', windows: viewOf(account, terms, now) } }
-  }
-  const tokens = grant(account, terms, input)
-  if (tokens === null) return { record, answer: { outcome: 'reserved', windows: viewOf(account, terms, now) } }
+  const reserved = reservedIn(account, input.keyId)
+  const tokens = grant(account, terms, input, reserved)
+  if (typeof tokens === 'string') return { record, answer: { outcome: tokens, windows: windowsOf(account, terms, reserved) } }
 
   const session = account.session ?? { start: now, end: now + terms.sessionMs, used: 0 }
   const reservation: Reservation = {
@@ -43,10 +39,10 @@ export function admit(record: Subscription | null, input: In<'admit'>, now: numb
     at: now,
   }
   const next = { ...account, session, reservations: put(account.reservations, input.id, reservation) }
-  return { record: { ...record, rate: rate.rate, coding: next }, answer: admitted(next, terms, reservation, input, now) }
+  return { record: { ...record, rate: rate.rate, coding: next }, answer: admitted(next, terms, reservation, input, { session: reserved.session + tokens, weekly: reserved.weekly + tokens }) }
 }
 
-function admitted(account: CodingAccount, terms: CodingTerms, reservation: Reservation, input: In<'admit'>, now: number): Answer<'admit'> {
+function admitted(account: CodingAccount, terms: CodingTerms, reservation: Reservation, input: In<'admit'>, reserved: Pick<Reserved, 'session' | 'weekly'>): Answer<'admit'> {
   return {
     outcome: 'admitted',
     reserved: reservation.tokens,
@@ -54,7 +50,7 @@ function admitted(account: CodingAccount, terms: CodingTerms, reservation: Reser
     onAbort: terms.onAbort,
     weights: terms.weights,
     ratio: account.ratio,
-    windows: viewOf(account, terms, now),
+    windows: windowsOf(account, terms, reserved),
   }
 }
 
@@ -76,11 +72,13 @@ function keyUsed(account: CodingAccount, keyId: string): number {
 }
 
 /**
- * The tokens to reserve, or null if other reservations leave too little room. Used plus reserved never exceeds a limit here: a lone request gets
- * what is left, since a window with room always admits one request. The published bound follows from this.
+ * The tokens to reserve, or why there are none: a window is full, too many requests are in flight, or their reservations leave too little room. Used plus reserved never exceeds a limit here: a lone
+ * request gets what is left, since a window with room always admits one request. The published bound follows from this.
  */
-function grant(account: CodingAccount, terms: CodingTerms, input: In<'admit'>): number | null {
-  const reserved = reservedIn(account, input.keyId)
+function grant(account: CodingAccount, terms: CodingTerms, input: In<'admit'>, reserved: Reserved): number | NonNullable<ReturnType<typeof fullness>> | 'concurrency' | 'reserved' {
+  const full = fullness(account, terms, input)
+  if (full) return full
+  if (reserved.count >= terms.maxConcurrentRequests) return 'concurrency'
   const rooms = [
     { left: terms.sessionTokens - (account.session?.used ?? 0) - reserved.session, taken: reserved.session },
     { left: terms.weeklyTokens - account.weekly.used - reserved.weekly, taken: reserved.weekly },
@@ -91,7 +89,7 @@ function grant(account: CodingAccount, terms: CodingTerms, input: In<'admit'>): 
   let tokens = estimateOf(account, terms, input)
   for (const room of rooms) {
     if (tokens <= room.left) continue
-    if (room.taken > 0) return null
+    if (room.taken > 0) return 'reserved'
     tokens = room.left
   }
   return tokens
@@ -146,7 +144,7 @@ function charge(account: CodingAccount, settled: Record<string, Reservation>, ch
     weekly = { ...weekly, used: weekly.used + tokens }
     keys = { ...keys, [reservation.keyId]: { ...keys[reservation.keyId], week: weekly.n, used: (keys[reservation.keyId]?.used ?? 0) + tokens } }
   }
-  return { ...account, session, weekly, keys, reservations: without(account.reservations, (id) => Object.hasOwn(settled, id)) }
+  return { ...account, session, weekly, keys, reservations: without(account.reservations, Object.keys(settled)) }
 }
 
 /** Adds one request to its UTC day and keeps the newest days. */
