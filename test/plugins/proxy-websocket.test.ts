@@ -2,6 +2,7 @@
 import { once } from 'node:events'
 import t from 'tap'
 import { WebSocket } from 'ws'
+import { Unavailable } from '../../src/domain/errors.ts'
 import { certify } from '../egress/certificate.ts'
 import { openService } from '../fakes/service.ts'
 import { eventually } from '../flows/eventually.ts'
@@ -32,6 +33,38 @@ t.test('messages pass in both directions, the connection is charged once, and it
   t.equal(service.seen[0]?.url, '/base/x?y=1')
   t.match(service.seen[0]?.headers, { 'x-svc-tenant': 'demo', 'x-kept': 'yes', 'sec-websocket-protocol': 'chat' })
   t.notOk('authorization' in (service.seen[0]?.headers ?? {}) || 'cookie' in (service.seen[0]?.headers ?? {}))
+})
+
+t.test('neither a handshake nor a request reaches the service before its admission is stored, nor if that fails', async (t) => {
+  const service = await openService(t, { answer: (_request, response) => void response.writeHead(404).end('none'), socket: () => {} })
+  const { app, call, port, coding, usedTokens } = await openProxyProgram(t, [{ ...route, upstream: service.url }])
+  t.equal((await call('/v1/models')).status, 200)
+  const { decide } = app.store
+  const stored = Promise.withResolvers<void>()
+  let durable = stored.promise
+  let admissions = 0
+  app.store.decide = (async (...args: Parameters<typeof decide>) => {
+    const decided = await decide(...args)
+    admissions++
+    return { ...decided, durable }
+  }) as typeof decide
+  const [socket, answered] = [connect(port, coding), call('/live/missing')]
+  await eventually('both admissions', async () => (admissions === 2 ? true : null))
+  for (let i = 0; i < 3; i++) await call('/v1/models').then((models) => models.text())
+  t.same(service.seen, [])
+  stored.resolve()
+  await once(socket, 'open')
+  t.match(await answered, { status: 404 })
+  socket.close()
+  await once(socket, 'close')
+  t.equal(await usedTokens(), 20)
+
+  durable = Promise.reject(new Unavailable('store', new Error('database or disk is full')))
+  durable.catch(() => {})
+  t.equal(await refused(connect(port, coding)), 503)
+  t.equal((await call('/live/missing')).status, 503)
+  t.equal(service.seen.length, 2)
+  t.equal(await usedTokens(), 20)
 })
 
 t.test('a handshake without a key, or for a route without WebSocket, is refused; other routes see an ordinary request', async (t) => {
