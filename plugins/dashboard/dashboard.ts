@@ -17,6 +17,7 @@ import { roomRoutes, type RoomOptions } from './room-routes.ts'
 import { securityHeaders } from './security-headers.ts'
 import { sessionRoutes, type EndSession } from './session-routes.ts'
 import { openSessions, sessionOf, type SessionRequest } from './sessions.ts'
+import { refuseOtherTenants } from './shown-tenant.ts'
 import { styleRoute } from './sign-in-page.ts'
 import { usageRoutes } from './usage-routes.ts'
 
@@ -77,9 +78,12 @@ async function dashboard(app: FastifyInstance, { mediaRoutes }: DashboardOptions
             account.addHook('onRoute', (route) => void (route.bodyLimit ??= BODY_BYTES))
             account.addHook('onRequest', async (request) => count(sessionOf(request).session.id, app.clock()))
             sessionRoutes(account, sessions, mode, endSession)
-            planRoutes(account)
-            keyRoutes(account)
-            usageRoutes(account)
+            await account.register(async (tenant) => {
+              refuseOtherTenants(tenant)
+              planRoutes(tenant)
+              keyRoutes(tenant)
+              usageRoutes(tenant)
+            })
           })
           await api.register(roomRoutes, { mediaRoutes, explains: mode === 'local' })
         },

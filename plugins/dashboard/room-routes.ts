@@ -2,6 +2,7 @@
 import type { FastifyInstance } from 'fastify'
 import mediaCaller from './media-caller.ts'
 import mediaKinds from './media-kinds.ts'
+import { refuseOtherTenants } from './shown-tenant.ts'
 import uploads, { type UploadLimits } from './uploads.ts'
 
 export type RoomOptions = {
@@ -15,6 +16,7 @@ export type RoomOptions = {
 export async function roomRoutes(api: FastifyInstance, { mediaRoutes, explains, uploadLimits = {} }: RoomOptions): Promise<void> {
   // The Media API lets clients keep a record; a browser keeps nothing of a session.
   api.addHook('onSend', async (_request, reply) => void reply.header('cache-control', 'no-store'))
+  refuseOtherTenants(api)
   await api.register(uploads, uploadLimits)
   await api.register(
     async (scope) => {

@@ -21,6 +21,7 @@ export const FAILURES = {
   already_final: [409, 'invalid_request_error', 'The task has already ended.'],
   redelivery_limit: [409, 'invalid_request_error', 'This webhook was redelivered as often as it may be.'],
   conflict: [409, 'invalid_request_error', 'It was changed in the meantime. Read it again and repeat the change.'],
+  tenant_changed: [409, 'invalid_request_error', 'Your session acts for another tenant than the page shows. Reload the page.'],
   invalid_request: [400, 'invalid_request_error', 'The request is not valid.'],
   invalid_json: [400, 'invalid_request_error', 'The request body is not valid JSON.'],
   url_not_allowed: [400, 'invalid_request_error', 'This URL is not allowed.'],

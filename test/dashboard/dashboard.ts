@@ -3,7 +3,7 @@ import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { AxeBuilder } from '@axe-core/playwright'
-import { chromium, type Browser, type BrowserContextOptions, type Page } from 'playwright-core'
+import { chromium, type Browser, type BrowserContext, type BrowserContextOptions, type Page } from 'playwright-core'
 import type { Test } from 'tap'
 import { REPOSITORY, startProcess, type Process } from '../flows/program.ts'
 import { eventually } from '../flows/eventually.ts'
@@ -19,15 +19,25 @@ export type Dashboard = {
   restart(): Promise<void>
 }
 
+/** Of every step: a machine that runs all suites beside each other is slow. */
+const WAIT_MS = 120_000
+
 type PageOptions = BrowserContextOptions & {
   /** Where the test begins, below `/dashboard`. */
   path?: string
 }
 
+/** A browser of its own: nothing is shared with the others. */
+export async function openContext({ browser }: Dashboard, options: BrowserContextOptions = {}): Promise<BrowserContext> {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, locale: 'en-US', ...options })
+  context.setDefaultTimeout(WAIT_MS)
+  return context
+}
+
 /** A test in a signed-in page of a browser of its own (a context). It fails for what the browser must never do. */
 export async function inPage(t: Test, dashboard: Dashboard, name: string, { path = '/', ...options }: PageOptions, body: (page: Page, t: Test) => Promise<void>): Promise<void> {
   await t.test(name, async (t) => {
-    const context = await dashboard.browser.newContext({ viewport: { width: 1280, height: 860 }, locale: 'en-US', ...options })
+    const context = await openContext(dashboard, options)
     try {
       const page = await context.newPage()
       const faults = watch(page, new URL(dashboard.process.url).origin)
@@ -99,7 +109,7 @@ export async function openDashboard(t: Test, executable: string, env: Record<str
   await cp(join(REPOSITORY, 'plans'), plans, { recursive: true })
   await writeFile(join(plans, 'research.yaml'), OTHER_TENANT)
   const settings = { EGRESS_ALLOW: '127.0.0.1/32', WEBHOOK_DELAYS_SECONDS: '0,3600', ...env }
-  const browser = await chromium.launch({ executablePath: executable, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] })
+  const browser = await chromium.launch({ executablePath: executable, timeout: WAIT_MS, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] })
   const dashboard: Dashboard = {
     process: await startProcess({ folder, env: settings }),
     browser,

@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { inPage, signIn, signInLink, until, violations, type Dashboard } from './dashboard.ts'
+import { inPage, openContext, signIn, signInLink, until, violations, type Dashboard } from './dashboard.ts'
 
 export async function lifeTests(t: Test, dashboard: Dashboard): Promise<void> {
   const manifest = join(dashboard.plans, 'demo.yaml')
@@ -11,7 +11,7 @@ export async function lifeTests(t: Test, dashboard: Dashboard): Promise<void> {
   }
 
   await inPage(t, dashboard, 'two tenants in two browsers: each sees its own plans and keys, and a plan whose name is script is text', {}, async (other, t) => {
-    const one = await (await dashboard.browser.newContext()).newPage()
+    const one = await (await openContext(dashboard)).newPage()
     await signIn(one, dashboard)
     await one.goto(`${dashboard.process.url}/dashboard/keys`)
     await other.getByLabel('Tenant').selectOption('research')
@@ -26,6 +26,37 @@ export async function lifeTests(t: Test, dashboard: Dashboard): Promise<void> {
     await other.goto(`${dashboard.process.url}/dashboard/usage/media`)
     await other.getByText('No plan for media').waitFor()
     await one.context().close()
+  })
+
+  await inPage(t, dashboard, 'a switch to another tenant shows no plan of the one before, however late the plans come', {}, async (page) => {
+    const studio = page.getByRole('heading', { name: 'Studio', exact: true })
+    await studio.waitFor()
+    const held = Promise.withResolvers<void>()
+    await page.route('**/dashboard/api/plans', async (route) => {
+      await held.promise
+      await route.continue()
+    })
+    await page.getByLabel('Tenant').selectOption('research')
+    await studio.waitFor({ state: 'detached' })
+    held.resolve()
+    await page.getByRole('heading', { name: /^Research/ }).waitFor()
+    await page.unrouteAll({ behavior: 'wait' })
+  })
+
+  await inPage(t, dashboard, 'a switch in one tab is followed by every other, and what was pressed there before is not done for the new tenant', {}, async (page, t) => {
+    await page.getByRole('heading', { name: 'Studio', exact: true }).waitFor()
+    const other = await page.context().newPage()
+    await other.goto(`${dashboard.process.url}/dashboard/keys`)
+    await other.getByRole('heading', { name: 'media', exact: true }).waitFor()
+    const sent = await other.waitForRequest((request) => request.url().endsWith('/api/keys'))
+    t.equal(sent.headers()['x-tollgate-tenant'], 'demo', 'a request names the tenant of the page')
+    await page.getByLabel('Tenant').selectOption('research')
+    await page.getByRole('heading', { name: /^Research/ }).waitFor()
+    await other.getByRole('heading', { name: 'secret-project' }).waitFor()
+    t.equal(await other.getByLabel('Tenant').inputValue(), 'research')
+    await other.getByText('Another tab has switched to research').waitFor()
+    const issued = await page.request.post(`${dashboard.process.url}/dashboard/api/keys`, { headers: { 'x-tollgate-csrf': '1', 'x-tollgate-tenant': 'demo' }, data: { name: 'astray', plan: 'coder' } })
+    t.match(await issued.json(), { status: 409, error: { code: 'tenant_changed' } })
   })
 
   await inPage(t, dashboard, 'a plan is suspended while its key is revealed: key and configuration leave the page, which says why, and they come back with the plan', { path: '/keys' }, async (page, t) => {

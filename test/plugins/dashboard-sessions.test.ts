@@ -52,6 +52,17 @@ t.test('without a valid session every address of the interface answers 401 as a 
   t.match((await browser.get('/dashboard/api/none')).json(), { status: 404, error: { code: 'not_found' } })
 })
 
+t.test('a request that names another tenant than that of the session is refused, and the session itself can be read', async (t) => {
+  const { app } = await openEmbeddedProgram(t)
+  const browser = await signIn(app)
+  for (const path of ['/plans', '/keys', '/usage/coding', '/media/kinds', '/media/generations']) {
+    t.match((await browser.get(`/dashboard/api${path}`, { 'x-tollgate-tenant': 'globex' })).json(), { status: 409, error: { code: 'tenant_changed' } }, path)
+    t.equal((await browser.get(`/dashboard/api${path}`, { 'x-tollgate-tenant': 'demo' })).statusCode, 200, path)
+  }
+  t.match((await browser.send('POST', '/dashboard/api/uploads', {}, { 'x-tollgate-tenant': 'globex' })).json(), { status: 409, error: { code: 'tenant_changed' } })
+  t.equal((await browser.get('/dashboard/api/session', { 'x-tollgate-tenant': 'globex' })).statusCode, 200)
+})
+
 t.test('a session id that somebody planted is not used: sign-in makes a new one and ends the old one', async (t) => {
   const { app } = await openEmbeddedProgram(t)
   const attacker = await signIn(app)

@@ -3,7 +3,7 @@ import { signal } from '@preact/signals'
 
 const API = '/dashboard/api'
 /** Proves that same-origin script made a request that changes something. */
-export const CSRF_HEADER = { 'x-tollgate-csrf': '1' }
+const CSRF_HEADER = { 'x-tollgate-csrf': '1' }
 
 /** A refusal of the server (RFC 9457), or a failure to reach it: `code` is then `unreachable`. */
 export class Problem extends Error {
@@ -22,6 +22,18 @@ export class Problem extends Error {
 /** How to sign in again, once the server no longer knows the session. */
 export const signedOut = signal<{ reason: 'expired' | 'left' } | null>(null)
 
+/** The tenant that the page shows. Requests name it, and are refused once another tab has switched: nothing of one tenant appears or changes under the name of another. */
+export const shownTenant = signal<string | null>(null)
+
+/** How many requests were refused because the session acts for another tenant. */
+export const tenantRefusals = signal(0)
+
+/** Headers of every request of the page. */
+export function pageHeaders(method: string): Record<string, string> {
+  const tenant = shownTenant.peek()
+  return { ...(method === 'GET' ? {} : CSRF_HEADER), ...(tenant === null ? {} : { 'x-tollgate-tenant': tenant }) }
+}
+
 /** Why the page may show what it has read before; null while the server answers. */
 export const outage = signal<'unreachable' | 'unavailable' | null>(null)
 
@@ -37,7 +49,7 @@ export function apiUrl(path: string, query: Query = {}): string {
 
 /** Calls the API and returns its JSON; `undefined` for 204. Throws a `Problem`. */
 export async function api<Answer>(path: string, { method = 'GET', body, query, headers, signal: abort }: Options = {}): Promise<Answer> {
-  const init: RequestInit = { method, headers: { accept: 'application/json', ...(method === 'GET' ? {} : CSRF_HEADER), ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers } }
+  const init: RequestInit = { method, headers: { accept: 'application/json', ...pageHeaders(method), ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers } }
   if (body !== undefined) init.body = JSON.stringify(body)
   if (abort) init.signal = abort
   let response: Response
@@ -59,5 +71,6 @@ export async function problemOf(response: Response): Promise<Problem> {
   const text = (name: string): string | null => (typeof members[name] === 'string' ? members[name] : null)
   const { code = null } = (members['error'] ?? {}) as { code?: string }
   if (response.status === 401) signedOut.value ??= { reason: 'expired' }
+  if (code === 'tenant_changed') tenantRefusals.value++
   return new Problem(response.status, code ?? text('code') ?? 'internal', text('detail') ?? text('title') ?? `The server answered with status ${response.status}.`, members)
 }

@@ -23,13 +23,25 @@ export type Plan = {
 export const plans = signal<Plan[] | null>(null)
 export const plansError = signal<Error | null>(null)
 
+let tenants = 0
+
+/** Forgets the plans of a tenant, also those that are still being read, before another one takes its place. */
+export function forgetPlans(): void {
+  tenants++
+  plans.value = null
+  plansError.value = null
+}
+
 /** Loads the plans again; a failure keeps the last ones. */
 export async function loadPlans(): Promise<void> {
+  const begun = tenants
   try {
-    plans.value = (await api<{ data: Plan[] }>('/plans')).data
+    const { data } = await api<{ data: Plan[] }>('/plans')
+    if (begun !== tenants) return
+    plans.value = data
     plansError.value = null
   } catch (error) {
-    plansError.value = error as Error
+    if (begun === tenants) plansError.value = error as Error
   }
 }
 

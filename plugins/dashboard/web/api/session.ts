@@ -1,6 +1,8 @@
 /** Who is signed in, and the tenant that they act for. */
 import { signal } from '@preact/signals'
-import { api, signedOut } from './client.ts'
+import { toast } from '../components/toasts.tsx'
+import { api, shownTenant, signedOut, tenantRefusals } from './client.ts'
+import { forgetPlans } from './plans.ts'
 
 export type Session = {
   user: { id: string; name: string }
@@ -19,13 +21,39 @@ export type Session = {
 /** `null` until the server has answered. */
 export const session = signal<Session | null>(null)
 
+/** True while the session is being read after a switch, in which requests of before may still be refused. */
+let isSettling = false
+
+/** Shows a session. Nothing of the tenant before stays. */
+function take(next: Session): void {
+  if (next.tenant !== shownTenant.value) forgetPlans()
+  shownTenant.value = next.tenant
+  session.value = next
+}
+
 export async function loadSession(): Promise<void> {
-  session.value = await api<Session>('/session')
+  take(await api<Session>('/session'))
 }
 
 export async function switchTenant(tenant: string): Promise<void> {
-  session.value = await api<Session>('/session/tenant', { method: 'PUT', body: { tenant } })
+  isSettling = true
+  try {
+    take(await api<Session>('/session/tenant', { method: 'PUT', body: { tenant } }))
+  } finally {
+    isSettling = false
+  }
 }
+
+/** Follows a switch that another tab of this browser has made. A failure is tried again by the next request. */
+async function followSwitch(): Promise<void> {
+  if (isSettling) return
+  isSettling = true
+  const before = shownTenant.value
+  await loadSession().catch(() => {})
+  isSettling = false
+  if (shownTenant.value !== before) toast(`Another tab has switched to ${shownTenant.value}, and so has this one.`, 'info')
+}
+tenantRefusals.subscribe((times) => void (times > 0 && followSwitch()))
 
 /** Ends the session here and, where the provider has such a page, there. */
 export async function signOut(): Promise<void> {

@@ -1,5 +1,5 @@
 /** What the AI Room calls: kinds and prices, quotes, creation, uploads and the events of a task. */
-import { api, apiUrl, CSRF_HEADER, Problem, signedOut } from '../api/client.ts'
+import { api, apiUrl, pageHeaders, Problem, signedOut } from '../api/client.ts'
 import { collectionOf, isFinal, readTask, urlOf, type Result, type Task } from '../api/tasks.ts'
 
 export type Kind = {
@@ -48,7 +48,7 @@ export function upload(file: File, progress: (share: number) => void, abort: Abo
   const request = new XMLHttpRequest()
   request.open('POST', apiUrl('/uploads'))
   request.responseType = 'json'
-  for (const [name, value] of Object.entries({ ...CSRF_HEADER, 'content-type': file.type || 'application/octet-stream' })) request.setRequestHeader(name, value)
+  for (const [name, value] of Object.entries({ ...pageHeaders('POST'), 'content-type': file.type || 'application/octet-stream' })) request.setRequestHeader(name, value)
   request.upload.addEventListener('progress', ({ loaded, total }) => progress(total > 0 ? loaded / total : 0))
   request.addEventListener('error', () => reject(new Problem(0, 'unreachable', 'The upload did not reach the server.')))
   request.addEventListener('abort', () => reject(new DOMException('The upload was canceled.', 'AbortError')))
