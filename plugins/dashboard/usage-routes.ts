@@ -44,6 +44,13 @@ export function usageRoutes(app: FastifyInstance): void {
   })
 }
 
+/** The keys under each name. Those that were removed have none: they are one entry. */
+function byName(keyIds: string[], names: Names): [string | null, string[]][] {
+  return [...Map.groupBy(keyIds, (keyId) => names.get(keyId) ?? null)]
+}
+
+const sumOf = (keyIds: string[], usedBy: (keyId: string) => number): number => keyIds.reduce((sum, keyId) => sum + usedBy(keyId), 0)
+
 /** Of the running period, and the sums of those before it, newest first. */
 function mediaUsage({ name }: TenantPlan, account: MediaAccount, archived: MediaPeriod[], names: Names): object {
   const days = Object.entries(account.period.usage).map(([date, verbs]) => ({
@@ -56,7 +63,7 @@ function mediaUsage({ name }: TenantPlan, account: MediaAccount, archived: Media
     period: periodOf(account),
     ...allowanceOf(account),
     days,
-    keys: Object.keys(account.keys).map((keyId) => ({ name: names.get(keyId) ?? null, burned: formatMoney(keyUse(account, keyId).burned) })),
+    keys: byName(Object.keys(account.keys), names).map(([name, ids]) => ({ name, burned: formatMoney(sumOf(ids, (keyId) => keyUse(account, keyId).burned)) })),
     periods: ended.map(({ start, end, burned, allowance }) => ({ start: dateOf(start), end: dateOf(end), burned: formatMoney(burned), allowance: formatMoney(allowance) })),
   }
 }
@@ -73,7 +80,7 @@ function codingUsage({ name, record }: TenantPlan, names: Names, now: number): o
     weekly: windowOf(weekly),
     overshoot: Math.max(0, weekly.used - weekly.limit),
     days: codingDays({ record }).map((day) => ({ ...day, refused: coding.refusals?.days[day.date] ?? {} })),
-    keys: Object.entries(keys).map(([keyId, { used, refused }]) => ({ name: names.get(keyId) ?? null, used, refusals: refused ?? 0 })),
+    keys: byName(Object.keys(keys), names).map(([name, ids]) => ({ name, used: sumOf(ids, (keyId) => keys[keyId]?.used ?? 0), refusals: sumOf(ids, (keyId) => keys[keyId]?.refused ?? 0) })),
   }
 }
 

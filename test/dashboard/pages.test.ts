@@ -3,6 +3,7 @@ import t from 'tap'
 import { need } from '../servers/client.ts'
 import { openDashboard } from './dashboard.ts'
 import { accessibilityTests } from './accessibility.ts'
+import { conditionTests } from './conditions.ts'
 import { keyTests } from './keys.ts'
 import { lifeTests } from './life.ts'
 import { taskTests } from './tasks.ts'
@@ -15,6 +16,7 @@ t.test('the dashboard in a browser', async (t) => {
   await t.test('keys', (t) => keyTests(t, dashboard))
   await t.test('usage', (t) => usageTests(t, dashboard))
   await t.test('tasks and webhooks', (t) => taskTests(t, dashboard))
+  await t.test('bad conditions', (t) => conditionTests(t, dashboard))
   await t.test('accessibility', (t) => accessibilityTests(t, dashboard))
   // Last: these stop the program and change plans.
   await t.test('over time', (t) => lifeTests(t, dashboard))

@@ -179,3 +179,28 @@ t.test('a gateway with derived keys shows keys and reveals none', async (t) => {
   t.match((await browser.get('/dashboard/api/keys')).json(), { data: [{ name: 'ci', state: 'Active' }] })
   t.match((await browser.send('POST', '/dashboard/api/keys/ci/reveal')).json(), { error: { code: 'key_management_off', message: /Secret/ } })
 })
+
+t.test('the usage of keys that were removed is one entry', async (t) => {
+  const { app, browser, plans } = await openOffice(t)
+  const address = await app.listen({ host: '127.0.0.1', port: 0 })
+  for (const name of ['first', 'second']) {
+    await browser.send('POST', '/dashboard/api/keys', { name, plan: 'coder' })
+    await untilKey(browser, name, isActive)
+    const { key } = (await browser.send('POST', `/dashboard/api/keys/${name}/reveal`)).json()
+    const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' }
+    const answer = await fetch(`${address}/v1/chat/completions`, { method: 'POST', headers, body: JSON.stringify({ model: 'svc-code', messages: [{ role: 'user', content: 'Hello' }] }) })
+    t.equal(answer.status, 200)
+    await answer.json()
+  }
+  const keys = async (): Promise<{ name: string | null; used: number }[]> => (await browser.get('/dashboard/api/usage/coding')).json().keys
+  const used = await eventually('the settlements', async () => {
+    const found = await keys()
+    return found.length === 2 && found.every(({ used }) => used > 0) ? found.map(({ used }) => used) : null
+  })
+  for (const name of ['first', 'second']) await rm(join(plans, `apikey.demo.${name}.yaml`))
+  const removed = await eventually('the removal', async () => {
+    const found = await keys()
+    return found.every(({ name }) => name === null) ? found : null
+  })
+  t.same(removed, [{ name: null, used: used.reduce((sum, each) => sum + each, 0), refusals: 0 }])
+})

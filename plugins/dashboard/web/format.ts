@@ -1,11 +1,14 @@
-/** Numbers, money and times as the page shows them, in the browser's language. */
+/** Numbers, money and times as the page shows them: in English as the rest of it, by the habits of the browser's own English. */
 
-const whole = new Intl.NumberFormat()
-const compact = new Intl.NumberFormat(undefined, { notation: 'compact', maximumFractionDigits: 1 })
-const dateTime = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
-const toTheSecond = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' })
-const dateOnly = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' })
-const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto' })
+export const LANGUAGE = navigator.languages.find((language) => /^en\b/.test(language)) ?? 'en-GB'
+
+const whole = new Intl.NumberFormat(LANGUAGE)
+/** 1.2M: British English would have a small m. */
+const compact = new Intl.NumberFormat('en-US', { notation: 'compact', maximumFractionDigits: 1 })
+const dateTime = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: 'medium', timeStyle: 'short' })
+const toTheSecond = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: 'medium', timeStyle: 'medium' })
+const dateOnly = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: 'medium' })
+const relative = new Intl.RelativeTimeFormat(LANGUAGE, { numeric: 'auto' })
 
 export const count = (value: number): string => whole.format(value)
 /** 1.2M for large numbers. */

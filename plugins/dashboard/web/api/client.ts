@@ -1,7 +1,10 @@
 /** The only caller of `/dashboard/api`. */
 import { signal } from '@preact/signals'
+import { setClock } from '../clock.ts'
 
 const API = '/dashboard/api'
+/** A read that takes longer has lost its connection. */
+const READ_MS = 30_000
 /** Proves that same-origin script made a request that changes something. */
 const CSRF_HEADER = { 'x-tollgate-csrf': '1' }
 
@@ -51,7 +54,8 @@ export function apiUrl(path: string, query: Query = {}): string {
 export async function api<Answer>(path: string, { method = 'GET', body, query, headers, signal: abort }: Options = {}): Promise<Answer> {
   const init: RequestInit = { method, headers: { accept: 'application/json', ...pageHeaders(method), ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers } }
   if (body !== undefined) init.body = JSON.stringify(body)
-  if (abort) init.signal = abort
+  if (method === 'GET') init.signal = AbortSignal.any([...(abort ? [abort] : []), AbortSignal.timeout(READ_MS)])
+  else if (abort) init.signal = abort
   let response: Response
   try {
     response = await fetch(apiUrl(path, query), init)
@@ -60,6 +64,7 @@ export async function api<Answer>(path: string, { method = 'GET', body, query, h
     outage.value = 'unreachable'
     throw new Problem(0, 'unreachable', 'Tollgate does not answer. The page tries again by itself.')
   }
+  setClock(response.headers.get('date'))
   outage.value = response.status === 503 ? 'unavailable' : null
   if (response.ok) return (response.status === 204 ? undefined : await response.json()) as Answer
   throw await problemOf(response)

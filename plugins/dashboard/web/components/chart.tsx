@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
-import { day as dayOf } from '../format.ts'
+import { day as dayOf, LANGUAGE } from '../format.ts'
 import { theme } from '../theme.ts'
 
 /** `colour` is a custom property of tokens.css. */
@@ -40,7 +40,7 @@ function optionsOf(host: HTMLElement, { series, format }: Props, seen: (at: numb
     cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
     scales: { x: { time: true, range: (_plot, from, to) => [from - 43_200, to + 43_200] }, y: { range: (_plot, _from, to) => [0, to > 0 ? to * 1.08 : 1] } },
     axes: [
-      { stroke: muted, font, grid: { show: false }, ticks: { show: false }, values: (_plot, at) => at.map((seconds) => new Date(seconds * 1000).toLocaleDateString(undefined, { day: 'numeric', month: 'short', timeZone: 'UTC' })), space: 70 },
+      { stroke: muted, font, grid: { show: false }, ticks: { show: false }, values: (_plot, at) => at.map((seconds) => new Date(seconds * 1000).toLocaleDateString(LANGUAGE, { day: 'numeric', month: 'short', timeZone: 'UTC' })), space: 70 },
       { stroke: muted, font, size: 62, grid: { stroke: line, width: 1 }, ticks: { show: false }, values: (_plot, at) => at.map(format) },
     ],
     series: [{}, ...colours.map((fill) => ({ fill, stroke: fill, width: 0, points: { show: false }, ...(bars ? { paths: bars } : {}) })).toReversed()],

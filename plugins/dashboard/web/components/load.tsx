@@ -8,14 +8,14 @@ export type Loaded<T> = { state: 'loading'; data?: undefined } | { state: 'ready
 export type Load<T> = { value: ReadonlySignal<Loaded<T>>; reload: () => Promise<void> }
 
 /**
- * Calls `loader` at once, when `inputs` change, and every `everyMs` while the page is visible. A failed repetition keeps the last data and sets the error beside it.
- * An answer that a later call has overtaken is dropped.
+ * Calls `loader` at once, when `inputs` change, and every `everyMs` while the page is visible and no call is under way. A failed repetition keeps the last data and sets the error beside it.
+ * `reload` calls it in any case: the answer that it overtakes is dropped.
  */
 export function useLoad<T>(loader: (abort: AbortSignal) => Promise<T>, inputs: unknown[], everyMs?: number): Load<T> {
   const load = useMemo(() => openLoad(loader), inputs)
   useEffect(() => {
     void load.reload()
-    const again = () => document.visibilityState === 'visible' && void load.reload()
+    const again = () => document.visibilityState === 'visible' && load.repeat()
     const timer = everyMs === undefined ? null : setInterval(again, everyMs)
     document.addEventListener('visibilitychange', again)
     return () => {
@@ -27,7 +27,7 @@ export function useLoad<T>(loader: (abort: AbortSignal) => Promise<T>, inputs: u
   return load
 }
 
-function openLoad<T>(loader: (abort: AbortSignal) => Promise<T>): Load<T> & { stop: () => void } {
+function openLoad<T>(loader: (abort: AbortSignal) => Promise<T>): Load<T> & { repeat: () => void; stop: () => void } {
   const value = signal<Loaded<T>>({ state: 'loading' })
   let running: AbortController | null = null
   async function reload(): Promise<void> {
@@ -41,9 +41,11 @@ function openLoad<T>(loader: (abort: AbortSignal) => Promise<T>): Load<T> & { st
       if (running !== mine || mine.signal.aborted) return
       const last = value.value
       value.value = { state: 'failed', error: error as Error, ...('data' in last && last.data !== undefined ? { data: last.data } : {}) }
+    } finally {
+      if (running === mine) running = null
     }
   }
-  return { value, reload, stop: () => running?.abort() }
+  return { value, reload, repeat: () => void (running === null && reload()), stop: () => running?.abort() }
 }
 
 /** Shows data once it is there; until then a placeholder of `lines`, and a failure with a way to try again. */

@@ -1,9 +1,5 @@
-import { signal } from '@preact/signals'
+import { now } from '../clock.ts'
 import { ago, span, time } from '../format.ts'
-
-/** The time, by the second. */
-export const now = signal(Date.now())
-setInterval(() => (now.value = Date.now()), 1000)
 
 /** "in 4 h 59 min", and the date as a title. */
 export function Countdown({ to, over = 'now' }: { to: string; over?: string }) {

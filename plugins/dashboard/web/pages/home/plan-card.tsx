@@ -1,4 +1,5 @@
 import { isActive, isMedia, type Plan, type WindowUsage } from '../../api/plans.ts'
+import { serverTime } from '../../clock.ts'
 import { Card, Fact } from '../../components/card.tsx'
 import { Gauge, Meter } from '../../components/gauge.tsx'
 import { Icon } from '../../components/icon.tsx'
@@ -57,7 +58,7 @@ export function PlanCard(plan: Plan) {
 }
 
 function Terms({ state, starts_at: starts, expires_at: expires, period }: Plan) {
-  if (state !== 'Active' && starts !== null && Date.parse(starts) > Date.now()) return <>Starts on {day(starts)}</>
+  if (state !== 'Active' && starts !== null && Date.parse(starts) > serverTime()) return <>Starts on {day(starts)}</>
   return (
     <>
       {period && `Period until ${day(period.end)}`}

@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks'
 import { issueKey, type Key, type NewKey } from '../../api/keys.ts'
 import { isMedia, type Plan } from '../../api/plans.ts'
+import { serverTime } from '../../clock.ts'
 import { Dialog, DialogActions } from '../../components/dialog.tsx'
 import { Field, Select } from '../../components/field.tsx'
 import { hrefOf } from '../../router.ts'
@@ -19,7 +20,7 @@ function faultsOf({ name, limit, expires }: Draft, plan: Plan | undefined): Faul
   return {
     ...(NAME.test(name) ? {} : { name: 'Use 1 to 63 lower-case letters, digits and hyphens; begin and end with a letter or digit.' }),
     ...(limit === '' || (isAmount ? MONEY : TOKENS).test(limit) ? {} : { limit: isAmount ? 'Use an amount such as 10.00.' : 'Use a whole number of tokens.' }),
-    ...(expires === '' || Date.parse(`${expires}T00:00:00`) > Date.now() ? {} : { expires: 'Use a day in the future.' }),
+    ...(expires === '' || Date.parse(`${expires}T00:00:00`) > serverTime() ? {} : { expires: 'Use a day in the future.' }),
   }
 }
 

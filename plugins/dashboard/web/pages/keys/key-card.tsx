@@ -3,6 +3,7 @@ import { changeKey, type Key, type KeyChange } from '../../api/keys.ts'
 import { Problem } from '../../api/client.ts'
 import type { Plan } from '../../api/plans.ts'
 import { session } from '../../api/session.ts'
+import { now } from '../../clock.ts'
 import { Fact } from '../../components/card.tsx'
 import { CopyButton } from '../../components/copy.tsx'
 import { Icon } from '../../components/icon.tsx'
@@ -26,7 +27,7 @@ export function KeyCard({ of: key, plan, canManage, reload }: Props) {
       if (what !== 'resume') forget(key.name)
       toast(`${key.name} ${DONE[what]}`)
     } catch (error) {
-      if (error instanceof Problem && error.status === 409) toast('The key was changed elsewhere meanwhile. This is its present state: try again.', 'danger')
+      if (error instanceof Problem && error.code === 'conflict') toast('The key was changed elsewhere meanwhile. This is its present state: try again.', 'danger')
       else toastError(error)
     }
     setAsked(null)
@@ -44,7 +45,7 @@ export function KeyCard({ of: key, plan, canManage, reload }: Props) {
       </div>
       <Secret of={key} />
       {key.message && key.state !== 'Active' && <Notice tone="warn">{key.message}</Notice>}
-      {key.overlap_until && Date.parse(key.overlap_until) > Date.now() && (
+      {key.overlap_until && Date.parse(key.overlap_until) > now.value && (
         <Notice tone="info" icon="rotate">
           The key before the rotation still works for <Countdown to={key.overlap_until} />.
         </Notice>

@@ -1,9 +1,9 @@
 /** What happened to a task, in order: its events, the attempts to deliver its webhooks, and the end of its result. */
 import { useEffect, useState } from 'preact/hooks'
 import { followHistory, isFinal, type Delivery, type Task, type TaskEvent } from '../../api/tasks.ts'
+import { now } from '../../clock.ts'
 import { Card } from '../../components/card.tsx'
 import { Failed, Loading } from '../../components/states.tsx'
-import { now } from '../../components/time.tsx'
 import { exact, money } from '../../format.ts'
 
 type Step = { key: string; name: string; detail: string | null; at: string; isFault?: boolean }

@@ -1,8 +1,8 @@
 import { downloadOf, urlOf, type Result, type Task } from '../../api/tasks.ts'
+import { now } from '../../clock.ts'
 import { Card } from '../../components/card.tsx'
 import { Icon } from '../../components/icon.tsx'
 import { Empty } from '../../components/states.tsx'
-import { now } from '../../components/time.tsx'
 import { bytes, span, time } from '../../format.ts'
 
 /** What a task made, to look at, play and save. */

@@ -1,5 +1,6 @@
 import { useState } from 'preact/hooks'
 import { replay, type Replay } from '../../api/tasks.ts'
+import { serverTime } from '../../clock.ts'
 import { Dialog, DialogActions } from '../../components/dialog.tsx'
 import { Field, Select } from '../../components/field.tsx'
 import { toast } from '../../components/toasts.tsx'
@@ -17,7 +18,7 @@ function local(ms: number): string {
 
 /** Sends webhooks of a time range again, for a receiver that was down. */
 export function ReplayDialog({ close }: { close: () => void }) {
-  const [range, setRange] = useState({ since: local(Date.now() - DAY_MS), until: local(Date.now() + 60_000), event: '', status: 'failed' })
+  const [range, setRange] = useState({ since: local(serverTime() - DAY_MS), until: local(serverTime() + 60_000), event: '', status: 'failed' })
   const [isBusy, setBusy] = useState(false)
   const [error, setError] = useState<Error | null>(null)
   const set = (change: Partial<typeof range>) => setRange({ ...range, ...change })

@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks'
 import { isMedia, type Plan } from '../../api/plans.ts'
 import { codingUsage, everyDay, type CodingDay, type CodingUsage as Usage } from '../../api/usage.ts'
+import { serverTime } from '../../clock.ts'
 import { Card, Fact } from '../../components/card.tsx'
 import { Chart, type Series } from '../../components/chart.tsx'
 import { Segmented } from '../../components/field.tsx'
@@ -76,7 +77,7 @@ const VIEWS = [
 ]
 
 function Days({ days: used }: { days: CodingDay[] }) {
-  const days = everyDay(used, (date) => ({ date, requests: 0, input: 0, cached_input: 0, output: 0, charged: 0, refusals: 0, refused: {} }), Date.now())
+  const days = everyDay(used, (date) => ({ date, requests: 0, input: 0, cached_input: 0, output: 0, charged: 0, refusals: 0, refused: {} }), serverTime())
   const [view, setView] = useState('tokens')
   if (used.length === 0) {
     return (

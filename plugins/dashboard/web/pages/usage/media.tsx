@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks'
 import { isMedia, plans, type Plan } from '../../api/plans.ts'
 import { everyDay, mediaUsage, type MediaUsage as Usage } from '../../api/usage.ts'
+import { serverTime } from '../../clock.ts'
 import { Card, Fact } from '../../components/card.tsx'
 import { Chart } from '../../components/chart.tsx'
 import { Gauge, Meter } from '../../components/gauge.tsx'
@@ -15,8 +16,6 @@ import { UsagePage } from './usage-page.tsx'
 
 const USAGE_MS = 5000
 const COLOURS = ['--chart-1', '--chart-2', '--chart-3', '--chart-4', '--chart-5', '--chart-6']
-/** What no present key has spent. */
-const OTHER = 'AI Room and removed keys'
 const LOCKED = { title: 'No plan for media', icon: 'lock' as const, text: 'A Media or Room plan pays for images, video, music and operations. Its usage appears here.' }
 
 export function MediaUsage() {
@@ -69,7 +68,7 @@ function Allowance({ usage: { allowance, burned, held, remaining, period }, plan
 }
 
 function Days({ days: used }: Usage) {
-  const days = everyDay<Usage['days'][number]>(used, (date) => ({ date, by: {} }), Date.now())
+  const days = everyDay<Usage['days'][number]>(used, (date) => ({ date, by: {} }), serverTime())
   const kinds = [...new Set(days.flatMap(({ by }) => Object.keys(by)))].sort()
   const rows = days.flatMap(({ date, by }) => Object.entries(by).map(([kind, used]) => ({ date, kind, ...used }))).toReversed()
   if (rows.length === 0) {
@@ -116,9 +115,9 @@ function Keys({ keys, burned }: Usage) {
         <ul class="shares">
           {keys.map((key) => (
             <li key={key.name ?? ''}>
-              <span class="break">{key.name ?? OTHER}</span>
+              <span class="break">{key.name ?? 'Removed keys'}</span>
               <strong>{money(key.burned)}</strong>
-              <Meter label={`Share of ${key.name ?? OTHER}`} max={Number(burned)} parts={[{ name: 'spent', value: Number(key.burned) }]} />
+              <Meter label={`Share of ${key.name ?? 'removed keys'}`} max={Number(burned)} parts={[{ name: 'spent', value: Number(key.burned) }]} />
             </li>
           ))}
         </ul>
