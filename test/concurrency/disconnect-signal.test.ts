@@ -1,0 +1,22 @@
+/** The signal of a client that leaves. */
+import { once } from 'node:events'
+import { createServer, request, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t from 'tap'
+import { disconnectSignal } from '../../src/concurrency/disconnect-signal.ts'
+
+t.test('work for a client that leaves is cancelled, also work that begins after the client has left', async (t) => {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const client = request({ port: (server.address() as AddressInfo).port, host: '127.0.0.1', agent: false })
+  client.on('error', () => {})
+  client.end()
+  const [, response] = (await once(server, 'request')) as [unknown, ServerResponse]
+  const early = disconnectSignal(response)
+  t.notOk(early.aborted)
+  client.destroy()
+  await once(response, 'close')
+  t.ok(early.aborted)
+  t.ok(disconnectSignal(response).aborted)
+})
