@@ -3,7 +3,7 @@ import type { Writable } from 'node:stream'
 
 export type AdmissionQueue = {
   /**
-   * Repeats the attempt deadline its result is not `blocked`, `maxMs` have passed since the call, or the client disconnected; resolves with the last
+   * Repeats the attempt until its result is not `blocked`, `maxMs` have passed since the call, or the client disconnected; resolves with the last
    * result. Requests of one subscription are tried in the order of their arrival.
    */
   admit<A>(subscription: string, attempt: () => Promise<A>, blocked: (result: A) => boolean, client: Client): Promise<A>

@@ -57,6 +57,13 @@ t.test('the lowest priority number is tried first, then failover in order; a 401
   t.equal((await chat(gateway)).status, 400)
 })
 
+t.test('headers of the UPSTREAMS file replace those of the gateway, whatever their case', async (t) => {
+  const [upstream] = (await fakes(t, answers('hi'))) as [FakeUpstream]
+  const gateway = await openGateway(t, { declared: [member('a', upstream, { apiKey: 'secret', headers: { 'User-Agent': 'acme', AUTHORIZATION: 'Basic YTpi', 'X-Team': 'one' } })] })
+  t.equal(await answerOf(gateway), 'hi')
+  t.match(upstream.requests[0]?.headers, { 'user-agent': 'acme', authorization: 'Basic YTpi', 'x-team': 'one' })
+})
+
 t.test('a large body is sent whole to every upstream that is tried, with its own model', async (t) => {
   const content = 'say "語😀"\n'.repeat(100_000)
   const [first, second] = (await fakes(t, failing, answers('second'))) as [FakeUpstream, FakeUpstream]

@@ -57,7 +57,7 @@ function requestHeads(url: URL, apiKey: string | null, additional: Record<string
   const common = {
     ...(apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }),
     'user-agent': 'tollgate',
-    ...additional,
+    ...Object.fromEntries(Object.entries(additional).map(([name, value]) => [name.toLowerCase(), value])),
     'content-type': 'application/json',
     'accept-encoding': 'identity',
   }
