@@ -65,3 +65,26 @@ t.test('a reset of a reused idle connection is tried again at once on a fresh on
   t.equal((await chat(gateway)).status, 503)
   t.equal(gateway.upstreams.states()[0]!.breaker, 'open', 'a reset of a fresh connection counts')
 })
+
+t.test('a request whose answer is not HTTP is not sent again as if its connection had been idle', async (t) => {
+  let requests = 0
+  let answer = ''
+  const server = createServer((socket: Socket) => {
+    socket.on('error', () => {})
+    socket.on('data', (data) => {
+      if (!String(data).includes('POST ')) return
+      requests++
+      socket.write(answer)
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const { port } = server.address() as { port: number }
+  const gateway = await openGateway(t, { declared: [{ name: 'a', baseUrl: `http://127.0.0.1:${port}/v1`, model: 'a', wire: 'chat', retry: { attempts: 1 } }] })
+  for (const [n, bytes] of ['NOT HTTP\r\n\r\n', 'HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n', 'HTTP/1.1 100 Continue\r\n\r\n'].entries()) {
+    answer = bytes
+    t.equal((await chat(gateway)).status, 503)
+    t.equal(requests, n + 1)
+  }
+})

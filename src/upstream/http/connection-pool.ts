@@ -75,8 +75,13 @@ const errorsOfUsed = new WeakSet<Error>()
 
 /** Whether a request failed with the connection, which had served another one. It says nothing about the state of the upstream. */
 export function isErrorOfUsedConnection(error: unknown): boolean {
-  if (!(error instanceof Error)) return false
+  if (!(error instanceof Error) || isErrorOfAnswer(error)) return false
   return errorsOfUsed.has(error) || (error instanceof errors.SocketError && (error.socket?.bytesRead ?? 0) > 0)
+}
+
+/** Bytes came that are no response: the upstream has the request, and undici closed the connection. */
+function isErrorOfAnswer(error: Error): boolean {
+  return error instanceof errors.HTTPParserError || (error instanceof errors.SocketError && error.message.startsWith('bad '))
 }
 
 function connector(timeoutMs: number): buildConnector.connector {
