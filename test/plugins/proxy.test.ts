@@ -6,8 +6,10 @@ import { join } from 'node:path'
 import fastify, { type FastifyBaseLogger } from 'fastify'
 import pino from 'pino'
 import t from 'tap'
+import { WebSocket } from 'ws'
 import { parseProxyRoutes } from '../../plugins/proxy/routes-file.ts'
 import { watchRoutes } from '../../plugins/proxy/route-watch.ts'
+import { Unavailable } from '../../src/domain/errors.ts'
 import { PASS_THROUGH } from '../../src/domain/subscription/holds.ts'
 import { ABANDONED_MS, MOST_PENDING_MS } from '../../src/tasks/flat-charge.ts'
 import { sweepSubscriptions } from '../../src/tasks/recovery-sweeps.ts'
@@ -63,6 +65,30 @@ t.test('a request without a key, with a key of the other product, of another pla
   t.equal((await program.call('/full')).status, 200)
   await program.usedTokens()
   t.same(await errorOf(await program.call('/tools')), [429, 'session_limit_reached'])
+  t.equal(service.seen.length, 2)
+})
+
+t.test('no service is called before the admission of its request is stored', async (t) => {
+  const service = await openService(t, { socket: (socket) => socket.on('message', (data) => socket.send(data)) })
+  const program = await openProxyProgram(t, [{ ...coding, prefix: '/tools', upstream: service.url, websocket: true }])
+  const { store } = program.app
+  const { decide } = store
+  let durable = Promise.reject<void>(new Unavailable('store', new Error('the disk is gone')))
+  durable.catch(() => {})
+  store.decide = (async (...args: Parameters<typeof decide>) => ({ ...(await decide(...args)), durable })) as typeof decide
+  t.same(await errorOf(await program.call('/tools', { method: 'POST', body: 'hello' })), [503, 'unavailable'])
+  const handshake = () => new WebSocket(`ws://127.0.0.1:${program.port}/tools`, { headers: { authorization: `Bearer ${program.coding}` } })
+  const [, refused] = await once(handshake(), 'unexpected-response')
+  t.equal(refused.statusCode, 503)
+  t.same(service.seen, [])
+  t.equal(await program.usedTokens(), 0)
+  const stored = Promise.withResolvers<void>()
+  durable = stored.promise
+  const waiting = [program.call('/tools', { method: 'POST', body: 'hello' }), once(handshake(), 'open')]
+  await eventually('both admissions', async () => (((await (await program.call('/v1/usage')).json()) as { session: { reserved: number } }).session.reserved === 200 ? true : null))
+  t.same(service.seen, [])
+  stored.resolve()
+  await Promise.all(waiting)
   t.equal(service.seen.length, 2)
 })
 
