@@ -45,7 +45,7 @@ t.test('the calls of one turn share a command, calls during it share the next, a
   t.same(sent[2]?.ids, ['d'], 'who is alone waits for nobody')
 })
 
-t.test('a command has so many ids, so many bytes, and none twice; what is larger than all goes alone', async (t) => {
+t.test('a command holds a limited number of ids and bytes, and no id twice; a larger request is sent alone', async (t) => {
   const { sent, ask } = commands()
   const MB = 1024 * 1024
   const all = [ask('a', MB), ask('a', MB), ask('b', MB), ask('c', MB), ask('d', 9 * MB), ...['e', 'f', 'g', 'h', 'i'].map((id) => ask(id))]
@@ -79,7 +79,7 @@ t.test('a failure of one call fails that call; a failure of the command fails it
   await t.rejects(forgotten, TypeError)
 })
 
-t.test('a command that never ends is unavailable, and keeps nobody else of its kind', async (t) => {
+t.test('a command that never ends is unavailable and does not block later commands of its kind', async (t) => {
   const { sent, ask } = commands({ longestMs: 1, most: 1 })
   const told = Promise.allSettled([ask('a'), ask('b')])
   let isTold = false
@@ -92,7 +92,7 @@ t.test('a command that never ends is unavailable, and keeps nobody else of its k
   t.same(sent.map(({ ids }) => ids), [['a'], ['c']])
 })
 
-t.test('who is not sent for twenty seconds is unavailable, and a thing that cannot be weighed fails for who asked alone', async (t) => {
+t.test('a request that has queued for twenty seconds is unavailable, and one that cannot be weighed fails alone', async (t) => {
   let ms = 0
   const { sent, ask } = commands({ most: 1 }, () => ms)
   const some = Promise.allSettled([ask('a'), ask('b'), ask('c')])

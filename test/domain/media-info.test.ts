@@ -32,7 +32,7 @@ function film(t: Test, file: string, ...args: string[]): Buffer {
 const PICTURES = ['-f', 'lavfi', '-i', 'testsrc2=size=64x48:rate=10:duration=2.5']
 const SOUND = ['-f', 'lavfi', '-i', 'sine=frequency=440:duration=3.2']
 
-t.test('a picture tells its size, whether it may be transparent, and how it is turned', { skip: noSharp }, async (t) => {
+t.test('the size, transparency and orientation of a picture are read from its header', { skip: noSharp }, async (t) => {
   const picture = (channels: 3 | 4) => sharp({ create: { width: 40, height: 30, channels, background: { r: 9, g: 99, b: 199, alpha: 0.5 } } })
   const size = { width: 40, height: 30, durationMs: null, orientation: 1, continuesAt: null }
   t.same(read(await picture(3).png().toBuffer()), { ...size, contentType: 'image/png', alpha: false })
@@ -48,7 +48,7 @@ t.test('a picture tells its size, whether it may be transparent, and how it is t
   t.match(read(turned, 200), { width: 30, height: 40, orientation: 6 }, 'also when the header is longer than what was read of it')
 })
 
-t.test('a film tells its size and length, wherever its index stands', { skip: noFfmpeg }, async (t) => {
+t.test('the size and length of a film are read, wherever its index is', { skip: noFfmpeg }, async (t) => {
   const facts = { contentType: 'video/mp4', width: 64, height: 48, durationMs: 2500, continuesAt: null }
   t.match(read(film(t, 'front.mp4', ...PICTURES, '-movflags', '+faststart')), facts)
   const end = film(t, 'end.mp4', ...PICTURES)
@@ -68,7 +68,7 @@ t.test('a film tells its size and length, wherever its index stands', { skip: no
   t.match(read(old.subarray(old.readUInt32BE(0))), { ...facts, contentType: 'video/quicktime' }, 'also without a box that says so')
 })
 
-t.test('sound tells its length', { skip: noFfmpeg }, async (t) => {
+t.test('the length of a sound is read from its header', { skip: noFfmpeg }, async (t) => {
   const near = (file: Buffer, contentType: string, slackMs: number) => {
     const info = read(file, 4096)
     t.equal(info?.contentType, contentType)
@@ -94,7 +94,7 @@ t.test('a WAV that was streamed is as long as what there is of it', async (t) =>
   t.match(mediaInfo(file, null), { durationMs: null })
 })
 
-t.test('what is no media is nothing, and no beginning of a file breaks the reader', async (t) => {
+t.test('a file of another type is not media, and no truncated file breaks the reader', async (t) => {
   for (const text of ['', '<!doctype html><title>404</title>', '{"error": {"message": "no"}}', 'PK\x03\x04', '\xff\xfe\0\0text']) {
     t.equal(contentTypeOf(Buffer.from(text, 'latin1')), null, JSON.stringify(text))
   }

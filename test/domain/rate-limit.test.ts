@@ -11,7 +11,7 @@ function takeAll(rate: Rate, perMinute: number, now: number): { taken: number; r
   }
 }
 
-t.test('a burst of a sixth of the minute may come at once, at least ten', async (t) => {
+t.test('a burst is a sixth of the rate per minute, at least ten', async (t) => {
   for (const [perMinute, burst] of [[1, 10], [60, 10], [600, 100], [1_000_000, 166_666]] as const) {
     t.equal(burstOf(perMinute), burst)
     t.equal(takeAll({ tat: 0 }, perMinute, 1_000_000_000).taken, burst)
@@ -26,7 +26,7 @@ t.test('after the burst requests are admitted at the rate, and the reported wait
   t.equal(takeAll(rate, 60, 5_000 + 60_000).taken, 10, 'a quiet minute gives back no more than the burst')
 })
 
-t.test('what is left goes from the burst to nothing and back', async (t) => {
+t.test('the remaining burst falls to zero and refills', async (t) => {
   t.same(rateLeft({ tat: 0 }, 60, 1_000), { remaining: 10, resetSeconds: 0 })
   const { rate } = takeAll({ tat: 0 }, 60, 1_000)
   t.same(rateLeft(rate, 60, 1_000), { remaining: 0, resetSeconds: 10 })

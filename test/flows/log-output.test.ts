@@ -58,7 +58,7 @@ t.test('requests are answered while nobody reads the log, and its lines are comp
   t.match(read().at(-1), { msg: 'stopped' })
 })
 
-t.test('a program whose log nobody reads stops', async (t) => {
+t.test('a stop signal ends a program although nobody reads its log', async (t) => {
   const { url, stop, stderr } = await start(t)
   t.equal(await fill(url), REQUESTS)
   t.same(await stop(), [0, null])

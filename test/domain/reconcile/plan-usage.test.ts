@@ -24,7 +24,7 @@ function withBurned(burned: number): Subscription {
   return { ...record, media: { ...record.media, period: { ...record.media.period, burned } } }
 }
 
-t.test('a plan that nobody has used has no usage, and one that was never active is not looked at', async (t) => {
+t.test('an unused plan has no usage, and one that was never active is not checked', async (t) => {
   t.same(planUsage(withTokens(0, 0), null, T0), { usage: null, lookAt: T0 + MINUTE })
   t.same(planUsage(withBurned(0), null, T0), { usage: null, lookAt: T0 + MINUTE })
   t.same(planUsage(applied(plan('coder', { startTime: iso(T0 + HOUR) })), null, T0), { usage: null, lookAt: null })
@@ -44,7 +44,7 @@ t.test('usage is written once a minute at most, and only when it has changed', a
   t.same(planUsage(withTokens(30, 400), ahead, T0).usage, first, 'a time of a clock that was ahead holds nothing up')
 })
 
-t.test('an idle plan is looked at less and less often, at least every quarter of an hour', async (t) => {
+t.test('an idle plan is checked less and less often, at least every quarter of an hour', async (t) => {
   const record = withTokens(30, 400, T0 + 5 * HOUR)
   const { usage } = planUsage(record, null, T0)
   t.equal(planUsage(record, usage, T0 + 5 * MINUTE).lookAt, T0 + 10 * MINUTE)
