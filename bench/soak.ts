@@ -5,6 +5,7 @@
 import { readdirSync, statSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as pause } from 'node:timers/promises'
 import { json } from 'node:stream/consumers'
 import { parseArgs } from 'node:util'
@@ -23,7 +24,7 @@ const USAGE = `npm run soak -- [options]
 `
 /** Tenants with a Coding plan, and as many with a Media plan. */
 const TENANTS = 4
-/** Tasks, events and results are kept for ten minutes, so that the store comes to an end of its growth in the first third. */
+/** Tasks and results are kept for ten minutes, so that what they take comes to an end of its growth in the first third. Events are kept for a day longer: their table is not judged. */
 const KEPT_DAYS = '0.007'
 /** The load stops for a sample until all requests are answered, at most this long. */
 const QUIET_MS = 5_000
@@ -49,7 +50,8 @@ const SERIES = {
   'handles': { share: 0.1, count: 3 },
   'file descriptors': { share: 0.1, count: 3 },
   'threads': { share: 0, count: 1 },
-  'store, MB': { share: 0.1, count: 1 },
+  'store without events, MB': { share: 0.1, count: 1 },
+  'events, MB': { share: Infinity, count: 0 },
   'write-ahead log, MB': { share: 0.1, count: 8 },
   'files, MB': { share: 0.1, count: 5 },
 } as const
@@ -129,9 +131,21 @@ function numbers({ heapBytes, externalBytes, handles, fileDescriptors }: Reading
     handles: Object.values(handles).reduce((sum, count) => sum + count, 0),
     'file descriptors': fileDescriptors,
     threads,
-    'store, MB': sizeOf(store.filter((file) => !isLog(file)).map((file) => join(data, file))),
+    'store without events, MB': bytesUsed(join(data, 'tollgate.db'), false) / 1e6,
+    'events, MB': bytesUsed(join(data, 'tollgate.db'), true) / 1e6,
     'write-ahead log, MB': sizeOf(store.filter(isLog).map((file) => join(data, file))),
     'files, MB': sizeOf(readdirSync(join(data, 'files'), { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name))),
+  }
+}
+
+/** Bytes of the pages that the events and their indexes use in a SQLite file, or those of everything else. Free pages are neither. */
+function bytesUsed(file: string, isOfEvents: boolean): number {
+  const database = new DatabaseSync(file, { readOnly: true })
+  try {
+    const sum = database.prepare("SELECT sum(pgsize) AS bytes FROM dbstat('main', 1) WHERE (name IN (SELECT name FROM sqlite_schema WHERE tbl_name = 'events')) = ?")
+    return Number(sum.get(isOfEvents ? 1 : 0)?.['bytes'] ?? 0)
+  } finally {
+    database.close()
   }
 }
 
@@ -155,7 +169,7 @@ function growth(samples: Series): Table {
     const name = key as Name
     const { median, perHour, allowed } = grown(name, series)
     const all = series.map(({ value }) => value)
-    return [name, all[0]?.toFixed(1) ?? '', Math.min(...all).toFixed(1), median.toFixed(1), Math.max(...all).toFixed(1), all.at(-1)?.toFixed(1) ?? '', perHour.toFixed(2), allowed.toFixed(1), grows(name, series) ? '**grows**' : 'flat']
+    return [name, all[0]?.toFixed(1) ?? '', Math.min(...all).toFixed(1), median.toFixed(1), Math.max(...all).toFixed(1), all.at(-1)?.toFixed(1) ?? '', perHour.toFixed(2), ...(allowed === Infinity ? ['', 'not judged'] : [allowed.toFixed(1), grows(name, series) ? '**grows**' : 'flat'])]
   })
   return { title: `${minutes} minutes of load: growth in one process`, head: ['', 'first', 'least', 'median of the last two thirds', 'most', 'last', 'slope, an hour', 'allowed', 'verdict'], rows, note: `${samples.threads.length} samples; Node ${process.versions.node}.` }
 }

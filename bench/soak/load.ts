@@ -30,13 +30,15 @@ export function startLoad(target: Target, rate: number): Load {
   const counts = new Map<string, { done: number; failed: number; skipped: number }>()
   const failures: string[] = []
   const running = new Set<Promise<void>>()
+  /** What became due during a pause, each kind once: a pause that comes as often as a kind would otherwise leave it out. */
+  const postponed = new Set<() => void>()
   let isPaused = false
   const timers = Object.entries(actions(target)).map(([name, { perMinute, run }]) => {
     const count = { done: 0, failed: 0, skipped: 0 }
     counts.set(name, count)
     let n = 0
-    return setInterval(() => {
-      if (isPaused) return
+    const begin = () => {
+      if (isPaused) return void postponed.add(begin)
       if (running.size >= MOST_RUNNING) return void count.skipped++
       n++
       const one = run({ coding: target.coding[n % target.coding.length] ?? '', media: target.media[n % target.media.length] ?? '' }, n)
@@ -47,7 +49,8 @@ export function startLoad(target: Target, rate: number): Load {
         })
         .finally(() => running.delete(one))
       running.add(one)
-    }, 60_000 / (perMinute * rate))
+    }
+    return setInterval(begin, 60_000 / (perMinute * rate))
   })
   return {
     counts,
@@ -58,6 +61,8 @@ export function startLoad(target: Target, rate: number): Load {
     },
     resume() {
       isPaused = false
+      for (const begin of postponed) begin()
+      postponed.clear()
     },
     async stop() {
       for (const timer of timers) clearInterval(timer)
