@@ -51,8 +51,8 @@ export const MONGODB_BUGS: Bug[] = [
   {
     name: 'a delivery is claimed under any epoch',
     file: `${STORE}/delivery-claims.ts`, scenario: 'media', within: 100,
-    from: '_id: id, epoch, nextAttemptAt, leaseUntil: delivery.leaseUntil, state:',
-    to: '_id: id, state:',
+    from: 'epoch, nextAttemptAt, leaseUntil: delivery.leaseUntil, state:',
+    to: 'state:',
   },
   {
     name: 'a delivery that was already released does not schedule its queue again',

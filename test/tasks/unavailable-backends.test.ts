@@ -144,3 +144,18 @@ t.test('a lease that a live worker has lost is not counted, until an hour after 
   await forgiveLostLease({ store, clock: () => T0 + 1000 }, { ...(await found()), epoch: 2 })
   t.equal((await found()).lostLeases, 1, 'another run has it')
 })
+
+t.test('a live worker whose lease was lost ends its run and takes that off the count', async (t) => {
+  const taken = task(1, { state: 'queued', epoch: 1, lostLeases: 2, startedAt: T0 })
+  const moved: unknown[] = []
+  const store = { renewTask: async () => 'lost', moveTask: async (...move: unknown[]) => (moved.push(move), taken), task: async () => taken } as unknown as TaskContext['store']
+  const log = { info: () => {}, warn: () => {}, error: () => {} }
+  const tasks = { store, clock: () => T0, random: () => 0, log } as unknown as TaskContext
+  const aborted = (signal: AbortSignal) => new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
+  const engines = { offer: () => ({ route: { engine: 'fake', model: null, max: LIMITS, timeoutMs: HOUR_MS } }), run: (_: unknown, control: { signal: AbortSignal }) => aborted(control.signal) }
+  const media = { ...tasks, engines } as unknown as TaskRunContext['media']
+  const cut = new AbortController()
+  await run({ tasks, media, leaseMs: 30, ran: () => t.fail('a lost run has no outcome'), stopping: () => false, log: log as unknown as TaskRunContext['log'] }, task(1, { state: 'processing', epoch: 1 }), cut)
+  t.match(cut.signal.reason, { why: 'lost' })
+  t.match(moved, [[taken.id, { from: ['queued'], epoch: 1 }, 'queued', { lostLeases: 1 }]])
+})

@@ -59,6 +59,14 @@ const SCENARIOS: Record<string, Scenario> = {
     verb: (store) => store.recordAttempt(failed.id, 1, attempt, { state: 'pending', nextAttemptAt: T0 + 500 }, { id: refunded.id, at: T0 + 10 }),
     after: async (store) => ({ ...(await deliveriesOf(store)), claimed: (await claim(store, LEASE)).map(({ id }) => id).toSorted() }),
   },
+  'a recorded attempt that is the last': {
+    before: async (store) => {
+      await relayed(store)
+      await claim(store, T0)
+    },
+    verb: (store) => store.recordAttempt(failed.id, 1, attempt, { state: 'failed', nextAttemptAt: null }, null),
+    after: async (store) => ({ ...(await deliveriesOf(store)), claimed: (await claim(store, LEASE)).map(({ id }) => id) }),
+  },
   'a returned delivery': {
     before: async (store) => {
       await relayed(store)

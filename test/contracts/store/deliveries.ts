@@ -248,6 +248,18 @@ export const deliveryPromises: Promises<Place> = {
     t.same((await other.deliveries(taskId(1)))[1], again, 'nor does a later attempt')
   },
 
+  'last attempts recorded at once are each answered by their own claim': async (t, place) => {
+    const [store, other] = [await place.open(), await place.open()]
+    await relayed(store, [1, 2, 3, 4].map((n) => delivery(n, { host: `h${n}.example` })))
+    const claimed = new Map((await claim(store)).map((one) => [one.taskId, one]))
+    const record = (n: number, epoch: number) => store.recordAttempt(claimed.get(taskId(n))!.id, epoch, attempt(1), { state: 'delivered', nextAttemptAt: null }, null)
+    t.same(await Promise.all([record(1, 1), record(2, 1)]), ['recorded', 'recorded'])
+    await other.returnDelivery(claimed.get(taskId(3))!.id, 1, T0 + 500)
+    t.same(await Promise.all([record(2, 1), record(3, 1), record(4, 1), record(4, 2)]), ['recorded', 'lost', 'recorded', 'lost'], 'one recorded before, one returned, one of another claim')
+    const states = await Promise.all([1, 2, 3, 4].map(async (n) => (await other.deliveries(taskId(n))).map(({ state, attempts }) => [state, attempts.length])))
+    t.same(states, [[['delivered', 1]], [['delivered', 1]], [['pending', 0]], [['delivered', 1]]])
+  },
+
   'a returned delivery has no attempt and is due at the given time': async (t, place) => {
     const [store, other] = [await place.open(), await place.open()]
     await relayed(store, [delivery(1)])

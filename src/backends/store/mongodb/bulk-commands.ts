@@ -2,6 +2,7 @@
  * Batched reads and writes of single documents, many in one command. Each write has its own outcome, or is `Unavailable` when that is unknown.
  * Every process sorts the documents of a command the same way: on a server that runs a command in one transaction, two commands could deadlock otherwise.
  */
+import { randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import { MongoBulkWriteError, type AnyBulkWriteOperation, type Collection, type Document, type Filter } from 'mongodb'
 import { Unavailable } from '../../../domain/errors.ts'
@@ -82,21 +83,48 @@ export function batchReplacements<D extends Written>(collection: Collection<D>, 
   })
 }
 
+/** An update of the document `id` if it also matches `filter`. */
+export type Update = { id: string; filter: Document; update: { $set: Document; $unset?: Document; $push?: Document } }
+
+/** Updates of single documents. `lost`: the document did not match, was not there, or would have a unique value of another one; nothing was written. */
+export function batchUpdates<D extends Written>(collection: Collection<D>): (update: Update) => Promise<'swapped' | 'lost'> {
+  return createBatcher<Update, 'swapped' | 'lost'>({
+    backend: 'store',
+    async send(updates) {
+      const marked = updates.map((asked) => ({ ...asked, next: { _id: asked.id, write: randomUUID() } }))
+      const sorted = sortedBy(marked, ({ id }) => id)
+      const operations = sorted.map(({ id, filter, update, next: { write } }) => ({ updateOne: { filter: { ...filter, _id: id }, update: { ...update, $set: { ...update.$set, write } } } }))
+      const written = await writeAll(collection, operations as unknown as AnyBulkWriteOperation<D>[])
+      const failed = new Map([...written.failed].map(([n, failure]) => [sorted[n], failure]))
+      const swapped = await swappedOf(collection, sorted.filter((one) => !failed.has(one)), written.matched)
+      return marked.map((one) => {
+        const failure = failed.get(one)
+        return failure ? (failure.code === DUPLICATE ? { answer: 'lost' } : unknown(failure)) : swapped(one)
+      })
+    },
+    idOf: ({ id }) => id,
+    shares: false,
+    most: MAX_WRITES,
+    longestMs: SWAP_MS,
+  })
+}
+
 /**
  * Which swaps of one command took effect: the server returns only their number. Unless that is all or none, the documents are read. A swap whose `write` is there took
  * effect, and if their number matches, the others lost. Otherwise one was overwritten since and cannot be distinguished from a lost one.
  */
-async function swappedOf<D extends Written>(collection: Collection<D>, swaps: Replacement<D>[], count: number): Promise<(swap: Replacement<D>) => BatchOutcome<'swapped' | 'lost'>> {
+async function swappedOf<D extends Written>(collection: Collection<D>, swaps: Swap[], count: number): Promise<(swap: Swap) => BatchOutcome<'swapped' | 'lost'>> {
   if (count === swaps.length) return () => ({ answer: 'swapped' })
   if (count === 0) return () => ({ answer: 'lost' })
   const ids = { _id: { $in: swaps.map(({ next }) => next._id) } } as Filter<D>
   const found = await collection.find<Written>(ids, { projection: { write: 1 } }).toArray()
   const writes = new Set(found.map(({ write }) => write))
-  const isThere = ({ next }: Replacement<D>) => writes.has(next.write)
+  const isThere = ({ next }: Swap) => writes.has(next.write)
   const others: BatchOutcome<'lost'> = swaps.filter(isThere).length === count ? { answer: 'lost' } : unknown('overwritten by another process')
   return (swap) => (isThere(swap) ? { answer: 'swapped' } : others)
 }
 
+type Swap = { next: Written }
 type Failed = { code?: number | string | undefined; errmsg?: string | undefined }
 type Outcome = { matched: number; failed: Map<number, Failed> }
 

@@ -2,9 +2,9 @@
  * Webhook deliveries in MongoDB: writes. `delivery-claims.ts` leases them. What SQLite does in one transaction is several writes here, ordered so that a repetition
  * or the end of a lease completes whatever a crash left undone.
  */
-import type { Delivery } from '../../../domain/task.ts'
+import type { Delivery, DeliveryAttempt } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
-import { batchInserts } from './bulk-commands.ts'
+import { batchInserts, batchUpdates, type Written } from './bulk-commands.ts'
 import { fromStored, toStored, type Database, type Stored } from './database.ts'
 import type { Indexes } from './indexes.ts'
 import type { DeliveryQueues } from './delivery-queues.ts'
@@ -21,11 +21,11 @@ export const deliveryIndexes = {
 
 /** Derived from the delivery: while it is pending, when it is due or when its lease ends. */
 type Derived = { claimableAt: number | null }
-/** While it is leased, it has its slots; see `delivery-claims.ts`. */
-export type StoredDelivery = Stored<Delivery> & Derived & Partial<TakenSlots>
+/** While it is leased, it has its slots; see `delivery-claims.ts`. `write` marks the last of its batched updates. */
+export type StoredDelivery = Stored<Delivery> & Derived & Partial<TakenSlots> & Written
 
-/** Projection without derived members and slots. */
-export const DELIVERY = { claimableAt: 0, hostSlot: 0, tenantSlot: 0, queueSlot: 0 } as const
+/** Projection without derived members, slots and mark. */
+export const DELIVERY = { claimableAt: 0, hostSlot: 0, tenantSlot: 0, queueSlot: 0, write: 0 } as const
 export const NO_SLOTS = { $unset: { hostSlot: '', tenantSlot: '', queueSlot: '' } } as const
 
 /** What tasks use of deliveries. */
@@ -44,7 +44,17 @@ export function openDeliveries(database: Database, queues: DeliveryQueues): { de
   const collection = database.collection<StoredDelivery>('deliveries')
   const insert = batchInserts(collection, ({ _id }) => _id, ({ body }) => 1000 + body.length)
 
+  // Slots are only freed, and of documents that no other command of claims writes: no two of these wait for each other.
+  const update = batchUpdates(collection)
+
+  /** The last attempt of most deliveries needs no read, and shares its command with others. */
   const recordAttempt: Store['recordAttempt'] = async (id, epoch, attempt, next, release) => {
+    const claimableAt = next.state === 'pending' ? next.nextAttemptAt : null
+    if (release === null && claimableAt === null && (await update({ id, ...recording(epoch, attempt, next, claimableAt) })) === 'swapped') return 'recorded'
+    return recordAfterRead(id, epoch, attempt, next, release)
+  }
+
+  const recordAfterRead: Store['recordAttempt'] = async (id, epoch, attempt, next, release) => {
     const delivery = await collection.findOne({ _id: id })
     if (delivery?.epoch !== epoch) return 'lost'
     // No longer claimed: this claim recorded the attempt earlier, or returned the delivery.
@@ -52,11 +62,8 @@ export function openDeliveries(database: Database, queues: DeliveryQueues): { de
     // Released first: in the other order, a crash in between would never release it.
     if (release) await releaseWaiting(release.id, release.at)
     const claimableAt = next.state === 'pending' ? next.nextAttemptAt : null
-    const recorded = await collection.updateOne(
-      { _id: id, epoch, leaseUntil: { $ne: null } },
-      { $set: { ...next, leaseUntil: null, claimableAt }, $push: { attempts: attempt }, $unset: { ...NO_SLOTS.$unset, redelivery: '' } },
-    )
-    if (recorded.matchedCount === 0) return recordAttempt(id, epoch, attempt, next, null)
+    const { filter, update } = recording(epoch, attempt, next, claimableAt)
+    if ((await collection.updateOne({ _id: id, ...filter }, update)).matchedCount === 0) return recordAfterRead(id, epoch, attempt, next, null)
     if (claimableAt !== null) await queues.schedule([{ ...delivery, nextAttemptAt: claimableAt }])
     return 'recorded'
   }
@@ -103,6 +110,12 @@ export function openDeliveries(database: Database, queues: DeliveryQueues): { de
       releaseDelivery: (id, at) => database.run(() => releaseWaiting(id, at)),
     },
   }
+}
+
+/** Ends the claim of `epoch` by its attempt. */
+function recording(epoch: number, attempt: DeliveryAttempt, next: Pick<Delivery, 'state' | 'nextAttemptAt'>, claimableAt: number | null) {
+  const filter = { epoch, leaseUntil: { $ne: null } } as const
+  return { filter, update: { $set: { ...next, leaseUntil: null, claimableAt }, $push: { attempts: attempt }, $unset: { ...NO_SLOTS.$unset, redelivery: '' } } as const }
 }
 
 function claimableAt({ state, nextAttemptAt, leaseUntil }: Delivery): number | null {

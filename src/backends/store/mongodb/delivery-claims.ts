@@ -7,7 +7,8 @@ import type { Delivery } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
 import { capOf, type DeliveryCaps } from '../task-store.ts'
 import { withTimeout } from '../../../concurrency/batching.ts'
-import { isDuplicate, VERB_TIMEOUT_MS, fromStored, type Database } from './database.ts'
+import { batchUpdates } from './bulk-commands.ts'
+import { VERB_TIMEOUT_MS, fromStored, type Database } from './database.ts'
 import { DELIVERY, NO_SLOTS, type StoredDelivery } from './deliveries.ts'
 import type { Indexes } from './indexes.ts'
 import type { DueDeliveryQueue, DeliveryQueues } from './delivery-queues.ts'
@@ -36,6 +37,7 @@ const MAX_PASSES = 100
 
 export function openClaims(database: Database, queues: DeliveryQueues): Pick<Store, 'claimDeliveries'> {
   const deliveries = database.collection<StoredDelivery>('deliveries')
+  const update = batchUpdates(deliveries)
 
   async function claim(now: number, leaseUntil: number, caps: DeliveryCaps): Promise<Delivery[]> {
     const claimed: Delivery[] = []
@@ -45,7 +47,9 @@ export function openClaims(database: Database, queues: DeliveryQueues): Pick<Sto
       const tenants = await queues.longestDue(now, slots.full(), { tenants: room, queues: MAX_QUEUES })
       if (tenants.length === 0) break
       const candidates = await Promise.all(tenants.map((due) => Promise.all(due.map((queue) => dueIn(queue, now, Math.min(room, capOf(caps, queue)))))))
-      const taken = await Promise.allSettled(choose(candidates, slots, room).map((chosen) => take(chosen, leaseUntil)))
+      const isCut = tenants.length === room || tenants.some((due) => due.length === MAX_QUEUES) || candidates.flat().some(({ due }) => due.length === room)
+      const chosen = choose(candidates, slots, room)
+      const taken = await Promise.allSettled(chosen.map((one) => take(one, leaseUntil)))
       const won = taken.flatMap((one) => (one.status === 'fulfilled' && one.value ? [one.value] : []))
       claimed.push(...won)
       // Claimed deliveries must be returned, whatever else failed: the next claim meets the failure again, and corrects a queue whose time is too early.
@@ -54,7 +58,8 @@ export function openClaims(database: Database, queues: DeliveryQueues): Pick<Sto
       await Promise.all(candidates.flat().map(({ queue }) => reschedule(queue))).catch((error: unknown) => {
         if (claimed.length === 0) throw error
       })
-      if (failed) break
+      // Everything due was read, and what is left waits for slots.
+      if (failed || (!isCut && won.length === chosen.length)) break
     }
     return claimed
   }
@@ -80,14 +85,8 @@ export function openClaims(database: Database, queues: DeliveryQueues): Pick<Sto
     const { id, epoch, nextAttemptAt } = delivery
     const next = { epoch: epoch + 1, leaseUntil }
     const claimableAt = Math.max(nextAttemptAt ?? 0, leaseUntil)
-    const unclaimed = { _id: id, epoch, nextAttemptAt, leaseUntil: delivery.leaseUntil, state: 'pending' as const }
-    try {
-      const claimed = await deliveries.updateOne(unclaimed, { $set: { ...next, claimableAt, ...slots } })
-      return claimed.matchedCount === 1 ? { ...delivery, ...next } : null
-    } catch (error) {
-      if (isDuplicate(error)) return null
-      throw error
-    }
+    const unclaimed = { epoch, nextAttemptAt, leaseUntil: delivery.leaseUntil, state: 'pending' }
+    return (await update({ id, filter: unclaimed, update: { $set: { ...next, claimableAt, ...slots } } })) === 'swapped' ? { ...delivery, ...next } : null
   }
 
   /** Sets the time of a queue to that of its earliest delivery. A delivery that is added after this read changes the queue's mark, which voids the update. */

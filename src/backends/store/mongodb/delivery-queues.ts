@@ -4,6 +4,7 @@
  * early, which a claim corrects, but is never too late for longer than a lease. The collection is named `lanes`.
  */
 import { randomUUID } from 'node:crypto'
+import { createBatcher, type BatchOutcome } from '../../../concurrency/batching.ts'
 import type { Delivery } from '../../../domain/task.ts'
 import { add, type Database } from './database.ts'
 import type { Slots } from './delivery-slots.ts'
@@ -25,6 +26,9 @@ type StoredQueue = DueDeliveryQueue & { _id: string }
 export function idOf({ tenant, host }: DeliveryQueue): string {
   return JSON.stringify([tenant, host])
 }
+
+/** Queues that one process writes at once. */
+const MAX_WRITES = 32
 
 export type DeliveryQueues = {
   /** Schedules the queues of deliveries that were just written: the time of each is that of its earliest delivery afterwards, or earlier. */
@@ -50,9 +54,22 @@ export function openDeliveryQueues(database: Database): DeliveryQueues {
     }
   }
 
+  /** The ends of many tasks of one tenant would write its queue one after the other. */
+  const scheduled = createBatcher<DeliveryQueue & { at: number }, void>({
+    backend: 'store',
+    async send(asked) {
+      const byQueue = Map.groupBy(asked, idOf)
+      const done = new Map(await Promise.all([...byQueue].map(async ([id, all]) => [id, await outcomeOf(scheduleAt(all[0] as DeliveryQueue, Math.min(...all.map(({ at }) => at))))] as const)))
+      return asked.map((one) => done.get(idOf(one)) ?? { answer: undefined })
+    },
+    idOf,
+    shares: true,
+    most: MAX_WRITES,
+  })
+
   return {
     async schedule(deliveries) {
-      await Promise.all(deliveries.map(({ nextAttemptAt, ...queue }) => (nextAttemptAt === null ? null : scheduleAt(queue, nextAttemptAt))))
+      await Promise.all(deliveries.map(({ tenant, host, nextAttemptAt }) => (nextAttemptAt === null ? null : scheduled({ tenant, host, at: nextAttemptAt }))))
     },
     async longestDue(now, full, max) {
       const found = await queues
@@ -73,4 +90,8 @@ export function openDeliveryQueues(database: Database): DeliveryQueues {
       else await queues.updateOne(unchanged, { $set: { at, mark: randomUUID() } })
     },
   }
+}
+
+function outcomeOf(work: Promise<void>): Promise<BatchOutcome<void>> {
+  return work.then((answer) => ({ answer }), (failure: unknown) => ({ failure }))
 }

@@ -5,6 +5,7 @@
 import { redeliver, type Redelivery } from '../../../domain/redelivery.ts'
 import type { Delivery, ReplayPosition, ReplayRange } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
+import { batchUpdates } from './bulk-commands.ts'
 import { fromStored, type Database } from './database.ts'
 import { DELIVERY, type StoredDelivery } from './deliveries.ts'
 import type { DeliveryQueues } from './delivery-queues.ts'
@@ -17,11 +18,12 @@ export const redeliveryIndexes = {
   ],
 } satisfies Indexes
 
-/** Deliveries of a replay that are written at once. */
-const CONCURRENT = 16
+/** Deliveries of a replay that are written at once: two commands. */
+const CONCURRENT = 64
 
 export function openRedelivery(database: Database, queues: DeliveryQueues): Pick<Store, 'redeliver' | 'replay'> {
   const deliveries = database.collection<StoredDelivery>('deliveries')
+  const update = batchUpdates(deliveries)
 
   /** Null when it changed since it was read. */
   async function put(before: Delivery, now: number): Promise<{ outcome: Redelivery['outcome']; delivery: Delivery } | null> {
@@ -29,11 +31,9 @@ export function openRedelivery(database: Database, queues: DeliveryQueues): Pick
     if (next.outcome !== 'due') return { outcome: next.outcome, delivery: before }
     const { delivery } = next
     const { id, epoch, state, nextAttemptAt } = before
-    const unchanged = { _id: id, epoch, state, nextAttemptAt, leaseUntil: null, attempts: { $size: before.attempts.length } }
+    const unchanged = { epoch, state, nextAttemptAt, leaseUntil: null, attempts: { $size: before.attempts.length } }
     const due = { state: delivery.state, nextAttemptAt: delivery.nextAttemptAt, redelivery: delivery.redelivery, claimableAt: now }
-    if ((await deliveries.updateOne(unchanged, { $set: due })).matchedCount === 0) return null
-    await queues.schedule([delivery])
-    return next
+    return (await update({ id, filter: unchanged, update: { $set: due } })) === 'lost' ? null : next
   }
 
   async function one(tenant: string, id: string, now: number): ReturnType<Store['redeliver']> {
@@ -44,6 +44,7 @@ export function openRedelivery(database: Database, queues: DeliveryQueues): Pick
       // An earlier try may have made it due and not scheduled its queue.
       if (delivery.redelivery && delivery.leaseUntil === null) await queues.schedule([delivery])
       const answer = await put(delivery, now)
+      if (answer?.outcome === 'due') await queues.schedule([answer.delivery])
       if (answer) return answer
     }
   }
@@ -53,8 +54,11 @@ export function openRedelivery(database: Database, queues: DeliveryQueues): Pick
     const examined = found.slice(0, limit).map(fromStored<Delivery>)
     let count = 0
     for (let at = 0; at < examined.length; at += CONCURRENT) {
-      const answers = await Promise.all(examined.slice(at, at + CONCURRENT).map(({ id }) => one(tenant, id, now)))
+      const some = examined.slice(at, at + CONCURRENT)
+      const answers = await Promise.all(some.map(async (delivery) => (await put(delivery, now)) ?? one(tenant, delivery.id, now)))
       count += answers.filter((answer) => answer?.outcome === 'due').length
+      // Also of those that an earlier try made due: it may not have scheduled their queues.
+      await queues.schedule(answers.flatMap((answer) => (answer?.delivery.redelivery && answer.delivery.leaseUntil === null ? [answer.delivery] : [])))
     }
     const last = found.length > limit ? examined.at(-1) : undefined
     return { count, next: last ? { createdAt: last.createdAt, id: last.id } : null }
