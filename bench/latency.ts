@@ -1,17 +1,19 @@
 /** Latency that Tollgate adds to a request at a steady rate that leaves every process mostly idle. */
 import { steadily } from './load.ts'
-import { chatBytes, PACED, STREAM_END } from './requests.ts'
+import { chatBytes, PACED, STREAM_END, THINKING } from './requests.ts'
 import type { Stage } from './stage.ts'
 import { median, percentile } from './statistics.ts'
 import type { Table } from './table.ts'
 
 const CONNECTIONS = 16
 const KINDS = [
-  { name: 'JSON, whole answer', stream: false, of: 'ms', perSecond: 200, count: 600 },
-  { name: 'streamed, first byte', stream: true, of: 'firstMs', perSecond: 50, count: 150 },
-  { name: 'streamed, whole answer', stream: true, of: 'ms', perSecond: 50, count: 150 },
+  { name: 'JSON, whole answer', stream: false, mark: PACED, of: 'ms', perSecond: 200, count: 600 },
+  { name: 'streamed, first byte', stream: true, mark: PACED, of: 'firstMs', perSecond: 50, count: 150 },
+  { name: 'streamed, whole answer', stream: true, mark: PACED, of: 'ms', perSecond: 50, count: 150 },
+  { name: 'streamed, first byte of a model that takes 20 ms to begin', stream: true, mark: THINKING, of: 'firstMs', perSecond: 50, count: 150 },
 ] as const
 
+type Kind = (typeof KINDS)[number]
 type Side = 'bare' | 'tollgate' | 'direct'
 const SIDES: Side[] = ['direct', 'bare', 'tollgate']
 
@@ -21,15 +23,16 @@ export async function latency(stage: Stage, { rounds }: { rounds: number }): Pro
   const processes = { direct: model, bare: await stage.passthrough(model), tollgate: await stage.tollgate('latency', model) }
   const key = await stage.key('latency')
   const taken = new Map<string, { firstMs: number; ms: number }[][]>()
-  const nameOf = (side: Side, stream: boolean): string => `${side} ${stream}`
+  const nameOf = (side: Side, { stream, mark }: Pick<Kind, 'stream' | 'mark'>): string => `${side} ${stream} ${mark}`
   // The first round warms up and is not counted.
   for (let round = -1; round < rounds; round++) {
-    for (const { stream, perSecond, count } of [KINDS[0], KINDS[1]]) {
+    for (const kind of [KINDS[0], KINDS[1], KINDS[3]]) {
+      const { stream, mark, perSecond, count } = kind
       for (let n = 0; n < SIDES.length; n++) {
         const side = SIDES[(n + round + SIDES.length) % SIDES.length] ?? 'direct'
         const expected = { status: 200, end: stream ? STREAM_END : '}' }
-        const some = await steadily({ url: processes[side].url, bytes: [chatBytes(key, { stream, mark: PACED })] }, expected, { connections: CONNECTIONS, perSecond, count })
-        if (round >= 0) taken.set(nameOf(side, stream), [...(taken.get(nameOf(side, stream)) ?? []), some])
+        const some = await steadily({ url: processes[side].url, bytes: [chatBytes(key, { stream, mark })] }, expected, { connections: CONNECTIONS, perSecond, count })
+        if (round >= 0) taken.set(nameOf(side, kind), [...(taken.get(nameOf(side, kind)) ?? []), some])
       }
     }
   }
@@ -37,8 +40,9 @@ export async function latency(stage: Stage, { rounds }: { rounds: number }): Pro
   return {
     title: 'Latency at a steady 200 JSON requests a second, 50 streams a second',
     head: ['milliseconds', 'model alone, p50 / p99', 'pass-through, p50 / p99', 'Tollgate, p50 / p99', 'added to the pass-through, p50', 'p99'],
-    rows: KINDS.map(({ name, stream, of }) => {
-      const at = (side: Side, share: number): number[] => (taken.get(nameOf(side, stream)) ?? []).map((some) => percentile(some.map((one) => one[of]), share))
+    rows: KINDS.map((kind) => {
+      const { name, of } = kind
+      const at = (side: Side, share: number): number[] => (taken.get(nameOf(side, kind)) ?? []).map((some) => percentile(some.map((one) => one[of]), share))
       const both = (side: Side): string => `${median(at(side, 0.5)).toFixed(2)} / ${median(at(side, 0.99)).toFixed(2)}`
       const added = (share: number): string => median(at('tollgate', share).map((ms, round) => ms - (at('bare', share)[round] ?? Number.NaN))).toFixed(2)
       return [name, both('direct'), both('bare'), both('tollgate'), added(0.5), added(0.99)]

@@ -4,11 +4,12 @@
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { CHAT, RESPONSES, type ModelWire } from './model-events.ts'
-import { BURSTS, IDLE, PACED } from './requests.ts'
+import { BURSTS, IDLE, PACED, THINKING } from './requests.ts'
 
 const EVENTS = 100
 const PACED_EVENTS = 20
 const PACE_MS = 5
+const THINKING_MS = 20
 /** Events of one write in a stream of bursts, in turn. */
 const BURST_SIZES = [1, 2, 3, 4]
 
@@ -44,11 +45,16 @@ function answer(wire: ModelWire, body: string, response: ServerResponse): void {
     response.writeHead(200, { 'content-type': 'application/json', 'content-length': wire.answer.length }).end(wire.answer)
     return
   }
+  if (body.includes(THINKING)) setTimeout(stream, THINKING_MS, wire, body, response)
+  else stream(wire, body, response)
+}
+
+function stream(wire: ModelWire, body: string, response: ServerResponse): void {
   response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })
   if (body.includes(IDLE)) return void response.write(wire.stream(1)[0])
   const bursts = BURSTS.exec(body)?.[1]
   if (bursts !== undefined) writeParts(partsOf(wire, Number(bursts), true), response, 0)
-  else if (body.includes(PACED)) writeParts(partsOf(wire, PACED_EVENTS, false), response, PACE_MS)
+  else if (body.includes(PACED) || body.includes(THINKING)) writeParts(partsOf(wire, PACED_EVENTS, false), response, PACE_MS)
   else writeParts(partsOf(wire, EVENTS, false), response, 0)
 }
 

@@ -4,6 +4,8 @@
 export const IDLE = 'bench:idle'
 /** In a prompt: the model sends fewer events, with pauses between them. */
 export const PACED = 'bench:paced'
+/** In a prompt: the same, and the answer begins only after a while, as those of models do. */
+export const THINKING = 'bench:thinking'
 /** In a prompt, with a number of tokens: the model sends that many, 1 to 4 events in a write. */
 export const BURSTS = /bench:bursts:(\d+)/
 export const bursts = (tokens: number): string => `bench:bursts:${tokens}`
