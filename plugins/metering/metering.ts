@@ -36,7 +36,7 @@ declare module 'fastify' {
   }
 }
 
-type Admission = Pick<OpenReservation, 'id' | 'admitted' | 'durable'> & { subscription: string }
+type Admission = Pick<OpenReservation, 'id' | 'durable'> & { subscription: string; admitted: Admitted }
 type Refused = Exclude<Answer<'admit'>, Admitted | Stale>
 
 /** The error code of each outcome. */
@@ -102,12 +102,12 @@ async function metering(app: FastifyInstance): Promise<void> {
   })
 
   function openReservation({ id, subscription, admitted, durable }: Admission, request: FastifyRequest, reply: FastifyReply): OpenReservation {
-    const headers = windowHeaders(admitted.windows, clock())
+    const { windows, ...terms } = admitted
     let reserved = admitted.reserved
     let outcome = NOTHING
     metrics.open(reserved)
-    const facts = Promise.withResolvers<Record<string, unknown>>()
-    request.logged = facts.promise
+    const { promise: facts, resolve: logFacts } = Promise.withResolvers<Record<string, unknown>>()
+    request.logged = facts
     const settle = async () => {
       let settlement: Settlement | null = null
       try {
@@ -117,19 +117,18 @@ async function metering(app: FastifyInstance): Promise<void> {
       }
       const charged = await settleUntilDone(id, subscription, settlement, request)
       metrics.settled(reserved, settlement?.usage ?? null, tenantOf(subscription))
-      facts.resolve({ reservation: id, tokens: settlement?.usage, estimated: settlement?.estimated, charged })
+      logFacts({ reservation: id, tokens: settlement?.usage, estimated: settlement?.estimated, charged })
       queue.notify(subscription)
       inFlight.remove(id)
     }
     // No hook of Fastify fires when a client disconnects in the middle of a streamed POST (fastify#6208); the raw response always closes.
     if (reply.raw.closed || reply.raw.destroyed) setImmediate(() => void request.span.run(settle))
     else reply.raw.once('close', () => void request.span.run(settle))
-    reply.headers(headers)
+    reply.headers(windowHeaders(windows, clock()))
     return {
       id,
-      admitted,
+      admitted: terms,
       durable,
-      headers,
       settleWith(promise) {
         outcome = promise
       },

@@ -75,6 +75,18 @@ export function openSseWriter(reply: FastifyReply, durable: Promise<void>, { kee
     })
   }
 
+  /**
+   * Node keeps the text of the headers as long as the answer, as a tree of some sixty parts, unless it was written by itself, which joins them. Corked, both are one write.
+   */
+  function writeFirst(bytes: string): boolean {
+    sendHead()
+    raw.socket?.cork()
+    raw.flushHeaders()
+    const hasRoom = raw.write(bytes, 'latin1')
+    raw.socket?.uncork()
+    return hasRoom
+  }
+
   function sendKeepAlive(): void {
     if (closed || raw.destroyed) return
     if (!raw.writableNeedDrain) write(KEEP_ALIVE)
@@ -92,9 +104,8 @@ export function openSseWriter(reply: FastifyReply, durable: Promise<void>, { kee
     if (closed || raw.destroyed || pending === '') return
     const bytes = pending
     pending = ''
-    if (!raw.headersSent) sendHead()
     keepAlive.move(keepAliveMs)
-    if (raw.write(bytes, 'latin1')) return
+    if (raw.headersSent ? raw.write(bytes, 'latin1') : writeFirst(bytes)) return
     stalled ??= setTimeout(() => raw.destroy(), stalledMs)
     source?.pause()
   }

@@ -83,7 +83,7 @@ export function relay(
   }
 
   if (raw.closed) onDisconnect()
-  else raw.once('close', onDisconnect)
+  else raw.on('close', onDisconnect)
   writer.control(opened)
   opened.pipeTo({ bytes, ended: end })
 }

@@ -126,7 +126,7 @@ async function requestBody(app: FastifyInstance, { budgetBytes = 256 * MIB, call
     if (headers['content-length'] === undefined) return counted(payload, most, share, answer)
     // A content-length above the limit of the route is refused by Fastify before the body is read.
     share.take(Math.min(Number(headers['content-length']), most))
-    answer.once('close', share.free)
+    answer.on('close', share.free)
     return payload
   }
 }

@@ -156,7 +156,7 @@ function reservation(
   settleWith: OpenReservation['settleWith'],
   ensure: (tokens: number) => 'extended' | 'gone',
 ): OpenReservation {
-  return { id: 'reservation', ...admission, headers: {}, settleWith, ensure: async (tokens) => ensure(tokens) }
+  return { id: 'reservation', ...admission, settleWith, ensure: async (tokens) => ensure(tokens) }
 }
 
 export const MESSAGES = [{ role: 'user', content: 'Hello' }]

@@ -7,7 +7,7 @@ import { readerFor, type AttemptControl, type ResponseReader } from './response-
 import { openResponseTimer, type ResponseTimeouts } from './response-timeouts.ts'
 import { AttemptError, type UpstreamAnswer } from './upstream-answer.ts'
 
-/** A larger body is sent as an iterable, which is released once it is sent; undici would keep a buffer until the response has ended. */
+/** A larger body, and that of a stream, is sent as an iterable, which is empty once it is sent; undici keeps a buffer until the response has ended. */
 const LARGE_BODY_BYTES = 16 * 1024
 
 /**
@@ -74,13 +74,15 @@ export function attempt(
     abort,
   }
   cancellation.listener = abort
-  upstream[connections].dispatch(optionsOf(upstream.head(call), body), {
+  upstream[connections].dispatch(optionsOf(upstream.head(call), body, call.stream), {
     onRequestStart(started) {
       controller = started
       // Aborted while it was queued for a connection.
       if (hasEnded) started.abort(new Error('aborted'))
     },
-    onResponseStart(_controller, status, headers) {
+    onResponseStart(started, status, headers) {
+      // A buffer for each name and value, which undici would keep as long.
+      started.rawHeaders = null
       if (hasEnded || status < 200 || !pending) return
       reader = readerFor(status, headers, pending, control, upstream.templates)
       pending = null
@@ -101,15 +103,15 @@ function timeoutsOf({ settings: { timeouts } }: Upstream, { stream }: UpstreamCa
   return stream ? timeouts : { firstByteMs: Math.max(timeouts.firstByteMs, timeouts.idleMs), idleMs: timeouts.idleMs }
 }
 
-function optionsOf({ path, headers }: RequestHead, body: string | Buffer[]): Dispatcher.DispatchOptions {
-  const pieces = typeof body === 'string' ? [Buffer.from(body)] : body
-  const length = pieces.reduce((sum, piece) => sum + piece.length, 0)
+function optionsOf({ path, headers }: RequestHead, body: string | Buffer[], isStream: boolean): Dispatcher.DispatchOptions {
+  const pieces = typeof body === 'string' ? [body] : body
+  const length = pieces.reduce((sum, piece) => sum + Buffer.byteLength(piece), 0)
   const options = { method: 'POST', path, headersTimeout: 0, bodyTimeout: 0 } as const
-  if (length > LARGE_BODY_BYTES) return { ...options, headers: [...headers, 'content-length', String(length)], body: iterableOf(pieces) as unknown as Buffer }
-  // undici writes the content-length of a buffer.
-  return { ...options, headers, body: pieces.length === 1 ? (pieces[0] ?? null) : Buffer.concat(pieces) }
+  // undici writes the content-length of a text.
+  if (typeof body === 'string' && !isStream && length <= LARGE_BODY_BYTES) return { ...options, headers, body }
+  return { ...options, headers: [...headers, 'content-length', String(length)], body: iterableOf(pieces) as unknown as Buffer }
 }
 
-function* iterableOf(pieces: Buffer[]): Generator<Buffer> {
-  yield* pieces
+function* iterableOf(pieces: (string | Buffer)[]): Generator<string | Buffer> {
+  while (pieces.length > 0) yield pieces.shift() ?? ''
 }

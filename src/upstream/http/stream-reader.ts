@@ -12,7 +12,10 @@ import { AttemptError, type AnswerSink } from './upstream-answer.ts'
 const BODY_END_MS = 1000
 
 export function streamReader(stream: StreamRewriter, control: AttemptControl): ResponseReader {
-  const delivery = openDelivery()
+  let sink: AnswerSink | null = null
+  /** What arrived before the sink was connected. */
+  let queued = ''
+  let ending: { failure: Failure | null } | null = null
   let ended = false
   let resolved = false
   let bodyEnded = false
@@ -21,7 +24,8 @@ export function streamReader(stream: StreamRewriter, control: AttemptControl): R
   function end(failure: Failure | null): void {
     if (ended) return
     ended = true
-    delivery.send((sink) => sink.ended(failure))
+    if (sink) sink.ended(failure)
+    else ending = { failure }
   }
 
   function resolve(): void {
@@ -30,15 +34,19 @@ export function streamReader(stream: StreamRewriter, control: AttemptControl): R
     control.resolve({
       kind: 'stream',
       stream,
-      pipeTo(sink) {
+      pipeTo(to) {
         control.resume()
-        delivery.connect(sink)
+        sink = to
+        if (queued !== '') to.bytes(queued)
+        queued = ''
+        if (ending) to.ended(ending.failure)
       },
       pause: control.pause,
       resume: control.resume,
       abort() {
         ended = true
-        delivery.close()
+        queued = ''
+        ending = null
         control.abort(new Error('the answer is not needed any more'))
       },
     })
@@ -52,7 +60,8 @@ export function streamReader(stream: StreamRewriter, control: AttemptControl): R
       )
     if (!resolved && rewritten === '') return
     if (!resolved) resolve()
-    if (rewritten !== '') delivery.send((sink) => sink.bytes(rewritten))
+    if (sink && rewritten !== '') sink.bytes(rewritten)
+    else queued += rewritten
     if (phase.name === 'open') return
     end(phase.name === 'broken' ? phase.failure : null)
     if (bodyEnded) return
@@ -73,25 +82,5 @@ export function streamReader(stream: StreamRewriter, control: AttemptControl): R
       if (resolved) end(overloaded('stream cut off', error))
       else control.reject(new AttemptError('stream cut off before its first event', 200, error))
     },
-  }
-}
-
-/** Queues what is sent before a sink is connected. */
-function openDelivery() {
-  let sink: AnswerSink | null = null
-  let queued: ((to: AnswerSink) => void)[] = []
-  let closed = false
-  function send(run: (to: AnswerSink) => void): void {
-    if (!sink) queued.push(run)
-    else if (!closed) run(sink)
-  }
-  return {
-    send,
-    connect(to: AnswerSink): void {
-      sink = to
-      for (const run of queued) send(run)
-      queued = []
-    },
-    close: () => (closed = true),
   }
 }

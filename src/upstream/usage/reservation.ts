@@ -13,11 +13,9 @@ export type Settlement = { usage: Usage; estimated: boolean }
 
 export type OpenReservation = {
   readonly id: string
-  readonly admitted: Admitted
+  readonly admitted: Omit<Admitted, 'windows'>
   /** Fulfilled once the admission is stored: nothing is answered before. Rejects with `Unavailable`; then nothing is answered as a success. */
   readonly durable: Promise<void>
-  /** The window headers of the answer (`x-ratelimit-*`, `x-codex-*`), by name. */
-  readonly headers: Record<string, string>
   /**
    * Sets the usage to charge; called once. Null charges nothing, as does no call. The settlement is written when the response has closed and
    * the promise is fulfilled.
