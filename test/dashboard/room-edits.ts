@@ -124,7 +124,7 @@ export async function editTests(t: Test, dashboard: Dashboard): Promise<void> {
     await page.getByText('64 × 64').first().waitFor()
     await choose(page, 'Upscale')
     await press(page, 'Run')
-    await page.getByText('This was not made').waitFor({ timeout: 120_000 })
+    await page.getByText('This was not made').waitFor()
     await page.getByText('The source media cannot be read').waitFor()
     await page.getByText(/Nothing was charged/).waitFor()
     t.match(await latestOperation(page), { status: 'failed', actual_cost: '0.0000', error: { code: 'unsupported_input' } })

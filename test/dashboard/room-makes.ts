@@ -1,9 +1,16 @@
 import { readFile } from 'node:fs/promises'
+import type { Page } from 'playwright-core'
 import type { Test } from 'tap'
 import { inPage, violations, type Dashboard } from './dashboard.ts'
-import { choose, done, make, press, prompt, read, tasks } from './room-page.ts'
+import { appears, choose, done, make, press, prompt, read, tasks } from './room-page.ts'
 
 const HOSTILE = `Harbour <img src=x onerror="alert('prompt')"><script>alert('prompt')</script>`
+
+/** Makes a small image without the form. */
+async function createImage(page: Page, prompt: string): Promise<void> {
+  const url = new URL('/dashboard/api/media/generations', page.url()).href
+  await page.request.post(url, { headers: { 'x-tollgate-csrf': '1', prefer: 'wait=60' }, data: { kind: 'image', prompt, size: '256x256' } })
+}
 
 export async function makeTests(t: Test, dashboard: Dashboard): Promise<void> {
   await inPage(t, dashboard, 'the price comes before spending, progress is shown, and the download has the bytes of the result', { path: '/room' }, async (page, t) => {
@@ -12,8 +19,9 @@ export async function makeTests(t: Test, dashboard: Dashboard): Promise<void> {
     await prompt(page).fill('A lighthouse by the sea at dawn')
     await page.locator('.price', { hasText: '0.04 of 100.00 left' }).waitFor()
     t.same(await tasks(page, 'generations'), [], 'a quote makes nothing')
+    const underway = appears(page, '.underway progress')
     await press(page, 'Create')
-    await page.locator('.underway').waitFor()
+    await underway
     const url = await done(page)
     await page.locator('.price', { hasText: '99.96 left' }).waitFor()
     const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Download', exact: true }).click()])
@@ -24,6 +32,9 @@ export async function makeTests(t: Test, dashboard: Dashboard): Promise<void> {
     const saved = page.locator('.gallery-item').getByRole('link', { name: 'Download: A lighthouse by the sea at dawn' })
     t.match(await saved.getAttribute('href'), /&name=image-[0-9a-f]{8}$/, 'the gallery has it too')
     t.equal(await page.locator('.gallery-item').count(), 1)
+    await page.getByRole('link', { name: 'Home' }).click()
+    await page.getByRole('heading', { name: 'Make an image (done)' }).waitFor()
+    await page.getByRole('heading', { name: 'Connect your tools', exact: true }).waitFor()
   })
 
   await inPage(t, dashboard, 'markup in a prompt stays text, on the stage and in the gallery', { path: '/room' }, async (page, t) => {
@@ -66,8 +77,21 @@ export async function makeTests(t: Test, dashboard: Dashboard): Promise<void> {
     await press(page, 'Create')
     await page.locator('.underway').waitFor()
     await page.reload()
-    await page.locator('.gallery-item', { hasText: 'A train through autumn hills' }).waitFor({ timeout: 120_000 })
+    await page.locator('.gallery-item', { hasText: 'A train through autumn hills' }).waitFor()
     t.equal(await page.locator('.running-item').count(), 0)
+  })
+
+  await inPage(t, dashboard, 'a gallery of which older results are shown keeps them when a task ends', { path: '/room' }, async (page, t) => {
+    const shown = page.locator('.gallery-item')
+    await shown.first().waitFor()
+    for (let n = await shown.count(); n < 13; n++) await createImage(page, `Number ${n}`)
+    await page.reload()
+    await page.getByRole('button', { name: 'Show older' }).click()
+    await shown.nth(12).waitFor()
+    const before = await shown.count()
+    await make(page, 'One more')
+    await shown.nth(before).waitFor()
+    t.match(await shown.first().textContent(), /One more/)
   })
 
   await inPage(t, dashboard, 'a tenant with a Coding plan alone finds the room locked, and nothing of the first', { path: '/room' }, async (page, t) => {

@@ -1,9 +1,6 @@
 /** What the tests of the AI Room do on its page. */
 import type { Locator, Page } from 'playwright-core'
 
-/** The task on the stage has made something. */
-export const DONE_MS = 120_000
-
 export const prompt = (page: Page): Locator => page.getByRole('textbox', { name: 'Prompt' })
 
 /** A GET of the session, as JSON, with its status. */
@@ -29,18 +26,34 @@ export async function press(page: Page, name: 'Create' | 'Run'): Promise<void> {
   await page.getByRole('button', { name, exact: true }).click()
 }
 
-/** Presses Run and waits for the result of that operation. Returns the address of the result. */
+/** What the result of a task is downloaded as, at the end of its address. */
+const NAME = /&name=[\w-]+$/
+const DOWNLOAD = '.room-stage a.primary[download]'
+
+/** Presses Run and waits for the result of that operation in place of the one before. Returns the address of the result. */
 export async function run(page: Page): Promise<string> {
+  const before = page.locator(DOWNLOAD)
+  const [name = 'none'] = (await before.count()) > 0 ? (NAME.exec((await before.getAttribute('href')) ?? '') ?? []) : []
   await press(page, 'Run')
-  await page.locator('.underway').waitFor()
+  await page.locator(`${DOWNLOAD}:not([href$="${name}"])`).waitFor()
   return done(page)
 }
 
 /** Returns the address of the result, without the name under which it is downloaded. */
 export async function done(page: Page): Promise<string> {
-  const link = page.locator('.room-stage').getByRole('link', { name: 'Download', exact: true })
-  await link.waitFor({ timeout: DONE_MS })
-  return ((await link.getAttribute('href')) ?? '').replace(/&name=[\w-]+$/, '')
+  const link = page.locator(DOWNLOAD)
+  await link.waitFor()
+  return ((await link.getAttribute('href')) ?? '').replace(NAME, '')
+}
+
+/** Resolves once an element has been there, however shortly. */
+export function appears(page: Page, selector: string): Promise<unknown> {
+  return page.evaluate(`new Promise((seen) => {
+    const look = () => document.querySelector(${JSON.stringify(selector)}) && (observer.disconnect(), seen())
+    const observer = new MutationObserver(look)
+    observer.observe(document.body, { childList: true, subtree: true })
+    look()
+  })`)
 }
 
 export function choose(page: Page, name: string): Promise<void> {

@@ -5,7 +5,7 @@ import { toast } from './toasts.tsx'
 const SHOWN_MS = 2000
 
 /** Copies a text. Where the browser refuses, the message says so and the text stays selectable. */
-export function CopyButton({ text, label = 'Copy' }: { text: string; label?: string }) {
+export function CopyButton({ text, label = 'Copy', isSmall = true }: { text: string; label?: string; isSmall?: boolean }) {
   const [done, setDone] = useState(false)
   async function copy(): Promise<void> {
     try {
@@ -17,8 +17,8 @@ export function CopyButton({ text, label = 'Copy' }: { text: string; label?: str
     }
   }
   return (
-    <button type="button" class="button small" onClick={() => void copy()}>
-      <Icon name={done ? 'check' : 'copy'} size={16} />
+    <button type="button" class={isSmall ? 'button small' : 'button'} onClick={() => void copy()}>
+      <Icon name={done ? 'check' : 'copy'} size={isSmall ? 16 : 18} />
       <span aria-live="polite">{done ? 'Copied' : label}</span>
     </button>
   )

@@ -1,5 +1,6 @@
 /** Finished generations and operations as one list by time, from two lists that are read page by page. */
 import { listTasks, type Collection, type Task } from '../api/tasks.ts'
+import { serverTime } from '../clock.ts'
 
 export type GalleryPages = { shown: Task[]; hasMore: boolean; next(): Promise<GalleryPages> }
 
@@ -7,8 +8,11 @@ type Part = { collection: Collection; waiting: Task[]; cursor: string | null; is
 
 const PAGE = 12
 
-export function openGalleryPages(): GalleryPages {
-  return pagesOf([], [part('generations'), part('operations')])
+/** The newest, at least `count` where there are as many: a gallery that is read again keeps its length. */
+export async function readGallery(count: number): Promise<GalleryPages> {
+  let pages = await pagesOf([], [part('generations'), part('operations')]).next()
+  while (pages.shown.length < count && pages.hasMore) pages = await pages.next()
+  return pages
 }
 
 function part(collection: Collection): Part {
@@ -26,7 +30,7 @@ function pagesOf(shown: Task[], parts: Part[]): GalleryPages {
       while (more.length < PAGE && filled.some(({ waiting }) => waiting.length > 0) && filled.every(({ waiting, isOver }) => waiting.length > 0 || isOver)) {
         const newest = filled.reduce((a, b) => ((a.waiting[0]?.created_at ?? '') >= (b.waiting[0]?.created_at ?? '') ? a : b))
         const task = newest.waiting.shift()
-        if (task?.result && Date.parse(task.result.expires_at) > Date.now()) more.push(task)
+        if (task) more.push(task)
       }
       return pagesOf([...shown, ...more], filled)
     },
@@ -38,5 +42,9 @@ async function fill(given: Part): Promise<Part> {
   const { collection, waiting, cursor, isOver } = given
   if (waiting.length > 0 || isOver) return { ...given, waiting: [...waiting] }
   const page = await listTasks(collection, { status: 'completed', ...(cursor === null ? {} : { cursor }) }, new AbortController().signal)
-  return { collection, waiting: page.data, cursor: page.next_cursor, isOver: !page.has_more }
+  const kept = page.data.filter(isKept)
+  // Where a whole page was removed, so was what is older.
+  return { collection, waiting: kept, cursor: page.next_cursor, isOver: !page.has_more || kept.length === 0 }
 }
+
+const isKept = ({ result }: Task): boolean => result !== null && Date.parse(result.expires_at) > serverTime()

@@ -5,7 +5,7 @@ import { Card } from '../components/card.tsx'
 import { Icon } from '../components/icon.tsx'
 import { Empty, Failed, Loading } from '../components/states.tsx'
 import { Ago } from '../components/time.tsx'
-import { openGalleryPages, type GalleryPages } from './gallery-pages.ts'
+import { readGallery, type GalleryPages } from './gallery-pages.ts'
 import { sourceOf } from './media-api.ts'
 import { useRoom } from './room-state.ts'
 import { familyOf, nameOf, wordsOf } from './words.ts'
@@ -17,21 +17,23 @@ export function Gallery() {
   const [isBusy, setBusy] = useState(false)
   const ended = state.ended.value
 
-  async function load(from: GalleryPages): Promise<void> {
+  async function load(read: () => Promise<GalleryPages>): Promise<void> {
     setBusy(true)
     setError(null)
     try {
-      setPages(await from.next())
+      setPages(await read())
     } catch (failure) {
       setError(failure as Error)
     }
     setBusy(false)
   }
-  useEffect(() => void load(openGalleryPages()), [ended])
+  // Somebody may be looking at the older ones.
+  const readAgain = () => load(() => readGallery(pages?.shown.length ?? 0))
+  useEffect(() => void readAgain(), [ended])
 
   return (
     <Card title="Gallery" hint="Results are kept for some days; download what you want to keep for longer.">
-      {error && <Failed error={error} retry={() => load(pages ?? openGalleryPages())} />}
+      {error && <Failed error={error} retry={readAgain} />}
       {pages === null && !error && <Loading lines={4} />}
       {pages?.shown.length === 0 && (
         <Empty icon="image" title="Nothing here yet">
@@ -46,7 +48,7 @@ export function Gallery() {
         </ul>
       )}
       {pages?.hasMore && (
-        <button type="button" class="button" disabled={isBusy} onClick={() => void load(pages)}>
+        <button type="button" class="button" disabled={isBusy} onClick={() => void load(pages.next)}>
           Show older
         </button>
       )}

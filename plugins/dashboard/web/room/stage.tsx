@@ -117,8 +117,8 @@ function Finished({ task }: { task: Task }) {
           <Icon name="spark" size={18} /> Use as input
         </button>
         {task.object === 'generation' && <ReusePrompt task={task} />}
-        <CopyButton text={url} label="Copy link" />
-        <a class="button small quiet" href={hrefOf(`/tasks/${task.id}?object=${task.object}`)}>
+        <CopyButton text={url} label="Copy link" isSmall={false} />
+        <a class="button quiet" href={hrefOf(`/tasks/${task.id}?object=${task.object}`)}>
           Details
         </a>
       </div>
