@@ -91,7 +91,7 @@ async function run(config: Config): Promise<void> {
   let phase: 'starting' | 'serving' | 'stopping' = 'starting'
   const stopping = new AbortController()
   const startupRetry = openStartupRetry(log, stopping.signal)
-  for (const warning of config.warnings) log.warn(warning)
+  for (const warning of config.warnings) log.warn({ event: 'setting_misspelled', reason: warning }, 'variable is not a setting')
 
   const checks = async (): Promise<Check[]> => {
     const pending = startupRetry.pending()

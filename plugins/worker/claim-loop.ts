@@ -64,9 +64,9 @@ export function openClaimLoop({ tasks, slots, claims, start, leaseMs, patience, 
       const named = nameable(kinds)
       if (limit <= 0 || (!isSearchDue && named.size === 0)) return
       const request = { verbs: kinds, limit, leaseMs, start, claims, patience, late: search }
-      const { retryAt, isAway } = await (isSearchDue || named.size > limit ? query(request) : claimWhere(named, request))
+      const { retryAt, isUnavailable } = await (isSearchDue || named.size > limit ? query(request) : claimWhere(named, request))
       if (retryAt !== null) later(Math.max(1, retryAt - clock()), search)
-      if (isAway) return later(RETRY_MS, search)
+      if (isUnavailable) return later(RETRY_MS, search)
     }
   }
 
@@ -96,7 +96,7 @@ export function openClaimLoop({ tasks, slots, claims, start, leaseMs, patience, 
     const claimed = await claimDue(tasks, { ...request, decided: (_, outcome) => counted('query', outcome) })
     if (claimed.started > 0) isSearchDue = true
     // A slow claim may still start a task of its plan.
-    else if (!claimed.isAway) pending.decide(before.filter(({ message }) => !claims.has(message.subscription)))
+    else if (!claimed.isUnavailable) pending.decide(before.filter(({ message }) => !claims.has(message.subscription)))
     return claimed
   }
 

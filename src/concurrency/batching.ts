@@ -6,24 +6,24 @@ import { Unavailable } from '../domain/errors.ts'
 export type BatchOutcome<Answer> = { answer: Answer } | { failure: unknown }
 
 /** How requests of one kind are sent. */
-export type BatchOptions<Asked, Answer> = {
+export type BatchOptions<Request, Answer> = {
   /** The backend that `Unavailable` names. */
   backend: string
   /** Sends one command for all requests and returns their outcomes in the same order. An error it throws fails all of them. */
-  send(asked: Asked[]): Promise<BatchOutcome<Answer>[]>
+  send(request: Request[]): Promise<BatchOutcome<Answer>[]>
   /** The id of a request: one command holds an id once. */
-  idOf(asked: Asked): string
+  idOf(request: Request): string
   /** Whether one answer may serve several requests of the same id, as for reads; otherwise the second one goes into a later command. */
   shares: boolean
   /** The largest number of ids in one command. */
   most: number
   /** The approximate bytes that a request adds to the command; 0 when absent. */
-  weigh?(asked: Asked): number
+  weigh?(request: Request): number
   /** Timeout of one command; 15 s when absent. */
   longestMs?: number
 }
 
-type Pending<Asked, Answer> = { asked: Asked; id: string; weight: number; sinceMs: number; resolve(answer: Answer): void; reject(failure: unknown): void }
+type Pending<Request, Answer> = { request: Request; id: string; weight: number; sinceMs: number; resolve(answer: Answer): void; reject(failure: unknown): void }
 
 /**
  * Longer than server selection (3 s), connecting (5 s) and the answer (5 s) together. A command that a client library never settles, as MongoDB's did (`patchWrites`), must not
@@ -41,8 +41,8 @@ const MOST_BYTES = 2 * 1024 * 1024
  * well, rather than wait for a second failure. A command that times out is `Unavailable` and the next one is sent; a request that has queued for 20 s is `Unavailable` too.
  * `now`: milliseconds of a monotonic clock.
  */
-export function createBatcher<Asked, Answer>(kind: BatchOptions<Asked, Answer>, now: () => number = performance.now.bind(performance)): (asked: Asked) => Promise<Answer> {
-  let waiting: Pending<Asked, Answer>[] = []
+export function createBatcher<Request, Answer>(kind: BatchOptions<Request, Answer>, now: () => number = performance.now.bind(performance)): (request: Request) => Promise<Answer> {
+  let waiting: Pending<Request, Answer>[] = []
   let isBusy = false
 
   function begin(): void {
@@ -56,7 +56,7 @@ export function createBatcher<Asked, Answer>(kind: BatchOptions<Asked, Answer>, 
     waiting = [...rest]
     try {
       if (batch.length === 0) return
-      answer(batch, await withTimeout(kind.backend, kind.longestMs ?? LONGEST_MS, kind.send(batch.map(({ asked }) => asked))))
+      answer(batch, await withTimeout(kind.backend, kind.longestMs ?? LONGEST_MS, kind.send(batch.map(({ request }) => request))))
     } catch (error) {
       const failed = new Set([...batch, ...rest])
       waiting = waiting.filter((one) => !failed.has(one))
@@ -68,15 +68,15 @@ export function createBatcher<Asked, Answer>(kind: BatchOptions<Asked, Answer>, 
   }
 
   /** The requests that have not queued for too long; the others are rejected. */
-  function freshOf(all: Pending<Asked, Answer>[]): Pending<Asked, Answer>[] {
+  function freshOf(all: Pending<Request, Answer>[]): Pending<Request, Answer>[] {
     const staleMs = now() - STALE_MS
     for (const { sinceMs, reject } of all) if (sinceMs < staleMs) reject(new Unavailable(kind.backend, new Error('too many requests are queued')))
     return all.filter(({ sinceMs }) => sinceMs >= staleMs)
   }
 
-  return (asked) =>
+  return (request) =>
     new Promise((resolve, reject) => {
-      waiting.push({ asked, id: kind.idOf(asked), weight: kind.weigh?.(asked) ?? 0, sinceMs: now(), resolve, reject })
+      waiting.push({ request, id: kind.idOf(request), weight: kind.weigh?.(request) ?? 0, sinceMs: now(), resolve, reject })
       if (!isBusy) begin()
     })
 }
@@ -92,18 +92,18 @@ export async function withTimeout<T>(backend: string, longestMs: number, work: P
   }
 }
 
-function answer<Asked, Answer>(batch: Pending<Asked, Answer>[], told: BatchOutcome<Answer>[]): void {
+function answer<Request, Answer>(batch: Pending<Request, Answer>[], outcomes: BatchOutcome<Answer>[]): void {
   for (const [n, { resolve, reject }] of batch.entries()) {
-    const one = told[n] ?? { failure: new TypeError('a command returned no outcome for one of its requests') }
+    const one = outcomes[n] ?? { failure: new TypeError('a command returned no outcome for one of its requests') }
     if ('answer' in one) resolve(one.answer)
     else reject(one.failure)
   }
 }
 
 /** Splits the queue into the next command, oldest first, and the rest. */
-function next<Asked, Answer>(waiting: Pending<Asked, Answer>[], { shares, most }: BatchOptions<Asked, Answer>) {
-  const batch: Pending<Asked, Answer>[] = []
-  const rest: Pending<Asked, Answer>[] = []
+function next<Request, Answer>(waiting: Pending<Request, Answer>[], { shares, most }: BatchOptions<Request, Answer>) {
+  const batch: Pending<Request, Answer>[] = []
+  const rest: Pending<Request, Answer>[] = []
   const ids = new Set<string>()
   let bytes = 0
   for (const one of waiting) {

@@ -1,7 +1,7 @@
 /** A task that a process repeats, such as writing what it has counted. */
 export type PeriodicTask = {
   start(): Promise<void>
-  /** Runs the task a last time, unless it has just failed: what it needs may be away. */
+  /** Runs the task a last time, unless it has just failed: its backend may be unavailable. */
   stop(): Promise<void>
 }
 

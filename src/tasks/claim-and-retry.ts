@@ -14,7 +14,7 @@ export type Made =
   | { outcome: 'failed'; code: TaskErrorCode; retryable: boolean }
   /** The worker stops: the task goes back to the queue and no attempt is counted. */
   | { outcome: 'handed_back' }
-  /** A backend was away during the run. */
+  /** A backend was unavailable during the run. */
   | { outcome: 'unavailable' }
 
 /** `task` is the ended task. */
@@ -27,8 +27,8 @@ const CLAIMS_MAX = 16
 const WAIT_MS = { min: 20, max: 5_000, other: 1_000 }
 const YOUNG_MS = 1_000
 const RETRY_MS = { first: 2_000, max: 60_000 }
-/** From the first run of a task: for so long runs during which a backend was away cost no attempt, and lost leases of live workers do not count. */
-const AWAY_MS = 3_600_000
+/** From the first run of a task: for so long runs during which a backend was unavailable cost no attempt, and lost leases of live workers do not count. */
+const UNAVAILABLE_MS = 3_600_000
 
 /** Which tasks to claim: up to `limit`, of these kinds and operations. */
 export type ClaimRequest = {
@@ -50,12 +50,12 @@ export type ClaimRequest = {
 /** `returned`: the claimed task could not be started. `busy`: its record has too many conflicts. `unknown`: the store did not answer. */
 export type ClaimOutcome = 'started' | 'returned' | 'none' | 'busy' | 'unknown'
 
-/** `started`: how many. `retryAt`: when a task is ready again that was claimed and could not be started. `isAway`: the store did not answer a claim. */
-export type Claimed = { started: number; retryAt: number | null; isAway: boolean }
+/** `started`: how many. `retryAt`: when a task is ready again that was claimed and could not be started. `isUnavailable`: the store did not answer a claim. */
+export type Claimed = { started: number; retryAt: number | null; isUnavailable: boolean }
 
 /**
  * Claims tasks until some were started or none is ready. The store lists the subscriptions, longest unserved first; the record of each chooses its oldest task. The claims of a
- * batch run concurrently, so that they share writes. A subscription whose record is busy holds up no other one. Ends early, with a log line, when the store is away; rejects
+ * batch run concurrently, so that they share writes. A subscription whose record is busy holds up no other one. Ends early, with a log line, when the store is unavailable; rejects
  * when the subscriptions cannot be listed.
  */
 export async function claimDue(context: TaskContext, request: ClaimRequest): Promise<Claimed> {
@@ -64,7 +64,7 @@ export async function claimDue(context: TaskContext, request: ClaimRequest): Pro
   const listed = await context.store.subscriptionsDue(request.verbs, context.clock(), SUBSCRIPTIONS_READ + passedOver.size)
   const due = listed.filter((subscription) => !passedOver.has(subscription))
   const batch = openBatch(context, { ...request, claims })
-  while (due.length > 0 && batch.claimed.started === 0 && batch.room() > 0 && !batch.claimed.isAway) {
+  while (due.length > 0 && batch.claimed.started === 0 && batch.room() > 0 && !batch.claimed.isUnavailable) {
     const subscriptions = due.splice(0, batch.room())
     const ofEach = Math.floor(batch.room() / subscriptions.length)
     await batch.claim(new Map(subscriptions.map((subscription) => [subscription, ofEach])))
@@ -83,7 +83,7 @@ export async function claimNamed(context: TaskContext, request: ClaimRequest, na
 /** The claims of one call. `claim` takes the number of claims by subscription. */
 function openBatch(context: TaskContext, request: ClaimRequest) {
   const { limit, patience, claims = openClaims() } = request
-  const claimed: Claimed = { started: 0, retryAt: null, isAway: false }
+  const claimed: Claimed = { started: 0, retryAt: null, isUnavailable: false }
   let inProgress = 0
   let isLate = false
 
@@ -95,7 +95,7 @@ function openBatch(context: TaskContext, request: ClaimRequest) {
     } catch (err) {
       outcome = err instanceof Busy ? 'busy' : 'unknown'
       if (err instanceof Busy) claims.busy(subscription, context.clock())
-      else claimed.isAway = true
+      else claimed.isUnavailable = true
       context.log.warn({ event: 'claim_failed', err, subscription }, 'claim failed, retrying')
     } finally {
       inProgress--
@@ -175,7 +175,7 @@ export async function conclude(context: TaskContext, task: Task, made: Made): Pr
   if (made.outcome === 'handed_back') return handBack(context, task)
   const now = context.clock()
   const sinceFirstMs = now - (task.startedAt ?? now)
-  if (made.outcome === 'unavailable' && sinceFirstMs < AWAY_MS) {
+  if (made.outcome === 'unavailable' && sinceFirstMs < UNAVAILABLE_MS) {
     // The provider's job is kept: it may have ended meanwhile, and another one would be paid for as well.
     const readyAt = now + jittered(Math.max(sinceFirstMs / 2, RETRY_MS.first), context.random())
     return requeue(context, task, readyAt, { attempts: Math.max(0, task.attempts - 1) }, 'retrying')
@@ -222,7 +222,7 @@ async function requeue(context: Queueing, task: Task, readyAt: number, facts: { 
  * than an hour counts again.
  */
 export async function forgiveLostLease({ store, clock }: Pick<TaskContext, 'store' | 'clock'>, task: Task): Promise<void> {
-  if ((task.state !== 'queued' && task.state !== 'processing') || task.lostLeases === 0 || clock() - (task.startedAt ?? 0) >= AWAY_MS) return
+  if ((task.state !== 'queued' && task.state !== 'processing') || task.lostLeases === 0 || clock() - (task.startedAt ?? 0) >= UNAVAILABLE_MS) return
   await store.moveTask(task.id, { from: [task.state], epoch: task.epoch }, task.state, { lostLeases: task.lostLeases - 1 })
 }
 

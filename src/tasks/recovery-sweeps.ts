@@ -128,7 +128,7 @@ async function reject(context: TaskContext, task: Task): Promise<boolean> {
   return true
 }
 
-/** A queued task fails when it can never be claimed: nothing is held for it, as after a partial restore, or nobody takes its kind or operation. `record` was read after the task. */
+/** A queued task fails when it can never be claimed: nothing is held for it, as after a partial restore, or no worker takes its kind or operation. `record` was read after the task. */
 async function sweepQueued(context: TaskContext, task: Task, { queueMs, isServed }: SweepOptions, record: Subscription | null): Promise<'unheld' | 'unserved' | null> {
   const now = context.clock()
   const guard = { from: ['queued'], epoch: task.epoch } as const

@@ -11,13 +11,13 @@ import { openInputs, type InputContext } from './fetch-inputs.ts'
 export type EngineContext = InputContext & {
   engines: Engines
   resultMs: number
-  /** Repeats a write while its backend is away, for as long as finished media are worth keeping. */
+  /** Repeats a write while its backend is unavailable, for as long as finished media are worth keeping. */
   persist<T>(write: () => Promise<T>): Promise<T>
 }
 
 /**
  * Runs the engine of a task that is `processing` and stores the result under `taskId-epoch`. Rejects with the signal's reason when it is aborted, and with
- * `Unavailable` when a backend was away.
+ * `Unavailable` when a backend failed.
  */
 export async function runEngine(context: EngineContext, task: Task, control: Omit<Control, 'inputs'>): Promise<RunOutcome> {
   const route = context.engines.offer(task.verb)?.route

@@ -7,7 +7,7 @@ const CONCURRENT = 8
 const UNANSWERED_MAX = 3
 
 /**
- * Runs `work` for each item, a few at a time, and `failed` for each that throws. Throws the `Unavailable` of an item when the store is away, the error of `items`, and those
+ * Runs `work` for each item, a few at a time, and `failed` for each that throws. Throws the `Unavailable` of an item when the store is unavailable, the error of `items`, and those
  * of `failed`; items that were not begun are left to the next pass.
  */
 export async function sweepEach<T>(items: Iterable<T> | AsyncIterable<T>, work: (item: T) => Promise<unknown>, failed: (item: T, error: unknown) => unknown): Promise<void> {

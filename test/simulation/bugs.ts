@@ -251,8 +251,8 @@ const outageBugs: Listed[] = [
   {
     name: 'a busy record ends the claims of a worker',
     file: 'src/tasks/claim-and-retry.ts', within: 200,
-    from: 'if (err instanceof Busy) claims.busy(subscription, context.clock())\n      else claimed.isAway = true',
-    to: 'claimed.isAway = true',
+    from: 'if (err instanceof Busy) claims.busy(subscription, context.clock())\n      else claimed.isUnavailable = true',
+    to: 'claimed.isUnavailable = true',
   },
   {
     name: 'a claim that is still in progress takes no slot',

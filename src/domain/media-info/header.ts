@@ -1,4 +1,4 @@
-/** What a header says. Null: it does not say, or what says it lies beyond the bytes that were given. */
+/** The facts of a header. Null: the header lacks it, or has it beyond the given bytes. */
 export type Header = {
   /** Pixels as displayed: turned as EXIF or the track's matrix says. */
   width: number | null

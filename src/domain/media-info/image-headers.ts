@@ -18,7 +18,7 @@ function hasTransparency(bytes: Uint8Array, view: DataView): boolean {
   return false
 }
 
-/** GIF 89a, section 18. A transparent colour is told far behind the header: any picture may have one. */
+/** GIF 89a, section 18. A transparent colour is declared far behind the header: any picture may have one. */
 export function gifHeader(bytes: Uint8Array): Header {
   if (bytes.length < 10) return NOTHING
   const view = viewOf(bytes)

@@ -23,7 +23,7 @@ const PAD: Voice = { partials: [1, 0.18, 0.1], attackMs: 350, fadeMs: 2600 }
 
 type Note = { voice: Voice; key: number; at: number; seconds: number; gain: number; pan: number }
 
-/** Plays the tune of a prompt and a seed for a time; `progress` hears how much is done, 0 to 1. */
+/** Plays the tune of a prompt and a seed for a time; `progress` is called with how much is done, 0 to 1. */
 export function tune(prompt: string, seed: number | null, durationMs: number, progress: (done: number) => void): Sound {
   const length = Math.max(1, Math.round((durationMs * SAMPLES_PER_SECOND) / 1000))
   const sound = { left: new Float32Array(length), right: new Float32Array(length) }

@@ -8,7 +8,7 @@ import { pictureFor, type Picture } from './yuv-picture.ts'
 
 const FRAMES_PER_SECOND = 12
 
-/** Renders a film of even width and height; `progress` hears how much is done, 0 to 1. */
+/** Renders a film of even width and height; `progress` is called with how much is done, 0 to 1. */
 export function film(prompt: string, seed: number | null, width: number, height: number, durationMs: number, progress: (done: number) => void): Uint8Array {
   const paint = scene(prompt, seed)
   const surface = blankCanvas(width, height)

@@ -10,7 +10,7 @@ import { packageFolder } from './packages.ts'
 import { openTensorflow } from './tensorflow.ts'
 
 export type Saliency = {
-  /** How much each pixel of an opaque picture belongs to its subject, 0 to 1, in a picture of the size that is asked for. */
+  /** How much each pixel of an opaque picture belongs to its subject, 0 to 1, in a picture of the requested size. */
   maskOf(image: Image, width: number, height: number): Promise<Float32Array>
 }
 

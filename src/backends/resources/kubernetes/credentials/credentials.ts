@@ -88,7 +88,7 @@ export async function openCredentials(kubeconfig: string | null, environment: Re
     host: server.host,
     namespace,
     connection(refused) {
-      // Of many that are refused at a time the first asks for others, and the rest have those.
+      // Of many requests that are refused at a time the first one renews the credentials, and the others use its result.
       const isNew = refused !== undefined && good !== null && isSame(refused, good)
       if (isNew) good = null
       if (isNew || !fresh || performance.now() - fresh.at > REFRESH_MS) fresh = renew(isNew)
