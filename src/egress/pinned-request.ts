@@ -2,8 +2,7 @@
 import type { Socket } from 'node:net'
 import type { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import errors from 'undici/lib/core/errors.js'
-import Client from 'undici/lib/dispatcher/client.js'
+import { Client, errors } from 'undici'
 
 export type Head = { status: number; headers: Record<string, string | string[] | undefined> }
 

@@ -5,11 +5,10 @@ import t, { type Test } from 'tap'
 import { eventually } from './eventually.ts'
 import { PROGRAM, REPOSITORY, startProcess } from './program.ts'
 
-/** Packages and parts of them that are loaded with the first use, or never on the embedded side. */
+/** Loaded with the first use, or never on the embedded side. */
 const UNUSED = [
   '@fastify/http-proxy', '@fastify/swagger', '@fastify/swagger-ui', '@kubernetes/client-node', '@modelcontextprotocol/node', '@modelcontextprotocol/server',
   '@opentelemetry/exporter-trace-otlp-proto', '@opentelemetry/sdk-trace', '@tensorflow/tfjs-core', 'aws4fetch', 'gpt-tokenizer', 'kafkajs', 'mongodb', 'openid-client', 'pino-pretty', 'sharp', 'ws', 'zod',
-  'undici/index.js', 'undici/lib/web',
 ]
 
 /** Prints the URL of each module that the main thread loads. */

@@ -1,8 +1,6 @@
 /** Connection pool per upstream: connections, TLS, URL, API key and the headers of every request. */
 import type { Socket } from 'node:net'
-import buildConnector from 'undici/lib/core/connect.js'
-import errors from 'undici/lib/core/errors.js'
-import Pool from 'undici/lib/dispatcher/pool.js'
+import { buildConnector, errors, Pool } from 'undici'
 import { openBreaker, type Breaker } from '../selection/circuit-breaker.ts'
 import type { UpstreamSettings } from '../upstreams-file.ts'
 import type { TemplateSets } from '../sse/event-templates.ts'
