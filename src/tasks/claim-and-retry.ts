@@ -22,7 +22,7 @@ export type Concluded = { outcome: 'completed' | 'failed'; task: Task } | { outc
 
 const SUBSCRIPTIONS_READ = 16
 /** Concurrent claims of one subscription: one write takes them all. */
-const CLAIMS_MAX = 16
+const CLAIMS_MAX = 64
 /** Delay before a hold is claimed again whose task could not be started. A pending task is about to be queued: its delay grows with its age. */
 const WAIT_MS = { min: 20, max: 5_000, other: 1_000 }
 const YOUNG_MS = 1_000
