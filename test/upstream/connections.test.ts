@@ -28,8 +28,12 @@ t.test('a stream whose body has ended leaves no timer behind', async (t) => {
   t.equal(aborts.length, 1, 'the body did not end: its connection is closed')
 })
 
-t.test('a reset of a reused idle connection is tried again at once on a fresh one, and the breaker does not count it', async (t) => {
-  const ANSWER = JSON.stringify(completion('hi'))
+const ANSWERS = [
+  { form: 'JSON', stream: false, type: 'application/json', answer: JSON.stringify(completion('hi')) },
+  { form: 'stream', stream: true, type: 'text/event-stream', answer: chatStream('hi').join('') },
+]
+
+for (const { form, stream, type, answer } of ANSWERS) t.test(`a reset of a reused idle connection is tried again at once on a fresh one, and the breaker does not count it: ${form}`, async (t) => {
   let served = 0
   let connections = 0
   let always = false
@@ -42,7 +46,7 @@ t.test('a reset of a reused idle connection is tried again at once on a fresh on
       if (!String(data).includes('POST ')) return
       if (++requests > 1 || always) return void socket.resetAndDestroy()
       served++
-      socket.write(`HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(ANSWER)}\r\n\r\n${ANSWER}`)
+      socket.write(`HTTP/1.1 200 OK\r\ncontent-type: ${type}\r\ncontent-length: ${Buffer.byteLength(answer)}\r\n\r\n${answer}`)
     })
   })
   server.listen(0, '127.0.0.1')
@@ -55,14 +59,14 @@ t.test('a reset of a reused idle connection is tried again at once on a fresh on
   })
   const events: UpstreamEvent[] = []
   gateway.upstreams.observe((event) => events.push(event))
-  for (let n = 0; n < 6; n++) t.equal((await chat(gateway)).status, 200)
+  for (let n = 0; n < 6; n++) t.equal((await chat(gateway, { stream })).status, 200)
   t.equal(served, 6)
   t.ok(connections >= 6, `${connections} connections`)
   t.equal(gateway.upstreams.states()[0]!.breaker, 'closed')
   t.same(events.filter((event) => event.event === 'attempt' && event.outcome === 'failed'), [])
   always = true
-  t.equal((await chat(gateway)).status, 503)
-  t.equal((await chat(gateway)).status, 503)
+  t.equal((await chat(gateway, { stream })).status, 503)
+  t.equal((await chat(gateway, { stream })).status, 503)
   t.equal(gateway.upstreams.states()[0]!.breaker, 'open', 'a reset of a fresh connection counts')
 })
 
