@@ -40,14 +40,11 @@ export function openActiveUpstreams(log: UpstreamLog): ActiveUpstreams {
       }
       const removed = [...active.values()].filter((upstream) => next.get(upstream.settings.name) !== upstream)
       const added = [...next.values()].some((upstream) => active.get(upstream.settings.name) !== upstream)
+      if (!added && removed.length === 0) return
       active = next
       all = [...next.values()]
       for (const upstream of removed) drain(upstream)
-      if (added || removed.length > 0)
-        log.info(
-          { event: 'upstreams_changed', upstreams: list.map(({ name, wire, priority }) => ({ name, wire, priority })) },
-          'upstreams in use',
-        )
+      log.info({ event: 'upstreams_changed', upstreams: list.map(({ name, wire, priority }) => ({ name, wire, priority })) }, 'upstreams in use')
     },
     async close() {
       const open = [...active.values(), ...draining]
