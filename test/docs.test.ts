@@ -41,6 +41,15 @@ t.test('an example is a valid request, as its schema takes it', async (t) => {
   }
 })
 
+t.test('docs/logs.md has the event and the message of every log line of the code that has an event', async (t) => {
+  const documented = [...readFileSync(join(ROOT, 'docs/logs.md'), 'utf8').matchAll(/^\| `([a-z]+(?:_[a-z]+)+)` \| `(.+?)` \|/gm)].map(([, event = '', message = '']) => ({ event, message }))
+  const sources = globSync(['src/**/*.ts', 'plugins/**/*.ts'], { cwd: ROOT }).map((file) => readFileSync(join(ROOT, file), 'utf8'))
+  const logged = new Set(sources.flatMap((source) => [...source.matchAll(/event: '([a-z]+(?:_[a-z]+)+)'/g)].map(([, event = '']) => event)))
+  t.same(documented.map(({ event }) => event).sort(), [...logged].sort())
+  const stale = documented.filter(({ event, message }) => !sources.some((source) => source.includes(`event: '${event}'`) && source.includes(message)))
+  t.same(stale, [], 'each message is that of its event')
+})
+
 t.test('every link of a page leads to a file, and to a section, that exists', async (t) => {
   const broken = PAGES.flatMap((page) =>
     [...textOf(page).matchAll(/\]\(([\w./-]*)(?:#([^)\s]+))?\)/g)].flatMap(([, path = '', anchor = '']) => {
