@@ -80,7 +80,7 @@ t.test('a claim is not waited for beyond its time, and may start its task later'
   while (started.length === 0) await new Promise(setImmediate)
   t.same(started, [taskId(2)])
   t.equal(claims.count(), 1)
-  t.same(await claimDue(context, request), { started: 0, retryAt: null, isAway: false }, 'it is not claimed a second time meanwhile')
+  t.same(await claimDue(context, request), { started: 0, retryAt: null, isUnavailable: false }, 'it is not claimed a second time meanwhile')
   answered.resolve()
   await claims.ended()
   await new Promise(setImmediate)
