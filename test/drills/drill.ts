@@ -2,6 +2,7 @@
 const DRILLS: Record<string, string> = {
   restore: './restore.test.ts',
   'sealing-key': './sealing-key.ts',
+  upgrade: './upgrade.ts',
   alerts: '../monitoring/drills.test.ts',
   runbooks: '../monitoring/runbooks.test.ts',
 }
