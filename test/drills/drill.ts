@@ -3,6 +3,7 @@ const DRILLS: Record<string, string> = {
   restore: './restore.test.ts',
   'sealing-key': './sealing-key.ts',
   upgrade: './upgrade.ts',
+  'node-alert': './node-alert.ts',
   alerts: '../monitoring/drills.test.ts',
   runbooks: '../monitoring/runbooks.test.ts',
 }

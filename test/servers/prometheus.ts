@@ -1,5 +1,8 @@
 /** Starts Prometheus. */
+import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { installed } from './client.ts'
@@ -22,15 +25,37 @@ export type Prometheus = Server & {
   alerts(): Promise<{ labels: Record<string, string>; state: string }[]>
 }
 
-/** A private Prometheus that scrapes `/metrics` of these addresses (`host:port`) every five seconds and evaluates these files of rules every second; null, with the test skipped, when it is not installed. */
-export function ownPrometheus(t: Test, targets: string[], rules: string[] = []): Promise<Prometheus | null> {
+/** Addresses (`host:port`), and labels of all their series. */
+export type Targets = { targets: string[]; labels: Record<string, string> }
+
+/** Serves targets that change, in the format of Prometheus' HTTP service discovery. */
+async function openDiscovery(t: Test, find: () => Promise<Targets[]>): Promise<string> {
+  const server = createServer(async (_request, response) => {
+    const body = await find().then((targets) => JSON.stringify(targets), () => null)
+    response.writeHead(body === null ? 503 : 200, { 'content-type': 'application/json' }).end(body ?? '')
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+/**
+ * A private Prometheus that scrapes `/metrics` of these addresses (`host:port`), or of those that a function finds, every five seconds and evaluates these files of rules every second; null,
+ * with the test skipped, when it is not installed.
+ */
+export function ownPrometheus(t: Test, targets: string[] | (() => Promise<Targets[]>), rules: string[] = []): Promise<Prometheus | null> {
   return own(t, [PROMETHEUS.name], async () => {
     const port = await freePort()
+    const found = Array.isArray(targets) ? { static_configs: [{ targets }] } : { http_sd_configs: [{ url: await openDiscovery(t, targets), refresh_interval: '5s' }] }
     const config = {
       // While the store is away, a scrape takes the two seconds after which its check gives up.
       global: { scrape_interval: '5s', scrape_timeout: '5s', evaluation_interval: '1s' },
       rule_files: rules,
-      scrape_configs: [{ job_name: 'tollgate', static_configs: [{ targets }] }],
+      scrape_configs: [{ job_name: 'tollgate', ...found }],
     }
     const url = `http://127.0.0.1:${port}`
     const ready = () => fetch(`${url}/-/ready`).then(({ ok }) => ok, () => false)
