@@ -36,7 +36,7 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
   const since = performance.now()
   const site = await openSite(t)
   if (!site) return
-  const { kubectl, model, node } = site
+  const { kubectl, model, mongodb, node } = site
   const took = (what: string, from: number) => t.comment(`${what} took ${((performance.now() - from) / 1000).toFixed(1)} s`)
   took('a node, its neighbours and the image', since)
   const helmed = (...args: string[]) => helm(args, node.kubeconfig)
@@ -48,6 +48,9 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
   const sh = (commands: string) => promisify(execFile)('sh', ['-ec', commands], { cwd: folder, env: { ...process.env, PATH, KUBECONFIG: node.kubeconfig } })
   const read = async (...args: string[]): Promise<Answered> => JSON.parse(await kubectl(['get', '--output=json', ...args]))
   const pods = async (role: string): Promise<Answered[]> => (await read('pods', '--namespace', GATE, '--selector', `app.kubernetes.io/component=${role}`)).items
+  /** The numbers of pods that the Deployments are to have, by name. */
+  const deployments = async (): Promise<Record<string, number>> =>
+    Object.fromEntries((await read('deployments', '--namespace', GATE)).items.map(({ metadata, spec }: Answered) => [metadata.name, spec.replicas]))
   /** Each step depends on those before it. */
   const step = async (name: string, promise: (t: Test) => Promise<void>) => {
     if (t.passing()) await t.test(name, promise)
@@ -188,8 +191,8 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     await until(async () => model.open() === 8)
     const from = performance.now()
     writeValues('2')
-    await helmed('upgrade', 'tollgate', CHART, '--namespace', GATE, '--values', join(folder, 'values.yaml'), '--wait', '--timeout', LONGEST)
-    took('helm upgrade --wait', from)
+    await sh(commandsOf('docs/chart.md', 'Stop and upgrade')[0] ?? '')
+    took('helm upgrade and kubectl rollout status', from)
     const images = ['gateway', 'worker', 'dispatcher', 'controller'].map(async (role) => (await pods(role)).filter(({ metadata }) => !metadata.deletionTimestamp).map(({ spec }) => spec.containers[0].image))
     t.same((await Promise.all(images)).flat(), Array.from({ length: 7 }, () => `${IMAGE}:2`))
     t.equal(model.open(), 8, 'streams go on')
@@ -211,6 +214,38 @@ t.test('an installation on a node', { timeout: LONGEST_MS }, async (t) => {
     t.equal((await chat(gateway, String(at(body, 'key')))).status, 200)
     t.match(await browser.send(gateway.url, '/dashboard/api/sign-out', {}), { status: 200, body: { end_session_url: /^https:/ } })
     for (const url of await gateways()) t.equal((await browser.get(url, '/dashboard/api/session')).status, 401)
+  })
+
+  await step('the commands of docs/chart.md restore a backup of the database: verify finds nothing, keys work, and what was made since is gone', async (t) => {
+    const [data, backup] = [join(mongodb.folder, 'postgres'), join(mongodb.folder, 'backup')]
+    const copy = (from: string, to: string) => command('cp', ['-a', from, to])
+    await mongodb.kill()
+    await copy(data, backup)
+    await mongodb.start()
+    const order = async () => answer(await post(gateway, keys.media, '/api/v1/generations', { kind: 'image', prompt: 'a lighthouse', size: '128x128' }))
+    const statusOf = async (id: unknown) => (await get(gateway, keys.media, `/api/v1/generations/${String(id)}`)).status
+    await until(async () => (await order()).status === 202)
+    const lost = at((await order()).body, 'id')
+    t.equal(await statusOf(lost), 200)
+
+    const [restore = ''] = commandsOf('docs/chart.md', 'Backup and restore')
+    const [before = '', after = ''] = restore.split(/^(?=# restore MongoDB)/m)
+    const numbers = await deployments()
+    const from = performance.now()
+    await sh(before)
+    t.same(Object.values(await deployments()), [0, 0, 0, 0])
+    await mongodb.kill()
+    await command('rm', ['-rf', data])
+    await copy(backup, data)
+    await mongodb.start()
+    t.match(await sh(after), { stdout: /events checked: 0 violations/ })
+    for (const [name, replicas] of Object.entries(numbers)) await kubectl(['scale', 'deployment', name, '--namespace', GATE, `--replicas=${replicas}`])
+    for (const name of Object.keys(numbers)) await kubectl(['rollout', 'status', 'deployment', name, '--namespace', GATE, '--timeout', LONGEST])
+    took('the stop of all pods, the restore and their start', from)
+    // The Service has its endpoints a moment after its pods are ready.
+    await until(() => chat(gateway, keys.coding).then(({ status }) => status === 200, () => false))
+    await until(async () => (await statusOf(lost)) === 404)
+    await until(async () => (await order()).status === 202)
   })
 
   await step('helm test passes', async () => {

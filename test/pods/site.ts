@@ -10,7 +10,7 @@ import { KAFKA_NAMES, startKafka } from '../servers/kafka.ts'
 import { NETWORK } from '../servers/kube/node-files.ts'
 import { ownNode, type Node } from '../servers/kube/node.ts'
 import { kubectl as program } from '../servers/kubernetes.ts'
-import { MONGODB_NAMES, startMongodb } from '../servers/mongodb.ts'
+import { MONGODB_NAMES, startMongodb, type Mongodb } from '../servers/mongodb.ts'
 import { REPOSITORY } from '../flows/program.ts'
 import { CLIENT } from '../servers/oidc-provider.ts'
 import { openModel, type Model } from './model.ts'
@@ -28,7 +28,7 @@ export type Site = {
   node: Node
   model: Model
   provider: Provider
-  mongodb: string
+  mongodb: Mongodb
   brokers: string
   /** Runs kubectl, with `input` for `--filename -`. Rejects with its standard error. `token` is the account's; the administrator's without. */
   kubectl(args: string[], options?: { input?: string; token?: string }): Promise<string>
@@ -57,7 +57,7 @@ export async function openSite(t: Test): Promise<Site | null> {
   const [mongodb, kafka, model, provider] = await Promise.all(parts)
   await node.tagImage(`${IMAGE}:1`, `${IMAGE}:2`)
   t.comment(mongodb.version)
-  return { node, model, provider, mongodb: mongodb.url, brokers: kafka.brokers, kubectl: (args, options) => kubectl(node, args, options) }
+  return { node, model, provider, mongodb, brokers: kafka.brokers, kubectl: (args, options) => kubectl(node, args, options) }
 }
 
 async function makeImage(t: Test): Promise<string> {
@@ -87,7 +87,7 @@ export async function killPod(uid: string): Promise<void> {
 export function secrets({ mongodb, brokers, provider }: Site): object[] {
   const entries = {
     'tollgate-sealing': { 'sealing.key': `${randomBytes(32).toString('base64')}\n` },
-    'tollgate-store': { url: `${mongodb}tollgate` },
+    'tollgate-store': { url: `${mongodb.url}tollgate` },
     'tollgate-broker': { url: `kafka://${brokers}?partitions=4` },
     'upstream-keys': { main: 'model-key' },
     'dashboard-client': { 'client-secret': CLIENT.secret },
