@@ -1,7 +1,7 @@
 /** V8's flags during a start. A start runs almost everything once and allocates much short-lived memory; V8 would prepare for more of it, and keep what it took. */
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import { growYoungGeneration } from './young-generation.ts'
+import { growYoungGeneration, setGrowthFactor } from './young-generation.ts'
 
 /** The controller's start is not among them: with ten thousand keys it has hot code. */
 const LIMITED = ['all', 'gateway', 'worker', 'dispatcher']
@@ -14,7 +14,7 @@ const LARGE_HEAP_BYTES = 100 * 1024 * 1024
  */
 export function limitStartMemory(roleOrCommand: string): () => void {
   // V8 would grow the young generation to 32 MB, and not shrink it while the process is idle.
-  setFlagsFromString('--semi-space-growth-factor=1')
+  setGrowthFactor(1)
   if (roleOrCommand === 'controller') return limitController()
   // The compilers of hot code take 15 MB. Whatever takes longer than an ordinary start has hot code.
   compileHotCode(false)

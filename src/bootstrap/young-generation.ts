@@ -32,6 +32,7 @@ function isOfYoungGeneration({ detail }: Collection): boolean {
   return detail.kind === constants.NODE_PERFORMANCE_GC_MINOR
 }
 
-function setGrowthFactor(factor: 1 | 2): void {
+/** 1: it keeps its size. */
+export function setGrowthFactor(factor: 1 | 2): void {
   setFlagsFromString(`--semi-space-growth-factor=${factor}`)
 }

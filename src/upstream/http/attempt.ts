@@ -2,7 +2,7 @@
 import type { Dispatcher } from 'undici'
 import type { Cancellation } from '../cancellation.ts'
 import type { UpstreamCall } from '../wires/wire.ts'
-import type { RequestHead, Upstream } from './connection-pool.ts'
+import type { Connections, RequestHead, Upstream } from './connection-pool.ts'
 import { readerFor, type AttemptControl, type ResponseReader } from './response-reader.ts'
 import { openResponseTimer, type ResponseTimeouts } from './response-timeouts.ts'
 import { AttemptError, type UpstreamAnswer } from './upstream-answer.ts'
@@ -16,7 +16,7 @@ const LARGE_BODY_BYTES = 16 * 1024
  */
 export function attempt(
   upstream: Upstream,
-  connections: 'pool' | 'unpooled',
+  connections: Connections,
   call: UpstreamCall,
   body: string | Buffer[],
   cancellation: Cancellation,

@@ -9,6 +9,9 @@ import { PATHS, type Target, type UpstreamCall, type WireName } from '../wires/w
 /** Path and headers of a request, names and values in turn. */
 export type RequestHead = { path: string; headers: string[] }
 
+/** Where a request is sent: over a kept connection or a new one, or over one of its own. */
+export type Connections = 'pool' | 'unpooled'
+
 /** An upstream in use. */
 export type Upstream = {
   settings: UpstreamSettings

@@ -6,7 +6,7 @@ import { Failure } from '../../domain/errors.ts'
 import { traced, type SpanOptions } from '../../tracing/tracing.ts'
 import type { Cancellation } from '../cancellation.ts'
 import { attempt } from '../http/attempt.ts'
-import type { Upstream } from '../http/connection-pool.ts'
+import type { Connections, Upstream } from '../http/connection-pool.ts'
 import type { Candidate } from './load-balancing.ts'
 import { AttemptError, type UpstreamAnswer } from '../http/upstream-answer.ts'
 import type { UpstreamCall, WireName } from '../wires/wire.ts'
@@ -19,8 +19,6 @@ export type UpstreamLog = {
 
 /** `refused`: the request is at fault. `failed`: the upstream is. `abandoned`: the client disconnected. */
 export type Outcome = 'answered' | 'refused' | 'failed' | 'abandoned'
-
-type Connections = 'pool' | 'unpooled'
 
 /** For metrics. */
 export type UpstreamEvent =

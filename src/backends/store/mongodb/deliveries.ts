@@ -49,8 +49,8 @@ export function openDeliveries(database: Database, queues: DeliveryQueues): { de
 
   /** The last attempt of most deliveries needs no read, and shares its command with others. */
   const recordAttempt: Store['recordAttempt'] = async (id, epoch, attempt, next, release) => {
-    const claimableAt = next.state === 'pending' ? next.nextAttemptAt : null
-    if (release === null && claimableAt === null && (await update({ id, ...recording(epoch, attempt, next, claimableAt) })) === 'swapped') return 'recorded'
+    const isLast = next.state !== 'pending' || next.nextAttemptAt === null
+    if (release === null && isLast && (await update({ id, ...recording(epoch, attempt, next) })) === 'swapped') return 'recorded'
     return recordAfterRead(id, epoch, attempt, next, release)
   }
 
@@ -61,9 +61,9 @@ export function openDeliveries(database: Database, queues: DeliveryQueues): { de
     if (delivery.leaseUntil === null) return delivery.attempts.some(({ number }) => number === attempt.number) ? 'recorded' : 'lost'
     // Released first: in the other order, a crash in between would never release it.
     if (release) await releaseWaiting(release.id, release.at)
-    const claimableAt = next.state === 'pending' ? next.nextAttemptAt : null
-    const { filter, update } = recording(epoch, attempt, next, claimableAt)
+    const { filter, update } = recording(epoch, attempt, next)
     if ((await collection.updateOne({ _id: id, ...filter }, update)).matchedCount === 0) return recordAfterRead(id, epoch, attempt, next, null)
+    const { claimableAt } = update.$set
     if (claimableAt !== null) await queues.schedule([{ ...delivery, nextAttemptAt: claimableAt }])
     return 'recorded'
   }
@@ -113,11 +113,11 @@ export function openDeliveries(database: Database, queues: DeliveryQueues): { de
 }
 
 /** Ends the claim of `epoch` by its attempt. */
-function recording(epoch: number, attempt: DeliveryAttempt, next: Pick<Delivery, 'state' | 'nextAttemptAt'>, claimableAt: number | null) {
+function recording(epoch: number, attempt: DeliveryAttempt, next: Pick<Delivery, 'state' | 'nextAttemptAt'>) {
   const filter = { epoch, leaseUntil: { $ne: null } } as const
-  return { filter, update: { $set: { ...next, leaseUntil: null, claimableAt }, $push: { attempts: attempt }, $unset: { ...NO_SLOTS.$unset, redelivery: '' } } as const }
+  return { filter, update: { $set: { ...next, leaseUntil: null, claimableAt: claimableAt({ ...next, leaseUntil: null }) }, $push: { attempts: attempt }, $unset: { ...NO_SLOTS.$unset, redelivery: '' } } as const }
 }
 
-function claimableAt({ state, nextAttemptAt, leaseUntil }: Delivery): number | null {
+function claimableAt({ state, nextAttemptAt, leaseUntil }: Pick<Delivery, 'state' | 'nextAttemptAt' | 'leaseUntil'>): number | null {
   return state === 'pending' && nextAttemptAt !== null ? Math.max(nextAttemptAt, leaseUntil ?? 0) : null
 }
