@@ -24,8 +24,8 @@ const storeBugs: Listed[] = [
   {
     name: 'a conflict is treated as a success',
     file: 'src/backends/store/group-commit.ts', within: 20,
-    from: `if ((await records.replace(next, expected)) === 'conflict') return 'conflict'`,
-    to: 'await records.replace(next, expected)',
+    from: `if ((await records.replace(next, next.version - 1)) === 'conflict') return 'conflict'`,
+    to: 'await records.replace(next, next.version - 1)',
   },
   {
     name: 'two tasks may have one Idempotency-Key',

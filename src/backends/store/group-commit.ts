@@ -171,7 +171,8 @@ async function yieldToOthers(queue: Queue, { pause }: Shared, attemptMs: number)
  * One attempt. An answer that writes nothing, such as a refusal, is only valid for a record that was current after its call: either the record was read in this
  * attempt, or the write of the same batch proves it by its version. A cached record is neither, and is read again before it may refuse.
  */
-async function attempt(queue: Queue, { records, storeTime, healed }: Shared, batch: QueuedCommand[]): Promise<'done' | 'conflict'> {
+async function attempt(queue: Queue, shared: Shared, batch: QueuedCommand[]): Promise<'done' | 'conflict'> {
+  const { records, storeTime } = shared
   const { cached } = queue
   let base = cached === undefined ? await refresh(records, queue.id, null) : cached
   let applied = applyAll(batch, healing(base, storeTime()))
@@ -181,19 +182,15 @@ async function attempt(queue: Queue, { records, storeTime, healed }: Shared, bat
   }
   queue.cached = base
   if (applied && applied !== base) {
-    const expected = base?.version ?? 0
-    const next = { ...applied, version: expected + 1 }
-    if ((await records.replace(next, expected)) === 'conflict') return 'conflict'
-    queue.cached = next
-    // Only healing takes the time of a record back.
-    if (base && next.at < base.at) healed(queue.id, base.at - next.at)
+    if ((await write(queue, shared, base, { ...applied, version: (base?.version ?? 0) + 1 })) === 'conflict') return 'conflict'
   }
   for (const one of batch) one.written()
   return 'done'
 }
 
 /** The same where nobody else writes: the record in memory is the current one. */
-async function attemptAlone(queue: Queue, { records, storeTime, healed, clock }: Shared, batch: QueuedCommand[]): Promise<'done' | 'conflict'> {
+async function attemptAlone(queue: Queue, shared: Shared, batch: QueuedCommand[]): Promise<'done' | 'conflict'> {
+  const { records, storeTime, clock } = shared
   if (queue.ahead === undefined) {
     const current = queue.cached === undefined ? await refresh(records, queue.id, null) : queue.cached
     // With those that were called during the read.
@@ -206,10 +203,8 @@ async function attemptAlone(queue: Queue, { records, storeTime, healed, clock }:
   if (queue.ahead && queue.ahead !== base) {
     const next = (queue.ahead = { ...queue.ahead, version: (base?.version ?? 0) + 1 })
     queue.writingSince = clock()
-    if ((await records.replace(next, next.version - 1)) === 'conflict') return 'conflict'
+    if ((await write(queue, shared, base, next)) === 'conflict') return 'conflict'
     queue.writingSince = Infinity
-    queue.cached = next
-    if (base && next.at < base.at) healed(queue.id, base.at - next.at)
   }
   for (const one of batch) one.written()
   return 'done'
@@ -218,6 +213,15 @@ async function attemptAlone(queue: Queue, { records, storeTime, healed, clock }:
 async function refresh(records: VersionedRecords, id: string, cached: Subscription | null): Promise<Subscription | null> {
   const read = await records.read(id, cached?.version)
   return read === 'unchanged' ? cached : read
+}
+
+/** Replaces `base`, which becomes the record after this attempt. */
+async function write(queue: Queue, { records, healed }: Shared, base: Subscription | null, next: Subscription): Promise<'done' | 'conflict'> {
+  if ((await records.replace(next, next.version - 1)) === 'conflict') return 'conflict'
+  queue.cached = next
+  // Only healing takes the time of a record back.
+  if (base && next.at < base.at) healed(queue.id, base.at - next.at)
+  return 'done'
 }
 
 /** `now` is the store's time, read after the record; null while it is unknown. */
