@@ -8,6 +8,9 @@ import type { Table } from './table.ts'
 
 export const TASKS = 1000
 export const WARM_TASKS = 1000
+/** The young generation grows in the first seconds of a full load (`src/bootstrap/young-generation.ts`): what is measured comes after that. */
+const SUSTAINED_TASKS = 3000
+const SUSTAINED_WARM_TASKS = 6000
 /** Concurrent writes share store commands: fewer clients and slots need more commands per task. */
 export const CONNECTIONS = 128
 const POLL_MS = 25
@@ -30,15 +33,15 @@ export async function tasks(stage: Stage, { rounds }: { rounds: number }): Promi
       const name = `tasks-${round}-${n}`
       const studio = await stage.studio(name, subscriptions, slots)
       const keys = await Promise.all(Array.from({ length: subscriptions }, (_, index) => stage.key(name, index)))
-      await complete(studio.url, keys, WARM_TASKS, 0)
-      const { acceptedMs, completedMs } = await complete(studio.url, keys, TASKS, WARM_TASKS)
-      accepted[n]?.push((TASKS * 1000) / acceptedMs)
-      rates[n]?.push((TASKS * 1000) / completedMs)
+      await complete(studio.url, keys, SUSTAINED_WARM_TASKS, 0)
+      const { acceptedMs, completedMs } = await complete(studio.url, keys, SUSTAINED_TASKS, SUSTAINED_WARM_TASKS)
+      accepted[n]?.push((SUSTAINED_TASKS * 1000) / acceptedMs)
+      rates[n]?.push((SUSTAINED_TASKS * 1000) / completedMs)
       await studio.stop()
     }
   }
   return {
-    title: `Media tasks with a no-op engine (${TASKS} tasks, ${CONNECTIONS} clients)`,
+    title: `Media tasks with a no-op engine (${SUSTAINED_TASKS} tasks after ${SUSTAINED_WARM_TASKS}, ${CONNECTIONS} clients)`,
     head: ['subscriptions', 'WORKER_SLOTS', 'completed', 'by round', 'accepted'],
     rows: SHAPES.map(({ subscriptions, slots }, n) => [subscriptions, slots, `${median(rates[n] ?? []).toFixed(0)}/s`, spread(rates[n] ?? []), `${median(accepted[n] ?? []).toFixed(0)}/s`]),
   }
