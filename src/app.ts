@@ -109,6 +109,7 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
   if (engines) app.decorate('engines', engines)
   app.decorate('publicUrl', () => publicUrl(app))
   app.decorate('egress', openGuard(config, clock.now, registry, log))
+  app.addHook('onClose', async () => app.egress.close())
   if (broker && engines && results) app.decorate('tasks', taskContext(app, { store, broker, files: results, engines, links: derivedKeys.links, moved: countMoney(registry, config.METRICS_TENANT) }))
   app.register(errors)
   app.register(ops, { registry }).after(() => void app.checks.push(clock.check))

@@ -50,6 +50,7 @@ export async function deliver(context: DeliveryContext, delivery: Delivery, sign
     maxBytes: ANSWER_BYTES,
     over: 'cut',
     redirects: 0,
+    reuse: true,
     signal,
   })
   if (reply.outcome === 'failed' && reply.reason === 'canceled') {

@@ -1,10 +1,11 @@
 /**
  * SERVICE: the egress guard, an HTTP client for URLs of tenants. It checks every address of a name and connects to a checked one (SSRF protection).
- * No proxy of the environment, no cookie, no decompression, no connection used twice.
+ * No proxy of the environment, no cookie, no decompression. A connection is used again only for requests that may arrive twice, and only while the name still resolves to its address.
  */
 import { isGlobal, parseAllow } from './address-policy.ts'
 import { dial } from './connect.ts'
-import { exchange, type Head, type Message, type Reading } from './pinned-request.ts'
+import { openIdleConnections } from './idle-connections.ts'
+import { closeConnection, type Connection, exchange, type Exchanged, type Head, isReusable, type Message, openConnection, type Reading } from './pinned-request.ts'
 import { type Lookup, openLookup } from './dns-lookup.ts'
 import { readTarget, type Refusal, type Target } from './target-url.ts'
 
@@ -19,6 +20,11 @@ export type Ask = {
   over: Reading['over']
   /** Maximum number of redirects; each target is checked like the first one. Only for GET and HEAD. */
   redirects: number
+  /**
+   * Uses an idle connection to the same origin and leaves its own open for the next request. Only for requests that may arrive twice:
+   * if the server closes an idle connection at that moment, the request is sent again over a new one.
+   */
+  reuse?: boolean
   /** Called once for a 2xx: its body is streamed there, and `body` of the reply is empty. */
   sink?: NonNullable<Reading['sink']>
   signal?: AbortSignal
@@ -41,6 +47,8 @@ export type Egress = {
   vet(url: string, signal: AbortSignal): Promise<Refusal | 'dns' | null>
   /** Returns every outcome as a value, except a failure of the caller's sink, which is thrown. */
   request(ask: Ask): Promise<Reply>
+  /** Closes the idle connections. */
+  close(): void
 }
 
 export type EgressOptions = {
@@ -56,11 +64,15 @@ export type EgressOptions = {
 const HEADERS = { 'user-agent': 'tollgate', accept: '*/*', 'accept-encoding': 'identity' }
 const REDIRECTS = new Set([301, 302, 303, 307, 308])
 
-/** Opens the egress guard. Throws a RangeError that names an invalid entry of `allow`. It keeps no connections, so it has no close. */
+/** How long an idle connection is kept: less than the 5 s after which Node's and many other servers close theirs. */
+const IDLE_MS = 4000
+
+/** Opens the egress guard. Throws a RangeError that names an invalid entry of `allow`. */
 export function openEgress(options: EgressOptions): Egress {
   const allow = parseAllow(options.allow)
   const lookup = options.lookup ?? openLookup(allow)
   const onRefused = options.refused ?? (() => {})
+  const idle = openIdleConnections()
 
   /**
    * The checked addresses of a target; none when it has none, or one that is not allowed, whichever would be dialled. A tenant must not learn which of both: it would tell the names
@@ -78,14 +90,34 @@ export function openEgress(options: EgressOptions): Egress {
     signal.throwIfAborted()
     const addresses = await checkedAddresses(target, signal)
     if (addresses.length === 0) return failed('dns')
+    const message = { url: target.url, method: ask.method, headers: { ...HEADERS, ...headers }, body: ask.body ?? null }
+    const ending = await send(target, addresses, message, ask, signal)
+    return ending.outcome === 'failed' && ending.reason === 'aborted' ? { ...ending, reason: aborted(ask) } : (ending as Ending)
+  }
+
+  async function send(target: Target, addresses: readonly string[], message: Message, ask: Ask, signal: AbortSignal): Promise<Exchanged | Ending> {
+    const reading = { maxBytes: ask.maxBytes, over: ask.over, sink: ask.sink ?? null }
     const { host, port, url } = target
+    const over = async (connection: Connection): Promise<Exchanged> => {
+      try {
+        return await exchange(connection, message, reading, { last: !ask.reuse, signal })
+      } finally {
+        if (ask.reuse && isReusable(connection)) idle.keep(url.origin, connection)
+        else closeConnection(connection)
+      }
+    }
+    const kept = ask.reuse ? idle.take(url.origin, addresses) : null
+    if (kept !== null) {
+      const ending = await over(kept)
+      const closedMeanwhile = ending.outcome === 'failed' && ending.reason === 'reset' && ending.status === null
+      if (!closedMeanwhile) return ending
+    }
     const dialled = await dial({ addresses, port, host, secure: url.protocol === 'https:', signal })
-    signal.throwIfAborted()
-    if (dialled.outcome === 'failed') return failed(dialled.reason)
-    const message = { url, method: ask.method, headers: { ...HEADERS, ...headers }, body: ask.body ?? null }
-    const ending = await exchange(dialled.socket, message, { maxBytes: ask.maxBytes, over: ask.over, sink: ask.sink ?? null }, signal)
-    if (ending.outcome === 'answered') return ending
-    return { ...ending, reason: ending.reason === 'aborted' ? aborted(ask) : ending.reason }
+    if (dialled.outcome === 'failed') {
+      signal.throwIfAborted()
+      return failed(dialled.reason)
+    }
+    return over(openConnection(url.origin, { ...dialled, idleMs: IDLE_MS }))
   }
 
   async function follow(ask: Ask, signal: AbortSignal): Promise<Ending> {
@@ -134,10 +166,12 @@ export function openEgress(options: EgressOptions): Egress {
         return { ...ending, durationMs: Math.max(0, options.clock() - startedAt) }
       } finally {
         clearTimeout(timer)
-        // Node keeps a composite signal and what listens to it for as long as none of its sources aborted, and `connect` never removes its listener: a socket and a client per request.
+        // Node keeps a composite signal and what listens to it, such as `unlessAborted`, for as long as none of its sources aborted.
         deadline.abort()
       }
     },
+
+    close: idle.close,
   }
 }
 

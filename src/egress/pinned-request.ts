@@ -1,4 +1,4 @@
-/** One HTTP/1.1 exchange over an open socket. undici implements the protocol and never connects by itself. */
+/** HTTP/1.1 exchanges over an open socket. undici implements the protocol and never connects by itself. */
 import type { Socket } from 'node:net'
 import type { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -26,15 +26,33 @@ export type Exchanged =
   | ({ outcome: 'answered'; body: Uint8Array } & Head)
   | { outcome: 'failed'; reason: 'aborted' | 'reset' | 'protocol' | 'too_large'; status: number | null }
 
+/** An open socket to a checked address, and the client that speaks over it. */
+export type Connection = { client: Client; socket: Socket; address: string }
+
 class TooLarge extends Error {}
 
+/** While it is idle, undici closes it after `idleMs`, or sooner where the server announces a shorter time. */
+export function openConnection(origin: string, { socket, address, idleMs }: { socket: Socket; address: string; idleMs: number }): Connection {
+  const client = new Client(origin, { connect: once(socket), allowH2: false, headersTimeout: 0, bodyTimeout: 0, keepAliveTimeout: idleMs, keepAliveMaxTimeout: idleMs })
+  return { client, socket, address }
+}
+
+export function closeConnection({ client, socket }: Connection): void {
+  void client.destroy()
+  socket.destroy()
+}
+
+/** Whether the last answer was read to its end and neither side closed the connection. */
+export function isReusable({ client, socket }: Connection): boolean {
+  return !socket.destroyed && client.stats.connected && client.stats.size === 0
+}
+
 /**
- * Sends the message and reads the answer. The socket is closed when this returns, in any case. Bodies are not decompressed.
+ * Sends the message and reads the answer. `last` asks the server to close the connection, which the caller closes in any case. Bodies are not decompressed.
  * Rejects with the sink's error when the sink fails.
  */
-export async function exchange(socket: Socket, message: Message, reading: Reading, signal: AbortSignal): Promise<Exchanged> {
+export async function exchange({ client }: Connection, message: Message, reading: Reading, { last, signal }: { last: boolean; signal: AbortSignal }): Promise<Exchanged> {
   let head: Head | null = null
-  const client = new Client(message.url.origin, { connect: once(socket), allowH2: false, headersTimeout: 0, bodyTimeout: 0 })
   try {
     const { pathname, search } = message.url
     const { statusCode, headers, body } = await client.request({
@@ -42,7 +60,7 @@ export async function exchange(socket: Socket, message: Message, reading: Readin
       method: message.method,
       headers: message.headers,
       body: message.body,
-      reset: true,
+      reset: last,
       signal,
     })
     body.on('error', () => {})
@@ -55,9 +73,6 @@ export async function exchange(socket: Socket, message: Message, reading: Readin
     return { outcome: 'answered', ...head, body: new Uint8Array(0) }
   } catch (error) {
     return { outcome: 'failed', reason: signal.aborted ? 'aborted' : reasonOf(error), status: head?.status ?? null }
-  } finally {
-    void client.destroy()
-    socket.destroy()
   }
 }
 

@@ -65,5 +65,5 @@ function egressOf({ rng, checker, scheduler, recovering }: World, machine: Machi
     const fails = receiver === 'dead' || (receiver === 'flaky' && !recovering && rng.chance(0.5))
     return { outcome: 'answered', status: fails ? 500 : 200, headers: {}, body: new Uint8Array(), durationMs } as unknown as Reply
   }
-  return { check: () => null, vet: async () => null, request }
+  return { check: () => null, vet: async () => null, request, close() {} }
 }
