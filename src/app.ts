@@ -189,7 +189,7 @@ function taskContext(app: FastifyInstance, { store, broker, files: results, engi
     moved,
     link: ({ file, expiresAt }) => `${publicUrl(app)}${signedFileUrl(file, expiresAt, links)}`,
     linkedFile: (url) => linkedFile(url, links),
-    resultMs: app.config.RESULT_DAYS,
+    resultMs: app.config.RESULT_MS,
     log: app.log,
   }
 }
@@ -211,7 +211,7 @@ export async function verify(config: Config): Promise<Verified> {
   const store = await openStore(config.STORE_URL, { readOnly: true })
   try {
     const now = await store.clock()
-    return await verifyStore(store, { now, keptSince: now - config.TASK_DAYS, eventsKeptSince: now - config.EVENT_DAYS })
+    return await verifyStore(store, { now, keptSince: now - config.TASK_MS, eventsKeptSince: now - config.EVENT_MS })
   } finally {
     await store.close()
   }

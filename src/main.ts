@@ -108,13 +108,13 @@ async function run(config: Config): Promise<void> {
   }
   logOutput?.register(ops.registry)
   let signal: NodeJS.Signals | null = null
-  const grace = closeWithGrace({ ...leaving, skip: [...STOP_SIGNALS], delay: config.DRAIN_DELAY_SECONDS + config.SHUTDOWN_SECONDS + 10_000, logger: { error: (m: unknown) => log.error(m) } }, async ({ err }) => {
+  const grace = closeWithGrace({ ...leaving, skip: [...STOP_SIGNALS], delay: config.DRAIN_DELAY_MS + config.SHUTDOWN_MS + 10_000, logger: { error: (m: unknown) => log.error(m) } }, async ({ err }) => {
     if (err) log.fatal({ event: 'unhandled_error', err }, 'unhandled error, stopping')
     else log.info({ signal }, 'stopping')
     phase = 'stopping'
     stopping.abort()
     // After an unhandled error or a lost lease there is no drain delay.
-    await stop(app, serves(config.ROLE) && !err ? config.DRAIN_DELAY_SECONDS : 0, config.SHUTDOWN_SECONDS)
+    await stop(app, serves(config.ROLE) && !err ? config.DRAIN_DELAY_MS : 0, config.SHUTDOWN_MS)
     await backends?.close()
     await tracing.close()
     await ops.close()

@@ -17,8 +17,8 @@ const LEASE_SLACK_MS = 30_000
 
 async function dispatcher(app: FastifyInstance): Promise<void> {
   const { config, store, clock, log } = app
-  const delaysMs = config.WEBHOOK_DELAYS_SECONDS
-  const timeoutMs = config.WEBHOOK_TIMEOUT_SECONDS
+  const delaysMs = config.WEBHOOK_DELAYS_MS
+  const timeoutMs = config.WEBHOOK_TIMEOUT_MS
   const context = { store, egress: app.egress, sealingKeys: app.sealingKeys, clock, random: Math.random, brand: config.BRAND, delaysMs, timeoutMs, log }
   const registers = [app.metrics.registry]
   const deliveries = new Counter({ name: 'tollgate_webhook_deliveries_total', help: 'Webhook attempts.', labelNames: ['outcome', 'attempt'], registers })
@@ -72,7 +72,7 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
     clearInterval(timer)
     messages?.stop()
     // Deliveries in flight get the same shutdown time as streams and tasks, then they are returned.
-    setTimeout(() => cut.abort(), config.SHUTDOWN_SECONDS).unref()
+    setTimeout(() => cut.abort(), config.SHUTDOWN_MS).unref()
   })
   app.addHook('onClose', async () => {
     await look.done()

@@ -45,7 +45,7 @@ export function openEndpoint(app: FastifyInstance): Endpoint {
           })
         },
         resultOf: (task) => resultOf(task, context),
-        keptMs: app.config.TASK_DAYS,
+        keptMs: app.config.TASK_MS,
         failureOf: app.errors.of,
       })
     }

@@ -49,7 +49,7 @@ export function openToolCalls(app: FastifyInstance): ToolCalls {
       if ('record' in answer) return resultWith(answer.record, [])
       const { task, waitSeconds } = answer
       if (!tool.creates) return await waited(task, waitSeconds, context, protocol)
-      if (declaresTasks(protocol) && !FINAL.includes(task.state)) return taskHandle(task, app.config.TASK_DAYS)
+      if (declaresTasks(protocol) && !FINAL.includes(task.state)) return taskHandle(task, app.config.TASK_MS)
       // The task is accepted: the client gets its record even if the store is unavailable from here on.
       return await waited(task, waitSeconds, context, protocol).catch(() => resultWith(publicRecord(task, null, tasks.link), []))
     } catch (error) {

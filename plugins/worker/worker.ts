@@ -33,8 +33,8 @@ async function worker(app: FastifyInstance, { verbs = [...KINDS, ...OPERATIONS] 
   const routeOf = (verb: string) => app.engines.offer(verb)?.route
   const metrics = workerMetrics(app.metrics.registry, (verb) => routeOf(verb)?.engine ?? 'none', config.WORKER_SLOTS, tasks.clock)
   const slots = openSlots(config.WORKER_SLOTS, verbs, (verb) => routeOf(verb)?.concurrency ?? null)
-  const media = { ...tasks, egress: app.egress, inputTimeoutMs: config.INPUT_TIMEOUT_SECONDS }
-  const context: TaskRunContext = { tasks, media, leaseMs: config.TASK_LEASE_SECONDS, ran: metrics.ran, stopping: () => stopping, log }
+  const media = { ...tasks, egress: app.egress, inputTimeoutMs: config.INPUT_TIMEOUT_MS }
+  const context: TaskRunContext = { tasks, media, leaseMs: config.TASK_LEASE_MS, ran: metrics.ran, stopping: () => stopping, log }
   const claims = openClaims()
   const later = (ms: number, then: () => void): void => void setTimeout(then, ms).unref()
   const loop = openClaimLoop({ tasks, slots, claims, start, leaseMs: context.leaseMs, patience, later, isStopping: () => stopping, counted: metrics.claimed })
@@ -85,10 +85,10 @@ async function worker(app: FastifyInstance, { verbs = [...KINDS, ...OPERATIONS] 
   app.addHook('onReady', async () => {
     for (const verb of verbs) consumers.set(verb, app.broker.consume(verb, received))
     timer = setInterval(tick, TICK_MS.alone)
-    const retention = { taskMs: config.TASK_DAYS, eventMs: config.EVENT_DAYS }
+    const retention = { taskMs: config.TASK_MS, eventMs: config.EVENT_MS }
     const isServed = (verb: string) => verbs.includes(verb) && routeOf(verb) !== undefined
     const process = { owner: randomUUID(), leaseMs: context.leaseMs, isAlone: !isDistributed(config), uptime: () => performance.now(), isServed }
-    const sweeping = { tasks, files: app.files, ...process, ...retention, queueMs: config.QUEUE_HOURS }
+    const sweeping = { tasks, files: app.files, ...process, ...retention, queueMs: config.QUEUE_MS }
     stopSweeps = startSweeps({ ...sweeping, swept: metrics.swept, republished: metrics.republished, open: metrics.open, log })
     tick()
   })
@@ -97,7 +97,7 @@ async function worker(app: FastifyInstance, { verbs = [...KINDS, ...OPERATIONS] 
     clearInterval(timer)
     for (const consumer of consumers.values()) consumer.stop()
     // Runs in progress get the same shutdown time as streams, then they are handed back, which costs no attempt.
-    setTimeout(slots.cutAll, config.SHUTDOWN_SECONDS).unref()
+    setTimeout(slots.cutAll, config.SHUTDOWN_MS).unref()
   })
   app.addHook('onClose', async () => {
     await loop.done()

@@ -82,7 +82,7 @@ async function checked(config: Config, store: Store, now: number): Promise<Resul
   const files = await openFiles(config.FILES_URL, { storeUrl: config.STORE_URL, credentials: credentialsOf(config), readOnly: true })
   try {
     const sealing = await readSealingKeys(config.SEALING_KEY_FILE)
-    const found = await checkBackup(store, files, sealing, { now, keptSince: now - config.TASK_DAYS, eventsKeptSince: now - config.EVENT_DAYS })
+    const found = await checkBackup(store, files, sealing, { now, keptSince: now - config.TASK_MS, eventsKeptSince: now - config.EVENT_MS })
     return { facts: found, text: backupText(found), isFine: found.violations.length === 0 && found.keys.unopened.length === 0 && found.results.missing.length === 0 }
   } finally {
     await files.close()

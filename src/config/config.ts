@@ -77,8 +77,11 @@ export const SETTINGS = {
 export type SettingName = keyof typeof SETTINGS
 type ValueOf<N extends SettingName> = (typeof SETTINGS)[N] extends Setting<infer T> ? T : never
 
-/** The values in force, by setting name. Times (`…_SECONDS`, `…_HOURS`, `…_DAYS`) are in milliseconds here. */
-export type Config = { [N in SettingName]: ValueOf<N> } & {
+/** The member of a setting: its name, but a time that is set in seconds, hours or days is in milliseconds here (`SHUTDOWN_SECONDS` is `SHUTDOWN_MS`). */
+type MemberOf<N extends SettingName> = N extends `${infer Time}_${'SECONDS' | 'HOURS' | 'DAYS'}` ? `${Time}_MS` : N
+
+/** The values in force. */
+export type Config = { [N in SettingName as MemberOf<N>]: ValueOf<N> } & {
   /** The whole environment: `apiKeyEnv` of an upstream may name any variable; S3, kubeconfig and pod variables are read too, and a credential plugin inherits all. */
   environment: Record<string, string | undefined>
   /** Variables that look like misspelled settings, one sentence each. */
@@ -101,7 +104,7 @@ export function readConfig(env: Record<string, string | undefined>, role?: strin
     const { text, source } = name === 'ROLE' && role !== undefined ? { text: role, source: 'argument' as const } : given(env, name, entry, fallback)
     const value = entry.parse.read(text)
     if (value === undefined) throw new ConfigError(name, shown(entry, text), entry.parse.mayBe)
-    values[name] = value
+    values[name.replace(/_(SECONDS|HOURS|DAYS)$/, '_MS')] = value
     explained.push({ name: name as SettingName, value: shown(entry, text), default: entry.default, source, meaning: entry.meaning })
   }
   const warnings = misspelledSettings(Object.keys(env), Object.keys(SETTINGS).flatMap((name) => [name, `${name}_FILE`]))

@@ -4,9 +4,9 @@ import { dashboardMode, readConfig, ROLES, SETTINGS, type Role, type SettingName
 
 t.test('nothing has to be set', async (t) => {
   const { config, explained } = readConfig({})
-  t.match(config, { ROLE: 'all', HOST: '127.0.0.1', PORT: 8080, PUBLIC_URL: null, STORE_URL: 'sqlite:./data/tollgate.db', BRAND: 'SVC', SHUTDOWN_SECONDS: 25_000, TRUST_PROXY: [] })
-  t.same(config.WEBHOOK_DELAYS_SECONDS, [0, 30_000, 120_000, 600_000, 3_600_000], 'the delays of the specification, section 6.4')
-  t.equal(config.WEBHOOK_TIMEOUT_SECONDS, 30_000)
+  t.match(config, { ROLE: 'all', HOST: '127.0.0.1', PORT: 8080, PUBLIC_URL: null, STORE_URL: 'sqlite:./data/tollgate.db', BRAND: 'SVC', SHUTDOWN_MS: 25_000, TRUST_PROXY: [] })
+  t.same(config.WEBHOOK_DELAYS_MS, [0, 30_000, 120_000, 600_000, 3_600_000], 'the delays of the specification, section 6.4')
+  t.equal(config.WEBHOOK_TIMEOUT_MS, 30_000)
   t.same(explained.map(({ name }) => name), Object.keys(SETTINGS))
   t.ok(explained.every(({ source }) => source === 'default'))
 })

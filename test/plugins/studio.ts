@@ -61,7 +61,7 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
       }
       const tasks: SubmitContext = {
         store: app.store, files, engines, refusedUrl, clock: app.clock, uuid: monotonicUuids(randomUUIDv7), random: () => 0, publish: app.broker.publish, moved: countMoney(app.metrics.registry, false), log: app.log,
-        link: ({ file, expiresAt }) => `http://tollgate.test${signedFileUrl(file, expiresAt, DERIVED.links)}`, linkedFile: (url) => linkedFile(url, DERIVED.links), resultMs: app.config.RESULT_DAYS,
+        link: ({ file, expiresAt }) => `http://tollgate.test${signedFileUrl(file, expiresAt, DERIVED.links)}`, linkedFile: (url) => linkedFile(url, DERIVED.links), resultMs: app.config.RESULT_MS,
       }
       Object.assign(opened, { files, engines, egress, sealingKeys: SEALING, derivedKeys: DERIVED, tasks })
       for (const [name, value] of Object.entries(opened)) app.decorate(name, value)
