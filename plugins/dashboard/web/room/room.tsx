@@ -15,6 +15,16 @@ import { openRoomState, RoomContext, type RoomState } from './room-state.ts'
 import { Running } from './running.tsx'
 import { Stage } from './stage.tsx'
 import './room.css'
+import './kind-choice.css'
+import './composer.css'
+import './operation-fields.css'
+import './stage.css'
+import './compare.css'
+import './running.css'
+import './gallery.css'
+import './sources.css'
+import './mask-brush.css'
+import './trim-handles.css'
 
 const LOCKED = {
   title: 'The AI Room is locked',
