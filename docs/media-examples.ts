@@ -2,7 +2,7 @@
 
 export type Example = {
   /** Kind or operation. */
-  verb: string
+  kind: string
   /** What it does, in a sentence or two. */
   text: string
   /** Requests for the results that the body uses, by their names: `$FOX` in the body is the link of FOX. */
@@ -16,46 +16,46 @@ const MEADOW = { kind: 'image', prompt: 'A cottage in a meadow by day', size: '7
 const BOAT = { kind: 'video', prompt: 'A sailing boat at sunset', duration_seconds: 4 }
 
 export const EXAMPLES: readonly Example[] = [
-  { verb: 'image', text: 'A picture from a prompt.', sources: {}, body: { kind: 'image', prompt: 'A lighthouse at dawn', aspect_ratio: '16:9' }, shows: 'A lighthouse by the sea at dawn' },
-  { verb: 'video', text: 'A film from a prompt.', sources: {}, body: BOAT, shows: 'Four frames of a boat that sails at sunset' },
-  { verb: 'music', text: 'Music from a prompt.', sources: {}, body: { kind: 'music', prompt: 'A slow song', duration_seconds: 12 }, shows: 'The notes of twelve seconds, by time and pitch' },
+  { kind: 'image', text: 'A picture from a prompt.', sources: {}, body: { kind: 'image', prompt: 'A lighthouse at dawn', aspect_ratio: '16:9' }, shows: 'A lighthouse by the sea at dawn' },
+  { kind: 'video', text: 'A film from a prompt.', sources: {}, body: BOAT, shows: 'Four frames of a boat that sails at sunset' },
+  { kind: 'music', text: 'Music from a prompt.', sources: {}, body: { kind: 'music', prompt: 'A slow song', duration_seconds: 12 }, shows: 'The notes of twelve seconds, by time and pitch' },
   {
-    verb: 'background_remove',
+    kind: 'background_remove',
     text: 'Puts the subject of a picture on a transparent background or on a colour, and crops to it on request.',
     sources: { FOX: { kind: 'image', prompt: 'A fox in the snow', size: '480x300' } },
     body: { operation: 'background_remove', media_url: '$FOX', crop: true },
     shows: 'A fox in the snow before a forest; the fox alone, cropped',
   },
   {
-    verb: 'upscale',
+    kind: 'upscale',
     text: 'Enlarges a picture 2, 3 or 4 times, with a small network for its details.',
     sources: { SMALL: { kind: 'image', prompt: 'A lighthouse at dawn', size: '192x120' } },
     body: { operation: 'upscale', media_url: '$SMALL', scale: 4 },
     shows: 'A part of a small picture, each pixel as a square; the same part of the result',
   },
   {
-    verb: 'inpaint',
+    kind: 'inpaint',
     text: 'Replaces what a mask marks. The local engine continues the surroundings and ignores the prompt; models of providers paint what it says.',
     sources: { COTTAGE: MEADOW, MASK: {} },
     body: { operation: 'inpaint', media_url: '$COTTAGE', mask_url: '$MASK', prompt: 'A meadow', grow_mask: 4 },
     shows: 'A cottage in a meadow; the mask, white where the cottage is; the meadow without it',
   },
   {
-    verb: 'ai_edit',
+    kind: 'ai_edit',
     text: 'Changes a picture as the prompt says, by a model of a provider. Without one, the preview engine lays the scene of the prompt over the source.',
     sources: { COTTAGE: MEADOW },
     body: { operation: 'ai_edit', media_url: '$COTTAGE', prompt: 'Snow at night', strength: 0.6 },
     shows: 'A cottage in a meadow; the preview of snow at night over it',
   },
   {
-    verb: 'trim',
+    kind: 'trim',
     text: 'Cuts a section out of a film or a sound.',
     sources: { FILM: BOAT },
     body: { operation: 'trim', media_url: '$FILM', start_time: 1, duration: 2 },
     shows: 'A frame of each half second of four seconds; the same of the two seconds that were cut out',
   },
   {
-    verb: 'merge',
+    kind: 'merge',
     text: 'Joins 2 to 20 films, or sounds. Size and rate are those of the first.',
     sources: { FILM: BOAT, NIGHT: { kind: 'video', prompt: 'The city at night', duration_seconds: 2 } },
     body: { operation: 'merge', media_urls: ['$FILM', '$NIGHT'], transition: 'fade' },
@@ -67,9 +67,9 @@ export const EXAMPLES: readonly Example[] = [
 export const pathOf = (body: object): string => ('kind' in body ? '/api/v1/generations' : '/api/v1/operations')
 
 /** The sections of docs/media.md. */
-export const exampleSections: string = EXAMPLES.map(({ verb, text, body, shows, sources }) => {
+export const exampleSections: string = EXAMPLES.map(({ kind, text, body, shows, sources }) => {
   const names = Object.keys(sources).map((name) => `\`$${name}\``)
   const where = names.length === 0 ? '' : ` ${names.join(' and ')} ${names.length > 1 ? 'are addresses' : 'is the address'} of the source${names.length > 1 ? 's' : ''}.`
   const request = `curl http://127.0.0.1:8080${pathOf(body)} \\\n  -H "Authorization: Bearer $SVC_API_KEY" -H 'Content-Type: application/json' -H 'Prefer: wait=60' -d @- <<END\n${JSON.stringify(body)}\nEND`
-  return `### ${verb}\n\n${text}${where}\n\n\`\`\`sh\n${request}\n\`\`\`\n\n![${shows}](media/${verb}.jpg)\n`
+  return `### ${kind}\n\n${text}${where}\n\n\`\`\`sh\n${request}\n\`\`\`\n\n![${shows}](media/${kind}.jpg)\n`
 }).join('\n')

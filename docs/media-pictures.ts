@@ -90,7 +90,7 @@ cpSync(join(ROOT, 'plans'), join(folder, 'plans'), { recursive: true })
 const program = await start({ folder, namespace: 'demo' })
 try {
   const key = await program.key('demo-media-key')
-  for (const { verb, sources, body } of EXAMPLES) {
+  for (const { kind, sources, body } of EXAMPLES) {
     const made: Record<string, { url: string; bytes: Buffer }> = {}
     for (const [name, request] of Object.entries(sources)) {
       const mask = name === 'MASK' ? await maskUrl() : null
@@ -98,9 +98,9 @@ try {
     }
     const complete = JSON.parse(JSON.stringify(body).replaceAll(/"\$(\w+)"/g, (_all, name: string) => JSON.stringify(made[name]?.url)))
     const result = await run(program, key, complete)
-    const drawn = await DRAWN[verb]?.(result.bytes, Object.fromEntries(Object.entries(made).map(([name, { bytes }]) => [name, bytes])))
-    await sharp(drawn).jpeg({ quality: 82, mozjpeg: true }).toFile(join(PICTURES, `${verb}.jpg`))
-    console.log(`docs/media/${verb}.jpg`)
+    const drawn = await DRAWN[kind]?.(result.bytes, Object.fromEntries(Object.entries(made).map(([name, { bytes }]) => [name, bytes])))
+    await sharp(drawn).jpeg({ quality: 82, mozjpeg: true }).toFile(join(PICTURES, `${kind}.jpg`))
+    console.log(`docs/media/${kind}.jpg`)
   }
 } finally {
   await program.stop()

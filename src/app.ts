@@ -137,7 +137,7 @@ export function buildApp({ config, log, registry }: Omit<Surroundings, 'wall'>, 
     })
   }
   if (runs('gateway')) app.register(dashboard, { mediaRoutes: keylessMedia })
-  if (runs('worker')) app.register(worker, { verbs: workerKinds(config) })
+  if (runs('worker')) app.register(worker, { kinds: workerKinds(config) })
   if (runs('dispatcher')) app.register(dispatcher)
   if (runs('controller')) app.register(controller)
   return app

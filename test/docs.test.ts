@@ -26,8 +26,8 @@ for (const { page, name, text } of PARTS) {
 }
 
 t.test('every kind and operation has an example in docs/media.md, with a picture that exists; together they are small', async (t) => {
-  t.same(EXAMPLES.map(({ verb }) => verb).sort(), [...KINDS, ...OPERATIONS].sort())
-  const sizes = EXAMPLES.map(({ verb }) => statSync(join(import.meta.dirname, '../docs/media', `${verb}.jpg`)).size)
+  t.same(EXAMPLES.map(({ kind }) => kind).sort(), [...KINDS, ...OPERATIONS].sort())
+  const sizes = EXAMPLES.map(({ kind }) => statSync(join(import.meta.dirname, '../docs/media', `${kind}.jpg`)).size)
   t.ok(sizes.every((size) => size > 1000) && sizes.reduce((sum, size) => sum + size, 0) < 600_000, `${sizes}`)
 })
 

@@ -88,8 +88,8 @@ export function keyRoutes(app: FastifyInstance): void {
   routes.post('/keys/:name/rotate', { schema: { params: Params, body: Edit } }, async (request) =>
     change(request, request.params.name, request.body.revision, ({ rotationRevision }) => ({ rotationRevision: rotationRevision + 1 })),
   )
-  for (const [verb, state] of Object.entries(STATES)) {
-    routes.post(`/keys/:name/${verb}`, { schema: { params: Params, body: Edit } }, async (request) => change(request, request.params.name, request.body.revision, () => ({ state })))
+  for (const [action, state] of Object.entries(STATES)) {
+    routes.post(`/keys/:name/${action}`, { schema: { params: Params, body: Edit } }, async (request) => change(request, request.params.name, request.body.revision, () => ({ state })))
   }
 }
 

@@ -24,26 +24,26 @@ async function mediaKinds(app: FastifyInstance, { explains = false }: MediaKinds
     if (!session) throw new Failure('not_signed_in')
     const plans = await mediaPlans(app.store, session.tenant)
     const states = explains ? await app.engines.routes() : []
-    const missing = (verb: string) => states.find((state) => state.verb === verb)?.missing ?? UNAVAILABLE
-    const verbs = [...KINDS.map((verb) => ({ verb, object: 'generation' })), ...OPERATIONS.map((verb) => ({ verb, object: 'operation' }))]
+    const missing = (kind: string) => states.find((state) => state.kind === kind)?.missing ?? UNAVAILABLE
+    const kinds = [...KINDS.map((kind) => ({ kind, object: 'generation' })), ...OPERATIONS.map((kind) => ({ kind, object: 'operation' }))]
     return {
       object: 'list',
-      data: verbs.map(({ verb, object }) => {
-        const offer = engines.offer(verb)
-        return offer ? { verb, object, available: true, reason: null, ...termsOf(verb, offer) } : { verb, object, available: false, reason: missing(verb) }
+      data: kinds.map(({ kind, object }) => {
+        const offer = engines.offer(kind)
+        return offer ? { verb: kind, object, available: true, reason: null, ...termsOf(kind, offer) } : { verb: kind, object, available: false, reason: missing(kind) }
       }),
-      prices: plans.flatMap((plan) => verbs.flatMap(({ verb }) => priceIn(plan, engines.offer(verb)))),
+      prices: plans.flatMap((plan) => kinds.flatMap(({ kind }) => priceIn(plan, engines.offer(kind)))),
     }
   })
 }
 
 /** What a request may have, as `ENGINES` sets it. */
-function termsOf(verb: string, { route: { max, defaults }, formats }: Offer): Record<string, unknown> {
-  const isTimed = unitsOf(verb).includes('Second')
+function termsOf(kind: string, { route: { max, defaults }, formats }: Offer): Record<string, unknown> {
+  const isTimed = unitsOf(kind).includes('Second')
   return {
     formats,
     max: { megapixels: max.pixels / 1_000_000, seconds: isTimed ? max.durationMs / 1000 : null, bytes: max.bytes },
-    defaults: { size: verb === 'image' || verb === 'video' ? defaults.size : null, seconds: verb === 'video' || verb === 'music' ? defaults.durationMs / 1000 : null },
+    defaults: { size: kind === 'image' || kind === 'video' ? defaults.size : null, seconds: kind === 'video' || kind === 'music' ? defaults.durationMs / 1000 : null },
   }
 }
 

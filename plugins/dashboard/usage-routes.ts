@@ -53,9 +53,9 @@ const sumOf = (keyIds: string[], usedBy: (keyId: string) => number): number => k
 
 /** Of the running period, and the sums of those before it, newest first. */
 function mediaUsage({ name }: TenantPlan, account: MediaAccount, archived: MediaPeriod[], names: Names): object {
-  const days = Object.entries(account.period.usage).map(([date, verbs]) => ({
+  const days = Object.entries(account.period.usage).map(([date, kinds]) => ({
     date,
-    by: Object.fromEntries(Object.entries(verbs).map(([verb, { count, burned }]) => [verb, { count, burned: formatMoney(burned) }])),
+    by: Object.fromEntries(Object.entries(kinds).map(([kind, { count, burned }]) => [kind, { count, burned: formatMoney(burned) }])),
   }))
   const ended = [...new Map([...archived, ...account.past].map((period) => [period.n, period])).values()].toSorted((a, b) => b.n - a.n)
   return {
@@ -85,7 +85,7 @@ function codingUsage({ name, record }: TenantPlan, names: Names, now: number): o
 }
 
 function mediaDays({ usage }: Pick<MediaPeriod, 'usage'>): Day[] {
-  return Object.entries(usage).flatMap(([date, verbs]) => Object.entries(verbs).map(([kind, { count, burned }]) => ({ date, kind, count, burned: formatMoney(burned) })))
+  return Object.entries(usage).flatMap(([date, kinds]) => Object.entries(kinds).map(([kind, { count, burned }]) => ({ date, kind, count, burned: formatMoney(burned) })))
 }
 
 /** Of each day with an answered or a refused request. */

@@ -80,8 +80,8 @@ const annotations: ToolAnnotations = { readOnlyHint: false, destructiveHint: fal
 
 export function creationTools(tasks: SubmitContext): Tool[] {
   /** `chooses`: the members of the REST body that the tool stands for. */
-  function tool(verb: Kind | Operation, chooses: object, fields: Record<string, object>): Tool {
-    const { name, title, description } = TEXTS[verb]
+  function tool(kind: Kind | Operation, chooses: object, fields: Record<string, object>): Tool {
+    const { name, title, description } = TEXTS[kind]
     return {
       name,
       title,

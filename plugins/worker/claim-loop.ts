@@ -63,7 +63,7 @@ export function openClaimLoop({ tasks, slots, claims, start, leaseMs, patience, 
       const kinds = slots.claimable()
       const named = nameable(kinds)
       if (limit <= 0 || (!isSearchDue && named.size === 0)) return
-      const request = { verbs: kinds, limit, leaseMs, start, claims, patience, late: search }
+      const request = { kinds, limit, leaseMs, start, claims, patience, late: search }
       const { retryAt, isUnavailable } = await (isSearchDue || named.size > limit ? query(request) : claimWhere(named, request))
       if (retryAt !== null) later(Math.max(1, retryAt - clock()), search)
       if (isUnavailable) return later(RETRY_MS, search)
@@ -92,7 +92,7 @@ export function openClaimLoop({ tasks, slots, claims, start, leaseMs, patience, 
 
   async function query(request: ClaimRequest): Promise<Claimed> {
     isSearchDue = false
-    const before = [...pending.bySubscription(request.verbs).values()].flat()
+    const before = [...pending.bySubscription(request.kinds).values()].flat()
     const claimed = await claimDue(tasks, { ...request, decided: (_, outcome) => counted('query', outcome) })
     if (claimed.started > 0) isSearchDue = true
     // A slow claim may still start a task of its plan.

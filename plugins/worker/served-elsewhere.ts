@@ -6,9 +6,9 @@ const UNSEEN_MS = 3_600_000
 
 export type ServedElsewhere = {
   /** `counts`: of the open tasks at `now`. */
-  observe(counts: readonly { state: TaskState; verb: string }[], now: number): void
+  observe(counts: readonly { state: TaskState; kind: string }[], now: number): void
   /** False only when no run was seen for an hour of observation. */
-  isServed(verb: string, now: number): boolean
+  isServed(kind: string, now: number): boolean
 }
 
 /** After a gap of a minute without observations they start anew. */
@@ -20,8 +20,8 @@ export function openServedElsewhere(): ServedElsewhere {
     observe(counts, now) {
       if (now - lastMs > UNSEEN_MS / 60) sinceMs = now
       lastMs = now
-      for (const { state, verb } of counts) if (state === 'processing') seenAt.set(verb, now)
+      for (const { state, kind } of counts) if (state === 'processing') seenAt.set(kind, now)
     },
-    isServed: (verb, now) => now - Math.max(sinceMs, seenAt.get(verb) ?? -Infinity) < UNSEEN_MS,
+    isServed: (kind, now) => now - Math.max(sinceMs, seenAt.get(kind) ?? -Infinity) < UNSEEN_MS,
   }
 }

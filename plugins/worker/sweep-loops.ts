@@ -28,7 +28,7 @@ type Sweeping = {
   /** How long a task may be ready without a worker that takes its kind or operation. */
   queueMs: number
   /** Whether an engine and a worker here take a kind or operation. */
-  isServed: (verb: string) => boolean
+  isServed: (kind: string) => boolean
   swept(reason: string, count: number): void
   republished(count: number): void
   open(counts: OpenTasks[]): void
@@ -61,7 +61,7 @@ export function startSweeps({ tasks, files, owner, leaseMs, isAlone, uptime, tas
 
   /** The process that sweeps exports the task gauge; the others clear theirs. */
   async function sweepOpen(): Promise<void> {
-    const isTaken = (verb: string) => isServed(verb) || elsewhere.isServed(verb, clock())
+    const isTaken = (kind: string) => isServed(kind) || elsewhere.isServed(kind, clock())
     const graceMs = () => (grace.isDue(uptime()) ? leaseMs : null)
     // Also where no lease has expired.
     graceMs()

@@ -15,7 +15,7 @@ export type WorkerMetrics = {
 }
 
 /** Registers the metrics. `engineOf` returns the engine of a kind at present; `slots`: runs at once in this process; `clock`: epoch milliseconds. */
-export function workerMetrics(registry: Registry, engineOf: (verb: string) => string, slots: number, clock: () => number): WorkerMetrics {
+export function workerMetrics(registry: Registry, engineOf: (kind: string) => string, slots: number, clock: () => number): WorkerMetrics {
   const registers = [registry]
   const queued = new Histogram({ name: 'tollgate_task_queue_seconds', help: 'From the creation of a task to the start of its first run.', labelNames: ['kind', 'engine'], buckets: BUCKETS, registers })
   const ran = new Histogram({ name: 'tollgate_task_run_seconds', help: 'Duration of a run.', labelNames: ['kind', 'engine', 'outcome'], buckets: BUCKETS, registers })
@@ -39,9 +39,9 @@ export function workerMetrics(registry: Registry, engineOf: (verb: string) => st
     open: (counts) => {
       tasks.reset()
       oldest.reset()
-      for (const { state, verb, count, oldestAt } of counts) {
-        tasks.set({ state, kind: verb }, count)
-        oldest.set({ state, kind: verb }, Math.max(0, clock() - oldestAt) / 1000)
+      for (const { state, kind, count, oldestAt } of counts) {
+        tasks.set({ state, kind }, count)
+        oldest.set({ state, kind }, Math.max(0, clock() - oldestAt) / 1000)
       }
     },
   }

@@ -5,13 +5,13 @@ import { Cut } from './task-run.ts'
 export type Slots = {
   isFull(): boolean
   /** Whether one more of this kind may run here, apart from `isFull`. */
-  hasRoom(verb: string): boolean
+  hasRoom(kind: string): boolean
   /** Kinds of which one more may run here. */
   claimable(): string[]
   /** How many more runs may start now, of any of those kinds. */
   room(): number
   /** Occupies a slot until the run has ended; resolves when it is free again. `run` must not reject. */
-  take(verb: string, run: (cut: AbortController) => Promise<void>, freed: () => void): void
+  take(kind: string, run: (cut: AbortController) => Promise<void>, freed: () => void): void
   /** Aborts all runs. */
   cutAll(): void
   /** Resolves when no run is in progress. */
@@ -19,26 +19,26 @@ export type Slots = {
 }
 
 /** `mostOf`: concurrent runs of a kind in this process; null: no limit but the slots. */
-export function openSlots(most: number, verbs: readonly string[], mostOf: (verb: string) => number | null): Slots {
+export function openSlots(most: number, kinds: readonly string[], mostOf: (kind: string) => number | null): Slots {
   const running = new Map<Promise<void>, AbortController>()
   const counts = openCounts()
-  const roomOf = (verb: string) => (mostOf(verb) ?? Infinity) - counts.of(verb)
-  const hasRoom = (verb: string) => verbs.includes(verb) && roomOf(verb) > 0
-  const claimable = () => verbs.filter(hasRoom)
+  const roomOf = (kind: string) => (mostOf(kind) ?? Infinity) - counts.of(kind)
+  const hasRoom = (kind: string) => kinds.includes(kind) && roomOf(kind) > 0
+  const claimable = () => kinds.filter(hasRoom)
   return {
     isFull: () => running.size >= most,
     hasRoom,
     claimable,
     room: () => Math.min(most - running.size, ...claimable().map(roomOf)),
-    take(verb, run, freed) {
+    take(kind, run, freed) {
       const cut = new AbortController()
       const ended = run(cut).finally(() => {
         running.delete(ended)
-        counts.add(verb, -1)
+        counts.add(kind, -1)
         freed()
       })
       running.set(ended, cut)
-      counts.add(verb, 1)
+      counts.add(kind, 1)
     },
     cutAll() {
       for (const cut of running.values()) cut.abort(new Cut('stopping'))

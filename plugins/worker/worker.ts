@@ -25,14 +25,14 @@ const patience = (): Promise<void> => pause(PATIENCE_MS, undefined, { ref: false
 
 export type WorkerOptions = {
   /** The kinds and operations that this worker runs; all when absent. */
-  verbs?: readonly string[]
+  kinds?: readonly string[]
 }
 
-async function worker(app: FastifyInstance, { verbs = [...KINDS, ...OPERATIONS] }: WorkerOptions): Promise<void> {
+async function worker(app: FastifyInstance, { kinds = [...KINDS, ...OPERATIONS] }: WorkerOptions): Promise<void> {
   const { config, tasks, log } = app
-  const routeOf = (verb: string) => app.engines.offer(verb)?.route
-  const metrics = workerMetrics(app.metrics.registry, (verb) => routeOf(verb)?.engine ?? 'none', config.WORKER_SLOTS, tasks.clock)
-  const slots = openSlots(config.WORKER_SLOTS, verbs, (verb) => routeOf(verb)?.concurrency ?? null)
+  const routeOf = (kind: string) => app.engines.offer(kind)?.route
+  const metrics = workerMetrics(app.metrics.registry, (kind) => routeOf(kind)?.engine ?? 'none', config.WORKER_SLOTS, tasks.clock)
+  const slots = openSlots(config.WORKER_SLOTS, kinds, (kind) => routeOf(kind)?.concurrency ?? null)
   const media = { ...tasks, egress: app.egress, inputTimeoutMs: config.INPUT_TIMEOUT_MS }
   const context: TaskRunContext = { tasks, media, leaseMs: config.TASK_LEASE_MS, ran: metrics.ran, stopping: () => stopping, log }
   const claims = openClaims()
@@ -52,8 +52,8 @@ async function worker(app: FastifyInstance, { verbs = [...KINDS, ...OPERATIONS] 
   }
 
   /** A kind whose messages can start no run is paused. What came meanwhile is found by a query: messages may have been dropped, and other tenants wait as well. */
-  function regulate(kinds: Iterable<string> = consumers.keys()): void {
-    for (const kind of kinds) {
+  function regulate(changed: Iterable<string> = consumers.keys()): void {
+    for (const kind of changed) {
       const isPaused = paused.has(kind)
       if (loop.takes(kind) !== isPaused) continue
       if (isPaused) {
@@ -83,10 +83,10 @@ async function worker(app: FastifyInstance, { verbs = [...KINDS, ...OPERATIONS] 
   let timer: NodeJS.Timeout | undefined
   let stopSweeps = (): Promise<void> => Promise.resolve()
   app.addHook('onReady', async () => {
-    for (const verb of verbs) consumers.set(verb, app.broker.consume(verb, received))
+    for (const kind of kinds) consumers.set(kind, app.broker.consume(kind, received))
     timer = setInterval(tick, TICK_MS.alone)
     const retention = { taskMs: config.TASK_MS, eventMs: config.EVENT_MS }
-    const isServed = (verb: string) => verbs.includes(verb) && routeOf(verb) !== undefined
+    const isServed = (kind: string) => kinds.includes(kind) && routeOf(kind) !== undefined
     const process = { owner: randomUUID(), leaseMs: context.leaseMs, isAlone: !isDistributed(config), uptime: () => performance.now(), isServed }
     const sweeping = { tasks, files: app.files, ...process, ...retention, queueMs: config.QUEUE_MS }
     stopSweeps = startSweeps({ ...sweeping, swept: metrics.swept, republished: metrics.republished, open: metrics.open, log })

@@ -21,7 +21,7 @@ export type Limits = { pixels: number; durationMs: number; bytes: number }
 /** The terms of a kind or operation: its price, limits and defaults, from its route. */
 export type Terms = {
   /** The kind or operation. */
-  verb: string
+  kind: string
   price: Price
   max: Limits
   defaults: { size: string; durationMs: number }
@@ -53,9 +53,9 @@ const Fields = Type.Object(GENERATION_FIELDS)
 export type GenerationBody = Static<typeof Fields>
 
 /** The units that a price of a kind or operation may have. */
-export function unitsOf(verb: string): Unit[] {
-  if (verb === 'music') return ['Job', 'Second']
-  if (verb === 'video' || verb === 'trim' || verb === 'merge') return ['Job', 'Second', 'Megapixel']
+export function unitsOf(kind: string): Unit[] {
+  if (kind === 'music') return ['Job', 'Second']
+  if (kind === 'video' || kind === 'trim' || kind === 'merge') return ['Job', 'Second', 'Megapixel']
   return ['Job', 'Megapixel']
 }
 
@@ -137,8 +137,8 @@ export function amountsOf({ width, height, durationMs }: Pick<GenerationRequest,
 }
 
 /** The price of a kind or operation: the plan's before the service's. A plan's price in a unit that it does not have is ignored: it would make it free. */
-export function priceOf(route: Pick<Terms, 'verb' | 'price'>, planPrices: readonly Price[]): Price {
-  return planPrices.find(({ verb, per }) => verb === route.verb && unitsOf(verb).includes(per)) ?? route.price
+export function priceOf(route: Pick<Terms, 'kind' | 'price'>, planPrices: readonly Price[]): Price {
+  return planPrices.find(({ verb, per }) => verb === route.kind && unitsOf(verb).includes(per)) ?? route.price
 }
 
 /** The cost of amounts in micro-units, rounded up once. */

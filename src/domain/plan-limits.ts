@@ -69,7 +69,7 @@ export function parsePlanLimits(text: string): { outcome: 'read'; limits: PlanLi
 }
 
 /** The service's own price of a kind or operation, or null when it does not offer that. */
-export type ServicePrice = (verb: string) => Price | null
+export type ServicePrice = (kind: string) => Price | null
 
 /** Whether the plans of a namespace have limits together. */
 export function limitsTogether(limits: PlanLimits | null, namespace: string): boolean {

@@ -2,7 +2,7 @@
 import { parseMoney } from './money.ts'
 import type { PlanResource, PlanSpec, Product } from '../backends/resources/resources.ts'
 
-/** A price per unit in micro-units, for a media kind or an operation. */
+/** A price per unit in micro-units. `verb` is the media kind or operation, as in a task. */
 export type Price = { verb: string; micro: number; per: 'Job' | 'Second' | 'Megapixel' }
 
 export type MediaTerms = {

@@ -32,7 +32,7 @@ const UNAVAILABLE_MS = 3_600_000
 
 /** Which tasks to claim: up to `limit`, of these kinds and operations. */
 export type ClaimRequest = {
-  verbs: string[]
+  kinds: string[]
   limit: number
   leaseMs: number
   /** Called with each task once it is processing: its lease runs. */
@@ -61,7 +61,7 @@ export type Claimed = { started: number; retryAt: number | null; isUnavailable: 
 export async function claimDue(context: TaskContext, request: ClaimRequest): Promise<Claimed> {
   const claims = request.claims ?? openClaims()
   const passedOver = claims.passedOver(context.clock())
-  const listed = await context.store.subscriptionsDue(request.verbs, context.clock(), SUBSCRIPTIONS_READ + passedOver.size)
+  const listed = await context.store.subscriptionsDue(request.kinds, context.clock(), SUBSCRIPTIONS_READ + passedOver.size)
   const due = listed.filter((subscription) => !passedOver.has(subscription))
   const batch = openBatch(context, { ...request, claims })
   while (due.length > 0 && batch.claimed.started === 0 && batch.room() > 0 && !batch.claimed.isUnavailable) {
@@ -120,8 +120,8 @@ function openBatch(context: TaskContext, request: ClaimRequest) {
 }
 
 /** Claims one task of the subscription and adds the outcome to `claimed`. */
-async function claimOne(context: TaskContext, subscription: string, { verbs, leaseMs, start }: ClaimRequest, claimed: Claimed): Promise<ClaimOutcome> {
-  const claim = await context.store.change(subscription, { op: 'claim', claim: context.uuid(), kinds: verbs }, context.clock())
+async function claimOne(context: TaskContext, subscription: string, { kinds, leaseMs, start }: ClaimRequest, claimed: Claimed): Promise<ClaimOutcome> {
+  const claim = await context.store.change(subscription, { op: 'claim', claim: context.uuid(), kinds }, context.clock())
   if (claim.outcome === 'none') return 'none'
   const task = await begin(context, subscription, claim.task, claim.epoch, leaseMs)
   if (typeof task === 'number') {

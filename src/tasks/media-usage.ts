@@ -43,8 +43,8 @@ export function mediaUsage(record: Subscription | null, key: Pick<KeyVersion, 'k
   if (!record?.media || !record.terms.media || record.anchor === null) throw new Failure('plan_inactive')
   const account = rollPeriod(record.media, record.terms.media, record.anchor, now)
   const { granted, available, held, burned } = balanceOf(account)
-  const by = Object.entries(account.period.usage).flatMap(([date, verbs]) =>
-    Object.entries(verbs).map(([verb, { count, burned: cost }]) => ({ date, [isKind(verb) ? 'kind' : 'operation']: verb, count, burned: formatMoney(cost) })),
+  const by = Object.entries(account.period.usage).flatMap(([date, kinds]) =>
+    Object.entries(kinds).map(([kind, { count, burned: cost }]) => ({ date, [isGeneration(kind) ? 'kind' : 'operation']: kind, count, burned: formatMoney(cost) })),
   )
   return {
     object: 'usage',
@@ -66,6 +66,6 @@ function shareOf(account: MediaAccount, key: { keyId: string; cap: number }): Re
   return { limit: formatMoney(key.cap), available: formatMoney(availableToKey(account, key)), held: formatMoney(held), burned: formatMoney(burned) }
 }
 
-function isKind(verb: string): boolean {
-  return KINDS.some((kind) => kind === verb)
+function isGeneration(kind: string): boolean {
+  return KINDS.some((one) => one === kind)
 }

@@ -31,8 +31,8 @@ export function quote(context: QuoteContext, body: TaskBody, record: Subscriptio
   const faults = [...('operation' in body ? operationFaults(body) : []), ...maxCostFaults(body.max_cost, maxCost)]
   if (faults.length > 0) throw invalid(faults)
   const uploads = checkUrls(context, body)
-  const verb = verbOf(body)
-  const offer = context.engines.offer(verb)
+  const kind = kindOf(body)
+  const offer = context.engines.offer(kind)
   if (!offer) throw new Failure('not_supported', { param: 'operation' in body ? 'operation' : 'kind' })
   const { input, request } = complete(body, offer, uploads)
   refuseUnsupported(body, offer.unsupported(request, sourcesOf('operation' in body ? body : {}).map(({ role }) => role)))
@@ -41,17 +41,17 @@ export function quote(context: QuoteContext, body: TaskBody, record: Subscriptio
   const price = priceOf(offer.route, record.terms.media.prices)
   const estimatedCost = costOf(price, offer.quote(request))
   if (maxCost !== null && estimatedCost > maxCost) throw new Failure('max_cost_exceeded', { beside: { required: formatMoney(estimatedCost) } })
-  return { object: 'operation' in body ? 'operation' : 'generation', verb, input, uploads, price, estimatedCost, record }
+  return { object: 'operation' in body ? 'operation' : 'generation', verb: kind, input, uploads, price, estimatedCost, record }
 }
 
 /** `parameter` is one that the engine of the route cannot take. A length reaches an engine as the end of the section. */
 function refuseUnsupported(body: TaskBody, parameter: string | null): void {
   if (parameter === null) return
   const name = parameter === 'end_time' && 'duration' in body && body.duration !== undefined ? 'duration' : parameter
-  throw invalid([{ path: `/${name}`, code: 'not_allowed', message: `is not supported here for ${verbOf(body)}, or not with this value` }])
+  throw invalid([{ path: `/${name}`, code: 'not_allowed', message: `is not supported here for ${kindOf(body)}, or not with this value` }])
 }
 
-function verbOf(body: TaskBody): string {
+function kindOf(body: TaskBody): string {
   return 'operation' in body ? body.operation : body.kind
 }
 

@@ -35,7 +35,7 @@ export type SweepOptions = {
   /** How long a task may be ready without a worker that takes its kind or operation. */
   queueMs: number
   /** Whether an engine and a worker take a kind or operation. */
-  isServed: (verb: string) => boolean
+  isServed: (kind: string) => boolean
 }
 
 const DEFAULTS: SweepOptions = { graceMs: () => null, queueMs: Infinity, isServed: () => true }

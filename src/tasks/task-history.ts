@@ -24,8 +24,8 @@ export function taskHistory(task: Task, deliveries: Delivery[], after: number, l
 
 function* begun(task: Task): Generator<HistoryEvent> {
   const { id: task_id, startedAt } = task
-  const verb = task.object === 'generation' ? { kind: task.verb } : { operation: task.verb }
-  yield { sequence: SEQUENCE.created, name: 'task.created', data: { task_id, object: task.object, ...verb, created_at: iso(task.createdAt) } }
+  const kind = task.object === 'generation' ? { kind: task.verb } : { operation: task.verb }
+  yield { sequence: SEQUENCE.created, name: 'task.created', data: { task_id, object: task.object, ...kind, created_at: iso(task.createdAt) } }
   yield { sequence: SEQUENCE.held, name: 'balance.held', data: { task_id, amount: formatMoney(task.estimatedCost), at: iso(task.createdAt) } }
   yield { sequence: SEQUENCE.queued, name: 'task.queued', data: { task_id, status: 'queued', at: iso(task.createdAt) } }
   if (startedAt === null) return

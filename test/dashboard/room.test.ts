@@ -15,12 +15,12 @@ const hasSharp = await import(name).then(() => true, () => false)
 const hasFfmpeg = spawnSync('ffmpeg', ['-version']).status === 0
 
 /** No worker makes music: such a task waits for as long as a test looks at it. */
-const VERBS: string[] = [...KINDS, ...OPERATIONS]
+const OFFERED: string[] = [...KINDS, ...OPERATIONS]
 
 t.test('the AI Room in a browser', async (t) => {
   const executable = need(t, 'chromium')
   if (executable === null) return
-  const dashboard = await openDashboard(t, executable, { WORKER_KINDS: VERBS.filter((verb) => verb !== 'music').join(',') })
+  const dashboard = await openDashboard(t, executable, { WORKER_KINDS: OFFERED.filter((kind) => kind !== 'music').join(',') })
   await t.test('making', (t) => makeTests(t, dashboard))
   await t.test('editing', { skip: hasSharp ? false : 'sharp is not installed' }, (t) => editTests(t, dashboard))
   await t.test('films', { skip: hasFfmpeg ? false : 'ffmpeg is not installed' }, (t) => filmTests(t, dashboard))

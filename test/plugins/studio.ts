@@ -74,7 +74,7 @@ export async function openStudio(t: Test, { media: terms = {}, requestsPerMinute
       await root.register(filesPlugin)
       await outside(root)
       if (!loops) return
-      await root.register(worker, workerKinds ? { verbs: workerKinds } : {})
+      await root.register(worker, workerKinds ? { kinds: workerKinds } : {})
       await root.register(dispatcher)
     },
     settings,

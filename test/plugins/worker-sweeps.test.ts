@@ -8,7 +8,7 @@ import type { TaskContext } from '../../src/tasks/task-context.ts'
 import { hold, keyVersion, mediaPlan, T0, task, taskId } from '../contracts/store/acme.ts'
 import { openAway } from './unavailable-store.ts'
 
-const COUNTS = [{ state: 'queued', verb: 'image', count: 3, oldestAt: 0 } as const]
+const COUNTS = [{ state: 'queued', kind: 'image', count: 3, oldestAt: 0 } as const]
 const LEASE_MS = 30_000
 const SILENT = { info() {}, warn() {}, error() {} }
 

@@ -53,7 +53,7 @@ t.test('a subscription with a busy record does not keep others from being claime
   await queue(store, 2, OTHER)
   const started: string[] = []
   const claims = openClaims()
-  const request = { verbs: ['image'], limit: 1, leaseMs: HOUR_MS, start: ({ id }: Task) => void started.push(id), claims }
+  const request = { kinds: ['image'], limit: 1, leaseMs: HOUR_MS, start: ({ id }: Task) => void started.push(id), claims }
   const context = contextOf(withBusy(store, BUSY, tooBusy), T0)
   t.match(await claimDue(context, request), { started: 1 })
   t.same(started, [taskId(2)])
@@ -74,7 +74,7 @@ t.test('a claim is not waited for beyond its time, and may start its task later'
   let late = 0
   const claims = openClaims()
   const patience = async () => {}
-  const request = { verbs: ['image'], limit: 2, leaseMs: HOUR_MS, start: ({ id }: Task) => void started.push(id), claims, patience, late: () => void late++ }
+  const request = { kinds: ['image'], limit: 2, leaseMs: HOUR_MS, start: ({ id }: Task) => void started.push(id), claims, patience, late: () => void late++ }
   const context = contextOf(slow, T0)
   await claimDue(context, request)
   while (started.length === 0) await new Promise(setImmediate)

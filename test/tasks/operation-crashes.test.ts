@@ -25,7 +25,7 @@ import { openReceiver, type Answer, type Receiver } from '../fakes/receiver.ts'
 
 const START = Date.UTC(2026, 0, 5)
 const DAY_MS = 24 * 3_600_000
-const VERBS = ['inpaint']
+const KINDS = ['inpaint']
 
 class Killed extends Error {}
 
@@ -96,7 +96,7 @@ async function create({ context }: Process, { source }: World, tenant: string): 
 /** Claims and runs what is due, once. */
 async function work({ context }: Process): Promise<void> {
   const claimed: Task[] = []
-  await claimDue(context, { verbs: VERBS, limit: 1, leaseMs: 30_000, start: (task) => claimed.push(task) })
+  await claimDue(context, { kinds: KINDS, limit: 1, leaseMs: 30_000, start: (task) => claimed.push(task) })
   for (const task of claimed) {
     const control = { signal: new AbortController().signal, progress: () => {}, job: { id: null, remember: async () => {} }, idempotencyKey: task.id }
     await conclude(context, task, await runEngine(context, task, control))

@@ -13,7 +13,7 @@ import { hold, mediaPlan, T0, task, taskId } from '../contracts/store/acme.ts'
 const HOUR_MS = 3_600_000
 const STUDIO = 'acme/studio'
 const QUOTE = 40_000
-const UNSERVED: SweepOptions = { graceMs: () => null, queueMs: 24 * HOUR_MS, isServed: (verb) => verb !== 'image' }
+const UNSERVED: SweepOptions = { graceMs: () => null, queueMs: 24 * HOUR_MS, isServed: (kind) => kind !== 'image' }
 
 async function open(t: Test): Promise<Store> {
   const store = await openStore(`sqlite:${join(t.testdir(), 'tollgate.db')}`)
@@ -88,12 +88,12 @@ t.test('a task that an earlier version queued is found by its hold', async (t) =
 
 t.test('a kind counts as taken elsewhere while runs of it are seen, and for an hour of observation after', (t) => {
   const elsewhere = openServedElsewhere()
-  const running = [{ state: 'processing', verb: 'upscale' } as const, { state: 'queued', verb: 'image' } as const]
+  const running = [{ state: 'processing', kind: 'upscale' } as const, { state: 'queued', kind: 'image' } as const]
   t.ok(elsewhere.isServed('image', T0), 'nothing was observed yet')
   const taken = { image: 0, upscale: 0 }
   for (let ms = 0; ms <= 2 * HOUR_MS; ms += 1000) {
     elsewhere.observe(ms <= HOUR_MS / 2 ? running : running.slice(1), T0 + ms)
-    for (const verb of ['image', 'upscale'] as const) if (elsewhere.isServed(verb, T0 + ms)) taken[verb]++
+    for (const kind of ['image', 'upscale'] as const) if (elsewhere.isServed(kind, T0 + ms)) taken[kind]++
   }
   t.same(taken, { image: 3600, upscale: 5400 }, 'seconds')
   elsewhere.observe([], T0 + 9 * HOUR_MS)

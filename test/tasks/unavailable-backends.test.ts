@@ -67,7 +67,7 @@ async function runs(t: Test, made: Made): Promise<{ minutes: number[]; ended: Ta
   const minutes: number[] = []
   for (; now < T0 + 2 * HOUR_MS; now += 1000) {
     const claimed: Task[] = []
-    await claimDue(context, { verbs: [queued.verb], limit: 1, leaseMs: 30_000, start: (one) => claimed.push(one) })
+    await claimDue(context, { kinds: [queued.verb], limit: 1, leaseMs: 30_000, start: (one) => claimed.push(one) })
     for (const one of claimed) {
       if (made.outcome === 'unavailable' && now < T0 + HOUR_MS) t.equal(one.job, 'job-1', 'a run resumes the job of the one before')
       minutes.push((now - T0) / 60_000)

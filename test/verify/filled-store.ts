@@ -64,7 +64,7 @@ async function create(backends: TaskContext, n: number): Promise<void> {
 
 async function claim(backends: TaskContext): Promise<Task | undefined> {
   const claimed: Task[] = []
-  await claimDue(backends, { verbs: ['image'], limit: 1, leaseMs: HOUR_MS, start: (task) => claimed.push(task) })
+  await claimDue(backends, { kinds: ['image'], limit: 1, leaseMs: HOUR_MS, start: (task) => claimed.push(task) })
   return claimed[0]
 }
 

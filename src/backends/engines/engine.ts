@@ -73,7 +73,7 @@ export type OpenEngine = (name: string, options: Record<string, unknown>) => Pro
 /** A kind or operation that is available now. */
 export type Offer = { route: Route; formats: readonly [string, ...string[]]; quote(request: EngineRequest): Amounts; unsupported(request: EngineRequest, roles: readonly Input['role'][]): string | null }
 
-export type RouteState = { verb: string; engine: string; missing: string | null }
+export type RouteState = { kind: string; engine: string; missing: string | null }
 
 export type Engines = {
   /** Adds a type that engines of the file may have. Only before `ready`; throws when the type exists. */
@@ -81,7 +81,7 @@ export type Engines = {
   /** Opens the engines of the file. Throws an Error that names the line of the one that cannot be opened. */
   ready(): Promise<void>
   /** How a kind or operation is made now, or null: `not_supported`. */
-  offer(verb: string): Offer | null
+  offer(kind: string): Offer | null
   /** Runs a request by the route of its kind or operation, for at most the route's time. Rejects only with the reason of an aborted `signal`. */
   run(request: EngineRequest, control: Control): Promise<Made | NotMade>
   /** Every route, and why it is not available in this process: a sentence, or null when it is. Waits for engines that examine the machine. */
@@ -134,8 +134,8 @@ export async function openEngines({ file, log, providers, watchMs = 5000 }: Engi
   }
 
   async function warnOfMissing(loaded: Table): Promise<void> {
-    for (const { verb, engine, missing } of await routeStates(loaded)) {
-      if (missing !== null && table === loaded) log.warn({ event: 'route_unavailable', verb, engine, missing }, 'route not available')
+    for (const { kind, engine, missing } of await routeStates(loaded)) {
+      if (missing !== null && table === loaded) log.warn({ event: 'route_unavailable', verb: kind, engine, missing }, 'route not available')
     }
   }
 
@@ -160,7 +160,7 @@ export async function openEngines({ file, log, providers, watchMs = 5000 }: Engi
   }
 
   return {
-    offer: (verb) => offerOf(table, verb),
+    offer: (kind) => offerOf(table, kind),
     routes: () => routeStates(table),
     reload,
     add(type, open) {

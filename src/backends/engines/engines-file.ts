@@ -113,21 +113,21 @@ export function readEngines(text: string): { outcome: 'ok'; settings: EnginesSet
 }
 
 function routeOf(entry: Static<typeof RouteEntry>, line: number): Route {
-  const verb = entry.kind ?? entry.operation ?? ''
+  const kind = entry.kind ?? entry.operation ?? ''
   const maxSeconds = entry.max?.seconds ?? DEFAULTS.seconds
   return {
-    verb,
+    kind,
     engine: entry.engine,
     model: entry.model ?? null,
-    price: { verb, micro: parseMoney(entry.price.amount) ?? 0, per: entry.price.per as PlanPrice['per'] },
+    price: { verb: kind, micro: parseMoney(entry.price.amount) ?? 0, per: entry.price.per as PlanPrice['per'] },
     max: {
       durationMs: Math.round(maxSeconds * 1000),
       pixels: Math.round((entry.max?.megapixels ?? DEFAULTS.megapixels) * 1_000_000),
       bytes: Math.round((entry.max?.megabytes ?? DEFAULTS.megabytes) * 1_000_000),
     },
     defaults: {
-      size: entry.defaults?.size ?? DEFAULT_SIZE[verb] ?? '1024x1024',
-      durationMs: Math.round((entry.defaults?.seconds ?? Math.min(DEFAULT_SECONDS[verb] ?? 0, maxSeconds)) * 1000),
+      size: entry.defaults?.size ?? DEFAULT_SIZE[kind] ?? '1024x1024',
+      durationMs: Math.round((entry.defaults?.seconds ?? Math.min(DEFAULT_SECONDS[kind] ?? 0, maxSeconds)) * 1000),
     },
     timeoutMs: Math.round((entry.timeoutSeconds ?? DEFAULTS.timeoutSeconds) * 1000),
     concurrency: entry.concurrency ?? null,
@@ -142,16 +142,16 @@ function contradiction(engines: EngineSetting[], entries: Static<typeof RouteEnt
   }
   for (const [i, route] of routes.entries()) {
     const entry = entries[i]
-    const { verb, line, defaults, max } = route
+    const { kind, line, defaults, max } = route
     const refuse = (message: string): Refusal => ({ line, message })
     if ((entry?.kind === undefined) === (entry?.operation === undefined)) return refuse('a route has either a kind or an operation')
-    if (routes.findIndex((other) => other.verb === verb) !== i) return refuse(`there are two routes for ${verb}`)
+    if (routes.findIndex((other) => other.kind === kind) !== i) return refuse(`there are two routes for ${kind}`)
     if (!engines.some(({ name }) => name === route.engine)) return refuse(`there is no engine named ${route.engine}`)
-    if (!unitsOf(verb).includes(route.price.per)) return refuse(`${verb} is priced per ${unitsOf(verb).join(' or ')}`)
+    if (!unitsOf(kind).includes(route.price.per)) return refuse(`${kind} is priced per ${unitsOf(kind).join(' or ')}`)
     if (parseMoney(entry?.price.amount ?? '') === null) return refuse('price.amount is at most 1000000000')
     const { width, height } = readSize(defaults.size)
-    if (width * height > max.pixels && (verb === 'image' || verb === 'video')) return refuse('the default size is above max.megapixels')
-    if (verb === 'video' && (width % 2 || height % 2)) return refuse('the default size of video has an even width and height')
+    if (width * height > max.pixels && (kind === 'image' || kind === 'video')) return refuse('the default size is above max.megapixels')
+    if (kind === 'video' && (width % 2 || height % 2)) return refuse('the default size of video has an even width and height')
     if (defaults.durationMs > max.durationMs) return refuse('defaults.seconds is above max.seconds')
   }
   return null

@@ -13,7 +13,7 @@ export const EMPTY: Table = { routes: new Map(), engines: new Map() }
  * that were opened before it are closed.
  */
 export async function nextTable(present: Table, settings: EnginesSettings, open: (setting: EngineSetting) => Promise<Engine>): Promise<{ next: Table; removed: Engine[] }> {
-  const next: Table = { routes: new Map(settings.routes.map((route) => [route.verb, route])), engines: new Map() }
+  const next: Table = { routes: new Map(settings.routes.map((route) => [route.kind, route])), engines: new Map() }
   const opened: Engine[] = []
   try {
     for (const setting of settings.engines) {
@@ -32,10 +32,10 @@ export async function nextTable(present: Table, settings: EnginesSettings, open:
 }
 
 /** How a kind or operation is made by a table, or null. */
-export function offerOf({ routes, engines }: Table, verb: string): Offer | null {
-  const route = routes.get(verb)
+export function offerOf({ routes, engines }: Table, kind: string): Offer | null {
+  const route = routes.get(kind)
   const engine = route && engines.get(route.engine)?.engine
-  const made = engine && Object.hasOwn(engine.offers, verb) ? engine.offers[verb] : undefined
+  const made = engine && Object.hasOwn(engine.offers, kind) ? engine.offers[kind] : undefined
   if (!route || !engine || !made) return null
   return { route, formats: made.formats, quote: (request) => engine.quote(request, route.max), unsupported: (request, roles) => engine.unsupported?.(request, roles) ?? null }
 }
@@ -43,9 +43,9 @@ export function offerOf({ routes, engines }: Table, verb: string): Offer | null 
 /** Every route of a table, once its engines know what they offer, and why it is not available: a sentence for the operator, or null when it is. */
 export async function routeStates(table: Table): Promise<RouteState[]> {
   await Promise.all([...table.engines.values()].map(({ engine }) => engine.settled))
-  return [...table.routes.values()].map(({ verb, engine }) => {
-    const lacking = table.engines.get(engine)?.engine.missing?.[verb] ?? 'the engine of this route does not make it'
-    return { verb, engine, missing: offerOf(table, verb) ? null : lacking }
+  return [...table.routes.values()].map(({ kind, engine }) => {
+    const lacking = table.engines.get(engine)?.engine.missing?.[kind] ?? 'the engine of this route does not make it'
+    return { kind, engine, missing: offerOf(table, kind) ? null : lacking }
   })
 }
 

@@ -15,7 +15,7 @@ export function capOf({ perQueue, queues }: DeliveryCaps, { tenant, host }: Pick
 }
 
 /** `oldestAt`: epoch milliseconds. */
-export type OpenTasks = { state: TaskState; verb: string; count: number; oldestAt: number }
+export type OpenTasks = { state: TaskState; kind: string; count: number; oldestAt: number }
 
 export type TaskStore = {
   /**
@@ -52,7 +52,7 @@ export type TaskStore = {
   tasksDue(now: number, limit: number): Promise<Task[]>
   /** Creation time of the oldest task; null when there is none. */
   oldestTask(): Promise<number | null>
-  /** Number of tasks by state and verb, and the creation time of the oldest of them, without final ones. */
+  /** Number of tasks by state and kind or operation, and the creation time of the oldest of them, without final ones. */
   openTasks(): Promise<OpenTasks[]>
   /** Removes final tasks that ended before `before` and have an empty outbox, in any order, with their deliveries. Returns how many. */
   removeTasks(before: number, limit: number): Promise<number>

@@ -13,7 +13,7 @@ const control = () => runControl()
 function routes(text: string): Map<string, Route> {
   const read = readEngines(text)
   if (read.outcome === 'refused') throw new Error(`line ${read.refusal.line}: ${read.refusal.message}`)
-  return new Map(read.settings.routes.map((route) => [route.verb, route]))
+  return new Map(read.settings.routes.map((route) => [route.kind, route]))
 }
 
 const builtIn = routes(DEFAULT_ENGINES)
@@ -65,7 +65,7 @@ t.test('a file may be JSON, and engines may have options of their own', async (t
   t.match(read, {
     settings: {
       engines: [{ name: 'a', type: 'other', options: { baseUrl: 'http://x' }, line: 1 }],
-      routes: [{ verb: 'upscale', engine: 'a', model: 'm', price: { verb: 'upscale', micro: 0, per: 'Megapixel' }, timeoutMs: 5000, concurrency: 2, line: 2 }],
+      routes: [{ kind: 'upscale', engine: 'a', model: 'm', price: { verb: 'upscale', micro: 0, per: 'Megapixel' }, timeoutMs: 5000, concurrency: 2, line: 2 }],
     },
   })
 })
@@ -158,7 +158,7 @@ t.test('a route to an engine that does not make it is warned of and not supporte
   t.teardown(() => engines.close())
   engines.add('fake', fakeEngine(['image', 'video', 'music']).open)
   await engines.ready()
-  t.match((await engines.routes()).map(({ verb, missing }) => [verb, missing === null]), [['image', true], ['video', true], ['music', true], ['upscale', false]])
+  t.match((await engines.routes()).map(({ kind, missing }) => [kind, missing === null]), [['image', true], ['video', true], ['music', true], ['upscale', false]])
   t.match(warnings, [{ verb: 'upscale', engine: 'fake', missing: 'the engine of this route does not make it' }])
   t.equal(engines.offer('upscale'), null)
 })

@@ -5,14 +5,14 @@ import { dirname, join } from 'node:path'
 import { findPackageJSON } from 'node:module'
 import t, { type Test } from 'tap'
 import {
-  IMAGE_FORMATS, inpaint, missingImageOperations, removeBackground, upscale, type ImageFailed, type ImageMade, type ImageRun, type ImageVerb,
+  IMAGE_FORMATS, inpaint, missingImageOperations, removeBackground, upscale, type ImageFailed, type ImageMade, type ImageRun, type ImageOperation,
 } from '../../../src/backends/engines/local/image/operations.ts'
 import { at, decoded, distance, open, paint, pngBomb, quarters, sharp, type Raw } from './pictures.ts'
 
 const missing = missingImageOperations()
 
 /** Runs a test where the operation's packages are installed. */
-function testOf(verb: ImageVerb, promise: string, prove: (t: Test) => Promise<void>): void {
+function testOf(verb: ImageOperation, promise: string, prove: (t: Test) => Promise<void>): void {
   const reason = missing[verb]
   void t.test(promise, reason === undefined ? {} : { skip: reason }, prove)
 }
@@ -22,7 +22,7 @@ type Result = Awaited<ReturnType<typeof decoded>> & ImageMade
 const PLAIN = { inpaint: { seed: 1, growMask: 0, format: 'png' }, upscale: { scale: 2, format: 'png' }, background_remove: { background: 'transparent', crop: false, format: 'png' } } as const
 type More = { request?: object; limits?: { pixels?: number; bytes?: number }; signal?: AbortSignal; progress?: (percent: number) => void }
 
-async function run(t: Test, verb: ImageVerb, media: Uint8Array | string, mask: Uint8Array | null = null, more: More = {}): Promise<ImageMade | ImageFailed> {
+async function run(t: Test, verb: ImageOperation, media: Uint8Array | string, mask: Uint8Array | null = null, more: More = {}): Promise<ImageMade | ImageFailed> {
   const scratch = await mkdtemp(join(tmpdir(), 'tollgate-'))
   t.teardown(() => rm(scratch, { recursive: true }))
   const file = async (name: string, content: Uint8Array | string): Promise<string> => {

@@ -127,7 +127,7 @@ t.test('a hundred thousand tasks do not slow down a list, a sweep, a count or a 
   t.equal(await rowsReadBy(() => store.tasksDue(T0 + MANY * minute, 100)), 100)
   // The group, and its oldest task.
   t.equal(await rowsReadBy(() => store.openTasks()), 2)
-  t.same(await store.openTasks(), [{ state: 'queued', verb: 'image', count: MANY / 2, oldestAt: T0 + minute }])
+  t.same(await store.openTasks(), [{ state: 'queued', kind: 'image', count: MANY / 2, oldestAt: T0 + minute }])
   t.equal(await rowsReadBy(() => store.removeTasks(T0 + MANY * minute, 500)), 500)
 })
 

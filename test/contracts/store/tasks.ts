@@ -227,7 +227,7 @@ export const taskPromises: Promises<Place> = {
     await Promise.all(states.map((state, i) => taskIn(store, state, task(i))))
     await Promise.all([20, 21].map((n) => taskIn(store, 'queued', task(n, { tenant: 'globex' }))))
     await taskIn(store, 'queued', task(22, { object: 'operation', verb: 'upscale' }))
-    const counts = (await store.openTasks()).map(({ state, verb, count }) => `${state} ${verb} ${count}`)
+    const counts = (await store.openTasks()).map(({ state, kind, count }) => `${state} ${kind} ${count}`)
     t.same(counts.toSorted(), ['pending image 1', 'processing image 1', 'queued image 3', 'queued upscale 1', 'settling image 1'])
   },
 
@@ -236,7 +236,7 @@ export const taskPromises: Promises<Place> = {
     await taskIn(store, 'completed', task(1, { createdAt: T0 + 1 }), { endedAt: T0 + 10 })
     for (const n of [3, 5, 7]) await taskIn(store, 'queued', task(n, { createdAt: T0 + n }))
     await taskIn(store, 'queued', task(8, { object: 'operation', verb: 'upscale', createdAt: T0 + 8 }))
-    const oldest = async () => Object.fromEntries((await store.openTasks()).map(({ verb, oldestAt }) => [verb, oldestAt - T0]))
+    const oldest = async () => Object.fromEntries((await store.openTasks()).map(({ kind, oldestAt }) => [kind, oldestAt - T0]))
     t.same(await oldest(), { image: 3, upscale: 8 })
     await store.moveTask(taskId(3), { from: ['queued'] }, 'failed', { endedAt: T0 + 20, sweepAt: null })
     t.same(await oldest(), { image: 5, upscale: 8 })

@@ -4,7 +4,7 @@ import { FINAL, type Task, type TaskState } from '../../../src/domain/task.ts'
 import { eventsOf } from '../../../src/verify/task-invariants.ts'
 import type { Step } from '../scheduler.ts'
 import type { Report, Seen } from '../invariant-checker.ts'
-import { VERBS } from '../media/accounts.ts'
+import { KINDS } from '../media/accounts.ts'
 import { LEASE_MS, QUEUE_MS, UNSERVED } from '../media/worker.ts'
 import type { Troubles } from '../world.ts'
 
@@ -133,7 +133,7 @@ export function openTaskChecks(seen: Seen, report: Report, now: () => number, { 
   function checkClaimed(since: number, busy: string | null): void {
     for (const { id, media } of seen.records.values()) {
       if (!media || id === busy) continue
-      const kinds = media.due.map(({ kind }) => kind).filter((kind) => VERBS.includes(kind))
+      const kinds = media.due.map(({ kind }) => kind).filter((kind) => KINDS.includes(kind))
       const ready = [...readyOf(media.holds, kinds, since)].filter(([, { at }]) => at <= since)
       if (ready.length > 0) report(`a task of ${id} is ready, although claims have been made`)
     }

@@ -5,7 +5,7 @@ import type { Command } from '../../../src/domain/subscription/commands.ts'
 export type Account = { tenant: string; subscription: string; keyId: string; keyVersionId: string; cap: number | null; terms: Terms }
 
 /** The kinds and operations that workers take. */
-export const VERBS = ['image', 'video', 'upscale']
+export const KINDS = ['image', 'video', 'upscale']
 export const T0 = Date.UTC(2026, 0, 5)
 
 function accountOf(tenant: string, cap: number | null, allowance: number, maxConcurrentTasks: number): Account {

@@ -3,7 +3,7 @@ import { claimDue, conclude } from '../../../src/tasks/claim-and-retry.ts'
 import type { Task } from '../../../src/domain/task.ts'
 import { sweepSubscriptions, sweepTasks } from '../../../src/tasks/recovery-sweeps.ts'
 import { SKEW_MS, type Machine, type World } from '../world.ts'
-import { ACCOUNTS, VERBS } from './accounts.ts'
+import { ACCOUNTS, KINDS } from './accounts.ts'
 import { CAPS, DELIVERY_LEASE_MS, deliverOne } from './dispatcher.ts'
 import { LEASE_MS, runTask, sweepOptions } from './worker.ts'
 
@@ -32,7 +32,7 @@ async function round(world: World, machine: Machine, nth: number): Promise<void>
     const claimed: Task[] = []
     // A claim that found the hold of an ended task starts nothing, and the next one is behind it.
     let isReturned = false
-    await claimDue(backends, { verbs: VERBS, limit: 1, leaseMs: LEASE_MS, start: (task) => claimed.push(task), decided: (_, outcome) => (isReturned ||= outcome === 'returned') })
+    await claimDue(backends, { kinds: KINDS, limit: 1, leaseMs: LEASE_MS, start: (task) => claimed.push(task), decided: (_, outcome) => (isReturned ||= outcome === 'returned') })
     if (claimed.length === 0 && !isReturned) break
     for (const task of claimed) await conclude(machine.tasks(machine.actor('run', { task: task.id, epoch: task.epoch })), task, await runTask(world, machine, task))
   }

@@ -2,7 +2,7 @@
 import type { Store } from '../../../src/backends/store/store.ts'
 import type { Subscription } from '../../../src/domain/subscription/subscription.ts'
 import type { Machine, World } from '../world.ts'
-import { ACCOUNTS, planOf, T0, VERBS } from './accounts.ts'
+import { ACCOUNTS, planOf, T0, KINDS } from './accounts.ts'
 import { clientOf } from './clients.ts'
 import { dispatcher, mintKeys } from './dispatcher.ts'
 import { recovery } from './recovery.ts'
@@ -37,7 +37,7 @@ export const mediaScenario = {
   ahead: {
     subscriptions: ACCOUNTS.map(({ subscription }) => subscription),
     async work(machine: Machine, store: Store, { id }: Subscription): Promise<void> {
-      const claimed = await store.change(id, { op: 'claim', claim: `ahead-${machine.clock()}`, kinds: VERBS }, machine.clock())
+      const claimed = await store.change(id, { op: 'claim', claim: `ahead-${machine.clock()}`, kinds: KINDS }, machine.clock())
       await machine.sleep(200)
       if (claimed.outcome === 'none' || machine.clock() % 2 === 0) return
       const { task, epoch } = claimed

@@ -13,7 +13,7 @@ import { Unavailable } from '../../../src/domain/errors.ts'
 import type { Task } from '../../../src/domain/task.ts'
 import type { TaskContext } from '../../../src/tasks/task-context.ts'
 import type { Machine, World } from '../world.ts'
-import { VERBS } from './accounts.ts'
+import { KINDS } from './accounts.ts'
 
 export const LEASE_MS = 10_000
 const TICK_MS = 15_000
@@ -49,7 +49,7 @@ export function worker(world: World, machine: Machine, slots: number): void {
   const backends = machine.tasks(machine.actor('claim'))
   const loop = openClaimLoop({
     tasks: backends, claims, start, leaseMs: LEASE_MS,
-    slots: { isFull: () => running >= slots, hasRoom: () => true, claimable: () => VERBS, room: () => slots - running },
+    slots: { isFull: () => running >= slots, hasRoom: () => true, claimable: () => KINDS, room: () => slots - running },
     patience: () => machine.sleep(PATIENCE_MS),
     later: (ms, then) => void machine.sleep(ms).then(then),
     isStopping: () => world.recovering,
@@ -64,7 +64,7 @@ export function worker(world: World, machine: Machine, slots: number): void {
   }
 
   const grace = openLeaseGrace(LEASE_MS, SWEEPS.tasks)
-  const republisher = openRepublisher(backends, VERBS)
+  const republisher = openRepublisher(backends, KINDS)
 
   async function sweepDue(backends: TaskContext): Promise<void> {
     await sweepTasks(backends, sweepOptions(() => (grace.isDue(world.scheduler.now()) ? LEASE_MS : null)))
@@ -88,7 +88,7 @@ export function worker(world: World, machine: Machine, slots: number): void {
   }
 
   if (slots > 0) {
-    world.broker.consume({ process: machine.process, kinds: VERBS, takes: loop.takes, received: loop.received })
+    world.broker.consume({ process: machine.process, kinds: KINDS, takes: loop.takes, received: loop.received })
     machine.go('tick', tick)
   }
   machine.go('sweep tasks', () => sweep('tasks', sweepDue))

@@ -46,10 +46,10 @@ export type Replay = { since: string; until: string; event?: string; status?: st
 export const collectionOf = (object: Task['object']): Collection => (object === 'generation' ? 'generations' : 'operations')
 export const isFinal = ({ status }: Task): boolean => status !== 'queued' && status !== 'processing'
 /** The code of its kind or operation. */
-export const verbOf = ({ kind, operation }: Task): string => kind ?? operation ?? 'task'
+export const taskKind = ({ kind, operation }: Task): string => kind ?? operation ?? 'task'
 export const urlOf = ({ image_url: image, video_url: video, audio_url: audio }: Result): string => image ?? video ?? audio ?? ''
 /** The address under which a browser saves the result, as `upscale-1f5d0a2c.png`: what it is, and the end of the task's id. */
-export const downloadOf = (task: Task, result: Result): string => `${urlOf(result)}&name=${verbOf(task).replaceAll('_', '-')}-${task.id.slice(-8)}`
+export const downloadOf = (task: Task, result: Result): string => `${urlOf(result)}&name=${taskKind(task).replaceAll('_', '-')}-${task.id.slice(-8)}`
 
 const path = (task: Pick<Task, 'object' | 'id'>) => `/media/${collectionOf(task.object)}/${encodeURIComponent(task.id)}`
 

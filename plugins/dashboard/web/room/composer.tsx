@@ -45,7 +45,7 @@ export function Composer() {
         if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) event.currentTarget.querySelector<HTMLButtonElement>('.create')?.click()
       }}
     >
-      <KindChoice label="What to make" kinds={kinds.data.filter(({ object }) => object === 'generation')} value={draft.kind} choose={(verb) => set({ kind: verb, ratio: '', seconds: null, format: '' })} />
+      <KindChoice label="What to make" kinds={kinds.data.filter(({ object }) => object === 'generation')} value={draft.kind} choose={(kind) => set({ kind, ratio: '', seconds: null, format: '' })} />
       <Field label="Prompt" hint={draft.prompt.length > PROMPT_MAX - 500 ? `${PROMPT_MAX - draft.prompt.length} characters left` : undefined}>
         {(wired) => (
           <textarea {...wired} class="input room-prompt" rows={4} maxLength={PROMPT_MAX} placeholder={`${IDEAS[draft.kind]?.[0] ?? ''} …`} value={draft.prompt} onInput={(event) => set({ prompt: event.currentTarget.value })} />

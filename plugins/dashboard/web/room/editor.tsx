@@ -16,9 +16,9 @@ const FILMS = ['trim', 'merge']
 const SHOW_THE_SOURCE = ['inpaint', 'trim']
 
 /** Why an operation does not take these sources; null when it does. */
-function refusalOf(verb: string, family: string | null): string | null {
+function refusalOf(operation: string, family: string | null): string | null {
   if (family === null) return null
-  if (FILMS.includes(verb)) return family === 'image' ? 'For video and audio' : null
+  if (FILMS.includes(operation)) return family === 'image' ? 'For video and audio' : null
   return family === 'image' ? null : 'For images'
 }
 

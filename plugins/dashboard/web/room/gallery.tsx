@@ -1,6 +1,6 @@
 /** Everything that was made and is still kept, the newest first. */
 import { useEffect, useState } from 'preact/hooks'
-import { downloadOf, urlOf, verbOf, type Task } from '../api/tasks.ts'
+import { downloadOf, urlOf, taskKind, type Task } from '../api/tasks.ts'
 import { Card } from '../components/card.tsx'
 import { Icon } from '../components/icon.tsx'
 import { Empty, Failed, Loading } from '../components/states.tsx'
@@ -61,7 +61,7 @@ function GalleryItem({ task }: { task: Task }) {
   const { result } = task
   if (!result) return null
   const name = nameOf(task)
-  const kind = wordsOf(verbOf(task)).name
+  const kind = wordsOf(taskKind(task)).name
   const isMerging = state.mode.value === 'edit' && state.sources.value.length > 0 && [result.content_type, ...state.sources.value.map(({ type }) => type)].every((type) => familyOf(type) !== 'image')
   function show(): void {
     state.current.value = task

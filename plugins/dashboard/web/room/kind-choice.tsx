@@ -5,7 +5,7 @@ import type { Kind } from './media-api.ts'
 import { priceOf, useRoom } from './room-state.ts'
 import { priceInWords, wordsOf } from './words.ts'
 
-type Props = { label: string; kinds: Kind[]; value: string; choose: (verb: string) => void; /** Why a kind that is available does not apply now; null when it does. */ refuse?: (kind: Kind) => string | null }
+type Props = { label: string; kinds: Kind[]; value: string; choose: (kind: string) => void; /** Why a kind that is available does not apply now; null when it does. */ refuse?: (kind: Kind) => string | null }
 
 export function KindChoice({ label, kinds, value, choose, refuse = () => null }: Props) {
   const group = useId()

@@ -2,6 +2,7 @@
 import { api, apiUrl, pageHeaders, Problem, signedOut } from '../api/client.ts'
 import { collectionOf, isFinal, readTask, urlOf, type Result, type Task } from '../api/tasks.ts'
 
+/** A kind of generation, or an operation: its name is `verb`. */
 export type Kind = {
   verb: string
   object: Task['object']

@@ -99,10 +99,10 @@ export function useRoom(): RoomContextValue {
   return room
 }
 
-export function kindOf({ kinds }: Pick<RoomContextValue, 'kinds'>, verb: string): Kind | null {
-  return kinds.data.find((kind) => kind.verb === verb) ?? null
+export function kindOf({ kinds }: Pick<RoomContextValue, 'kinds'>, name: string): Kind | null {
+  return kinds.data.find(({ verb }) => verb === name) ?? null
 }
 
-export function priceOf({ kinds, plan }: Pick<RoomContextValue, 'kinds' | 'plan'>, verb: string): Price | null {
-  return kinds.prices.find((price) => price.plan === plan && price.verb === verb) ?? null
+export function priceOf({ kinds, plan }: Pick<RoomContextValue, 'kinds' | 'plan'>, kind: string): Price | null {
+  return kinds.prices.find((price) => price.plan === plan && price.verb === kind) ?? null
 }

@@ -1,5 +1,5 @@
 /** Kinds, operations and failures in the words of the page. */
-import { verbOf, type Task } from '../api/tasks.ts'
+import { taskKind, type Task } from '../api/tasks.ts'
 import type { IconName } from '../components/icon.tsx'
 import { money, span } from '../format.ts'
 import type { Price } from './media-api.ts'
@@ -18,12 +18,12 @@ export const WORDS: Record<string, Words> = {
   merge: { name: 'Merge', does: 'Joins video or audio', icon: 'video' },
 }
 
-export const wordsOf = (verb: string): Words => WORDS[verb] ?? { name: verb, does: '', icon: 'spark' }
+export const wordsOf = (kind: string): Words => WORDS[kind] ?? { name: kind, does: '', icon: 'spark' }
 
 /** A short name of what a task makes: its prompt, or its operation. */
 export function nameOf(task: Task): string {
   const prompt = task.prompt?.trim() ?? ''
-  return prompt === '' ? wordsOf(verbOf(task)).name : prompt
+  return prompt === '' ? wordsOf(taskKind(task)).name : prompt
 }
 
 const PER: Record<Price['per'], string> = { Job: 'each', Second: 'a second', Megapixel: 'a megapixel' }

@@ -103,16 +103,16 @@ function ffmpegOperations(found: Available): Operations {
 
 function imageOperations(): Operations {
   const missing = missingImageOperations()
-  const offered = Object.entries(IMAGE_FORMATS).filter(([verb]) => !Object.hasOwn(missing, verb))
+  const offered = Object.entries(IMAGE_FORMATS).filter(([operation]) => !Object.hasOwn(missing, operation))
   const all: Operations['runs'] = {
     background_remove: async (request, job) => written(await removeBackground({ ...job, request })),
     upscale: async (request, job) => written(await upscale({ ...job, request })),
     inpaint: async (request, job) => written(await inpaint({ ...job, request })),
   }
   return {
-    offers: Object.fromEntries(offered.map(([verb, formats]) => [verb, { formats }])),
+    offers: Object.fromEntries(offered.map(([operation, formats]) => [operation, { formats }])),
     missing,
-    runs: Object.fromEntries(Object.entries(all).filter(([verb]) => offered.some(([name]) => name === verb))),
+    runs: Object.fromEntries(Object.entries(all).filter(([operation]) => offered.some(([name]) => name === operation))),
   }
 }
 

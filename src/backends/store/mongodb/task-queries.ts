@@ -51,8 +51,8 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
     collection
       .aggregate<OpenTasks>([
         { $match: { endedAt: null, state: { $in: OPEN } } },
-        { $group: { _id: { state: '$state', verb: '$verb' }, count: { $sum: 1 }, oldestAt: { $min: '$createdAt' } } },
-        { $project: { _id: 0, state: '$_id.state', verb: '$_id.verb', count: 1, oldestAt: 1 } },
+        { $group: { _id: { state: '$state', kind: '$verb' }, count: { $sum: 1 }, oldestAt: { $min: '$createdAt' } } },
+        { $project: { _id: 0, state: '$_id.state', kind: '$_id.kind', count: 1, oldestAt: 1 } },
       ])
       .toArray()
 

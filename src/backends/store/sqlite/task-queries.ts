@@ -14,7 +14,7 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
   const due = database.prepare<TaskRow>('SELECT record FROM tasks WHERE sweep_at <= ? ORDER BY sweep_at LIMIT ?')
   // The index has every rowid, which are in the order of creation.
   const open = database.prepare<Omit<OpenTasks, 'oldestAt'> & { first: number }>(
-    `SELECT state, verb, count(*) AS count, min(rowid) AS first FROM tasks WHERE state IN ('pending', 'queued', 'processing', 'settling') GROUP BY state, verb`,
+    `SELECT state, verb AS kind, count(*) AS count, min(rowid) AS first FROM tasks WHERE state IN ('pending', 'queued', 'processing', 'settling') GROUP BY state, verb`,
   )
   const createdAt = database.prepare<{ created_at: number }>('SELECT created_at FROM tasks WHERE rowid = ?')
   const oldest = database.prepare<TaskRow>("SELECT record FROM tasks WHERE id > '' ORDER BY id LIMIT 1")
@@ -37,7 +37,7 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
         const row = oldest.get()
         return row ? parseTask(row).createdAt : null
       }),
-    openTasks: () => database.read(() => open.all().map(({ state, verb, count, first }) => ({ state, verb, count, oldestAt: createdAt.get(first)?.created_at ?? 0 }))),
+    openTasks: () => database.read(() => open.all().map(({ state, kind, count, first }) => ({ state, kind, count, oldestAt: createdAt.get(first)?.created_at ?? 0 }))),
   }
 }
 

@@ -1,5 +1,5 @@
 /** Tasks of the tenant, newest first, as a table with filters and pages. */
-import { collectionOf, KINDS, listTasks, OPERATIONS, STATUSES, verbOf, type Collection, type Filter, type Task } from '../../api/tasks.ts'
+import { collectionOf, KINDS, listTasks, OPERATIONS, STATUSES, taskKind, type Collection, type Filter, type Task } from '../../api/tasks.ts'
 import { Field, Segmented, Select } from '../../components/field.tsx'
 import { Icon } from '../../components/icon.tsx'
 import { Async, useLoad } from '../../components/load.tsx'
@@ -47,8 +47,8 @@ function withTimes({ created_after: after, created_before: before, ...filter }: 
 }
 
 function Filters({ view: { collection, filter }, show }: Props) {
-  const verbs = collection === 'generations' ? KINDS : OPERATIONS
-  const verb = collection === 'generations' ? 'kind' : 'operation'
+  const kinds = collection === 'generations' ? KINDS : OPERATIONS
+  const name = collection === 'generations' ? 'kind' : 'operation'
   const set = (change: Filter) => {
     const { cursor: _start, ...kept } = { ...filter, ...change }
     show({ collection, filter: Object.fromEntries(Object.entries(kept).filter(([, value]) => value !== '')) })
@@ -62,7 +62,7 @@ function Filters({ view: { collection, filter }, show }: Props) {
     <div class="filters" role="search" aria-label="Filter tasks">
       <Segmented label="Tasks" value={collection} choices={COLLECTIONS} choose={choose} />
       <Field label="Status">{(wired) => <Select wired={wired} value={filter.status ?? ''} choices={any(STATUSES)} choose={(status) => set({ status })} />}</Field>
-      <Field label={label(verb)}>{(wired) => <Select wired={wired} value={filter[verb] ?? ''} choices={any(verbs)} choose={(value) => set({ [verb]: value })} />}</Field>
+      <Field label={label(name)}>{(wired) => <Select wired={wired} value={filter[name] ?? ''} choices={any(kinds)} choose={(value) => set({ [name]: value })} />}</Field>
       <Field label="From">{(wired) => <input {...wired} class="input" type="date" value={filter.created_after ?? ''} onChange={(event) => set({ created_after: event.currentTarget.value })} />}</Field>
       <Field label="To">{(wired) => <input {...wired} class="input" type="date" value={filter.created_before ?? ''} onChange={(event) => set({ created_before: event.currentTarget.value })} />}</Field>
     </div>
@@ -105,7 +105,7 @@ function Status({ status, progress }: Task) {
 function Name(task: Task) {
   return (
     <a class="task-name" href={hrefOf(`/tasks/${task.id}?object=${task.object}`)}>
-      <strong>{label(verbOf(task))}</strong>
+      <strong>{label(taskKind(task))}</strong>
       {task.prompt && <span class="muted clip">{task.prompt}</span>}
       {collectionOf(task.object) === 'operations' && <span class="muted mono clip">{task.id}</span>}
     </a>

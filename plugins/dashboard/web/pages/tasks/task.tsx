@@ -1,5 +1,5 @@
 /** One task: what it made or why it failed, its history, its costs, and every attempt to deliver its webhooks. */
-import { cancelTask, isFinal, listDeliveries, readTask, verbOf, type Task as TaskRecord } from '../../api/tasks.ts'
+import { cancelTask, isFinal, listDeliveries, readTask, taskKind, type Task as TaskRecord } from '../../api/tasks.ts'
 import { Problem } from '../../api/client.ts'
 import { Card, Fact, PageHead } from '../../components/card.tsx'
 import { CopyButton } from '../../components/copy.tsx'
@@ -62,7 +62,7 @@ function Shown({ task, reload }: { task: TaskRecord; reload: () => Promise<void>
   return (
     <>
       <PageHead
-        title={label(verbOf(task))}
+        title={label(taskKind(task))}
         lead={
           <span class="row">
             <StatusBadge status={task.status} />

