@@ -1,4 +1,4 @@
-/** What the AI Room of the dashboard uses, in the scope `/dashboard/api` behind a session: the Media API's verbs under `/media`, and uploads. */
+/** What the AI Room of the dashboard uses, in the scope `/dashboard/api` behind a session: the Media API's endpoints under `/media`, and uploads. */
 import type { FastifyInstance } from 'fastify'
 import mediaCaller from './media-caller.ts'
 import mediaKinds from './media-kinds.ts'

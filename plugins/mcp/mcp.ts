@@ -1,5 +1,5 @@
 /**
- * `POST /mcp`: the Media API's verbs as tools of the Model Context Protocol, over Streamable HTTP without sessions (`docs/mcp.md`). Revision 2026-07-28 is served, and
+ * `POST /mcp`: the Media API's endpoints as tools of the Model Context Protocol, over Streamable HTTP without sessions (`docs/mcp.md`). Revision 2026-07-28 is served, and
  * the earlier ones with a handshake. `auth` checks the key; Origin and Host are checked here, because the SDK checks neither.
  */
 import type { FastifyInstance } from 'fastify'

@@ -1,4 +1,4 @@
-/** A tool of the MCP endpoint: a verb of the Media API under a name, with its schemas. */
+/** A tool of the MCP endpoint: an endpoint of the Media API under a name, with its schemas. */
 import type { ToolAnnotations } from '@modelcontextprotocol/server'
 import { Type } from 'typebox'
 import type { Task } from '../../src/domain/task.ts'

@@ -1,4 +1,4 @@
-/** The verbs that generations and operations share: list, read, cancel, deliveries, events. */
+/** The endpoints that generations and operations share: list, read, cancel, deliveries, events. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyContextConfig, FastifyInstance, FastifyRequest } from 'fastify'
 import { listTasks } from '../../src/tasks/list-tasks.ts'

@@ -1,4 +1,4 @@
-/** The Media API's verbs behind a session of the dashboard. */
+/** The Media API's endpoints behind a session of the dashboard. */
 import t from 'tap'
 import { WAITS_PER_CALLER } from '../../plugins/task-watch/task-watch.ts'
 import { entriesOf } from '../../src/domain/subscription/holds.ts'
