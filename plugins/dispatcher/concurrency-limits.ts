@@ -6,7 +6,7 @@ import type { Delivery } from '../../src/domain/task.ts'
 import type { Attempted } from './delivery-attempt.ts'
 
 export const MIN_CONCURRENCY = 4
-export const MAX_CONCURRENCY = 64
+const MAX_CONCURRENCY = 64
 /** A 2xx within this time is fast. */
 const FAST_MS = 1_000
 /** A receiver without an answer for so long starts from the minimum again. */

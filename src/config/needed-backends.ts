@@ -3,7 +3,7 @@ export const ROLES = ['gateway', 'worker', 'dispatcher', 'controller', 'all'] as
 export type Role = (typeof ROLES)[number]
 
 /** In the order of opening. */
-export const BACKENDS = ['store', 'resources', 'upstreams', 'broker', 'files', 'engines'] as const
+const BACKENDS = ['store', 'resources', 'upstreams', 'broker', 'files', 'engines'] as const
 export type Backend = (typeof BACKENDS)[number]
 
 const NEEDED: Record<Role, readonly Backend[]> = {

@@ -20,7 +20,7 @@ export type OperationRequest =
   | { verb: 'merge'; transition: 'none' | 'fade'; fit: 'contain' | 'cover'; format: string }
 
 /** Longest address of a source. A data: URL is bounded by the body of its request. */
-export const URL_LENGTH_MAX = 8192
+const URL_LENGTH_MAX = 8192
 const DATA_URL_LENGTH_MAX = 1024 * 1024
 const MERGED_MIN = 2
 const MERGED_MAX = 20

@@ -2,7 +2,7 @@
  * Money is a safe integer of micro-units inside (1 unit = 1,000,000), a decimal string outside; never a float.
  * The largest amount, 1,000,000,000 units, is 10^15 micro-units, well below 2^53.
  */
-export const MICRO = 1_000_000
+const MICRO = 1_000_000
 export const LARGEST_AMOUNT = 1_000_000_000 * MICRO
 
 const DECIMAL = /^(0|[1-9][0-9]{0,9})(?:\.([0-9]{1,6}))?$/

@@ -2,7 +2,7 @@
 import type { Delivery, DeliveryAttempt } from './task.ts'
 
 /** Attempts outside the schedule that one delivery may have. */
-export const REDELIVERIES_MAX = 10
+const REDELIVERIES_MAX = 10
 
 /** Deliveries that one replay may examine; the cursor of its answer leads to the rest. */
 export const REPLAY_MAX = 500

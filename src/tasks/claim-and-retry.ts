@@ -232,7 +232,7 @@ export async function rememberJob({ store }: Pick<TaskContext, 'store'>, task: T
 }
 
 /** The delay before the next attempt: doubling from two seconds to a minute, with jitter over its upper half by `random` (0 up to 1). */
-export function retryDelayMs(attempts: number, random: number): number {
+function retryDelayMs(attempts: number, random: number): number {
   return jittered(RETRY_MS.first * 2 ** Math.max(0, attempts - 1), random)
 }
 

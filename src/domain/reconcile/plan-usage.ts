@@ -6,9 +6,9 @@ import { viewOf } from '../token-windows.ts'
 import type { PlanUsage } from '../../backends/resources/resources.ts'
 
 /** The API server gets no more than one write of usage a minute for each plan. */
-export const USAGE_WRITE_INTERVAL_MS = 60_000
+const USAGE_WRITE_INTERVAL_MS = 60_000
 /** A plan that is not used is looked at less and less often, so that thousands of idle plans cost the store little. */
-export const USAGE_LOOK_INTERVAL_MAX_MS = 15 * 60_000
+const USAGE_LOOK_INTERVAL_MAX_MS = 15 * 60_000
 
 /**
  * The usage to show, which is the one of `before` where it has not changed or was written less than a minute ago; null while nothing was ever used. `lookAt` is the time

@@ -5,7 +5,7 @@ import { openDeadline } from './deadlines.ts'
 export type ResponseTimeouts = { firstByteMs: number; idleMs: number }
 
 /** An upstream exceeded one of its timeouts. */
-export class UpstreamTimeout extends Error {}
+class UpstreamTimeout extends Error {}
 
 export type ResponseTimer = {
   /** Bytes of the body arrived. */

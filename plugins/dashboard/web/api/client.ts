@@ -71,7 +71,7 @@ export async function api<Answer>(path: string, { method = 'GET', body, query, h
 }
 
 /** The problem that a response carries. A missing session also shows the signed-out page. */
-export async function problemOf(response: Response): Promise<Problem> {
+async function problemOf(response: Response): Promise<Problem> {
   const members = ((await response.json().catch(() => null)) ?? {}) as Record<string, unknown>
   const text = (name: string): string | null => (typeof members[name] === 'string' ? members[name] : null)
   const { code = null } = (members['error'] ?? {}) as { code?: string }

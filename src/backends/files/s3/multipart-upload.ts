@@ -9,7 +9,7 @@ import { partsOf } from '../body-parts.ts'
 import { element, refusalOf, type S3Client, type S3Request } from './s3-client.ts'
 
 /** S3 allows 10,000 parts of 5 MiB to 5 GiB: at most 80 GiB per file. */
-export const PART_BYTES = 8 * 1024 * 1024
+const PART_BYTES = 8 * 1024 * 1024
 
 /** Metadata that names the upload of an object. */
 const UPLOAD = 'x-amz-meta-upload'

@@ -9,7 +9,7 @@ import { keyOf, openManifestIndex, type ManifestError, type Validated } from './
 import type { Document } from './manifest-parser.ts'
 import type { ManifestFile } from './folder-scan.ts'
 
-export const DELETE_AFTER_MS = 2_000
+const DELETE_AFTER_MS = 2_000
 
 export type Declared = {
   get(ref: Ref): Resource | null
