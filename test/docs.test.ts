@@ -50,6 +50,16 @@ t.test('docs/logs.md has the event and the message of every log line of the code
   t.same(stale, [], 'each message is that of its event')
 })
 
+t.test('the message of a log line is constant, and its `event` names the line and not what it is about', async (t) => {
+  const sources = globSync(['src/**/*.ts', 'plugins/**/*.ts'], { cwd: ROOT, exclude: ['plugins/dashboard/web/**'] })
+  for (const file of sources) {
+    for (const [call, members = '', message = ''] of readFileSync(join(ROOT, file), 'utf8').matchAll(/\blog\.(?:info|warn|error|fatal)\(\{(.*?)\}, (.+?)\)/g)) {
+      t.notMatch(members, /\bevent: \w+\./, `${file}: ${call}`)
+      t.match(message, /^['"]|^message$/, `${file}: ${call}`)
+    }
+  }
+})
+
 t.test('every link of a page leads to a file, and to a section, that exists', async (t) => {
   const broken = PAGES.flatMap((page) =>
     [...textOf(page).matchAll(/\]\(([\w./-]*)(?:#([^)\s]+))?\)/g)].flatMap(([, path = '', anchor = '']) => {

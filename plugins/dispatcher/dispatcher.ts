@@ -57,7 +57,7 @@ async function dispatcher(app: FastifyInstance): Promise<void> {
     deliveries.inc({ outcome, attempt: String(attempt) })
     if (outcome === 'unsigned') return
     lag.observe(lagMs / 1000)
-    log.info({ delivery: delivery.id, tenant: delivery.tenant, taskId: delivery.taskId, event: delivery.event, outcome, attempt, final }, 'webhook attempt')
+    log.info({ delivery: delivery.id, tenant: delivery.tenant, taskId: delivery.taskId, webhookEvent: delivery.event, outcome, attempt, final }, 'webhook attempt')
   }
 
   let timer: NodeJS.Timeout | undefined

@@ -44,12 +44,12 @@ export type StoreClockOptions = {
 }
 
 /**
- * Measures the store's clock, and again every 30 s, at once when a write was refused. Exports `tollgate_clock_skew_seconds`; logs once when the skew becomes too large and once
+ * Measures the store's clock, and again every 30 s, at once when a write was refused. Exports `tollgate_clock_skew_seconds`; logs once when the skew becomes too large or unknown, and once
  * when it is small again. Throws `Unavailable` when the store does not answer the first time; later the last measurement counts, unless the store took more than 2 s for it.
  */
 export async function openStoreClock(store: Pick<Store, 'clock'>, { log, registry, wall, monotonic = () => performance.now() }: StoreClockOptions): Promise<StoreClock> {
   let measured = await measure()
-  let wasOff = false
+  let reported: 'clock_skew' | 'store_clock_unknown' | null = null
   let measuring: Promise<void> | null = null
   let timer: NodeJS.Timeout | undefined
   let isClosed = false
@@ -78,12 +78,13 @@ export async function openStoreClock(store: Pick<Store, 'clock'>, { log, registr
   }
 
   function report(): void {
-    const off = isOff()
+    const problem = isUnknown() ? 'store_clock_unknown' : isOff() ? 'clock_skew' : null
+    if (problem === reported) return
+    reported = problem
     const facts = { skewMs: -Math.round(skewMs()), roundTripMs: Math.round(measured.roundTripMs) }
-    const reason = isUnknown() ? 'store too slow to measure its clock, not ready' : 'clock skew above 5 s, not ready: synchronize all machines by NTP'
-    if (off && !wasOff) log.error({ event: 'clock_skew', ...facts }, reason)
-    if (!off && wasOff) log.info({ event: 'clock_skew_resolved', ...facts }, 'clock skew resolved')
-    wasOff = off
+    if (problem === 'clock_skew') log.error({ event: 'clock_skew', ...facts }, 'clock skew above 5 s, not ready: synchronize all machines by NTP')
+    else if (problem === 'store_clock_unknown') log.error({ event: 'store_clock_unknown', ...facts }, 'store too slow to measure its clock, not ready')
+    else log.info({ event: 'clock_skew_resolved', ...facts }, 'clock skew resolved')
   }
 
   function schedule(): void {
