@@ -11,7 +11,7 @@ const BUCKETS = [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10]
 
 type Verb = (...args: never[]) => Promise<unknown>
 
-/** Instruments a backend: every verb but `close` is timed as `tollgate_<backend>_duration_seconds`, and a span of the current trace with the attributes of its `system`. */
+/** Instruments a backend: every verb but `close` is timed until it is done as `tollgate_<backend>_duration_seconds`, and a span of the current trace with the attributes of its `system`. */
 export function instrument<T extends object>(backend: string, verbs: T, registry: Registry, system: Attributes = {}): T {
   const durations = new Histogram({
     name: `tollgate_${backend}_duration_seconds`,
@@ -24,18 +24,20 @@ export function instrument<T extends object>(backend: string, verbs: T, registry
   const timed = (name: string, verb: Verb): Verb => {
     const [answered, unavailable, busy, failed] = ['answered', 'unavailable', 'busy', 'failed'].map((outcome) => durations.labels({ verb: name, outcome }))
     const span: SpanOptions = { kind: 'client', within: true, attributes: system['db.system.name'] ? { ...system, 'db.operation.name': name } : system }
+    const outcomeOf = (error: unknown) => (error instanceof Busy ? busy : error instanceof Unavailable ? unavailable : failed)
     return async (...args) => {
       const sinceMs = performance.now()
-      let outcome = failed
+      const end = (outcome: typeof answered) => outcome?.observe((performance.now() - sinceMs) / 1000)
       try {
         const answer = await traced(`${backend} ${name}`, span, () => verb(...args))
-        outcome = answered
+        // An answer that is given before its write ends with that.
+        const durable = (answer as { durable?: Promise<void> } | null | undefined)?.durable
+        if (durable) durable.then(() => end(answered), (error: unknown) => end(outcomeOf(error)))
+        else end(answered)
         return answer
       } catch (error) {
-        if (error instanceof Unavailable) outcome = error instanceof Busy ? busy : unavailable
+        end(outcomeOf(error))
         throw error
-      } finally {
-        outcome?.observe((performance.now() - sinceMs) / 1000)
       }
     }
   }
