@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import openai from '../../plugins/openai/openai.ts'
-import type { VersionedRecords } from '../../src/backends/store/group-commit.ts'
+import type { ChangeOptions, VersionedRecords } from '../../src/backends/store/group-commit.ts'
 import { Unavailable } from '../../src/domain/errors.ts'
 import { openEgress } from '../../src/egress/egress.ts'
 import { openUpstreams } from '../../src/upstream/upstreams.ts'
@@ -18,7 +18,7 @@ const answers: Script = (response, received) => (received.body['stream'] ? strea
 /** A write that waits for `end`. */
 type Held = { begun: Promise<void>; end: PromiseWithResolvers<void> }
 
-async function setUp(t: Test, script: Script) {
+async function setUp(t: Test, script: Script, changes: ChangeOptions = { retryForMs: 0 }) {
   const upstream = await openUpstream(script)
   const file = await writeUpstreamsFile(t, [{ name: 'a', baseUrl: upstream.url, model: 'a', wire: 'chat', retry: { attempts: 1 } }])
   const upstreams = await openUpstreams({ file, env: () => undefined, log: SILENT, pollMs: 60_000 })
@@ -27,11 +27,14 @@ async function setUp(t: Test, script: Script) {
     await upstream.close()
   })
   const writes: (() => Promise<void>)[] = []
+  const afterwards: (() => Promise<void>)[] = []
   const wrap = (records: VersionedRecords): VersionedRecords => ({
     ...records,
     async replace(...args) {
       await writes.shift()?.()
-      return records.replace(...args)
+      const outcome = await records.replace(...args)
+      await afterwards.shift()?.()
+      return outcome
     },
   })
   const routes: Parameters<typeof openGateway>[1] = (app) => {
@@ -41,7 +44,7 @@ async function setUp(t: Test, script: Script) {
     root.decorate('egress', openEgress({ allow: [], clock: Date.now }))
     root.register(openai)
   }
-  const gateway = await openGateway(t, routes, undefined, {}, {}, undefined, { isSole: true, retryForMs: 0, wrap })
+  const gateway = await openGateway(t, routes, undefined, {}, {}, undefined, { isSole: true, ...changes, wrap })
   // Of each admission, its settlement.
   let unsettled = 0
   const { decide, change } = gateway.store
@@ -81,6 +84,10 @@ async function setUp(t: Test, script: Script) {
       const [begun, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
       writes.push(...Array.from({ length: others }, () => async () => {}), () => (begun.resolve(), end.promise))
       return { begun: begun.promise, end }
+    },
+    /** The write after so many more takes effect, and is not answered. */
+    lose(others: number): void {
+      afterwards.push(...Array.from({ length: others }, () => async () => {}), () => Promise.reject(DISK_FULL()))
     },
     /** As many requests as show that what was sent before them is waiting. */
     async others() {
@@ -161,6 +168,35 @@ for (const stream of [false, true]) {
     }
   })
 }
+
+t.test('a client that leaves before the commit pays its prompt once, also when the commit is repeated because nobody knows whether it took effect', async (t) => {
+  const asked = Array.from({ length: 3 }, () => Promise.withResolvers<void>())
+  const waiting = [...asked]
+  const { send, hold, lose, others, used, upstream } = await setUp(t, () => waiting.shift()?.resolve(), { clock: () => 0 })
+  const leave = async (sent: ReturnType<typeof send>) => {
+    const aborted = upstream.nextAbort()
+    sent.destroy()
+    await aborted
+    await others()
+  }
+  const alone = send(false)
+  await asked[0]?.promise
+  await leave(alone)
+  const once = (await used()) ?? 0
+  t.ok(once > 0)
+
+  const { begun, end } = hold()
+  // Its admission and what follows is one commit, after that of the request which is held up.
+  lose(1)
+  const heldUp = send(false)
+  await begun
+  const repeated = send(false)
+  await Promise.all(asked.map(({ promise }) => promise))
+  await leave(repeated)
+  await leave(heldUp)
+  end.resolve()
+  t.equal(await used(), 3 * once)
+})
 
 for (const outcome of ['succeeds', 'fails']) {
   t.test(`a refusal waits for the commit of the settlement that it rests on, which ${outcome}`, async (t) => {
