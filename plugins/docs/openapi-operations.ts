@@ -160,6 +160,6 @@ export const OPERATIONS: Record<string, Operation> = {
   },
   'GET /v1/responses': { operationId: 'refuseWebSocket', summary: 'Refuse WebSocket', description: 'The WebSocket transport is not offered.', tags: ['Coding'], answers: {}, failures: ['upgrade_required', 'method_not_allowed'] },
   'GET /v1/models': { operationId: 'listModels', summary: 'List the models', tags: ['Coding'], answers: { 200: json('The one model.', Bodies.models) } },
-  'GET /v1/models/:model': { operationId: 'getModel', summary: 'Get the model', tags: ['Coding'], answers: { 200: json('The model.', Bodies.model) }, failures: ['model_not_found'] },
+  'GET /v1/models/:model': { operationId: 'getModel', summary: 'Get the model', tags: ['Coding'], answers: { 200: json('The model.', Bodies.model) }, failures: ['invalid_request', 'model_not_found'] },
   'GET /v1/usage': { operationId: 'getCodingUsage', summary: 'Get the use of the token windows', tags: ['Account'], answers: { 200: json('The windows.', Bodies.codingUsage) }, failures: ['plan_inactive'] },
 }

@@ -78,6 +78,7 @@ async function openai(app: FastifyInstance, options: OpenaiOptions): Promise<voi
   app.get('/v1/responses', reads, refuseUpgrade)
   app.get('/v1/models', reads, async () => modelList(upstreams.contextWindow()))
   app.get<{ Params: { model: string } }>('/v1/models/:model', reads, async ({ params }) => {
+    if (params.model === '') throw new Failure('invalid_request', { param: 'model', message: 'The address has no name of a model. GET /v1/models lists the models.' })
     if (params.model !== MODEL) throw new Failure('model_not_found', { param: 'model' })
     return modelEntry
   })

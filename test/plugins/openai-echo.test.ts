@@ -199,7 +199,10 @@ t.test('the models are a list for OpenAI clients and a catalogue for Codex', asy
     models: [{ slug: 'svc-code', base_instructions: String, context_window: 128_000 }],
   })
   t.match(await (await fetch(`${gateway.url}/v1/models/svc-code`)).json(), { id: 'svc-code', object: 'model' })
-  t.equal((await fetch(`${gateway.url}/v1/models/other`)).status, 404)
+  const other = await fetch(`${gateway.url}/v1/models/other`)
+  t.match({ status: other.status, body: await other.json() }, { status: 404, body: { error: { code: 'model_not_found', param: 'model' } } })
+  const nameless = await fetch(`${gateway.url}/v1/models/`)
+  t.match({ status: nameless.status, body: await nameless.json() }, { status: 400, body: { error: { code: 'invalid_request', param: 'model', message: /has no name of a model/ } } })
 })
 
 t.test('a WebSocket is refused with 426, any other GET of responses with 405', async (t) => {
