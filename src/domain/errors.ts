@@ -61,6 +61,18 @@ export type FailureCode = keyof typeof FAILURES
 /** One faulty member of a request: `path` is a JSON Pointer (RFC 6901) into the body. */
 export type FieldError = { path: string; code: string; message: string }
 
+/** `error.param` of a path of names and indices, in OpenAI's form: `messages[0].content`. Null for the whole body. */
+export function paramOf(path: readonly (string | number)[]): string | null {
+  const steps = path.map((step) => (typeof step === 'number' ? `[${step}]` : `.${step}`))
+  return steps.join('').replace(/^\./, '').toWellFormed() || null
+}
+
+/** The same of a JSON Pointer, whose steps of digits are indices. */
+export function paramOfPointer(pointer: string): string | null {
+  const steps = pointer.split('/').slice(1)
+  return paramOf(steps.map((step) => (/^\d+$/.test(step) ? Number(step) : step.replaceAll('~1', '/').replaceAll('~0', '~'))))
+}
+
 export type FailureFacts = {
   /** Replaces the sentence of the catalogue with a more specific, equally public one. */
   message?: string

@@ -1,5 +1,5 @@
 /** Limits of strict JSON, and the failures of both of its parsers (`strict-json`, `incremental-json`). */
-import { Failure } from './errors.ts'
+import { Failure, paramOf } from './errors.ts'
 
 /** Deeper than any tool schema, and far below the depth at which serializing exhausts the stack. */
 export const MAX_DEPTH = 200
@@ -43,7 +43,7 @@ export function tooDeep(): Failure {
 export function faulty(path: (string | number)[], code: 'duplicate' | 'not_allowed' | 'surrogate' | 'maximum' | 'length'): Failure {
   const pointer = path.map((part) => `/${String(part).replaceAll('~', '~0').replaceAll('/', '~1')}`).join('').toWellFormed()
   const message = SENTENCES[code]
-  return new Failure('invalid_json', { message: `${pointer || 'The body'} ${message}.`, param: pointer.slice(1).replaceAll('/', '.') || null, errors: [{ path: pointer, code, message }] })
+  return new Failure('invalid_json', { message: `${pointer || 'The body'} ${message}.`, param: paramOf(path), errors: [{ path: pointer, code, message }] })
 }
 
 const SENTENCES = {

@@ -1,6 +1,6 @@
 /** Request validation: no coercion in bodies, unknown members are refused, every fault of an ordinary body is reported. Numbers in query strings are parsed. */
 import { Ajv, type Options, type ValidateFunction } from 'ajv'
-import { Failure, type FieldError } from './errors.ts'
+import { Failure, paramOfPointer, type FieldError } from './errors.ts'
 import { inWords } from './field-patterns.ts'
 
 const options: Options = { allErrors: true, useDefaults: true, removeAdditional: false, strict: false, meta: false, validateSchema: false, discriminator: true }
@@ -64,7 +64,7 @@ export function faultsOf(faults: Fault[]): FieldError[] {
 /** `invalid_request` for faulty fields: the first in the message, all in `errors`. */
 export function invalid(errors: FieldError[]): Failure {
   const [first] = errors
-  return new Failure('invalid_request', { errors, ...(first ? { message: `${first.path || 'The body'} ${first.message}.`, param: first.path.slice(1).replaceAll('/', '.') || null } : {}) })
+  return new Failure('invalid_request', { errors, ...(first ? { message: `${first.path || 'The body'} ${first.message}.`, param: paramOfPointer(first.path) } : {}) })
 }
 
 /** The JSON Pointer of a fault; for a missing, unknown or misnamed member it points to that member. */

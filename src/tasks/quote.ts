@@ -1,7 +1,7 @@
 /** Quotes: from the body of a generation or operation to its price, for the Media API and for MCP. */
 import { availableToKey, rollPeriod } from '../domain/balance.ts'
 import type { EngineRequest, Engines, Offer } from '../backends/engines/engine.ts'
-import { Failure, type FieldError } from '../domain/errors.ts'
+import { Failure, paramOfPointer, type FieldError } from '../domain/errors.ts'
 import { costOf, generationOf, priceOf, type GenerationBody, type Kind } from '../domain/media-generations.ts'
 import { formatMoney, parseMoney } from '../domain/money.ts'
 import { operationFaults, operationOf, operationRequest, sourcesOf, type OperationBody } from '../domain/media-operations.ts'
@@ -66,7 +66,7 @@ function checkUrls(context: UrlChecks, body: TaskBody): Upload[] {
   const { errors, uploads } = 'operation' in body ? checkSources(context, body) : { errors: [], uploads: [] }
   if (webhook !== null) errors.push({ path: '/webhook_url', code: 'url_not_allowed', message: webhook })
   const [first] = errors
-  if (first) throw new Failure('url_not_allowed', { message: first.message, param: first.path.slice(1).replaceAll('/', '.'), errors })
+  if (first) throw new Failure('url_not_allowed', { message: first.message, param: paramOfPointer(first.path), errors })
   return uploads
 }
 

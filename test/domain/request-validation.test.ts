@@ -53,6 +53,7 @@ t.test('the first fault is reported in words, and up to twenty by their paths', 
   const failure = invalid(faultsOf(valid.errors ?? []))
   t.match(failure, { status: 400, message: '/kind is required.', facts: { param: 'kind' } })
   t.equal(failure.facts.errors?.length, 20)
+  t.match(invalid([{ path: '/media_urls/1/a~1b', code: 'type', message: 'must be a string' }]), { facts: { param: 'media_urls[1].a/b' } })
   valid([])
   t.match(invalid(faultsOf(valid.errors ?? [])), { message: 'The body must be an object.', facts: { param: null } })
 })

@@ -254,6 +254,10 @@ t.test('an invalid request is refused with its parameter', async (t) => {
     ['/v1/chat/completions', '[]', 400, 'invalid_request', null],
     ['/v1/chat/completions', '{"model":', 400, 'invalid_json', null],
     ['/v1/chat/completions', '', 400, 'invalid_json', null],
+    ['/v1/chat/completions', '{"model":"svc-code","messages":[{"role":"user","content":"a","content":"b"}]}', 400, 'invalid_json', 'messages[0].content'],
+    ['/v1/chat/completions', { model: 'svc-code', messages: [{ role: 'user', content: 5 }] }, 400, 'invalid_request', 'messages[0].content'],
+    ['/v1/responses', '{"model":"svc-code","input":[{"role":"user","content":[{"type":"input_text","text":"\\ud83d"}]}]}', 400, 'invalid_json', 'input[0].content[0].text'],
+    ['/v1/responses', { model: 'svc-code', input: [{ role: 'user', content: [{ type: 'input_text', text: 'x' }, 5] }] }, 400, 'invalid_request', 'input[0].content[1]'],
     ['/v1/responses', { model: 'svc-code' }, 400, 'invalid_request', 'input'],
     ['/v1/responses', { model: 'svc-code', input: 5 }, 400, 'invalid_request', 'input'],
     [
