@@ -92,7 +92,11 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
   // Fastify parses text by default; here every body is JSON.
   app.removeContentTypeParser('text/plain')
 
-  app.addHook('preParsing', (request, _reply, _payload, done) => done(framingFault(request.raw, request.routeOptions.config.streamed)))
+  // An unknown route reads no body.
+  app.addHook('preParsing', (request, _reply, _payload, done) => {
+    const { raw, routeOptions } = request
+    done(framingFault(raw, routeOptions.config.streamed) ?? (request.is404 ? new Failure('not_found') : null))
+  })
 
   app.addHook('onError', (request, reply, _error, done) => {
     const { raw } = reply
@@ -112,7 +116,7 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
 
   app.setErrorHandler(async (error, request, reply) => {
     const failure = failureOf(error)
-    if (request.is404 && OF_BODIES.includes(failure.code)) return answer(unrouted(request), request, reply, false)
+    if (request.is404 && OF_ADDRESSES.includes(failure.code)) return answer(unrouted(request), request, reply, false)
     return answerEarliest(failure, request, reply, isProblem(request))
   })
   app.setNotFoundHandler(async (request, reply) => answer(unrouted(request), request, reply, false))
@@ -122,7 +126,7 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
     scope.setErrorHandler(async (error, request, reply) => {
       const failure = failureOf(error)
       if (!request.is404) return answerEarliest(failure, request, reply, isProblem(request))
-      return answer(OF_BODIES.includes(failure.code) ? missing(request) : failure, request, reply, problem)
+      return answer(OF_ADDRESSES.includes(failure.code) ? missing(request) : failure, request, reply, problem)
     })
     scope.setNotFoundHandler(async (request, reply) => answer(missing(request), request, reply, problem))
   }
@@ -134,8 +138,8 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
   }
 }
 
-/** An unknown route answers 404 whatever its body is. */
-const OF_BODIES: FailureCode[] = ['invalid_json', 'payload_too_large', 'unsupported_media_type']
+/** Without a route these become 404 or 405, whatever the coding of the body is. */
+const OF_ADDRESSES: FailureCode[] = ['not_found', 'unsupported_media_type']
 
 function isProblem(request: FastifyRequest): boolean {
   return request.routeOptions.config.problem === true

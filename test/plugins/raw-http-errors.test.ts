@@ -81,6 +81,8 @@ const ROWS: Row[] = [
   ['a broken chunk', `POST /api/v1/generations HTTP/1.1\r\n${HOST}${MEDIA}${JSON_BODY}Transfer-Encoding: chunked\r\n\r\nzz\r\n`, 400, 'invalid_request', 'both', closed],
   ['a body above the limit, announced with Expect', `POST /v1/responses HTTP/1.1\r\n${HOST}${CODING}${JSON_BODY}Expect: 100-continue\r\nContent-Length: 999999999\r\n\r\n`, 413, 'payload_too_large', 'coding', closed],
   ['a body without a key, announced with Expect', `POST /api/v1/generations HTTP/1.1\r\n${HOST}${JSON_BODY}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n`, 401, 'invalid_api_key', 'media', closed],
+  ['an unknown path, with a body announced with Expect', `POST /v1/foo HTTP/1.1\r\n${HOST}${CODING}${JSON_BODY}Expect: 100-continue\r\nContent-Length: 999999999\r\n\r\n`, 404, 'not_found', 'coding', closed],
+  ['an unsupported method, with a body announced with Expect', `PUT /api/v1/usage HTTP/1.1\r\n${HOST}${MEDIA}${JSON_BODY}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n`, 405, 'method_not_allowed', 'media', closed],
   ['a header that is too large', `GET / HTTP/1.1\r\n${HOST}X: ${'a'.repeat(20_000)}\r\n\r\n`, 431, 'header_too_large', 'both', closed],
 ]
 
