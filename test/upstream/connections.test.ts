@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { createServer, type Socket } from 'node:net'
 import { mock } from 'node:test'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { streamReader } from '../../src/upstream/http/stream-reader.ts'
 import { openChatStream } from '../../src/upstream/wires/chat-stream.ts'
 import { openIds } from '../../src/upstream/wires/encrypted-ids.ts'
@@ -70,15 +70,15 @@ for (const { form, stream, type, answer } of ANSWERS) t.test(`a reset of a reuse
   t.equal(gateway.upstreams.states()[0]!.breaker, 'open', 'a reset of a fresh connection counts')
 })
 
-t.test('a request whose answer is not HTTP is not sent again as if its connection had been idle', async (t) => {
+/** A gateway with one attempt at an upstream that answers the request of each number with these bytes, and then does this. */
+async function answeredWith(t: Test, answerOf: (request: number) => { bytes: string; then?: (socket: Socket) => void }) {
   let requests = 0
-  let answer = ''
   const server = createServer((socket: Socket) => {
     socket.on('error', () => {})
     socket.on('data', (data) => {
       if (!String(data).includes('POST ')) return
-      requests++
-      socket.write(answer)
+      const { bytes, then = () => {} } = answerOf(++requests)
+      socket.write(bytes, () => then(socket))
     })
   })
   server.listen(0, '127.0.0.1')
@@ -86,9 +86,35 @@ t.test('a request whose answer is not HTTP is not sent again as if its connectio
   t.teardown(() => server.close())
   const { port } = server.address() as { port: number }
   const gateway = await openGateway(t, { declared: [{ name: 'a', baseUrl: `http://127.0.0.1:${port}/v1`, model: 'a', wire: 'chat', retry: { attempts: 1 } }] })
+  return { gateway, requests: () => requests }
+}
+
+const JSON_ANSWER = JSON.stringify(completion('hi'))
+const WHOLE = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(JSON_ANSWER)}\r\n\r\n${JSON_ANSWER}`
+
+t.test('a request whose answer had begun is not sent again as if its connection had been idle, fresh or reused', async (t) => {
+  const PART = 'HTTP/1.1 200 OK\r\ncontent-ty'
+  const then = (socket: Socket) => socket.end()
+  const fresh = await answeredWith(t, () => ({ bytes: PART, then }))
+  t.equal((await chat(fresh.gateway)).status, 503)
+  t.equal(fresh.requests(), 1)
+  const reused = await answeredWith(t, (n) => (n === 1 ? { bytes: WHOLE } : { bytes: PART, then }))
+  t.equal((await chat(reused.gateway)).status, 200)
+  t.equal((await chat(reused.gateway)).status, 503)
+  t.equal(reused.requests(), 2)
+})
+
+t.test('informational answers before the answer are skipped', async (t) => {
+  const { gateway } = await answeredWith(t, () => ({ bytes: `HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n${WHOLE}` }))
+  for (let n = 0; n < 2; n++) t.equal((await chat(gateway)).status, 200)
+})
+
+t.test('a request whose answer is not HTTP is not sent again as if its connection had been idle', async (t) => {
+  let answer = ''
+  const { gateway, requests } = await answeredWith(t, () => ({ bytes: answer }))
   for (const [n, bytes] of ['NOT HTTP\r\n\r\n', 'HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n', 'HTTP/1.1 100 Continue\r\n\r\n'].entries()) {
     answer = bytes
     t.equal((await chat(gateway)).status, 503)
-    t.equal(requests, n + 1)
+    t.equal(requests(), n + 1)
   }
 })

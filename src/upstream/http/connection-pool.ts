@@ -1,6 +1,7 @@
 /** Connection pool per upstream: connections, TLS, URL, API key and the headers of every request. */
+import { subscribe } from 'node:diagnostics_channel'
 import type { Socket } from 'node:net'
-import { buildConnector, errors, Pool } from 'undici'
+import { buildConnector, Pool } from 'undici'
 import { openBreaker, type Breaker } from '../selection/circuit-breaker.ts'
 import type { UpstreamSettings } from '../upstreams-file.ts'
 import type { TemplateSets } from '../sse/event-templates.ts'
@@ -71,18 +72,19 @@ function requestHeads(url: URL, apiKey: string | null, additional: Record<string
   return ({ wire, stream }) => heads[wire][stream ? 'stream' : 'json']
 }
 
-/** Errors of connections that had received bytes before, such as an idle one that the server closes while we send on it (RFC 9112, section 9.3.1). */
-const errorsOfUsed = new WeakSet<Error>()
+/** The bytes that each connection had received when the last request was sent on it. */
+const receivedBefore = new WeakMap<Socket, number>()
+subscribe('undici:client:sendHeaders', (message) => {
+  const { socket } = message as { socket: Socket }
+  receivedBefore.set(socket, socket.bytesRead)
+})
 
-/** Whether a request failed with the connection, which had served another one. It says nothing about the state of the upstream. */
-export function isErrorOfUsedConnection(error: unknown): boolean {
-  if (!(error instanceof Error) || isErrorOfAnswer(error)) return false
-  return errorsOfUsed.has(error) || (error instanceof errors.SocketError && (error.socket?.bytesRead ?? 0) > 0)
-}
+/** Errors of connections that had been idle, such as one that the server closes while we send on it (RFC 9112, section 9.3.1). */
+const errorsOfIdle = new WeakSet<Error>()
 
-/** Bytes came that are no response: the upstream has the request, and undici closed the connection. */
-function isErrorOfAnswer(error: Error): boolean {
-  return error instanceof errors.HTTPParserError || (error instanceof errors.SocketError && error.message.startsWith('bad '))
+/** Whether a request failed with a connection that had served another one, before any byte of an answer. It says nothing about the state of the upstream. */
+export function isErrorOfIdleConnection(error: unknown): boolean {
+  return error instanceof Error && errorsOfIdle.has(error)
 }
 
 function connector(timeoutMs: number): buildConnector.connector {
@@ -97,6 +99,7 @@ function connector(timeoutMs: number): buildConnector.connector {
 
 function markErrors(socket: Socket): void {
   socket.once('error', (error) => {
-    if (socket.bytesRead > 0) errorsOfUsed.add(error)
+    const before = receivedBefore.get(socket) ?? 0
+    if (before > 0 && socket.bytesRead === before) errorsOfIdle.add(error)
   })
 }

@@ -1,6 +1,6 @@
 /** What one attempt at an upstream yields: a JSON answer, a stream, or an error of the upstream. */
 import type { Failure } from '../../domain/errors.ts'
-import { isErrorOfUsedConnection } from './connection-pool.ts'
+import { isErrorOfIdleConnection } from './connection-pool.ts'
 import type { JsonAnswer, StreamRewriter } from '../wires/wire.ts'
 
 /** An answer that has begun. */
@@ -27,14 +27,14 @@ export type AnswerSink = { bytes(text: string): void; ended(failure: Failure | n
 export class AttemptError extends Error {
   readonly status: number
   readonly retryAfterMs: number | null
-  /** There was no response because a connection failed that had served another request. */
-  readonly onUsedConnection: boolean
+  /** There was no response because a connection failed that had been idle. */
+  readonly onIdleConnection: boolean
 
   constructor(message: string, status: number, cause?: unknown, retryAfterMs: number | null = null) {
     super(message, { cause })
     this.name = 'AttemptError'
     this.status = status
     this.retryAfterMs = retryAfterMs
-    this.onUsedConnection = status === 0 && isErrorOfUsedConnection(cause)
+    this.onIdleConnection = status === 0 && isErrorOfIdleConnection(cause)
   }
 }

@@ -105,7 +105,7 @@ async function attemptOnce(candidate: Candidate, cancellation: Cancellation, con
       report('answered')
       return answer
     } catch (error) {
-      if (connections === 'pool' && !cancellation.reason && error instanceof AttemptError && error.onUsedConnection) {
+      if (connections === 'pool' && !cancellation.reason && error instanceof AttemptError && error.onIdleConnection) {
         context.emit({ event: 'retry', upstream: upstream.settings.name, wire: call.wire })
         continue
       }
