@@ -71,14 +71,14 @@ for (const { form, stream, type, answer } of ANSWERS) t.test(`a reset of a reuse
 })
 
 /** A gateway with one attempt at an upstream that answers the request of each number with these bytes, and then does this. */
-async function answeredWith(t: Test, answerOf: (request: number) => { bytes: string; then?: (socket: Socket) => void }) {
+async function answeredWith(t: Test, answerOf: (request: number) => { bytes: string; afterwards?: (socket: Socket) => void }) {
   let requests = 0
   const server = createServer((socket: Socket) => {
     socket.on('error', () => {})
     socket.on('data', (data) => {
       if (!String(data).includes('POST ')) return
-      const { bytes, then = () => {} } = answerOf(++requests)
-      socket.write(bytes, () => then(socket))
+      const { bytes, afterwards = () => {} } = answerOf(++requests)
+      socket.write(bytes, () => afterwards(socket))
     })
   })
   server.listen(0, '127.0.0.1')
@@ -94,11 +94,11 @@ const WHOLE = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-leng
 
 t.test('a request whose answer had begun is not sent again as if its connection had been idle, fresh or reused', async (t) => {
   const PART = 'HTTP/1.1 200 OK\r\ncontent-ty'
-  const then = (socket: Socket) => socket.end()
-  const fresh = await answeredWith(t, () => ({ bytes: PART, then }))
+  const afterwards = (socket: Socket) => socket.end()
+  const fresh = await answeredWith(t, () => ({ bytes: PART, afterwards }))
   t.equal((await chat(fresh.gateway)).status, 503)
   t.equal(fresh.requests(), 1)
-  const reused = await answeredWith(t, (n) => (n === 1 ? { bytes: WHOLE } : { bytes: PART, then }))
+  const reused = await answeredWith(t, (n) => (n === 1 ? { bytes: WHOLE } : { bytes: PART, afterwards }))
   t.equal((await chat(reused.gateway)).status, 200)
   t.equal((await chat(reused.gateway)).status, 503)
   t.equal(reused.requests(), 2)
