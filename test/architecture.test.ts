@@ -227,6 +227,19 @@ t.test('a function is under 60 lines, without the functions that it holds; a clo
   t.same(functionsIn(nested).map((span, _i, all) => [span.from, span.to, ownLines(span, all)]), [[0, 14, 5], [2, 8, 7], [10, 12, 3]])
 })
 
+t.test('every exported function has a doc comment; that of one that opens something is the type that it returns', async (t) => {
+  const bare = sources.filter((file) => file.endsWith('.ts')).flatMap((file) => {
+    const lines = readFileSync(join(root, file), 'utf8').split('\n')
+    const declared = lines.flatMap((line, at) => {
+      const name = /^export (?:async )?function\*? (\w+)/.exec(line)?.[1]
+      return name === undefined || /^open[A-Z]/.test(name) ? [] : [{ name, isDocumented: (lines[at - 1] ?? '').endsWith('*/') }]
+    })
+    // An overload may have the comment.
+    return declared.filter(({ name }) => !declared.some((one) => one.name === name && one.isDocumented)).map(({ name }) => `${file} ${name}`)
+  })
+  t.same(bare, [])
+})
+
 t.test('files fit in the head: half of them are under 100 lines', async (t) => {
   const lines = sources.map((file) => readFileSync(join(root, file), 'utf8').split('\n').length).sort((a, b) => a - b)
   t.ok((lines[Math.floor(lines.length / 2)] ?? 0) < 100)

@@ -18,6 +18,7 @@ export type ControllerMetrics = {
 const RECONCILE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 const QUEUE_BUCKETS = [1e-5, 1e-4, 1e-3, 0.01, 0.1, 1, 10, 100]
 
+/** Registers the metrics. Throws when they are registered already. */
 export function controllerMetrics(registry: Registry): ControllerMetrics {
   const registers = [registry]
   const controller = ['controller']

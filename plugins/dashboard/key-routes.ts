@@ -21,6 +21,7 @@ const Edit = Type.Object({ revision: Type.String({ pattern: FIELD_PATTERNS.keyRe
 
 const STATES = { suspend: 'Suspended', resume: 'Active', revoke: 'Revoked' } as const
 
+/** Registers the routes, behind a session. What this process may not do is refused with `key_management_off`. */
 export function keyRoutes(app: FastifyInstance): void {
   const keys = openKeys(app)
   const routes = app.withTypeProvider<TypeBoxTypeProvider>()

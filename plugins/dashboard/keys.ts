@@ -104,6 +104,7 @@ export function seenKey(revision: string): { uid: string; generation: number } {
   return { uid: revision.slice(0, at), generation: Number(revision.slice(at + 1)) }
 }
 
+/** A key as JSON: ISO times, amounts as decimal strings, and never the key itself. `now` is epoch milliseconds. */
 export function described(key: TenantKey, now: number): object {
   const { name, plan, versions, declared } = key
   const [newest] = versions

@@ -36,6 +36,7 @@ export async function planOf(app: FastifyInstance, tenant: string, api: Api, nam
   return first
 }
 
+/** Registers `GET /plans`, behind a session. */
 export function planRoutes(app: FastifyInstance): void {
   app.get('/plans', async (request) => ({ data: (await plansOf(app, sessionOf(request).tenant)).map((plan) => described(plan, app.clock())) }))
 }
@@ -73,6 +74,7 @@ export function mediaAt({ media, terms, anchor }: Subscription, now: number): Me
   return media && terms.media && anchor !== null ? rollPeriod(media, terms.media, anchor, now) : null
 }
 
+/** Start and end of the running period, as ISO times. */
 export function periodOf({ period: { start, end } }: Pick<MediaAccount, 'period'>): object {
   return { start: dateOf(start), end: dateOf(end) }
 }

@@ -13,6 +13,7 @@ export type RoomOptions = {
   uploadLimits?: Partial<UploadLimits>
 }
 
+/** Registers the routes. A request for another tenant than that of the session is refused. */
 export async function roomRoutes(api: FastifyInstance, { mediaRoutes, explains, uploadLimits = {} }: RoomOptions): Promise<void> {
   // The Media API lets clients keep a record; a browser keeps nothing of a session.
   api.addHook('onSend', async (_request, reply) => void reply.header('cache-control', 'no-store'))

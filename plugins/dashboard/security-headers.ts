@@ -20,6 +20,7 @@ function policy(publicUrl: string): string {
   ].join('; ')
 }
 
+/** Adds the hook to a scope. */
 export function securityHeaders(app: FastifyInstance, mode: DashboardMode): void {
   app.addHook('onRequest', async (request, reply) => {
     reply.headers({

@@ -12,6 +12,7 @@ const TenantChoice = Type.Object({ tenant: Type.String({ minLength: 1, maxLength
 /** The address at which the browser signs out at the provider too; null when it has none. */
 export type EndSession = () => Promise<string | null>
 
+/** Registers the routes; `endSession` is called when a person signs out. */
 export function sessionRoutes(app: FastifyInstance, sessions: Sessions, mode: DashboardMode, endSession: EndSession): void {
   const routes = app.withTypeProvider<TypeBoxTypeProvider>()
   const { config } = app

@@ -20,6 +20,7 @@ const NO_USAGE: CodingDay = { requests: 0, input: 0, cachedInput: 0, output: 0, 
 /** `keyId` to the name of its ApiKey; what was spent in the AI Room has no key. */
 type Names = Map<string, string>
 
+/** Registers the routes, behind a session. Amounts are decimal strings, times ISO. */
 export function usageRoutes(app: FastifyInstance): void {
   const routes = app.withTypeProvider<TypeBoxTypeProvider>()
 

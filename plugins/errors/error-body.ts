@@ -3,6 +3,7 @@ import type { Failure } from '../../src/domain/errors.ts'
 
 export const PROBLEM = 'application/problem+json; charset=utf-8'
 
+/** The body of a failure; `problem` adds the members of RFC 9457. */
 export function bodyOf(failure: Failure, requestId: string, problem: boolean): Record<string, unknown> {
   const { facts } = failure
   const members = problem

@@ -33,6 +33,7 @@ const ListTasks = Type.Object(
 
 const reads: ToolAnnotations = { readOnlyHint: true, openWorldHint: false }
 
+/** The tools `get_task`, `list_tasks`, `cancel_task` and `get_usage`. Their failures are those of the REST API. */
 export function accountTools(tasks: SubmitContext): Tool[] {
   return [
     {

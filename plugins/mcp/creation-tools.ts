@@ -78,6 +78,7 @@ const TEXTS: Record<Kind | Operation, { name: string; title: string; description
 
 const annotations: ToolAnnotations = { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: true }
 
+/** The tools, each with the fields of its REST body. Their failures are those of the REST API. */
 export function creationTools(tasks: SubmitContext): Tool[] {
   /** `chooses`: the members of the REST body that the tool stands for. */
   function tool(kind: Kind | Operation, chooses: object, fields: Record<string, object>): Tool {

@@ -10,6 +10,7 @@ export function configsOf(keyless: boolean): { reads: FastifyContextConfig; crea
 
 export type Caller = NonNullable<FastifyRequest['caller']>
 
+/** The caller that `auth`, or the session, has set. Throws `invalid_api_key` on a route without one. */
 export function callerOf({ caller }: FastifyRequest): Caller {
   if (!caller) throw new Failure('invalid_api_key')
   return caller

@@ -13,6 +13,7 @@ import { TaskParams, type GenerationsQuery, type OperationsQuery } from './reque
 
 export type Collection = { path: string; object: Task['object']; query: typeof GenerationsQuery | typeof OperationsQuery; reads: FastifyContextConfig; stream: ReturnType<typeof openEventStreams> }
 
+/** Registers the routes of one collection under its path. */
 export function collectionRoutes(app: FastifyInstance, { path, object, query, reads, stream }: Collection): void {
   const { tasks } = app
   const one = { config: reads, schema: { params: TaskParams } }

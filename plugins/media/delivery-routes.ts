@@ -11,6 +11,7 @@ import { callerOf } from './caller.ts'
 import { publicDelivery } from './delivery-list.ts'
 import { ReplayRequest, TaskParams } from './request-schemas.ts'
 
+/** Registers both routes. A delivery of another tenant is `not_found`. */
 export function deliveryRoutes(app: FastifyInstance, reads: FastifyContextConfig): void {
   const { store, publish } = app.tasks
   const routes = app.withTypeProvider<TypeBoxTypeProvider>()

@@ -16,6 +16,7 @@ export type OpenaiMetrics = {
 
 const STATES = ['closed', 'half_open', 'open'] as const
 
+/** Registers the metrics; the state of each upstream is read at a scrape. */
 export function openaiMetrics(registry: Registry, upstreams: Upstreams): OpenaiMetrics {
   const registers = [registry]
   const first = new Histogram({

@@ -8,6 +8,7 @@ import type { PlanUsage } from '../maintenance/usage.ts'
 
 const NOT_CHANGED = 'Nothing was changed: add --yes.\n'
 
+/** Of `tollgate usage`: a line for each plan, tokens and money used. */
 export function usageText(plans: PlanUsage[]): string {
   const rows = plans.map(({ plan, product, state, session, weekly, media }) => {
     const tokens = session && weekly ? [`session ${session.used + session.reserved} of ${session.limit}`, `week ${weekly.used + weekly.reserved} of ${weekly.limit}`] : []
@@ -17,11 +18,13 @@ export function usageText(plans: PlanUsage[]): string {
   return table(rows, 'There are no plans.')
 }
 
+/** Of `tollgate tasks stuck`: a line for each task. */
 export function stuckText(tasks: OpenTask[]): string {
   const rows = tasks.map(({ id, tenant, verb, state, ageMs, attempts, waitsFor }) => [tenant, id, verb, state, `${Math.round(ageMs / 60_000)} min`, `attempt ${attempts}`, `waits for ${waitsFor}`])
   return table(rows, 'No open task is that old.')
 }
 
+/** Of `tollgate tasks requeue`: what became of the task. */
 export function requeueText(id: string, requeued: Requeued): string {
   switch (requeued.outcome) {
     case 'queued':
@@ -33,16 +36,19 @@ export function requeueText(id: string, requeued: Requeued): string {
   }
 }
 
+/** Of `tollgate reseal`; without `write` it says how to change something. */
 export function resealText({ current, older, resealed, unopened }: Resealed, write: boolean): string {
   const counts = `${current} keys are encrypted by the first line, ${older} by an older one, ${unopened.length} by none of the file.\n`
   const lost = unopened.map((id) => `No line opens key ${id}.\n`).join('')
   return `${lost}${counts}${write ? `${resealed} were encrypted anew.\n` : older > 0 ? NOT_CHANGED : ''}`
 }
 
+/** Of `tollgate purge`; without `write` it says how to change something. */
 export function purgeText({ tasks, events }: Purged, write: boolean): string {
   return write ? `${tasks} tasks and ${events} events were removed.\n` : `${tasks} tasks and ${events} events would be removed. ${NOT_CHANGED}`
 }
 
+/** Of `tollgate backup check`: each fault, then the counts. */
 export function backupText({ checked, violations, keys, results }: CheckedBackup): string {
   const faults = [...violations, ...keys.unopened.map((id) => `No line of the sealing key file opens key ${id}`), ...results.missing.map((id) => `The result of task ${id} is missing`)]
   const counts = Object.entries(checked).map(([what, count]) => `${count} ${what}`)

@@ -14,6 +14,7 @@ export class ConfigError extends Error {
 /** `schema`: what JSON Schema can check of a value in YAML, for the values of the Helm chart; any scalar when absent. */
 export type Parse<T> = { mayBe: string; schema?: Record<string, unknown>; read(text: string): T | undefined }
 
+/** One of these words. */
 export const oneOf = <T extends string>(values: readonly T[]): Parse<T> => ({
   mayBe: values.join(', '),
   schema: { enum: values },
@@ -27,8 +28,10 @@ const numeric = (what: string, pattern: RegExp, least: number, most: number, fac
   read: (text) => (pattern.test(text) && Number(text) >= least && Number(text) <= most ? Math.round(Number(text) * factor) : undefined),
 })
 
+/** A whole number of at most nine digits, between both bounds. */
 export const integer = (least: number, most: number): Parse<number> => numeric('whole number', /^\d{1,9}$/, least, most)
 
+/** Seconds with up to three decimals, between both bounds. The value is in milliseconds. */
 export const seconds = (least: number, most: number): Parse<number> => numeric('number of seconds', /^\d{1,9}(\.\d{1,3})?$/, least, most, 1000)
 
 const HOUR_MS = 3600 * 1000

@@ -44,6 +44,7 @@ export type KeyVersion = {
   tell: string[]
 }
 
+/** The id of a version of a key. */
 export function keyVersionId(keyId: string, revision: number): string {
   return `${keyId}-${revision}`
 }

@@ -34,6 +34,7 @@ function spanFrom(terms: MediaTerms, base: number, start: number): { end: number
   return months === null ? { end: addMonths(start, count), base: start } : { end: addMonths(base, months + count), base }
 }
 
+/** The period that begins with the first activation of the plan, at `anchor`. */
 export function firstPeriod(terms: MediaTerms, anchor: number): MediaPeriod {
   return { n: 0, start: anchor, end: spanFrom(terms, anchor, anchor).end, allowance: terms.allowance, burned: 0, usage: {} }
 }

@@ -27,14 +27,17 @@ export function isHeld(digits: string): boolean {
   return Number.isFinite(value) && (!/^-?\d+$/.test(digits) || Number.isSafeInteger(value))
 }
 
+/** `invalid_json`; `what` completes a sentence about the request body. */
 export function tooMuch(what: string): Failure {
   return new Failure('invalid_json', { message: `The request body ${what}.` })
 }
 
+/** The failure of a body with more than `MAX_VALUES` values. */
 export function tooManyValues(): Failure {
   return tooMuch(`has more than ${MAX_VALUES} values`)
 }
 
+/** The failure of a body that is nested deeper than `MAX_DEPTH` levels. */
 export function tooDeep(): Failure {
   return tooMuch(`is nested deeper than ${MAX_DEPTH} levels`)
 }

@@ -149,6 +149,7 @@ function isOpaque(format: string | undefined): boolean {
   return format === 'jpeg' || format === 'jpg'
 }
 
+/** Whether an address has the scheme `data:`; whether its data is valid is not checked. */
 export function isDataUrl(url: string): boolean {
   return /^data:/i.test(url)
 }

@@ -39,6 +39,7 @@ export type Terms = {
 /** The product whose API a plan unlocks: Room and Media plans both unlock the Media API (specification, section 1). */
 export type Api = 'media' | 'coding'
 
+/** The API that keys of a product open. */
 export function apiOf(product: Product): Api {
   return product === 'Coding' ? 'coding' : 'media'
 }

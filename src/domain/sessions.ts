@@ -23,6 +23,7 @@ export function secretOf(random: Uint8Array): string {
   return Buffer.from(random).toString('base64url')
 }
 
+/** The id of the session of a cookie value: SHA-256 in hexadecimal. The store never has the value itself. */
 export function sessionHash(secret: string): string {
   return hash('sha256', secret)
 }

@@ -62,6 +62,7 @@ export function roll(account: CodingAccount, now: number): CodingAccount {
 /** Open reservations: how many, and their tokens in the running session, in the running week, and in the week by one key. */
 export type Reserved = { count: number; session: number; weekly: number; key: number }
 
+/** The number of reservations, and the tokens that they reserve in the present session, in the present week, and in that week by one key. */
 export function reservedIn(account: CodingAccount, keyId: string | null): Reserved {
   let [count, session, weekly, key] = [0, 0, 0, 0]
   for (const id in account.reservations) {

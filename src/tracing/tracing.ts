@@ -46,6 +46,7 @@ export function useTracer(next: Tracer | null): void {
   tracer = next
 }
 
+/** Whether spans are recorded in this process. */
 export function isTracing(): boolean {
   return tracer !== null
 }

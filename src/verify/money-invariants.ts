@@ -7,6 +7,7 @@ import { chargeOf, OVERDUE_MS } from './task-invariants.ts'
 /** A task that was charged, or will be (`isFinal` false). Its period follows approximately from its creation time. */
 export type Charge = { createdAt: number; amount: number; isFinal: boolean }
 
+/** What a task claims of the money of its period, in micro-units; null for nothing. */
 export function chargeFor(task: Task): Charge | null {
   const amount = chargeOf(task)
   return amount === null || amount === 0 ? null : { createdAt: task.createdAt, amount, isFinal: FINAL.includes(task.state) }

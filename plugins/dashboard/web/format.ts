@@ -10,6 +10,7 @@ const toTheSecond = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: 'medium', tim
 const dateOnly = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: 'medium' })
 const relative = new Intl.RelativeTimeFormat(LANGUAGE, { numeric: 'auto' })
 
+/** A whole number, grouped. */
 export const count = (value: number): string => whole.format(value)
 /** 1.2M for large numbers. */
 export const short = (value: number): string => (value < 10_000 ? whole.format(value) : compact.format(value))
@@ -27,9 +28,11 @@ export function money(amount: string): string {
   return `${sign}${whole.format(BigInt(units))}.${kept}`
 }
 
+/** Date and time of an ISO time. */
 export const time = (iso: string): string => dateTime.format(new Date(iso))
 /** With seconds, for a history. */
 export const exact = (iso: string): string => toTheSecond.format(new Date(iso))
+/** The date of an ISO time. */
 export const day = (iso: string): string => dateOnly.format(new Date(iso))
 
 const UNITS = [
@@ -63,6 +66,7 @@ export function span(ms: number): string {
     .join(' ')
 }
 
+/** A size in bytes, in the unit that keeps it short. */
 export function bytes(size: number): string {
   if (size < 1024) return `${size} B`
   return size < 1024 * 1024 ? `${(size / 1024).toFixed(1)} KB` : `${(size / 1024 / 1024).toFixed(1)} MB`

@@ -17,6 +17,7 @@ export function applyTheme(): void {
   else document.documentElement.dataset['theme'] = theme.value
 }
 
+/** Chooses a theme and keeps it for the next visit. */
 export function setTheme(chosen: Theme): void {
   theme.value = chosen
   if (chosen === 'system') localStorage.removeItem(KEY)

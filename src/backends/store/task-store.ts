@@ -10,6 +10,7 @@ export const LATE_WRITE_MS = 24 * 3_600_000
  * processes and calls; `queues` has the queues with another one, by `tenant host`. */
 export type DeliveryCaps = { limit: number; perHost: number; perTenant: number; perQueue: number; queues?: ReadonlyMap<string, number> }
 
+/** How many deliveries of a queue may be leased at once. */
 export function capOf({ perQueue, queues }: DeliveryCaps, { tenant, host }: Pick<Delivery, 'tenant' | 'host'>): number {
   return queues?.get(`${tenant} ${host}`) ?? perQueue
 }

@@ -17,5 +17,7 @@ export type Piece = { at: number; bytes: Uint8Array }
 
 export const NOTHING: Header = { width: null, height: null, durationMs: null, alpha: false, orientation: 1, continuesAt: null }
 
+/** The bytes as numbers. */
 export const viewOf = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+/** Bytes as Latin-1 text, such as the type of a chunk. */
 export const textAt = (bytes: Uint8Array, at: number, length: number): string => String.fromCharCode(...bytes.subarray(at, at + length))

@@ -111,6 +111,7 @@ export function expiryOf({ spec }: ApiKeyResource): number | null {
   return spec.expirationTime === undefined ? null : Date.parse(spec.expirationTime)
 }
 
+/** Whether the expiration time of a key has passed at `now`, epoch milliseconds. */
 export function isExpired(key: ApiKeyResource, now: number): boolean {
   return now >= (expiryOf(key) ?? Infinity)
 }

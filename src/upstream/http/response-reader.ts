@@ -24,6 +24,7 @@ type Headers = Record<string, string | string[] | undefined>
 const MAX_JSON_BYTES = 64 * 1024 * 1024
 const MAX_ERROR_BYTES = 64 * 1024
 
+/** Chooses the reader by status, content type and what the call expects. A failure rejects the attempt with an `AttemptError`, or with the failure of the request that the upstream reported. */
 export function readerFor(status: number, headers: Headers, call: UpstreamCall, control: AttemptControl, templates: TemplateSets): ResponseReader {
   const encoding = String(headers['content-encoding'] ?? 'identity').toLowerCase()
   if (encoding !== 'identity') return rejecting(control, new AttemptError(`content encoding ${encoding}`, status))

@@ -11,6 +11,7 @@ import { AttemptError, type AnswerSink } from './upstream-answer.ts'
 /** Time for an upstream to end the body after its terminal event, so that its connection can be reused. */
 const BODY_END_MS = 1000
 
+/** Reads a stream of events: the attempt resolves with the first rewritten event, and rejects when the stream fails before that. */
 export function streamReader(stream: StreamRewriter, control: AttemptControl): ResponseReader {
   let sink: AnswerSink | null = null
   /** What arrived before the sink was connected. */

@@ -44,6 +44,7 @@ export function cleanParts(wire: WireName, parts: unknown[], param: string, refe
   return parts.map((part, index) => (isMembers(part) ? cleanPart(wire, part, `${param}[${index}]`, references) : part))
 }
 
+/** The known members of a content part; adds its addresses and files to `references`. Throws `invalid_request` at `param` for a part of an unknown type. */
 export function cleanPart(wire: WireName, part: Members, param: string, references: References): Members {
   const type = own(part, 'type')
   const name = typeof type === 'string' ? type : ''

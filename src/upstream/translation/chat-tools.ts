@@ -22,6 +22,7 @@ const MAX_NAME_LENGTH = 64
 /** The parameter of a function that stands for a custom tool. */
 const INPUT = 'input'
 
+/** The function tools of chat for the `tools` of a request on the wire of responses, and the names of both. */
 export function chatTools(tools: unknown): ChatTools {
   const functions: Members[] = []
   const byChatName = new Map<string, ClientTool>()

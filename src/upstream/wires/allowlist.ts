@@ -8,6 +8,7 @@ export type Clean = (value: unknown, ids: Ids) => unknown
 
 export type Members = Record<string, unknown>
 
+/** Whether a JSON value is an object. */
 export function isMembers(value: unknown): value is Members {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -90,6 +90,7 @@ export function cleanCompletion(value: unknown, ids: Ids, now: number): Members 
   }
 }
 
+/** `now` is in seconds, for a completion without `created`. */
 export function completionHead(value: Members, ids: Ids, now: number): CompletionHead {
   return {
     // No request of this wire refers to an earlier completion, so the upstream's id is not needed again.

@@ -80,6 +80,7 @@ export function readCount(body: Members, name: string, max = Number.MAX_SAFE_INT
   return value
 }
 
+/** `invalid_request` at `param`, with a public sentence. */
 export function invalid(param: string, message: string): Failure {
   return new Failure('invalid_request', { param, message })
 }

@@ -10,6 +10,7 @@ const INDEXES = ['output_index', 'content_index', 'summary_index', 'annotation_i
 /** The indexes of an upstream's event. */
 export type IndexedEvent = { [index in (typeof INDEXES)[number]]?: unknown }
 
+/** The indexes that an event has. */
 export function indexesOf(event: Members): IndexedEvent {
   return Object.fromEntries(INDEXES.flatMap((name) => (typeof event[name] === 'number' ? [[name, event[name]]] : [])))
 }

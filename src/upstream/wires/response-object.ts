@@ -63,6 +63,7 @@ const incompleteReason = oneOf('max_output_tokens', 'content_filter')
 /** The members that are equal in all events of a stream. */
 export type ResponseHead = { id: string; created_at: number }
 
+/** `now` is in seconds, for a response without `created_at`. */
 export function responseHead(given: Members, ids: Ids, now: number): ResponseHead {
   const { id, created_at: createdAt } = given
   return {

@@ -158,6 +158,7 @@ function cleanEvent(event: Members, kind: string, ids: Ids): Members | null {
   }
 }
 
+/** The failure that an event reports: that of the request if the client caused it, else `server_overloaded`. */
 export function failureIn(event: Members, response: Members): Failure {
   const error = response['error'] ?? event['error'] ?? event
   return clientErrorIn(error) ?? overloaded('the stream reported a failure', error)

@@ -33,6 +33,7 @@ export type SealedReasoning = {
   item?: Members
 }
 
+/** Seals reasoning for the subscription of `ids`; `openReasoning` opens it. */
 export function sealReasoning(reasoning: SealedReasoning, ids: Ids): string {
   return ids.encrypt('sealed_', JSON.stringify(reasoning))
 }

@@ -45,5 +45,7 @@ export async function loadPlans(): Promise<void> {
   }
 }
 
+/** Whether the plan pays for media: every product but Coding. */
 export const isMedia = ({ product }: Plan): boolean => product !== 'Coding'
+/** Whether the plan works now. */
 export const isActive = ({ state }: Plan): boolean => state === 'Active'

@@ -31,10 +31,12 @@ function take(next: Session): void {
   session.value = next
 }
 
+/** Reads who is signed in. */
 export async function loadSession(): Promise<void> {
   take(await api<Session>('/session'))
 }
 
+/** Chooses one of the tenants that the person may act for. */
 export async function switchTenant(tenant: string): Promise<void> {
   isSettling = true
   try {

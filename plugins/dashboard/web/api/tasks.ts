@@ -43,20 +43,28 @@ export type Page<T> = { data: T[]; has_more: boolean; next_cursor: string | null
 export type Filter = { status?: string; kind?: string; operation?: string; created_after?: string; created_before?: string; cursor?: string }
 export type Replay = { since: string; until: string; event?: string; status?: string }
 
+/** The collection of the Media API that has tasks of this object. */
 export const collectionOf = (object: Task['object']): Collection => (object === 'generation' ? 'generations' : 'operations')
+/** Whether a task has ended. */
 export const isFinal = ({ status }: Task): boolean => status !== 'queued' && status !== 'processing'
 /** The code of its kind or operation. */
 export const taskKind = ({ kind, operation }: Task): string => kind ?? operation ?? 'task'
+/** A result's address, of whatever family; '' when there is none. */
 export const urlOf = ({ image_url: image, video_url: video, audio_url: audio }: Result): string => image ?? video ?? audio ?? ''
 /** The address under which a browser saves the result, as `upscale-1f5d0a2c.png`: what it is, and the end of the task's id. */
 export const downloadOf = (task: Task, result: Result): string => `${urlOf(result)}&name=${taskKind(task).replaceAll('_', '-')}-${task.id.slice(-8)}`
 
 const path = (task: Pick<Task, 'object' | 'id'>) => `/media/${collectionOf(task.object)}/${encodeURIComponent(task.id)}`
 
+/** A page of tasks, newest first. */
 export const listTasks = (collection: Collection, query: Filter, signal: AbortSignal): Promise<Page<Task>> => api(`/media/${collection}`, { query: { limit: 20, ...query }, signal })
+/** One task. */
 export const readTask = (object: Task['object'], id: string, signal?: AbortSignal): Promise<Task> => api(path({ object, id }), signal ? { signal } : {})
+/** Cancels a task. Rejects with `already_final` when it has ended. */
 export const cancelTask = (task: Task): Promise<Task> => api(`${path(task)}/cancel`, { method: 'POST' })
+/** The webhooks of a task, with their attempts. */
 export const listDeliveries = async (object: Task['object'], id: string, signal: AbortSignal): Promise<Delivery[]> => (await api<Page<Delivery>>(`${path({ object, id })}/deliveries`, { signal })).data
+/** One more attempt of a webhook now. */
 export const redeliver = (id: string): Promise<Delivery> => api(`/media/deliveries/${encodeURIComponent(id)}/redeliver`, { method: 'POST' })
 
 const EVENTS = ['task.created', 'balance.held', 'task.queued', 'task.processing', 'balance.burned', 'balance.returned', 'task.completed', 'task.failed', 'task.canceled']

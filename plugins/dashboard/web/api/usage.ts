@@ -34,7 +34,9 @@ export type CodingUsage = {
   keys: { name: string | null; used: number; refusals: number }[]
 }
 
+/** Money and tasks of a plan. */
 export const mediaUsage = (plan: string, signal: AbortSignal): Promise<MediaUsage> => api('/usage/media', { query: { plan }, signal })
+/** Token windows and days of a plan. */
 export const codingUsage = (plan: string, signal: AbortSignal): Promise<CodingUsage> => api('/usage/coding', { query: { plan }, signal })
 
 const DAY_MS = 86_400_000

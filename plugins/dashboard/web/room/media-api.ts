@@ -20,10 +20,12 @@ export type Body = { kind?: string; operation?: string } & Record<string, unknow
 /** A picture, film or sound that operations can take. */
 export type Source = { url: string; type: string; name: string; width: number | null; height: number | null; durationMs: number | null }
 
+/** The kinds and operations of the service, and the prices of each plan. */
 export const readKinds = (signal: AbortSignal): Promise<Kinds> => api('/media/kinds', { signal })
 
 const pathOf = (body: Body) => `/media/${collectionOf(body.operation === undefined ? 'generation' : 'operation')}`
 
+/** What a task of this body would cost now. Rejects with the faults of the body. */
 export const readQuote = (plan: string, body: Body, signal: AbortSignal): Promise<Quote> => api(pathOf(body), { method: 'POST', body, query: { plan, dry_run: true }, signal })
 
 /** Creates a task. A repetition after a lost answer has the same `idempotencyKey` and makes no second one. */
@@ -34,6 +36,7 @@ export function randomKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('')
 }
 
+/** A result as the source of an operation. */
 export function sourceOf(result: Result, name: string): Source {
   return { url: urlOf(result), type: result.content_type, name, width: result.width, height: result.height, durationMs: result.duration_ms }
 }

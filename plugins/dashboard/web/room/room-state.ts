@@ -31,6 +31,7 @@ export const EMPTY_DRAFT: Draft = { kind: 'image', prompt: '', ratio: '', second
 /** Streams at once: a browser has six connections to a server, and the page needs some itself. */
 const STREAMS_MAX = 3
 
+/** An empty form and nothing on the stage. */
 export function openRoomState(): RoomState {
   const stops = new Map<string, () => void>()
   const state: RoomState = {
@@ -93,16 +94,19 @@ export type RoomContextValue = { state: RoomState; plan: string; kinds: Kinds; r
 
 export const RoomContext = createContext<RoomContextValue | null>(null)
 
+/** The state of the AI Room, for a component inside it. */
 export function useRoom(): RoomContextValue {
   const room = useContext(RoomContext)
   if (!room) throw new Error('a part of the AI Room is outside of it')
   return room
 }
 
+/** A kind or operation by its name; null when the service has none of that name. */
 export function kindOf({ kinds }: Pick<RoomContextValue, 'kinds'>, name: string): Kind | null {
   return kinds.data.find(({ verb }) => verb === name) ?? null
 }
 
+/** Its price under the chosen plan; null when the plan has none. */
 export function priceOf({ kinds, plan }: Pick<RoomContextValue, 'kinds' | 'plan'>, kind: string): Price | null {
   return kinds.prices.find((price) => price.plan === plan && price.verb === kind) ?? null
 }

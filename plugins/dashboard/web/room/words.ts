@@ -18,6 +18,7 @@ export const WORDS: Record<string, Words> = {
   merge: { name: 'Merge', does: 'Joins video or audio', icon: 'video' },
 }
 
+/** How a kind or operation is shown. */
 export const wordsOf = (kind: string): Words => WORDS[kind] ?? { name: kind, does: '', icon: 'spark' }
 
 /** A short name of what a task makes: its prompt, or its operation. */
@@ -28,6 +29,7 @@ export function nameOf(task: Task): string {
 
 const PER: Record<Price['per'], string> = { Job: 'each', Second: 'a second', Megapixel: 'a megapixel' }
 
+/** A price with its unit. */
 export function priceInWords({ amount, per }: Price): string {
   return /^0(\.0*)?$/.test(amount) ? 'free' : `${money(amount)} ${PER[per]}`
 }
@@ -45,6 +47,7 @@ const ADVICE: Record<string, string> = {
   internal: 'Try again in a moment.',
 }
 
+/** What a person can do after a failure with this code. */
 export const adviceOf = (code: string): string => ADVICE[code] ?? 'Try again in a moment.'
 
 /** The length of a film or sound: "1.5 s", "2 min 10 s". */

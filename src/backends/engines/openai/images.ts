@@ -19,6 +19,7 @@ const PICTURE_BYTES = 64 * 1024 * 1024
 /** What the vendor takes as `image`. */
 const SOURCE_BYTES = 50 * 1024 * 1024
 
+/** Makes a picture from a prompt, of the documented size that is nearest to the requested one within the limits. */
 export async function generate(around: Around, request: GenerationRequest, run: Run): Promise<Made | NotMade> {
   const { width, height } = request
   if (width === null || height === null) return notMade('not_supported', false)

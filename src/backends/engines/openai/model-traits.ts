@@ -6,6 +6,7 @@ export type Size = { width: number; height: number }
 /** `gpt-image` and `dall-e` as the vendor's models take their parameters; `compatible` as most other servers do. */
 export type Style = 'gpt-image' | 'dall-e' | 'compatible'
 
+/** The style of a model by its name; `compatible` without one. */
 export function styleOf(model: string | null): Style {
   if (/^(gpt-image|chatgpt-image)-/.test(model ?? '')) return 'gpt-image'
   return model?.startsWith('dall-e-') ? 'dall-e' : 'compatible'
@@ -38,6 +39,7 @@ export function imageSize(model: string | null, wanted: Size, limits: Limits): S
   return styleOf(model) === 'gpt-image' ? freeSize(wanted, limits) : wanted
 }
 
+/** The documented size of a video model that is nearest to the requested one within the limits, or null when none fits; a model of another server gets the requested one. */
 export function videoSize(model: string | null, wanted: Size, limits: Limits): Size | null {
   const fixed = VIDEO_SIZES.find(([name]) => name.test(model ?? ''))?.[1]
   return fixed ? nearest(fixed, wanted, limits) : wanted

@@ -10,6 +10,7 @@ import { complaintOf } from './complaints.ts'
 
 export type Sound = { endpoint: 'audio/generate' | 'audio/speech'; voice: string }
 
+/** Makes a sound; `audio/speech` takes neither a length nor a seed. */
 export async function sound(results: Results, { endpoint, voice }: Sound, request: GenerationRequest, run: Run): Promise<Made | NotMade> {
   const { model, limits, idempotencyKey } = run
   const { prompt, durationMs, seed, format } = request

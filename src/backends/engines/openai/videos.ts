@@ -13,6 +13,7 @@ import { videoSeconds, videoSize } from './model-traits.ts'
 
 type Around = { api: Api; results: Results; outside: Outside; background(work: Promise<unknown>): void }
 
+/** Makes a video, or resumes the job of an earlier run. An aborted run lets its job go on for the next one, unless the task is canceled or out of time. */
 export async function film({ api, results, outside, background }: Around, request: GenerationRequest, run: Run): Promise<Made | NotMade> {
   const { model, limits, signal, idempotencyKey } = run
   const { width, height, durationMs } = request

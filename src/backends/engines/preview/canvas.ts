@@ -11,6 +11,7 @@ export type Canvas = {
   rgb: Float32Array
 }
 
+/** A black canvas of that many pixels. */
 export function blankCanvas(width: number, height: number): Canvas {
   return { width, height, unit: Math.min(width, height), rgb: new Float32Array(width * height * 3) }
 }
@@ -103,6 +104,7 @@ export function glow(canvas: Canvas, x: number, y: number, radius: number, [red,
   }
 }
 
+/** A circle as a line. Lengths are pixels; `alpha` is 0 to 1. */
 export function ring(canvas: Canvas, x: number, y: number, radius: number, thickness: number, [red, green, blue]: Colour, alpha: number): void {
   const { width, rgb } = canvas
   const reach = radius + thickness / 2 + 1

@@ -13,6 +13,7 @@ export type Bits = {
   finish(): Uint8Array
 }
 
+/** An empty buffer of bits, which grows. */
 export function bits(): Bits {
   let bytes = new Uint8Array(4096)
   let length = 0

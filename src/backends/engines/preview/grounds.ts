@@ -11,6 +11,7 @@ type Around = { light: number }
 
 const BASES: Record<Place, number> = { sea: 0.8, mountains: 0.84, forest: 0.9, city: 0.93, desert: 0.82, space: 0.84, meadow: 0.8 }
 
+/** The ground of a place; the same `chance` paints the same one. */
 export function groundOf(place: Place, palette: Palette, chance: Dice, around: Around): Ground {
   const painters: Record<Place, (palette: Palette, chance: Dice, around: Around) => Painter> = { sea, mountains, forest, city, desert, space, meadow }
   return { paint: painters[place](palette, chance, around), base: () => BASES[place] }

@@ -8,6 +8,7 @@ import type { Dice } from './seeded-random.ts'
 import { thingOf } from './things.ts'
 import { weatherOf } from './weather.ts'
 
+/** A landscape of what the prompt names; the rest is chosen by `chance`. */
 export function landscape(reading: Reading, chance: Dice): Painter {
   const place = reading.place ?? chance.pick(['mountains', 'meadow', 'sea'])
   const palette = paletteOf({ ...reading, place }, chance)

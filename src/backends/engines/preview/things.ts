@@ -15,6 +15,7 @@ type Draw = (pen: Pen, palette: Palette, turns: number) => void
 /** Heights in shares of the picture's shorter side. */
 const SIZES: Record<Thing, number> = { lighthouse: 0.46, house: 0.24, castle: 0.36, boat: 0.24, bird: 0.07, balloon: 0.3, rocket: 0.42, animal: 0.46, person: 0.62, tree: 0.44, cactus: 0.34 }
 
+/** Paints a thing at a place. `turns` of the painter is the time in periods of the scene. */
 export function thingOf(thing: Thing, palette: Palette, chance: Dice, { x, base }: At): Painter {
   const draw = DRAWN[thing]
   if (thing === 'bird') return flock(palette, chance)

@@ -6,6 +6,7 @@ import type { Dice } from './seeded-random.ts'
 
 const WHITE: Colour = [245, 248, 255]
 
+/** Paints the weather over what is on the canvas. */
 export function weatherOf(weather: Weather, chance: Dice): Painter {
   return { rain, snow, fog }[weather](chance)
 }

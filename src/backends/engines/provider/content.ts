@@ -35,6 +35,7 @@ const close = promisify(fs.close)
 const append = promisify<number, Uint8Array, void>(fs.writeFile)
 const read = promisify(fs.read)
 
+/** The content of bytes in memory. */
 export function contentOf(bytes: Uint8Array): Content {
   return {
     bytes: bytes.length,

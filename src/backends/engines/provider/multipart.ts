@@ -12,6 +12,7 @@ export function filePart(name: string, filename: string, { bytes, contentType }:
 /** Names come from us and from the operator's file; a quote or a line break in one is escaped as browsers do. */
 const escaped = (text: string): string => text.replaceAll('"', '%22').replaceAll('\r', '%0D').replaceAll('\n', '%0A')
 
+/** The body of these parts, with a random boundary. */
 export function multipart(parts: readonly Part[]): Body {
   const boundary = `tollgate-${randomUUID()}`
   const sections = parts.map((part) => {

@@ -17,6 +17,7 @@ export function offersOf(given: Readonly<Record<string, { formats: string[] } | 
 export const CANCEL_MS = 10_000
 export const POLL_MS = 30_000
 
+/** The engine over `make`. `run` rejects as soon as its signal is aborted; whatever else `make` throws is `internal`, which may be tried again. */
 export function providedEngine(api: Api, { offers, missing }: Required<Pick<Engine, 'offers' | 'missing'>>, make: Make): Engine {
   const working = new Set<Promise<unknown>>()
   let closing: Promise<void> | null = null

@@ -26,14 +26,17 @@ export const COLLECTIONS: Record<Kind | 'Secret', Collection> = {
   Secret: { prefix: '/api/v1', plural: 'secrets' },
 }
 
+/** The path of a collection; of all namespaces with null. */
 export function collectionPath({ prefix, plural }: Collection, namespace: string | null): string {
   return namespace === null ? `${prefix}/${plural}` : `${prefix}/namespaces/${encodeURIComponent(namespace)}/${plural}`
 }
 
+/** The path of an object. */
 export function objectPath(collection: Collection, namespace: string, name: string): string {
   return `${collectionPath(collection, namespace)}/${encodeURIComponent(name)}`
 }
 
+/** The path of a Plan or an ApiKey. */
 export function resourcePath({ kind, namespace, name }: Ref): string {
   return objectPath(COLLECTIONS[kind], namespace, name)
 }

@@ -142,6 +142,7 @@ export function isDuplicate(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === DUPLICATE
 }
 
+/** The document of an entity. */
 export function toStored<Entity extends { id: string }>({ id, ...facts }: Entity): Stored<Entity> {
   return { _id: id, ...facts }
 }

@@ -23,6 +23,7 @@ export type DeliveryQueue = { tenant: string; host: string }
 export type DueDeliveryQueue = DeliveryQueue & { at: number; mark: string }
 type StoredQueue = DueDeliveryQueue & { _id: string }
 
+/** The id of a queue. */
 export function idOf({ tenant, host }: DeliveryQueue): string {
   return JSON.stringify([tenant, host])
 }

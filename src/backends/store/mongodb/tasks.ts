@@ -154,6 +154,7 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
   }
 }
 
+/** The task of a document. */
 export function taskOf({ input, metadata, write: _write, ...facts }: StoredTask): Task {
   return { ...fromStored<Task>(facts), input: JSON.parse(input), metadata: JSON.parse(metadata) }
 }

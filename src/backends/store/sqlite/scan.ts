@@ -38,6 +38,7 @@ export function openScanRows(database: Database): ScanRows {
   }
 }
 
+/** `Store.scan` over rows: decodes the records of subscriptions. */
 export function scanning({ scanRows }: ScanRows): Store['scan'] {
   return async <K extends keyof Kept>(what: K, after: string | null, limit: number) => {
     const { found, next } = await scanRows(what, after, limit)

@@ -31,6 +31,7 @@ export type RecordRow = { record: string; holds: string | null }
 /** About the characters of a stored hold. */
 const HOLD_SIZE = 240
 
+/** The record of a row, with its holds from their own table. */
 export function recordOf({ record, holds }: RecordRow): Subscription {
   const { media, ...facts } = JSON.parse(record) as Omit<Subscription, 'media'> & { media: Omit<MediaAccount, 'holds'> | null }
   return { ...facts, media: media && { ...media, holds: holdsOf(holds) } }

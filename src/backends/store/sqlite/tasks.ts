@@ -95,6 +95,7 @@ export function openTasks(database: Database, deliveries: Deliveries, log: Event
   }
 }
 
+/** The task of a row. */
 export function parseTask(row: TaskRow): Task {
   return JSON.parse(row.record) as Task
 }

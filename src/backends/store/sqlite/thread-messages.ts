@@ -10,10 +10,12 @@ export type ToThread = 'open' | 'close' | Call[]
 /** `verbs` are the names that may be called from now on. */
 export type FromThread = { verbs: string[] } | { notOpened: Failure } | { replies: Reply[] }
 
+/** An error as plain data for a message between threads; `Unavailable` is marked, so that it stays one. */
 export function failureOf(error: unknown): Failure {
   return error instanceof Unavailable ? { unavailable: true, error: error.cause } : { unavailable: false, error }
 }
 
+/** The error of a message. */
 export function errorOf({ unavailable, error }: Failure): unknown {
   return unavailable ? new Unavailable('store', error) : error
 }

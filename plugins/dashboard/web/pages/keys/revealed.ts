@@ -12,10 +12,12 @@ export async function reveal({ name, rotation_revision: revision }: Key): Promis
   revealed.value = new Map(revealed.value).set(name, { secret, revision })
 }
 
+/** Hides a key again. */
 export function forget(name: string): void {
   revealed.value = new Map([...revealed.value].filter(([each]) => each !== name))
 }
 
+/** Hides all keys again. */
 export function forgetAll(): void {
   revealed.value = new Map()
 }

@@ -30,7 +30,9 @@ export function inputArgs(path: string, { demuxer }: Container): string[] {
   return ['-protocol_whitelist', 'file,pipe', '-codec_whitelist', DECODERS.join(','), '-f', demuxer, '-i', `file:${path}`]
 }
 
+/** The failure of a source that cannot be used; `reason` is only logged. */
 export const unsupported = (reason: string): NotMade => notMade('unsupported_input', false, new Error(reason))
+/** The failure of a source or result above the limits; `reason` is only logged. */
 export const tooLarge = (reason: string): NotMade => notMade('input_too_large', false, new Error(reason))
 
 /** Runs ffprobe and passes its lines to `onLine`. Null: it succeeded. Rejects with the reason of an aborted `signal`. */

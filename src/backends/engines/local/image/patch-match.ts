@@ -15,6 +15,7 @@ export type Patches = { targets: Int32Array; sources: Int32Array; isSource: Uint
 /** By pixel: the source that the target there is matched with, -1 where there is no target, and how much the two differ. */
 export type Matches = { sources: Int32Array; differences: Float32Array }
 
+/** The patches of a picture. A patch lies inside the picture as a whole, so none is centred nearer than `RADIUS` to its border. */
 export function patchesOf({ width, height, hole }: Picture): Patches {
   const near = spread(hole, width, height)
   const isSource = new Uint8Array(hole.length)

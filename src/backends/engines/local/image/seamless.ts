@@ -11,6 +11,7 @@ const CYCLES = 5
 /** Equations of a grid: every unknown is bound to its right and lower neighbour by a weight, and to zero by what surrounds the hole; `sum` has all its weights. */
 type Grid = { width: number; height: number; right: Float32Array; down: Float32Array; sum: Float32Array; unknowns: Int32Array }
 
+/** Changes the pixels of the hole in place. */
 export function removeSeams(picture: Picture, matches: Matches): void {
   const { pixels, hole } = picture
   const { grid, sides } = equationsOf(picture, matches)

@@ -63,6 +63,7 @@ export function readEntry<S extends TSchema>(schema: S, entry: Entry): Static<S>
   throw unusable(entry, `${shown(placeOf(path))} ${message}`)
 }
 
+/** The error that stops the start: the entry of the kubeconfig, and `why`, which must not contain a credential. */
 export function unusable({ title }: Entry, why: string): Error {
   return new Error(`RESOURCES_URL: the ${title} cannot be used: ${why}.`)
 }
