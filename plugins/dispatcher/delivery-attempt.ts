@@ -72,7 +72,7 @@ export async function deliver(context: DeliveryContext, delivery: Delivery, sign
   return { ...attempted, outcome: recorded === 'lost' ? 'lost' : verdict.outcome, final: state !== 'pending', durationMs: reply.durationMs }
 }
 
-/** The trace of the task goes on at the receiver (W3C Trace Context). */
+/** The trace of the task continues at the receiver (W3C Trace Context). */
 function traceHeaders(): Record<string, string> {
   const traceparent = currentTraceparent()
   return traceparent === null ? {} : { traceparent }

@@ -25,7 +25,7 @@ export function openBudget(reservation: OpenReservation, promptBytes: number, lo
       if ((await reservation.ensure(needed)) === 'gone') return onGone()
       reserved = Math.max(needed, reserved * 2)
     } catch (err) {
-      // The stream goes on, and the extension is tried again with further output.
+      // The stream continues, and the extension is tried again with further output.
       log.warn({ event: 'reservation_extension_failed', err, reservation: reservation.id }, 'reservation extension failed')
       reserved = needed + RETRY_TOKENS
     }

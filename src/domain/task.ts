@@ -96,7 +96,7 @@ export type Task = {
   createdAt: number
   startedAt: number | null
   endedAt: number | null
-  /** When the sweep takes it up: end of its lease, or of its time as pending, queued, settling or unrelayed. Null: never. */
+  /** When a sweep handles it: end of its lease, or of its time as pending, queued, settling or unrelayed. Null: never. */
   sweepAt: number | null
   outbox: OutboxEvent[]
 }
@@ -155,7 +155,7 @@ export type Delivery = {
   epoch: number
   leaseUntil: number | null
   attempts: DeliveryAttempt[]
-  /** Present while a redelivery is due or under way: when the schedule goes on afterwards, null if it is over. */
+  /** Present while a redelivery is due or under way: when the schedule continues afterwards, null if it is over. */
   redelivery?: { resumeAt: number | null }
   createdAt: number
 }

@@ -5,7 +5,7 @@ import type { TaskContext } from './task-context.ts'
 /** A younger delivery waits for a first attempt that is probably still to come. */
 const YOUNG_MS = 60_000
 
-/** `next`: where the next pass goes on; empty at the end, to begin again. */
+/** `next`: where the next pass continues; empty at the end, to begin again. */
 export type DeliveriesSwept = { released: number; next: string }
 
 /** Examines up to `limit` waiting deliveries with ids above `after`, and makes due those that nothing else will release. */

@@ -26,7 +26,7 @@ export type TaskContext = {
   log: { info(facts: object, message: string): void; warn(facts: object, message: string): void; error(facts: object, message: string): void }
 }
 
-/** Longest that a task stays `pending` or `settling` before the sweep takes it up. */
+/** Longest that a task stays `pending` or `settling` before a sweep handles it. */
 export const PENDING_MS = 60_000
 /** How often the sweep examines a queued task. */
 export const QUEUED_MS = 15 * 60_000

@@ -55,7 +55,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
   )
 }
 
-/** Pages keep what they have read: only this says that it may be old. */
+/** Pages keep what they have read, so this notice is the only sign that it may be out of date. */
 function Outage() {
   return (
     <div class="outage" role="status">

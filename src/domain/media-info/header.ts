@@ -8,7 +8,7 @@ export type Header = {
   alpha: boolean
   /** EXIF's orientation, 1 to 8; 1 when nothing has to be turned. */
   orientation: number
-  /** Where in the file the header goes on, when that is beyond the bytes that were given: an MP4 with its index at the end, or a large tag in front. */
+  /** Where in the file the header continues, when that is beyond the bytes that were given: an MP4 with its index at the end, or a large tag in front. */
   continuesAt: number | null
 }
 

@@ -1,4 +1,4 @@
-/** The usage in the status of a Plan: what is written, and when the controller looks again. Pure. */
+/** The usage in the status of a Plan: what is written, and when the controller reads it again. Pure. */
 import { rollPeriod } from '../balance.ts'
 import { formatMoney } from '../money.ts'
 import { inactiveReason, type Subscription } from '../subscription/subscription.ts'

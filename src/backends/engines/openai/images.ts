@@ -1,4 +1,4 @@
-/** Pictures: `images/generations`, and `images/edits` with or without a mask. Both answer with the picture itself; there is no job that could be taken up again. */
+/** Pictures: `images/generations`, and `images/edits` with or without a mask. Both answer with the picture itself; there is no job that could be resumed. */
 import type { GenerationRequest, Limits } from '../../../domain/media-generations.ts'
 import { notMade, type Made, type NotMade, type Run } from '../engine.ts'
 import { jsonBody, type Api, type Body } from '../provider/api.ts'

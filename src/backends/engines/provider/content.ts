@@ -1,4 +1,4 @@
-/** The bytes of a result before it is handed over: measured here, then given on once. Small ones lie in memory, large ones in a file that no crash leaves behind. */
+/** The bytes of a result between the provider and the files backend: measured here, then passed on once. Small results are in memory, large ones in an unlinked file, which a crash removes. */
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { unlink } from 'node:fs/promises'
@@ -11,18 +11,18 @@ export type Content = {
   bytes: number
   /** Up to `length` bytes from an offset. */
   read(at: number, length: number): Promise<Uint8Array>
-  /** Gives it on. Then nothing else may be called. */
+  /** The bytes, to be passed on. No other function may be called afterwards. */
   body(): Uint8Array | AsyncIterable<Uint8Array>
-  /** Lets go of it, when it is not given on. */
+  /** Frees the bytes where they are not passed on. */
   drop(): Promise<void>
 }
 
-/** What arrives, until it is all there. */
+/** A result that is still arriving. */
 export type Spool = {
   sink: Writable
   /** Once the sink has ended. */
   content(): Content
-  /** Lets go of what has arrived, when the rest will not. */
+  /** Frees what has arrived, where the rest will not. */
   drop(): Promise<void>
 }
 

@@ -35,12 +35,12 @@ const PAUSE_MS = { first: 500, factor: 1.5, longest: 10_000, unanswered: 60_000,
 const UNANSWERED_MS = 300_000
 
 type Around = Pick<Outside, 'clock' | 'pause' | 'random'> & {
-  /** Takes work that goes on after the run. */
+  /** Takes work that continues after the run. */
   background(work: Promise<unknown>): void
 }
 
 /**
- * Runs a job to its end, or resumes the one of an earlier run; one that the provider does not have any more is started anew. Rejects only with the reason of the
+ * Runs a job to its end, or resumes the one of an earlier run; a job that the provider no longer has is started anew. Rejects only with the reason of the
  * aborted signal. The job is then canceled, unless the next run will resume it.
  */
 export async function runJob<T>(jobs: Jobs<T>, run: Run, around: Around): Promise<{ outcome: 'ended'; value: T } | NotMade> {

@@ -78,7 +78,7 @@ export async function pictureOf(bytes: Uint8Array, types: readonly string[], lim
 
 /**
  * The mask for a picture, grown by so many of the picture's pixels. Fails with `unsupported_input` when it cannot be decoded or has another aspect ratio. Without
- * sharp only what is in the provider's form already can be given on.
+ * sharp, only a mask that already has the provider's form can be used.
  */
 export async function maskFor(picture: Picture, bytes: Uint8Array, growPx: number, marks: Marks, limits: Limits, load: LoadSharp): Promise<Picture | NotMade> {
   const { width, height } = picture

@@ -1,9 +1,9 @@
-/** The engine around what a provider makes: runs that end soon when they are aborted, and a close that lets go after them. */
+/** The engine of a provider: a run ends as soon as it is aborted, and `close` waits for the work that its runs have left. */
 import { amountsAtMost } from '../../../domain/media-operations.ts'
 import { notMade, type Made, type NotMade, type Engine, type EngineRequest, type Run } from '../engine.ts'
 import type { Api } from './api.ts'
 
-/** Makes what was requested. `background` takes work that goes on after the run and may fail. */
+/** Makes what was requested. `background` takes work that continues after the run and may fail. */
 export type Make = (request: EngineRequest, run: Run, background: (work: Promise<unknown>) => void) => Promise<Made | NotMade>
 
 /** What is offered of the entry's `offers`: without sharp, which converts masks, there is no inpainting. */

@@ -133,7 +133,7 @@ export function openReflector(options: ReflectorOptions): Reflector {
       },
     }).catch((error: unknown) => {
       if (relistRequests.arePending()) return 'ended' as const
-      // Events before the failure are applied, so the watch goes on from there.
+      // Events before the failure are applied, so the watch continues from there.
       if (position === version) throw error
       recordFailure(error)
       return 'ended' as const
