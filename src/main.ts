@@ -173,8 +173,9 @@ function onStopSignal(listener: (signal: NodeJS.Signals) => void): () => void {
 }
 
 /**
- * Ends the process with an exit code, whatever hangs. `process.exit` waits for system calls in other threads, and one that opens a pipe or asks a file server may
- * never return; replacing the process image abandons them. A signal to itself would be ignored by the first process of a container.
+ * Ends the process with an exit code, whatever hangs. `process.exit` waits for system calls in other threads, and one that opens a pipe or
+ * asks a file server may never return; replacing the process image abandons them. A signal to itself would be ignored by the first process
+ * of a container.
  */
 function leave(why: string, code = 1): void {
   logOutput?.flushNow()
@@ -195,7 +196,10 @@ function listen(app: FastifyInstance, { HOST: host, PORT: port }: Config): Promi
   })
 }
 
-/** Graceful shutdown: not ready (the caller's phase) → normal service for the delay → listener closed → requests in flight finish → the rest is cut. Times in ms. */
+/**
+ * Graceful shutdown: not ready (the caller's phase) → normal service for the delay → listener closed → requests in flight finish → the rest
+ * is cut. Times in ms.
+ */
 async function stop(app: FastifyInstance | null, delayMs: number, patienceMs: number): Promise<void> {
   if (!app) return
   // Clients close keep-alive connections after their next answer. Closing one under a request in transit would fail that request.
@@ -207,7 +211,10 @@ async function stop(app: FastifyInstance | null, delayMs: number, patienceMs: nu
   clearTimeout(cut)
 }
 
-/** Waits until /readyz answers 200: by then all declared resources were reconciled once, so the keys of the banner exist. Logs what is missing after a few seconds. */
+/**
+ * Waits until /readyz answers 200: by then all declared resources were reconciled once, so the keys of the banner exist. Logs what is
+ * missing after a few seconds.
+ */
 async function waitUntilReady(checks: () => Promise<Check[]>, log: Logger, stopping: AbortSignal): Promise<void> {
   for (let count = 0; !stopping.aborted; count++) {
     const missing = (await checks()).filter(({ ok }) => !ok).map(({ name, detail }) => `${name}: ${detail}`)

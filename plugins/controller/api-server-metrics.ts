@@ -1,4 +1,7 @@
-/** API server metrics (requests, watches, leader election), under the names of client-go and controller-runtime where they have one. None with a `files:` source. */
+/**
+ * API server metrics (requests, watches, leader election), under the names of client-go and controller-runtime where they have one. None
+ * with a `files:` source.
+ */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type { ApiServerStats, Resources } from '../../src/backends/resources/resources.ts'
 

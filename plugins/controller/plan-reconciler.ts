@@ -23,8 +23,8 @@ const GRANTS_READ = 100
 const ANNOUNCED = 16
 
 /**
- * One pass over a Plan; `plan` is null when it was deleted. Throws `Unavailable`. Where the plans of a namespace have limits together, their passes must run in turn: each counts
- * what the ones before granted.
+ * One pass over a Plan; `plan` is null when it was deleted. Throws `Unavailable`. Where the plans of a namespace have limits together,
+ * their passes must run in turn: each counts what the ones before granted.
  */
 export async function runPlanPass({ store, resources, publish, assertLeading, clock, limits, servicePrice }: PlanContext, ref: Ref, plan: PlanResource | null): Promise<PlanPass> {
   const id = subscriptionId(ref.namespace, ref.name)

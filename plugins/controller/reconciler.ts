@@ -23,7 +23,10 @@ export type Reconciler = {
   passEnded(): void
   /** Writes to the status of a resource that the store is unavailable. */
   reportStoreUnavailable(kind: Ref['kind'], name: string): Promise<void>
-  /** Enqueues every resource of the source and every plan and key that is alive in the store, so that deletions missed by the watch are found. Throws `Unavailable`. */
+  /**
+   * Enqueues every resource of the source and every plan and key that is alive in the store, so that deletions missed by the watch are
+   * found. Throws `Unavailable`.
+   */
   enqueueAll(): Promise<void>
 }
 

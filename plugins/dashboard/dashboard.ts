@@ -1,6 +1,6 @@
 /**
- * The dashboard at `/dashboard` (`docs/dashboard.md`): sign-in, and the HTTP interface of its pages under `/dashboard/api`. It lies outside key authentication: a session
- * takes the place of the API key. Mode `off` registers nothing.
+ * The dashboard at `/dashboard` (`docs/dashboard.md`): sign-in, and the HTTP interface of its pages under `/dashboard/api`. It lies outside
+ * key authentication: a session takes the place of the API key. Mode `off` registers nothing.
  */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'

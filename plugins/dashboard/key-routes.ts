@@ -1,6 +1,6 @@
 /**
- * `/dashboard/api/keys`: list, issue, reveal, rotate, suspend, resume, revoke. The dashboard is one more author of ApiKeys: it changes the resource, and the controller does
- * the rest. Every change names the revision that the person has seen.
+ * `/dashboard/api/keys`: list, issue, reveal, rotate, suspend, resume, revoke. The dashboard is one more author of ApiKeys: it changes the
+ * resource, and the controller does the rest. Every change names the revision that the person has seen.
  */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance, FastifyRequest } from 'fastify'

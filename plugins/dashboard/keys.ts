@@ -1,4 +1,7 @@
-/** The API keys of a tenant as the dashboard shows them: the versions of the store, joined with the ApiKeys where this process may read them. A key of a plan that is not active is absent. */
+/**
+ * The API keys of a tenant as the dashboard shows them: the versions of the store, joined with the ApiKeys where this process may read
+ * them. A key of a plan that is not active is absent.
+ */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { managesKeys } from '../../src/config/config.ts'
 import { Failure, Unavailable } from '../../src/domain/errors.ts'

@@ -1,4 +1,7 @@
-/** Sign-in of the mode `local`: a one-time link, as notebook servers print it. It reaches this machine only, so whoever can read the terminal is the operator. */
+/**
+ * Sign-in of the mode `local`: a one-time link, as notebook servers print it. It reaches this machine only, so whoever can read the
+ * terminal is the operator.
+ */
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { rename, rm, writeFile } from 'node:fs/promises'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
@@ -16,7 +19,10 @@ const USE_LINK = 'Open the sign-in link that the program printed at its start. E
 const RETURN_MS = 10 * 60_000
 const QUERY = Type.Object({ token: Type.Optional(Type.String({ maxLength: 200 })), return: Type.Optional(Type.String()) })
 
-/** Registers the sign-in, and keeps the link in a file for `tollgate sign-in` while the program listens. Returns the function that gives the link that is valid now. */
+/**
+ * Registers the sign-in, and keeps the link in a file for `tollgate sign-in` while the program listens. Returns the function that gives the
+ * link that is valid now.
+ */
 export function openLocalSignIn(app: FastifyInstance, sessions: Sessions): () => string {
   let secret = secretOf(randomBytes(32))
   const returnCookie = () => cookieFor(app.publicUrl(), 'tollgate_return', '/dashboard/sign-in')

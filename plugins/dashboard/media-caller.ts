@@ -1,6 +1,6 @@
 /**
- * The caller of the Media API's routes behind a session: `request.session` → `request.caller`, as `plugins/auth` makes it from a key. Its holds and tasks carry the key id
- * `dashboard`, which is no ApiKey's uid.
+ * The caller of the Media API's routes behind a session: `request.session` → `request.caller`, as `plugins/auth` makes it from a key. Its
+ * holds and tasks carry the key id `dashboard`, which is no ApiKey's uid.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'

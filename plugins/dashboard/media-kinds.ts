@@ -1,4 +1,7 @@
-/** `GET /kinds`: the kinds and operations of this service with their limits, and the prices of each plan, so that the page offers what works and says why the rest is not offered. */
+/**
+ * `GET /kinds`: the kinds and operations of this service with their limits, and the prices of each plan, so that the page offers what works
+ * and says why the rest is not offered.
+ */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'
 import type { Offer } from '../../src/backends/engines/engine.ts'

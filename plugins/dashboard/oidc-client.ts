@@ -1,4 +1,7 @@
-/** Client of the OpenID Connect provider: authorization code flow with PKCE, state and nonce (OpenID Connect Core 1.0, section 3.1). The provider is first contacted when somebody signs in. */
+/**
+ * Client of the OpenID Connect provider: authorization code flow with PKCE, state and nonce (OpenID Connect Core 1.0, section 3.1). The
+ * provider is first contacted when somebody signs in.
+ */
 import * as oidc from 'openid-client'
 import type { Config } from '../../src/config/config.ts'
 

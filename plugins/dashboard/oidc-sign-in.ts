@@ -1,4 +1,7 @@
-/** Sign-in of the mode `oidc`: `/dashboard/sign-in` and `/dashboard/callback`. What belongs to one sign-in is in a sealed cookie of the browser that began it, so that any replica completes it. */
+/**
+ * Sign-in of the mode `oidc`: `/dashboard/sign-in` and `/dashboard/callback`. What belongs to one sign-in is in a sealed cookie of the
+ * browser that began it, so that any replica completes it.
+ */
 import { randomBytes } from 'node:crypto'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'

@@ -15,8 +15,9 @@ const PAGES = ['/', '/keys', '/usage/media', '/usage/coding', '/room', '/tasks',
 const NOT_BUILT = { title: 'The dashboard is not built', sentence: 'Run npm run build:dashboard in the folder of the program, then reload this page.' }
 
 /**
- * Registers the page in the scope whose prefix is `/dashboard`. Assets have a hash in their name and are immutable; the page itself is never stored. A browser gets the page, with status 404, at
- * every other address too: it says that nothing is there, or leads to sign-in first.
+ * Registers the page in the scope whose prefix is `/dashboard`. Assets have a hash in their name and are immutable; the page itself is
+ * never stored. A browser gets the page, with status 404, at every other address too: it says that nothing is there, or leads to sign-in
+ * first.
  */
 export async function pageRoutes(app: FastifyInstance): Promise<void> {
   const page = (_request: FastifyRequest, reply: FastifyReply): FastifyReply => {

@@ -22,8 +22,8 @@ export async function mediaPlans(store: Store, tenant: string): Promise<[Subscri
 }
 
 /**
- * The plan named `name`, or without a name the only active one. Throws `plan_inactive` when the plan, or every plan, is not active, and `invalid_request` when several could pay
- * and none is named.
+ * The plan named `name`, or without a name the only active one. Throws `plan_inactive` when the plan, or every plan, is not active, and
+ * `invalid_request` when several could pay and none is named.
  */
 export function payingPlan(plans: readonly [Subscription, ...Subscription[]], name: string | undefined, now: number): Subscription {
   const [first] = plans

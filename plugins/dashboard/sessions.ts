@@ -1,4 +1,7 @@
-/** Sessions of the dashboard: opened at sign-in under a new id, found by the cookie of a request, ended at sign-out. They are in the store: any replica serves them. */
+/**
+ * Sessions of the dashboard: opened at sign-in under a new id, found by the cookie of a request, ended at sign-out. They are in the store:
+ * any replica serves them.
+ */
 import { randomBytes } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { DashboardMode } from '../../src/config/config.ts'

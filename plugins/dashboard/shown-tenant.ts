@@ -3,7 +3,10 @@ import type { FastifyInstance } from 'fastify'
 import { Failure } from '../../src/domain/errors.ts'
 import { sessionOf } from './sessions.ts'
 
-/** Refuses every request of the scope that names another tenant than the session's in `X-Tollgate-Tenant`, with `tenant_changed`. One that names none is for the session's tenant. */
+/**
+ * Refuses every request of the scope that names another tenant than the session's in `X-Tollgate-Tenant`, with `tenant_changed`. One that
+ * names none is for the session's tenant.
+ */
 export function refuseOtherTenants(app: FastifyInstance): void {
   app.addHook('onRequest', async (request) => {
     const shown = request.headers['x-tollgate-tenant']

@@ -1,4 +1,7 @@
-/** `POST /uploads`: a file of the signed-in person as a source of operations. It is streamed into the files backend, and its content decides what it is (`docs/dashboard.md`, "Uploads"). */
+/**
+ * `POST /uploads`: a file of the signed-in person as a source of operations. It is streamed into the files backend, and its content decides
+ * what it is (`docs/dashboard.md`, "Uploads").
+ */
 import { createHash, randomUUID } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
@@ -59,7 +62,10 @@ async function uploads(app: FastifyInstance, given: Partial<UploadLimits>): Prom
     if (first && !reasons.includes(null)) throw planInactive(first)
   }
 
-  /** Counts what the tenant has by the ids in the files backend, which every replica sees; an upload that arrives elsewhere at this moment is not among them. */
+  /**
+   * Counts what the tenant has by the ids in the files backend, which every replica sees; an upload that arrives elsewhere at this moment
+   * is not among them.
+   */
   async function checkSpace(tenant: string): Promise<void> {
     const { count, bytes, firstExpiresAt } = await readUploads(app.files, groupOf(tenant), clock(), limits.perTenant.count)
     const isFull = count + arriving.of(tenant) > limits.perTenant.count || bytes + arrivingBytes.of(tenant) > limits.perTenant.bytes

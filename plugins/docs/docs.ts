@@ -1,6 +1,7 @@
 /**
- * API reference: `/openapi.json` (OpenAPI 3.1) and `/docs`, a page to read it. Public. The first request creates both in a separate application from the recorded routes
- * of this one: documentation cannot affect serialization, and does not slow down the start (docs/decisions/0010).
+ * API reference: `/openapi.json` (OpenAPI 3.1) and `/docs`, a page to read it. Public. The first request creates both in a separate
+ * application from the recorded routes of this one: documentation cannot affect serialization, and does not slow down the start
+ * (docs/decisions/0010).
  */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'

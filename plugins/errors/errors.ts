@@ -1,6 +1,6 @@
 /**
- * Error handler: answers every failure with the service's error body, `error: {code, message, type, param}` and extra members; on some routes also RFC 9457 members.
- * Fastify's default bodies never leak through.
+ * Error handler: answers every failure with the service's error body, `error: {code, message, type, param}` and extra members; on some
+ * routes also RFC 9457 members. Fastify's default bodies never leak through.
  */
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'

@@ -1,4 +1,7 @@
-/** Lingering close (RFC 9112, section 9.6): closing a connection with unread bytes resets it, and after a reset the client may lose an answer that it has not read yet. */
+/**
+ * Lingering close (RFC 9112, section 9.6): closing a connection with unread bytes resets it, and after a reset the client may lose an
+ * answer that it has not read yet.
+ */
 import type { IncomingMessage } from 'node:http'
 
 /** Limits on reading the rest of a request after its answer. */
@@ -7,8 +10,8 @@ export type Lingering = { bytes: number; ms: number }
 const CHECK_MS = 100
 
 /**
- * Reads and discards the rest of a request that is answered before its end. Call it before the answer is written. When the request ends, the connection serves the next
- * one, or closes if the answer said so. Beyond the limits the connection is destroyed.
+ * Reads and discards the rest of a request that is answered before its end. Call it before the answer is written. When the request ends,
+ * the connection serves the next one, or closes if the answer said so. Beyond the limits the connection is destroyed.
  */
 export function linger(request: IncomingMessage, { bytes, ms }: Lingering): void {
   const { socket } = request

@@ -1,6 +1,6 @@
 /**
- * Failures before routing: bytes that are no HTTP request, tunnels, undecodable paths. The API is not known yet, so the body serves both: OpenAI's `error` and the
- * members of RFC 9457.
+ * Failures before routing: bytes that are no HTTP request, tunnels, undecodable paths. The API is not known yet, so the body serves both:
+ * OpenAI's `error` and the members of RFC 9457.
  */
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
@@ -33,7 +33,10 @@ export function answerUnroutable(error: FastifyError, request: FastifyRequest, r
   void reply.code(failure.status).headers({ 'content-type': PROBLEM, 'x-request-id': request.id }).send(JSON.stringify(bodyOf(failure, request.id, true)))
 }
 
-/** Takes over what Node would answer by itself: `framingFault` checks the framing, a tunnel is refused here, and 100 (Continue) waits until the body is read. */
+/**
+ * Takes over what Node would answer by itself: `framingFault` checks the framing, a tunnel is refused here, and 100 (Continue) waits until
+ * the body is read.
+ */
 export function takeOver(server: Server & { requireHostHeader?: boolean }): void {
   server.requireHostHeader = false
   server.on('checkExpectation', (request, response) => server.emit('request', request, response))
@@ -44,7 +47,10 @@ export function takeOver(server: Server & { requireHostHeader?: boolean }): void
   server.on('connect', (_request, socket) => write(socket, new Failure('method_not_allowed', { headers: { allow: 'GET, HEAD, POST' } })))
 }
 
-/** Sends 100 (Continue) when the body is first read, so that a request that is refused before gets its final answer alone (RFC 9110, section 10.1.1). Node then closes the connection. */
+/**
+ * Sends 100 (Continue) when the body is first read, so that a request that is refused before gets its final answer alone (RFC 9110, section
+ * 10.1.1). Node then closes the connection.
+ */
 function continueOnRead(request: IncomingMessage, response: ServerResponse): void {
   const read = request._read
   request._read = (size) => {

@@ -27,7 +27,10 @@ const EXTENSIONS: Record<string, string> = {
   'audio/mpeg': 'mp3',
 }
 
-/** A result that is opened as a document is only displayed. It keeps its origin, since Chromium plays no video in an opaque one; without scripts that is safe. */
+/**
+ * A result that is opened as a document is only displayed. It keeps its origin, since Chromium plays no video in an opaque one; without
+ * scripts that is safe.
+ */
 const SANDBOX = "sandbox allow-same-origin; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'"
 
 const schema = {
@@ -74,7 +77,10 @@ async function files(app: FastifyInstance, limits: Partial<DownloadLimits>): Pro
     },
   })
 
-  /** Headers of every answer about a file, with or without its bytes: immutable, private, inert. With a `name` (without extension) a browser saves it under that name. */
+  /**
+   * Headers of every answer about a file, with or without its bytes: immutable, private, inert. With a `name` (without extension) a browser
+   * saves it under that name.
+   */
   function described(reply: FastifyReply, { id, contentType, expiresAt }: FileFacts, etag: string, name: string | undefined): FastifyReply {
     const shown = name === undefined && /^(image|video|audio)\/(?!svg)/.test(contentType) ? 'inline' : 'attachment'
     const extension = EXTENSIONS[contentType]

@@ -1,6 +1,7 @@
 /**
- * `POST /mcp`: the Media API's endpoints as tools of the Model Context Protocol, over Streamable HTTP without sessions (`docs/mcp.md`). Revision 2026-07-28 is served, and
- * the earlier ones with a handshake. `auth` checks the key; Origin and Host are checked here, because the SDK checks neither.
+ * `POST /mcp`: the Media API's endpoints as tools of the Model Context Protocol, over Streamable HTTP without sessions (`docs/mcp.md`).
+ * Revision 2026-07-28 is served, and the earlier ones with a handshake. `auth` checks the key; Origin and Host are checked here, because
+ * the SDK checks neither.
  */
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'

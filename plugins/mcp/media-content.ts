@@ -17,7 +17,10 @@ const CONTENT_TYPES: Record<string, 'image' | 'audio'> = {
 
 type Backends = { files: Pick<Files, 'get'>; link: (result: TaskResult) => string; log: Pick<FastifyBaseLogger, 'warn'> }
 
-/** The content of a completed task; none before. Media that cannot be read now are left out, with their link kept. `signal` is aborted when the response is closed. */
+/**
+ * The content of a completed task; none before. Media that cannot be read now are left out, with their link kept. `signal` is aborted when
+ * the response is closed.
+ */
 export type MediaContent = (task: Task, signal: AbortSignal) => Promise<ContentBlock[]>
 
 export function openMediaContent({ files, link, log }: Backends): MediaContent {

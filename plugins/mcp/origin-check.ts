@@ -1,6 +1,6 @@
 /**
- * Origin and Host checks against cross-site requests and DNS rebinding. A page from elsewhere must not reach a listener of this machine or network: neither from its own origin,
- * nor under a name of its own that resolves to this address.
+ * Origin and Host checks against cross-site requests and DNS rebinding. A page from elsewhere must not reach a listener of this machine or
+ * network: neither from its own origin, nor under a name of its own that resolves to this address.
  */
 import { isIPv6 } from 'node:net'
 

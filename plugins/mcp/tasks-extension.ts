@@ -1,6 +1,7 @@
 /**
- * The Tasks extension of MCP (`io.modelcontextprotocol/tasks`, SEP-2663): a client that declares it gets a handle from a tool that creates a task, and reads and cancels the task under
- * the id of the REST API. There is nothing to ask the client for, so no task is ever `input_required`, and `tasks/update` has no effect.
+ * The Tasks extension of MCP (`io.modelcontextprotocol/tasks`, SEP-2663): a client that declares it gets a handle from a tool that creates
+ * a task, and reads and cancels the task under the id of the REST API. There is nothing to ask the client for, so no task is ever
+ * `input_required`, and `tasks/update` has no effect.
  */
 import { CLIENT_CAPABILITIES_META_KEY, MissingRequiredClientCapabilityError, PROTOCOL_VERSION_META_KEY, ProtocolError, ProtocolErrorCode, type CallToolResult, type ClientCapabilities, type Result, type Server, type ServerContext } from '@modelcontextprotocol/server'
 import type { Failure } from '../../src/domain/errors.ts'
@@ -36,7 +37,10 @@ function isDeclared(meta: object | undefined): boolean {
 
 type Listen = { id?: unknown; method?: unknown; params?: { notifications?: { taskIds?: unknown } | null; _meta?: Record<string, unknown> | null } | null }
 
-/** The error for a `subscriptions/listen` for tasks by a client that does not declare the extension; null for any other message. The SDK answers those requests by itself, without a look at tasks. */
+/**
+ * The error for a `subscriptions/listen` for tasks by a client that does not declare the extension; null for any other message. The SDK
+ * answers those requests by itself, without a look at tasks.
+ */
 export function refusedListen(message: unknown): object | null {
   const { id, method, params } = message as Listen
   if (method !== 'subscriptions/listen' || typeof params?.notifications?.taskIds !== 'object') return null

@@ -39,8 +39,8 @@ export function creationRoutes(app: FastifyInstance, config: FastifyContextConfi
 }
 
 /**
- * Sends the record at once, under the status that is set; with `Prefer: wait`, 200 as soon as the task is final, or 202 when the time is over. A caller with too many waits
- * is answered at once: the preference is not applied (RFC 7240, section 2).
+ * Sends the record at once, under the status that is set; with `Prefer: wait`, 200 as soon as the task is final, or 202 when the time is
+ * over. A caller with too many waits is answered at once: the preference is not applied (RFC 7240, section 2).
  */
 async function accepted({ tasks, taskWatch }: FastifyInstance, task: Task, record: Subscription, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const seconds = preferredWait(request.headers.prefer)

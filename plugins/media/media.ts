@@ -1,4 +1,7 @@
-/** The Media API, registered under the prefix `/api/v1`, and again for the sessions of the dashboard: the routes of the specification and of `docs/media.md` over the flows in `src/tasks`. */
+/**
+ * The Media API, registered under the prefix `/api/v1`, and again for the sessions of the dashboard: the routes of the specification and of
+ * `docs/media.md` over the flows in `src/tasks`.
+ */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance } from 'fastify'
 import fp from 'fastify-plugin'

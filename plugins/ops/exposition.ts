@@ -5,8 +5,8 @@ import { Registry, type Metric, type MetricObject } from 'prom-client'
 type MediaRange = { type: string; version: string | undefined; q: number }
 
 /**
- * Returns the metrics of `registry` in the format that an `Accept` header prefers by its q values (RFC 9110, section 12.5.1). The text format is the answer to equal
- * preferences, and to a header that accepts neither.
+ * Returns the metrics of `registry` in the format that an `Accept` header prefers by its q values (RFC 9110, section 12.5.1). The text
+ * format is the answer to equal preferences, and to a header that accepts neither.
  */
 export async function exposition(registry: Registry, accept = '*/*'): Promise<{ contentType: string; text: string }> {
   const ranges = accept.split(',').map(mediaRange)
@@ -23,7 +23,10 @@ async function openMetrics(registry: Registry): Promise<string> {
   return text.replaceAll(/(?<=^|\n)# HELP [^\n]*/g, (help) => help.replaceAll('"', '\\"'))
 }
 
-/** The family of a counter has no suffix in OpenMetrics; its samples have `_total`. A counter of a plugin that is named otherwise keeps its name, as of unknown type. */
+/**
+ * The family of a counter has no suffix in OpenMetrics; its samples have `_total`. A counter of a plugin that is named otherwise keeps its
+ * name, as of unknown type.
+ */
 function counterView(counter: MetricObject & Metric): Metric {
   const view = counter.name.endsWith('_total') ? { name: counter.name.slice(0, -'_total'.length), type: 'counter' } : { name: counter.name, type: 'unknown' }
   return { ...view, get: async () => ({ ...(await counter.get()), ...view }) } as unknown as Metric

@@ -1,14 +1,14 @@
 /**
- * Operations listener: /livez, /readyz and /metrics on a separate port, so that no ingress can expose them. It starts before the backends: a pod that waits for its
- * database is alive and not ready.
+ * Operations listener: /livez, /readyz and /metrics on a separate port, so that no ingress can expose them. It starts before the backends:
+ * a pod that waits for its database is alive and not ready.
  */
 import fastify, { LogController, type FastifyBaseLogger, type FastifyInstance } from 'fastify'
 import { collectDefaultMetrics, Registry } from 'prom-client'
 import { exposition } from './exposition.ts'
 
 /**
- * A readiness check of one dependency. The process is ready when all checks are ok. A check that is ok and degraded has failed, but requests are served without it.
- * `detail` is for the operator.
+ * A readiness check of one dependency. The process is ready when all checks are ok. A check that is ok and degraded has failed, but
+ * requests are served without it. `detail` is for the operator.
  */
 export type Check = { name: string; ok: boolean; degraded?: boolean; detail: string }
 

@@ -12,8 +12,8 @@ const PROBE_LEASE = 'readiness'
 const PROBE_FILE = 'readiness'
 
 /**
- * One check per backend of the role. An unavailable store makes the process not ready, except a gateway that it has answered before: without ready gateways a Service refuses
- * connections, and clients get no 503 with Retry-After. The other backends degrade the process.
+ * One check per backend of the role. An unavailable store makes the process not ready, except a gateway that it has answered before:
+ * without ready gateways a Service refuses connections, and clients get no 503 with Retry-After. The other backends degrade the process.
  */
 export function backendChecks(app: FastifyInstance): (() => Promise<Check> | Check)[] {
   let hasAnswered = false

@@ -5,8 +5,8 @@ import type { Config } from '../../src/config/config.ts'
 import { isTracing, startSpan, type Span } from '../../src/tracing/tracing.ts'
 
 /**
- * Returns the function that starts the span of a request. A client's own trace is continued only where its connection comes from a proxy of TRUST_PROXY; any other is
- * linked to, because its sampling and its ids are a stranger's.
+ * Returns the function that starts the span of a request. A client's own trace is continued only where its connection comes from a proxy of
+ * TRUST_PROXY; any other is linked to, because its sampling and its ids are a stranger's.
  */
 export function requestSpans(config: Config): (request: FastifyRequest) => Span {
   if (!isTracing()) return () => startSpan('')

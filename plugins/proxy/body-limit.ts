@@ -3,7 +3,10 @@ import { Transform } from 'node:stream'
 import type { FastifyRequest, RequestPayload } from 'fastify'
 import { Failure } from '../../src/domain/errors.ts'
 
-/** The body, which fails with `payload_too_large` beyond `maxBytes`. A content-length beyond it fails at once, and so does a body of GET or HEAD, which HTTP gives no meaning. */
+/**
+ * The body, which fails with `payload_too_large` beyond `maxBytes`. A content-length beyond it fails at once, and so does a body of GET or
+ * HEAD, which HTTP gives no meaning.
+ */
 export function limitedBody({ method, headers }: FastifyRequest, payload: RequestPayload, maxBytes: number): RequestPayload {
   const length = headers['content-length']
   const isChunked = headers['transfer-encoding'] !== undefined

@@ -1,4 +1,7 @@
-/** The flat charge of a pass-through request: tokens by the reservation of `plugins/metering`, money by a hold. Charged once the service has answered, else returned. */
+/**
+ * The flat charge of a pass-through request: tokens by the reservation of `plugins/metering`, money by a hold. Charged once the service has
+ * answered, else returned.
+ */
 import { randomUUIDv7 } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -29,8 +32,8 @@ export async function admit(app: FastifyInstance, request: FastifyRequest, reply
 }
 
 /**
- * Flat tokens are charged as output, and nothing is learned from them: they say nothing of prompts. The admission is stored before the service gets the request, because handshakes and answers
- * of any status pass through and are charged.
+ * Flat tokens are charged as output, and nothing is learned from them: they say nothing of prompts. The admission is stored before the
+ * service gets the request, because handshakes and answers of any status pass through and are charged.
  */
 async function tokenCharge({ reservation }: FastifyRequest, tokens: number): Promise<Charge> {
   if (!reservation) throw new Error('the route was reached without admission')

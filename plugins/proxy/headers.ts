@@ -45,7 +45,10 @@ export function requestHeaders(headers: IncomingHttpHeaders, request: FastifyReq
   }
 }
 
-/** The headers that the client gets. A redirect within the service leads back through the gateway; one to another path of its origin is dropped, because it names it. */
+/**
+ * The headers that the client gets. A redirect within the service leads back through the gateway; one to another path of its origin is
+ * dropped, because it names it.
+ */
 export function answerHeaders(headers: IncomingHttpHeaders, route: ProxyRoute): IncomingHttpHeaders {
   const named = connectionTokens(headers.connection)
   const kept: IncomingHttpHeaders = {}

@@ -1,6 +1,6 @@
 /**
- * Memory budget of request bodies, per caller and per process: counts the bytes of a body from its arrival until its response closes, because bodies are held whole,
- * and the values that are parsed from it. Also the strict JSON parser.
+ * Memory budget of request bodies, per caller and per process: counts the bytes of a body from its arrival until its response closes,
+ * because bodies are held whole, and the values that are parsed from it. Also the strict JSON parser.
  */
 import type { ServerResponse } from 'node:http'
 import { Transform } from 'node:stream'
@@ -145,9 +145,9 @@ function openCharge({ length }: Buffer, share: BodyShare | null): (values: numbe
 }
 
 /**
- * A body without content-length: counts the received bytes and passes the body on when it is complete. Above a budget it frees its bytes, discards the rest, and
- * fails at the end of the body, because a client that gets an answer while it sends may see a broken connection instead. A body above the limit of its route is
- * passed on at once, to be refused.
+ * A body without content-length: counts the received bytes and passes the body on when it is complete. Above a budget it frees its bytes,
+ * discards the rest, and fails at the end of the body, because a client that gets an answer while it sends may see a broken connection
+ * instead. A body above the limit of its route is passed on at once, to be refused.
  */
 function counted(payload: RequestPayload, most: number, share: BodyShare, answer: ServerResponse): Transform {
   let parts: Buffer[] = []

@@ -37,7 +37,10 @@ export function guarded(type: string, open: unknown): OpenEngine {
   }
 }
 
-/** Rejects with the signal's reason once it aborts, so that an engine that ignores its signal does not block the worker. Nothing listens afterwards: Node keeps a composite signal that has listeners. */
+/**
+ * Rejects with the signal's reason once it aborts, so that an engine that ignores its signal does not block the worker. Nothing listens
+ * afterwards: Node keeps a composite signal that has listeners.
+ */
 async function unlessAborted<T>(signal: AbortSignal, work: () => T): Promise<Awaited<T>> {
   const { promise, reject } = Promise.withResolvers<never>()
   const stop = (): void => reject(signal.reason)

@@ -26,8 +26,8 @@ export type BatchOptions<Request, Answer> = {
 type Pending<Request, Answer> = { request: Request; id: string; weight: number; sinceMs: number; resolve(answer: Answer): void; reject(failure: unknown): void }
 
 /**
- * Longer than server selection (3 s), connecting (5 s) and the answer (5 s) together. A command that a client library never settles, as MongoDB's did (`patchWrites`), must not
- * block all later ones.
+ * Longer than server selection (3 s), connecting (5 s) and the answer (5 s) together. A command that a client library never settles, as
+ * MongoDB's did (`patchWrites`), must not block all later ones.
  */
 const LONGEST_MS = 15_000
 /** Requests that have queued for this long are dropped: an overloaded server would otherwise do work whose callers have given up. */
@@ -36,10 +36,11 @@ const STALE_MS = 20_000
 const MOST_BYTES = 2 * 1024 * 1024
 
 /**
- * Returns a function that requests one thing and batches concurrent requests, one command at a time. Requests of the same event-loop turn share a command; requests during a
- * command go into the next. So no answer is older than its request, and a lone request is not delayed. When a command throws, the requests that did not fit into it fail as
- * well, rather than wait for a second failure. A command that times out is `Unavailable` and the next one is sent; a request that has queued for 20 s is `Unavailable` too.
- * `now`: milliseconds of a monotonic clock.
+ * Returns a function that requests one thing and batches concurrent requests, one command at a time. Requests of the same event-loop turn
+ * share a command; requests during a command go into the next. So no answer is older than its request, and a lone request is not delayed.
+ * When a command throws, the requests that did not fit into it fail as well, rather than wait for a second failure. A command that times
+ * out is `Unavailable` and the next one is sent; a request that has queued for 20 s is `Unavailable` too. `now`: milliseconds of a
+ * monotonic clock.
  */
 export function createBatcher<Request, Answer>(kind: BatchOptions<Request, Answer>, now: () => number = performance.now.bind(performance)): (request: Request) => Promise<Answer> {
   let waiting: Pending<Request, Answer>[] = []

@@ -82,7 +82,10 @@ type MemberOf<N extends SettingName> = N extends `${infer Time}_${'SECONDS' | 'H
 
 /** The values in force. */
 export type Config = { [N in SettingName as MemberOf<N>]: ValueOf<N> } & {
-  /** The whole environment: `apiKeyEnv` of an upstream may name any variable; S3, kubeconfig and pod variables are read too, and a credential plugin inherits all. */
+  /**
+   * The whole environment: `apiKeyEnv` of an upstream may name any variable; S3, kubeconfig and pod variables are read too, and a
+   * credential plugin inherits all.
+   */
   environment: Record<string, string | undefined>
   /** Variables that look like misspelled settings, one sentence each. */
   warnings: string[]

@@ -24,8 +24,9 @@ function monthsBetween(base: number, start: number): number | null {
 }
 
 /**
- * The end of a period that starts at `start`, and where its months count from: from `base`, so that 31 January is followed by 28 February and then 31 March again. A period of
- * months that follows one of days seldom starts on such a day: months count from its start then, so that it is a full one.
+ * The end of a period that starts at `start`, and where its months count from: from `base`, so that 31 January is followed by 28 February
+ * and then 31 March again. A period of months that follows one of days seldom starts on such a day: months count from its start then, so
+ * that it is a full one.
  */
 function spanFrom(terms: MediaTerms, base: number, start: number): { end: number; base: number } {
   const { unit, count } = terms.period

@@ -1,6 +1,6 @@
 /**
- * Incremental parser of strict JSON (RFC 8259, RFC 7493) for bodies that are too large for one stretch of the event loop. Reads the text in slices and builds the values
- * itself, since `JSON.parse` cannot pause.
+ * Incremental parser of strict JSON (RFC 8259, RFC 7493) for bodies that are too large for one stretch of the event loop. Reads the text in
+ * slices and builds the values itself, since `JSON.parse` cannot pause.
  */
 import { Failure } from './errors.ts'
 import { EXACT_DIGITS, faulty, isHeld, isTrap, MAX_DEPTH, MAX_NUMBER_LENGTH, MAX_VALUES, tooDeep, tooManyValues, type Manner } from './json-faults.ts'
@@ -29,8 +29,8 @@ type Reader = {
 type Expected = 'value' | 'first value' | 'name' | 'first name' | 'colon' | 'separator' | 'string'
 
 /**
- * Parses a text without byte order mark; yields the number of values so far after each slice of work, and returns the value with their number. Throws `invalid_json`, as
- * `parseStrictJson` does.
+ * Parses a text without byte order mark; yields the number of values so far after each slice of work, and returns the value with their
+ * number. Throws `invalid_json`, as `parseStrictJson` does.
  */
 export function* parseIncrementally(text: string, manner: Manner): Generator<number, { value: unknown; values: number }, void> {
   const reader: Reader = { text, manner, at: 0, frames: [], expects: 'value', values: 0, root: undefined, token: { isName: false, from: 0, head: '', escapes: false, halves: false } }

@@ -5,8 +5,8 @@ const PIECE = 128 * 1024
 const VALUE = 16
 
 /**
- * Yields the JSON of a value in UTF-8, in pieces that together are what `JSON.stringify` returns. The value is data: objects, lists, strings, numbers, booleans, null, and numbers
- * as `JSON.rawJSON`; members that are undefined are left out.
+ * Yields the JSON of a value in UTF-8, in pieces that together are what `JSON.stringify` returns. The value is data: objects, lists,
+ * strings, numbers, booleans, null, and numbers as `JSON.rawJSON`; members that are undefined are left out.
  */
 export function* stringifyIncrementally(value: unknown): Generator<Buffer, void> {
   // A stack, not `yield*`, which passes each part through a generator for every level of nesting.

@@ -28,8 +28,9 @@ const READERS: Record<string, Reader> = {
 }
 
 /**
- * Reads the beginning of a file, `PREFIX_BYTES` or all of it. `totalBytes` is the size of the file where that is known: the length of some audio follows from it.
- * When the result has `continuesAt`, read from there and call again with that as `rest`. Null: not a media file that is known here.
+ * Reads the beginning of a file, `PREFIX_BYTES` or all of it. `totalBytes` is the size of the file where that is known: the length of some
+ * audio follows from it. When the result has `continuesAt`, read from there and call again with that as `rest`. Null: not a media file that
+ * is known here.
  */
 export function mediaInfo(prefix: Uint8Array, totalBytes: number | null, rest: Piece = { at: 0, bytes: prefix }): MediaInfo | null {
   const contentType = contentTypeOf(prefix)

@@ -155,8 +155,8 @@ export function isDataUrl(url: string): boolean {
 }
 
 /**
- * Completes a body by the defaults of its operation and checks it against the limits of its route. `formats` are those of the route's engine, the first by default. Returns the
- * input, or every faulty field (400).
+ * Completes a body by the defaults of its operation and checks it against the limits of its route. `formats` are those of the route's
+ * engine, the first by default. Returns the input, or every faulty field (400).
  */
 export function operationOf(body: OperationBody, max: Limits, formats: readonly [string, ...string[]]): { outcome: 'ok'; input: OperationInput } | { outcome: 'invalid'; errors: FieldError[] } {
   const { operation } = body

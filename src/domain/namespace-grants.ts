@@ -1,6 +1,7 @@
 /**
- * What the plans of a namespace have been granted in their running periods, for the limits that PLAN_LIMITS sets on all of them together. Pure. Each plan name has an
- * account of its own, so a removed plan counts until its period has ended: otherwise another name would refill the allowance.
+ * What the plans of a namespace have been granted in their running periods, for the limits that PLAN_LIMITS sets on all of them together.
+ * Pure. Each plan name has an account of its own, so a removed plan counts until its period has ended: otherwise another name would refill
+ * the allowance.
  */
 import { heldIn } from './subscription/holds.ts'
 import type { Subscription } from './subscription/subscription.ts'
@@ -39,8 +40,8 @@ function spent({ media }: Subscription): number {
 }
 
 /**
- * The grants that come before that of a plan which wants `micro`: all others where it wants more than it has, otherwise only those of older plans. So no plan loses what it
- * has to a newer one, and when limits are lowered, the newest plans are refused.
+ * The grants that come before that of a plan which wants `micro`: all others where it wants more than it has, otherwise only those of older
+ * plans. So no plan loses what it has to a newer one, and when limits are lowered, the newest plans are refused.
  */
 export function grantsBefore(grants: Grant[], id: string, micro: number): Grant[] {
   const own = grants.find((grant) => grant.id === id)

@@ -1,6 +1,7 @@
 /**
- * PLAN_LIMITS: limits by namespace on what a Plan may grant, for installations where tenants write Plans. Pure. The first entry whose `namespaces` match applies; a plan
- * in a namespace without a match has no limits. Limits on all plans of a namespace together count what `namespace-grants.ts` finds.
+ * PLAN_LIMITS: limits by namespace on what a Plan may grant, for installations where tenants write Plans. Pure. The first entry whose
+ * `namespaces` match applies; a plan in a namespace without a match has no limits. Limits on all plans of a namespace together count what
+ * `namespace-grants.ts` finds.
  */
 import { Type, type Static } from 'typebox'
 import { formatMoney, parseMoney } from './money.ts'

@@ -35,7 +35,10 @@ export function rateLeft(rate: Rate, requestsPerMinute: number, now: number): { 
   return { remaining: Math.max(0, Math.floor(burst - usedMs / intervalMs + 1e-6)), resetSeconds: Math.ceil(usedMs / 1000) }
 }
 
-/** Returns a function that counts one request of a name at `now` (ms), and throws `rate_limited` above `requestsPerMinute`. Above `namesMax` the name that was idle longest is forgotten. */
+/**
+ * Returns a function that counts one request of a name at `now` (ms), and throws `rate_limited` above `requestsPerMinute`. Above `namesMax`
+ * the name that was idle longest is forgotten.
+ */
 export function openRates(requestsPerMinute: number, namesMax: number): (name: string, now: number) => void {
   const rates = new Map<string, Rate>()
   return (name, now) => {

@@ -1,4 +1,7 @@
-/** Settings files (UPSTREAMS, ENGINES, PLAN_LIMITS): parses YAML or JSON and validates it against a schema. Pure: text in; the value, or the first fault with its line, out. */
+/**
+ * Settings files (UPSTREAMS, ENGINES, PLAN_LIMITS): parses YAML or JSON and validates it against a schema. Pure: text in; the value, or the
+ * first fault with its line, out.
+ */
 import { Ajv } from 'ajv'
 import type { Static, TSchema } from 'typebox'
 import { isMap, isScalar, LineCounter, parseDocument, type Document } from 'yaml'

@@ -16,8 +16,8 @@ export function signedFileUrl(id: string, expiresAt: number, keys: KeyList): str
 }
 
 /**
- * Verifies a URL at `now` (epoch milliseconds), in constant time with respect to the signature. Any of the keys may have signed it, so that URLs outlive a rotation.
- * `forged`: we did not sign it; `expired`: genuine and past its time.
+ * Verifies a URL at `now` (epoch milliseconds), in constant time with respect to the signature. Any of the keys may have signed it, so that
+ * URLs outlive a rotation. `forged`: we did not sign it; `expired`: genuine and past its time.
  */
 export function verifySignedUrl(link: { id: string; exp: string; sig: string }, keys: KeyList, now: number): 'good' | 'forged' | 'expired' {
   const given = Buffer.from(link.sig, 'base64url')
@@ -32,7 +32,10 @@ export function verifySignedUrl(link: { id: string; exp: string; sig: string }, 
   return now >= Number(link.exp) * 1000 ? 'expired' : 'good'
 }
 
-/** The id of the file that a link of ours leads to, also of an expired one; null for any other address. The signature alone decides: our links work under every name of ours. */
+/**
+ * The id of the file that a link of ours leads to, also of an expired one; null for any other address. The signature alone decides: our
+ * links work under every name of ours.
+ */
 export function linkedFile(url: string, keys: KeyList): string | null {
   const parsed = URL.parse(url)
   const id = /^\/files\/([^/]+)$/.exec(parsed?.pathname ?? '')?.[1]

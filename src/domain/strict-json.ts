@@ -1,6 +1,6 @@
 /**
- * Strict JSON parser for hostile request bodies: I-JSON (RFC 7493), so that all readers agree on the meaning. UTF-8, no duplicate members, no lone surrogates, and bounded
- * depth and counts.
+ * Strict JSON parser for hostile request bodies: I-JSON (RFC 7493), so that all readers agree on the meaning. UTF-8, no duplicate members,
+ * no lone surrogates, and bounded depth and counts.
  */
 import { isUtf8 } from 'node:buffer'
 import { Failure } from './errors.ts'
@@ -11,8 +11,8 @@ import { EXACT_DIGITS, faulty, isHeld, isTrap, MAX_DEPTH, MAX_NUMBER_LENGTH, MAX
 const FEW = 16
 
 /**
- * Parses bytes as JSON, in one stretch; large bodies take `parseIncrementally`. Returns the value and the number of values in it. Throws `invalid_json`, with the JSON
- * Pointer of the fault in `errors` where there is one.
+ * Parses bytes as JSON, in one stretch; large bodies take `parseIncrementally`. Returns the value and the number of values in it. Throws
+ * `invalid_json`, with the JSON Pointer of the fault in `errors` where there is one.
  */
 export function parseStrictJson(bytes: Buffer, manner: Manner): { value: unknown; values: number } {
   const text = textOf(bytes)

@@ -68,7 +68,10 @@ export type Task = {
   /** The version of the key that created it; it signs the webhooks. */
   keyVersionId: string
   object: 'generation' | 'operation'
-  /** Its kind (image, video, music) or operation, elsewhere called `kind`: stored tasks, prices, messages of Kafka and engines' requests have it under this name. */
+  /**
+   * Its kind (image, video, music) or operation, elsewhere called `kind`: stored tasks, prices, messages of Kafka and engines' requests
+   * have it under this name.
+   */
   verb: string
   /** The validated request with its defaults: a GenerationRequest without its verb, or an OperationInput. */
   input: Record<string, unknown>

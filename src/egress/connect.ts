@@ -39,7 +39,10 @@ function openTls(under: Socket, host: string, signal: AbortSignal): Promise<Sock
   return settled(socket, 'secureConnect', signal)
 }
 
-/** The socket once it is ready, null if it closed or the signal aborted before. It keeps an error listener, because a reset may come while no other listener is attached. */
+/**
+ * The socket once it is ready, null if it closed or the signal aborted before. It keeps an error listener, because a reset may come while
+ * no other listener is attached.
+ */
 function settled(socket: Socket, ready: 'connect' | 'secureConnect', signal: AbortSignal): Promise<Socket | null> {
   const abort = (): void => void socket.destroy()
   if (signal.aborted) abort()

@@ -1,6 +1,7 @@
 /**
- * SERVICE: the egress guard, an HTTP client for URLs of tenants. It checks every address of a name and connects to a checked one (SSRF protection).
- * No proxy of the environment, no cookie, no decompression. A connection is used again only for requests that may arrive twice, and only while the name still resolves to its address.
+ * SERVICE: the egress guard, an HTTP client for URLs of tenants. It checks every address of a name and connects to a checked one (SSRF
+ * protection). No proxy of the environment, no cookie, no decompression. A connection is used again only for requests that may arrive
+ * twice, and only while the name still resolves to its address.
  */
 import { isGlobal, parseAllow } from './address-policy.ts'
 import { dial } from './connect.ts'
@@ -43,7 +44,10 @@ export type Reply = Ending & { durationMs: number }
 export type Egress = {
   /** Why a URL is refused before DNS resolution, or null. The resolved addresses are checked by `request`. */
   check(url: string): Refusal | null
-  /** The same with the addresses that the host resolves to, for a URL that somebody else will request. `dns`: it cannot be resolved, or not before the signal aborts. */
+  /**
+   * The same with the addresses that the host resolves to, for a URL that somebody else will request. `dns`: it cannot be resolved, or not
+   * before the signal aborts.
+   */
   vet(url: string, signal: AbortSignal): Promise<Refusal | 'dns' | null>
   /** Returns every outcome as a value, except a failure of the caller's sink, which is thrown. */
   request(ask: Ask): Promise<Reply>
@@ -75,8 +79,8 @@ export function openEgress(options: EgressOptions): Egress {
   const idle = openIdleConnections()
 
   /**
-   * The checked addresses of a target; none when it has none, or one that is not allowed, whichever would be dialled. A tenant must not learn which of both: it would tell the names
-   * of an internal network from those that do not exist.
+   * The checked addresses of a target; none when it has none, or one that is not allowed, whichever would be dialled. A tenant must not
+   * learn which of both: it would tell the names of an internal network from those that do not exist.
    */
   async function checkedAddresses(target: Target, signal: AbortSignal): Promise<string[]> {
     if (target.addresses) return target.addresses

@@ -37,6 +37,7 @@ export function openConnection(origin: string, { socket, address, idleMs }: { so
   return { client, socket, address }
 }
 
+/** Closes the connection at once; a request on it fails. */
 export function closeConnection({ client, socket }: Connection): void {
   void client.destroy()
   socket.destroy()

@@ -9,7 +9,10 @@ import { readAll } from '../verify/read-all.ts'
 
 export type OpenTask = Pick<Task, 'id' | 'tenant' | 'subscription' | 'verb' | 'state' | 'attempts' | 'lostLeases'> & { ageMs: number; waitsFor: string }
 
-/** Open tasks that were created `olderThanMs` before `now` or earlier, oldest first, each with what it waits for. Reads the tasks of open holds, and those that a sweep is about to examine. */
+/**
+ * Open tasks that were created `olderThanMs` before `now` or earlier, oldest first, each with what it waits for. Reads the tasks of open
+ * holds, and those that a sweep is about to examine.
+ */
 export async function stuckTasks(store: Store, now: number, olderThanMs: number): Promise<OpenTask[]> {
   const found = new Map<string, OpenTask>()
   for await (const { id: subscription, media, terms } of readAll(store, 'subscriptions')) {

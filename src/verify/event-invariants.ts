@@ -4,8 +4,8 @@ import type { Store } from '../backends/store/store.ts'
 const PAGE = 200
 
 /**
- * The events of tasks whose outbox was empty before (`expected`, their ids) are in the log, and its positions have no gap. Events that were logged before `keptSince` may have been
- * removed.
+ * The events of tasks whose outbox was empty before (`expected`, their ids) are in the log, and its positions have no gap. Events that were
+ * logged before `keptSince` may have been removed.
  */
 export async function* eventLogViolations(store: Store, tenant: string, expected: Set<string>, keptSince: number): AsyncGenerator<string> {
   const missing = new Set(expected)

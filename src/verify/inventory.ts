@@ -1,6 +1,6 @@
 /**
- * First pass of `tollgate verify`: everything that the store keeps is read once and counted, whether or not a Plan, a record or a task refers to it, with the invariants of each
- * and of what it refers to.
+ * First pass of `tollgate verify`: everything that the store keeps is read once and counted, whether or not a Plan, a record or a task
+ * refers to it, with the invariants of each and of what it refers to.
  */
 import { keyVersionId, type KeyVersion } from '../domain/api-keys.ts'
 import { tenantOf } from '../domain/plans.ts'
@@ -12,7 +12,10 @@ import { deliveryViolations, eventsOf, OVERDUE_MS, taskViolations } from './task
 import { readAll } from './read-all.ts'
 import type { Reading } from './verify.ts'
 
-/** Returns the ids of all subscriptions, and adds the counts and violations to `found`. A reference to something that is not there is read again: the store may be in use. */
+/**
+ * Returns the ids of all subscriptions, and adds the counts and violations to `found`. A reference to something that is not there is read
+ * again: the store may be in use.
+ */
 export async function takeInventory({ store, now, keptSince, found: { checked, violations } }: Reading): Promise<string[]> {
   const subscriptions = new Set<string>()
   const isKnown = async (id: string) => subscriptions.has(id) || (await store.subscription(id)) !== null

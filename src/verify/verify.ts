@@ -30,8 +30,9 @@ type Books = { record: Subscription; periods: MediaPeriod[] }
 const PAGE = 200
 
 /**
- * Verifies everything that the store keeps. `now` is the time; tasks that ended before `keptSince` (now − TASK_DAYS), and events that were logged before `eventsKeptSince`
- * (now − EVENT_DAYS), may have been removed. Times are epoch milliseconds. Throws `Unavailable` when the store cannot be read.
+ * Verifies everything that the store keeps. `now` is the time; tasks that ended before `keptSince` (now − TASK_DAYS), and events that were
+ * logged before `eventsKeptSince` (now − EVENT_DAYS), may have been removed. Times are epoch milliseconds. Throws `Unavailable` when the
+ * store cannot be read.
  */
 export async function verifyStore(store: Store, { now, keptSince = 0, eventsKeptSince = keptSince }: { now: number; keptSince?: number; eventsKeptSince?: number }): Promise<Verified> {
   const found: Verified = { checked: { subscriptions: 0, periods: 0, keys: 0, tasks: 0, deliveries: 0, events: 0 }, violations: [] }
@@ -76,7 +77,10 @@ function ofTasks(period: MediaPeriod): MediaPeriod {
   return { ...period, burned: period.burned - others }
 }
 
-/** Charges and holds by subscription, from the tasks of a tenant. `unheld`: tasks without the hold that they should have. `events`: ids of the events that must be in the log. */
+/**
+ * Charges and holds by subscription, from the tasks of a tenant. `unheld`: tasks without the hold that they should have. `events`: ids of
+ * the events that must be in the log.
+ */
 type Tasks = { charges: Map<string, Charge[]>; unheld: Map<string, Task[]>; events: Set<string> }
 
 /** Reads each task once, and what is compared with it afterwards. */

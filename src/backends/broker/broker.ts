@@ -7,8 +7,8 @@ import type { Message } from '../../domain/messages.ts'
 export type Broker = {
   publish(message: Message): void
   /**
-   * Calls `received` for each message of this kind. Where processes share the broker, one of them receives each message, and again, or another one does, if this
-   * process ends before the promise of `received` has resolved.
+   * Calls `received` for each message of this kind. Where processes share the broker, one of them receives each message, and again, or
+   * another one does, if this process ends before the promise of `received` has resolved.
    */
   consume(kind: Message['kind'], received: (message: Message) => Promise<void>): BrokerConsumer
   /** Whether messages arrive; `detail` is for the operator. Work continues without messages: the store is polled every second. */
@@ -28,8 +28,8 @@ export type BrokerConsumer = {
 }
 
 /**
- * Messages published; `failed`, which were dropped or not sent (a failed send may have arrived nonetheless); received; and `ignored`, which were received and are not valid.
- * `restarted`: clients that were restarted after a failure.
+ * Messages published; `failed`, which were dropped or not sent (a failed send may have arrived nonetheless); received; and `ignored`, which
+ * were received and are not valid. `restarted`: clients that were restarted after a failure.
  */
 export type BrokerEvent = 'published' | 'failed' | 'received' | 'ignored' | 'restarted'
 

@@ -1,4 +1,7 @@
-/** BACKEND: engines that make media. A routing table, the ENGINES file, maps each kind and operation to an engine and a price; engines are adapters, ours or those of plugins. */
+/**
+ * BACKEND: engines that make media. A routing table, the ENGINES file, maps each kind and operation to an engine and a price; engines are
+ * adapters, ours or those of plugins.
+ */
 import { readFile } from 'node:fs/promises'
 import type { Amounts, GenerationRequest, Limits } from '../../domain/media-generations.ts'
 import type { OperationRequest } from '../../domain/media-operations.ts'
@@ -39,8 +42,9 @@ export type Control = {
   /** Sources of an operation; empty for a generation. */
   inputs: readonly Input[]
   /**
-   * The provider's job of an earlier run whose lease was lost or that was handed back, to be resumed; null when there is none. `remember` stores the id of a new one under this
-   * run's epoch, before the job is polled; it rejects when the lease is lost or the store is unavailable.
+   * The provider's job of an earlier run whose lease was lost or that was handed back, to be resumed; null when there is none. `remember`
+   * stores the id of a new one under this run's epoch, before the job is polled; it rejects when the lease is lost or the store is
+   * unavailable.
    */
   job: { id: string | null; remember(id: string): Promise<void> }
   /** The same for every run of one attempt, after a lost lease too; for providers that detect duplicate requests. */

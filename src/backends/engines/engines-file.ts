@@ -1,4 +1,7 @@
-/** The ENGINES file, YAML or JSON: the engines, and the route of each kind and operation with its limits and price. Pure: text in, settings or a refusal with its line out. */
+/**
+ * The ENGINES file, YAML or JSON: the engines, and the route of each kind and operation with its limits and price. Pure: text in, settings
+ * or a refusal with its line out.
+ */
 import { Type, type Static } from 'typebox'
 import { KINDS, readSize, unitsOf, type Terms } from '../../domain/media-generations.ts'
 import { parseMoney } from '../../domain/money.ts'

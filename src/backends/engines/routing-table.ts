@@ -9,8 +9,8 @@ export type Table = { routes: Map<string, Route>; engines: Map<string, Opened> }
 export const EMPTY: Table = { routes: new Map(), engines: new Map() }
 
 /**
- * The table of these settings, and the engines of the present table that it no longer has. One whose entry is the same stays open. Rejects with the error of `open`; the engines
- * that were opened before it are closed.
+ * The table of these settings, and the engines of the present table that it no longer has. One whose entry is the same stays open. Rejects
+ * with the error of `open`; the engines that were opened before it are closed.
  */
 export async function nextTable(present: Table, settings: EnginesSettings, open: (setting: EngineSetting) => Promise<Engine>): Promise<{ next: Table; removed: Engine[] }> {
   const next: Table = { routes: new Map(settings.routes.map((route) => [route.kind, route])), engines: new Map() }

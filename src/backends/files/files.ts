@@ -1,6 +1,6 @@
 /**
- * BACKEND: storage of result files. Files are written whole under ids that are used once: a repeated run writes under a new id (`taskId-epoch`), so writing an id
- * twice means the same bytes. An unknown outcome throws `Unavailable`.
+ * BACKEND: storage of result files. Files are written whole under ids that are used once: a repeated run writes under a new id
+ * (`taskId-epoch`), so writing an id twice means the same bytes. An unknown outcome throws `Unavailable`.
  */
 import type { Readable } from 'node:stream'
 
@@ -63,8 +63,9 @@ export type Surroundings = {
 }
 
 /**
- * Opens the backend of `url`: `disk:<folder>`, `gridfs:` (the MongoDB of `storeUrl`) or `s3://<bucket>[/<prefix>]?…` (see s3/s3-url.ts). Throws `Unavailable` when it
- * cannot be reached or written at present, and an Error with advice for the operator when a retry would not help: wrong credentials, a missing bucket.
+ * Opens the backend of `url`: `disk:<folder>`, `gridfs:` (the MongoDB of `storeUrl`) or `s3://<bucket>[/<prefix>]?…` (see s3/s3-url.ts).
+ * Throws `Unavailable` when it cannot be reached or written at present, and an Error with advice for the operator when a retry would not
+ * help: wrong credentials, a missing bucket.
  */
 export async function openFiles(url: string, { storeUrl, credentials, readOnly }: Surroundings = { storeUrl: '' }): Promise<Files> {
   if (url.startsWith('disk:')) {

@@ -5,8 +5,8 @@ import { open } from 'node:fs/promises'
 export type RegularFile = { outcome: 'read'; bytes: Buffer } | { outcome: 'refused'; reason: 'tooLarge' | 'notRegular' }
 
 /**
- * The bytes of a regular file of at most `maxBytes`; links are followed. Pipes and devices are refused, since opening a pipe would block a thread for good and a
- * device has no end and a size of 0. Rejects with the error of the file system.
+ * The bytes of a regular file of at most `maxBytes`; links are followed. Pipes and devices are refused, since opening a pipe would block a
+ * thread for good and a device has no end and a size of 0. Rejects with the error of the file system.
  */
 export async function readRegular(path: string, maxBytes: number): Promise<RegularFile> {
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK)

@@ -1,6 +1,7 @@
 /**
- * CEL validation rules of a CRD schema (`x-kubernetes-validations`), evaluated as Kubernetes does: `self` is the value at the rule's place, with integers as CEL
- * ints and `date-time` strings as ints that compare like timestamps. A rule with `oldSelf` is a transition rule and runs only where there is an old value.
+ * CEL validation rules of a CRD schema (`x-kubernetes-validations`), evaluated as Kubernetes does: `self` is the value at the rule's place,
+ * with integers as CEL ints and `date-time` strings as ints that compare like timestamps. A rule with `oldSelf` is a transition rule and
+ * runs only where there is an old value.
  */
 import { Environment, type ParseResult } from '@marcbachmann/cel-js'
 import { shown, type Place } from '../../domain/settings-file.ts'

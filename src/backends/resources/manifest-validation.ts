@@ -1,4 +1,7 @@
-/** Manifest validation: accepts a Plan or ApiKey as Kubernetes would, by the CRDs (`crd-schema.ts`, `cel-rules.ts`) and the rules of all objects (`metadata-validation.ts`). */
+/**
+ * Manifest validation: accepts a Plan or ApiKey as Kubernetes would, by the CRDs (`crd-schema.ts`, `cel-rules.ts`) and the rules of all
+ * objects (`metadata-validation.ts`).
+ */
 import { faultOf, openCrds, type Fault, type Schema } from './crd-schema.ts'
 import { metadataFaults } from './metadata-validation.ts'
 import type { ApiKeySpec, Kind, PlanSpec, Ref } from './resources.ts'

@@ -176,19 +176,23 @@ export type Resources = {
   /** Removes every Secret owned by that ApiKey. */
   removeSecrets(owner: Ref & { uid: string }): Promise<void>
   /**
-   * Puts a finalizer on the ApiKey: once deleted it stays until `release`, without being in `get` and `list`. Call it before anything of the key exists. `gone`:
-   * it was deleted already. The `files:` source has no finalizers: there a deleted key is gone at once, and `terminating` is always null.
+   * Puts a finalizer on the ApiKey: once deleted it stays until `release`, without being in `get` and `list`. Call it before anything of
+   * the key exists. `gone`: it was deleted already. The `files:` source has no finalizers: there a deleted key is gone at once, and
+   * `terminating` is always null.
    */
   retain(owner: Ref & { uid: string }): Promise<'retained' | 'gone'>
   /** Removes the finalizer. */
   release(owner: Ref & { uid: string }): Promise<void>
   /** The deleted resource of that name that waits for its release, or null. */
   terminating(ref: Ref): { uid: string } | null
-  /** Creates an ApiKey. This and the next two act for a person of the tenant, without a watch; the controller reconciles the key as any other. Throw `Unavailable`. */
+  /**
+   * Creates an ApiKey. This and the next two act for a person of the tenant, without a watch; the controller reconciles the key as any
+   * other. Throw `Unavailable`.
+   */
   issueKey(key: NewKey): Promise<IssuedKey>
   /**
-   * Changes one field of a key. Idempotent; what the CRD forbids is refused: a lower revision, and everything once it is revoked. With `seen` it is changed only if it
-   * is still that one.
+   * Changes one field of a key. Idempotent; what the CRD forbids is refused: a lower revision, and everything once it is revoked. With
+   * `seen` it is changed only if it is still that one.
    */
   changeKey(key: KeyName, edit: KeyEdit, seen?: SeenKey): Promise<ChangedKey>
   /** The ApiKeys of a tenant, up to 500, or the one of that name; those being deleted are left out. */
@@ -238,8 +242,9 @@ export type ResourcesConfig = {
 }
 
 /**
- * Opens the source of `url`: `files:<folder>` or `kubernetes:[?namespace=a,b]`. Throws `Unavailable` if the declarations cannot be read now, and an Error with a
- * sentence for the operator if a retry would not help. `clock` (epoch milliseconds) gives the creation times of resources in files.
+ * Opens the source of `url`: `files:<folder>` or `kubernetes:[?namespace=a,b]`. Throws `Unavailable` if the declarations cannot be read
+ * now, and an Error with a sentence for the operator if a retry would not help. `clock` (epoch milliseconds) gives the creation times of
+ * resources in files.
  */
 export async function openResources(config: ResourcesConfig, clock: () => number): Promise<Resources> {
   if (config.url.startsWith('files:')) {

@@ -26,7 +26,10 @@ export type Retry = 'conflict' | 'unavailable'
 export type ChangeOptions = {
   /** Called at every retry, for a metric. */
   retried?: (reason: Retry) => void
-  /** The store's time now, epoch milliseconds; null while it is unknown; throws `Unavailable` while nothing may be written. A record whose time lies ahead of it is healed by the next command. */
+  /**
+   * The store's time now, epoch milliseconds; null while it is unknown; throws `Unavailable` while nothing may be written. A record whose
+   * time lies ahead of it is healed by the next command.
+   */
   storeTime?: () => number | null
   /** Called after a record was healed. */
   healed?: (id: string, aheadMs: number) => void

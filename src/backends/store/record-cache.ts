@@ -1,4 +1,7 @@
-/** The records that a process read or wrote last, as objects. One with a thousand holds has a quarter of a megabyte, and is read and written thousands of times. */
+/**
+ * The records that a process read or wrote last, as objects. One with a thousand holds has a quarter of a megabyte, and is read and written
+ * thousands of times.
+ */
 import type { Subscription } from '../../domain/subscription/subscription.ts'
 
 /** A record may be used only where the store still has its version, or for a write that compares it. */

@@ -1,6 +1,7 @@
 /**
- * BACKEND: all state of tenants: subscriptions, API keys, tasks, deliveries, leases. Each verb is one whole change. Outcomes are values, `null` for "not there",
- * and a thrown `Unavailable` for "unknown", which is `Busy` where the store answers and one record has too many concurrent changes. Time is an argument (`now`, epoch milliseconds).
+ * BACKEND: all state of tenants: subscriptions, API keys, tasks, deliveries, leases. Each verb is one whole change. Outcomes are values,
+ * `null` for "not there", and a thrown `Unavailable` for "unknown", which is `Busy` where the store answers and one record has too many
+ * concurrent changes. Time is an argument (`now`, epoch milliseconds).
  */
 import type { KeyVersion } from '../../domain/api-keys.ts'
 import type { Session } from '../../domain/sessions.ts'
@@ -43,8 +44,9 @@ export type Store = Declarations & TaskStore & {
   /**
    * Applies one command to the record of a subscription by compare-and-set, together with all queued commands for the record. An answer
    * that writes nothing is based on a record read after this call. A write with an unknown outcome is retried for a few seconds: a command
-   * that had taken effect then answers as a repeated one (`already`, for most). Throws `Unavailable` when the outcome stays unknown, and `Busy`
-   * when other processes wrote first all the time; the command may then have taken effect, once. An error thrown by the command itself goes to its caller alone.
+   * that had taken effect then answers as a repeated one (`already`, for most). Throws `Unavailable` when the outcome stays unknown, and
+   * `Busy` when other processes wrote first all the time; the command may then have taken effect, once. An error thrown by the command
+   * itself goes to its caller alone.
    */
   change<N extends CommandName>(
     id: string,
@@ -52,8 +54,8 @@ export type Store = Declarations & TaskStore & {
     now: number,
   ): Promise<Answer<N>>
   /**
-   * The same, answered as soon as the answer is known: at once where this process alone writes the store, else with the write. An answer that depends on it may be
-   * given to others only once `durable` is fulfilled.
+   * The same, answered as soon as the answer is known: at once where this process alone writes the store, else with the write. An answer
+   * that depends on it may be given to others only once `durable` is fulfilled.
    */
   decide<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Decided<N>>
   subscription(id: string): Promise<Subscription | null>
@@ -104,8 +106,8 @@ export type Store = Declarations & TaskStore & {
   useOnce(hash: string, until: number, now: number): Promise<boolean>
 
   /**
-   * Everything of a kind in the order of the ids, in any state, whether or not something refers to it: up to `limit` after `after`, the `next` of the part before (null: the
-   * first). `next` is null at the end.
+   * Everything of a kind in the order of the ids, in any state, whether or not something refers to it: up to `limit` after `after`, the
+   * `next` of the part before (null: the first). `next` is null at the end.
    */
   scan<K extends keyof Kept>(what: K, after: string | null, limit: number): Promise<{ found: Kept[K][]; next: string | null }>
 

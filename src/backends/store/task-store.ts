@@ -71,9 +71,9 @@ export type TaskStore = {
   /** Removes events that were relayed before `before`; their positions are not used again. Returns how many. `before` is at least `LATE_WRITE_MS` ago. */
   removeEvents(before: number, limit: number): Promise<number>
   /**
-   * Leases up to `limit` pending deliveries that are due. At most `perHost` of one receiver, `perTenant` of one tenant and `perQueue` of one
-   * tenant to one receiver are leased at any time, over all processes. Longest due first, round-robin over tenants. A delivery whose lease expired is claimed again under the next
-   * epoch.
+   * Leases up to `limit` pending deliveries that are due. At most `perHost` of one receiver, `perTenant` of one tenant and `perQueue` of
+   * one tenant to one receiver are leased at any time, over all processes. Longest due first, round-robin over tenants. A delivery whose
+   * lease expired is claimed again under the next epoch.
    */
   claimDeliveries(now: number, leaseUntil: number, caps: DeliveryCaps): Promise<Delivery[]>
   /**

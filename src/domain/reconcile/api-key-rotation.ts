@@ -53,8 +53,9 @@ export function capOf({ key }: Pick<GatheredKey, 'key'>, product: Product): numb
 }
 
 /**
- * End of a version's overlap, or null for one that is not replaced. A version is replaced once a later one was in use: it then works for the plan's overlap, and
- * the version that it replaced itself ends. A shorter overlap in the plan shortens the remaining time; a missing plan does not, since it may be missing by mistake.
+ * End of a version's overlap, or null for one that is not replaced. A version is replaced once a later one was in use: it then works for
+ * the plan's overlap, and the version that it replaced itself ends. A shorter overlap in the plan shortens the remaining time; a missing
+ * plan does not, since it may be missing by mistake.
  */
 function overlapOf(version: KeyVersion, facts: GatheredKey, now: number): number | null {
   const { overlapUntil } = version
@@ -69,7 +70,10 @@ function usedOf({ versions }: GatheredKey): KeyVersion[] {
   return versions.filter(({ state, overlapUntil }) => state !== 'pending' && (state !== 'deleted' || overlapUntil !== null))
 }
 
-/** Whether a later version was in use. That need not be the wanted revision: an interrupted pass is completed by the next even if the key is suspended by then. */
+/**
+ * Whether a later version was in use. That need not be the wanted revision: an interrupted pass is completed by the next even if the key is
+ * suspended by then.
+ */
 function isReplaced(version: KeyVersion, facts: GatheredKey): boolean {
   const newest = usedOf(facts)[0]
   return newest !== undefined && version.revision < newest.revision

@@ -11,8 +11,9 @@ const USAGE_WRITE_INTERVAL_MS = 60_000
 const USAGE_LOOK_INTERVAL_MAX_MS = 15 * 60_000
 
 /**
- * The usage to show, which is the one of `before` where it has not changed or was written less than a minute ago; null while nothing was ever used. `lookAt` is the time
- * (epoch milliseconds) of the next look: the longer ago the last change, the later. Null for a plan that is not active and has no usage.
+ * The usage to show, which is the one of `before` where it has not changed or was written less than a minute ago; null while nothing was
+ * ever used. `lookAt` is the time (epoch milliseconds) of the next look: the longer ago the last change, the later. Null for a plan that is
+ * not active and has no usage.
  */
 export function planUsage(record: Subscription, before: PlanUsage | null, now: number): { usage: PlanUsage | null; lookAt: number | null } {
   if (record.anchor === null || record.anchor > now) return { usage: before, lookAt: null }

@@ -24,10 +24,16 @@ export type GatheredPlan = {
 
 export type PlanStep = Extract<Command, { op: 'applyPlan' | 'removePlan' }>
 
-/** `next` is the command to carry out first; the status is written when it is null. `requeueAt` (epoch milliseconds) is when time alone changes the decision. */
+/**
+ * `next` is the command to carry out first; the status is written when it is null. `requeueAt` (epoch milliseconds) is when time alone
+ * changes the decision.
+ */
 export type PlanDecision = { next: PlanStep } | { next: null; status: PlanStatus | null; requeueAt: number | null }
 
-/** Decides from the gathered facts: a command to apply, after which it decides again, or the status to write, with the time at which time alone changes it. `now` is epoch milliseconds. */
+/**
+ * Decides from the gathered facts: a command to apply, after which it decides again, or the status to write, with the time at which time
+ * alone changes it. `now` is epoch milliseconds.
+ */
 export function reconcilePlan(facts: GatheredPlan, now: number): PlanDecision {
   const { plan, record, answer } = facts
   if (!plan) return record?.plan ? { next: { op: 'removePlan', uid: record.plan.uid } } : { next: null, status: null, requeueAt: null }

@@ -1,6 +1,6 @@
 /**
- * Healing of a record whose time lies ahead of the store's clock: it was written by a process with a wrong clock, or before the only clock was set back. Time inside a record
- * never goes back, so without healing it would stand still until the clocks catch up. Pure.
+ * Healing of a record whose time lies ahead of the store's clock: it was written by a process with a wrong clock, or before the only clock
+ * was set back. Time inside a record never goes back, so without healing it would stand still until the clocks catch up. Pure.
  */
 import { rollPeriod } from '../balance.ts'
 import type { MediaTerms } from '../plans.ts'
@@ -20,8 +20,9 @@ export function aheadMs(record: Subscription, now: number): number {
 }
 
 /**
- * The record at the store's time `now`: what began ahead of it is taken back into the period, the session and the week that run now, with everything that was used. The same
- * record when its time is not ahead. `now` must be read after the record, or else a stale `now` would take a good record for one that is ahead.
+ * The record at the store's time `now`: what began ahead of it is taken back into the period, the session and the week that run now, with
+ * everything that was used. The same record when its time is not ahead. `now` must be read after the record, or else a stale `now` would
+ * take a good record for one that is ahead.
  */
 export function heal(record: Subscription, now: number): Subscription {
   if (aheadMs(record, now) === 0) return record
@@ -64,7 +65,10 @@ function healMedia(record: Subscription, account: MediaAccount, terms: MediaTerm
   return { ...next, due: dueOf(next, terms) }
 }
 
-/** The period that contains `now`. Without an earlier one in the record, which may have been archived, it is the first of the early ones, as many of its lengths earlier. */
+/**
+ * The period that contains `now`. Without an earlier one in the record, which may have been archived, it is the first of the early ones, as
+ * many of its lengths earlier.
+ */
 function runningPeriod(account: MediaAccount, terms: MediaTerms, anchor: number, now: number, last: MediaPeriod | undefined): MediaPeriod {
   if (last) return rollPeriod({ ...account, past: [], period: last }, terms, anchor, now).period
   const first = account.past[0] ?? account.period

@@ -15,8 +15,8 @@ export type ReadyTask = {
 }
 
 /**
- * The oldest ready tasks that may run beside those that run, at most `limit` of each kind or operation. The record chooses by itself which task a claim gets: these are only
- * named. Empty while `maxConcurrentTasks` run.
+ * The oldest ready tasks that may run beside those that run, at most `limit` of each kind or operation. The record chooses by itself which
+ * task a claim gets: these are only named. Empty while `maxConcurrentTasks` run.
  */
 export function readyTasks(record: Subscription | null, now: number, limit = 1): ReadyTask[] {
   const { media } = record ?? {}

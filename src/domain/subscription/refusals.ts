@@ -1,4 +1,7 @@
-/** Coding requests that were refused, by UTC day and reason, and by key in the running week. Gateways count them and add their counts every few seconds: a refusal itself writes nothing. */
+/**
+ * Coding requests that were refused, by UTC day and reason, and by key in the running week. Gateways count them and add their counts every
+ * few seconds: a refusal itself writes nothing.
+ */
 import type { FailureCode } from '../errors.ts'
 import { roll } from '../token-windows.ts'
 import type { Answer, Command } from './commands.ts'

@@ -72,8 +72,9 @@ function keyUsed(account: CodingAccount, keyId: string): number {
 }
 
 /**
- * The tokens to reserve, or why there are none: a window is full, too many requests are in flight, or their reservations leave too little room. Used plus reserved never exceeds a limit here: a lone
- * request gets what is left, since a window with room always admits one request. The published bound follows from this.
+ * The tokens to reserve, or why there are none: a window is full, too many requests are in flight, or their reservations leave too little
+ * room. Used plus reserved never exceeds a limit here: a lone request gets what is left, since a window with room always admits one
+ * request. The published bound follows from this.
  */
 function grant(account: CodingAccount, terms: CodingTerms, input: In<'admit'>, reserved: Reserved): number | NonNullable<ReturnType<typeof fullness>> | 'concurrency' | 'reserved' {
   const full = fullness(account, terms, input)

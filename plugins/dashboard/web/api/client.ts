@@ -25,7 +25,10 @@ export class Problem extends Error {
 /** How to sign in again, once the server no longer knows the session. */
 export const signedOut = signal<{ reason: 'expired' | 'left' } | null>(null)
 
-/** The tenant that the page shows. Requests name it, and are refused once another tab has switched: nothing of one tenant appears or changes under the name of another. */
+/**
+ * The tenant that the page shows. Requests name it, and are refused once another tab has switched: nothing of one tenant appears or changes
+ * under the name of another.
+ */
 export const shownTenant = signal<string | null>(null)
 
 /** How many requests were refused because the session acts for another tenant. */

@@ -8,8 +8,8 @@ export type Loaded<T> = { state: 'loading'; data?: undefined } | { state: 'ready
 export type Load<T> = { value: ReadonlySignal<Loaded<T>>; reload: () => Promise<void> }
 
 /**
- * Calls `loader` at once, when `inputs` change, and every `everyMs` while the page is visible and no call is under way. A failed repetition keeps the last data and sets the error beside it.
- * `reload` calls it in any case: the answer that it overtakes is dropped.
+ * Calls `loader` at once, when `inputs` change, and every `everyMs` while the page is visible and no call is under way. A failed repetition
+ * keeps the last data and sets the error beside it. `reload` calls it in any case: the answer that it overtakes is dropped.
  */
 export function useLoad<T>(loader: (abort: AbortSignal) => Promise<T>, inputs: unknown[], everyMs?: number): Load<T> {
   const load = useMemo(() => openLoad(loader), inputs)

@@ -23,8 +23,8 @@ const SLOW_MS = 4000
 const STALLED_MS = 30_000
 
 /**
- * Consumes until `stop`; restarts the consumer whenever it ends otherwise. The offset of a message is committed once the promise of `received` has resolved, outside the fetch
- * loop: a commit that fails there would end the consumer.
+ * Consumes until `stop`; restarts the consumer whenever it ends otherwise. The offset of a message is committed once the promise of
+ * `received` has resolved, outside the fetch loop: a commit that fails there would end the consumer.
  */
 export function openConsumer({ kafka, address, log, counted }: KafkaContext, kind: string, received: (message: Message) => Promise<void>): Consumer {
   const names = { address, topic: address.topicPrefix + kind, group: `${address.group}.${kind}` }

@@ -9,12 +9,15 @@ import { openLibraryLog } from './log-throttle.ts'
 const CLIENT = { clientId: 'tollgate', connectionTimeout: 1000, requestTimeout: 3000, retry: { initialRetryTime: 100, maxRetryTime: 1000, retries: 2 } }
 
 /**
- * No retries: after a stall they duplicate messages, and a rejected send only delays one. Not idempotent: that lost acknowledged messages when the broker stalled
- * past requestTimeout. Topics are created by topic.ts, never automatically.
+ * No retries: after a stall they duplicate messages, and a rejected send only delays one. Not idempotent: that lost acknowledged messages
+ * when the broker stalled past requestTimeout. Topics are created by topic.ts, never automatically.
  */
 export const PRODUCER: ProducerConfig = { allowAutoTopicCreation: false, retry: { retries: 0 }, createPartitioner: Partitioners.DefaultPartitioner }
 
-/** Any failure ends the consumer (restartOnFailure), so that only consumer.ts restarts it, and nothing does after the stop. Without retries a broker that has just started would end it. */
+/**
+ * Any failure ends the consumer (restartOnFailure), so that only consumer.ts restarts it, and nothing does after the stop. Without retries
+ * a broker that has just started would end it.
+ */
 export const CONSUMER: Omit<ConsumerConfig, 'groupId'> = {
   allowAutoTopicCreation: false,
   sessionTimeout: 6000,
@@ -35,8 +38,8 @@ type RequestQueue = { pending: unknown[]; throttledUntil: number; scheduleCheckP
 let patched = false
 
 /**
- * kafkajs 2.2.4 sets the throttling timer also when nothing is throttled and no request is pending. Its delay is negative then, of which Node warns, and it is set
- * again when it fires: each idle connection woke up every millisecond.
+ * kafkajs 2.2.4 sets the throttling timer also when nothing is throttled and no request is pending. Its delay is negative then, of which
+ * Node warns, and it is set again when it fires: each idle connection woke up every millisecond.
  */
 function patchTimers(): void {
   if (patched) return

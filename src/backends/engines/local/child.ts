@@ -1,6 +1,7 @@
 /**
- * A child process for one run, with resource limits. It leads a process group that is killed on abort, on time-out, when the child itself ends and when this process
- * exits. After a SIGKILL of this process, Linux's parent death signal (prctl(2), PR_SET_PDEATHSIG) kills the child.
+ * A child process for one run, with resource limits. It leads a process group that is killed on abort, on time-out, when the child itself
+ * ends and when this process exits. After a SIGKILL of this process, Linux's parent death signal (prctl(2), PR_SET_PDEATHSIG) kills the
+ * child.
  */
 import { spawn, spawnSync } from 'node:child_process'
 import type { Readable } from 'node:stream'
@@ -41,8 +42,8 @@ const STDERR_BYTES = 8192
 const LINE_CHARACTERS = 1 << 20
 
 /**
- * Sets the limits in the child and executes the command. The death signal does not cover a parent that died before it was set; the comparison of the parent's id does.
- * A limit that the system does not support, or that is lower already, stays as it is.
+ * Sets the limits in the child and executes the command. The death signal does not cover a parent that died before it was set; the
+ * comparison of the parent's id does. A limit that the system does not support, or that is lower already, stays as it is.
  */
 const BOUNDED = `[ "$PPID" = "$1" ] || exit 125
 ulimit -c 0 2>/dev/null

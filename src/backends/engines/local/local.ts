@@ -1,4 +1,7 @@
-/** The engine `local`: operations by programs and libraries of this machine. Each run is a child process in a scratch folder of its own; what is not installed is not offered. */
+/**
+ * The engine `local`: operations by programs and libraries of this machine. Each run is a child process in a scratch folder of its own;
+ * what is not installed is not offered.
+ */
 import { once } from 'node:events'
 import { createReadStream, createWriteStream } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,4 +1,7 @@
-/** Parameters, sizes and lengths that the vendor documents for its models. A model of another name belongs to a compatible server and gets what was requested. Pure. */
+/**
+ * Parameters, sizes and lengths that the vendor documents for its models. A model of another name belongs to a compatible server and gets
+ * what was requested. Pure.
+ */
 import type { Limits } from '../../../domain/media-generations.ts'
 
 export type Size = { width: number; height: number }
@@ -39,7 +42,10 @@ export function imageSize(model: string | null, wanted: Size, limits: Limits): S
   return styleOf(model) === 'gpt-image' ? freeSize(wanted, limits) : wanted
 }
 
-/** The documented size of a video model that is nearest to the requested one within the limits, or null when none fits; a model of another server gets the requested one. */
+/**
+ * The documented size of a video model that is nearest to the requested one within the limits, or null when none fits; a model of another
+ * server gets the requested one.
+ */
 export function videoSize(model: string | null, wanted: Size, limits: Limits): Size | null {
   const fixed = VIDEO_SIZES.find(([name]) => name.test(model ?? ''))?.[1]
   return fixed ? nearest(fixed, wanted, limits) : wanted

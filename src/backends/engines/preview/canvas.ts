@@ -67,7 +67,8 @@ function smooth(value: number): number {
   return value * value * (3 - 2 * value)
 }
 
-// The strokes below loop by themselves, each over its own pixels: a film calls them for a million of those twelve times a second, and a function handed to a common loop costs more than the work.
+// The strokes below loop by themselves, each over its own pixels: a film calls them for a million of those twelve times a second, and a
+// function handed to a common loop costs more than the work.
 
 /** A ball that is lit from the upper left: `light` there, `dark` on the other side. Lengths in pixels. */
 export function ball(canvas: Canvas, x: number, y: number, radius: number, light: Colour, dark: Colour, alpha: number): void {

@@ -1,5 +1,8 @@
 // oxlint-disable typescript/no-non-null-assertion -- every index is bounded by the block, plane or code table that it runs over
-/** The integer transforms and the quantisation of H.264 (ITU-T H.264, 8.5), at one quality. A block is 16 numbers, row by row. Every pixel of a film comes through here. */
+/**
+ * The integer transforms and the quantisation of H.264 (ITU-T H.264, 8.5), at one quality. A block is 16 numbers, row by row. Every pixel
+ * of a film comes through here.
+ */
 import type { Plane } from './yuv-picture.ts'
 
 /** The quantisation parameter of luma and, below 30, also of chroma: 0 is best, 51 is smallest. */
@@ -8,7 +11,10 @@ export const QP = 26
 /** Zigzag scan of frame macroblocks (table 8-2). */
 export const ZIGZAG = Uint8Array.of(0, 1, 4, 8, 5, 2, 3, 6, 9, 12, 13, 10, 7, 11, 14, 15)
 
-/** For QP mod 6 = 2, by place: what a level is worth (8.5.9), and the encoder's side of it, a reciprocal in units of 2^-15 that includes the norms of the transform. */
+/**
+ * For QP mod 6 = 2, by place: what a level is worth (8.5.9), and the encoder's side of it, a reciprocal in units of 2^-15 that includes the
+ * norms of the transform.
+ */
 const WORTH = places(13, 20, 16)
 const SHARE = places(10_082, 4194, 6554)
 const SCALE = 1 << Math.floor(QP / 6)
@@ -31,7 +37,10 @@ function quantiseDc(value: number): number {
   return value < 0 ? -size : size
 }
 
-/** What a prediction leaves of the block at x, y of `source`, transformed (8.5.12, forward): the prediction of the block begins at `from` and has `stride` samples a row. */
+/**
+ * What a prediction leaves of the block at x, y of `source`, transformed (8.5.12, forward): the prediction of the block begins at `from`
+ * and has `stride` samples a row.
+ */
 export function forward(source: Plane, x: number, y: number, predicted: Uint8Array, from: number, stride: number, out: Int32Array): void {
   const { samples, width } = source
   for (let row = 0, at = y * width + x; row < 4; row++, at += width, from += stride) {
@@ -79,8 +88,8 @@ export function quantiseAc(block: Int32Array, levels: Int32Array, at: number): b
 const worked = new Int32Array(16)
 
 /**
- * Puts what a decoder will have into the block at x, y of `target`: the prediction and the inverse transform of the levels at `at` and of the DC coefficient (8.5.12.2).
- * Without AC levels that is one number for the whole block.
+ * Puts what a decoder will have into the block at x, y of `target`: the prediction and the inverse transform of the levels at `at` and of
+ * the DC coefficient (8.5.12.2). Without AC levels that is one number for the whole block.
  */
 export function reconstruct(target: Plane, x: number, y: number, predicted: Uint8Array, from: number, stride: number, levels: Int32Array | null, at: number, dc: number): void {
   const { samples, width } = target

@@ -1,5 +1,8 @@
 // oxlint-disable typescript/no-non-null-assertion -- every index is bounded by the block, plane or code table that it runs over
-/** One macroblock of an intra picture: predicted, transformed, written, and decoded again (ITU-T H.264, 7.3.5). Everything works in memory that is made once. */
+/**
+ * One macroblock of an intra picture: predicted, transformed, written, and decoded again (ITU-T H.264, 7.3.5). Everything works in memory
+ * that is made once.
+ */
 import { CHROMA_DC, putBlock, type Bits } from './cavlc.ts'
 import { predictor } from './intra-prediction.ts'
 import type { Picture, Plane } from './yuv-picture.ts'

@@ -1,4 +1,7 @@
-/** Requests to the API of a provider: JSON answers of a bounded size, or a body that is streamed away. No redirect is followed, so the key goes nowhere else. */
+/**
+ * Requests to the API of a provider: JSON answers of a bounded size, or a body that is streamed away. No redirect is followed, so the key
+ * goes nowhere else.
+ */
 import { Readable } from 'node:stream'
 import { errors, Pool } from 'undici'
 import { traced } from '../../../tracing/tracing.ts'

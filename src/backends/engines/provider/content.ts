@@ -1,4 +1,7 @@
-/** The bytes of a result between the provider and the files backend: measured here, then passed on once. Small results are in memory, large ones in an unlinked file, which a crash removes. */
+/**
+ * The bytes of a result between the provider and the files backend: measured here, then passed on once. Small results are in memory, large
+ * ones in an unlinked file, which a crash removes.
+ */
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { unlink } from 'node:fs/promises'

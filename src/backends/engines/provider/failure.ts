@@ -9,8 +9,8 @@ export class ProviderError extends Error {
 }
 
 /**
- * An error of a provider, classified. `refused`: because of the content, so another attempt is refused as well. `exhausted`: the operator's account has no credit
- * left. A task error code: the input is at fault.
+ * An error of a provider, classified. `refused`: because of the content, so another attempt is refused as well. `exhausted`: the operator's
+ * account has no credit left. A task error code: the input is at fault.
  */
 export type Complaint = { text: string; fault: 'refused' | 'exhausted' | Extract<TaskErrorCode, 'unsupported_input' | 'input_too_large'> | null }
 
@@ -18,8 +18,9 @@ export type Complaint = { text: string; fault: 'refused' | 'exhausted' | Extract
 const TEXT_CHARACTERS = 300
 
 /**
- * The failure that an answer means. What may pass by itself is retryable: no connection, 408, 409, 425, 429, 5xx. What only the operator can mend (401, 402, 403,
- * 404, no credit, a request that is not understood) is not: further attempts would fail alike and keep the tenant's money held meanwhile.
+ * The failure that an answer means. What may pass by itself is retryable: no connection, 408, 409, 425, 429, 5xx. What only the operator
+ * can mend (401, 402, 403, 404, no credit, a request that is not understood) is not: further attempts would fail alike and keep the
+ * tenant's money held meanwhile.
  */
 export function failureOf(what: string, answer: Answer, complaintOf: (body: unknown) => Complaint): NotMade {
   if (answer.outcome === 'failed') {

@@ -70,7 +70,10 @@ export async function runJob<T>(jobs: Jobs<T>, run: Run, around: Around): Promis
   }
 }
 
-/** Whether the job will not be resumed: the task was canceled, or the run took too long. After a lost lease, or when the process stops, the next run resumes it. */
+/**
+ * Whether the job will not be resumed: the task was canceled, or the run took too long. After a lost lease, or when the process stops, the
+ * next run resumes it.
+ */
 function endsTheTask(reason: unknown): boolean {
   return (reason as { name?: unknown } | null)?.name === 'TimeoutError' || (reason as { why?: unknown } | null)?.why === 'canceled'
 }

@@ -1,6 +1,6 @@
 /**
- * Pictures and masks as a provider takes them. Ours: a mask with transparency marks the edit by transparent pixels, any other by white ones; it is scaled to the
- * picture. A provider marks it in one way. What is in the provider's form already passes as it is.
+ * Pictures and masks as a provider takes them. Ours: a mask with transparency marks the edit by transparent pixels, any other by white
+ * ones; it is scaled to the picture. A provider marks it in one way. What is in the provider's form already passes as it is.
  */
 import { notMade, type NotMade, type Input } from '../engine.ts'
 import { mediaInfo, type MediaInfo } from '../../../domain/media-info.ts'
@@ -77,8 +77,8 @@ export async function pictureOf(bytes: Uint8Array, types: readonly string[], lim
 }
 
 /**
- * The mask for a picture, grown by so many of the picture's pixels. Fails with `unsupported_input` when it cannot be decoded or has another aspect ratio. Without
- * sharp, only a mask that already has the provider's form can be used.
+ * The mask for a picture, grown by so many of the picture's pixels. Fails with `unsupported_input` when it cannot be decoded or has another
+ * aspect ratio. Without sharp, only a mask that already has the provider's form can be used.
  */
 export async function maskFor(picture: Picture, bytes: Uint8Array, growPx: number, marks: Marks, limits: Limits, load: LoadSharp): Promise<Picture | NotMade> {
   const { width, height } = picture

@@ -11,8 +11,8 @@ const ATTEMPTS = 3
 const PAUSE_MS = 100
 
 /**
- * Connects, and prepares the database. Throws an Error with one sentence for the operator when a retry would not help, else `Unavailable`. A failed attempt closes
- * its client: a client whose first connection failed stays broken.
+ * Connects, and prepares the database. Throws an Error with one sentence for the operator when a retry would not help, else `Unavailable`.
+ * A failed attempt closes its client: a client whose first connection failed stays broken.
  */
 export async function connect(storeUrl: string, prepare: (db: Db) => Promise<void>): Promise<{ client: MongoClient; db: Db }> {
   if (!/^mongodb(\+srv)?:\/\//.test(storeUrl)) {

@@ -1,12 +1,13 @@
 /**
- * Files backend in MongoDB, for many processes. Chunks and files are in two collections as in GridFS, but not written by the driver's GridFSBucket, which cannot
- * keep the promises of the backend: it does not replace a file atomically, removes chunks while they are read, reads through a cursor that the
- * server drops after ten idle minutes (a paused video), and has no expiry. The collections are
- * - `results.files`: one document per file, whose `_id` is the file's id. That document is the commit: it names the chunks (`chunksId`) and is written after them, or
- *   holds the bytes of a small file itself (`data`), which then has no chunks;
+ * Files backend in MongoDB, for many processes. Chunks and files are in two collections as in GridFS, but not written by the driver's
+ * GridFSBucket, which cannot keep the promises of the backend: it does not replace a file atomically, removes chunks while they are read,
+ * reads through a cursor that the server drops after ten idle minutes (a paused video), and has no expiry. The collections are
+ * - `results.files`: one document per file, whose `_id` is the file's id. That document is the commit: it names the chunks (`chunksId`) and
+ *   is written after them, or holds the bytes of a small file itself (`data`), which then has no chunks;
  * - `results.chunks`: the bytes, as in GridFS: `files_id` (the `chunksId`), `n`, `data`;
- * - `results.unused`: chunks that may be unreferenced. They are noted before they are written, before a file is removed, and before it is replaced, and forgotten once a
- *   file references them. A day later the sweep removes those without a file: until then their writer or a reader may still use them.
+ * - `results.unused`: chunks that may be unreferenced. They are noted before they are written, before a file is removed, and before it is
+ *   replaced, and forgotten once a file references them. A day later the sweep removes those without a file: until then their writer or a
+ *   reader may still use them.
  */
 import { createHash, randomUUID, type Hash } from 'node:crypto'
 import { Readable } from 'node:stream'

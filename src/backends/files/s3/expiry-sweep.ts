@@ -1,7 +1,7 @@
 /**
- * Expiry sweep of files in S3, without a database. Before each file, an empty object `expires/<16 digits of epoch ms>-<id>` is written: S3 lists keys in order, so a
- * list of `expires/` begins with the expired files. The entry is an index only; the metadata of the file decide. An entry whose file is missing or was rewritten
- * with a later expiry is dropped.
+ * Expiry sweep of files in S3, without a database. Before each file, an empty object `expires/<16 digits of epoch ms>-<id>` is written: S3
+ * lists keys in order, so a list of `expires/` begins with the expired files. The entry is an index only; the metadata of the file decide.
+ * An entry whose file is missing or was rewritten with a later expiry is dropped.
  */
 import { Unavailable } from '../../../domain/errors.ts'
 import { isFileId, type FileFacts } from '../files.ts'

@@ -24,7 +24,10 @@ export type Upload = {
   under: Set<string>
 }
 
-/** Writes the object. Returns its size in bytes and S3's entity tag. Throws the body's error, and `Unavailable`; then nothing has changed unless the answer was lost. */
+/**
+ * Writes the object. Returns its size in bytes and S3's entity tag. Throws the body's error, and `Unavailable`; then nothing has changed
+ * unless the answer was lost.
+ */
 export async function upload(s3: S3Client, { key, body, headers, beforeCommit, under }: Upload): Promise<{ size: number; etag: string }> {
   const parts = partsOf(body, PART_BYTES)
   try {

@@ -1,8 +1,8 @@
 /**
- * Files backend in a bucket of an S3-compatible server, for many processes. A file is the object `files/<id>` with its content type, and its expiry as metadata. S3
- * publishes an object atomically, and a download that has begun reads one version, even if the object is removed or replaced meanwhile. The entity tag
- * is S3's own: it depends on the bytes alone, except in buckets encrypted with SSE-KMS, where writing the same bytes again changes it. Needs a general purpose bucket
- * (directory buckets do not list in order).
+ * Files backend in a bucket of an S3-compatible server, for many processes. A file is the object `files/<id>` with its content type, and
+ * its expiry as metadata. S3 publishes an object atomically, and a download that has begun reads one version, even if the object is removed
+ * or replaced meanwhile. The entity tag is S3's own: it depends on the bytes alone, except in buckets encrypted with SSE-KMS, where writing
+ * the same bytes again changes it. Needs a general purpose bucket (directory buckets do not list in order).
  */
 import { Readable } from 'node:stream'
 import { Unavailable } from '../../../domain/errors.ts'

@@ -25,8 +25,8 @@ export type Declared = {
   /** For a folder that cannot be read: restarts the time after which missing documents are deleted. */
   resetMissing(): void
   /**
-   * Applies a scan of the folder at `now` (epoch ms), which is `uptime` of a monotonic clock (ms). Throws `Unavailable` if the store cannot be written; the next
-   * call applies the rest.
+   * Applies a scan of the folder at `now` (epoch ms), which is `uptime` of a monotonic clock (ms). Throws `Unavailable` if the store cannot
+   * be written; the next call applies the rest.
    */
   apply(files: ManifestFile[], now: number, uptime: number): Promise<void>
 }

@@ -1,4 +1,7 @@
-/** Index of the manifests in a folder's files, in the order of their names: the document of each resource, duplicates, and what a broken file keeps from being deleted. */
+/**
+ * Index of the manifests in a folder's files, in the order of their names: the document of each resource, duplicates, and what a broken
+ * file keeps from being deleted.
+ */
 import type { Fault } from '../crd-schema.ts'
 import type { Ref } from '../resources.ts'
 import type { Manifest } from '../manifest-validation.ts'

@@ -34,7 +34,10 @@ export function parseDocuments(text: string): Parsed {
   }
 }
 
-/** The line of a place in a document, or of its nearest parent. Parses the text again: lines are rarely needed, and nodes take many times the memory of values. */
+/**
+ * The line of a place in a document, or of its nearest parent. Parses the text again: lines are rarely needed, and nodes take many times
+ * the memory of values.
+ */
 export function lineIn({ line, source, sourceLine }: Document, place: Place): number {
   if (place.length === 0) return line
   const lineCounter = new LineCounter()

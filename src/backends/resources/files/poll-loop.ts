@@ -1,4 +1,7 @@
-/** Poll loop over a folder: runs a sync on file system events and, for events that are missed, after the time that the last sync returned. Never two at once. */
+/**
+ * Poll loop over a folder: runs a sync on file system events and, for events that are missed, after the time that the last sync returned.
+ * Never two at once.
+ */
 import { watch, type FSWatcher } from 'node:fs'
 
 export type PollLoop = {

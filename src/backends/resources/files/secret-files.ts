@@ -1,6 +1,6 @@
 /**
- * Secrets as files, `<namespace>/<name>/{api-key,key-id}`, laid out like a mounted Secret. The file `.owner` beside them names the ApiKey that owns the folder; a
- * folder without it, or a link, is foreign and is never changed.
+ * Secrets as files, `<namespace>/<name>/{api-key,key-id}`, laid out like a mounted Secret. The file `.owner` beside them names the ApiKey
+ * that owns the folder; a folder without it, or a link, is foreign and is never changed.
  */
 import { lstatSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { chmod, lstat, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'

@@ -1,4 +1,7 @@
-/** HTTP client of the Kubernetes API server: concurrency limit, keep-alive, retry of 401 with fresh credentials and of 429 after Retry-After; failures as `Unavailable`. */
+/**
+ * HTTP client of the Kubernetes API server: concurrency limit, keep-alive, retry of 401 with fresh credentials and of 429 after
+ * Retry-After; failures as `Unavailable`.
+ */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { V1Status } from '@kubernetes/client-node'
 import type { Dispatcher } from 'undici'

@@ -41,7 +41,10 @@ export function resourcePath({ kind, namespace, name }: Ref): string {
   return objectPath(COLLECTIONS[kind], namespace, name)
 }
 
-/** An object as it is kept: without the bookkeeping of who wrote which field, which is often larger than the rest. A member that is deleted would make V8 keep the others in a hash table. */
+/**
+ * An object as it is kept: without the bookkeeping of who wrote which field, which is often larger than the rest. A member that is deleted
+ * would make V8 keep the others in a hash table.
+ */
 export function kept(object: KubeObject): KubeObject {
   object.metadata.managedFields = undefined
   return object

@@ -64,7 +64,8 @@ export function openCache(): Cache {
       // After a restore of etcd, cached versions belong to another history and cannot be compared.
       const isRewound = position !== undefined && isLater(position, version)
       const isMissed = (at: string) => position !== undefined && !isLater(at, position)
-      // Only a write of this process can be newer than the list. Up to its version the list is right even where an object is older: a restored history may have reached the same version again.
+      // Only a write of this process can be newer than the list. Up to its version the list is right even where an object is older: a
+      // restored history may have reached the same version again.
       const isNewer = ({ metadata }: KubeObject) => !isRewound && isLater(metadata.resourceVersion, version)
       const isSame = (before: KubeObject, object: KubeObject) =>
         isRewound ? isDeepStrictEqual(before, object) : before.metadata.resourceVersion === object.metadata.resourceVersion

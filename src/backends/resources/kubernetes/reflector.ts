@@ -177,7 +177,8 @@ export function openReflector(options: ReflectorOptions): Reflector {
         version = await watchFrom(version, relistAtMs)
         if (version === null) {
           const expired = new Unavailable('resources', new Error(`the resource version of the watch of ${path} has expired`))
-          // An old version expires in the course of time, and is listed again at once. Without back-off, a server that expires fresh versions would be listed in an endless loop.
+          // An old version expires in the course of time, and is listed again at once. Without back-off, a server that expires fresh
+          // versions would be listed in an endless loop.
           if (performance.now() - listedAtMs < MAX_RETRY_MS) throw expired
           recordFailure(expired)
         } else failures = 0

@@ -1,6 +1,6 @@
 /**
- * Secrets of ApiKeys in Kubernetes. An owned Secret has an ApiKey as its controller owner reference, and a label, by which Secrets are watched. A foreign Secret is
- * never changed or removed.
+ * Secrets of ApiKeys in Kubernetes. An owned Secret has an ApiKey as its controller owner reference, and a label, by which Secrets are
+ * watched. A foreign Secret is never changed or removed.
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { V1OwnerReference } from '@kubernetes/client-node'
@@ -181,8 +181,8 @@ function isEqual(found: KubeObject, wanted: KubeObject): boolean {
 }
 
 /**
- * The response without a message that quotes the key: an admission webhook sees the Secret, and its message appears in statuses and Events, which people without
- * access to Secrets can read.
+ * The response without a message that quotes the key: an admission webhook sees the Secret, and its message appears in statuses and Events,
+ * which people without access to Secrets can read.
  */
 function withoutQuotedKey(response: ApiResponse<object>, { data }: KubeObject): ApiResponse<object> {
   const { message = '' } = response.body

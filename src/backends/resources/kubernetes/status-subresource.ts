@@ -38,7 +38,10 @@ export async function applyStatus(client: Client, cache: Cache, ref: Ref, status
   return before
 }
 
-/** Whether the CRD is of a release without `usage`, which an administrator may upgrade later than the program. The API server answers that with 500 (kubernetes#139253). */
+/**
+ * Whether the CRD is of a release without `usage`, which an administrator may upgrade later than the program. The API server answers that
+ * with 500 (kubernetes#139253).
+ */
 function isUsageUndeclared(error: unknown): boolean {
   return error instanceof Unavailable && error.cause instanceof Error && error.cause.message.includes('.status.usage: field not declared in schema')
 }

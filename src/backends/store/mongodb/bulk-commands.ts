@@ -39,8 +39,8 @@ export function batchReads<D extends Document>(collection: Collection<D>, member
 }
 
 /**
- * Inserts documents, each unless another has its `_id` or another unique value. `nameOf` returns the value by which concurrent inserts may conflict: a command holds
- * each name once, because two commands with several documents of one name would deadlock repeatedly.
+ * Inserts documents, each unless another has its `_id` or another unique value. `nameOf` returns the value by which concurrent inserts may
+ * conflict: a command holds each name once, because two commands with several documents of one name would deadlock repeatedly.
  */
 export function batchInserts<D extends Written>(collection: Collection<D>, nameOf: (document: D) => string, weigh: (document: D) => number): (document: D) => Promise<'added' | 'taken'> {
   return createBatcher<D, 'added' | 'taken'>({
@@ -110,8 +110,9 @@ export function batchUpdates<D extends Written>(collection: Collection<D>): (upd
 }
 
 /**
- * Which swaps of one command took effect: the server returns only their number. Unless that is all or none, the documents are read. A swap whose `write` is there took
- * effect, and if their number matches, the others lost. Otherwise one was overwritten since and cannot be distinguished from a lost one.
+ * Which swaps of one command took effect: the server returns only their number. Unless that is all or none, the documents are read. A swap
+ * whose `write` is there took effect, and if their number matches, the others lost. Otherwise one was overwritten since and cannot be
+ * distinguished from a lost one.
  */
 async function swappedOf<D extends Written>(collection: Collection<D>, swaps: Swap[], count: number): Promise<(swap: Swap) => BatchOutcome<'swapped' | 'lost'>> {
   if (count === swaps.length) return () => ({ answer: 'swapped' })

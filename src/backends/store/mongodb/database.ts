@@ -65,9 +65,10 @@ type Connection = { socket: Socket; error: Error | null; onError(error: Error): 
 let patched = false
 
 /**
- * The driver (7.9) waits for ever for a write to a connection that closes meanwhile: it listens for 'drain' and 'error', but a closed connection emits only 'close'.
- * This affects commands written in the tick of the event loop in which the server closed the connection, and, once they time out, commands larger than the buffers of a
- * server that has stopped reading. None of the driver's timeouts applies there. With this patch both are network errors.
+ * The driver (7.9) waits for ever for a write to a connection that closes meanwhile: it listens for 'drain' and 'error', but a closed
+ * connection emits only 'close'. This affects commands written in the tick of the event loop in which the server closed the connection,
+ * and, once they time out, commands larger than the buffers of a server that has stopped reading. None of the driver's timeouts applies
+ * there. With this patch both are network errors.
  */
 function patchWrites(): void {
   if (patched) return

@@ -1,6 +1,6 @@
 /**
- * Webhook deliveries in MongoDB: writes. `delivery-claims.ts` leases them. What SQLite does in one transaction is several writes here, ordered so that a repetition
- * or the end of a lease completes whatever a crash left undone.
+ * Webhook deliveries in MongoDB: writes. `delivery-claims.ts` leases them. What SQLite does in one transaction is several writes here,
+ * ordered so that a repetition or the end of a lease completes whatever a crash left undone.
  */
 import type { Delivery, DeliveryAttempt } from '../../../domain/task.ts'
 import type { Store } from '../store.ts'
@@ -31,8 +31,8 @@ export const NO_SLOTS = { $unset: { hostSlot: '', tenantSlot: '', queueSlot: '' 
 /** What tasks use of deliveries. */
 export type Deliveries = {
   /**
-   * Those that wait for another one are stored first: once it is attempted, nothing would release them. Existing ones stay unchanged, but their queues are scheduled again: an
-   * earlier attempt may have ended before it did.
+   * Those that wait for another one are stored first: once it is attempted, nothing would release them. Existing ones stay unchanged, but
+   * their queues are scheduled again: an earlier attempt may have ended before it did.
    */
   add(deliveries: Delivery[]): Promise<void>
   remove(taskIds: string[]): Promise<void>

@@ -1,6 +1,7 @@
 /**
- * Event log of each tenant in MongoDB. An event is inserted at the position after the last one that a majority has, and positions are unique: of two writers one
- * takes the position, and the other reads again. So there is never a gap below an event, and a write that lands late finds its position taken (decision 0025).
+ * Event log of each tenant in MongoDB. An event is inserted at the position after the last one that a majority has, and positions are
+ * unique: of two writers one takes the position, and the other reads again. So there is never a gap below an event, and a write that lands
+ * late finds its position taken (decision 0025).
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { MongoBulkWriteError } from 'mongodb'
@@ -35,7 +36,10 @@ const MAX_WRITTEN = 32
 /** How often other processes may take the position that this one is about to write. */
 const MAX_TRIES = 100
 const GIVE_WAY_MS = 20
-/** How long a position that this process took counts as the last one of its tenant, unless an insert proves otherwise. No event is removed within a day, so no position after it is free again. */
+/**
+ * How long a position that this process took counts as the last one of its tenant, unless an insert proves otherwise. No event is removed
+ * within a day, so no position after it is free again.
+ */
 const REMEMBERED_MS = 60_000
 const MAX_REMEMBERED = 10_000
 
@@ -94,7 +98,10 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
     throw new Busy('store', new Error('other processes append events all the time'))
   }
 
-  /** In their order, and none after one that failed: what is inserted has no gap. Returns the first whose position or id is taken; null when all are inserted. */
+  /**
+   * In their order, and none after one that failed: what is inserted has no gap. Returns the first whose position or id is taken; null when
+   * all are inserted.
+   */
   async function insert(placed: StoredEvent[]): Promise<StoredEvent | null> {
     try {
       await collection.bulkWrite(placed.map((document) => ({ insertOne: { document } })), { ordered: true })

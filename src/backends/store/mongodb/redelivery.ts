@@ -1,6 +1,6 @@
 /**
- * Redelivery and replay in MongoDB: a compare-and-set of single deliveries, so that an attempt under way or a claim excludes it. A process that ends before it scheduled
- * the queue has answered nobody; the repeated request schedules it.
+ * Redelivery and replay in MongoDB: a compare-and-set of single deliveries, so that an attempt under way or a claim excludes it. A process
+ * that ends before it scheduled the queue has answered nobody; the repeated request schedules it.
  */
 import { redeliver, type Redelivery } from '../../../domain/redelivery.ts'
 import type { Delivery, ReplayPosition, ReplayRange } from '../../../domain/task.ts'

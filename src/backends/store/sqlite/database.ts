@@ -160,8 +160,8 @@ function toBackendError(error: unknown): unknown {
 type Mark = { set(): void; close(): void }
 
 /**
- * The first reader after a commit writes its mark into the file that readers share (https://www.sqlite.org/walformat.html#wal_locks), and would wait there for a
- * disk that stalls. This connection sets the mark right after the commit, so that later readers only read.
+ * The first reader after a commit writes its mark into the file that readers share (https://www.sqlite.org/walformat.html#wal_locks), and
+ * would wait there for a disk that stalls. This connection sets the mark right after the commit, so that later readers only read.
  */
 function openMark(path: string): Mark {
   const db = new DatabaseSync(path, { timeout: BUSY_MS, readOnly: true })

@@ -1,7 +1,7 @@
 /**
- * The store in one SQLite file, for a single process. In the program one thread writes and another one reads, so that the thread that serves never waits for the
- * disk; tests and commands run the same statements in their own thread.
- * Neither a `kill -9` nor a power failure loses what was answered.
+ * The store in one SQLite file, for a single process. In the program one thread writes and another one reads, so that the thread that
+ * serves never waits for the disk; tests and commands run the same statements in their own thread. Neither a `kill -9` nor a power failure
+ * loses what was answered.
  */
 import { openChanges } from '../group-commit.ts'
 import type { Store, StoreOptions } from '../store.ts'

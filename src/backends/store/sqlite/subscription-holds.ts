@@ -1,6 +1,6 @@
 /**
- * The open holds of subscriptions in SQLite, a row per chunk beside the row of the record: a change writes the chunks that it changed, whatever the length of the queue.
- * Both are written in one transaction, and the version of the record is their only compare-and-set.
+ * The open holds of subscriptions in SQLite, a row per chunk beside the row of the record: a change writes the chunks that it changed,
+ * whatever the length of the queue. Both are written in one transaction, and the version of the record is their only compare-and-set.
  */
 import { chunkOf, holdsOfChunks, type Chunk, type Holds } from '../../../domain/subscription/holds.ts'
 import type { Hold, MediaAccount, Subscription } from '../../../domain/subscription/subscription.ts'

@@ -10,7 +10,10 @@ type Step = { icon: IconName; title: string; text: string; action: string; path:
 
 const hasSpent = ({ summary: { media } }: Plan): boolean => Number(media?.burned ?? 0) > 0
 
-/** What a newcomer does next, by what the plans unlock, until a key is used. A step that is done says so; until the keys are there, theirs count as done, so that a card that goes again does not flash. */
+/**
+ * What a newcomer does next, by what the plans unlock, until a key is used. A step that is done says so; until the keys are there, theirs
+ * count as done, so that a card that goes again does not flash.
+ */
 export function FirstSteps({ plans }: { plans: Plan[] }) {
   const active = plans.filter(isActive)
   const loaded = useLoad(() => api<{ data: Key[] }>('/keys'), [active.map(({ name }) => name).join()]).value.value

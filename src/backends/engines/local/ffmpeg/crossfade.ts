@@ -1,6 +1,6 @@
 /**
- * Concatenation and crossfades of the sections of a merge. Only the end of one section and the beginning of the next pass through a crossfade; a chain of crossfades over whole
- * sections would keep most decoded frames in memory.
+ * Concatenation and crossfades of the sections of a merge. Only the end of one section and the beginning of the next pass through a
+ * crossfade; a chain of crossfades over whole sections would keep most decoded frames in memory.
  */
 import type { Section, Target } from './filters.ts'
 import { perSecond } from './probe.ts'

@@ -42,7 +42,10 @@ export function encoderArgs(graph: readonly string[], { video, audio }: Format, 
   return [...filters, ...streams]
 }
 
-/** Runs ffmpeg, for a result of about `durationMs`. Tags of the sources, such as titles and places, are removed. Rejects with the reason of an aborted signal. */
+/**
+ * Runs ffmpeg, for a result of about `durationMs`. Tags of the sources, such as titles and places, are removed. Rejects with the reason of
+ * an aborted signal.
+ */
 export async function encode(job: Job<unknown>, format: Format, { inputs, streams }: Arguments, durationMs: number): Promise<Encoded | NotMade> {
   const path = join(job.scratch, 'result')
   const args = [...inputs, ...streams, '-map_metadata', '-1', '-map_chapters', '-1', ...format.container, '-y', `file:${path}`]

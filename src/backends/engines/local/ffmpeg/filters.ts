@@ -1,4 +1,7 @@
-/** Filter graphs of FFmpeg (ffmpeg-filters(1)) that normalise a source: one frame size, a constant rate, one colour space, and audio of exactly the same length. */
+/**
+ * Filter graphs of FFmpeg (ffmpeg-filters(1)) that normalise a source: one frame size, a constant rate, one colour space, and audio of
+ * exactly the same length.
+ */
 import { perSecond, type Source, type VideoStream } from './probe.ts'
 
 /** The video that all sources of a result are converted to. Width and height are even, as 4:2:0 subsampling needs. */
@@ -75,8 +78,8 @@ function convertColours(video: VideoStream, target: Target): string[] {
 }
 
 /**
- * The video of a section, without an output label. It begins with the frame on display at that time, even if that frame began earlier. The last frame is repeated while audio
- * continues, but not in place of frames that cannot be decoded: a caller must not pay for a still.
+ * The video of a section, without an output label. It begins with the frame on display at that time, even if that frame began earlier. The
+ * last frame is repeated while audio continues, but not in place of frames that cannot be decoded: a caller must not pay for a still.
  */
 export function videoFilters(input: number, { video, durationMs }: Source, section: Section, target: Target): string {
   if (!video) throw new Error('no video stream')
@@ -96,8 +99,8 @@ export function videoFilters(input: number, { video, durationMs }: Source, secti
 }
 
 /**
- * The audio of a section, without an output label: silence where the source has none. The whole stream when `section` is null. Stereo at `sampleRate`; when that is null, the
- * source's own channels and rate.
+ * The audio of a section, without an output label: silence where the source has none. The whole stream when `section` is null. Stereo at
+ * `sampleRate`; when that is null, the source's own channels and rate.
  */
 export function audioFilters(input: number, { audio }: Source, section: Section | null, sampleRate: number | null): string {
   if (!audio) return `anullsrc=r=${sampleRate}:cl=stereo,atrim=end=${section?.seconds}`

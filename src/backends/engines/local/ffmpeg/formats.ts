@@ -49,7 +49,10 @@ function audioFormat(contentType: string, encoder: string, audio: string[], cont
   return { contentType, encoders: [encoder], video: null, audio, container, copies: new Set([codec]), rotates: false }
 }
 
-/** A format by its name. Of sources without video, mp4 becomes m4a, and webm a WebM of audio alone. Throws when there is no such format: it was checked at creation. */
+/**
+ * A format by its name. Of sources without video, mp4 becomes m4a, and webm a WebM of audio alone. Throws when there is no such format: it
+ * was checked at creation.
+ */
 export function formatOf(name: string, hasVideo: boolean): Format {
   const format = Object.entries(FORMATS).find(([known]) => known === name)?.[1]
   if (!format) throw new Error(`no format ${name}`)

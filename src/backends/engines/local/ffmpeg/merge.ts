@@ -13,12 +13,12 @@ export type MergeJob = Job<Extract<OperationRequest, { verb: 'merge' }>>
 const SAMPLE_RATE = 48_000
 
 /**
- * Merges sources in their order. The first decides size, rate and colours; `fit` says how the others fill its frame. A source without audio is silent where another has audio.
- * `fade` overlaps two neighbours by half a second, at most half of the shorter one, which shortens the result. The sources are all videos or all audio files; for an audio
- * format, the audio of videos is merged too.
+ * Merges sources in their order. The first decides size, rate and colours; `fit` says how the others fill its frame. A source without audio
+ * is silent where another has audio. `fade` overlaps two neighbours by half a second, at most half of the shorter one, which shortens the
+ * result. The sources are all videos or all audio files; for an audio format, the audio of videos is merged too.
  *
- * Fails with `unsupported_input` (also for videos mixed with audio files, and for an audio format without any audio), `input_too_large` (also for the result) or `internal`.
- * Rejects with the reason of an aborted signal.
+ * Fails with `unsupported_input` (also for videos mixed with audio files, and for an audio format without any audio), `input_too_large`
+ * (also for the result) or `internal`. Rejects with the reason of an aborted signal.
  */
 export async function merge(job: MergeJob): Promise<Encoded | NotMade> {
   const sources: Source[] = []

@@ -49,8 +49,9 @@ type Span = { first: number; last: number; end: number; packets: number }
 type Packets = { streams: Fields[]; format: Fields; spans: Map<string, Span> }
 
 /**
- * Reads a file of the scratch folder to its end. Fails with `unsupported_input` when it has no decodable video or audio, or much less of it than its header declares; with
- * `input_too_large` when it exceeds `limits`; with `internal`. Rejects with the reason of an aborted `signal`.
+ * Reads a file of the scratch folder to its end. Fails with `unsupported_input` when it has no decodable video or audio, or much less of it
+ * than its header declares; with `input_too_large` when it exceeds `limits`; with `internal`. Rejects with the reason of an aborted
+ * `signal`.
  */
 export async function probe(run: Run, path: string, limits: Limits): Promise<Source | NotMade> {
   if ((await stat(path)).size > limits.bytes) return tooLarge('bytes')

@@ -10,12 +10,13 @@ import { probe, type Source } from './probe.ts'
 export type TrimJob = Job<Extract<OperationRequest, { verb: 'trim' }>>
 
 /**
- * `accurate` re-encodes: the result begins with the frame on display at `startMs`, or the next one where that is nearer, and has whole frames at the source's rate; a
- * variable rate becomes constant. `fast` copies the streams: the result begins at the key frame before `startMs` and is longer by that much. Streams that the format does not
- * hold, and sources that cannot be copied for another reason, are trimmed accurately. An end past the end is cut there.
+ * `accurate` re-encodes: the result begins with the frame on display at `startMs`, or the next one where that is nearer, and has whole
+ * frames at the source's rate; a variable rate becomes constant. `fast` copies the streams: the result begins at the key frame before
+ * `startMs` and is longer by that much. Streams that the format does not hold, and sources that cannot be copied for another reason, are
+ * trimmed accurately. An end past the end is cut there.
  *
- * Fails with `unsupported_input` (also for a start past the end, and for an audio format of a video without audio), `input_too_large` or `internal`. Rejects with the reason
- * of an aborted signal.
+ * Fails with `unsupported_input` (also for a start past the end, and for an audio format of a video without audio), `input_too_large` or
+ * `internal`. Rejects with the reason of an aborted signal.
  */
 export async function trim(job: TrimJob): Promise<Encoded | NotMade> {
   const { request, inputs, limits } = job

@@ -4,8 +4,9 @@
 type Level = { width: number; height: number; values: Float32Array }
 
 /**
- * Continues colours smoothly from pixels that have a weight into those that have little or none (pull-push: averages at ever lower resolution until everything is
- * covered, then back). `pixels` are RGBA; `weights` are 0 to 255, one a pixel. Returns RGBA, opaque; black when nothing has a weight.
+ * Continues colours smoothly from pixels that have a weight into those that have little or none (pull-push: averages at ever lower
+ * resolution until everything is covered, then back). `pixels` are RGBA; `weights` are 0 to 255, one a pixel. Returns RGBA, opaque; black
+ * when nothing has a weight.
  */
 export function bleed(pixels: Uint8Array, weights: Uint8Array, width: number, height: number): Uint8Array {
   const values = new Float32Array(width * height * 4)

@@ -10,7 +10,10 @@ import { removeSeams } from './seamless.ts'
 /** The coarsest resolution has at most so many pixels, unless a side would become too short for patches. */
 const COARSEST_PIXELS = 40_000
 const SHORTEST_SIDE = 4 * RADIUS
-/** Rounds of a resolution, each of a search and a vote, while they are few enough: about 2 µs a patch. All resolutions share them, so that the time is bounded. */
+/**
+ * Rounds of a resolution, each of a search and a vote, while they are few enough: about 2 µs a patch. All resolutions share them, so that
+ * the time is bounded.
+ */
 const ROUNDS = 5
 const SEARCHES = 3_000_000
 /** Of the surroundings of the hole, as much as it is wide and high itself is looked at, and this at least. */

@@ -14,8 +14,8 @@ const SURE_BACKGROUND = 13
 const SURE_SUBJECT = 242
 
 /**
- * Makes the background of a picture transparent, in place. Pixels at the edge of the subject mix its colour with that of the background; they get the subject's alone.
- * A picture without a subject becomes transparent everywhere.
+ * Makes the background of a picture transparent, in place. Pixels at the edge of the subject mix its colour with that of the background;
+ * they get the subject's alone. A picture without a subject becomes transparent everywhere.
  */
 export async function cutOut(saliency: Saliency, image: Image): Promise<Image> {
   const visible = await flatten(image)

@@ -1,6 +1,6 @@
 /**
- * The first filling of a small picture, patch by patch from the edge of the hole inwards (Criminisi, Pérez, Toyama: Object Removal by Exemplar-Based Inpainting,
- * 2004). Patches with strong edges come first, so that the lines that run into the hole are continued.
+ * The first filling of a small picture, patch by patch from the edge of the hole inwards (Criminisi, Pérez, Toyama: Object Removal by
+ * Exemplar-Based Inpainting, 2004). Patches with strong edges come first, so that the lines that run into the hole are continued.
  */
 import { patchesOf, RADIUS, type Picture } from './patch-match.ts'
 

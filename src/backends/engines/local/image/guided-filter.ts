@@ -1,14 +1,15 @@
 /**
- * The guided filter (He, Sun, Tang: Guided Image Filtering, 2010; Fast Guided Filter, 2015): a rough mask gets the edges of the picture. Within each window the mask is taken
- * to be a linear function of the colours. Its coefficients are found at a low resolution and applied at the full one.
+ * The guided filter (He, Sun, Tang: Guided Image Filtering, 2010; Fast Guided Filter, 2015): a rough mask gets the edges of the picture.
+ * Within each window the mask is taken to be a linear function of the colours. Its coefficients are found at a low resolution and applied
+ * at the full one.
  */
 
 /** Four numbers a pixel: the mask there is r, g, and b (0 to 1) times the first three, plus the fourth. */
 export type Coefficients = { width: number; height: number; values: [Float32Array, Float32Array, Float32Array, Float32Array] }
 
 /**
- * The coefficients for a guide (RGBA) and a mask (0 to 1, one a pixel) of its size. `radius` is that of the window in pixels; differences in colour whose square is below
- * `epsilon` (colours 0 to 1) are no edges.
+ * The coefficients for a guide (RGBA) and a mask (0 to 1, one a pixel) of its size. `radius` is that of the window in pixels; differences
+ * in colour whose square is below `epsilon` (colours 0 to 1) are no edges.
  */
 export function guidedCoefficients(guide: Uint8Array, mask: Float32Array, width: number, height: number, radius: number, epsilon: number): Coefficients {
   const scratch = { rows: new Float32Array(mask.length), products: new Float32Array(mask.length) }
@@ -32,7 +33,10 @@ export function guidedCoefficients(guide: Uint8Array, mask: Float32Array, width:
 type Three = [Float32Array, Float32Array, Float32Array]
 type Six = [Float32Array, Float32Array, Float32Array, Float32Array, Float32Array, Float32Array]
 
-/** Solves (covariance + epsilon) · a = covariance with the mask for one pixel by Cramer's rule. Writes a into `withMask`; `offset`, before the mean of the mask, becomes the offset. */
+/**
+ * Solves (covariance + epsilon) · a = covariance with the mask for one pixel by Cramer's rule. Writes a into `withMask`; `offset`, before
+ * the mean of the mask, becomes the offset.
+ */
 function solve(among: Six, withMask: Three, means: Three, offset: Float32Array, epsilon: number, i: number): void {
   const [rr, rg, rb] = [at(among[0], i) + epsilon, at(among[1], i), at(among[2], i)]
   const [gg, gb, bb] = [at(among[3], i) + epsilon, at(among[4], i), at(among[5], i) + epsilon]

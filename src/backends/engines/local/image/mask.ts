@@ -6,8 +6,8 @@ import { InputError } from './program.ts'
 const MARKED = 64
 
 /**
- * The marked pixels of a picture, 1 where it is to be edited. The mask is scaled to the picture and `grow` pixels wider in every direction. Throws an InputError when it
- * is no picture, too large, or of another aspect ratio (`unsupported_input`).
+ * The marked pixels of a picture, 1 where it is to be edited. The mask is scaled to the picture and `grow` pixels wider in every direction.
+ * Throws an InputError when it is no picture, too large, or of another aspect ratio (`unsupported_input`).
  */
 export async function readMask(path: string, limit: number, { width, height }: Image, grow: number): Promise<Uint8Array> {
   const mask = await decode(path, limit)

@@ -1,6 +1,7 @@
 /**
- * The image operations of the local engine: background_remove, upscale, inpaint. Each run is a child process with bounds on time, memory and output; Node's permission
- * model lets it read its program, its packages and its scratch folder, and write the scratch folder only. This process loads none of the libraries.
+ * The image operations of the local engine: background_remove, upscale, inpaint. Each run is a child process with bounds on time, memory
+ * and output; Node's permission model lets it read its program, its packages and its scratch folder, and write the scratch folder only.
+ * This process loads none of the libraries.
  */
 import { existsSync } from 'node:fs'
 import { stat } from 'node:fs/promises'
@@ -12,7 +13,10 @@ import { packageFolder } from './packages.ts'
 import type { ProgramResult } from './program.ts'
 import type { UpscaleJob } from './upscale.ts'
 
-/** Inputs are files of the scratch folder, of any name but `result`. `limits`: pixels of inputs and output, bytes of the output. `progress` gets whole percents from 0 to 99. */
+/**
+ * Inputs are files of the scratch folder, of any name but `result`. `limits`: pixels of inputs and output, bytes of the output. `progress`
+ * gets whole percents from 0 to 99.
+ */
 export type ImageRun<Request> = {
   request: Request
   inputs: readonly { role: 'media' | 'mask'; path: string }[]
@@ -73,9 +77,9 @@ function hasSharpBinary(): boolean {
 }
 
 /**
- * Puts the subject of a picture on a transparent background or on a colour (`#rrggbb`), cropped to it on request. A picture without a subject becomes background
- * everywhere and is not cropped. Fails with `unsupported_input`, `input_too_large`, or `internal`. Rejects with the reason of an aborted
- * signal. JPEG needs a colour, which creation checks.
+ * Puts the subject of a picture on a transparent background or on a colour (`#rrggbb`), cropped to it on request. A picture without a
+ * subject becomes background everywhere and is not cropped. Fails with `unsupported_input`, `input_too_large`, or `internal`. Rejects with
+ * the reason of an aborted signal. JPEG needs a colour, which creation checks.
  */
 export async function removeBackground(run: ImageRun<{ background: string; crop: boolean; format: string }>): Promise<ImageMade | ImageFailed> {
   const { background, crop, format } = run.request
@@ -89,9 +93,9 @@ export async function upscale(run: ImageRun<{ scale: 2 | 3 | 4; format: string }
 }
 
 /**
- * Replaces what a mask marks by what surrounds it. The method is classical and ignores the prompt. A mask with transparency marks by its transparent pixels, any other
- * by its white ones; `growMask` widens it by pixels; an empty one leaves the picture as it is. Fails and rejects as `removeBackground` does; `unsupported_input` also for a
- * mask of another aspect ratio or one that covers everything.
+ * Replaces what a mask marks by what surrounds it. The method is classical and ignores the prompt. A mask with transparency marks by its
+ * transparent pixels, any other by its white ones; `growMask` widens it by pixels; an empty one leaves the picture as it is. Fails and
+ * rejects as `removeBackground` does; `unsupported_input` also for a mask of another aspect ratio or one that covers everything.
  */
 export async function inpaint(run: ImageRun<{ seed: number | null; growMask: number; format: string }>): Promise<ImageMade | ImageFailed> {
   const { seed, growMask, format } = run.request

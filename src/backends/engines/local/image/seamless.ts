@@ -1,6 +1,7 @@
 /**
- * Takes the seams out of a filled hole: its colours are shifted so that they meet those around it, and those of its own patches each other, while the differences between
- * neighbouring pixels stay those of the sources (Pérez, Gangnet, Blake: Poisson Image Editing, 2003). Where a shift would have to be large there is an edge, and it stays.
+ * Takes the seams out of a filled hole: its colours are shifted so that they meet those around it, and those of its own patches each other,
+ * while the differences between neighbouring pixels stay those of the sources (Pérez, Gangnet, Blake: Poisson Image Editing, 2003). Where a
+ * shift would have to be large there is an edge, and it stays.
  */
 import { RADIUS, type Matches, type Picture } from './patch-match.ts'
 
@@ -8,7 +9,10 @@ import { RADIUS, type Matches, type Picture } from './patch-match.ts'
 const EDGE = 10
 const CYCLES = 5
 
-/** Equations of a grid: every unknown is bound to its right and lower neighbour by a weight, and to zero by what surrounds the hole; `sum` has all its weights. */
+/**
+ * Equations of a grid: every unknown is bound to its right and lower neighbour by a weight, and to zero by what surrounds the hole; `sum`
+ * has all its weights.
+ */
 type Grid = { width: number; height: number; right: Float32Array; down: Float32Array; sum: Float32Array; unknowns: Int32Array }
 
 /** Changes the pixels of the hole in place. */

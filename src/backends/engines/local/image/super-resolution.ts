@@ -16,7 +16,10 @@ type Tensor = Tensorflow.Tensor4D
 
 export type Tile = { x: number; y: number; width: number; height: number }
 
-/** So many pixels around a tile are looked at. A result depends on 12 to each side, the network's 10 and those of the back-projections; beyond 8 the difference is 1 of 255. */
+/**
+ * So many pixels around a tile are looked at. A result depends on 12 to each side, the network's 10 and those of the back-projections;
+ * beyond 8 the difference is 1 of 255.
+ */
 const REACH = 8
 const BACK_PROJECTIONS = 2
 /** The border of the picture is continued by so many pixels; without, the zeros that convolutions see there darken it. */
@@ -62,9 +65,10 @@ export async function enlarge(network: Network, image: Image, progress: (percent
 }
 
 /**
- * Enlarges one tile into its place in `result`. The last convolution of the network follows an upsampling by repetition; at scales 3 and 4 it is too small to look
- * beyond the repeated pixels and leaves a grid, which a mean over its period removes. The network shifts colours and softens details; what its picture lacks when it is
- * made small again is added to it (back-projection, Irani and Peleg 1991). That is worth 0.5 to 2 dB. Alpha is enlarged without the network.
+ * Enlarges one tile into its place in `result`. The last convolution of the network follows an upsampling by repetition; at scales 3 and 4
+ * it is too small to look beyond the repeated pixels and leaves a grid, which a mean over its period removes. The network shifts colours
+ * and softens details; what its picture lacks when it is made small again is added to it (back-projection, Irani and Peleg 1991). That is
+ * worth 0.5 to 2 dB. Alpha is enlarged without the network.
  */
 async function enlargeTile({ tf, model, scale }: Network, image: Image, tile: Tile, result: Image): Promise<void> {
   const around = withSurroundings(tile, image)

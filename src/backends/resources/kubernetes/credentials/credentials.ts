@@ -17,8 +17,8 @@ export type Credentials = {
   /** The namespace of the context, which is the pod's own inside a cluster. */
   namespace: string | null
   /**
-   * How to reach the API server now. Tokens and certificates are read again every half minute, and at once when the server `refused` those of an earlier answer of
-   * this. While that fails those that were not refused are used further.
+   * How to reach the API server now. Tokens and certificates are read again every half minute, and at once when the server `refused` those
+   * of an earlier answer of this. While that fails those that were not refused are used further.
    */
   connection(refused?: Connection): Promise<Connection>
   close(): Promise<void>
@@ -34,7 +34,10 @@ export type ApiAccess = {
   /** Of an HTTP proxy in front of it. */
   proxy: string | null
   namespace: string | null
-  /** The options and headers as they are now; with tokens and certificates issued anew when the server refused the last ones. Rejects with an Error of one sentence without any secret. */
+  /**
+   * The options and headers as they are now; with tokens and certificates issued anew when the server refused the last ones. Rejects with
+   * an Error of one sentence without any secret.
+   */
   read(isRefused: boolean): Promise<{ tls: Tls; headers: Record<string, string> }>
 }
 

@@ -11,8 +11,9 @@ const MOST_BYTES = 1024 * 1024
 const EARLY_MS = 60_000
 
 /**
- * Runs the plugin when its credential is missing, refused or about to expire; `cluster` is what `provideClusterInfo` gives it, beside the authority. Rejects with an Error of one sentence
- * that has nothing the plugin printed. `ExecAuth` has no deadline and no bounds, keeps what was refused and quotes stderr: so each run is started here, and a new one made when needed.
+ * Runs the plugin when its credential is missing, refused or about to expire; `cluster` is what `provideClusterInfo` gives it, beside the
+ * authority. Rejects with an Error of one sentence that has nothing the plugin printed. `ExecAuth` has no deadline and no bounds, keeps
+ * what was refused and quotes stderr: so each run is started here, and a new one made when needed.
  */
 export function openExecPlugin(plugin: Exec, cluster: object | null, environment: ResourcesConfig['environment'], longestMs = LONGEST_MS): Authenticate {
   const user = { name: 'current', exec: { command: plugin.command, args: plugin.args ?? [] } }

@@ -18,7 +18,10 @@ export type MergedKubeconfig = {
   entry(kind: 'cluster' | 'user' | 'context', name: string): Entry
 }
 
-/** The given file, else those of KUBECONFIG without the missing ones, else the one in the home folder; none if there is none. Throws an Error of one sentence if no named file exists. */
+/**
+ * The given file, else those of KUBECONFIG without the missing ones, else the one in the home folder; none if there is none. Throws an
+ * Error of one sentence if no named file exists.
+ */
 export async function findKubeconfigFiles(given: string | null, environment: ResourcesConfig['environment']): Promise<KubeconfigFile[]> {
   const paths = given === null ? (environment['KUBECONFIG'] ?? '').split(delimiter).filter((path) => path !== '') : [given]
   const texts = await Promise.all(paths.map(readIfThere))

@@ -1,4 +1,7 @@
-/** The current context of kubeconfig files, through `KubeConfig` of the official client. Imported only where there is a kubeconfig, for its weight (decision 0020). */
+/**
+ * The current context of kubeconfig files, through `KubeConfig` of the official client. Imported only where there is a kubeconfig, for its
+ * weight (decision 0020).
+ */
 import type { RequestOptions } from 'node:https'
 import { KubeConfig } from '@kubernetes/client-node'
 import type { ResourcesConfig } from '../../resources.ts'
@@ -9,7 +12,10 @@ import { mergeKubeconfigs, type Entry, type KubeconfigFile } from './kubeconfig-
 import { CLUSTER, CONTEXT, readEntry, unusable, USER, type Cluster, type User } from './kubeconfig-schema.ts'
 import { openOidcProvider } from './oidc-provider.ts'
 
-/** As the package's authenticators: sets `Authorization`, or `cert` and `key`, anew when the server refused the last ones. Rejects with an Error of one sentence without any secret. */
+/**
+ * As the package's authenticators: sets `Authorization`, or `cert` and `key`, anew when the server refused the last ones. Rejects with an
+ * Error of one sentence without any secret.
+ */
 export type Authenticate = (options: RequestOptions & { headers: Record<string, string> }, isRefused: boolean) => Promise<void>
 
 /** Throws an Error of one sentence, without any secret, on what is missing, of the wrong type or not supported. */

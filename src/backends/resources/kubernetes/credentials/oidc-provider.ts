@@ -1,4 +1,7 @@
-/** ID tokens of a kubeconfig's `auth-provider: oidc`, as client-go has them: the written one until it expires or is refused, then others by the refresh token (OpenID Connect Core, section 12). */
+/**
+ * ID tokens of a kubeconfig's `auth-provider: oidc`, as client-go has them: the written one until it expires or is refused, then others by
+ * the refresh token (OpenID Connect Core, section 12).
+ */
 import * as oidc from 'openid-client'
 import { Agent, fetch } from 'undici'
 import type { Authenticate } from './kubeconfig.ts'
@@ -10,8 +13,9 @@ const MOST_BYTES = 1024 * 1024
 const EARLY_MS = 60_000
 
 /**
- * `readCa` returns the issuer's authority (PEM), or null for the system's. Refreshed tokens stay in memory and never go into the kubeconfig. Rejects with an Error of one sentence without any
- * token. It calls `openid-client` itself, because the official client's authenticator cannot refresh (decision 0020).
+ * `readCa` returns the issuer's authority (PEM), or null for the system's. Refreshed tokens stay in memory and never go into the
+ * kubeconfig. Rejects with an Error of one sentence without any token. It calls `openid-client` itself, because the official client's
+ * authenticator cannot refresh (decision 0020).
  */
 export function openOidcProvider(config: OidcConfig, readCa: () => Promise<string | null>, timeoutSeconds = TIMEOUT_SECONDS): Authenticate {
   const issuer = new URL(config['idp-issuer-url'])
