@@ -5,7 +5,7 @@ import type { Entry } from '../cache.ts'
 import { go, goProgram, lacksGo } from '../go.ts'
 
 export const VERSION = '1.36.3'
-const PROGRAMS = ['kube-apiserver', 'etcd', 'kubectl', 'kube-controller-manager']
+const PROGRAMS = ['kube-apiserver', 'kubectl', 'kube-controller-manager']
 
 type Module = { GoMod: string; Dir: string }
 
@@ -28,22 +28,23 @@ async function wrap(folder: string): Promise<void> {
   await writeFile(join(folder, 'go.sum'), await readFile(join(Dir, 'go.sum')))
 }
 
-async function build(program: string, source: string, folder: string): Promise<void> {
+/** In one build, so that one program is linked while another one is compiled. */
+async function build(programs: string[], source: string, folder: string): Promise<void> {
   const version = 'k8s.io/component-base/version'
   const [major, minor] = VERSION.split('.')
   // Without these /version reports v0.0.0, which Helm refuses.
   const facts = [`${version}.gitVersion=v${VERSION}`, `${version}.gitMajor=${major}`, `${version}.gitMinor=${minor}`, `${version}.gitTreeState=clean`]
   const ldflags = `-s -w ${facts.map((fact) => `-X ${fact}`).join(' ')}`
-  const path = program === 'etcd' ? 'go.etcd.io/etcd/server/v3' : `k8s.io/kubernetes/cmd/${program}`
-  await go(['build', '-mod=mod', '-buildvcs=false', '-trimpath', `-ldflags=${ldflags}`, '-o', join(folder, program), path], source)
+  await go(['build', '-mod=mod', '-buildvcs=false', '-trimpath', `-ldflags=${ldflags}`, '-o', `${folder}/`, ...programs.map((program) => `k8s.io/kubernetes/cmd/${program}`)], source)
 }
 
-/** Builds these programs of Kubernetes, or etcd, into the folder. */
-export async function buildKubernetes(programs: string[], folder: string): Promise<void> {
+/** Builds these programs of Kubernetes into the folder, and the etcd that they require with `{ etcd: true }`. */
+export async function buildKubernetes(programs: string[], folder: string, { etcd = false } = {}): Promise<void> {
   const source = join(folder, 'source')
   await mkdir(source)
   await wrap(source)
-  for (const program of programs) await build(program, source, folder)
+  await build(programs, source, folder)
+  if (etcd) await go(['build', '-mod=mod', '-buildvcs=false', '-trimpath', '-ldflags=-s -w', '-o', join(folder, 'etcd'), 'go.etcd.io/etcd/server/v3'], source)
   await rm(source, { recursive: true })
 }
 
@@ -53,7 +54,7 @@ const kubernetes: Entry = {
   version: VERSION,
   program: 'kube-apiserver',
   lacks: lacksGo,
-  install: (folder) => buildKubernetes(PROGRAMS, folder),
+  install: (folder) => buildKubernetes(PROGRAMS, folder, { etcd: true }),
 }
 
 export const KUBERNETES: readonly Entry[] = [

@@ -1,5 +1,5 @@
 /** Programs of a node besides the control plane, as one entry of the cache. */
-import { copyFile, cp, mkdir, readdir, rm } from 'node:fs/promises'
+import { copyFile, cp, mkdir, readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { writeArchive } from '../../../image/archive.ts'
 import type { Entry } from '../cache.ts'
@@ -10,7 +10,7 @@ import { buildKubernetes, VERSION } from './build.ts'
 
 const CONTAINERD = ['containerd', 'containerd-shim-runc-v2', 'ctr'].map((name) => `github.com/containerd/containerd/v2/cmd/${name}@v2.4.2`)
 const CNI = ['main/bridge', 'main/loopback', 'ipam/host-local'].map((name) => `github.com/containernetworking/plugins/plugins/${name}@v1.9.1`)
-const COREDNS = 'github.com/coredns/coredns@v1.15.0'
+const COREDNS = 'github.com/coredns/coredns v1.15.0'
 
 /** Debian's runc, because a build without a C compiler has no seccomp, and nft, with their libraries. */
 const PACKAGES = ['runc', 'nftables', 'libnftables1', 'libnftnl11', 'libmnl0', 'libseccomp2', 'libxtables12', 'libjansson4', 'libedit2', 'libbsd0', 'libmd0', 'libtinfo6']
@@ -19,6 +19,15 @@ const PACKAGES = ['runc', 'nftables', 'libnftables1', 'libnftnl11', 'libmnl0', '
 async function image(folder: string, file: string, name: string, program: string): Promise<void> {
   for (const needed of ['data', 'etc']) await mkdir(join(folder, needed), { recursive: true })
   await writeArchive(folder, file, name, { copies: [], packages: [], workdir: '/', env: {}, user: '65532:65532', ports: [], entrypoint: [program] })
+}
+
+/** Builds `coredns.go` into the folder. */
+async function buildCoredns(folder: string): Promise<void> {
+  const source = join(folder, '../dns-source')
+  await mkdir(source)
+  await writeFile(join(source, 'go.mod'), `module tollgate.invalid/coredns\n\ngo 1.25\n\nrequire ${COREDNS}\n`)
+  await copyFile(join(import.meta.dirname, 'coredns.go'), join(source, 'main.go'))
+  await go(['build', '-mod=mod', '-trimpath', '-ldflags=-s -w', '-o', join(folder, 'coredns'), '.'], source)
 }
 
 async function debianParts(folder: string, scratch: string): Promise<void> {
@@ -48,7 +57,7 @@ export const NODE_TOOLS: Entry = {
     const install = (to: string, ...packages: string[]) => go(['install', '-trimpath', '-ldflags=-s -w', ...packages], folder, { GOBIN: to })
     await install(join(folder, 'bin'), ...CONTAINERD)
     await install(join(folder, 'cni'), ...CNI)
-    await install(inside('dns'), COREDNS)
+    await buildCoredns(inside('dns'))
     await go(['build', '-trimpath', '-ldflags=-s -w', '-o', inside('pause/pause'), join(import.meta.dirname, 'pause.go')], folder)
     await image(inside('dns'), join(folder, 'coredns.tar'), 'tollgate.test/coredns:1', '/coredns')
     await image(inside('pause'), join(folder, 'pause.tar'), 'tollgate.test/pause:1', '/pause')
