@@ -200,6 +200,24 @@ t.test('a 400 about the request is mapped to our code and sentence, not retried 
   }
 })
 
+t.test('a whole answer has its calls as the wire defines them, whatever servers do beside it', async (t) => {
+  const { upstream, gateway } = await setUp(t, () => {})
+  const answered = async (members: object, reason: string | null = null) => {
+    upstream.respondWith((answer) => respond(answer, 200, completion('', { choices: [{ index: 0, message: { role: 'assistant', content: null, ...members }, finish_reason: reason }] })))
+    const { choices } = (await chat(gateway)).body
+    return choices[0]
+  }
+  t.match(await answered({ tool_calls: [{ id: 'x', function: { name: 'f', arguments: { a: 1 } } }] }), {
+    finish_reason: 'tool_calls',
+    message: { tool_calls: [{ id: /^call_/, type: 'function', function: { name: 'f', arguments: '{"a":1}' } }] },
+  })
+  t.match(await answered({ tool_calls: [{ function: { name: 'f', arguments: null } }] }, 'tool_calls'), { message: { tool_calls: [{ id: /^call_/, function: { name: 'f', arguments: '' } }] } })
+  t.match(await answered({ function_call: { name: 'f' } }, 'function_call'), { message: { function_call: { name: 'f', arguments: '' } } })
+  const plain = await answered({ content: 'a', tool_calls: [] })
+  t.equal(plain.finish_reason, 'stop')
+  t.notOk('tool_calls' in plain.message)
+})
+
 t.test('any other upstream error is a 503 server_overloaded for the client', async (t) => {
   const { upstream, gateway } = await setUp(t, () => {}, {}, { breaker: { failures: 1000 } })
   const scripts: Script[] = [

@@ -10,7 +10,7 @@ import type { TemplateSets } from '../../src/upstream/sse/event-templates.ts'
 import { openRecentIds } from '../../src/upstream/wires/recent-ids.ts'
 import type { StreamRewriter } from '../../src/upstream/wires/wire.ts'
 import { chatStream, chunk, delta, DONE, event, message, response, responsesStream, USAGE, VENDOR } from '../fakes/upstream-wire.ts'
-import { dataOf } from './gateway.ts'
+import { dataOf, type Loose } from './gateway.ts'
 
 const ids = openIds([Buffer.alloc(48, 1)], () => '02020202-0202-4202-8202-020202020202')
 /** Shared by all tests: what one stream taught must not change another. */
@@ -78,6 +78,8 @@ t.test('a stream is rewritten equally whatever other streams of the upstream tau
     CHAT,
     begin + call('functions.read:0') + call('functions.read:1', 1) + chunk([delta({}, 'tool_calls')]) + DONE,
     begin + call('call "quoted"') + DONE,
+    begin + call('functions.read:0') + call('functions.read:1') + chunk([delta({ tool_calls: [{ index: 5, function: { arguments: '{}' } }] })]) + DONE,
+    chunk([delta({ content: 'a' })]) + chunk([delta({ role: 'assistant', content: 'b' })]) + chunk([delta({ content: 'c' }, null, 1)]) + DONE,
     begin + chunk([delta({ content: 'a' })]) + DONE,
     begin + chunk([delta({ content: '<<own id>>' })]) + chunk([delta({ content: 'b', reasoning: '<<placeholder 0>>' })]) + stop + DONE,
     begin + chunk([delta({ content: 'a' })], { usage: USAGE }) + chunk([delta({ content: 'b' })], { usage: { ...USAGE, completion_tokens: 9 } }) + stop + DONE,
@@ -196,6 +198,61 @@ t.test('every choice ends with a finish reason', async (t) => {
     ],
   )
   t.same(dataOf(whole(openChat(), chunk([delta({}, 'eos_token')]) + DONE))[0].choices[0].finish_reason, 'stop')
+})
+
+/** The deltas of the first choice. */
+const deltasOf = (text: string, options: Options = {}): Loose[] =>
+  dataOf(whole(openChat(false, options), text + chunk([delta({}, 'stop')]) + DONE)).flatMap((one) => (one === '[DONE]' ? [] : one.choices[0].delta))
+const callDeltas = (...fragments: object[]) => fragments.map((fragment) => chunk([delta({ tool_calls: [fragment] })])).join('')
+/** The calls as SDKs assemble them: by index, texts appended. */
+function assembledCalls(text: string): Loose[] {
+  const calls: Loose[] = []
+  for (const { tool_calls: fragments = [] } of deltasOf(text)) {
+    for (const { index, id = '', type = '', function: called = {} } of fragments) {
+      calls[index] ??= { id: '', type: '', name: '', arguments: '' }
+      calls[index].id += id
+      calls[index].type += type
+      calls[index].name += called.name ?? ''
+      calls[index].arguments += called.arguments ?? ''
+    }
+  }
+  return calls
+}
+const READ = (json: string) => ({ type: 'function', name: 'read', arguments: json })
+
+t.test('the role comes once, in the first delta of a choice, whatever the upstream sends', async (t) => {
+  const always = ['a', 'b', 'c', 'd'].map((content) => chunk([delta({ role: 'assistant', content })])).join('')
+  const never = ['a', 'b', 'c', 'd'].map((content) => chunk([delta({ content })])).join('')
+  for (const text of [always, never, always]) {
+    const [first, ...others] = deltasOf(text)
+    t.same(first, { role: 'assistant', content: 'a' })
+    t.same(others, [{ content: 'b' }, { content: 'c' }, { content: 'd' }, {}])
+  }
+})
+
+t.test('tool calls have indexes of their own, and id, type and name once, as SDKs assemble them', async (t) => {
+  const call = (json: string, more: object = {}) => ({ index: 0, type: 'function', ...more, function: { name: 'read', arguments: json } })
+  const rest = (json: string, more: object = {}) => ({ index: 0, ...more, function: { arguments: json } })
+  const both = [READ('{"a":1}'), READ('{"b":2}')]
+  const rows: [string, string, object[]][] = [
+    ['all with index 0', callDeltas(call('{"a":1}', { id: 'x' }), call('{"b":2}', { id: 'y' })), both],
+    ['in pieces, all with index 0', callDeltas(call('', { id: 'x' }), rest('{"a"'), rest(':1}'), call('', { id: 'y' }), rest('{"b"'), rest(':2}')), both],
+    ['all with index 0 and without ids', callDeltas(call('{"a":1}', { id: '' }), call('{"b":2}')), both],
+    ['without indexes', callDeltas(call('{"a":1}', { id: 'x', index: undefined }), call('{"b":2}', { id: 'y', index: undefined })), both],
+    ['from index 1', callDeltas(call('{"a":1}', { id: 'x', index: 1 }), call('', { id: 'y', index: 2 }), rest('{"b":2}', { index: 2 })), both],
+    ['id and name in every fragment', callDeltas(call('{"a"', { id: 'x' }), call(':1', { id: 'x' }), call('}', { id: 'x' })), [READ('{"a":1}')]],
+    ['another id in every fragment', callDeltas(call('{"a"', { id: 'x' }), rest(':1', { id: 'y' }), rest('}', { id: 'z' })), [READ('{"a":1}')]],
+    ['without a type', callDeltas({ index: 0, id: 'x', function: { name: 'read', arguments: '{"a":1}' } }), [READ('{"a":1}')]],
+    ['arguments as an object', callDeltas({ index: 0, id: 'x', function: { name: 'read', arguments: { a: 1 } } }), [READ('{"a":1}')]],
+    ['without arguments', callDeltas({ index: 0, id: 'x', function: { name: 'read' } }), [READ('')]],
+  ]
+  for (const [name, text, expected] of rows) {
+    const calls = assembledCalls(text)
+    t.same(calls.map(({ id: _id, ...call }) => call), expected, name)
+    for (const { id } of calls) t.match(id, /^call_[A-Za-z0-9_-]{10,40}$/, name)
+  }
+  t.same(deltasOf(chunk([delta({ content: 'a', tool_calls: [] })]))[0], { role: 'assistant', content: 'a' }, 'an empty list is no call')
+  t.equal(dataOf(whole(openChat(), chunk([delta({ content: 'a', tool_calls: [] })]) + DONE))[1].choices[0].finish_reason, 'stop')
 })
 
 t.test('usage is read wherever an upstream reports it, and sent as the last chunk', async (t) => {

@@ -1,7 +1,9 @@
 /** The tool calls of a response built from those of a chat completion. Parallel calls stay open until the answer ends, because their arguments may alternate. */
-import { isMembers, type Members } from '../wires/allowlist.ts'
+import { isMembers, ownText, type Members } from '../wires/allowlist.ts'
+import { argumentsText } from '../wires/chat-allowed-members.ts'
 import type { Ids } from '../wires/encrypted-ids.ts'
 import { sealCallId } from '../wires/sealed-members.ts'
+import { isOtherCall } from '../wires/tool-call-fragments.ts'
 import { customInput, type ChatTools } from './chat-tools.ts'
 import type { Emit, ItemStatus } from './response-output.ts'
 
@@ -20,10 +22,9 @@ export function openCalls(tools: ChatTools, ids: Ids, emit: Emit, items: Members
   const calls: Call[] = []
   const byIndex = new Map<unknown, Call>()
 
-  /** Servers that send no indices send whole calls: another id is another call. */
-  function callFor(index: unknown, id: string): Call {
+  function callFor(index: unknown, id: string, name: string): Call {
     const known = byIndex.get(index)
-    if (known && (id === '' || known.id === '' || known.id === id)) return known
+    if (known && !isOtherCall({ id: known.id, named: known.name !== '' }, id, name)) return known
     const call: Call = { id, name: '', given: '', opened: null, extra: undefined }
     byIndex.set(index, call)
     calls.push(call)
@@ -69,13 +70,14 @@ export function openCalls(tools: ChatTools, ids: Ids, emit: Emit, items: Members
     /** Adds a call or a fragment of one, and returns the model's text in it. */
     add(delta: Members): string[] {
       const called = isMembers(delta['function']) ? delta['function'] : {}
-      const call = callFor(delta['index'], typeof delta['id'] === 'string' ? delta['id'] : '')
-      const { name, arguments: fragment } = called
-      if (typeof delta['id'] === 'string' && call.id === '') call.id = delta['id']
+      const id = ownText(delta, 'id')
+      const name = ownText(called, 'name')
+      const call = callFor(delta['index'], id, name)
+      call.id ||= id
       call.extra ??= delta['extra_content']
-      const text = typeof fragment === 'string' ? fragment : ''
+      const text = String(argumentsText(called['arguments'], ids) ?? '')
       call.given += text
-      const named = !call.opened && typeof name === 'string' && name !== ''
+      const named = !call.opened && name !== ''
       if (named) {
         call.name = name
         call.opened = open(call)

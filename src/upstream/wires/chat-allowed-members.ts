@@ -19,7 +19,11 @@ const content: Clean = (value) => {
   return value.map((part: unknown) => (isMembers(part) && typeof part['text'] === 'string' ? part['text'] : '')).join('')
 }
 
-const call = { name: text, arguments: text }
+/** Some servers send the object instead of its JSON. */
+export const argumentsText: Clean = (value) => (isMembers(value) ? JSON.stringify(value) : typeof value === 'string' ? value : undefined)
+
+const call = { name: text, arguments: argumentsText }
+const wholeCall = object({ ...call, arguments: or(argumentsText, '') })
 const toolCall = {
   id: id('call_'),
   type: oneOf('function', 'custom'),
@@ -34,6 +38,19 @@ const sealed =
     if (!isMembers(value) || !isMembers(cleaned) || cleaned['id'] === undefined) return cleaned
     return { ...cleaned, id: sealCallId(String(value['id']), value['extra_content'], ids) }
   }
+/** A call of a whole message. One without an id could not be answered. */
+const wholeToolCall: Clean = (value, ids) => {
+  const cleaned = sealedToolCall(value, ids)
+  return isMembers(cleaned) && cleaned['id'] === undefined ? { id: ids.fresh('call_'), ...cleaned } : cleaned
+}
+const sealedToolCall = sealed(object({ ...toolCall, function: wholeCall, type: or(toolCall.type, 'function') }))
+
+/** Some servers send an empty list of calls with every message. */
+const unlessEmpty =
+  (clean: Clean): Clean =>
+  (value, ids) =>
+    Array.isArray(value) && value.length === 0 ? undefined : clean(value, ids)
+
 const audio = object({ id: id('audio_'), data: text, expires_at: number, transcript: text })
 
 const spoken = {
@@ -52,23 +69,28 @@ const message = object({
   refusal: or(text, null),
   annotations,
   audio: nullable(audio),
-  function_call: object(call),
-  tool_calls: list(sealed(object({ ...toolCall, type: or(toolCall.type, 'function') }))),
+  function_call: wholeCall,
+  tool_calls: unlessEmpty(list(wholeToolCall)),
 })
 
-/** Clients assemble streamed tool calls by their index; some upstreams send whole calls without one. */
+/** Some upstreams send whole calls without an index. */
 const toolCallDeltas: Clean = (value, ids) =>
   Array.isArray(value)
     ? value.map((entry: unknown, index) => ({ index, ...(toolCallDelta(entry, ids) as Members | undefined) }))
     : undefined
 const toolCallDelta = sealed(object({ index: number, ...toolCall }))
 
-const delta = or(object({ ...spoken, annotations, audio, function_call: object(call), tool_calls: toolCallDeltas }), {})
+const delta = or(object({ ...spoken, annotations, audio, function_call: object(call), tool_calls: unlessEmpty(toolCallDeltas) }), {})
 
 const serviceTier = nullable(oneOf('auto', 'default', 'flex', 'scale', 'priority'))
 
 const choice = { index: or(number, 0), logprobs, finish_reason: finishReasonOf }
-const choices = list(object({ ...choice, index: choice.index, message, finish_reason: (value) => finishReasonOf(value) ?? 'stop' }))
+const wholeChoice = object({ ...choice, message })
+const choices = list((value, ids) => {
+  const cleaned = wholeChoice(value, ids)
+  if (isMembers(cleaned)) cleaned['finish_reason'] ??= isMembers(cleaned['message']) && cleaned['message']['tool_calls'] ? 'tool_calls' : 'stop'
+  return cleaned
+})
 const chunkChoices = list(object({ index: choice.index, delta, logprobs, finish_reason: finishReasonOf }))
 
 /** The members that are equal in all chunks of a stream. */

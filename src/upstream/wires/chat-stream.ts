@@ -8,12 +8,13 @@ import type { Ids } from './encrypted-ids.ts'
 import { openMeter } from '../usage/output-meter.ts'
 import { openStreamRewriter, overloaded, type RewriterOutput } from '../sse/stream-rewriter.ts'
 import { clientErrorIn } from './client-error-mapping.ts'
-import { isMembers, type Members } from './allowlist.ts'
+import { isMembers, ownText, type Members } from './allowlist.ts'
 import { isMark, OWN_MARKS, type Placeholder } from '../sse/event-template.ts'
 import { openEventTemplates, type TemplateSets } from '../sse/event-templates.ts'
 import { bytesOf, textOf } from '../sse/sse-parser.ts'
 import { chatUsage, estimatedChatUsage, readUsage } from '../usage/reported-usage.ts'
 import type { Usage } from '../../domain/token-windows.ts'
+import { openToolCallFragments } from './tool-call-fragments.ts'
 import { BadAnswer, type StreamRewriter } from './wire.ts'
 
 const delta = (...path: (string | number)[]): Placeholder => ({
@@ -29,7 +30,6 @@ const PLACEHOLDERS: readonly Placeholder[] = [
   delta('reasoning'),
   delta('refusal'),
   delta('tool_calls', 0, 'function', 'arguments'),
-  { path: ['choices', 0, 'delta', 'tool_calls', 0, 'id'], kind: 'id', forwarded: true, metered: false },
   { path: ['obfuscation'], kind: 'text', forwarded: true, metered: false },
   { path: ['id'], kind: 'text', forwarded: false, metered: false },
   { path: ['system_fingerprint'], kind: 'text', forwarded: false, metered: false },
@@ -81,10 +81,12 @@ function usageAndDone(head: CompletionHead, usage: Members | undefined): string 
 export function openChatStream({ ids, includeUsage, now, templates: sets = new Map() }: ChatStreamOptions): StreamRewriter {
   const meter = openMeter()
   const choices = trackChoices()
+  const fragments = openToolCallFragments(ids)
   let head: CompletionHead | null = null
   let usage: unknown = null
   const templates = openEventTemplates<ChunkFacts>(sets, includeUsage ? 'chat with usage' : 'chat', PLACEHOLDERS, {
     accept(facts) {
+      if (!facts.choices.every(({ index, calls }) => choices.has(index) && calls.every((call) => fragments.isUnchanged(index, call)))) return false
       choices.add(facts.choices)
       for (const text of facts.texts) meter.addText(text)
       return true
@@ -115,19 +117,37 @@ export function openChatStream({ ids, includeUsage, now, templates: sets = new M
     const chunk = cleanChunk(event, ids, known, includeUsage)
     if (!chunk) return
     const cleaned = chunk['choices'] as Members[]
+    const states = cleaned.map(stateOf)
+    const isLearned = !isFirst && reported === null && !cleaned.some(namesCall)
+    normalize(event, cleaned)
     meterChoices(cleaned, meter.addText)
     if (hasFailedChoice(event['choices'])) return output.fail(overloaded('a choice ended by a failure', event['choices']))
-    const states = cleaned.map(stateOf)
     choices.add(states)
     output.write(chatEvent(chunk))
-    if (!isFirst && reported === null) learn(data, event, states)
+    if (isLearned) learn(data, event, states)
+  }
+
+  /** Each choice has its role once, in its first delta, because SDKs append texts; its calls are as OpenAI sends them. */
+  function normalize(event: Members, cleaned: Members[]): void {
+    const given = (event['choices'] as unknown[]).filter(isMembers)
+    for (const [n, choice] of cleaned.entries()) {
+      const index = choice['index'] as number
+      const added = withoutRole(choice['delta'] as Members)
+      choice['delta'] = choices.has(index) ? added : { role: 'assistant', ...added }
+      fragments.normalize(index, callsIn(given[n]?.['delta']), callsIn(added))
+    }
   }
 
   function learn(data: string, event: Members, states: ChoiceState[]): void {
     const facts: ChunkFacts = { choices: states, texts: [] }
     templates.learn(data, event, facts, (marked, markingIds) => {
       const chunk = cleanChunk(marked as Members, markingIds, OWN_HEAD, includeUsage)
-      if (chunk) meterChoices(chunk['choices'] as Members[], (text) => isMark(text) || facts.texts.push(text))
+      const cleaned = (chunk?.['choices'] ?? []) as Members[]
+      for (const choice of cleaned) {
+        choice['delta'] = withoutRole(choice['delta'] as Members)
+        for (const call of callsIn(choice['delta'])) delete call['type']
+      }
+      meterChoices(cleaned, (text) => isMark(text) || facts.texts.push(text))
       return chunk
     })
   }
@@ -160,32 +180,47 @@ export function usageIn(event: Members): unknown {
   return isMembers(choice) && readUsage(choice['usage']) ? choice['usage'] : null
 }
 
-type ChoiceState = { index: number; finished: boolean; called: boolean }
+function withoutRole({ role: _role, ...others }: Members): Members {
+  return others
+}
+
+/** Whether a cleaned choice has the id or the name of a tool call. Only the fragments after them are equal but for their text. */
+function namesCall({ delta: added }: Members): boolean {
+  return callsIn(added).some((call) => {
+    const called = call['function'] ?? call['custom']
+    return call['id'] !== undefined || (isMembers(called) && ownText(called, 'name') !== '')
+  })
+}
+
+function callsIn(added: unknown): Members[] {
+  return isMembers(added) && Array.isArray(added['tool_calls']) ? (added['tool_calls'] as Members[]) : []
+}
+
+/** `calls`: the upstream's indexes of the tool calls in the delta. */
+type ChoiceState = { index: number; finished: boolean; calls: unknown[] }
 
 function stateOf(choice: Members): ChoiceState {
-  const called = isMembers(choice['delta']) && choice['delta']['tool_calls'] !== undefined
-  return { index: choice['index'] as number, finished: choice['finish_reason'] !== null, called }
+  return { index: choice['index'] as number, finished: choice['finish_reason'] !== null, calls: callsIn(choice['delta']).map((call) => call['index']) }
 }
 
 /** Tracks which choices have ended, because each must have a finish reason. */
 function trackChoices() {
-  const choices = new Map<number, ChoiceState>()
+  const choices = new Map<number, { finished: boolean; called: boolean }>()
   return {
     any: () => choices.size > 0,
+    has: (index: number) => choices.has(index),
     add(states: readonly ChoiceState[]): void {
-      for (const { index, finished, called } of states) {
-        const known = choices.get(index)
-        if (!known) choices.set(index, { index, finished, called })
-        else {
-          known.finished ||= finished
-          known.called ||= called
-        }
+      for (const { index, finished, calls } of states) {
+        const known = choices.get(index) ?? { finished: false, called: false }
+        choices.set(index, known)
+        known.finished ||= finished
+        known.called ||= calls.length > 0
       }
     },
     /** A final choice for each that the upstream left without a finish reason. */
     finals: (): Members[] =>
-      [...choices.values()]
-        .filter(({ finished }) => !finished)
-        .map(({ index, called }) => ({ index, delta: {}, logprobs: null, finish_reason: called ? 'tool_calls' : 'stop' })),
+      [...choices]
+        .filter(([, { finished }]) => !finished)
+        .map(([index, { called }]) => ({ index, delta: {}, logprobs: null, finish_reason: called ? 'tool_calls' : 'stop' })),
   }
 }
