@@ -200,6 +200,18 @@ t.test('a 400 about the request is mapped to our code and sentence, not retried 
   }
 })
 
+t.test('a 400 about a translated request names a member only if it is one of both wires', async (t) => {
+  for (const wire of ['chat', 'responses']) {
+    const { upstream, gateway } = await setUp(t, (answer) => respond(answer, 400, { error: { message: 'bad', param: wire === 'chat' ? 'messages[0].content' : 'input[0].content' } }), {}, { wire })
+    const translated = await (wire === 'chat' ? responses : chat)(gateway)
+    t.match({ status: translated.status, ...translated.body.error }, { status: 400, code: 'invalid_request', param: null, message: 'The model does not accept this request.' })
+    const native = await (wire === 'chat' ? chat : responses)(gateway)
+    t.match(native.body.error, { code: 'invalid_request', param: wire === 'chat' ? 'messages[0].content' : 'input[0].content' })
+    upstream.respondWith((answer) => respond(answer, 400, { error: { message: 'bad', param: 'temperature' } }))
+    for (const call of [chat, responses]) t.match((await call(gateway)).body.error, { code: 'invalid_request', param: 'temperature' })
+  }
+})
+
 t.test('a whole answer has its calls as the wire defines them, whatever servers do beside it', async (t) => {
   const { upstream, gateway } = await setUp(t, () => {})
   const answered = async (members: object, reason: string | null = null) => {

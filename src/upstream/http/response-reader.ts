@@ -31,7 +31,7 @@ export function readerFor(status: number, headers: Headers, call: UpstreamCall, 
   if (status !== 200)
     return bodyReader(MAX_ERROR_BYTES, control, (bytes) =>
       control.reject(
-        clientErrorOf(status, bytes.toString('utf8')) ??
+        clientErrorOf(status, bytes.toString('utf8'), call) ??
           new AttemptError(`status ${status}`, status, bytes.toString('utf8', 0, 1000), retryAfterMs(headers)),
       ),
     )

@@ -32,6 +32,7 @@ export function chatOverResponses(request: ChatRequest, cap: number, ids: Ids, n
     ...bodyWriter(sent, 'max_output_tokens', perChoice === null ? cap : Math.min(perChoice, cap), true),
     openRewriter: () => openResponsesAsChat(context),
     rewriteJson: (value) => completionAnswer(value, context),
+    isTranslation: true,
     translated: null,
   }
 }

@@ -32,6 +32,7 @@ export function responsesOverChat(body: Members, stream: boolean, limit: number,
     ...bodyWriter(sent, 'max_completion_tokens', limit, false),
     openRewriter: () => openChatAsResponses(context),
     rewriteJson: (value) => responseAnswer(value, context),
+    isTranslation: true,
     translated: null,
   }
 }

@@ -7,7 +7,7 @@ import { cleanMessages } from '../policy/conversation.ts'
 import { withoutMembers } from '../policy/request-policy.ts'
 import { bodyWriter, obfuscationOf, replaceIdentities, restoreIds } from './upstream-body.ts'
 import type { Ids } from './encrypted-ids.ts'
-import { checkTypes, invalid, readBody, readBoolean, readCount, type MemberTypes } from './coding-request-validation.ts'
+import { checkTools, checkTypes, invalid, readBody, readBoolean, readCount, type MemberTypes } from './coding-request-validation.ts'
 import { openMeter } from '../usage/output-meter.ts'
 import { isMembers, own, type Members } from './allowlist.ts'
 import { callOver } from '../translation/call-over-wires.ts'
@@ -54,6 +54,7 @@ const SET_HERE = ['model', 'max_tokens', 'max_completion_tokens', 'stream', 'str
 export function readChatRequest(value: unknown, allowed: ReadonlySet<string>): CodingRequest {
   const body = readBody(value)
   checkTypes(body, MEMBERS)
+  checkTools(body)
   const messages = (own(body, 'messages') ?? missing()) as Members[]
   if (messages.length === 0) throw invalid('messages', 'messages must not be empty.')
   for (const [index, message] of messages.entries()) {
@@ -113,6 +114,7 @@ function chatCall(request: ChatRequest, cap: number, ids: Ids, now: number, tran
     ...written,
     openRewriter: (templates) => openChatStream({ ...streamOptions, templates }),
     rewriteJson: (value) => chatAnswer(value, ids, now),
+    isTranslation: false,
     translated,
   }
 }

@@ -3,7 +3,9 @@
  * other errors are the upstream's: see `selection/retry-and-failover.ts`.
  */
 import { Failure, type FailureCode } from '../../domain/errors.ts'
+import { DOCUMENTED_MEMBERS } from '../policy/documented-members.ts'
 import { isMembers, type Members } from './allowlist.ts'
+import type { UpstreamCall } from './wire.ts'
 
 /** Codes and types of upstream errors about a request → our code. */
 const CLIENT_ERROR_CODES: Record<string, FailureCode> = {
@@ -45,10 +47,10 @@ const KNOWN_PARAMS = new Set(
 )
 
 /**
- * Maps a response other than 200. Returns the failure for the client when the request is at fault, or null when the upstream is: it is
+ * Maps a response other than 200 to a call. Returns the failure for the client when the request is at fault, or null when the upstream is: it is
  * unavailable, overloaded, or refuses our key, model or path.
  */
-export function clientErrorOf(status: number, body: string): Failure | null {
+export function clientErrorOf(status: number, body: string, { isTranslation }: Pick<UpstreamCall, 'isTranslation'>): Failure | null {
   if (status === 413) return new Failure('payload_too_large')
   if (status !== 400 && status !== 422) return null
   const error = errorIn(parsed(body)) ?? {}
@@ -58,10 +60,8 @@ export function clientErrorOf(status: number, body: string): Failure | null {
   const param = paramOf(error['param'])
   if (error['code'] === 'invalid_api_key' || API_KEY_REFUSED.test(message) || param === null) return null
   if (CONTEXT_TOO_LONG.test(message)) return new Failure('context_length_exceeded')
-  return new Failure('invalid_request', {
-    message: param === undefined ? 'The model does not accept this request.' : `The model does not accept this request: see ${param}.`,
-    ...(param === undefined ? {} : { param }),
-  })
+  const isOfClient = param !== undefined && (!isTranslation || Object.values(DOCUMENTED_MEMBERS).every((members) => members.has(param)))
+  return new Failure('invalid_request', isOfClient ? { param, message: `The model does not accept this request: see ${param}.` } : { message: 'The model does not accept this request.' })
 }
 
 /** Maps an error object, also of a stream or of a 200. Returns null unless its code or type is known to be about the request. */

@@ -49,6 +49,12 @@ function checkType(value: unknown, type: MemberType, param: string): void {
     if (!type.entry.matches(entry)) throw invalid(`${param}[${index}]`, `${param}[${index}] must be ${type.entry.must}.`)
 }
 
+/** Throws `invalid_request` for a tool without a type: it would be left out as an unknown one. */
+export function checkTools(body: Members): void {
+  for (const [index, tool] of ((own(body, 'tools') ?? []) as Members[]).entries())
+    if (typeof own(tool, 'type') !== 'string') throw invalid(`tools[${index}].type`, `tools[${index}].type must be a string.`)
+}
+
 /** The members of a body. Throws `invalid_request` unless it is an object that names a model, and `model_not_found` for another model. */
 export function readBody(body: unknown): Members {
   if (!isMembers(body)) throw new Failure('invalid_request', { message: 'The request body must be a JSON object.' })

@@ -1,7 +1,7 @@
 /** `POST /v1/responses`: validates the request and makes the upstream call. */
 import { Failure } from '../../domain/errors.ts'
 import type { Ids } from './encrypted-ids.ts'
-import { checkTypes, invalid, readBody, readBoolean, readCount, type MemberTypes } from './coding-request-validation.ts'
+import { checkTools, checkTypes, invalid, readBody, readBoolean, readCount, type MemberTypes } from './coding-request-validation.ts'
 import { openMeter } from '../usage/output-meter.ts'
 import { clientErrorIn } from './client-error-mapping.ts'
 import { REPLAYED_IDS } from './response-allowed-members.ts'
@@ -53,6 +53,7 @@ const SET_HERE = ['model', 'max_output_tokens', 'stream', 'stream_options', 'bac
 export function readResponsesRequest(value: unknown, allowed: ReadonlySet<string>): CodingRequest {
   const body = readBody(value)
   checkTypes(body, MEMBERS)
+  checkTools(body)
   const input = own(body, 'input') ?? null
   if (input === null && !isMembers(own(body, 'prompt'))) throw invalid('input', 'input is required.')
   if (isMembers(own(body, 'prompt')) && !allowed.has('prompt'))
@@ -109,6 +110,7 @@ function responsesCall(request: ResponsesRequest, limit: number, ids: Ids, now: 
     ...written,
     openRewriter: (templates) => openResponsesStream({ ids, repeated, now, templates }),
     rewriteJson: (value) => responsesAnswer(value, repeated, ids, now),
+    isTranslation: false,
     translated,
   }
 }

@@ -40,6 +40,8 @@ export type UpstreamCall = UpstreamBody & {
   openRewriter(templates?: TemplateSets): StreamRewriter
   /** Rewrites a JSON answer. Throws `BadAnswer`, or the `Failure` that the answer reports. */
   rewriteJson(body: unknown): JsonAnswer
+  /** Whether the client speaks the other wire, so that the names of members are not those of its request. */
+  isTranslation: boolean
   /** The same request over the other wire, for upstreams that speak only that; null if there are none or it cannot be translated. */
   translated: UpstreamCall | null
 }
