@@ -199,12 +199,13 @@ t.test('a truncated answer has the finish reason of one on both wires', async (t
 })
 
 t.test('a stream that breaks ends with the failure event of the client\'s wire', async (t) => {
-  const chat = chunk([delta({ content: 'one two' })])
+  const chat = chunk([delta({ reasoning: 'Hm.' })]) + chunk([delta({ content: 'one two' })])
   const failed = { 'cut off': chat, 'an error': `${chat}data: {"error":{"message":"${VENDOR}"}}\n\n${DONE}`, 'not JSON': `${chat}data: {\n\n` }
   for (const [name, text] of Object.entries(failed)) {
     const rewritten = whole('responses', text)
     const last = dataOf(rewritten).at(-1)
-    t.match(last, { type: 'response.failed', response: { status: 'failed', error: { code: 'server_error' }, output: [{ type: 'message' }] } }, name)
+    t.match(last, { type: 'response.failed', response: { status: 'failed', error: { code: 'server_error' }, output: [{ type: 'reasoning', status: 'completed' }] } }, name)
+    t.equal(last.response.output.length, 1, 'without the item that was cut off')
     t.notOk(rewritten.includes(VENDOR))
   }
   const start = responsesStream('one two').slice(0, 6).join('')

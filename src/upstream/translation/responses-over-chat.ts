@@ -156,7 +156,8 @@ function openChatAsResponses(context: Context): StreamRewriter {
     ...rewriter,
     fail(failure: Failure) {
       const known = head ?? responseHead({}, ids, now)
-      return numbered({ type: 'response.failed', response: responseOf({}, known, 'failed', repeated, ids, output.items(), failure) })
+      const finished = output.items().filter(({ status }) => status !== 'in_progress')
+      return numbered({ type: 'response.failed', response: responseOf({}, known, 'failed', repeated, ids, finished, failure) })
     },
     terminalEvents: (estimate) => terminalEvent(estimate),
     usage: () => readUsage(usage),
