@@ -122,12 +122,14 @@ t.test('ids are encrypted for clients and decrypted for the upstream', async (t)
   t.equal(result!['tool_call_id'], 'functions.read:0')
 
   const items = [
-    { id: 'rs_1', type: 'reasoning', summary: [], encrypted_content: 'gAAAA==' },
+    { id: 'rs_1', type: 'reasoning', summary: [], encrypted_content: `${VENDOR}=${'a+/'.repeat(1000)}==` },
     { id: 'fc_1', type: 'function_call', status: 'completed', call_id: 'abc|1', name: 'read', namespace: 'files', arguments: '{}' },
   ]
   upstream.respondWith((answer) => respond(answer, 200, response('completed', items)))
   const { output } = (await responses(gateway)).body
   t.match(output[1], { namespace: 'files', name: 'read', call_id: /^call_/ })
+  t.match(output[0].encrypted_content, /^enc_[A-Za-z0-9_-]+$/, 'its form can name a vendor')
+  t.notOk(JSON.stringify(output).includes(VENDOR))
   await responses(gateway, {
     input: [{ role: 'user', content: 'x' }, ...output, { type: 'function_call_output', call_id: output[1].call_id, output: 'y' }],
   })

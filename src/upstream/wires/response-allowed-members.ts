@@ -29,6 +29,9 @@ export const part = tagged({
   summary_text: object({ type: text, text: or(text, '') }),
 })
 
+/** What only its upstream can read. The form can name a vendor, and even its model. */
+const encryptedContent: Clean = (value, ids) => (value === '' ? value : id('enc_')(value, ids))
+
 const item = (prefix: string, members: Record<string, Clean>): Clean => object({ id: id(prefix), type: text, status, ...members })
 const callId = id('call_')
 const screen = object({ type: text, image_url: text, file_id: id('file_') })
@@ -40,7 +43,7 @@ const outcome = object({ type: text, exit_code: number })
  */
 export const outputItem = tagged({
   message: item('msg_', { role: oneOf('assistant'), content: or(list(part), []), phase: nullable(text) }),
-  reasoning: item('rs_', { summary: or(list(part), []), content: nullable(list(part)), encrypted_content: nullable(text) }),
+  reasoning: item('rs_', { summary: or(list(part), []), content: nullable(list(part)), encrypted_content: nullable(encryptedContent) }),
   function_call: item('fc_', { call_id: callId, name: text, namespace: nullable(text), arguments: or(text, '') }),
   custom_tool_call: item('ctc_', { call_id: callId, name: text, namespace: nullable(text), input: or(text, '') }),
   web_search_call: item('ws_', { action: opaque }),
@@ -88,12 +91,12 @@ export const outputItem = tagged({
   mcp_approval_request: item('mcpr_', { server_label: text, name: text, arguments: text }),
   tool_search_call: item('tsc_', { call_id: nullable(callId), execution: oneOf('server', 'client'), arguments: opaque }),
   tool_search_output: item('tso_', { call_id: nullable(callId), execution: oneOf('server', 'client'), tools: opaque }),
-  compaction: item('cmp_', { encrypted_content: text }),
-  context_compaction: item('cmp_', { encrypted_content: nullable(text) }),
+  compaction: item('cmp_', { encrypted_content: encryptedContent }),
+  context_compaction: item('cmp_', { encrypted_content: nullable(encryptedContent) }),
 })
 
-/** The members of replayed items that hold ids. */
-export const REPLAYED_IDS = ['id', 'call_id', 'approval_request_id'] as const
+/** The members of replayed items that were encrypted for the client. */
+export const REPLAYED_IDS = ['id', 'call_id', 'approval_request_id', 'encrypted_content'] as const
 
 /** The members of all streamed events beside `type` and `sequence_number`. */
 export const eventMembers: Record<string, Clean> = {

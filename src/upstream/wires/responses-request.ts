@@ -97,9 +97,10 @@ type ResponsesRequest = { body: Members; items: Members[]; stream: boolean; repe
 
 function responsesCall(request: ResponsesRequest, limit: number, ids: Ids, now: number, translated: UpstreamCall | null): UpstreamCall {
   const { body, items, stream, repeated } = request
-  for (const item of items) restoreIds(item, REPLAYED_IDS, ids)
   // Reasoning of a translated turn cannot be read by an upstream of this wire.
-  if (items.length > 0) body['input'] = items.filter((item) => openReasoning(own(item, 'encrypted_content'), ids) === null)
+  const readable = items.filter((item) => openReasoning(own(item, 'encrypted_content'), ids) === null)
+  for (const item of readable) restoreIds(item, REPLAYED_IDS, ids)
+  if (items.length > 0) body['input'] = readable
   const rest = withoutMembers(body, SET_HERE)
   const options = obfuscationOf(own(body, 'stream_options'))
   const streamOptions = Object.keys(options).length > 0 ? { stream_options: options } : {}
