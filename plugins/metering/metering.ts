@@ -9,7 +9,7 @@ import fp from 'fastify-plugin'
 import { periodicTask } from '../../src/concurrency/periodic-task.ts'
 import { isDistributed } from '../../src/config/config.ts'
 import { Failure } from '../../src/domain/errors.ts'
-import { tenantOf } from '../../src/domain/plans.ts'
+import { apiOf, tenantOf } from '../../src/domain/plans.ts'
 import type { Answer, Stale } from '../../src/domain/subscription/commands.ts'
 import type { RefusalReason } from '../../src/domain/subscription/refusals.ts'
 import { planInactive } from '../../src/domain/subscription/subscription.ts'
@@ -168,7 +168,9 @@ async function metering(app: FastifyInstance): Promise<void> {
   app.addHook('onSend', (request, reply, payload, done) => {
     const { caller, reservation } = request
     if (reservation && reply.statusCode < 400) return answerOnceStored(reservation, payload)
-    if (!caller || request.routeOptions.config.api !== 'coding' || reply.hasHeader('x-codex-primary-used-percent')) return done()
+    if (!caller || reply.hasHeader('x-codex-primary-used-percent')) return done()
+    const api = request.is404 ? apiOf(caller.key.product) : request.routeOptions.config.api
+    if (api !== 'coding') return done()
     // Fastify takes a promise as well.
     return addCurrentWindows(app, caller.key.subscription, reply)
   })

@@ -110,3 +110,11 @@ t.test('HTTP/1.0 needs no Host, and Expect: 100-continue is supported', async (t
   })
   t.match(continued, /^HTTP\/1\.1 100 Continue/)
 })
+
+t.test('an unknown path and an unsupported method have the headers of both windows, as every answer to a coding key', async (t) => {
+  for (const line of ['POST /v1/foo', 'GET /v1/foo', 'PUT /v1/models']) {
+    const { headers } = await exchange(`${line} HTTP/1.1\r\n${HOST}${CODING}\r\n`, false)
+    t.match(headers, { 'x-codex-primary-used-percent': /^\d/, 'x-codex-secondary-used-percent': /^\d/, 'x-ratelimit-remaining-tokens': /^\d/ }, line)
+  }
+  t.notOk('x-ratelimit-remaining-tokens' in (await exchange(`GET /api/v1/foo HTTP/1.1\r\n${HOST}${MEDIA}\r\n`, false)).headers)
+})

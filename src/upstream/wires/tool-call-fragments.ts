@@ -1,6 +1,7 @@
 /**
- * The tool calls of a streamed chat completion as OpenAI sends them: each has an index of its own, and its id, type and name once. Some servers give all calls the index 0, or repeat
- * ids and names in every fragment. SDKs join the fragments of an index, and append the texts in them to one another.
+ * The tool calls of a streamed chat completion as OpenAI sends them: each has an index of its own, and its id, type and name once. Some
+ * servers give all calls the index 0, or repeat ids and names in every fragment. SDKs join the fragments of an index, and append the texts
+ * in them to one another.
  */
 import { isMembers, ownText, type Members } from './allowlist.ts'
 import type { Ids } from './encrypted-ids.ts'
@@ -14,7 +15,10 @@ export type ToolCallFragments = {
 
 type Call = { index: number; id: string; named: boolean; hasId: boolean }
 
-/** Whether a fragment begins another call than the one before with its index. Names alone are not sufficient where calls have ids, nor are ids, which some servers make anew for each fragment. */
+/**
+ * Whether a fragment begins another call than the one before with its index. Names alone are not sufficient where calls have ids, nor are
+ * ids, which some servers make anew for each fragment.
+ */
 export function isOtherCall(before: { id: string; named: boolean }, id: string, name: string): boolean {
   if (name === '') return false
   return id === '' || before.id === '' ? id === before.id && before.named : id !== before.id
@@ -27,6 +31,7 @@ function complete(fragment: Members): void {
   if (isMembers(called)) called['arguments'] ??= ''
 }
 
+/** The fragments of one stream. `ids` gives an id to a call that has none. */
 export function openToolCallFragments(ids: Ids): ToolCallFragments {
   /** By the choice: its calls by the upstream's index, and their number. */
   const choices = new Map<number, { calls: Map<unknown, Call>; count: number }>()
