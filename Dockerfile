@@ -16,7 +16,7 @@ RUN node plugins/dashboard/build.mjs
 COPY image/sbom.ts ./image/
 RUN node image/sbom.ts .
 
-FROM node:26-slim AS base
+FROM node:26-slim AS program
 ENV NODE_ENV=production HOST=0.0.0.0 OPS_HOST=0.0.0.0 DATA_DIR=/data
 WORKDIR /app
 COPY --from=dependencies /app/node_modules ./node_modules
@@ -28,6 +28,14 @@ COPY --from=page /app/plugins/dashboard/dist ./plugins/dashboard/dist
 COPY --from=page /app/sbom.cdx.json /app/LICENSES.txt ./
 COPY crds ./crds
 COPY plans ./plans
+
+# A container's file system is read-only: without this code, each start would compile the program and strip its types.
+FROM program AS compiled
+COPY image/compile.ts ./image/
+RUN node image/compile.ts
+
+FROM program AS base
+COPY --from=compiled /app/compiled ./compiled
 RUN install --directory --mode=700 --owner=1000 --group=1000 /data
 # A number, so that Kubernetes can see that it is not root.
 USER 1000:1000

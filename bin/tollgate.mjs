@@ -1,6 +1,5 @@
 #!/usr/bin/env node
-import module from 'node:module'
-import { fileURLToPath } from 'node:url'
+import { openCompileCache } from './compile-cache.mjs'
 
 // Plain JavaScript on purpose: an old Node cannot parse the TypeScript imported below, and would fail with a stack trace.
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)
@@ -22,11 +21,8 @@ if (process.env['npm_lifecycle_event'] === 'start') {
   watch.unref()
 }
 const roleOrCommand = process.argv[2] ?? (process.env['ROLE'] || 'all')
-// Compiled code without its types: later starts, and the database's threads, neither compile it nor load the stripper of types, 25 MB in each thread. Threads take the folder from the environment.
-// The controller has a folder of its own, because V8 refuses code that was compiled with other flags.
-process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL(`../node_modules/.cache/tollgate${roleOrCommand === 'controller' ? '-controller' : ''}`, import.meta.url))
-module.enableCompileCache(process.env.NODE_COMPILE_CACHE)
+const flagsChanged = openCompileCache(roleOrCommand)
 const { limitStartMemory } = await import('../src/bootstrap/start-memory.ts')
-const ready = limitStartMemory(roleOrCommand)
+const ready = limitStartMemory(roleOrCommand, flagsChanged)
 await import('../src/main.ts')
 ready()

@@ -1,6 +1,6 @@
 /** Builds the image's file system in a folder without Docker: the files that the Dockerfile copies, the production dependencies, and programs with their shared libraries. */
 import { execFileSync } from 'node:child_process'
-import { chmodSync, chownSync, cpSync, existsSync, globSync, mkdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, chownSync, cpSync, existsSync, globSync, mkdirSync, readdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Recipe } from './dockerfile.ts'
 import { writeSbom } from './sbom.ts'
@@ -17,7 +17,10 @@ const ETC = {
   'nsswitch.conf': 'hosts: files dns\n',
 }
 
-/** Fills `folder`, which must be empty. `root` is the checkout. Run as root, it also sets the owner of the data folder. */
+/** A shell's commands: runs Node on $3 in the folder $1 as its root, in the folder $2 of that. Node reads /proc. */
+const IN_IMAGE = 'mount -t proc proc "$1/proc"; exec unshare --root "$1" --wd "$2" -- "$NODE" "$3"'
+
+/** Fills `folder`, which must be empty. `root` is the checkout. Run as root, it also sets the owner of the data folder, and adds compiled code. */
 export function fillRootfs(folder: string, root: string, { copies, packages, workdir, env }: Recipe): void {
   const inside = (path: string) => join(folder, path)
   for (const path of ['etc', 'tmp', 'proc', 'dev', workdir]) mkdirSync(inside(path), { recursive: true })
@@ -41,6 +44,20 @@ export function fillRootfs(folder: string, root: string, { copies, packages, wor
   addPackages(folder, packages)
   // Libraries of the system that sharp's library needs.
   for (const library of globSync(join(app, 'node_modules/@img/sharp-libvips-*/lib/*.so*'))) copyLibraries(folder, library)
+  compileProgram(folder, root, workdir, env)
+}
+
+/** The Dockerfile's stage `compiled`. Compiled code is found by the path of its source, so that it is made where the image's folder is the root, which needs root. */
+function compileProgram(folder: string, root: string, workdir: string, env: Recipe['env']): void {
+  if (process.getuid?.() !== 0) return console.log('Without root, the image has no compiled code: it starts slower and takes more memory')
+  const script = 'image/compile.ts'
+  const temporary = join(folder, workdir, dirname(script))
+  mkdirSync(temporary)
+  cpSync(join(root, script), join(folder, workdir, script))
+  const args = ['--mount', '--propagation', 'private', 'sh', '-euc', IN_IMAGE, 'sh', folder, workdir, script]
+  execFileSync('unshare', args, { env: { ...env, PATH: process.env['PATH'], NODE }, stdio: 'inherit' })
+  rmSync(temporary, { recursive: true })
+  for (const name of readdirSync(join(folder, 'tmp'))) rmSync(join(folder, 'tmp', name), { recursive: true })
 }
 
 /** Adds the programs of Debian packages that this machine has installed. Throws for one that is missing here. */

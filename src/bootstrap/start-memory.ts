@@ -10,14 +10,12 @@ const LARGE_HEAP_BYTES = 100 * 1024 * 1024
 
 /**
  * Sets the flags for the start of a role, or for a command, which has the same ones: V8 refuses compiled code of the cache that was compiled with other flags.
- * Returns the function to call once the role is ready; after a failed start there is nothing to undo.
+ * Calls `flagsChanged` after each change; later ones only go back. Returns the function to call once the role is ready; after a failed start there is nothing to undo.
  */
-export function limitStartMemory(roleOrCommand: string): () => void {
-  // V8 would grow the young generation to 32 MB, and not shrink it while the process is idle.
-  setGrowthFactor(1)
-  if (roleOrCommand === 'controller') return limitController()
-  // The compilers of hot code take 15 MB. Whatever takes longer than an ordinary start has hot code.
-  compileHotCode(false)
+export function limitStartMemory(roleOrCommand: string, flagsChanged: () => void): () => void {
+  setStartFlags(roleOrCommand, flagsChanged)
+  if (roleOrCommand === 'controller') return () => {}
+  // Whatever takes longer than an ordinary start has hot code.
   setTimeout(compileHotCode, ORDINARY_START_MS, true).unref()
   return () => {
     if (!LIMITED.includes(roleOrCommand)) return
@@ -27,10 +25,16 @@ export function limitStartMemory(roleOrCommand: string): () => void {
   }
 }
 
-/** A controller is limited by its API server, not by garbage collection: with ten thousand keys it uses 150 MB less with a small young generation for ever, and an old generation that grows by half. */
-function limitController(): () => void {
-  setFlagsFromString('--heap-growing-percent=50')
-  return () => {}
+/** The flags alone, for as long as the process runs. */
+export function setStartFlags(roleOrCommand: string, flagsChanged: () => void): void {
+  // V8 would grow the young generation to 32 MB, and not shrink it while the process is idle.
+  setGrowthFactor(1)
+  flagsChanged()
+  // A controller is limited by its API server, not by garbage collection: with ten thousand keys it uses 150 MB less with a small young generation for ever, and an old generation that grows by half.
+  if (roleOrCommand === 'controller') setFlagsFromString('--heap-growing-percent=50')
+  // The compilers of hot code take 15 MB.
+  else compileHotCode(false)
+  flagsChanged()
 }
 
 /** By a filter that every function passes, or none. V8 asks it again each time a function is hot. */

@@ -8,7 +8,7 @@ function tagOf(roleOrCommand: string): string {
   const script = `
     import { cachedDataVersionTag } from 'node:v8'
     import { limitStartMemory } from '${MODULE}'
-    limitStartMemory('${roleOrCommand}')
+    limitStartMemory('${roleOrCommand}', () => {})
     process.stdout.write(String(cachedDataVersionTag()))`
   return execFileSync(process.execPath, ['--input-type=module', '--eval', script], { encoding: 'utf8', env: {} })
 }

@@ -1,6 +1,6 @@
 /**
- * Starts a process of an unpacked image as a container runtime would: with the image's folder as its root, read-only, as the image's user, with /data
- * and /tmp writable. That needs root; without root, the image's own Node and program run in place.
+ * Starts a process of an unpacked image as a container runtime would: with the image's folder as its root, read-only, as the image's user, with /data,
+ * /tmp and /dev/shm writable. That needs root; without root, the image's own Node and program run in place.
  */
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
@@ -14,6 +14,7 @@ root=$1 data=$2 workdir=$3 user=$4 group=$5 && shift 5
 mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
 mount --bind /dev "$root/dev"
+mount -t tmpfs tmpfs "$root/dev/shm"
 mount -t tmpfs tmpfs "$root/tmp"
 mount --bind "$data" "$root/data"
 mount -o remount,bind,ro "$root"

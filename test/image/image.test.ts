@@ -11,10 +11,11 @@ import { FILM, IMAGE } from '../contracts/operations/sources.ts'
 import { answer, at, chat, get, post, type Answer } from '../flows/calls.ts'
 import { openSite, ROLES_APART } from '../flows/deployment.ts'
 import { eventually } from '../flows/eventually.ts'
-import { REPOSITORY, whole } from '../flows/program.ts'
+import { REPOSITORY, whole, type Process } from '../flows/program.ts'
 import { kafka } from '../servers/kafka.ts'
 import { mongodb } from '../servers/mongodb.ts'
 import { canBox, startBoxed } from './boxed.ts'
+import { compiledCode } from './compiled-code.ts'
 
 t.setTimeout(1_800_000)
 
@@ -26,7 +27,7 @@ const recipe = readDockerfile(await readFile(join(REPOSITORY, 'Dockerfile'), 'ut
 
 t.test('it contains the files that the Dockerfile copies, the production dependencies, their bill of materials and licences, and nothing else of the checkout', async (t) => {
   const copied = recipe.copies.map(({ to }) => to.replace('./', ''))
-  t.same((await readdir(join(image, recipe.workdir))).sort(), [...copied, 'node_modules', 'sbom.cdx.json', 'LICENSES.txt'].sort())
+  t.same((await readdir(join(image, recipe.workdir))).sort(), [...copied, 'node_modules', 'sbom.cdx.json', 'LICENSES.txt', ...(canBox ? ['compiled'] : [])].sort())
   t.same(await readdir(join(image, recipe.workdir, 'node_modules')).then((names) => names.filter((name) => ['tap', 'typescript', 'node', 'vite', 'preact'].includes(name))), [])
   t.ok((await readdir(join(image, recipe.workdir, 'plugins/dashboard/dist'))).includes('index.html'), 'the page of the dashboard is built')
 })
@@ -62,8 +63,9 @@ t.test('it runs in each role as its user, with a read-only root file system wher
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
   await cp(join(REPOSITORY, 'plans'), join(folder, 'plans'), { recursive: true })
-  const env = await site.settings(folder)
-  const processes = await Promise.all(ROLES_APART.map((role) => startBoxed({ image, folder, role, env })))
+  const env = { ...(await site.settings(folder)), NODE_DEBUG_NATIVE: 'COMPILE_CACHE' }
+  // In the chart only a worker's pod has /tmp.
+  const processes = await Promise.all(ROLES_APART.map((role) => startBoxed({ image, folder, role, env: role === 'worker' ? env : { ...env, TMPDIR: '/none' } })))
   t.teardown(() => Promise.all(processes.map((one) => one.kill())))
   for (const { role, opsUrl } of processes) t.equal((await fetch(`${opsUrl}/readyz`)).status, 200, `${role} is ready`)
   const gateway = processes.find(({ role }) => role === 'gateway')
@@ -78,8 +80,18 @@ t.test('it runs in each role as its user, with a read-only root file system wher
     return at(record, 'status') === 'completed' ? record : null
   })
   t.equal((await fetch(String(at(done, 'result', 'image_url')))).status, 200)
-  for (const one of processes) t.same(await one.stop(), { code: 0, signal: null }, `${one.role} stops cleanly`)
+  for (const one of processes) {
+    t.same(await one.stop(), { code: 0, signal: null }, `${one.role} stops cleanly`)
+    if (canBox) startsCompiled(t, one)
+  }
 })
+
+/** V8's flags change when a start takes long: a module's code may be refused then, but it is there, and its types are stripped. */
+function startsCompiled(t: Test, { role, log }: Process): void {
+  const { accepted = [], 'not initialized': missing = [] } = compiledCode(log)
+  t.not(accepted.length, 0, `${role} starts from compiled code`)
+  t.same(missing.filter((module) => !module.includes('/node_modules/')), [], `${role} strips no types`)
+}
 
 t.test('the target ffmpeg is the image with one package more', async (t) => {
   const target = readDockerfile(await readFile(join(REPOSITORY, 'Dockerfile'), 'utf8'), 'ffmpeg')
@@ -103,7 +115,7 @@ async function operate(t: Test, bodies: readonly object[]): Promise<Answer['body
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
   await cp(join(REPOSITORY, 'plans'), join(folder, 'plans'), { recursive: true })
-  const one = await startBoxed({ image, folder, role: 'all', owner: POD_USER })
+  const one = await startBoxed({ image, folder, role: 'all', owner: POD_USER, env: { NODE_DEBUG_NATIVE: 'COMPILE_CACHE' } })
   t.teardown(() => one.kill())
   const program = { ...one, ...whole([one], join(folder, 'data'), 'demo') }
   const key = await program.key('demo-media-key')
@@ -118,6 +130,7 @@ async function operate(t: Test, bodies: readonly object[]): Promise<Answer['body
     answers.push(id === undefined ? task : await eventually('the task to end', ended))
   }
   t.same(await one.stop(), { code: 0, signal: null })
+  if (canBox) startsCompiled(t, one)
   return answers
 }
 

@@ -1,0 +1,2 @@
+/** `roleOrCommand`: as in `tollgate [role]`. */
+export function openCompileCache(roleOrCommand: string): () => void
