@@ -1,4 +1,5 @@
 import { CLOCK_BUGS, CODING_CLOCK_BUGS } from './bugs-clock.ts'
+import { DISPATCH_BUGS } from './bugs-dispatch.ts'
 import { QUEUE_BUGS } from './bugs-queue.ts'
 
 /**
@@ -428,5 +429,5 @@ const mediaBugs = [...storeBugs, ...creationBugs, ...runBugs, ...moneyBugs, ...d
 
 export const BUGS: Bug[] = [
   ...mediaBugs.map((bug): Bug => ({ ...bug, scenario: 'media' })),
-  ...[...codingBugs, ...CODING_CLOCK_BUGS].map((bug): Bug => ({ ...bug, scenario: 'coding' })),
+  ...[...codingBugs, ...CODING_CLOCK_BUGS, ...DISPATCH_BUGS].map((bug): Bug => ({ ...bug, scenario: 'coding' })),
 ]

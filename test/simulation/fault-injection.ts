@@ -10,13 +10,15 @@ type Rates = Partial<Record<Fault, number>>
 type Range = [min: number, max: number]
 type Ranges = { freezeMs: Range; lateMs: Range }
 
+export type DrawnFault = { fault: Fault; ms: number }
+
 export type FaultInjection = {
   /** Description for traces. */
   name: string
   /** Probability that the next event belongs to the same process as the last. */
   sticky: number
   /** Draws the fault of one step. */
-  faultFor(step: Step): { fault: Fault; ms: number }
+  faultFor(step: Step): DrawnFault
   /** Called after a step was performed. Returns the held processes to release. */
   passed(step: Step): Process[]
 }
@@ -120,7 +122,7 @@ function race([here, there]: [string, string], background: FaultInjection['fault
   const heldProcesses = ({ actor: { process } }: Step) =>
     [...heldSince].filter(([held, since]) => held !== process && now() - since >= atLeastMs).map(([held]) => held)
 
-  function faultFor(step: Step): { fault: Fault; ms: number } {
+  function faultFor(step: Step): DrawnFault {
     if (step.label.startsWith(there) && heldProcesses(step).length > 0 && rng.chance(0.6)) return { fault: passFault, ms: rng.whole(5_000, 40_000) }
     if (!step.label.startsWith(here) || heldSince.has(step.actor.process) || !rng.chance(0.4)) return background(step)
     heldSince.set(step.actor.process, now())
@@ -138,7 +140,7 @@ function race([here, there]: [string, string], background: FaultInjection['fault
 }
 
 /** Draws a fault by its rates. A read can be lost, but not be late or torn. */
-function drawFault(step: Step, rates: Rates, { freezeMs, lateMs }: Ranges, rng: Rng): { fault: Fault; ms: number } {
+function drawFault(step: Step, rates: Rates, { freezeMs, lateMs }: Ranges, rng: Rng): DrawnFault {
   let draw = rng.random()
   for (const [name, rate] of Object.entries(rates) as [Fault, number][]) {
     draw -= rate

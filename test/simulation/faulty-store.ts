@@ -13,6 +13,8 @@ const READS = new Set<string>([
 export type FaultyOptions = {
   /** How long the queues of the process retry. */
   retryForMs: number
+  /** Nobody else writes the store. */
+  isSole: boolean
   storeTime: () => number | null
   /** Called with every verb that writes, when the process calls it. */
   called: (verb: string) => void
@@ -28,25 +30,33 @@ export function openFaultyStore(process: Process, handle: Handle, scheduler: Sch
     wrap: (records) => stepping(records, queues, scheduler, called),
   })
 
-  async function change(actor: Actor, id: string, command: Command, now: number): Promise<unknown> {
+  /** A command that is pending until its answer is written. */
+  async function pendingFor<A>(actor: Actor, id: string, command: Command, ask: () => Promise<A>, written: (answer: A) => Promise<unknown>): Promise<A> {
     called(command.op)
     const pending: PendingCommand = { actor, subscription: id, command }
+    const who = `${process.name} ${actor.name}`
+    const done = () => process.pending.delete(pending)
     process.pending.add(pending)
-    scheduler.log(`${process.name} ${actor.name}`, `calls ${id} ${brief(command)}`)
+    scheduler.log(who, `calls ${id} ${brief(command)}`)
     try {
-      const answer = await changes.change(id, command as never, now)
-      scheduler.log(`${process.name} ${actor.name}`, `${command.op} → ${brief(answer)}`)
+      const answer = await ask()
+      scheduler.log(who, `${command.op} → ${brief(answer)}`)
+      void written(answer).catch(() => {}).finally(done)
       return answer
-    } finally {
-      process.pending.delete(pending)
+    } catch (error) {
+      done()
+      throw error
     }
   }
+
+  const change = (actor: Actor, id: string, command: Command, now: number) => pendingFor(actor, id, command, () => changes.change(id, command as never, now), async () => {})
+  const decide = (actor: Actor, id: string, command: Command, now: number) => pendingFor(actor, id, command, () => changes.decide(id, command as never, now), ({ durable }) => durable)
 
   return (actor) =>
     new Proxy(handle.store, {
       get: (store, verb: keyof Store) => {
         if (verb === 'change') return (id: string, command: Command, now: number) => change(actor, id, command, now)
-        if (verb === 'decide') return async (id: string, command: Command, now: number) => ({ answer: await change(actor, id, command, now), durable: Promise.resolve() })
+        if (verb === 'decide') return (id: string, command: Command, now: number) => decide(actor, id, command, now)
         const perform = Reflect.get(store, verb) as (...args: unknown[]) => Promise<unknown>
         return (...args: unknown[]) => {
           const writes = !READS.has(verb)

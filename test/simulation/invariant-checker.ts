@@ -5,6 +5,7 @@
 import type { Store } from '../../src/backends/store/store.ts'
 import type { Subscription } from '../../src/domain/subscription/subscription.ts'
 import type { Delivery, Task } from '../../src/domain/task.ts'
+import type { WindowsView } from '../../src/domain/token-windows.ts'
 import { recordViolations } from '../../src/verify/subscription-invariants.ts'
 import { taskViolations } from '../../src/verify/task-invariants.ts'
 import { openClockChecks } from './invariants/clocks.ts'
@@ -116,8 +117,12 @@ export function openInvariantChecker(store: Store, now: () => number, troubles: 
   }
 
   const { answered, checkSwept, checkClaimed } = tasks
-  const { inFlight, requests } = windows
-  return { seen, violations, report, wrote, checkFinal, answered, checkSwept, checkClaimed, sent: deliveries.sent, inFlight, requests }
+  const { inFlight, dead, requests } = windows
+  const refused = (id: string, view: WindowsView) => {
+    const record = seen.records.get(id)
+    if (record) windows.refused(record, view)
+  }
+  return { seen, violations, report, wrote, checkFinal, answered, checkSwept, checkClaimed, sent: deliveries.sent, inFlight, dead, requests, refused }
 }
 
 export type InvariantChecker = ReturnType<typeof openInvariantChecker>

@@ -15,6 +15,8 @@ export type Fault =
   | 'none'
   | 'slow_reply'
   | 'lost'
+  /** Its caller learns only later that it was lost. */
+  | 'lost_late'
   | 'unknown'
   | 'late'
   | 'crash_before'
@@ -151,6 +153,7 @@ export function openScheduler({ rng, start, faultFor, passed, wrote, tear, stick
     }
     if (trace) log(who, `${step.label} ${brief(step.args)}${fault === 'none' ? '' : `   ← ${fault.toUpperCase()}`}`)
     if (fault === 'lost') step.reject(unknownOutcome())
+    else if (fault === 'lost_late') later(process, now + ms, () => step.reject(unknownOutcome()))
     else if (fault === 'conflict') step.resolve('conflict')
     else if (fault === 'crash_before') crash(process)
     else if (fault === 'late' || fault === 'crash_late') {

@@ -11,7 +11,7 @@ import { openBroker, type SimulatedBroker } from './broker.ts'
 import { openFaultyStore } from './faulty-store.ts'
 import type { Real } from './real-store.ts'
 import { openScheduler, type Actor, type Process, type Scheduler } from './scheduler.ts'
-import { openFaultInjection } from './fault-injection.ts'
+import { openFaultInjection, type DrawnFault } from './fault-injection.ts'
 import { openInvariantChecker, type InvariantChecker } from './invariant-checker.ts'
 
 /** A running process and what it may use. It ends when it crashes. */
@@ -40,6 +40,8 @@ export type World = {
   recovering: boolean
   /** A subscription whose record other processes change all the time: no replacement of it succeeds. */
   busyRecord: string | null
+  /** One process at a time writes the store, as the program does that serves everything over SQLite. */
+  isSole: boolean
   machines: Machine[]
   /** Starts a process, and a replacement some time after it crashed. */
   boot(kind: string, program: (machine: Machine) => void): void
@@ -54,11 +56,14 @@ export type World = {
 /** Maximum clock skew. */
 export const SKEW_MS = 10_000
 
+/** Longer than a write after which the queues answer nothing before it is done. */
+const MAX_STALL_MS = 1_500
+
 export class Crashed extends Error {}
 
-export type WorldOptions = { seed: number; start: number; scenario: 'media' | 'coding'; real: Real; trace: ((line: string) => void) | null }
+export type WorldOptions = { seed: number; start: number; scenario: 'media' | 'coding'; real: Real; isSole: boolean; trace: ((line: string) => void) | null }
 
-export function openWorld({ seed, start, scenario, real, trace }: WorldOptions): World {
+export function openWorld({ seed, start, scenario, real, isSole, trace }: WorldOptions): World {
   const rng = rngOf(seed)
   const faults = openFaultInjection(seed, scenario, rng, { now: () => scheduler.now(), tears: real.tear !== null })
   const wrongClocks = hasWrongClocks(seed)
@@ -72,7 +77,8 @@ export function openWorld({ seed, start, scenario, real, trace }: WorldOptions):
     faultFor: (step) => {
       if (step.label.startsWith('replace') && step.args[0] === world.busyRecord) return { fault: 'conflict', ms: 0 }
       if (world.recovering) return { fault: 'none', ms: 0 }
-      return isIn(outage, scheduler.now()) ? { fault: 'lost', ms: 0 } : faults.faultFor(step)
+      const drawn = isIn(outage, scheduler.now()) ? { fault: 'lost' as const, ms: 0 } : faults.faultFor(step)
+      return isSole ? onOwnDisk(drawn) : drawn
     },
     passed: faults.passed,
     wrote: checker.wrote,
@@ -123,7 +129,7 @@ export function openWorld({ seed, start, scenario, real, trace }: WorldOptions):
     const storeTime = () => (heals ? (measured?.writeTime() ?? clock()) : null)
     // Recovery outlasts a conflict with a thawed process, but does not spend the steps of the scenario on a record that stays busy.
     const retryForMs = process.name === 'recovery' ? 300 : world.recovering ? 5_000 : rng.pick([0, 300, 5_000])
-    const faulty = openFaultyStore(process, handle, scheduler, { retryForMs, storeTime, called: (verb) => called(process, verb) })
+    const faulty = openFaultyStore(process, handle, scheduler, { retryForMs, isSole, storeTime, called: (verb) => called(process, verb) })
     const open = (actor: Actor) => (measured ? measured.guard(faulty(actor)) : faulty(actor))
     const sleep = (ms: number) => scheduler.sleep(process, ms).done
     const error = ({ err }: { err?: unknown }, message: string) => reportUnexpected(`${process.name}: ${message}`, err)
@@ -173,6 +179,7 @@ export function openWorld({ seed, start, scenario, real, trace }: WorldOptions):
     broker,
     recovering: false,
     busyRecord: null,
+    isSole,
     machines: [],
     boot,
     runExternal,
@@ -199,6 +206,12 @@ function outageOf(rng: Rng, start: number): Outage | null {
 
 function isIn(outage: Outage | null, now: number): boolean {
   return outage !== null && now >= outage.from && now < outage.until
+}
+
+/** A fault where one process writes a disk of its own: it may wait long for nothing, and what it sent there is done when the next process starts. */
+function onOwnDisk({ fault, ms }: DrawnFault): DrawnFault {
+  if (fault === 'lost') return { fault: 'lost_late', ms: ms % MAX_STALL_MS }
+  return { fault: fault === 'crash_late' ? 'crash_after' : fault, ms }
 }
 
 /** Sets the clock of a machine now and then, forward or back. */

@@ -10,6 +10,8 @@ const HEARTBEAT_MS = 10_000
 const SWEEP_MS = 4_000
 const LEASE_MS = 20_000
 
+/** An admitted request. `durable` as in `Store.decide`. */
+type Admission = { reserved: number; durable: Promise<void> }
 type Running = { inFlight: Set<string>; instance: string; heartbeats: number; keysVersion: number; sweep: Sweep; store: Store }
 
 const gateways = new WeakMap<Machine, Running>()
@@ -20,12 +22,19 @@ export function gateway(world: World, machine: Machine): void {
   const store = machine.store(machine.actor('sweep'))
   const sweep = reservationSweep(store, instance, (id) => inFlight.has(id))
   const running: Running = { inFlight, instance, heartbeats: 0, keysVersion: 0, store, sweep }
-  machine.process.onCrash.add(() => inFlight.forEach((id) => world.checker.inFlight.delete(id)))
+  machine.process.onCrash.add(() => {
+    for (const id of inFlight) world.checker.inFlight.delete(id)
+    if (world.isSole) world.checker.dead.add(instance)
+  })
 
   machine.go('heartbeat', async () => {
     const heartbeatStore = machine.store(machine.actor('heartbeat'))
+    const start = async () => {
+      await heartbeatStore.heartbeat(instance, ++running.heartbeats)
+      if (world.isSole) await sweep.expireOthers(machine.clock())
+    }
     for (let ready = false; !ready; ) {
-      ready = await heartbeatStore.heartbeat(instance, ++running.heartbeats).then(() => true, () => false)
+      ready = await start().then(() => true, () => false)
       if (!ready) await machine.sleep(250)
     }
     // Accepts requests only now: an instance without a heartbeat cannot be detected as dead.
@@ -38,17 +47,17 @@ export function gateway(world: World, machine: Machine): void {
   machine.go('sweep', async () => {
     while (!world.recovering) {
       await machine.sleep(SWEEP_MS + world.rng.whole(0, 300))
-      await sweepOnce(machine, running).catch((error: unknown) => {
+      await sweepOnce(world, machine, running).catch((error: unknown) => {
         if (!(error instanceof Unavailable)) throw error
       })
     }
   })
 }
 
-async function sweepOnce(machine: Machine, { store, instance, sweep }: Running): Promise<void> {
+async function sweepOnce({ isSole }: World, machine: Machine, { store, instance, sweep }: Running): Promise<void> {
   const now = machine.clock()
   await sweep.releaseOwn(now)
-  if (await store.takeLease('reservations', instance, now + LEASE_MS, now)) await sweep.expireDead(now)
+  if (!isSole && (await store.takeLease('reservations', instance, now + LEASE_MS, now))) await sweep.expireDead(now)
 }
 
 /** A client's request to any gateway that accepts requests. */
@@ -60,7 +69,7 @@ gateway.request = async (world: World, name: string): Promise<void> => {
 }
 
 async function request(world: World, machine: Machine, name: string): Promise<void> {
-  const { rng, checker } = world
+  const { checker } = world
   const running = gateways.get(machine)
   if (!running) return
   const id = world.uuid(machine.clock())
@@ -69,19 +78,10 @@ async function request(world: World, machine: Machine, name: string): Promise<vo
   setInFlight(true)
   let settles = false
   try {
-    const reserved = await admit(world, machine, running, store, id)
-    if (reserved === null) return
+    const admission = await admit(world, machine, running, store, id)
+    if (admission === null) return
     settles = true
-    if (!checker.requests.has(id)) checker.report(`request ${id} was answered admitted without a reservation`)
-    let own = reserved
-    for (let extensions = rng.whole(0, 3); extensions > 0; extensions--) {
-      await machine.sleep(rng.whole(50, 9_000))
-      if (!rng.chance(0.4)) continue
-      const answer = await store.change(SUBSCRIPTION, { op: 'extend', id, tokens: own * 2 }, machine.clock()).catch(() => null)
-      if (answer?.outcome === 'extended') own = answer.reserved
-    }
-    const used = rng.whole(1, Math.ceil(own * 0.6))
-    const usage = rng.chance(0.15) ? null : { input: used, cachedInput: Math.floor(used / 2), output: Math.ceil(used / 4) }
+    const usage = await answer(world, machine, store, id, admission)
     await settle(machine, store, id, usage)
     if (checker.requests.get(id)?.open) checker.report(`request ${id} was answered settled, but is still open`)
     setInFlight(false)
@@ -91,18 +91,38 @@ async function request(world: World, machine: Machine, name: string): Promise<vo
   }
 }
 
-/** Returns the reserved tokens; null when refused. */
-async function admit(world: World, machine: Machine, running: Running, store: Store, id: string): Promise<number | null> {
-  const { rng } = world
+/** The upstream works before the admission is stored, and the client gets its answer only then. Returns the usage to charge; null when there is none. */
+async function answer(world: World, machine: Machine, store: Store, id: string, { reserved, durable }: Admission): Promise<Usage | null> {
+  const { rng, checker } = world
+  const isStored = await durable.then(() => true, () => false)
+  if (!isStored) return null
+  if (!checker.requests.has(id)) checker.report(`request ${id} was answered admitted without a reservation`)
+  let own = reserved
+  for (let extensions = rng.whole(0, 3); extensions > 0; extensions--) {
+    await machine.sleep(rng.whole(50, 9_000))
+    if (!rng.chance(0.4)) continue
+    const answer = await store.change(SUBSCRIPTION, { op: 'extend', id, tokens: own * 2 }, machine.clock()).catch(() => null)
+    if (answer?.outcome === 'extended') own = answer.reserved
+  }
+  const used = rng.whole(1, Math.ceil(own * 0.6))
+  return rng.chance(0.15) ? null : { input: used, cachedInput: Math.floor(used / 2), output: Math.ceil(used / 4) }
+}
+
+/** Null when refused, which rests on what is stored by then. */
+async function admit({ rng, checker }: World, machine: Machine, running: Running, store: Store, id: string): Promise<Admission | null> {
   const size = { promptBytes: rng.whole(100, 2_000), maxOutputTokens: rng.pick([null, 200, 500]) }
   const key = rng.pick([{ keyId: 'key-1', keyCap: null }, { keyId: 'key-2', keyCap: 3_000 }])
   for (let tries = 0; tries < 8; tries++) {
     const { instance, keysVersion } = running
-    const answer = await store.change(SUBSCRIPTION, { op: 'admit', id, instance, keysVersion, ...key, ...size }, machine.clock())
-    if (answer.outcome === 'admitted') return answer.reserved
+    const { answer, durable } = await store.decide<'admit'>(SUBSCRIPTION, { op: 'admit', id, instance, keysVersion, ...key, ...size }, machine.clock())
+    if (answer.outcome === 'admitted') return { reserved: answer.reserved, durable }
     if (answer.outcome === 'stale') running.keysVersion = answer.keysVersion
     else if (answer.outcome === 'reserved' || answer.outcome === 'concurrency') await machine.sleep(rng.whole(200, 2_500))
-    else return null
+    else {
+      await durable
+      if ('windows' in answer) checker.refused(SUBSCRIPTION, answer.windows)
+      return null
+    }
   }
   throw new Failure('window_reserved')
 }
@@ -126,6 +146,6 @@ gateway.recover = async (world: World): Promise<void> => {
     const running = gateways.get(machine)
     if (!running) continue
     await running.store.heartbeat(running.instance, ++running.heartbeats)
-    await sweepOnce(machine, running)
+    await sweepOnce(world, machine, running)
   }
 }

@@ -18,15 +18,16 @@ export const codingScenario = {
   },
 
   begin(world: World): void {
-    const { rng } = world
-    for (const name of ['gateway-1', 'gateway-2', 'gateway-3']) world.boot(name, (machine) => gateway(world, machine))
+    const { rng, isSole } = world
+    for (const name of isSole ? ['gateway'] : ['gateway-1', 'gateway-2', 'gateway-3']) world.boot(name, (machine) => gateway(world, machine))
     for (let i = rng.whole(10, 22); i > 0; i--) {
       world.runExternal(`client-${i}`, async () => {
-        await world.sleep(rng.whole(0, 120_000))
+        // Some at once: a sole process applies commands while it writes.
+        await world.sleep(isSole && rng.chance(0.8) ? 20_000 * rng.whole(0, 5) + rng.whole(0, 40) : rng.whole(0, 120_000))
         await gateway.request(world, `client-${i}`)
       })
     }
-    if (rng.chance(0.3)) world.boot('controller', (machine) => machine.go('keys', () => rotateKeys(world, machine)))
+    if (rng.chance(0.3) && !isSole) world.boot('controller', (machine) => machine.go('keys', () => rotateKeys(world, machine)))
   },
 
   /** A gateway without a heartbeat for 45 s is dead. */

@@ -1,6 +1,6 @@
 /** Invariants of token windows: admissions fit, every request is settled once, and only charges count as used. */
 import type { CodingAccount, Reservation, Subscription } from '../../../src/domain/subscription/subscription.ts'
-import { chargeOf } from '../../../src/domain/token-windows.ts'
+import { chargeOf, WEEK_MS, type WindowsView } from '../../../src/domain/token-windows.ts'
 import type { PendingCommand, Step } from '../scheduler.ts'
 import type { Report } from '../invariant-checker.ts'
 
@@ -17,6 +17,8 @@ const NO_HEARTBEAT = { count: 0, at: -Infinity, revivedAt: -Infinity }
 export function openTokenWindowChecks(report: Report, now: () => number) {
   const requests = new Map<string, Request>()
   const inFlight = new Set<string>()
+  /** Instances of a process that alone wrote the store, and ended. */
+  const dead = new Set<string>()
   const heartbeats = new Map<string, { count: number; at: number; revivedAt: number }>()
   /** By subscription and window: tokens used beyond reservations. */
   const beyond = new Map<string, number>()
@@ -70,7 +72,7 @@ export function openTokenWindowChecks(report: Report, now: () => number) {
       if (command.op !== 'expire' || command.instance !== reservation.instance) return []
       const { at, revivedAt } = heartbeats.get(reservation.instance) ?? NO_HEARTBEAT
       const silentMs = now() - at
-      if (silentMs < SURELY_ALIVE_MS && now() - revivedAt > STALE_MS) {
+      if (silentMs < SURELY_ALIVE_MS && now() - revivedAt > STALE_MS && !dead.has(reservation.instance)) {
         report(`request ${id} was expired ${silentMs} ms after a heartbeat of its process`)
       }
       const request = requests.get(id)
@@ -162,5 +164,11 @@ export function openTokenWindowChecks(report: Report, now: () => number) {
     heartbeats.set(instance, { count, at, revivedAt: before.count > 0 && at - before.at >= SURELY_ALIVE_MS ? at : before.revivedAt })
   }
 
-  return { changed, healed, checkFinal, inFlight, requests, heartbeat }
+  /** A client was refused by these windows: what was used in them is stored. `record`: as it is stored. */
+  function refused({ id, coding }: Subscription, { session, weekly }: WindowsView): void {
+    if (coding?.session && coding.session.end === session.resetsAt && coding.session.used < session.used) report(`${id} refused by ${session.used} tokens of a session, of which ${coding.session.used} are stored`)
+    if (coding && coding.weekly.start + WEEK_MS === weekly.resetsAt && coding.weekly.used < weekly.used) report(`${id} refused by ${weekly.used} tokens of a week, of which ${coding.weekly.used} are stored`)
+  }
+
+  return { changed, healed, refused, checkFinal, inFlight, dead, requests, heartbeat }
 }

@@ -1,0 +1,41 @@
+/** Bugs about coding requests that go to their upstream before their admission is stored: one of three seeds has a process that alone writes the store. */
+import type { Bug } from './bugs.ts'
+
+type Listed = Omit<Bug, 'scenario'>
+
+const COMMAND = 'src/backends/store/queued-command.ts'
+const COMMIT = 'src/backends/store/group-commit.ts'
+const DECIDED = 'decided: () => outcome(give, reject)'
+
+export const DISPATCH_BUGS: Listed[] = [
+  {
+    name: 'an admission is durable before it is written',
+    file: COMMAND, within: 60,
+    from: DECIDED,
+    to: 'decided: () => outcome(written, fail)',
+  },
+  {
+    name: 'a refusal is durable before what it rests on is written',
+    file: COMMAND, within: 600,
+    from: DECIDED,
+    to: `decided: () => outcome((answer) => (answer.outcome === 'admitted' ? give(answer) : written(answer)), reject)`,
+  },
+  {
+    name: 'the record in memory outlives a write that failed',
+    file: COMMIT, within: 600,
+    from: '  queue.cached = undefined\n  queue.ahead = undefined\n',
+    to: '  queue.cached = undefined\n',
+  },
+  {
+    name: 'a command that is called during a write is applied to what is being written',
+    file: COMMIT, within: 600,
+    from: 'one.apply(healing(queue.ahead ?? null, storeTime()))',
+    to: 'one.apply(healing(queue.cached ?? null, storeTime()))',
+  },
+  {
+    name: 'a process that starts alone keeps what the last one reserved',
+    file: 'plugins/metering/orphaned-reservations.ts', within: 600,
+    from: 'await expire(() => true, now)',
+    to: 'await expire(() => false, now)',
+  },
+]
