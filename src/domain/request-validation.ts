@@ -9,7 +9,7 @@ export type Compile = (route: { schema: object; httpPart?: string }) => Validate
 
 /** Creates the schema compiler of the Media API and MCP. Everything but the `body` of a request is text. */
 export function strictValidator(): Compile {
-  const formats = { 'date-time': (text: string) => /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/.test(text) && !Number.isNaN(Date.parse(text)) }
+  const formats = { 'date-time': (text: string) => DATE_TIME.test(text) && isTime(text) }
   const body = new Ajv({ ...options, formats, coerceTypes: false })
   const firstFault = new Ajv({ ...options, formats, coerceTypes: false, allErrors: false })
   const text = new Ajv({ ...options, formats, coerceTypes: true })
@@ -26,6 +26,15 @@ export function strictValidator(): Compile {
     }) as ValidateFunction
     return validate
   }
+}
+
+const DATE_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/
+
+/** Whether a time in the form of RFC 3339 exists: `Date` would turn 31 February into a day of March. */
+export function isTime(text: string): boolean {
+  const day = text.slice(0, 10)
+  const midnight = new Date(`${day}T00:00:00Z`)
+  return !Number.isNaN(Date.parse(text)) && !Number.isNaN(midnight.getTime()) && midnight.toISOString().startsWith(day)
 }
 
 /** Values of an ordinary body. Of a larger one the first fault is reported. */

@@ -29,6 +29,7 @@ t.test('every fault is reported as a sentence with its path', async (t) => {
     [{ flag: 'yes' }, '/flag', 'must be true or false or null'],
     [{ one: '1.0' }, '/one', 'must be "2.0"'],
     [{ at: 'noon' }, '/at', 'must be a date and time with its zone, such as 2026-11-21T08:30:00Z'],
+    [{ at: '2026-02-30T08:30:00Z' }, '/at', 'must be a date and time with its zone, such as 2026-11-21T08:30:00Z'],
     [{ count: 0 }, '/count', 'must be at least 1'],
     [{ count: 101 }, '/count', 'must be at most 100'],
     [{ seed: 1.5 }, '/seed', 'must be a whole number'],
