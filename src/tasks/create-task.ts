@@ -1,5 +1,5 @@
 /** Creation of a task: uploads → `pending` → hold → `queued`. A refused request leaves nothing behind; an accepted one is queued before the answer. */
-import { Failure } from '../domain/errors.ts'
+import { Failure, Unavailable } from '../domain/errors.ts'
 import { formatMoney } from '../domain/money.ts'
 import { heal } from '../domain/subscription/clock-healing.ts'
 import { reduce } from '../domain/subscription/reducer.ts'
@@ -27,6 +27,9 @@ export class KeyMoved extends Failure {
     super('unavailable', { retryAfterSeconds: 1, cause: new Error('the key moved to another plan') })
   }
 }
+
+/** Instead of the sentence of `unavailable`, which says that nothing was accepted. */
+const UNKNOWN = 'The service is not available at the moment, and whether the task was accepted is not known. Repeat the request with the same Idempotency-Key, or list the tasks first.'
 
 /** `record`: of the caller's subscription, read after the request came. */
 export type Created = { outcome: 'created' | 'replayed'; task: Task; record: Subscription }
@@ -91,17 +94,26 @@ async function holdFor(context: TaskContext, creating: Creating, task: Task): Pr
     if (rejected) await removeUploads(context, task)
     throw refusalOf(answer, task.estimatedCost)
   }
-  // The task is accepted once it is held: an unknown outcome is retried before the client gets a 503.
-  const enqueue = () => store.moveTask(task.id, { from: ['pending'] }, 'queued', { sweepAt: clock() + QUEUED_MS })
-  const queued = await enqueue().catch(enqueue)
+  try {
+    return await enqueue(context, task, answer.record)
+  } catch (error) {
+    throw error instanceof Unavailable ? new Failure('unavailable', { message: UNKNOWN, retryAfterSeconds: 2, cause: error }) : error
+  }
+}
+
+/** Queues a held task: it is accepted then. Throws `Unavailable` when its outcome stays unknown. */
+async function enqueue(context: TaskContext, task: Task, record: Subscription): Promise<{ task: Task; record: Subscription }> {
+  const { store, clock } = context
+  const move = () => store.moveTask(task.id, { from: ['pending'] }, 'queued', { sweepAt: clock() + QUEUED_MS })
+  const queued = await move().catch(move)
   if (queued) {
-    const ready = heldTask(answer.record, queued.id)
+    const ready = heldTask(record, queued.id)
     publishReady(context, queued.subscription, ready ? [ready] : [], { origin: queued })
-    return { task: queued, record: answer.record }
+    return { task: queued, record }
   }
   // Moved by another request with its key, or rejected by the sweep, whose hold must be closed.
   const moved = await store.task(task.tenant, task.id)
-  if (moved && moved.state !== 'rejected') return { task: moved, record: answer.record }
+  if (moved && moved.state !== 'rejected') return { task: moved, record }
   await release(context, task.subscription, task.id, task.estimatedCost)
   throw new Failure('unavailable', { retryAfterSeconds: 1 })
 }
