@@ -3,6 +3,7 @@ import type { Socket } from 'node:net'
 import type { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { Client, errors } from 'undici'
+import { dropContinue } from './interim-answers.ts'
 
 export type Head = { status: number; headers: Record<string, string | string[] | undefined> }
 
@@ -26,15 +27,16 @@ export type Exchanged =
   | ({ outcome: 'answered'; body: Uint8Array } & Head)
   | { outcome: 'failed'; reason: 'aborted' | 'reset' | 'protocol' | 'too_large'; status: number | null }
 
-/** An open socket to a checked address, and the client that speaks over it. */
-export type Connection = { client: Client; socket: Socket; address: string }
+/** An open socket to a checked address, and the client that speaks over it. `expectAnswer` comes before each request. */
+export type Connection = { client: Client; socket: Socket; address: string; expectAnswer: () => void }
 
 class TooLarge extends Error {}
 
 /** While it is idle, undici closes it after `idleMs`, or sooner where the server announces a shorter time. */
 export function openConnection(origin: string, { socket, address, idleMs }: { socket: Socket; address: string; idleMs: number }): Connection {
+  const expectAnswer = dropContinue(socket)
   const client = new Client(origin, { connect: once(socket), allowH2: false, headersTimeout: 0, bodyTimeout: 0, keepAliveTimeout: idleMs, keepAliveMaxTimeout: idleMs })
-  return { client, socket, address }
+  return { client, socket, address, expectAnswer }
 }
 
 /** Closes the connection at once; a request on it fails. */
@@ -52,8 +54,9 @@ export function isReusable({ client, socket }: Connection): boolean {
  * Sends the message and reads the answer. `last` asks the server to close the connection, which the caller closes in any case. Bodies are not decompressed.
  * Rejects with the sink's error when the sink fails.
  */
-export async function exchange({ client }: Connection, message: Message, reading: Reading, { last, signal }: { last: boolean; signal: AbortSignal }): Promise<Exchanged> {
+export async function exchange({ client, expectAnswer }: Connection, message: Message, reading: Reading, { last, signal }: { last: boolean; signal: AbortSignal }): Promise<Exchanged> {
   let head: Head | null = null
+  expectAnswer()
   try {
     const { pathname, search } = message.url
     const { statusCode, headers, body } = await client.request({

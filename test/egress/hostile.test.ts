@@ -190,6 +190,31 @@ t.test('a connection that breaks off is a failure with a reason', async (t) => {
   t.match(await egress.request({ url: `${gone.url}/`, ...post }), { outcome: 'failed', reason: 'connect', status: null })
 })
 
+t.test('interim answers that nobody asked for are skipped, however they arrive', async (t) => {
+  const interim = 'HTTP/1.1 100 Continue\r\n\r\n'
+  const answer = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
+  const before = [interim, interim.repeat(3), 'HTTP/1.1 100 Continue\r\nX-Any: thing\r\n\r\n', `${interim}HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n`]
+  for (const text of before.map((one) => one + answer)) {
+    const atOnce = await rawServer(t, (socket) => void socket.once('data', () => socket.end(text)))
+    const inBytes = await rawServer(t, (socket) => {
+      socket.setNoDelay()
+      socket.once('data', async () => {
+        for (const byte of text) await new Promise((sent) => socket.write(byte, sent))
+        socket.end()
+      })
+    })
+    for (const port of [atOnce, inBytes]) {
+      const reply = await egress.request({ url: `http://127.0.0.1:${port}/`, ...post })
+      t.match(reply, { outcome: 'answered', status: 200 }, JSON.stringify(text))
+      t.equal(bodyOf(reply).toString(), 'ok')
+    }
+  }
+  for (const text of [interim, 'HTTP/1.1 100 Cont', `HTTP/1.1 100 Continue\r\nX: ${'y'.repeat(100_000)}`]) {
+    const port = await rawServer(t, (socket) => void socket.once('data', () => socket.end(text)))
+    t.match(await egress.request({ url: `http://127.0.0.1:${port}/`, ...post }), { outcome: 'failed', status: null }, 'an answer never came')
+  }
+})
+
 t.test('bytes after the answer are not read', async (t) => {
   const answer = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
   const after = await rawServer(t, (socket) => void socket.once('data', () => socket.end(`${answer}HTTP/1.1 500 No\r\n\r\n`)))

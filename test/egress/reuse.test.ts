@@ -116,6 +116,17 @@ t.test('an answer that began and broke off is a failure, over a kept connection 
   t.equal(sockets.length, 1)
 })
 
+t.test('interim answers that nobody asked for are skipped over a kept connection, each time', async (t) => {
+  const { url, sockets, opened } = await connectionsOf(t)
+  const egress = open(t)
+  for (let n = 0; n < 3; n++) {
+    const asked = egress.request({ url, ...post })
+    await answer(await opened(1), `HTTP/1.1 100 Continue\r\n\r\n${NO_CONTENT}`)
+    t.match(await asked, { outcome: 'answered', status: 204 })
+  }
+  t.equal(sockets.length, 1)
+})
+
 const UNUSABLE: [name: string, text: string][] = [
   ['a server that closes', 'HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n'],
   ['an HTTP/1.0 server', 'HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n'],
