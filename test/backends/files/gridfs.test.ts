@@ -1,6 +1,5 @@
 /** Files backend in MongoDB: the contract, crashed writers, unreferenced chunks, servers that die, refuse or fall silent. */
 import { randomUUID } from 'node:crypto'
-import { setImmediate } from 'node:timers/promises'
 import { MongoClient, type Db } from 'mongodb'
 import t, { type Test } from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
@@ -8,6 +7,7 @@ import { openFiles, type Files } from '../../../src/backends/files/files.ts'
 import { filesPromises } from '../../contracts/files.ts'
 import { runContract } from '../../contracts/run-contract.ts'
 import { mongodb, ownMongodb } from '../../servers/mongodb.ts'
+import { haltingBody, until } from './halting-body.ts'
 
 const facts = { contentType: 'video/mp4', expiresAt: 1_800_000_000_000 }
 const HOUR = 3600 * 1000
@@ -32,23 +32,6 @@ async function databaseOf(t: Test, url: string): Promise<{ storeUrl: string; db:
     return files
   }
   return { storeUrl, db: client.db(name), open }
-}
-
-/** A body that pauses after `size` bytes until `goOn`. `reached` resolves when all of them were read. */
-function haltingBody(size: number): { body: AsyncIterable<Uint8Array>; reached: Promise<void>; goOn: () => void } {
-  const { promise: reached, resolve } = Promise.withResolvers<void>()
-  const { promise: resumed, resolve: goOn } = Promise.withResolvers<void>()
-  const body = (async function* () {
-    yield Buffer.alloc(size, 1)
-    resolve()
-    await resumed
-    yield Buffer.alloc(size, 2)
-  })()
-  return { body, reached, goOn }
-}
-
-async function until(holds: () => Promise<boolean>): Promise<void> {
-  while (!(await holds())) await setImmediate()
 }
 
 t.test('gridfs: without a MongoDB STORE_URL, or with an invalid one, is refused with an error', async (t) => {

@@ -14,28 +14,12 @@ import { filesPromises } from '../../contracts/files.ts'
 import { runContract } from '../../contracts/run-contract.ts'
 import { ownS3, s3 } from '../../servers/s3.ts'
 import { makeBucket } from './bucket.ts'
+import { haltingBody, until } from './halting-body.ts'
 
 const facts = { contentType: 'video/mp4', expiresAt: 1_800_000_000_000 }
 const HOUR = 3600 * 1000
 const MB = 1_000_000
 const credentials = { accessKeyId: 'id', secretAccessKey: 'secret' }
-
-/** A body that pauses after `size` bytes until `goOn`. `reached` resolves when all of them were read. */
-function haltingBody(size: number): { body: AsyncIterable<Uint8Array>; reached: Promise<void>; goOn: () => void } {
-  const { promise: reached, resolve } = Promise.withResolvers<void>()
-  const { promise: resumed, resolve: goOn } = Promise.withResolvers<void>()
-  const body = (async function* () {
-    yield Buffer.alloc(size, 1)
-    resolve()
-    await resumed
-    yield Buffer.alloc(size, 2)
-  })()
-  return { body, reached, goOn }
-}
-
-async function until(holds: () => Promise<boolean>): Promise<void> {
-  while (!(await holds())) await setImmediate()
-}
 
 const sizeOf = async (files: Files, id: string) => (await (await files.get(id))!.stream.toArray()).reduce((sum, chunk: Buffer) => sum + chunk.length, 0)
 

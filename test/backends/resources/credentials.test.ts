@@ -7,13 +7,13 @@ import { connect, type AddressInfo } from 'node:net'
 import { dirname, join } from 'node:path'
 import { pipeline } from 'node:stream'
 import t, { type Test } from 'tap'
-import { openClient } from '../../../src/backends/resources/kubernetes/api-client.ts'
 import { openCredentials } from '../../../src/backends/resources/kubernetes/credentials/credentials.ts'
 import { openServiceAccount } from '../../../src/backends/resources/kubernetes/credentials/service-account.ts'
 import { certify } from '../../egress/certificate.ts'
 import { openApi } from '../../servers/kube/api.ts'
 import { ownKubernetes } from '../../servers/kubernetes.ts'
 import { bearer, kubeconfig, V1 } from './kubeconfig-document.ts'
+import { userNameOf } from './user-name.ts'
 
 const PATH = process.env['PATH'] ?? ''
 const SECRET = 'hunter2'
@@ -119,24 +119,14 @@ t.test('a real API server knows us by certificate, token, file, plugin and Servi
 
   async function whoAmI(cluster: object, user: object): Promise<string> {
     writeFileSync(at('config'), JSON.stringify(kubeconfig(cluster, user)))
-    return nameOf(at('config'), { PATH })
-  }
-  async function nameOf(...of: Parameters<typeof openCredentials>): Promise<string> {
-    const credentials = await openCredentials(...of)
-    try {
-      const review = { apiVersion: 'authentication.k8s.io/v1', kind: 'SelfSubjectReview' }
-      const { body } = await openClient(credentials).request<{ status?: { userInfo: { username: string } } }>('POST', '/apis/authentication.k8s.io/v1/selfsubjectreviews', { body: review })
-      return body.status?.userInfo.username ?? String(body.message)
-    } finally {
-      await credentials.close()
-    }
+    return userNameOf(at('config'), { PATH })
   }
 
   const certificate = { 'client-certificate': pki('admin.crt'), 'client-key': pki('admin.key') }
   const issued = { clientCertificateData: readFileSync(pki('admin.crt'), 'utf8'), clientKeyData: readFileSync(pki('admin.key'), 'utf8') }
   writeFileSync(at('issued.json'), JSON.stringify({ apiVersion: V1, status: issued }))
-  t.equal(await nameOf(plane.kubeconfig, {}), 'admin')
-  t.equal(await nameOf(null, { KUBECONFIG: plane.kubeconfig }), 'admin')
+  t.equal(await userNameOf(plane.kubeconfig, {}), 'admin')
+  t.equal(await userNameOf(null, { KUBECONFIG: plane.kubeconfig }), 'admin')
   t.equal(await whoAmI(ca, { token: api.token }), 'admin')
   t.equal(await whoAmI(ca, { token: 'wrong', tokenFile: at('token') }), 'admin')
   t.equal(await whoAmI(ca, certificate), 'admin-by-certificate')
@@ -157,5 +147,5 @@ t.test('a real API server knows us by certificate, token, file, plugin and Servi
   const { body } = await api.request('POST', `${account}/pod/token`, { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: {} })
   const pod = t.testdir({ token: body.status.token, 'ca.crt': readFileSync(pki('ca.crt'), 'utf8'), namespace: 'default' })
   const { hostname, port } = new URL(api.server)
-  t.equal(await nameOf(null, { KUBERNETES_SERVICE_HOST: hostname, KUBERNETES_SERVICE_PORT: port }, pod), 'system:serviceaccount:default:pod')
+  t.equal(await userNameOf(null, { KUBERNETES_SERVICE_HOST: hostname, KUBERNETES_SERVICE_PORT: port }, pod), 'system:serviceaccount:default:pod')
 })

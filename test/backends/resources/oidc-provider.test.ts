@@ -4,12 +4,12 @@ import type { ServerResponse } from 'node:http'
 import { dirname, join } from 'node:path'
 import { pipeline } from 'node:stream'
 import t, { type Test } from 'tap'
-import { openClient } from '../../../src/backends/resources/kubernetes/api-client.ts'
 import { openCredentials } from '../../../src/backends/resources/kubernetes/credentials/credentials.ts'
 import { openKubeconfig } from '../../../src/backends/resources/kubernetes/credentials/kubeconfig.ts'
 import { openOidcProvider } from '../../../src/backends/resources/kubernetes/credentials/oidc-provider.ts'
 import { CLIENT_ID, openIssuer, type Issuer } from '../../fakes/issuer.ts'
 import { ownKubernetes } from '../../servers/kubernetes.ts'
+import { userNameOf } from './user-name.ts'
 
 const SECRET = 'hunter2'
 
@@ -127,14 +127,7 @@ t.test('a real API server that trusts the issuer knows us by the id-token, and b
 
   async function whoAmI(config: object): Promise<string> {
     writeFileSync(join(folder, 'config'), kubeconfig({ 'idp-certificate-authority': 'issuer.crt', ...config }, cluster))
-    const credentials = await openCredentials(join(folder, 'config'), {})
-    try {
-      const review = { apiVersion: 'authentication.k8s.io/v1', kind: 'SelfSubjectReview' }
-      const { body } = await openClient(credentials).request<{ status?: { userInfo: { username: string } } }>('POST', '/apis/authentication.k8s.io/v1/selfsubjectreviews', { body: review })
-      return body.status?.userInfo.username ?? String(body.message)
-    } finally {
-      await credentials.close()
-    }
+    return userNameOf(join(folder, 'config'), {})
   }
 
   t.equal(await whoAmI(configOf(issuer, { 'id-token': issuer.idToken(3600, 'john') })), 'oidc:john')
