@@ -36,7 +36,12 @@ document.addEventListener('click', (event) => {
   const link = (event.target as Element).closest('a')
   if (!link || link.target !== '' || link.hasAttribute('download') || link.dataset['reload'] !== undefined) return
   const url = new URL(link.href)
-  if (url.origin !== location.origin || (url.pathname !== BASE && !url.pathname.startsWith(`${BASE}/`)) || link.getAttribute('href')?.startsWith('#')) return
+  if (
+    url.origin !== location.origin ||
+    (url.pathname !== BASE && !url.pathname.startsWith(`${BASE}/`)) ||
+    link.getAttribute('href')?.startsWith('#')
+  )
+    return
   event.preventDefault()
   go(`${url.pathname.slice(BASE.length)}${url.search}${url.hash}`)
 })

@@ -32,7 +32,14 @@ export function Shell({ children }: { children: ComponentChildren }) {
       </a>
       <header class="topbar">
         <Brand />
-        <button type="button" class="button icon-only quiet" aria-expanded={isOpen} aria-controls="sidebar" aria-label={isOpen ? 'Close the menu' : 'Open the menu'} onClick={() => setOpen(!isOpen)}>
+        <button
+          type="button"
+          class="button icon-only quiet"
+          aria-expanded={isOpen}
+          aria-controls="sidebar"
+          aria-label={isOpen ? 'Close the menu' : 'Open the menu'}
+          onClick={() => setOpen(!isOpen)}
+        >
           <Icon name={isOpen ? 'close' : 'menu'} />
         </button>
       </header>
@@ -81,7 +88,8 @@ function Brand() {
 function NavItem({ path, name, icon, needs }: Item) {
   const { path: at } = here.value
   const isCurrent = path === '/' ? at === '/' : at === path || at.startsWith(`${path}/`)
-  const isLocked = needs !== undefined && plans.value !== null && !plans.value.some((plan) => isActive(plan) && needs.includes(plan.product))
+  const isLocked =
+    needs !== undefined && plans.value !== null && !plans.value.some((plan) => isActive(plan) && needs.includes(plan.product))
   return (
     <li>
       <a class="nav-item" href={hrefOf(path)} {...(isCurrent ? { 'aria-current': 'page' as const } : {})}>
@@ -112,7 +120,12 @@ function Account() {
       {known.tenants.length > 1 ? (
         <div class="field">
           <label for="tenant">Tenant</label>
-          <Select wired={{ id: 'tenant' }} value={known.tenant} choices={known.tenants.map((name) => ({ value: name, name }))} choose={(tenant) => void switchTenant(tenant).catch(toastError)} />
+          <Select
+            wired={{ id: 'tenant' }}
+            value={known.tenant}
+            choices={known.tenants.map((name) => ({ value: name, name }))}
+            choose={(tenant) => void switchTenant(tenant).catch(toastError)}
+          />
         </div>
       ) : (
         <p class="tenant">

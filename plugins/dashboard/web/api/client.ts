@@ -44,18 +44,34 @@ export function pageHeaders(method: string): Record<string, string> {
 export const outage = signal<'unreachable' | 'unavailable' | null>(null)
 
 export type Query = Record<string, string | number | boolean | undefined>
-export type Options = { method?: 'GET' | 'POST' | 'PUT'; body?: unknown; query?: Query; headers?: Record<string, string>; signal?: AbortSignal }
+export type Options = {
+  method?: 'GET' | 'POST' | 'PUT'
+  body?: unknown
+  query?: Query
+  headers?: Record<string, string>
+  signal?: AbortSignal
+}
 
 /** The address of an API path, for links and streams. */
 export function apiUrl(path: string, query: Query = {}): string {
-  const given = Object.entries(query).filter((entry): entry is [string, string | number | boolean] => entry[1] !== undefined && entry[1] !== '')
+  const given = Object.entries(query).filter(
+    (entry): entry is [string, string | number | boolean] => entry[1] !== undefined && entry[1] !== '',
+  )
   const search = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString()
   return `${API}${path}${search === '' ? '' : `?${search}`}`
 }
 
 /** Calls the API and returns its JSON; `undefined` for 204. Throws a `Problem`. */
 export async function api<Answer>(path: string, { method = 'GET', body, query, headers, signal: abort }: Options = {}): Promise<Answer> {
-  const init: RequestInit = { method, headers: { accept: 'application/json', ...pageHeaders(method), ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers } }
+  const init: RequestInit = {
+    method,
+    headers: {
+      accept: 'application/json',
+      ...pageHeaders(method),
+      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      ...headers,
+    },
+  }
   if (body !== undefined) init.body = JSON.stringify(body)
   if (method === 'GET') init.signal = AbortSignal.any([...(abort ? [abort] : []), AbortSignal.timeout(READ_MS)])
   else if (abort) init.signal = abort
@@ -80,5 +96,10 @@ async function problemOf(response: Response): Promise<Problem> {
   const { code = null } = (members['error'] ?? {}) as { code?: string }
   if (response.status === 401) signedOut.value ??= { reason: 'expired' }
   if (code === 'tenant_changed') tenantRefusals.value++
-  return new Problem(response.status, code ?? text('code') ?? 'internal', text('detail') ?? text('title') ?? `The server answered with status ${response.status}.`, members)
+  return new Problem(
+    response.status,
+    code ?? text('code') ?? 'internal',
+    text('detail') ?? text('title') ?? `The server answered with status ${response.status}.`,
+    members,
+  )
 }

@@ -34,6 +34,7 @@ export const listKeys = (): Promise<KeyList> => api('/keys')
 /** Issues a key; the controller makes it soon after. */
 export const issueKey = (key: NewKey): Promise<Key> => api('/keys', { method: 'POST', body: key })
 /** Rotates, suspends, resumes or revokes a key in the revision that the person has seen. Rejects when it has changed since. */
-export const changeKey = ({ name, revision }: Key, change: KeyChange): Promise<Key> => api(`${of(name)}/${change}`, { method: 'POST', body: { revision } })
+export const changeKey = ({ name, revision }: Key, change: KeyChange): Promise<Key> =>
+  api(`${of(name)}/${change}`, { method: 'POST', body: { revision } })
 /** The newest key itself. */
 export const revealKey = async (name: string): Promise<string> => (await api<{ key: string }>(`${of(name)}/reveal`, { method: 'POST' })).key

@@ -16,7 +16,10 @@ export type Plan = {
   expires_at: string | null
   unlocks: string[]
   period: { start: string; end: string } | null
-  summary: { media?: { allowance: string; held: string; burned: string; remaining: string }; coding?: { session: WindowUsage; weekly: WindowUsage } }
+  summary: {
+    media?: { allowance: string; held: string; burned: string; remaining: string }
+    coding?: { session: WindowUsage; weekly: WindowUsage }
+  }
   key_policy: { max_keys: number; rotation_overlap_seconds: number }
 }
 

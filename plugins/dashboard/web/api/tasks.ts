@@ -7,7 +7,17 @@ export const OPERATIONS = ['background_remove', 'upscale', 'ai_edit', 'inpaint',
 export type Status = (typeof STATUSES)[number]
 export type Collection = 'generations' | 'operations'
 
-export type Result = { image_url?: string; video_url?: string; audio_url?: string; content_type: string; bytes: number; width: number | null; height: number | null; duration_ms: number | null; expires_at: string }
+export type Result = {
+  image_url?: string
+  video_url?: string
+  audio_url?: string
+  content_type: string
+  bytes: number
+  width: number | null
+  height: number | null
+  duration_ms: number | null
+  expires_at: string
+}
 
 export type Task = {
   id: string
@@ -35,12 +45,35 @@ export type Task = {
   canceled_at: string | null
 }
 
-export type Attempt = { number: number; at: string; duration_ms: number | null; status_code: number | null; error: string | null; response_prefix: string | null; redelivery: boolean }
-export type Delivery = { id: string; event: string; url: string; status: 'pending' | 'delivered' | 'failed'; next_attempt_at: string | null; created_at: string; attempts: Attempt[] }
+export type Attempt = {
+  number: number
+  at: string
+  duration_ms: number | null
+  status_code: number | null
+  error: string | null
+  response_prefix: string | null
+  redelivery: boolean
+}
+export type Delivery = {
+  id: string
+  event: string
+  url: string
+  status: 'pending' | 'delivered' | 'failed'
+  next_attempt_at: string | null
+  created_at: string
+  attempts: Attempt[]
+}
 /** An event of the task's stream (docs/media.md, "Live events"). */
 export type TaskEvent = { sequence: number; name: string; data: Record<string, unknown> }
 export type Page<T> = { data: T[]; has_more: boolean; next_cursor: string | null }
-export type Filter = { status?: string; kind?: string; operation?: string; created_after?: string; created_before?: string; cursor?: string }
+export type Filter = {
+  status?: string
+  kind?: string
+  operation?: string
+  created_after?: string
+  created_before?: string
+  cursor?: string
+}
 export type Replay = { since: string; until: string; event?: string; status?: string }
 
 /** The collection of the Media API that has tasks of this object. */
@@ -52,27 +85,44 @@ export const taskKind = ({ kind, operation }: Task): string => kind ?? operation
 /** A result's address, of whatever family; '' when there is none. */
 export const urlOf = ({ image_url: image, video_url: video, audio_url: audio }: Result): string => image ?? video ?? audio ?? ''
 /** The address under which a browser saves the result, as `upscale-1f5d0a2c.png`: what it is, and the end of the task's id. */
-export const downloadOf = (task: Task, result: Result): string => `${urlOf(result)}&name=${taskKind(task).replaceAll('_', '-')}-${task.id.slice(-8)}`
+export const downloadOf = (task: Task, result: Result): string =>
+  `${urlOf(result)}&name=${taskKind(task).replaceAll('_', '-')}-${task.id.slice(-8)}`
 
 const path = (task: Pick<Task, 'object' | 'id'>) => `/media/${collectionOf(task.object)}/${encodeURIComponent(task.id)}`
 
 /** A page of tasks, newest first. */
-export const listTasks = (collection: Collection, query: Filter, signal: AbortSignal): Promise<Page<Task>> => api(`/media/${collection}`, { query: { limit: 20, ...query }, signal })
+export const listTasks = (collection: Collection, query: Filter, signal: AbortSignal): Promise<Page<Task>> =>
+  api(`/media/${collection}`, { query: { limit: 20, ...query }, signal })
 /** One task. */
-export const readTask = (object: Task['object'], id: string, signal?: AbortSignal): Promise<Task> => api(path({ object, id }), signal ? { signal } : {})
+export const readTask = (object: Task['object'], id: string, signal?: AbortSignal): Promise<Task> =>
+  api(path({ object, id }), signal ? { signal } : {})
 /** Cancels a task. Rejects with `already_final` when it has ended. */
 export const cancelTask = (task: Task): Promise<Task> => api(`${path(task)}/cancel`, { method: 'POST' })
 /** The webhooks of a task, with their attempts. */
-export const listDeliveries = async (object: Task['object'], id: string, signal: AbortSignal): Promise<Delivery[]> => (await api<Page<Delivery>>(`${path({ object, id })}/deliveries`, { signal })).data
+export const listDeliveries = async (object: Task['object'], id: string, signal: AbortSignal): Promise<Delivery[]> =>
+  (await api<Page<Delivery>>(`${path({ object, id })}/deliveries`, { signal })).data
 /** One more attempt of a webhook now. */
 export const redeliver = (id: string): Promise<Delivery> => api(`/media/deliveries/${encodeURIComponent(id)}/redeliver`, { method: 'POST' })
 
-const EVENTS = ['task.created', 'balance.held', 'task.queued', 'task.processing', 'balance.burned', 'balance.returned', 'task.completed', 'task.failed', 'task.canceled']
+const EVENTS = [
+  'task.created',
+  'balance.held',
+  'task.queued',
+  'task.processing',
+  'balance.burned',
+  'balance.returned',
+  'task.completed',
+  'task.failed',
+  'task.canceled',
+]
 
 /** Calls `add` with each event of a task, from its creation to its end, and `cut` when the stream is refused. Returns the function that stops. */
 export function followHistory(task: Task, add: (event: TaskEvent) => void, cut: () => void): () => void {
   const stream = new EventSource(apiUrl(`${path(task)}/events`))
-  for (const name of EVENTS) stream.addEventListener(name, ({ data, lastEventId }) => add({ sequence: Number(lastEventId), name, data: JSON.parse(String(data)) as TaskEvent['data'] }))
+  for (const name of EVENTS)
+    stream.addEventListener(name, ({ data, lastEventId }) =>
+      add({ sequence: Number(lastEventId), name, data: JSON.parse(String(data)) as TaskEvent['data'] }),
+    )
   stream.addEventListener('error', () => stream.readyState === EventSource.CLOSED && cut())
   return () => stream.close()
 }

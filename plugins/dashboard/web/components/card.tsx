@@ -2,7 +2,19 @@ import type { ComponentChildren } from 'preact'
 import { useId } from 'preact/hooks'
 
 /** A section of a page with a heading of its own. */
-export function Card({ title, hint, actions, children, class: more = '' }: { title?: string; hint?: ComponentChildren; actions?: ComponentChildren; children: ComponentChildren; class?: string }) {
+export function Card({
+  title,
+  hint,
+  actions,
+  children,
+  class: more = '',
+}: {
+  title?: string
+  hint?: ComponentChildren
+  actions?: ComponentChildren
+  children: ComponentChildren
+  class?: string
+}) {
   const id = useId()
   return (
     <section class={`card ${more}`} {...(title === undefined ? {} : { 'aria-labelledby': id })}>

@@ -38,12 +38,26 @@ function optionsOf(host: HTMLElement, { series, format }: Props, seen: (at: numb
     height: HEIGHT,
     legend: { show: false },
     cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
-    scales: { x: { time: true, range: (_plot, from, to) => [from - 43_200, to + 43_200] }, y: { range: (_plot, _from, to) => [0, to > 0 ? to * 1.08 : 1] } },
+    scales: {
+      x: { time: true, range: (_plot, from, to) => [from - 43_200, to + 43_200] },
+      y: { range: (_plot, _from, to) => [0, to > 0 ? to * 1.08 : 1] },
+    },
     axes: [
-      { stroke: muted, font, grid: { show: false }, ticks: { show: false }, values: (_plot, at) => at.map((seconds) => new Date(seconds * 1000).toLocaleDateString(LANGUAGE, { day: 'numeric', month: 'short', timeZone: 'UTC' })), space: 70 },
+      {
+        stroke: muted,
+        font,
+        grid: { show: false },
+        ticks: { show: false },
+        values: (_plot, at) =>
+          at.map((seconds) => new Date(seconds * 1000).toLocaleDateString(LANGUAGE, { day: 'numeric', month: 'short', timeZone: 'UTC' })),
+        space: 70,
+      },
       { stroke: muted, font, size: 62, grid: { stroke: line, width: 1 }, ticks: { show: false }, values: (_plot, at) => at.map(format) },
     ],
-    series: [{}, ...colours.map((fill) => ({ fill, stroke: fill, width: 0, points: { show: false }, ...(bars ? { paths: bars } : {}) })).toReversed()],
+    series: [
+      {},
+      ...colours.map((fill) => ({ fill, stroke: fill, width: 0, points: { show: false }, ...(bars ? { paths: bars } : {}) })).toReversed(),
+    ],
     hooks: { setCursor: [({ cursor }) => seen(cursor.idx ?? null)] },
   }
 }

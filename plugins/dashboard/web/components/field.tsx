@@ -4,13 +4,27 @@ import { useId } from 'preact/hooks'
 type Wired = { id: string; 'aria-describedby'?: string; 'aria-invalid'?: true }
 
 /** A form control with its label, a hint and an error, wired for screen readers: spread `wired` on the control. */
-export function Field({ label, hint, error, children }: { label: ComponentChildren; hint?: ComponentChildren; error?: string | null; children: (wired: Wired) => ComponentChildren }) {
+export function Field({
+  label,
+  hint,
+  error,
+  children,
+}: {
+  label: ComponentChildren
+  hint?: ComponentChildren
+  error?: string | null
+  children: (wired: Wired) => ComponentChildren
+}) {
   const id = useId()
   const described = [hint ? `${id}-hint` : '', error ? `${id}-error` : ''].filter(Boolean).join(' ')
   return (
     <div class="field">
       <label for={id}>{label}</label>
-      {children({ id, ...(described === '' ? {} : { 'aria-describedby': described }), ...(error ? { 'aria-invalid': true as const } : {}) })}
+      {children({
+        id,
+        ...(described === '' ? {} : { 'aria-describedby': described }),
+        ...(error ? { 'aria-invalid': true as const } : {}),
+      })}
       {hint && (
         <p id={`${id}-hint`} class="hint">
           {hint}
@@ -28,7 +42,17 @@ export function Field({ label, hint, error, children }: { label: ComponentChildr
 export type Choice = { value: string; name: ComponentChildren }
 
 /** One of a few, as a row of radio buttons. */
-export function Segmented({ label, value, choices, choose }: { label: string; value: string; choices: Choice[]; choose: (value: string) => void }) {
+export function Segmented({
+  label,
+  value,
+  choices,
+  choose,
+}: {
+  label: string
+  value: string
+  choices: Choice[]
+  choose: (value: string) => void
+}) {
   const group = useId()
   return (
     <div class="segmented" role="radiogroup" aria-label={label}>
@@ -42,7 +66,17 @@ export function Segmented({ label, value, choices, choose }: { label: string; va
   )
 }
 
-export function Select({ wired, value, choices, choose }: { wired: Wired | { 'aria-label': string }; value: string; choices: { value: string; name: string }[]; choose: (value: string) => void }) {
+export function Select({
+  wired,
+  value,
+  choices,
+  choose,
+}: {
+  wired: Wired | { 'aria-label': string }
+  value: string
+  choices: { value: string; name: string }[]
+  choose: (value: string) => void
+}) {
   return (
     <select {...wired} class="input" value={value} onChange={(event) => choose(event.currentTarget.value)}>
       {choices.map((choice) => (

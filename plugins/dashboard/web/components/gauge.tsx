@@ -23,7 +23,15 @@ export function Gauge({ label, value, max, more = 0, centre, below, tone = 'codi
   const used = share(value)
   const state = used >= 1 ? 'danger' : used >= 0.9 ? 'warn' : tone
   return (
-    <div class={`gauge tone-${state}`} role="meter" aria-label={label} aria-valuenow={Math.round(used * 100)} aria-valuemin={0} aria-valuemax={100} aria-valuetext={`${Math.round(used * 100)}%`}>
+    <div
+      class={`gauge tone-${state}`}
+      role="meter"
+      aria-label={label}
+      aria-valuenow={Math.round(used * 100)}
+      aria-valuemin={0}
+      aria-valuemax={100}
+      aria-valuetext={`${Math.round(used * 100)}%`}
+    >
       <svg viewBox="0 0 120 120" aria-hidden="true" focusable="false">
         <circle class="gauge-track" cx="60" cy="60" r={RADIUS} stroke-dasharray={`${ARC} 999`} />
         {more > 0 && <circle class="gauge-more" cx="60" cy="60" r={RADIUS} stroke-dasharray={`${ARC * share(value + more)} 999`} />}
@@ -38,11 +46,29 @@ export function Gauge({ label, value, max, more = 0, centre, below, tone = 'codi
 }
 
 /** Parts of a whole as one bar. */
-export function Meter({ label, parts, max, tone = 'media' }: { label: string; parts: { name: string; value: number }[]; max: number; tone?: 'media' | 'coding' | 'room' }) {
+export function Meter({
+  label,
+  parts,
+  max,
+  tone = 'media',
+}: {
+  label: string
+  parts: { name: string; value: number }[]
+  max: number
+  tone?: 'media' | 'coding' | 'room'
+}) {
   const share = (value: number) => (max <= 0 ? 0 : Math.min(100, (value / max) * 100))
   const used = Math.round(share(parts.reduce((sum, { value }) => sum + value, 0)))
   return (
-    <div class={`meter tone-${tone}`} role="meter" aria-label={label} aria-valuenow={used} aria-valuemin={0} aria-valuemax={100} aria-valuetext={`${used}%`}>
+    <div
+      class={`meter tone-${tone}`}
+      role="meter"
+      aria-label={label}
+      aria-valuenow={used}
+      aria-valuemin={0}
+      aria-valuemax={100}
+      aria-valuetext={`${used}%`}
+    >
       {parts.map(({ name, value }) => (
         <span key={name} style={{ width: `${share(value)}%` }} />
       ))}

@@ -6,7 +6,12 @@ import { Field, Select } from './field.tsx'
 import type { IconName } from './icon.tsx'
 import { Empty, Failed, Loading, Notice } from './states.tsx'
 
-export type PlanPageProps = { of: (plan: Plan) => boolean; locked: { title: string; text: string; icon: IconName }; choiceLabel?: string; children: (plan: Plan, choice: ComponentChildren) => ComponentChildren }
+export type PlanPageProps = {
+  of: (plan: Plan) => boolean
+  locked: { title: string; text: string; icon: IconName }
+  choiceLabel?: string
+  children: (plan: Plan, choice: ComponentChildren) => ComponentChildren
+}
 
 /** Shows `children` for the plan of the address (`?plan=`), else the first active one. A plan that is not active says why. */
 export function PlanPage({ of, locked, choiceLabel = 'Plan', children }: PlanPageProps) {
@@ -17,7 +22,14 @@ export function PlanPage({ of, locked, choiceLabel = 'Plan', children }: PlanPag
   if (!plan) return <Locked {...locked} />
   const choice = fitting.length > 1 && (
     <Field label={choiceLabel}>
-      {(wired) => <Select wired={wired} value={plan.name} choices={fitting.map(({ name, display_name }) => ({ value: name, name: display_name }))} choose={(name) => go(`${here.value.path}?plan=${encodeURIComponent(name)}`, { replace: true })} />}
+      {(wired) => (
+        <Select
+          wired={wired}
+          value={plan.name}
+          choices={fitting.map(({ name, display_name }) => ({ value: name, name: display_name }))}
+          choose={(name) => go(`${here.value.path}?plan=${encodeURIComponent(name)}`, { replace: true })}
+        />
+      )}
     </Field>
   )
   if (isActive(plan)) return <>{children(plan, choice)}</>

@@ -12,7 +12,9 @@ export function SignedOut() {
       <div class="card sign-in">
         <Logo size={48} />
         <h1>{left ? 'You are signed out' : 'Sign in'}</h1>
-        <p class="muted">{left ? 'Nothing of your session is left in this browser.' : 'Your session has ended, or you have not signed in yet.'}</p>
+        <p class="muted">
+          {left ? 'Nothing of your session is left in this browser.' : 'Your session has ended, or you have not signed in yet.'}
+        </p>
         <a class="button primary large" href={hrefOf(`/sign-in?return=${encodeURIComponent(wanted)}`)} data-reload>
           Sign in
         </a>

@@ -15,12 +15,35 @@ export function Compare({ before, after, name }: { before: string; after: string
   return (
     <figure class="compare">
       <div class="compare-frame checkered">
-        <img class="compare-after" src={after} alt={`${name}, after`} decoding="async" style={{ clipPath: isBoth ? `inset(0 0 0 ${share}%)` : 'none' }} />
+        <img
+          class="compare-after"
+          src={after}
+          alt={`${name}, after`}
+          decoding="async"
+          style={{ clipPath: isBoth ? `inset(0 0 0 ${share}%)` : 'none' }}
+        />
         {isBoth && (
           <>
-            <img class="compare-before" src={before} alt={`${name}, before`} decoding="async" style={{ clipPath: `inset(0 ${100 - share}% 0 0)` }} onError={() => setGone(true)} />
+            <img
+              class="compare-before"
+              src={before}
+              alt={`${name}, before`}
+              decoding="async"
+              style={{ clipPath: `inset(0 ${100 - share}% 0 0)` }}
+              onError={() => setGone(true)}
+            />
             <span class="compare-line" style={{ left: `${share}%` }} aria-hidden="true" />
-            <input class="compare-range" type="range" min={0} max={100} step={1} value={share} aria-label="Before and after" aria-valuetext={`${share}% before`} onInput={(event) => setShare(Number(event.currentTarget.value))} />
+            <input
+              class="compare-range"
+              type="range"
+              min={0}
+              max={100}
+              step={1}
+              value={share}
+              aria-label="Before and after"
+              aria-valuetext={`${share}% before`}
+              onInput={(event) => setShare(Number(event.currentTarget.value))}
+            />
           </>
         )}
       </div>

@@ -42,13 +42,30 @@ export function Composer() {
       class="form"
       onSubmit={(event) => event.preventDefault()}
       onKeyDown={(event) => {
-        if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) event.currentTarget.querySelector<HTMLButtonElement>('.create')?.click()
+        if (event.key === 'Enter' && (event.ctrlKey || event.metaKey))
+          event.currentTarget.querySelector<HTMLButtonElement>('.create')?.click()
       }}
     >
-      <KindChoice label="What to make" kinds={kinds.data.filter(({ object }) => object === 'generation')} value={draft.kind} choose={(kind) => set({ kind, ratio: '', seconds: null, format: '' })} />
-      <Field label="Prompt" hint={draft.prompt.length > PROMPT_MAX - 500 ? `${PROMPT_MAX - draft.prompt.length} characters left` : undefined}>
+      <KindChoice
+        label="What to make"
+        kinds={kinds.data.filter(({ object }) => object === 'generation')}
+        value={draft.kind}
+        choose={(kind) => set({ kind, ratio: '', seconds: null, format: '' })}
+      />
+      <Field
+        label="Prompt"
+        hint={draft.prompt.length > PROMPT_MAX - 500 ? `${PROMPT_MAX - draft.prompt.length} characters left` : undefined}
+      >
         {(wired) => (
-          <textarea {...wired} class="input room-prompt" rows={4} maxLength={PROMPT_MAX} placeholder={`${IDEAS[draft.kind]?.[0] ?? ''} …`} value={draft.prompt} onInput={(event) => set({ prompt: event.currentTarget.value })} />
+          <textarea
+            {...wired}
+            class="input room-prompt"
+            rows={4}
+            maxLength={PROMPT_MAX}
+            placeholder={`${IDEAS[draft.kind]?.[0] ?? ''} …`}
+            value={draft.prompt}
+            onInput={(event) => set({ prompt: event.currentTarget.value })}
+          />
         )}
       </Field>
       {draft.prompt === '' && (
@@ -83,20 +100,47 @@ function Parameters({ kind, draft, set }: Props) {
       {ratios.length > 0 && (
         <div class="field">
           <span class="field-label">Shape</span>
-          <Segmented label="Shape" value={draft.ratio || standard} choices={ratios.map((value) => ({ value, name: <Shape ratio={value} /> }))} choose={(ratio) => set({ ratio: ratio === standard ? '' : ratio })} />
+          <Segmented
+            label="Shape"
+            value={draft.ratio || standard}
+            choices={ratios.map((value) => ({ value, name: <Shape ratio={value} /> }))}
+            choose={(ratio) => set({ ratio: ratio === standard ? '' : ratio })}
+          />
         </div>
       )}
-      {seconds !== null && <Length seconds={draft.seconds ?? seconds} most={kind.max?.seconds ?? seconds} choose={(value) => set({ seconds: value })} />}
+      {seconds !== null && (
+        <Length seconds={draft.seconds ?? seconds} most={kind.max?.seconds ?? seconds} choose={(value) => set({ seconds: value })} />
+      )}
       <button type="button" class="more room-more" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
         <Icon name="chevron" size={16} /> More settings
       </button>
       {isOpen && (
         <div class="grid two">
           <Field label="Seed" hint="The same seed repeats a result, where the engine takes one.">
-            {(wired) => <input {...wired} class="input" type="number" min={0} max={2147483647} step={1} value={draft.seed} onInput={(event) => set({ seed: event.currentTarget.value })} />}
+            {(wired) => (
+              <input
+                {...wired}
+                class="input"
+                type="number"
+                min={0}
+                max={2147483647}
+                step={1}
+                value={draft.seed}
+                onInput={(event) => set({ seed: event.currentTarget.value })}
+              />
+            )}
           </Field>
           {(kind.formats?.length ?? 0) > 1 && (
-            <Field label="Format">{(wired) => <Select wired={wired} value={draft.format || kind.formats?.[0] || ''} choices={(kind.formats ?? []).map((value) => ({ value, name: value.toUpperCase() }))} choose={(format) => set({ format })} />}</Field>
+            <Field label="Format">
+              {(wired) => (
+                <Select
+                  wired={wired}
+                  value={draft.format || kind.formats?.[0] || ''}
+                  choices={(kind.formats ?? []).map((value) => ({ value, name: value.toUpperCase() }))}
+                  choose={(format) => set({ format })}
+                />
+              )}
+            </Field>
           )}
         </div>
       )}
@@ -107,10 +151,14 @@ function Parameters({ kind, draft, set }: Props) {
 /** The ratio of a size such as 1024x1024 among those offered, else the first. */
 function ratioOf(size: string, ratios: string[]): string {
   const [width = 1, height = 1] = size.split('x').map(Number)
-  return ratios.find((ratio) => {
-    const [across = 1, down = 1] = ratio.split(':').map(Number)
-    return Math.abs(width / height - across / down) < 0.02
-  }) ?? ratios[0] ?? ''
+  return (
+    ratios.find((ratio) => {
+      const [across = 1, down = 1] = ratio.split(':').map(Number)
+      return Math.abs(width / height - across / down) < 0.02
+    }) ??
+    ratios[0] ??
+    ''
+  )
 }
 
 function Shape({ ratio }: { ratio: string }) {
@@ -129,7 +177,16 @@ function Length({ seconds, most, choose }: { seconds: number; most: number; choo
     <Field label="Length" hint={`Up to ${most} seconds.`}>
       {(wired) => (
         <div class="length">
-          <input {...wired} type="range" min={1} max={most} step={most > 30 ? 1 : 0.5} value={seconds} aria-valuetext={`${seconds} seconds`} onInput={(event) => choose(Number(event.currentTarget.value))} />
+          <input
+            {...wired}
+            type="range"
+            min={1}
+            max={most}
+            step={most > 30 ? 1 : 0.5}
+            value={seconds}
+            aria-valuetext={`${seconds} seconds`}
+            onInput={(event) => choose(Number(event.currentTarget.value))}
+          />
           <output>{seconds} s</output>
         </div>
       )}

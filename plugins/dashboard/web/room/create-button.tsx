@@ -36,7 +36,12 @@ export function CreateButton({ body, quoted, name }: { body: Body | null; quoted
   }
   return (
     <>
-      <button type="button" class="button primary large create" disabled={body === null || isBusy || isUnaffordable || quoted.state === 'refused'} onClick={() => void create()}>
+      <button
+        type="button"
+        class="button primary large create"
+        disabled={body === null || isBusy || isUnaffordable || quoted.state === 'refused'}
+        onClick={() => void create()}
+      >
         <Icon name="spark" size={18} /> {isBusy ? 'One moment …' : name}
       </button>
       {problem && (

@@ -44,10 +44,20 @@ export function Editor() {
   return (
     <form class="form" onSubmit={(event) => event.preventDefault()}>
       {chosen === 'merge' && sources.length > 0 ? <SourceList /> : <SourceInput isShownBelow={SHOW_THE_SOURCE.includes(chosen)} />}
-      <KindChoice label="Operation" kinds={operations} value={chosen} choose={(operation) => set({ operation })} refuse={(kind) => refusalOf(kind.verb, family)} />
+      <KindChoice
+        label="Operation"
+        kinds={operations}
+        value={chosen}
+        choose={(operation) => set({ operation })}
+        refuse={(kind) => refusalOf(kind.verb, family)}
+      />
       {source && <OperationFields edit={wanted} set={set} source={source} kind={kind} />}
       <div class="room-spend">
-        <PriceLine of={quoted} hint={hintOf(wanted, sources.length)} isMost={priceOf(room, chosen)?.per !== 'Job' && (chosen !== 'trim' || edit.end === null)} />
+        <PriceLine
+          of={quoted}
+          hint={hintOf(wanted, sources.length)}
+          isMost={priceOf(room, chosen)?.per !== 'Job' && (chosen !== 'trim' || edit.end === null)}
+        />
         <CreateButton body={body} quoted={quoted} name="Run" />
       </div>
     </form>

@@ -27,7 +27,11 @@ function pagesOf(shown: Task[], parts: Part[]): GalleryPages {
       const filled = await Promise.all(parts.map(fill))
       const more: Task[] = []
       // A list that is not over and has nothing left could hold the next task: it is filled again by the next call.
-      while (more.length < PAGE && filled.some(({ waiting }) => waiting.length > 0) && filled.every(({ waiting, isOver }) => waiting.length > 0 || isOver)) {
+      while (
+        more.length < PAGE &&
+        filled.some(({ waiting }) => waiting.length > 0) &&
+        filled.every(({ waiting, isOver }) => waiting.length > 0 || isOver)
+      ) {
         const newest = filled.reduce((a, b) => ((a.waiting[0]?.created_at ?? '') >= (b.waiting[0]?.created_at ?? '') ? a : b))
         const task = newest.waiting.shift()
         if (task) more.push(task)

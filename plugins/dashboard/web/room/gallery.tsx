@@ -62,17 +62,28 @@ function GalleryItem({ task }: { task: Task }) {
   if (!result) return null
   const name = nameOf(task)
   const kind = wordsOf(taskKind(task)).name
-  const isMerging = state.mode.value === 'edit' && state.sources.value.length > 0 && [result.content_type, ...state.sources.value.map(({ type }) => type)].every((type) => familyOf(type) !== 'image')
+  const isMerging =
+    state.mode.value === 'edit' &&
+    state.sources.value.length > 0 &&
+    [result.content_type, ...state.sources.value.map(({ type }) => type)].every((type) => familyOf(type) !== 'image')
   function show(): void {
     state.current.value = task
-    document.querySelector('.room-stage')?.scrollIntoView({ block: 'nearest', behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth' })
+    document
+      .querySelector('.room-stage')
+      ?.scrollIntoView({ block: 'nearest', behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth' })
   }
   return (
     <li class="gallery-item">
       <button type="button" class="gallery-show" onClick={show} aria-label={`Show ${name}`}>
         <Thumbnail url={urlOf(result)} type={result.content_type} />
       </button>
-      <a class="button small icon-only gallery-save" href={downloadOf(task, result)} download aria-label={`Download: ${name}`} title="Download">
+      <a
+        class="button small icon-only gallery-save"
+        href={downloadOf(task, result)}
+        download
+        aria-label={`Download: ${name}`}
+        title="Download"
+      >
         <Icon name="download" size={16} />
       </a>
       <p class="clip" title={name}>
@@ -83,11 +94,21 @@ function GalleryItem({ task }: { task: Task }) {
         <Ago at={task.created_at} />
       </p>
       <div class="row">
-        <button type="button" class="button small" aria-label={`Use as input: ${name}`} onClick={() => state.useAsInput(sourceOf(result, name))}>
+        <button
+          type="button"
+          class="button small"
+          aria-label={`Use as input: ${name}`}
+          onClick={() => state.useAsInput(sourceOf(result, name))}
+        >
           Use as input
         </button>
         {isMerging && (
-          <button type="button" class="button small quiet" aria-label={`Add to the merge: ${name}`} onClick={() => (state.sources.value = [...state.sources.value, sourceOf(result, name)])}>
+          <button
+            type="button"
+            class="button small quiet"
+            aria-label={`Add to the merge: ${name}`}
+            onClick={() => (state.sources.value = [...state.sources.value, sourceOf(result, name)])}
+          >
             <Icon name="plus" size={16} /> Add
           </button>
         )}

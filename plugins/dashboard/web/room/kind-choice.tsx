@@ -5,7 +5,13 @@ import type { Kind } from './media-api.ts'
 import { priceOf, useRoom } from './room-state.ts'
 import { priceInWords, wordsOf } from './words.ts'
 
-type Props = { label: string; kinds: Kind[]; value: string; choose: (kind: string) => void; /** Why a kind that is available does not apply now; null when it does. */ refuse?: (kind: Kind) => string | null }
+type Props = {
+  label: string
+  kinds: Kind[]
+  value: string
+  choose: (kind: string) => void
+  /** Why a kind that is available does not apply now; null when it does. */ refuse?: (kind: Kind) => string | null
+}
 
 export function KindChoice({ label, kinds, value, choose, refuse = () => null }: Props) {
   const group = useId()
@@ -19,7 +25,14 @@ export function KindChoice({ label, kinds, value, choose, refuse = () => null }:
         const price = priceOf(room, kind.verb)
         return (
           <label key={kind.verb} class={reason === null ? 'kind' : 'kind off'} title={reason ?? does}>
-            <input type="radio" name={group} value={kind.verb} checked={value === kind.verb} disabled={reason !== null} onChange={() => choose(kind.verb)} />
+            <input
+              type="radio"
+              name={group}
+              value={kind.verb}
+              checked={value === kind.verb}
+              disabled={reason !== null}
+              onChange={() => choose(kind.verb)}
+            />
             <span class="kind-body">
               <Icon name={reason === null ? icon : 'lock'} />
               <strong>{name}</strong>

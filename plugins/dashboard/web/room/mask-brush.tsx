@@ -93,7 +93,13 @@ export function MaskBrush({ source, changed }: { source: Source; changed: (mask:
           onFocus={() => setFocus(true)}
           onBlur={() => setFocus(false)}
         />
-        {hasFocus && <span class="mask-cursor" aria-hidden="true" style={{ left: `${(cursor.x / width) * 100}%`, top: `${(cursor.y / height) * 100}%`, width: `${((radius * 2) / width) * 100}%` }} />}
+        {hasFocus && (
+          <span
+            class="mask-cursor"
+            aria-hidden="true"
+            style={{ left: `${(cursor.x / width) * 100}%`, top: `${(cursor.y / height) * 100}%`, width: `${((radius * 2) / width) * 100}%` }}
+          />
+        )}
       </div>
       <p id="mask-help" class="hint">
         Paint over it. By keyboard: arrows move, Space marks, E erases, + and − change the size, Ctrl+Z undoes.
@@ -106,7 +112,15 @@ export function MaskBrush({ source, changed }: { source: Source; changed: (mask:
   )
 }
 
-type ToolsProps = { tool: string; setTool: (tool: string) => void; size: number; setSize: (size: number) => void; strokes: number; undo: () => void; clear: () => void }
+type ToolsProps = {
+  tool: string
+  setTool: (tool: string) => void
+  size: number
+  setSize: (size: number) => void
+  strokes: number
+  undo: () => void
+  clear: () => void
+}
 
 function BrushTools({ tool, setTool, size, setSize, strokes, undo, clear }: ToolsProps) {
   return (

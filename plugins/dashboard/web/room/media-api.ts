@@ -14,7 +14,13 @@ export type Kind = {
 }
 export type Price = { plan: string; verb: string; amount: string; per: 'Job' | 'Second' | 'Megapixel' }
 export type Kinds = { data: Kind[]; prices: Price[] }
-export type Quote = { estimated_cost: string; available: string; affordable: boolean; queue_position: number; estimated_wait_seconds: number | null }
+export type Quote = {
+  estimated_cost: string
+  available: string
+  affordable: boolean
+  queue_position: number
+  estimated_wait_seconds: number | null
+}
 export type Body = { kind?: string; operation?: string } & Record<string, unknown>
 
 /** A picture, film or sound that operations can take. */
@@ -26,10 +32,12 @@ export const readKinds = (signal: AbortSignal): Promise<Kinds> => api('/media/ki
 const pathOf = (body: Body) => `/media/${collectionOf(body.operation === undefined ? 'generation' : 'operation')}`
 
 /** What a task of this body would cost now. Rejects with the faults of the body. */
-export const readQuote = (plan: string, body: Body, signal: AbortSignal): Promise<Quote> => api(pathOf(body), { method: 'POST', body, query: { plan, dry_run: true }, signal })
+export const readQuote = (plan: string, body: Body, signal: AbortSignal): Promise<Quote> =>
+  api(pathOf(body), { method: 'POST', body, query: { plan, dry_run: true }, signal })
 
 /** Creates a task. A repetition after a lost answer has the same `idempotencyKey` and makes no second one. */
-export const createTask = (plan: string, body: Body, idempotencyKey: string): Promise<Task> => api(pathOf(body), { method: 'POST', body, query: { plan }, headers: { 'idempotency-key': idempotencyKey } })
+export const createTask = (plan: string, body: Body, idempotencyKey: string): Promise<Task> =>
+  api(pathOf(body), { method: 'POST', body, query: { plan }, headers: { 'idempotency-key': idempotencyKey } })
 
 /** A random key, also where the page has no secure context. */
 export function randomKey(): string {
@@ -52,14 +60,22 @@ export function upload(file: File, progress: (share: number) => void, abort: Abo
   const request = new XMLHttpRequest()
   request.open('POST', apiUrl('/uploads'))
   request.responseType = 'json'
-  for (const [name, value] of Object.entries({ ...pageHeaders('POST'), 'content-type': file.type || 'application/octet-stream' })) request.setRequestHeader(name, value)
+  for (const [name, value] of Object.entries({ ...pageHeaders('POST'), 'content-type': file.type || 'application/octet-stream' }))
+    request.setRequestHeader(name, value)
   request.upload.addEventListener('progress', ({ loaded, total }) => progress(total > 0 ? loaded / total : 0))
   request.addEventListener('error', () => reject(new Problem(0, 'unreachable', 'The upload did not reach the server.')))
   request.addEventListener('abort', () => reject(new DOMException('The upload was canceled.', 'AbortError')))
   request.addEventListener('load', () => {
     const answer = (request.response ?? {}) as Partial<Uploaded> & { detail?: string; error?: { code?: string } }
     if (request.status === 401) signedOut.value ??= { reason: 'expired' }
-    if (request.status !== 201) return reject(new Problem(request.status, answer.error?.code ?? 'internal', answer.detail ?? `The server answered with status ${request.status}.`))
+    if (request.status !== 201)
+      return reject(
+        new Problem(
+          request.status,
+          answer.error?.code ?? 'internal',
+          answer.detail ?? `The server answered with status ${request.status}.`,
+        ),
+      )
     const { media_url: url = '', content_type: type = '', width = null, height = null, duration_ms: durationMs = null } = answer
     resolve({ url, type, name: file.name, width, height, durationMs })
   })

@@ -18,7 +18,20 @@ export type Edit = {
   fit: 'contain' | 'cover'
 }
 
-export const EMPTY_EDIT: Edit = { operation: 'background_remove', prompt: '', mask: null, background: 'transparent', crop: false, scale: 2, strength: null, start: 0, end: null, isFast: false, isFading: false, fit: 'contain' }
+export const EMPTY_EDIT: Edit = {
+  operation: 'background_remove',
+  prompt: '',
+  mask: null,
+  background: 'transparent',
+  crop: false,
+  scale: 2,
+  strength: null,
+  start: 0,
+  end: null,
+  isFast: false,
+  isFading: false,
+  fit: 'contain',
+}
 
 /** True for a factor of `upscale` whose result is larger than what is offered. */
 export function isTooLarge({ operation, scale }: Edit, { width, height }: Source, kind: Kind | null): boolean {
@@ -38,13 +51,29 @@ export function completeBody(edit: Edit, sources: readonly Source[]): Body | nul
     case 'upscale':
       return { ...one, scale: edit.scale }
     case 'ai_edit':
-      return prompt === '' ? null : { ...one, prompt, ...(edit.mask === null ? {} : { mask_url: edit.mask }), ...(edit.strength === null ? {} : { strength: edit.strength }) }
+      return prompt === ''
+        ? null
+        : {
+            ...one,
+            prompt,
+            ...(edit.mask === null ? {} : { mask_url: edit.mask }),
+            ...(edit.strength === null ? {} : { strength: edit.strength }),
+          }
     case 'inpaint':
       return prompt === '' || edit.mask === null ? null : { ...one, prompt, mask_url: edit.mask }
     case 'trim':
-      return edit.start === 0 && edit.end === null ? null : { ...one, start_time: edit.start, ...(edit.end === null ? {} : { end_time: edit.end }), ...(edit.isFast ? { mode: 'fast' } : {}) }
+      return edit.start === 0 && edit.end === null
+        ? null
+        : { ...one, start_time: edit.start, ...(edit.end === null ? {} : { end_time: edit.end }), ...(edit.isFast ? { mode: 'fast' } : {}) }
     case 'merge':
-      return sources.length < 2 ? null : { operation, media_urls: sources.map(({ url }) => url), ...(edit.isFading ? { transition: 'fade' } : {}), ...(edit.fit === 'cover' ? { fit: 'cover' } : {}) }
+      return sources.length < 2
+        ? null
+        : {
+            operation,
+            media_urls: sources.map(({ url }) => url),
+            ...(edit.isFading ? { transition: 'fade' } : {}),
+            ...(edit.fit === 'cover' ? { fit: 'cover' } : {}),
+          }
     default:
       return null
   }

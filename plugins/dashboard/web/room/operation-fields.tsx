@@ -37,7 +37,21 @@ export function OperationFields(props: Props) {
 }
 
 function Prompt({ edit, set, label, placeholder }: Props & { label: string; placeholder: string }) {
-  return <Field label={label}>{(wired) => <textarea {...wired} class="input" rows={2} maxLength={8000} placeholder={placeholder} value={edit.prompt} onInput={(event) => set({ prompt: event.currentTarget.value })} />}</Field>
+  return (
+    <Field label={label}>
+      {(wired) => (
+        <textarea
+          {...wired}
+          class="input"
+          rows={2}
+          maxLength={8000}
+          placeholder={placeholder}
+          value={edit.prompt}
+          onInput={(event) => set({ prompt: event.currentTarget.value })}
+        />
+      )}
+    </Field>
+  )
 }
 
 const GROUNDS = [
@@ -55,8 +69,21 @@ function Background({ edit, set }: Props) {
       <div class="field">
         <span class="field-label">Background</span>
         <div class="row">
-          <Segmented label="Background" value={isOwn ? 'colour' : edit.background} choices={GROUNDS} choose={(value) => set({ background: value === 'colour' ? FIRST_COLOUR : value })} />
-          {isOwn && <input type="color" class="swatch" aria-label="Colour of the background" value={edit.background} onInput={(event) => set({ background: event.currentTarget.value })} />}
+          <Segmented
+            label="Background"
+            value={isOwn ? 'colour' : edit.background}
+            choices={GROUNDS}
+            choose={(value) => set({ background: value === 'colour' ? FIRST_COLOUR : value })}
+          />
+          {isOwn && (
+            <input
+              type="color"
+              class="swatch"
+              aria-label="Colour of the background"
+              value={edit.background}
+              onInput={(event) => set({ background: event.currentTarget.value })}
+            />
+          )}
         </div>
       </div>
       <label class="check">
@@ -71,7 +98,12 @@ function Scale({ edit, set, source, kind }: Props) {
   return (
     <div class="field">
       <span class="field-label">Factor</span>
-      <Segmented label="Factor" value={String(edit.scale)} choices={['2', '3', '4'].map((value) => ({ value, name: `${value}×` }))} choose={(value) => set({ scale: Number(value) })} />
+      <Segmented
+        label="Factor"
+        value={String(edit.scale)}
+        choices={['2', '3', '4'].map((value) => ({ value, name: `${value}×` }))}
+        choose={(value) => set({ scale: Number(value) })}
+      />
       {width !== null && height !== null && (
         <p class="hint">
           {width} × {height} becomes {width * edit.scale} × {height * edit.scale}
@@ -93,7 +125,12 @@ function Strength({ edit, set }: Props) {
   return (
     <div class="field">
       <span class="field-label">How much may change</span>
-      <Segmented label="How much may change" value={edit.strength === null ? '' : String(edit.strength)} choices={STRENGTHS} choose={(value) => set({ strength: value === '' ? null : Number(value) })} />
+      <Segmented
+        label="How much may change"
+        value={edit.strength === null ? '' : String(edit.strength)}
+        choices={STRENGTHS}
+        choose={(value) => set({ strength: value === '' ? null : Number(value) })}
+      />
     </div>
   )
 }
@@ -102,7 +139,8 @@ function Merge({ edit, set }: Props) {
   return (
     <>
       <label class="check">
-        <input type="checkbox" checked={edit.isFading} onChange={(event) => set({ isFading: event.currentTarget.checked })} /> Fade from one to the next
+        <input type="checkbox" checked={edit.isFading} onChange={(event) => set({ isFading: event.currentTarget.checked })} /> Fade from one
+        to the next
       </label>
       <div class="field">
         <span class="field-label">Other aspect ratios</span>

@@ -23,7 +23,9 @@ export function useQuote(body: Body | null): Quoted {
     const timer = setTimeout(() => {
       readQuote(plan, JSON.parse(text) as Body, abort.signal).then(
         (quote) => setQuoted({ state: 'quoted', quote }),
-        (error: unknown) => !abort.signal.aborted && setQuoted({ state: 'refused', problem: error instanceof Problem ? error : new Problem(0, 'internal', String(error)) }),
+        (error: unknown) =>
+          !abort.signal.aborted &&
+          setQuoted({ state: 'refused', problem: error instanceof Problem ? error : new Problem(0, 'internal', String(error)) }),
       )
     }, PAUSE_MS)
     return () => {
@@ -59,7 +61,11 @@ function PriceText({ of, hint, isMost }: { of: Quoted; hint: string; isMost: boo
       {isMost && <span class="muted">at most </span>}
       <strong class="price-amount">{money(cost)}</strong>{' '}
       {affordable ? <span class="muted">of {money(available)} left</span> : <span class="price-bad">only {money(available)} left</span>}{' '}
-      {position > 1 && <span class="muted">· {position - 1} before it{wait ? `, about ${span(wait * 1000)}` : ''}</span>}
+      {position > 1 && (
+        <span class="muted">
+          · {position - 1} before it{wait ? `, about ${span(wait * 1000)}` : ''}
+        </span>
+      )}
     </>
   )
 }

@@ -45,7 +45,10 @@ export function Room() {
   useEffect(() => state.stop, [])
   return (
     <div class="room stack">
-      <PageHead title="AI Room" lead="Say what you want to see or hear, look at the price, and make it. Every result can be changed further." />
+      <PageHead
+        title="AI Room"
+        lead="Say what you want to see or hear, look at the price, and make it. Every result can be changed further."
+      />
       <PlanPage of={isMedia} locked={LOCKED} choiceLabel="Plan that pays">
         {(plan, choice) => (
           <>
@@ -67,7 +70,12 @@ function Workbench({ state, plan }: { state: RoomState; plan: Plan }) {
         <RoomContext.Provider value={{ state, plan: plan.name, kinds: data, reloadPlans: () => void loadPlans() }}>
           <div class="room-bench">
             <section class="card room-form" aria-label="What to make">
-              <Segmented label="Make something new, or edit" value={state.mode.value} choices={MODES} choose={(mode) => (state.mode.value = mode as 'make' | 'edit')} />
+              <Segmented
+                label="Make something new, or edit"
+                value={state.mode.value}
+                choices={MODES}
+                choose={(mode) => (state.mode.value = mode as 'make' | 'edit')}
+              />
               {state.mode.value === 'make' ? <Composer /> : <Editor />}
             </section>
             <Stage />
@@ -83,6 +91,8 @@ function Workbench({ state, plan }: { state: RoomState; plan: Plan }) {
 /** Follows what was under way before the page was opened. */
 async function resume(state: RoomState): Promise<void> {
   const { signal } = new AbortController()
-  const pages = await Promise.all((['generations', 'operations'] as const).map((collection) => listTasks(collection, {}, signal).catch(() => ({ data: [] }))))
+  const pages = await Promise.all(
+    (['generations', 'operations'] as const).map((collection) => listTasks(collection, {}, signal).catch(() => ({ data: [] }))),
+  )
   for (const task of pages.flatMap(({ data }) => data)) if (!isFinal(task)) state.start(task)
 }

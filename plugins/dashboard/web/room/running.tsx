@@ -16,7 +16,12 @@ export function Running() {
               <Icon name={wordsOf(task.kind ?? task.operation ?? '').icon} />
               <span class="clip">{nameOf(task)}</span>
               <span class="muted">{task.status === 'queued' ? 'queued' : `${task.progress}%`}</span>
-              <progress class="bar" max={100} {...(task.status === 'queued' ? {} : { value: task.progress })} aria-label={`Progress of ${nameOf(task)}`} />
+              <progress
+                class="bar"
+                max={100}
+                {...(task.status === 'queued' ? {} : { value: task.progress })}
+                aria-label={`Progress of ${nameOf(task)}`}
+              />
             </button>
           </li>
         ))}

@@ -13,7 +13,11 @@ const ACCEPTED = 'image/png,image/jpeg,image/webp,image/gif,image/tiff,image/bmp
 type Uploading = { name: string; share: number; stop: () => void }
 
 /** Uploads files one after the other and hands over each source. A new file or the end of the component stops what is under way. */
-export function useUploads(add: (source: Source) => void): { uploading: Uploading | null; problem: Error | null; send: (files: Iterable<File>) => Promise<void> } {
+export function useUploads(add: (source: Source) => void): {
+  uploading: Uploading | null
+  problem: Error | null
+  send: (files: Iterable<File>) => Promise<void>
+} {
   const [uploading, setUploading] = useState<Uploading | null>(null)
   const [problem, setProblem] = useState<Error | null>(null)
   const running = useRef<AbortController | null>(null)
@@ -138,10 +142,21 @@ export function DropZone({ send, isMany, isSmall = false }: ZoneProps) {
 function Chosen({ source, isShownBelow }: { source: Source; isShownBelow: boolean }) {
   const { state } = useRoom()
   const before = state.earlier.value.at(-1)
-  const facts = [source.width !== null && source.height !== null && `${source.width} × ${source.height}`, source.durationMs !== null && lengthInWords(source.durationMs)].filter(Boolean)
+  const facts = [
+    source.width !== null && source.height !== null && `${source.width} × ${source.height}`,
+    source.durationMs !== null && lengthInWords(source.durationMs),
+  ].filter(Boolean)
   return (
     <div class="source">
-      {!isShownBelow && <div class="source-media checkered">{familyOf(source.type) === 'image' ? <img src={source.url} alt={`Source: ${source.name}`} /> : <Player url={source.url} type={source.type} name={`Source: ${source.name}`} />}</div>}
+      {!isShownBelow && (
+        <div class="source-media checkered">
+          {familyOf(source.type) === 'image' ? (
+            <img src={source.url} alt={`Source: ${source.name}`} />
+          ) : (
+            <Player url={source.url} type={source.type} name={`Source: ${source.name}`} />
+          )}
+        </div>
+      )}
       <div class="source-text">
         <p class="clip" title={source.name}>
           <strong>{source.name}</strong>

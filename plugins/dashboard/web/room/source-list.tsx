@@ -28,13 +28,30 @@ export function SourceList() {
             </span>
             {durationMs !== null && <span class="muted">{lengthInWords(durationMs)}</span>}
             <span class="row">
-              <button type="button" class="button small quiet" aria-label={`Move ${name} up`} disabled={at === 0} onClick={() => move(at, at - 1)}>
+              <button
+                type="button"
+                class="button small quiet"
+                aria-label={`Move ${name} up`}
+                disabled={at === 0}
+                onClick={() => move(at, at - 1)}
+              >
                 ↑
               </button>
-              <button type="button" class="button small quiet" aria-label={`Move ${name} down`} disabled={at === sources.length - 1} onClick={() => move(at, at + 1)}>
+              <button
+                type="button"
+                class="button small quiet"
+                aria-label={`Move ${name} down`}
+                disabled={at === sources.length - 1}
+                onClick={() => move(at, at + 1)}
+              >
                 ↓
               </button>
-              <button type="button" class="button small quiet" aria-label={`Remove ${name}`} onClick={() => (state.sources.value = sources.filter((_, other) => other !== at))}>
+              <button
+                type="button"
+                class="button small quiet"
+                aria-label={`Remove ${name}`}
+                onClick={() => (state.sources.value = sources.filter((_, other) => other !== at))}
+              >
                 <Icon name="close" size={16} />
               </button>
             </span>

@@ -19,7 +19,10 @@ export function Stage() {
     <section class="card room-stage" aria-label="Result" aria-live="polite" aria-busy={task !== null && !isFinal(task)}>
       {task === null ? (
         <Empty icon="spark" title="Your result appears here">
-          {state.mode.value === 'make' ? 'Choose what to make, write a prompt and press Create.' : 'Choose a source and an operation, and press Run.'} You see the price before anything is spent.
+          {state.mode.value === 'make'
+            ? 'Choose what to make, write a prompt and press Create.'
+            : 'Choose a source and an operation, and press Run.'}{' '}
+          You see the price before anything is spent.
         </Empty>
       ) : (
         <Shown key={task.id} task={task} />
@@ -39,7 +42,11 @@ function UnderWay({ task }: { task: Task }) {
   const [isCanceling, setCanceling] = useState(false)
   const words = wordsOf(task.kind ?? task.operation ?? '')
   const isQueued = task.status === 'queued'
-  const where = isQueued ? (task.queue_position === null || task.queue_position <= 1 ? 'Next in the queue' : `Number ${task.queue_position} in the queue`) : 'Processing'
+  const where = isQueued
+    ? task.queue_position === null || task.queue_position <= 1
+      ? 'Next in the queue'
+      : `Number ${task.queue_position} in the queue`
+    : 'Processing'
   async function cancel(): Promise<void> {
     setCanceling(true)
     await cancelTask(task).then((canceled) => (state.current.value = canceled), toastError)
@@ -74,7 +81,8 @@ function Ended({ task }: { task: Task }) {
       </Empty>
       <Notice tone={isCanceled ? 'info' : 'danger'} title={isCanceled ? 'You canceled it.' : (task.error?.message ?? 'It failed.')}>
         {!isCanceled && task.error && <>{adviceOf(task.error.code)} </>}
-        Nothing was charged{task.refund_amount && Number(task.refund_amount) > 0 ? `: ${money(task.refund_amount)} went back to your allowance` : ''}.
+        Nothing was charged
+        {task.refund_amount && Number(task.refund_amount) > 0 ? `: ${money(task.refund_amount)} went back to your allowance` : ''}.
       </Notice>
       <div class="row">
         {task.object === 'generation' && <ReusePrompt task={task} />}
@@ -104,7 +112,11 @@ function Finished({ task }: { task: Task }) {
   ].filter(Boolean)
   return (
     <div class="stack">
-      {before !== null ? <Compare before={before} after={url} name={nameOf(task)} /> : <Player url={url} type={result.content_type} name={nameOf(task)} />}
+      {before !== null ? (
+        <Compare before={before} after={url} name={nameOf(task)} />
+      ) : (
+        <Player url={url} type={result.content_type} name={nameOf(task)} />
+      )}
       <div>
         <h2 class="clip-3 break">{nameOf(task)}</h2>
         <p class="muted">{facts.join(' · ')}</p>

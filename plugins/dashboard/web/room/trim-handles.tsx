@@ -27,15 +27,40 @@ export function TrimHandles({ edit, set, source }: Props) {
     set({ end: next >= length ? null : next })
     seek(next)
   }
-  const media = { ref: player, src: source.url, controls: true, preload: 'metadata' as const, 'aria-label': 'Source to trim', onLoadedMetadata: () => Number.isFinite(player.current?.duration) && setKnown(player.current?.duration ?? 0) }
+  const media = {
+    ref: player,
+    src: source.url,
+    controls: true,
+    preload: 'metadata' as const,
+    'aria-label': 'Source to trim',
+    onLoadedMetadata: () => Number.isFinite(player.current?.duration) && setKnown(player.current?.duration ?? 0),
+  }
   return (
     <div class="field trim">
       <span class="field-label">Section that stays</span>
       {familyOf(source.type) === 'video' ? <video {...media} playsInline muted /> : <audio {...media} />}
       <div class="trim-track">
         <span class="trim-kept" style={{ left: `${(edit.start / length) * 100}%`, right: `${100 - (end / length) * 100}%` }} aria-hidden="true" />
-        <input type="range" min={0} max={length} step={STEP} value={edit.start} aria-label="Start" aria-valuetext={`${edit.start.toFixed(1)} seconds`} onInput={(event) => setStart(Number(event.currentTarget.value))} />
-        <input type="range" min={0} max={length} step={STEP} value={end} aria-label="End" aria-valuetext={`${end.toFixed(1)} seconds`} onInput={(event) => setEnd(Number(event.currentTarget.value))} />
+        <input
+          type="range"
+          min={0}
+          max={length}
+          step={STEP}
+          value={edit.start}
+          aria-label="Start"
+          aria-valuetext={`${edit.start.toFixed(1)} seconds`}
+          onInput={(event) => setStart(Number(event.currentTarget.value))}
+        />
+        <input
+          type="range"
+          min={0}
+          max={length}
+          step={STEP}
+          value={end}
+          aria-label="End"
+          aria-valuetext={`${end.toFixed(1)} seconds`}
+          onInput={(event) => setEnd(Number(event.currentTarget.value))}
+        />
       </div>
       <div class="row">
         <button type="button" class="button small" onClick={() => setStart(player.current?.currentTime ?? 0)}>

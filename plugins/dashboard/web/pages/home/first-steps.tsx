@@ -47,8 +47,33 @@ function stepsOf(active: Plan[], keys: Key[] | null): Step[] {
   const media = active.some(isMedia)
   const isUsed = keys === null || keys.some(({ last_used_at: usedAt }) => usedAt !== null)
   return [
-    ...(media ? [{ icon: 'spark' as const, title: 'Make an image', text: 'Write a prompt in the AI Room, see its price, and watch it appear. No key, no code.', action: 'Open the AI Room', path: '/room', isDone: isUsed || active.some(hasSpent) }] : []),
-    { icon: 'key', title: 'Issue an API key', text: 'A key belongs to one plan. You can rotate it without a pause, suspend it and revoke it.', action: 'API Keys', path: '/keys', isDone: keys === null || keys.length > 0 },
-    { icon: 'code', title: 'Connect your tools', text: 'Configurations for Codex, opencode, Cline, the OpenAI SDKs and MCP clients, with your address and key filled in.', action: 'Snippets', path: '/keys#clients', isDone: isUsed },
+    ...(media
+      ? [
+          {
+            icon: 'spark' as const,
+            title: 'Make an image',
+            text: 'Write a prompt in the AI Room, see its price, and watch it appear. No key, no code.',
+            action: 'Open the AI Room',
+            path: '/room',
+            isDone: isUsed || active.some(hasSpent),
+          },
+        ]
+      : []),
+    {
+      icon: 'key',
+      title: 'Issue an API key',
+      text: 'A key belongs to one plan. You can rotate it without a pause, suspend it and revoke it.',
+      action: 'API Keys',
+      path: '/keys',
+      isDone: keys === null || keys.length > 0,
+    },
+    {
+      icon: 'code',
+      title: 'Connect your tools',
+      text: 'Configurations for Codex, opencode, Cline, the OpenAI SDKs and MCP clients, with your address and key filled in.',
+      action: 'Snippets',
+      path: '/keys#clients',
+      isDone: isUsed,
+    },
   ]
 }

@@ -21,7 +21,8 @@ function Plans() {
     return (
       <div class="card">
         <Empty icon="lock" title="There is no plan yet">
-          A plan unlocks an API: Media or Room for images, video and music, Coding for an OpenAI-compatible endpoint. Your provider adds it, and it appears here by itself.
+          A plan unlocks an API: Media or Room for images, video and music, Coding for an OpenAI-compatible endpoint. Your provider adds it,
+          and it appears here by itself.
         </Empty>
       </div>
     )
@@ -32,9 +33,11 @@ function Plans() {
       <section class="stack" aria-labelledby="plans">
         <h2 id="plans">Plans</h2>
         <div class="grid">
-          {plans.value.toSorted((a, b) => Number(isActive(b)) - Number(isActive(a))).map((plan) => (
-            <PlanCard key={plan.name} {...plan} />
-          ))}
+          {plans.value
+            .toSorted((a, b) => Number(isActive(b)) - Number(isActive(a)))
+            .map((plan) => (
+              <PlanCard key={plan.name} {...plan} />
+            ))}
         </div>
       </section>
     </>

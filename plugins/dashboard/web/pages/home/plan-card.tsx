@@ -69,11 +69,25 @@ function Terms({ state, starts_at: starts, expires_at: expires, period }: Plan) 
   )
 }
 
-function Allowance({ allowance, held, burned, remaining, plan }: { allowance: string; held: string; burned: string; remaining: string; plan: Plan }) {
+function Allowance({
+  allowance,
+  held,
+  burned,
+  remaining,
+  plan,
+}: {
+  allowance: string
+  held: string
+  burned: string
+  remaining: string
+  plan: Plan
+}) {
   return (
     <>
       <dl class="facts">
-        <Fact name="Remaining" isBig>{money(remaining)}</Fact>
+        <Fact name="Remaining" isBig>
+          {money(remaining)}
+        </Fact>
         <Fact name="Spent">{money(burned)}</Fact>
         <Fact name="On hold">{money(held)}</Fact>
         <Fact name="Allowance">{money(allowance)}</Fact>
@@ -103,7 +117,13 @@ function Windows({ session, weekly }: { session: WindowUsage; weekly: WindowUsag
 function Window({ name, limit, used, resets_at: resetsAt }: WindowUsage & { name: string }) {
   return (
     <figure>
-      <Gauge label={`${name}: tokens used`} value={used} max={limit} centre={percent(used, limit)} below={`${short(used)} of ${short(limit)}`} />
+      <Gauge
+        label={`${name}: tokens used`}
+        value={used}
+        max={limit}
+        centre={percent(used, limit)}
+        below={`${short(used)} of ${short(limit)}`}
+      />
       <figcaption>
         <strong>{name}</strong>
         <span class="muted">{resetsAt && used > 0 ? <>resets in {<Countdown to={resetsAt} />}</> : 'not begun'}</span>

@@ -8,7 +8,23 @@ import { Notice } from '../../components/states.tsx'
 type Props = { of: Key; close: () => void; confirm: (what: KeyChange) => Promise<void> }
 
 /** Explains a change, and makes it when the person confirms. */
-function Confirm({ title, close, action, tone = 'primary', isReady = true, submit, children }: { title: string; close: () => void; action: string; tone?: 'primary' | 'danger'; isReady?: boolean; submit: () => Promise<void>; children: ComponentChildren }) {
+function Confirm({
+  title,
+  close,
+  action,
+  tone = 'primary',
+  isReady = true,
+  submit,
+  children,
+}: {
+  title: string
+  close: () => void
+  action: string
+  tone?: 'primary' | 'danger'
+  isReady?: boolean
+  submit: () => Promise<void>
+  children: ComponentChildren
+}) {
   const [isBusy, setBusy] = useState(false)
   return (
     <Dialog title={title} close={close}>
@@ -33,7 +49,9 @@ export function RotateDialog({ of: { name }, close, confirm, overlap }: Props & 
       <p>A new key is made at once, under the same name.</p>
       <ol class="explained">
         <li>Rotate, and reveal the new key.</li>
-        <li>Put it into your programs. The present key still works for <strong>{overlap}</strong>, so nothing stops.</li>
+        <li>
+          Put it into your programs. The present key still works for <strong>{overlap}</strong>, so nothing stops.
+        </li>
         <li>After that the present key is refused.</li>
       </ol>
       <Notice tone="warn">Has somebody else seen the key? Then revoke it instead: after a rotation it still works for {overlap}.</Notice>
@@ -52,7 +70,14 @@ export function SuspendDialog({ of: { name }, close, confirm }: Props) {
 export function RevokeDialog({ of: { name }, close, confirm }: Props) {
   const [typed, setTyped] = useState('')
   return (
-    <Confirm title={`Revoke ${name}`} close={close} action="Revoke for good" tone="danger" isReady={typed === name} submit={() => confirm('revoke')}>
+    <Confirm
+      title={`Revoke ${name}`}
+      close={close}
+      action="Revoke for good"
+      tone="danger"
+      isReady={typed === name}
+      submit={() => confirm('revoke')}
+    >
       <Notice tone="danger">The key stops at once and never works again. This cannot be undone.</Notice>
       <Field
         label={
@@ -61,7 +86,16 @@ export function RevokeDialog({ of: { name }, close, confirm }: Props) {
           </>
         }
       >
-        {(wired) => <input {...wired} class="input mono" autocomplete="off" spellcheck={false} value={typed} onInput={(event) => setTyped(event.currentTarget.value)} />}
+        {(wired) => (
+          <input
+            {...wired}
+            class="input mono"
+            autocomplete="off"
+            spellcheck={false}
+            value={typed}
+            onInput={(event) => setTyped(event.currentTarget.value)}
+          />
+        )}
       </Field>
     </Confirm>
   )

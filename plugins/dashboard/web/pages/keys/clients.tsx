@@ -40,10 +40,32 @@ export function Clients({ keys }: { keys: Key[] }) {
   if (!client || !key) return null
   const secret = revealed.value.get(key.name)?.secret ?? null
   return (
-    <Card title="Use a key" hint="Paste this into your client. It has the address of this service." class="clients" actions={offered.length > 1 && <Segmented label="API" value={chosenApi} choices={[...offered]} choose={(value) => setApi(value === 'media' ? 'media' : 'coding')} />}>
+    <Card
+      title="Use a key"
+      hint="Paste this into your client. It has the address of this service."
+      class="clients"
+      actions={
+        offered.length > 1 && (
+          <Segmented
+            label="API"
+            value={chosenApi}
+            choices={[...offered]}
+            choose={(value) => setApi(value === 'media' ? 'media' : 'coding')}
+          />
+        )
+      }
+    >
       <div class="grid">
-        <Field label="Client">{(wired) => <Select wired={wired} value={client.id} choices={clients.map(({ id, name }) => ({ value: id, name }))} choose={setClientId} />}</Field>
-        <Field label="Key">{(wired) => <Select wired={wired} value={key.name} choices={fitting.map(({ name }) => ({ value: name, name }))} choose={setKeyName} />}</Field>
+        <Field label="Client">
+          {(wired) => (
+            <Select wired={wired} value={client.id} choices={clients.map(({ id, name }) => ({ value: id, name }))} choose={setClientId} />
+          )}
+        </Field>
+        <Field label="Key">
+          {(wired) => (
+            <Select wired={wired} value={key.name} choices={fitting.map(({ name }) => ({ value: name, name }))} choose={setKeyName} />
+          )}
+        </Field>
       </div>
       {!secret && <Notice>Reveal {key.name} above, and its key is filled in here.</Notice>}
       <div class="stack">

@@ -19,7 +19,9 @@ function faultsOf({ name, limit, expires }: Draft, plan: Plan | undefined): Faul
   const isAmount = plan !== undefined && isMedia(plan)
   return {
     ...(NAME.test(name) ? {} : { name: 'Use 1 to 63 lower-case letters, digits and hyphens; begin and end with a letter or digit.' }),
-    ...(limit === '' || (isAmount ? MONEY : TOKENS).test(limit) ? {} : { limit: isAmount ? 'Use an amount such as 10.00.' : 'Use a whole number of tokens.' }),
+    ...(limit === '' || (isAmount ? MONEY : TOKENS).test(limit)
+      ? {}
+      : { limit: isAmount ? 'Use an amount such as 10.00.' : 'Use a whole number of tokens.' }),
     ...(expires === '' || Date.parse(`${expires}T00:00:00`) > serverTime() ? {} : { expires: 'Use a day in the future.' }),
   }
 }
@@ -54,16 +56,42 @@ export function IssueDialog({ plans, close, issued }: { plans: Plan[]; close: ()
     <Dialog title="Issue a key" close={close}>
       <form class="form" noValidate onSubmit={(event) => (event.preventDefault(), void submit())}>
         <Field label="Name" hint="For you: the program or person that uses the key, such as ci-robot." error={faults.name ?? null}>
-          {(wired) => <input {...wired} class="input mono" autocomplete="off" spellcheck={false} maxLength={63} value={draft.name} onInput={(event) => set({ name: event.currentTarget.value })} />}
+          {(wired) => (
+            <input
+              {...wired}
+              class="input mono"
+              autocomplete="off"
+              spellcheck={false}
+              maxLength={63}
+              value={draft.name}
+              onInput={(event) => set({ name: event.currentTarget.value })}
+            />
+          )}
         </Field>
-        <Field label="Plan" hint={plan && `${isAmount ? 'Opens the Media API.' : 'Opens the Coding Plan API.'} At most ${plan.key_policy.max_keys} keys.`}>
-          {(wired) => <Select wired={wired} value={draft.plan} choices={plans.map(({ name, display_name, product }) => ({ value: name, name: `${display_name} (${product})` }))} choose={(chosen) => set({ plan: chosen, limit: '' })} />}
+        <Field
+          label="Plan"
+          hint={plan && `${isAmount ? 'Opens the Media API.' : 'Opens the Coding Plan API.'} At most ${plan.key_policy.max_keys} keys.`}
+        >
+          {(wired) => (
+            <Select
+              wired={wired}
+              value={draft.plan}
+              choices={plans.map(({ name, display_name, product }) => ({ value: name, name: `${display_name} (${product})` }))}
+              choose={(chosen) => set({ plan: chosen, limit: '' })}
+            />
+          )}
         </Field>
-        <Field label="Limit (optional)" hint={isAmount ? "This key's share of the allowance in each period." : "This key's share of the weekly tokens."} error={faults.limit ?? null}>
-          {(wired) => <input {...wired} class="input" inputMode="decimal" autocomplete="off" placeholder={isAmount ? '10.00' : '100000'} value={draft.limit} onInput={(event) => set({ limit: event.currentTarget.value.trim() })} />}
-        </Field>
+        <LimitField isAmount={isAmount} value={draft.limit} error={faults.limit ?? null} change={(limit) => set({ limit })} />
         <Field label="Expires (optional)" hint="The key stops at the beginning of this day." error={faults.expires ?? null}>
-          {(wired) => <input {...wired} class="input" type="date" value={draft.expires} onInput={(event) => set({ expires: event.currentTarget.value })} />}
+          {(wired) => (
+            <input
+              {...wired}
+              class="input"
+              type="date"
+              value={draft.expires}
+              onInput={(event) => set({ expires: event.currentTarget.value })}
+            />
+          )}
         </Field>
         <DialogActions action="Issue" isDisabled={isBusy} error={error} close={close} />
         <p class="hint">
@@ -71,5 +99,35 @@ export function IssueDialog({ plans, close, issued }: { plans: Plan[]; close: ()
         </p>
       </form>
     </Dialog>
+  )
+}
+
+/** The limit of a key: money for media, tokens for coding. */
+function LimitField({
+  isAmount,
+  value,
+  error,
+  change,
+}: {
+  isAmount: boolean
+  value: string
+  error: string | null
+  change: (value: string) => void
+}) {
+  const hint = `This key's share of the ${isAmount ? 'allowance in each period' : 'weekly tokens'}.`
+  return (
+    <Field label="Limit (optional)" hint={hint} error={error}>
+      {(wired) => (
+        <input
+          {...wired}
+          class="input"
+          inputMode="decimal"
+          autocomplete="off"
+          placeholder={isAmount ? '10.00' : '100000'}
+          value={value}
+          onInput={(event) => change(event.currentTarget.value.trim())}
+        />
+      )}
+    </Field>
   )
 }

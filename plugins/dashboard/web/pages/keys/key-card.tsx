@@ -15,7 +15,12 @@ import { RevokeDialog, RotateDialog, SuspendDialog } from './change-dialogs.tsx'
 import { forget, reveal, revealed } from './revealed.ts'
 
 const TONES: Record<Key['state'], Tone> = { Active: 'ok', Suspended: 'warn', Revoked: 'danger', Expired: 'warn', Pending: 'info' }
-const DONE: Record<KeyChange, string> = { rotate: 'is rotated: reveal the new key.', suspend: 'is suspended.', resume: 'works again.', revoke: 'is revoked.' }
+const DONE: Record<KeyChange, string> = {
+  rotate: 'is rotated: reveal the new key.',
+  suspend: 'is suspended.',
+  resume: 'works again.',
+  revoke: 'is revoked.',
+}
 
 type Props = { of: Key; plan: Plan | undefined; canManage: boolean; reload: () => Promise<void> }
 
@@ -27,7 +32,8 @@ export function KeyCard({ of: key, plan, canManage, reload }: Props) {
       if (what !== 'resume') forget(key.name)
       toast(`${key.name} ${DONE[what]}`)
     } catch (error) {
-      if (error instanceof Problem && error.code === 'conflict') toast('The key was changed elsewhere meanwhile. This is its present state: try again.', 'danger')
+      if (error instanceof Problem && error.code === 'conflict')
+        toast('The key was changed elsewhere meanwhile. This is its present state: try again.', 'danger')
       else toastError(error)
     }
     setAsked(null)
@@ -81,7 +87,13 @@ function Secret({ of: key }: { of: Key }) {
         </span>
       ) : (
         session.value?.key_reveal && (
-          <button type="button" class="button small" disabled={isBusy || key.state !== 'Active'} onClick={() => void show()} aria-label={`Reveal ${key.name}`}>
+          <button
+            type="button"
+            class="button small"
+            disabled={isBusy || key.state !== 'Active'}
+            onClick={() => void show()}
+            aria-label={`Reveal ${key.name}`}
+          >
             <Icon name="eye" size={16} /> Reveal
           </button>
         )
@@ -99,7 +111,13 @@ function Facts({ created_at: created, last_used_at: used, expires_at: expires, r
       <Fact name="Last used">{used ? <Ago at={used} /> : 'never'}</Fact>
       <Fact name="Expires">{expires ? day(expires) : 'never'}</Fact>
       <Fact name="Rotations">{rotations}</Fact>
-      <Fact name="Limit">{limit?.amount_per_period ? `${money(limit.amount_per_period)} a period` : limit?.weekly_tokens ? `${short(limit.weekly_tokens)} tokens a week` : 'none'}</Fact>
+      <Fact name="Limit">
+        {limit?.amount_per_period
+          ? `${money(limit.amount_per_period)} a period`
+          : limit?.weekly_tokens
+            ? `${short(limit.weekly_tokens)} tokens a week`
+            : 'none'}
+      </Fact>
     </dl>
   )
 }

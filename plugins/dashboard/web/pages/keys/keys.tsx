@@ -28,7 +28,12 @@ export function Keys() {
         title="API Keys"
         lead="A key opens one plan's API. It exists here only while its plan is active, and its secret is shown only when you reveal it."
         actions={
-          <button type="button" class="button primary" disabled={!management.allowed || active.length === 0} onClick={() => setIssuing(true)}>
+          <button
+            type="button"
+            class="button primary"
+            disabled={!management.allowed || active.length === 0}
+            onClick={() => setIssuing(true)}
+          >
             <Icon name="plus" /> Issue a key
           </button>
         }
@@ -71,7 +76,15 @@ function List({ list, plans: known, canManage, reload }: ListProps) {
           </Notice>
         ))}
       </div>
-      {shown.length === 0 ? <NoKeys hasLocked={list.locked.length > 0} /> : <ul class="stack keys">{shown.map((key) => <KeyCard key={key.name} of={key} plan={known.find(({ name }) => name === key.plan)} canManage={canManage} reload={reload} />)}</ul>}
+      {shown.length === 0 ? (
+        <NoKeys hasLocked={list.locked.length > 0} />
+      ) : (
+        <ul class="stack keys">
+          {shown.map((key) => (
+            <KeyCard key={key.name} of={key} plan={known.find(({ name }) => name === key.plan)} canManage={canManage} reload={reload} />
+          ))}
+        </ul>
+      )}
       <Clients keys={shown} />
       <Revoked keys={list.data.filter(({ state }) => state === 'Revoked')} />
     </>
@@ -82,7 +95,9 @@ function NoKeys({ hasLocked }: { hasLocked: boolean }) {
   return (
     <div class="card">
       <Empty icon="key" title={hasLocked ? 'No keys of an active plan' : 'No keys yet'}>
-        {hasLocked ? 'Keys appear here while their plan is active.' : 'Issue one for each program that calls the API, so that you can change one without the others.'}
+        {hasLocked
+          ? 'Keys appear here while their plan is active.'
+          : 'Issue one for each program that calls the API, so that you can change one without the others.'}
       </Empty>
     </div>
   )

@@ -24,7 +24,8 @@ export function forgetAll(): void {
 
 /** Keeps the secrets of keys that are active and were not rotated since. */
 export function forgetAllBut(keys: Key[]): void {
-  const holds = (name: string, { revision }: Revealed) => keys.some((key) => key.name === name && key.state === 'Active' && key.rotation_revision === revision)
+  const holds = (name: string, { revision }: Revealed) =>
+    keys.some((key) => key.name === name && key.state === 'Active' && key.rotation_revision === revision)
   const kept = [...revealed.value].filter((entry) => holds(...entry))
   if (kept.length < revealed.value.size) revealed.value = new Map(kept)
 }

@@ -1,5 +1,17 @@
 /** How each client is configured. The texts are those of docs/clients, which test/dashboard compares: change both. */
-import { AI_SDK, CLINE, CODEX, CONTINUE, CURL_CODING, LANGCHAIN_JS, LANGCHAIN_PYTHON, OPENAI_JS, OPENAI_PYTHON, OPENCODE, QWEN_CODE } from './snippets-coding.ts'
+import {
+  AI_SDK,
+  CLINE,
+  CODEX,
+  CONTINUE,
+  CURL_CODING,
+  LANGCHAIN_JS,
+  LANGCHAIN_PYTHON,
+  OPENAI_JS,
+  OPENAI_PYTHON,
+  OPENCODE,
+  QWEN_CODE,
+} from './snippets-coding.ts'
 import { CODEX_MCP, CURL_MEDIA, MCP_INSPECTOR, MCP_SDK, OPENCODE_MCP, QWEN_MCP } from './snippets-media.ts'
 
 /** `text` has the address of docs/clients, and where it has a key, that of the docs. */

@@ -32,7 +32,13 @@ export function Deliveries({ of: load }: { of: Load<Delivery[]> }) {
   )
 }
 
-function DeliveryItem({ of: { id, event, url, status, next_attempt_at: next, attempts }, reload }: { of: Delivery; reload: () => Promise<void> }) {
+function DeliveryItem({
+  of: { id, event, url, status, next_attempt_at: next, attempts },
+  reload,
+}: {
+  of: Delivery
+  reload: () => Promise<void>
+}) {
   const [isBusy, setBusy] = useState(false)
   async function again(): Promise<void> {
     setBusy(true)
@@ -74,7 +80,10 @@ function Attempts({ attempts, event }: { attempts: Attempt[]; event: string }) {
         { name: 'Time', cell: ({ at }) => exact(at) },
         { name: 'Answer', cell: ({ status_code: code, error }) => code ?? error ?? '–' },
         { name: 'Duration', number: true, cell: ({ duration_ms: ms }) => (ms === null ? '–' : `${ms} ms`) },
-        { name: 'Body', cell: ({ response_prefix: prefix }) => <code class="clip">{prefix === null || prefix === '' ? '–' : prefix}</code> },
+        {
+          name: 'Body',
+          cell: ({ response_prefix: prefix }) => <code class="clip">{prefix === null || prefix === '' ? '–' : prefix}</code>,
+        },
       ]}
     />
   )

@@ -14,12 +14,23 @@ export function History({ task, deliveries }: { task: Task; deliveries: Delivery
   const [tries, setTries] = useState(0)
   useEffect(() => {
     setCut(false)
-    return followHistory(task, (event) => setEvents((all) => [...all.filter(({ sequence }) => sequence !== event.sequence), event]), () => setCut(true))
+    return followHistory(
+      task,
+      (event) => setEvents((all) => [...all.filter(({ sequence }) => sequence !== event.sequence), event]),
+      () => setCut(true),
+    )
   }, [task.id, tries])
-  const steps = [...events.flatMap((event) => stepOf(event, task.attempts)), ...deliveries.flatMap(attemptsOf), ...removal(task)].sort((one, other) => Date.parse(one.at) - Date.parse(other.at))
+  const steps = [...events.flatMap((event) => stepOf(event, task.attempts)), ...deliveries.flatMap(attemptsOf), ...removal(task)].sort(
+    (one, other) => Date.parse(one.at) - Date.parse(other.at),
+  )
   return (
     <Card title="History">
-      {events.length === 0 && (isCut ? <Failed error={new Error('The events of this task cannot be read at the moment.')} retry={() => setTries(tries + 1)} /> : <Loading lines={4} />)}
+      {events.length === 0 &&
+        (isCut ? (
+          <Failed error={new Error('The events of this task cannot be read at the moment.')} retry={() => setTries(tries + 1)} />
+        ) : (
+          <Loading lines={4} />
+        ))}
       <ol class="timeline">
         {steps.map(({ key, name, detail, at, isFault }) => (
           <li key={key} class={isFault ? 'fault' : undefined}>
@@ -51,18 +62,30 @@ const runs = (count: number): string => `${count} ${count === 1 ? 'run' : 'runs'
 function stepOf({ sequence, name, data }: TaskEvent, attempts: number): Step[] {
   const text = (member: string) => String(data[member] ?? '')
   const amount = () => money(text('amount'))
-  const step = (title: string, detail: string | null, at: string, isFault = false): Step[] => [{ key: String(sequence), name: title, detail, at: text(at), isFault }]
+  const step = (title: string, detail: string | null, at: string, isFault = false): Step[] => [
+    { key: String(sequence), name: title, detail, at: text(at), isFault },
+  ]
   switch (name) {
-    case 'task.created': return step('Created', null, 'created_at')
-    case 'balance.held': return step('Held', `${amount()} of the allowance`, 'at')
-    case 'task.queued': return step('Queued', null, 'at')
-    case 'task.processing': return step('First run began', null, 'at')
-    case 'balance.burned': return step('Charged', amount(), 'at')
-    case 'balance.returned': return step('Refunded', `${amount()} went back to the allowance`, 'at')
-    case 'task.completed': return step('Completed', attempts > 1 ? `after ${runs(attempts)}` : null, 'completed_at')
-    case 'task.failed': return step('Failed', `${(data['error'] as { message: string }).message} ${runs(Number(data['attempts']))}.`, 'failed_at', true)
-    case 'task.canceled': return step('Canceled', attempts > 0 ? `after ${runs(attempts)}` : 'before its first run', 'canceled_at')
-    default: return []
+    case 'task.created':
+      return step('Created', null, 'created_at')
+    case 'balance.held':
+      return step('Held', `${amount()} of the allowance`, 'at')
+    case 'task.queued':
+      return step('Queued', null, 'at')
+    case 'task.processing':
+      return step('First run began', null, 'at')
+    case 'balance.burned':
+      return step('Charged', amount(), 'at')
+    case 'balance.returned':
+      return step('Refunded', `${amount()} went back to the allowance`, 'at')
+    case 'task.completed':
+      return step('Completed', attempts > 1 ? `after ${runs(attempts)}` : null, 'completed_at')
+    case 'task.failed':
+      return step('Failed', `${(data['error'] as { message: string }).message} ${runs(Number(data['attempts']))}.`, 'failed_at', true)
+    case 'task.canceled':
+      return step('Canceled', attempts > 0 ? `after ${runs(attempts)}` : 'before its first run', 'canceled_at')
+    default:
+      return []
   }
 }
 

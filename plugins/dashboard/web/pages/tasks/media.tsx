@@ -9,7 +9,12 @@ import { bytes, span, time } from '../../format.ts'
 export function Media({ task, result }: { task: Task; result: Result }) {
   const { content_type: type, width, height, duration_ms: durationMs } = result
   const url = urlOf(result)
-  const facts = [type, width !== null && height !== null && `${width} × ${height}`, durationMs !== null && span(durationMs), bytes(result.bytes)].filter(Boolean)
+  const facts = [
+    type,
+    width !== null && height !== null && `${width} × ${height}`,
+    durationMs !== null && span(durationMs),
+    bytes(result.bytes),
+  ].filter(Boolean)
   if (Date.parse(result.expires_at) <= now.value) {
     return (
       <Card title="Result">

@@ -18,7 +18,12 @@ function local(ms: number): string {
 
 /** Sends webhooks of a time range again, for a receiver that was down. */
 export function ReplayDialog({ close }: { close: () => void }) {
-  const [range, setRange] = useState({ since: local(serverTime() - DAY_MS), until: local(serverTime() + 60_000), event: '', status: 'failed' })
+  const [range, setRange] = useState({
+    since: local(serverTime() - DAY_MS),
+    until: local(serverTime() + 60_000),
+    event: '',
+    status: 'failed',
+  })
   const [isBusy, setBusy] = useState(false)
   const [error, setError] = useState<Error | null>(null)
   const set = (change: Partial<typeof range>) => setRange({ ...range, ...change })
@@ -26,9 +31,19 @@ export function ReplayDialog({ close }: { close: () => void }) {
     setBusy(true)
     setError(null)
     try {
-      const body: Replay = { since: new Date(range.since).toISOString(), until: new Date(range.until).toISOString(), ...(range.event ? { event: range.event } : {}), ...(range.status ? { status: range.status } : {}) }
+      const body: Replay = {
+        since: new Date(range.since).toISOString(),
+        until: new Date(range.until).toISOString(),
+        ...(range.event ? { event: range.event } : {}),
+        ...(range.status ? { status: range.status } : {}),
+      }
       const count = await replay(body)
-      toast(count === 0 ? 'No delivery fits, so none is sent again.' : `${count} ${count === 1 ? 'delivery is' : 'deliveries are'} being sent again.`, count === 0 ? 'info' : 'ok')
+      toast(
+        count === 0
+          ? 'No delivery fits, so none is sent again.'
+          : `${count} ${count === 1 ? 'delivery is' : 'deliveries are'} being sent again.`,
+        count === 0 ? 'info' : 'ok',
+      )
       close()
     } catch (failure) {
       setError(failure instanceof RangeError ? new Error('Give both times.') : (failure as Error))
@@ -38,12 +53,41 @@ export function ReplayDialog({ close }: { close: () => void }) {
   return (
     <Dialog title="Replay webhooks" close={close}>
       <form class="form" onSubmit={(event) => (event.preventDefault(), void submit())}>
-        <p>Sends the webhooks of this time range again, at most 31 days at a time. Their ids stay the same, so your receiver can skip those it already has.</p>
+        <p>
+          Sends the webhooks of this time range again, at most 31 days at a time. Their ids stay the same, so your receiver can skip those
+          it already has.
+        </p>
         <div class="grid two">
-          <Field label="From">{(wired) => <input {...wired} class="input" type="datetime-local" required value={range.since} onInput={(event) => set({ since: event.currentTarget.value })} />}</Field>
-          <Field label="To">{(wired) => <input {...wired} class="input" type="datetime-local" required value={range.until} onInput={(event) => set({ until: event.currentTarget.value })} />}</Field>
-          <Field label="Event">{(wired) => <Select wired={wired} value={range.event} choices={any(EVENTS)} choose={(event) => set({ event })} />}</Field>
-          <Field label="Status">{(wired) => <Select wired={wired} value={range.status} choices={any(STATES)} choose={(status) => set({ status })} />}</Field>
+          <Field label="From">
+            {(wired) => (
+              <input
+                {...wired}
+                class="input"
+                type="datetime-local"
+                required
+                value={range.since}
+                onInput={(event) => set({ since: event.currentTarget.value })}
+              />
+            )}
+          </Field>
+          <Field label="To">
+            {(wired) => (
+              <input
+                {...wired}
+                class="input"
+                type="datetime-local"
+                required
+                value={range.until}
+                onInput={(event) => set({ until: event.currentTarget.value })}
+              />
+            )}
+          </Field>
+          <Field label="Event">
+            {(wired) => <Select wired={wired} value={range.event} choices={any(EVENTS)} choose={(event) => set({ event })} />}
+          </Field>
+          <Field label="Status">
+            {(wired) => <Select wired={wired} value={range.status} choices={any(STATES)} choose={(status) => set({ status })} />}
+          </Field>
         </div>
         <DialogActions action="Replay" isDisabled={isBusy} error={error} close={close} />
       </form>

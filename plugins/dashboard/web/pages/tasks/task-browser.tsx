@@ -43,7 +43,11 @@ export function TaskBrowser({ view, show }: Props) {
 /** Days of the filters are whole days of the person's clock. */
 function withTimes({ created_after: after, created_before: before, ...filter }: Filter): Filter {
   const iso = (day: string, time: string) => new Date(`${day}T${time}`).toISOString()
-  return { ...filter, ...(after ? { created_after: iso(after, '00:00:00') } : {}), ...(before ? { created_before: iso(before, '23:59:59.999') } : {}) }
+  return {
+    ...filter,
+    ...(after ? { created_after: iso(after, '00:00:00') } : {}),
+    ...(before ? { created_before: iso(before, '23:59:59.999') } : {}),
+  }
 }
 
 function Filters({ view: { collection, filter }, show }: Props) {
@@ -61,10 +65,34 @@ function Filters({ view: { collection, filter }, show }: Props) {
   return (
     <div class="filters" role="search" aria-label="Filter tasks">
       <Segmented label="Tasks" value={collection} choices={COLLECTIONS} choose={choose} />
-      <Field label="Status">{(wired) => <Select wired={wired} value={filter.status ?? ''} choices={any(STATUSES)} choose={(status) => set({ status })} />}</Field>
-      <Field label={label(name)}>{(wired) => <Select wired={wired} value={filter[name] ?? ''} choices={any(kinds)} choose={(value) => set({ [name]: value })} />}</Field>
-      <Field label="From">{(wired) => <input {...wired} class="input" type="date" value={filter.created_after ?? ''} onChange={(event) => set({ created_after: event.currentTarget.value })} />}</Field>
-      <Field label="To">{(wired) => <input {...wired} class="input" type="date" value={filter.created_before ?? ''} onChange={(event) => set({ created_before: event.currentTarget.value })} />}</Field>
+      <Field label="Status">
+        {(wired) => <Select wired={wired} value={filter.status ?? ''} choices={any(STATUSES)} choose={(status) => set({ status })} />}
+      </Field>
+      <Field label={label(name)}>
+        {(wired) => <Select wired={wired} value={filter[name] ?? ''} choices={any(kinds)} choose={(value) => set({ [name]: value })} />}
+      </Field>
+      <Field label="From">
+        {(wired) => (
+          <input
+            {...wired}
+            class="input"
+            type="date"
+            value={filter.created_after ?? ''}
+            onChange={(event) => set({ created_after: event.currentTarget.value })}
+          />
+        )}
+      </Field>
+      <Field label="To">
+        {(wired) => (
+          <input
+            {...wired}
+            class="input"
+            type="date"
+            value={filter.created_before ?? ''}
+            onChange={(event) => set({ created_before: event.currentTarget.value })}
+          />
+        )}
+      </Field>
     </div>
   )
 }
@@ -72,7 +100,9 @@ function Filters({ view: { collection, filter }, show }: Props) {
 function NoTasks({ isFiltered }: { isFiltered: boolean }) {
   return (
     <Empty icon="tasks" title={isFiltered ? 'No task matches the filters' : 'No tasks yet'}>
-      {isFiltered ? 'Other filters may find it. Tasks are removed after some weeks.' : 'Make something in the AI Room, or by the Media API, and it appears here.'}
+      {isFiltered
+        ? 'Other filters may find it. Tasks are removed after some weeks.'
+        : 'Make something in the AI Room, or by the Media API, and it appears here.'}
     </Empty>
   )
 }
@@ -86,7 +116,12 @@ function List({ tasks }: { tasks: Task[] }) {
       columns={[
         { name: 'Task', cell: (task) => <Name {...task} /> },
         { name: 'Status', cell: (task) => <Status {...task} /> },
-        { name: 'Cost', number: true, cell: ({ actual_cost: actual, estimated_cost: estimated }) => (actual === null ? <span class="muted">{money(estimated)} held</span> : money(actual)) },
+        {
+          name: 'Cost',
+          number: true,
+          cell: ({ actual_cost: actual, estimated_cost: estimated }) =>
+            actual === null ? <span class="muted">{money(estimated)} held</span> : money(actual),
+        },
         { name: 'Created', number: true, cell: ({ created_at: created }) => <Ago at={created} /> },
       ]}
     />

@@ -19,7 +19,9 @@ const DELIVERIES_MS = 2000
 
 /** Reads a task of either collection: the address may not say which. */
 async function find(id: string, abort: AbortSignal): Promise<TaskRecord | null> {
-  for (const object of here.value.query.get('object') === 'operation' ? (['operation', 'generation'] as const) : (['generation', 'operation'] as const)) {
+  for (const object of here.value.query.get('object') === 'operation'
+    ? (['operation', 'generation'] as const)
+    : (['generation', 'operation'] as const)) {
     try {
       return await readTask(object, id, abort)
     } catch (error) {
@@ -57,8 +59,15 @@ function NoTask() {
 
 function Shown({ task, reload }: { task: TaskRecord; reload: () => Promise<void> }) {
   const hasWebhook = task.webhook_url !== null
-  const deliveries = useLoad((abort) => (hasWebhook ? listDeliveries(task.object, task.id, abort) : Promise.resolve([])), [task.id], hasWebhook ? DELIVERIES_MS : undefined)
-  const cancel = () => cancelTask(task).then(() => toast('The task is being canceled.'), toastError).then(reload)
+  const deliveries = useLoad(
+    (abort) => (hasWebhook ? listDeliveries(task.object, task.id, abort) : Promise.resolve([])),
+    [task.id],
+    hasWebhook ? DELIVERIES_MS : undefined,
+  )
+  const cancel = () =>
+    cancelTask(task)
+      .then(() => toast('The task is being canceled.'), toastError)
+      .then(reload)
   return (
     <>
       <PageHead
@@ -123,7 +132,9 @@ function Costs({ estimated_cost: estimated, actual_cost: actual, refund_amount: 
   return (
     <Card title="Costs">
       <dl class="facts">
-        <Fact name={actual === null ? 'Held' : 'Charged'} isBig>{money(actual ?? estimated)}</Fact>
+        <Fact name={actual === null ? 'Held' : 'Charged'} isBig>
+          {money(actual ?? estimated)}
+        </Fact>
         <Fact name="Estimated">{money(estimated)}</Fact>
         <Fact name="Given back">{refund === null ? '–' : money(refund)}</Fact>
         <Fact name="Runs">{attempts}</Fact>

@@ -11,7 +11,11 @@ import { TaskBrowser, type View } from './task-browser.tsx'
 
 function viewOf(query: URLSearchParams): View {
   const collection = query.get('show') === 'operations' ? 'operations' : 'generations'
-  const filter = Object.fromEntries(['status', 'kind', 'operation', 'created_after', 'created_before', 'cursor'].flatMap((name) => (query.get(name) ? [[name, query.get(name)]] : []))) as Filter
+  const filter = Object.fromEntries(
+    ['status', 'kind', 'operation', 'created_after', 'created_before', 'cursor'].flatMap((name) =>
+      query.get(name) ? [[name, query.get(name)]] : [],
+    ),
+  ) as Filter
   return { collection, filter }
 }
 
@@ -21,7 +25,11 @@ function show({ collection, filter }: View): void {
   go(`/tasks${search.size > 0 ? `?${search}` : ''}`, { replace: filter.cursor === undefined })
 }
 
-const LOCKED = { title: 'No plan for media', icon: 'lock' as const, text: 'A Media or Room plan makes images, video and music. Its tasks and their webhooks appear here.' }
+const LOCKED = {
+  title: 'No plan for media',
+  icon: 'lock' as const,
+  text: 'A Media or Room plan makes images, video and music. Its tasks and their webhooks appear here.',
+}
 
 /** True for a tenant of which no plan, active or not, can have tasks. */
 const hasNoTasks = (): boolean => plans.value !== null && !plans.value.some(isMedia)

@@ -16,11 +16,21 @@ import { reasonsOf, Refusals } from './refusals.tsx'
 import { UsagePage } from './usage-page.tsx'
 
 const USAGE_MS = 3000
-const LOCKED = { title: 'No plan for coding', icon: 'lock' as const, text: 'A Coding plan opens an OpenAI-compatible endpoint under token windows. Its usage appears here.' }
+const LOCKED = {
+  title: 'No plan for coding',
+  icon: 'lock' as const,
+  text: 'A Coding plan opens an OpenAI-compatible endpoint under token windows. Its usage appears here.',
+}
 
 export function CodingUsage() {
   return (
-    <UsagePage api="coding" title="Coding usage" lead="Two windows limit a Coding plan. A session begins with its first request and ends by itself; the week limits what all sessions use." of={(plan) => !isMedia(plan)} locked={LOCKED}>
+    <UsagePage
+      api="coding"
+      title="Coding usage"
+      lead="Two windows limit a Coding plan. A session begins with its first request and ends by itself; the week limits what all sessions use."
+      of={(plan) => !isMedia(plan)}
+      locked={LOCKED}
+    >
       {(plan) => <Loaded key={plan.name} plan={plan} />}
     </UsagePage>
   )
@@ -32,7 +42,11 @@ function Loaded({ plan }: { plan: Plan }) {
     <Async of={load} lines={7}>
       {(usage) => (
         <>
-          {usage.overshoot > 0 && <Notice tone="warn">The last requests used {count(usage.overshoot)} tokens more than the week had left. They were answered in full.</Notice>}
+          {usage.overshoot > 0 && (
+            <Notice tone="warn">
+              The last requests used {count(usage.overshoot)} tokens more than the week had left. They were answered in full.
+            </Notice>
+          )}
           <div class="grid">
             <Window name="Session" {...usage.session} />
             <Window name="Week" {...usage.weekly} />
@@ -49,11 +63,24 @@ function Loaded({ plan }: { plan: Plan }) {
 function Window({ name, limit, used, reserved, remaining, resets_at: resetsAt }: Usage['session'] & { name: string }) {
   const hasBegun = resetsAt !== null && used + reserved > 0
   return (
-    <Card title={name} hint={hasBegun ? <>Resets in <Countdown to={resetsAt} /> · {time(resetsAt)}</> : 'Begins with the next request'}>
+    <Card
+      title={name}
+      hint={
+        hasBegun ? (
+          <>
+            Resets in <Countdown to={resetsAt} /> · {time(resetsAt)}
+          </>
+        ) : (
+          'Begins with the next request'
+        )
+      }
+    >
       <div class="gauge-row">
         <Gauge label={`${name}: tokens used`} value={used} more={reserved} max={limit} centre={percent(used, limit)} below="used" />
         <dl class="facts">
-          <Fact name="Remaining" isBig>{count(remaining)}</Fact>
+          <Fact name="Remaining" isBig>
+            {count(remaining)}
+          </Fact>
           <Fact name="Used">{count(used)}</Fact>
           <Fact name="Reserved">{count(reserved)}</Fact>
           <Fact name="Limit">{count(limit)}</Fact>
@@ -64,11 +91,19 @@ function Window({ name, limit, used, reserved, remaining, resets_at: resetsAt }:
 }
 
 function seriesOf(days: CodingDay[], view: string): Series[] {
-  const series = (name: string, colour: string, field: keyof Omit<CodingDay, 'date' | 'refused'>): Series => ({ name, colour, values: days.map((each) => each[field]) })
+  const series = (name: string, colour: string, field: keyof Omit<CodingDay, 'date' | 'refused'>): Series => ({
+    name,
+    colour,
+    values: days.map((each) => each[field]),
+  })
   if (view === 'requests') return [series('Requests', '--chart-1', 'requests'), series('Refusals', '--chart-3', 'refusals')]
   // Cached input is a part of the input, and the chart stacks its series.
   const uncached = days.map((each) => each.input - each.cached_input)
-  return [{ ...series('Input', '--chart-1', 'input'), values: uncached }, series('Cached input', '--chart-2', 'cached_input'), series('Output', '--chart-4', 'output')]
+  return [
+    { ...series('Input', '--chart-1', 'input'), values: uncached },
+    series('Cached input', '--chart-2', 'cached_input'),
+    series('Output', '--chart-4', 'output'),
+  ]
 }
 
 const VIEWS = [
@@ -77,7 +112,11 @@ const VIEWS = [
 ]
 
 function Days({ days: used }: { days: CodingDay[] }) {
-  const days = everyDay(used, (date) => ({ date, requests: 0, input: 0, cached_input: 0, output: 0, charged: 0, refusals: 0, refused: {} }), serverTime())
+  const days = everyDay(
+    used,
+    (date) => ({ date, requests: 0, input: 0, cached_input: 0, output: 0, charged: 0, refusals: 0, refused: {} }),
+    serverTime(),
+  )
   const [view, setView] = useState('tokens')
   if (used.length === 0) {
     return (
@@ -89,8 +128,17 @@ function Days({ days: used }: { days: CodingDay[] }) {
     )
   }
   return (
-    <Card title="By day" hint="Days are in UTC. The windows count charged tokens, and the plan may charge less for cached input: the table has both." actions={<Segmented label="What the chart shows" value={view} choices={VIEWS} choose={setView} />}>
-      <Chart label={`${view === 'tokens' ? 'Tokens by day: input, cached input and output' : 'Requests by day'}. The same numbers are in the table below.`} days={days.map(({ date }) => date)} series={seriesOf(days, view)} format={short} />
+    <Card
+      title="By day"
+      hint="Days are in UTC. The windows count charged tokens, and the plan may charge less for cached input: the table has both."
+      actions={<Segmented label="What the chart shows" value={view} choices={VIEWS} choose={setView} />}
+    >
+      <Chart
+        label={`${view === 'tokens' ? 'Tokens by day: input, cached input and output' : 'Requests by day'}. The same numbers are in the table below.`}
+        days={days.map(({ date }) => date)}
+        series={seriesOf(days, view)}
+        format={short}
+      />
       <details>
         <summary>Show as a table</summary>
         <DataTable
@@ -124,7 +172,12 @@ function Keys({ keys, weekly }: Usage) {
               {refusals > 0 && <span class="muted"> · {count(refusals)} refused</span>}
             </span>
             <strong>{count(used)}</strong>
-            <Meter label={`Share of ${name ?? 'removed keys'}`} max={Math.max(1, weekly.used)} parts={[{ name: 'used', value: used }]} tone="coding" />
+            <Meter
+              label={`Share of ${name ?? 'removed keys'}`}
+              max={Math.max(1, weekly.used)}
+              parts={[{ name: 'used', value: used }]}
+              tone="coding"
+            />
           </li>
         ))}
       </ul>

@@ -16,11 +16,21 @@ import { UsagePage } from './usage-page.tsx'
 
 const USAGE_MS = 5000
 const COLOURS = ['--chart-1', '--chart-2', '--chart-3', '--chart-4', '--chart-5', '--chart-6']
-const LOCKED = { title: 'No plan for media', icon: 'lock' as const, text: 'A Media or Room plan pays for images, video, music and operations. Its usage appears here.' }
+const LOCKED = {
+  title: 'No plan for media',
+  icon: 'lock' as const,
+  text: 'A Media or Room plan pays for images, video, music and operations. Its usage appears here.',
+}
 
 export function MediaUsage() {
   return (
-    <UsagePage api="media" title="Media usage" lead="What the period's allowance has paid for. A task holds its price when it is accepted, and pays what it cost when it ends." of={isMedia} locked={LOCKED}>
+    <UsagePage
+      api="media"
+      title="Media usage"
+      lead="What the period's allowance has paid for. A task holds its price when it is accepted, and pays what it cost when it ends."
+      of={isMedia}
+      locked={LOCKED}
+    >
       {(plan) => <Loaded key={plan.name} plan={plan} />}
     </UsagePage>
   )
@@ -49,9 +59,19 @@ function Allowance({ usage: { allowance, burned, held, remaining, period }, plan
   return (
     <Card title="This period" hint={period && `${day(period.start)} to ${day(period.end)}`}>
       <div class="gauge-row">
-        <Gauge label="Spent of the allowance" value={Number(burned)} more={Number(held)} max={Number(allowance)} centre={percent(Number(burned) + Number(held), Number(allowance))} below="spent or held" tone={plan.product === 'Room' ? 'room' : 'media'} />
+        <Gauge
+          label="Spent of the allowance"
+          value={Number(burned)}
+          more={Number(held)}
+          max={Number(allowance)}
+          centre={percent(Number(burned) + Number(held), Number(allowance))}
+          below="spent or held"
+          tone={plan.product === 'Room' ? 'room' : 'media'}
+        />
         <dl class="facts">
-          <Fact name="Remaining" isBig>{money(remaining)}</Fact>
+          <Fact name="Remaining" isBig>
+            {money(remaining)}
+          </Fact>
           <Fact name="Spent">{money(burned)}</Fact>
           <Fact name="On hold">{money(held)}</Fact>
           <Fact name="Allowance">{money(allowance)}</Fact>
@@ -85,7 +105,11 @@ function Days({ days: used }: Usage) {
       <Chart
         label="Amount spent by day and kind. The same numbers are in the table below."
         days={days.map(({ date }) => date)}
-        series={kinds.map((kind, at) => ({ name: label(kind), colour: COLOURS[at % COLOURS.length] ?? '--chart-1', values: days.map(({ by }) => Number(by[kind]?.burned ?? 0)) }))}
+        series={kinds.map((kind, at) => ({
+          name: label(kind),
+          colour: COLOURS[at % COLOURS.length] ?? '--chart-1',
+          values: days.map(({ by }) => Number(by[kind]?.burned ?? 0)),
+        }))}
         format={(value) => money(value.toFixed(6))}
       />
       <details>
@@ -117,7 +141,11 @@ function Keys({ keys, burned }: Usage) {
             <li key={key.name ?? ''}>
               <span class="break">{key.name ?? 'Removed keys'}</span>
               <strong>{money(key.burned)}</strong>
-              <Meter label={`Share of ${key.name ?? 'removed keys'}`} max={Number(burned)} parts={[{ name: 'spent', value: Number(key.burned) }]} />
+              <Meter
+                label={`Share of ${key.name ?? 'removed keys'}`}
+                max={Number(burned)}
+                parts={[{ name: 'spent', value: Number(key.burned) }]}
+              />
             </li>
           ))}
         </ul>
@@ -132,7 +160,9 @@ function Tasks({ since }: { since: string | null }) {
   return (
     <section class="stack" aria-labelledby="by-task">
       <h2 id="by-task">By task</h2>
-      {(plans.value ?? []).filter(isMedia).length > 1 && <p class="muted">The tasks of all your plans: a task does not record which plan paid.</p>}
+      {(plans.value ?? []).filter(isMedia).length > 1 && (
+        <p class="muted">The tasks of all your plans: a task does not record which plan paid.</p>
+      )}
       <TaskBrowser view={view} show={setView} />
     </section>
   )

@@ -6,7 +6,12 @@ import { PageHead } from '../../components/card.tsx'
 import { Icon } from '../../components/icon.tsx'
 import { PlanPage, type PlanPageProps } from '../../components/plan-choice.tsx'
 
-type Props = Pick<PlanPageProps, 'of' | 'locked'> & { api: 'media' | 'coding'; title: string; lead: string; children: (plan: Plan) => ComponentChildren }
+type Props = Pick<PlanPageProps, 'of' | 'locked'> & {
+  api: 'media' | 'coding'
+  title: string
+  lead: string
+  children: (plan: Plan) => ComponentChildren
+}
 
 export function UsagePage({ api, title, lead, of, locked, children }: Props) {
   return (
@@ -17,7 +22,11 @@ export function UsagePage({ api, title, lead, of, locked, children }: Props) {
           <>
             <div class="filters">
               {choice}
-              <a class="button" href={apiUrl(`/usage/${api}`, { plan: plan.name, format: 'csv' })} download={`${plan.name}-${api}-usage.csv`}>
+              <a
+                class="button"
+                href={apiUrl(`/usage/${api}`, { plan: plan.name, format: 'csv' })}
+                download={`${plan.name}-${api}-usage.csv`}
+              >
                 <Icon name="download" size={18} /> CSV
               </a>
             </div>
