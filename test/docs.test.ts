@@ -53,7 +53,7 @@ t.test('docs/logs.md has the event and the message of every log line of the code
 t.test('the message of a log line is constant, and its `event` names the line and not what it is about', async (t) => {
   const sources = globSync(['src/**/*.ts', 'plugins/**/*.ts'], { cwd: ROOT, exclude: ['plugins/dashboard/web/**'] })
   for (const file of sources) {
-    for (const [call, members = '', message = ''] of readFileSync(join(ROOT, file), 'utf8').matchAll(/\blog\.(?:info|warn|error|fatal)\(\{(.*?)\}, (.+?)\)/g)) {
+    for (const [call, members = '', message = ''] of readFileSync(join(ROOT, file), 'utf8').matchAll(/\blog\.(?:info|warn|error|fatal)\(\s*\{(.*?)\},\s+(.+?)(?:\)|,?\n)/gs)) {
       t.notMatch(members, /\bevent: \w+\./, `${file}: ${call}`)
       t.match(message, /^['"]|^message$/, `${file}: ${call}`)
     }

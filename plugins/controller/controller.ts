@@ -37,7 +37,18 @@ async function controller(app: FastifyInstance, options: ControllerOptions): Pro
   const keys = open('apikey', () => keys)
   // A controller of its own has no broker: there the sweep of the workers publishes.
   const publish = app.hasDecorator('broker') ? app.broker.publish : () => {}
-  const context = { store, resources, publish, assertLeading, clock, sealing: app.sealingKeys, prefix: app.config.BRAND.toLowerCase(), limits: app.planLimits, servicePrice: (kind: string) => app.engines.offer(kind)?.route.price ?? null, random }
+  const context = {
+    store,
+    resources,
+    publish,
+    assertLeading,
+    clock,
+    sealing: app.sealingKeys,
+    prefix: app.config.BRAND.toLowerCase(),
+    limits: app.planLimits,
+    servicePrice: (kind: string) => app.engines.offer(kind)?.route.price ?? null,
+    random,
+  }
   const reconciler = openReconciler({ context, plans, keys, after, keyReady: metrics.keyReady })
   let syncedAt: number | null = null
   let isWatching = false

@@ -11,7 +11,15 @@ import { publishReady } from '../../src/tasks/publish-ready.ts'
 import type { PlanResource, Ref, Resources } from '../../src/backends/resources/resources.ts'
 import type { Store } from '../../src/backends/store/store.ts'
 
-export type PlanContext = { store: Store; resources: Resources; publish: (message: Message) => void; assertLeading: () => void; clock: () => number; limits: PlanLimits | null; servicePrice: ServicePrice }
+export type PlanContext = {
+  store: Store
+  resources: Resources
+  publish: (message: Message) => void
+  assertLeading: () => void
+  clock: () => number
+  limits: PlanLimits | null
+  servicePrice: ServicePrice
+}
 
 /** `isChanged`: the record was written, so the plan's keys must be reconciled. */
 export type PlanPass = { requeueAt: number | null; isChanged: boolean }
@@ -26,10 +34,19 @@ const ANNOUNCED = 16
  * One pass over a Plan; `plan` is null when it was deleted. Throws `Unavailable`. Where the plans of a namespace have limits together,
  * their passes must run in turn: each counts what the ones before granted.
  */
-export async function runPlanPass({ store, resources, publish, assertLeading, clock, limits, servicePrice }: PlanContext, ref: Ref, plan: PlanResource | null): Promise<PlanPass> {
+export async function runPlanPass(
+  { store, resources, publish, assertLeading, clock, limits, servicePrice }: PlanContext,
+  ref: Ref,
+  plan: PlanResource | null,
+): Promise<PlanPass> {
   const id = subscriptionId(ref.namespace, ref.name)
   const isLimited = plan !== null && limitsTogether(limits, ref.namespace)
-  const [record, keys, status, grants] = await Promise.all([store.subscription(id), plan ? store.keysOf(id) : [], plan ? resources.status(ref) : null, isLimited ? grantsOf(store, ref.namespace, clock()) : []])
+  const [record, keys, status, grants] = await Promise.all([
+    store.subscription(id),
+    plan ? store.keysOf(id) : [],
+    plan ? resources.status(ref) : null,
+    isLimited ? grantsOf(store, ref.namespace, clock()) : [],
+  ])
   let facts: GatheredPlan = {
     plan,
     record,

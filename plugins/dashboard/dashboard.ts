@@ -94,4 +94,9 @@ async function dashboard(app: FastifyInstance, { mediaRoutes }: DashboardOptions
   )
 }
 
-export default fp(dashboard, { name: 'dashboard', fastify: '5.x', dependencies: ['errors'], decorators: { fastify: ['config', 'store', 'clock', 'derivedKeys', 'publicUrl'] } })
+export default fp(dashboard, {
+  name: 'dashboard',
+  fastify: '5.x',
+  dependencies: ['errors'],
+  decorators: { fastify: ['config', 'store', 'clock', 'derivedKeys', 'publicUrl'] },
+})

@@ -15,8 +15,14 @@ import { sessionOf } from './sessions.ts'
 
 const Name = Type.String({ minLength: 1, maxLength: 63, pattern: FIELD_PATTERNS.label.pattern })
 const Params = Type.Object({ name: Name })
-const Limit = Type.Object({ weekly_tokens: Type.Optional(Type.Integer({ minimum: 1 })), amount_per_period: Type.Optional(Type.String({ maxLength: 20 })) }, { additionalProperties: false })
-const NewKey = Type.Object({ name: Name, plan: Name, limit: Type.Optional(Limit), expires_at: Type.Optional(Type.String({ format: 'date-time' })) }, { additionalProperties: false })
+const Limit = Type.Object(
+  { weekly_tokens: Type.Optional(Type.Integer({ minimum: 1 })), amount_per_period: Type.Optional(Type.String({ maxLength: 20 })) },
+  { additionalProperties: false },
+)
+const NewKey = Type.Object(
+  { name: Name, plan: Name, limit: Type.Optional(Limit), expires_at: Type.Optional(Type.String({ format: 'date-time' })) },
+  { additionalProperties: false },
+)
 const Edit = Type.Object({ revision: Type.String({ pattern: FIELD_PATTERNS.keyRevision.pattern }) }, { additionalProperties: false })
 
 const STATES = { suspend: 'Suspended', resume: 'Active', revoke: 'Revoked' } as const
@@ -60,11 +66,21 @@ export function keyRoutes(app: FastifyInstance): void {
     const { name, plan: planName, limit, expires_at: expirationTime } = request.body
     const { keys: present, plans } = await keys.list(request, tenant)
     const plan = plans.find((candidate) => candidate.name === planName)
-    if (!plan) throw new Failure('invalid_request', { message: 'You have no plan of that name.', param: 'plan', errors: [{ path: '/plan', code: 'not_found', message: 'is not a plan of yours' }] })
+    if (!plan)
+      throw new Failure('invalid_request', {
+        message: 'You have no plan of that name.',
+        param: 'plan',
+        errors: [{ path: '/plan', code: 'not_found', message: 'is not a plan of yours' }],
+      })
     if (plan.reason !== null) throw new Failure('plan_inactive')
     const counted = present.filter((key) => key.plan.name === planName && !['Revoked', 'Expired'].includes(stateOf(key, app.clock()).state))
-    if (counted.length >= plan.record.terms.maxKeys) throw new Failure('conflict', { message: `The plan has as many keys as it allows: ${plan.record.terms.maxKeys}. Revoke one first.` })
-    const spec = { planRef: { name: planName }, ...(limit ? { limit: specLimit(limit) } : {}), ...(expirationTime ? { expirationTime } : {}) }
+    if (counted.length >= plan.record.terms.maxKeys)
+      throw new Failure('conflict', { message: `The plan has as many keys as it allows: ${plan.record.terms.maxKeys}. Revoke one first.` })
+    const spec = {
+      planRef: { name: planName },
+      ...(limit ? { limit: specLimit(limit) } : {}),
+      ...(expirationTime ? { expirationTime } : {}),
+    }
     const issued = await resources.issueKey({ namespace: tenant, name, spec })
     if (issued.outcome === 'exists') throw new Failure('conflict', { message: 'A key of that name exists already.' })
     if (issued.outcome !== 'created') refuseUnchanged(issued)
@@ -73,7 +89,8 @@ export function keyRoutes(app: FastifyInstance): void {
   })
 
   routes.post('/keys/:name/reveal', { schema: { params: Params } }, async (request) => {
-    if (!app.hasDecorator('sealingKeys')) throw new Failure('key_management_off', { message: 'API keys are not revealed here. Read it in the Secret that the ApiKey names.' })
+    if (!app.hasDecorator('sealingKeys'))
+      throw new Failure('key_management_off', { message: 'API keys are not revealed here. Read it in the Secret that the ApiKey names.' })
     const { tenant, session } = sessionOf(request)
     const key = await keys.find(request, tenant, request.params.name)
     const { state } = stateOf(key, app.clock())
@@ -90,11 +107,19 @@ export function keyRoutes(app: FastifyInstance): void {
     change(request, request.params.name, request.body.revision, ({ rotationRevision }) => ({ rotationRevision: rotationRevision + 1 })),
   )
   for (const [action, state] of Object.entries(STATES)) {
-    routes.post(`/keys/:name/${action}`, { schema: { params: Params, body: Edit } }, async (request) => change(request, request.params.name, request.body.revision, () => ({ state })))
+    routes.post(`/keys/:name/${action}`, { schema: { params: Params, body: Edit } }, async (request) =>
+      change(request, request.params.name, request.body.revision, () => ({ state })),
+    )
   }
 }
 
-function specLimit({ weekly_tokens: weeklyTokens, amount_per_period: amountPerPeriod }: { weekly_tokens?: number; amount_per_period?: string }): NonNullable<ApiKeySpec['limit']> {
+function specLimit({
+  weekly_tokens: weeklyTokens,
+  amount_per_period: amountPerPeriod,
+}: {
+  weekly_tokens?: number
+  amount_per_period?: string
+}): NonNullable<ApiKeySpec['limit']> {
   return { ...(weeklyTokens === undefined ? {} : { weeklyTokens }), ...(amountPerPeriod === undefined ? {} : { amountPerPeriod }) }
 }
 

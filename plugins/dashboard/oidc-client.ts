@@ -55,13 +55,25 @@ export function openOidcClient(options: Options): OidcClient {
 
   return {
     async authorizationUrl(callback, { state, nonce, verifier }) {
-      const parameters = { redirect_uri: callback, scope: options.OIDC_SCOPES, state, nonce, code_challenge: await oidc.calculatePKCECodeChallenge(verifier), code_challenge_method: 'S256' }
+      const parameters = {
+        redirect_uri: callback,
+        scope: options.OIDC_SCOPES,
+        state,
+        nonce,
+        code_challenge: await oidc.calculatePKCECodeChallenge(verifier),
+        code_challenge_method: 'S256',
+      }
       return oidc.buildAuthorizationUrl(await discovered(), parameters).href
     },
     async claims(callback, { state, nonce, verifier }) {
       const client = await discovered()
       try {
-        const tokens = await oidc.authorizationCodeGrant(client, callback, { pkceCodeVerifier: verifier, expectedState: state, expectedNonce: nonce, idTokenExpected: true })
+        const tokens = await oidc.authorizationCodeGrant(client, callback, {
+          pkceCodeVerifier: verifier,
+          expectedState: state,
+          expectedNonce: nonce,
+          idTokenExpected: true,
+        })
         const claims = tokens.claims() as Claims
         const isComplete = options.OIDC_TENANT_CLAIM in claims && NAMES.some((name) => name in claims)
         if (isComplete || client.serverMetadata().userinfo_endpoint === undefined) return claims
@@ -96,5 +108,7 @@ function isAway(error: unknown): boolean {
 function sentenceOf(error: unknown): string {
   const code = error instanceof oidc.AuthorizationResponseError ? error.error : null
   if (code === 'access_denied') return 'The sign-in provider refused the access, or you cancelled it.'
-  return code !== null && /^[a-z_]{1,60}$/.test(code) ? `The sign-in provider refused: ${code}.` : 'The sign-in was not completed. It may have taken too long, or its address was opened a second time.'
+  return code !== null && /^[a-z_]{1,60}$/.test(code)
+    ? `The sign-in provider refused: ${code}.`
+    : 'The sign-in was not completed. It may have taken too long, or its address was opened a second time.'
 }

@@ -54,7 +54,10 @@ export function openOidcSignIn(app: FastifyInstance, sessions: Sessions): EndSes
       const tenants = tenantsIn(claims[config.OIDC_TENANT_CLAIM] ?? [])
       const [tenant] = tenants ?? []
       if (tenants === null || tenant === undefined) {
-        request.log.warn({ event: 'sign_in_without_tenant', claim: config.OIDC_TENANT_CLAIM, isList: tenants !== null, user: claims.sub }, 'sign-in refused: no tenant in the claim')
+        request.log.warn(
+          { event: 'sign_in_without_tenant', claim: config.OIDC_TENANT_CLAIM, isList: tenants !== null, user: claims.sub },
+          'sign-in refused: no tenant in the claim',
+        )
         throw new SignInRefused('Your account has no tenant here. Whoever manages the sign-in provider can give it one.')
       }
       await sessions.open(request, reply, { user: { id: claims.sub, name: nameOf(claims) }, tenants, tenant })

@@ -33,7 +33,14 @@ export function payingPlan(plans: readonly [Subscription, ...Subscription[]], na
     return active(named, now)
   }
   const usable = plans.filter((plan) => inactiveReason(plan, now) === null)
-  if (usable.length > 1) throw invalid([{ path: '/plan', code: 'required', message: `Several plans can pay: name ${usable.map(({ id }) => planNameOf(id)).join(' or ')} by ?plan=` }])
+  if (usable.length > 1)
+    throw invalid([
+      {
+        path: '/plan',
+        code: 'required',
+        message: `Several plans can pay: name ${usable.map(({ id }) => planNameOf(id)).join(' or ')} by ?plan=`,
+      },
+    ])
   return active(usable[0] ?? first, now)
 }
 

@@ -23,7 +23,9 @@ export type TenantPlan = {
 export async function plansOf(app: FastifyInstance, tenant: string): Promise<TenantPlan[]> {
   const records = await app.store.subscriptionsOf(tenant, '', MAX_PLANS)
   const now = app.clock()
-  return records.filter(({ plan }) => plan !== null).map((record) => ({ name: planNameOf(record.id), api: apiOf(record.product), record, reason: inactiveReason(record, now) }))
+  return records
+    .filter(({ plan }) => plan !== null)
+    .map((record) => ({ name: planNameOf(record.id), api: apiOf(record.product), record, reason: inactiveReason(record, now) }))
 }
 
 /** The plan of that name, or the only active one of the API. Throws `not_found`, or `invalid_request` when there are several. */

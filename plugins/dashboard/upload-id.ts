@@ -9,7 +9,12 @@ export function uploadId(group: string, { expiresAt, bytes }: { expiresAt: numbe
 }
 
 /** Number and bytes of a group's uploads that have not expired at `now`, and when the first does; it stops above `countMax`. */
-export async function readUploads(files: Pick<Files, 'list'>, group: string, now: number, countMax: number): Promise<{ count: number; bytes: number; firstExpiresAt: number | null }> {
+export async function readUploads(
+  files: Pick<Files, 'list'>,
+  group: string,
+  now: number,
+  countMax: number,
+): Promise<{ count: number; bytes: number; firstExpiresAt: number | null }> {
   const found = { count: 0, bytes: 0, firstExpiresAt: null as number | null }
   // Ids that sort before expire before `now`.
   let after = `upload-${group}-${Math.floor(now / 1000).toString(36).padStart(7, '0')}-zzzzzzz`

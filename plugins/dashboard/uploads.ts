@@ -44,7 +44,11 @@ async function uploads(app: FastifyInstance, given: Partial<UploadLimits>): Prom
     const { tenant } = request.session
     await checkPlans(tenant)
     const bytes = announcedBytes(request, limits.bytes)
-    if (arriving.of(tenant) >= limits.arriving) throw new Failure('concurrency_limit', { message: `${limits.arriving} uploads are arriving already. Try again when one has ended.`, retryAfterSeconds: 5 })
+    if (arriving.of(tenant) >= limits.arriving)
+      throw new Failure('concurrency_limit', {
+        message: `${limits.arriving} uploads are arriving already. Try again when one has ended.`,
+        retryAfterSeconds: 5,
+      })
     arriving.add(tenant, 1)
     arrivingBytes.add(tenant, bytes)
     try {
@@ -88,7 +92,17 @@ async function uploads(app: FastifyInstance, given: Partial<UploadLimits>): Prom
     try {
       const info = await checkedInfo(file, bytes)
       const { width, height, durationMs } = info
-      return { id, object: 'upload', media_url: tasks.link({ file: id, expiresAt }), content_type: info.contentType, bytes, width, height, duration_ms: durationMs, expires_at: new Date(expiresAt).toISOString() }
+      return {
+        id,
+        object: 'upload',
+        media_url: tasks.link({ file: id, expiresAt }),
+        content_type: info.contentType,
+        bytes,
+        width,
+        height,
+        duration_ms: durationMs,
+        expires_at: new Date(expiresAt).toISOString(),
+      }
     } catch (error) {
       await app.files.remove(id).catch((err: unknown) => app.log.warn({ event: 'upload_not_removed', err, file: id }, 'upload not removed, it expires later'))
       throw error
@@ -101,9 +115,16 @@ async function uploads(app: FastifyInstance, given: Partial<UploadLimits>): Prom
     const info = await infoOf(app.files, file)
     if (!info) throw new Failure('unsupported_media_type', { message: 'This file is damaged.' })
     const pixels = (info.width ?? 0) * (info.height ?? 0)
-    const pixelsMax = Math.max(0, ...OPERATIONS.filter((operation) => takes(operation, 'media', info.contentType)).map((operation) => app.engines.offer(operation)?.route.max.pixels ?? 0))
+    const pixelsMax = Math.max(
+      0,
+      ...OPERATIONS.filter((operation) => takes(operation, 'media', info.contentType)).map(
+        (operation) => app.engines.offer(operation)?.route.max.pixels ?? 0,
+      ),
+    )
     if (pixelsMax > 0 && pixels > pixelsMax) {
-      throw new Failure('payload_too_large', { message: `This file has ${info.width} × ${info.height} pixels. Operations take at most ${pixelsMax / 1_000_000} megapixels.` })
+      throw new Failure('payload_too_large', {
+        message: `This file has ${info.width} × ${info.height} pixels. Operations take at most ${pixelsMax / 1_000_000} megapixels.`,
+      })
     }
     return info
   }

@@ -64,8 +64,16 @@ function mediaUsage({ name }: TenantPlan, account: MediaAccount, archived: Media
     period: periodOf(account),
     ...allowanceOf(account),
     days,
-    keys: byName(Object.keys(account.keys), names).map(([name, ids]) => ({ name, burned: formatMoney(sumOf(ids, (keyId) => keyUse(account, keyId).burned)) })),
-    periods: ended.map(({ start, end, burned, allowance }) => ({ start: dateOf(start), end: dateOf(end), burned: formatMoney(burned), allowance: formatMoney(allowance) })),
+    keys: byName(Object.keys(account.keys), names).map(([name, ids]) => ({
+      name,
+      burned: formatMoney(sumOf(ids, (keyId) => keyUse(account, keyId).burned)),
+    })),
+    periods: ended.map(({ start, end, burned, allowance }) => ({
+      start: dateOf(start),
+      end: dateOf(end),
+      burned: formatMoney(burned),
+      allowance: formatMoney(allowance),
+    })),
   }
 }
 
@@ -81,7 +89,11 @@ function codingUsage({ name, record }: TenantPlan, names: Names, now: number): o
     weekly: windowOf(weekly),
     overshoot: Math.max(0, weekly.used - weekly.limit),
     days: codingDays({ record }).map((day) => ({ ...day, refused: coding.refusals?.days[day.date] ?? {} })),
-    keys: byName(Object.keys(keys), names).map(([name, ids]) => ({ name, used: sumOf(ids, (keyId) => keys[keyId]?.used ?? 0), refusals: sumOf(ids, (keyId) => keys[keyId]?.refused ?? 0) })),
+    keys: byName(Object.keys(keys), names).map(([name, ids]) => ({
+      name,
+      used: sumOf(ids, (keyId) => keys[keyId]?.used ?? 0),
+      refusals: sumOf(ids, (keyId) => keys[keyId]?.refused ?? 0),
+    })),
   }
 }
 

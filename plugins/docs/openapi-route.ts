@@ -27,7 +27,13 @@ export function schemaOf(route: DocumentedRoute): FastifySchema {
   const security = config?.api === undefined ? [] : [{ [config.api]: [] }]
   const response = { ...failureAnswers([...commonFailures(route), ...failures], config?.problem === true), ...Object.fromEntries(Object.entries(answers).map(described)) }
   const body = operation.body ?? (schema.body as object | undefined)
-  return { ...own, ...operation, ...(body ? { body: example ? { ...body, examples: [example] } : body } : {}), security, response: { ...response, ...(schema.response as object | undefined) } } as FastifySchema
+  return {
+    ...own,
+    ...operation,
+    ...(body ? { body: example ? { ...body, examples: [example] } : body } : {}),
+    security,
+    response: { ...response, ...(schema.response as object | undefined) },
+  } as FastifySchema
 }
 
 function operationId(method: string, url: string): string {
@@ -36,7 +42,12 @@ function operationId(method: string, url: string): string {
 
 function described([status, { description, content = {}, headers }]: [string, Answer]): [string, object] {
   const bodies = Object.fromEntries(Object.entries(content).map(([type, schema]) => [type, { schema }]))
-  return [status, Object.keys(bodies).length > 0 ? { description, content: bodies, ...(headers ? { headers } : {}) } : { description, type: 'null', ...(headers ? { headers } : {}) }]
+  return [
+    status,
+    Object.keys(bodies).length > 0
+      ? { description, content: bodies, ...(headers ? { headers } : {}) }
+      : { description, type: 'null', ...(headers ? { headers } : {}) },
+  ]
 }
 
 /** Error codes that follow from a route's config. */

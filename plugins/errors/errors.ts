@@ -122,7 +122,8 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
   app.setNotFoundHandler(async (request, reply) => answer(unrouted(request), request, reply, false))
 
   function own(scope: FastifyInstance, { api, problem = false }: Form): void {
-    const missing = (request: FastifyRequest) => (api !== undefined && request.caller && apiOf(request.caller.key.product) !== api ? wrongProduct(api) : unrouted(request))
+    const missing = (request: FastifyRequest) =>
+      api !== undefined && request.caller && apiOf(request.caller.key.product) !== api ? wrongProduct(api) : unrouted(request)
     scope.setErrorHandler(async (error, request, reply) => {
       const failure = failureOf(error)
       if (!request.is404) return answerEarliest(failure, request, reply, isProblem(request))

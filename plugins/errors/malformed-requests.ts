@@ -29,8 +29,14 @@ export function answerUnparsable(error: Error & { code?: string }, socket: Duple
 
 /** Answers a path that cannot be decoded, or one with a segment longer than any route takes. */
 export function answerUnroutable(error: FastifyError, request: FastifyRequest, reply: FastifyReply): void {
-  const failure = error.code === 'FST_ERR_MAX_PARAM_LENGTH' ? new Failure('not_found') : new Failure('invalid_request', { message: 'The address of the request is not valid.' })
-  void reply.code(failure.status).headers({ 'content-type': PROBLEM, 'x-request-id': request.id }).send(JSON.stringify(bodyOf(failure, request.id, true)))
+  const failure =
+    error.code === 'FST_ERR_MAX_PARAM_LENGTH'
+      ? new Failure('not_found')
+      : new Failure('invalid_request', { message: 'The address of the request is not valid.' })
+  void reply
+    .code(failure.status)
+    .headers({ 'content-type': PROBLEM, 'x-request-id': request.id })
+    .send(JSON.stringify(bodyOf(failure, request.id, true)))
 }
 
 /**
@@ -70,7 +76,8 @@ export function framingFault({ headers, rawHeaders, httpVersionMinor }: Incoming
   if (headers['transfer-encoding'] !== undefined && headers['transfer-encoding'].toLowerCase() !== 'chunked') {
     return new Failure('unsupported_media_type', { message: 'Send the body without Transfer-Encoding, or chunked.', headers: CLOSE })
   }
-  if (!streamed && (headers['content-encoding'] ?? 'identity') !== 'identity') return new Failure('unsupported_media_type', { message: 'Send the body without Content-Encoding.' })
+  if (!streamed && (headers['content-encoding'] ?? 'identity') !== 'identity')
+    return new Failure('unsupported_media_type', { message: 'Send the body without Content-Encoding.' })
   return null
 }
 
@@ -96,7 +103,17 @@ function fault(message: string): Failure {
 function write(socket: Duplex, failure: Failure): void {
   const id = randomUUID()
   const body = JSON.stringify(bodyOf(failure, id, true))
-  const headers = { 'content-type': PROBLEM, 'content-length': Buffer.byteLength(body), 'x-request-id': id, connection: 'close', date: new Date().toUTCString(), ...failure.facts.headers }
-  const head = [`HTTP/1.1 ${failure.status} ${STATUS_CODES[failure.status]}`, ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`)]
+  const headers = {
+    'content-type': PROBLEM,
+    'content-length': Buffer.byteLength(body),
+    'x-request-id': id,
+    connection: 'close',
+    date: new Date().toUTCString(),
+    ...failure.facts.headers,
+  }
+  const head = [
+    `HTTP/1.1 ${failure.status} ${STATUS_CODES[failure.status]}`,
+    ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+  ]
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
 }

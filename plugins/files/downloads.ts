@@ -19,7 +19,11 @@ export function openDownloads({ stalledMs, perFile, perAddress }: DownloadLimits
   return (file, address, response) => {
     const keys = [`file ${file}`, `address ${address}`]
     const [ofFile = 0, ofAddress = 0] = keys.map(open.of)
-    if (ofFile >= perFile || ofAddress >= perAddress) throw new Failure('concurrency_limit', { message: 'Too many downloads of this file, or from this address, are open. Try again in a moment.', retryAfterSeconds: 5 })
+    if (ofFile >= perFile || ofAddress >= perAddress)
+      throw new Failure('concurrency_limit', {
+        message: 'Too many downloads of this file, or from this address, are open. Try again in a moment.',
+        retryAfterSeconds: 5,
+      })
     // No close event follows when the client has left already.
     if (response.closed || response.destroyed) return
     for (const key of keys) open.add(key, 1)

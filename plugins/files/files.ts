@@ -36,7 +36,11 @@ const SANDBOX = "sandbox allow-same-origin; default-src 'none'; img-src 'self'; 
 const schema = {
   params: Type.Object({ id: Type.String() }),
   // Optional in the schema: a link without them gets the answer of an invalid signature.
-  querystring: Type.Object({ exp: Type.Optional(Type.String()), sig: Type.Optional(Type.String()), name: Type.Optional(Type.String({ pattern: FIELD_PATTERNS.downloadName.pattern })) }),
+  querystring: Type.Object({
+    exp: Type.Optional(Type.String()),
+    sig: Type.Optional(Type.String()),
+    name: Type.Optional(Type.String({ pattern: FIELD_PATTERNS.downloadName.pattern })),
+  }),
 }
 
 const LIMITS: DownloadLimits = { stalledMs: 300_000, perFile: 500, perAddress: 250 }

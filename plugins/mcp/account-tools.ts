@@ -49,14 +49,16 @@ export function accountTools(tasks: SubmitContext): Tool[] {
     {
       name: 'list_tasks',
       title: 'List tasks',
-      description: 'Lists the tasks of the account, newest first, with their records: what was made, what is running, what failed. Give kind or operation, status or times to narrow it. For one task of a known id, use get_task.',
+      description:
+        'Lists the tasks of the account, newest first, with their records: what was made, what is running, what failed. Give kind or operation, status or times to narrow it. For one task of a known id, use get_task.',
       annotations: reads,
       input: ListTasks,
       output: TaskList,
       creates: false,
       async call(args, { key }) {
         const query = args as ListQuery
-        if (query.kind !== undefined && query.operation !== undefined) throw invalid([{ path: '/operation', code: 'not_allowed', message: 'cannot be given together with kind' }])
+        if (query.kind !== undefined && query.operation !== undefined)
+          throw invalid([{ path: '/operation', code: 'not_allowed', message: 'cannot be given together with kind' }])
         const object = query.kind !== undefined ? 'generation' : query.operation !== undefined ? 'operation' : null
         return { record: await listTasks(tasks, key.tenant, object, query) }
       },
@@ -64,7 +66,8 @@ export function accountTools(tasks: SubmitContext): Tool[] {
     {
       name: 'cancel_task',
       title: 'Cancel a task',
-      description: 'Ends a task that is queued or processing. Nothing is charged for it, and what was held is available again. A task that has ended already cannot be canceled.',
+      description:
+        'Ends a task that is queued or processing. Nothing is charged for it, and what was held is available again. A task that has ended already cannot be canceled.',
       annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true, openWorldHint: false },
       input: Type.Object({ task_id }, closed),
       output: TaskRecord,
@@ -74,7 +77,8 @@ export function accountTools(tasks: SubmitContext): Tool[] {
     {
       name: 'get_usage',
       title: 'Get the usage',
-      description: 'Reads the money of the running period: what the plan granted, what is available for new tasks, held for open ones, and charged, by day and by kind or operation.',
+      description:
+        'Reads the money of the running period: what the plan granted, what is available for new tasks, held for open ones, and charged, by day and by kind or operation.',
       annotations: reads,
       input: Type.Object({}, closed),
       output: MediaUsage,

@@ -22,11 +22,17 @@ const KIND_FIELDS = {
 /** For every tool that creates, beside the fields of the REST body. */
 const CALL_FIELDS = {
   ...TASK_FIELDS,
-  idempotency_key: Type.Optional(Type.String({ pattern: FIELD_PATTERNS.idempotencyKey.pattern, description: 'The same key with the same arguments is the same task: use one to repeat a call without paying twice.' })),
+  idempotency_key: Type.Optional(
+    Type.String({
+      pattern: FIELD_PATTERNS.idempotencyKey.pattern,
+      description: 'The same key with the same arguments is the same task: use one to repeat a call without paying twice.',
+    }),
+  ),
   wait_seconds: waitSeconds,
 }
 
-const COST = 'Creates a paid task: its price is held at once, and charged only when it completes. The record has the id for get_task, and once completed the address of the result.'
+const COST =
+  'Creates a paid task: its price is held at once, and charged only when it completes. The record has the id for get_task, and once completed the address of the result.'
 
 const TEXTS: Record<Kind | Operation, { name: string; title: string; description: string }> = {
   image: {
@@ -57,12 +63,14 @@ const TEXTS: Record<Kind | Operation, { name: string; title: string; description
   ai_edit: {
     name: 'ai_edit',
     title: 'Edit an image by a prompt',
-    description: 'Changes an existing image as a prompt describes: its style, its colours, what is added or replaced. To repaint only the area of a mask, use inpaint; to enlarge it, upscale; for a plain or transparent background, background_remove.',
+    description:
+      'Changes an existing image as a prompt describes: its style, its colours, what is added or replaced. To repaint only the area of a mask, use inpaint; to enlarge it, upscale; for a plain or transparent background, background_remove.',
   },
   inpaint: {
     name: 'inpaint',
     title: 'Repaint a masked area of an image',
-    description: 'Repaints the area of an image that a mask marks as the prompt describes, and keeps the rest: to replace or remove an object. Needs a mask; without one, use ai_edit.',
+    description:
+      'Repaints the area of an image that a mask marks as the prompt describes, and keeps the rest: to replace or remove an object. Needs a mask; without one, use ai_edit.',
   },
   trim: {
     name: 'trim',

@@ -32,7 +32,10 @@ export function openEndpoint(app: FastifyInstance): Endpoint {
     const context = authInfo?.extra?.['context'] as RequestContext
     const { tenant } = context.caller.key
     const extensions = era === 'modern' ? { extensions: { [TASKS_EXTENSION]: {} } } : {}
-    const server = new Server(ABOUT, { instructions: INSTRUCTIONS, capabilities: { tools: { listChanged: false }, resources: { listChanged: false, subscribe: false }, ...extensions } })
+    const server = new Server(ABOUT, {
+      instructions: INSTRUCTIONS,
+      capabilities: { tools: { listChanged: false }, resources: { listChanged: false, subscribe: false }, ...extensions },
+    })
     server.setRequestHandler('tools/list', () => ({ tools: list }))
     server.setRequestHandler('tools/call', ({ params }, protocol) => call(params.name, params.arguments, context, protocol))
     serveTaskResources(server, tasks, tenant, app.errors.of)

@@ -47,4 +47,10 @@ async function mcp(app: FastifyInstance): Promise<void> {
   app.addHook('onClose', async () => (await opening)?.close())
 }
 
-export default fp(mcp, { name: 'mcp', fastify: '5.x', encapsulate: true, dependencies: ['errors', 'auth', 'request-body', 'task-watch'], decorators: { fastify: ['tasks', 'taskWatch', 'files', 'config', 'clock'] } })
+export default fp(mcp, {
+  name: 'mcp',
+  fastify: '5.x',
+  encapsulate: true,
+  dependencies: ['errors', 'auth', 'request-body', 'task-watch'],
+  decorators: { fastify: ['tasks', 'taskWatch', 'files', 'config', 'clock'] },
+})

@@ -30,7 +30,11 @@ export function serveTaskResources(server: Server, tasks: TaskContext, tenant: s
   function refuse(error: unknown, uri?: string): never {
     const failure = error === null ? null : failureOf(error)
     if (uri !== undefined && (failure === null || failure.code === 'not_found')) throw new ResourceNotFoundError(uri)
-    throw new ProtocolError(failure?.code === 'invalid_request' ? ProtocolErrorCode.InvalidParams : ProtocolErrorCode.InternalError, failure?.message ?? '', { code: failure?.code })
+    throw new ProtocolError(
+      failure?.code === 'invalid_request' ? ProtocolErrorCode.InvalidParams : ProtocolErrorCode.InternalError,
+      failure?.message ?? '',
+      { code: failure?.code },
+    )
   }
 }
 

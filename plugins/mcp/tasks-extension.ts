@@ -87,7 +87,15 @@ export function serveTasks(server: Server, { find, cancel, resultOf, keptMs, fai
   }
 }
 
-type TaskState = { taskId: string; status: 'working' | 'completed' | 'cancelled'; statusMessage: string; createdAt: string; lastUpdatedAt: string; ttlMs: number; pollIntervalMs: number }
+type TaskState = {
+  taskId: string
+  status: 'working' | 'completed' | 'cancelled'
+  statusMessage: string
+  createdAt: string
+  lastUpdatedAt: string
+  ttlMs: number
+  pollIntervalMs: number
+}
 
 /** A failed task is `completed`, because its tool call has a result, the record that says why: `failed` is for errors of the protocol. */
 function taskState(task: Task, keptMs: number): TaskState {

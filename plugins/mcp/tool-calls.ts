@@ -28,7 +28,12 @@ export function openToolCalls(app: FastifyInstance): ToolCalls {
   const { tasks } = app
   const mediaOf = openMediaContent({ files: app.files, link: tasks.link, log: app.log })
   const compile = strictValidator()
-  const tools = new Map([...creationTools(tasks), ...accountTools(tasks)].map((tool) => [tool.name, { ...tool, valid: compile({ schema: tool.input, httpPart: 'body' }) }]))
+  const tools = new Map(
+    [...creationTools(tasks), ...accountTools(tasks)].map((tool) => [
+      tool.name,
+      { ...tool, valid: compile({ schema: tool.input, httpPart: 'body' }) },
+    ]),
+  )
 
   async function resultOf(task: Task, { signal }: RequestContext): Promise<CallToolResult> {
     return resultWith(await recordOf(tasks, task), await mediaOf(task, signal))

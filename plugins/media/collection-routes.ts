@@ -11,7 +11,13 @@ import type { openEventStreams } from './event-stream.ts'
 import { etagOf } from './headers.ts'
 import { TaskParams, type GenerationsQuery, type OperationsQuery } from './request-schemas.ts'
 
-export type Collection = { path: string; object: Task['object']; query: typeof GenerationsQuery | typeof OperationsQuery; reads: FastifyContextConfig; stream: ReturnType<typeof openEventStreams> }
+export type Collection = {
+  path: string
+  object: Task['object']
+  query: typeof GenerationsQuery | typeof OperationsQuery
+  reads: FastifyContextConfig
+  stream: ReturnType<typeof openEventStreams>
+}
 
 /** Registers the routes of one collection under its path. */
 export function collectionRoutes(app: FastifyInstance, { path, object, query, reads, stream }: Collection): void {
@@ -32,7 +38,9 @@ export function collectionRoutes(app: FastifyInstance, { path, object, query, re
     if ((request.headers['if-none-match'] ?? '').split(/\s*,\s*/).some((given) => given === '*' || given.replace(/^W\//, '') === etag)) return reply.code(304).send()
     return reply.type('application/json; charset=utf-8').send(body)
   })
-  routes.post(`/${path}/:id/cancel`, { ...one, config: { ...reads, bodyless: true } }, async (request) => recordOf(tasks, await cancel(tasks, await visible(request, request.params.id))))
+  routes.post(`/${path}/:id/cancel`, { ...one, config: { ...reads, bodyless: true } }, async (request) =>
+    recordOf(tasks, await cancel(tasks, await visible(request, request.params.id))),
+  )
   routes.get(`/${path}/:id/deliveries`, one, async (request) => deliveryList(tasks.store, await visible(request, request.params.id)))
   // A HEAD request would keep a stream open.
   routes.get(`/${path}/:id/events`, { ...one, exposeHeadRoute: false }, async (request, reply) => stream(request, reply, await visible(request, request.params.id)))

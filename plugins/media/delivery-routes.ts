@@ -38,7 +38,11 @@ function due(tenant: string, task: string | null): Message {
   return { type: 'webhook.due', kind: 'webhook', tenant, task, key: task ?? tenant }
 }
 
-const STATES: Record<NonNullable<Static<typeof ReplayRequest>['status']>, Delivery['state'][]> = { pending: ['waiting', 'pending'], delivered: ['delivered'], failed: ['failed'] }
+const STATES: Record<NonNullable<Static<typeof ReplayRequest>['status']>, Delivery['state'][]> = {
+  pending: ['waiting', 'pending'],
+  delivered: ['delivered'],
+  failed: ['failed'],
+}
 
 function readReplay({ since, until, event, status, cursor }: Static<typeof ReplayRequest>): { range: ReplayRange; after: ReplayPosition | null } {
   const range = { since: Date.parse(since), until: Date.parse(until), event: event ?? null, states: status ? STATES[status] : null }

@@ -9,7 +9,12 @@ import type { EventsQuery } from './request-schemas.ts'
  * One page: `{object: "list", data, has_more, next_cursor}`. `next_cursor` is never null: it leads to what is logged later as well.
  * `keepMs`: retention. Throws `invalid_request` for a cursor that was not given before.
  */
-export async function listEvents({ store, clock }: Pick<TaskContext, 'store' | 'clock'>, tenant: string, { limit, cursor }: Static<typeof EventsQuery>, keepMs: number): Promise<Record<string, unknown>> {
+export async function listEvents(
+  { store, clock }: Pick<TaskContext, 'store' | 'clock'>,
+  tenant: string,
+  { limit, cursor }: Static<typeof EventsQuery>,
+  keepMs: number,
+): Promise<Record<string, unknown>> {
   const after = cursor === undefined ? 0 : readCursor(cursor)
   const found = await store.events(tenant, after, clock() - keepMs, limit + 1)
   const shown = found.slice(0, limit)

@@ -22,7 +22,11 @@ export function openEventStreams(app: FastifyInstance): (request: FastifyRequest
   })
 
   function admit(name: string): void {
-    if (open.of(name) >= STREAMS_PER_CALLER) throw new Failure('concurrency_limit', { message: `${STREAMS_PER_CALLER} event streams are open already. Close one first.`, retryAfterSeconds: 5 })
+    if (open.of(name) >= STREAMS_PER_CALLER)
+      throw new Failure('concurrency_limit', {
+        message: `${STREAMS_PER_CALLER} event streams are open already. Close one first.`,
+        retryAfterSeconds: 5,
+      })
     open.add(name, 1)
   }
 

@@ -38,4 +38,10 @@ async function media(app: FastifyInstance, { keyless = false }: MediaOptions): P
   })
 }
 
-export default fp(media, { name: 'media', fastify: '5.x', encapsulate: true, dependencies: ['errors', 'request-body', 'task-watch'], decorators: { request: ['caller'] } })
+export default fp(media, {
+  name: 'media',
+  fastify: '5.x',
+  encapsulate: true,
+  dependencies: ['errors', 'request-body', 'task-watch'],
+  decorators: { request: ['caller'] },
+})

@@ -26,7 +26,9 @@ export const OperationRequest = Type.Unsafe<OperationBody & Static<typeof TaskFi
   required: ['operation'],
   properties: { operation: Type.Enum([...OPERATIONS]) },
   discriminator: { propertyName: 'operation' },
-  oneOf: OPERATIONS.map((operation) => Type.Object({ operation: Type.Literal(operation), ...OPERATION_FIELDS[operation], ...TASK_FIELDS }, { ...closed, title: operation })),
+  oneOf: OPERATIONS.map((operation) =>
+    Type.Object({ operation: Type.Literal(operation), ...OPERATION_FIELDS[operation], ...TASK_FIELDS }, { ...closed, title: operation }),
+  ),
 })
 
 export const CreateQuery = Type.Object({ dry_run: Type.Optional(Type.Boolean()) }, closed)

@@ -53,8 +53,11 @@ async function unlessAborted<T>(signal: AbortSignal, work: () => T): Promise<Awa
 }
 
 function checkOffers(given: Partial<Given> | undefined): void {
-  const good = Object.values(given?.offers ?? {}).map(({ formats }) => Array.isArray(formats) && formats.length > 0 && formats.every((format) => /^[a-z0-9]{1,10}$/.test(format)))
-  if (good.length === 0 || good.includes(false)) throw new Error('offers must name the kinds and operations that are made, each with the formats that are written')
+  const good = Object.values(given?.offers ?? {}).map(
+    ({ formats }) => Array.isArray(formats) && formats.length > 0 && formats.every((format) => /^[a-z0-9]{1,10}$/.test(format)),
+  )
+  if (good.length === 0 || good.includes(false))
+    throw new Error('offers must name the kinds and operations that are made, each with the formats that are written')
   if (typeof given?.run !== 'function') throw new Error('run must be a function')
 }
 
@@ -89,6 +92,7 @@ function measured({ width, height, durationMs }: Made['facts'], quoted: Amounts)
 /** Amounts are non-negative whole thousandths: a negative one would credit money. */
 function amounts({ Job = 0, Second = 0, Megapixel = 0 }: Partial<Amounts>): Amounts {
   const all = { Job, Second, Megapixel }
-  if (!Object.values(all).every((amount) => Number.isSafeInteger(amount) && amount >= 0)) throw new Error(`${JSON.stringify(all)} are no amounts: they are whole thousandths of a unit, and not negative`)
+  if (!Object.values(all).every((amount) => Number.isSafeInteger(amount) && amount >= 0))
+    throw new Error(`${JSON.stringify(all)} are no amounts: they are whole thousandths of a unit, and not negative`)
   return all
 }

@@ -9,7 +9,25 @@ import { guarded } from './engine-validation.ts'
 import { loadPlugin } from './load-plugin.ts'
 
 /** Decorators of our own plugins. Access to them would bypass keys, plans and money. */
-const CLOSED = ['config', 'clock', 'store', 'resources', 'upstreams', 'sealingKeys', 'derivedKeys', 'planLimits', 'broker', 'files', 'egress', 'tasks', 'taskWatch', 'checks', 'parseBody', 'publicUrl', 'signInLink'] as const satisfies (keyof FastifyInstance)[]
+const CLOSED = [
+  'config',
+  'clock',
+  'store',
+  'resources',
+  'upstreams',
+  'sealingKeys',
+  'derivedKeys',
+  'planLimits',
+  'broker',
+  'files',
+  'egress',
+  'tasks',
+  'taskWatch',
+  'checks',
+  'parseBody',
+  'publicUrl',
+  'signInLink',
+] as const satisfies (keyof FastifyInstance)[]
 
 /** Our plugins that every role with third-party plugins registers. */
 const PRESENT = ['errors', 'ops', 'auth', 'metering']

@@ -42,7 +42,10 @@ const MOST_BYTES = 2 * 1024 * 1024
  * out is `Unavailable` and the next one is sent; a request that has queued for 20 s is `Unavailable` too. `now`: milliseconds of a
  * monotonic clock.
  */
-export function createBatcher<Request, Answer>(kind: BatchOptions<Request, Answer>, now: () => number = performance.now.bind(performance)): (request: Request) => Promise<Answer> {
+export function createBatcher<Request, Answer>(
+  kind: BatchOptions<Request, Answer>,
+  now: () => number = performance.now.bind(performance),
+): (request: Request) => Promise<Answer> {
   let waiting: Pending<Request, Answer>[] = []
   let isBusy = false
 

@@ -9,13 +9,19 @@ export const FIELD_PATTERNS = {
   /** A name of Kubernetes (RFC 1123 label). */
   label: { pattern: '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$', must: 'must be lower-case letters, digits and hyphens, beginning and ending with a letter or digit' },
   /** RFC 1123 subdomain. */
-  subdomain: { pattern: '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$', must: 'must be names of lower-case letters, digits and hyphens with a dot between, each beginning and ending with a letter or digit' },
+  subdomain: {
+    pattern: '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$',
+    must: 'must be names of lower-case letters, digits and hyphens with a dot between, each beginning and ending with a letter or digit',
+  },
   /** RFC 3339, with the limits of Kubernetes. */
   resourceTime: {
     pattern: '^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$',
     must: 'must be a date and time with its zone, such as 2027-01-01T00:00:00Z',
   },
-  resourceAmount: { pattern: '^((0|[1-9][0-9]{0,8})(\\.[0-9]{1,6})?|1000000000(\\.0{1,6})?)$', must: 'must be a decimal string from 0 to 1000000000 with at most six decimals, such as "0.04"' },
+  resourceAmount: {
+    pattern: '^((0|[1-9][0-9]{0,8})(\\.[0-9]{1,6})?|1000000000(\\.0{1,6})?)$',
+    must: 'must be a decimal string from 0 to 1000000000 with at most six decimals, such as "0.04"',
+  },
   keyRevision: { pattern: '^[0-9A-Za-z-]{1,64}\\.[0-9]{1,15}$', must: 'must be the revision of the key as it was read' },
   downloadName: { pattern: '^[a-z-]{1,40}-[0-9a-f]{8}$', must: 'must be lower-case letters and hyphens, then a hyphen and eight hexadecimal digits' },
   idempotencyKey: { pattern: '^[\\x21-\\x7e]{1,255}$', must: 'must be 1 to 255 visible ASCII characters' },

@@ -33,7 +33,16 @@ type Expected = 'value' | 'first value' | 'name' | 'first name' | 'colon' | 'sep
  * number. Throws `invalid_json`, as `parseStrictJson` does.
  */
 export function* parseIncrementally(text: string, manner: Manner): Generator<number, { value: unknown; values: number }, void> {
-  const reader: Reader = { text, manner, at: 0, frames: [], expects: 'value', values: 0, root: undefined, token: { isName: false, from: 0, head: '', escapes: false, halves: false } }
+  const reader: Reader = {
+    text,
+    manner,
+    at: 0,
+    frames: [],
+    expects: 'value',
+    values: 0,
+    root: undefined,
+    token: { isName: false, from: 0, head: '', escapes: false, halves: false },
+  }
   while (reader.at < text.length) {
     const limits = { at: reader.at + SLICE.characters, values: reader.values + SLICE.values }
     while (reader.at < text.length && reader.at < limits.at && reader.values < limits.values) {

@@ -68,9 +68,17 @@ export const OPERATION_FIELDS = {
   },
   merge: {
     media_url: Type.Optional(media_url),
-    media_urls: Type.Array(source('An address as in media_url, but no data: URL.'), { minItems: 1, maxItems: MERGED_MAX, description: `${MERGED_MIN} to ${MERGED_MAX} addresses in their order, media_url counted as the first where it is given.` }),
+    media_urls: Type.Array(source('An address as in media_url, but no data: URL.'), {
+      minItems: 1,
+      maxItems: MERGED_MAX,
+      description: `${MERGED_MIN} to ${MERGED_MAX} addresses in their order, media_url counted as the first where it is given.`,
+    }),
     transition: Type.Optional(Type.Enum(['none', 'fade'], { description: 'none by default.' })),
-    fit: Type.Optional(Type.Enum(['contain', 'cover'], { description: 'How sources of another aspect ratio fill the picture: contain (default) adds bars, cover crops.' })),
+    fit: Type.Optional(
+      Type.Enum(['contain', 'cover'], {
+        description: 'How sources of another aspect ratio fill the picture: contain (default) adds bars, cover crops.',
+      }),
+    ),
     output_format,
   },
 } as const
@@ -137,7 +145,8 @@ export function operationFaults(body: OperationBody): FieldError[] {
   }
   if (end_time !== undefined && duration !== undefined) add('duration', 'not_allowed', 'cannot be given together with end_time')
   if (end_time !== undefined && ms(end_time) <= ms(start_time)) add('end_time', 'minimum', 'must be above start_time')
-  if (operation === 'background_remove' && background === 'transparent' && isOpaque(format)) add('output_format', 'not_allowed', 'cannot be transparent: give a background colour, or another format')
+  if (operation === 'background_remove' && background === 'transparent' && isOpaque(format))
+    add('output_format', 'not_allowed', 'cannot be transparent: give a background colour, or another format')
   for (const { path, from } of sourcesOf(body)) {
     if (typeof from === 'string' && from.length > URL_LENGTH_MAX && !isDataUrl(from)) add(path.slice(1), 'maxLength', `must have at most ${URL_LENGTH_MAX} characters`)
   }
@@ -158,7 +167,11 @@ export function isDataUrl(url: string): boolean {
  * Completes a body by the defaults of its operation and checks it against the limits of its route. `formats` are those of the route's
  * engine, the first by default. Returns the input, or every faulty field (400).
  */
-export function operationOf(body: OperationBody, max: Limits, formats: readonly [string, ...string[]]): { outcome: 'ok'; input: OperationInput } | { outcome: 'invalid'; errors: FieldError[] } {
+export function operationOf(
+  body: OperationBody,
+  max: Limits,
+  formats: readonly [string, ...string[]],
+): { outcome: 'ok'; input: OperationInput } | { outcome: 'invalid'; errors: FieldError[] } {
   const { operation } = body
   const fields = Object.keys(OPERATION_FIELDS[operation]) as (keyof OperationBody)[]
   const given: Partial<OperationBody> = Object.fromEntries(fields.filter((field) => body[field] !== undefined).map((field) => [field, body[field]]))

@@ -126,8 +126,12 @@ function namespaceFaults(plan: PlanResource, limit: Limit, grants: Grant[]): (st
   const granted = before.reduce((sum, { micro }) => sum + micro, 0)
   const left = Math.max(0, (most ?? 0) - granted)
   return [
-    limit.maxPlans !== undefined && names >= limit.maxPlans ? `a namespace may have at most ${limit.maxPlans} plans, removed ones included until their period ends` : null,
-    most !== null && allowance > left ? `media.allowance may be at most ${formatMoney(left)}: the plans of a namespace may grant ${formatMoney(most)} together, removed ones included until their period ends` : null,
+    limit.maxPlans !== undefined && names >= limit.maxPlans
+      ? `a namespace may have at most ${limit.maxPlans} plans, removed ones included until their period ends`
+      : null,
+    most !== null && allowance > left
+      ? `media.allowance may be at most ${formatMoney(left)}: the plans of a namespace may grant ${formatMoney(most)} together, removed ones included until their period ends`
+      : null,
   ]
 }
 

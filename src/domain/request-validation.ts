@@ -82,7 +82,15 @@ function pathOf({ instancePath, params, propertyName }: Fault): string {
   return typeof member === 'string' ? `${instancePath}/${member.replaceAll('~', '~0').replaceAll('/', '~1')}` : instancePath
 }
 
-const TYPES: Record<string, string> = { string: 'a string', integer: 'a whole number', number: 'a number', boolean: 'true or false', object: 'an object', array: 'a list', null: 'null' }
+const TYPES: Record<string, string> = {
+  string: 'a string',
+  integer: 'a whole number',
+  number: 'a number',
+  boolean: 'true or false',
+  object: 'an object',
+  array: 'a list',
+  null: 'null',
+}
 
 /** Sentences by JSON Schema keyword; other keywords use the validator's message. */
 const WORDS: Record<string, (params: Record<string, unknown>) => string | null> = {

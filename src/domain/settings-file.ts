@@ -30,7 +30,12 @@ export function readSettingsFile<S extends TSchema>(schema: S, text: string): Se
   const lines = new LineCounter()
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true })
   const [broken] = document.errors
-  if (broken) return { outcome: 'refused', line: lines.linePos(broken.pos[0]).line, what: broken.code === 'MULTIPLE_DOCS' ? 'the file must be one YAML document' : firstSentence(broken.message) }
+  if (broken)
+    return {
+      outcome: 'refused',
+      line: lines.linePos(broken.pos[0]).line,
+      what: broken.code === 'MULTIPLE_DOCS' ? 'the file must be one YAML document' : firstSentence(broken.message),
+    }
   let value: unknown
   try {
     value = document.toJS({ maxAliasCount: MOST_ALIASES })

@@ -13,7 +13,12 @@ export type CheckedBackup = Verified & {
 }
 
 /** Times are epoch milliseconds: `now`, and since when tasks and events are kept. */
-export async function checkBackup(store: Store, files: Files, sealing: SealingKeys, times: { now: number; keptSince: number; eventsKeptSince: number }): Promise<CheckedBackup> {
+export async function checkBackup(
+  store: Store,
+  files: Files,
+  sealing: SealingKeys,
+  times: { now: number; keptSince: number; eventsKeptSince: number },
+): Promise<CheckedBackup> {
   const verified = await verifyStore(store, times)
   const results = { present: 0, missing: [] as string[] }
   for await (const { id, outcome } of readAll(store, 'tasks')) {

@@ -13,7 +13,9 @@ const BATCH = 500
 export async function purgeable(store: Store, before: Before): Promise<Purged> {
   const counts = { tasks: 0, events: 0 }
   const { tasks, events } = before
-  if (tasks !== null) for await (const task of readAll(store, 'tasks')) if (FINAL.includes(task.state) && task.outbox.length === 0 && (task.endedAt ?? Infinity) < tasks) counts.tasks++
+  if (tasks !== null)
+    for await (const task of readAll(store, 'tasks'))
+      if (FINAL.includes(task.state) && task.outbox.length === 0 && (task.endedAt ?? Infinity) < tasks) counts.tasks++
   if (events !== null) for await (const event of readAll(store, 'events')) if (event.loggedAt < events) counts.events++
   return counts
 }

@@ -61,7 +61,17 @@ export function openTracer(settings: TracerSettings, resource: Attributes, warn:
       const above = outer ? outer.context : contextOf(parent, state)
       const related = contextOf(link)
       const context = above ? trace.setSpanContext(ROOT_CONTEXT, above) : ROOT_CONTEXT
-      return wrap(tracer.startSpan(name, { kind: kind ? KINDS[kind] : SpanKind.INTERNAL, ...(attributes ? { attributes } : {}), ...(related ? { links: [{ context: related }] } : {}) }, context))
+      return wrap(
+        tracer.startSpan(
+          name,
+          {
+            kind: kind ? KINDS[kind] : SpanKind.INTERNAL,
+            ...(attributes ? { attributes } : {}),
+            ...(related ? { links: [{ context: related }] } : {}),
+          },
+          context,
+        ),
+      )
     },
     current: () => current.getStore() ?? null,
     detached: (work) => current.run(null, work),
@@ -91,7 +101,11 @@ function unsampled({ context }: Recorded): Span {
 }
 
 function samplerOf({ sampler, ratio }: TracerSettings): Sampler {
-  const roots: Record<string, () => Sampler> = { always_on: () => new AlwaysOnSampler(), always_off: () => new AlwaysOffSampler(), traceidratio: () => new TraceIdRatioBasedSampler(ratio) }
+  const roots: Record<string, () => Sampler> = {
+    always_on: () => new AlwaysOnSampler(),
+    always_off: () => new AlwaysOffSampler(),
+    traceidratio: () => new TraceIdRatioBasedSampler(ratio),
+  }
   const root = (roots[sampler.replace('parentbased_', '')] ?? roots['always_on'])?.() ?? new AlwaysOnSampler()
   return sampler.startsWith('parentbased_') ? new ParentBasedSampler({ root }) : root
 }

@@ -15,7 +15,8 @@ export async function* eventLogViolations(store: Store, tenant: string, expected
     for (const { id, position, loggedAt } of page) {
       missing.delete(id)
       const isGap = last !== null && position !== last.position + 1
-      if (isGap && last && Math.min(last.loggedAt, loggedAt) >= keptSince) yield `the event log of ${tenant} has no events between positions ${last.position} and ${position}`
+      if (isGap && last && Math.min(last.loggedAt, loggedAt) >= keptSince)
+        yield `the event log of ${tenant} has no events between positions ${last.position} and ${position}`
       last = { position, loggedAt }
     }
     after = page.at(-1)?.position ?? after

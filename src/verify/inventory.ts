@@ -44,13 +44,15 @@ export async function takeInventory({ store, now, keptSince, found: { checked, v
   }
   for await (const delivery of readAll(store, 'deliveries')) {
     checked.deliveries++
-    if (!(await isOfTask(store, delivery)) && now - delivery.createdAt > OVERDUE_MS) violations.push(`delivery ${delivery.id} of ${delivery.tenant} is of a task that is not there`)
+    if (!(await isOfTask(store, delivery)) && now - delivery.createdAt > OVERDUE_MS)
+      violations.push(`delivery ${delivery.id} of ${delivery.tenant} is of a task that is not there`)
   }
   for await (const event of readAll(store, 'events')) {
     checked.events++
     const task = await store.task(event.tenant, event.taskId)
     // The task of an old event may have been removed.
-    if (task ? !announces(task, event.id) : event.loggedAt - OVERDUE_MS >= keptSince) violations.push(`event ${event.id} of ${event.tenant} is of a task that ${task ? `is ${task.state}` : 'is not there'}`)
+    if (task ? !announces(task, event.id) : event.loggedAt - OVERDUE_MS >= keptSince)
+      violations.push(`event ${event.id} of ${event.tenant} is of a task that ${task ? `is ${task.state}` : 'is not there'}`)
   }
   return [...subscriptions]
 }

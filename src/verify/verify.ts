@@ -34,7 +34,10 @@ const PAGE = 200
  * logged before `eventsKeptSince` (now − EVENT_DAYS), may have been removed. Times are epoch milliseconds. Throws `Unavailable` when the
  * store cannot be read.
  */
-export async function verifyStore(store: Store, { now, keptSince = 0, eventsKeptSince = keptSince }: { now: number; keptSince?: number; eventsKeptSince?: number }): Promise<Verified> {
+export async function verifyStore(
+  store: Store,
+  { now, keptSince = 0, eventsKeptSince = keptSince }: { now: number; keptSince?: number; eventsKeptSince?: number },
+): Promise<Verified> {
   const found: Verified = { checked: { subscriptions: 0, periods: 0, keys: 0, tasks: 0, deliveries: 0, events: 0 }, violations: [] }
   const reading = { store, now, keptSince, eventsKeptSince, found }
   const tenants = Map.groupBy(await takeInventory(reading), tenantOf)

@@ -75,7 +75,12 @@ export type Engine = {
 export type OpenEngine = (name: string, options: Record<string, unknown>) => Promise<Engine>
 
 /** A kind or operation that is available now. */
-export type Offer = { route: Route; formats: readonly [string, ...string[]]; quote(request: EngineRequest): Amounts; unsupported(request: EngineRequest, roles: readonly Input['role'][]): string | null }
+export type Offer = {
+  route: Route
+  formats: readonly [string, ...string[]]
+  quote(request: EngineRequest): Amounts
+  unsupported(request: EngineRequest, roles: readonly Input['role'][]): string | null
+}
 
 export type RouteState = { kind: string; engine: string; missing: string | null }
 

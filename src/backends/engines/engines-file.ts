@@ -62,22 +62,40 @@ const DEFAULT_SECONDS: Record<string, number> = { video: 4, music: 10 }
 const Price = Type.Object(
   {
     amount: Type.String({ pattern: FIELD_PATTERNS.amount.pattern, description: 'Decimal, as text; `"0"` is free.' }),
-    per: Type.Enum(['Job', 'Second', 'Megapixel'], { description: 'Images and what is made of them are priced per `Job` or `Megapixel`, music per `Job` or `Second`, video per any of them.' }),
+    per: Type.Enum(['Job', 'Second', 'Megapixel'], {
+      description:
+        'Images and what is made of them are priced per `Job` or `Megapixel`, music per `Job` or `Second`, video per any of them.',
+    }),
   },
   { ...closed, description: 'The price of one unit, unless the plan has a price of its own.' },
 )
 const Max = Type.Object(
   {
     seconds: seconds(`Length of a source or result; ${DEFAULTS.seconds} when left out.`),
-    megapixels: Type.Optional(Type.Number({ minimum: 0.001, maximum: 1000, description: `Pixels of a source or result, of one picture of a video; ${DEFAULTS.megapixels} when left out.` })),
-    megabytes: Type.Optional(Type.Number({ minimum: 0.001, maximum: 100_000, description: `Size of all sources of an operation together, and of its result; ${DEFAULTS.megabytes} when left out.` })),
+    megapixels: Type.Optional(
+      Type.Number({
+        minimum: 0.001,
+        maximum: 1000,
+        description: `Pixels of a source or result, of one picture of a video; ${DEFAULTS.megapixels} when left out.`,
+      }),
+    ),
+    megabytes: Type.Optional(
+      Type.Number({
+        minimum: 0.001,
+        maximum: 100_000,
+        description: `Size of all sources of an operation together, and of its result; ${DEFAULTS.megabytes} when left out.`,
+      }),
+    ),
   },
   { ...closed, description: 'Limits. A request above them is refused with 400 before anything is held; a source above them fails its task with `input_too_large`.' },
 )
 const Defaults = Type.Object(
   {
     size: Type.Optional(
-      Type.String({ pattern: '^[1-9][0-9]{1,4}x[1-9][0-9]{1,4}$', description: `Width and height in pixels: \`${DEFAULT_SIZE['image']}\` when left out, \`${DEFAULT_SIZE['video']}\` for video.` }),
+      Type.String({
+        pattern: '^[1-9][0-9]{1,4}x[1-9][0-9]{1,4}$',
+        description: `Width and height in pixels: \`${DEFAULT_SIZE['image']}\` when left out, \`${DEFAULT_SIZE['video']}\` for video.`,
+      }),
     ),
     seconds: seconds(`${DEFAULT_SECONDS['video']} for video and ${DEFAULT_SECONDS['music']} for music when left out, or \`max.seconds\` if that is less.`),
   },
@@ -93,13 +111,24 @@ const RouteEntry = Type.Object(
     price: Price,
     max: Type.Optional(Max),
     defaults: Type.Optional(Defaults),
-    timeoutSeconds: Type.Optional(Type.Number({ minimum: 1, maximum: 86_400, description: `The longest that one run may take; ${DEFAULTS.timeoutSeconds} when left out.` })),
-    concurrency: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, description: 'Runs at once in one worker; as many as it has slots when left out.' })),
+    timeoutSeconds: Type.Optional(
+      Type.Number({
+        minimum: 1,
+        maximum: 86_400,
+        description: `The longest that one run may take; ${DEFAULTS.timeoutSeconds} when left out.`,
+      }),
+    ),
+    concurrency: Type.Optional(
+      Type.Integer({ minimum: 1, maximum: 1000, description: 'Runs at once in one worker; as many as it has slots when left out.' }),
+    ),
   },
   closed,
 )
 
-const EngineEntry = Type.Object({ name: name('Routes refer to it by this name.'), type: name('`preview`, `local`, `openai`, `replicate`, or one that a plugin adds. The other members of the entry are for that type.') })
+const EngineEntry = Type.Object({
+  name: name('Routes refer to it by this name.'),
+  type: name('`preview`, `local`, `openai`, `replicate`, or one that a plugin adds. The other members of the entry are for that type.'),
+})
 
 /** The ENGINES file. `docs/engines.md` is generated from the descriptions. */
 export const EnginesFile = Type.Object({ engines: Type.Array(EngineEntry, { minItems: 1 }), routes: Type.Array(RouteEntry) }, closed)

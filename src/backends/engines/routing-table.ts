@@ -12,7 +12,11 @@ export const EMPTY: Table = { routes: new Map(), engines: new Map() }
  * The table of these settings, and the engines of the present table that it no longer has. One whose entry is the same stays open. Rejects
  * with the error of `open`; the engines that were opened before it are closed.
  */
-export async function nextTable(present: Table, settings: EnginesSettings, open: (setting: EngineSetting) => Promise<Engine>): Promise<{ next: Table; removed: Engine[] }> {
+export async function nextTable(
+  present: Table,
+  settings: EnginesSettings,
+  open: (setting: EngineSetting) => Promise<Engine>,
+): Promise<{ next: Table; removed: Engine[] }> {
   const next: Table = { routes: new Map(settings.routes.map((route) => [route.kind, route])), engines: new Map() }
   const opened: Engine[] = []
   try {
@@ -37,7 +41,12 @@ export function offerOf({ routes, engines }: Table, kind: string): Offer | null 
   const engine = route && engines.get(route.engine)?.engine
   const made = engine && Object.hasOwn(engine.offers, kind) ? engine.offers[kind] : undefined
   if (!route || !engine || !made) return null
-  return { route, formats: made.formats, quote: (request) => engine.quote(request, route.max), unsupported: (request, roles) => engine.unsupported?.(request, roles) ?? null }
+  return {
+    route,
+    formats: made.formats,
+    quote: (request) => engine.quote(request, route.max),
+    unsupported: (request, roles) => engine.unsupported?.(request, roles) ?? null,
+  }
 }
 
 /** Every route of a table, once its engines know what they offer, and why it is not available: a sentence for the operator, or null when it is. */

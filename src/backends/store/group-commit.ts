@@ -85,8 +85,26 @@ const SLOW_WRITE_MS = 1000
 
 /** Opens the queues over one adapter. An idle subscription takes no memory. */
 export function openChanges(adapter: VersionedRecords, options: ChangeOptions = {}): Changes {
-  const { retried = () => {}, healed = () => {}, storeTime = () => null, isSole = false, retryForMs = RETRY_FOR_MS, clock = () => performance.now(), pause = pauseFor } = options
-  const shared: Shared = { retried, healed, storeTime, isSole, retryForMs, clock, pause, records: options.wrap?.(adapter) ?? adapter, closing: false }
+  const {
+    retried = () => {},
+    healed = () => {},
+    storeTime = () => null,
+    isSole = false,
+    retryForMs = RETRY_FOR_MS,
+    clock = () => performance.now(),
+    pause = pauseFor,
+  } = options
+  const shared: Shared = {
+    retried,
+    healed,
+    storeTime,
+    isSole,
+    retryForMs,
+    clock,
+    pause,
+    records: options.wrap?.(adapter) ?? adapter,
+    closing: false,
+  }
   const queues = new Map<string, Queue>()
 
   function change<N extends CommandName>(id: string, command: Extract<Command, { op: N }>, now: number): Promise<Answer<N>> {

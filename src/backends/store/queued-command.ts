@@ -29,7 +29,12 @@ export function changing<N extends CommandName>(id: string, command: CommandOf<N
 }
 
 /** A command that is answered once its answer is known. */
-export function deciding<N extends CommandName>(id: string, command: CommandOf<N>, now: number, deadline: number): { queued: QueuedCommand; answer: Promise<Decided<N>> } {
+export function deciding<N extends CommandName>(
+  id: string,
+  command: CommandOf<N>,
+  now: number,
+  deadline: number,
+): { queued: QueuedCommand; answer: Promise<Decided<N>> } {
   const { promise, resolve, reject } = Promise.withResolvers<Decided<N>>()
   const durable = Promise.withResolvers<void>()
   durable.promise.catch(() => {})

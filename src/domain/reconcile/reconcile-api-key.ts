@@ -129,7 +129,13 @@ export function reconcileDeletedKey(versions: KeyVersion[], hasSecrets: boolean,
   const unnotified = versions.find(({ tell }) => tell.length > 0)
   if (unnotified) return { step: 'notify', version: unnotified }
   const alive = versions.find(({ state }) => state !== 'deleted')
-  if (alive) return { step: 'set', id: alive.id, change: { state: 'deleted', endedAt: alive.endedAt ?? now }, notify: alive.state === 'active' ? [alive.subscription] : [] }
+  if (alive)
+    return {
+      step: 'set',
+      id: alive.id,
+      change: { state: 'deleted', endedAt: alive.endedAt ?? now },
+      notify: alive.state === 'active' ? [alive.subscription] : [],
+    }
   return hasSecrets ? { step: 'removeSecrets' } : null
 }
 

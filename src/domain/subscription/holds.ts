@@ -89,7 +89,10 @@ export function withHold(holds: Holds, id: string, hold: Hold): Holds {
   const at = Math.max(0, chunkAt(holds.chunks, id))
   const chunk = holds.chunks[at] ?? NO_CHUNK
   const n = chunk.ids.indexOf(id)
-  return { ...summed(holds, id, chunk.holds[n], hold), chunks: holds.chunks.toSpliced(at, 1, ...(n < 0 ? inserted(chunk, id, hold) : [chunkOf(chunk.ids, chunk.holds.with(n, hold))])) }
+  return {
+    ...summed(holds, id, chunk.holds[n], hold),
+    chunks: holds.chunks.toSpliced(at, 1, ...(n < 0 ? inserted(chunk, id, hold) : [chunkOf(chunk.ids, chunk.holds.with(n, hold))])),
+  }
 }
 
 /** Without `id`, if it is there. */

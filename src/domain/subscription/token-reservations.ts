@@ -39,10 +39,19 @@ export function admit(record: Subscription | null, input: In<'admit'>, now: numb
     at: now,
   }
   const next = { ...account, session, reservations: put(account.reservations, input.id, reservation) }
-  return { record: { ...record, rate: rate.rate, coding: next }, answer: admitted(next, terms, reservation, input, { session: reserved.session + tokens, weekly: reserved.weekly + tokens }) }
+  return {
+    record: { ...record, rate: rate.rate, coding: next },
+    answer: admitted(next, terms, reservation, input, { session: reserved.session + tokens, weekly: reserved.weekly + tokens }),
+  }
 }
 
-function admitted(account: CodingAccount, terms: CodingTerms, reservation: Reservation, input: In<'admit'>, reserved: Pick<Reserved, 'session' | 'weekly'>): Answer<'admit'> {
+function admitted(
+  account: CodingAccount,
+  terms: CodingTerms,
+  reservation: Reservation,
+  input: In<'admit'>,
+  reserved: Pick<Reserved, 'session' | 'weekly'>,
+): Answer<'admit'> {
   return {
     outcome: 'admitted',
     reserved: reservation.tokens,
@@ -76,7 +85,12 @@ function keyUsed(account: CodingAccount, keyId: string): number {
  * room. Used plus reserved never exceeds a limit here: a lone request gets what is left, since a window with room always admits one
  * request. The published bound follows from this.
  */
-function grant(account: CodingAccount, terms: CodingTerms, input: In<'admit'>, reserved: Reserved): number | NonNullable<ReturnType<typeof fullness>> | 'concurrency' | 'reserved' {
+function grant(
+  account: CodingAccount,
+  terms: CodingTerms,
+  input: In<'admit'>,
+  reserved: Reserved,
+): number | NonNullable<ReturnType<typeof fullness>> | 'concurrency' | 'reserved' {
   const full = fullness(account, terms, input)
   if (full) return full
   if (reserved.count >= terms.maxConcurrentRequests) return 'concurrency'

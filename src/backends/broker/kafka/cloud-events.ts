@@ -59,7 +59,18 @@ export function decodeEvent(kind: string, value: Buffer | null): Message | null 
   if (!isTaskReady(event) || event.data.verb !== kind || !event.data.subscription.startsWith(`${event.data.tenant}/`)) return null
   const { data, partitionkey: key, traceparent } = event
   const { tenant, subscription, task, object, attempt, readyAt } = data
-  return { type: 'task.ready', kind, object, tenant, subscription, task, attempt, readyAt: Date.parse(readyAt), key, ...(traceparent === undefined ? {} : { traceparent }) }
+  return {
+    type: 'task.ready',
+    kind,
+    object,
+    tenant,
+    subscription,
+    task,
+    attempt,
+    readyAt: Date.parse(readyAt),
+    key,
+    ...(traceparent === undefined ? {} : { traceparent }),
+  }
 }
 
 function parse(text: string): unknown {

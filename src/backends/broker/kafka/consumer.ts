@@ -99,7 +99,11 @@ export function openConsumer({ kafka, address, log, counted }: KafkaContext, kin
   async function start(current: KafkaJsConsumer, isRunning: () => boolean): Promise<void> {
     await current.connect()
     if (isRunning()) await current.subscribe({ topics: [topic], fromBeginning: true })
-    if (isRunning()) await current.run({ autoCommit: false, eachMessage: async ({ partition, message }) => receive(message.value, offsets.received(partition, message.offset)) })
+    if (isRunning())
+      await current.run({
+        autoCommit: false,
+        eachMessage: async ({ partition, message }) => receive(message.value, offsets.received(partition, message.offset)),
+      })
   }
 
   /** Not awaited by the fetch loop, which it can neither delay nor fail. */

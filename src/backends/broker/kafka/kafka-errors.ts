@@ -42,7 +42,8 @@ export function describeError(error: unknown, context: ErrorContext): string {
   }
   if (root.type === 'UNSUPPORTED_SASL_MECHANISM') return `${servers} does not offer sasl=${sasl?.mechanism ?? ''}`
   if (root.type === 'ILLEGAL_SASL_STATE') return `${servers} requires authentication: the address needs sasl`
-  if (root.type === 'TOPIC_AUTHORIZATION_FAILED') return `the user may not use the topic ${context.topic}: producers need Describe and Write on it, consumers Describe and Read`
+  if (root.type === 'TOPIC_AUTHORIZATION_FAILED')
+    return `the user may not use the topic ${context.topic}: producers need Describe and Write on it, consumers Describe and Read`
   if (root.type === 'GROUP_AUTHORIZATION_FAILED' || root.name === 'KafkaJSGroupCoordinatorNotFound') {
     return `the user may not join the group ${context.group}: it needs Describe and Read on it, or Kafka is still starting`
   }
@@ -51,7 +52,8 @@ export function describeError(error: unknown, context: ErrorContext): string {
     return `${servers} does not support ${root.apiName ?? 'a version of the requests'} that Tollgate needs: it must be Apache Kafka 2.4 or newer, or speak its protocol`
   }
   if (tls && NO_TLS.test(code)) return `${servers} failed the TLS handshake (${code}): check that this port speaks TLS`
-  if (tls && UNTRUSTED.test(code)) return `the certificate of ${servers} is not trusted (${code}): caFile must name the authority that signed it, and the certificate must name the host`
+  if (tls && UNTRUSTED.test(code))
+    return `the certificate of ${servers} is not trusted (${code}): caFile must name the authority that signed it, and the certificate must name the host`
   if (root.type !== undefined) return `${servers} answers ${root.type}`
   const what = code || root.message
   if (CLOSED.test(what)) return `${servers} closes the connection (${what}): tls and sasl must match this port`

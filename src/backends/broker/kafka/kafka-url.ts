@@ -35,7 +35,10 @@ const NAME = /^[A-Za-z0-9._-]{1,200}$/
  */
 export function readAddress(url: string, read: (file: string) => string): Address {
   const [, user, hosts = '', query = ''] = /^kafka:\/\/(?:([^@/?#]*)@)?([^@/?#]+)\/?(?:\?([^#]*))?$/.exec(url) ?? []
-  if (hosts === '') throw new Error('The Kafka address is not of the form kafka://host:9092,host:9092?name=value, with user:password@ before the hosts where needed (percent-encoded).')
+  if (hosts === '')
+    throw new Error(
+      'The Kafka address is not of the form kafka://host:9092,host:9092?name=value, with user:password@ before the hosts where needed (percent-encoded).',
+    )
   const given = readParameters(query)
   const topicPrefix = named(given, 'topicPrefix', DEFAULT_PREFIX)
   return {
@@ -86,7 +89,10 @@ function readTls(given: Query, read: (file: string) => string): Address['tls'] {
   try {
     createSecureContext(texts)
   } catch (error) {
-    throw new Error(`caFile, certFile and keyFile in the Kafka address are not certificates and a key in PEM that fit together (${(error as NodeJS.ErrnoException).code ?? 'unreadable'}).`, { cause: error })
+    throw new Error(
+      `caFile, certFile and keyFile in the Kafka address are not certificates and a key in PEM that fit together (${(error as NodeJS.ErrnoException).code ?? 'unreadable'}).`,
+      { cause: error },
+    )
   }
   if (texts.ca !== undefined && !texts.ca.includes('-----BEGIN CERTIFICATE-----')) throw new Error('caFile in the Kafka address contains no certificate in PEM.')
   return texts
@@ -102,8 +108,10 @@ function readSasl(given: Query, user: string | undefined, read: (file: string) =
   }
   const mechanism = MECHANISMS.find((known) => known === given.sasl)
   if (!mechanism) throw new Error(`sasl in the Kafka address may be ${MECHANISMS.join(', ')}.`)
-  if (given.username !== undefined && first !== undefined) throw new Error('The Kafka address gives the user twice, before the hosts and as username: one of them is enough.')
-  if (hasPassword === (given.passwordFile !== undefined)) throw new Error('sasl in the Kafka address needs one password: passwordFile, or user:password@ before the hosts.')
+  if (given.username !== undefined && first !== undefined)
+    throw new Error('The Kafka address gives the user twice, before the hosts and as username: one of them is enough.')
+  if (hasPassword === (given.passwordFile !== undefined))
+    throw new Error('sasl in the Kafka address needs one password: passwordFile, or user:password@ before the hosts.')
   const password = given.passwordFile === undefined ? decoded(rest.join(':')) : readText('passwordFile', given.passwordFile, read).trim()
   if (!username || !password) throw new Error('sasl in the Kafka address needs a user and a password that are not empty.')
   return { mechanism, username, password }

@@ -37,7 +37,10 @@ async function partitionsOf(admin: Admin, topic: string): Promise<number | null>
 async function create(admin: Admin, address: Address, topic: string): Promise<number> {
   const configEntries = Object.entries(CONFIG).map(([name, value]) => ({ name, value }))
   try {
-    await admin.createTopics({ waitForLeaders: false, topics: [{ topic, numPartitions: address.partitions, replicationFactor: address.replication ?? -1, configEntries }] })
+    await admin.createTopics({
+      waitForLeaders: false,
+      topics: [{ topic, numPartitions: address.partitions, replicationFactor: address.replication ?? -1, configEntries }],
+    })
   } catch (error) {
     const { type } = rootOf(error)
     if (type === undefined || isTransient(error)) throw error

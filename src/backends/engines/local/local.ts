@@ -77,7 +77,11 @@ export const openLocal: OpenEngine = async (_name, options) => {
 }
 
 /** `ffmpeg` is the folder of its programs, null for the usual ones. Throws an Error that names the faulty option. */
-function readOptions({ scratch = join(tmpdir(), `tollgate-${process.getuid?.() ?? 'scratch'}`), ffmpeg = null, ...others }: Record<string, unknown>): { scratch: string; ffmpeg: string | null } {
+function readOptions({
+  scratch = join(tmpdir(), `tollgate-${process.getuid?.() ?? 'scratch'}`),
+  ffmpeg = null,
+  ...others
+}: Record<string, unknown>): { scratch: string; ffmpeg: string | null } {
   const [unknown] = Object.keys(others)
   if (unknown !== undefined) throw new Error(`type local has no option ${unknown}`)
   if (typeof scratch !== 'string' || !isAbsolute(scratch)) throw new Error('scratch must be an absolute path')

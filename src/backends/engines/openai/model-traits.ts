@@ -79,7 +79,12 @@ function freeSize(wanted: Size, limits: Limits): Size | null {
   )
   const allowed = candidates.filter(({ width, height }) => {
     const pixels = width * height
-    return pixels >= FREE.pixelsMin && pixels <= Math.min(FREE.pixelsMax, limits.pixels) && Math.max(width, height) <= FREE.edgeMax && Math.max(width / height, height / width) <= FREE.ratio
+    return (
+      pixels >= FREE.pixelsMin &&
+      pixels <= Math.min(FREE.pixelsMax, limits.pixels) &&
+      Math.max(width, height) <= FREE.edgeMax &&
+      Math.max(width / height, height / width) <= FREE.ratio
+    )
   })
   return nearest(allowed, wanted, limits)
 }

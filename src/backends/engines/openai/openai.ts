@@ -32,14 +32,22 @@ export const OpenaiOptions = Type.Object(
           Type.Object(
             {
               formats: formats('wav', 'mp3', 'flac'),
-              endpoint: Type.Enum(['audio/generate', 'audio/speech'], { default: 'audio/generate', description: '`audio/generate` of vLLM-Omni makes music; `audio/speech` reads the prompt aloud.' }),
+              endpoint: Type.Enum(['audio/generate', 'audio/speech'], {
+                default: 'audio/generate',
+                description: '`audio/generate` of vLLM-Omni makes music; `audio/speech` reads the prompt aloud.',
+              }),
               voice: Type.String({ minLength: 1, maxLength: 200, default: 'alloy', description: 'For `audio/speech`.' }),
             },
             strict,
           ),
         ),
       },
-      { ...strict, minProperties: 1, default: { image: {}, ai_edit: {}, inpaint: {}, video: {} }, description: 'What it makes. Left out: image, ai_edit, inpaint and video.' },
+      {
+        ...strict,
+        minProperties: 1,
+        default: { image: {}, ai_edit: {}, inpaint: {}, video: {} },
+        description: 'What it makes. Left out: image, ai_edit, inpaint and video.',
+      },
     ),
   },
   strict,

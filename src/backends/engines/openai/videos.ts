@@ -29,7 +29,14 @@ export async function film({ api, results, outside, background }: Around, reques
       async start() {
         // As form data, which the vendor and the compatible servers take; some of them take nothing else.
         const body = multipart(Object.entries(fields).map(([name, value]) => ({ name, value })))
-        const answer = await api.send({ method: 'POST', path: '/videos', body, signal: new AbortController().signal, firstByteMs: POLL_MS, headers: { 'idempotency-key': idempotencyKey } })
+        const answer = await api.send({
+          method: 'POST',
+          path: '/videos',
+          body,
+          signal: new AbortController().signal,
+          firstByteMs: POLL_MS,
+          headers: { 'idempotency-key': idempotencyKey },
+        })
         const id = isGood(answer) ? answer.body['id'] : undefined
         if (!isGood(answer) || typeof id !== 'string' || id === '') return failureOf('POST /videos', answer, complaintOf)
         return { outcome: 'started', id, status: statusOf(answer.body, id) }

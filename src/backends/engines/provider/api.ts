@@ -83,7 +83,8 @@ export function openApi({ base, headers, timeouts, key }: Reach): Api {
     })
     answer.body.on('error', () => {})
     const { statusCode: status, headers: received } = answer
-    if (!save || status < 200 || status >= 300) return { outcome: 'answered', status, headers: received, body: parsed(withoutKey(await whole(answer.body, maxBytes), bearer)) }
+    if (!save || status < 200 || status >= 300)
+      return { outcome: 'answered', status, headers: received, body: parsed(withoutKey(await whole(answer.body, maxBytes), bearer)) }
     await save(answer.body)
     return { outcome: 'answered', status, headers: received, body: null }
   }

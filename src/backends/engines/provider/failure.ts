@@ -47,7 +47,14 @@ export function faulty(text: string, retryable: boolean): NotMade {
 
 /** Whether an answer is a 2xx with a JSON object. */
 export function isGood(answer: Answer): answer is Extract<Answer, { outcome: 'answered' }> & { body: Record<string, unknown> } {
-  return answer.outcome === 'answered' && answer.status >= 200 && answer.status < 300 && typeof answer.body === 'object' && answer.body !== null && !Array.isArray(answer.body)
+  return (
+    answer.outcome === 'answered' &&
+    answer.status >= 200 &&
+    answer.status < 300 &&
+    typeof answer.body === 'object' &&
+    answer.body !== null &&
+    !Array.isArray(answer.body)
+  )
 }
 
 /** `Retry-After` in milliseconds (RFC 9110, 10.2.3): seconds, or a date; null when there is none that makes sense. */

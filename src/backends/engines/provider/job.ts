@@ -81,7 +81,13 @@ function endsTheTask(reason: unknown): boolean {
 type Followed<T> = Extract<JobStatus<T>, { outcome: 'ended' | 'unknown' }> | NotMade
 
 /** Polls until the job ends. The pauses grow, are spread by chance over their upper half, and are at least as long as `Retry-After`. */
-async function follow<T>(jobs: Jobs<T>, id: string, first: JobStatus<T> | null, { signal, progress }: Run, { clock, pause, random, background }: Around): Promise<Followed<T>> {
+async function follow<T>(
+  jobs: Jobs<T>,
+  id: string,
+  first: JobStatus<T> | null,
+  { signal, progress }: Run,
+  { clock, pause, random, background }: Around,
+): Promise<Followed<T>> {
   let status = first ?? (await jobs.poll(id))
   let waitMs = PAUSE_MS.first
   let answeredAt = clock()

@@ -116,10 +116,22 @@ function isSameRatio(picture: { width: number; height: number }, mask: { width: 
 }
 
 /** One byte for each pixel of the picture: 255 where it is edited, else 0. Each step on its own: sharp does not keep the order of calls. */
-async function editOf(sharp: Sharp, bytes: Uint8Array, options: { limitInputPixels: number }, isTransparent: boolean, { width, height }: Picture, growPx: number): Promise<Buffer> {
+async function editOf(
+  sharp: Sharp,
+  bytes: Uint8Array,
+  options: { limitInputPixels: number },
+  isTransparent: boolean,
+  { width, height }: Picture,
+  growPx: number,
+): Promise<Buffer> {
   const source = sharp(bytes, options).autoOrient()
-  const grey = isTransparent ? await source.extractChannel('alpha').png().toBuffer() : await source.greyscale().toColourspace('b-w').png().toBuffer()
-  const scaled = await sharp(isTransparent ? await sharp(grey).negate().png().toBuffer() : grey).resize(width, height, { fit: 'fill', kernel: 'nearest' }).png().toBuffer()
+  const grey = isTransparent
+    ? await source.extractChannel('alpha').png().toBuffer()
+    : await source.greyscale().toColourspace('b-w').png().toBuffer()
+  const scaled = await sharp(isTransparent ? await sharp(grey).negate().png().toBuffer() : grey)
+    .resize(width, height, { fit: 'fill', kernel: 'nearest' })
+    .png()
+    .toBuffer()
   const edit = await sharp(scaled).threshold(128).toColourspace('b-w').raw().toBuffer()
   if (growPx > 0) {
     // By rows, then by columns.

@@ -80,7 +80,8 @@ export function openResults(api: Api, reach: Reach, vendorHosts: readonly string
         if (answer.outcome === 'answered' && answer.status >= 200 && answer.status < 300) return null
         next = answer.outcome === 'answered' ? locationOf(answer.status, answer.headers, reach.base.href) : null
         // Expired: another attempt makes it anew.
-        if (answer.outcome === 'answered' && call.method === 'GET' && [404, 410].includes(answer.status)) return faulty(`${call.method} ${call.path} was answered with ${answer.status}`, true)
+        if (answer.outcome === 'answered' && call.method === 'GET' && [404, 410].includes(answer.status))
+          return faulty(`${call.method} ${call.path} was answered with ${answer.status}`, true)
         return failureOf(`${call.method} ${call.path}`, answer, complaintOf)
       })
       return next === null ? fetched : download(next, run)
@@ -168,7 +169,11 @@ async function infoOf(content: Content): Promise<MediaInfo | null> {
 function unfit(info: MediaInfo | null, bytes: number, { format }: EngineRequest, limits: Limits): NotMade | null {
   if (info === null) return faulty(`the result of ${bytes} bytes is no media`, true)
   const { contentType, width, height, durationMs } = info
-  if (contentType !== FORMATS[format]) return faulty(`the result is ${contentType} where ${format} was requested: the formats of the entry must be those that the model makes`, false)
+  if (contentType !== FORMATS[format])
+    return faulty(
+      `the result is ${contentType} where ${format} was requested: the formats of the entry must be those that the model makes`,
+      false,
+    )
   const isSound = contentType.startsWith('audio/')
   if (!isSound && (width === null || height === null)) return faulty(`the result is ${contentType} without a size: it is not whole`, true)
   if ((width ?? 0) * (height ?? 0) > limits.pixels) return faulty(`the result is ${width}x${height}, above the route's max.megapixels`, false)

@@ -16,7 +16,8 @@ export const SHARED = {
   headers: Type.Record(Type.String(), Type.String(), { default: {}, description: 'Sent with every request to the API.' }),
   resultHosts: Type.Array(Type.String({ pattern: '^(\\*\\.)?[A-Za-z0-9]([A-Za-z0-9.:-]*[A-Za-z0-9])?$', maxLength: 253 }), {
     default: [],
-    description: 'Hosts that results are fetched from, besides that of the API: a name, an address, or `*.` and a name for all below it. A name or address may lead to a private network; what `*.` covers may not.',
+    description:
+      'Hosts that results are fetched from, besides that of the API: a name, an address, or `*.` and a name for all below it. A name or address may lead to a private network; what `*.` covers may not.',
   }),
   timeouts: Type.Object(
     {
@@ -48,7 +49,21 @@ export function readOptions<S extends TObject>(schema: S, options: Record<string
 }
 
 /** Headers that the request itself decides. */
-const OURS = new Set(['host', 'connection', 'content-length', 'content-type', 'transfer-encoding', 'accept', 'accept-encoding', 'expect', 'upgrade', 'te', 'trailer', 'keep-alive', 'idempotency-key'])
+const OURS = new Set([
+  'host',
+  'connection',
+  'content-length',
+  'content-type',
+  'transfer-encoding',
+  'accept',
+  'accept-encoding',
+  'expect',
+  'upgrade',
+  'te',
+  'trailer',
+  'keep-alive',
+  'idempotency-key',
+])
 
 /** Checks what the schema cannot see. Throws an Error of one sentence; it never holds the key. */
 export function reachOf(options: Static<typeof Shared>, vendorUrl: string, keys: Outside['keys']): Reach {

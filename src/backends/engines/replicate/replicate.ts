@@ -91,17 +91,37 @@ async function predict({ api, outside, background }: Around, offer: Offer, reque
         const urls = await urlsOf(api, request, offer.masks ?? 'white', run)
         if ('outcome' in urls) return urls
         const given = modelInput(request, namesOf(offer, request), urls)
-        if (given.outcome === 'lacking') return notMade('not_supported', false, new ProviderError(`the inputs of ${request.verb} name no input of the model for ${given.part}`))
+        if (given.outcome === 'lacking')
+          return notMade(
+            'not_supported',
+            false,
+            new ProviderError(`the inputs of ${request.verb} name no input of the model for ${given.part}`),
+          )
         run.signal.throwIfAborted()
         const body = jsonBody({ ...target.fields, input: given.input })
-        const answer = await api.send({ method: 'POST', path: target.path, body, signal: new AbortController().signal, firstByteMs: POLL_MS, headers: { 'idempotency-key': run.idempotencyKey } })
+        const answer = await api.send({
+          method: 'POST',
+          path: target.path,
+          body,
+          signal: new AbortController().signal,
+          firstByteMs: POLL_MS,
+          headers: { 'idempotency-key': run.idempotencyKey },
+        })
         const id = isGood(answer) ? answer.body['id'] : undefined
         if (!isGood(answer) || typeof id !== 'string' || id === '') return failureOf(`POST ${target.path}`, answer, complaintOf)
         return { outcome: 'started', id, status: predictionStatus(answer.body) }
       },
       async poll(id) {
-        const answer = await api.send({ method: 'GET', path: path(id), signal: run.signal, firstByteMs: POLL_MS, maxBytes: answerBytes(run) })
-        return isGood(answer) && typeof answer.body['status'] === 'string' ? predictionStatus(answer.body) : failedPoll('GET /predictions/{id}', answer, complaintOf, outside.clock())
+        const answer = await api.send({
+          method: 'GET',
+          path: path(id),
+          signal: run.signal,
+          firstByteMs: POLL_MS,
+          maxBytes: answerBytes(run),
+        })
+        return isGood(answer) && typeof answer.body['status'] === 'string'
+          ? predictionStatus(answer.body)
+          : failedPoll('GET /predictions/{id}', answer, complaintOf, outside.clock())
       },
       cancel: (id) => api.send({ method: 'POST', path: `${path(id)}/cancel`, signal: AbortSignal.timeout(CANCEL_MS) }),
     },

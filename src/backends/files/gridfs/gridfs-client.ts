@@ -16,7 +16,9 @@ const PAUSE_MS = 100
  */
 export async function connect(storeUrl: string, prepare: (db: Db) => Promise<void>): Promise<{ client: MongoClient; db: Db }> {
   if (!/^mongodb(\+srv)?:\/\//.test(storeUrl)) {
-    throw new Error('FILES_URL is gridfs:, which uses the MongoDB of STORE_URL, but STORE_URL is not a MongoDB URL: set STORE_URL to mongodb://…, or FILES_URL to s3://… or disk:….')
+    throw new Error(
+      'FILES_URL is gridfs:, which uses the MongoDB of STORE_URL, but STORE_URL is not a MongoDB URL: set STORE_URL to mongodb://…, or FILES_URL to s3://… or disk:….',
+    )
   }
   const client = clientOf(storeUrl)
   try {
@@ -55,7 +57,12 @@ const ATLAS_ERROR = 8000
 /** The sentence for a permanent failure, which the operator must resolve. */
 function refusalOf(error: unknown): Error | null {
   const code = (error as { code?: unknown } | null)?.code
-  const sentence = error instanceof MongoServerError ? sentenceOf(error) : code === 'ENOENT' || code === 'EACCES' ? 'a file that STORE_URL names for TLS cannot be read.' : null
+  const sentence =
+    error instanceof MongoServerError
+      ? sentenceOf(error)
+      : code === 'ENOENT' || code === 'EACCES'
+        ? 'a file that STORE_URL names for TLS cannot be read.'
+        : null
   return sentence === null ? null : new Error(`The files in MongoDB: ${sentence}`, { cause: error })
 }
 

@@ -19,7 +19,17 @@ import { partsOf } from '../body-parts.ts'
 import { connect, guard, isDuplicate, mayPass, patiently } from './gridfs-client.ts'
 
 /** `length`, `chunkSize` and `uploadDate` as in GridFS. `expiresAt`: epoch milliseconds. */
-type FileDocument = { _id: string; chunksId: string; length: number; chunkSize: number; uploadDate: Date; contentType: string; expiresAt: number; etag: string; data?: Binary }
+type FileDocument = {
+  _id: string
+  chunksId: string
+  length: number
+  chunkSize: number
+  uploadDate: Date
+  contentType: string
+  expiresAt: number
+  etag: string
+  data?: Binary
+}
 type ChunkDocument = { files_id: string; n: number; data: Binary }
 /** `due`: epoch milliseconds. `note` identifies one entry, so that no process withdraws another's. */
 type UnusedDocument = { _id: string; due: number; note: string }

@@ -19,8 +19,19 @@ export function expiryKey(id: string, expiresAt: number): string {
 }
 
 /** Keys below `folder` after `after`, in order, both without the folder. Returns at most 1,000. */
-export async function listKeys(s3: S3Client, { prefix }: S3Address, folder: string, after: string, limit: number): Promise<{ names: string[]; more: boolean }> {
-  const query = { 'list-type': '2', prefix: `${prefix}${folder}`, 'max-keys': String(Math.min(limit, PAGE)), ...(after && { 'start-after': `${prefix}${folder}${after}` }) }
+export async function listKeys(
+  s3: S3Client,
+  { prefix }: S3Address,
+  folder: string,
+  after: string,
+  limit: number,
+): Promise<{ names: string[]; more: boolean }> {
+  const query = {
+    'list-type': '2',
+    prefix: `${prefix}${folder}`,
+    'max-keys': String(Math.min(limit, PAGE)),
+    ...(after && { 'start-after': `${prefix}${folder}${after}` }),
+  }
   const { text } = await s3.demand({ method: 'GET', query, answer: 'xml' })
   const names = elements(text, 'Key').map((key) => key.slice(prefix.length + folder.length))
   return { names, more: names.length > 0 && element(text, 'IsTruncated') === 'true' }

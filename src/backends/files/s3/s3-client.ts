@@ -144,7 +144,10 @@ export function credentialsOf({ credentialFiles }: S3Address, given: Credentials
       ...(sessionToken === null ? {} : { sessionToken: await readSecret(sessionToken) }),
     })
   }
-  if (!given) throw new Error('FILES_URL is an s3: address without credentials: name their files by accessKeyIdFile and secretAccessKeyFile, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.')
+  if (!given)
+    throw new Error(
+      'FILES_URL is an s3: address without credentials: name their files by accessKeyIdFile and secretAccessKeyFile, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.',
+    )
   return async () => given
 }
 

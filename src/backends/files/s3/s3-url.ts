@@ -23,11 +23,15 @@ const PARAMETERS = ['endpoint', 'region', 'pathStyle', 'accessKeyIdFile', 'secre
 export function readAddress(text: string): S3Address {
   const url = URL.parse(text)
   if (!url || url.protocol !== 's3:') throw new Error('FILES_URL is not a URL: it may be s3://<bucket>[/<prefix>]?endpoint=…&region=….')
-  if (url.username || url.password) throw new Error('FILES_URL holds credentials: name their files by accessKeyIdFile and secretAccessKeyFile, or give them in the environment.')
+  if (url.username || url.password)
+    throw new Error(
+      'FILES_URL holds credentials: name their files by accessKeyIdFile and secretAccessKeyFile, or give them in the environment.',
+    )
   const unknown = [...url.searchParams.keys()].find((name) => !PARAMETERS.includes(name))
   if (unknown !== undefined) throw new Error(`FILES_URL has the unknown parameter "${unknown}": it may have ${PARAMETERS.join(', ')}.`)
   const bucket = url.hostname
-  if (!/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(bucket)) throw new Error(`FILES_URL names the bucket "${bucket}": a bucket's name has 3 to 63 lower-case letters, digits, dots and hyphens.`)
+  if (!/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(bucket))
+    throw new Error(`FILES_URL names the bucket "${bucket}": a bucket's name has 3 to 63 lower-case letters, digits, dots and hyphens.`)
   const segments = url.pathname.split('/').filter((segment) => segment !== '')
   if (!segments.every((segment) => /^[A-Za-z0-9_-][A-Za-z0-9._-]*$/.test(segment))) {
     throw new Error('FILES_URL has a prefix that cannot be used: its parts may have letters, digits, dots, underscores and hyphens.')

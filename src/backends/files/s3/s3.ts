@@ -137,7 +137,10 @@ function guarded(body: Readable): Readable {
 async function tryOut(s3: S3Client, address: S3Address): Promise<void> {
   const listed = await s3.call({ method: 'GET', query: { 'list-type': '2', 'max-keys': '1', prefix: `${address.prefix}files/` }, answer: 'xml' })
   if (listed.outcome === 'refused') throw new Error(advice(address, listed))
-  if (!listed.text.includes('<ListBucketResult')) throw new Error(`FILES_URL names ${new URL(address.bucketUrl).origin}, which does not answer as an S3 server does: correct the endpoint.`)
+  if (!listed.text.includes('<ListBucketResult'))
+    throw new Error(
+      `FILES_URL names ${new URL(address.bucketUrl).origin}, which does not answer as an S3 server does: correct the endpoint.`,
+    )
   const written = await s3.call({ method: 'PUT', key: 'write-check', body: Buffer.alloc(0) })
   if (written.outcome === 'refused') throw new Error(advice(address, written))
 }

@@ -100,7 +100,14 @@ export function openAuthoring({ path, declared, validator, statuses, sync }: Opt
       }),
     changeKey: (key, edit, seen) => serially(() => change(key, edit, seen)),
     async readKeys(namespace, name) {
-      const keys = declared.all().filter((resource): resource is ApiKeyResource => resource.kind === 'ApiKey' && resource.metadata.namespace === namespace && (name === undefined || resource.metadata.name === name))
+      const keys = declared
+        .all()
+        .filter(
+          (resource): resource is ApiKeyResource =>
+            resource.kind === 'ApiKey' &&
+            resource.metadata.namespace === namespace &&
+            (name === undefined || resource.metadata.name === name),
+        )
       return { outcome: 'read', keys: await Promise.all(keys.slice(0, MAX_KEYS).map(withStatus)) }
     },
   }

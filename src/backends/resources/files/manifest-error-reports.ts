@@ -16,8 +16,11 @@ export function openManifestErrorReports(statuses: Statuses, log: ResourcesConfi
 
   function logChanges(errors: ManifestError[]): void {
     const next = new Map(errors.map((error) => [`${error.file}: ${error.message}`, error]))
-    for (const [key, { file, message }] of next) if (!logged.has(key)) log.warn({ event: 'manifest_refused', file, reason: message }, 'manifest refused; the last accepted one stays in force')
-    for (const [key, { file, message }] of logged) if (!next.has(key)) log.info({ event: 'manifest_error_resolved', file, reason: message }, 'manifest error resolved')
+    for (const [key, { file, message }] of next)
+      if (!logged.has(key))
+        log.warn({ event: 'manifest_refused', file, reason: message }, 'manifest refused; the last accepted one stays in force')
+    for (const [key, { file, message }] of logged)
+      if (!next.has(key)) log.info({ event: 'manifest_error_resolved', file, reason: message }, 'manifest error resolved')
     logged = next
   }
 

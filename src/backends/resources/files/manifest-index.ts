@@ -69,7 +69,13 @@ export function openManifestIndex(validate: (document: Document) => Validated): 
   }
 
   /** Adds a document. False when it does not name its resource validly: it may be any resource of the file. */
-  function add(document: Document, file: string, keys: Set<string>, documents: Map<string, IndexedDocument>, report: (ref: Ref | null, message: string) => void): boolean {
+  function add(
+    document: Document,
+    file: string,
+    keys: Set<string>,
+    documents: Map<string, IndexedDocument>,
+    report: (ref: Ref | null, message: string) => void,
+  ): boolean {
     const { ref, manifest, faults } = validate(document)
     if (ref === null) {
       report(null, faultsText(document, '', faults))

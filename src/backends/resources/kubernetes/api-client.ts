@@ -115,7 +115,14 @@ export function openClient(credentials: Credentials, userAgent = 'tollgate', cou
       const startMs = performance.now()
       return limit(() =>
         counting(method, async () => {
-          const request = { method, path, query, idleMs: TIMEOUT_MS, ...(body !== undefined && { body: JSON.stringify(body) }), ...(contentType !== undefined && { contentType }) }
+          const request = {
+            method,
+            path,
+            query,
+            idleMs: TIMEOUT_MS,
+            ...(body !== undefined && { body: JSON.stringify(body) }),
+            ...(contentType !== undefined && { contentType }),
+          }
           return read(method, path, await sendWithRetry(request))
         }),
       ).finally(() => observer(method, (performance.now() - startMs) / 1000))

@@ -49,7 +49,19 @@ type Lease = Required<Pick<Wire<V1Lease>, 'metadata' | 'spec'>>
 
 /** Starts the election. */
 export function openLeader(options: LeaderOptions): Leader {
-  const { client, namespace, name, identity, changed, log, random = Math.random, time = MONOTONIC, durationMs = 15_000, renewDeadlineMs = 10_000, retryMs = 2_000 } = options
+  const {
+    client,
+    namespace,
+    name,
+    identity,
+    changed,
+    log,
+    random = Math.random,
+    time = MONOTONIC,
+    durationMs = 15_000,
+    renewDeadlineMs = 10_000,
+    retryMs = 2_000,
+  } = options
   const collection = `/apis/coordination.k8s.io/v1/namespaces/${namespace}/leases`
   const path = `${collection}/${name}`
   const stopping = new AbortController()
@@ -163,7 +175,12 @@ export function openLeader(options: LeaderOptions): Leader {
     if (response.status !== 200) throw unexpected('GET', path, response)
     if (response.body.spec.holderIdentity !== identity) return
     const { metadata, spec } = response.body
-    const body = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata, spec: { ...spec, holderIdentity: '', leaseDurationSeconds: 1, renewTime: microTime(Date.now()) } }
+    const body = {
+      apiVersion: 'coordination.k8s.io/v1',
+      kind: 'Lease',
+      metadata,
+      spec: { ...spec, holderIdentity: '', leaseDurationSeconds: 1, renewTime: microTime(Date.now()) },
+    }
     const released = await within(client.request<Lease>('PUT', path, { body }))
     if (released.status !== 200) throw unexpected('PUT', path, released)
   }
@@ -178,7 +195,12 @@ export function openLeader(options: LeaderOptions): Leader {
       await running
       isLeading = false
       if (!mayHold) return
-      await release().catch((error: unknown) => log.warn({ event: 'lease_release_failed', lease: `${namespace}/${name}`, err: error }, 'lease release failed; the lease expires by itself'))
+      await release().catch((error: unknown) =>
+        log.warn(
+          { event: 'lease_release_failed', lease: `${namespace}/${name}`, err: error },
+          'lease release failed; the lease expires by itself',
+        ),
+      )
     },
   }
 }

@@ -106,7 +106,8 @@ export function openSecrets(client: Client, cache: Cache, isPresent: (owner: Own
     const response = await client.request<object>('DELETE', path, { body: { apiVersion: 'v1', kind: 'DeleteOptions', preconditions: { uid } } })
     // 409: the name should have another Secret by now, which must stay. This is verified, since the key must not stay readable.
     const isStillThere = response.status === 409 && (await read(namespace, name))?.metadata.uid === uid
-    if (isStillThere || (response.status !== 200 && response.status !== 202 && response.status !== 404 && response.status !== 409)) throw unexpected('DELETE', path, response)
+    if (isStillThere || (response.status !== 200 && response.status !== 202 && response.status !== 404 && response.status !== 409))
+      throw unexpected('DELETE', path, response)
     cache.removeDeleted(object)
     setOwned(object, false)
   }

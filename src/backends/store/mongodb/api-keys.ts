@@ -67,7 +67,11 @@ export function openKeys(database: Database): Pick<Store, Verbs> {
   async function forgetSealed(before: number, limit: number): Promise<number> {
     // Written by a controller of the previous release, which runs until the next one is ready.
     await keys.updateMany({ ...ENDED_WITHOUT_TIME, sealed: { $gt: '' } }, { $set: { endedAt: Date.now() } })
-    const ended = await keys.find({ endedAt: { $gt: 0, $lt: before }, sealed: { $gt: '' }, tell: { $size: 0 } }, { projection: { _id: 1 } }).sort({ endedAt: 1 }).limit(limit).toArray()
+    const ended = await keys
+      .find({ endedAt: { $gt: 0, $lt: before }, sealed: { $gt: '' }, tell: { $size: 0 } }, { projection: { _id: 1 } })
+      .sort({ endedAt: 1 })
+      .limit(limit)
+      .toArray()
     if (ended.length > 0) await keys.updateMany({ _id: { $in: ended.map(({ _id }) => _id) } }, { $set: { sealed: null } })
     return ended.length
   }

@@ -42,7 +42,11 @@ export function batchReads<D extends Document>(collection: Collection<D>, member
  * Inserts documents, each unless another has its `_id` or another unique value. `nameOf` returns the value by which concurrent inserts may
  * conflict: a command holds each name once, because two commands with several documents of one name would deadlock repeatedly.
  */
-export function batchInserts<D extends Written>(collection: Collection<D>, nameOf: (document: D) => string, weigh: (document: D) => number): (document: D) => Promise<'added' | 'taken'> {
+export function batchInserts<D extends Written>(
+  collection: Collection<D>,
+  nameOf: (document: D) => string,
+  weigh: (document: D) => number,
+): (document: D) => Promise<'added' | 'taken'> {
   return createBatcher<D, 'added' | 'taken'>({
     backend: 'store',
     async send(documents) {
@@ -93,7 +97,9 @@ export function batchUpdates<D extends Written>(collection: Collection<D>): (upd
     async send(updates) {
       const marked = updates.map((asked) => ({ ...asked, next: { _id: asked.id, write: randomUUID() } }))
       const sorted = sortedBy(marked, ({ id }) => id)
-      const operations = sorted.map(({ id, filter, update, next: { write } }) => ({ updateOne: { filter: { ...filter, _id: id }, update: { ...update, $set: { ...update.$set, write } } } }))
+      const operations = sorted.map(({ id, filter, update, next: { write } }) => ({
+        updateOne: { filter: { ...filter, _id: id }, update: { ...update, $set: { ...update.$set, write } } },
+      }))
       const written = await writeAll(collection, operations as unknown as AnyBulkWriteOperation<D>[])
       const failed = new Map([...written.failed].map(([n, failure]) => [sorted[n], failure]))
       const swapped = await swappedOf(collection, sorted.filter((one) => !failed.has(one)), written.matched)

@@ -115,7 +115,14 @@ export function openDeliveries(database: Database, queues: DeliveryQueues): { de
 /** Ends the claim of `epoch` by its attempt. */
 function recording(epoch: number, attempt: DeliveryAttempt, next: Pick<Delivery, 'state' | 'nextAttemptAt'>) {
   const filter = { epoch, leaseUntil: { $ne: null } } as const
-  return { filter, update: { $set: { ...next, leaseUntil: null, claimableAt: claimableAt({ ...next, leaseUntil: null }) }, $push: { attempts: attempt }, $unset: { ...NO_SLOTS.$unset, redelivery: '' } } as const }
+  return {
+    filter,
+    update: {
+      $set: { ...next, leaseUntil: null, claimableAt: claimableAt({ ...next, leaseUntil: null }) },
+      $push: { attempts: attempt },
+      $unset: { ...NO_SLOTS.$unset, redelivery: '' },
+    } as const,
+  }
 }
 
 function claimableAt({ state, nextAttemptAt, leaseUntil }: Pick<Delivery, 'state' | 'nextAttemptAt' | 'leaseUntil'>): number | null {

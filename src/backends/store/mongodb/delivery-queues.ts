@@ -60,7 +60,13 @@ export function openDeliveryQueues(database: Database): DeliveryQueues {
     backend: 'store',
     async send(asked) {
       const byQueue = Map.groupBy(asked, idOf)
-      const done = new Map(await Promise.all([...byQueue].map(async ([id, all]) => [id, await outcomeOf(scheduleAt(all[0] as DeliveryQueue, Math.min(...all.map(({ at }) => at))))] as const)))
+      const done = new Map(
+        await Promise.all(
+          [...byQueue].map(
+            async ([id, all]) => [id, await outcomeOf(scheduleAt(all[0] as DeliveryQueue, Math.min(...all.map(({ at }) => at))))] as const,
+          ),
+        ),
+      )
       return asked.map((one) => done.get(idOf(one)) ?? { answer: undefined })
     },
     idOf,

@@ -58,7 +58,9 @@ export function openEventLog(database: Database): { log: EventLog; verbs: Pick<S
     async send(events) {
       const unique = new Map(events.map((event) => [event.id, event]))
       // In one order in all processes: their commands cannot deadlock.
-      const tenants = [...Map.groupBy(unique.values(), ({ tenant }) => tenant)].map(([tenant, own]) => ({ tenant, events: own })).sort((a, b) => (a.tenant < b.tenant ? -1 : 1))
+      const tenants = [...Map.groupBy(unique.values(), ({ tenant }) => tenant)]
+        .map(([tenant, own]) => ({ tenant, events: own }))
+        .sort((a, b) => (a.tenant < b.tenant ? -1 : 1))
       const isShared = ({ tenant }: Batch) => lastOf(tenant)?.position === null
       const failures = new Map<string, unknown>()
       const failed = (batches: Batch[]) => (failure: unknown) => batches.forEach(({ tenant }) => failures.set(tenant, failure))

@@ -78,7 +78,9 @@ export function openSubscriptions(database: Database): { records: VersionedRecor
   /** A record is not sent when all of its readers already have its version. */
   async function findAll(lookups: Lookup[]): Promise<(Stored<StoredSubscription> | Unchanged)[]> {
     const wanted = Map.groupBy(lookups, ({ id }) => id)
-    const known = [...wanted].flatMap(([id, [first, ...others]]) => (first?.known !== undefined && others.every((one) => one.known === first.known) ? [{ id, version: first.known }] : []))
+    const known = [...wanted].flatMap(([id, [first, ...others]]) =>
+      first?.known !== undefined && others.every((one) => one.known === first.known) ? [{ id, version: first.known }] : [],
+    )
     const among = { _id: { $in: [...wanted.keys()] } }
     if (known.length === 0) return subscriptions.find(among, { projection: RECORD }).toArray()
     const isKnown = { $or: known.map(({ id, version }) => ({ $and: [{ $eq: ['$_id', id] }, { $eq: ['$version', version] }] })) }

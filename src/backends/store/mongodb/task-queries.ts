@@ -68,8 +68,26 @@ export function openTaskQueries(database: Database): Pick<Store, Verbs> {
     taskWithKey: (tenant, key) => database.run(async () => entityOrNull(await collection.findOne({ tenant, 'idempotency.key': key }))),
     tasks: (tenant, filter, before, limit) => database.run(() => page(tenant, filter, before, limit)),
     tasksDue: (now, limit) =>
-      database.run(() => list(collection.find({ sweepAt: { $gt: 0, $lte: now } }).sort({ sweepAt: 1 }).limit(limit).toArray())),
-    oldestTask: () => database.run(async () => (await collection.find({ _id: { $gt: '' } }, { projection: { createdAt: 1 } }).sort({ _id: 1 }).limit(1).next())?.createdAt ?? null),
+      database.run(() =>
+        list(
+          collection
+            .find({ sweepAt: { $gt: 0, $lte: now } })
+            .sort({ sweepAt: 1 })
+            .limit(limit)
+            .toArray(),
+        ),
+      ),
+    oldestTask: () =>
+      database.run(
+        async () =>
+          (
+            await collection
+              .find({ _id: { $gt: '' } }, { projection: { createdAt: 1 } })
+              .sort({ _id: 1 })
+              .limit(1)
+              .next()
+          )?.createdAt ?? null,
+      ),
     openTasks: () => database.run(openTasks),
   }
 }

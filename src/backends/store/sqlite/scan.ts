@@ -32,7 +32,9 @@ export function openScanRows(database: Database): ScanRows {
     async scanRows(what, after, limit) {
       if (what === 'periods') return periods(after, limit)
       const rows = await database.read(() => pages[what].all(after ?? '', limit))
-      const found = rows.map(({ record, holds, position }): object => (what === 'subscriptions' ? { record, holds } : { ...JSON.parse(record), ...(what === 'events' && { position }) }))
+      const found = rows.map(({ record, holds, position }): object =>
+        what === 'subscriptions' ? { record, holds } : { ...JSON.parse(record), ...(what === 'events' && { position }) },
+      )
       return { found, next: rows.length < limit ? null : (rows.at(-1)?.id ?? null) }
     },
   }

@@ -15,7 +15,16 @@ import { openTaskQueries } from './task-queries.ts'
 import { openTasks, taskStatus, taskTables } from './tasks.ts'
 
 /** Each entry migrates from the schema before it. A released entry is never edited: a change is a new entry. */
-export const UPGRADES = [subscriptionTables + keyTables + processTables + declarationTables + taskTables + deliveryTables + deliveryQueueTables, addEndedAt, deliveryTimes, eventTables, waitingDeliveries, taskStatus, sessionTables, holdTables]
+export const UPGRADES = [
+  subscriptionTables + keyTables + processTables + declarationTables + taskTables + deliveryTables + deliveryQueueTables,
+  addEndedAt,
+  deliveryTimes,
+  eventTables,
+  waitingDeliveries,
+  taskStatus,
+  sessionTables,
+  holdTables,
+]
 
 /** Verbs that hold or return decoded records of subscriptions are made of these in the thread that serves. */
 type Decoded = 'change' | 'decide' | 'subscription' | 'subscriptionsWith' | 'subscriptionsOf' | 'scan'
@@ -23,8 +32,29 @@ export type Verbs = Omit<Store, Decoded | 'clock' | 'close'> & SubscriptionRows 
 
 /** Verbs that only read. */
 export const READS: ReadonlySet<string> = new Set([
-  'declarations', 'deliveries', 'events', 'findKey', 'findRecord', 'heartbeats', 'idsOfTenant', 'idsWith', 'keysAlive', 'keysOf', 'keysToTell', 'keyVersions', 'oldestTask', 'openTasks',
-  'periods', 'scanRows', 'session', 'subscriptionsDue', 'task', 'tasks', 'tasksDue', 'taskWithKey', 'waitingDeliveries',
+  'declarations',
+  'deliveries',
+  'events',
+  'findKey',
+  'findRecord',
+  'heartbeats',
+  'idsOfTenant',
+  'idsWith',
+  'keysAlive',
+  'keysOf',
+  'keysToTell',
+  'keyVersions',
+  'oldestTask',
+  'openTasks',
+  'periods',
+  'scanRows',
+  'session',
+  'subscriptionsDue',
+  'task',
+  'tasks',
+  'tasksDue',
+  'taskWithKey',
+  'waitingDeliveries',
 ] satisfies (keyof Verbs)[])
 
 export function openVerbs(database: Database): Verbs {

@@ -25,7 +25,12 @@ const CONTAINERS: readonly (Container & { matches(head: Buffer): boolean })[] = 
   { demuxer: 'mpegts', seekable: false, matches: (head) => [0, 1, 2].every((n) => head[n * TS_PACKET_BYTES] === 0x47) },
   // ADTS and MPEG audio share a 11-bit sync word; the layer bits, zero in ADTS, tell them apart.
   { demuxer: 'aac', seekable: false, matches: (head) => (head.readUInt16BE(0) & 0xfff6) === 0xfff0 },
-  { demuxer: 'mp3', seekable: false, matches: (head) => head.toString('latin1', 0, 3) === 'ID3' || ((head.readUInt16BE(0) & 0xffe0) === 0xffe0 && (head.readUInt8(1) & 6) !== 0) },
+  {
+    demuxer: 'mp3',
+    seekable: false,
+    matches: (head) =>
+      head.toString('latin1', 0, 3) === 'ID3' || ((head.readUInt16BE(0) & 0xffe0) === 0xffe0 && (head.readUInt8(1) & 6) !== 0),
+  },
 ]
 
 /** The container of a file; null when it is none of these. */

@@ -11,7 +11,15 @@ export type Target = { width: number; height: number; rate: string; matrix: stri
 export type Section = { from: number; seek: number; seconds: number; frames: number }
 
 /** YCbCr matrices: from ffprobe's names to those of the scale filter, and back to tags. */
-const MATRICES: Record<string, string> = { bt709: 'bt709', smpte170m: 'bt601', bt470bg: 'bt601', fcc: 'fcc', smpte240m: 'smpte240m', bt2020nc: 'bt2020', bt2020c: 'bt2020' }
+const MATRICES: Record<string, string> = {
+  bt709: 'bt709',
+  smpte170m: 'bt601',
+  bt470bg: 'bt601',
+  fcc: 'fcc',
+  smpte240m: 'smpte240m',
+  bt2020nc: 'bt2020',
+  bt2020c: 'bt2020',
+}
 const TAGS: Record<string, string> = { bt709: 'bt709', bt601: 'smpte170m', fcc: 'fcc', smpte240m: 'smpte240m', bt2020: 'bt2020nc' }
 /** Transfer functions of high dynamic range, ITU-R BT.2100. */
 const HDR = new Set(['smpte2084', 'arib-std-b67'])

@@ -114,7 +114,10 @@ async function findAccess(kubeconfig: string | null, environment: ResourcesConfi
     return openKubeconfig(files, environment)
   }
   const account = await openServiceAccount(environment, accountFolder)
-  if (!account) throw new Error("RESOURCES_URL: nothing says where the API server is: name a kubeconfig by kubeconfig=… or KUBECONFIG, or run in a pod with its ServiceAccount's token.")
+  if (!account)
+    throw new Error(
+      "RESOURCES_URL: nothing says where the API server is: name a kubeconfig by kubeconfig=… or KUBECONFIG, or run in a pod with its ServiceAccount's token.",
+    )
   return account
 }
 

@@ -26,7 +26,10 @@ export async function findKubeconfigFiles(given: string | null, environment: Res
   const paths = given === null ? (environment['KUBECONFIG'] ?? '').split(delimiter).filter((path) => path !== '') : [given]
   const texts = await Promise.all(paths.map(readIfThere))
   const found = paths.flatMap((path, at) => (typeof texts[at] === 'string' ? [{ path, text: texts[at] }] : []))
-  if (paths.length > 0 && found.length === 0) throw new Error(`RESOURCES_URL: there is no kubeconfig at ${paths.join(' or ')}: put one there, or correct ${given === null ? 'KUBECONFIG' : 'kubeconfig=…'}.`)
+  if (paths.length > 0 && found.length === 0)
+    throw new Error(
+      `RESOURCES_URL: there is no kubeconfig at ${paths.join(' or ')}: put one there, or correct ${given === null ? 'KUBECONFIG' : 'kubeconfig=…'}.`,
+    )
   if (paths.length > 0 || !environment['HOME']) return found
   const own = join(environment['HOME'], '.kube', 'config')
   // An unreadable home folder, such as that of root in a pod, has none for this process.
@@ -44,7 +47,12 @@ export function mergeKubeconfigs(files: KubeconfigFile[]): MergedKubeconfig {
       for (const { document, folder } of parsed) {
         const list = document[`${kind}s`]
         const found: unknown = Array.isArray(list) ? list.find((one) => isMap(one) && one['name'] === name) : undefined
-        if (isMap(found)) return { title: `${kind} ${name} of the kubeconfig`, members: isMap(found[kind]) ? found[kind] : {}, resolvePath: (path) => resolve(folder, path) }
+        if (isMap(found))
+          return {
+            title: `${kind} ${name} of the kubeconfig`,
+            members: isMap(found[kind]) ? found[kind] : {},
+            resolvePath: (path) => resolve(folder, path),
+          }
       }
       throw new Error(`RESOURCES_URL: the kubeconfig names the ${kind} ${name} and does not have it: add it, or choose another context.`)
     },

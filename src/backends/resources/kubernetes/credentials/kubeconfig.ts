@@ -35,7 +35,10 @@ export function openKubeconfig(files: KubeconfigFile[], environment: ResourcesCo
     async read(isRefused) {
       const [ca, cert, key] = await Promise.all([pem(clusterEntry, 'certificate-authority'), pem(userEntry, 'client-certificate'), pem(userEntry, 'client-key')])
       const options = { headers: {} }
-      await kubeConfigOf({ ...cluster, 'certificate-authority-data': ca }, { ...user, 'client-certificate-data': cert, 'client-key-data': key }).applyToHTTPSOptions(options)
+      await kubeConfigOf(
+        { ...cluster, 'certificate-authority-data': ca },
+        { ...user, 'client-certificate-data': cert, 'client-key-data': key },
+      ).applyToHTTPSOptions(options)
       await authenticate?.(options, isRefused)
       return accessOf(options)
     },
@@ -48,7 +51,21 @@ function kubeConfigOf(cluster: Cluster, user: User): KubeConfig {
   kubeConfig.loadFromString(
     JSON.stringify({
       clusters: [{ name: 'current', cluster: { ...cluster, 'certificate-authority': null } }],
-      users: [{ name: 'current', user: { ...user, password: user.password ?? '', as: user.as || null, 'client-certificate': null, 'client-key': null, exec: null, 'auth-provider': null, 'token-file': null } }],
+      users: [
+        {
+          name: 'current',
+          user: {
+            ...user,
+            password: user.password ?? '',
+            as: user.as || null,
+            'client-certificate': null,
+            'client-key': null,
+            exec: null,
+            'auth-provider': null,
+            'token-file': null,
+          },
+        },
+      ],
       contexts: [{ name: 'current', context: { cluster: 'current', user: 'current' } }],
       'current-context': 'current',
     }),
@@ -85,7 +102,12 @@ function authenticatorOf(user: User, entry: Entry, cluster: Cluster, environment
   if (tokenFile) return async ({ headers }) => void (headers['Authorization'] = `Bearer ${await readToken(resolvePath(tokenFile))}`)
   if (user.token || user.username || user['client-certificate'] || user['client-certificate-data']) return null
   // As in kubectl, a command without a slash is looked up in PATH.
-  if (exec) return openExecPlugin({ ...exec, command: exec.command.includes('/') ? resolvePath(exec.command) : exec.command }, exec.provideClusterInfo ? clusterInfo(cluster) : null, environment)
+  if (exec)
+    return openExecPlugin(
+      { ...exec, command: exec.command.includes('/') ? resolvePath(exec.command) : exec.command },
+      exec.provideClusterInfo ? clusterInfo(cluster) : null,
+      environment,
+    )
   if (!provider) return null
   const { 'idp-certificate-authority': path, 'idp-certificate-authority-data': data } = provider.config
   if (!hasScheme(provider.config['idp-issuer-url'], 'https:')) throw unusable(entry, 'auth-provider.config.idp-issuer-url must begin with https://')
@@ -106,7 +128,8 @@ function check(cluster: Entry, user: Entry): void {
   // Anybody on the way could read the token.
   if (hasScheme(server, 'http:') && !isInsecure) throw unusable(cluster, 'its server has no TLS: use https://, or set insecure-skip-tls-verify: true')
   const has = ({ members }: Entry, name: string) => Boolean(members[name] || members[`${name}-data`])
-  if (isInsecure && has(cluster, 'certificate-authority')) throw unusable(cluster, 'it has both insecure-skip-tls-verify and a certificate-authority: leave one of them out')
+  if (isInsecure && has(cluster, 'certificate-authority'))
+    throw unusable(cluster, 'it has both insecure-skip-tls-verify and a certificate-authority: leave one of them out')
   // Without its value: the address of a proxy may contain a password.
   if (proxy && !hasScheme(proxy, 'http:', 'https:')) throw unusable(cluster, 'its proxy-url is not supported: it may be http or https')
   // The package ignores them, which would grant other rights.

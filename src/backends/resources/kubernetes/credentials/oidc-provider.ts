@@ -22,7 +22,10 @@ export function openOidcProvider(config: OidcConfig, readCa: () => Promise<strin
   let [idToken, refreshToken] = [config['id-token'] || null, config['refresh-token'] || null]
 
   async function refresh(): Promise<string> {
-    if (!refreshToken) throw new Error('RESOURCES_URL: the id-token of the kubeconfig is missing, has expired or is refused, and there is no refresh-token: sign in again.')
+    if (!refreshToken)
+      throw new Error(
+        'RESOURCES_URL: the id-token of the kubeconfig is missing, has expired or is refused, and there is no refresh-token: sign in again.',
+      )
     const ca = await readCa()
     const agent = new Agent({ connect: { ...(ca !== null && { ca }) }, allowH2: false, maxResponseSize: MOST_BYTES })
     const tokens = await grant(agent, refreshToken).finally(() => agent.destroy())
@@ -71,5 +74,7 @@ function expiryOf(token: string): number {
 function failed(issuer: URL, error: unknown): Error {
   const { error: refusal, code, cause } = error as { error?: unknown; code?: unknown; cause?: { code?: unknown; cause?: { code?: unknown } } }
   const found = [refusal, cause?.cause?.code, cause?.code, code].find((one) => typeof one === 'string' && /^[\w ]{1,60}$/.test(one))
-  return new Error(`RESOURCES_URL: the OIDC issuer ${issuer.host} did not refresh the id-token (${found ?? 'no valid answer'}): check the auth-provider, or sign in again.`)
+  return new Error(
+    `RESOURCES_URL: the OIDC issuer ${issuer.host} did not refresh the id-token (${found ?? 'no valid answer'}): check the auth-provider, or sign in again.`,
+  )
 }
