@@ -3,7 +3,7 @@ import closeWithGrace from 'close-with-grace'
 import type { FastifyInstance } from 'fastify'
 import pino, { type Logger } from 'pino'
 import about from '../package.json' with { type: 'json' }
-import { buildApp, banner, COMMAND_WORDS, COMMANDS_USAGE, engineReport, logFields, openBackends, openLogOutput, openOps, openStartupRetry, openTracing, publicUrl, runCommand, signInLink, verify, type Check, type Backends, type LogOutput } from './app.ts'
+import { buildApp, banner, COMMAND_WORDS, COMMANDS_USAGE, engineReport, logFields, logProcessWarnings, openBackends, openLogOutput, openOps, openStartupRetry, openTracing, publicUrl, runCommand, signInLink, verify, type Check, type Backends, type LogOutput } from './app.ts'
 import { ConfigError, readConfig, readTraceSettings, ROLES, serves, type Config, type Explained } from './config/config.ts'
 
 const COMMANDS = ['config', 'verify', 'sign-in', ...COMMAND_WORDS, '--help', '-h'] as const
@@ -84,6 +84,7 @@ function openLog(config: Config): Logger {
 /** Runs a role until a signal. A start that fails prints one sentence and exits with 1. */
 async function run(config: Config): Promise<void> {
   const log = openLog(config)
+  logProcessWarnings(log)
   log.info({ version: about.version }, 'starting')
   const tracing = await openTracing(config, log)
   let app: FastifyInstance | null = null
