@@ -1,4 +1,4 @@
-/** The controller's turn, over a store of memory: who has it, and what ends it. */
+/** The controller's lease: who holds it, and how it is lost. */
 import t from 'tap'
 import { Unavailable } from '../../src/domain/errors.ts'
 import { holdControllerLease } from '../../src/bootstrap/controller-lease.ts'
@@ -6,19 +6,19 @@ import { openStore } from '../../src/backends/store/store.ts'
 
 const TIMES = { leaseMs: 300, renewMs: 20 }
 
-t.test('who has the turn gives it back when it stops, and is not followed before', async (t) => {
+t.test('the holder of the lease releases it when it stops, and nobody gets it before', async (t) => {
   const folder = t.testdir({ first: {}, second: {} })
   const store = await openStore(`sqlite:${folder}/tollgate.db`)
   t.teardown(() => store.close())
   const never = (error: Error) => t.fail(error.message)
-  const turn = await holdControllerLease(store, `${folder}/first`, never)
+  const lease = await holdControllerLease(store, `${folder}/first`, never)
   await t.rejects(holdControllerLease(store, `${folder}/second`, never), Unavailable)
-  await turn.close()
+  await lease.close()
   const next = await holdControllerLease(store, `${folder}/second`, never)
   await next.close()
 })
 
-t.test('the turn is lost in time when the store refuses, fails or hangs', async (t) => {
+t.test('the lease is lost in time when the store refuses, fails or hangs', async (t) => {
   const answers = {
     refuses: async () => false,
     fails: async () => Promise.reject(new Error('away')),
@@ -37,9 +37,9 @@ t.test('the turn is lost in time when the store refuses, fails or hangs', async 
       releaseLease: async () => {},
     }
     const lost = Promise.withResolvers<Error>()
-    const turn = await holdControllerLease(store, t.testdir({}), lost.resolve, TIMES)
+    const lease = await holdControllerLease(store, t.testdir({}), lost.resolve, TIMES)
     t.match(await lost.promise, { message: /controller lease lost/ }, how)
     t.comment(`${how}: after ${Math.round(performance.now() - startedAt)} ms of ${TIMES.leaseMs}`)
-    if (how !== 'hangs') await turn.close()
+    if (how !== 'hangs') await lease.close()
   }
 })

@@ -100,7 +100,7 @@ if (kubeconfig !== null) {
     t.ok(proxy.seen.some((request) => /^GET \S+\/apikeys\?limit=500$/.test(request)))
   })
 
-  t.test('without them keys are shown from the store, and who can change them is said', async (t) => {
+  t.test('without these rights keys are shown from the store, with the reason why they cannot be changed', async (t) => {
     const { send } = await openSite(t, kubeconfig, false)
     t.match(await send('/keys'), { data: [{ name: 'ci', state: 'Active', revision: null }] })
     t.ok(wellFormed((await send('/keys/ci/reveal')).key))

@@ -86,7 +86,7 @@ if (kubeconfig !== null) {
     t.same(await entries(), issued)
   })
 
-  t.test('with one right less the controller says which one it lacks, and goes on once it has it', async (t) => {
+  t.test('with one right less the controller names the missing one, and continues once it has it', async (t) => {
     const site = await openAccount(t, kubeconfig)
     for (const [i, right] of site.rights.entries()) {
       t.test(right, async (t) => {

@@ -364,7 +364,7 @@ if (!missing(t, ['helm'])) {
     t.same([await kept('required'), await kept('bare'), await kept('namespaced')], [['keep', 'keep'], [undefined, undefined], []])
   })
 
-  t.test('whoever has the CRDs go with the release is told what to do before', async (t) => {
+  t.test('the notes of a release that owns the CRDs name the keys to delete before it is removed', async (t) => {
     const told = (name: string) => helm(['install', 'tollgate', CHART, '--namespace', 'gate', '--dry-run=client', ...valuesOf(name)])
     t.match(await told('bare'), 'kubectl delete apikeys --all --all-namespaces')
     t.notMatch(await told('required'), 'kubectl delete apikeys')

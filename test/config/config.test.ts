@@ -11,7 +11,7 @@ t.test('nothing has to be set', async (t) => {
   t.ok(explained.every(({ source }) => source === 'default'))
 })
 
-t.test('what is embedded follows DATA_DIR', async (t) => {
+t.test('the embedded store, files and sealing key are in DATA_DIR', async (t) => {
   const { config } = readConfig({ DATA_DIR: '/var/lib/tollgate' })
   t.match(config, { DATA_DIR: '/var/lib/tollgate', STORE_URL: 'sqlite:/var/lib/tollgate/tollgate.db', FILES_URL: 'disk:/var/lib/tollgate/files', SEALING_KEY_FILE: '/var/lib/tollgate/sealing.key' })
 })

@@ -73,7 +73,7 @@ t.test('an escaped name is read as it is, whatever was read before', async (t) =
   }
 })
 
-t.test('half of a surrogate pair is refused where it stands, and bytes that are no UTF-8', async (t) => {
+t.test('half of a surrogate pair is refused with its place, and so are bytes that are not UTF-8', async (t) => {
   const rows = [['{"prompt":"a\\ud800"}', '/prompt'], ['{"a":["","\\udc00\\ud800"]}', '/a/1'], ['{"\\uD83D":1}', '/\uFFFD'], ['"\\\\\\ud800"', '']] as const
   for (const [text, path] of rows) for (const manner of MANNERS) t.match(failureOf(text, manner), { code: 'invalid_json', facts: { errors: [{ path, code: 'surrogate' }] } }, text)
   for (const manner of MANNERS) t.match(failureOf(Buffer.from([0x22, 0xed, 0xa0, 0x80, 0x22]), manner), { code: 'invalid_json', message: /UTF-8/ })

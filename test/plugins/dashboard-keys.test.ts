@@ -121,7 +121,7 @@ t.test('a session of one tenant sees and changes nothing of another', async (t) 
   t.ok((await browser.send('POST', '/dashboard/api/keys', { name: 'x', plan: 'globex' })).statusCode === 400)
 })
 
-t.test('a wrong request says what is wrong', async (t) => {
+t.test('the answer to an invalid request names its fault', async (t) => {
   const { browser } = await openOffice(t)
   const post = async (body: object) => (await browser.send('POST', '/dashboard/api/keys', body)).json()
   t.match(await post({}), { status: 400, errors: [{ path: '/name' }, { path: '/plan' }] })

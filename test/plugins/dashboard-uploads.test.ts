@@ -48,7 +48,7 @@ t.test('an upload becomes the source of an operation, without network', async (t
   }
 })
 
-t.test('the content decides what a file is; what is no media, damaged or too large in pixels is refused and leaves nothing', async (t) => {
+t.test('the content decides the type of a file; one that is no media, damaged or too large in pixels is refused and leaves nothing', async (t) => {
   const room = await openRoom(t, { loops: false })
   t.match((await upload(room, PICTURE, { headers: { 'content-type': 'text/html' } })).json(), { content_type: 'image/png' })
   const before = await kept(room)

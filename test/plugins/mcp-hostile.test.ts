@@ -100,7 +100,7 @@ t.test('a subscription to tasks needs the extension; with it none is agreed to, 
   t.match(await messageOf(await endpoint.rpc({ jsonrpc: '2.0', id: 1, method: 'subscriptions/listen', params })), { error: { code: -32601 } }, 'earlier revisions do not have it')
 })
 
-t.test('a client that leaves while it waits leaves no wait behind, and its task goes on', async (t) => {
+t.test('a client that disconnects while it waits leaves no wait behind, and its task continues', async (t) => {
   const endpoint = await openEndpoint(t)
   const { task: read } = endpoint.store
   let reads = 0

@@ -87,7 +87,7 @@ t.test('tasks/get follows a task to its end, and then has the result of its tool
   t.match(failed, { status: 'completed', statusMessage: 'failed', result: { structuredContent: { status: 'failed', error: { code: 'provider_rejected' }, actual_cost: '0.0000' } } })
 })
 
-t.test('tasks/cancel ends a task and gives its money back; a task that has ended stays as it is; REST and the extension see one task', async (t) => {
+t.test('tasks/cancel ends a task and returns its money; an ended task does not change; REST and the extension see one task', async (t) => {
   const endpoint = await openEndpoint(t, { loops: false })
   const { taskId } = await create(endpoint)
   for (let i = 0; i < 2; i++) t.match(await send(endpoint, 'tasks/cancel', { taskId }), { result: { resultType: 'complete' }, error: undefined })

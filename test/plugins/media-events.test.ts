@@ -51,7 +51,7 @@ t.test('a canceled task has no event', async (t) => {
   t.same((await events(studio)).data.filter(({ task_id: task }) => task === id), [])
 })
 
-t.test('pages lead through the log, and the last cursor to what is logged later', async (t) => {
+t.test('pages lead through the log, and the last cursor leads to later events', async (t) => {
   const studio = await openStudio(t)
   const ids: string[] = []
   for (const _ of [1, 2, 3]) ids.push(await logged(studio, 1))

@@ -133,7 +133,7 @@ t.test('a replay sends what a time range holds once more, chosen by event and st
   t.equal((await studio.deliveryOf(ids[0] ?? '', () => true)).attempts.length, 1)
 })
 
-t.test('a replay of more than one page goes on with its cursor', async (t) => {
+t.test('a replay of more than one page continues with its cursor', async (t) => {
   const studio = await open(t)
   const before = START - 1000
   const made = Array.from({ length: 501 }, (_, n) => {

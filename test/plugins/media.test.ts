@@ -286,7 +286,7 @@ t.test('media_url is required for every operation but merge, and is checked befo
   t.match(await operate({ operation: 'upscale' }), { status: 403, error: { code: 'plan_inactive' } }, 'the plan goes first')
 })
 
-t.test('a canceled task gives its hold back at once, and stops its run', async (t) => {
+t.test('a canceled task returns its hold at once, and stops its run', async (t) => {
   const studio = await openStudio(t)
   studio.engine.next('hang')
   const { id } = (await studio.create()).json()
@@ -369,7 +369,7 @@ t.test('Prefer: wait holds the answer to a request that is sent again as well', 
   t.same([...seen(ended), ended.json().status], [200, 'true', 'wait=30', id, 'completed'])
 })
 
-t.test('a suspended plan refuses what is new; what was accepted is finished and can be read', async (t) => {
+t.test('a suspended plan refuses new tasks; accepted ones are finished and can be read', async (t) => {
   const studio = await openStudio(t)
   studio.engine.next('hang')
   const { id } = (await studio.create()).json()

@@ -70,7 +70,7 @@ t.test('hosted tools are left out, tools of the client pass', async (t) => {
   t.same((await responses({ input: [{ type: 'tool_search_output', tools: [hosted[4]!, own[0]!] }] })).input[0].tools, [own[0]])
 })
 
-t.test('what is stored at the upstream is refused by its place, before a reservation', async (t) => {
+t.test('a reference to something stored at the upstream is refused with its place, before a reservation', async (t) => {
   const { gateway } = await sent(t, {})
   const cases: [typeof chat, object, string][] = [
     [chat, { messages: [{ role: 'user', content: [{ type: 'file', file: { file_id: 'file-1' } }] }] }, 'messages[0].content[0].file.file_id'],

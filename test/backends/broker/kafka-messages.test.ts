@@ -82,7 +82,7 @@ t.test('Kafka', async (t) => {
     })
   })
 
-  await t.test('what is no valid message of its topic is counted and ignored, and later messages are received', async (t) => {
+  await t.test('an invalid message of a topic is counted and ignored, and later messages are received', async (t) => {
     const { topicPrefix, broker } = await open(t)
     const tasks: string[] = []
     broker.consume('image', async (message) => void (message.type === 'task.ready' && tasks.push(message.task)))

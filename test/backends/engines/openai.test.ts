@@ -115,7 +115,7 @@ t.test('facts and amounts are measured from the bytes, not taken from the answer
   t.same(engine.quote(edit, { pixels: 2_000_500, durationMs: 9000, bytes: 1 }), { Job: 1000, Second: 0, Megapixel: 2001 })
 })
 
-t.test('what is no picture, of another format or above the limits is not delivered', async (t) => {
+t.test('a result that is no picture, has another format or exceeds the limits is not delivered', async (t) => {
   const { fake, engine } = await open(t)
   const run = async (bytes: Uint8Array, limits = runOf().limits): Promise<NotMade> => {
     fake.next('POST /v1/images/generations', answers(200, { data: [{ b64_json: Buffer.from(bytes).toString('base64') }] }))

@@ -53,7 +53,7 @@ t.test('an option that it does not have is named', async (t) => {
   await t.rejects(openPreview('preview', { baseUrl: 'http://localhost' }), { message: 'type preview has no option baseUrl' })
 })
 
-t.test('while it renders, the process goes on with other work', async (t) => {
+t.test('the process does other work while it renders', async (t) => {
   let turns = 0
   let done = false
   const run = make({ ...image, width: 512, height: 512 }).finally(() => (done = true))

@@ -50,7 +50,7 @@ function subject(terms = mediaTerms()) {
   }
 }
 
-t.test('a hold takes the quote out of what is available, once per task', async (t) => {
+t.test('a hold takes the quote out of the available balance, once per task', async (t) => {
   const s = subject()
   t.match(s.hold('a', 400), { outcome: 'held' })
   t.match(s.hold('a', 400), { outcome: 'already' })
@@ -58,7 +58,7 @@ t.test('a hold takes the quote out of what is available, once per task', async (
   t.same(s.hold('b', 601), { outcome: 'insufficient', available: 600 })
 })
 
-t.test('closing burns what it cost, gives the rest back, and happens once', async (t) => {
+t.test('closing burns the actual cost, returns the rest, and happens once', async (t) => {
   const s = subject()
   s.hold('a', 400)
   t.same(s.close('a', 300), { outcome: 'closed', available: 700 })

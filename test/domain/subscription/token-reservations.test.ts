@@ -69,7 +69,7 @@ t.test('what others reserved is no reason to call a window full', async (t) => {
   t.equal(s.admit('b', 200).outcome, 'admitted')
 })
 
-t.test('a window with room always admits one request, with no more than what is left', async (t) => {
+t.test('a window with room always admits one request, which reserves at most the rest of it', async (t) => {
   const s = subject()
   s.admit('a', 990)
   s.settle('a', 990)
