@@ -92,10 +92,11 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
   // Fastify parses text by default; here every body is JSON.
   app.removeContentTypeParser('text/plain')
 
-  // An unknown route reads no body.
+  // An unknown route reads no body. A request without one reaches the handler of its scope, which may have a page for a browser.
   app.addHook('preParsing', (request, _reply, _payload, done) => {
     const { raw, routeOptions } = request
-    done(framingFault(raw, routeOptions.config.streamed) ?? (request.is404 ? new Failure('not_found') : null))
+    const hasBody = raw.headers['content-length'] !== undefined || raw.headers['transfer-encoding'] !== undefined
+    done(framingFault(raw, routeOptions.config.streamed) ?? (request.is404 && hasBody ? new Failure('not_found') : null))
   })
 
   app.addHook('onError', (request, reply, _error, done) => {
