@@ -100,7 +100,9 @@ t.test('a silent stream gets keep-alive comments, also before its first event wh
   )
   t.match(dataOf((await chat(failing, { stream: true })).text), [{ error: { code: 'server_overloaded' } }])
   t.match(dataOf((await responses(failing, { stream: true })).text), [
-    { type: 'response.failed', sequence_number: 0, response: { id: /^resp_/ } },
+    { type: 'response.created', sequence_number: 0, response: { id: /^resp_/, status: 'in_progress' } },
+    { type: 'response.in_progress', sequence_number: 1 },
+    { type: 'response.failed', sequence_number: 2, response: { id: /^resp_/, status: 'failed' } },
   ])
   t.equal(await failing.settled(), null)
 })

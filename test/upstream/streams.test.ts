@@ -334,6 +334,26 @@ t.test('a completed response has its output even when the upstream omits it', as
   })
 })
 
+t.test('a response stream begins with response.created, also where the upstream leaves it out', async (t) => {
+  const events = responsesStream('a', 'b')
+  const last = event('response.completed', { response: response('completed', [message('ab')]) })
+  const firstOf = (text: string) => dataOf(whole(openResponses(), text))
+  const rows: [string, string, string[]][] = [
+    ['neither', events.slice(3).join(''), ['response.created', 'response.in_progress', 'response.output_item.added']],
+    ['in_progress alone', events.slice(2).join(''), ['response.created', 'response.in_progress', 'response.output_item.added']],
+    ['created alone', events[0] + events.slice(3).join(''), ['response.created', 'response.output_item.added']],
+    ['the last event alone', last, ['response.created', 'response.in_progress', 'response.completed']],
+    ['a delta alone', events[5] + last, ['response.created', 'response.in_progress', 'response.output_text.delta', 'response.completed']],
+  ]
+  for (const [name, text, expected] of rows) {
+    const got = firstOf(text)
+    t.same(got.slice(0, expected.length).map(({ type }) => type), expected, name)
+    t.same(got.map((one) => one.sequence_number), got.map((_, n) => n), name)
+    t.equal(new Set(got.flatMap((one) => one.response?.id ?? [])).size, 1, name)
+    t.match(got[0], { response: { status: 'in_progress', output: [], usage: null } })
+  }
+})
+
 t.test('items and events that are not of the wire are dropped', async (t) => {
   const strange = { type: 'vendor_thing', id: VENDOR, text: VENDOR }
   const text = [

@@ -6,7 +6,7 @@ import { chatErrorIn, usageIn } from '../wires/chat-stream.ts'
 import type { Ids } from '../wires/encrypted-ids.ts'
 import { finishReasonOf, isFailedReason } from '../wires/finish-reasons.ts'
 import { responseHead, responseOf, type RepeatedMembers, type ResponseHead, type Status } from '../wires/response-object.ts'
-import { responseEvent } from '../wires/responses-stream.ts'
+import { FIRST, responseEvent } from '../wires/responses-stream.ts'
 import { bodyWriter } from '../wires/upstream-body.ts'
 import { BadAnswer, type JsonAnswer, type StreamRewriter, type UpstreamCall } from '../wires/wire.ts'
 import { openStreamRewriter, overloaded, type RewriterOutput } from '../sse/stream-rewriter.ts'
@@ -104,7 +104,7 @@ function headOf(value: Members, { ids, now }: Context): ResponseHead {
 const tierOf = (value: Members): Members => ({ service_tier: value['service_tier'] })
 
 function openChatAsResponses(context: Context): StreamRewriter {
-  const { ids, now, repeated, tools } = context
+  const { ids, repeated, tools } = context
   const meter = openMeter()
   let sequence = 0
   let head: ResponseHead | null = null
@@ -130,16 +130,18 @@ function openChatAsResponses(context: Context): StreamRewriter {
 
   function add(choice: Members, chunk: Members, to: RewriterOutput): void {
     if ((choice['index'] ?? 0) !== 0) return
-    if (!head) begin(headOf(chunk, context), to)
+    to.write(begin(chunk))
     if (isMembers(choice['delta'])) output.add(choice['delta'], choice['logprobs'])
     if (isFailedReason(choice['finish_reason'])) return to.fail(overloaded('the choice ended by a failure', choice))
     reason = finishReasonOf(choice['finish_reason']) ?? reason
   }
 
-  function begin(known: ResponseHead, to: RewriterOutput): void {
-    head = known
-    const response = responseOf({}, known, 'in_progress', repeated, ids)
-    for (const type of ['response.created', 'response.in_progress']) to.write(numbered({ type, response }))
+  /** The first events; empty once the stream has begun. */
+  function begin(chunk: Members): string {
+    if (head) return ''
+    head = headOf(chunk, context)
+    const response = responseOf({}, head, 'in_progress', repeated, ids)
+    return FIRST.map((type) => numbered({ type, response })).join('')
   }
 
   function finish(to: RewriterOutput): void {
@@ -155,9 +157,9 @@ function openChatAsResponses(context: Context): StreamRewriter {
   return {
     ...rewriter,
     fail(failure: Failure) {
-      const known = head ?? responseHead({}, ids, now)
+      const first = begin({})
       const finished = output.items().filter(({ status }) => status !== 'in_progress')
-      return numbered({ type: 'response.failed', response: responseOf({}, known, 'failed', repeated, ids, finished, failure) })
+      return first + numbered({ type: 'response.failed', response: responseOf({}, head as ResponseHead, 'failed', repeated, ids, finished, failure) })
     },
     terminalEvents: (estimate) => terminalEvent(estimate),
     usage: () => readUsage(usage),

@@ -34,6 +34,9 @@ export const FAILED = ['response.failed', 'response.cancelled', 'error']
 /** Statuses that some servers send in `response.completed`. */
 export const FAILED_STATUSES = ['failed', 'cancelled']
 
+/** The events with which a stream begins. */
+export const FIRST = ['response.created', 'response.in_progress']
+
 const isLast = (status: Status | undefined) => status === 'completed' || status === 'incomplete'
 const MAX_OUTPUT_BYTES = 1024 * 1024
 
@@ -74,7 +77,7 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
 
   const rewriter = openStreamRewriter((data, name, output) => {
     if (data === '[DONE]') return
-    const rewritten = templates.rewrite(data)
+    const rewritten = head === null ? null : templates.rewrite(data)
     if (rewritten === null) parse(data, name, output)
     else output.write(rewritten)
   })
@@ -90,9 +93,11 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
     if (FAILED.includes(kind) || (kind === '' && event['error']) || (last && FAILED_STATUSES.includes(String(response['status']))))
       return output.fail(failureIn(event, response))
     if (last && response['status'] === 'incomplete') return writeWhole('response.incomplete', 'incomplete', response, output)
+    if (kind === 'response.in_progress' && !head) return output.write(begin(response))
     if (status) return writeWhole(kind, status, response, output)
     const cleaned = placedEvent(event, kind)
     if (!cleaned) return
+    output.write(begin(response))
     meterEvent(cleaned)
     output.write(numbered(cleaned))
     if (isDelta(event) && indexes.areUnchanged(event))
@@ -100,6 +105,14 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
         ...cleanEvent(marked as Members, kind, markingIds),
         sequence_number: OWN_MARKS.sequence,
       }))
+  }
+
+  /** The first events of the wire, where the upstream left them out: SDKs refuse a stream without them. Empty once the stream has begun. */
+  function begin(response: Members): string {
+    if (head) return ''
+    head = responseHead(response, ids, now)
+    const whole = responseOf({}, head, 'in_progress', repeated, ids)
+    return FIRST.map((type) => numbered({ type, sequence_number: 0, response: whole })).join('')
   }
 
   /** The event with our members, ids and indexes, or null for one that is dropped. */
@@ -119,8 +132,9 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
   }
 
   function writeWhole(kind: string, status: Status, response: Members, output: RewriterOutput): void {
-    const known = (head ??= responseHead(response, ids, now))
     const last = isLast(status)
+    if (last) output.write(begin(response))
+    const known = (head ??= responseHead(response, ids, now))
     const lacksOutput = last && !(Array.isArray(response['output']) && response['output'].length > 0)
     const whole = responseOf(response, known, status, repeated, ids, lacksOutput ? finished.items() : undefined)
     const event = (members: Members) => numbered({ type: kind, sequence_number: 0, response: members })
@@ -132,8 +146,9 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
   return {
     ...rewriter,
     fail(failure) {
-      const response = responseOf({}, head ?? responseHead({}, ids, now), 'failed', repeated, ids, finished.items(), failure)
-      return numbered({ type: 'response.failed', sequence_number: 0, response })
+      const first = begin({})
+      const response = responseOf({}, head as ResponseHead, 'failed', repeated, ids, finished.items(), failure)
+      return first + numbered({ type: 'response.failed', sequence_number: 0, response })
     },
     terminalEvents: (estimate) => terminalEvent(estimate),
     usage: () => readUsage(usage),
