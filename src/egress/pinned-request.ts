@@ -3,7 +3,7 @@ import type { Socket } from 'node:net'
 import type { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { Client, errors } from 'undici'
-import { dropContinue } from './interim-answers.ts'
+import { dropContinue } from '../domain/interim-answers.ts'
 
 export type Head = { status: number; headers: Record<string, string | string[] | undefined> }
 

@@ -104,15 +104,23 @@ t.test('a request whose answer had begun is not sent again as if its connection 
   t.equal(reused.requests(), 2)
 })
 
-t.test('informational answers before the answer are skipped', async (t) => {
-  const { gateway } = await answeredWith(t, () => ({ bytes: `HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n${WHOLE}` }))
-  for (let n = 0; n < 2; n++) t.equal((await chat(gateway)).status, 200)
+t.test('informational answers before the answer are skipped, also a 100 Continue that the request does not expect', async (t) => {
+  const CONTINUE = 'HTTP/1.1 100 Continue\r\n\r\n'
+  const HINTS = 'HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n'
+  let interim = ''
+  const { gateway, requests } = await answeredWith(t, () => ({ bytes: interim + WHOLE }))
+  const rows = [HINTS, CONTINUE, CONTINUE + CONTINUE, 'HTTP/1.1 100 \r\nx: y\r\n\r\n', CONTINUE + HINTS, '']
+  for (const row of rows) {
+    interim = row
+    for (let n = 0; n < 2; n++) t.match(await chat(gateway), { status: 200, body: { choices: [{ message: { content: 'hi' } }] } }, row)
+  }
+  t.equal(requests(), rows.length * 2, 'each request was sent once')
 })
 
 t.test('a request whose answer is not HTTP is not sent again as if its connection had been idle', async (t) => {
   let answer = ''
   const { gateway, requests } = await answeredWith(t, () => ({ bytes: answer }))
-  for (const [n, bytes] of ['NOT HTTP\r\n\r\n', 'HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n', 'HTTP/1.1 100 Continue\r\n\r\n'].entries()) {
+  for (const [n, bytes] of ['NOT HTTP\r\n\r\n', 'HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n'].entries()) {
     answer = bytes
     t.equal((await chat(gateway)).status, 503)
     t.equal(requests(), n + 1)

@@ -2,6 +2,7 @@
 import { subscribe } from 'node:diagnostics_channel'
 import type { Socket } from 'node:net'
 import { buildConnector, Pool } from 'undici'
+import { dropContinue } from '../../domain/interim-answers.ts'
 import { openBreaker, type Breaker } from '../selection/circuit-breaker.ts'
 import type { UpstreamSettings } from '../upstreams-file.ts'
 import type { TemplateSets } from '../sse/event-templates.ts'
@@ -72,11 +73,15 @@ function requestHeads(url: URL, apiKey: string | null, additional: Record<string
   return ({ wire, stream }) => heads[wire][stream ? 'stream' : 'json']
 }
 
-/** The bytes that each connection had received when the last request was sent on it. */
-const receivedBefore = new WeakMap<Socket, number>()
+/** Of a connection. `receivedBefore`: the bytes that it had received when the last request was sent on it. */
+type Exchange = { receivedBefore: number; expectAnswer: () => void }
+const exchanges = new WeakMap<Socket, Exchange>()
 subscribe('undici:client:sendHeaders', (message) => {
   const { socket } = message as { socket: Socket }
-  receivedBefore.set(socket, socket.bytesRead)
+  const exchange = exchanges.get(socket)
+  if (!exchange) return
+  exchange.receivedBefore = socket.bytesRead
+  exchange.expectAnswer()
 })
 
 /** Errors of connections that had been idle, such as one that the server closes while we send on it (RFC 9112, section 9.3.1). */
@@ -92,14 +97,15 @@ function connector(timeoutMs: number): buildConnector.connector {
   return (options, callback) =>
     connect(options, (...result) => {
       const [, socket] = result
-      if (socket) markErrors(socket)
+      if (socket) follow(socket)
       callback(...result)
     })
 }
 
-function markErrors(socket: Socket): void {
+function follow(socket: Socket): void {
+  const exchange: Exchange = { receivedBefore: 0, expectAnswer: dropContinue(socket) }
+  exchanges.set(socket, exchange)
   socket.once('error', (error) => {
-    const before = receivedBefore.get(socket) ?? 0
-    if (before > 0 && socket.bytesRead === before) errorsOfIdle.add(error)
+    if (exchange.receivedBefore > 0 && socket.bytesRead === exchange.receivedBefore) errorsOfIdle.add(error)
   })
 }

@@ -1,5 +1,5 @@
 /** Interim answers `100 Continue`, which a server may send although the request expects none (RFC 9110, section 15.2). undici takes one for a fault. */
-import type { Socket } from 'node:net'
+import type { Readable } from 'node:stream'
 
 const START = Buffer.from('HTTP/1.1 100')
 const END = '\r\n\r\n'
@@ -10,7 +10,7 @@ const MAX_BYTES = 16_384
  * Drops each `100 Continue` before an answer from what `socket.read()` returns, by which undici reads. Anything else is left as it is.
  * Call the returned function before each request.
  */
-export function dropContinue(socket: Socket): () => void {
+export function dropContinue(socket: Readable): () => void {
   const read = socket.read.bind(socket) as (size?: number) => Buffer | null
   /** What was read and may be part of one; null once the answer has begun. */
   let held: Buffer | null = null
