@@ -15,7 +15,7 @@ const body = JSON.stringify(agentBody('', (n) => known.encrypt('call_', `functio
 /** Microseconds of processor time per turn. */
 function round(): number {
   const before = process.cpuUsage()
-  for (let n = 0; n < TURNS; n++) readChatRequest(JSON.parse(body), new Set()).call(4096, ids('acme/first'), 1, ['chat']).body(target)
+  for (let n = 0; n < TURNS; n++) readChatRequest(JSON.parse(body), new Set()).call(4096, ids('acme/first'), () => 1, ['chat']).body(target)
   const { user, system } = process.cpuUsage(before)
   return (user + system) / TURNS
 }

@@ -54,7 +54,7 @@ export function openRequestHandler(
       const call = codingRequest.call(
         reservation.admitted.maxOutputTokens,
         ids,
-        Math.floor(options.clock() / 1000),
+        () => Math.floor(options.clock() / 1000),
         options.upstreams.wiresFor(wire),
       )
       // A stream lasts for minutes: the body is released before it.

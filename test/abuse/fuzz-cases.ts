@@ -84,7 +84,7 @@ function checkReader(read: typeof readChatRequest, text: string): void {
     const request = read(JSON.parse(text), ALLOWED)
     ok(request.maxOutputTokens === null || Number.isSafeInteger(request.maxOutputTokens))
     ok(Number.isSafeInteger(request.choices) && request.choices >= 1)
-    const body = JSON.parse(request.call(1_000, IDS, 1, ['chat', 'responses']).body(TARGET)) as Record<string, unknown>
+    const body = JSON.parse(request.call(1_000, IDS, () => 1, ['chat', 'responses']).body(TARGET)) as Record<string, unknown>
     equal(body['model'], 'upstream')
   } catch (error) {
     if (!(error instanceof Failure)) throw error

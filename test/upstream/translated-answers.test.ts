@@ -82,7 +82,7 @@ t.test('a chat completion is a complete response, whole or streamed', async (t) 
   const { usage, ...last } = streamed.at(-1).response
   const given = json('responses', completion('', { choices: [{ index: 0, message: CHAT_MESSAGE, finish_reason: 'tool_calls' }] }))
   for (const answer of [last, given]) {
-    t.match(answer, { object: 'response', status: 'completed', model: 'svc-code', store: false, error: null, incomplete_details: null })
+    t.match(answer, { object: 'response', status: 'completed', completed_at: 1000, model: 'svc-code', store: false, error: null, incomplete_details: null })
     t.match(answer.output, OUTPUT)
     t.equal(answer.output.length, OUTPUT.length)
   }

@@ -18,7 +18,7 @@ function sent(client: WireName, more: object): Loose {
     client === 'chat'
       ? readChatRequest({ model: 'svc-code', messages: [{ role: 'user', content: 'Hi' }], ...more }, ALLOW)
       : readResponsesRequest({ model: 'svc-code', input: 'Hi', ...more }, ALLOW)
-  const call = request.call(100, ids, 1000, [client === 'chat' ? 'responses' : 'chat'])
+  const call = request.call(100, ids, () => 1000, [client === 'chat' ? 'responses' : 'chat'])
   t.not(call.wire, client)
   const { model, max_completion_tokens: completion, max_output_tokens: output, ...body } = JSON.parse(call.body(TARGET))
   t.equal(model, 'm')
@@ -150,7 +150,7 @@ t.test('sealed reasoning and signatures are restored for the upstream that gave 
   t.same(sent('responses', { input: input(text) }).messages, [...USER, { ...turn, reasoning_content: 'Hm' }, tool])
   t.same(sent('responses', { input: input(details) }).messages, [...USER, { ...turn, reasoning_details: [{ type: 'reasoning.text', index: 0, text: 'Hm', signature: 's' }] }, tool])
   t.same(sent('responses', { input: input('gAAAA') }).messages, [...USER, turn, tool], 'reasoning of another service is left out')
-  const native = readResponsesRequest({ model: 'svc-code', input: input(text) }, ALLOW).call(1, ids, 0, ['responses'])
+  const native = readResponsesRequest({ model: 'svc-code', input: input(text) }, ALLOW).call(1, ids, () => 0, ['responses'])
   t.same(JSON.parse(native.body(TARGET)).input, [...USER, call('a'), result('a')], 'and is not sent to an upstream that cannot read it')
 })
 
@@ -230,7 +230,7 @@ t.test('what the other wire cannot express is refused by name, and goes to the u
   for (const [client, more, param] of cases) {
     t.throws(() => sent(client, more), { code: 'unsupported_parameter', facts: { param } }, param)
     const read = client === 'chat' ? readChatRequest({ model: 'svc-code', messages: USER, ...more }, ALLOW) : readResponsesRequest({ model: 'svc-code', input: 'Hi', ...more }, ALLOW)
-    const call = read.call(1, ids, 0, ['chat', 'responses'])
+    const call = read.call(1, ids, () => 0, ['chat', 'responses'])
     t.match({ wire: call.wire, translated: call.translated }, { wire: client, translated: null })
   }
 })

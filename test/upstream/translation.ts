@@ -13,7 +13,7 @@ export function callOf(client: WireName, more: object = {}): UpstreamCall {
     client === 'chat'
       ? readChatRequest({ model: 'svc-code', messages: [{ role: 'user', content: 'Hi' }], stream_options: { include_usage: true }, ...more }, new Set())
       : readResponsesRequest({ model: 'svc-code', input: 'Hi', tools: TOOLS, ...more }, new Set())
-  return request.call(100, ids, 1000, [client === 'chat' ? 'responses' : 'chat'])
+  return request.call(100, ids, () => 1000, [client === 'chat' ? 'responses' : 'chat'])
 }
 
 export const ESTIMATE = { input: 7, cachedInput: 0, output: 3 }

@@ -19,10 +19,10 @@ import { hasFunctions, responsesToolMembers } from './responses-tools.ts'
 import { openStopFilter, stopSequences } from './stop-sequences.ts'
 import { unsupported } from './unsupported-parameter.ts'
 
-type Context = { ids: Ids; now: number; includeUsage: boolean; legacy: boolean; stop: readonly string[] }
+type Context = { ids: Ids; now: () => number; includeUsage: boolean; legacy: boolean; stop: readonly string[] }
 
 /** `cap`: the plan's limit of output tokens. `now`: epoch seconds. Throws `unsupported_parameter` for what the Responses wire cannot express. */
-export function chatOverResponses(request: ChatRequest, cap: number, ids: Ids, now: number): UpstreamCall {
+export function chatOverResponses(request: ChatRequest, cap: number, ids: Ids, now: () => number): UpstreamCall {
   const { body, stream, options, perChoice } = request
   const sent = { ...responsesBody(request, ids), ...(stream ? { stream: true } : {}) }
   const context = { ids, now, includeUsage: options['include_usage'] === true, legacy: hasFunctions(body), stop: stopSequences(body) }
@@ -111,7 +111,7 @@ function completionAnswer(value: unknown, { ids, now, legacy, stop }: Context): 
   if (legacy) Object.assign(message, legacyCall(message))
   const usage = readUsage(value['usage'])
   const completion = {
-    ...completionHead({ created: value['created_at'] }, ids, now),
+    ...completionHead({ created: value['created_at'] }, ids, now()),
     object: 'chat.completion',
     model: MODEL,
     choices: [
@@ -211,7 +211,7 @@ function openResponsesAsChat({ ids, now, includeUsage, legacy, stop }: Context):
   })
 
   function begin(response: Members, to: RewriterOutput): void {
-    head = completionHead({ created: response['created_at'] }, ids, now)
+    head = completionHead({ created: response['created_at'] }, ids, now())
     tier = tierOf(response, ids)
     to.write(chatEvent(chunkOf(head, choice({ role: 'assistant', content: '' }, null, null), includeUsage, tier)))
   }

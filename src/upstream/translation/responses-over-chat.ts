@@ -5,7 +5,7 @@ import { isMembers, own, type Members } from '../wires/allowlist.ts'
 import { chatErrorIn, usageIn } from '../wires/chat-stream.ts'
 import type { Ids } from '../wires/encrypted-ids.ts'
 import { finishReasonOf, isFailedReason } from '../wires/finish-reasons.ts'
-import { responseHead, responseOf, type RepeatedMembers, type ResponseHead, type Status } from '../wires/response-object.ts'
+import { completed, responseHead, responseOf, type RepeatedMembers, type ResponseHead, type Status } from '../wires/response-object.ts'
 import { FIRST, responseEvent } from '../wires/responses-stream.ts'
 import { bodyWriter } from '../wires/upstream-body.ts'
 import { BadAnswer, type JsonAnswer, type StreamRewriter, type UpstreamCall } from '../wires/wire.ts'
@@ -18,10 +18,10 @@ import { chatToolMembers, chatTools, type ChatTools } from './chat-tools.ts'
 import { openResponseOutput } from './response-output.ts'
 import { unsupported } from './unsupported-parameter.ts'
 
-type Context = { ids: Ids; now: number; repeated: RepeatedMembers; tools: ChatTools }
+type Context = { ids: Ids; now: () => number; repeated: RepeatedMembers; tools: ChatTools }
 
 /** `limit`: output tokens; `now`: epoch seconds. Throws `unsupported_parameter` for what chat cannot express. */
-export function responsesOverChat(body: Members, stream: boolean, limit: number, repeated: RepeatedMembers, ids: Ids, now: number): UpstreamCall {
+export function responsesOverChat(body: Members, stream: boolean, limit: number, repeated: RepeatedMembers, ids: Ids, now: () => number): UpstreamCall {
   const tools = chatTools(own(body, 'tools'))
   const sent = { ...chatBody(body, tools, ids), ...(stream ? { stream: true, stream_options: { include_usage: true } } : {}) }
   // Responses are not stored, on either wire.
@@ -75,9 +75,9 @@ const STATUS: Record<string, { status: Status; reason: string | null }> = {
 }
 
 /** The last form of the response: `completed` or `incomplete`, with the usage that the upstream reported. */
-function finalResponse(answer: Members, head: ResponseHead, reason: unknown, output: Members[], usage: unknown, { repeated, ids }: Context): Members {
+function finalResponse(answer: Members, head: ResponseHead, reason: unknown, output: Members[], usage: unknown, { repeated, ids, now }: Context): Members {
   const { status, reason: cut } = STATUS[String(reason)] ?? { status: 'completed' as const, reason: null }
-  return responseOf({ ...answer, usage, incomplete_details: { reason: cut } }, head, status, repeated, ids, output)
+  return responseOf(completed({ ...answer, usage, incomplete_details: { reason: cut } }, now), head, status, repeated, ids, output)
 }
 
 const itemStatus = (reason: unknown) => (String(reason) in STATUS ? 'incomplete' : 'completed')
@@ -98,7 +98,7 @@ function responseAnswer(value: unknown, context: Context): JsonAnswer {
 
 /** No request refers to an earlier response, so the upstream's id is not needed again. */
 function headOf(value: Members, { ids, now }: Context): ResponseHead {
-  return responseHead({ created_at: value['created'] }, ids, now)
+  return responseHead({ created_at: value['created'] }, ids, now())
 }
 
 const tierOf = (value: Members): Members => ({ service_tier: value['service_tier'] })

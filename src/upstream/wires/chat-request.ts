@@ -93,7 +93,7 @@ function missing(): never {
 /** `perChoice`: the client's limit of output tokens for each of its `choices`. */
 export type ChatRequest = { body: Members; messages: Members[]; stream: boolean; options: Members; perChoice: number | null; choices: number }
 
-function chatCall(request: ChatRequest, cap: number, ids: Ids, now: number, translated: UpstreamCall | null): UpstreamCall {
+function chatCall(request: ChatRequest, cap: number, ids: Ids, now: () => number, translated: UpstreamCall | null): UpstreamCall {
   const { messages, stream, options, perChoice, choices } = request
   for (const message of messages) {
     restoreIds(message, ['tool_call_id'], ids)
@@ -107,13 +107,13 @@ function chatCall(request: ChatRequest, cap: number, ids: Ids, now: number, tran
   const field = isLegacy ? 'max_tokens' : 'max_completion_tokens'
   const sent = stream ? { ...rest, stream: true, stream_options: { ...obfuscationOf(options), include_usage: true } } : rest
   const written = bodyWriter(sent, field, perChoice === null ? share : Math.min(perChoice, share), false)
-  const streamOptions = { ids, includeUsage: options['include_usage'] === true, now }
+  const streamOptions = { ids, includeUsage: options['include_usage'] === true, now: now() }
   return {
     wire: 'chat',
     stream,
     ...written,
     openRewriter: (templates) => openChatStream({ ...streamOptions, templates }),
-    rewriteJson: (value) => chatAnswer(value, ids, now),
+    rewriteJson: (value) => chatAnswer(value, ids, now()),
     isTranslation: false,
     translated,
   }

@@ -63,6 +63,11 @@ const incompleteReason = oneOf('max_output_tokens', 'content_filter')
 /** The members that are equal in all events of a stream. */
 export type ResponseHead = { id: string; created_at: number }
 
+/** The upstream's response with the time of its completion, which is only used for the status `completed`. `now`: epoch seconds. */
+export function completed(given: Members, now: () => number): Members {
+  return { ...given, completed_at: given['completed_at'] ?? now() }
+}
+
 /** `now` is in seconds, for a response without `created_at`. */
 export function responseHead(given: Members, ids: Ids, now: number): ResponseHead {
   const { id, created_at: createdAt } = given

@@ -6,7 +6,7 @@ import { openMeter } from '../usage/output-meter.ts'
 import { openStreamRewriter, overloaded, type RewriterOutput } from '../sse/stream-rewriter.ts'
 import { clientErrorIn } from './client-error-mapping.ts'
 import { EVENTS, EVENTS_WITH_LOGPROBS, eventMembers, logprobs } from './response-allowed-members.ts'
-import { meterItems, responseHead, responseOf, type RepeatedMembers, type ResponseHead, type Status } from './response-object.ts'
+import { completed, meterItems, responseHead, responseOf, type RepeatedMembers, type ResponseHead, type Status } from './response-object.ts'
 import { isMembers, object, type Members } from './allowlist.ts'
 import { indexesOf, openOutputIndexes, type IndexedEvent } from './output-indexes.ts'
 import { OWN_MARKS, type Placeholder } from '../sse/event-template.ts'
@@ -56,7 +56,7 @@ export function responseEvent(event: Members): string {
 }
 
 /** `templates`: of the upstream. */
-export type ResponsesStreamOptions = { ids: Ids; repeated: RepeatedMembers; now: number; templates?: TemplateSets | undefined }
+export type ResponsesStreamOptions = { ids: Ids; repeated: RepeatedMembers; now: () => number; templates?: TemplateSets | undefined }
 
 export function openResponsesStream({ ids, repeated, now, templates: sets = new Map() }: ResponsesStreamOptions): StreamRewriter {
   const meter = openMeter()
@@ -110,7 +110,7 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
   /** The first events of the wire, where the upstream left them out: SDKs refuse a stream without them. Empty once the stream has begun. */
   function begin(response: Members): string {
     if (head) return ''
-    head = responseHead(response, ids, now)
+    head = responseHead(response, ids, now())
     const whole = responseOf({}, head, 'in_progress', repeated, ids)
     return FIRST.map((type) => numbered({ type, sequence_number: 0, response: whole })).join('')
   }
@@ -134,9 +134,9 @@ export function openResponsesStream({ ids, repeated, now, templates: sets = new 
   function writeWhole(kind: string, status: Status, response: Members, output: RewriterOutput): void {
     const last = isLast(status)
     if (last) output.write(begin(response))
-    const known = (head ??= responseHead(response, ids, now))
+    const known = (head ??= responseHead(response, ids, now()))
     const lacksOutput = last && !(Array.isArray(response['output']) && response['output'].length > 0)
-    const whole = responseOf(response, known, status, repeated, ids, lacksOutput ? finished.items() : undefined)
+    const whole = responseOf(last ? completed(response, now) : response, known, status, repeated, ids, lacksOutput ? finished.items() : undefined)
     const event = (members: Members) => numbered({ type: kind, sequence_number: 0, response: members })
     if (!last || readUsage(usage)) output.write(event(whole))
     else terminalEvent = (estimate) => event({ ...whole, usage: estimatedResponseUsage(estimate) })

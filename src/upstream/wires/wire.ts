@@ -29,7 +29,7 @@ export type CodingRequest = {
    * `cap`: the plan's limit of output tokens over all choices. `now`: epoch seconds. `wires`: those of the upstreams. Consumes the body: it is
    * changed in place. Throws `unsupported_parameter` when the request can only be sent over the other wire, which cannot express it.
    */
-  call(cap: number, ids: Ids, now: number, wires: readonly WireName[]): UpstreamCall
+  call(cap: number, ids: Ids, now: () => number, wires: readonly WireName[]): UpstreamCall
 }
 
 /** One request, ready to be sent to any upstream of its wire. The answer is always of the client's wire. */
