@@ -17,8 +17,8 @@ const ETC = {
   'nsswitch.conf': 'hosts: files dns\n',
 }
 
-/** A shell's commands: runs Node on $3 in the folder $1 as its root, in the folder $2 of that. Node reads /proc. */
-const IN_IMAGE = 'mount -t proc proc "$1/proc"; exec unshare --root "$1" --wd "$2" -- "$NODE" "$3"'
+/** A shell's commands: runs Node on $3 in the folder $1 as its root, in the folder $2 of that. Node reads /proc; its options may name files outside of the image. */
+const IN_IMAGE = 'unset NODE_OPTIONS; mount -t proc proc "$1/proc"; exec unshare --root "$1" --wd "$2" -- "$NODE" "$3"'
 
 /** Fills `folder`, which must be empty. `root` is the checkout. Run as root, it also sets the owner of the data folder, and adds compiled code. */
 export function fillRootfs(folder: string, root: string, { copies, packages, workdir, env }: Recipe): void {

@@ -1,7 +1,7 @@
 /** Metrics of the backends: duration and outcome of each verb, retries of the store, messages, money. */
 import type { FastifyBaseLogger } from 'fastify'
 import { Counter, Histogram, type Registry } from 'prom-client'
-import type { BrokerEvent } from '../backends/broker/broker.ts'
+import type { BrokerContext, BrokerEvent } from '../backends/broker/broker.ts'
 import { Busy, Unavailable } from '../domain/errors.ts'
 import type { Retry } from '../backends/store/group-commit.ts'
 import { traced, type Attributes, type SpanOptions } from '../tracing/tracing.ts'
@@ -74,6 +74,18 @@ export function countMessages(registry: Registry): (event: BrokerEvent, kind: st
   const messages = new Counter({ name: 'tollgate_broker_messages_total', help: 'Messages of the broker: published, failed to be, received, and ignored as invalid.', labelNames: ['event', 'kind'], registers })
   const restarts = new Counter({ name: 'tollgate_broker_restarts_total', help: 'Clients of the broker that were restarted after a failure.', labelNames: ['kind'], registers })
   return (event, kind, count) => (event === 'restarted' ? restarts.inc({ kind }, count) : messages.inc({ event, kind }, count))
+}
+
+/** Times sends to the broker. */
+export function timeSends(registry: Registry): BrokerContext['sent'] {
+  const durations = new Histogram({
+    name: 'tollgate_broker_duration_seconds',
+    help: 'Sends of messages to the broker.',
+    labelNames: ['verb', 'outcome'],
+    buckets: BUCKETS,
+    registers: [registry],
+  })
+  return (outcome, seconds) => durations.observe({ verb: 'publish', outcome }, seconds)
 }
 
 /** Counts money that moved. `byTenant` adds a tenant label: one series per tenant. */

@@ -16,7 +16,7 @@ import { openStore, type Store } from '../backends/store/store.ts'
 import { openUpstreams, type Upstreams } from '../upstream/upstreams.ts'
 import { makeDataFolder } from './data-folder.ts'
 import { lock } from './process-lock.ts'
-import { countHealed, countRetries, countMessages, instrument } from './backend-metrics.ts'
+import { countHealed, countRetries, countMessages, instrument, timeSends } from './backend-metrics.ts'
 import { openKeys } from './sealing-keys.ts'
 import { openStoreClock, type StoreClock } from './store-clock.ts'
 import { holdControllerLease } from './controller-lease.ts'
@@ -94,8 +94,8 @@ async function openAll({ config, log, wall, registry, lost }: Surroundings, open
   }
   const resources = await when('resources', RESOURCES_URL, () => openResources({ url: RESOURCES_URL, dataDir: config.DATA_DIR, environment: config.environment, declarations: store, log }, clock.now))
   const upstreams = await when('upstreams', UPSTREAMS ?? '', () => openUpstreams({ file: UPSTREAMS, env: (name) => config.environment[name], log }))
-  const counted = countMessages(registry)
-  const broker = await when('broker', BROKER_URL, () => openBroker(BROKER_URL, { log, counted }))
+  const [counted, sent] = [countMessages(registry), timeSends(registry)]
+  const broker = await when('broker', BROKER_URL, () => openBroker(BROKER_URL, { log, counted, sent }))
   const files = await when('files', FILES_URL, () => openFiles(FILES_URL, { storeUrl: STORE_URL, credentials: credentialsOf(config) }))
   const engines = await when('engines', ENGINES ?? '', () => openEngines({ file: ENGINES, log, providers: providerAccess(config, clock.now) }))
   return { store, clock, sealingKeys, derivedKeys, planLimits, resources, upstreams, broker, files: files && instrument('files', files, registry), engines }

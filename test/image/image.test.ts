@@ -22,7 +22,7 @@ t.setTimeout(1_800_000)
 const scratch = await mkdtemp(join(tmpdir(), 'tollgate-image-'))
 t.teardown(() => rm(scratch, { recursive: true, force: true }))
 const image = join(scratch, 'root')
-execFileSync(process.execPath, [join(REPOSITORY, 'image/build.ts'), image, join(scratch, 'image.tar'), 'tollgate:test'], { stdio: 'ignore' })
+execFileSync(process.execPath, [join(REPOSITORY, 'image/build.ts'), image, join(scratch, 'image.tar'), 'tollgate:test'], { stdio: ['ignore', 'ignore', 'inherit'] })
 const recipe = readDockerfile(await readFile(join(REPOSITORY, 'Dockerfile'), 'utf8'))
 
 t.test('it contains the files that the Dockerfile copies, the production dependencies, their bill of materials and licences, and nothing else of the checkout', async (t) => {

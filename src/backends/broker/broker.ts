@@ -38,9 +38,11 @@ export type BrokerContext = {
   log: { debug: LogLine; info: LogLine; warn: LogLine }
   /** Called for `count` events at once. */
   counted: (event: BrokerEvent, kind: string, count: number) => void
+  /** Called after each send to a server, which takes all messages of a kind that wait. */
+  sent: (outcome: 'answered' | 'failed', seconds: number) => void
 }
 
-const SILENT: BrokerContext = { log: { debug() {}, info() {}, warn() {} }, counted() {} }
+const SILENT: BrokerContext = { log: { debug() {}, info() {}, warn() {} }, counted() {}, sent() {} }
 
 /**
  * Opens the broker at `url`: `memory:` or `kafka://host:port,…?…` (docs/kafka.md). Does not wait for a server. Throws an Error of one sentence, without the

@@ -26,7 +26,7 @@ function open(t: Test, created: (client: EventEmitter) => void, connect = async 
   const admin = { connect: async () => {}, fetchTopicMetadata: async () => ({ topics: [{ partitions: [{}] }] }), disconnect: async () => {} }
   const kafka = { admin: () => admin, consumer: () => clientOf(created, connect) } as unknown as Kafka
   const log = { debug() {}, info() {}, warn() {} }
-  const consumer = openConsumer({ kafka, address: readAddress('kafka://127.0.0.1:1', () => ''), log, counted() {} }, 'image', async () => {})
+  const consumer = openConsumer({ kafka, address: readAddress('kafka://127.0.0.1:1', () => ''), log, counted() {}, sent() {} }, 'image', async () => {})
   t.teardown(() => consumer.stop())
   return consumer
 }

@@ -32,6 +32,7 @@ t.test('an outage', async (t) => {
     await Promise.all([healthy(producer), healthy(consumer)])
     await publishUntilReceived(producer, consumer)
     t.ok(producer.count('failed') >= 1000, 'the queue is bounded')
+    for (const outcome of ['failed', 'answered'] as const) t.ok(producer.sends(outcome).some((seconds) => seconds > 0), `sends that ended as ${outcome} were timed`)
     await settled(t, producer)
   })
 

@@ -8,6 +8,8 @@ import { ready } from '../../contracts/broker.ts'
 export type RecordingBroker = Broker & {
   url: string
   count(event: BrokerEvent): number
+  /** Seconds of the sends that ended so. */
+  sends(outcome: 'answered' | 'failed'): number[]
   /** How many messages were published. */
   published(): number
   /** Warnings only. */
@@ -23,16 +25,17 @@ export function prefix(): string {
 export async function recordingBroker(t: Test, servers: string, query: Record<string, string>): Promise<RecordingBroker> {
   const url = `kafka://${servers}?${new URLSearchParams({ partitions: '2', ...query })}`
   const counts: Record<BrokerEvent, number> = { published: 0, failed: 0, received: 0, ignored: 0, restarted: 0 }
+  const sends: Record<'answered' | 'failed', number[]> = { answered: [], failed: [] }
   const warnings: RecordingBroker['warnings'] = []
   const log = { debug() {}, info() {}, warn: (facts: object, message: string) => void warnings.push({ facts: { ...facts }, message }) }
-  const broker = await openBroker(url, { log, counted: (event, _kind, count) => (counts[event] += count) })
+  const broker = await openBroker(url, { log, counted: (event, _kind, count) => (counts[event] += count), sent: (outcome, seconds) => sends[outcome].push(seconds) })
   t.teardown(() => broker.close())
   let published = 0
   const publish: Broker['publish'] = (message) => {
     published++
     broker.publish(message)
   }
-  return { ...broker, publish, url, warnings, count: (event) => counts[event], published: () => published }
+  return { ...broker, publish, url, warnings, count: (event) => counts[event], sends: (outcome) => sends[outcome], published: () => published }
 }
 
 /** Resolves once the broker is healthy: all consumers have joined. */

@@ -13,11 +13,11 @@ import { openProducer, type KafkaContext, type Producer } from './producer.ts'
 const CLOSE_MS = 5000
 
 /** Resolves at once, whether or not Kafka is reachable. Throws an Error of one sentence when the address is invalid. */
-export async function openKafka(url: string, { log, counted }: BrokerContext): Promise<Broker> {
+export async function openKafka(url: string, { log, counted, sent }: BrokerContext): Promise<Broker> {
   const address = readAddress(url, (file) => readFileSync(file, 'utf8'))
   if (address.sasl?.mechanism === 'plain' && !address.tls)
     log.warn({ event: 'kafka_password_unencrypted' }, 'kafka password is sent unencrypted: sasl=plain without tls=true')
-  const context: KafkaContext = { kafka: openClient(address, log), address, log, counted }
+  const context: KafkaContext = { kafka: openClient(address, log), address, log, counted, sent }
   const producers = new Map<string, Producer>()
   const consumers = new Set<Consumer>()
   const connectionCheck = checkConnection(context)

@@ -36,7 +36,7 @@ export function messaging(topic: string, operation: 'send' | 'process'): Attribu
  * a failed send are lost except for one, which is retried until it is sent: it detects the end of an outage. `published` and `failed` add up
  * to the messages given.
  */
-export function openProducer({ kafka, address, log, counted }: KafkaContext, kind: string): Producer {
+export function openProducer({ kafka, address, log, counted, sent }: KafkaContext, kind: string): Producer {
   const topic = address.topicPrefix + kind
   const producer = kafka.producer(PRODUCER)
   const state = openConnectionState(log, { topic })
@@ -57,6 +57,8 @@ export function openProducer({ kafka, address, log, counted }: KafkaContext, kin
   }
 
   async function send(messages: Queued[]): Promise<void> {
+    const sinceMs = performance.now()
+    const ended = (outcome: 'answered' | 'failed') => sent(outcome, (performance.now() - sinceMs) / 1000)
     try {
       if (!connected) {
         await ensureTopic(kafka, address, topic)
@@ -64,12 +66,14 @@ export function openProducer({ kafka, address, log, counted }: KafkaContext, kin
       }
       await producer.send({ topic, acks: -1, timeout: 2000, messages: messages.map(record) })
       connected = true
+      ended('answered')
       counted('published', kind, messages.length)
       for (const { span } of messages) span.end()
       state.recovered()
       backoff.reset()
     } catch (error) {
       connected = false
+      ended('failed')
       queued.unshift(...messages.splice(-1))
       lose(messages, error)
       state.failed(describeError(error, { address, topic }), error)
