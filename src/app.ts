@@ -27,7 +27,7 @@ import type { Engines } from './backends/engines/engine.ts'
 import type { Files } from './backends/files/files.ts'
 import { KINDS } from './domain/media-generations.ts'
 import { OPERATIONS } from './domain/media-operations.ts'
-import type { SealingKeys } from './domain/api-keys.ts'
+import { containsKey, type SealingKeys } from './domain/api-keys.ts'
 import type { DerivedKeys, KeyList } from './domain/derived-keys.ts'
 import { linkedFile, signedFileUrl } from './domain/signed-urls.ts'
 import type { PlanLimits } from './domain/plan-limits.ts'
@@ -204,7 +204,8 @@ export function publicUrl(app: FastifyInstance): string {
 
 /** Keeps a client's request id when it is fit for a log, else creates one. */
 function requestId(given: string | string[] | undefined): string {
-  return typeof given === 'string' && /^[A-Za-z0-9._-]{1,128}$/.test(given) ? given : randomUUID()
+  const isSafe = typeof given === 'string' && /^[A-Za-z0-9._-]{1,128}$/.test(given) && !containsKey(given)
+  return isSafe ? given : randomUUID()
 }
 
 /** `tollgate verify`: reads the whole store, which may be in use, and returns the violated invariants. */

@@ -77,6 +77,11 @@ export function wellFormed(text: string): boolean {
   return SHAPE.test(text) && text.endsWith(checksum(text.slice(0, -CHECKSUM)))
 }
 
+/** True if the text, or a part of it, has the form of a key. */
+export function containsKey(text: string): boolean {
+  return /[a-z0-9]_live_[0-9A-Za-z]{49}/.test(text)
+}
+
 /** The lookup hash: SHA-256, lower-case hex. A key has 256 random bits, so it needs neither salt nor a slow hash. */
 export function hashKey(key: string): string {
   return hash('sha256', key)
