@@ -1,7 +1,6 @@
 /** The commands of docs/operations.md for one machine, as they stand, in a folder like a checkout beside a running program. */
 import { execFile } from 'node:child_process'
 import { cpSync, readFileSync, symlinkSync } from 'node:fs'
-import { cp, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
@@ -26,10 +25,7 @@ t.test('the commands of docs/operations.md back a running program up, verify it,
   t.equal((await chat(program, key)).status, 200)
   t.match(await sh('Backup and restore'), /^backup\/\S+ is complete$/m)
   t.match(await sh('Verify'), /2 subscriptions, .* events checked: 0 violations/)
-  const [backup = ''] = await readdir(join(folder, 'backup'))
-  // The page checks a backup in the folder `backup` itself.
-  await cp(join(folder, 'backup', backup), join(folder, 'backup'), { recursive: true })
-  await t.resolves(sh('Commands'))
+  t.match(await sh('Commands'), /2 encrypted keys, .* checked: 0 faults/)
 
   const lines = () => readFileSync(join(folder, 'data/sealing.key'), 'utf8').trim().split('\n')
   const [before] = lines()
