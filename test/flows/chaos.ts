@@ -128,13 +128,19 @@ export async function chaos({ open, kills, lastsMs = Infinity, random, tell = ()
     await rm(folder, { recursive: true, force: true })
   }
 
-  /** Waits until nothing is held any more, and compares the answers that clients got with the state. */
+  /** Waits until nothing is held any more and every task has ended, and compares the answers that clients got with the state. */
   async function judge(running: Caller): Promise<Omit<Report, 'kills' | 'struck' | 'verified' | 'seconds'>> {
     const faults: string[] = []
     const usage = async () => (await get(running, keys.media, '/api/v1/usage')).body
     await restless('held', async () => at(await usage(), 'held'), (held) => held === '0.0000').catch((error: Error) => faults.push(error.message))
+    let tasks = new Map<string, unknown>()
+    // A task ends in a write of its own after its money was settled.
+    const open = async () => {
+      tasks = new Map((await list(running, keys.media)).map((record) => [String(at(record, 'id')), record]))
+      return [...confirmed.accepted].filter((id) => !ENDED.includes(String(at(tasks.get(id), 'status')))).length
+    }
+    await restless('tasks that have not ended', open, (left) => left === 0).catch((error: Error) => faults.push(error.message))
     const burned = micro(at(await usage(), 'burned'))
-    const tasks = new Map((await list(running, keys.media)).map((record) => [String(at(record, 'id')), record]))
     if (tasks.size !== orders) faults.push(`${orders} orders made ${tasks.size} tasks`)
     let charged = 0n
     for (const record of tasks.values()) if (at(record, 'status') === 'completed') charged += micro(at(record, 'actual_cost'))
@@ -145,7 +151,7 @@ export async function chaos({ open, kills, lastsMs = Infinity, random, tell = ()
       const status = String(at(tasks.get(id), 'status'))
       ended[status] = (ended[status] ?? 0) + 1
       if (status === 'failed') failures.push({ code: at(tasks.get(id), 'error', 'code'), attempts: at(tasks.get(id), 'attempts'), log: system.logOf(id) })
-      if (status !== 'completed' && status !== 'failed') faults.push(`task ${id} was accepted and is ${status}`)
+      if (!ENDED.includes(status)) faults.push(`task ${id} was accepted and is ${status}`)
     }
     const undelivered = () => {
       const delivered = new Set(receiver.received.map(({ rawBody }) => String(at(JSON.parse(String(rawBody)), 'data', 'task_id'))))
@@ -155,6 +161,8 @@ export async function chaos({ open, kills, lastsMs = Infinity, random, tell = ()
     return { accepted: confirmed.accepted.size, ended, answered: confirmed.answered, deliveries: receiver.received.length, failures, faults }
   }
 }
+
+const ENDED = ['completed', 'failed']
 
 /** Draws every target once in a random order, and then begins again. */
 function openDeck(targets: readonly Target[], random: () => number): () => Target {
