@@ -33,25 +33,30 @@ function linkTo(shipped) {
   const link = () => {
     // As `GetCacheVersionTag` in Node's src/compile_cache.cc.
     const subfolder = `${process.version}-${process.arch}-${cachedDataVersionTag().toString(16).padStart(8, '0')}-${process.getuid()}`
-    if (!linked.has(subfolder)) symlinkSync(shipped, join(folder, subfolder))
+    if (linked.has(subfolder)) return
     linked.add(subfolder)
+    attempt(() => symlinkSync(shipped, join(folder, subfolder)))
   }
   process.env.NODE_COMPILE_CACHE = folder
   link()
   return link
 }
 
-/** Null where none can be made. A read-only container without /tmp has /dev/shm. */
+/** Null where none can be made: the parents may be read-only, full or not there. A read-only container without /tmp has /dev/shm. */
 function temporaryFolder() {
-  const parent = [tmpdir(), '/dev/shm'].find(isWritable)
-  return parent === undefined ? null : mkdtempSync(join(parent, 'tollgate-compiled-'))
+  const make = (parent) => attempt(() => mkdtempSync(join(parent, 'tollgate-compiled-')))
+  return make(tmpdir()) ?? make('/dev/shm')
 }
 
 function isWritable(folder) {
+  return attempt(() => accessSync(folder, constants.W_OK)) !== null
+}
+
+/** What the call returns, or null if it throws. */
+function attempt(call) {
   try {
-    accessSync(folder, constants.W_OK)
-    return true
+    return call()
   } catch {
-    return false
+    return null
   }
 }
