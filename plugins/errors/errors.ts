@@ -140,8 +140,8 @@ async function errors(app: FastifyInstance, { lingering = { bytes: 128 * 1024 * 
   }
 }
 
-/** Without a route these become 404 or 405, whatever the coding of the body is. */
-const OF_ADDRESSES: FailureCode[] = ['not_found', 'unsupported_media_type']
+/** Without a route these become 404 or 405, whatever the coding of the body is, and where there is a content type but no body. */
+const OF_ADDRESSES: FailureCode[] = ['not_found', 'unsupported_media_type', 'invalid_json']
 
 function isProblem(request: FastifyRequest): boolean {
   return request.routeOptions.config.problem === true
