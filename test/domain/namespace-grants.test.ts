@@ -33,10 +33,14 @@ function namespace(limits = LIMITS) {
       return verdict
     },
     remove: (resource: PlanResource) => run(idOf(resource), { op: 'removePlan', uid: resource.metadata.uid }),
-    spend(resource: PlanResource, micro: number) {
+    hold(resource: PlanResource, task: string, amount: number) {
       const id = idOf(resource)
-      run(id, { op: 'hold', task: `t${now}`, kind: 'image', amount: micro, keyId: 'k', keyCap: null, keysVersion: records.get(id)?.keysVersion ?? 0 })
-      run(id, { op: 'close', task: `t${now}`, actual: micro })
+      run(id, { op: 'hold', task, kind: 'image', amount, keyId: 'k', keyCap: null, keysVersion: records.get(id)?.keysVersion ?? 0 })
+    },
+    close: (resource: PlanResource, task: string, actual: number) => run(idOf(resource), { op: 'close', task, actual }),
+    spend(resource: PlanResource, micro: number) {
+      this.hold(resource, `t${now}`, micro)
+      this.close(resource, `t${now}`, micro)
     },
     pass: (ms: number) => void (now += ms),
   }
@@ -74,6 +78,29 @@ t.test('an allowance that is lowered after it was used leaves no room for anothe
   t.match(one.declare(media('a', '1000', {}, 3)), /at most 100\.0000/, 'refused, it counts with what it used')
   t.match(one.declare(media('b', '11', {}, 2)), /at most 10\.0000/)
   t.equal(one.declare(media('b', '10', {}, 3)), null)
+})
+
+t.test('what a plan holds for its tasks counts like what it used, until they end without a charge', async (t) => {
+  const one = namespace()
+  one.declare(media('a', '100'))
+  one.hold(media('a', '100'), 'task', 70e6)
+  t.equal(one.declare(media('a', '1', {}, 2)), null)
+  t.match(one.declare(media('b', '31')), /at most 30\.0000/)
+  one.close(media('a', '1'), 'task', 0)
+  t.equal(one.declare(media('b', '99', {}, 2)), null)
+})
+
+t.test('a plan that expires or is retired counts with its allowance until its period ends', async (t) => {
+  const ends: Partial<PlanSpec>[] = [{ expirationTime: new Date(T0 + DAY).toISOString() }, { state: 'Retired' }]
+  for (const end of ends) {
+    const one = namespace()
+    one.declare(media('a', '100'))
+    one.declare(media('a', '100', end, 2))
+    one.pass(29 * DAY)
+    t.match(one.declare(media('b', '1')), /at most 0/)
+    one.pass(DAY)
+    t.equal(one.declare(media('b', '100', {}, 2)), null, 'the period has ended')
+  }
 })
 
 t.test('a raise takes no allowance from another plan, and under lowered limits the newest plans are refused', async (t) => {
