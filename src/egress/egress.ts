@@ -23,7 +23,7 @@ export type Ask = {
   redirects: number
   /**
    * Uses an idle connection to the same origin and leaves its own open for the next request. Only for requests that may arrive twice:
-   * if the server closes an idle connection at that moment, the request is sent again over a new one.
+   * if the server closes an idle connection at that moment, or sends on it what is no answer, the request is sent again over a new one.
    */
   reuse?: boolean
   /** Called once for a 2xx: its body is streamed there, and `body` of the reply is empty. */
@@ -113,8 +113,9 @@ export function openEgress(options: EgressOptions): Egress {
     const kept = ask.reuse ? idle.take(url.origin, addresses) : null
     if (kept !== null) {
       const ending = await over(kept)
-      const closedMeanwhile = ending.outcome === 'failed' && ending.reason === 'reset' && ending.status === null
-      if (!closedMeanwhile) return ending
+      // The server closed it meanwhile, or sent more than the last answer, such as the body of a 204.
+      const hadNoAnswer = ending.outcome === 'failed' && (ending.reason === 'reset' || ending.reason === 'protocol') && ending.status === null
+      if (!hadNoAnswer) return ending
     }
     const dialled = await dial({ addresses, port, host, secure: url.protocol === 'https:', signal })
     if (dialled.outcome === 'failed') {

@@ -103,6 +103,23 @@ t.test('a request over a connection that its server closes meanwhile is sent aga
   t.equal(sockets.length, 3)
 })
 
+t.test('bytes after the last answer of a kept connection are no answer: the request is sent again over a new one, once', async (t) => {
+  const { url, sockets, opened } = await connectionsOf(t)
+  const egress = open(t)
+  const first = egress.request({ url, ...post })
+  await answer(await opened(1))
+  t.match(await first, { outcome: 'answered' })
+  const second = egress.request({ url, ...post })
+  await answer(await opened(1), 'the body of a 204')
+  await answer(await opened(2))
+  t.match(await second, { outcome: 'answered', status: 204 })
+  const third = egress.request({ url, ...post })
+  await answer(await opened(2), 'the body of a 204')
+  await answer(await opened(3), 'not HTTP')
+  t.match(await third, { outcome: 'failed', reason: 'protocol' }, 'on a new connection it is a failure')
+  t.equal(sockets.length, 3)
+})
+
 t.test('an answer that began and broke off is a failure, over a kept connection too', async (t) => {
   const { url, sockets, opened } = await connectionsOf(t)
   const egress = open(t)
