@@ -81,6 +81,17 @@ if (!missing(t, ['helm'])) {
     ['managed keys without a dashboard', ['--set', 'dashboard.keyManagement=true'], /dashboard.keyManagement needs dashboard.enabled\./],
     ['two pools of a name', ['--set-json', 'workerPools=[{"name":"a"},{"name":"a"}]'], /workerPools has two pools with the name a\./],
     ['a kind that nobody makes', ['--set-json', 'workerPools=[{"name":"a","kinds":["poem"]}]'], /value must be one of 'image', 'video', 'music'/],
+    ['no worker', ['--set', 'workerPools=null'], /workerPools must have a pool: without workers no task runs\./],
+    ['an autoscaler whose least is above its most', ['--set', 'gateway.autoscaling.enabled=true,gateway.autoscaling.minReplicas=20'], /gateway\.autoscaling\.minReplicas was 20; it may be at most maxReplicas, which is 10\./],
+    ['a pool whose least is above its most', ['--set-json', 'workerPools=[{"name":"film","keda":{"enabled":true,"maxReplicas":1,"kafka":{"bootstrapServers":"kafka:9092"}}}]'], /keda\.minReplicas of the pool film was 2; it may be at most maxReplicas, which is 1\./],
+    ['a variable of two values', ['--set', 'env.SOME=a,worker.extraEnv[0].name=SOME'], /Pods of tollgate-worker-all would have the environment variable SOME twice\./],
+    ['a variable of two values, of which one has its own name', ['--set', 'env.OTEL_EXPORTER_OTLP_HEADERS=a=b,traces.endpoint=http://otlp:4318,traces.headers.existingSecret=otlp'], /Pods of tollgate-gateway would have the environment variable OTEL_EXPORTER_OTLP_HEADERS twice\./],
+    ['certificate authorities of two values', ['--set', 'env.NODE_EXTRA_CA_CERTS=/ca.crt,caBundle.existingConfigMap=mine,verify.schedule=@daily'], /env sets NODE_EXTRA_CA_CERTS, which follows from another value\./],
+    ['a volume with the name of another', ['--set', 'controller.extraVolumes[0].name=store'], /Pods of tollgate-controller would have the volume store twice\./],
+    ['two mounts of a path', ['--set', 'worker.extraVolumes[0].name=big,worker.extraVolumeMounts[0].name=big,worker.extraVolumeMounts[0].mountPath=/tmp'], /Pods of tollgate-worker-all would have the mount path \/tmp twice\./],
+    ['a mount without a volume', ['--set', 'gateway.extraVolumeMounts[0].name=none,gateway.extraVolumeMounts[0].mountPath=/none'], /A mount of tollgate-gateway names the volume none, which is not in extraVolumes\./],
+    ['a host that is no name', ['--set', 'ingress.hosts[0]=https://api.example.com'], /ingress\/hosts\/0': 'https:\/\/api.example.com' does not match pattern/],
+    ['a schedule that is none', ['--set', 'verify.schedule=nightly'], /verify\/schedule': 'nightly' does not match pattern/],
     ['a value that nobody knows', ['--set', 'gateway.replica=3'], /additional properties 'replica' not allowed/],
     ['a route without a Gateway', ['--set', 'httpRoute.enabled=true'], /httpRoute.parentRefs must name the Gateway/],
   ]
@@ -219,6 +230,25 @@ if (!missing(t, ['helm'])) {
       t.same(volumes['ca'].projected.sources, [{ configMap: { name: 'authorities', items: [{ key: 'trust.pem', path: 'ca.crt' }] } }], role)
       const mounts = Object.fromEntries(spec.containers[0].volumeMounts.map(({ name, mountPath }: Answered) => [name, mountPath]))
       t.match(mounts, { plugin: '/plugin', ca: '/etc/tollgate/ca' }, role)
+    }
+  })
+
+  t.test('a large number of `env` is written in digits', async (t) => {
+    const all = await objects('required', ['--set-json', 'env={"OTEL_BSP_MAX_QUEUE_SIZE":2000000,"RATE":0.25,"ON":true}', '--set', 'verify.schedule=@daily'])
+    const env = [{ name: 'ON', value: 'true' }, { name: 'OTEL_BSP_MAX_QUEUE_SIZE', value: '2000000' }, { name: 'RATE', value: '0.25' }]
+    for (const [pod, { spec }] of pods(all).filter(([pod]) => !pod.startsWith('Job'))) {
+      t.same(spec.containers[0].env.filter(({ name }: Answered) => env.some((one) => one.name === name)), env, pod)
+    }
+  })
+
+  t.test('pods reach no service of a cloud that hands out credentials', async (t) => {
+    for (const role of ['gateway', 'worker', 'dispatcher', 'controller']) {
+      const { egress } = found(await objects('required'), `NetworkPolicy/tollgate-${role}`).spec
+      const blocks = egress[1].to.flatMap(({ ipBlock }: Answered) => (ipBlock === undefined ? [] : [[ipBlock.cidr, ipBlock.except]]))
+      t.same(blocks, [
+        ['0.0.0.0/0', ['169.254.0.0/16', '100.100.100.200/32', '168.63.129.16/32', '192.0.0.192/32']],
+        ['::/0', ['fe80::/10', 'fd00:ec2::254/128', 'fd00:ec2::23/128', 'fd20:ce::254/128', 'fd00:42::42/128']],
+      ], role)
     }
   })
 
@@ -373,8 +403,8 @@ if (!missing(t, ['helm'])) {
   t.test('objects of other projects are made only where the cluster knows them, and the notes tell which were not', async (t) => {
     const args = ['install', 'tollgate', CHART, '--namespace', 'gate', '--dry-run=client', ...['required', 'everything'].flatMap((file) => ['--values', join(import.meta.dirname, 'values', `${file}.yaml`)])]
     const text = await helm(args)
-    t.notMatch(text, /^kind: (ScaledObject|ServiceMonitor|HTTPRoute|MutatingAdmissionPolicy)$/m)
-    for (const kind of ['ScaledObject tollgate-worker-pictures', 'ServiceMonitor', 'HTTPRoute', 'MutatingAdmissionPolicy']) t.match(text, `NOT CREATED: the ${kind}, because the cluster does not have`)
+    t.notMatch(text, /^kind: (ScaledObject|ServiceMonitor|PrometheusRule|HTTPRoute|MutatingAdmissionPolicy)$/m)
+    for (const kind of ['ScaledObject tollgate-worker-pictures', 'ServiceMonitor', 'PrometheusRule', 'HTTPRoute', 'MutatingAdmissionPolicy']) t.match(text, `NOT CREATED: the ${kind}, because the cluster does not have`)
     t.match(text, 'helm test tollgate --namespace gate')
   })
 }

@@ -48,9 +48,10 @@
 {{- $env = merge $env (dict "OTEL_EXPORTER_OTLP_ENDPOINT" .endpoint "OTEL_TRACES_SAMPLER" .sampler "OTEL_TRACES_SAMPLER_ARG" (float64 .samplerArg | printf "%.6f")) -}}
 {{- end -}}
 {{- end -}}
+{{- range $name, $_ := $values.env }}{{ if hasKey $env $name }}{{ fail (printf "env sets %s, which follows from another value." $name) }}{{ end }}{{ end -}}
 {{- range $name, $value := merge $env $values.settings $values.env }}
 - name: {{ $name }}
-  value: {{ $value | toString | quote }}
+  value: {{ include "tollgate.text" $value | quote }}
 {{- end }}
 {{- with $values.traces }}
 {{- if and .endpoint .headers.existingSecret }}
@@ -58,6 +59,11 @@
   valueFrom: { secretKeyRef: { name: {{ .headers.existingSecret }}, key: {{ .headers.key }} } }
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/* A value of `settings` or `env` as text. Helm reads every number as a float, which it would write as 2e+06 from a million on. */}}
+{{- define "tollgate.text" -}}
+{{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ toString . }}{{ end -}}
 {{- end -}}
 
 {{/* Non-empty if pods of the role ask the API server. Takes `root` and `role`. */}}

@@ -11,7 +11,14 @@
 {{- with $values.derivedKeys }}{{ if .existingSecret }}{{ include "tollgate.checkSecret" (dict "root" $ "value" "derivedKeys" "secret" . "schemes" (list "")) }}{{ end }}{{ end -}}
 {{- include "tollgate.checkSecret" (dict "root" . "value" "store" "secret" $values.store "schemes" (list "mongodb://" "mongodb+srv://")) -}}
 {{- include "tollgate.checkSecret" (dict "root" . "value" "broker" "secret" $values.broker "schemes" (list "kafka://")) -}}
+{{- if not $values.workerPools }}{{ fail "workerPools must have a pool: without workers no task runs." }}{{ end -}}
+{{- with $values.gateway.autoscaling -}}
+{{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}{{ fail (printf "gateway.autoscaling.minReplicas was %d; it may be at most maxReplicas, which is %d." (int .minReplicas) (int .maxReplicas)) }}{{ end -}}
+{{- end -}}
 {{- range $workload := (include "tollgate.workloads" . | fromYaml).workloads -}}
+{{- with $workload.values.keda -}}
+{{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}{{ fail (printf "keda.minReplicas of the pool %s was %d; it may be at most maxReplicas, which is %d." $workload.pool (int .minReplicas) (int .maxReplicas)) }}{{ end -}}
+{{- end -}}
 {{- if and (dig "keda" "enabled" false $workload.values) (not $workload.values.keda.kafka.bootstrapServers) }}{{ fail "worker.keda.kafka.bootstrapServers must be the brokers of Kafka, such as kafka.databases:9092: KEDA reads the lag of the workers there." }}{{ end -}}
 {{- end -}}
 {{- range $name := list "upstreams" "engines" -}}
@@ -113,4 +120,24 @@
 {{- include "tollgate.checkEntries" (dict "root" $.root "kind" "Secret" "value" (printf "%s.keysSecret" $.name) "name" $keysSecret "keys" (list $file)) -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Fails where the API server would refuse a pod for its variables, volumes and mounts: it takes each once, and a mount needs its volume. Takes `root` and `workload`. */}}
+{{- define "tollgate.checkPod" -}}
+{{- $name := .workload.name -}}
+{{- $own := .workload.values -}}
+{{- $volumes := concat (include "tollgate.volumes" . | fromYamlArray) ($own.extraVolumes | default list) -}}
+{{- $mounts := concat (include "tollgate.mounts" . | fromYamlArray) ($own.extraVolumeMounts | default list) -}}
+{{- $env := concat (include "tollgate.env" . | fromYamlArray) ($own.extraEnv | default list) -}}
+{{- range $part := list (list "environment variable" "name" $env) (list "volume" "name" $volumes) (list "mount path" "mountPath" $mounts) -}}
+{{- $seen := list -}}
+{{- range index $part 2 -}}
+{{- $one := index . (index $part 1) -}}
+{{- if has $one $seen }}{{ fail (printf "Pods of %s would have the %s %v twice." $name (index $part 0) $one) }}{{ end -}}
+{{- $seen = append $seen $one -}}
+{{- end -}}
+{{- end -}}
+{{- $known := list -}}
+{{- range $volumes }}{{ $known = append $known .name }}{{ end -}}
+{{- range $mounts }}{{ if not (has .name $known) }}{{ fail (printf "A mount of %s names the volume %v, which is not in extraVolumes." $name .name) }}{{ end }}{{ end -}}
 {{- end -}}
