@@ -1,6 +1,6 @@
 /** Files backend in MongoDB: the contract, crashed writers, unreferenced chunks, servers that die, refuse or fall silent. */
 import { randomUUID } from 'node:crypto'
-import { MongoClient, type Db } from 'mongodb'
+import { Collection, MongoClient, MongoNetworkError, type Db } from 'mongodb'
 import t, { type Test } from 'tap'
 import { Unavailable } from '../../../src/domain/errors.ts'
 import { openFiles, type Files } from '../../../src/backends/files/files.ts'
@@ -16,6 +16,28 @@ const MB = 1_000_000
 /** The URL with a database name. */
 function within(url: string, database: string): string {
   return url.replace(/\/?(\?|$)/, (_, rest: string) => `/${database}${rest}`)
+}
+
+const WRITES = ['bulkWrite', 'insertMany', 'replaceOne', 'deleteOne', 'deleteMany'] as const
+
+/** Makes the `write`th write from now lose its answer, after it took effect or instead. The returned function removes the fault and returns the number of writes. */
+function interrupt({ write, happens }: { write: number; happens: boolean }): () => number {
+  const original = Object.fromEntries(WRITES.map((name) => [name, Collection.prototype[name]]))
+  let count = 0
+  for (const name of WRITES) {
+    const real = original[name] as (...values: unknown[]) => Promise<unknown>
+    const faulty = async function (this: Collection, ...values: unknown[]): Promise<unknown> {
+      const isFaulty = ++count === write
+      const answer = !isFaulty || happens ? await real.apply(this, values) : null
+      if (isFaulty) throw new MongoNetworkError('the connection was lost')
+      return answer
+    }
+    Object.assign(Collection.prototype, { [name]: faulty })
+  }
+  return () => {
+    Object.assign(Collection.prototype, original)
+    return count
+  }
 }
 
 async function databaseOf(t: Test, url: string): Promise<{ storeUrl: string; db: Db; open: () => Promise<Files> }> {
@@ -121,6 +143,27 @@ t.test('on a shared server', async (t) => {
     t.equal(await db.collection('results.chunks').countDocuments(), 1)
     t.equal(await db.collection('results.unused').countDocuments(), 0)
     t.equal((await (await at(1).get('a-1'))!.stream.toArray()).length, 1)
+  })
+
+  await t.test('whichever write loses its answer, a put and its replacement are whole, and no other chunks are left after a day', async (t) => {
+    const { db, open } = await databaseOf(t, url)
+    const files = await open()
+    const put = async (fault: { write: number; happens: boolean }): Promise<number> => {
+      const restore = interrupt(fault)
+      try {
+        for (const [size, n] of [[MB, 1], [3 * MB, 2]] as const) t.equal((await files.put('a-1', Buffer.alloc(size, n), facts)).size, size)
+      } finally {
+        restore()
+      }
+      t.ok(Buffer.concat(await (await files.get('a-1'))!.stream.toArray()).equals(Buffer.alloc(3 * MB, 2)))
+      await files.remove('a-1')
+      await files.sweep(Date.now() + 25 * HOUR, 10)
+      t.equal(await db.collection('results.chunks').countDocuments(), 0)
+      t.equal(await db.collection('results.unused').countDocuments(), 0)
+      return restore()
+    }
+    const writes = await put({ write: 0, happens: false })
+    for (let write = 1; write <= writes; write++) for (const happens of [true, false]) await put({ write, happens })
   })
 
   await t.test('a file with missing chunks fails as Unavailable, and is never truncated silently', async (t) => {
