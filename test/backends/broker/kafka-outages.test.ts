@@ -84,7 +84,7 @@ t.test('an outage', async (t) => {
     await settled(t, producer)
   })
 
-  await t.test('a process that closes while Kafka is frozen or down ends by itself', async (t) => {
+  await t.test('a process that closes while Kafka is frozen or down exits', async (t) => {
     const { url } = await recordingBroker(t, brokers, { topicPrefix: prefix() })
     const [first, second] = [member(t, url), member(t, url)]
     await Promise.all([first.prints('healthy'), second.prints('healthy')])
