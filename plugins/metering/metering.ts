@@ -116,7 +116,8 @@ async function metering(app: FastifyInstance): Promise<void> {
         request.log.error({ event: 'usage_unknown', err }, 'usage of the request unknown, nothing charged')
       }
       // In one write with its admission it would be charged again when that write is repeated. Without a stored admission there is no charge.
-      if (!(await isFulfilled(durable))) settlement = null
+      const isStored = await durable.then(() => true, () => false)
+      if (!isStored) settlement = null
       const charged = await settleUntilDone(id, subscription, settlement, request)
       metrics.settled(reserved, settlement?.usage ?? null, tenantOf(subscription))
       logFacts({ reservation: id, tokens: settlement?.usage, estimated: settlement?.estimated, charged })
@@ -238,10 +239,6 @@ async function answerOnceStored({ durable }: OpenReservation, payload: unknown):
 async function addCurrentWindows({ store, clock }: FastifyInstance, subscription: string, reply: FastifyReply): Promise<void> {
   const record = await store.subscription(subscription).catch(() => null)
   if (record?.coding && record.terms.coding) reply.headers(windowHeaders(viewOf(record.coding, record.terms.coding, clock()), clock()))
-}
-
-function isFulfilled(promise: Promise<void>): Promise<boolean> {
-  return promise.then(() => true, () => false)
 }
 
 /** Waiting can help: a reservation of another request blocks this one. */

@@ -70,7 +70,9 @@ export function mint(prefix: string, random: Uint8Array): string {
   return `${prefix}_live_${body}${checksum(`${prefix}_live_${body}`)}`
 }
 
-const SHAPE = /^[a-z0-9]{1,16}_live_[0-9A-Za-z]{49}$/
+const AFTER_PREFIX = `_live_[0-9A-Za-z]{${BODY + CHECKSUM}}`
+const SHAPE = new RegExp(`^[a-z0-9]{1,16}${AFTER_PREFIX}$`)
+const SHAPE_WITHIN = new RegExp(`[a-z0-9]${AFTER_PREFIX}`)
 
 /** True if the text has the format of a key and a valid checksum; a secret scanner can check this offline. */
 export function wellFormed(text: string): boolean {
@@ -79,7 +81,7 @@ export function wellFormed(text: string): boolean {
 
 /** True if the text, or a part of it, has the form of a key. */
 export function containsKey(text: string): boolean {
-  return /[a-z0-9]_live_[0-9A-Za-z]{49}/.test(text)
+  return SHAPE_WITHIN.test(text)
 }
 
 /** The lookup hash: SHA-256, lower-case hex. A key has 256 random bits, so it needs neither salt nor a slow hash. */

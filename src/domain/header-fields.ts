@@ -1,5 +1,21 @@
 /** Header fields of settings. */
 
+/** In lower case: those that HTTP or the request itself decides, so that no setting may. */
+export const RESERVED_HEADERS: ReadonlySet<string> = new Set([
+  'host',
+  'connection',
+  'content-length',
+  'content-type',
+  'transfer-encoding',
+  'accept',
+  'accept-encoding',
+  'expect',
+  'upgrade',
+  'te',
+  'trailer',
+  'keep-alive',
+])
+
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
 

@@ -6,7 +6,7 @@
 import { isGlobal, parseAllow } from './address-policy.ts'
 import { dial } from './connect.ts'
 import { openIdleConnections } from './idle-connections.ts'
-import { closeConnection, type Connection, exchange, type Exchanged, type Head, isReusable, type Message, openConnection, type Reading } from './pinned-request.ts'
+import { closeConnection, type Connection, exchange, type Head, isReusable, type Message, openConnection, type Reading } from './pinned-request.ts'
 import { type Lookup, openLookup } from './dns-lookup.ts'
 import { readTarget, type Refusal, type Target } from './target-url.ts'
 
@@ -95,16 +95,16 @@ export function openEgress(options: EgressOptions): Egress {
     const addresses = await checkedAddresses(target, signal)
     if (addresses.length === 0) return failed('dns')
     const message = { url: target.url, method: ask.method, headers: { ...HEADERS, ...headers }, body: ask.body ?? null }
-    const ending = await send(target, addresses, message, ask, signal)
-    return ending.outcome === 'failed' && ending.reason === 'aborted' ? { ...ending, reason: aborted(ask) } : (ending as Ending)
+    return send(target, addresses, message, ask, signal)
   }
 
-  async function send(target: Target, addresses: readonly string[], message: Message, ask: Ask, signal: AbortSignal): Promise<Exchanged | Ending> {
+  async function send(target: Target, addresses: readonly string[], message: Message, ask: Ask, signal: AbortSignal): Promise<Ending> {
     const reading = { maxBytes: ask.maxBytes, over: ask.over, sink: ask.sink ?? null }
     const { host, port, url } = target
-    const over = async (connection: Connection): Promise<Exchanged> => {
+    const over = async (connection: Connection): Promise<Ending> => {
       try {
-        return await exchange(connection, message, reading, { last: !ask.reuse, signal })
+        const ending = await exchange(connection, message, reading, { last: !ask.reuse, signal })
+        return ending.outcome === 'answered' ? ending : { ...ending, reason: ending.reason === 'aborted' ? aborted(ask) : ending.reason }
       } finally {
         if (ask.reuse && isReusable(connection)) idle.keep(url.origin, connection)
         else closeConnection(connection)

@@ -2,7 +2,7 @@
 import { dirname, resolve } from 'node:path'
 import { Type, type Static } from 'typebox'
 import { DECIDED_MEMBERS, isPlainName } from './policy/documented-members.ts'
-import { isHeaderField } from '../domain/header-fields.ts'
+import { isHeaderField, RESERVED_HEADERS } from '../domain/header-fields.ts'
 import { readSettingsFile, shown } from '../domain/settings-file.ts'
 
 const text = (description: string) => Type.String({ minLength: 1, maxLength: 2048, description })
@@ -104,22 +104,6 @@ function checkMembers({ allow, drop, force }: Static<typeof UPSTREAM>, fail: (me
     if (wrong !== undefined) fail(member, `must not name ${JSON.stringify(wrong)}`)
   }
 }
-
-/** Headers that HTTP or the wire decides. */
-const RESERVED_HEADERS = new Set([
-  'host',
-  'connection',
-  'content-length',
-  'content-type',
-  'transfer-encoding',
-  'accept',
-  'accept-encoding',
-  'expect',
-  'upgrade',
-  'te',
-  'trailer',
-  'keep-alive',
-])
 
 function readKey(
   path: string | undefined,

@@ -41,6 +41,17 @@ async function answer(socket: Socket, text = NO_CONTENT): Promise<void> {
   socket.write(text)
 }
 
+/** The same with a guard that has kept the first connection after its answer. */
+async function keptConnectionOf(t: Test) {
+  const server = await connectionsOf(t)
+  const egress = open(t)
+  const send = (ask: Pick<Ask, 'signal'> = {}) => egress.request({ url: server.url, ...post, ...ask })
+  const first = send()
+  await answer(await server.opened(1))
+  t.match(await first, { outcome: 'answered' })
+  return { ...server, send }
+}
+
 t.test('requests to one origin share a connection, one after the other, and only those that may arrive twice', async (t) => {
   const receiver = await openReceiver()
   t.teardown(receiver.close)
@@ -83,17 +94,13 @@ t.test('each request resolves the name: a connection to an address that it has n
 })
 
 t.test('a request over a connection that its server closes meanwhile is sent again over a new one, once', async (t) => {
-  const { url, sockets, opened } = await connectionsOf(t)
-  const egress = open(t)
-  const first = egress.request({ url, ...post })
-  await answer(await opened(1))
-  t.match(await first, { outcome: 'answered' })
-  const second = egress.request({ url, ...post })
+  const { send, sockets, opened } = await keptConnectionOf(t)
+  const second = send()
   await once(await opened(1), 'data')
   sockets[0]?.destroy()
   await answer(await opened(2))
   t.match(await second, { outcome: 'answered', status: 204 })
-  const third = egress.request({ url, ...post })
+  const third = send()
   await once(await opened(2), 'data')
   sockets[1]?.destroy()
   const last = await opened(3)
@@ -104,16 +111,12 @@ t.test('a request over a connection that its server closes meanwhile is sent aga
 })
 
 t.test('bytes after the last answer of a kept connection are no answer: the request is sent again over a new one, once', async (t) => {
-  const { url, sockets, opened } = await connectionsOf(t)
-  const egress = open(t)
-  const first = egress.request({ url, ...post })
-  await answer(await opened(1))
-  t.match(await first, { outcome: 'answered' })
-  const second = egress.request({ url, ...post })
+  const { send, sockets, opened } = await keptConnectionOf(t)
+  const second = send()
   await answer(await opened(1), 'the body of a 204')
   await answer(await opened(2))
   t.match(await second, { outcome: 'answered', status: 204 })
-  const third = egress.request({ url, ...post })
+  const third = send()
   await answer(await opened(2), 'the body of a 204')
   await answer(await opened(3), 'not HTTP')
   t.match(await third, { outcome: 'failed', reason: 'protocol' }, 'on a new connection it is a failure')
@@ -121,12 +124,8 @@ t.test('bytes after the last answer of a kept connection are no answer: the requ
 })
 
 t.test('an answer that began and broke off is a failure, over a kept connection too', async (t) => {
-  const { url, sockets, opened } = await connectionsOf(t)
-  const egress = open(t)
-  const first = egress.request({ url, ...post })
-  await answer(await opened(1))
-  await first
-  const second = egress.request({ url, ...post })
+  const { send, sockets, opened } = await keptConnectionOf(t)
+  const second = send()
   await answer(await opened(1), 'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nx')
   sockets[0]?.end()
   t.match(await second, { outcome: 'failed', reason: 'reset', status: 200 })
@@ -164,20 +163,16 @@ for (const [name, text] of UNUSABLE) {
 }
 
 t.test('a request that is aborted closes its connection, and the next one has another', async (t) => {
-  const { url, sockets, opened } = await connectionsOf(t)
-  const egress = open(t)
-  const first = egress.request({ url, ...post })
-  await answer(await opened(1))
-  await first
+  const { send, sockets, opened } = await keptConnectionOf(t)
   const stop = new AbortController()
-  const second = egress.request({ url, ...post, signal: stop.signal })
+  const second = send({ signal: stop.signal })
   const socket = await opened(1)
   await once(socket, 'data')
   const closed = once(socket, 'close')
   stop.abort()
   t.match(await second, { outcome: 'failed', reason: 'canceled' })
   await closed
-  const third = egress.request({ url, ...post })
+  const third = send()
   await answer(await opened(2))
   t.match(await third, { outcome: 'answered' })
   t.equal(sockets.length, 2)

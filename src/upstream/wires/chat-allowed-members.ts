@@ -20,7 +20,7 @@ const content: Clean = (value) => {
 }
 
 /** Some servers send the object instead of its JSON. */
-export const argumentsText: Clean = (value) => (isMembers(value) ? JSON.stringify(value) : typeof value === 'string' ? value : undefined)
+export const argumentsText: Clean = (value, ids) => (isMembers(value) ? JSON.stringify(value) : text(value, ids))
 
 const call = { name: text, arguments: argumentsText }
 const wholeCall = object({ ...call, arguments: or(argumentsText, '') })

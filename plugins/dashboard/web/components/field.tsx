@@ -87,3 +87,45 @@ export function Select({
     </select>
   )
 }
+
+/** A day, or a time of the user's zone. `choose` gets the value as the browser writes it, and an empty one while it is incomplete. */
+export function DateInput({
+  wired,
+  type = 'date',
+  value,
+  isRequired = false,
+  choose,
+}: {
+  wired: Wired
+  type?: 'date' | 'datetime-local'
+  value: string
+  isRequired?: boolean
+  choose: (value: string) => void
+}) {
+  return <input {...wired} class="input" type={type} required={isRequired} value={value} onChange={(event) => choose(event.currentTarget.value)} />
+}
+
+/** A name to be typed exactly, without help of the browser. */
+export function NameInput({
+  wired,
+  value,
+  maxLength,
+  change,
+}: {
+  wired: Wired
+  value: string
+  maxLength?: number
+  change: (value: string) => void
+}) {
+  return (
+    <input
+      {...wired}
+      class="input mono"
+      autocomplete="off"
+      spellcheck={false}
+      maxLength={maxLength}
+      value={value}
+      onInput={(event) => change(event.currentTarget.value)}
+    />
+  )
+}

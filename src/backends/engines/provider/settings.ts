@@ -1,6 +1,6 @@
 /** The options of an ENGINES entry that engines of providers share: where the API is, its key, its patience, and the hosts of its results. */
 import { Type, type Static, type TObject } from 'typebox'
-import { isHeaderField } from '../../../domain/header-fields.ts'
+import { isHeaderField, RESERVED_HEADERS } from '../../../domain/header-fields.ts'
 import { readSettingsFile } from '../../../domain/settings-file.ts'
 import type { Outside } from './dependencies.ts'
 
@@ -48,22 +48,7 @@ export function readOptions<S extends TObject>(schema: S, options: Record<string
   return read.value
 }
 
-/** Headers that the request itself decides. */
-const OURS = new Set([
-  'host',
-  'connection',
-  'content-length',
-  'content-type',
-  'transfer-encoding',
-  'accept',
-  'accept-encoding',
-  'expect',
-  'upgrade',
-  'te',
-  'trailer',
-  'keep-alive',
-  'idempotency-key',
-])
+const OURS = new Set([...RESERVED_HEADERS, 'idempotency-key'])
 
 /** Checks what the schema cannot see. Throws an Error of one sentence; it never holds the key. */
 export function reachOf(options: Static<typeof Shared>, vendorUrl: string, keys: Outside['keys']): Reach {

@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Key, KeyChange } from '../../api/keys.ts'
 import { Dialog, DialogActions } from '../../components/dialog.tsx'
-import { Field } from '../../components/field.tsx'
+import { Field, NameInput } from '../../components/field.tsx'
 import { Notice } from '../../components/states.tsx'
 
 type Props = { of: Key; close: () => void; confirm: (what: KeyChange) => Promise<void> }
@@ -86,16 +86,7 @@ export function RevokeDialog({ of: { name }, close, confirm }: Props) {
           </>
         }
       >
-        {(wired) => (
-          <input
-            {...wired}
-            class="input mono"
-            autocomplete="off"
-            spellcheck={false}
-            value={typed}
-            onInput={(event) => setTyped(event.currentTarget.value)}
-          />
-        )}
+        {(wired) => <NameInput wired={wired} value={typed} change={setTyped} />}
       </Field>
     </Confirm>
   )

@@ -3,7 +3,7 @@ import { issueKey, type Key, type NewKey } from '../../api/keys.ts'
 import { isMedia, type Plan } from '../../api/plans.ts'
 import { serverTime } from '../../clock.ts'
 import { Dialog, DialogActions } from '../../components/dialog.tsx'
-import { Field, Select } from '../../components/field.tsx'
+import { DateInput, Field, NameInput, Select } from '../../components/field.tsx'
 import { hrefOf } from '../../router.ts'
 
 /** A name of a Kubernetes resource that is also a label. */
@@ -56,17 +56,7 @@ export function IssueDialog({ plans, close, issued }: { plans: Plan[]; close: ()
     <Dialog title="Issue a key" close={close}>
       <form class="form" noValidate onSubmit={(event) => (event.preventDefault(), void submit())}>
         <Field label="Name" hint="For you: the program or person that uses the key, such as ci-robot." error={faults.name ?? null}>
-          {(wired) => (
-            <input
-              {...wired}
-              class="input mono"
-              autocomplete="off"
-              spellcheck={false}
-              maxLength={63}
-              value={draft.name}
-              onInput={(event) => set({ name: event.currentTarget.value })}
-            />
-          )}
+          {(wired) => <NameInput wired={wired} value={draft.name} maxLength={63} change={(name) => set({ name })} />}
         </Field>
         <Field
           label="Plan"
@@ -83,15 +73,7 @@ export function IssueDialog({ plans, close, issued }: { plans: Plan[]; close: ()
         </Field>
         <LimitField isAmount={isAmount} value={draft.limit} error={faults.limit ?? null} change={(limit) => set({ limit })} />
         <Field label="Expires (optional)" hint="The key stops at the beginning of this day." error={faults.expires ?? null}>
-          {(wired) => (
-            <input
-              {...wired}
-              class="input"
-              type="date"
-              value={draft.expires}
-              onInput={(event) => set({ expires: event.currentTarget.value })}
-            />
-          )}
+          {(wired) => <DateInput wired={wired} value={draft.expires} choose={(expires) => set({ expires })} />}
         </Field>
         <DialogActions action="Issue" isDisabled={isBusy} error={error} close={close} />
         <p class="hint">

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks'
 import { replay, type Replay } from '../../api/tasks.ts'
 import { serverTime } from '../../clock.ts'
 import { Dialog, DialogActions } from '../../components/dialog.tsx'
-import { Field, Select } from '../../components/field.tsx'
+import { DateInput, Field, Select } from '../../components/field.tsx'
 import { toast } from '../../components/toasts.tsx'
 import { label } from '../../format.ts'
 
@@ -59,28 +59,10 @@ export function ReplayDialog({ close }: { close: () => void }) {
         </p>
         <div class="grid two">
           <Field label="From">
-            {(wired) => (
-              <input
-                {...wired}
-                class="input"
-                type="datetime-local"
-                required
-                value={range.since}
-                onInput={(event) => set({ since: event.currentTarget.value })}
-              />
-            )}
+            {(wired) => <DateInput wired={wired} type="datetime-local" isRequired value={range.since} choose={(since) => set({ since })} />}
           </Field>
           <Field label="To">
-            {(wired) => (
-              <input
-                {...wired}
-                class="input"
-                type="datetime-local"
-                required
-                value={range.until}
-                onInput={(event) => set({ until: event.currentTarget.value })}
-              />
-            )}
+            {(wired) => <DateInput wired={wired} type="datetime-local" isRequired value={range.until} choose={(until) => set({ until })} />}
           </Field>
           <Field label="Event">
             {(wired) => <Select wired={wired} value={range.event} choices={any(EVENTS)} choose={(event) => set({ event })} />}

@@ -1,6 +1,6 @@
 /** Tasks of the tenant, newest first, as a table with filters and pages. */
 import { collectionOf, KINDS, listTasks, OPERATIONS, STATUSES, taskKind, type Collection, type Filter, type Task } from '../../api/tasks.ts'
-import { Field, Segmented, Select } from '../../components/field.tsx'
+import { DateInput, Field, Segmented, Select } from '../../components/field.tsx'
 import { Icon } from '../../components/icon.tsx'
 import { Async, useLoad } from '../../components/load.tsx'
 import { Empty } from '../../components/states.tsx'
@@ -72,26 +72,10 @@ function Filters({ view: { collection, filter }, show }: Props) {
         {(wired) => <Select wired={wired} value={filter[name] ?? ''} choices={any(kinds)} choose={(value) => set({ [name]: value })} />}
       </Field>
       <Field label="From">
-        {(wired) => (
-          <input
-            {...wired}
-            class="input"
-            type="date"
-            value={filter.created_after ?? ''}
-            onChange={(event) => set({ created_after: event.currentTarget.value })}
-          />
-        )}
+        {(wired) => <DateInput wired={wired} value={filter.created_after ?? ''} choose={(created_after) => set({ created_after })} />}
       </Field>
       <Field label="To">
-        {(wired) => (
-          <input
-            {...wired}
-            class="input"
-            type="date"
-            value={filter.created_before ?? ''}
-            onChange={(event) => set({ created_before: event.currentTarget.value })}
-          />
-        )}
+        {(wired) => <DateInput wired={wired} value={filter.created_before ?? ''} choose={(created_before) => set({ created_before })} />}
       </Field>
     </div>
   )
